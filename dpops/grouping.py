@@ -1,0 +1,126 @@
+"""Grouping of users' samples into arrays (pseudo-users), from public counts alone.
+
+Source: docs of the papers S0 and S1, "Mean Estimation with User-Level Privacy for Spatio-Temporal IoT Datasets",
+strategies BestFit and WrapAround. Counts are given in non-increasing order, which is the canonical order of users.
+"""
+
+from bisect import bisect_left, insort
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpops.types import Int64s
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Grouping:
+    """Which user fills how many slots of which array.
+
+    user, array, slots: one entry per piece, sorted by array; a user may own several pieces.
+    fills: slots in use per array; `fills.size` is the number of arrays (K, or K-bar for BestFit).
+    """
+
+    user: Int64s
+    array: Int64s
+    slots: Int64s
+    fills: Int64s
+
+
+def wrap_around(counts: Int64s, m_ub: int) -> Grouping:
+    """Lays the users' capped samples one behind another and cuts the stream into full arrays of m_ub; drops the tail.
+
+    counts: int64 (users,), each >= 1, non-increasing. Raises ValueError if not even one array can be filled.
+    """
+    kept = np.minimum(counts, _checked(counts, m_ub))
+    end = np.cumsum(kept)
+    arrays = int(end[-1]) // m_ub
+    if arrays == 0:
+        raise ValueError(f"wrap-around: {int(end[-1])} samples cannot fill one array of m_ub={m_ub}")
+    start = end - kept
+    first, last = start // m_ub, (end - 1) // m_ub  # as kept <= m_ub, a user touches one array or two
+    split = last > first
+    user = np.concatenate([np.arange(counts.size), np.flatnonzero(split)])
+    array = np.concatenate([first, last[split]])
+    head = np.where(split, last * m_ub - start, kept)
+    slots = np.concatenate([head, (end - last * m_ub)[split]])
+    order = np.lexsort((user, array))
+    order = order[array[order] < arrays]
+    return Grouping(user[order], array[order], slots[order], np.full(arrays, m_ub, np.int64))
+
+
+def best_fit(counts: Int64s, m_ub: int) -> Grouping:
+    """Puts each user's capped samples whole into the fullest array with room for them (lowest index on ties).
+
+    counts: int64 (users,), each >= 1, non-increasing. Every user is in exactly one array; arrays may be partly filled.
+    Users of one size are placed together: while a size lasts, the fullest array with room takes as many of them as
+    fit, so the work is one step per array touched and size, not one per user and array.
+    """
+    kept = np.minimum(counts, _checked(counts, m_ub))
+    array = np.empty(counts.size, np.int64)
+    room = _Room()
+    arrays = 0
+    starts = np.flatnonzero(np.diff(kept, prepend=kept[0] + 1))
+    for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), counts.size], strict=True):
+        size, user = int(kept[start]), start
+        while user < stop and (free := room.least(size)) is not None:
+            fit = free // size
+            bins = room.take(free, -(-(stop - user) // fit))
+            user = _place(array, user, stop, bins, fit, free, size, room)
+        if user < stop:
+            fit = m_ub // size
+            bins = np.arange(arrays, arrays + -(-(stop - user) // fit))
+            arrays += bins.size
+            _place(array, user, stop, bins, fit, m_ub, size, room)
+    fills = np.zeros(arrays, np.int64)
+    np.add.at(fills, array, kept)
+    order = np.argsort(array, kind="stable")
+    return Grouping(order, array[order], kept[order], fills)
+
+
+class _Room:
+    """Arrays by their free slots: per amount the sorted indices, and the sorted amounts."""
+
+    def __init__(self) -> None:
+        self._bins: dict[int, Int64s] = {}
+        self._amounts: list[int] = []
+
+    def least(self, size: int) -> int | None:
+        """The smallest free amount that holds `size`, or None."""
+        at = bisect_left(self._amounts, size)
+        return self._amounts[at] if at < len(self._amounts) else None
+
+    def take(self, free: int, number: int) -> Int64s:
+        bins = self._bins[free]
+        if bins.size > number:
+            self._bins[free] = bins[number:]
+        else:
+            del self._bins[free]
+            self._amounts.remove(free)
+        return bins[:number]
+
+    def put(self, free: int, bins: Int64s) -> None:
+        if free == 0 or bins.size == 0:
+            return
+        if free in self._bins:
+            self._bins[free] = np.sort(np.concatenate([self._bins[free], bins]))
+        else:
+            self._bins[free] = bins
+            insort(self._amounts, free)
+
+
+def _place(array: Int64s, user: int, stop: int, bins: Int64s, fit: int, free: int, size: int, room: _Room) -> int:
+    """Gives each bin `fit` of the users user..stop-1 in turn (the last may get fewer); returns the next user."""
+    placed = min(stop - user, bins.size * fit)
+    array[user : user + placed] = np.repeat(bins, fit)[:placed]
+    rest = placed - (bins.size - 1) * fit
+    room.put(free - fit * size, bins[:-1])
+    room.put(free - rest * size, bins[-1:])
+    return user + placed
+
+
+def _checked(counts: Int64s, m_ub: int) -> int:
+    if m_ub < 1:
+        raise ValueError(f"m_ub must be at least 1, got {m_ub}")
+    if counts.size == 0 or counts[-1] < 1 or np.any(np.diff(counts) > 0):
+        raise ValueError("counts must be a non-empty, non-increasing vector of positive integers")
+    return m_ub

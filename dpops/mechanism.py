@@ -1,0 +1,143 @@
+"""What a mechanism is: a public plan made from counts, noisy integers made from totals, a value read from integers."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
+
+import numpy as np
+
+from dpops.accuracy import laplace_bound, laplace_std, mean_absolute_error
+from dpops.noise import Noise
+from dpops.privacy import Adjacency, PureDP
+from dpops.types import Grid, Int64s
+
+
+class Totals(NamedTuple):
+    """What the users of one HAT sum up to, in canonical order (count descending, then hash): int64 (users,) each.
+
+    counts: samples kept, >= 1. sums: of the samples' grid steps, in [0, counts * upper_steps].
+    """
+
+    counts: Int64s
+    sums: Int64s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Everything public about one released integer; kept whole in the ledger.
+
+    step: units (km/h) that one step of the integer is worth. scale: of the discrete Laplace noise, in steps.
+    upper: the bound U, in units. bias_bound: worst-case distance of the noiseless value from the true one, in units.
+    facts: what a reviewer may ask for (users, samples, arrays, sensitivity in steps, ..).
+    """
+
+    epsilon: Fraction
+    step: Fraction
+    scale: Fraction
+    upper: Fraction
+    bias_bound: float
+    facts: Mapping[str, int] = field(default_factory=dict)
+
+    def claim(self) -> PureDP:
+        return PureDP(self.epsilon)
+
+    def noise_std(self) -> float:
+        """Standard deviation of the noise, in units."""
+        return laplace_std(self.scale) * float(self.step)
+
+    def half_width(self, miss: float) -> float:
+        """Half of an interval that misses the true value with at most that probability: noise and bias together."""
+        return laplace_bound(self.scale, miss) * float(self.step) + self.bias_bound
+
+    def error(self) -> float:
+        """Forecast of the mean absolute error when the bias is at its worst, in units."""
+        return mean_absolute_error(self.bias_bound, float(self.scale * self.step))
+
+    def public(self) -> dict[str, Any]:
+        """The plan as plain values for storage; `from_public` reads it back."""
+        return {
+            "epsilon": str(self.epsilon),
+            "step": str(self.step),
+            "scale": str(self.scale),
+            "upper": str(self.upper),
+            "bias_bound": self.bias_bound,
+            "facts": dict(self.facts),
+        }
+
+    @classmethod
+    def from_public(cls, stored: Mapping[str, Any]) -> "Plan":
+        return Plan(
+            epsilon=Fraction(stored["epsilon"]),
+            step=Fraction(stored["step"]),
+            scale=Fraction(stored["scale"]),
+            upper=Fraction(stored["upper"]),
+            bias_bound=float(stored["bias_bound"]),
+            facts=dict(stored["facts"]),
+        )
+
+
+class Mechanism(Protocol):
+    """One file under dpops/mechanisms holds one mechanism: a frozen dataclass whose fields are its options."""
+
+    name: ClassVar[str]
+    statistic: ClassVar[str]
+    adjacencies: ClassVar[frozenset[Adjacency]]
+
+    @classmethod
+    def examples(cls) -> Sequence[Self]:
+        """The variants that the conformance tests run."""
+        ...
+
+    def plan(self, counts: Int64s, reported: int, grid: Grid, epsilon: Fraction) -> Plan:
+        """The public plan of one HAT.
+
+        counts: int64 (users,), samples kept per user, each >= 1, in canonical order.
+        reported: samples that the HAT's true mean is over; more than counts.sum() where a cap dropped some.
+        """
+        ...
+
+    def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[int]:
+        """One noisy integer per HAT; all noise of the call is drawn in vectors. Plans are those made by `plan`."""
+        ...
+
+    @staticmethod
+    def value(integer: int, plan: Plan) -> float:
+        """The integer in units, clamped into [0, U]. Post-processing."""
+        ...
+
+
+def laplace_release(exact: Sequence[int], plans: Sequence[Plan], noise: Noise) -> list[int]:
+    """Adds to each exact integer discrete Laplace noise of its plan's scale."""
+    drawn = noise.laplace([plan.scale for plan in plans])
+    return [query + z for query, z in zip(exact, drawn.tolist(), strict=True)]
+
+
+def laplace_value(integer: int, plan: Plan) -> float:
+    """integer * step, clamped into [0, U]."""
+    return float(min(max(integer * plan.step, Fraction(0)), plan.upper))
+
+
+def check_totals(totals: Totals, users: int, samples: int, upper_steps: int) -> None:
+    """Refuses totals that the plan was not made for, or that break the bounds its sensitivity rests on."""
+    counts, sums = totals
+    fits = counts.size == sums.size == users and int(counts.sum()) == samples
+    if not fits or np.any(sums < 0) or np.any(sums > counts * upper_steps):
+        raise ValueError("totals do not fit their plan: other users or samples, or sums outside [0, count * U]")
+
+
+def check_plan_input(counts: Int64s, reported: int, upper: int, epsilon: Fraction) -> None:
+    """Refuses what no mechanism can plan for (algorithms: edge cases).
+
+    upper: U in the mechanism's own integer steps; sums of all samples in these steps must fit into 64 bits.
+    """
+    if epsilon <= 0:
+        raise ValueError(f"epsilon must be > 0, got {epsilon}")
+    if counts.size == 0 or np.any(counts < 1):
+        raise ValueError("a HAT needs at least one user, and every user at least one sample")
+    if reported < int(counts.sum()):
+        raise ValueError("more samples kept than reported")
+    if reported >= 1 << 31:
+        raise ValueError(f"a HAT of {reported} samples is beyond the checked integer bounds (2**31)")
+    if upper * reported >= 1 << 62:
+        raise ValueError(f"{reported} samples of up to {upper} steps are beyond the checked integer bounds (2**62)")

@@ -1,0 +1,61 @@
+"""The plain Laplace mechanism on the pooled sum: no clipping, noise for the heaviest user."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Self
+
+from dpops.mechanism import (
+    Plan,
+    Totals,
+    check_plan_input,
+    check_totals,
+    laplace_release,
+    laplace_value,
+)
+from dpops.noise import Noise
+from dpops.privacy import Adjacency
+from dpops.types import Grid, Int64s
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """Releases the noisy sum of all kept samples; the public count turns it into a mean.
+
+    Source: S0/S1 "Baseline": f + Lap(U m_max / (n epsilon)); here on the integer sum, so sensitivity U m_max is exact.
+    """
+
+    name: ClassVar[str] = "baseline"
+    statistic: ClassVar[str] = "mean"
+    adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
+
+    @classmethod
+    def examples(cls) -> Sequence[Self]:
+        return [cls()]
+
+    def plan(self, counts: Int64s, reported: int, grid: Grid, epsilon: Fraction) -> Plan:
+        check_plan_input(counts, reported, grid.upper_steps, epsilon)
+        samples = int(counts.sum())
+        sensitivity = grid.upper_steps * int(counts.max())
+        return Plan(
+            epsilon=epsilon,
+            step=grid.step / samples,
+            scale=sensitivity / epsilon,
+            upper=grid.upper,
+            bias_bound=float(grid.upper * (1 - Fraction(samples, reported))),
+            facts={"users": counts.size, "samples": samples, "reported": reported, "sensitivity": sensitivity},
+        )
+
+    def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[int]:
+        exact = []
+        for total, plan in zip(totals, plans, strict=True):
+            upper_steps = int(plan.upper / plan.step) // plan.facts["samples"]
+            check_totals(total, plan.facts["users"], plan.facts["samples"], upper_steps)
+            if int(total.counts.max()) * upper_steps > plan.facts["sensitivity"]:
+                raise ValueError("totals do not fit their plan: a user is heavier than the heaviest one planned for")
+            exact.append(int(total.sums.sum()))
+        return laplace_release(exact, plans, noise)
+
+    @staticmethod
+    def value(integer: int, plan: Plan) -> float:
+        return laplace_value(integer, plan)

@@ -1,0 +1,26 @@
+"""Array types and the public grid that all packages share."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+Int64s = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """The public integer grid of a bounded quantity: values are 0, 1, .., upper_steps, each worth `step` units."""
+
+    step: Fraction
+    upper_steps: int
+
+    def __post_init__(self) -> None:
+        if self.step <= 0 or self.upper_steps < 1:
+            raise ValueError(f"a grid needs step > 0 and at least one step, got {self.step} and {self.upper_steps}")
+
+    @property
+    def upper(self) -> Fraction:
+        """The upper bound U, in units."""
+        return self.step * self.upper_steps

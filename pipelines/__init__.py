@@ -1,0 +1,1 @@
+"""The specification, the assembled pipelines and the command line `hatstream`."""

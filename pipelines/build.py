@@ -1,0 +1,86 @@
+"""The road of an event, from what a source hands over to published files.
+
+    read -> parse -> assign -> by vehicle -> by hexagon -> record -> publish
+
+Three stretches, because the local runner travels them in parts (pipelines/local.py); a stream joins them end to end.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import apache_beam as beam
+from apache_beam.pvalue import PCollection
+
+from transforms.layouts import Layout
+from transforms.parse import Rules
+from transforms.seal import Policy, SlotFacts
+from transforms.steps import (
+    EXPOSURE,
+    REFUSED,
+    Assign,
+    Book,
+    ByHexagon,
+    ByVehicle,
+    CountRefused,
+    PackedEvents,
+    Parse,
+    Publish,
+    Read,
+    Record,
+    SlotShard,
+)
+from transforms.tally import Cap
+
+VEHICLE_SHARDS = 4
+
+
+class Released(NamedTuple):
+    """sealed: (period, encoded Sealed). exposure: (slot, packed Exposure)."""
+
+    sealed: PCollection[tuple[str, bytes]]
+    exposure: PCollection[tuple[int, bytes]]
+
+
+@dataclass(frozen=True)
+class Job:
+    """Everything that the road needs to know, as the small values that its steps define."""
+
+    layout: Layout
+    rules: Rules
+    resolution: int
+    cap: Cap | None
+    policy: Policy
+    slots: dict[int, SlotFacts]
+    book: Book
+    folder: Path
+    formats: tuple[str, ...]
+
+
+def observe(paths: PCollection[str], job: Job) -> PCollection[PackedEvents]:
+    """Files -> accepted observations, packed by (slot, vehicle shard). Refused rows are counted, nothing more."""
+    read = paths | "read" >> Read(job.layout)  # RawBatch
+    parsed = read.batches | "parse" >> Parse(job.rules)  # Observations
+    assigned = parsed.observations | "assign" >> Assign(job.resolution, job.policy.region, VEHICLE_SHARDS)
+    refused = (read[REFUSED], parsed[REFUSED], assigned[REFUSED]) | "all refused" >> beam.Flatten()
+    _ = refused | "count refused" >> CountRefused()
+    return assigned.events  # PackedEvents
+
+
+def release(
+    events: PCollection[tuple[SlotShard, bytes]], heartbeat: PCollection[tuple[SlotShard, bytes]], job: Job
+) -> Released:
+    """Events -> sealed units, and how many cells each vehicle took part in.
+
+    heartbeat: one ((slot, release shard), b"") for every slot, so that a slot is sealed even if nothing happened.
+    """
+    counted = events | "by vehicle" >> ByVehicle(job.cap, job.policy.release_shards)  # (slot, release shard), Tally
+    tallies = (counted.tallies, heartbeat) | "with heartbeat" >> beam.Flatten()
+    sealed = tallies | "by hexagon" >> ByHexagon(job.policy, job.slots)  # period, Sealed
+    return Released(sealed, counted[EXPOSURE])
+
+
+def publish(sealed: PCollection[tuple[str, bytes]], job: Job) -> None:
+    """Sealed units -> the ledger's answer -> files."""
+    recorded = sealed | "record" >> Record(job.book)  # the slot's list[Sealed]
+    _ = recorded | "publish" >> Publish(job.folder, job.formats)

@@ -1,0 +1,1 @@
+"""One command of `hatstream` a file."""

@@ -1,0 +1,33 @@
+"""`hatstream init`: opens an account in the ledger and makes its key."""
+
+from pathlib import Path
+
+import click
+
+from pipelines import custody
+from pipelines.commands.options import key_option, ledger_option, spec_option
+from pipelines.spec import load
+
+
+@click.command()
+@spec_option
+@ledger_option
+@key_option
+def init(spec_path: Path, ledger: str | None, key_path: Path | None) -> None:
+    """Open the specification's account: make the ledger and the secret key, once.
+
+    Running it again changes nothing; a lower limit in the specification lowers the account's.
+
+    \b
+    Example:
+      hatstream init --spec austin.toml --ledger austin.sqlite --key austin.key
+    """
+    spec = load(spec_path)
+    place = custody.find(ledger, key_path)
+    place.ledger.create()
+    place.ledger.check_head()
+    outcome = place.ledger.open_account(custody.account_of(spec.account, custody.make_key(place.key)))
+    click.echo(f"account {spec.account.name!r}: {outcome}")
+    click.echo(f"  unit {spec.account.unit}, limit {float(spec.account.limit):g}, adjacency {spec.account.adjacency}")
+    click.echo(f"  ledger  {place.url}")
+    click.echo(f"  key     {place.key} (secret: keep a copy, let nobody read it)")

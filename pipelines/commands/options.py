@@ -1,0 +1,49 @@
+"""Options that several commands share, and how a run shows its progress."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from pipelines.local import Progress as Report
+
+spec_option = click.option(
+    "--spec", "spec_path", required=True, type=click.Path(path_type=Path, dir_okay=False), help="The specification."
+)
+ledger_option = click.option(
+    "--ledger",
+    metavar="URL",
+    help="The ledger: a path or sqlite:/// URL. [default: $HATSTREAM_LEDGER, then the state folder]",
+)
+key_option = click.option(
+    "--key",
+    "key_path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The account's secret key file. [default: beside the ledger]",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document for programs.")
+
+
+def console() -> Console:
+    """Standard output; wide enough for our tables where it is no terminal."""
+    out = Console()
+    return out if out.is_terminal else Console(width=130)
+
+
+@contextmanager
+def progress_bars(*, quiet: bool) -> Iterator[Report]:
+    """Bars on standard error while a terminal watches; each phase gets one."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    errors = Console(stderr=True)
+    with Progress(*columns, console=errors, disable=quiet or not errors.is_terminal) as bars:
+        known = {}
+
+        def report(phase: str, done: int, whole: int | None) -> None:
+            if phase not in known:
+                known[phase] = bars.add_task(phase, total=whole)
+            bars.update(known[phase], completed=done, total=whole)
+
+        yield report

@@ -1,0 +1,159 @@
+"""`hatstream release`: the scheduled job over a closed range of time."""
+
+from collections import Counter
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from pipelines import custody, scheduled
+from pipelines.commands.options import console, json_option, key_option, ledger_option, progress_bars, spec_option
+from pipelines.guarantee import sentence
+from pipelines.spec import Specification, load
+from transforms.publish import FORMATS, rows_of
+
+DIFFERS = 5
+
+
+def _formats(_context: click.Context, _parameter: click.Parameter, value: str) -> tuple[str, ...]:
+    chosen = tuple(dict.fromkeys(part.strip() for part in value.split(",")))
+    for name in chosen:
+        if name not in FORMATS:
+            raise click.BadParameter(f"{name!r} is not one of {', '.join(FORMATS)}")
+    return chosen
+
+
+@click.command()
+@spec_option
+@click.option("--input", "pattern", required=True, metavar="GLOB", help="The input files, as a quoted pattern.")
+@click.option("--from", "start", metavar="DATE", help="First local date, or an ISO time on the edge of a slot.")
+@click.option("--to", "end", metavar="DATE", help="Last local date (included), or an ISO time (excluded).")
+@click.option("--yesterday", is_flag=True, help="The local day before today, for schedulers.")
+@click.option(
+    "--output", required=True, type=click.Path(path_type=Path, file_okay=False), help="Folder for the results."
+)
+@ledger_option
+@key_option
+@click.option("--formats", default="parquet", show_default=True, callback=_formats, help=f"Of {','.join(FORMATS)}.")
+@click.option(
+    "--runner",
+    type=click.Choice(["FnApiRunner", "DirectRunner"]),
+    default="FnApiRunner",
+    show_default=True,
+    help="DirectRunner is another name for FnApiRunner here.",
+)
+@json_option
+def release(
+    spec_path: Path,
+    pattern: str,
+    start: str | None,
+    end: str | None,
+    yesterday: bool,
+    output: Path,
+    ledger: str | None,
+    key_path: Path | None,
+    formats: tuple[str, ...],
+    runner: str,  # noqa: ARG001 - both names mean the one runner there is
+    as_json: bool,
+) -> int:
+    """Release the statistics of a closed range of time, exactly once.
+
+    Running it again returns the same numbers and spends nothing.
+
+    \b
+    Example:
+      hatstream release --spec austin.toml --input 'feed/*.csv' --from 2016-11-24 --to 2016-11-27 \\
+          --output out --ledger austin.sqlite --formats parquet,csv
+    """
+    spec = load(spec_path)
+    if yesterday == bool(start or end) or bool(start) != bool(end):
+        raise scheduled.UsageError("give either --from and --to, or --yesterday")
+    when = (
+        scheduled.yesterday(spec.timetable) if yesterday else scheduled.range_of(spec.timetable, start or "", end or "")
+    )
+    place = custody.find(ledger, key_path)
+    with progress_bars(quiet=as_json) as report:
+        done = scheduled.release(spec, when, pattern, output, place, formats, report)
+    summary = summarise(spec, done, place)
+    if as_json:
+        click.echo(msgspec.json.encode(summary).decode())
+    else:
+        show(summary, console())
+    return DIFFERS if done.outcome.units_changed else 0
+
+
+def summarise(spec: Specification, done: scheduled.Release, place: custody.Custody) -> dict[str, Any]:
+    """What a run did, as plain values: printed as tables for people and as it is for programs."""
+    outcome = done.outcome
+    periods, hat = [], Fraction(0)
+    wanted = {slot.start_s for slot in done.calendar.slots}
+    for period in done.calendar.periods:
+        units = [unit for unit in place.ledger.released(spec.spec_id, period) if unit.slot_s in wanted]
+        hat = max([hat, *(Fraction(unit.epsilon_hat) for unit in units)])
+        status = Counter(row["status"] for row in rows_of(units))
+        periods.append(
+            {
+                "period": period,
+                "slots": len({unit.slot_s for unit in units}),
+                "hats": sum(status.values()),
+                "no_data": status["no-data"],
+                "sum_of_slot_maxima": float(outcome.debits[period]),
+                "most_spent_by_a_vehicle": float(outcome.most_spent[period]),
+            }
+        )
+    most = max(outcome.most_spent.values(), default=Fraction(0))
+    return {
+        "name": spec.name,
+        "spec_id": spec.spec_id,
+        "rows": outcome.rows,
+        "observations": outcome.observations,
+        "duplicates": outcome.duplicates,
+        "refused": dict(sorted(outcome.refused.items())),
+        "left_out_by_the_cap": outcome.capped,
+        "periods": periods,
+        "slots_new": outcome.units_new,
+        "slots_that_differ_now": outcome.units_changed,
+        "guarantee": sentence(spec, hat, most),
+        "files": [str(path) for path in done.files],
+    }
+
+
+def show(summary: dict[str, Any], out: Console) -> None:
+    """The summary as tables, the guarantee, and where the files are."""
+    rows = Table(title=f"{summary['name']} ({summary['spec_id']})", title_justify="left")
+    rows.add_column("rows")
+    rows.add_column("number", justify="right")
+    for name in ("rows", "observations", "duplicates"):
+        rows.add_row({"rows": "read"}.get(name, name), f"{summary[name]:,}")
+    for reason, number in summary["refused"].items():
+        rows.add_row(f"refused: {reason}", f"{number:,}")
+    if summary["left_out_by_the_cap"]:
+        rows.add_row("observations left out by the cap", f"{summary['left_out_by_the_cap']:,}")
+    out.print(rows)
+    spent = Table()
+    for title in ("period", "slots", "HATs", "no data", "sum of slot maxima", "most spent by a vehicle"):
+        spent.add_column(title, justify="left" if title == "period" else "right")
+    for period in summary["periods"]:
+        spent.add_row(
+            period["period"],
+            str(period["slots"]),
+            f"{period['hats']:,}",
+            f"{period['no_data']:,}",
+            f"{period['sum_of_slot_maxima']:g}",
+            f"{period['most_spent_by_a_vehicle']:g}",
+        )
+    out.print(spent)
+    out.print(f"[bold]Guarantee[/bold]: {summary['guarantee']}", highlight=False)
+    if summary["slots_that_differ_now"]:
+        out.print(
+            f"{summary['slots_that_differ_now']} slots were released before from other input or by other code; "
+            "what was released then stands."
+        )
+    files = summary["files"]
+    out.print(f"{len(files)} files, from")
+    for path in dict.fromkeys([files[0], files[-1]] if files else []):
+        out.print(f"  {path}", soft_wrap=True, highlight=False)

@@ -1,0 +1,191 @@
+"""The scheduled job: a closed range of slots on one machine, on Beam's FnApiRunner, in memory-bounded parts."""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import apache_beam as beam
+import msgspec
+import numpy as np
+from apache_beam.metrics.metric import MetricsFilter
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
+
+from pipelines.build import VEHICLE_SHARDS, Job, observe, publish, release
+from pipelines.spool import Spool
+from transforms.calendar import Slot
+from transforms.ledger import Ledger, SpecSlot
+from transforms.seal import Sealed
+from transforms.steps import NAMESPACE, PackedEvents, SlotShard
+from transforms.wire import unpack_exposure
+
+PART_ROWS = 4_000_000
+"""Events that one pipeline shuffles at a time: bounds memory whatever the length of the range."""
+
+Progress = Callable[[str, int, int | None], None]
+"""Called with a phase, what is done of it, and its whole if that is known. Never sees a vehicle's data."""
+
+
+@dataclass
+class Outcome:
+    """What a run did, in public numbers."""
+
+    rows: int = 0
+    duplicates: int = 0
+    capped: int = 0
+    refused: dict[str, int] = field(default_factory=dict)
+    units_new: int = 0
+    units_changed: int = 0
+    units_lost_to_the_limit: int = 0
+    periods_refused: list[str] = field(default_factory=list)
+    debits: dict[str, Fraction] = field(default_factory=dict)
+    most_spent: dict[str, Fraction] = field(default_factory=dict)
+
+    @property
+    def observations(self) -> int:
+        return self.rows - self.duplicates - sum(self.refused.values())
+
+
+def run(job: Job, paths: Sequence[str], slots: Sequence[Slot], progress: Progress) -> Outcome:
+    """Releases the slots. The outcome says whether the account refused; then nothing was recorded or published."""
+    outcome = Outcome()
+    events, exposures, units = Spool(), Spool(), Spool()
+    with _reporting(lambda: progress("observations read", events.total_rows, None)):
+        _count(outcome, _observe(job, paths, events))
+    done = 0
+    for part in _parts(slots, events):
+        _count(outcome, _release(job, part, events, exposures, units))
+        done += len(part)
+        progress("slots released", done, len(slots))
+    periods = list(dict.fromkeys(slot.period for slot in slots))
+    _spending(slots, exposures, units, outcome)
+    ledger = Ledger(job.book.url, job.book.head)
+    wanted = {period: _debits(units.read(period)) for period in periods}
+    if excess := ledger.excess(job.book.account, job.book.limit, wanted):
+        outcome.periods_refused = excess
+        return outcome
+    _count(outcome, _publish(job, periods, units))
+    if outcome.units_lost_to_the_limit:  # another process spent the budget since it was looked at
+        outcome.periods_refused = ledger.excess(job.book.account, job.book.limit, wanted)
+    progress("periods recorded and published", len(periods), len(periods))
+    return outcome
+
+
+def _observe(job: Job, paths: Sequence[str], events: Spool) -> Any:
+    with _pipeline() as p:
+        observed = observe(p | "paths" >> beam.Create(list(paths), reshuffle=False), job)
+        _ = observed | "spool" >> beam.Map(_keep_events, events)
+    return p.result
+
+
+def _release(job: Job, part: Sequence[Slot], events: Spool, exposures: Spool, units: Spool) -> Any:
+    keys = [(slot.start_s, shard) for slot in part for shard in range(VEHICLE_SHARDS)]
+    beats = [((slot.start_s, shard), b"") for slot in part for shard in range(job.policy.release_shards)]
+    unspool = beam.FlatMap(_read_back, events).with_output_types(tuple[SlotShard, bytes])
+    with _pipeline() as p:
+        spooled = p | "keys" >> beam.Create(keys, reshuffle=False) | "unspool" >> unspool
+        heartbeat = p | "heartbeat" >> beam.Create(beats, reshuffle=False).with_output_types(tuple[SlotShard, bytes])
+        released = release(spooled, heartbeat, job)
+        _ = released.sealed | "keep sealed" >> beam.Map(_keep, units)
+        _ = released.exposure | "keep exposure" >> beam.Map(_keep, exposures)
+    return p.result
+
+
+def _publish(job: Job, periods: Sequence[str], units: Spool) -> Any:
+    unspool = beam.FlatMap(_read_back, units).with_output_types(tuple[str, bytes])
+    with _pipeline() as p:
+        publish(p | "periods" >> beam.Create(list(periods), reshuffle=False) | "unspool" >> unspool, job)
+    return p.result
+
+
+def _pipeline() -> beam.Pipeline:
+    """Beam's name `DirectRunner` would choose a runner by itself, download one, or run twice; this one is named."""
+    return beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([]))
+
+
+def _keep_events(packed: PackedEvents, spool: Spool) -> None:
+    spool.append(packed.key, packed.data, packed.rows)
+
+
+def _keep(element: tuple[Any, bytes], spool: Spool) -> None:
+    spool.append(*element)
+
+
+def _read_back(key: Any, spool: Spool) -> Iterator[tuple[Any, bytes]]:
+    for data in spool.read(key):
+        yield key, data
+
+
+def _parts(slots: Sequence[Slot], events: Spool) -> Iterator[list[Slot]]:
+    """Consecutive slots of at most PART_ROWS events together (or one slot that is larger by itself)."""
+    part: list[Slot] = []
+    size = 0
+    for slot in slots:
+        rows = sum(events.rows((slot.start_s, shard)) for shard in range(VEHICLE_SHARDS))
+        if part and size + rows > PART_ROWS:
+            yield part
+            part, size = [], 0
+        part.append(slot)
+        size += rows
+    if part:
+        yield part
+
+
+def _debits(encoded: Iterator[bytes]) -> dict[SpecSlot, Fraction]:
+    units = (msgspec.json.decode(data, type=Sealed) for data in encoded)
+    return {(unit.spec_id, unit.slot_s): Fraction(unit.epsilon_slot) for unit in units}
+
+
+def _spending(slots: Sequence[Slot], exposures: Spool, units: Spool, outcome: Outcome) -> None:
+    """Per period: the sum of the slots' debits, and the exact maximum over vehicles of what one of them spends."""
+    for period in dict.fromkeys(slot.period for slot in slots):
+        sealed = [msgspec.json.decode(data, type=Sealed) for data in units.read(period)]
+        rates = {unit.slot_s: Fraction(unit.epsilon_hat) for unit in sealed}
+        outcome.debits[period] = sum(_debits(units.read(period)).values(), Fraction(0))
+        outcome.most_spent[period] = _most_spent(rates, exposures)
+
+
+def _most_spent(rates: dict[int, Fraction], exposures: Spool) -> Fraction:
+    """The largest sum over slots of cells times the epsilon of a HAT there. rates: that epsilon by slot."""
+    found = [(rate, unpack_exposure(exposures.read(slot_s))) for slot_s, rate in rates.items()]
+    vehicle = np.concatenate([exposure.vehicle for _, exposure in found])
+    if vehicle.size == 0:
+        return Fraction(0)
+    spend = np.concatenate([exposure.cells * float(rate) for rate, exposure in found])
+    vehicles, index = np.unique(vehicle, return_inverse=True)
+    top = vehicles[np.argmax(np.bincount(index, spend))]
+    return sum((int(exposure.cells[exposure.vehicle == top].sum()) * rate for rate, exposure in found), Fraction(0))
+
+
+@contextmanager
+def _reporting(report: Callable[[], None]) -> Iterator[None]:
+    """Calls `report` a few times a second while a pipeline runs, and once at its end."""
+    done = threading.Event()
+
+    def poll() -> None:
+        while not done.wait(0.3):
+            report()
+
+    thread = threading.Thread(target=poll, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+        report()
+
+
+def _count(outcome: Outcome, result: Any) -> None:
+    """Adds a pipeline's counters to the outcome."""
+    for counter in result.metrics().query(MetricsFilter().with_namespace(NAMESPACE))["counters"]:
+        name, value = counter.key.metric.name, counter.result
+        if name.startswith("refused/"):
+            key = name.removeprefix("refused/")
+            outcome.refused[key] = outcome.refused.get(key, 0) + value
+        else:
+            field_name = name.replace(" ", "_")
+            setattr(outcome, field_name, getattr(outcome, field_name) + value)

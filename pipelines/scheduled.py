@@ -1,0 +1,179 @@
+"""From a specification and a range of time to a finished scheduled release: what `release` and `demo` both run."""
+
+import glob
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from fractions import Fraction
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+from pipelines import local
+from pipelines.build import Job
+from pipelines.custody import Custody, account_of, read_key
+from pipelines.spec import Specification
+from transforms.calendar import Calendar, CalendarError, Timetable, calendar
+from transforms.ledger import AccountRefusal
+from transforms.parse import Rules
+from transforms.publish import file_stem
+from transforms.seal import Policy, SlotFacts
+from transforms.steps import Book
+from transforms.vehicles import Secret
+
+
+class UsageError(Exception):
+    """The command was called wrongly."""
+
+
+class InputError(Exception):
+    """The input is not there or cannot be used."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """A finished run. files: all paths that hold the range's rows, sorted."""
+
+    outcome: local.Outcome
+    calendar: Calendar
+    files: tuple[Path, ...]
+
+
+def range_of(timetable: Timetable, start: str, end: str) -> Calendar:
+    """The calendar of --from and --to: local dates, both included, or ISO times on the edges of slots."""
+    try:
+        return calendar(timetable, _instant(start, timetable, last=False), _instant(end, timetable, last=True))
+    except CalendarError as error:
+        raise UsageError(str(error)) from None
+
+
+def yesterday(timetable: Timetable) -> Calendar:
+    """The calendar of the local day before today."""
+    day = (datetime.now(ZoneInfo(timetable.zone)).date() - timedelta(days=1)).isoformat()
+    return range_of(timetable, day, day)
+
+
+def _instant(text: str, timetable: Timetable, *, last: bool) -> datetime:
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:
+        pass
+    else:
+        return timetable.midnight(day + timedelta(days=1) if last else day)
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"{text!r} is neither a date (2016-11-24) nor an ISO time (2016-11-24T10:00)") from None
+    return at if at.tzinfo else at.replace(tzinfo=ZoneInfo(timetable.zone))
+
+
+def release(
+    spec: Specification,
+    when: Calendar,
+    pattern: str,
+    output: Path,
+    custody: Custody,
+    formats: Sequence[str],
+    progress: local.Progress,
+) -> Release:
+    """Releases the slots of a range. Raises UsageError, InputError, AccountRefusal or LedgerError."""
+    _check_period(spec, when)
+    secret = read_key(custody.key)
+    ledger = custody.ledger
+    if not ledger.exists():
+        raise AccountRefusal(
+            f"there is no ledger at {custody.url}: run `hatstream init` first, or name it with --ledger"
+        )
+    ledger.check_head()
+    limit = ledger.check_account(account_of(spec.account, secret))
+    paths = _paths(pattern)
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"the output folder cannot be made: {error.strerror}: {output}") from None
+    book = Book(custody.url, custody.head, spec.account.name, limit, spec.name, spec.text)
+    job = job_of(spec, when, secret, book, output, formats)
+    outcome = local.run(job, paths, when.slots, progress)
+    if outcome.periods_refused:
+        raise AccountRefusal(_refusal(spec, custody, limit, outcome))
+    stems = [file_stem(spec.spec_id, facts.start) for facts in job.slots.values()]
+    return Release(outcome, when, tuple(output / f"{stem}.{kind}" for stem in stems for kind in formats))
+
+
+def job_of(
+    spec: Specification, when: Calendar, secret: Secret, book: Book, output: Path, formats: Sequence[str]
+) -> Job:
+    """The specification, translated into what the steps of the road need."""
+    most_cells = spec.cap.max_cells if spec.cap and spec.release_shards > 1 else None
+    return Job(
+        layout=spec.layout,
+        rules=Rules(
+            grid=spec.grid,
+            units=spec.layout.units,
+            bbox=spec.bbox,
+            calendar=when,
+            vehicle_key=secret.derive("vehicle"),
+        ),
+        resolution=spec.resolution,
+        cap=spec.cap,
+        policy=Policy(
+            spec_id=spec.spec_id,
+            grid=spec.grid,
+            unit="km/h",
+            statistics=spec.statistics,
+            composition=spec.composition,
+            release_shards=spec.release_shards,
+            most_cells=most_cells,
+            region=spec.region,
+            digest_key=secret.derive("digest"),
+        ),
+        slots=_slot_facts(spec, when),
+        book=book,
+        folder=output,
+        formats=tuple(formats),
+    )
+
+
+def _slot_facts(spec: Specification, when: Calendar) -> dict[int, SlotFacts]:
+    zone = ZoneInfo(spec.timetable.zone)
+    lengths: dict[str, int] = {}
+    facts = {}
+    for slot in when.slots:
+        if slot.period not in lengths:
+            try:
+                lengths[slot.period] = spec.period_slots(datetime.fromtimestamp(slot.start_s, zone).date())
+            except CalendarError as error:
+                raise UsageError(str(error)) from None
+        start, end = (spec.timetable.text(at) for at in (slot.start_s, slot.start_s + when.slot_s))
+        facts[slot.start_s] = SlotFacts(slot.period, start, end, lengths[slot.period])
+    return facts
+
+
+def _check_period(spec: Specification, when: Calendar) -> None:
+    """The account of unit vehicle-ever has a first and a last day."""
+    since, until = spec.account.since, spec.account.until
+    if until is not None and when.to_s > spec.timetable.midnight(until).timestamp():
+        raise AccountRefusal(f"account {spec.account.name!r} ends at {until}: nothing is released from then on")
+    if since is not None and when.from_s < spec.timetable.midnight(since).timestamp():
+        raise AccountRefusal(f"account {spec.account.name!r} begins at {since}: nothing is released before")
+
+
+def _paths(pattern: str) -> list[str]:
+    found = sorted(path for path in glob.glob(pattern, recursive=True) if Path(path).is_file())
+    if not found:
+        raise InputError(f"no input file matches {pattern!r}")
+    return found
+
+
+def _refusal(spec: Specification, custody: Custody, limit: Fraction, outcome: local.Outcome) -> str:
+    """What was spent, when and by which specification, for the periods that are over the limit."""
+    lines = [f"account {spec.account.name!r} allows a vehicle {float(limit):g} in a period; nothing was released."]
+    for period in outcome.periods_refused:
+        lines.append(
+            f"period {period}: this release ({spec.name}, {spec.spec_id}) asks for {float(outcome.debits[period]):g}"
+        )
+        for spent in custody.ledger.spent(spec.account.name, period):
+            lines.append(
+                f"  {float(spent.epsilon):g} spent by {spent.spec_name} ({spent.spec_id}) in {spent.slots} slots, "
+                f"{spent.first_at} to {spent.last_at}"
+            )
+    return "\n".join(lines)

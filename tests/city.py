@@ -1,0 +1,64 @@
+"""A small made-up city for tests: two days of a few buses as CSV, and a specification for it."""
+
+from pathlib import Path
+
+SPEC = """
+name = "small-city"
+[account]
+name = "small"
+unit = "vehicle-day"
+timezone = "Asia/Kolkata"
+adjacency = "counts-public"
+limit = 50
+[slot]
+minutes = 60
+service = "08:00-12:00"
+[cells]
+resolution = 7
+region = "occupied"
+[speed]
+upper_kmh = 65
+[privacy]
+epsilon = 1.0
+per = "hat"
+[[statistic]]
+name = "mean"
+mechanism = "array-average"
+[input]
+layout = "csv"
+columns = { vehicle = "bus", time = "ts", lat = "lat", lon = "lon", speed = "v" }
+"""
+DAYS = ("2022-01-01", "2022-01-02")
+HEADER = "bus,ts,lat,lon,v\n"
+
+
+def rows(days: tuple[str, ...] = DAYS, hours: range = range(8, 11)) -> list[str]:
+    """Four buses, one of them heavy, through three cells; the last hour of service stays empty."""
+    found = []
+    for day in days:
+        for hour in hours:
+            for bus in range(4):
+                for i in range(12 if bus == 0 else 3):
+                    lat, speed = 21.17 + 0.02 * ((bus + i) % 3), (7 * bus + 11 * i) % 60
+                    found.append(f"PLATE{bus},{day}T{hour:02d}:{4 * i:02d}:0{bus}+05:30,{lat},72.83,{speed}\n")
+    return found
+
+
+def write(folder: Path, *, spec: str = SPEC, lines: list[str] | None = None) -> tuple[Path, Path]:
+    """Writes spec.toml and feed.csv; returns both paths."""
+    spec_path, feed = folder / "spec.toml", folder / "feed.csv"
+    spec_path.write_text(spec)
+    feed.write_text(HEADER + "".join(rows() if lines is None else lines))
+    return spec_path, feed
+
+
+def init(folder: Path) -> list[str]:
+    return ["init", "--spec", str(folder / "spec.toml"), "--ledger", str(folder / "ledger.sqlite")]
+
+
+def release(folder: Path, *more: str, start: str = DAYS[0], end: str = DAYS[-1]) -> list[str]:
+    return [
+        "release", "--spec", str(folder / "spec.toml"), "--ledger", str(folder / "ledger.sqlite"),
+        "--input", str(folder / "feed.csv"), "--from", start, "--to", end,
+        "--output", str(folder / "out"), "--formats", "parquet,avro,csv,jsonl", *more,
+    ]  # fmt: skip

@@ -1,0 +1,178 @@
+"""Grouping: equal to the plain reference algorithms, and every proven property of it."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from dpops.grouping import Grouping, best_fit, wrap_around
+from dpops.types import Int64s
+from tests.dpops import reference
+
+
+def descending(counts: list[int]) -> list[int]:
+    return sorted(counts, reverse=True)
+
+
+def vector(counts: list[int]) -> Int64s:
+    return np.array(counts, np.int64)
+
+
+# few distinct sizes make ties frequent; a wide range makes gaps that are hard to fill
+count_lists = (
+    st.lists(st.integers(1, 6), min_size=1, max_size=60) | st.lists(st.integers(1, 200), min_size=1, max_size=40)
+).map(descending)
+lengths = st.integers(1, 12) | st.integers(1, 250)
+
+
+# BestFit
+
+
+@settings(max_examples=400)
+@given(count_lists, lengths)
+@example([2, 1, 1], 3)
+@example([5, 5, 3, 3, 2, 2, 1, 1], 8)
+@example([3] * 7 + [2] * 5 + [1] * 9, 7)
+def test_best_fit_equals_the_plain_algorithm_with_its_ties(counts: list[int], m_ub: int) -> None:
+    assert reference.arrays_of(best_fit(vector(counts), m_ub)) == reference.best_fit(counts, m_ub)
+
+
+def test_best_fit_breaks_ties_by_the_lowest_index() -> None:
+    """Two arrays are left with room for two; the first of them gets the next user, then the other."""
+    group = best_fit(vector([4, 4, 2, 2]), 6)
+    assert reference.arrays_of(group) == [[0, 0, 0, 0, 2, 2], [1, 1, 1, 1, 3, 3]]
+
+
+def test_best_fit_prefers_the_fullest_array() -> None:
+    assert reference.arrays_of(best_fit(vector([5, 4, 2, 1]), 6)) == [[0] * 5 + [3], [1] * 4 + [2] * 2]
+
+
+@given(count_lists, lengths)
+def test_best_fit_needs_no_fewer_arrays_than_wrap_around_and_no_more_than_users(counts: list[int], m_ub: int) -> None:
+    total = reference.kept(counts, m_ub)
+    arrays = best_fit(vector(counts), m_ub).fills.size
+    assert len(counts) >= arrays >= -(-total // m_ub) >= total // m_ub
+
+
+@given(count_lists, lengths)
+def test_at_most_one_best_fit_array_is_half_empty(counts: list[int], m_ub: int) -> None:
+    assert np.count_nonzero(best_fit(vector(counts), m_ub).fills * 2 <= m_ub) <= 1
+
+
+@given(count_lists, lengths)
+def test_best_fit_keeps_every_user_whole_in_one_array(counts: list[int], m_ub: int) -> None:
+    group = best_fit(vector(counts), m_ub)
+    assert sorted(group.user.tolist()) == list(range(len(counts)))
+    np.testing.assert_array_equal(group.slots, np.minimum(vector(counts), m_ub)[group.user])
+
+
+# WrapAround
+
+
+@settings(max_examples=400)
+@given(count_lists, lengths)
+def test_wrap_around_equals_the_published_pointer_loop(counts: list[int], m_ub: int) -> None:
+    expected = reference.wrap_around(counts, m_ub)
+    if not expected:
+        with pytest.raises(ValueError, match="cannot fill one array"):
+            wrap_around(vector(counts), m_ub)
+        return
+    group = wrap_around(vector(counts), m_ub)
+    assert reference.arrays_of(group) == expected
+    assert group.fills.size == reference.kept(counts, m_ub) // m_ub
+    assert set(group.fills.tolist()) == {m_ub}
+
+
+@given(count_lists, lengths)
+def test_wrap_around_touches_at_most_two_arrays_a_user_and_they_are_neighbours(counts: list[int], m_ub: int) -> None:
+    group = wrap_around(vector(counts), min(m_ub, counts[0]))
+    for user in set(group.user.tolist()):
+        mine = group.array[group.user == user].tolist()
+        assert len(mine) <= 2
+        assert all(after == before + 1 for before, after in pairwise(mine))
+
+
+def test_wrap_around_drops_the_tail() -> None:
+    assert reference.arrays_of(wrap_around(vector([3, 2, 2, 1]), 3)) == [[0, 0, 0], [1, 1, 2]]
+    assert reference.arrays_of(wrap_around(vector([2, 1]), 2)) == [[0, 0]]
+
+
+# both
+
+
+@pytest.mark.parametrize("group", [best_fit, wrap_around])
+@given(counts=count_lists, m_ub=lengths)
+def test_pieces_add_up_to_the_fills_and_never_exceed_a_users_samples(group, counts: list[int], m_ub: int) -> None:  # type: ignore[no-untyped-def]
+    m_ub = min(m_ub, counts[0])
+    made: Grouping = group(vector(counts), m_ub)
+    assert np.all(np.diff(made.array) >= 0)
+    assert np.all(made.slots > 0)
+    np.testing.assert_array_equal(np.bincount(made.array, weights=made.slots), made.fills)
+    owned = np.bincount(made.user, weights=made.slots, minlength=len(counts))
+    assert np.all(owned <= np.minimum(vector(counts), m_ub))
+    assert made.fills.max() <= m_ub
+
+
+@pytest.mark.parametrize("group", [best_fit, wrap_around])
+@given(counts=count_lists, m_ub=lengths, factor=st.integers(2, 10))
+def test_scaling_all_samples_changes_no_array(group, counts: list[int], m_ub: int, factor: int) -> None:  # type: ignore[no-untyped-def]
+    m_ub = min(m_ub, counts[0])
+    one: Grouping = group(vector(counts), m_ub)
+    many: Grouping = group(vector(counts) * factor, m_ub * factor)
+    for name in ("user", "array"):
+        np.testing.assert_array_equal(getattr(many, name), getattr(one, name))
+    for name in ("slots", "fills"):
+        np.testing.assert_array_equal(getattr(many, name), getattr(one, name) * factor)
+
+
+@pytest.mark.parametrize("group", [best_fit, wrap_around])
+@given(users=st.integers(1, 30), each=st.integers(1, 30))
+def test_equal_counts_get_one_array_a_user(group, users: int, each: int) -> None:  # type: ignore[no-untyped-def]
+    made = group(vector([each] * users), each)
+    assert reference.arrays_of(made) == [[user] * each for user in range(users)]
+
+
+def test_replicating_users_does_not_simply_multiply_the_arrays() -> None:
+    """Erratum E10: the published equality fails on two counterexamples."""
+    assert best_fit(vector([2, 1, 1]), 3).fills.size == 2
+    assert best_fit(vector([2, 2, 1, 1, 1, 1]), 3).fills.size == 3  # not 4
+    assert wrap_around(vector([2, 1]), 2).fills.size == 1
+    assert wrap_around(vector([2, 2, 1, 1]), 2).fills.size == 3  # not 2
+
+
+@given(count_lists, lengths, st.integers(1, 5))
+def test_replicating_users_multiplies_wrap_around_arrays_at_least(counts: list[int], m_ub: int, factor: int) -> None:
+    m_ub = min(m_ub, counts[0])
+    few, many = (wrap_around(vector(c), m_ub).fills.size for c in (counts, descending(counts * factor)))
+    assert many >= factor * few
+
+
+def test_an_array_longer_than_all_samples_is_legal_for_best_fit_only() -> None:
+    assert reference.arrays_of(best_fit(vector([2, 1]), 100)) == [[0, 0, 1]]
+    with pytest.raises(ValueError, match="cannot fill one array"):
+        wrap_around(vector([2, 1]), 100)
+
+
+@pytest.mark.parametrize("group", [best_fit, wrap_around])
+@pytest.mark.parametrize(
+    ("counts", "m_ub", "named"),
+    [
+        ([3, 1], 0, "m_ub"),
+        ([3, 1], -2, "m_ub"),
+        ([], 1, "non-empty"),
+        ([1, 3], 1, "non-increasing"),
+        ([3, 0], 1, "positive"),
+    ],
+)
+def test_wrong_arguments_are_refused(group, counts: list[int], m_ub: int, named: str) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(ValueError, match=named):
+        group(vector(counts), m_ub)
+
+
+def test_the_published_array_numbers() -> None:
+    """S1: at array length 53 the ITMS counts give 160 WrapAround and 164 BestFit arrays."""
+    counts = reference.itms_counts()
+    assert wrap_around(counts, 53).fills.size == 160
+    assert best_fit(counts, 53).fills.size == 164

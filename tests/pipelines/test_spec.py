@@ -1,0 +1,176 @@
+"""The specification: strict, exact, and with an id that changes when a release would."""
+
+import json
+from fractions import Fraction
+
+import pytest
+
+from pipelines.spec import SpecificationError, load
+
+BASE = """
+name = "austin-hourly"
+[account]
+name = "austin-speeds"
+unit = "vehicle-day"
+timezone = "America/Chicago"
+adjacency = "counts-public"
+limit = 300.0
+[slot]
+minutes = 60
+[cells]
+resolution = 7
+region = "occupied"
+[speed]
+upper_kmh = 65
+[privacy]
+epsilon = 1.0
+per = "hat"
+[[statistic]]
+name = "mean"
+mechanism = "array-average"
+[input]
+layout = "capmetro"
+"""
+
+
+@pytest.fixture
+def spec(tmp_path):
+    def write(*changes, text=BASE):
+        for old, new in changes:
+            assert old in text
+            text = text.replace(old, new)
+        path = tmp_path / "spec.toml"
+        path.write_text(text)
+        return load(path)
+
+    return write
+
+
+def test_numbers_are_taken_as_written(spec):
+    assert spec(("epsilon = 1.0", "epsilon = 0.1")).composition.epsilon == Fraction(1, 10)
+    assert spec(("upper_kmh = 65", "upper_kmh = 65\ngrid_kmh = 0.1")).grid.upper_steps == 650
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('name = "austin-hourly"', 'name = "renamed"'),
+        ("limit = 300.0", "limit = 200"),
+        ("minutes = 60", "minutes = 60\nallowed_lateness_s = 120"),
+        ("epsilon = 1.0", "epsilon = 1"),
+        ("upper_kmh = 65", "upper_kmh = 65.00\ngrid_kmh = 0.010"),
+        ("minutes = 60", 'minutes = 60\nservice = "00:00-24:00"'),
+        ('mechanism = "array-average"', 'mechanism = "array-average"\nweight = 3\nm_ub = "median"'),
+        ("[slot]", "# a comment\n\n[slot]"),
+    ],
+)
+def test_a_cosmetic_or_operational_edit_keeps_the_id(spec, old, new):
+    assert spec((old, new)).spec_id == spec().spec_id
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("epsilon = 1.0", "epsilon = 1.01"),
+        ("minutes = 60", "minutes = 30"),
+        ("minutes = 60", 'minutes = 60\nservice = "05:00-24:00"'),
+        ("resolution = 7", "resolution = 8"),
+        ("upper_kmh = 65", "upper_kmh = 66"),
+        ('mechanism = "array-average"', 'mechanism = "baseline"'),
+        ('mechanism = "array-average"', 'mechanism = "array-average"\nm_ub = 40'),
+        ('mechanism = "array-average"', 'mechanism = "array-average"\ngrouping = "wrap-around"'),
+        ('region = "occupied"', 'region = "occupied"\nbbox = [-98.2, 30.0, -97.3, 30.7]'),
+        ('per = "hat"', 'per = "period"'),
+        ('per = "hat"', 'per = "hat"\ncomposition = "cap"\nmax_cells = 4\nmax_samples = 9'),
+        ('layout = "capmetro"', 'layout = "iudx"'),
+    ],
+)
+def test_an_edit_that_would_change_a_release_changes_the_id(spec, old, new):
+    assert spec((old, new)).spec_id != spec().spec_id
+
+
+def test_the_id_is_the_same_on_every_machine_and_in_every_version(spec):
+    assert spec().spec_id == "ed0f62ccd8aa7d74"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        ("minutes = 60", "minutes = 60\nlenght = 3", "lenght"),
+        ("epsilon = 1.0", "epsilon = 0", "privacy.epsilon"),
+        ("epsilon = 1.0", "epsilon = nan", "finite"),
+        ("epsilon = 1.0", "epsilon = true", "epsilon"),
+        ("epsilon = 1.0", 'epsilon = "1"', "epsilon"),
+        ("minutes = 60", "minutes = 7", "slot.minutes"),
+        ("minutes = 60", 'minutes = 60\nservice = "05:30-24:00"', "slot.service"),
+        ("minutes = 60", 'minutes = 60\nservice = "22:00-02:00"', "slot.service"),
+        ("minutes = 60", 'minutes = 60\nservice = "5-24"', "slot.service"),
+        ("resolution = 7", "resolution = 16", "cells.resolution"),
+        ("upper_kmh = 65", "upper_kmh = 65\ngrid_kmh = 0.3", "speed.grid_kmh"),
+        ("upper_kmh = 65", "upper_kmh = -1", "speed.upper_kmh"),
+        ("America/Chicago", "Mars/Olympus", "account.timezone"),
+        ('"vehicle-day"', '"vehicle-month"', "unit"),
+        ('"vehicle-day"', '"vehicle-ever"', "account.until"),
+        ("limit = 300.0", "limit = 0", "account.limit"),
+        ('"counts-public"', '"add-remove"', "add-remove"),
+        ('"counts-public"', '"replace"', "account.adjacency"),
+        ('name = "mean"', 'name = "variance"', "variance"),
+        ('name = "mean"', 'name = "distribution"', "distribution"),
+        ('"array-average"', '"auto"', "auto"),
+        ('"array-average"', '"levy"', "levy"),
+        ('"array-average"', '"array-average"\nm_ub = "opt"', "opt"),
+        ('"array-average"', '"array-average"\nm_ub = 0', "m_ub"),
+        ('"array-average"', '"array-average"\nmub = 3', "mub"),
+        ('"array-average"', '"array-average"\nweight = -1', "statistic.weight"),
+        ('per = "hat"', 'per = "hat"\ncomposition = "clip-user"', "clip-user"),
+        ('per = "hat"', 'per = "hat"\nscope = "period"', "privacy.scope"),
+        ('per = "hat"', 'per = "hat"\nmax_cells = 3', "privacy.max_cells"),
+        ('per = "hat"', 'per = "hat"\ncomposition = "cap"\nmax_cells = 3', "privacy.max_samples"),
+        ('per = "hat"', 'per = "hat"\nrelease_shards = 2', "privacy.release_shards"),
+        ('per = "hat"', 'per = "day"', "per"),
+        ('region = "occupied"', 'region = "nowhere.geojson"', "nowhere.geojson"),
+        ('region = "occupied"', 'region = ["872830828ffffff", "8828308281fffff"]', "resolution 8"),
+        ('region = "occupied"', 'region = ["hello"]', "hello"),
+        ('region = "occupied"', 'region = "occupied"\nbbox = [1, 2, 0, 3]', "cells.bbox"),
+        ('layout = "capmetro"', 'layout = "csv"', "columns"),
+        ('layout = "capmetro"', 'layout = "xml"', "xml"),
+        ('layout = "capmetro"', 'layout = "capmetro"\nspeed_unit = "km/h"', "units"),
+        ("[privacy]", "[privacy", "TOML"),
+    ],
+)
+def test_an_error_names_the_field_or_the_value(spec, old, new, named):
+    with pytest.raises(SpecificationError, match=named):
+        spec((old, new))
+
+
+def test_a_missing_field_is_named(spec):
+    with pytest.raises(SpecificationError, match="resolution"):
+        spec(("resolution = 7\n", ""))
+
+
+SQUARE = {"type": "Polygon", "coordinates": [[[-97.9, 30.1], [-97.6, 30.1], [-97.6, 30.4], [-97.9, 30.4], [-97.9, 30.1]]]}
+
+
+def test_a_region_counts_by_its_cells_wherever_its_file_lies(spec, tmp_path):
+    for name, document in (("a", SQUARE), ("b", {"type": "Feature", "properties": {"x": 1}, "geometry": SQUARE})):
+        (tmp_path / f"{name}.geojson").write_text(json.dumps(document, indent=2))
+    first, second = (spec(('"occupied"', f'"{name}.geojson"')) for name in ("a", "b"))
+    assert first.region == second.region
+    assert len(first.region) > 50
+    assert first.spec_id == second.spec_id
+    cells = ", ".join(f'"{cell:x}"' for cell in reversed(first.region))
+    assert spec(('"occupied"', f"[{cells}]")).spec_id == first.spec_id
+
+
+def test_a_region_whose_content_changes_is_another_release(spec, tmp_path):
+    path = tmp_path / "a.geojson"
+    path.write_text(json.dumps(SQUARE))
+    before = spec(('"occupied"', '"a.geojson"')).spec_id
+    path.write_text(json.dumps(SQUARE).replace("30.4", "30.5"))
+    assert spec(('"occupied"', '"a.geojson"')).spec_id != before
+
+
+def test_a_region_must_be_an_area(spec, tmp_path):
+    (tmp_path / "a.geojson").write_text(json.dumps({"type": "Point", "coordinates": [0, 0]}))
+    with pytest.raises(SpecificationError, match="polygons"):
+        spec(('"occupied"', '"a.geojson"'))

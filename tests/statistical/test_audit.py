@@ -1,0 +1,102 @@
+"""The audit harness on laws that are known: it never exceeds the truth, and it sees a quarter too little noise."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dpops.noise import Noise
+from dpops.types import Int64s
+from tests.statistical.audit import Release, binomial_lower, binomial_upper, epsilon_lower_bound
+from tests.statistical.checks import seeded
+
+DRAWS = 16_000
+MOVED = 10_000
+"""How far the neighbour's exact answer lies from this one's, in steps."""
+
+
+def laplace(noise: Noise, exact: int, scale: Fraction) -> Release:
+    return lambda draws: exact + noise.laplace([scale] * draws)
+
+
+@pytest.mark.parametrize(("hits", "draws", "alpha"), [(10, 10, 0.05), (1, 20, 0.01), (1, 1, 0.25)])
+def test_clopper_pearson_in_closed_form(hits: int, draws: int, alpha: float) -> None:
+    """All hits: alpha**(1/n). One hit: 1 - (1 - alpha)**(1/n)."""
+    expected = alpha ** (1 / draws) if hits == draws else 1 - (1 - alpha) ** (1 / draws)
+    assert binomial_lower(hits, draws, alpha) == pytest.approx(expected, rel=1e-9)
+    assert binomial_upper(draws - hits, draws, alpha) == pytest.approx(1 - expected, rel=1e-9)
+
+
+def test_clopper_pearson_against_the_printed_table() -> None:
+    """The 95 % interval of 5 hits in 20 is 8.657 % to 49.105 %; of 0 in 10 it ends at 30.850 %."""
+    assert binomial_lower(5, 20, 0.025) == pytest.approx(0.08657, abs=1e-5)
+    assert binomial_upper(5, 20, 0.025) == pytest.approx(0.49105, abs=1e-5)
+    assert binomial_upper(0, 10, 0.025) == pytest.approx(0.30850, abs=1e-5)
+    assert binomial_lower(0, 10, 0.025) == 0
+    assert binomial_upper(10, 10, 0.025) == 1
+    with pytest.raises(ValueError, match="hits"):
+        binomial_lower(11, 10, 0.025)
+
+
+@pytest.mark.parametrize("epsilon", [Fraction(1), Fraction(2)])
+def test_the_bound_stays_below_the_truth_and_near_it(epsilon: Fraction) -> None:
+    """False-alarm rate 40 x 1e-6 for the right mechanism; it reaches 80 % of the truth."""
+    noise = seeded(11)
+    for sign in (1, -1):
+        scale = MOVED / epsilon
+        bounds = [
+            epsilon_lower_bound(laplace(noise, 0, scale), laplace(noise, sign * MOVED, scale), DRAWS) for _ in range(20)
+        ]
+        assert max(bounds) <= epsilon
+        assert np.median(bounds) >= 0.8 * float(epsilon)
+
+
+@pytest.mark.parametrize("epsilon", [Fraction(1), Fraction(2)])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_quarter_too_little_sensitivity_is_caught_every_time(epsilon: Fraction, sign: int) -> None:
+    """Power of one trial: at epsilon 2 the bound lies 6 of its standard deviations above the claim, at epsilon 1,
+    with one and a half times the draws, 5; so 20 of 20 fails with probability below 1e-4, and the seed is fixed."""
+    noise = seeded(12)
+    scale = MOVED / epsilon * Fraction(4, 5)
+    draws = DRAWS if epsilon == 2 else DRAWS * 3 // 2
+    bounds = [
+        epsilon_lower_bound(laplace(noise, 0, scale), laplace(noise, sign * MOVED, scale), draws) for _ in range(20)
+    ]
+    assert sum(bound > epsilon for bound in bounds) == 20
+
+
+def test_no_difference_gives_no_epsilon_and_separate_outputs_a_large_one() -> None:
+    noise = seeded(13)
+    assert epsilon_lower_bound(laplace(noise, 5, Fraction(9)), laplace(noise, 5, Fraction(9)), DRAWS) == 0
+    none = laplace(noise, 0, Fraction(0))
+    assert epsilon_lower_bound(none, none, DRAWS) == 0
+    assert epsilon_lower_bound(none, laplace(noise, 1, Fraction(0)), DRAWS) > 6
+
+
+def test_randomised_response_is_bounded_by_its_epsilon() -> None:
+    """False-alarm rate 20 x 1e-6."""
+    rng = np.random.default_rng(14)
+    keep = math.e / (1 + math.e)
+
+    def answer(truth: int) -> Release:
+        return lambda draws: np.where(rng.random(draws) < keep, truth, 1 - truth).astype(np.int64)
+
+    bounds = [epsilon_lower_bound(answer(0), answer(1), DRAWS) for _ in range(20)]
+    assert 0.8 <= min(bounds) <= max(bounds) <= 1
+
+
+def test_choosing_the_event_does_not_raise_the_false_alarm_rate() -> None:
+    """At alpha 5 % and few draws, 2000 audits of the exact mechanism exceed its epsilon in at most 5 % (+ 5 standard
+    deviations; false-alarm rate < 1e-6). An auditor that chose and tested on the same draws would exceed it more often.
+    """
+    noise = seeded(15)
+    scale, draws, audits = Fraction(MOVED), 400, 2_000
+    one = noise.laplace([scale] * (draws * audits)).reshape(audits, draws)
+    other = MOVED + noise.laplace([scale] * (draws * audits)).reshape(audits, draws)
+    above = sum(epsilon_lower_bound(_given(a), _given(b), draws, 0.05) > 1 for a, b in zip(one, other, strict=True))
+    assert above <= audits * 0.05 + 5 * (audits * 0.05 * 0.95) ** 0.5
+
+
+def _given(sample: Int64s) -> Release:
+    return lambda _: sample

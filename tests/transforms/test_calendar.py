@@ -1,0 +1,84 @@
+"""Slots and periods on the clock of the account's zone."""
+
+from datetime import UTC, date, datetime
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pytest
+
+from transforms.calendar import CalendarError, Timetable, calendar
+
+
+def day_of(zone, minutes, day, unit="vehicle-day", **service):
+    table = Timetable(zone, unit, minutes, **service)
+    return calendar(table, table.midnight(day), table.midnight(date.fromordinal(day.toordinal() + 1))), table
+
+
+@pytest.mark.parametrize(
+    ("zone", "day", "hours"),
+    [
+        ("America/Chicago", date(2026, 3, 8), 23),
+        ("America/Chicago", date(2026, 11, 1), 25),
+        ("Asia/Kolkata", date(2022, 1, 1), 24),
+        ("Asia/Kathmandu", date(2022, 1, 1), 24),
+        ("America/Sao_Paulo", date(2018, 11, 4), 23),  # its clock changed at midnight
+    ],
+)
+def test_a_day_has_as_many_hourly_slots_as_hours(zone, day, hours):
+    found, table = day_of(zone, 60, day)
+    assert len(found.slots) == hours
+    assert {slot.period for slot in found.slots} == {day.isoformat()}
+    assert all(table.text(slot.start_s)[14:16] == "00" for slot in found.slots)
+
+
+def test_slots_of_half_past_are_on_local_hours_not_on_utc_hours():
+    found, table = day_of("Asia/Kolkata", 60, date(2022, 1, 1))
+    assert table.text(found.slots[10].start_s) == "2022-01-01T10:00:00+05:30"
+    assert found.slots[10].start_s % 3600 == 1800
+
+
+@pytest.mark.parametrize(
+    ("zone", "minutes", "day"),
+    [("America/Chicago", 120, date(2026, 3, 8)), ("Australia/Lord_Howe", 60, date(2026, 4, 5))],
+)
+def test_slots_that_cannot_follow_a_clock_change_are_refused(zone, minutes, day):
+    with pytest.raises(CalendarError, match="changes its clock"):
+        day_of(zone, minutes, day)
+
+
+def test_service_is_by_the_local_clock_also_on_the_day_of_a_change():
+    found, table = day_of("America/Chicago", 60, date(2026, 3, 8), service_start_minute=300, service_end_minute=1440)
+    assert table.text(found.slots[0].start_s) == "2026-03-08T05:00:00-05:00"
+    assert len(found.slots) == 19
+
+
+def test_events_are_located_at_the_edges_of_slots_service_and_range():
+    found, table = day_of("America/Chicago", 60, date(2026, 5, 1), service_start_minute=300, service_end_minute=360)
+    start = found.slots[0].start_s * 1_000_000
+    where = found.locate(
+        np.array([start - 1, start, start + 3_599_999_999, start + 3_600_000_000, found.to_s * 10**6, -(2**62), 2**62])
+    )
+    assert where.in_service.tolist() == [False, True, True, False, False, False, False]
+    assert where.in_range.tolist() == [True, True, True, True, False, False, False]
+    assert where.slot_start_us[1] == start
+    assert table.text(found.to_s) == "2026-05-02T00:00:00-05:00"
+
+
+def test_weeks_begin_on_monday():
+    table = Timetable("Europe/Berlin", "vehicle-week", 60)
+    assert table.period_of(date(2026, 11, 22)) == "2026-W47"
+    assert table.period_of(date(2026, 11, 23)) == "2026-W48"
+    assert table.period_days(date(2026, 11, 22))[0] == date(2026, 11, 16)
+
+
+def test_a_range_that_would_cut_a_slot_is_refused():
+    zone = ZoneInfo("America/Chicago")
+    table = Timetable("America/Chicago", "vehicle-day", 60)
+    with pytest.raises(CalendarError, match="edge"):
+        calendar(table, datetime(2026, 5, 1, 10, 30, tzinfo=zone), datetime(2026, 5, 1, 12, tzinfo=zone))
+
+
+def test_a_range_without_length_is_refused():
+    at = datetime(2026, 5, 1, 10, tzinfo=UTC)
+    with pytest.raises(CalendarError, match="empty"):
+        calendar(Timetable("UTC", "vehicle-day", 60), at, at)

@@ -1,0 +1,194 @@
+"""The ledger: accounts, write-once slots, limits, its chain and its head."""
+
+import sqlite3
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from transforms.head import LedgerError
+from transforms.ledger import Account, AccountRefusal, Ledger
+from transforms.seal import Released, Sealed
+
+ACCOUNT = Account(
+    name="city",
+    unit="vehicle-day",
+    since=None,
+    until=None,
+    timezone="UTC",
+    adjacency="counts-public",
+    limit="3",
+    key_check="00",
+)
+PLAN = {"epsilon": "1", "step": "1/100", "scale": "6500", "upper": "65", "bias_bound": 0.0, "facts": {}}
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    book = Ledger(f"sqlite:///{tmp_path / 'ledger.sqlite'}", tmp_path / "key.head")
+    book.create()
+    book.open_account(ACCOUNT)
+    return book
+
+
+def unit(slot_s=0, *, epsilon="1", integer=7, digest="d", spec_id="a", period="day 1", shard=0, plan=PLAN):
+    return Sealed(
+        spec_id=spec_id,
+        period=period,
+        slot_s=slot_s,
+        slot_start="2026-01-01T00:00:00+00:00",
+        slot_end="2026-01-01T01:00:00+00:00",
+        shard=shard,
+        epsilon_hat="1",
+        epsilon_slot=epsilon,
+        unit="km/h",
+        released=[Released("872830828ffffff", "mean", "baseline", plan, integer)],
+        digest=digest,
+    )
+
+
+def record(book, *units, limit=3):
+    return book.record("city", Fraction(limit), "name", "{}", units)
+
+
+def test_the_first_writer_wins_and_a_second_run_gets_what_was_recorded(ledger):
+    first = record(ledger, unit(integer=7))
+    second = record(ledger, unit(integer=8), unit(3600, integer=9))
+    assert (first.new, second.new, second.changed) == (1, 1, 0)
+    assert [u.released[0].integer for u in second.sealed] == [7, 9]
+    assert [spent.epsilon for spent in ledger.spent("city")] == [2]
+
+
+def test_other_input_is_an_audit_event_once_and_never_a_second_release(ledger):
+    record(ledger, unit(integer=7))
+    for _ in range(3):
+        again = record(ledger, unit(integer=8, digest="other"))
+        assert (again.changed, again.sealed[0].released[0].integer) == (1, 7)
+    assert ledger.audit_events("city") == 1
+
+
+def test_another_plan_for_the_same_input_is_an_audit_event_too(ledger):
+    record(ledger, unit())
+    assert record(ledger, unit(plan={**PLAN, "scale": "1"})).changed == 1
+
+
+def test_a_period_over_the_limit_is_refused_whole(ledger):
+    record(ledger, unit(0, epsilon="2"))
+    with pytest.raises(AccountRefusal):
+        record(ledger, unit(3600, epsilon="1"), unit(7200, epsilon="1/1000"))
+    assert [spent.epsilon for spent in ledger.spent("city")] == [2]
+    assert record(ledger, unit(3600, epsilon="1")).new == 1
+
+
+def test_what_is_recorded_already_is_returned_even_when_nothing_is_left(ledger):
+    record(ledger, unit(epsilon="3"))
+    assert record(ledger, unit(epsilon="3")).new == 0
+
+
+def test_specifications_on_one_account_share_its_limit_and_periods_do_not(ledger):
+    record(ledger, unit(epsilon="3"))
+    with pytest.raises(AccountRefusal):
+        record(ledger, unit(spec_id="b", epsilon="1"))
+    assert record(ledger, unit(86_400, period="day 2", epsilon="3")).new == 1
+
+
+def test_the_shards_of_a_slot_share_one_debit(ledger):
+    record(ledger, unit(epsilon="3", shard=0), unit(epsilon="3", shard=1))
+    assert [spent.epsilon for spent in ledger.spent("city")] == [3]
+
+
+def test_an_empty_slot_is_sealed_too(ledger):
+    empty = unit(epsilon="0")
+    empty = type(empty)(**{f: getattr(empty, f) for f in empty.__struct_fields__} | {"released": []})
+    assert record(ledger, empty).new == 1
+    assert record(ledger, unit(digest="d")).sealed[0].released == []
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("unit", "vehicle-week"),
+        ("timezone", "Asia/Kolkata"),
+        ("adjacency", "add-remove"),
+        ("limit", "4"),
+        ("key_check", "11"),
+    ],
+)
+def test_an_account_keeps_what_it_was_opened_with(ledger, field, value):
+    asked = replace(ACCOUNT, **{field: value})
+    for attempt in (ledger.open_account, ledger.check_account):
+        with pytest.raises(AccountRefusal, match="city"):
+            attempt(asked)
+
+
+def test_a_limit_may_be_lowered_and_then_stays_low(ledger):
+    assert ledger.open_account(replace(ACCOUNT, limit="5/2")) == "limit lowered"
+    assert ledger.check_account(replace(ACCOUNT, limit="2")) == 2
+    with pytest.raises(AccountRefusal, match=r"2\.5"):
+        ledger.open_account(ACCOUNT)
+
+
+def test_an_account_that_was_never_opened_has_no_budget(ledger):
+    with pytest.raises(AccountRefusal, match="init"):
+        ledger.check_account(replace(ACCOUNT, name="other"))
+
+
+def test_a_tampered_entry_is_found(ledger, tmp_path):
+    record(ledger, unit())
+    record(ledger, unit(3600))
+    assert ledger.verify() == 4
+    with sqlite3.connect(tmp_path / "ledger.sqlite") as db:
+        db.execute("update entry set epsilon = '1/2' where seq = 3")
+    with pytest.raises(LedgerError, match="entry 3"):
+        ledger.verify()
+
+
+def test_a_removed_entry_is_found(ledger, tmp_path):
+    record(ledger, unit())
+    record(ledger, unit(3600))
+    with sqlite3.connect(tmp_path / "ledger.sqlite") as db:
+        db.execute("delete from entry where seq = 3")
+    with pytest.raises(LedgerError):
+        ledger.verify()
+
+
+def test_a_rolled_back_copy_is_found_at_the_start(ledger, tmp_path):
+    path = tmp_path / "ledger.sqlite"
+    record(ledger, unit())
+    with sqlite3.connect(path) as db:
+        db.execute("pragma wal_checkpoint(truncate)")
+    copy = path.read_bytes()
+    record(ledger, unit(3600))
+    with sqlite3.connect(path) as db:
+        db.execute("pragma wal_checkpoint(truncate)")
+    path.write_bytes(copy)
+    with pytest.raises(LedgerError, match="rolled back"):
+        ledger.check_head()
+
+
+def test_a_head_that_lags_behind_is_fine_because_a_kill_may_come_between(ledger, tmp_path):
+    head = (tmp_path / "key.head").read_bytes()
+    record(ledger, unit())
+    (tmp_path / "key.head").write_bytes(head)
+    ledger.check_head()
+    assert record(ledger, unit()).new == 0
+
+
+def test_a_fresh_ledger_is_no_fresh_budget(ledger, tmp_path):
+    fresh = Ledger(f"sqlite:///{tmp_path / 'fresh.sqlite'}", tmp_path / "key.head")
+    fresh.create()
+    with pytest.raises(AccountRefusal, match="another ledger"):
+        fresh.open_account(ACCOUNT)
+
+
+def test_a_corrupt_database_is_refused_without_its_content(tmp_path):
+    (tmp_path / "ledger.sqlite").write_bytes(b"KA01AB1234" * 1000)
+    book = Ledger(f"sqlite:///{tmp_path / 'ledger.sqlite'}", tmp_path / "key.head")
+    with pytest.raises(LedgerError) as caught:
+        book.check_account(ACCOUNT)
+    assert "KA01" not in str(caught.value)
+
+
+def test_other_databases_are_refused_by_name(tmp_path):
+    with pytest.raises(LedgerError, match="postgresql"):
+        Ledger("postgresql://localhost/x", tmp_path / "head")

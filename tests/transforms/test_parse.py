@@ -1,0 +1,298 @@
+"""Each row becomes an observation or is refused for the first reason that applies, whatever its speed."""
+
+import pickle
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.transforms.inputs import KMH, NOON, NOON_US, UPPER_STEPS, good_row, rules, table
+from transforms import parse as module
+from transforms.layouts import Units
+from transforms.parse import REASONS, parse
+from transforms.vehicles import vehicle_hashes
+
+GOOD = {"vehicle": "bus", "time": NOON, "lat": 30.25, "lon": -97.75, "speed": 36.0}
+SECONDS = Units("s", Fraction(1))
+
+
+def one(field, value, kind=None, by=None):
+    """What happens to a good row with one field changed: its observation, or the reason."""
+    column = pa.array([value], kind)
+    batch = table([GOOD])
+    batch = batch.set_column(batch.schema.get_field_index(field), field, column)
+    observations, refused = parse(batch, by or rules())
+    if refused:
+        assert len(observations.speed) == 0
+        ((reason, count),) = refused.items()
+        assert count == 1
+        return reason
+    return tuple(int(part[0]) for part in observations)
+
+
+def speed_of(value, kind=None, units=KMH):
+    return one("speed", value, kind, rules(units))[5]
+
+
+def test_a_good_row_is_an_observation_in_integers():
+    (hashed,) = vehicle_hashes(b"k" * 32, ["2023-11-15"], [b"bus"])
+    assert one("vehicle", "bus") == (hashed, NOON_US, NOON_US, 302_500_000, -977_500_000, 3_600)
+
+
+def test_the_reasons_are_public_and_fixed():
+    assert REASONS == (
+        "missing-vehicle", "bad-vehicle", "missing-time", "bad-time", "implausible-time", "outside-range",
+        "outside-service", "missing-position", "bad-position", "latitude-range", "longitude-range", "zero-position",
+        "outside-bbox", "missing-speed", "bad-speed",
+    )  # fmt: skip
+
+
+GOLDEN = [
+    ("vehicle", None, "missing-vehicle"),
+    ("vehicle", "", "missing-vehicle"),
+    ("vehicle", b"", "missing-vehicle"),
+    ("vehicle", True, "bad-vehicle"),
+    ("vehicle", 1.0, "bad-vehicle"),
+    ("vehicle", ["bus"], "bad-vehicle"),
+    ("vehicle", b"\xff", "bad-vehicle"),
+    ("vehicle", "x" * 257, "bad-vehicle"),
+    ("vehicle", "é" * 129, "bad-vehicle"),
+    ("time", None, "missing-time"),
+    ("time", "", "missing-time"),
+    ("time", "yesterday", "bad-time"),
+    ("time", "2023-11-15T12:00:00", "bad-time"),
+    ("time", 1_700_049_600, "bad-time"),
+    ("time", True, "bad-time"),
+    ("time", "1999-12-31T23:59:59.999999Z", "implausible-time"),
+    ("time", "1970-01-01T00:00:00Z", "implausible-time"),
+    ("time", "2100-01-01T00:00:00Z", "implausible-time"),
+    ("time", "9999-12-31T00:00:00Z", "implausible-time"),
+    ("time", "2000-01-01T00:00:00Z", "outside-range"),
+    ("time", "2099-12-31T23:59:59.999999Z", "outside-range"),
+    ("time", "2023-11-14T23:59:59.999999Z", "outside-range"),
+    ("time", "2023-11-16T00:00:00Z", "outside-range"),
+    ("lat", None, "missing-position"),
+    ("lon", "", "missing-position"),
+    ("lat", float("nan"), "bad-position"),
+    ("lon", float("inf"), "bad-position"),
+    ("lat", True, "bad-position"),
+    ("lon", "west", "bad-position"),
+    ("lat", "nan", "bad-position"),
+    ("lat", 90.0000001, "latitude-range"),
+    ("lat", -91, "latitude-range"),
+    ("lat", 1e308, "latitude-range"),
+    ("lat", "1e999", "latitude-range"),
+    ("lon", 180.5, "longitude-range"),
+    ("lon", -1e308, "longitude-range"),
+    ("speed", None, "missing-speed"),
+    ("speed", "", "missing-speed"),
+    ("speed", float("nan"), "bad-speed"),
+    ("speed", float("-inf"), "bad-speed"),
+    ("speed", "fast", "bad-speed"),
+    ("speed", "Infinity", "bad-speed"),
+    ("speed", False, "bad-speed"),
+    ("speed", [1.0], "bad-speed"),
+]
+
+
+@pytest.mark.parametrize(("field", "value", "reason"), GOLDEN)
+def test_each_fault_has_its_reason(field, value, reason):
+    assert one(field, value) == reason
+
+
+def test_every_reason_is_in_a_test():
+    elsewhere = {"outside-service", "zero-position", "outside-bbox"}
+    assert {reason for _, _, reason in GOLDEN} | elsewhere == set(REASONS)
+
+
+def test_hours_without_service_are_refused():
+    by = rules(service=(6 * 60, 12 * 60))
+    assert one("time", "2023-11-15T11:59:59Z", by=by)[2] == NOON_US - 3_600_000_000
+    assert one("time", NOON, by=by) == "outside-service"
+
+
+def test_the_position_zero_is_no_position_even_when_it_is_nearly_zero():
+    assert parse(table([{**GOOD, "lat": 0, "lon": 0}]), rules())[1] == {"zero-position": 1}
+    assert parse(table([{**GOOD, "lat": 4e-8, "lon": -4e-8}]), rules())[1] == {"zero-position": 1}
+    assert parse(table([{**GOOD, "lat": 0, "lon": 77.0}]), rules())[1] == {}
+
+
+@pytest.mark.parametrize(
+    ("lat", "lon", "inside"),
+    [
+        (30.0, -98.2, True),
+        (30.7, -97.3, True),
+        (30.35, -98.2000001, False),
+        (29.9999999, -97.5, False),
+        (30.7000001, -97.5, False),
+    ],
+)
+def test_the_edges_of_the_box_are_inside(lat, lon, inside):
+    refused = parse(table([{**GOOD, "lat": lat, "lon": lon}]), rules(bbox=(-98.2, 30.0, -97.3, 30.7)))[1]
+    assert refused == ({} if inside else {"outside-bbox": 1})
+
+
+def test_the_poles_and_the_date_line_are_positions():
+    assert one("lat", 90)[3] == 900_000_000
+    assert one("lon", -180.0)[4] == -1_800_000_000
+
+
+def test_the_first_fault_is_the_reason():
+    faults = {"vehicle": "", "time": "x", "lat": None, "lon": 200.0, "speed": None}
+    expected = ["missing-vehicle", "bad-time", "missing-position", "longitude-range", "missing-speed"]
+    for reason, field in zip(expected, list(faults), strict=True):
+        assert parse(table([{**GOOD, **faults}]), rules())[1] == {reason: 1}
+        faults[field] = GOOD[field]
+    assert parse(table([{**GOOD, **faults}]), rules())[1] == {}
+
+
+# --- speeds: under public counts nothing that decides acceptance may look at one ----------------------------------
+
+
+@pytest.mark.parametrize(
+    ("speed", "steps"),
+    [
+        (0, 0), (0.0, 0), (-0.0, 0), (-5.0, 0), (-1e308, 0), (5e-324, 0), (0.004, 0), (0.006, 1), (36.0, 3_600),
+        (65.0, UPPER_STEPS), (65.01, UPPER_STEPS), (400.0, UPPER_STEPS), (1e308, UPPER_STEPS), ("1e999", UPPER_STEPS),
+        ("-1e999", 0), ("400", UPPER_STEPS), (2**63 - 1, UPPER_STEPS), (-(2**63), 0),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("kmh_per_unit", [Fraction(1), Fraction(18, 5), Fraction(1_609_344, 1_000_000)])
+def test_a_finite_speed_is_clamped_and_never_refused(speed, steps, kmh_per_unit):
+    found = speed_of(speed, units=Units("iso", kmh_per_unit))
+    assert found == steps or (kmh_per_unit != 1 and 0 < steps < UPPER_STEPS)
+
+
+def test_speeds_are_converted_once():
+    assert speed_of(10.0, units=Units("iso", Fraction(18, 5))) == 3_600
+    assert speed_of(10.0, units=Units("iso", Fraction(1_609_344, 1_000_000))) == 1_609
+
+
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float16(), pa.int8(), pa.uint64(), pa.string(), pa.binary()])
+def test_speeds_of_every_type_are_read(kind):
+    value = {pa.string(): "36", pa.binary(): b"36"}.get(kind, np.float16(36) if kind == pa.float16() else 36)
+    assert speed_of(value, kind) == 3_600
+
+
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=20))
+def test_no_finite_speed_changes_what_is_accepted(speeds):
+    rows = [{**good_row(i), "speed": speed} for i, speed in enumerate(speeds)]
+    calm = [{**good_row(i), "speed": 1.0} for i in range(len(speeds))]
+    found, refused = parse(table(rows) if rows else table([GOOD])[:0], rules())
+    assert refused == {}
+    assert all(0 <= step <= UPPER_STEPS for step in found.speed.tolist())
+    if rows:
+        for name in ("vehicle", "event_us", "lat_e7", "lon_e7"):
+            np.testing.assert_array_equal(getattr(found, name), getattr(parse(table(calm), rules())[0], name))
+
+
+# --- vehicles -----------------------------------------------------------------------------------------------------
+
+
+def test_an_integer_id_is_its_decimal_text():
+    assert one("vehicle", 42) == one("vehicle", "42") == one("vehicle", b"42", pa.large_binary())
+    assert one("vehicle", 2**64 - 1, pa.uint64()) == one("vehicle", "18446744073709551615")
+    assert one("vehicle", "042") != one("vehicle", 42)
+
+
+def test_an_id_of_256_bytes_is_an_id():
+    assert one("vehicle", "x" * 256)[1] == NOON_US
+    assert one("vehicle", "é" * 128)[1] == NOON_US
+
+
+def test_a_dictionary_of_ids_is_read_like_the_ids():
+    ids = ["a", None, "b", "", "a", "x" * 257]
+    rows = [{**good_row(i), "vehicle": vehicle} for i, vehicle in enumerate(ids)]
+    plain = table(rows)
+    coded = plain.set_column(0, "vehicle", plain.column("vehicle").dictionary_encode())
+    repeated = pa.DictionaryArray.from_arrays(
+        pa.array([0, 1, 2, 3, 4, 5], pa.int8()), pa.array(["a", None, "b", "", "a", "x" * 257])
+    )
+    found, refused = parse(plain, rules())
+    assert refused == {"missing-vehicle": 2, "bad-vehicle": 1}
+    for same in (coded, plain.set_column(0, "vehicle", repeated)):
+        again, counts = parse(same, rules())
+        assert counts == refused
+        np.testing.assert_array_equal(again.vehicle, found.vehicle)
+
+
+def test_each_pair_of_period_and_vehicle_is_hashed_once(monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        module,
+        "vehicle_hashes",
+        lambda key, periods, ids: asked.extend(zip(periods, ids, strict=True)) or np.arange(len(ids)),
+    )
+    rows = [{**good_row(i), "time": f"2023-11-{15 + i % 2}T08:00:{i % 60:02d}Z"} for i in range(500)]
+    parse(table([*rows, {**GOOD, "vehicle": "refused", "speed": None}]), rules(end="2023-11-17"))
+    assert len(asked) == len(set(asked)) == 14
+    assert (("2023-11-15", b"refused")) not in asked
+
+
+def test_the_hash_changes_with_the_period_and_not_with_the_row():
+    days = [{**GOOD, "time": f"2023-11-{day}T08:00:00Z"} for day in (15, 16, 15)]
+    first, second, third = parse(table(days), rules(end="2023-11-17"))[0].vehicle
+    assert first == third != second
+
+
+# --- whole batches ------------------------------------------------------------------------------------------------
+
+
+def test_an_empty_batch_gives_nothing():
+    observations, refused = parse(table([GOOD])[:0], rules())
+    assert refused == {}
+    assert [part.shape for part in observations] == [(0,)] * 6
+    assert all(part.dtype == np.int64 for part in observations)
+
+
+def test_observations_keep_the_order_of_rows():
+    rows = [good_row(i) if i % 3 else {**good_row(i), "speed": None} for i in range(300)]
+    found, refused = parse(table(rows), rules())
+    assert refused == {"missing-speed": 100}
+    expected, _ = parse(table([row for row in rows if row["speed"] is not None]), rules())
+    for part, same in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(part, same)
+
+
+def test_numeric_times_follow_the_units():
+    for unit, scale in (("s", 1), ("ms", 1_000), ("us", 1_000_000)):
+        assert one("time", NOON_US // 10**6 * scale, by=rules(Units(unit, Fraction(1))))[1] == NOON_US
+    assert one("time", NOON_US // 1_000, by=rules(SECONDS)) == "implausible-time"
+    assert one("time", 2**63 - 1, by=rules(SECONDS)) == "implausible-time"
+    assert one("time", 0, by=rules(SECONDS)) == "implausible-time"
+
+
+def columns_of_anything(rows):
+    """A column of any one type, often near to what a good column holds."""
+    kinds = [pa.bool_(), pa.int64(), pa.float64(), pa.string(), pa.binary()]
+    values = [st.booleans(), st.integers(-(2**63), 2**63 - 1), st.floats(), st.text(max_size=8), st.binary(max_size=8)]
+    near = st.sampled_from([NOON, "30.25", "-97.75", "bus", "0", "1e999", "nan", "", "2023-02-30T00:00:00Z"])
+    numbers = st.sampled_from([0.0, 30.25, -97.75, 91.0, NOON_US / 1e6, -0.0, 1e308])
+    choices = [*zip(kinds, values, strict=True), (pa.string(), near), (pa.float64(), numbers)]
+    return st.one_of([
+        st.lists(st.none() | value, min_size=rows, max_size=rows).map(lambda items, kind=kind: pa.array(items, kind))
+        for kind, value in choices
+    ])  # fmt: skip
+
+
+@given(
+    st.integers(1, 6).flatmap(lambda rows: st.tuples(*[columns_of_anything(rows)] * 5)),
+    st.sampled_from([KMH, SECONDS]),
+)
+def test_rows_are_observations_or_refused_whatever_the_columns_hold(columns, units):
+    batch = pa.RecordBatch.from_arrays(list(columns), ["vehicle", "time", "lat", "lon", "speed"])
+    found, refused = parse(batch, rules(units))
+    assert batch.num_rows == len(found.speed) + sum(refused.values())
+    alone = [parse(batch[i : i + 1], rules(units)) for i in range(batch.num_rows)]
+    np.testing.assert_array_equal(found.vehicle, np.concatenate([part.vehicle for part, _ in alone]))
+    for reason in REASONS:
+        assert refused.get(reason, 0) == sum(counts.get(reason, 0) for _, counts in alone)
+
+
+def test_rules_travel_and_keep_their_key_to_themselves():
+    by = rules()
+    assert pickle.loads(pickle.dumps(by)) == by
+    assert "kkkk" not in repr(by)

@@ -1,0 +1,92 @@
+"""Published rows and files: values in [0, U], the four formats alike, the same bytes twice."""
+
+import csv
+import io
+import json
+from fractions import Fraction
+
+import fastavro
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from dpops.mechanisms.array_average import ArrayAverage
+from dpops.types import Grid
+from transforms.publish import FORMATS, SCHEMA, file_stem, publish_slot, rows_of
+from transforms.seal import Released, Sealed
+
+PLAN = ArrayAverage().plan(np.array([3, 2, 2]), 7, Grid(step=Fraction(1, 100), upper_steps=6500), Fraction(1))
+
+
+def unit(*integers, shard=0):
+    return Sealed(
+        spec_id="0123456789abcdef",
+        period="2026-05-01",
+        slot_s=0,
+        slot_start="2026-05-01T10:00:00-05:00",
+        slot_end="2026-05-01T11:00:00-05:00",
+        shard=shard,
+        epsilon_hat="1",
+        epsilon_slot="7/2",
+        unit="km/h",
+        released=[
+            Released(f"87283082{i:x}ffffff", "mean", "array-average", None if n is None else PLAN.public(), n)
+            for i, n in enumerate(integers, start=8)
+        ],
+        digest="",
+    )
+
+
+def test_a_row_has_the_promised_columns_and_nothing_else():
+    assert list(rows_of([unit(1)])[0]) == SCHEMA.names == [
+        "spec_id", "slot_start", "slot_end", "cell", "statistic", "value", "unit", "lower95", "upper95",
+        "noise_std", "bias_bound", "mechanism", "epsilon", "epsilon_slot", "status",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("integer", [-(10**12), -1, 0, 1, 10**7, 10**15])
+def test_values_and_intervals_lie_between_zero_and_the_upper_bound(integer):
+    row = rows_of([unit(integer)])[0]
+    assert 0 <= row["lower95"] <= row["value"] <= row["upper95"] <= 65
+
+
+def test_a_cell_without_data_says_so_and_shows_no_number():
+    row = rows_of([unit(None)])[0]
+    assert row["status"] == "no-data"
+    assert [row[name] for name in ("value", "lower95", "upper95", "noise_std", "bias_bound", "epsilon")] == [None] * 6
+    assert row["epsilon_slot"] == 3.5
+
+
+def test_all_formats_hold_the_same_rows(tmp_path):
+    paths = publish_slot([unit(5_000_000, None, 9)], tmp_path, tuple(FORMATS))
+    rows = rows_of([unit(5_000_000, None, 9)])
+    read = {path.suffix: path.read_bytes() for path in paths}
+    assert pq.read_table(io.BytesIO(read[".parquet"])).to_pylist() == rows
+    assert list(fastavro.reader(io.BytesIO(read[".avro"]))) == rows
+    assert [json.loads(line) for line in read[".jsonl"].splitlines()] == rows
+    as_text = [{k: "" if v is None else str(v) for k, v in row.items()} for row in rows]
+    assert list(csv.DictReader(io.StringIO(read[".csv"].decode()))) == as_text
+
+
+def test_the_same_slot_twice_is_the_same_bytes(tmp_path):
+    first = [path.read_bytes() for path in publish_slot([unit(5)], tmp_path, tuple(FORMATS))]
+    assert [path.read_bytes() for path in publish_slot([unit(5)], tmp_path, tuple(FORMATS))] == first
+
+
+def test_an_empty_slot_is_a_file_without_rows(tmp_path):
+    for path in publish_slot([unit()], tmp_path, tuple(FORMATS)):
+        assert path.stat().st_size >= 0
+    assert (
+        pq.read_table(tmp_path / f"{file_stem('0123456789abcdef', '2026-05-01T10:00:00-05:00')}.parquet").num_rows == 0
+    )
+
+
+def test_names_are_fixed_by_specification_slot_and_format(tmp_path):
+    names = [path.name for path in publish_slot([unit(5)], tmp_path, ("csv", "avro"))]
+    assert names == [f"hats-0123456789abcdef-20260501T100000-0500.{kind}" for kind in ("csv", "avro")]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
+
+
+def test_the_shards_of_a_slot_make_one_file_in_the_order_of_cells():
+    rows = rows_of([unit(1, 2, shard=1), unit(None, shard=0)])
+    assert [row["cell"] for row in rows] == sorted(row["cell"] for row in rows)

@@ -1,0 +1,129 @@
+"""By hexagon: plans from counts alone, canonical order, heartbeats, regions, shards."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dpops.mechanisms.array_average import ArrayAverage
+from dpops.mechanisms.baseline import Baseline
+from dpops.noise import Noise
+from dpops.privacy import PerHat, PerPeriod
+from dpops.types import Grid
+from transforms.seal import Policy, SlotFacts, Statistic, release_shard, seal
+from transforms.wire import Tally
+
+GRID = Grid(step=Fraction(1, 100), upper_steps=6500)
+FACTS = SlotFacts("2026-05-01", "2026-05-01T10:00:00-05:00", "2026-05-01T11:00:00-05:00", 24)
+CELLS = [0x872830828FFFFFF, 0x872830829FFFFFF, 0x87283082AFFFFFF]
+
+
+class Quiet(Noise):
+    """No noise: shows what would be noised."""
+
+    def laplace(self, scales):
+        return np.zeros(len(scales), np.int64)
+
+
+def policy(**changes):
+    known = {
+        "spec_id": "spec",
+        "grid": GRID,
+        "unit": "km/h",
+        "statistics": (Statistic("mean", Baseline(), Fraction(1)),),
+        "composition": PerHat(Fraction(1)),
+        "release_shards": 1,
+        "most_cells": None,
+        "region": None,
+        "digest_key": b"k",
+    }
+    return Policy(**(known | changes))
+
+
+def tally_of(*rows):
+    """rows: (vehicle, cell index, kept, total, dropped)."""
+    columns = [np.array(column, np.int64) for column in zip(*rows, strict=True)] or [np.zeros(0, np.int64)] * 5
+    columns[1] = np.array([CELLS[i] for i in columns[1]], np.int64)
+    return Tally(*columns)
+
+
+def sealed(table, noise=None, shard=0, **changes):
+    return seal(3600, shard, table, FACTS, policy(**changes), noise or Quiet())
+
+
+def test_cells_come_in_order_and_vehicles_in_any_order_make_no_difference():
+    rows = [(5, 1, 2, 100, 0), (3, 0, 4, 900, 0), (9, 1, 2, 300, 0)]
+    for mechanism in (Baseline(), ArrayAverage()):
+        stats = (Statistic("mean", mechanism, Fraction(1)),)
+        first, second = (sealed(tally_of(*r), statistics=stats) for r in (rows, rows[::-1]))
+        assert first == second
+        assert [r.cell for r in first.released] == ["872830828ffffff", "872830829ffffff"]
+
+
+def test_the_debit_is_the_most_that_any_vehicle_spends():
+    unit = sealed(tally_of((1, 0, 2, 0, 0), (1, 1, 1, 0, 0), (1, 2, 1, 0, 0), (2, 0, 1, 0, 0)))
+    assert (unit.epsilon_hat, unit.epsilon_slot) == ("1", "3")
+
+
+def test_per_period_divides_over_the_slots_and_the_cells_that_a_vehicle_keeps():
+    unit = sealed(tally_of((1, 0, 2, 0, 0), (1, 1, 1, 0, 0)), composition=PerPeriod(Fraction(6)))
+    assert (unit.epsilon_hat, unit.epsilon_slot) == ("1/8", "1/4")
+
+
+def test_with_release_shards_the_cap_stands_for_what_no_shard_can_see():
+    unit = sealed(tally_of((1, 0, 2, 0, 0)), release_shards=2, most_cells=5, shard=1)
+    assert unit.epsilon_slot == "5"
+
+
+def test_statistics_share_the_epsilon_of_a_hat():
+    halves = tuple(Statistic(name, Baseline(), Fraction(1, 2)) for name in ("mean", "again"))
+    unit = sealed(tally_of((1, 0, 2, 0, 0)), statistics=halves)
+    assert [r.plan["epsilon"] for r in unit.released] == ["1/2", "1/2"]
+    assert unit.epsilon_slot == "1"
+
+
+def test_a_slot_without_events_is_sealed_empty_and_spends_nothing():
+    unit = sealed(tally_of())
+    assert (unit.released, unit.epsilon_slot) == ([], "0")
+
+
+def test_a_region_gives_the_same_rows_whether_anything_drove_or_not():
+    region = tuple(sorted(CELLS))
+    empty, full = (sealed(table, region=region) for table in (tally_of(), tally_of((1, 1, 2, 9, 0))))
+    assert [r.cell for r in empty.released] == [r.cell for r in full.released]
+    assert [r.plan is None for r in full.released] == [True, False, True]
+
+
+def test_a_cell_whose_samples_were_all_dropped_by_the_cap_has_no_data():
+    unit = sealed(tally_of((1, 0, 0, 0, 3), (1, 1, 2, 9, 0)))
+    assert [r.integer for r in unit.released] == [None, 9]
+    assert unit.epsilon_slot == "1"
+
+
+def test_dropped_samples_widen_the_bias_bound():
+    unit = sealed(tally_of((1, 0, 3, 9, 1)))
+    assert unit.released[0].plan["bias_bound"] == pytest.approx(65 / 4)
+
+
+def test_every_cell_belongs_to_one_shard():
+    cells = np.array(CELLS, np.int64)
+    assert set(release_shard(cells, 7).tolist()) <= set(range(7))
+    rows = [(1, i, 1, i, 0) for i in range(3)]
+    region = tuple(sorted(CELLS))
+    shards = release_shard(cells, 2)
+    found = []
+    for shard in range(2):
+        mine = tally_of(*[row for row, s in zip(rows, shards, strict=True) if s == shard])
+        found += sealed(mine, shard=shard, release_shards=2, most_cells=3, region=region).released
+    assert sorted(r.integer for r in found) == [0, 1, 2]
+
+
+def test_the_plan_sees_counts_and_never_speeds():
+    one, other = (sealed(tally_of((1, 0, 4, total, 0), (2, 0, 1, 6500, 0))) for total in (0, 26_000))
+    assert [r.plan for r in one.released] == [r.plan for r in other.released]
+    assert one.digest != other.digest
+
+
+def test_digests_need_the_key():
+    table = tally_of((1, 0, 4, 5, 0))
+    assert sealed(table).digest != sealed(table, digest_key=b"other").digest

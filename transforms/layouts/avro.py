@@ -1,0 +1,191 @@
+"""Avro object container files: every block is measured first, then fastavro decodes the needed fields."""
+
+import io
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from operator import itemgetter
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+from fastavro.schema import SchemaParseException, UnknownType
+
+from transforms.layouts.avro_blocks import Block, Header, container, read_blocks, read_header
+from transforms.layouts.base import FIELDS, Units, UnreadableFile
+from transforms.layouts.records import typed_batch
+from transforms.schema import RawBatch
+
+DECODE_BYTES = 2 << 20
+DECODE_ROWS = 65_536
+
+_PLAIN = {"null", "boolean", "int", "long", "float", "double", "string", "bytes"}
+_TIMESTAMPS = {"timestamp-millis": "ms", "timestamp-micros": "us", "timestamp-nanos": "ns"}
+_LOCAL = {f"local-{name}" for name in _TIMESTAMPS}
+_DAMAGE = (
+    ValueError,  # with Truncated, JSON and Unicode errors
+    zlib.error,
+    struct.error,
+    EOFError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+    SchemaParseException,
+    UnknownType,
+)
+
+
+@dataclass(frozen=True)
+class AvroTable:
+    """columns: the record's field for each of FIELDS, in that order."""
+
+    units: Units
+    columns: tuple[str, ...]
+
+    def read(self, path: str) -> Iterator[RawBatch]:
+        with open(path, "rb") as file:
+            try:
+                header = read_header(path, file)
+                plan = _plan(path, header, self.columns)
+                for blocks in _gathered(read_blocks(path, file, header)):
+                    yield from _decode(plan, blocks)
+            except _DAMAGE:
+                raise UnreadableFile(path, "not an Avro file that can be decoded") from None
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """header, wanted: the file's schema and the needed part of it, both without logical types.
+
+    types: for each of FIELDS the Arrow type that its values all have; None where each value has its own.
+    """
+
+    header: Header
+    wanted: Any
+    columns: tuple[str, ...]
+    types: tuple[Any, ...]
+
+
+def _plan(path: str, header: Header, columns: tuple[str, ...]) -> _Plan:
+    if not isinstance(header.schema, dict) or header.schema.get("type") != "record":
+        raise UnreadableFile(path, "not an Avro file of records")
+    _refuse_endless(path, header.schema, {})
+    fields = {field["name"]: field["type"] for field in header.schema["fields"]}
+    for column in columns:
+        if column not in fields:
+            raise UnreadableFile(path, f"column {column!r} is missing")
+    types = tuple(
+        _arrow_type(path, column, fields[column], name == "time") for name, column in zip(FIELDS, columns, strict=True)
+    )
+    stripped = _stripped(header.schema)
+    wanted = {**stripped, "fields": [field for field in stripped["fields"] if field["name"] in columns]}
+    return _Plan(header._replace(schema=stripped), wanted, columns, types)
+
+
+def _arrow_type(path: str, column: str, kind: Any, is_time: bool) -> Any:
+    """The one type of a field that holds plain values, null aside; None where it is a number or a mixture."""
+    plain, logical = set(), set()
+    for branch in kind if isinstance(kind, list) else [kind]:
+        name = branch.get("type") if isinstance(branch, dict) else branch
+        if not isinstance(name, str) or name not in _PLAIN:
+            raise UnreadableFile(path, f"column {column!r} is nested")
+        plain.add(name)
+        if isinstance(branch, dict) and "logicalType" in branch:
+            logical.add(str(branch["logicalType"]))
+    plain.discard("null")
+    if logical & _LOCAL:
+        raise UnreadableFile(path, f"column {column!r} has no time zone")
+    if is_time and plain == {"long"} and len(logical) == 1 and logical <= _TIMESTAMPS.keys():
+        return pa.timestamp(_TIMESTAMPS[logical.pop()], "UTC")
+    if logical - {"uuid"}:
+        raise UnreadableFile(path, f"column {column!r} has a logical type that does not fit")
+    return {"string": pa.string(), "bytes": pa.binary()}.get(plain.pop()) if len(plain) == 1 else None
+
+
+def _stripped(schema: Any) -> Any:
+    """Without logical types, so that one value outside the years of a datetime cannot stop a file."""
+    if isinstance(schema, list):
+        return [_stripped(part) for part in schema]
+    if isinstance(schema, dict):
+        return {name: _stripped(part) for name, part in schema.items() if name not in ("logicalType", "default")}
+    return schema
+
+
+def _refuse_endless(path: str, schema: Any, named: dict[str, bool]) -> bool:
+    """Whether a value may take no bytes. An array of such values would have any length: refused."""
+    if isinstance(schema, str):
+        return schema == "null" or named.get(schema, False)
+    if isinstance(schema, list):
+        for branch in schema:
+            _refuse_endless(path, branch, named)
+        return False
+    kind = schema["type"]
+    if kind == "record":
+        parts = [_refuse_endless(path, field["type"], named) for field in schema["fields"]]
+        empty = all(parts)
+    elif kind == "fixed":
+        empty = schema["size"] == 0
+    elif kind == "array":
+        if _refuse_endless(path, schema["items"], named):
+            raise UnreadableFile(path, "has arrays of values without size")
+        empty = False
+    elif kind == "map":
+        _refuse_endless(path, schema["values"], named)
+        empty = False
+    else:
+        empty = kind != "enum" and _refuse_endless(path, kind, named)
+    if isinstance(schema.get("name"), str):
+        named[schema["name"]] = named[f"{schema.get('namespace', '')}.{schema['name']}"] = empty
+    return empty
+
+
+def _gathered(blocks: Iterator[Block]) -> Iterator[list[Block]]:
+    """Small blocks together, so that the schema is not read again for each."""
+    held: list[Block] = []
+    size = 0
+    for block in blocks:
+        held.append(block)
+        size += len(block.data)
+        if size >= DECODE_BYTES:
+            yield held
+            held, size = [], 0
+    if held:
+        yield held
+
+
+def _decode(plan: _Plan, blocks: list[Block]) -> Iterator[RawBatch]:
+    reader = fastavro.reader(
+        io.BytesIO(container(plan.header, blocks)), plan.wanted, handle_unicode_errors="surrogateescape"
+    )
+    needed: Callable[[Any], Any] = itemgetter(*plan.columns)
+    while rows := list(map(needed, islice(reader, DECODE_ROWS))):
+        yield _batch(rows, plan.types)
+
+
+def _batch(rows: list[tuple[Any, ...]], types: tuple[Any, ...]) -> RawBatch:
+    try:
+        return _typed(rows, types, 0)
+    except UnicodeEncodeError:  # lone surrogates stand for bytes that were not UTF-8
+        kept = [row for row in rows if all(map(_is_encodable, row))]
+        return _typed(kept, types, len(rows) - len(kept))
+
+
+def _is_encodable(value: Any) -> bool:
+    return not isinstance(value, str) or not any("\udc80" <= letter <= "\udcff" for letter in value)
+
+
+def _typed(rows: list[tuple[Any, ...]], types: tuple[Any, ...], not_utf8: int) -> RawBatch:
+    columns = zip(*rows, strict=True) if rows else ((),) * len(FIELDS)
+    arrays = {
+        name: values if kind is None else _array(values, kind)
+        for name, values, kind in zip(FIELDS, columns, types, strict=True)
+    }
+    return typed_batch(arrays, {"not-utf8": not_utf8})
+
+
+def _array(values: Any, kind: Any) -> Any:
+    return pa.array(values, pa.int64()).view(kind) if pa.types.is_timestamp(kind) else pa.array(values, kind)

@@ -1,0 +1,53 @@
+"""What every layout has in common: declared units, one way to read, one error for a file that cannot be read."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from transforms.columns import TimeUnit
+from transforms.schema import RawBatch
+
+FIELDS = ("vehicle", "time", "lat", "lon", "speed")
+BATCH_ROWS = 131_072
+
+KMH_PER_UNIT = {"km/h": Fraction(1), "m/s": Fraction(18, 5), "mph": Fraction(1_609_344, 1_000_000)}
+
+
+@dataclass(frozen=True)
+class Units:
+    """The units of a layout's time and speed columns."""
+
+    time_unit: TimeUnit
+    kmh_per_unit: Fraction
+
+
+class Layout(Protocol):
+    """One way in which files hold vehicle positions."""
+
+    @property
+    def units(self) -> Units: ...
+
+    def read(self, path: str) -> Iterator[RawBatch]:
+        """Batches in the order of the file, in bounded memory. Raises UnreadableFile, which shows no content."""
+        ...
+
+
+class UnreadableFile(Exception):
+    """A whole file cannot be decoded, lacks a column, or would expand without bound."""
+
+    def __init__(self, path: str, rule: str) -> None:
+        super().__init__(path, rule)
+        self.path, self.rule = path, rule
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.rule}"
+
+
+def raw_batch(columns: Mapping[str, Any], refused: Mapping[str, int]) -> RawBatch:
+    """columns: an Arrow array for each of FIELDS. refused: counts by reason; zeros are left out."""
+    table = pa.RecordBatch.from_arrays([columns[name] for name in FIELDS], names=list(FIELDS))
+    counts = {reason: count for reason, count in refused.items() if count}
+    return RawBatch(table.num_rows + sum(counts.values()), table, counts)

@@ -1,0 +1,137 @@
+"""CSV with a header: a record is a line, so no quote and no damage reaches the lines around it."""
+
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+from numpy.typing import NDArray
+
+from transforms.layouts.base import FIELDS, Units, UnreadableFile, raw_batch
+from transforms.layouts.lines import QUOTE, RETURN, Lines, letters_of, lines_of, read_chunks, without
+from transforms.layouts.utf8 import refuse_not_utf8
+from transforms.schema import RawBatch
+
+_COMMA = ord(",")
+
+
+@dataclass(frozen=True)
+class CsvTable:
+    """columns: the header's name for each of FIELDS, in that order."""
+
+    units: Units
+    columns: tuple[str, ...]
+
+    def read(self, path: str) -> Iterator[RawBatch]:
+        header: _Header | None = None
+        with open(path, "rb") as file:
+            for data, too_long in read_chunks(file):
+                if header is None:
+                    first, data = _first_line(data)
+                    if too_long and first is None:
+                        raise UnreadableFile(path, "the header is too long")
+                    if first is None:
+                        continue
+                    header = _header(path, first, self.columns)
+                yield _batch(data, header, too_long)
+
+
+@dataclass(frozen=True)
+class _Header:
+    width: int
+    places: tuple[int, ...]
+
+
+def _first_line(data: bytes) -> tuple[bytes | None, bytes]:
+    """The first line that is not blank, and what follows it."""
+    lines = lines_of(data)
+    for i in np.flatnonzero(lines.end > lines.start)[:1].tolist():
+        follows = int(lines.start[i + 1]) if i + 1 < len(lines.start) else len(data)
+        return data[lines.start[i] : lines.end[i]], data[follows:]
+    return None, b""
+
+
+def _header(path: str, line: bytes, columns: tuple[str, ...]) -> _Header:
+    try:
+        names = next(csv.reader([line.decode()], strict=True))
+    except (UnicodeDecodeError, csv.Error, StopIteration):
+        raise UnreadableFile(path, "the header is not a line of comma-separated UTF-8") from None
+    for column in columns:
+        if names.count(column) != 1:
+            rule = "missing" if column not in names else "there more than once"
+            raise UnreadableFile(path, f"column {column!r} is {rule}")
+    return _Header(len(names), tuple(names.index(column) for column in columns))
+
+
+def _batch(data: bytes, header: _Header, too_long: int) -> RawBatch:
+    lines = lines_of(data)
+    rows = int(np.count_nonzero(lines.end > lines.start))
+    broken = _broken(data, lines)
+    if broken.any():
+        data = without(data, lines, broken)
+    table = _columns(data, header)
+    table, not_utf8 = refuse_not_utf8(table, data)
+    malformed = rows - len(table["vehicle"]) - not_utf8
+    return raw_batch(table, {"too-long": too_long, "malformed": malformed, "not-utf8": not_utf8})
+
+
+def _columns(data: bytes, header: _Header) -> dict[str, Any]:
+    """The needed fields of all lines that have the right number of them, as binary columns."""
+    if not data:
+        return {name: pa.array([], pa.binary()) for name in FIELDS}
+    places = [str(place) for place in range(header.width)]
+    table = pyarrow.csv.read_csv(
+        pa.BufferReader(data),
+        pyarrow.csv.ReadOptions(column_names=places, use_threads=False, block_size=len(data) + 1),
+        pyarrow.csv.ParseOptions(invalid_row_handler=_skip),
+        pyarrow.csv.ConvertOptions(
+            include_columns=[str(place) for place in header.places],
+            column_types={str(place): pa.binary() for place in header.places},
+        ),
+    ).combine_chunks()
+    return {name: _one(table.column(str(place))) for name, place in zip(FIELDS, header.places, strict=True)}
+
+
+def _skip(_row: object) -> str:
+    return "skip"
+
+
+def _one(column: Any) -> Any:
+    return column.chunk(0) if column.num_chunks else pa.array([], pa.binary())
+
+
+def _broken(data: bytes, lines: Lines) -> NDArray[np.bool_]:
+    """Lines with a lone carriage return, or quotes that are not RFC 4180: around a whole field, doubled inside.
+
+    Such a quote would make a reader run on into the following lines.
+    """
+    letters = letters_of(data)
+    broken = np.zeros(len(lines.start), np.bool_)
+    if b"\r" in data:
+        returns = np.flatnonzero(letters == RETURN)
+        line = np.searchsorted(lines.start, returns, side="right") - 1
+        broken[line[returns < lines.end[line]]] = True
+    if b'"' in data:
+        broken |= _misquoted(letters, lines)
+    return broken
+
+
+def _misquoted(letters: NDArray[np.uint8], lines: Lines) -> NDArray[np.bool_]:
+    quotes = np.flatnonzero(letters == QUOTE)
+    line = np.searchsorted(lines.start, quotes, side="right") - 1
+    start, end = lines.start[line], lines.end[line]
+    opening = (np.arange(len(quotes)) - np.searchsorted(quotes, start)) % 2 == 0
+    before = letters[np.maximum(quotes - 1, 0)]
+    after = letters[np.minimum(quotes + 1, len(letters) - 1)]
+    fine = np.where(
+        opening,
+        (quotes == start) | (before == _COMMA) | (before == QUOTE),
+        (quotes + 1 == end) | (after == _COMMA) | (after == QUOTE),
+    )
+    broken = np.zeros(len(lines.start), np.bool_)
+    broken[line[~fine]] = True
+    broken |= np.bincount(line, minlength=len(lines.start)) % 2 == 1
+    return broken

@@ -1,0 +1,150 @@
+"""The records of IUDX bus feeds: one JSON array, or JSON lines."""
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import msgspec
+
+from transforms.layouts.base import KMH_PER_UNIT, Units, UnreadableFile
+from transforms.layouts.jsonl import read_json_lines
+from transforms.layouts.lines import BOM, LINE_BYTES
+from transforms.layouts.records import Paths, table_of_records
+from transforms.schema import RawBatch
+
+COLUMNS = ("license_plate", "observationDateTime", "location.coordinates.1", "location.coordinates.0", "speed")
+UNITS = Units("iso", KMH_PER_UNIT["km/h"])
+ARRAY_BYTES = 256 << 20
+
+_WINDOW = 2 << 20
+_REACH = 1 << 20  # an element of more bytes is damage
+_BLANK = re.compile(rb"[ \t\r\n]*")
+_BETWEEN = re.compile(rb"\}[ \t\r\n]*,[ \t\r\n]*(?=\{)")
+_NEXT = re.compile(rb",[ \t\r\n]*\{")
+_STRING_OR_BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*"?|[{}\[\]]', re.DOTALL)
+_SCANNER = json.JSONDecoder(parse_float=str, parse_int=str, parse_constant=str)
+
+
+@dataclass(frozen=True)
+class Iudx:
+    """license_plate, observationDateTime (ISO 8601), location.coordinates [lon, lat], speed in km/h."""
+
+    units: Units = UNITS
+
+    def read(self, path: str) -> Iterator[RawBatch]:
+        paths = Paths.dotted(COLUMNS)
+        with open(path, "rb") as file:
+            start = file.read(_REACH).removeprefix(BOM).lstrip(b" \t\r\n")[:1]
+            file.seek(0)
+            if start != b"[":
+                yield from read_json_lines(file, paths)
+                return
+            if os.fstat(file.fileno()).st_size > ARRAY_BYTES:
+                raise UnreadableFile(path, f"a JSON array of more than {ARRAY_BYTES >> 20} MiB: use JSON lines")
+            yield from read_array(file.read().removeprefix(BOM), paths)
+
+
+def read_array(data: bytes, paths: Paths) -> Iterator[RawBatch]:
+    """Batches of the elements of an array; a damaged element costs itself alone."""
+    at = data.index(b"[") + 1
+    while at < len(data):
+        piece = _whole_piece(data, at) or _damaged_piece(data, at)
+        at = piece.end
+        yield table_of_records(piece.elements, paths, {"malformed": piece.malformed, "too-long": piece.too_long})
+
+
+class _Piece(NamedTuple):
+    """Elements of one stretch of an array, what was no element, and where the next stretch begins."""
+
+    elements: list[bytes]
+    malformed: int
+    too_long: int
+    end: int
+
+
+def _whole_piece(data: bytes, at: int) -> _Piece | None:
+    """A stretch that msgspec takes as a list; None where it is damaged (or was cut inside of an element)."""
+    end = at + _WINDOW
+    body: bytes | memoryview
+    if end >= len(data):
+        body, end = b"[" + data[at:], len(data)
+        if body[1:].strip() in (b"", b"]"):
+            return _Piece([], 0, 0, end)
+    else:
+        cut = None
+        for cut in _BETWEEN.finditer(data, max(at, end - 2 * LINE_BYTES), end):  # noqa: B007 - the last one is meant
+            pass
+        if cut is None:
+            return None
+        body, end = b"[" + data[at : cut.start() + 1] + b"]", cut.end()
+    try:
+        return _Piece(list(map(bytes, msgspec.json.decode(body, type=list[msgspec.Raw]))), 0, 0, end)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _damaged_piece(data: bytes, at: int) -> _Piece:
+    """Element by element through one window, to the next good one after each that is damaged."""
+    elements: list[bytes] = []
+    malformed = too_long = 0
+    base, text = at, data[at : at + _WINDOW + _REACH].decode("latin-1")
+    while (at := _past_blanks(data, at)) - base <= _WINDOW:
+        if at >= len(data) or (data[at] == ord("]") and _past_blanks(data, at + 1) == len(data)):
+            at = len(data)
+            break
+        end = _element_end(text, at - base)
+        if end is not None:
+            elements.append(data[at : base + end])
+            at = _past_blanks(data, base + end)
+            at += data[at : at + 1] == b","
+            continue
+        after = _resume(data, at)
+        too_long += after - at > LINE_BYTES
+        malformed += after - at <= LINE_BYTES
+        at = after
+    return _Piece(elements, malformed, too_long, at)
+
+
+def _past_blanks(data: bytes, at: int) -> int:
+    found = _BLANK.match(data, at)
+    return found.end() if found else at
+
+
+def _element_end(text: str, at: int) -> int | None:
+    """Where the JSON value at `at` ends; None if there is none. Lenient: its parts are judged when it is decoded."""
+    try:
+        end: int = _SCANNER.raw_decode(text, at)[1]
+    except (ValueError, RecursionError):
+        return None
+    return end
+
+
+def _resume(data: bytes, at: int) -> int:
+    """Where the element after a damaged one begins: the first `}, {` that is not inside of the damaged one.
+
+    It is outside if brackets balance there, if a string runs over it (then it is a quote that is missing), or if an
+    element follows that can be read and is followed by another; and in any case when the damage is too long.
+    """
+    tokens = _STRING_OR_BRACKET.finditer(data, at)
+    depth, over = 0, at
+    for gap in _BETWEEN.finditer(data, at):
+        while over <= gap.start() and (token := next(tokens, None)):
+            depth += {b"{": 1, b"[": 1, b"}": -1, b"]": -1}.get(token[0], 0)
+            over = token.end()
+        inside = depth > 0 and over <= gap.start() + 1
+        if not inside or gap.end() - at > LINE_BYTES or _reads_on(data, gap.end()):
+            return gap.end()
+    return len(data)
+
+
+def _reads_on(data: bytes, at: int) -> bool:
+    end = _element_end(data[at : at + LINE_BYTES].decode("latin-1"), 0)
+    if end is None:
+        return False
+    after = _past_blanks(data, at + end)
+    return bool(_NEXT.match(data, after)) or (
+        data[after : after + 1] == b"]" and _past_blanks(data, after + 1) == len(data)
+    )

@@ -1,0 +1,55 @@
+"""JSON lines: one object a line, found by dotted paths."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import numpy as np
+
+from transforms.layouts.base import Units
+from transforms.layouts.lines import RETURN, Chunk, letters_of, lines_of, read_chunks
+from transforms.layouts.records import Paths, table_of_lines, table_of_records
+from transforms.schema import RawBatch
+
+
+@dataclass(frozen=True)
+class JsonLines:
+    """columns: the dotted path of each of FIELDS, in that order; a part that is a number indexes an array."""
+
+    units: Units
+    columns: tuple[str, ...]
+
+    def read(self, path: str) -> Iterator[RawBatch]:
+        with open(path, "rb") as file:
+            yield from read_json_lines(file, Paths.dotted(self.columns))
+
+
+def read_json_lines(file: BinaryIO, paths: Paths) -> Iterator[RawBatch]:
+    """Batches of a file of JSON lines, blank lines left out."""
+    for chunk in read_chunks(file):
+        yield _batch(chunk, paths)
+
+
+def _batch(chunk: Chunk, paths: Paths) -> RawBatch:
+    records, strict = _count(chunk.data)
+    fast = None if chunk.too_long else table_of_lines(chunk.data, records, strict, paths)
+    if fast is not None:
+        return fast
+    texts = [line for line in chunk.data.split(b"\n") if line.strip()]
+    return table_of_records(texts, paths, {"too-long": chunk.too_long})
+
+
+def _count(data: bytes) -> tuple[int, bool]:
+    """How many lines are not empty, and whether each of them begins with { and ends with }.
+
+    Then no record runs over a line end, for `}`, a line end and `{` never follow one another inside JSON.
+    """
+    lines, letters = lines_of(data), letters_of(data)
+    full = lines.end > lines.start
+    start, end = lines.start[full], lines.end[full]
+    braced = bool(np.all(letters[start] == ord("{")) and np.all(letters[end - 1] == ord("}"))) if len(start) else True
+    return len(start), braced and not _lone_returns(data, len(lines.start))
+
+
+def _lone_returns(data: bytes, lines: int) -> bool:
+    return b"\r" in data and int(np.count_nonzero(letters_of(data) == RETURN)) > lines

@@ -1,0 +1,82 @@
+"""The lines of a file of any size, in constant memory: chunks of whole lines, without the too long ones."""
+
+from collections.abc import Iterator
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpops.types import Int64s
+
+LINE_BYTES = 65_536
+CHUNK_BYTES = 2 << 20
+
+NEWLINE, RETURN, QUOTE = ord("\n"), ord("\r"), ord('"')
+BOM = b"\xef\xbb\xbf"
+
+
+class Chunk(NamedTuple):
+    """Whole lines, the last one possibly without its line end; and how many lines were left out as too long."""
+
+    data: bytes
+    too_long: int
+
+
+class Lines(NamedTuple):
+    """Where the lines of a chunk begin and end, without their line ends `\\n` or `\\r\\n`."""
+
+    start: Int64s
+    end: Int64s
+
+
+def read_chunks(file: BinaryIO, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Chunk]:
+    """Chunks of about `chunk_bytes`. A line of more than LINE_BYTES is passed over without being kept."""
+    rest, skipping = file.read(len(BOM)).removeprefix(BOM), False
+    while block := file.read(chunk_bytes):
+        if skipping:
+            at = block.find(b"\n") + 1
+            if not at:
+                continue
+            block, skipping = block[at:], False
+        data = rest + block
+        cut = data.rfind(b"\n") + 1
+        rest = data[cut:]
+        skipping = len(rest) > LINE_BYTES + 1  # one more, for this may end in \r
+        if skipping:
+            rest = b""
+        yield _without_long_lines(data[:cut], int(skipping))
+    if rest:
+        yield _without_long_lines(rest, 0)
+
+
+def lines_of(data: bytes) -> Lines:
+    """The lines of a chunk, empty ones included."""
+    letters = letters_of(data)
+    ends = np.flatnonzero(letters == NEWLINE)
+    if data and not data.endswith(b"\n"):
+        ends = np.append(ends, len(data))
+    starts = np.concatenate([np.zeros(min(1, len(ends)), np.int64), ends[:-1] + 1])
+    returned = (ends > starts) & (letters[np.maximum(ends - 1, 0)] == RETURN) if len(data) else np.zeros(0, np.bool_)
+    return Lines(starts, ends - returned)
+
+
+def letters_of(data: bytes) -> NDArray[np.uint8]:
+    return np.frombuffer(data, np.uint8)
+
+
+def without(data: bytes, lines: Lines, dropped: NDArray[np.bool_]) -> bytes:
+    """A chunk without its dropped lines; costs time for these alone."""
+    pieces, at = [], 0
+    for i in np.flatnonzero(dropped).tolist():
+        pieces.append(data[at : lines.start[i]])
+        at = int(lines.start[i + 1]) if i + 1 < len(lines.start) else len(data)
+    pieces.append(data[at:])
+    return b"".join(pieces)
+
+
+def _without_long_lines(data: bytes, skipped: int) -> Chunk:
+    lines = lines_of(data)
+    long = lines.end - lines.start > LINE_BYTES
+    if not long.any():
+        return Chunk(data, skipped)
+    return Chunk(without(data, lines, long), skipped + int(np.count_nonzero(long)))

@@ -1,0 +1,244 @@
+"""JSON records to columns: decoded by msgspec all at once, one by one only where a record of the chunk is damaged."""
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from transforms.columns import Bools
+from transforms.layouts.base import FIELDS, raw_batch
+from transforms.layouts.lines import LINE_BYTES
+from transforms.layouts.utf8 import is_utf8
+from transforms.schema import RawBatch
+
+Path = tuple[str, ...]
+
+_DAMAGE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_LARGEST = sys.float_info.max
+_INT_DIGITS = 300
+_BAD = object()  # a value of a type that its field cannot have
+_BAD_TEXT = "?"  # is no instant
+_ID_TYPES = (str, int)
+
+
+class Paths(NamedTuple):
+    """Where each of FIELDS is in a record: keys, and numbers that index arrays."""
+
+    vehicle: Path
+    time: Path
+    lat: Path
+    lon: Path
+    speed: Path
+
+    @classmethod
+    def dotted(cls, names: Sequence[str]) -> "Paths":
+        return cls(*(tuple(name.split(".")) for name in names))
+
+
+def table_of_lines(data: bytes, records: int, strict: bool, paths: Paths) -> RawBatch | None:
+    """The fast way for lines of JSON: None if anything is unusual. `records`: how many lines there should be.
+
+    strict: every line is known to begin with { and end with }, so that no record can run over a line end.
+    """
+    if not (strict and is_utf8(data)):
+        return None
+    try:
+        found = _decoder(paths).decode_lines(data)
+    except _DAMAGE:
+        return None
+    return _batch(found, paths, {}) if len(found) == records else None
+
+
+def table_of_records(texts: Sequence[bytes], paths: Paths, refused: dict[str, int]) -> RawBatch:
+    """One record per text. refused: what was refused before, counted in the batch."""
+    if is_utf8(b"\n".join(texts)) and max(map(len, texts), default=0) <= LINE_BYTES:
+        try:
+            return _batch(list(map(_decoder(paths).decode, texts)), paths, refused)
+        except _DAMAGE:
+            pass
+    found, refused = [], dict(refused)
+    for text in texts:
+        record = _careful(text, paths)
+        if isinstance(record, str):
+            refused[record] = refused.get(record, 0) + 1
+        else:
+            found.append(record)
+    return _batch(found, paths, refused)
+
+
+def _careful(text: bytes, paths: Paths) -> Any:
+    """A decoded record, or the reason why it is refused."""
+    if len(text) > LINE_BYTES:
+        return "too-long"
+    if not is_utf8(text):
+        return "not-utf8"
+    try:
+        return _decoder(paths).decode(text)
+    except msgspec.ValidationError:
+        return _huge_numbers(text, paths)
+    except _DAMAGE:
+        return "malformed"
+
+
+def _huge_numbers(text: bytes, paths: Paths) -> Any:
+    """A well-formed record with numbers beyond float64, which are finite: held at the largest float64."""
+    try:
+        raw = _raw_decoder(paths).decode(text)
+        values = [
+            None if value is None else json.loads(bytes(value), parse_float=_held, parse_int=_held_int)
+            for value in msgspec.structs.astuple(raw)
+        ]
+    except (*_DAMAGE, ValueError):
+        return "malformed"
+    return _record_type(paths)(*values)
+
+
+def _held(number: str) -> float:
+    return max(-_LARGEST, min(float(number), _LARGEST))
+
+
+def _held_int(number: str) -> int | float:
+    return int(number) if len(number) <= _INT_DIGITS else _held(number)
+
+
+# --- decoders -----------------------------------------------------------------------------------------------------
+
+
+@cache
+def _decoder(paths: Paths) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(_record_type(paths))
+
+
+@cache
+def _raw_decoder(paths: Paths) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(_record_of(paths, msgspec.Raw))
+
+
+@cache
+def _record_type(paths: Paths) -> type[msgspec.Struct]:
+    return _record_of(paths, Any)
+
+
+def _record_of(paths: Paths, leaf: Any) -> type[msgspec.Struct]:
+    """A struct of the first keys of all paths; everything else in a record is passed over."""
+    names = {f"f{i}": key for i, key in enumerate(_first_keys(paths))}
+    kind = leaf | None if leaf is not Any else Any
+    return msgspec.defstruct("Record", [(name, kind, None) for name in names], rename=names, gc=False)
+
+
+def _first_keys(paths: Paths) -> list[str]:
+    return list(dict.fromkeys(path[0] for path in paths))
+
+
+# --- columns ------------------------------------------------------------------------------------------------------
+
+
+def _batch(found: list[Any], paths: Paths, refused: dict[str, int]) -> RawBatch:
+    keys = _first_keys(paths)
+    tops = dict(zip(keys, zip(*map(msgspec.structs.astuple, found), strict=True), strict=True)) if found else {}
+    columns = {name: _walk(tops.get(path[0], ()), path[1:]) for name, path in zip(FIELDS, paths, strict=True)}
+    return typed_batch(columns, refused)
+
+
+def typed_batch(columns: Mapping[str, Any], refused: Mapping[str, int]) -> RawBatch:
+    """columns: for each of FIELDS its Python values, or an Arrow array that is taken as it is."""
+    arrays = {
+        name: values if isinstance(values, pa.Array) else _CONVERT[name](values) for name, values in columns.items()
+    }
+    kept = _ids(columns["vehicle"])
+    if kept.all():
+        return raw_batch(arrays, refused)
+    mask, bad = pa.array(kept), int(np.count_nonzero(~kept))
+    arrays = {name: array.filter(mask) for name, array in arrays.items()}
+    return raw_batch(arrays, {**refused, "bad-vehicle": refused.get("bad-vehicle", 0) + bad})
+
+
+def _walk(values: Sequence[Any], path: Path) -> Sequence[Any]:
+    """Follow a path into every value: None where nothing is there, _BAD where a step meets another type."""
+    for part in path:
+        step = _step(set(map(type, values)), part)
+        try:
+            if step is None:
+                raise KeyError
+            values = list(map(step, values))
+        except (KeyError, IndexError):
+            values = [_careful_step(value, part) for value in values]
+    return values
+
+
+def _step(types: set[type], part: str) -> Callable[[Any], Any] | None:
+    if types == {dict}:
+        return itemgetter(part)
+    return itemgetter(int(part)) if types == {list} and part.isdecimal() else None
+
+
+def _careful_step(value: Any, part: str) -> Any:
+    if value is None or value is _BAD:
+        return value
+    if type(value) is dict:
+        return value.get(part)
+    if type(value) is list and part.isdecimal():
+        return value[int(part)] if int(part) < len(value) else None
+    return _BAD
+
+
+def _numbers(values: Sequence[Any]) -> Any:
+    """JSON numbers as float64; anything else is NaN, which no number in JSON can be."""
+    if not set(map(type, values)) <= {float, int, type(None)}:
+        values = [value if type(value) in (float, int) or value is None else float("nan") for value in values]
+    try:
+        return pa.array(values, pa.float64())
+    except (pa.ArrowInvalid, OverflowError):
+        return pa.array([None if value is None else _as_float(value) for value in values], pa.float64())
+
+
+def _as_float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return _LARGEST if value > 0 else -_LARGEST
+
+
+def _times(values: Sequence[Any]) -> Any:
+    types = set(map(type, values)) - {type(None)}
+    if types <= {str}:
+        return pa.array(values, pa.string())
+    if types <= {float, int}:
+        return _numbers(values)
+    texts = [value if value is None else _number_text(value) for value in values]
+    return pa.array(texts, pa.string())
+
+
+def _number_text(value: Any) -> str:
+    if type(value) is str:
+        return value
+    return repr(_as_float(value)) if type(value) in (float, int) else _BAD_TEXT
+
+
+def _vehicles(values: Sequence[Any]) -> Any:
+    """Texts, integers as their text; null where a row has a value of another type."""
+    if set(map(type, values)) <= {str, type(None)}:
+        return pa.array(values, pa.string())
+    return pa.array([str(value) if type(value) in _ID_TYPES else None for value in values], pa.string())
+
+
+def _ids(values: Any) -> Bools:
+    """Rows of which the vehicle is a text, an integer or nothing."""
+    if isinstance(values, pa.Array) or set(map(type, values)) <= {*_ID_TYPES, type(None)}:
+        return np.ones(len(values), np.bool_)
+    return np.fromiter((value is None or type(value) in _ID_TYPES for value in values), np.bool_, len(values))
+
+
+_CONVERT: dict[str, Callable[[Sequence[Any]], Any]] = {
+    "vehicle": _vehicles,
+    "time": _times,
+    "lat": _numbers,
+    "lon": _numbers,
+    "speed": _numbers,
+}

@@ -1,0 +1,417 @@
+"""The ledger: one append-only, hash-chained table in which every slot of every specification is written once.
+
+Accounts, specifications, released slots (which are also the debits) and audit events are entries of one chain. The
+head of the chain is kept outside the database too, so that a rolled-back copy is noticed.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import sqlalchemy as sa
+from sqlalchemy.pool import NullPool
+
+from transforms.failpoints import failpoint
+from transforms.head import Head, LedgerError
+from transforms.seal import Sealed
+
+METADATA = sa.MetaData()
+ENTRY = sa.Table(
+    "entry",
+    METADATA,
+    sa.Column("seq", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("at", sa.Text, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),  # account, limit, spec, release, changed
+    sa.Column("account", sa.Text, nullable=False, index=True),
+    sa.Column("spec_id", sa.Text),
+    sa.Column("period", sa.Text),
+    sa.Column("slot_s", sa.BigInteger),
+    sa.Column("shard", sa.Integer),
+    sa.Column("epsilon", sa.Text),  # of a release: the slot's debit
+    sa.Column("body", sa.Text, nullable=False),
+    sa.Column("hash", sa.Text, nullable=False),
+    # NULLs differ from one another, so this binds releases only: the first writer wins.
+    sa.Column("release_id", sa.Text, unique=True),
+)
+_FIELDS = ("seq", "at", "kind", "account", "spec_id", "period", "slot_s", "shard", "epsilon", "body", "release_id")
+
+SpecSlot = tuple[str, int]
+
+
+class AccountRefusal(Exception):
+    """The account does not allow it; the message says what was spent, when, and by which specification."""
+
+    _tagged_with_step = True  # Beam would add its step's name to the message
+
+
+@dataclass(frozen=True)
+class Account:
+    """Whom a budget protects. limit: rational text; key_check: tells a wrong key file, gives nothing away."""
+
+    name: str
+    unit: str
+    since: str | None
+    until: str | None
+    timezone: str
+    adjacency: str
+    limit: str
+    key_check: str
+
+
+class Spent(NamedTuple):
+    """What one specification has debited in one period."""
+
+    period: str
+    spec_id: str
+    spec_name: str
+    slots: int
+    epsilon: Fraction
+    first_at: str
+    last_at: str
+
+
+class Recorded(NamedTuple):
+    """What the ledger returned for a period. changed: units whose input or code now differs from what was released."""
+
+    sealed: list[Sealed]
+    new: int
+    changed: int
+
+
+class Ledger:
+    """One ledger database. Every public method is one transaction."""
+
+    def __init__(self, url: str, head: Path) -> None:
+        """url: an SQLAlchemy URL of SQLite. head: the file that keeps the chain's head outside the database."""
+        self.url, self._head = url, Head(head)
+        self._engine = _engine(url)
+
+    def exists(self) -> bool:
+        database = self._engine.url.database
+        return database is not None and Path(database).exists()
+
+    def create(self) -> None:
+        """Makes the database and its table where they are missing."""
+        database = self._engine.url.database
+        if database is None or database == ":memory:":
+            raise LedgerError("a ledger must be a file that outlives the process")
+        Path(database).parent.mkdir(parents=True, exist_ok=True)
+        with self._transaction() as db:
+            METADATA.create_all(db)
+
+    def open_account(self, account: Account) -> str:
+        """Writes the account once. Returns "created", "unchanged" or "limit lowered"; refuses any other change."""
+        with self._transaction() as db:
+            known = _account(db, account.name)
+            if known is None:
+                if self._head.knows_account_elsewhere(account.name, _genesis(db)):
+                    raise AccountRefusal(
+                        f"account {account.name!r} lives in another ledger that this key file was used with; "
+                        "a new ledger would be a new budget. Name that ledger with --ledger."
+                    )
+                _append(db, kind="account", account=account.name, body=_json(asdict(account)))
+                outcome = "created"
+            else:
+                _match(known, account)
+                if Fraction(account.limit) == Fraction(known.limit):
+                    outcome = "unchanged"
+                else:
+                    _append(db, kind="limit", account=account.name, epsilon=account.limit, body="{}")
+                    outcome = "limit lowered"
+            tip = _tip(db)
+        self._head.advance(*tip, account.name)
+        return outcome
+
+    def check_account(self, account: Account) -> Fraction:
+        """The limit in force for a release on this account; refuses a missing account or one that does not match."""
+        with self._transaction() as db:
+            known = _account(db, account.name)
+        if known is None:
+            raise AccountRefusal(f"the ledger has no account {account.name!r}: run `hatstream init` first")
+        _match(known, account)
+        return min(Fraction(known.limit), Fraction(account.limit))
+
+    def accounts(self) -> list[Account]:
+        """All accounts with the limits now in force, oldest first."""
+        names = sa.select(ENTRY.c.account).where(ENTRY.c.kind == "account").order_by(ENTRY.c.seq)
+        with self._transaction() as db:
+            found = [_account(db, name) for name in db.execute(names).scalars().all()]
+        return [account for account in found if account is not None]
+
+    def audit_events(self, account: str) -> int:
+        """How often a later run met other input or other code than what was released."""
+        query = sa.select(sa.func.count()).where(ENTRY.c.kind == "changed", ENTRY.c.account == account)
+        with self._transaction() as db:
+            return int(db.execute(query).scalar_one())
+
+    def spent(self, account: str, period: str | None = None) -> list[Spent]:
+        """Debits by period and specification, oldest period first."""
+        with self._transaction() as db:
+            return _spent(db, account, period)
+
+    def excess(self, account: str, limit: Fraction, wanted: Mapping[str, Mapping[SpecSlot, Fraction]]) -> list[str]:
+        """Periods in which the wanted debits do not fit any more, counting only slots not recorded yet."""
+        with self._transaction() as db:
+            return [period for period, debits in wanted.items() if _over(db, account, limit, period, debits)]
+
+    def record(
+        self, account: str, limit: Fraction, spec_name: str, spec_text: str, units: Sequence[Sealed]
+    ) -> Recorded:
+        """Seals what is missing of one period, whole or not at all; returns what is recorded, new or old.
+
+        Raises AccountRefusal, writing nothing, if the period's debits would exceed the limit.
+        """
+        period, spec_id = units[0].period, units[0].spec_id
+        failpoint("before-record")
+        with self._transaction() as db:
+            debits = {(unit.spec_id, unit.slot_s): Fraction(unit.epsilon_slot) for unit in units}
+            if _over(db, account, limit, period, debits):
+                raise AccountRefusal(f"period {period}: the account's limit {float(limit):g} would be exceeded")
+            recorded = Recorded(*_seal_missing(db, account, period, spec_id, spec_name, spec_text, units))
+            tip = _tip(db)
+            failpoint("before-commit")
+        failpoint("after-commit")
+        self._head.advance(*tip, account)
+        return recorded
+
+    def released(self, spec_id: str, period: str) -> list[Sealed]:
+        """All that a specification has released in a period, by slot and shard."""
+        with self._transaction() as db:
+            stored = _stored(db, spec_id, period)
+        return [stored[key] for key in sorted(stored)]
+
+    def entries(self) -> Iterator[dict[str, Any]]:
+        """All entries in the order of the chain."""
+        with self._transaction() as db:
+            for row in db.execution_options(yield_per=1000).execute(sa.select(ENTRY).order_by(ENTRY.c.seq)).mappings():
+                yield dict(row)
+
+    def verify(self) -> int:
+        """Walks the chain; returns its length. Raises LedgerError at the first entry that does not fit."""
+        before, expected = "", 1
+        for entry in self.entries():
+            if entry["seq"] != expected or entry["hash"] != _chain(before, entry):
+                raise LedgerError(f"entry {expected} of the ledger is not what was written: it was tampered with")
+            before, expected = entry["hash"], expected + 1
+        self.check_head()
+        return expected - 1
+
+    def check_head(self) -> None:
+        """Refuses a database that has lost or changed the entry that the head file remembers."""
+        with self._transaction() as db:
+            remembered = self._head.read(_genesis(db))
+            if remembered is None:
+                return
+            found = db.execute(sa.select(ENTRY.c.hash).where(ENTRY.c.seq == remembered.sequence)).scalar()
+        if found != remembered.hash:
+            raise LedgerError(
+                f"the ledger was rolled back or replaced: entry {remembered.sequence}, seen before, is not in it"
+            )
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sa.Connection]:
+        """One transaction; database errors become LedgerError, without the statement or its parameters."""
+        try:
+            with self._engine.begin() as db:
+                yield db
+        except sa.exc.SQLAlchemyError as error:
+            reason = getattr(error, "orig", None) or type(error).__name__
+            raise LedgerError(f"the ledger is not usable: {reason}") from None
+
+
+def _engine(url: str) -> sa.Engine:
+    try:
+        parsed = sa.make_url(url)
+    except sa.exc.ArgumentError:
+        raise LedgerError("the ledger's URL is not one; sqlite:///path/to/ledger.sqlite is") from None
+    if parsed.get_backend_name() != "sqlite":
+        raise LedgerError(f"a ledger on {parsed.get_backend_name()!r} is not supported yet; use sqlite:///path")
+    engine = sa.create_engine(parsed, poolclass=NullPool, connect_args={"timeout": 60})
+
+    @sa.event.listens_for(engine, "connect")
+    def _on_connect(connection: Any, _record: object) -> None:
+        connection.isolation_level = None  # we say BEGIN ourselves
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+
+    @sa.event.listens_for(engine, "begin")
+    def _on_begin(connection: sa.Connection) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")  # writers queue here, not in the middle of a transaction
+
+    return engine
+
+
+def _seal_missing(
+    db: sa.Connection,
+    account: str,
+    period: str,
+    spec_id: str,
+    spec_name: str,
+    spec_text: str,
+    units: Sequence[Sealed],
+) -> tuple[list[Sealed], int, int]:
+    is_known = sa.select(ENTRY.c.seq).where(ENTRY.c.kind == "spec", ENTRY.c.spec_id == spec_id)
+    if db.execute(is_known.where(ENTRY.c.account == account)).first() is None:
+        _append(db, kind="spec", account=account, spec_id=spec_id, body=_json({"name": spec_name, "spec": spec_text}))
+    stored = _stored(db, spec_id, period)
+    kept, new, changed = [], 0, 0
+    for unit in units:
+        before = stored.get((unit.slot_s, unit.shard))
+        if before is None:
+            _append(
+                db,
+                kind="release",
+                account=account,
+                spec_id=spec_id,
+                period=period,
+                slot_s=unit.slot_s,
+                shard=unit.shard,
+                epsilon=unit.epsilon_slot,
+                body=msgspec.json.encode(unit).decode(),
+                release_id=_release_id(unit),
+            )
+            new += 1
+        elif differs := _differs(before, unit):
+            changed += 1
+            _note_change(db, account, unit, differs)
+        kept.append(before or unit)
+    return kept, new, changed
+
+
+def _differs(before: Sealed, now: Sealed) -> str | None:
+    """What would have been released otherwise today: "input", "code", or nothing."""
+    if before.digest != now.digest:
+        return "input"
+    plans = [[(r.cell, r.statistic, r.mechanism, r.plan) for r in unit.released] for unit in (before, now)]
+    return "code" if plans[0] != plans[1] else None
+
+
+def _note_change(db: sa.Connection, account: str, unit: Sealed, what: str) -> None:
+    """One audit event per unit and digest, however often the same change is met."""
+    body = _json({"what": what, "digest": unit.digest})
+    seen = sa.select(ENTRY.c.seq).where(
+        ENTRY.c.kind == "changed",
+        ENTRY.c.spec_id == unit.spec_id,
+        ENTRY.c.slot_s == unit.slot_s,
+        ENTRY.c.shard == unit.shard,
+        ENTRY.c.body == body,
+    )
+    if db.execute(seen).first() is None:
+        where = {"spec_id": unit.spec_id, "period": unit.period, "slot_s": unit.slot_s, "shard": unit.shard}
+        _append(db, kind="changed", account=account, body=body, **where)
+
+
+def _stored(db: sa.Connection, spec_id: str, period: str) -> dict[tuple[int, int], Sealed]:
+    query = sa.select(ENTRY.c.body).where(
+        ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id, ENTRY.c.period == period
+    )
+    found = (msgspec.json.decode(body, type=Sealed) for body in db.execute(query).scalars())
+    return {(unit.slot_s, unit.shard): unit for unit in found}
+
+
+def _over(db: sa.Connection, account: str, limit: Fraction, period: str, wanted: Mapping[SpecSlot, Fraction]) -> bool:
+    before = _slot_debits(db, account, period)
+    after = dict(before)
+    for slot, epsilon in wanted.items():
+        after.setdefault(slot, epsilon)
+    return len(after) > len(before) and sum(after.values(), Fraction(0)) > limit
+
+
+def _slot_debits(db: sa.Connection, account: str, period: str) -> dict[SpecSlot, Fraction]:
+    """Debit per (specification, slot) of a period; the shards of a slot share one."""
+    query = sa.select(ENTRY.c.spec_id, ENTRY.c.slot_s, ENTRY.c.epsilon).where(
+        ENTRY.c.kind == "release", ENTRY.c.account == account, ENTRY.c.period == period
+    )
+    debits: dict[SpecSlot, Fraction] = {}
+    for spec_id, slot_s, epsilon in db.execute(query):
+        debits[spec_id, slot_s] = max(Fraction(epsilon), debits.get((spec_id, slot_s), Fraction(0)))
+    return debits
+
+
+def _spent(db: sa.Connection, account: str, period: str | None) -> list[Spent]:
+    names = {
+        spec_id: str(msgspec.json.decode(body)["name"])
+        for spec_id, body in db.execute(
+            sa.select(ENTRY.c.spec_id, ENTRY.c.body).where(ENTRY.c.kind == "spec", ENTRY.c.account == account)
+        )
+    }
+    query = (
+        sa.select(ENTRY.c.period, ENTRY.c.spec_id, sa.func.min(ENTRY.c.at), sa.func.max(ENTRY.c.at))
+        .where(ENTRY.c.kind == "release", ENTRY.c.account == account)
+        .group_by(ENTRY.c.period, ENTRY.c.spec_id)
+        .order_by(ENTRY.c.period, sa.func.min(ENTRY.c.seq))
+    )
+    if period is not None:
+        query = query.where(ENTRY.c.period == period)
+    found = []
+    for of_period, spec_id, first_at, last_at in db.execute(query).all():
+        debits = [e for (spec, _), e in _slot_debits(db, account, of_period).items() if spec == spec_id]
+        total = sum(debits, Fraction(0))
+        found.append(Spent(of_period, spec_id, names[spec_id], len(debits), total, first_at, last_at))
+    return found
+
+
+def _account(db: sa.Connection, name: str) -> Account | None:
+    if not sa.inspect(db).has_table(ENTRY.name):
+        return None
+    of_account = sa.select(ENTRY.c.body, ENTRY.c.epsilon).where(ENTRY.c.account == name).order_by(ENTRY.c.seq)
+    body = db.execute(of_account.where(ENTRY.c.kind == "account")).scalar()
+    if body is None:
+        return None
+    known = msgspec.json.decode(body, type=Account)
+    lowered = [row.epsilon for row in db.execute(of_account.where(ENTRY.c.kind == "limit"))]
+    return Account(**{**asdict(known), "limit": lowered[-1]}) if lowered else known
+
+
+def _match(known: Account, asked: Account) -> None:
+    for name in ("unit", "since", "until", "timezone", "adjacency"):
+        if getattr(known, name) != getattr(asked, name):
+            raise AccountRefusal(
+                f"account {known.name!r} has {name} = {getattr(known, name)!r}, the specification says "
+                f"{getattr(asked, name)!r}: an account keeps what it was opened with"
+            )
+    if known.key_check != asked.key_check:
+        raise AccountRefusal(f"account {known.name!r} was opened with another key file")
+    if Fraction(asked.limit) > Fraction(known.limit):
+        raise AccountRefusal(
+            f"account {known.name!r} has the limit {float(Fraction(known.limit)):g}, the specification says "
+            f"{float(Fraction(asked.limit)):g}: a limit may be lowered, never raised"
+        )
+
+
+def _append(db: sa.Connection, **values: Any) -> None:
+    sequence, before = _tip(db)[1:]
+    entry = {name: values.get(name) for name in _FIELDS}
+    entry |= {"seq": sequence + 1, "at": datetime.now(UTC).isoformat(timespec="seconds")}
+    db.execute(ENTRY.insert().values(**entry, hash=_chain(before, entry)))
+
+
+def _chain(before: str, entry: Mapping[str, Any]) -> str:
+    return hashlib.sha256(_json([before, *(entry[name] for name in _FIELDS)]).encode()).hexdigest()
+
+
+def _tip(db: sa.Connection) -> tuple[str, int, str]:
+    """(hash of the first entry, last sequence number, last hash)."""
+    last = db.execute(sa.select(ENTRY.c.seq, ENTRY.c.hash).order_by(ENTRY.c.seq.desc()).limit(1)).first()
+    return (_genesis(db) or "", last.seq, last.hash) if last else ("", 0, "")
+
+
+def _genesis(db: sa.Connection) -> str | None:
+    if not sa.inspect(db).has_table(ENTRY.name):
+        return None
+    first: str | None = db.execute(sa.select(ENTRY.c.hash).where(ENTRY.c.seq == 1)).scalar()
+    return first
+
+
+def _release_id(unit: Sealed) -> str:
+    return f"{unit.spec_id}/{unit.slot_s}/{unit.shard}"
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()

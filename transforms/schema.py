@@ -1,0 +1,39 @@
+"""Everything that crosses between stages: observation batches, tallies, counts of refused rows, sealed slots."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from dpops.types import Int64s
+
+
+class RawBatch(NamedTuple):
+    """What a layout hands over: five columns as found in the input, and what it could not read.
+
+    rows: rows of input this batch accounts for. table: columns vehicle, time, lat, lon, speed of any Arrow type, null
+    where the input has nothing. refused: rows of this batch that are not in the table, by reason.
+    rows == table.num_rows + sum(refused.values()).
+    """
+
+    rows: int
+    table: pa.RecordBatch
+    refused: dict[str, int]
+
+
+class Observations(NamedTuple):
+    """Accepted rows, one entry each.
+
+    vehicle: keyed hash. event_us: microseconds since 1970 UTC. lat_e7, lon_e7: position on the 1e-7 degree grid.
+    speed: steps of the specification's grid, in [0, upper_steps]. slot_start_us: start of the event's slot.
+    """
+
+    vehicle: Int64s
+    event_us: Int64s
+    slot_start_us: Int64s
+    lat_e7: Int64s
+    lon_e7: Int64s
+    speed: Int64s
+
+    def take(self, chosen: "np.typing.NDArray[np.bool_] | Int64s") -> "Observations":
+        return Observations(*(column[chosen] for column in self))

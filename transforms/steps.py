@@ -1,0 +1,259 @@
+"""The road's PTransforms. Each is wiring around a pure function; what crosses between them is typed."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Final, Literal, NamedTuple
+
+import apache_beam as beam
+import msgspec
+import numpy as np
+from apache_beam.metrics.metric import Metrics
+from apache_beam.pvalue import DoOutputsTuple, PCollection, TaggedOutput
+
+from dpops.noise import Noise
+from dpops.types import Int64s
+from transforms import hexagons, wire
+from transforms.layouts import Layout
+from transforms.ledger import AccountRefusal, Ledger
+from transforms.parse import Rules, parse
+from transforms.publish import publish_slot
+from transforms.schema import Observations, RawBatch
+from transforms.seal import Policy, Sealed, SlotFacts, release_shard, seal
+from transforms.tally import Cap, tally
+from transforms.wire import Tally
+
+NAMESPACE = "hatstream"
+
+SlotShard = tuple[int, int]
+"""A group-by key: start of the slot in seconds since 1970 UTC, and a vehicle shard or a release shard."""
+
+
+class Refused(NamedTuple):
+    """Dead letters: how many rows, at which stage, for which reason. Never the rows."""
+
+    stage: str
+    reason: str
+    rows: int
+
+
+class PackedEvents(NamedTuple):
+    """Observations of one slot and vehicle shard on their way to a group-by."""
+
+    key: SlotShard
+    data: bytes
+    rows: int
+
+
+Refusal = TaggedOutput[Literal["refused"], Refused]
+
+Exposed = TaggedOutput[Literal["exposure"], tuple[int, bytes]]
+
+REFUSED: Final = "refused"
+EXPOSURE: Final = "exposure"
+
+
+def _dead_letters(stage: str, reasons: Mapping[str, int]) -> Iterator[Refusal]:
+    for reason, rows in reasons.items():
+        yield TaggedOutput(REFUSED, Refused(stage, reason, rows))
+
+
+@dataclass
+class Read(beam.PTransform[PCollection[str], DoOutputsTuple]):
+    """PCollection[path] -> main: RawBatch; refused: Refused."""
+
+    layout: Layout
+
+    def expand(self, paths: PCollection[str]) -> DoOutputsTuple:
+        return paths | beam.ParDo(_Read(self.layout)).with_outputs(REFUSED, main="batches")
+
+
+class _Read(beam.DoFn):
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+
+    def process(self, path: str) -> Iterator[RawBatch | Refusal]:
+        for batch in self._layout.read(path):
+            Metrics.counter(NAMESPACE, "rows").inc(batch.rows)
+            yield from _dead_letters("read", batch.refused)
+            yield batch
+
+
+@dataclass
+class Parse(beam.PTransform[PCollection[RawBatch], DoOutputsTuple]):
+    """PCollection[RawBatch] -> main: Observations; refused: Refused."""
+
+    rules: Rules
+
+    def expand(self, batches: PCollection[RawBatch]) -> DoOutputsTuple:
+        return batches | beam.ParDo(_Parse(self.rules)).with_outputs(REFUSED, main="observations")
+
+
+class _Parse(beam.DoFn):
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+
+    def process(self, batch: RawBatch) -> Iterator[Observations | Refusal]:
+        observations, refused = parse(batch.table, self._rules)
+        yield from _dead_letters("parse", refused)
+        yield observations
+
+
+@dataclass
+class Assign(beam.PTransform[PCollection[Observations], DoOutputsTuple]):
+    """PCollection[Observations] -> main: PackedEvents by (slot, vehicle shard); refused: Refused.
+
+    region: the only cells that are released, or None for all.
+    """
+
+    resolution: int
+    region: tuple[int, ...] | None
+    vehicle_shards: int
+
+    def expand(self, observations: PCollection[Observations]) -> DoOutputsTuple:
+        region = None if self.region is None else np.array(self.region, np.int64)
+        fn = _Assign(self.resolution, region, self.vehicle_shards)
+        return observations | beam.ParDo(fn).with_outputs(REFUSED, main="events")
+
+
+class _Assign(beam.DoFn):
+    def __init__(self, resolution: int, region: Int64s | None, shards: int) -> None:
+        self._resolution, self._region, self._shards = resolution, region, shards
+
+    def process(self, observations: Observations) -> Iterator[PackedEvents | Refusal]:
+        cell = hexagons.cells_of(observations, self._resolution)
+        if self._region is not None:
+            inside = np.isin(cell, self._region)
+            yield from _dead_letters("assign", {hexagons.OUTSIDE_REGION: int((~inside).sum())})
+            observations, cell = observations.take(inside), cell[inside]
+        for key, data, rows in wire.split(observations, cell, self._shards):
+            yield PackedEvents(key, data, rows)
+
+
+@dataclass
+class ByVehicle(beam.PTransform[PCollection[tuple[SlotShard, bytes]], DoOutputsTuple]):
+    """Grouped events -> main: ((slot, release shard), packed Tally); exposure: (slot, packed Exposure)."""
+
+    cap: Cap | None
+    release_shards: int
+
+    def expand(self, events: PCollection[tuple[SlotShard, bytes]]) -> DoOutputsTuple:
+        grouped = events | "group" >> beam.GroupByKey()
+        return grouped | "tally" >> beam.ParDo(_ByVehicle(self.cap, self.release_shards)).with_outputs(
+            EXPOSURE, main="tallies"
+        ).with_output_types(tuple[SlotShard, bytes])
+
+
+class _ByVehicle(beam.DoFn):
+    def __init__(self, cap: Cap | None, release_shards: int) -> None:
+        self._cap, self._shards = cap, release_shards
+
+    def process(self, group: tuple[SlotShard, Iterable[bytes]]) -> Iterator[tuple[SlotShard, bytes] | Exposed]:
+        (slot_s, _), parts = group
+        table, exposure, duplicates = tally(wire.unpack_events(parts), slot_s, self._cap)
+        Metrics.counter(NAMESPACE, "duplicates").inc(duplicates)
+        Metrics.counter(NAMESPACE, "capped").inc(int(table.dropped.sum()))
+        yield TaggedOutput(EXPOSURE, (slot_s, wire.pack(exposure)))
+        shard = release_shard(table.cell, self._shards)
+        for chosen in np.unique(shard).tolist():
+            mine = Tally(*(column[shard == chosen] for column in table))
+            yield (slot_s, chosen), wire.pack(mine)
+
+
+@dataclass
+class ByHexagon(beam.PTransform[PCollection[tuple[SlotShard, bytes]], PCollection[tuple[str, bytes]]]):
+    """Tallies and heartbeats of ((slot, release shard), packed Tally or b"") -> (period, encoded Sealed)."""
+
+    policy: Policy
+    slots: Mapping[int, SlotFacts]
+
+    def expand(self, tallies: PCollection[tuple[SlotShard, bytes]]) -> PCollection[tuple[str, bytes]]:
+        grouped = tallies | "group" >> beam.GroupByKey()
+        return grouped | "seal" >> beam.ParDo(_ByHexagon(self.policy, self.slots)).with_output_types(tuple[str, bytes])
+
+
+class _ByHexagon(beam.DoFn):
+    def __init__(self, policy: Policy, slots: Mapping[int, SlotFacts]) -> None:
+        self._policy, self._slots = policy, slots
+
+    def process(self, group: tuple[SlotShard, Iterable[bytes]]) -> Iterator[tuple[str, bytes]]:
+        (slot_s, shard), parts = group
+        table = wire.unpack_tally(part for part in parts if part)
+        unit = seal(slot_s, shard, table, self._slots[slot_s], self._policy, Noise())
+        yield unit.period, msgspec.json.encode(unit)
+
+
+@dataclass(frozen=True)
+class Book:
+    """Where and under which account a specification's slots are recorded."""
+
+    url: str
+    head: Path
+    account: str
+    limit: Fraction
+    spec_name: str
+    spec_text: str
+
+
+@dataclass
+class Record(beam.PTransform[PCollection[tuple[str, bytes]], PCollection[list[Sealed]]]):
+    """(period, encoded Sealed) -> list[Sealed] of one slot, as the ledger returned them."""
+
+    book: Book
+
+    def expand(self, units: PCollection[tuple[str, bytes]]) -> PCollection[list[Sealed]]:
+        grouped = units | "group" >> beam.GroupByKey()
+        return grouped | "record" >> beam.ParDo(_Record(self.book))
+
+
+class _Record(beam.DoFn):
+    def __init__(self, book: Book) -> None:
+        self._book = book
+
+    def process(self, group: tuple[str, Iterable[bytes]]) -> Iterator[list[Sealed]]:
+        book = self._book
+        units = sorted((msgspec.json.decode(u, type=Sealed) for u in group[1]), key=lambda u: (u.slot_s, u.shard))
+        try:
+            done = Ledger(book.url, book.head).record(book.account, book.limit, book.spec_name, book.spec_text, units)
+        except AccountRefusal:
+            Metrics.counter(NAMESPACE, "units lost to the limit").inc(len(units))
+            return
+        Metrics.counter(NAMESPACE, "units new").inc(done.new)
+        Metrics.counter(NAMESPACE, "units changed").inc(done.changed)
+        by_slot: dict[int, list[Sealed]] = {}
+        for unit in done.sealed:
+            by_slot.setdefault(unit.slot_s, []).append(unit)
+        yield from by_slot.values()
+
+
+@dataclass
+class Publish(beam.PTransform[PCollection[list[Sealed]], PCollection[None]]):
+    """list[Sealed] of one slot -> files."""
+
+    folder: Path
+    formats: tuple[str, ...]
+
+    def expand(self, slots: PCollection[list[Sealed]]) -> PCollection[None]:
+        return slots | beam.ParDo(_Publish(self.folder, self.formats))
+
+
+class _Publish(beam.DoFn):
+    def __init__(self, folder: Path, formats: tuple[str, ...]) -> None:
+        self._folder, self._formats = folder, formats
+
+    def process(self, units: list[Sealed]) -> None:
+        publish_slot(units, self._folder, self._formats)
+
+
+@dataclass
+class CountRefused(beam.PTransform[PCollection[Refused], PCollection[None]]):
+    """Dead letters -> counters `refused/<stage>/<reason>`; nothing else of them is kept."""
+
+    def expand(self, refused: PCollection[Refused]) -> PCollection[None]:
+        return refused | beam.ParDo(_CountRefused())
+
+
+class _CountRefused(beam.DoFn):
+    def process(self, refused: Refused) -> None:
+        Metrics.counter(NAMESPACE, f"refused/{refused.stage}/{refused.reason}").inc(refused.rows)

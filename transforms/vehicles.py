@@ -1,0 +1,33 @@
+"""Vehicle ids become keyed hashes, once, at the entrance of the road."""
+
+import hmac
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dpops.types import Int64s
+
+_MASK = (1 << 63) - 1
+
+
+@dataclass(frozen=True)
+class Secret:
+    """The account's secret key; every other key is derived from it by purpose."""
+
+    key: bytes = field(repr=False)
+
+    def derive(self, purpose: str) -> bytes:
+        return hmac.digest(self.key, b"hatstream/" + purpose.encode(), "sha256")
+
+
+def vehicle_hashes(key: bytes, periods: list[str], ids: list[bytes]) -> Int64s:
+    """HMAC-SHA-256 of (period, id), truncated to 63 bits, per pair: int64 (pairs,).
+
+    The period is prefixed by its length, so that no two pairs share one message.
+    """
+    hashed = np.empty(len(ids), np.int64)
+    for i, (period, vehicle) in enumerate(zip(periods, ids, strict=True)):
+        tag = period.encode()
+        digest = hmac.digest(key, len(tag).to_bytes(2, "big") + tag + vehicle, "sha256")
+        hashed[i] = int.from_bytes(digest[:8], "big") & _MASK
+    return hashed
