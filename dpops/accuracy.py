@@ -2,6 +2,7 @@
 
 import math
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 Float64s = NDArray[np.float64]
 
 
+@lru_cache(maxsize=4096)
 def laplace_std(scale: Fraction) -> float:
     """Standard deviation of discrete Laplace noise, in steps: sqrt(2 p) / (1 - p) with p = exp(-1 / scale)."""
     if scale == 0:
@@ -17,6 +19,7 @@ def laplace_std(scale: Fraction) -> float:
     return math.sqrt(2) * math.exp(-rate / 2) / -math.expm1(-rate)
 
 
+@lru_cache(maxsize=4096)
 def laplace_bound(scale: Fraction, miss: float) -> int:
     """The smallest integer t with P(|noise| > t) <= miss, in steps: P(|Z| > t) = 2 p**(t+1) / (1 + p)."""
     if scale == 0:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -11,6 +12,12 @@ from dpops.accuracy import laplace_bound, laplace_std, mean_absolute_error
 from dpops.noise import Noise
 from dpops.privacy import Adjacency, PureDP
 from dpops.types import Grid, Int64s
+
+
+@lru_cache(maxsize=4096)
+def fraction(text: str) -> Fraction:
+    """A rational number from its text, remembered: the plans of a release share a few."""
+    return Fraction(text)
 
 
 class Totals(NamedTuple):
@@ -68,10 +75,10 @@ class Plan:
     @classmethod
     def from_public(cls, stored: Mapping[str, Any]) -> "Plan":
         return Plan(
-            epsilon=Fraction(stored["epsilon"]),
-            step=Fraction(stored["step"]),
-            scale=Fraction(stored["scale"]),
-            upper=Fraction(stored["upper"]),
+            epsilon=fraction(stored["epsilon"]),
+            step=fraction(stored["step"]),
+            scale=fraction(stored["scale"]),
+            upper=fraction(stored["upper"]),
             bias_bound=float(stored["bias_bound"]),
             facts=dict(stored["facts"]),
         )
@@ -107,23 +114,45 @@ class Mechanism(Protocol):
         ...
 
 
-def laplace_release(exact: Sequence[int], plans: Sequence[Plan], noise: Noise) -> list[int]:
-    """Adds to each exact integer discrete Laplace noise of its plan's scale."""
+def laplace_release(exact: Int64s, plans: Sequence[Plan], noise: Noise) -> list[int]:
+    """Adds to each exact integer discrete Laplace noise of its plan's scale; the sums are Python integers."""
     drawn = noise.laplace([plan.scale for plan in plans])
-    return [query + z for query, z in zip(exact, drawn.tolist(), strict=True)]
+    return [query + z for query, z in zip(exact.tolist(), drawn.tolist(), strict=True)]
 
 
 def laplace_value(integer: int, plan: Plan) -> float:
-    """integer * step, clamped into [0, U]."""
-    return float(min(max(integer * plan.step, Fraction(0)), plan.upper))
+    """integer * step, clamped into [0, U]; one correctly rounded division."""
+    return min(max(integer * plan.step.numerator / plan.step.denominator, 0.0), float(plan.upper))
 
 
-def check_totals(totals: Totals, users: int, samples: int, upper_steps: int) -> None:
-    """Refuses totals that the plan was not made for, or that break the bounds its sensitivity rests on."""
-    counts, sums = totals
-    fits = counts.size == sums.size == users and int(counts.sum()) == samples
-    if not fits or np.any(sums < 0) or np.any(sums > counts * upper_steps):
-        raise ValueError("totals do not fit their plan: other users or samples, or sums outside [0, count * U]")
+class Stacked(NamedTuple):
+    """The users of many HATs one behind another, checked against their plans. start: first user of each HAT."""
+
+    counts: Int64s
+    sums: Int64s
+    start: Int64s
+
+
+def stack(totals: Sequence[Totals], plans: Sequence[Plan]) -> Stacked:
+    """Refuses totals that a plan was not made for, or that break the bounds its sensitivity rests on.
+
+    A plan's facts must hold `users`, `samples`, `heaviest` (their largest count) and `upper_steps`.
+    """
+    if len(totals) != len(plans):
+        raise ValueError(f"{len(totals)} totals for {len(plans)} plans")
+    facts = np.array([[plan.facts[name] for name in ("users", "samples", "heaviest", "upper_steps")] for plan in plans], np.int64)
+    users, samples, heaviest, upper = facts.reshape(-1, 4).T
+    counts = np.concatenate([total.counts for total in totals]) if totals else np.zeros(0, np.int64)
+    sums = np.concatenate([total.sums for total in totals]) if totals else counts
+    start = np.cumsum(users) - users
+    sizes = [(total.counts.size, total.sums.size) for total in totals]
+    fits = np.array_equal(np.array(sizes, np.int64).reshape(-1, 2), np.stack([users, users], axis=1))
+    if fits and totals:
+        fits = np.array_equal(np.add.reduceat(counts, start), samples)
+        fits &= np.array_equal(np.maximum.reduceat(counts, start), heaviest)
+    if not fits or np.any(sums < 0) or np.any(sums > counts * np.repeat(upper, users)):
+        raise ValueError("totals do not fit their plans: other users or samples, or sums outside [0, count * U]")
+    return Stacked(counts, sums, start)
 
 
 def check_plan_input(counts: Int64s, reported: int, upper: int, epsilon: Fraction) -> None:

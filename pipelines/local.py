@@ -18,7 +18,7 @@ from pipelines.build import VEHICLE_SHARDS, Job, observe, publish, release
 from pipelines.spool import Spool
 from transforms.calendar import Slot
 from transforms.ledger import Ledger, SpecSlot
-from transforms.seal import Sealed
+from transforms.seal import Spending
 from transforms.steps import NAMESPACE, PackedEvents, SlotShard
 from transforms.wire import unpack_exposure
 
@@ -27,6 +27,10 @@ PART_ROWS = 4_000_000
 
 Progress = Callable[[str, int, int | None], None]
 """Called with a phase, what is done of it, and its whole if that is known. Never sees a vehicle's data."""
+
+
+Wanted = dict[str, dict[SpecSlot, Fraction]]
+"""Debits by period, and in it by specification and slot."""
 
 
 @dataclass
@@ -60,17 +64,15 @@ def run(job: Job, paths: Sequence[str], slots: Sequence[Slot], progress: Progres
         _count(outcome, _release(job, part, events, exposures, units))
         done += len(part)
         progress("slots released", done, len(slots))
-    periods = list(dict.fromkeys(slot.period for slot in slots))
-    _spending(slots, exposures, units, outcome)
+    wanted = _spending(slots, exposures, units, outcome)
     ledger = Ledger(job.book.url, job.book.head)
-    wanted = {period: _debits(units.read(period)) for period in periods}
     if excess := ledger.excess(job.book.account, job.book.limit, wanted):
         outcome.periods_refused = excess
         return outcome
-    _count(outcome, _publish(job, periods, units))
+    _count(outcome, _publish(job, list(wanted), units))
     if outcome.units_lost_to_the_limit:  # another process spent the budget since it was looked at
         outcome.periods_refused = ledger.excess(job.book.account, job.book.limit, wanted)
-    progress("periods recorded and published", len(periods), len(periods))
+    progress("periods recorded and published", len(wanted), len(wanted))
     return outcome
 
 
@@ -134,18 +136,16 @@ def _parts(slots: Sequence[Slot], events: Spool) -> Iterator[list[Slot]]:
         yield part
 
 
-def _debits(encoded: Iterator[bytes]) -> dict[SpecSlot, Fraction]:
-    units = (msgspec.json.decode(data, type=Sealed) for data in encoded)
-    return {(unit.spec_id, unit.slot_s): Fraction(unit.epsilon_slot) for unit in units}
-
-
-def _spending(slots: Sequence[Slot], exposures: Spool, units: Spool, outcome: Outcome) -> None:
-    """Per period: the sum of the slots' debits, and the exact maximum over vehicles of what one of them spends."""
+def _spending(slots: Sequence[Slot], exposures: Spool, units: Spool, outcome: Outcome) -> Wanted:
+    """The debits that are asked of each period. Notes their sum, and the exact maximum over vehicles, per period."""
+    wanted: Wanted = {}
     for period in dict.fromkeys(slot.period for slot in slots):
-        sealed = [msgspec.json.decode(data, type=Sealed) for data in units.read(period)]
+        sealed = [msgspec.json.decode(data, type=Spending) for data in units.read(period)]
+        wanted[period] = {(unit.spec_id, unit.slot_s): Fraction(unit.epsilon_slot) for unit in sealed}
+        outcome.debits[period] = sum(wanted[period].values(), Fraction(0))
         rates = {unit.slot_s: Fraction(unit.epsilon_hat) for unit in sealed}
-        outcome.debits[period] = sum(_debits(units.read(period)).values(), Fraction(0))
         outcome.most_spent[period] = _most_spent(rates, exposures)
+    return wanted
 
 
 def _most_spent(rates: dict[int, Fraction], exposures: Spool) -> Fraction:

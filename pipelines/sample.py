@@ -22,40 +22,28 @@ Rng = np.random.Generator
 Vector = npt.NDArray[np.float64]
 Reports = npt.NDArray[np.void]  # of _REPORT
 
+_MEASURED = ("lat", "lon", "speed_kmh")  # degrees, degrees, km/h
+_REPORT = np.dtype([("bus", "i4"), ("ts_s", "i8"), *((name, "f8") for name in _MEASURED)])
 SCHEMA = pa.schema(
-    [
-        ("bus", pa.string()),
-        ("ts", pa.timestamp("us", tz="UTC")),
-        ("lat", pa.float64()),
-        ("lon", pa.float64()),
-        ("speed_kmh", pa.float64()),
-    ]
+    [("bus", pa.string()), ("ts", pa.timestamp("us", tz="UTC")), *((name, pa.float64()) for name in _MEASURED)]
 )
-_REPORT = np.dtype([("bus", "i4"), ("ts_s", "i8"), ("lat", "f8"), ("lon", "f8"), ("speed_kmh", "f8")])
 
-TOWN_RADIUS_M = 9_000.0
-BOX_MARGIN_M = 500.0
+TOWN_RADIUS_M, BOX_MARGIN_M = 9_000.0, 500.0
 METRES_PER_DEGREE = 111_195.0  # of latitude, on a sphere of radius 6371 km
 CENTRE_M = 2_200.0  # traffic is as slow as in the middle of town up to about here
 
-STOP_GAP_M = (300.0, 600.0)
-LIGHT_GAP_M = (400.0, 900.0)
-LAYOVER_S = (120.0, 360.0)
+STOP_GAP_M, LIGHT_GAP_M = (300.0, 600.0), (400.0, 900.0)
 STOP_SHORTEST_S, STOP_EXTRA_S, STOP_LONGEST_S = 10.0, 5.0, 40.0
-LIGHT_RED_S = (5.0, 40.0)
+LAYOVER_S, LIGHT_RED_S = (120.0, 360.0), (5.0, 40.0)
 _TERMINUS, _STOP, _LIGHT = range(3)
 HALTS_AT = (1.0, 0.9, 0.4)  # how likely, in the order of the kinds
-
 OUTER_KMH, INNER_KMH = (25.0, 50.0), (12.0, 25.0)  # cruise outside the rush hours
 RUSH_SLOWDOWN, RUSH_SLOWDOWN_CENTRE = 0.15, 0.25  # the second comes on top of the first in the centre
 FASTEST_MEAN_KMH = 45.0  # no bus gets further than that in an hour, halts included
 ACCELERATION_MS2 = 1.0
-
-GPS_SD_M = 4.0
-SPEED_SD_KMH = 0.7
+GPS_SD_M, SPEED_SD_KMH = 4.0, 0.7
 HEAVY_SHARE = 0.05  # of the vehicles, reporting four or five times as often as the others
-DUPLICATE_SHARE = 0.001
-FAULT_SHARE = 0.001
+DUPLICATE_SHARE, FAULT_SHARE = 0.001, 0.001
 
 # local hours: start from, start until, lasting from, lasting to; mornings, evenings, all day, heavy users
 _DUTIES = np.array([[5, 6.5, 6, 7.5], [14, 16, 6.5, 8], [5, 8, 12, 16], [5, 8, 15.5, 16]])
@@ -113,17 +101,14 @@ def _table(rows: Reports) -> pa.Table:
     columns = [
         names.take(pa.array(rows["bus"])),
         pa.array(rows["ts_s"] * 1_000_000).cast(SCHEMA.field("ts").type),
-        *(pa.array(rows[name], from_pandas=True) for name in ("lat", "lon", "speed_kmh")),  # NaN becomes null
+        *(pa.array(rows[name], from_pandas=True) for name in _MEASURED),  # NaN becomes null
     ]
     return pa.table(columns, schema=SCHEMA)
 
 
-# Routes: metres east and north of the centre.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Route:
-    """A smooth line and what a driver meets along it; all distances from its first terminus."""
+    """A smooth line on the plane around the centre and what a driver meets along it, from the first terminus on."""
 
     line_m: Vector  # [vertex, (along, east, north)]
     halts_m: Vector  # sorted, both termini included
@@ -145,40 +130,27 @@ class _Route:
 
 
 def _draw_route(rng: Rng, number: int, routes: int) -> _Route:
-    """Two routes in three cross the centre, one in three goes round it."""
-    corners_m = _round_the_centre(rng, number, routes) if number % 3 == 2 else _across_the_centre(rng, number, routes)
-    line_m = _smooth(corners_m)
+    line_m = _smooth(_draw_corners(rng, number, routes))
     along_m = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(line_m, axis=0).T))])
     stops_m, lights_m = _spaced(rng, along_m[-1], STOP_GAP_M), _spaced(rng, along_m[-1], LIGHT_GAP_M)
     halts_m = np.concatenate([[0.0, along_m[-1]], stops_m, lights_m])
     kinds = np.repeat([_TERMINUS, _STOP, _LIGHT], [2, stops_m.size, lights_m.size])
-    order = np.argsort(halts_m, kind="stable")
-    return _Route(
-        line_m=np.column_stack([along_m, line_m]),
-        halts_m=halts_m[order],
-        kinds=kinds[order],
-        ease=rng.random(ceil(along_m[-1] / 1000) + 1),
-    )
+    order, ease = np.argsort(halts_m, kind="stable"), rng.random(ceil(along_m[-1] / 1000) + 1)
+    line_m = np.column_stack([along_m, line_m])
+    return _Route(line_m=line_m, halts_m=halts_m[order], kinds=kinds[order], ease=ease)
 
 
-def _across_the_centre(rng: Rng, number: int, routes: int) -> Vector:
-    """Corners of a line from one edge of the town to the other, bent halfway on both sides."""
-    bearing = pi * (number + rng.uniform(-0.3, 0.3)) / routes
-    bearings = bearing + np.array([0.0, 0.0, 0.0, pi, pi]) + rng.uniform(-0.35, 0.35, 5)
-    ends_m = TOWN_RADIUS_M * rng.uniform(0.6, 1.0, 2)
-    radii_m = np.array([ends_m[0], ends_m[0] / 2, rng.uniform(0.0, 1_200.0), ends_m[1] / 2, ends_m[1]])
-    return _from_polar(radii_m, bearings)
-
-
-def _round_the_centre(rng: Rng, number: int, routes: int) -> Vector:
-    """Corners of an uneven arc of 9 to 16 km through the outskirts."""
-    radius_m = TOWN_RADIUS_M * rng.uniform(0.45, 0.8)
-    turn = rng.uniform(9_000.0, 16_000.0) / radius_m
-    bearings = 2 * pi * (number + rng.uniform(-0.3, 0.3)) / routes + np.linspace(0.0, turn, 8)
-    return _from_polar(radius_m * rng.uniform(0.9, 1.1, 8), bearings)
-
-
-def _from_polar(radii_m: Vector, bearings: Vector) -> Vector:
+def _draw_corners(rng: Rng, number: int, routes: int) -> Vector:
+    """Two routes in three go through the centre from edge to edge, one in three bends round it for 9 to 16 km."""
+    if number % 3 == 2:
+        radius_m, length_m = TOWN_RADIUS_M * rng.uniform(0.45, 0.8), rng.uniform(9_000.0, 16_000.0)
+        start = 2 * pi * (number + rng.uniform(-0.3, 0.3)) / routes
+        bearings, radii_m = start + np.linspace(0.0, length_m / radius_m, 8), radius_m * rng.uniform(0.9, 1.1, 8)
+    else:
+        start = pi * (number + rng.uniform(-0.3, 0.3)) / routes
+        bearings = start + np.array([0.0, 0.0, 0.0, pi, pi]) + rng.uniform(-0.35, 0.35, 5)
+        first_m, last_m = TOWN_RADIUS_M * rng.uniform(0.6, 1.0, 2)
+        radii_m = np.array([first_m, first_m / 2, rng.uniform(0.0, 1_200.0), last_m / 2, last_m])
     return np.column_stack([radii_m * np.sin(bearings), radii_m * np.cos(bearings)])
 
 
@@ -191,18 +163,15 @@ def _smooth(line_m: Vector) -> Vector:
 
 
 def _spaced(rng: Rng, length_m: float, gap_m: tuple[float, float]) -> Vector:
-    """Points with gaps drawn from `gap_m`, none in the first or the last gap's least length."""
+    """Points along `length_m` with gaps drawn from `gap_m`; both ends keep the least gap."""
     points_m = np.cumsum(rng.uniform(*gap_m, ceil(length_m / gap_m[0])))
     return points_m[points_m < length_m - gap_m[0]]
-
-
-# Duties: seconds since local midnight.
 
 
 class _Duty(NamedTuple):
     bus: int
     route: int
-    start_s: float
+    start_s: float  # since local midnight
     end_s: float
     every_s: float
 
@@ -220,12 +189,9 @@ def _draw_duties(rng: Rng, fleet: Fleet) -> Iterator[_Duty]:
     return map(_Duty, range(count), route, start_s, end_s, every_s)
 
 
-# Driving: a day is a row of runs, each from one halt to the next, where the bus waits.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Runs:
-    """Vectors with one element for each run, in the order driven."""
+    """A duty as driven: one element for each run from one halt to the next, where the bus then waits."""
 
     odometer_m: Vector  # at departure
     length_m: Vector
@@ -268,14 +234,10 @@ def _draw_halts(rng: Rng, route: _Route, hours: float) -> tuple[Vector, Vector]:
     rounds = ceil(hours * 1000 * FASTEST_MEAN_KMH / (2 * route.length_m)) + 1
     halts_m = (there_and_back_m + 2 * route.length_m * np.arange(rounds)[:, None]).ravel()
     kind = np.tile(np.concatenate([route.kinds[:-1], route.kinds[:0:-1]]), rounds)
-    wait_s = np.choose(
-        kind,
-        [
-            rng.uniform(*LAYOVER_S, kind.size),
-            np.minimum(STOP_LONGEST_S, STOP_SHORTEST_S + rng.exponential(STOP_EXTRA_S, kind.size)),
-            rng.uniform(*LIGHT_RED_S, kind.size),
-        ],
-    )
+    layover_s = rng.uniform(*LAYOVER_S, kind.size)
+    dwell_s = np.minimum(STOP_LONGEST_S, STOP_SHORTEST_S + rng.exponential(STOP_EXTRA_S, kind.size))
+    red_s = rng.uniform(*LIGHT_RED_S, kind.size)
+    wait_s = np.choose(kind, [layover_s, dwell_s, red_s])
     halts = rng.random(kind.size) < np.array(HALTS_AT)[kind]
     halts[: rng.choice([0, route.kinds.size - 1])] = False  # the duty begins at one terminus or the other
     return halts_m[halts], wait_s[halts]
@@ -322,9 +284,6 @@ def _degrees(fleet: Fleet, east_m: Vector, north_m: Vector) -> tuple[Vector, Vec
     return lat + north_m / METRES_PER_DEGREE, lon + east_m / (METRES_PER_DEGREE * cos(radians(lat)))
 
 
-# Faults, last, so that a duplicate repeats its row to the last bit.
-
-
 def _with_faults(rng: Rng, rows: Reports) -> Reports:
     """Spoil a few rows: a position at (0, 0), a stamp at 1970-01-01, a speed that is missing."""
     each = ceil(rows.size * FAULT_SHARE / 3)
@@ -336,5 +295,6 @@ def _with_faults(rng: Rng, rows: Reports) -> Reports:
 
 
 def _with_duplicates(rng: Rng, rows: Reports) -> Reports:
+    """Send a few rows twice; after the faults, so that a copy is exact."""
     twice = rng.choice(rows.size, ceil(rows.size * DUPLICATE_SHARE), replace=False)
     return np.concatenate([rows, rows[twice]])

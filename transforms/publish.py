@@ -16,7 +16,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpops.mechanism import Plan
+from dpops.mechanism import Plan, fraction
 from dpops.registry import registered
 from transforms.failpoints import failpoint
 from transforms.seal import Released, Sealed
@@ -54,31 +54,36 @@ def rows_of(units: Sequence[Sealed]) -> list[Row]:
 
 
 def _row(unit: Sealed, released: Released) -> Row:
-    head = {
+    value = lower = upper = std = bias = epsilon = None
+    if released.plan is not None and released.integer is not None:
+        plan = Plan.from_public(released.plan)
+        value = registered()[released.mechanism].value(released.integer, plan)
+        half = plan.half_width(MISS)
+        # The interval lies around the published value, which is the noisy one brought back into [0, U]: that moves it
+        # nearer to any true value there, so the interval keeps its level and is never empty.
+        lower, upper = max(value - half, 0.0), min(value + half, float(plan.upper))
+        std, bias, epsilon = plan.noise_std(), plan.bias_bound, float(plan.epsilon)
+    return {
         "spec_id": unit.spec_id,
         "slot_start": unit.slot_start,
         "slot_end": unit.slot_end,
         "cell": released.cell,
         "statistic": released.statistic,
+        "value": _rounded(value),
+        "unit": unit.unit,
+        "lower95": _rounded(lower),
+        "upper95": _rounded(upper),
+        "noise_std": _rounded(std),
+        "bias_bound": _rounded(bias),
+        "mechanism": released.mechanism,
+        "epsilon": epsilon,
+        "epsilon_slot": float(fraction(unit.epsilon_slot)),
+        "status": "no-data" if value is None else "ok",
     }
-    tail = {"mechanism": released.mechanism, "epsilon_slot": _fraction(unit.epsilon_slot)}
-    values = dict.fromkeys(SCHEMA.names) | head | tail | {"unit": unit.unit, "status": "no-data"}
-    if released.plan is None or released.integer is None:
-        return values
-    plan = Plan.from_public(released.plan)
-    value = registered()[released.mechanism].value(released.integer, plan)
-    half = plan.half_width(MISS)
-    return values | {
-        "value": round(value, 6),
-        # Around the published value, which is the noisy one brought back into [0, U]: that moves it nearer to any
-        # true value there, so the interval keeps its level and is never empty.
-        "lower95": round(max(value - half, 0.0), 6),
-        "upper95": round(min(value + half, float(plan.upper)), 6),
-        "noise_std": round(plan.noise_std(), 6),
-        "bias_bound": round(plan.bias_bound, 6),
-        "epsilon": float(plan.epsilon),
-        "status": "ok",
-    }
+
+
+def _rounded(number: float | None) -> float | None:
+    return None if number is None else round(number, 6)
 
 
 def _parquet(rows: Sequence[Row], _name: str) -> bytes:
@@ -159,8 +164,3 @@ def _locked(folder: Path) -> Iterator[None]:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _fraction(text: str) -> float:
-    numerator, _, denominator = text.partition("/")
-    return int(numerator) / int(denominator or 1)

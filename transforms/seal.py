@@ -46,6 +46,15 @@ class Sealed(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
 
 
+class Spending(msgspec.Struct, frozen=True):
+    """The part of an encoded Sealed that says what it spends; decoding skips the rest."""
+
+    spec_id: str
+    slot_s: int
+    epsilon_hat: str
+    epsilon_slot: str
+
+
 @dataclass(frozen=True)
 class Statistic:
     """One released statistic. share: its part of the HAT's epsilon; the shares of a specification add up to 1."""
@@ -138,9 +147,16 @@ def _release_statistic(
     stat: Statistic, totals: list[tuple[Totals, int]], hat_epsilon: Fraction, policy: Policy, noise: Noise
 ) -> list[tuple[dict[str, Any], int]]:
     epsilon = hat_epsilon * stat.share
-    plans: list[Plan] = [stat.mechanism.plan(total.counts, samples, policy.grid, epsilon) for total, samples in totals]
-    integers = stat.mechanism.release([total for total, _ in totals], plans, noise)
-    return [(plan.public(), integer) for plan, integer in zip(plans, integers, strict=True)]
+    known: dict[tuple[int, bytes], tuple[Plan, dict[str, Any]]] = {}  # equal counts have equal plans
+    plans = []
+    for total, samples in totals:
+        key = (samples, total.counts.tobytes())
+        if key not in known:
+            plan = stat.mechanism.plan(total.counts, samples, policy.grid, epsilon)
+            known[key] = plan, plan.public()
+        plans.append(known[key])
+    integers = stat.mechanism.release([total for total, _ in totals], [plan for plan, _ in plans], noise)
+    return [(public, integer) for (_, public), integer in zip(plans, integers, strict=True)]
 
 
 def _rows_to_publish(occupied: list[int], shard: int, policy: Policy) -> list[int]:

@@ -14,9 +14,9 @@ from dpops.mechanism import (
     Plan,
     Totals,
     check_plan_input,
-    check_totals,
     laplace_release,
     laplace_value,
+    stack,
 )
 from dpops.noise import Noise
 from dpops.privacy import Adjacency
@@ -87,7 +87,9 @@ class ArrayAverage:
             facts={
                 "users": counts.size,
                 "samples": int(counts.sum()),
+                "heaviest": int(counts.max()),
                 "reported": reported,
+                "upper_steps": grid.upper_steps,
                 "m_ub": m_ub,
                 "arrays": arrays,
                 "sensitivity": sensitivity,
@@ -96,8 +98,7 @@ class ArrayAverage:
         )
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[int]:
-        exact = [_sum_of_array_means(total, plan) for total, plan in zip(totals, plans, strict=True)]
-        return laplace_release(exact, plans, noise)
+        return laplace_release(_sums_of_array_means(totals, plans), plans, noise)
 
     @staticmethod
     def value(integer: int, plan: Plan) -> float:
@@ -112,14 +113,24 @@ class ArrayAverage:
         return min(self.m_ub, int(counts.max()))
 
 
-def _sum_of_array_means(totals: Totals, plan: Plan) -> int:
-    """Sum over arrays of floor(array mean), in fine steps; exact integers."""
-    if not isinstance(plan, ArrayPlan):
-        raise TypeError("array-average releases with the plan it made, not with one read back")
-    upper_steps = int(plan.upper / (plan.step * plan.facts["arrays"] * FINE))
-    check_totals(totals, plan.facts["users"], plan.facts["samples"], upper_steps)
-    group = plan.grouping
-    user_mean = totals.sums * FINE // totals.counts
-    first = np.flatnonzero(np.diff(group.array, prepend=-1))
-    array_sum = np.add.reduceat(user_mean[group.user] * group.slots, first)
-    return int((array_sum // group.fills).sum())
+def _sums_of_array_means(totals: Sequence[Totals], plans: Sequence[Plan]) -> Int64s:
+    """Per HAT the sum over its arrays of floor(array mean), in fine steps; exact integers, all HATs in one go."""
+    groups = []
+    for plan in plans:
+        if not isinstance(plan, ArrayPlan):
+            raise TypeError("array-average releases with the plan it made, not with one read back")
+        groups.append(plan.grouping)
+    users = stack(totals, plans)
+    if not groups:
+        return users.sums
+    user_mean = users.sums * FINE // users.counts
+    pieces = np.array([group.user.size for group in groups])
+    arrays = np.array([group.fills.size for group in groups])
+    first_array = np.cumsum(arrays) - arrays
+    user = np.concatenate([group.user for group in groups]) + np.repeat(users.start, pieces)
+    array = np.concatenate([group.array for group in groups]) + np.repeat(first_array, pieces)
+    slots = np.concatenate([group.slots for group in groups])
+    fills = np.concatenate([group.fills for group in groups])
+    first_piece = np.flatnonzero(np.diff(array, prepend=-1))
+    array_sum = np.add.reduceat(user_mean[user] * slots, first_piece)
+    return np.add.reduceat(array_sum // fills, first_array)

@@ -5,13 +5,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Self
 
+import numpy as np
+
 from dpops.mechanism import (
     Plan,
     Totals,
     check_plan_input,
-    check_totals,
     laplace_release,
     laplace_value,
+    stack,
 )
 from dpops.noise import Noise
 from dpops.privacy import Adjacency
@@ -43,17 +45,19 @@ class Baseline:
             scale=sensitivity / epsilon,
             upper=grid.upper,
             bias_bound=float(grid.upper * (1 - Fraction(samples, reported))),
-            facts={"users": counts.size, "samples": samples, "reported": reported, "sensitivity": sensitivity},
+            facts={
+                "users": counts.size,
+                "samples": samples,
+                "heaviest": int(counts.max()),
+                "reported": reported,
+                "upper_steps": grid.upper_steps,
+                "sensitivity": sensitivity,
+            },
         )
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[int]:
-        exact = []
-        for total, plan in zip(totals, plans, strict=True):
-            upper_steps = int(plan.upper / plan.step) // plan.facts["samples"]
-            check_totals(total, plan.facts["users"], plan.facts["samples"], upper_steps)
-            if int(total.counts.max()) * upper_steps > plan.facts["sensitivity"]:
-                raise ValueError("totals do not fit their plan: a user is heavier than the heaviest one planned for")
-            exact.append(int(total.sums.sum()))
+        users = stack(totals, plans)
+        exact = np.add.reduceat(users.sums, users.start) if users.start.size else users.sums
         return laplace_release(exact, plans, noise)
 
     @staticmethod

@@ -14,7 +14,7 @@ from pipelines import custody, scheduled
 from pipelines.commands.options import console, json_option, key_option, ledger_option, progress_bars, spec_option
 from pipelines.guarantee import sentence
 from pipelines.spec import Specification, load
-from transforms.publish import FORMATS, rows_of
+from transforms.publish import FORMATS
 
 DIFFERS = 5
 
@@ -94,13 +94,13 @@ def summarise(spec: Specification, done: scheduled.Release, place: custody.Custo
     for period in done.calendar.periods:
         units = [unit for unit in place.ledger.released(spec.spec_id, period) if unit.slot_s in wanted]
         hat = max([hat, *(Fraction(unit.epsilon_hat) for unit in units)])
-        status = Counter(row["status"] for row in rows_of(units))
+        empty = Counter(released.plan is None for unit in units for released in unit.released)
         periods.append(
             {
                 "period": period,
                 "slots": len({unit.slot_s for unit in units}),
-                "hats": sum(status.values()),
-                "no_data": status["no-data"],
+                "hats": sum(empty.values()) // len(spec.statistics),
+                "no_data": empty[True] // len(spec.statistics),
                 "sum_of_slot_maxima": float(outcome.debits[period]),
                 "most_spent_by_a_vehicle": float(outcome.most_spent[period]),
             }

@@ -347,7 +347,7 @@ def test_sums_that_would_overflow_are_refused_or_exact(
 @every_example
 def test_as_many_plans_as_totals(mechanism: Mechanism) -> None:
     plan = _plan(mechanism, COUNTS[3])
-    with pytest.raises(ValueError, match=r"zip\(\)"):
+    with pytest.raises(ValueError, match="plans"):
         mechanism.release([Totals(COUNTS[3], COUNTS[3])] * 2, [plan], Noise())
     assert mechanism.release([], [], Noise()) == []
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.csv
 from numpy.typing import NDArray
 
+from dpops.types import Int64s
 from transforms.layouts.base import FIELDS, Units, UnreadableFile, raw_batch
 from transforms.layouts.lines import QUOTE, RETURN, Lines, letters_of, lines_of, read_chunks, without
 from transforms.layouts.utf8 import refuse_not_utf8
@@ -68,26 +69,24 @@ def _header(path: str, line: bytes, columns: tuple[str, ...]) -> _Header:
 
 def _batch(data: bytes, header: _Header, too_long: int) -> RawBatch:
     lines = lines_of(data)
-    rows = int(np.count_nonzero(lines.end > lines.start))
-    broken = _broken(data, lines)
+    full = lines.end > lines.start
+    broken = full & _broken(data, lines, header.width)
     if broken.any():
         data = without(data, lines, broken)
-    table = _columns(data, header)
-    table, not_utf8 = refuse_not_utf8(table, data)
-    malformed = rows - len(table["vehicle"]) - not_utf8
+    table, not_utf8 = refuse_not_utf8(_columns(data, header), data)
+    malformed = int(np.count_nonzero(full)) - len(table["vehicle"]) - not_utf8
     return raw_batch(table, {"too-long": too_long, "malformed": malformed, "not-utf8": not_utf8})
 
 
 def _columns(data: bytes, header: _Header) -> dict[str, Any]:
-    """The needed fields of all lines that have the right number of them, as binary columns."""
+    """The needed fields as binary columns. Every line that is not empty has all the fields of the header."""
     if not data:
         return {name: pa.array([], pa.binary()) for name in FIELDS}
     places = [str(place) for place in range(header.width)]
     table = pyarrow.csv.read_csv(
         pa.BufferReader(data),
         pyarrow.csv.ReadOptions(column_names=places, use_threads=False, block_size=len(data) + 1),
-        pyarrow.csv.ParseOptions(invalid_row_handler=_skip),
-        pyarrow.csv.ConvertOptions(
+        convert_options=pyarrow.csv.ConvertOptions(
             include_columns=[str(place) for place in header.places],
             column_types={str(place): pa.binary() for place in header.places},
         ),
@@ -95,43 +94,46 @@ def _columns(data: bytes, header: _Header) -> dict[str, Any]:
     return {name: _one(table.column(str(place))) for name, place in zip(FIELDS, header.places, strict=True)}
 
 
-def _skip(_row: object) -> str:
-    return "skip"
-
-
 def _one(column: Any) -> Any:
     return column.chunk(0) if column.num_chunks else pa.array([], pa.binary())
 
 
-def _broken(data: bytes, lines: Lines) -> NDArray[np.bool_]:
-    """Lines with a lone carriage return, or quotes that are not RFC 4180: around a whole field, doubled inside.
+def _broken(data: bytes, lines: Lines, width: int) -> NDArray[np.bool_]:
+    """Lines with a lone carriage return, with quotes that RFC 4180 does not know, or not of `width` fields.
 
-    Such a quote would make a reader run on into the following lines.
+    Such quotes would make a reader run on into the following lines. The rule: around a whole field, doubled inside.
     """
     letters = letters_of(data)
     broken = np.zeros(len(lines.start), np.bool_)
+    commas = np.flatnonzero(letters == _COMMA)
     if b"\r" in data:
         returns = np.flatnonzero(letters == RETURN)
         line = np.searchsorted(lines.start, returns, side="right") - 1
         broken[line[returns < lines.end[line]]] = True
     if b'"' in data:
-        broken |= _misquoted(letters, lines)
-    return broken
+        quotes = np.flatnonzero(letters == QUOTE)
+        broken |= _misquoted(letters, quotes, lines)
+        commas = commas[_quotes_before(commas, quotes, lines) % 2 == 0]
+    at = np.searchsorted(commas, lines.start)
+    return broken | (np.diff(at, append=len(commas)) != width - 1)
 
 
-def _misquoted(letters: NDArray[np.uint8], lines: Lines) -> NDArray[np.bool_]:
-    quotes = np.flatnonzero(letters == QUOTE)
+def _quotes_before(places: Int64s, quotes: Int64s, lines: Lines) -> Int64s:
+    """How many quotes are before each place, in its line."""
+    line = np.searchsorted(lines.start, places, side="right") - 1
+    return np.searchsorted(quotes, places) - np.searchsorted(quotes, lines.start)[line]
+
+
+def _misquoted(letters: NDArray[np.uint8], quotes: Int64s, lines: Lines) -> NDArray[np.bool_]:
     line = np.searchsorted(lines.start, quotes, side="right") - 1
-    start, end = lines.start[line], lines.end[line]
-    opening = (np.arange(len(quotes)) - np.searchsorted(quotes, start)) % 2 == 0
+    opening = _quotes_before(quotes, quotes, lines) % 2 == 0
     before = letters[np.maximum(quotes - 1, 0)]
     after = letters[np.minimum(quotes + 1, len(letters) - 1)]
     fine = np.where(
         opening,
-        (quotes == start) | (before == _COMMA) | (before == QUOTE),
-        (quotes + 1 == end) | (after == _COMMA) | (after == QUOTE),
+        (quotes == lines.start[line]) | (before == _COMMA) | (before == QUOTE),
+        (quotes + 1 == lines.end[line]) | (after == _COMMA) | (after == QUOTE),
     )
-    broken = np.zeros(len(lines.start), np.bool_)
+    broken = np.bincount(line, minlength=len(lines.start)) % 2 == 1
     broken[line[~fine]] = True
-    broken |= np.bincount(line, minlength=len(lines.start)) % 2 == 1
     return broken

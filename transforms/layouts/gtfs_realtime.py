@@ -14,7 +14,7 @@ import pyarrow as pa
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from google.transit import gtfs_realtime_pb2
 
-from transforms.layouts.base import BATCH_ROWS, KMH_PER_UNIT, UnreadableFile, Units, raw_batch
+from transforms.layouts.base import BATCH_ROWS, KMH_PER_UNIT, Units, UnreadableFile, raw_batch
 from transforms.layouts.lines import LINE_BYTES
 from transforms.schema import RawBatch
 

@@ -23,6 +23,8 @@ _WINDOW = 2 << 20
 _REACH = 1 << 20  # an element of more bytes is damage
 _BLANK = re.compile(rb"[ \t\r\n]*")
 _BETWEEN = re.compile(rb"\}[ \t\r\n]*,[ \t\r\n]*(?=\{)")
+_GAP = re.compile(rb",[ \t\r\n]*(?=\{)")
+_FOLLOWS = re.compile(r"[ \t\r\n]*(?:[,\]{]|\Z)")
 _NEXT = re.compile(rb",[ \t\r\n]*\{")
 _STRING_OR_BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*"?|[{}\[\]]', re.DOTALL)
 _SCANNER = json.JSONDecoder(parse_float=str, parse_int=str, parse_constant=str)
@@ -114,30 +116,47 @@ def _past_blanks(data: bytes, at: int) -> int:
 
 
 def _element_end(text: str, at: int) -> int | None:
-    """Where the JSON value at `at` ends; None if there is none. Lenient: its parts are judged when it is decoded."""
+    """Where the JSON object at `at` ends; None if there is none, or if no comma, bracket or object follows.
+
+    Lenient: what is inside of the object is judged when it is decoded.
+    """
+    if text[at : at + 1] != "{":
+        return None
     try:
         end: int = _SCANNER.raw_decode(text, at)[1]
     except (ValueError, RecursionError):
         return None
-    return end
+    return end if _FOLLOWS.match(text, end) else None
 
 
 def _resume(data: bytes, at: int) -> int:
-    """Where the element after a damaged one begins: the first `}, {` that is not inside of the damaged one.
+    """Where the element after a damaged one begins: at the first `, {` that is not inside of the damaged one.
 
-    It is outside if brackets balance there, if a string runs over it (then it is a quote that is missing), or if an
-    element follows that can be read and is followed by another; and in any case when the damage is too long.
+    Inside of an object no `{` follows a comma, only inside of an array. In an array that stays open it is still the
+    next element if it can be read and another follows it; where a string runs over it a quote is missing.
     """
     tokens = _STRING_OR_BRACKET.finditer(data, at)
-    depth, over = 0, at
-    for gap in _BETWEEN.finditer(data, at):
+    stack: list[bytes] = []
+    over = at
+    for gap in _GAP.finditer(data, at):
         while over <= gap.start() and (token := next(tokens, None)):
-            depth += {b"{": 1, b"[": 1, b"}": -1, b"]": -1}.get(token[0], 0)
+            _nest(stack, token[0])
             over = token.end()
-        inside = depth > 0 and over <= gap.start() + 1
-        if not inside or gap.end() - at > LINE_BYTES or _reads_on(data, gap.end()):
+        in_array = bool(stack) and stack[-1] == b"[" and over <= gap.end() + 1
+        if not in_array or gap.end() - at > LINE_BYTES or _reads_on(data, gap.end()):
             return gap.end()
     return len(data)
+
+
+def _nest(stack: list[bytes], token: bytes) -> None:
+    """Open or close a bracket; closing one closes what was left open inside of it."""
+    if token in (b"{", b"["):
+        stack.append(token)
+    elif token in (b"}", b"]"):
+        opened = b"{" if token == b"}" else b"["
+        if opened in stack:
+            while stack.pop() != opened:
+                pass
 
 
 def _reads_on(data: bytes, at: int) -> bool:
@@ -145,6 +164,4 @@ def _reads_on(data: bytes, at: int) -> bool:
     if end is None:
         return False
     after = _past_blanks(data, at + end)
-    return bool(_NEXT.match(data, after)) or (
-        data[after : after + 1] == b"]" and _past_blanks(data, after + 1) == len(data)
-    )
+    return bool(_NEXT.match(data, after)) or not data[after:].strip(b"] \t\r\n")

@@ -89,11 +89,8 @@ def _careful(text: bytes, paths: Paths) -> Any:
 def _huge_numbers(text: bytes, paths: Paths) -> Any:
     """A well-formed record with numbers beyond float64, which are finite: held at the largest float64."""
     try:
-        raw = _raw_decoder(paths).decode(text)
-        values = [
-            None if value is None else json.loads(bytes(value), parse_float=_held, parse_int=_held_int)
-            for value in msgspec.structs.astuple(raw)
-        ]
+        raw = msgspec.structs.astuple(_raw_decoder(paths).decode(text))
+        values = [json.loads(bytes(value), parse_float=_held, parse_int=_held_int) for value in raw]
     except (*_DAMAGE, ValueError):
         return "malformed"
     return _record_type(paths)(*values)
@@ -117,19 +114,18 @@ def _decoder(paths: Paths) -> msgspec.json.Decoder[Any]:
 
 @cache
 def _raw_decoder(paths: Paths) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(_record_of(paths, msgspec.Raw))
+    return msgspec.json.Decoder(_record_of(paths, msgspec.Raw, msgspec.Raw(b"null")))
 
 
 @cache
 def _record_type(paths: Paths) -> type[msgspec.Struct]:
-    return _record_of(paths, Any)
+    return _record_of(paths, Any, None)
 
 
-def _record_of(paths: Paths, leaf: Any) -> type[msgspec.Struct]:
+def _record_of(paths: Paths, leaf: Any, absent: Any) -> type[msgspec.Struct]:
     """A struct of the first keys of all paths; everything else in a record is passed over."""
     names = {f"f{i}": key for i, key in enumerate(_first_keys(paths))}
-    kind = leaf | None if leaf is not Any else Any
-    return msgspec.defstruct("Record", [(name, kind, None) for name in names], rename=names, gc=False)
+    return msgspec.defstruct("Record", [(name, leaf, absent) for name in names], rename=names, gc=False)
 
 
 def _first_keys(paths: Paths) -> list[str]:

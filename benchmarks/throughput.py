@@ -1,0 +1,215 @@
+"""Events per second of `hatstream release` from generated files to published rows, and the bare H3 loop as the limit.
+
+    .venv/bin/python -m benchmarks.throughput                 # 1, 4 and 16 million events of Parquet, about 4 minutes
+    .venv/bin/python -m benchmarks.throughput --layouts csv,jsonl --millions 1
+    .venv/bin/python -m benchmarks.throughput --millions 4 --days 1,8     # memory against the number of days
+
+Each release is a process of its own; its CPU seconds and peak memory are what the kernel counted for it.
+"""
+
+import json
+import multiprocessing
+import os
+import resource
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import h3
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from pipelines.cli import main
+from transforms.hexagons import cells_of
+from transforms.schema import Observations
+
+VEHICLES, ROUTE_CELLS, BATCH = 2_000, 20, 1_000_000
+FIRST_DAY_S = 1_778_630_400  # 2026-05-13 00:00 UTC
+DAY_S = 86_400
+SPEC = """
+name = "benchmark"
+[account]
+name = "benchmark"
+unit = "vehicle-day"
+timezone = "UTC"
+adjacency = "counts-public"
+limit = 1000000
+[slot]
+minutes = 60
+[cells]
+resolution = 7
+region = "occupied"
+[speed]
+upper_kmh = 65
+[privacy]
+epsilon = 1
+per = "hat"
+[[statistic]]
+name = "mean"
+mechanism = "array-average"
+[input]
+layout = "{layout}"
+columns = {{ vehicle = "bus", time = "ts", lat = "lat", lon = "lon", speed = "v" }}
+time_unit = "{time_unit}"
+"""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One measured release."""
+
+    layout: str
+    events: int
+    cells: int
+    days: int
+    scattered: bool
+
+
+@dataclass(frozen=True)
+class Measured:
+    wall_s: float
+    cpu_s: float
+    peak_mb: float
+    rows: int
+    hats: int
+
+
+def generate(case: Case, path: Path) -> None:
+    """Writes the events, ordered by time; each vehicle keeps to a route of 20 cells, or is anywhere if scattered."""
+    rng = np.random.default_rng(case.events + case.cells)
+    centre = h3.latlng_to_cell(30.27, -97.74, 7)
+    disk = sorted(h3.grid_disk(centre, 40))[: case.cells]
+    centres = np.array([h3.cell_to_latlng(cell) for cell in disk])
+    routes = rng.integers(0, case.cells, (VEHICLES, ROUTE_CELLS))
+    names = pa.array([f"BUS-{i:05d}" for i in range(VEHICLES)])
+    writer = None
+    for start in range(0, case.events, BATCH):
+        rows = min(BATCH, case.events - start)
+        at_us = ((start + np.arange(rows)) * (case.days * DAY_S * 1_000_000 // case.events)) // 1_000_000 * 1_000_000
+        vehicle = rng.integers(0, VEHICLES, rows)
+        step = (at_us // 180_000_000) % ROUTE_CELLS  # a cell for three minutes
+        cell = rng.integers(0, case.cells, rows) if case.scattered else routes[vehicle, step]
+        lat, lon = centres[cell].T + rng.normal(0, 0.002, (2, rows))
+        ts = pa.array(FIRST_DAY_S * 1_000_000 + at_us + rng.integers(0, 1_000_000, rows))
+        as_time = ts.cast(pa.timestamp("us", tz="UTC")) if case.layout == "parquet" else ts
+        speed = np.round(np.clip(rng.normal(20, 11, rows), 0, None), 2)
+        bus = pa.DictionaryArray.from_arrays(pa.array(vehicle.astype(np.int32)), names)
+        table = pa.table({"bus": bus.cast(pa.string()), "ts": as_time, "lat": lat, "lon": lon, "v": speed})
+        writer = writer or _writer(case.layout, path, table.schema)
+        writer(table)
+    if writer:
+        writer(None)
+
+
+def _writer(layout, path, schema):
+    """A function that writes tables one after another; None closes the file."""
+    if layout == "jsonl":
+        file = path.open("w")
+
+        def lines(table):
+            if table is None:
+                return file.close()
+            columns = [table.column(name).to_pylist() for name in table.column_names]
+            text = '{"bus":"%s","ts":%d,"lat":%r,"lon":%r,"v":%r}\n'
+            return file.writelines(text % row for row in zip(*columns, strict=True))
+
+        return lines
+    sink = pq.ParquetWriter(path, schema) if layout == "parquet" else pa_csv.CSVWriter(path, schema)
+    return lambda table: sink.close() if table is None else sink.write_table(table)
+
+
+def _child(case: Case, folder: str, feed: str, report) -> None:
+    last = np.datetime64(FIRST_DAY_S, "s") + np.timedelta64(case.days - 1, "D")
+    spec, ledger = f"{folder}/spec.toml", f"{folder}/ledger.sqlite"
+    output = ["--output", f"{folder}/out", "--json"]
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    main(["init", "--spec", spec, "--ledger", ledger])
+    with tempfile.TemporaryFile("w+") as file:
+        os.dup2(file.fileno(), 1)
+        started = time.perf_counter(), time.process_time()
+        code = main(
+            ["release", "--spec", spec, "--ledger", ledger, "--input", feed]
+            + ["--from", "2026-05-13", "--to", str(last)[:10], *output]
+        )
+        wall, cpu = time.perf_counter() - started[0], time.process_time() - started[1]
+        sys.stdout.flush()
+        file.seek(0)
+        summary = json.loads(file.read().splitlines()[-1])
+    os.dup2(devnull, 1)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    hats = sum(period["hats"] for period in summary["periods"])
+    report.put(Measured(wall, cpu, peak, summary["observations"] if code == 0 else -1, hats))
+
+
+def measure(case: Case, feed: Path) -> Measured:
+    context = multiprocessing.get_context("spawn")
+    report = context.Queue()
+    with tempfile.TemporaryDirectory() as folder:
+        time_unit = "iso" if case.layout == "parquet" else "us"
+        Path(folder, "spec.toml").write_text(SPEC.format(layout=case.layout, time_unit=time_unit))
+        process = context.Process(target=_child, args=(case, folder, str(feed), report))
+        process.start()
+        found = report.get(timeout=1800)
+        process.join()
+    return found
+
+
+def bare_h3(events: int = 1_000_000) -> float:
+    """Events per CPU second of nothing but the H3 lookup."""
+    rng = np.random.default_rng(1)
+    lat, lon = (rng.integers(low * 10**7, (low + 1) * 10**7, events) for low in (30, -98))
+    zero = np.zeros(events, np.int64)
+    started = time.process_time()
+    cells_of(Observations(zero, zero, zero, lat, lon, zero), 7)
+    return events / (time.process_time() - started)
+
+
+def _numbers(_context, _parameter, value):
+    return [int(part) for part in value.split(",")]
+
+
+@click.command()
+@click.option("--millions", default="1,4,16", callback=_numbers, help="Millions of events.")
+@click.option("--cells", default="40,4000", callback=_numbers)
+@click.option("--days", default="1", callback=_numbers)
+@click.option("--layouts", default="parquet", help="Of parquet, csv, jsonl.")
+@click.option("--scattered", is_flag=True, help="Vehicles are anywhere at any time: the worst case for the tallies.")
+def benchmark(millions, cells, days, layouts, scattered):
+    """Measure the road end to end."""
+    table = Table(title="hatstream release, FnApiRunner, one process")
+    for title in ("layout", "events", "cells", "days", "HATs", "wall s", "CPU s", "events/s/core", "us/event", "peak MB"):
+        table.add_column(title, justify="left" if title == "layout" else "right")
+    cases = [
+        Case(layout, million * 1_000_000, cell, day, scattered)
+        for layout in layouts.split(",")
+        for cell in cells
+        for day in days
+        for million in millions
+    ]
+    limit = [bare_h3()]
+    with tempfile.TemporaryDirectory() as folder:
+        for case in track(cases, console=Console(stderr=True)):
+            feed = Path(folder, f"feed.{case.layout}")
+            generate(case, feed)
+            m = measure(case, feed)
+            assert m.rows > 0.9 * case.events, "the release failed or lost events"
+            cpu = 1e6 * m.cpu_s / case.events
+            row = (case.layout, f"{case.events:,}", case.cells, case.days, f"{m.hats:,}", f"{m.wall_s:.1f}")
+            row += (f"{m.cpu_s:.1f}", f"{case.events / m.cpu_s:,.0f}", f"{cpu:.2f}", f"{m.peak_mb:,.0f}")
+            table.add_row(*map(str, row))
+            limit.append(bare_h3())
+    console = Console(width=120)
+    console.print(table)
+    console.print(f"bare H3 loop in the same run: {min(limit):,.0f} to {max(limit):,.0f} events/s/core")
+
+
+if __name__ == "__main__":
+    benchmark()

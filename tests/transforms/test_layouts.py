@@ -1,0 +1,393 @@
+"""Every layout hands over the rows of its files, in its declared units, and says why it cannot read one."""
+
+import pickle
+from collections import Counter
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from google.transit import gtfs_realtime_pb2
+
+from tests.transforms.inputs import (
+    DATA,
+    NOON_US,
+    csv_line,
+    good_row,
+    iudx_element,
+    json_line,
+    mapped,
+    rules,
+    run,
+    write_array,
+    write_avro,
+    write_csv,
+    write_jsonl,
+    write_parquet,
+)
+from transforms.layouts import FIXED, MAPPED, Units, UnreadableFile, layout
+from transforms.layouts.base import FIELDS
+
+ROWS = [good_row(i) for i in range(300)]
+MAP = {field: field for field in FIELDS}
+DOUBLE = ["null", "double"]
+AVRO_TYPES = {"vehicle": "string", "time": "string", "lat": DOUBLE, "lon": DOUBLE, "speed": DOUBLE}
+WIDE = {"start": "2012-01-01", "end": "2027-01-01"}
+
+
+@pytest.fixture(scope="module")
+def data():
+    if not DATA.is_dir():
+        pytest.skip("the folder of real telemetry is absent")
+    return DATA
+
+
+# --- choosing a layout --------------------------------------------------------------------------------------------
+
+
+def test_fixed_and_mapped_layouts_have_these_names():
+    assert set(FIXED) == {"capmetro", "iudx", "gtfs-realtime"}
+    assert set(MAPPED) == {"csv", "jsonl", "parquet", "avro"}
+
+
+@pytest.mark.parametrize(
+    ("name", "units"),
+    [
+        ("capmetro", Units("iso", Fraction(18, 5))),
+        ("iudx", Units("iso", Fraction(1))),
+        ("gtfs-realtime", Units("s", Fraction(18, 5))),
+    ],
+)
+def test_fixed_layouts_have_their_own_units(name, units):
+    assert layout(name, None, None, None).units == units
+    for arguments in ((MAP, None, None), (None, "s", None), (None, None, "km/h")):
+        with pytest.raises(ValueError, match="has its own units"):
+            layout(name, *arguments)
+
+
+@pytest.mark.parametrize("name", sorted(MAPPED))
+def test_mapped_layouts_declare_units_and_travel(name):
+    assert layout(name, MAP, None, None).units == Units("iso", Fraction(1))
+    chosen = layout(name, MAP, "ms", "mph")
+    assert chosen.units == Units("ms", Fraction(1_609_344, 1_000_000))
+    assert pickle.loads(pickle.dumps(chosen)) == chosen
+    assert hash(chosen) == hash(layout(name, MAP, "ms", "mph"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("tsv", MAP, None, None), ["layout", "one of", "tsv"]),
+        (("csv", None, None, None), ["columns", "exactly", "none"]),
+        (("csv", {"vehicle": "v"}, None, None), ["columns", "exactly", "vehicle"]),
+        (("csv", {**MAP, "heading": "h"}, None, None), ["columns", "exactly", "heading"]),
+        (("csv", {**MAP, "lat": ""}, None, None), ["columns.lat", "must name", "''"]),
+        (("csv", MAP, "h", None), ["time_unit", "one of", "'h'"]),
+        (("csv", MAP, None, "knots"), ["speed_unit", "one of", "'knots'"]),
+    ],
+)
+def test_a_wrong_choice_names_field_rule_and_value(arguments, words):
+    with pytest.raises(ValueError, match=".*".join(words)):
+        layout(*arguments)
+
+
+# --- real telemetry -----------------------------------------------------------------------------------------------
+
+
+def test_capmetro_files_are_read_whole(data):
+    by = rules(layout("capmetro", None, None, None).units, **WIDE)
+    parts = [run(FIXED["capmetro"], str(path), by) for path in sorted((data / "capmetro").glob("*.csv"))]
+    assert sum(rows for _, _, rows in parts) == 115_088
+    assert sum(len(found.speed) for found, _, _ in parts) == 115_088
+    assert sum(int(np.count_nonzero(found.speed == 0)) for found, _, _ in parts) / 115_088 == pytest.approx(
+        0.42, abs=0.01
+    )
+    assert len({*parts[0][0].vehicle.tolist()}) > 100
+
+
+def test_the_surat_array_is_read_whole(data):
+    found, refused, rows = run(FIXED["iudx"], str(data / "surat" / "suratITMS.json"), rules(**WIDE))
+    assert (rows, refused) == (5_000, Counter())
+    assert len(set(found.vehicle.tolist())) == 208
+    assert found.lon_e7.min() > 720_000_000 > found.lat_e7.max() > 200_000_000
+    assert found.event_us.min() >= 1_641_012_000_000_000  # 2022-01-01T10:10+05:30
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "speeds"), [("mbta", 449, 50), ("delhi_otd_2021", 89, 89), ("delhi_otd_2025", 1_715, 1_715)]
+)
+def test_gtfs_snapshots_are_read_whole(data, name, rows, speeds):
+    source = FIXED["gtfs-realtime"]
+    path = str(data / "gtfs_rt" / f"{name}.pb")
+    (batch,) = source.read(path)
+    assert batch.rows == batch.table.num_rows == rows
+    assert rows - batch.table.column("speed").null_count == speeds
+    _, refused, _ = run(source, path, rules(source.units, start="2000-01-01", end="2100-01-01"))
+    assert refused.get("missing-speed", 0) == rows - speeds
+    if name == "delhi_otd_2025":
+        assert sum(batch.table.column("lat").to_numpy() == 0) == 7
+        years = batch.table.column("time").to_numpy().astype("datetime64[s]").astype("datetime64[Y]")
+        assert years.max() == np.datetime64("2080")
+
+
+# --- the same rows in every layout --------------------------------------------------------------------------------
+
+
+def written(name, folder):
+    """ROWS in one layout: the layout and the file."""
+    times = pa.array([row["time"] for row in ROWS])
+    columns = {field: pa.array([row[field] for row in ROWS]) for field in FIELDS if field != "time"}
+    if name == "csv":
+        return mapped("csv"), write_csv(folder / "a.csv", map(csv_line, ROWS))
+    if name == "jsonl":
+        return mapped("jsonl"), write_jsonl(folder / "a.jsonl", map(json_line, ROWS))
+    if name == "iudx-array":
+        return FIXED["iudx"], write_array(folder / "a.json", map(iudx_element, ROWS), b" ,\n ")
+    if name == "iudx-lines":
+        return FIXED["iudx"], write_jsonl(folder / "b.json", map(iudx_element, ROWS))
+    if name == "parquet-text":
+        return mapped("parquet"), write_parquet(folder / "a.parquet", {**columns, "time": times})
+    if name == "parquet-typed":
+        instants = times.cast(pa.timestamp("ms", "UTC"))
+        return mapped("parquet", "s"), write_parquet(folder / "b.parquet", {**columns, "time": instants})
+    if name == "avro":
+        return mapped("avro"), write_avro(folder / "a.avro", ROWS, AVRO_TYPES)
+    micros = {"type": "long", "logicalType": "timestamp-micros"}
+    instants = times.cast(pa.timestamp("us", "UTC")).to_pylist()
+    rows = [{**row, "time": time} for row, time in zip(ROWS, instants, strict=True)]
+    return mapped("avro"), write_avro(folder / "b.avro", rows, {**AVRO_TYPES, "time": micros}, "null")
+
+
+KINDS = ["csv", "jsonl", "iudx-array", "iudx-lines", "parquet-text", "parquet-typed", "avro", "avro-typed"]
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory):
+    return run(*written("csv", tmp_path_factory.mktemp("expected")), rules())
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_same_rows_give_the_same_observations_in_every_layout(name, tmp_path, expected):
+    source, path = written(name, tmp_path)
+    found, refused, rows = run(source, path, rules(source.units))
+    assert (rows, refused) == (300, Counter())
+    for part, same in zip(found, expected[0], strict=True):
+        np.testing.assert_array_equal(part, same)
+
+
+def test_json_paths_lead_into_objects_and_arrays(tmp_path):
+    source = mapped("jsonl", "ms", "m/s", vehicle="bus.id", lat="place.at.1", lon="place.at.0", speed="v", time="t")
+    lines = [
+        b'{"bus":{"id":7},"place":{"at":[-97.5,30.5]},"t":1700049600000,"v":10}',
+        b'{"bus":{"id":"7"},"place":{"at":[-97.5]},"t":"1700049600000","v":10}',
+        b'{"bus":{"id":"7"},"place":{"at":"[]"},"t":1700049600000,"v":10}',
+        b'{"bus":7,"place":{"at":[-97.5,30.5]},"t":1700049600000,"v":10}',
+        b'{"place":{"at":[-97.5,30.5]},"t":1700049600000,"v":10}',
+        b'{"bus":{"id":"7"},"place":null,"t":1700049600000,"v":10}',
+    ]
+    path = write_jsonl(tmp_path / "a.jsonl", lines)
+    found, refused, _ = run(source, path, rules(source.units))
+    assert [part.tolist() for part in found[1:]] == [[NOON_US], [NOON_US], [305_000_000], [-975_000_000], [3_600]]
+    assert refused == {"missing-position": 2, "bad-position": 1, "bad-vehicle": 1, "missing-vehicle": 1}
+
+
+# --- CSV and JSON lines -------------------------------------------------------------------------------------------
+
+
+def test_quotes_line_ends_blank_lines_and_a_byte_order_mark_are_fine(tmp_path):
+    path = tmp_path / "a.csv"
+    header = b'\xef\xbb\xbf\r\n"note",vehicle,time,lat,lon,speed\r\n'
+    lines = [b'"a, ""b""",bus,2023-11-15T12:00:00Z,30,-97,1', b"", b',"bus ""7""",2023-11-15T12:00:00Z,30,-97,2']
+    path.write_bytes(header + b"\r\n".join(lines))
+    found, refused, rows = run(mapped("csv"), str(path), rules())
+    assert (rows, refused, found.speed.tolist()) == (2, Counter(), [100, 200])
+
+
+@pytest.mark.parametrize("content", [b"", b"\n\r\n", b"vehicle,time,lat,lon,speed", b"vehicle,time,lat,lon,speed\n\n"])
+def test_an_empty_file_gives_nothing(tmp_path, content):
+    (tmp_path / "a").write_bytes(content)
+    assert run(mapped("csv"), str(tmp_path / "a"), rules())[1:] == (Counter(), 0)
+
+
+@pytest.mark.parametrize("content", [b"", b"\n\n", b" ", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize("source", [mapped("jsonl"), FIXED["iudx"]])
+def test_an_empty_json_file_gives_nothing(tmp_path, source, content):
+    (tmp_path / "a").write_bytes(content)
+    assert run(source, str(tmp_path / "a"), rules())[1:] == (Counter(), 0)
+
+
+@pytest.mark.parametrize("content", [b"[]", b" [ ]\n", b"["])
+def test_an_empty_array_gives_nothing(tmp_path, content):
+    (tmp_path / "a").write_bytes(content)
+    assert run(FIXED["iudx"], str(tmp_path / "a"), rules())[1:] == (Counter(), 0)
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "iudx-array"])
+def test_files_longer_than_a_chunk_lose_nothing(tmp_path, kind):
+    rows = [good_row(i) for i in range(60_000)]
+    if kind == "csv":
+        source, path = mapped("csv"), write_csv(tmp_path / "a", map(csv_line, rows))
+    elif kind == "jsonl":
+        source, path = mapped("jsonl"), write_jsonl(tmp_path / "a", map(json_line, rows))
+    else:
+        source, path = FIXED["iudx"], write_array(tmp_path / "a", map(iudx_element, rows))
+    assert len(list(source.read(path))) > 1
+    found, refused, count = run(source, path, rules())
+    assert (count, refused) == (60_000, Counter())
+    assert found.speed.tolist() == [round(row["speed"] * 100) for row in rows]
+
+
+# --- files that cannot be read ------------------------------------------------------------------------------------
+
+
+def unreadable(source, path):
+    with pytest.raises(UnreadableFile) as caught:
+        list(source.read(str(path)))
+    assert str(path) in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+    return caught.value.rule
+
+
+@pytest.mark.parametrize("name", ["csv", "parquet-text", "avro"])
+def test_a_missing_column_is_named(tmp_path, name):
+    _, path = written(name, tmp_path)
+    kind = {"csv": "csv", "parquet-text": "parquet", "avro": "avro"}[name]
+    assert unreadable(mapped(kind, speed="velocity"), path) == "column 'velocity' is missing"
+
+
+def test_an_ambiguous_column_is_named(tmp_path):
+    (tmp_path / "a").write_bytes(b"vehicle,time,lat,lon,speed,lat\n")
+    assert unreadable(mapped("csv"), tmp_path / "a") == "column 'lat' is there more than once"
+
+
+@pytest.mark.parametrize("source", [mapped("parquet"), mapped("avro"), FIXED["gtfs-realtime"]])
+@pytest.mark.parametrize("content", [b"", b"secret", b"PAR1secretPAR1", b"Obj\x01secret", b"\x12\x06secret"])
+def test_a_file_of_another_kind_is_unreadable(tmp_path, source, content):
+    (tmp_path / "a").write_bytes(content)
+    assert "secret" not in unreadable(source, tmp_path / "a")
+
+
+@pytest.mark.parametrize("header", [b'"vehicle', b"\xff,\xfe", b'a"b,c', b"x" * 70_000])
+def test_a_broken_header_is_unreadable(tmp_path, header):
+    (tmp_path / "a").write_bytes(header + b"\n" + csv_line(good_row()) + b"\n")
+    unreadable(mapped("csv"), tmp_path / "a")
+
+
+def test_times_without_a_zone_are_unreadable(tmp_path):
+    columns = {field: pa.array([row[field] for row in ROWS]) for field in FIELDS}
+    columns["time"] = pa.array([1] * 300, pa.timestamp("us"))
+    path = write_parquet(tmp_path / "a.parquet", columns)
+    assert unreadable(mapped("parquet"), path) == "column 'time' has no time zone"
+    local = {"type": "long", "logicalType": "local-timestamp-micros"}
+    path = write_avro(tmp_path / "a.avro", [{**ROWS[0], "time": 1}], {**AVRO_TYPES, "time": local})
+    assert unreadable(mapped("avro"), path) == "column 'time' has no time zone"
+
+
+def test_nested_columns_are_unreadable(tmp_path):
+    columns = {field: pa.array([row[field] for row in ROWS]) for field in FIELDS}
+    columns["lat"] = pa.array([[1.0]] * 300)
+    assert unreadable(mapped("parquet"), write_parquet(tmp_path / "a", columns)) == "column 'lat' is nested"
+    types = {**AVRO_TYPES, "lat": {"type": "array", "items": "double"}}
+    assert (
+        unreadable(mapped("avro"), write_avro(tmp_path / "b", [{**ROWS[0], "lat": [1.0]}], types))
+        == "column 'lat' is nested"
+    )
+
+
+def test_an_avro_date_is_no_time(tmp_path):
+    types = {**AVRO_TYPES, "time": {"type": "int", "logicalType": "date"}}
+    path = write_avro(tmp_path / "a", [{**ROWS[0], "time": 19_000}], types)
+    assert unreadable(mapped("avro", "s"), path) == "column 'time' has a logical type that does not fit"
+
+
+def test_an_absent_file_is_an_error_of_the_system():
+    with pytest.raises(FileNotFoundError):
+        list(mapped("csv").read("no-such-file.csv"))
+
+
+# --- one column each ----------------------------------------------------------------------------------------------
+
+
+def test_avro_rows_of_mixed_types_are_judged_one_by_one(tmp_path):
+    mixed = ["null", "boolean", "double", "string"]
+    types = {
+        "vehicle": ["null", "long", "string", "boolean"],
+        "time": "string",
+        "lat": mixed,
+        "lon": mixed,
+        "speed": mixed,
+    }
+    rows = [
+        {**ROWS[0], "vehicle": 7},
+        {**ROWS[0], "vehicle": True},
+        {**ROWS[0], "vehicle": None},
+        {**ROWS[0], "lat": "30"},
+        {**ROWS[0], "lat": None},
+        {**ROWS[0], "speed": True},
+        {**ROWS[0], "speed": float("nan")},
+    ]
+    found, refused, _ = run(mapped("avro"), write_avro(tmp_path / "a", rows, types), rules())
+    assert len(found.speed) == 1
+    assert refused == {"bad-vehicle": 1, "missing-vehicle": 1, "bad-position": 1, "missing-position": 1, "bad-speed": 2}
+
+
+def test_an_avro_time_beyond_the_calendar_costs_its_row_alone(tmp_path):
+    types = {**AVRO_TYPES, "time": {"type": "long", "logicalType": "timestamp-millis"}}
+    rows = [{**ROWS[0], "time": us} for us in (2**62, NOON_US // 1_000, -(2**62))]
+    found, refused, _ = run(mapped("avro"), write_avro(tmp_path / "a", rows, types), rules())
+    assert found.event_us.tolist() == [NOON_US]
+    assert refused == {"implausible-time": 2}
+
+
+def test_parquet_columns_may_share_a_column_and_be_dictionaries(tmp_path):
+    columns = {field: pa.array([row[field] for row in ROWS]) for field in FIELDS}
+    columns["vehicle"] = columns["vehicle"].dictionary_encode()
+    path = write_parquet(tmp_path / "a", columns, row_group_size=100, data_page_version="2.0", compression="zstd")
+    found, refused, _ = run(mapped("parquet", lon="lat"), path, rules())
+    assert refused == {}
+    np.testing.assert_array_equal(found.lat_e7, found.lon_e7)
+    assert pq.ParquetFile(path).num_row_groups == 3
+
+
+def feed_of(*changes):
+    feed = gtfs_realtime_pb2.FeedMessage()
+    feed.header.gtfs_realtime_version = "2.0"
+    for i, change in enumerate(changes):
+        entity = feed.entity.add(id=str(i))
+        report = entity.vehicle
+        report.vehicle.id, report.timestamp = "bus", NOON_US // 10**6
+        report.position.latitude, report.position.longitude, report.position.speed = 30.0, -97.0, 10.0
+        change(entity)
+    return feed
+
+
+def test_absent_gtfs_fields_are_missing_and_default_values_are_not(tmp_path):
+    feed = feed_of(
+        lambda _: None,
+        lambda entity: setattr(entity.vehicle.position, "speed", 0.0),
+        lambda entity: entity.vehicle.position.ClearField("speed"),
+        lambda entity: entity.vehicle.ClearField("position"),
+        lambda entity: entity.vehicle.ClearField("timestamp"),
+        lambda entity: entity.vehicle.ClearField("vehicle"),
+        lambda entity: entity.ClearField("vehicle"),
+        lambda entity: setattr(entity.vehicle, "timestamp", 2**64 - 1),
+        lambda entity: setattr(entity.vehicle.vehicle, "label", "x" * 70_000),
+        lambda entity: setattr(entity.vehicle.vehicle, "id", "REPLACE"),
+    )
+    path = tmp_path / "a.pb"
+    path.write_bytes(feed.SerializePartialToString().replace(b"REPLACE", b"REPL\xffCE"))
+    source = FIXED["gtfs-realtime"]
+    found, refused, rows = run(source, str(path), rules(source.units))
+    assert (rows, found.speed.tolist()) == (9, [3_600, 0])
+    assert refused == {
+        "missing-speed": 1, "missing-position": 1, "missing-time": 1, "missing-vehicle": 1,
+        "implausible-time": 1, "too-long": 1, "not-utf8": 1,
+    }  # fmt: skip
+
+
+def test_a_feed_without_vehicles_gives_nothing(tmp_path):
+    path = tmp_path / "a.pb"
+    path.write_bytes(feed_of().SerializeToString())
+    assert run(FIXED["gtfs-realtime"], str(path), rules(FIXED["gtfs-realtime"].units))[1:] == (Counter(), 0)
