@@ -56,32 +56,31 @@ def best_fit(counts: Int64s, m_ub: int) -> Grouping:
     fit, so the work is one step per array touched and size, not one per user and array.
     """
     kept = np.minimum(counts, _checked(counts, m_ub))
-    array = np.empty(counts.size, np.int64)
+    array: list[int] = []  # of each user, in order
     room = _Room()
     arrays = 0
-    starts = np.flatnonzero(np.diff(kept, prepend=kept[0] + 1))
-    for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), counts.size], strict=True):
-        size, user = int(kept[start]), start
-        while user < stop and (free := room.least(size)) is not None:
-            fit = free // size
-            bins = room.take(free, -(-(stop - user) // fit))
-            user = _place(array, user, stop, bins, fit, free, size, room)
-        if user < stop:
-            fit = m_ub // size
-            bins = np.arange(arrays, arrays + -(-(stop - user) // fit))
-            arrays += bins.size
-            _place(array, user, stop, bins, fit, m_ub, size, room)
-    fills = np.zeros(arrays, np.int64)
-    np.add.at(fills, array, kept)
-    order = np.argsort(array, kind="stable")
-    return Grouping(order, array[order], kept[order], fills)
+    starts = np.flatnonzero(np.concatenate(([True], kept[1:] != kept[:-1])))
+    stops = [*starts[1:].tolist(), counts.size]
+    for size, stop in zip(kept[starts].tolist(), stops, strict=True):
+        while len(array) < stop and (free := room.least(size)) is not None:
+            bins = room.take(free, -(-(stop - len(array)) // (free // size)))
+            _place(array, stop, bins, free, size, room)
+        if len(array) < stop:
+            bins = list(range(arrays, arrays - (-(stop - len(array)) // (m_ub // size))))
+            arrays += len(bins)
+            _place(array, stop, bins, m_ub, size, room)
+    of_user = np.array(array, np.int64)
+    order = np.argsort(of_user, kind="stable")
+    of_piece, slots = of_user[order], kept[order]
+    first = np.flatnonzero(np.concatenate(([True], of_piece[1:] != of_piece[:-1])))
+    return Grouping(order, of_piece, slots, np.add.reduceat(slots, first))
 
 
 class _Room:
     """Arrays by their free slots: per amount the sorted indices, and the sorted amounts."""
 
     def __init__(self) -> None:
-        self._bins: dict[int, Int64s] = {}
+        self._bins: dict[int, list[int]] = {}
         self._amounts: list[int] = []
 
     def least(self, size: int) -> int | None:
@@ -89,38 +88,39 @@ class _Room:
         at = bisect_left(self._amounts, size)
         return self._amounts[at] if at < len(self._amounts) else None
 
-    def take(self, free: int, number: int) -> Int64s:
+    def take(self, free: int, number: int) -> list[int]:
+        """The first arrays with that many free slots, at most `number` of them; they are no longer here."""
         bins = self._bins[free]
-        if bins.size > number:
+        if len(bins) > number:
             self._bins[free] = bins[number:]
         else:
             del self._bins[free]
-            self._amounts.remove(free)
+            del self._amounts[bisect_left(self._amounts, free)]
         return bins[:number]
 
-    def put(self, free: int, bins: Int64s) -> None:
-        if free == 0 or bins.size == 0:
+    def put(self, free: int, bins: list[int]) -> None:
+        if free == 0 or not bins:
             return
         if free in self._bins:
-            self._bins[free] = np.sort(np.concatenate([self._bins[free], bins]))
+            self._bins[free] = sorted(self._bins[free] + bins)
         else:
             self._bins[free] = bins
             insort(self._amounts, free)
 
 
-def _place(array: Int64s, user: int, stop: int, bins: Int64s, fit: int, free: int, size: int, room: _Room) -> int:
-    """Gives each bin `fit` of the users user..stop-1 in turn (the last may get fewer); returns the next user."""
-    placed = min(stop - user, bins.size * fit)
-    array[user : user + placed] = np.repeat(bins, fit)[:placed]
-    rest = placed - (bins.size - 1) * fit
+def _place(array: list[int], stop: int, bins: list[int], free: int, size: int, room: _Room) -> None:
+    """Gives each of the bins as many users as fit, up to user `stop` (the last bin may get fewer)."""
+    fit = free // size
+    placed = min(stop - len(array), len(bins) * fit)
+    rest = placed - (len(bins) - 1) * fit
+    array.extend([at for at in bins for _ in range(fit)][:placed])
     room.put(free - fit * size, bins[:-1])
     room.put(free - rest * size, bins[-1:])
-    return user + placed
 
 
 def _checked(counts: Int64s, m_ub: int) -> int:
     if m_ub < 1:
         raise ValueError(f"m_ub must be at least 1, got {m_ub}")
-    if counts.size == 0 or counts[-1] < 1 or np.any(np.diff(counts) > 0):
+    if counts.size == 0 or counts[-1] < 1 or (counts[1:] > counts[:-1]).any():
         raise ValueError("counts must be a non-empty, non-increasing vector of positive integers")
     return m_ub

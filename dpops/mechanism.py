@@ -162,7 +162,7 @@ def check_plan_input(counts: Int64s, reported: int, upper: int, epsilon: Fractio
     """
     if epsilon <= 0:
         raise ValueError(f"epsilon must be > 0, got {epsilon}")
-    if counts.size == 0 or np.any(counts < 1):
+    if counts.size == 0 or counts.min() < 1:
         raise ValueError("a HAT needs at least one user, and every user at least one sample")
     if reported < int(counts.sum()):
         raise ValueError("more samples kept than reported")

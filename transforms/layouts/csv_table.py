@@ -114,8 +114,8 @@ def _broken(data: bytes, lines: Lines, width: int) -> NDArray[np.bool_]:
         quotes = np.flatnonzero(letters == QUOTE)
         broken |= _misquoted(letters, quotes, lines)
         commas = commas[_quotes_before(commas, quotes, lines) % 2 == 0]
-    at = np.searchsorted(commas, lines.start)
-    return broken | (np.diff(at, append=len(commas)) != width - 1)
+    broken |= np.diff(np.searchsorted(commas, lines.start), append=len(commas)) != width - 1
+    return broken
 
 
 def _quotes_before(places: Int64s, quotes: Int64s, lines: Lines) -> Int64s:
@@ -134,6 +134,6 @@ def _misquoted(letters: NDArray[np.uint8], quotes: Int64s, lines: Lines) -> NDAr
         (quotes == lines.start[line]) | (before == _COMMA) | (before == QUOTE),
         (quotes + 1 == lines.end[line]) | (after == _COMMA) | (after == QUOTE),
     )
-    broken = np.bincount(line, minlength=len(lines.start)) % 2 == 1
+    broken: NDArray[np.bool_] = np.bincount(line, minlength=len(lines.start)) % 2 == 1
     broken[line[~fine]] = True
     return broken

@@ -116,15 +116,16 @@ def _past_blanks(data: bytes, at: int) -> int:
 
 
 def _element_end(text: str, at: int) -> int | None:
-    """Where the JSON object at `at` ends; None if there is none, or if no comma, bracket or object follows.
+    """Where the JSON value at `at` ends; None if there is none, or if no comma, bracket or object follows.
 
-    Lenient: what is inside of the object is judged when it is decoded.
+    Lenient: what is inside is judged when it is decoded. An array that holds objects may be one that was never
+    closed and took the elements after it: no value.
     """
-    if text[at : at + 1] != "{":
-        return None
     try:
         end: int = _SCANNER.raw_decode(text, at)[1]
     except (ValueError, RecursionError):
+        return None
+    if text[at] == "[" and "{" in text[at:end]:
         return None
     return end if _FOLLOWS.match(text, end) else None
 
