@@ -55,8 +55,20 @@ class Outcome:
 
 def run(job: Job, paths: Sequence[str], slots: Sequence[Slot], progress: Progress) -> Outcome:
     """Releases the slots. The outcome says whether the account refused; then nothing was recorded or published."""
+    with Spool() as events, Spool() as exposures, Spool() as units:
+        return _run(job, paths, slots, progress, events, exposures, units)
+
+
+def _run(
+    job: Job,
+    paths: Sequence[str],
+    slots: Sequence[Slot],
+    progress: Progress,
+    events: Spool,
+    exposures: Spool,
+    units: Spool,
+) -> Outcome:
     outcome = Outcome()
-    events, exposures, units = Spool(), Spool(), Spool()
     with _reporting(lambda: progress("observations read", events.total_rows, None)):
         _count(outcome, _observe(job, paths, events))
     done = 0

@@ -20,13 +20,19 @@ class Spool:
     """Byte strings by key, appended and read back by any thread of this process."""
 
     def __init__(self) -> None:
-        self._file = tempfile.TemporaryFile(prefix="hatstream-")  # noqa: SIM115 - lives as long as the spool
+        self._file = tempfile.TemporaryFile(prefix="hatstream-")  # noqa: SIM115 - closed by __exit__
         self._lock = threading.Lock()
         self._end = 0
         self._places: dict[Hashable, list[tuple[int, int]]] = {}
         self._rows: dict[Hashable, int] = {}
         self._number = next(_NUMBERS)
         _OPEN[self._number] = self
+
+    def __enter__(self) -> "Spool":
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._file.close()
 
     def append(self, key: Hashable, data: bytes, rows: int = 1) -> None:
         with self._lock:

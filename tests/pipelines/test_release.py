@@ -1,0 +1,382 @@
+"""`hatstream release` end to end, as a user runs it: figures on real data, exactly once, refusals, exit codes."""
+
+import csv
+import json
+import random
+from collections import defaultdict
+from datetime import datetime
+
+import h3
+import pytest
+
+from pipelines import local
+from pipelines.cli import main
+from tests import city
+
+AUSTIN = """
+name = "austin-hourly"
+[account]
+name = "austin-speeds"
+unit = "vehicle-day"
+timezone = "America/Chicago"
+adjacency = "counts-public"
+limit = 300
+[slot]
+minutes = 60
+service = "00:00-24:00"
+[cells]
+resolution = 7
+region = "occupied"
+[speed]
+upper_kmh = 65
+[privacy]
+epsilon = 1.0
+per = "hat"
+composition = "none"
+[[statistic]]
+name = "mean"
+mechanism = "array-average"
+[input]
+layout = "capmetro"
+"""
+
+
+@pytest.fixture
+def hatstream(capsys):
+    """Runs a command line; returns exit code, standard output, standard error."""
+
+    def run(*arguments):
+        code = main([str(argument) for argument in arguments])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def town(tmp_path, hatstream):
+    """The small city with its account opened."""
+    city.write(tmp_path)
+    assert hatstream(*city.init(tmp_path))[0] == 0
+    return tmp_path
+
+
+def summary_of(output):
+    return json.loads(output.splitlines()[-1])
+
+
+def files_in(folder):
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())} if folder.exists() else {}
+
+
+def rows_in(folder):
+    rows = []
+    for path in sorted(folder.glob("*.csv")):
+        with path.open() as file:
+            rows += csv.DictReader(file)
+    return rows
+
+
+def release_real(hatstream, folder, spec, pattern, start, end, *more):
+    (folder / "spec.toml").write_text(spec)
+    place = ["--spec", folder / "spec.toml", "--ledger", folder / "ledger.sqlite"]
+    assert hatstream("init", *place)[0] == 0
+    rest = ["--from", start, "--to", end, "--output", folder / "out", "--formats", "csv", "--json"]
+    code, out, _ = hatstream("release", *place, "--input", pattern, *rest, *more)
+    assert code == 0
+    return summary_of(out)
+
+
+def test_four_days_of_austin_give_the_known_figures(telemetry, tmp_path, hatstream):
+    done = release_real(hatstream, tmp_path, AUSTIN, telemetry / "capmetro/*.csv", "2016-11-24", "2016-11-27")
+    assert (done["rows"], done["observations"], done["duplicates"], done["refused"]) == (115_088, 115_088, 0, {})
+    assert [period["hats"] for period in done["periods"]] == [1529, 1580, 1715, 1530]
+    assert [period["sum_of_slot_maxima"] for period in done["periods"]] == [223, 199, 235, 226]
+    assert [period["most_spent_by_a_vehicle"] for period in done["periods"]] == [123, 133, 141, 125]
+    assert len(done["files"]) == 96
+    assert len(rows_in(tmp_path / "out")) == 6354
+
+
+def test_with_hardly_any_noise_the_means_are_those_of_an_independent_count(telemetry, tmp_path, hatstream):
+    spec = AUSTIN.replace("epsilon = 1.0", "epsilon = 1000000").replace('"array-average"', '"baseline"')
+    spec = spec.replace("limit = 300", "limit = 1000000000")
+    release_real(hatstream, tmp_path, spec, telemetry / "capmetro/2016-11-24.csv", "2016-11-24", "2016-11-24")
+    speeds = defaultdict(list)
+    with (telemetry / "capmetro/2016-11-24.csv").open() as file:
+        for row in csv.DictReader(file):
+            slot = datetime.fromisoformat(row["timestamp"]).replace(minute=0, second=0).isoformat()
+            cell = h3.latlng_to_cell(float(row["latitude"]), float(row["longitude"]), 7)
+            speeds[slot, cell].append(min(max(float(row["speed"]) * 3.6, 0), 65))
+    found = {(row["slot_start"], row["cell"]): float(row["value"]) for row in rows_in(tmp_path / "out")}
+    assert found.keys() == speeds.keys()
+    for key, values in speeds.items():
+        assert found[key] == pytest.approx(sum(values) / len(values), abs=0.01)
+
+
+def test_surat_at_ten_o_clock_has_64_hats(telemetry, tmp_path, hatstream):
+    spec = AUSTIN.replace("America/Chicago", "Asia/Kolkata").replace("capmetro", "iudx")
+    at = ("2022-01-01T10:00", "2022-01-01T11:00")
+    done = release_real(hatstream, tmp_path, spec, telemetry / "surat/suratITMS.json", *at)
+    assert (done["rows"], done["periods"][0]["hats"], done["periods"][0]["slots"]) == (5_000, 64, 1)
+
+
+@pytest.mark.parametrize(
+    ("file", "zone", "day", "rows", "observations", "duplicates"),
+    [
+        ("mbta", "America/New_York", "2022-11-16", 449, 50, 0),
+        ("delhi_otd_2021", "Asia/Kolkata", "2018-12-12", 89, 88, 1),
+        ("delhi_otd_2025", "Asia/Kolkata", "2025-09-11", 1715, 1707, 0),
+    ],
+)
+def test_snapshots_of_transit_feeds(telemetry, tmp_path, hatstream, file, zone, day, rows, observations, duplicates):
+    spec = AUSTIN.replace("America/Chicago", zone).replace("capmetro", "gtfs-realtime")
+    done = release_real(hatstream, tmp_path, spec, telemetry / f"gtfs_rt/{file}.pb", day, day)
+    assert (done["rows"], done["observations"], done["duplicates"]) == (rows, observations, duplicates)
+    assert sum(done["refused"].values()) == rows - observations - duplicates
+
+
+def test_the_same_release_twice_publishes_the_same_bytes_and_spends_once(town, hatstream):
+    assert hatstream(*city.release(town))[0] == 0
+    first = files_in(town / "out")
+    _, shown, _ = hatstream("ledger", "show", "--ledger", town / "ledger.sqlite", "--json")
+    code, out, _ = hatstream(*city.release(town, "--json"))
+    assert (code, summary_of(out)["slots_new"]) == (0, 0)
+    assert files_in(town / "out") == first
+    assert hatstream("ledger", "show", "--ledger", town / "ledger.sqlite", "--json")[1] == shown
+    assert len(first) == 8 * 4
+
+
+def test_order_duplicates_and_parts_of_the_input_change_nothing(town, hatstream, monkeypatch):
+    assert hatstream(*city.release(town))[0] == 0
+    first = files_in(town / "out")
+    lines = city.rows() * 3
+    random.Random(1).shuffle(lines)
+    city.write(town, lines=lines)
+    monkeypatch.setattr(local, "PART_ROWS", 7)
+    code, out, _ = hatstream(*city.release(town, "--json"))
+    done = summary_of(out)
+    assert (code, done["slots_that_differ_now"], done["duplicates"]) == (0, 0, 2 * len(city.rows()))
+    assert files_in(town / "out") == first
+
+
+def test_a_late_row_is_told_to_the_operator_and_never_released(town, hatstream):
+    assert hatstream(*city.release(town))[0] == 0
+    first = files_in(town / "out")
+    city.write(town, lines=[*city.rows(), "LATE,2022-01-01T08:30:00+05:30,21.17,72.83,9\n"])
+    code, out, _ = hatstream(*city.release(town))
+    assert code == 5
+    assert "1 slots were released before" in " ".join(out.split())
+    assert files_in(town / "out") == first
+    assert hatstream("ledger", "verify", "--ledger", town / "ledger.sqlite")[0] == 0
+
+
+def test_a_release_over_the_limit_is_refused_and_says_who_spent_what_and_when(town, hatstream):
+    assert hatstream(*city.release(town))[0] == 0
+    first = files_in(town / "out")
+    other = city.SPEC.replace("epsilon = 1.0", "epsilon = 5").replace('"small-city"', '"greedy"')
+    city.write(town, spec=other)
+    code, out, err = hatstream(*city.release(town))
+    assert (code, out) == (3, "")
+    for said in ("allows a vehicle 50", "nothing was released", "greedy", "asks for 45", "9 spent by small-city", "202"):
+        assert said in err
+    assert files_in(town / "out") == first
+    assert summary_of(hatstream("ledger", "show", "--ledger", town / "ledger.sqlite", "--json")[1])[0]["spent"][0]["epsilon"] == 9
+
+
+def test_one_period_over_the_limit_refuses_the_whole_range(town, hatstream):
+    city.write(town, spec=city.SPEC.replace("epsilon = 1.0", "epsilon = 4"))
+    assert hatstream(*city.release(town, start=city.DAYS[1]))[0] == 0
+    city.write(town, spec=city.SPEC.replace("epsilon = 1.0", "epsilon = 5"))
+    before = files_in(town / "out")
+    assert hatstream(*city.release(town))[0] == 3
+    assert files_in(town / "out") == before
+
+
+def test_a_release_without_init_is_refused_and_makes_no_ledger(tmp_path, hatstream):
+    city.write(tmp_path)
+    code, _, err = hatstream(*city.release(tmp_path))
+    assert code == 3
+    assert "init" in err
+    assert not (tmp_path / "ledger.sqlite").exists()
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [('"vehicle-day"', '"vehicle-week"'), ("Asia/Kolkata", "Asia/Kathmandu"), ("limit = 50", "limit = 51")],
+)
+def test_a_release_that_does_not_match_its_account_is_refused(town, hatstream, old, new):
+    city.write(town, spec=city.SPEC.replace(old, new))
+    code, _, err = hatstream(*city.release(town))
+    assert code == 3
+    assert "account 'small'" in err
+
+
+def test_a_release_with_another_key_is_refused(town, hatstream):
+    assert hatstream("init", "--spec", town / "spec.toml", "--ledger", town / "other.sqlite")[0] == 0
+    code, _, err = hatstream(*city.release(town, "--key", str(town / "other.key")))
+    assert code == 3
+    assert "key" in err
+
+
+def test_a_key_that_others_may_read_is_refused(town, hatstream):
+    (town / "ledger.key").chmod(0o644)
+    assert hatstream(*city.release(town))[0] == 4
+    assert (town / "ledger.key").stat().st_mode & 0o777 == 0o644
+
+
+def test_init_makes_a_key_that_only_its_owner_may_read_and_keeps_it(town, hatstream):
+    assert (town / "ledger.key").stat().st_mode & 0o777 == 0o600
+    key = (town / "ledger.key").read_bytes()
+    assert hatstream(*city.init(town))[0] == 0
+    assert (town / "ledger.key").read_bytes() == key
+
+
+def test_every_slot_of_the_range_is_published_even_if_nothing_happened(town, hatstream):
+    city.write(town, lines=[])
+    code, out, _ = hatstream(*city.release(town, "--json"))
+    done = summary_of(out)
+    assert (code, done["rows"], len(done["files"])) == (0, 0, 32)
+    assert [period["sum_of_slot_maxima"] for period in done["periods"]] == [0, 0]
+    assert rows_in(town / "out") == []
+
+
+def test_an_empty_city_publishes_the_same_keys_as_a_full_one(tmp_path, hatstream):
+    region = [h3.latlng_to_cell(21.17 + 0.02 * i, 72.83, 7) for i in range(4)]
+    spec = city.SPEC.replace('"occupied"', json.dumps(region))
+    keys = []
+    for name, lines in (("full", None), ("empty", [])):
+        (tmp_path / name).mkdir()
+        city.write(tmp_path / name, spec=spec, lines=lines)
+        assert hatstream(*city.init(tmp_path / name))[0] == 0
+        assert hatstream(*city.release(tmp_path / name))[0] == 0
+        rows = rows_in(tmp_path / name / "out")
+        keys.append([(row["slot_start"], row["cell"], row["statistic"]) for row in rows])
+        assert {row["status"] for row in rows} == ({"ok", "no-data"} if lines is None else {"no-data"})
+    assert keys[0] == keys[1]
+    assert len(keys[0]) == 8 * 4
+
+
+def test_rows_outside_range_service_and_region_are_counted_by_reason(tmp_path, hatstream):
+    spec = city.SPEC.replace('"occupied"', json.dumps([h3.latlng_to_cell(21.17, 72.83, 7)]))
+    lines = [
+        "A,2022-01-01T08:10:00+05:30,21.17,72.83,9\n",
+        "A,2022-01-01T07:59:59+05:30,21.17,72.83,9\n",
+        "A,2022-01-03T08:10:00+05:30,21.17,72.83,9\n",
+        "A,2022-01-01T08:20:00+05:30,22.17,72.83,9\n",
+        "A,2022-01-01T08:20:00+05:30,21.17,72.83,fast\n",
+    ]
+    city.write(tmp_path, spec=spec, lines=lines)
+    assert hatstream(*city.init(tmp_path))[0] == 0
+    done = summary_of(hatstream(*city.release(tmp_path, "--json"))[1])
+    assert done["refused"] == {
+        "assign/outside-region": 1,
+        "parse/bad-speed": 1,
+        "parse/outside-range": 1,
+        "parse/outside-service": 1,
+    }
+    assert (done["rows"], done["observations"]) == (5, 1)
+
+
+def test_per_period_bounds_what_any_vehicle_spends_in_the_whole_period(tmp_path, hatstream):
+    city.write(tmp_path, spec=city.SPEC.replace('per = "hat"', 'per = "period"').replace("epsilon = 1.0", "epsilon = 6"))
+    assert hatstream(*city.init(tmp_path))[0] == 0
+    done = summary_of(hatstream(*city.release(tmp_path, "--json"))[1])
+    for period in done["periods"]:
+        assert period["sum_of_slot_maxima"] == pytest.approx(6 * 3 / 4)  # three of four slots had vehicles
+        assert period["most_spent_by_a_vehicle"] == pytest.approx(6 * 3 / 4)
+    assert {float(row["epsilon"]) for row in rows_in(tmp_path / "out")} == {6 / 4 / 3}
+
+
+def test_a_cap_bounds_cells_and_samples_and_says_what_it_left_out(tmp_path, hatstream):
+    capped = 'per = "hat"\ncomposition = "cap"\nmax_cells = 2\nmax_samples = 3'
+    city.write(tmp_path, spec=city.SPEC.replace('per = "hat"', capped))
+    assert hatstream(*city.init(tmp_path))[0] == 0
+    done = summary_of(hatstream(*city.release(tmp_path, "--json"))[1])
+    assert [period["most_spent_by_a_vehicle"] for period in done["periods"]] == [6, 6]
+    assert done["left_out_by_the_cap"] > 0
+    assert done["observations"] == done["rows"]
+
+
+def test_many_release_shards_publish_the_same_cells_and_charge_the_cap(tmp_path, hatstream):
+    capped = 'per = "hat"\ncomposition = "cap"\nmax_cells = 3\nmax_samples = 99\nrelease_shards = {}'
+    cells = []
+    for shards in (1, 3):
+        folder = tmp_path / str(shards)
+        folder.mkdir()
+        city.write(folder, spec=city.SPEC.replace('per = "hat"', capped.format(shards)))
+        assert hatstream(*city.init(folder))[0] == 0
+        assert hatstream(*city.release(folder))[0] == 0
+        cells.append([(row["slot_start"], row["cell"]) for row in rows_in(folder / "out")])
+    assert cells[0] == cells[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--from", "2022-01-01"], 1, "--to"),
+        (["--from", "2022-01-01", "--to", "2022-01-01", "--yesterday"], 1, "--yesterday"),
+        ([], 1, "--yesterday"),
+        (["--from", "yesterday", "--to", "2022-01-01"], 1, "yesterday"),
+        (["--from", "2022-01-02", "--to", "2022-01-01"], 1, "empty"),
+        (["--from", "2022-01-01T08:30", "--to", "2022-01-01T10:00"], 1, "edge"),
+        (["--from", "2022-01-01", "--to", "2022-01-01", "--formats", "xml"], 1, "xml"),
+        (["--from", "2022-01-01", "--to", "2022-01-01", "--runner", "FlinkRunner"], 1, "FlinkRunner"),
+        (["--from", "2022-01-01", "--to", "2022-01-01", "--input", "nothing/*.csv"], 4, "nothing/"),
+        (["--from", "2022-01-01", "--to", "2022-01-01", "--spec", "nothing.toml"], 2, "nothing.toml"),
+    ],
+)
+def test_wrong_use_has_its_exit_code_and_says_what_is_wrong(town, hatstream, arguments, code, said):
+    base = city.release(town)
+    cut = base.index("--from")
+    found, out, err = hatstream(*base[:cut], *base[cut + 4 :], *arguments)
+    assert (found, out) == (code, "")
+    assert said in err
+    assert not (town / "out").exists()
+
+
+def test_a_file_without_its_columns_is_refused_by_name_and_nothing_is_sealed(town, hatstream):
+    (town / "feed.csv").write_text("bus,when\nA,1\n")
+    code, _, err = hatstream(*city.release(town))
+    assert code == 4
+    assert "feed.csv" in err
+    assert "ts" in err
+    assert summary_of(hatstream("ledger", "show", "--ledger", town / "ledger.sqlite", "--json")[1])[0]["spent"] == []
+
+
+def test_beams_own_name_for_the_local_runner_means_the_same_runner(town, hatstream):
+    assert hatstream(*city.release(town, "--runner", "DirectRunner"))[0] == 0
+    pipeline = local._pipeline()
+    assert type(pipeline.runner).__name__ == "FnApiRunner"
+
+
+def test_yesterday_is_the_local_day_before_today(town, hatstream):
+    base = city.release(town, "--json")
+    cut = base.index("--from")
+    code, out, _ = hatstream(*base[:cut], *base[cut + 4 :], "--yesterday")
+    assert code == 0
+    assert summary_of(out)["periods"][0]["slots"] == 4
+
+
+def test_a_week_is_one_period_and_its_days_share_its_limit(tmp_path, hatstream):
+    spec = city.SPEC.replace("vehicle-day", "vehicle-week").replace("limit = 50", "limit = 17")
+    city.write(tmp_path, spec=spec)
+    assert hatstream(*city.init(tmp_path))[0] == 0
+    done = summary_of(hatstream(*city.release(tmp_path, "--json", end="2022-01-01"))[1])
+    assert done["periods"][0]["period"] == "2021-W52"
+    assert hatstream(*city.release(tmp_path, start="2022-01-02"))[0] == 3
+    assert hatstream(*city.release(tmp_path, start="2022-01-02", end="2022-01-02T11:00"))[0] == 3
+
+
+def test_an_account_for_ever_ends_at_its_until(tmp_path, hatstream):
+    spec = city.SPEC.replace('"vehicle-day"', '"vehicle-ever"\nuntil = 2022-01-02')
+    city.write(tmp_path, spec=spec)
+    assert hatstream(*city.init(tmp_path))[0] == 0
+    assert hatstream(*city.release(tmp_path, end="2022-01-01"))[0] == 0
+    assert hatstream(*city.release(tmp_path))[0] == 3
+
+
+@pytest.mark.parametrize("command", ["", "init", "release", "demo", "ledger", "ledger show", "ledger verify"])
+def test_every_command_explains_itself_with_an_example(hatstream, command):
+    code, out, _ = hatstream(*command.split(), "--help")
+    assert code == 0
+    assert "Example" in out or command in ("", "ledger")
