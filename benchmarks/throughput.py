@@ -9,11 +9,10 @@ Each release is a process of its own; its CPU seconds and peak memory are what t
 
 import json
 import multiprocessing
-import os
 import resource
-import sys
 import tempfile
 import time
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -127,26 +126,20 @@ def _writer(layout, path, schema):
 
 
 def _child(case: Case, folder: str, feed: str, report) -> None:
+    """Runs in a process of its own, whose memory and CPU time are the release's."""
     last = np.datetime64(FIRST_DAY_S, "s") + np.timedelta64(case.days - 1, "D")
-    spec, ledger = f"{folder}/spec.toml", f"{folder}/ledger.sqlite"
-    output = ["--output", f"{folder}/out", "--json"]
-    devnull = os.open(os.devnull, os.O_WRONLY)
-    main(["init", "--spec", spec, "--ledger", ledger])
-    with tempfile.TemporaryFile("w+") as file:
-        os.dup2(file.fileno(), 1)
+    place = ["--spec", f"{folder}/spec.toml", "--ledger", f"{folder}/ledger.sqlite"]
+    when = ["--from", "2026-05-13", "--to", str(last)[:10]]
+    with Path(folder, "summary.json").open("w+") as out, redirect_stdout(out):
+        main(["init", *place])
         started = time.perf_counter(), time.process_time()
-        code = main(
-            ["release", "--spec", spec, "--ledger", ledger, "--input", feed]
-            + ["--from", "2026-05-13", "--to", str(last)[:10], *output]
-        )
+        code = main(["release", *place, "--input", feed, *when, "--output", f"{folder}/out", "--json"])
         wall, cpu = time.perf_counter() - started[0], time.process_time() - started[1]
-        sys.stdout.flush()
-        file.seek(0)
-        summary = json.loads(file.read().splitlines()[-1])
-    os.dup2(devnull, 1)
+        out.seek(0)
+        summary = json.loads(out.read().splitlines()[-1]) if code == 0 else None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    hats = sum(period["hats"] for period in summary["periods"])
-    report.put(Measured(wall, cpu, peak, summary["observations"] if code == 0 else -1, hats))
+    hats = sum(period["hats"] for period in summary["periods"]) if summary else 0
+    report.put(Measured(wall, cpu, peak, summary["observations"] if summary else 0, hats))
 
 
 def measure(case: Case, feed: Path) -> Measured:
@@ -185,7 +178,18 @@ def _numbers(_context, _parameter, value):
 def benchmark(millions, cells, days, layouts, scattered):
     """Measure the road end to end."""
     table = Table(title="hatstream release, FnApiRunner, one process")
-    for title in ("layout", "events", "cells", "days", "HATs", "wall s", "CPU s", "events/s/core", "us/event", "peak MB"):
+    for title in (
+        "layout",
+        "events",
+        "cells",
+        "days",
+        "HATs",
+        "wall s",
+        "CPU s",
+        "events/s/core",
+        "us/event",
+        "peak MB",
+    ):
         table.add_column(title, justify="left" if title == "layout" else "right")
     cases = [
         Case(layout, million * 1_000_000, cell, day, scattered)

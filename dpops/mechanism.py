@@ -140,7 +140,9 @@ def stack(totals: Sequence[Totals], plans: Sequence[Plan]) -> Stacked:
     """
     if len(totals) != len(plans):
         raise ValueError(f"{len(totals)} totals for {len(plans)} plans")
-    facts = np.array([[plan.facts[name] for name in ("users", "samples", "heaviest", "upper_steps")] for plan in plans], np.int64)
+    facts = np.array(
+        [[plan.facts[name] for name in ("users", "samples", "heaviest", "upper_steps")] for plan in plans], np.int64
+    )
     users, samples, heaviest, upper = facts.reshape(-1, 4).T
     counts = np.concatenate([total.counts for total in totals]) if totals else np.zeros(0, np.int64)
     sums = np.concatenate([total.sums for total in totals]) if totals else counts

@@ -131,6 +131,19 @@ def test_each_hat_of_one_call_gets_noise_of_its_own_plan(mechanism: Mechanism) -
 
 
 @every_example
+@settings(max_examples=30, deadline=None)
+@given(data=st.data())
+def test_a_hat_is_released_alike_alone_and_among_others(mechanism: Mechanism, data: st.DataObject) -> None:
+    """No user of one HAT counts in another, whatever stands before and behind it in the call."""
+    hats = data.draw(st.lists(count_vectors, min_size=1, max_size=6))
+    shares = st.integers(0, GRID.upper_steps)
+    totals = [Totals(counts, counts * np.array([data.draw(shares) for _ in counts])) for counts in hats]
+    plans = [_plan(mechanism, counts) for counts in hats]
+    together = _noiseless_many(mechanism, plans, totals)
+    assert together == [_noiseless(mechanism, plan, [each])[0] for plan, each in zip(plans, totals, strict=True)]
+
+
+@every_example
 def test_no_float_reaches_the_noise(mechanism: Mechanism) -> None:
     class Watching(Noise):
         def laplace(self, scales: Sequence[Fraction]) -> Int64s:

@@ -176,10 +176,22 @@ def test_a_release_over_the_limit_is_refused_and_says_who_spent_what_and_when(to
     city.write(town, spec=other)
     code, out, err = hatstream(*city.release(town))
     assert (code, out) == (3, "")
-    for said in ("allows a vehicle 50", "nothing was released", "greedy", "asks for 45", "9 spent by small-city", "202"):
+    for said in (
+        "allows a vehicle 50",
+        "nothing was released",
+        "greedy",
+        "asks for 45",
+        "9 spent by small-city",
+        "202",
+    ):
         assert said in err
     assert files_in(town / "out") == first
-    assert summary_of(hatstream("ledger", "show", "--ledger", town / "ledger.sqlite", "--json")[1])[0]["spent"][0]["epsilon"] == 9
+    assert (
+        summary_of(hatstream("ledger", "show", "--ledger", town / "ledger.sqlite", "--json")[1])[0]["spent"][0][
+            "epsilon"
+        ]
+        == 9
+    )
 
 
 def test_one_period_over_the_limit_refuses_the_whole_range(town, hatstream):
@@ -278,7 +290,9 @@ def test_rows_outside_range_service_and_region_are_counted_by_reason(tmp_path, h
 
 
 def test_per_period_bounds_what_any_vehicle_spends_in_the_whole_period(tmp_path, hatstream):
-    city.write(tmp_path, spec=city.SPEC.replace('per = "hat"', 'per = "period"').replace("epsilon = 1.0", "epsilon = 6"))
+    city.write(
+        tmp_path, spec=city.SPEC.replace('per = "hat"', 'per = "period"').replace("epsilon = 1.0", "epsilon = 6")
+    )
     assert hatstream(*city.init(tmp_path))[0] == 0
     done = summary_of(hatstream(*city.release(tmp_path, "--json"))[1])
     for period in done["periods"]:

@@ -148,7 +148,10 @@ def test_a_missing_field_is_named(spec):
         spec(("resolution = 7\n", ""))
 
 
-SQUARE = {"type": "Polygon", "coordinates": [[[-97.9, 30.1], [-97.6, 30.1], [-97.6, 30.4], [-97.9, 30.4], [-97.9, 30.1]]]}
+SQUARE = {
+    "type": "Polygon",
+    "coordinates": [[[-97.9, 30.1], [-97.6, 30.1], [-97.6, 30.4], [-97.9, 30.4], [-97.9, 30.1]]],
+}
 
 
 def test_a_region_counts_by_its_cells_wherever_its_file_lies(spec, tmp_path):

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ KMH = Units("iso", Fraction(1))
 Row = dict[str, Any]
 
 
+@cache
 def slots(start: str = "2023-11-15", end: str = "2023-11-16", service: tuple[int, int] = (0, 1440)) -> Calendar:
     first, last = (datetime.fromisoformat(day).replace(tzinfo=UTC) for day in (start, end))
     return calendar(Timetable("UTC", "vehicle-day", 60, *service), first, last)

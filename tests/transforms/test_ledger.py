@@ -174,7 +174,8 @@ def test_a_head_that_lags_behind_is_fine_because_a_kill_may_come_between(ledger,
     assert record(ledger, unit()).new == 0
 
 
-def test_a_fresh_ledger_is_no_fresh_budget(ledger, tmp_path):
+@pytest.mark.usefixtures("ledger")
+def test_a_fresh_ledger_is_no_fresh_budget(tmp_path):
     fresh = Ledger(f"sqlite:///{tmp_path / 'fresh.sqlite'}", tmp_path / "key.head")
     fresh.create()
     with pytest.raises(AccountRefusal, match="another ledger"):

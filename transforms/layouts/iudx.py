@@ -20,11 +20,13 @@ UNITS = Units("iso", KMH_PER_UNIT["km/h"])
 ARRAY_BYTES = 256 << 20
 
 _WINDOW = 2 << 20
-_REACH = 1 << 20  # an element of more bytes is damage
+_REACH = 1 << 17  # an element of more bytes is damage
+_CLOSES = {b"}": b"{", b"]": b"["}
 _BLANK = re.compile(rb"[ \t\r\n]*")
 _BETWEEN = re.compile(rb"\}[ \t\r\n]*,[ \t\r\n]*(?=\{)")
 _GAP = re.compile(rb",[ \t\r\n]*(?=\{)")
 _FOLLOWS = re.compile(r"[ \t\r\n]*(?:[,\]{]|\Z)")
+_END = re.compile(rb"[\] \t\r\n]*\Z")
 _NEXT = re.compile(rb",[ \t\r\n]*\{")
 _STRING_OR_BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*"?|[{}\[\]]', re.DOTALL)
 _SCANNER = json.JSONDecoder(parse_float=str, parse_int=str, parse_constant=str)
@@ -89,11 +91,14 @@ def _whole_piece(data: bytes, at: int) -> _Piece | None:
 
 
 def _damaged_piece(data: bytes, at: int) -> _Piece:
-    """Element by element through one window, to the next good one after each that is damaged."""
+    """Element by element through a stretch, to the next good one after each that is damaged.
+
+    Short stretches, for every error in JSON costs a look at the text before it.
+    """
     elements: list[bytes] = []
     malformed = too_long = 0
-    base, text = at, data[at : at + _WINDOW + _REACH].decode("latin-1")
-    while (at := _past_blanks(data, at)) - base <= _WINDOW:
+    base, text = at, data[at : at + 2 * _REACH].decode("latin-1")
+    while (at := _past_blanks(data, at)) - base <= _REACH:
         if at >= len(data) or (data[at] == ord("]") and _past_blanks(data, at + 1) == len(data)):
             at = len(data)
             break
@@ -137,27 +142,38 @@ def _resume(data: bytes, at: int) -> int:
     next element if it can be read and another follows it; where a string runs over it a quote is missing.
     """
     tokens = _STRING_OR_BRACKET.finditer(data, at)
-    stack: list[bytes] = []
+    nesting = _Nesting()
     over = at
     for gap in _GAP.finditer(data, at):
-        while over <= gap.start() and (token := next(tokens, None)):
-            _nest(stack, token[0])
+        while over <= gap.start() and over - at <= LINE_BYTES and (token := next(tokens, None)):
+            nesting.take(token[0])
             over = token.end()
-        in_array = bool(stack) and stack[-1] == b"[" and over <= gap.end() + 1
+        in_array = nesting.in_array and over <= gap.end() + 1
         if not in_array or gap.end() - at > LINE_BYTES or _reads_on(data, gap.end()):
             return gap.end()
     return len(data)
 
 
-def _nest(stack: list[bytes], token: bytes) -> None:
-    """Open or close a bracket; closing one closes what was left open inside of it."""
-    if token in (b"{", b"["):
-        stack.append(token)
-    elif token in (b"}", b"]"):
-        opened = b"{" if token == b"}" else b"["
-        if opened in stack:
-            while stack.pop() != opened:
-                pass
+class _Nesting:
+    """Open brackets; closing one closes what was left open inside of it."""
+
+    def __init__(self) -> None:
+        self._stack: list[bytes] = []
+        self._open = {b"{": 0, b"[": 0}
+
+    @property
+    def in_array(self) -> bool:
+        return self._stack[-1:] == [b"["]
+
+    def take(self, token: bytes) -> None:
+        if token in self._open:
+            self._stack.append(token)
+            self._open[token] += 1
+        elif token in _CLOSES and self._open[_CLOSES[token]]:
+            closed = b""
+            while closed != _CLOSES[token]:
+                closed = self._stack.pop()
+                self._open[closed] -= 1
 
 
 def _reads_on(data: bytes, at: int) -> bool:
@@ -165,4 +181,4 @@ def _reads_on(data: bytes, at: int) -> bool:
     if end is None:
         return False
     after = _past_blanks(data, at + end)
-    return bool(_NEXT.match(data, after)) or not data[after:].strip(b"] \t\r\n")
+    return bool(_NEXT.match(data, after) or _END.match(data, after))
