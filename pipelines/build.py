@@ -32,7 +32,7 @@ from transforms.steps import (
 )
 from transforms.tally import Cap
 
-VEHICLE_SHARDS = 4
+VEHICLE_SHARDS = 2
 
 
 class Released(NamedTuple):
