@@ -13,7 +13,7 @@ from pipelines.sample import Fleet, write_sample
 from pipelines.spec import Specification, load
 from transforms.publish import rows_of
 
-SHOWN = 12
+SHOWN = 8
 
 
 @click.command()

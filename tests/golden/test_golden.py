@@ -1,0 +1,111 @@
+"""What must not change by accident: hashes, keys of stored JSON, columns, labels of steps."""
+
+import hashlib
+import hmac
+from fractions import Fraction
+
+import apache_beam as beam
+import msgspec
+import numpy as np
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.pipeline import PipelineVisitor
+
+from dpops.mechanism import Plan
+from dpops.mechanisms.array_average import ArrayAverage
+from dpops.registry import registered
+from dpops.types import Grid
+from pipelines import local
+from pipelines.build import observe, publish, release
+from pipelines.custody import Custody
+from pipelines.scheduled import job_of, range_of
+from pipelines.spec import load
+from tests import city
+from transforms.ledger import ENTRY
+from transforms.seal import Sealed
+from transforms.steps import Book, SlotShard
+from transforms.vehicles import Secret, vehicle_hashes
+
+SECRET = Secret(bytes(range(32)))
+
+
+def test_a_vehicle_hash_is_the_hmac_sha256_of_period_and_id_cut_to_63_bits():
+    key = SECRET.derive("vehicle")
+    message = (10).to_bytes(2, "big") + b"2026-05-01" + b"KA01"
+    expected = int.from_bytes(hmac.new(key, message, hashlib.sha256).digest()[:8], "big") & (2**63 - 1)
+    assert vehicle_hashes(key, ["2026-05-01"], [b"KA01"]).tolist() == [expected] == [861235376619002970]
+
+
+def test_a_vehicle_has_another_hash_in_every_period_and_under_every_key():
+    hashes = {
+        int(vehicle_hashes(secret.derive("vehicle"), [period], [b"KA01"])[0])
+        for secret in (SECRET, Secret(b"\x01" * 32))
+        for period in ("2026-05-01", "2026-05-02")
+    }
+    assert len(hashes) == 4
+
+
+def test_no_two_pairs_of_period_and_id_share_a_message():
+    assert (
+        vehicle_hashes(b"k", ["a", "ab"], [b"bc", b"c"]).tolist()[0] != vehicle_hashes(b"k", ["ab"], [b"c"]).tolist()[0]
+    )
+
+
+def test_keys_derived_for_different_purposes_differ_and_a_secret_does_not_show_itself():
+    assert SECRET.derive("vehicle") != SECRET.derive("digest")
+    assert "0102" not in repr(SECRET)
+
+
+def test_the_mechanisms_that_a_specification_can_name():
+    assert list(registered()) == ["array-average", "baseline"]
+
+
+def test_what_the_ledger_stores():
+    assert [column.name for column in ENTRY.columns] == [
+        "seq", "at", "kind", "account", "spec_id", "period", "slot_s", "shard", "epsilon", "body", "hash", "release_id",
+    ]  # fmt: skip
+    assert list(Sealed.__struct_fields__) == [
+        "spec_id", "period", "slot_s", "slot_start", "slot_end", "shard", "epsilon_hat", "epsilon_slot", "unit",
+        "released", "digest",
+    ]  # fmt: skip
+
+
+def test_an_old_plan_is_decoded_as_it_was_stored():
+    stored = (
+        b'{"epsilon":"1","step":"1/300000","scale":"6500000","upper":"65","bias_bound":1.5,'
+        b'"facts":{"users":3,"samples":7,"heaviest":3,"reported":7,"upper_steps":6500,"m_ub":2,"arrays":3,'
+        b'"sensitivity":6500000}}'
+    )
+    plan = Plan.from_public(msgspec.json.decode(stored))
+    made = ArrayAverage().plan(np.array([3, 2, 2]), 7, Grid(step=Fraction(1, 100), upper_steps=6500), Fraction(1))
+    assert {**plan.public(), "bias_bound": 0} == {**made.public(), "bias_bound": 0}
+    assert ArrayAverage.value(6_000_000, plan) == 20.0
+
+
+class _Labels(PipelineVisitor):
+    def __init__(self):
+        self.labels = []
+
+    def enter_composite_transform(self, node):
+        self.visit_transform(node)
+
+    def visit_transform(self, node):
+        self.labels.append(node.full_label)
+
+
+def test_the_labels_of_the_road_are_stable_because_a_running_stream_is_updated_by_them(tmp_path):
+    city.write(tmp_path)
+    spec = load(tmp_path / "spec.toml")
+    place = Custody("sqlite://", tmp_path / "key")
+    book = Book(place.url, place.head, "small", Fraction(1), spec.name, spec.text)
+    job = job_of(spec, range_of(spec.timetable, *city.DAYS), SECRET, book, tmp_path, ("csv",))
+    p = beam.Pipeline(runner=local.FnApiRunner(), options=PipelineOptions([]))
+    observe(p | "paths" >> beam.Create(["a"]), job)
+    pair = tuple[SlotShard, bytes]
+    events, beats = (p | name >> beam.Create([((0, 0), b"")]).with_output_types(pair) for name in ("events", "beats"))
+    publish(release(events, beats, job).sealed, job)
+    visitor = _Labels()
+    p.visit(visitor)
+    road = ["read", "parse", "assign", "all refused", "count refused"]
+    road += ["by vehicle", "with heartbeat", "by hexagon", "record", "publish"]
+    mine = {label for label in visitor.labels if label and "/" not in label} - {"paths", "events", "beats"}
+    assert mine == set(road)
