@@ -6,6 +6,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
+import sqlalchemy as sa
 from platformdirs import user_state_path
 
 from pipelines.spec import AccountTable
@@ -38,10 +39,13 @@ def find(ledger: str | None, key: Path | None) -> Custody:
     named = ledger or os.environ.get(LEDGER_VARIABLE)
     if not named:
         folder = user_state_path("hatstream")
-        return Custody(f"sqlite:///{folder / 'ledger.sqlite'}", key or folder / "ledger.key")
-    url = named if "://" in named else f"sqlite:///{Path(named).absolute()}"
-    database = Path(url.removeprefix("sqlite:///"))
-    return Custody(url, key or database.with_suffix(".key"))
+        return Custody(_sqlite(folder / "ledger.sqlite"), key or folder / "ledger.key")
+    url = named if "://" in named else _sqlite(Path(named))
+    return Custody(url, key or Path(sa.make_url(url).database or "ledger").with_suffix(".key"))
+
+
+def _sqlite(path: Path) -> str:
+    return sa.URL.create("sqlite", database=str(path.absolute())).render_as_string()
 
 
 def read_key(path: Path) -> Secret:

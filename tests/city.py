@@ -28,6 +28,30 @@ mechanism = "array-average"
 layout = "csv"
 columns = { vehicle = "bus", time = "ts", lat = "lat", lon = "lon", speed = "v" }
 """
+AUSTIN = """
+name = "austin-hourly"
+[account]
+name = "austin-speeds"
+unit = "vehicle-day"
+timezone = "America/Chicago"
+adjacency = "counts-public"
+limit = 300.0
+[slot]
+minutes = 60
+[cells]
+resolution = 7
+region = "occupied"
+[speed]
+upper_kmh = 65
+[privacy]
+epsilon = 1.0
+per = "hat"
+[[statistic]]
+name = "mean"
+mechanism = "array-average"
+[input]
+layout = "capmetro"
+"""
 DAYS = ("2022-01-01", "2022-01-02")
 HEADER = "bus,ts,lat,lon,v\n"
 

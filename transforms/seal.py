@@ -17,13 +17,13 @@ from transforms.wire import Tally
 
 
 class Released(msgspec.Struct, frozen=True):
-    """One statistic of one HAT: its whole public plan and its noisy integer; both null where there is no data."""
+    """One statistic of one HAT: its whole public plan and its noisy integers; both null where there is no data."""
 
     cell: str
     statistic: str
     mechanism: str
     plan: dict[str, Any] | None
-    integer: int | None
+    integers: list[int] | None
 
 
 class Sealed(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,7 +145,7 @@ def _release(rows: Tally, shard: int, hat_epsilon: Fraction, policy: Policy, noi
 
 def _release_statistic(
     stat: Statistic, totals: list[tuple[Totals, int]], hat_epsilon: Fraction, policy: Policy, noise: Noise
-) -> list[tuple[dict[str, Any], int]]:
+) -> list[tuple[dict[str, Any], list[int]]]:
     epsilon = hat_epsilon * stat.share
     known: dict[tuple[int, bytes], tuple[Plan, dict[str, Any]]] = {}  # equal counts have equal plans
     plans = []
@@ -156,7 +156,7 @@ def _release_statistic(
             known[key] = plan, plan.public()
         plans.append(known[key])
     integers = stat.mechanism.release([total for total, _ in totals], [plan for plan, _ in plans], noise)
-    return [(public, integer) for (_, public), integer in zip(plans, integers, strict=True)]
+    return [(public, [integer]) for (_, public), integer in zip(plans, integers, strict=True)]
 
 
 def _rows_to_publish(occupied: list[int], shard: int, policy: Policy) -> list[int]:

@@ -62,14 +62,14 @@ def run(forks, arguments, place=None, kill_after_s=None):
     return process.exitcode
 
 
-def recorded(folder: Path) -> dict[tuple[int, str, str], int]:
+def recorded(folder: Path) -> dict[tuple[int, str, str], list[int] | None]:
     """The ledger's integer of every release id; a second value for one would be an error here."""
-    found: dict[tuple[int, str, str], int] = {}
+    found: dict[tuple[int, str, str], list[int] | None] = {}
     for unit in units(folder):
         for released in unit.released:
             key = (unit.slot_s, released.cell, released.statistic)
             assert key not in found
-            found[key] = released.integer
+            found[key] = released.integers
     return found
 
 
@@ -83,7 +83,7 @@ def published(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted((folder / "out").iterdir())}
 
 
-def assert_whole(folder: Path, before: dict[tuple[int, str, str], int]) -> None:
+def assert_whole(folder: Path, before: dict[tuple[int, str, str], list[int] | None]) -> None:
     after = recorded(folder)
     assert before.items() <= after.items(), "what was recorded before the kill is what stands"
     assert len(units(folder)) == SLOTS, "nothing is missing"

@@ -57,7 +57,7 @@ def _record(url, head, seed, barrier, answers):
         spec_id = chance.choice("ab")
         try:
             done = ledger.record("city", Fraction(200), "name", "{}", [unit(slot, spec_id=spec_id, integer=seed)])
-            seen[spec_id, slot] = done.sealed[0].released[0].integer
+            seen[spec_id, slot] = done.sealed[0].released[0].integers[0]
         except AccountRefusal:
             refused += 1
     answers.put((seen, refused))

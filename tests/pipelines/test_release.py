@@ -13,33 +13,6 @@ from pipelines import local
 from pipelines.cli import main
 from tests import city
 
-AUSTIN = """
-name = "austin-hourly"
-[account]
-name = "austin-speeds"
-unit = "vehicle-day"
-timezone = "America/Chicago"
-adjacency = "counts-public"
-limit = 300
-[slot]
-minutes = 60
-service = "00:00-24:00"
-[cells]
-resolution = 7
-region = "occupied"
-[speed]
-upper_kmh = 65
-[privacy]
-epsilon = 1.0
-per = "hat"
-composition = "none"
-[[statistic]]
-name = "mean"
-mechanism = "array-average"
-[input]
-layout = "capmetro"
-"""
-
 
 @pytest.fixture
 def hatstream(capsys):
@@ -87,7 +60,7 @@ def release_real(hatstream, folder, spec, pattern, start, end, *more):
 
 
 def test_four_days_of_austin_give_the_known_figures(telemetry, tmp_path, hatstream):
-    done = release_real(hatstream, tmp_path, AUSTIN, telemetry / "capmetro/*.csv", "2016-11-24", "2016-11-27")
+    done = release_real(hatstream, tmp_path, city.AUSTIN, telemetry / "capmetro/*.csv", "2016-11-24", "2016-11-27")
     assert (done["rows"], done["observations"], done["duplicates"], done["refused"]) == (115_088, 115_088, 0, {})
     assert [period["hats"] for period in done["periods"]] == [1529, 1580, 1715, 1530]
     assert [period["sum_of_slot_maxima"] for period in done["periods"]] == [223, 199, 235, 226]
@@ -97,7 +70,7 @@ def test_four_days_of_austin_give_the_known_figures(telemetry, tmp_path, hatstre
 
 
 def test_with_hardly_any_noise_the_means_are_those_of_an_independent_count(telemetry, tmp_path, hatstream):
-    spec = AUSTIN.replace("epsilon = 1.0", "epsilon = 1000000").replace('"array-average"', '"baseline"')
+    spec = city.AUSTIN.replace("epsilon = 1.0", "epsilon = 1000000").replace('"array-average"', '"baseline"')
     spec = spec.replace("limit = 300", "limit = 1000000000")
     release_real(hatstream, tmp_path, spec, telemetry / "capmetro/2016-11-24.csv", "2016-11-24", "2016-11-24")
     speeds = defaultdict(list)
@@ -113,7 +86,7 @@ def test_with_hardly_any_noise_the_means_are_those_of_an_independent_count(telem
 
 
 def test_surat_at_ten_o_clock_has_64_hats(telemetry, tmp_path, hatstream):
-    spec = AUSTIN.replace("America/Chicago", "Asia/Kolkata").replace("capmetro", "iudx")
+    spec = city.AUSTIN.replace("America/Chicago", "Asia/Kolkata").replace("capmetro", "iudx")
     at = ("2022-01-01T10:00", "2022-01-01T11:00")
     done = release_real(hatstream, tmp_path, spec, telemetry / "surat/suratITMS.json", *at)
     assert (done["rows"], done["periods"][0]["hats"], done["periods"][0]["slots"]) == (5_000, 64, 1)
@@ -128,7 +101,7 @@ def test_surat_at_ten_o_clock_has_64_hats(telemetry, tmp_path, hatstream):
     ],
 )
 def test_snapshots_of_transit_feeds(telemetry, tmp_path, hatstream, file, zone, day, rows, observations, duplicates):
-    spec = AUSTIN.replace("America/Chicago", zone).replace("capmetro", "gtfs-realtime")
+    spec = city.AUSTIN.replace("America/Chicago", zone).replace("capmetro", "gtfs-realtime")
     done = release_real(hatstream, tmp_path, spec, telemetry / f"gtfs_rt/{file}.pb", day, day)
     assert (done["rows"], done["observations"], done["duplicates"]) == (rows, observations, duplicates)
     assert sum(done["refused"].values()) == rows - observations - duplicates

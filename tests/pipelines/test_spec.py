@@ -6,36 +6,12 @@ from fractions import Fraction
 import pytest
 
 from pipelines.spec import SpecificationError, load
-
-BASE = """
-name = "austin-hourly"
-[account]
-name = "austin-speeds"
-unit = "vehicle-day"
-timezone = "America/Chicago"
-adjacency = "counts-public"
-limit = 300.0
-[slot]
-minutes = 60
-[cells]
-resolution = 7
-region = "occupied"
-[speed]
-upper_kmh = 65
-[privacy]
-epsilon = 1.0
-per = "hat"
-[[statistic]]
-name = "mean"
-mechanism = "array-average"
-[input]
-layout = "capmetro"
-"""
+from tests.city import AUSTIN
 
 
 @pytest.fixture
 def spec(tmp_path):
-    def write(*changes, text=BASE):
+    def write(*changes, text=AUSTIN):
         for old, new in changes:
             assert old in text
             text = text.replace(old, new)

@@ -42,7 +42,7 @@ def unit(slot_s=0, *, epsilon="1", integer=7, digest="d", spec_id="a", period="d
         epsilon_hat="1",
         epsilon_slot=epsilon,
         unit="km/h",
-        released=[Released("872830828ffffff", "mean", "baseline", plan, integer)],
+        released=[Released("872830828ffffff", "mean", "baseline", plan, [integer])],
         digest=digest,
     )
 
@@ -55,7 +55,7 @@ def test_the_first_writer_wins_and_a_second_run_gets_what_was_recorded(ledger):
     first = record(ledger, unit(integer=7))
     second = record(ledger, unit(integer=8), unit(3600, integer=9))
     assert (first.new, second.new, second.changed) == (1, 1, 0)
-    assert [u.released[0].integer for u in second.sealed] == [7, 9]
+    assert [u.released[0].integers for u in second.sealed] == [[7], [9]]
     assert [spent.epsilon for spent in ledger.spent("city")] == [2]
 
 
@@ -63,7 +63,7 @@ def test_other_input_is_an_audit_event_once_and_never_a_second_release(ledger):
     record(ledger, unit(integer=7))
     for _ in range(3):
         again = record(ledger, unit(integer=8, digest="other"))
-        assert (again.changed, again.sealed[0].released[0].integer) == (1, 7)
+        assert (again.changed, again.sealed[0].released[0].integers) == (1, [7])
     assert ledger.audit_events("city") == 1
 
 

@@ -30,7 +30,13 @@ def unit(*integers, shard=0):
         epsilon_slot="7/2",
         unit="km/h",
         released=[
-            Released(f"87283082{i:x}ffffff", "mean", "array-average", None if n is None else PLAN.public(), n)
+            Released(
+                f"87283082{i:x}ffffff",
+                "mean",
+                "array-average",
+                None if n is None else PLAN.public(),
+                None if n is None else [n],
+            )
             for i, n in enumerate(integers, start=8)
         ],
         digest="",
