@@ -237,8 +237,12 @@ def _engine(url: str) -> sa.Engine:
     @sa.event.listens_for(engine, "connect")
     def _on_connect(connection: Any, _record: object) -> None:
         connection.isolation_level = None  # we say BEGIN ourselves
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = FULL")
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+        except BaseException:
+            connection.close()  # the pool never saw it
+            raise
 
     @sa.event.listens_for(engine, "begin")
     def _on_begin(connection: sa.Connection) -> None:

@@ -1,6 +1,7 @@
 """The ledger: accounts, write-once slots, limits, its chain and its head."""
 
 import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from fractions import Fraction
 
@@ -137,7 +138,7 @@ def test_a_tampered_entry_is_found(ledger, tmp_path):
     record(ledger, unit())
     record(ledger, unit(3600))
     assert ledger.verify() == 4
-    with sqlite3.connect(tmp_path / "ledger.sqlite") as db:
+    with closing(sqlite3.connect(tmp_path / "ledger.sqlite")) as db, db:
         db.execute("update entry set epsilon = '1/2' where seq = 3")
     with pytest.raises(LedgerError, match="entry 3"):
         ledger.verify()
@@ -146,7 +147,7 @@ def test_a_tampered_entry_is_found(ledger, tmp_path):
 def test_a_removed_entry_is_found(ledger, tmp_path):
     record(ledger, unit())
     record(ledger, unit(3600))
-    with sqlite3.connect(tmp_path / "ledger.sqlite") as db:
+    with closing(sqlite3.connect(tmp_path / "ledger.sqlite")) as db, db:
         db.execute("delete from entry where seq = 3")
     with pytest.raises(LedgerError):
         ledger.verify()
@@ -155,11 +156,11 @@ def test_a_removed_entry_is_found(ledger, tmp_path):
 def test_a_rolled_back_copy_is_found_at_the_start(ledger, tmp_path):
     path = tmp_path / "ledger.sqlite"
     record(ledger, unit())
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.execute("pragma wal_checkpoint(truncate)")
     copy = path.read_bytes()
     record(ledger, unit(3600))
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.execute("pragma wal_checkpoint(truncate)")
     path.write_bytes(copy)
     with pytest.raises(LedgerError, match="rolled back"):
