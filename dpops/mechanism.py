@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 
-from dpops.accuracy import laplace_bound, laplace_std, mean_absolute_error
+from dpops.accuracy import Prior, laplace_bound, laplace_std, mean_absolute_error
 from dpops.noise import Noise
 from dpops.privacy import Adjacency, PureDP
 from dpops.types import Grid, Int64s
@@ -32,13 +32,15 @@ class Totals(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Everything public about one released integer; kept whole in the ledger.
+    """Everything public about the release of one HAT before it is made; kept whole in the ledger.
 
-    step: units (km/h) that one step of the integer is worth. scale: of the discrete Laplace noise, in steps.
+    mechanism: the name of the one that releases by this plan. step: units (km/h) that one step of the integer is worth.
+    scale: of the discrete Laplace noise, in steps, at its largest.
     upper: the bound U, in units. bias_bound: worst-case distance of the noiseless value from the true one, in units.
     facts: what a reviewer may ask for (users, samples, arrays, sensitivity in steps, ..).
     """
 
+    mechanism: str
     epsilon: Fraction
     step: Fraction
     scale: Fraction
@@ -54,15 +56,16 @@ class Plan:
         return laplace_std(self.scale) * float(self.step)
 
     def half_width(self, miss: float) -> float:
-        """Half of an interval that misses the true value with at most that probability: noise and bias together."""
-        return laplace_bound(self.scale, miss) * float(self.step) + self.bias_bound
+        """Half of an interval that misses the true value with at most that probability: noise, bias, rounding."""
+        rounding = float(self.upper) / (2 * self.facts["upper_steps"])
+        return laplace_bound(self.scale, miss) * float(self.step) + self.bias_bound + rounding
 
     def error(self) -> float:
         """Forecast of the mean absolute error when the bias is at its worst, in units."""
         return mean_absolute_error(self.bias_bound, float(self.scale * self.step))
 
     def public(self) -> dict[str, Any]:
-        """The plan as plain values for storage; `from_public` reads it back."""
+        """The plan as plain values for storage beside the mechanism's name; `from_public` reads it back."""
         return {
             "epsilon": str(self.epsilon),
             "step": str(self.step),
@@ -73,8 +76,9 @@ class Plan:
         }
 
     @classmethod
-    def from_public(cls, stored: Mapping[str, Any]) -> "Plan":
+    def from_public(cls, mechanism: str, stored: Mapping[str, Any]) -> "Plan":
         return Plan(
+            mechanism=mechanism,
             epsilon=fraction(stored["epsilon"]),
             step=fraction(stored["step"]),
             scale=fraction(stored["scale"]),
@@ -82,6 +86,10 @@ class Plan:
             bias_bound=float(stored["bias_bound"]),
             facts=dict(stored["facts"]),
         )
+
+
+Integers = list[int]
+"""What is released of one HAT: private choices first, if the mechanism makes any, and last the noisy query."""
 
 
 class Mechanism(Protocol):
@@ -94,7 +102,12 @@ class Mechanism(Protocol):
     @classmethod
     def examples(cls) -> Sequence[Self]:
         """The variants that the conformance tests run."""
-        ...
+        return [cls()]
+
+    @classmethod
+    def candidates(cls) -> Sequence[Self]:
+        """The variants that `auto` compares."""
+        return [cls()]
 
     def plan(self, counts: Int64s, reported: int, grid: Grid, epsilon: Fraction) -> Plan:
         """The public plan of one HAT.
@@ -104,25 +117,30 @@ class Mechanism(Protocol):
         """
         ...
 
-    def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[int]:
-        """One noisy integer per HAT; all noise of the call is drawn in vectors. Plans are those made by `plan`."""
+    def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
+        """Expected absolute error in units if the samples are as the prior says. From public information alone."""
+        ...
+
+    def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
+        """Noisy integers of each HAT; all noise of the call is drawn in vectors. Plans are those made by `plan`."""
         ...
 
     @staticmethod
-    def value(integer: int, plan: Plan) -> float:
-        """The integer in units, clamped into [0, U]. Post-processing."""
-        ...
+    def settle(integers: Sequence[int], plan: Plan) -> Plan:  # noqa: ARG004 - the interface
+        """The plan as private choices among the integers have settled it: its noise scale and bias bound."""
+        return plan
+
+    @staticmethod
+    def value(integers: Sequence[int], plan: Plan) -> float:
+        """The noisy query in units, clamped into [0, U]; one correctly rounded division. Post-processing."""
+        value = integers[-1] * plan.step.numerator / plan.step.denominator
+        return min(max(value, 0.0), float(plan.upper))
 
 
-def laplace_release(exact: Int64s, plans: Sequence[Plan], noise: Noise) -> list[int]:
-    """Adds to each exact integer discrete Laplace noise of its plan's scale; the sums are Python integers."""
-    drawn = noise.laplace([plan.scale for plan in plans])
+def with_noise(exact: Int64s, scales: Sequence[Fraction], noise: Noise) -> list[int]:
+    """Adds discrete Laplace noise of its scale to each exact integer; the sums are Python integers."""
+    drawn = noise.laplace(scales)
     return [query + z for query, z in zip(exact.tolist(), drawn.tolist(), strict=True)]
-
-
-def laplace_value(integer: int, plan: Plan) -> float:
-    """integer * step, clamped into [0, U]; one correctly rounded division."""
-    return min(max(integer * plan.step.numerator / plan.step.denominator, 0.0), float(plan.upper))
 
 
 class Stacked(NamedTuple):

@@ -39,16 +39,16 @@ class Noise:
         open_ = np.flatnonzero(numerator)
         while open_.size:
             t, s = numerator[open_], denominator[open_]
-            offset = self._below(t)
+            offset = self.below(t)
             accepted = self._exp_minus(offset, t)
             magnitude = (offset + t * self._run_length(open_.size)) // s
-            negative = self._below(np.full(open_.size, 2, np.int64)) == 1
+            negative = self.below(np.full(open_.size, 2, np.int64)) == 1
             accepted &= ~(negative & (magnitude == 0))  # zero has one sign only
             out[open_[accepted]] = np.where(negative, -magnitude, magnitude)[accepted]
             open_ = open_[~accepted]
         return out
 
-    def _below(self, bounds: Int64s) -> Int64s:
+    def below(self, bounds: Int64s) -> Int64s:
         """A uniform integer in [0, bound) for each bound >= 1, by rejection on the next power of two."""
         mask = _mask(bounds)
         out = np.zeros(bounds.size, np.int64)
@@ -71,8 +71,8 @@ class Noise:
         open_ = np.arange(numerator.size)
         k = 1
         while open_.size:
-            success = self._below(denominator[open_]) < numerator[open_]
-            success &= self._below(np.full(open_.size, k, np.int64)) == 0
+            success = self.below(denominator[open_]) < numerator[open_]
+            success &= self.below(np.full(open_.size, k, np.int64)) == 0
             odd[open_[~success]] = k % 2 == 1
             open_ = open_[success]
             k += 1

@@ -14,7 +14,9 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
+from dpops.accuracy import Prior
 from dpops.mechanism import Mechanism
+from dpops.mechanisms.auto import Auto
 from dpops.privacy import Composition, PerHat, PerPeriod
 from dpops.registry import registered
 from dpops.types import Grid
@@ -54,6 +56,7 @@ class CellsTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 class PriorTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     mean_kmh: Fraction
     sd_kmh: Fraction
+    between: Fraction = Fraction(0)
 
 
 class SpeedTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -295,14 +298,25 @@ def _layout(table: InputTable) -> Layout:
 
 def _statistics(document: Document) -> tuple[Statistic, ...]:
     _need(bool(document.statistic), "statistic", "needs at least one entry", "empty")
-    parsed = [_statistic(dict(table), document.account.adjacency) for table in document.statistic]
+    prior = _prior(document.speed)
+    parsed = [_statistic(dict(table), document.account.adjacency, prior) for table in document.statistic]
     names = [name for name, _, _ in parsed]
     _need(len(set(names)) == len(names), "statistic.name", "must not repeat", names)
     whole = sum((weight for _, _, weight in parsed), Fraction(0))
     return tuple(Statistic(name, mechanism, weight / whole) for name, mechanism, weight in parsed)
 
 
-def _statistic(table: dict[str, Any], adjacency: str) -> tuple[str, Mechanism, Fraction]:
+def _prior(speed: SpeedTable) -> Prior | None:
+    if speed.prior is None:
+        return None
+    mean, sd, between = speed.prior.mean_kmh, speed.prior.sd_kmh, speed.prior.between
+    _need(0 <= mean <= speed.upper_kmh, "speed.prior.mean_kmh", "must be between 0 and upper_kmh", mean)
+    _need(sd > 0, "speed.prior.sd_kmh", "must be above 0", sd)
+    _need(0 <= between <= 1, "speed.prior.between", "must be between 0 and 1", between)
+    return Prior(float(mean), float(sd), float(between))
+
+
+def _statistic(table: dict[str, Any], adjacency: str, prior: Prior | None) -> tuple[str, Mechanism, Fraction]:
     name, wanted = table.pop("name", None), table.pop("mechanism", None)
     if name in ("variance", "distribution"):
         raise SpecificationError(f"statistic.name = {name!r} is not available yet; 'mean' is")
@@ -314,7 +328,10 @@ def _statistic(table: dict[str, Any], adjacency: str) -> tuple[str, Mechanism, F
         raise SpecificationError(f"statistic.mechanism = {wanted!r} is not available; those that fit: {', '.join(fit)}")
     _need(wanted in fit, "statistic.mechanism", f"must fit {adjacency} ({', '.join(fit)})", wanted)
     try:
-        return str(name), _mechanism(known[wanted], table), _weight(weight)
+        mechanism = _mechanism(known[wanted], table)
+        if isinstance(mechanism, Auto):
+            mechanism = Auto(prior=prior)
+        return str(name), mechanism, _weight(weight)
     except (msgspec.ValidationError, ValueError) as error:
         raise SpecificationError(f"statistic with mechanism {wanted!r}: {error}") from None
 
@@ -327,7 +344,7 @@ def _weight(value: object) -> Fraction:
 
 def _mechanism(cls: type[Mechanism], options: Mapping[str, Any]) -> Mechanism:
     """The mechanism with its options, which are the fields of its class."""
-    names = {field.name for field in fields(cls)}  # type: ignore[arg-type]
+    names = {field.name for field in fields(cls)} - {"prior"}  # type: ignore[arg-type]
     for name, value in options.items():
         if name not in names:
             raise ValueError(f"unknown option {name!r}; it has {sorted(names) or 'none'}")
@@ -355,6 +372,7 @@ def _decisive_text(
     plain = msgspec.to_builtins(document, enc_hook=_plain)
     del plain["name"], plain["account"]["limit"], plain["slot"]["allowed_lateness_s"]
     plain["cells"]["region"] = "occupied" if region is None else [f"{cell:x}" for cell in region]
+    plain["speed"]["prior"] = None  # it counts as an option of the mechanisms that use it
     plain["input"] |= {"time_unit": source.units.time_unit, "speed_unit": str(source.units.kmh_per_unit)}
     plain["statistic"] = [
         {

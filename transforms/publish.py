@@ -56,8 +56,9 @@ def rows_of(units: Sequence[Sealed]) -> list[Row]:
 def _row(unit: Sealed, released: Released) -> Row:
     value = lower = upper = std = bias = epsilon = None
     if released.plan is not None and released.integers is not None:
-        plan = Plan.from_public(released.plan)
-        value = registered()[released.mechanism].value(released.integers[0], plan)
+        mechanism = registered()[released.mechanism]
+        plan = mechanism.settle(released.integers, Plan.from_public(released.mechanism, released.plan))
+        value = mechanism.value(released.integers, plan)
         half = plan.half_width(MISS)
         # The interval lies around the published value, which is the noisy one brought back into [0, U]: that moves it
         # nearer to any true value there, so the interval keeps its level and is never empty.

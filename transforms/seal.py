@@ -111,7 +111,7 @@ def seal(slot_s: int, shard: int, tally: Tally, facts: SlotFacts, policy: Policy
         slot_end=facts.end,
         shard=shard,
         epsilon_hat=str(hat_epsilon),
-        epsilon_slot=str(slot_debit(hat_epsilon, most_cells)),
+        epsilon_slot=str(slot_debit(hat_epsilon, most_cells if rows.cell.size else 0)),
         unit=policy.unit,
         released=_release(rows, shard, hat_epsilon, policy, noise),
         digest=_digest(rows, slot_s, shard, policy),
@@ -135,8 +135,7 @@ def _release(rows: Tally, shard: int, hat_epsilon: Fraction, policy: Policy, noi
         Released(
             cell_text(cell),
             stat.name,
-            stat.mechanism.name,
-            *(done[of[cell]] if cell in of else (None, None)),
+            *(done[of[cell]] if cell in of else (stat.mechanism.name, None, None)),
         )
         for cell in _rows_to_publish(cells, shard, policy)
         for stat, done in zip(policy.statistics, by_statistic, strict=True)
@@ -145,7 +144,8 @@ def _release(rows: Tally, shard: int, hat_epsilon: Fraction, policy: Policy, noi
 
 def _release_statistic(
     stat: Statistic, totals: list[tuple[Totals, int]], hat_epsilon: Fraction, policy: Policy, noise: Noise
-) -> list[tuple[dict[str, Any], list[int]]]:
+) -> list[tuple[str, dict[str, Any], list[int]]]:
+    """Per HAT the mechanism that released it (of `auto`, the one it chose), its plan and its integers."""
     epsilon = hat_epsilon * stat.share
     known: dict[tuple[int, bytes], tuple[Plan, dict[str, Any]]] = {}  # equal counts have equal plans
     plans = []
@@ -155,8 +155,8 @@ def _release_statistic(
             plan = stat.mechanism.plan(total.counts, samples, policy.grid, epsilon)
             known[key] = plan, plan.public()
         plans.append(known[key])
-    integers = stat.mechanism.release([total for total, _ in totals], [plan for plan, _ in plans], noise)
-    return [(public, [integer]) for (_, public), integer in zip(plans, integers, strict=True)]
+    released = stat.mechanism.release([total for total, _ in totals], [plan for plan, _ in plans], noise)
+    return [(plan.mechanism, public, integers) for (plan, public), integers in zip(plans, released, strict=True)]
 
 
 def _rows_to_publish(occupied: list[int], shard: int, policy: Policy) -> list[int]:

@@ -3,25 +3,19 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
-from dpops.mechanism import (
-    Plan,
-    Totals,
-    check_plan_input,
-    laplace_release,
-    laplace_value,
-    stack,
-)
+from dpops.accuracy import Prior
+from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, stack, with_noise
 from dpops.noise import Noise
 from dpops.privacy import Adjacency
 from dpops.types import Grid, Int64s
 
 
 @dataclass(frozen=True, slots=True)
-class Baseline:
+class Baseline(Mechanism):
     """Releases the noisy sum of all kept samples; the public count turns it into a mean.
 
     Source: S0/S1 "Baseline": f + Lap(U m_max / (n epsilon)); here on the integer sum, so sensitivity U m_max is exact.
@@ -31,15 +25,12 @@ class Baseline:
     statistic: ClassVar[str] = "mean"
     adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
 
-    @classmethod
-    def examples(cls) -> Sequence[Self]:
-        return [cls()]
-
     def plan(self, counts: Int64s, reported: int, grid: Grid, epsilon: Fraction) -> Plan:
         check_plan_input(counts, reported, grid.upper_steps, epsilon)
         samples = int(counts.sum())
         sensitivity = grid.upper_steps * int(counts.max())
         return Plan(
+            mechanism=self.name,
             epsilon=epsilon,
             step=grid.step / samples,
             scale=sensitivity / epsilon,
@@ -55,11 +46,10 @@ class Baseline:
             },
         )
 
-    def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[int]:
+    def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:  # noqa: ARG002 - the interface
+        return float(plan.scale * plan.step)
+
+    def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         users = stack(totals, plans)
         exact = np.add.reduceat(users.sums, users.start) if users.start.size else users.sums
-        return laplace_release(exact, plans, noise)
-
-    @staticmethod
-    def value(integer: int, plan: Plan) -> float:
-        return laplace_value(integer, plan)
+        return [[integer] for integer in with_noise(exact, [plan.scale for plan in plans], noise)]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpops.accuracy import laplace_bound, laplace_std, mean_absolute_error, transport_bias
+from dpops.accuracy import expected_error, laplace_bound, laplace_std, mean_absolute_error, transport_bias
 
 scales = st.fractions(Fraction(1, 50), Fraction(10**9), max_denominator=10**6)
 misses = st.floats(1e-9, 0.999)
@@ -71,3 +71,24 @@ def test_the_transport_bias_is_the_worst_of_all_corners(pairs: list[tuple[int, i
     corners = (np.arange(2 ** len(uniform))[:, None] >> np.arange(len(uniform))) & 1
     worst = np.abs(corners @ (np.append(weights, 0) - uniform)).max()
     assert transport_bias(weights, uniform[:-1]) == pytest.approx(worst, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("bias", "sd", "scale"), [(0, 1, 1), (2, 0.5, 3), (-1, 4, 0.01), (5, 0.1, 40), (0, 3, 0), (1, 0, 2), (90, 1, 1)]
+)
+def test_the_expected_error_is_the_integral_over_the_normal_law(bias: float, sd: float, scale: float) -> None:
+    """Averaged over 200,001 points of the normal law; also where exp overflows in the plain formula."""
+    at = np.linspace(-9, 9, 200_001)
+    density = np.exp(-at * at / 2) / math.sqrt(2 * math.pi) * (at[1] - at[0])
+    x = bias + sd * at
+    exact = float(
+        (density * np.array([mean_absolute_error(value, scale) for value in x[::20]]).repeat(20)[: x.size]).sum()
+    )
+    assert expected_error(bias, sd, scale) == pytest.approx(exact, rel=2e-3)
+
+
+@given(st.floats(-100, 100), st.floats(0, 1e6), st.floats(0, 1e6))
+def test_the_expected_error_never_breaks_and_lies_between_its_parts(bias: float, sd: float, scale: float) -> None:
+    error = expected_error(bias, sd, scale)
+    assert max(abs(bias), scale, sd * math.sqrt(2 / math.pi)) * (1 - 1e-9) - 1e-9 <= error
+    assert error <= (abs(bias) + sd + scale) * (1 + 1e-9) + 1e-9

@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpops import bounds
+from dpops.arrays import FINE
 from dpops.grouping import best_fit
 from dpops.mechanism import Plan, Totals
-from dpops.mechanisms.array_average import FINE, ArrayAverage
+from dpops.mechanisms.array_average import ArrayAverage
 from dpops.noise import Noise
 from dpops.types import Grid, Int64s
 from tests.dpops import reference
@@ -85,7 +86,7 @@ def test_dividing_by_another_number_of_arrays_is_biased() -> None:
     grid = Grid(step=Fraction(1, 100_000), upper_steps=6_500_000)
     plan = mechanism.plan(counts, int(counts.sum()), grid, ONE)
     released = noiseless(mechanism, plan, counts, counts * 2_066_769)
-    assert mechanism.value(released, plan) == pytest.approx(float(speed), abs=1e-7)
+    assert mechanism.value([released], plan) == pytest.approx(float(speed), abs=1e-7)
 
 
 def test_the_published_counts_need_the_published_noise() -> None:
@@ -127,7 +128,7 @@ def test_counts_out_of_order_are_refused() -> None:
 
 def test_a_plan_read_back_decodes_but_never_releases_again() -> None:
     plan = plan_of([5, 3, 1], 3, "best-fit")
-    read = Plan.from_public(plan.public())
+    read = Plan.from_public(plan.mechanism, plan.public())
     counts = np.array([5, 3, 1], np.int64)
     with pytest.raises(TypeError, match="the plan it made"):
         ArrayAverage(m_ub=3).release([Totals(counts, counts)], [read], Noise())
@@ -138,4 +139,4 @@ def noiseless(mechanism: ArrayAverage, plan: Plan, counts: Int64s, sums: Int64s)
         def laplace(self, scales):  # type: ignore[no-untyped-def]
             return np.zeros(len(scales), np.int64)
 
-    return mechanism.release([Totals(counts, sums)], [plan], Silent())[0]
+    return mechanism.release([Totals(counts, sums)], [plan], Silent())[0][-1]

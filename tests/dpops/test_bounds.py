@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpops import bounds
@@ -89,3 +89,81 @@ def _bias_of_first_samples(counts: Int64s, weights: np.ndarray) -> float:  # typ
     dropped = np.zeros(int((counts - kept).sum()))
     samples = np.concatenate([each, dropped])
     return transport_bias(samples, np.full(samples.size, 1 / counts.sum())) * UPPER_KMH
+
+
+# the minimax length and its convex relaxation
+
+
+def worst_case(counts: list[int], m: int, epsilon: Fraction) -> Fraction:
+    """The idealised objective, per U."""
+    return 1 - Fraction(reference.kept(counts, m), sum(counts)) + m / (epsilon * reference.kept(counts, m))
+
+
+@settings(max_examples=150)
+@given(count_lists, st.fractions(Fraction(1, 1000), 3))
+def test_minimax_equals_the_search_over_every_length(counts: list[int], epsilon: Fraction) -> None:
+    if epsilon == 0:
+        return
+    lengths = range(min(counts), max(counts) + 1)
+    best = min(lengths, key=lambda m: (worst_case(counts, m, epsilon), m))
+    assert bounds.minimax(np.array(counts), epsilon) == best
+
+
+@settings(max_examples=100)
+@given(count_lists)
+def test_the_thresholds_are_where_the_minimax_length_leaves_its_ends(counts: list[int]) -> None:
+    vector, hair = np.array(counts), Fraction(1, 10**12)
+    low, high = bounds.minimax_thresholds(vector)
+    assert high < 1
+    if min(counts) == max(counts):
+        assert (low, high) == (0, 0)
+        return
+    assert bounds.minimax(vector, low) == min(counts)
+    assert bounds.minimax(vector, low + hair) > min(counts)
+    assert bounds.minimax(vector, high) < max(counts)
+    assert bounds.minimax(vector, high + hair) == max(counts)
+
+
+def test_the_published_thresholds_are_loose_by_orders_of_magnitude() -> None:
+    """Erratum E15, on the published counts: 2.7e-7 against 5.6e-4, 6258 against 0.976, and no cut from 1 on."""
+    counts = reference.itms_counts()
+    samples, users, least = int(counts.sum()), counts.size, int(counts.min())
+    low, high = bounds.minimax_thresholds(counts)
+    assert float(low) == pytest.approx(5.6e-4, rel=0.01)
+    assert float(high) == pytest.approx(0.976, abs=5e-4)
+    assert least / (users * samples) == pytest.approx(2.7e-7, rel=0.01)
+    assert (samples / (users * least)) ** 2 == pytest.approx(6258, rel=1e-3)
+    lengths = {"0.5": 416, "0.1": 368, "0.01": 51, "1": 417, "7": 417}
+    assert {text: bounds.minimax(counts, Fraction(text)) for text in lengths} == lengths
+
+
+@settings(max_examples=150)
+@given(count_lists)
+def test_convex_equals_the_search_over_every_length(counts: list[int]) -> None:
+    samples, users, most = sum(counts), len(counts), max(counts)
+
+    def relaxation(m: int) -> Fraction:
+        return (
+            1 - Fraction(reference.kept(counts, m), samples) + max(Fraction(m, most), Fraction(samples, users * most))
+        )
+
+    best = min(range(1, most + 1), key=lambda m: (relaxation(m), m))
+    chosen = bounds.convex(np.array(counts))
+    assert relaxation(chosen) == relaxation(best)
+    assert 1 <= chosen <= most
+
+
+def test_the_published_recipe_for_the_relaxation_ignores_its_kinks() -> None:
+    """Erratum E7: it takes the better end point, m = 417 with 1.0; the minimum is 0.577 at m = 108."""
+    counts = reference.itms_counts()
+    samples, users, most = int(counts.sum()), counts.size, int(counts.max())
+
+    def relaxation(m: int) -> float:
+        return 1 - reference.kept(counts.tolist(), m) / samples + max(m / most, samples / (users * most))
+
+    assert bounds.convex(counts) == 108
+    assert relaxation(108) == pytest.approx(0.577, abs=1e-3)
+    assert relaxation(417) == pytest.approx(1.0)
+    true_inverse_gain = samples * 108 / (most * reference.kept(counts.tolist(), 108))
+    assert true_inverse_gain == pytest.approx(0.380, abs=1e-3)
+    assert max(108 / most, samples / (users * most)) == pytest.approx(0.259, abs=1e-3)  # a lower bound, not an upper

@@ -56,7 +56,10 @@ def test_keys_derived_for_different_purposes_differ_and_a_secret_does_not_show_i
 
 
 def test_the_mechanisms_that_a_specification_can_name():
-    assert list(registered()) == ["array-average", "baseline"]
+    assert list(registered()) == [
+        "akmv", "array-average", "auto", "baseline", "epsilon-quantile", "fixed-quantile", "levy", "opt-array",
+        "worst-case-optimal",
+    ]  # fmt: skip
 
 
 def test_what_the_ledger_stores():
@@ -75,10 +78,10 @@ def test_an_old_plan_is_decoded_as_it_was_stored():
         b'"facts":{"users":3,"samples":7,"heaviest":3,"reported":7,"upper_steps":6500,"m_ub":2,"arrays":3,'
         b'"sensitivity":6500000}}'
     )
-    plan = Plan.from_public(msgspec.json.decode(stored))
+    plan = Plan.from_public("array-average", msgspec.json.decode(stored))
     made = ArrayAverage().plan(np.array([3, 2, 2]), 7, Grid(step=Fraction(1, 100), upper_steps=6500), Fraction(1))
     assert {**plan.public(), "bias_bound": 0} == {**made.public(), "bias_bound": 0}
-    assert ArrayAverage.value(6_000_000, plan) == 20.0
+    assert ArrayAverage.value([6_000_000], plan) == 20.0
 
 
 class _Labels(PipelineVisitor):

@@ -38,6 +38,7 @@ def test_numbers_are_taken_as_written(spec):
         ("minutes = 60", 'minutes = 60\nservice = "00:00-24:00"'),
         ('mechanism = "array-average"', 'mechanism = "array-average"\nweight = 3\nm_ub = "median"'),
         ("[slot]", "# a comment\n\n[slot]"),
+        ("upper_kmh = 65", "upper_kmh = 65\nprior = { mean_kmh = 20, sd_kmh = 12 }"),  # no mechanism uses it
     ],
 )
 def test_a_cosmetic_or_operational_edit_keeps_the_id(spec, old, new):
@@ -63,6 +64,13 @@ def test_a_cosmetic_or_operational_edit_keeps_the_id(spec, old, new):
 )
 def test_an_edit_that_would_change_a_release_changes_the_id(spec, old, new):
     assert spec((old, new)).spec_id != spec().spec_id
+
+
+def test_a_prior_counts_where_a_mechanism_is_chosen_by_it(spec):
+    auto, prior = ('"array-average"', '"auto"'), "upper_kmh = 65\nprior = {{ mean_kmh = {}, sd_kmh = 12 }}"
+    ids = {spec(auto, ("upper_kmh = 65", prior.format(mean))).spec_id for mean in (20, 21, "20.0")}
+    assert len(ids) == 2
+    assert spec(auto).spec_id not in ids
 
 
 def test_the_id_is_the_same_on_every_machine_and_in_every_version(spec):
@@ -92,9 +100,14 @@ def test_the_id_is_the_same_on_every_machine_and_in_every_version(spec):
         ('"counts-public"', '"replace"', "account.adjacency"),
         ('name = "mean"', 'name = "variance"', "variance"),
         ('name = "mean"', 'name = "distribution"', "distribution"),
-        ('"array-average"', '"auto"', "auto"),
-        ('"array-average"', '"levy"', "levy"),
-        ('"array-average"', '"array-average"\nm_ub = "opt"', "opt"),
+        ('"array-average"', '"average"', "average"),
+        ('"array-average"', '"levy"\ngrouping = "wrap-around"', "grouping"),
+        ('"array-average"', '"opt-array"\nm_ub = 3', "m_ub"),
+        ('"array-average"', '"auto"\nprior = [20, 12]', "prior"),
+        ('"array-average"', '"array-average"\nm_ub = "best"', "best"),
+        ("upper_kmh = 65", "upper_kmh = 65\nprior = { mean_kmh = 66, sd_kmh = 12 }", "speed.prior.mean_kmh"),
+        ("upper_kmh = 65", "upper_kmh = 65\nprior = { mean_kmh = 20, sd_kmh = 0 }", "speed.prior.sd_kmh"),
+        ("upper_kmh = 65", "upper_kmh = 65\nprior = { mean_kmh = 20, sd_kmh = 9, between = 2 }", "speed.prior.between"),
         ('"array-average"', '"array-average"\nm_ub = 0', "m_ub"),
         ('"array-average"', '"array-average"\nmub = 3', "mub"),
         ('"array-average"', '"array-average"\nweight = -1', "statistic.weight"),

@@ -235,7 +235,7 @@ def test_the_mask_covers_the_bound_and_wastes_less_than_half(bounds: list[int]) 
 @pytest.mark.parametrize("bound", [1, 2, 3, 7, 64, 65])
 def test_bounded_integers_are_uniform(bound: int) -> None:
     """False-alarm rate 1e-8 each, on fresh entropy."""
-    counts = np.bincount(Noise()._below(np.full(DRAWS, bound, np.int64)), minlength=bound)
+    counts = np.bincount(Noise().below(np.full(DRAWS, bound, np.int64)), minlength=bound)
     assert counts.size == bound
     if bound > 1:
         flat = Cells(np.arange(1, bound), np.full(bound, 1 / bound))

@@ -1,0 +1,95 @@
+"""AKMV: users' sums clipped at a private upper quantile of the sums."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+
+from dpops.accuracy import Prior, mean_absolute_error
+from dpops.choice import MOST_CANDIDATES
+from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, stack, with_noise
+from dpops.noise import Noise
+from dpops.privacy import Adjacency
+from dpops.quantile import expected_quantile, private_quantiles
+from dpops.types import Grid, Int64s
+
+_POINTS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Akmv(Mechanism):
+    """Draws T near the t-th largest sum of a user with epsilon / 2, t = min(ceil(2 / epsilon), L), clips sums at T.
+
+    T is drawn from [0, U m_max], in steps coarse enough for 2**30 candidates. Released: T, and the noisy sum of the
+    clipped sums, in grid steps; one user moves that sum by at most T.
+    Source: S4 section on AKMV (item-level clipping of Amin, Kulesza, Munoz and Vassilvitskii 2019, on user sums).
+    """
+
+    name: ClassVar[str] = "akmv"
+    statistic: ClassVar[str] = "mean"
+    adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
+
+    def plan(self, counts: Int64s, reported: int, grid: Grid, epsilon: Fraction) -> Plan:
+        check_plan_input(counts, reported, grid.upper_steps, epsilon)
+        samples, heaviest = int(counts.sum()), int(counts.max())
+        most = grid.upper_steps * heaviest
+        return Plan(
+            mechanism=self.name,
+            epsilon=epsilon,
+            step=grid.step / samples,
+            scale=2 * most / epsilon,
+            upper=grid.upper,
+            bias_bound=float(grid.upper),
+            facts={
+                "users": counts.size,
+                "samples": samples,
+                "heaviest": heaviest,
+                "reported": reported,
+                "upper_steps": grid.upper_steps,
+                "rank": counts.size - min(math.ceil(2 / epsilon), counts.size),
+                "coarse": max(0, most.bit_length() - (MOST_CANDIDATES.bit_length() - 1)),
+                "sensitivity": most,
+            },
+        )
+
+    def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
+        samples, most = plan.facts["samples"], float(plan.upper) * plan.facts["heaviest"]
+        sums = np.clip(counts * prior.mean, 0.0, most)
+        drawn = expected_quantile(np.sort(sums), most, plan.facts["rank"], float(plan.epsilon) / 2, _POINTS)
+        bias = np.maximum(sums[:, None] - drawn, 0.0).sum(axis=0) / samples
+        scale = 2 * drawn / (samples * float(plan.epsilon))
+        pairs = zip(bias.tolist(), scale.tolist(), strict=True)
+        return sum(mean_absolute_error(b, s) for b, s in pairs) / _POINTS
+
+    def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
+        users = stack(totals, plans)
+        if not plans:
+            return []
+        coarse, most, number = (
+            np.array([plan.facts[name] for plan in plans], np.int64) for name in ("coarse", "sensitivity", "users")
+        )
+        ranks = [Fraction(plan.facts["rank"]) for plan in plans]
+        half = [plan.epsilon / 2 for plan in plans]
+        candidates = -(-most >> coarse)
+        drawn = private_quantiles(users.sums >> np.repeat(coarse, number), users.start, candidates, ranks, half, noise)
+        bound = np.minimum(drawn << coarse, most)
+        exact = np.add.reduceat(np.minimum(users.sums, np.repeat(bound, number)), users.start)
+        scales = [
+            plan.scale * Fraction(each, plan.facts["sensitivity"])
+            for each, plan in zip(bound.tolist(), plans, strict=True)
+        ]
+        noisy = with_noise(exact, scales, noise)
+        return [[each, integer] for each, integer in zip(bound.tolist(), noisy, strict=True)]
+
+    @staticmethod
+    def settle(integers: Sequence[int], plan: Plan) -> Plan:
+        """One user at least may exceed T, all may reach U: a user's sum keeps T, the others their whole mean."""
+        bound, most = integers[0], plan.facts["sensitivity"]
+        samples, reported = plan.facts["samples"], plan.facts["reported"]
+        share = Fraction(samples * plan.facts["upper_steps"] - bound, samples) if bound < most else Fraction(0)
+        clipping = share * plan.step * samples
+        bias = min(float(clipping + plan.upper * (1 - Fraction(samples, reported))), float(plan.upper))
+        return replace(plan, scale=plan.scale * Fraction(bound, most), bias_bound=bias)

@@ -1,0 +1,84 @@
+"""auto: for each HAT the mechanism with the best forecast, from public information only."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from typing import ClassVar, NamedTuple
+
+from dpops.accuracy import Prior
+from dpops.mechanism import Integers, Mechanism, Plan, Totals
+from dpops.noise import Noise
+from dpops.privacy import Adjacency
+from dpops.registry import registered
+from dpops.types import Grid, Int64s
+
+
+class Ranked(NamedTuple):
+    """One candidate for a HAT. error: the forecast in units."""
+
+    error: float
+    mechanism: Mechanism
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Auto(Mechanism):
+    """Plans with every candidate of every registered mechanism and takes the one whose forecast error is least.
+
+    prior: mean and standard deviation of single samples, in units, publicly known. Without one, forecasts are those of
+    the worst case. Counts, U, epsilon and the prior decide, so under counts-public the choice costs nothing; the plan
+    names the mechanism chosen. Source: docs/mechanisms.md.
+    """
+
+    name: ClassVar[str] = "auto"
+    statistic: ClassVar[str] = "mean"
+    adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
+
+    prior: Prior | None = None
+
+    @classmethod
+    def examples(cls) -> Sequence["Auto"]:
+        return [cls(), cls(prior=Prior(20.0, 12.0))]
+
+    @classmethod
+    def candidates(cls) -> Sequence["Auto"]:
+        return []
+
+    def ranking(self, counts: Int64s, reported: int, grid: Grid, epsilon: Fraction) -> list[Ranked]:
+        """All candidates, the best forecast first; of equal ones the first by name."""
+        ranked = []
+        for mechanism in _candidates(self.statistic):
+            plan = mechanism.plan(counts, reported, grid, epsilon)
+            error = plan.error() if self.prior is None else mechanism.forecast(plan, counts, self.prior)
+            ranked.append(Ranked(error, mechanism, plan))
+        return sorted(ranked, key=lambda each: each.error)
+
+    def plan(self, counts: Int64s, reported: int, grid: Grid, epsilon: Fraction) -> Plan:
+        return self.ranking(counts, reported, grid, epsilon)[0].plan
+
+    def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
+        return _by_name()[plan.mechanism].forecast(plan, counts, prior)
+
+    def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
+        if len(totals) != len(plans):
+            raise ValueError(f"{len(totals)} totals for {len(plans)} plans")
+        released: list[Integers] = [[] for _ in plans]
+        for name in sorted({plan.mechanism for plan in plans}):
+            mine = [at for at, plan in enumerate(plans) if plan.mechanism == name]
+            done = _by_name()[name].release([totals[at] for at in mine], [plans[at] for at in mine], noise)
+            for at, integers in zip(mine, done, strict=True):
+                released[at] = integers
+        return released
+
+
+@cache
+def _candidates(statistic: str) -> tuple[Mechanism, ...]:
+    kinds = [kind for kind in registered().values() if kind.statistic == statistic]
+    return tuple(candidate for kind in kinds for candidate in kind.candidates())
+
+
+@cache
+def _by_name() -> dict[str, Mechanism]:
+    """A mechanism of each name; a release is decided by the plan alone, so any variant serves."""
+    return {candidate.name: candidate for candidate in _candidates(Auto.statistic)}

@@ -1,0 +1,22 @@
+"""EpsilonQuantile: array means clipped to private quantiles at ranks that move inwards as epsilon shrinks."""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+from dpops.quantile_interval import QuantileInterval
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpsilonQuantile(QuantileInterval):
+    """Clips about 2 / epsilon arrays at either end: as many as the noise would hide, and never more than half.
+
+    Source: S0 section III-E2, with t = ceil(2 / epsilon) at both ends (erratum E8); private quantiles by Smith 2011.
+    """
+
+    name: ClassVar[str] = "epsilon-quantile"
+
+    @staticmethod
+    def rank(arrays: int, epsilon: Fraction) -> Fraction:
+        return Fraction(min(math.ceil(2 / epsilon), arrays // 2))

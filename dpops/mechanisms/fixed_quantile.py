@@ -1,0 +1,21 @@
+"""FixedQuantile: array means clipped to their private 10 % and 90 % quantiles."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+from dpops.quantile_interval import QuantileInterval
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixedQuantile(QuantileInterval):
+    """Clips to the private 10 % and 90 % quantiles of the array means, whatever epsilon is.
+
+    Source: S0 section III-E "FixedQuantile"; private quantiles by Smith 2011.
+    """
+
+    name: ClassVar[str] = "fixed-quantile"
+
+    @staticmethod
+    def rank(arrays: int, epsilon: Fraction) -> Fraction:  # noqa: ARG004 - the interface
+        return Fraction(arrays, 10)

@@ -1,0 +1,135 @@
+"""Levy: array means clipped to an interval around their private median bin."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+
+from dpops.accuracy import Prior
+from dpops.arrays import (
+    FINE,
+    ArrayMeans,
+    ArrayPlan,
+    Rule,
+    array_means,
+    check_rule,
+    expected_means,
+    lay_out,
+    spread,
+)
+from dpops.choice import choose
+from dpops.interval import clipped_release, interval_errors, interval_plan, settled
+from dpops.mechanism import Integers, Mechanism, Plan, Totals
+from dpops.noise import Noise
+from dpops.privacy import Adjacency
+from dpops.types import Grid, Int64s
+
+GAMMA = 0.2
+"""The chance that the paper allows for an array mean to lie farther than tau from the expectation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Levy(Mechanism):
+    """Draws a median bin of the array means with epsilon / 2, clips them to 1.5 bins around it, releases their mean.
+
+    Bins are tau = U sqrt(ln(2 Kbar / gamma) / (2 m_UB)) wide (Hoeffding and a union bound). A bin's cost is the larger
+    number of array means in lower or in higher bins: one user moves it by at most 1, so P(bin) falls by at most
+    exp(epsilon / 4) per unit of cost. Released: the bin, and the noisy sum of the clipped means in fine steps.
+    Source: S0 Algorithm 3, with the nearest midpoint (erratum E5) and the exact length of a truncated interval.
+    """
+
+    name: ClassVar[str] = "levy"
+    statistic: ClassVar[str] = "mean"
+    adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
+
+    m_ub: Rule = "argmax"
+
+    def __post_init__(self) -> None:
+        check_rule(self.m_ub)
+
+    @classmethod
+    def examples(cls) -> Sequence["Levy"]:
+        return [cls(), cls(m_ub=3)]
+
+    def plan(self, counts: Int64s, reported: int, grid: Grid, epsilon: Fraction) -> ArrayPlan:
+        made = lay_out(counts, reported, grid, epsilon, self.m_ub)
+        upper = grid.upper_steps * FINE
+        share = math.sqrt(math.log(2 * made.grouping.fills.size / GAMMA) / (2 * made.m_ub))
+        tau = 2 * math.ceil(min(share, 1.0) * upper / 2)  # even, so that midpoints and 1.5 tau are integers
+        bins = -(-upper // tau)
+        widest = upper if bins == 1 else min(3 * tau, upper)
+        return interval_plan(self.name, made, grid, epsilon, widest, {"tau": tau, "bins": bins})
+
+    def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
+        unit = float(plan.step * plan.facts["arrays"])
+        means = expected_means(plan, prior)
+        drawn = _bins(np.rint(means / unit).astype(np.int64), np.full(1, plan.facts["tau"]), plan_upper(plan))
+        bins = np.arange(plan.facts["bins"])
+        below, through = np.searchsorted(drawn, bins), np.searchsorted(drawn, bins, side="right")
+        cost = np.maximum(below, means.size - through)
+        chance = np.exp(-float(plan.epsilon) / 4 * (cost - cost.min()))
+        low, high = _interval(bins, plan.facts["tau"], plan.facts["bins"], plan_upper(plan)[0])
+        errors = interval_errors(means, np.float64(unit) * low, np.float64(unit) * high, plan)
+        error = float((chance * errors).sum() / chance.sum())
+        return math.hypot(error, math.sqrt(2 / math.pi) * spread(plan, counts, prior))
+
+    def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
+        arrays = array_means(totals, plans)
+        if not plans:
+            return []
+        tau, bins = (np.array([plan.facts[name] for plan in plans], np.int64) for name in ("tau", "bins"))
+        upper = np.array([plan_upper(plan)[0] for plan in plans], np.int64)
+        drawn = _median_bins(arrays, tau, bins, upper, [plan.epsilon / 4 for plan in plans], noise)
+        low, high = _interval(drawn, tau, bins, upper)
+        return clipped_release(arrays, low, high, [[each] for each in drawn.tolist()], plans, noise)
+
+    @staticmethod
+    def settle(integers: Sequence[int], plan: Plan) -> Plan:
+        facts = plan.facts
+        upper = int(plan_upper(plan)[0])
+        low, high = _interval(np.array(integers[0]), facts["tau"], facts["bins"], upper)
+        return settled(int(low), int(high), plan)
+
+
+def plan_upper(plan: Plan) -> Int64s:
+    """U in fine steps, as a vector of one."""
+    return np.array([plan.facts["upper_steps"] * FINE], np.int64)
+
+
+def _bins(means: Int64s, tau: Int64s, upper: Int64s) -> Int64s:
+    """The bin of nearest midpoint for each mean, the lower one on ties; only the last bin may be shorter than tau."""
+    last = -(-upper // tau) - 1
+    regular = np.clip((means - 1) // tau, 0, last)
+    edge = (2 * last - 1) * tau // 2 + _midpoint(last, tau, upper)  # of the last two midpoints: their sum
+    ends = np.where((last > 0) & (2 * means > edge), last, np.minimum(regular, np.maximum(last - 1, 0)))
+    nearest: Int64s = np.where(regular >= last - 1, ends, regular)
+    return nearest
+
+
+def _midpoint(index: Int64s, tau: Int64s | int, upper: Int64s | int) -> Int64s:
+    middle: Int64s = (index * tau + np.minimum((index + 1) * tau, upper)) // 2
+    return middle
+
+
+def _interval(index: Int64s, tau: Int64s | int, bins: Int64s | int, upper: Int64s | int) -> tuple[Int64s, Int64s]:
+    """[low, high] of 1.5 tau around the bin's midpoint within [0, U], in fine steps; all of it if there is one bin."""
+    middle = _midpoint(index, tau, upper)
+    low = np.where(np.equal(bins, 1), 0, np.maximum(middle - 3 * (tau // 2), 0))
+    high = np.where(np.equal(bins, 1), upper, np.minimum(middle + 3 * (tau // 2), upper))
+    return low, high
+
+
+def _median_bins(
+    arrays: ArrayMeans, tau: Int64s, bins: Int64s, upper: Int64s, rates: Sequence[Fraction], noise: Noise
+) -> Int64s:
+    numbers = arrays.numbers
+    first = np.cumsum(bins) - bins
+    bin_of = _bins(arrays.means, np.repeat(tau, numbers), np.repeat(upper, numbers))
+    held = np.bincount(bin_of + np.repeat(first, numbers), minlength=int(bins.sum()))
+    through = np.cumsum(held)
+    through -= np.repeat(through[first] - held[first], bins)
+    cost = np.maximum(through - held, np.repeat(numbers, bins) - through)
+    return choose(np.ones(cost.size, np.int64), cost, first, rates, noise).entry - first

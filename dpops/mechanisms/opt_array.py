@@ -1,0 +1,38 @@
+"""OPT-Array-Averaging: Array-Averaging with the array length that minimises the worst-case error."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import ClassVar
+
+from dpops.accuracy import Prior
+from dpops.arrays import ArrayPlan
+from dpops.mechanism import Integers, Mechanism, Plan, Totals
+from dpops.mechanisms.array_average import ArrayAverage
+from dpops.noise import Noise
+from dpops.privacy import Adjacency
+from dpops.types import Grid, Int64s
+
+_AVERAGE = ArrayAverage(m_ub="opt")
+
+
+@dataclass(frozen=True, slots=True)
+class OptArray(Mechanism):
+    """Array-Averaging (BestFit) at the m that minimises U (1 - S(m) / n) + U m / (epsilon S(m)).
+
+    From epsilon 1 on that never clips a user, so it is close to the baseline (erratum E15).
+    Source: S1 "OPT-Array-Averaging".
+    """
+
+    name: ClassVar[str] = "opt-array"
+    statistic: ClassVar[str] = "mean"
+    adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
+
+    def plan(self, counts: Int64s, reported: int, grid: Grid, epsilon: Fraction) -> ArrayPlan:
+        return replace(_AVERAGE.plan(counts, reported, grid, epsilon), mechanism=self.name)
+
+    def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
+        return _AVERAGE.forecast(plan, counts, prior)
+
+    def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
+        return _AVERAGE.release(totals, plans, noise)
