@@ -76,7 +76,7 @@ def expected_error(bias: float, sd: float, scale: float) -> float:
         # exp(s^2/2b^2 -+ m/b) erfc(z) with z = (s/b -+ m/s) / sqrt 2; for large z its first asymptotic term
         z = (sd / scale - side * ratio) / math.sqrt(2)
         if z < 25:
-            damp += math.exp(sd * sd / (2 * scale * scale) - side * abs(bias) / scale) * math.erfc(z)
+            damp += math.exp((sd / scale) ** 2 / 2 - side * abs(bias) / scale) * math.erfc(z)
         else:
             damp += math.exp(-ratio * ratio / 2) / (z * math.sqrt(math.pi))
     return folded + scale * damp / 2
