@@ -8,6 +8,7 @@ import click
 import pipelines.quiet  # noqa: F401  # isort: skip
 
 from pipelines.commands.demo import demo
+from pipelines.commands.evaluate import evaluate
 from pipelines.commands.init import init
 from pipelines.commands.ledger import ledger
 from pipelines.commands.release import release
@@ -39,7 +40,7 @@ def hatstream() -> None:
     """
 
 
-for command in (demo, init, release, ledger):
+for command in (demo, init, release, evaluate, ledger):
     hatstream.add_command(command)
 
 

@@ -85,7 +85,7 @@ def release(
         )
     ledger.check_head()
     limit = ledger.check_account(account_of(spec.account, secret))
-    paths = _paths(pattern)
+    paths = paths_of(pattern)
     try:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -157,7 +157,8 @@ def _check_period(spec: Specification, when: Calendar) -> None:
         raise AccountRefusal(f"account {spec.account.name!r} begins at {since}: nothing is released before")
 
 
-def _paths(pattern: str) -> list[str]:
+def paths_of(pattern: str) -> list[str]:
+    """The files that a pattern matches, sorted. Raises InputError if there is none."""
     found = sorted(path for path in glob.glob(pattern, recursive=True) if Path(path).is_file())
     if not found:
         raise InputError(f"no input file matches {pattern!r}")

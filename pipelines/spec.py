@@ -108,6 +108,7 @@ class Specification:
     cap: Cap | None
     release_shards: int
     statistics: tuple[Statistic, ...]
+    prior: Prior | None
     layout: Layout
     text: str
 
@@ -170,6 +171,7 @@ def _check(document: Document, folder: Path) -> Specification:
         cap=cap,
         release_shards=document.privacy.release_shards,
         statistics=statistics,
+        prior=_prior(document.speed),
         layout=source,
         text=_decisive_text(document, region, statistics, source),
     )

@@ -35,8 +35,8 @@ REASONS = (
 VEHICLE_BYTES = 256
 E7 = 10_000_000
 
-_FROM_US = 946_684_800_000_000  # 2000-01-01 UTC
-_TO_US = 4_102_444_800_000_000  # 2100-01-01 UTC
+FROM_US = 946_684_800_000_000  # 2000-01-01 UTC
+TO_US = 4_102_444_800_000_000  # 2100-01-01 UTC
 _DENSE_PAIRS = 1 << 22
 
 
@@ -92,7 +92,7 @@ def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, 
     verdict.refuse("bad-vehicle", vehicles.bad)
     verdict.refuse("missing-time", time.missing)
     verdict.refuse("bad-time", ~time.valid)
-    verdict.refuse("implausible-time", (time.us < _FROM_US) | (time.us >= _TO_US))
+    verdict.refuse("implausible-time", (time.us < FROM_US) | (time.us >= TO_US))
     verdict.refuse("outside-range", ~where.in_range)
     verdict.refuse("outside-service", ~where.in_service)
     lat_e7, lon_e7 = _check_positions(verdict, lat, lon, rules.bbox)

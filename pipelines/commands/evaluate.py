@@ -1,0 +1,165 @@
+"""`hatstream evaluate`: the papers' tables beside reference figures, or actual errors on telemetry."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+
+import click
+import msgspec
+
+from dpops.types import Int64s
+from pipelines import scheduled
+from pipelines.commands.options import console, json_option, progress_bars
+from pipelines.evaluation import datasets, real, report
+from pipelines.evaluation.reference import REFERENCE
+from pipelines.evaluation.simulate import PROCESSES, Cell, contenders, run_all
+from pipelines.spec import load
+
+EPSILONS = {name: tuple(next(iter(table.values()))) for name, table in REFERENCE.items()}
+FOUR = ("0.5", "1", "1.5", "2")
+NOT_PRIVATE = "NOT PRIVATE: these figures are functions of true values; do not publish them"
+
+
+@click.command()
+@click.option("--runs", type=click.IntRange(1), help="Runs of each cell. [default: 10000; on telemetry 20]")
+@click.option("--seed", type=int, default=1, show_default=True, help="Of the generated data and the simulated noise.")
+@click.option(
+    "--counts", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="JSON with samples per bus."
+)
+@click.option(
+    "--sets",
+    "folder",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Folder of .npz data sets (counts, values in km/h) instead of the generated ITMS-like ones.",
+)
+@click.option(
+    "--output", type=click.Path(path_type=Path, file_okay=False), help="Folder for evaluation.json and pictures."
+)
+@click.option("--processes", type=click.IntRange(1), default=PROCESSES, show_default=True)
+@click.option("--data", "pattern", metavar="GLOB", help="Telemetry to compare the mechanisms on; needs --spec.")
+@click.option("--spec", "spec_path", type=click.Path(path_type=Path, dir_okay=False), help="With --data.")
+@click.option("--epsilons", default="0.5,1,2", show_default=True, help="With --data: epsilons of a HAT.")
+@click.option("--not-private", is_flag=True, help="With --data: I know that the output shows functions of true values.")
+@json_option
+def evaluate(
+    runs: int | None,
+    seed: int,
+    counts: Path | None,
+    folder: Path | None,
+    output: Path | None,
+    processes: int,
+    pattern: str | None,
+    spec_path: Path | None,
+    epsilons: str,
+    not_private: bool,
+    as_json: bool,
+) -> None:
+    """Simulate every mechanism: the tables of the papers, or the errors on your telemetry.
+
+    \b
+    Examples:
+      hatstream evaluate --runs 1000 --output build/evaluation
+      hatstream evaluate --data 'feed/*.csv' --spec austin.toml --not-private
+    """
+    if pattern is not None:
+        if spec_path is None or not not_private:
+            raise scheduled.UsageError(
+                "--data needs --spec and --not-private: the output shows functions of true values"
+            )
+        _telemetry(pattern, spec_path, epsilons.split(","), runs or 20, as_json)
+        return
+    if spec_path is not None or not_private:
+        raise scheduled.UsageError("--spec and --not-private go with --data")
+    try:
+        given = None if counts is None else datasets.counts_from(counts)
+    except (ValueError, KeyError, TypeError) as error:
+        raise scheduled.InputError(f"{counts} is not a JSON list of counts: {error}") from None
+    source = partial(data_sets, seed, given, folder)
+    cells = simulate(source, runs or 10_000, seed, processes, quiet=as_json)
+    if as_json:
+        click.echo(msgspec.json.encode(document(cells)).decode())
+    else:
+        _show(cells, exact=folder is not None)
+    if output is not None:
+        paths = [path for name in _names(cells) for path in report.draw_errors(name, _of(cells, name), output)]
+        (output / "evaluation.json").write_bytes(msgspec.json.encode(document(cells)))
+        click.echo(f"wrote {output / 'evaluation.json'} and {len(paths)} pictures beside it", err=as_json)
+
+
+def data_sets(seed: int, counts: Int64s | None, folder: Path | None) -> list[datasets.DataSet]:
+    """The sets of an evaluation: ITMS-like and scaled (generated, or from a folder), geometric, extreme."""
+    first = datasets.itms_like(seed, counts) if folder is None else datasets.from_folder(folder)
+    return [*first, datasets.geometric(), datasets.extreme()]
+
+
+def simulate(
+    source: partial[list[datasets.DataSet]], runs: int, seed: int, processes: int, *, quiet: bool
+) -> list[Cell]:
+    """All cells of all data sets, with a progress bar on standard error."""
+    plan = [
+        (data.name, label, epsilon)
+        for data in source()
+        for label in contenders(data)
+        for epsilon in EPSILONS.get(data.name, FOUR)
+    ]
+    with progress_bars(quiet=quiet) as bars:
+        return run_all(source, plan, runs, seed, partial(bars, "cells simulated"), processes)
+
+
+def document(cells: Sequence[Cell]) -> dict[str, object]:
+    """The evaluation for programs: errors in km/h."""
+    return {
+        "cells": [
+            {**asdict(cell), "reference": report.reference_of(cell), "agrees": report.agrees(cell)} for cell in cells
+        ]
+    }
+
+
+def _show(cells: Sequence[Cell], *, exact: bool) -> None:
+    out = console()
+    note = "measured ± its standard error (reference figure); ! differs by more than 4 standard errors of both"
+    if not exact:
+        note += "\nThe data are generated by the reference's recipe, not the same."
+    for name in _names(cells):
+        own = "" if exact or name in ("geometric", "extreme") else " (generated)"
+        out.print(report.error_table(f"{name}{own}", _of(cells, name), note))
+    out.print(report.auto_table(cells))
+    out.print(report.choice_table(cells))
+
+
+def _telemetry(pattern: str, spec_path: Path, epsilons: list[str], runs: int, as_json: bool) -> None:
+    spec = load(spec_path)
+    paths = scheduled.paths_of(pattern)
+    with progress_bars(quiet=as_json) as bars:
+        hats = real.read_hats(spec, paths, bars)
+        errors = real.errors_of(hats, spec.grid, epsilons, runs, spec.prior, partial(bars, "mechanisms compared"))
+    if as_json:
+        plain = {
+            "not_private": NOT_PRIVATE,
+            "hats": len(hats.totals),
+            "city_mean_kmh": hats.city_mean,
+            "classes": [real.class_name(*bounds) for bounds in real.CLASSES],
+            "errors_kmh": [asdict(each) for each in errors],
+        }
+        click.echo(msgspec.json.encode(plain).decode())
+        return
+    out = console()
+    out.print(f"[bold]{NOT_PRIVATE}[/bold]")
+    out.print(
+        f"{len(hats.totals)} HATs, {int(hats.rows.sum())} samples, city mean {hats.city_mean:.2f} km/h, {runs} runs"
+    )
+    for epsilon in epsilons:
+        mine = [each for each in errors if each.epsilon == epsilon]
+        out.print(real.error_table(epsilon, mine, hats))
+        worse = [each.label for each in mine if each.worse_than_constant]
+        out.print(f"Worse than a constant over all HATs at epsilon {epsilon}: {', '.join(worse) or 'none'}.")
+    out.print(NOT_PRIVATE)
+
+
+def _names(cells: Sequence[Cell]) -> list[str]:
+    return list(dict.fromkeys(cell.data for cell in cells))
+
+
+def _of(cells: Sequence[Cell], name: str) -> list[Cell]:
+    return [cell for cell in cells if cell.data == name]

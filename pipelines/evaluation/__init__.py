@@ -1,0 +1,1 @@
+"""Errors of the mechanisms on published and generated data: what `hatstream evaluate` computes."""

@@ -1,0 +1,157 @@
+"""Seeded data sets by the recipes of the papers; a run sees user totals on the grid."""
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpops.accuracy import Prior
+from dpops.types import Grid, Int64s
+
+Float64s = NDArray[np.float64]
+
+UPPER_KMH = 65
+GRID = Grid(step=Fraction(1, 1000), upper_steps=1000 * UPPER_KMH)
+MEAN_KMH, VARIANCE_KMH2 = 20.66769, 115.135
+"""Published for the ITMS feed; its other figures are 217 users, 17,166 samples, counts from 1 to 417, median 46."""
+USERS, SAMPLES, MOST, MEDIAN = 217, 17_166, 417, 46
+_BETWEEN = 0.27  # share of the variance between users of the ITMS-like speeds
+
+ITMS_PRIOR = Prior(MEAN_KMH, math.sqrt(VARIANCE_KMH2))
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """counts: int64 (users,), non-increasing. draw(rng, runs): sums in grid steps, int64 (runs, users), and the true
+    means in km/h, float64 (runs,). Where the same data serve every run, both have one row that stands for all.
+    prior: what may be said publicly of the speeds; only `auto` looks at it.
+    """
+
+    name: str
+    counts: Int64s
+    draw: Callable[[np.random.Generator, int], tuple[Int64s, Float64s]]
+    prior: Prior
+
+
+def itms_like(seed: int, counts: Int64s | None = None) -> list[DataSet]:
+    """The ITMS-like set and its two scalings: ten times the samples, ten times the users. Source: S0, S1 experiments.
+
+    counts: int64 (users,), any order; without them, counts of our own that meet the published figures.
+    """
+    base = np.sort(itms_counts() if counts is None else counts)[::-1]
+    rng = np.random.default_rng(seed)
+    samples, users = base * 10, np.sort(np.tile(base, 10))[::-1]
+    return [
+        fixed("itms-like", base, _itms_speeds(rng, base)),
+        fixed("samples-x10", samples, _clipped_normal(rng, int(samples.sum()))),
+        fixed("users-x10", users, _clipped_normal(rng, int(users.sum()))),
+    ]
+
+
+def geometric() -> DataSet:
+    """2**i users with 2**(6 - i) samples each, i = 0..6, speeds uniform, drawn anew for each run. Source: S4."""
+    counts = np.repeat(2 ** np.arange(6, -1, -1), 2 ** np.arange(7)).astype(np.int64)
+
+    def speeds(rng: np.random.Generator, size: tuple[int, int]) -> Float64s:
+        return rng.uniform(0, UPPER_KMH, size)
+
+    return redrawn("geometric", counts, speeds, Prior(UPPER_KMH / 2, UPPER_KMH / math.sqrt(12)))
+
+
+def extreme() -> DataSet:
+    """100 users with one sample and one with ten, speeds normal around U/2 with variance U/4. Source: S4 (E22)."""
+    counts = np.array([10] + [1] * 100, np.int64)
+    sd = math.sqrt(UPPER_KMH / 4)
+
+    def speeds(rng: np.random.Generator, size: tuple[int, int]) -> Float64s:
+        return np.clip(rng.normal(UPPER_KMH / 2, sd, size), 0, UPPER_KMH)
+
+    return redrawn("extreme", counts, speeds, Prior(UPPER_KMH / 2, sd))
+
+
+def from_folder(folder: Path) -> list[DataSet]:
+    """The sets of a folder of NumPy archives with `counts` per user and `values` in km/h, one user behind another."""
+    found = []
+    for path in sorted(folder.glob("*.npz")):
+        with np.load(path) as archive:
+            found.append(fixed(path.stem.replace("_", "-"), archive["counts"].astype(np.int64), archive["values"]))
+    return found
+
+
+def counts_from(path: Path) -> Int64s:
+    """Counts from a JSON file: a list, or an object with a list `counts`."""
+    read = json.loads(path.read_text())
+    counts = np.array(read["counts"] if isinstance(read, dict) else read, np.int64)
+    if counts.ndim != 1 or counts.size == 0 or counts.min() < 1:
+        raise ValueError("counts must be a list of integers from 1")
+    return counts
+
+
+def fixed(name: str, counts: Int64s, speeds_kmh: Float64s) -> DataSet:
+    """A set whose data are the same in every run. speeds_kmh: float64 (samples,), one user behind another."""
+    start = np.cumsum(counts) - counts
+    order = np.argsort(-counts, kind="stable")
+    sums = np.add.reduceat(_steps(speeds_kmh), start)[order]
+    truth = float(np.clip(speeds_kmh, 0, UPPER_KMH).mean())
+    return DataSet(name, counts[order], lambda _rng, _runs: (sums[None], np.array([truth])), ITMS_PRIOR)
+
+
+def redrawn(
+    name: str, counts: Int64s, speeds: Callable[[np.random.Generator, tuple[int, int]], Float64s], prior: Prior
+) -> DataSet:
+    """A set whose samples are independent and drawn anew for each run."""
+    start = np.cumsum(counts) - counts
+
+    def draw(rng: np.random.Generator, runs: int) -> tuple[Int64s, Float64s]:
+        drawn = speeds(rng, (runs, int(counts.sum())))
+        return np.add.reduceat(_steps(drawn), start, axis=1), drawn.mean(axis=1)
+
+    return DataSet(name, counts, draw, prior)
+
+
+def itms_counts() -> Int64s:
+    """217 counts with the published total, median, least and largest: a log-normal curve, cut at both ends."""
+    law = NormalDist()
+    scores = np.array([law.inv_cdf((rank + 0.5) / USERS) for rank in range(USERS)])
+
+    def curve(shape: float) -> Int64s:
+        counts = np.clip(np.rint(MEDIAN * np.exp(shape * scores)), 1, MOST).astype(np.int64)
+        counts[0], counts[-1] = 1, MOST
+        return counts
+
+    low, high = 0.1, 3.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if curve(middle).sum() < SAMPLES else (low, middle)
+    counts = curve(low)
+    # The last few samples go one each to users above the median.
+    counts[USERS // 2 + 1 :][: SAMPLES - int(counts.sum())] += 1
+    return counts
+
+
+def _itms_speeds(rng: np.random.Generator, counts: Int64s) -> Float64s:
+    """Clipped normal speeds with an effect of the user, moved and stretched until mean and variance are the published
+    ones."""
+    effects = np.repeat(rng.normal(0, math.sqrt(_BETWEEN), counts.size), counts)
+    raw = effects + rng.normal(0, math.sqrt(1 - _BETWEEN), effects.size)
+    shift, stretch = MEAN_KMH, math.sqrt(VARIANCE_KMH2)
+    for _ in range(200):
+        speeds = np.clip(shift + stretch * raw, 0, UPPER_KMH)
+        shift += MEAN_KMH - speeds.mean()
+        stretch *= math.sqrt(VARIANCE_KMH2 / speeds.var())
+    return np.clip(shift + stretch * raw, 0, UPPER_KMH)
+
+
+def _clipped_normal(rng: np.random.Generator, samples: int) -> Float64s:
+    return np.clip(rng.normal(MEAN_KMH, math.sqrt(VARIANCE_KMH2), samples), 0, UPPER_KMH)
+
+
+def _steps(speeds_kmh: Float64s) -> Int64s:
+    steps: Int64s = np.rint(np.clip(speeds_kmh, 0, UPPER_KMH) * (GRID.upper_steps / UPPER_KMH)).astype(np.int64)
+    return steps

@@ -1,0 +1,206 @@
+"""Actual errors on telemetry: not private, because true means are looked at."""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from zoneinfo import ZoneInfo
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.table import Table
+
+from dpops.accuracy import Prior
+from dpops.mechanism import Mechanism, Totals
+from dpops.mechanisms.array_average import ArrayAverage
+from dpops.mechanisms.auto import Auto
+from dpops.noise import Noise
+from dpops.registry import registered
+from dpops.types import Grid
+from pipelines.scheduled import InputError, range_of
+from pipelines.spec import Specification
+from transforms import hexagons, wire
+from transforms.calendar import Calendar
+from transforms.columns import instants
+from transforms.parse import FROM_US, TO_US, Rules, parse
+from transforms.tally import tally
+from transforms.wire import Tally
+
+Float64s = NDArray[np.float64]
+
+CLASSES = ((1, 1), (2, 3), (4, 7), (8, 15), (16, 31), (32, None))
+"""HATs by number of vehicles, from and to, both included."""
+
+CONSTANT = "constant (city-wide mean)"
+
+
+@dataclass(frozen=True)
+class Hats:
+    """The HATs of some telemetry. totals: as the release would see them, with the samples reported; truth: their means
+    in km/h over all reported samples; rows, vehicles: of each HAT."""
+
+    totals: list[tuple[Totals, int]]
+    truth: Float64s
+    rows: Float64s
+    vehicles: Float64s
+
+    @property
+    def city_mean(self) -> float:
+        return float((self.truth * self.rows).sum() / self.rows.sum())
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Mean absolute errors in km/h of one mechanism at one epsilon; by_class: None for a class without HATs."""
+
+    label: str
+    epsilon: str
+    mean: float
+    row_weighted: float
+    by_class: list[float | None]
+    worse_than_constant: bool = False
+
+
+def read_hats(spec: Specification, paths: Sequence[str], report: Callable[[str, int, int | None], None]) -> Hats:
+    """Reads, parses and tallies files as a release does, over the whole range of days that they hold."""
+    when = _days(spec, paths)
+    rules = Rules(grid=spec.grid, units=spec.layout.units, bbox=spec.bbox, calendar=when, vehicle_key=os.urandom(32))
+    region = None if spec.region is None else np.array(spec.region, np.int64)
+    parts: dict[int, list[bytes]] = {}
+    for done, path in enumerate(paths):
+        for batch in spec.layout.read(path):
+            observations, _ = parse(batch.table, rules)
+            cell = hexagons.cells_of(observations, spec.resolution)
+            if region is not None:
+                inside = np.isin(cell, region)
+                observations, cell = observations.take(inside), cell[inside]
+            for (slot_s, _), data, _ in wire.split(observations, cell, 1):
+                parts.setdefault(slot_s, []).append(data)
+        report("files read", done + 1, len(paths))
+    if not parts:
+        raise InputError("no row of the input became an observation")
+    found: list[tuple[Totals, int, float]] = []
+    for slot_s in sorted(parts):
+        events = wire.unpack_events(parts[slot_s])
+        whole = tally(events, slot_s, None).tally
+        kept = whole if spec.cap is None else tally(events, slot_s, spec.cap).tally
+        found += _hats(kept, whole, spec.grid)
+    truth, rows = (np.array([hat[at] for hat in found], np.float64) for at in (2, 1))
+    vehicles = np.array([hat[0].counts.size for hat in found], np.float64)
+    return Hats([(totals, reported) for totals, reported, _ in found], truth, rows, vehicles)
+
+
+def _days(spec: Specification, paths: Sequence[str]) -> Calendar:
+    """All local days between the first and the last plausible time in the files."""
+    least, most = TO_US, FROM_US
+    for path in paths:
+        for batch in spec.layout.read(path):
+            time = instants(batch.table.column("time"), spec.layout.units.time_unit)
+            us = time.us[time.valid & (time.us >= FROM_US) & (time.us < TO_US)]
+            if us.size:
+                least, most = min(least, int(us.min())), max(most, int(us.max()))
+    if least > most:
+        raise InputError("no row of the input has a plausible time")
+    zone = ZoneInfo(spec.timetable.zone)
+    first, last = (
+        (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=us)).astimezone(zone) for us in (least, most)
+    )
+    return range_of(spec.timetable, first.date().isoformat(), last.date().isoformat())
+
+
+def _hats(kept: Tally, whole: Tally, grid: Grid) -> list[tuple[Totals, int, float]]:
+    """(totals, samples reported, true mean in km/h) of each cell that keeps a vehicle."""
+    found = []
+    for cell in np.unique(kept.cell[kept.kept > 0]).tolist():
+        mine, every = (kept.cell == cell) & (kept.kept > 0), whole.cell == cell
+        order = np.lexsort((kept.vehicle[mine], -kept.kept[mine]))
+        reported = int(whole.kept[every].sum())
+        mean = float(Fraction(int(whole.total[every].sum()), reported) * grid.step)
+        found.append((Totals(kept.kept[mine][order], kept.total[mine][order]), reported, mean))
+    return found
+
+
+def contenders(prior: Prior | None) -> dict[str, Mechanism]:
+    """Every mechanism of the registry by its name, Array-Averaging also with the other rule, and auto as specified."""
+    found: dict[str, Mechanism] = {"auto": Auto(prior=prior), "array-average-argmax": ArrayAverage(m_ub="argmax")}
+    return {name: found.get(name, kind()) for name, kind in registered().items()} | found
+
+
+def errors_of(
+    hats: Hats, grid: Grid, epsilons: Sequence[str], runs: int, prior: Prior | None, report: Callable[[int, int], None]
+) -> list[Errors]:
+    """The errors of all mechanisms, and of a constant, per epsilon; published values, so clamped into [0, U]."""
+    found = []
+    mechanisms = contenders(prior)
+    whole = len(epsilons) * len(mechanisms)
+    constant = np.abs(hats.truth - hats.city_mean)
+    for epsilon in epsilons:
+        bar = _summed(CONSTANT, epsilon, constant, hats)
+        for label, mechanism in mechanisms.items():
+            error = _actual(mechanism, hats, grid, Fraction(epsilon), runs)
+            found.append(_summed(label, epsilon, error, hats, bar))
+            report(len(found), whole)
+        found.append(bar)
+        whole += 1
+    return found
+
+
+def _actual(mechanism: Mechanism, hats: Hats, grid: Grid, epsilon: Fraction, runs: int) -> Float64s:
+    """Mean absolute error of each HAT over the runs."""
+    plans = [mechanism.plan(totals.counts, reported, grid, epsilon) for totals, reported in hats.totals]
+    totals = [totals for totals, _ in hats.totals]
+    error = np.zeros(len(plans))
+    for _ in range(runs):
+        released = mechanism.release(totals, plans, Noise())
+        values = [mechanism.value(integers, plan) for integers, plan in zip(released, plans, strict=True)]
+        error += np.abs(np.array(values) - hats.truth)
+    return error / runs
+
+
+def in_class(vehicles: Float64s, least: int, most: int | None) -> NDArray[np.bool_]:
+    return (vehicles >= least) & (vehicles <= (np.inf if most is None else most))
+
+
+def _summed(label: str, epsilon: str, error: Float64s, hats: Hats, bar: Errors | None = None) -> Errors:
+    chosen = [in_class(hats.vehicles, *bounds) for bounds in CLASSES]
+    mean = float(error.mean())
+    return Errors(
+        label=label,
+        epsilon=epsilon,
+        mean=mean,
+        row_weighted=float((error * hats.rows).sum() / hats.rows.sum()),
+        by_class=[float(error[mine].mean()) if mine.any() else None for mine in chosen],
+        worse_than_constant=bar is not None and mean > bar.mean,
+    )
+
+
+def class_name(least: int, most: int | None) -> str:
+    return f"{least}+" if most is None else str(least) if least == most else f"{least}-{most}"
+
+
+def error_table(epsilon: str, errors: Sequence[Errors], hats: Hats) -> Table:
+    """Errors at one epsilon; a star marks what a constant does better."""
+    bar = next(each for each in errors if each.label == CONSTANT)
+    table = Table(
+        title=f"NOT PRIVATE: actual mean absolute error per HAT at epsilon {epsilon}, km/h",
+        caption="* worse than publishing one constant for the whole city; columns to the right: HATs by vehicles.",
+        title_justify="left",
+        caption_justify="left",
+    )
+    names = [f"{class_name(*bounds)} ({int(in_class(hats.vehicles, *bounds).sum())})" for bounds in CLASSES]
+    table.add_column("mechanism")
+    for name in ("all HATs", "by rows", *names):
+        table.add_column(name, justify="right")
+    for each in errors:
+        pairs = zip(
+            (each.mean, each.row_weighted, *each.by_class), (bar.mean, bar.row_weighted, *bar.by_class), strict=True
+        )
+        table.add_row(each.label, *(_against(value, level) for value, level in pairs))
+    return table
+
+
+def _against(value: float | None, level: float | None) -> str:
+    if value is None or level is None:
+        return "-"
+    return f"{value:.2f}{' *' if value > level else '  '}"
