@@ -121,7 +121,7 @@ def itms_counts() -> Int64s:
     scores = np.array([law.inv_cdf((rank + 0.5) / USERS) for rank in range(USERS)])
 
     def curve(shape: float) -> Int64s:
-        counts = np.clip(np.rint(MEDIAN * np.exp(shape * scores)), 1, MOST).astype(np.int64)
+        counts: Int64s = np.clip(np.rint(MEDIAN * np.exp(shape * scores)), 1, MOST).astype(np.int64)
         counts[0], counts[-1] = 1, MOST
         return counts
 

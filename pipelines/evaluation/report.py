@@ -36,9 +36,9 @@ def error_table(name: str, cells: Sequence[Cell], note: str) -> Table:
     table = Table(
         title=f"{name}: mean absolute error, km/h", caption=note, title_justify="left", caption_justify="left"
     )
-    table.add_column("mechanism")
+    table.add_column("mechanism", no_wrap=True)
     for epsilon in epsilons:
-        table.add_column(f"epsilon {epsilon}", justify="right")
+        table.add_column(f"ε {epsilon}", justify="right")
     by_label: dict[str, list[str]] = {}
     for cell in cells:
         known = reference_of(cell)
@@ -107,12 +107,13 @@ def draw_errors(name: str, cells: Sequence[Cell], folder: Path) -> list[Path]:
     for number, label in enumerate(labels):
         mine = [cell for cell in cells if cell.label == label]
         x = [float(cell.epsilon) for cell in mine]
-        style = (
-            {"color": "black", "linewidth": 2.2} if label == "auto" else {"color": colours(number), "linewidth": 1.2}
-        )
-        axes.plot(x, [c.error for c in mine], marker=_MARKERS[number % 13], markersize=4, label=label, **style)
+        colour, width = ("black", 2.2) if label == "auto" else (colours(number), 1.2)
+        errors = [cell.error for cell in mine]
+        marker = _MARKERS[number % len(_MARKERS)]
+        axes.plot(x, errors, marker=marker, markersize=4, label=label, color=colour, linewidth=width)
         rings = [(float(c.epsilon), reference_of(c)) for c in mine if reference_of(c) is not None]
-        axes.plot(*zip(*rings, strict=True), "o", mfc="none", mec="grey", ms=9) if rings else None
+        if rings:
+            axes.plot(*zip(*rings, strict=True), "o", mfc="none", mec="grey", ms=9)
     axes.set_yscale("log")
     axes.set_xlabel("epsilon of the HAT")
     axes.set_ylabel("mean absolute error, km/h")
