@@ -183,6 +183,20 @@ def test_a_line_of_65536_bytes_is_read_and_one_of_65537_is_not(name, ending, tmp
         assert len(found.speed) == (1 if times == 1 else 2)
 
 
+@pytest.mark.parametrize("speed", [b"20", b"1e999"])
+@pytest.mark.parametrize("ending", [b"\n", b"\r\n"])
+@pytest.mark.parametrize("name", ["csv", "jsonl", "iudx-lines"])
+def test_the_longest_line_is_read_whatever_the_speed_beside_it(name, ending, speed, tmp_path):
+    source, encode, _ = WRITERS[name]
+    short, other = (encode({**row(i), "speed": 12.25}) for i in range(2))
+    longest = short.replace(b"12.25", b"12.25".ljust(LINE_BYTES - len(short) + 5, b"0"))
+    assert len(longest) == LINE_BYTES
+    header = [",".join(FIELDS).encode()] if name == "csv" else []
+    (tmp_path / "a").write_bytes(ending.join([*header, longest, other.replace(b"12.25", speed), b""]))
+    found, refused, _ = run(source, str(tmp_path / "a"), rules())
+    assert (len(found.speed), refused) == (2, {})
+
+
 @pytest.mark.parametrize("name", ["csv", "jsonl", "iudx-lines"])
 @pytest.mark.parametrize("around", [-2, -1, 0, 1, 2, LINE_BYTES, 3 * LINE_BYTES])
 def test_long_lines_at_the_edge_of_a_chunk_cost_themselves_alone(name, around, tmp_path):

@@ -35,7 +35,7 @@ def _batch(chunk: Chunk, paths: Paths) -> RawBatch:
     fast = None if chunk.too_long else table_of_lines(chunk.data, records, strict, paths)
     if fast is not None:
         return fast
-    texts = [line for line in chunk.data.split(b"\n") if line.strip()]
+    texts = [line.removesuffix(b"\r") for line in chunk.data.split(b"\n") if line.strip()]
     return table_of_records(texts, paths, {"too-long": chunk.too_long})
 
 
