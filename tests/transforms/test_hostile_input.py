@@ -238,6 +238,30 @@ def test_a_json_speed_beyond_float64_is_finite_and_stays(text, tmp_path):
     assert found.speed[1] == (0 if text.startswith("-") else 6_500)
 
 
+@pytest.mark.parametrize(
+    "vehicle",
+    [b"9" * 350, b"-" + b"9" * 4_300, b"9" * 4_301, b"-0", b"1e400", b'"\\ud800"', b'"1e999"', b"[" * 900 + b"]" * 900],
+    ids=lambda value: value[:12].decode(),
+)
+@pytest.mark.parametrize("place", [b'{"vehicle":VEHICLE,"speed":SPEED}', b'{"speed":SPEED,"vehicle":VEHICLE}'])
+def test_a_json_id_is_judged_alike_beside_any_speed(vehicle, place, tmp_path):
+    source = mapped("jsonl", vehicle="bus.vehicle", speed="bus.speed")
+    line = b'{"bus":' + place.replace(b"VEHICLE", vehicle) + b',"time":"2023-11-15T12:00:00Z","lat":30,"lon":-97}'
+    found = []
+    for speed in (b"20", b"1e999", b"9" * 5_000):
+        path = write_jsonl(tmp_path / "a", [line.replace(b"SPEED", speed)])
+        (batch,) = source.read(path)
+        found.append((batch.refused, batch.table.drop_columns("speed"), parse(batch.table, rules())[1]))
+    assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("line", [b'{"x":01e999}', b'{"x":1e999.5}', b'{"x":-1e999e5}', b'{"x":1e999', b'{"x":"1e999}'])
+def test_a_damaged_record_with_a_huge_number_stays_malformed(line, tmp_path):
+    line = line.replace(b"x", b"speed")
+    assert read("jsonl", tmp_path, [line])[1] == read("jsonl", tmp_path, [line.replace(b"999", b"9")])[1]
+    assert read("jsonl", tmp_path, [line])[1] == {"malformed": 1}
+
+
 # --- elements of an array -----------------------------------------------------------------------------------------
 
 

@@ -1,6 +1,6 @@
 """JSON records to columns: decoded by msgspec all at once, one by one only where a record of the chunk is damaged."""
 
-import json
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -21,7 +21,9 @@ Path = tuple[str, ...]
 
 _DAMAGE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _LARGEST = sys.float_info.max
-_INT_DIGITS = 300
+_STRING_OR_NUMBER = re.compile(
+    rb'"[^"\\]*(?:\\.[^"\\]*)*"?|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?', re.DOTALL
+)
 _BAD = object()  # a value of a type that its field cannot have
 _BAD_TEXT = "?"  # is no instant
 _ID_TYPES = (str, int)
@@ -87,21 +89,25 @@ def _careful(text: bytes, paths: Paths) -> Any:
 
 
 def _huge_numbers(text: bytes, paths: Paths) -> Any:
-    """A well-formed record with numbers beyond float64, which are finite: held at the largest float64."""
+    """A well-formed record with numbers beyond float64, which are finite: held at the largest float64.
+
+    Nothing else in the text changes, so each other field is what it is beside small numbers.
+    """
     try:
-        raw = msgspec.structs.astuple(_raw_decoder(paths).decode(text))
-        values = [json.loads(bytes(value), parse_float=_held, parse_int=_held_int) for value in raw]
-    except (*_DAMAGE, ValueError):
+        return _decoder(paths).decode(_STRING_OR_NUMBER.sub(_held, text))
+    except _DAMAGE:
         return "malformed"
-    return _record_type(paths)(*values)
 
 
-def _held(number: str) -> float:
-    return max(-_LARGEST, min(float(number), _LARGEST))
-
-
-def _held_int(number: str) -> int | float:
-    return int(number) if len(number) <= _INT_DIGITS else _held(number)
+def _held(token: re.Match[bytes]) -> bytes:
+    text = token[0]
+    if text.startswith(b'"'):
+        return text
+    try:
+        msgspec.json.decode(text)
+    except msgspec.ValidationError:
+        return repr(max(-_LARGEST, min(float(text), _LARGEST))).encode()
+    return text
 
 
 # --- decoders -----------------------------------------------------------------------------------------------------
@@ -112,20 +118,10 @@ def _decoder(paths: Paths) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(_record_type(paths))
 
 
-@cache
-def _raw_decoder(paths: Paths) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(_record_of(paths, msgspec.Raw, msgspec.Raw(b"null")))
-
-
-@cache
 def _record_type(paths: Paths) -> type[msgspec.Struct]:
-    return _record_of(paths, Any, None)
-
-
-def _record_of(paths: Paths, leaf: Any, absent: Any) -> type[msgspec.Struct]:
     """A struct of the first keys of all paths; everything else in a record is passed over."""
     names = {f"f{i}": key for i, key in enumerate(_first_keys(paths))}
-    return msgspec.defstruct("Record", [(name, leaf, absent) for name in names], rename=names, gc=False)
+    return msgspec.defstruct("Record", [(name, Any, None) for name in names], rename=names, gc=False)
 
 
 def _first_keys(paths: Paths) -> list[str]:
