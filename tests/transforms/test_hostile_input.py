@@ -255,6 +255,23 @@ def test_a_json_id_is_judged_alike_beside_any_speed(vehicle, place, tmp_path):
     assert found[0] == found[1] == found[2]
 
 
+@pytest.mark.parametrize("own", [True, False], ids=["its own", "a neighbour's"])
+def test_a_record_may_be_nested_as_deep_beside_any_speed(own, tmp_path):
+    limit = sys.getrecursionlimit()
+    outcomes = Counter()
+    for depth in range(limit - 200, limit):
+        deep, flat = ({"speed": "SPEED" if here else 20.0} for here in (own, not own))
+        lines = [json_line({**row(0), "x": "DEEP", **deep}), json_line({**row(1), **flat})]
+        lines[0] = lines[0].replace(b'"DEEP"', b"[" * depth + b"]" * depth)
+        found = []
+        for speed in (b"20", b"1e999"):
+            _, refused, _ = read("jsonl", tmp_path, [line.replace(b'"SPEED"', speed) for line in lines])
+            found.append(refused)
+        assert found[0] == found[1]
+        outcomes[found[0]["malformed"]] += 1
+    assert set(outcomes) == {0, 1}
+
+
 @pytest.mark.parametrize("line", [b'{"x":01e999}', b'{"x":1e999.5}', b'{"x":-1e999e5}', b'{"x":1e999', b'{"x":"1e999}'])
 def test_a_damaged_record_with_a_huge_number_stays_malformed(line, tmp_path):
     line = line.replace(b"x", b"speed")

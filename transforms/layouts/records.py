@@ -65,38 +65,31 @@ def table_of_records(texts: Sequence[bytes], paths: Paths, refused: dict[str, in
         except _DAMAGE:
             pass
     found, refused = [], dict(refused)
+    decode = _decoder(paths).decode
     for text in texts:
-        record = _careful(text, paths)
-        if isinstance(record, str):
-            refused[record] = refused.get(record, 0) + 1
-        else:
-            found.append(record)
+        reason = _unfit(text)
+        if reason is None:
+            try:  # called from this depth alone: how deep a record may be nested is the same in bulk and singly
+                try:
+                    found.append(decode(text))
+                except msgspec.ValidationError:
+                    found.append(decode(_without_huge_numbers(text)))
+            except _DAMAGE:
+                reason = "malformed"
+        if reason is not None:
+            refused[reason] = refused.get(reason, 0) + 1
     return _batch(found, paths, refused)
 
 
-def _careful(text: bytes, paths: Paths) -> Any:
-    """A decoded record, or the reason why it is refused."""
+def _unfit(text: bytes) -> str | None:
     if len(text) > LINE_BYTES:
         return "too-long"
-    if not is_utf8(text):
-        return "not-utf8"
-    try:
-        return _decoder(paths).decode(text)
-    except msgspec.ValidationError:
-        return _huge_numbers(text, paths)
-    except _DAMAGE:
-        return "malformed"
+    return None if is_utf8(text) else "not-utf8"
 
 
-def _huge_numbers(text: bytes, paths: Paths) -> Any:
-    """A well-formed record with numbers beyond float64, which are finite: held at the largest float64.
-
-    Nothing else in the text changes, so each other field is what it is beside small numbers.
-    """
-    try:
-        return _decoder(paths).decode(_STRING_OR_NUMBER.sub(_held, text))
-    except _DAMAGE:
-        return "malformed"
+def _without_huge_numbers(text: bytes) -> bytes:
+    """Numbers beyond float64 are finite: held at the largest float64. Nothing else changes."""
+    return _STRING_OR_NUMBER.sub(_held, text)
 
 
 def _held(token: re.Match[bytes]) -> bytes:
