@@ -29,7 +29,7 @@ from tests.transforms.inputs import (
     write_jsonl,
     write_parquet,
 )
-from transforms.layouts import FIXED, UnreadableFile
+from transforms.layouts import FIXED, UnreadableFile, parquet
 from transforms.layouts.avro_blocks import write_long
 from transforms.layouts.lines import CHUNK_BYTES, LINE_BYTES
 from transforms.parse import parse
@@ -519,7 +519,7 @@ def test_a_parquet_file_of_rows_without_bytes_is_refused(tmp_path):
     constant = {field: pa.repeat(pa.scalar(1, pa.int64()), 2_000_000) for field in FIELDS}
     write_parquet(path, constant, compression="zstd")
     assert path.stat().st_size < 100_000
-    assert unreadable(mapped("parquet"), path) == "expands to more than 4 rows per byte"
+    assert unreadable(mapped("parquet"), path) == "expands to more than 4 rows per byte of vehicles, times and places"
 
 
 def test_a_parquet_encoding_that_repeats_prefixes_is_refused(tmp_path):
@@ -546,6 +546,77 @@ def test_a_parquet_footer_cannot_hide_what_the_pages_hold(tmp_path):
     assert encoded in whole
     path.write_bytes(whole.replace(encoded, varint(2_000).ljust(len(encoded), b"\x00")[: len(encoded)]))
     assert unreadable(mapped("parquet"), path)
+
+
+def rows_or_rule(path):
+    """How many rows a Parquet file gives, or why it is not read."""
+    try:
+        return sum(batch.rows for batch in mapped("parquet").read(str(path)))
+    except UnreadableFile as error:
+        return error.rule
+
+
+def speeds_of_one_vehicle(rows, other_rows):
+    """Speeds that are alike, and the same where one vehicle's are not."""
+    alike = np.full(rows, 20.0)
+    varied = alike.copy()
+    varied[:other_rows] = np.random.default_rng(1).uniform(0, 60, other_rows)
+    return alike, varied
+
+
+@pytest.mark.parametrize(("places", "is_read"), [(10_000, False), (50_000, True)])
+def test_how_well_speeds_are_compressed_decides_nothing(places, is_read, tmp_path):
+    rows, path = 1_200_000, tmp_path / "a"
+    lat = np.full(rows, 30.0)
+    lat[-places:] += np.random.default_rng(2).uniform(0, 1, places)
+    outcomes, sizes = [], []
+    for speed in speeds_of_one_vehicle(rows, 40_000):
+        columns = {
+            "vehicle": np.arange(rows) // 3_000,
+            "time": np.full(rows, 7),
+            "lat": lat,
+            "lon": lat,
+            "speed": speed,
+        }
+        write_parquet(path, {name: pa.array(values) for name, values in columns.items()}, compression="zstd")
+        outcomes.append(rows_or_rule(path))
+        sizes.append(path.stat().st_size)
+    assert outcomes[0] == outcomes[1]
+    assert (outcomes[0] == rows) == is_read
+    if not is_read:
+        assert sizes[0] < rows / 4 < sizes[1]
+
+
+def test_how_long_a_page_of_speeds_is_decides_nothing(tmp_path):
+    rows, path = 4_500_000, tmp_path / "a"
+    vehicles = pa.array(np.random.default_rng(3).integers(0, 200, rows), pa.int32())
+    columns = {"vehicle": vehicles, **dict.fromkeys(("time", "lat", "lon"), pa.repeat(pa.scalar(7), rows))}
+    one_page = {"row_group_size": rows, "data_page_size": 1 << 30, "max_rows_per_page": rows, "compression": "zstd"}
+    for speed in speeds_of_one_vehicle(rows, rows // 3):
+        write_parquet(path, {**columns, "speed": pa.array(speed)}, **one_page, dictionary_pagesize_limit=1 << 30)
+        assert rows_or_rule(path) == rows
+    write_parquet(path, {**columns, "speed": pa.array(speed)}, **one_page, use_dictionary=[*columns])
+    assert rows_or_rule(path) == rows
+
+
+def test_a_row_group_of_too_many_speeds_is_refused_whatever_they_are(monkeypatch, tmp_path):
+    monkeypatch.setattr(parquet, "SPEED_BYTES", 8 * 99)
+    for speed in (np.zeros(100), np.arange(100.0)):
+        path = write_parquet(tmp_path / "a", columns_of(speed=pa.array(speed)))
+        assert unreadable(mapped("parquet"), path) == "a row group of more than 99 rows: write smaller ones"
+    assert rows_or_rule(write_parquet(tmp_path / "a", columns_of(), row_group_size=99)) == 100
+
+
+def test_pages_of_more_speeds_than_rows_are_refused(tmp_path):
+    rows, path = 1_000_003, tmp_path / "a"
+    columns = dict.fromkeys(FIELDS, pa.repeat(pa.scalar(1.5), rows))
+    write_parquet(path, columns, compression="zstd", use_dictionary=["vehicle", "time", "lat", "lon"])
+    whole = path.read_bytes()
+    footer = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    claimed = varint(100 * 2).replace(b"\x01", b"\x81\x00")
+    path.write_bytes(whole[:footer] + whole[footer:].replace(varint(rows * 2), claimed))
+    assert pq.ParquetFile(path).metadata.num_rows == 100
+    assert unreadable(mapped("parquet"), path) == "pages of speeds expand to more than their rows"
 
 
 def varint(value):

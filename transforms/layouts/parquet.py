@@ -9,17 +9,21 @@ import pyarrow.parquet as pq
 
 from transforms.columns import is_text
 from transforms.layouts.base import BATCH_ROWS, FIELDS, Units, UnreadableFile, raw_batch
-from transforms.layouts.parquet_pages import BadPage, pages
+from transforms.layouts.parquet_pages import BadPage, Page, pages
 from transforms.schema import RawBatch
 
 FOOTER_BYTES = 16 << 20
 PAGE_BYTES = 32 << 20
 SMALL_BYTES, EXPANSION = 64 << 20, 100
 SMALL_ROWS, ROWS_PER_BYTE = 1 << 20, 4
+SPEED_BYTES = 128 << 20
 VALUE_BYTES = 256
 
 _DELTA_BYTE_ARRAY = 7
 _TRAILER_BYTES = 8
+_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
+_LEVEL_BYTES = 2  # more than whether a value is there takes, and any encoding above the plain one
+_PAGE_OVERHEAD = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,7 @@ class ParquetTable:
             _refuse_big_footer(path, file)
             try:
                 parquet = _open(path, self.columns)
-                _refuse_bomb(path, file, parquet, _leaves(parquet, set(self.columns)))
+                _refuse_bomb(path, file, parquet, self.columns)
                 yield from _batches(parquet, self.columns)
             except (pa.ArrowException, OSError, BadPage, UnicodeDecodeError):
                 raise UnreadableFile(path, "not a Parquet file that can be decoded") from None
@@ -68,10 +72,6 @@ def _refuse_column(path: str, column: str, schema: pa.Schema) -> None:
         raise UnreadableFile(path, f"column {column!r} has values of more than {VALUE_BYTES} bytes")
 
 
-def _leaves(parquet: pq.ParquetFile, columns: set[str]) -> list[int]:
-    return [i for i in range(len(parquet.schema)) if parquet.schema.column(i).path in columns]
-
-
 def _refuse_big_footer(path: str, file: BinaryIO) -> None:
     size = file.seek(0, 2)
     file.seek(max(0, size - _TRAILER_BYTES))
@@ -79,29 +79,82 @@ def _refuse_big_footer(path: str, file: BinaryIO) -> None:
         raise UnreadableFile(path, f"the footer is of more than {FOOTER_BYTES >> 20} MiB or longer than the file")
 
 
-def _refuse_bomb(path: str, file: BinaryIO, parquet: pq.ParquetFile, leaves: list[int]) -> None:
-    """The rows and the bytes that the needed columns would expand to, against the size of the file."""
-    size = file.seek(0, 2)
-    if parquet.metadata.num_rows > max(SMALL_ROWS, ROWS_PER_BYTE * size):
-        raise UnreadableFile(path, f"expands to more than {ROWS_PER_BYTE} rows per byte")
-    expanded = 0
-    for group in range(parquet.metadata.num_row_groups):
-        for leaf in leaves:
-            chunk = parquet.metadata.row_group(group).column(leaf)
-            expanded += max(chunk.total_uncompressed_size, _expanded(path, file, chunk))
-            if expanded > max(SMALL_BYTES, EXPANSION * size):
-                raise UnreadableFile(path, f"expands to more than {EXPANSION} times its size")
+def _refuse_bomb(path: str, file: BinaryIO, parquet: pq.ParquetFile, columns: tuple[str, ...]) -> None:
+    """Rows and bytes that the file would expand to, against the size of the needed columns other than speed.
+
+    How well speeds are compressed follows from their values, so it must not decide whether a file is read.
+    """
+    *others, speed = columns
+    chunks = _chunks(parquet, set(others))
+    size = _covered([_span(chunk) for _, chunk in chunks], file.seek(0, 2))
+    groups = (parquet.metadata.row_group(group).num_rows for group in range(parquet.metadata.num_row_groups))
+    if max(parquet.metadata.num_rows, sum(groups)) > max(SMALL_ROWS, ROWS_PER_BYTE * size):
+        raise UnreadableFile(path, f"expands to more than {ROWS_PER_BYTE} rows per byte of vehicles, times and places")
+    _refuse_expanding(path, file, chunks, size)
+    speeds = _chunks(parquet, {speed})
+    kind = parquet.schema.column(_leaves(parquet, {speed})[0])
+    width = kind.length if kind.physical_type == "FIXED_LEN_BYTE_ARRAY" else _WIDTHS.get(kind.physical_type)
+    if width is None:
+        _refuse_expanding(path, file, speeds, size)
+        return
+    for rows, chunk in speeds:
+        _refuse_big_speeds(path, file, chunk, rows, width)
 
 
-def _expanded(path: str, file: BinaryIO, chunk: Any) -> int:
+def _leaves(parquet: pq.ParquetFile, columns: set[str]) -> list[int]:
+    return [i for i in range(len(parquet.schema)) if parquet.schema.column(i).path in columns]
+
+
+def _chunks(parquet: pq.ParquetFile, columns: set[str]) -> list[tuple[int, Any]]:
+    """The column chunks of these columns, each with the number of rows of its row group."""
+    leaves = _leaves(parquet, columns)
+    groups = map(parquet.metadata.row_group, range(parquet.metadata.num_row_groups))
+    return [(group.num_rows, group.column(leaf)) for group in groups for leaf in leaves]
+
+
+def _span(chunk: Any) -> tuple[int, int]:
     start = chunk.data_page_offset
     if chunk.has_dictionary_page:
         start = min(start, chunk.dictionary_page_offset)
+    return start, start + chunk.total_compressed_size
+
+
+def _covered(spans: list[tuple[int, int]], size: int) -> int:
+    """Bytes of a file of `size` that lie in any of the spans; those in several count once."""
+    covered = at = 0
+    for start, end in sorted(spans):
+        covered += max(0, min(end, size) - max(start, at))
+        at = max(at, min(end, size))
+    return covered
+
+
+def _refuse_expanding(path: str, file: BinaryIO, chunks: list[tuple[int, Any]], size: int) -> None:
     expanded = 0
-    for page in pages(file, start, start + chunk.total_compressed_size):
-        expanded += page.uncompressed
-        if page.uncompressed > PAGE_BYTES:
-            raise UnreadableFile(path, f"a page expands to more than {PAGE_BYTES >> 20} MiB")
+    for _, chunk in chunks:
+        held = 0
+        for page in _pages(path, file, chunk):
+            held += page.uncompressed
+            if page.uncompressed > PAGE_BYTES:
+                raise UnreadableFile(path, f"a page expands to more than {PAGE_BYTES >> 20} MiB")
+        expanded += max(chunk.total_uncompressed_size, held)
+        if expanded > max(SMALL_BYTES, EXPANSION * size):
+            raise UnreadableFile(path, f"expands to more than {EXPANSION} times its size")
+
+
+def _refuse_big_speeds(path: str, file: BinaryIO, chunk: Any, rows: int, width: int) -> None:
+    """Limits that no values reach: the number of rows decides, and pages of more bytes than any encoding takes."""
+    if rows * width > SPEED_BYTES:
+        raise UnreadableFile(path, f"a row group of more than {SPEED_BYTES // width} rows: write smaller ones")
+    most = rows * (width + _LEVEL_BYTES) + _PAGE_OVERHEAD
+    left = 2 * most  # a dictionary and the pages that point into it
+    for page in _pages(path, file, chunk):
+        left += _PAGE_OVERHEAD - page.uncompressed
+        if page.uncompressed > most or left < 0:
+            raise UnreadableFile(path, "pages of speeds expand to more than their rows")
+
+
+def _pages(path: str, file: BinaryIO, chunk: Any) -> Iterator[Page]:
+    for page in pages(file, *_span(chunk)):
         if page.encoding == _DELTA_BYTE_ARRAY:
             raise UnreadableFile(path, "encoded as DELTA_BYTE_ARRAY, which expands without bound")
-    return expanded
+        yield page
