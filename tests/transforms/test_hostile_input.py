@@ -29,7 +29,7 @@ from tests.transforms.inputs import (
     write_jsonl,
     write_parquet,
 )
-from transforms.layouts import FIXED, UnreadableFile, parquet
+from transforms.layouts import FIXED, UnreadableFile, avro_blocks, parquet
 from transforms.layouts.avro_blocks import write_long
 from transforms.layouts.lines import CHUNK_BYTES, LINE_BYTES
 from transforms.parse import parse
@@ -654,6 +654,21 @@ def test_an_avro_block_that_expands_is_refused(tmp_path):
     (tmp_path / "a").write_bytes(avro_file(avro_schema(), [(1, deflated(bytes(65 << 20)))]))
     assert (tmp_path / "a").stat().st_size < 500_000
     assert unreadable(mapped("avro"), tmp_path / "a") == "a block expands to more than 64 MiB"
+
+
+def test_how_well_a_full_avro_block_is_compressed_decides_nothing(monkeypatch, tmp_path):
+    monkeypatch.setattr(avro_blocks, "BLOCK_BYTES", 1_000)
+    fields = ",".join(f'{{"name":"{name}","type":"double"}}' for name in FIELDS)
+    random_bits = np.frombuffer(np.random.default_rng(4).bytes(1_000)).reshape(25, 5)
+    alike = np.column_stack([random_bits[:, :4], np.zeros(25)])
+    sizes = []
+    for values in (alike, random_bits):
+        block = deflated(values.tobytes())
+        file = avro_file(f'{{"type":"record","name":"r","fields":[{fields}]}}'.encode(), [(25, block)])
+        (tmp_path / "a").write_bytes(file)
+        assert sum(batch.rows for batch in mapped("avro").read(str(tmp_path / "a"))) == 25
+        sizes.append(len(block))
+    assert sizes[0] < 1_000 < sizes[1]
 
 
 def test_an_avro_block_of_many_small_rows_streams_in_bounded_memory(tmp_path):
