@@ -13,6 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.transforms.inputs import (
     FIELDS,
@@ -394,6 +396,64 @@ def test_a_row_is_judged_alike_alone_and_among_others(name, tmp_path):
     for line in lines:
         alone.update(read(name, tmp_path, [line])[0].vehicle.tolist())
     assert alone == Counter(found.vehicle.tolist())
+
+
+SPEEDS = [b"20", b"-1e308", b"1e999", b"0", b"30.500000", b"7" * 300, b"1e-400"]
+ANY_RECORD = st.fixed_dictionaries({
+    "vehicle": st.sampled_from(["bus", "7", 7, 10**349, "", None, "x" * 257, "\u00e9"]),
+    "time": st.sampled_from(["2023-11-15T12:00:00Z", "2024-11-15T12:00:00Z", "yesterday", 1_700_049_600, None]),
+    "lat": st.sampled_from([30.25, 91, 10**400, None]),
+    "lon": st.sampled_from([-97.5, -97, None]),
+    "speed": st.sampled_from([12.25, -1, 400, "fast", None]),
+})  # fmt: skip
+
+
+def any_lines(name, choose, records):
+    """Records as one layout writes them, some of them damaged, the longest that is read, or one byte longer."""
+    for record in records:
+        line = WRITERS[name][1](record)
+        change = choose.randrange(6)
+        if change < 2:
+            size = LINE_BYTES + change - len(WRITERS[name][1]({**record, "vehicle": ""}))
+            line = WRITERS[name][1]({**record, "vehicle": "x" * size})
+        elif change == 2:
+            line = mutated(choose, line).replace(b"\r", b" ")
+        yield line if name != "iudx-lines" or line[:1] != b"[" else b" "
+
+
+def public_outcome(source, path):
+    """All that may be published of a file's rows: those accepted, without their speeds, and the refused by stage."""
+    accepted, refused = [], Counter()
+    for batch in source.read(path):
+        observations, counts = parse(batch.table, rules())
+        accepted += zip(*(part.tolist() for part in observations[:5]), strict=True)
+        for stage, reasons in (("read", batch.refused), ("parse", counts)):
+            refused.update({(stage, reason): rows for reason, rows in reasons.items()})
+    return accepted, refused
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(
+    records=st.lists(ANY_RECORD, min_size=1, max_size=6),
+    ending=st.sampled_from([b"\n", b"\r\n"]),
+    choose=st.randoms(use_true_random=False),
+)
+def test_no_value_of_a_speed_decides_what_becomes_of_any_record(name, records, ending, choose, tmp_path_factory):
+    source, encode, _ = WRITERS[name]
+    path = tmp_path_factory.getbasetemp() / f"any-{name}"
+    before, *others = records
+    at = choose.randint(0, len(others))
+    lines = list(any_lines(name, choose, others))
+    outcomes = []
+    for speed in SPEEDS:
+        line = encode({**before, "speed": "SPEED"}).replace(b'"SPEED"', speed).replace(b"SPEED", speed)
+        whole = [*lines[:at], line, *lines[at:]]
+        if name == "iudx-array":
+            path.write_bytes(b"[" + (b"," + ending).join(whole) + b"]")
+        else:
+            path.write_bytes(ending.join([*([",".join(FIELDS).encode()] if name == "csv" else []), *whole, b""]))
+        outcomes.append(public_outcome(source, str(path)))
+    assert all(outcome == outcomes[0] for outcome in outcomes)
 
 
 def fuzzed_parquet(choose, path):
