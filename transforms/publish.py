@@ -1,12 +1,9 @@
 """Publishing: rows made from what the ledger returned and nothing else, in files written whole or not at all."""
 
 import csv
-import fcntl
 import hashlib
 import io
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -19,6 +16,7 @@ import pyarrow.parquet as pq
 from dpops.mechanism import Plan, fraction
 from dpops.registry import registered
 from transforms.failpoints import failpoint
+from transforms.files import locked, replacing
 from transforms.seal import Released, Sealed
 
 MISS = 0.05
@@ -142,26 +140,10 @@ def publish_slot(units: Sequence[Sealed], folder: Path, formats: Sequence[str]) 
 
 
 def _write_whole(path: Path, data: bytes) -> None:
-    part = path.with_name(f".{path.name}.part")
-    with _locked(path.parent):
-        with part.open("wb") as file:
-            file.write(data[: len(data) // 2])
-            file.flush()
-            failpoint("mid-file")
-            file.write(data[len(data) // 2 :])
-            file.flush()
-            os.fsync(file.fileno())
+    with locked(path.parent), replacing(path) as file:
+        file.write(data[: len(data) // 2])
+        file.flush()
+        failpoint("mid-file")
+        file.write(data[len(data) // 2 :])
+        file.flush()
         failpoint("before-rename")
-        part.replace(path)
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """One writer at a time in a folder: two jobs that publish the same slot write the same part file."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-        os.fsync(handle)
-    finally:
-        os.close(handle)

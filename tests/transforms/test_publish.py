@@ -93,6 +93,22 @@ def test_names_are_fixed_by_specification_slot_and_format(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
 
 
+def test_a_link_planted_where_a_file_is_made_is_not_followed(tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_text("untouched")
+    (tmp_path / ".hats-0123456789abcdef-20260501T100000-0500.csv.part").symlink_to(victim)
+    (path,) = publish_slot([unit(5)], tmp_path, ("csv",))
+    assert victim.read_text() == "untouched"
+    assert not path.is_symlink()
+    assert len(path.read_text().splitlines()) == 2
+
+
+def test_the_part_of_a_killed_writer_is_replaced(tmp_path):
+    (tmp_path / ".hats-0123456789abcdef-20260501T100000-0500.csv.part").write_text("half a file")
+    (path,) = publish_slot([unit(5)], tmp_path, ("csv",))
+    assert [found.name for found in tmp_path.iterdir()] == [path.name]
+
+
 def test_the_shards_of_a_slot_make_one_file_in_the_order_of_cells():
     rows = rows_of([unit(1, 2, shard=1), unit(None, shard=0)])
     assert [row["cell"] for row in rows] == sorted(row["cell"] for row in rows)
