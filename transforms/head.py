@@ -1,11 +1,12 @@
 """The head file: what the newest entry of each ledger was, kept beside the key and outside the database."""
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+
+from transforms.files import locked, replacing
 
 
 class LedgerError(Exception):
@@ -43,15 +44,12 @@ class Head:
 
     def advance(self, genesis: str, sequence: int, hash_: str, account: str) -> None:
         """Remembers a newer head; an older one (another process was faster) changes nothing."""
-        known = dict(self.read_all())
-        mine = known.get(genesis, {"sequence": 0, "hash": "", "accounts": []})
-        accounts = sorted({*mine["accounts"], account})
-        if sequence > mine["sequence"]:
-            mine = {"sequence": sequence, "hash": hash_}
-        known[genesis] = {**mine, "accounts": accounts}
-        part = self._path.with_name(f".{self._path.name}.{os.getpid()}.part")
-        with part.open("wb") as file:
-            file.write(msgspec.json.encode(known))
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(self._path)
+        with locked(self._path.parent):
+            known = dict(self.read_all())
+            mine = known.get(genesis, {"sequence": 0, "hash": "", "accounts": []})
+            accounts = sorted({*mine["accounts"], account})
+            if sequence > mine["sequence"]:
+                mine = {"sequence": sequence, "hash": hash_}
+            known[genesis] = {**mine, "accounts": accounts}
+            with replacing(self._path) as file:
+                file.write(msgspec.json.encode(known))

@@ -11,6 +11,7 @@ from pipelines import custody
 from pipelines.cli import main
 from tests import city
 from tests.transforms.test_ledger import ACCOUNT, unit
+from transforms.head import Head
 from transforms.ledger import AccountRefusal, Ledger
 
 RACERS = 4
@@ -85,3 +86,26 @@ def test_racers_for_the_same_slots_agree_on_every_value_and_never_overspend(tmp_
     assert sum(refused for _, refused in found) > 0, "the limit was met"
     assert sum(spent.epsilon for spent in ledger.spent("city")) == limit
     ledger.verify()
+
+
+def _advance(path, racer, barrier):
+    barrier.wait()
+    for sequence in range(1, 26):
+        Head(path).advance("shared", RACERS * sequence + racer, f"{racer}", "city")
+        Head(path).advance(f"ledger {racer}", sequence, "h", f"account {racer}")
+
+
+def test_racers_for_one_head_file_lose_nothing_and_never_step_back(tmp_path):
+    path = tmp_path / "key.head"
+    context = multiprocessing.get_context("forkserver")
+    barrier = context.Barrier(RACERS)
+    racers = [context.Process(target=_advance, args=(path, racer, barrier)) for racer in range(RACERS)]
+    for racer in racers:
+        racer.start()
+    for racer in racers:
+        racer.join()
+    assert [racer.exitcode for racer in racers] == [0] * RACERS
+    known = Head(path).read_all()
+    assert known.keys() == {"shared", *(f"ledger {racer}" for racer in range(RACERS))}
+    assert known["shared"]["sequence"] == RACERS * 25 + RACERS - 1
+    assert [known[f"ledger {racer}"]["sequence"] for racer in range(RACERS)] == [25] * RACERS
