@@ -10,7 +10,8 @@ import sqlalchemy as sa
 from platformdirs import user_state_path
 
 from pipelines.spec import AccountTable
-from transforms.head import LedgerError
+from transforms.files import locked, replacing
+from transforms.head import Head, LedgerError
 from transforms.ledger import Account, AccountRefusal, Ledger
 from transforms.vehicles import Secret
 
@@ -69,18 +70,36 @@ def read_key(path: Path) -> Secret:
     return Secret(key)
 
 
-def make_key(path: Path) -> Secret:
-    """The key in the file, which is made (0600) if it is missing; an existing key is never replaced."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return read_key(path)
-    with os.fdopen(handle, "w") as file:
-        file.write(secrets.token_hex(KEY_BYTES) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    return read_key(path)
+def open_account(place: Custody, table: AccountTable) -> str:
+    """Opens the account; makes ledger, key file and head file where they are missing. Returns what it found or did."""
+    place.key.parent.mkdir(parents=True, exist_ok=True)
+    with locked(place.key.parent):
+        has_key = _has_key(place)
+        place.ledger.create()
+        if not has_key:
+            _make_key(place, table.name)
+    return place.ledger.open_account(account_of(table, read_key(place.key)))
+
+
+def _has_key(place: Custody) -> bool:
+    """Whether there is a key file. Key and head belong together: one of them alone is refused."""
+    if os.path.lexists(place.key):
+        Head(place.head).read_all()
+        return True
+    if os.path.lexists(place.head) and Head(place.head).read_all():
+        raise LedgerError(f"the key file {place.key} is missing but its head file is there: restore it from the backup")
+    return False
+
+
+def _make_key(place: Custody, account: str) -> None:
+    """A new key (0600) and its head, for an account that no key was made for yet."""
+    if any(known.name == account for known in place.ledger.accounts()):
+        raise AccountRefusal(
+            f"account {account!r} was opened with a key file, and there is none at {place.key}: name it with --key"
+        )
+    Head(place.head).create()
+    with replacing(place.key, 0o600) as file:
+        file.write(f"{secrets.token_hex(KEY_BYTES)}\n".encode())
 
 
 def account_of(table: AccountTable, secret: Secret) -> Account:

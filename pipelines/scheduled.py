@@ -83,8 +83,8 @@ def release(
         raise AccountRefusal(
             f"there is no ledger at {custody.url}: run `hatstream init` first, or name it with --ledger"
         )
-    ledger.check_head()
     limit = ledger.check_account(account_of(spec.account, secret))
+    ledger.check_head()
     paths = paths_of(pattern)
     try:
         output.mkdir(parents=True, exist_ok=True)

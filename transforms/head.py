@@ -26,11 +26,18 @@ class Head:
     def __init__(self, path: Path) -> None:
         self._path = path
 
+    def create(self) -> None:
+        """A head file that knows no ledger yet. The caller holds the folder's lock."""
+        with replacing(self._path) as file:
+            file.write(b"{}")
+
     def read_all(self) -> Mapping[str, Any]:
         try:
             found: Mapping[str, Any] = msgspec.json.decode(self._path.read_bytes())
         except FileNotFoundError:
-            return {}
+            raise LedgerError(
+                f"the head file {self._path} is missing: restore it from the backup, it belongs with the key file"
+            ) from None
         except (OSError, msgspec.MsgspecError):
             raise LedgerError(f"the head file {self._path.name} beside the key file cannot be read") from None
         return found
@@ -39,12 +46,15 @@ class Head:
         known = self.read_all().get(genesis or "")
         return Remembered(known["sequence"], known["hash"]) if known else None
 
-    def knows_account_elsewhere(self, account: str, genesis: str | None) -> bool:
-        return any(account in known["accounts"] for ledger, known in self.read_all().items() if ledger != genesis)
+    def home(self, account: str) -> str | None:
+        """The ledger in which the account was opened with this key; there is never a second one."""
+        return next((ledger for ledger, known in self.read_all().items() if account in known["accounts"]), None)
 
     def advance(self, genesis: str, sequence: int, hash_: str, account: str) -> None:
         """Remembers a newer head; an older one (another process was faster) changes nothing."""
         with locked(self._path.parent):
+            if self.home(account) not in (None, genesis):
+                raise LedgerError(f"account {account!r} was opened in another ledger at the same time")
             known = dict(self.read_all())
             mine = known.get(genesis, {"sequence": 0, "hash": "", "accounts": []})
             accounts = sorted({*mine["accounts"], account})

@@ -5,6 +5,7 @@ head of the chain is kept outside the database too, so that a rolled-back copy i
 """
 
 import hashlib
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -108,14 +109,12 @@ class Ledger:
     def open_account(self, account: Account) -> str:
         """Writes the account once. Returns "created", "unchanged" or "limit lowered"; refuses any other change."""
         with self._transaction() as db:
+            self._compare_with_head(db)
+            self._home(db, account.name)
             known = _account(db, account.name)
             if known is None:
-                if self._head.knows_account_elsewhere(account.name, _genesis(db)):
-                    raise AccountRefusal(
-                        f"account {account.name!r} lives in another ledger that this key file was used with; "
-                        "a new ledger would be a new budget. Name that ledger with --ledger."
-                    )
-                _append(db, kind="account", account=account.name, body=_json(asdict(account)))
+                body = asdict(account) | {"nonce": secrets.token_hex(16)}  # no two ledgers begin alike
+                _append(db, kind="account", account=account.name, body=_json(body))
                 outcome = "created"
             else:
                 _match(known, account)
@@ -129,11 +128,12 @@ class Ledger:
         return outcome
 
     def check_account(self, account: Account) -> Fraction:
-        """The limit in force for a release on this account; refuses a missing account or one that does not match."""
+        """The limit in force for a release on this account, which must be known, live here and match."""
         with self._transaction() as db:
-            known = _account(db, account.name)
-        if known is None:
-            raise AccountRefusal(f"the ledger has no account {account.name!r}: run `hatstream init` first")
+            known, home = _account(db, account.name), self._home(db, account.name)
+        if known is None or home is None:
+            where = "ledger has" if known is None else "head file knows"
+            raise AccountRefusal(f"the {where} no account {account.name!r}: run `hatstream init` first")
         _match(known, account)
         return min(Fraction(known.limit), Fraction(account.limit))
 
@@ -203,16 +203,32 @@ class Ledger:
         return expected - 1
 
     def check_head(self) -> None:
-        """Refuses a database that has lost or changed the entry that the head file remembers."""
+        """Refuses a database that the head file does not know, or that has lost the entry it remembers."""
         with self._transaction() as db:
-            remembered = self._head.read(_genesis(db))
-            if remembered is None:
-                return
-            found = db.execute(sa.select(ENTRY.c.hash).where(ENTRY.c.seq == remembered.sequence)).scalar()
+            if not self._compare_with_head(db):
+                raise LedgerError("the head file beside the key file does not know this ledger")
+
+    def _compare_with_head(self, db: sa.Connection) -> bool:
+        """Whether the head file knows this ledger; refuses one without the entry that it remembers."""
+        remembered = self._head.read(_genesis(db))
+        if remembered is None:
+            return False
+        found = db.execute(sa.select(ENTRY.c.hash).where(ENTRY.c.seq == remembered.sequence)).scalar()
         if found != remembered.hash:
             raise LedgerError(
                 f"the ledger was rolled back or replaced: entry {remembered.sequence}, seen before, is not in it"
             )
+        return True
+
+    def _home(self, db: sa.Connection, account: str) -> str | None:
+        """The ledger that the head file knows the account in: this one or, before the first `init`, none."""
+        home = self._head.home(account)
+        if home not in (None, _genesis(db)):
+            raise AccountRefusal(
+                f"account {account!r} lives in another ledger that this key file was used with; "
+                "a new ledger would be a new budget. Name that ledger with --ledger."
+            )
+        return home
 
     @contextmanager
     def _transaction(self) -> Iterator[sa.Connection]:

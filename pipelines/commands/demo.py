@@ -38,9 +38,7 @@ def demo(output: Path) -> int:
     sample = output / "sample.parquet"
     out.print(f"{write_sample(fleet, sample):,} reports of {fleet.vehicles} made-up buses on {fleet.day}: {sample}")
     place = custody.find(str(output / "ledger.sqlite"), None)
-    place.ledger.create()
-    place.ledger.check_head()
-    place.ledger.open_account(custody.account_of(spec.account, custody.make_key(place.key)))
+    custody.open_account(place, spec.account)
     when = scheduled.range_of(spec.timetable, fleet.day.isoformat(), fleet.day.isoformat())
     with progress_bars(quiet=False) as report:
         done = scheduled.release(spec, when, str(sample), output / "hats", place, ("parquet", "csv"), report)

@@ -24,10 +24,9 @@ def init(spec_path: Path, ledger: str | None, key_path: Path | None) -> None:
     """
     spec = load(spec_path)
     place = custody.find(ledger, key_path)
-    place.ledger.create()
-    place.ledger.check_head()
-    outcome = place.ledger.open_account(custody.account_of(spec.account, custody.make_key(place.key)))
+    outcome = custody.open_account(place, spec.account)
     click.echo(f"account {spec.account.name!r}: {outcome}")
     click.echo(f"  unit {spec.account.unit}, limit {float(spec.account.limit):g}, adjacency {spec.account.adjacency}")
     click.echo(f"  ledger  {place.url}")
-    click.echo(f"  key     {place.key} (secret: keep a copy, let nobody read it)")
+    click.echo(f"  key     {place.key} (secret: let nobody read it)")
+    click.echo(f"  head    {place.head} (keep a copy of both, together)")

@@ -67,6 +67,7 @@ def _record(url, head, seed, barrier, answers):
 @pytest.mark.parametrize("limit", [200])
 def test_racers_for_the_same_slots_agree_on_every_value_and_never_overspend(tmp_path, limit):
     url, head = f"sqlite:///{tmp_path / 'ledger.sqlite'}", tmp_path / "key.head"
+    Head(head).create()
     ledger = Ledger(url, head)
     ledger.create()
     ledger.open_account(ACCOUNT)
@@ -97,6 +98,7 @@ def _advance(path, racer, barrier):
 
 def test_racers_for_one_head_file_lose_nothing_and_never_step_back(tmp_path):
     path = tmp_path / "key.head"
+    Head(path).create()
     context = multiprocessing.get_context("forkserver")
     barrier = context.Barrier(RACERS)
     racers = [context.Process(target=_advance, args=(path, racer, barrier)) for racer in range(RACERS)]

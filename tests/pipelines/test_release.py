@@ -216,6 +216,51 @@ def test_init_makes_a_key_that_only_its_owner_may_read_and_keeps_it(town, hatstr
     assert (town / "ledger.key").read_bytes() == key
 
 
+def test_a_copied_key_without_its_head_opens_no_account(town, hatstream):
+    (town / "copy.key").write_bytes((town / "ledger.key").read_bytes())
+    (town / "copy.key").chmod(0o600)
+    fresh = ["init", "--spec", town / "spec.toml", "--ledger", town / "fresh.sqlite", "--key", town / "copy.key"]
+    code, out, err = hatstream(*fresh)
+    assert (code, out) == (4, "")
+    assert "copy.key.head" in err
+    assert "backup" in err
+    assert not (town / "fresh.sqlite").exists()
+
+
+def test_a_fresh_ledger_made_elsewhere_is_refused_beside_the_key(town, hatstream):
+    (town / "copy.key").write_bytes((town / "ledger.key").read_bytes())
+    (town / "copy.key").chmod(0o600)
+    (town / "copy.key.head").write_text("{}")
+    fresh = ["--spec", town / "spec.toml", "--ledger", town / "fresh.sqlite"]
+    assert hatstream("init", *fresh, "--key", town / "copy.key")[0] == 0
+    code, _, err = hatstream(*city.release(town, "--ledger", town / "fresh.sqlite", "--key", town / "ledger.key"))
+    assert code == 3
+    assert "another ledger" in err
+    assert not (town / "out").exists()
+
+
+def test_a_release_without_its_head_file_is_refused_and_names_it(town, hatstream):
+    (town / "ledger.key.head").unlink()
+    for command in (city.release(town), city.init(town)):
+        code, _, err = hatstream(*command)
+        assert code == 4
+        assert "ledger.key.head" in err
+    assert not (town / "ledger.key.head").exists()
+
+
+def test_a_lost_key_is_not_replaced_by_a_new_one(town, hatstream):
+    (town / "ledger.key").unlink()
+    assert hatstream(*city.init(town))[0] == 4
+    assert not (town / "ledger.key").exists()
+
+
+def test_a_refused_init_leaves_no_new_key_behind(town, hatstream):
+    code, _, err = hatstream(*city.init(town), "--key", town / "new.key")
+    assert code == 3
+    assert "new.key" in err
+    assert not list(town.glob("new.key*"))
+
+
 def test_every_slot_of_the_range_is_published_even_if_nothing_happened(town, hatstream):
     city.write(town, lines=[])
     code, out, _ = hatstream(*city.release(town, "--json"))

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from transforms.head import LedgerError
+from transforms.head import Head, LedgerError
 from transforms.ledger import Account, AccountRefusal, Ledger
 from transforms.seal import Released, Sealed
 
@@ -26,6 +26,7 @@ PLAN = {"epsilon": "1", "step": "1/100", "scale": "6500", "upper": "65", "bias_b
 
 @pytest.fixture
 def ledger(tmp_path):
+    Head(tmp_path / "key.head").create()
     book = Ledger(f"sqlite:///{tmp_path / 'ledger.sqlite'}", tmp_path / "key.head")
     book.create()
     book.open_account(ACCOUNT)
@@ -181,6 +182,56 @@ def test_a_fresh_ledger_is_no_fresh_budget(tmp_path):
     fresh.create()
     with pytest.raises(AccountRefusal, match="another ledger"):
         fresh.open_account(ACCOUNT)
+
+
+def test_a_fresh_ledger_that_another_head_knows_is_refused_beside_the_first_head(ledger, tmp_path):
+    Head(tmp_path / "copy.head").create()
+    url = f"sqlite:///{tmp_path / 'fresh.sqlite'}"
+    other = Ledger(url, tmp_path / "copy.head")
+    other.create()
+    other.open_account(ACCOUNT)
+    fresh = Ledger(url, tmp_path / "key.head")
+    for attempt in (fresh.open_account, fresh.check_account):
+        with pytest.raises(AccountRefusal, match="another ledger"):
+            attempt(ACCOUNT)
+    with pytest.raises(LedgerError, match="does not know this ledger"):
+        fresh.verify()
+    ledger.check_account(ACCOUNT)
+
+
+def test_accounts_on_several_ledgers_may_share_a_key(ledger, tmp_path):
+    more = replace(ACCOUNT, name="more")
+    second = Ledger(f"sqlite:///{tmp_path / 'second.sqlite'}", tmp_path / "key.head")
+    second.create()
+    assert second.open_account(more) == "created"
+    assert ledger.open_account(replace(ACCOUNT, name="third")) == "created"
+    for book, account in ((ledger, ACCOUNT), (second, more)):
+        assert book.open_account(account) == "unchanged"
+        book.check_account(account)
+        book.verify()
+
+
+def test_an_account_is_opened_in_one_of_two_ledgers_even_at_the_same_time(tmp_path):
+    head = Head(tmp_path / "key.head")
+    head.create()
+    head.advance("one", 1, "h", "city")
+    with pytest.raises(LedgerError, match="another ledger"):
+        head.advance("two", 1, "h", "city")
+
+
+def test_without_its_head_file_a_ledger_is_not_used(ledger, tmp_path):
+    (tmp_path / "key.head").unlink()
+    for attempt in (ledger.check_head, ledger.verify, lambda: ledger.open_account(ACCOUNT)):
+        with pytest.raises(LedgerError, match="missing"):
+            attempt()
+
+
+def test_an_init_that_was_killed_before_the_head_knew_of_it_is_run_again(ledger, tmp_path):
+    Head(tmp_path / "key.head").create()
+    with pytest.raises(AccountRefusal, match="init"):
+        ledger.check_account(ACCOUNT)
+    assert ledger.open_account(ACCOUNT) == "unchanged"
+    ledger.check_account(ACCOUNT)
 
 
 def test_a_corrupt_database_is_refused_without_its_content(tmp_path):
