@@ -76,6 +76,7 @@ def open_account(place: Custody, table: AccountTable) -> str:
     with locked(place.key.parent):
         has_key = _has_key(place)
         place.ledger.create()
+        place.ledger.verify_chain()
         if not has_key:
             _make_key(place, table.name)
     return place.ledger.open_account(account_of(table, read_key(place.key)))

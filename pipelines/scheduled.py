@@ -83,6 +83,7 @@ def release(
         raise AccountRefusal(
             f"there is no ledger at {custody.url}: run `hatstream init` first, or name it with --ledger"
         )
+    ledger.verify_chain()
     limit = ledger.check_account(account_of(spec.account, secret))
     ledger.check_head()
     paths = paths_of(pattern)

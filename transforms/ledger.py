@@ -8,7 +8,7 @@ import hashlib
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
@@ -189,17 +189,22 @@ class Ledger:
     def entries(self) -> Iterator[dict[str, Any]]:
         """All entries in the order of the chain."""
         with self._transaction() as db:
-            for row in db.execution_options(yield_per=1000).execute(sa.select(ENTRY).order_by(ENTRY.c.seq)).mappings():
+            for row in db.execution_options(yield_per=100).execute(sa.select(ENTRY).order_by(ENTRY.c.seq)).mappings():
                 yield dict(row)
 
     def verify(self) -> int:
+        """Walks the chain and compares its head; returns its length. Raises LedgerError where something is amiss."""
+        length = self.verify_chain()
+        self.check_head()
+        return length
+
+    def verify_chain(self) -> int:
         """Walks the chain; returns its length. Raises LedgerError at the first entry that does not fit."""
         before, expected = "", 1
         for entry in self.entries():
             if entry["seq"] != expected or entry["hash"] != _chain(before, entry):
                 raise LedgerError(f"entry {expected} of the ledger is not what was written: it was tampered with")
             before, expected = entry["hash"], expected + 1
-        self.check_head()
         return expected - 1
 
     def check_head(self) -> None:
@@ -386,7 +391,7 @@ def _account(db: sa.Connection, name: str) -> Account | None:
         return None
     known = msgspec.json.decode(body, type=Account)
     lowered = [row.epsilon for row in db.execute(of_account.where(ENTRY.c.kind == "limit"))]
-    return Account(**{**asdict(known), "limit": lowered[-1]}) if lowered else known
+    return replace(known, limit=min([known.limit, *lowered], key=Fraction))
 
 
 def _match(known: Account, asked: Account) -> None:

@@ -3,7 +3,9 @@
 import csv
 import json
 import random
+import sqlite3
 from collections import defaultdict
+from contextlib import closing
 from datetime import datetime
 
 import h3
@@ -246,6 +248,20 @@ def test_a_release_without_its_head_file_is_refused_and_names_it(town, hatstream
         assert code == 4
         assert "ledger.key.head" in err
     assert not (town / "ledger.key.head").exists()
+
+
+@pytest.mark.parametrize(
+    "change", ["delete from entry where seq = 5", "update entry set epsilon = '0' where kind = 'release'"]
+)
+def test_a_changed_ledger_is_refused_by_release_and_init(town, hatstream, change):
+    assert hatstream(*city.release(town))[0] == 0
+    with closing(sqlite3.connect(town / "ledger.sqlite")) as db, db:
+        db.execute(change)
+    for command in (city.release(town), city.init(town), [*city.init(town), "--key", town / "new.key"]):
+        code, out, err = hatstream(*command)
+        assert (code, out) == (4, "")
+        assert "tampered" in err
+    assert not list(town.glob("new.key*"))
 
 
 def test_a_lost_key_is_not_replaced_by_a_new_one(town, hatstream):
