@@ -4,7 +4,6 @@ import glob
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
-from fractions import Fraction
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -84,18 +83,18 @@ def release(
             f"there is no ledger at {custody.url}: run `hatstream init` first, or name it with --ledger"
         )
     ledger.verify_chain()
-    limit = ledger.check_account(account_of(spec.account, secret))
+    ledger.check_account(account_of(spec.account, secret))
     ledger.check_head()
     paths = paths_of(pattern)
     try:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"the output folder cannot be made: {error.strerror}: {output}") from None
-    book = Book(custody.url, custody.head, spec.account.name, limit, spec.name, spec.text)
+    book = Book(custody.url, custody.head, spec.account.name, spec.account.limit, spec.name, spec.text)
     job = job_of(spec, when, secret, book, output, formats)
     outcome = local.run(job, paths, when.slots, progress)
     if outcome.periods_refused:
-        raise AccountRefusal(_refusal(spec, custody, limit, outcome))
+        raise AccountRefusal(_refusal(spec, custody, outcome))
     stems = [file_stem(spec.spec_id, facts.start) for facts in job.slots.values()]
     return Release(outcome, when, tuple(output / f"{stem}.{kind}" for stem in stems for kind in formats))
 
@@ -166,8 +165,9 @@ def paths_of(pattern: str) -> list[str]:
     return found
 
 
-def _refusal(spec: Specification, custody: Custody, limit: Fraction, outcome: local.Outcome) -> str:
+def _refusal(spec: Specification, custody: Custody, outcome: local.Outcome) -> str:
     """What was spent, when and by which specification, for the periods that are over the limit."""
+    limit = custody.ledger.limit(spec.account.name, spec.account.limit)
     lines = [f"account {spec.account.name!r} allows a vehicle {float(limit):g} in a period; nothing was released."]
     for period in outcome.periods_refused:
         lines.append(

@@ -127,15 +127,18 @@ class Ledger:
         self._head.advance(*tip, account.name)
         return outcome
 
-    def check_account(self, account: Account) -> Fraction:
-        """The limit in force for a release on this account, which must be known, live here and match."""
+    def check_account(self, account: Account) -> None:
+        """Refuses a release on an account that is not known here, or that does not match."""
         with self._transaction() as db:
-            known, home = _account(db, account.name), self._home(db, account.name)
-        if known is None or home is None:
-            where = "ledger has" if known is None else "head file knows"
-            raise AccountRefusal(f"the {where} no account {account.name!r}: run `hatstream init` first")
+            known, home = _known(db, account.name), self._home(db, account.name)
+        if home is None:
+            raise AccountRefusal(f"the head file knows no account {account.name!r}: run `hatstream init` first")
         _match(known, account)
-        return min(Fraction(known.limit), Fraction(account.limit))
+
+    def limit(self, account: str, asked: Fraction) -> Fraction:
+        """The limit in force now for a release that asks for one: the account's, which may have been lowered since."""
+        with self._transaction() as db:
+            return _limit(db, account, asked)
 
     def accounts(self) -> list[Account]:
         """All accounts with the limits now in force, oldest first."""
@@ -158,21 +161,23 @@ class Ledger:
     def excess(self, account: str, limit: Fraction, wanted: Mapping[str, Mapping[SpecSlot, Fraction]]) -> list[str]:
         """Periods in which the wanted debits do not fit any more, counting only slots not recorded yet."""
         with self._transaction() as db:
-            return [period for period, debits in wanted.items() if _over(db, account, limit, period, debits)]
+            in_force = _limit(db, account, limit)
+            return [period for period, debits in wanted.items() if _over(db, account, in_force, period, debits)]
 
     def record(
         self, account: str, limit: Fraction, spec_name: str, spec_text: str, units: Sequence[Sealed]
     ) -> Recorded:
         """Seals what is missing of one period, whole or not at all; returns what is recorded, new or old.
 
-        Raises AccountRefusal, writing nothing, if the period's debits would exceed the limit.
+        Raises AccountRefusal, writing nothing, if the period's debits would exceed the limit or the account's own.
         """
         period, spec_id = units[0].period, units[0].spec_id
         failpoint("before-record")
         with self._transaction() as db:
             debits = {(unit.spec_id, unit.slot_s): Fraction(unit.epsilon_slot) for unit in units}
-            if _over(db, account, limit, period, debits):
-                raise AccountRefusal(f"period {period}: the account's limit {float(limit):g} would be exceeded")
+            in_force = _limit(db, account, limit)
+            if _over(db, account, in_force, period, debits):
+                raise AccountRefusal(f"period {period}: the account's limit {float(in_force):g} would be exceeded")
             recorded = Recorded(*_seal_missing(db, account, period, spec_id, spec_name, spec_text, units))
             tip = _tip(db)
             failpoint("before-commit")
@@ -392,6 +397,17 @@ def _account(db: sa.Connection, name: str) -> Account | None:
     known = msgspec.json.decode(body, type=Account)
     lowered = [row.epsilon for row in db.execute(of_account.where(ENTRY.c.kind == "limit"))]
     return replace(known, limit=min([known.limit, *lowered], key=Fraction))
+
+
+def _known(db: sa.Connection, name: str) -> Account:
+    known = _account(db, name)
+    if known is None:
+        raise AccountRefusal(f"the ledger has no account {name!r}: run `hatstream init` first")
+    return known
+
+
+def _limit(db: sa.Connection, account: str, asked: Fraction) -> Fraction:
+    return min(Fraction(_known(db, account).limit), asked)
 
 
 def _match(known: Account, asked: Account) -> None:

@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import random
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -70,7 +71,7 @@ def test_racers_for_the_same_slots_agree_on_every_value_and_never_overspend(tmp_
     Head(head).create()
     ledger = Ledger(url, head)
     ledger.create()
-    ledger.open_account(ACCOUNT)
+    ledger.open_account(replace(ACCOUNT, limit=str(limit)))
     context = multiprocessing.get_context("forkserver")
     barrier, answers = context.Barrier(RACERS), context.Queue()
     racers = [context.Process(target=_record, args=(url, head, seed, barrier, answers)) for seed in range(RACERS)]

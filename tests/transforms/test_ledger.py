@@ -125,9 +125,18 @@ def test_an_account_keeps_what_it_was_opened_with(ledger, field, value):
 
 def test_a_limit_may_be_lowered_and_then_stays_low(ledger):
     assert ledger.open_account(replace(ACCOUNT, limit="5/2")) == "limit lowered"
-    assert ledger.check_account(replace(ACCOUNT, limit="2")) == 2
+    assert ledger.limit("city", Fraction(3)) == Fraction(5, 2)
+    assert ledger.limit("city", Fraction(2)) == 2
     with pytest.raises(AccountRefusal, match=r"2\.5"):
         ledger.open_account(ACCOUNT)
+
+
+def test_a_limit_that_is_lowered_during_a_release_holds_for_it(ledger):
+    ledger.open_account(replace(ACCOUNT, limit="1"))
+    assert ledger.excess("city", Fraction(3), {"day 1": {("a", 0): Fraction(2)}}) == ["day 1"]
+    with pytest.raises(AccountRefusal, match="limit 1 "):
+        record(ledger, unit(epsilon="2"), limit=3)
+    assert ledger.spent("city") == []
 
 
 def test_an_account_that_was_never_opened_has_no_budget(ledger):
