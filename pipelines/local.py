@@ -52,9 +52,15 @@ class Outcome:
     def observations(self) -> int:
         return self.rows - self.duplicates - sum(self.refused.values())
 
+    @property
+    def periods_released(self) -> list[str]:
+        """Of a refused run: periods that were recorded and published before another process spent the rest."""
+        lost_some = self.units_lost_to_the_limit > 0
+        return [period for period in self.debits if lost_some and period not in self.periods_refused]
+
 
 def run(job: Job, paths: Sequence[str], slots: Sequence[Slot], progress: Progress) -> Outcome:
-    """Releases the slots. The outcome says whether the account refused; then nothing was recorded or published."""
+    """Releases the slots. The outcome says which periods the account refused, and which were released nevertheless."""
     with Spool() as events, Spool() as exposures, Spool() as units:
         return _run(job, paths, slots, progress, events, exposures, units)
 

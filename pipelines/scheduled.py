@@ -166,9 +166,17 @@ def paths_of(pattern: str) -> list[str]:
 
 
 def _refusal(spec: Specification, custody: Custody, outcome: local.Outcome) -> str:
-    """What was spent, when and by which specification, for the periods that are over the limit."""
+    """What was released nevertheless; for periods over the limit, what was spent, when, by which specification."""
     limit = custody.ledger.limit(spec.account.name, spec.account.limit)
-    lines = [f"account {spec.account.name!r} allows a vehicle {float(limit):g} in a period; nothing was released."]
+    released = ", ".join(outcome.periods_released)
+    lines = [
+        f"account {spec.account.name!r} allows a vehicle {float(limit):g} in a period; "
+        + (
+            f"what was left changed meanwhile. Only this was released: {released}"
+            if released
+            else "nothing was released."
+        )
+    ]
     for period in outcome.periods_refused:
         lines.append(
             f"period {period}: this release ({spec.name}, {spec.spec_id}) asks for {float(outcome.debits[period]):g}"

@@ -7,6 +7,7 @@ import sqlite3
 from collections import defaultdict
 from contextlib import closing
 from datetime import datetime
+from fractions import Fraction
 
 import h3
 import pytest
@@ -14,6 +15,8 @@ import pytest
 from pipelines import local
 from pipelines.cli import main
 from tests import city
+from tests.transforms.test_ledger import unit
+from transforms.ledger import Ledger
 
 
 @pytest.fixture
@@ -176,6 +179,26 @@ def test_one_period_over_the_limit_refuses_the_whole_range(town, hatstream):
     before = files_in(town / "out")
     assert hatstream(*city.release(town))[0] == 3
     assert files_in(town / "out") == before
+
+
+def test_a_budget_that_another_job_takes_meanwhile_refuses_its_period_and_the_others_are_named(
+    town, hatstream, monkeypatch
+):
+    look = Ledger.excess
+
+    def look_and_lose(ledger, *arguments):
+        found = look(ledger, *arguments)
+        ledger.record("small", Fraction(50), "rival", "{}", [unit(spec_id="r", period=city.DAYS[1], epsilon="45")])
+        return found
+
+    monkeypatch.setattr(Ledger, "excess", look_and_lose)
+    code, out, err = hatstream(*city.release(town))
+    assert (code, out) == (3, "")
+    assert "Only this was released: 2022-01-01" in err
+    assert "nothing was released" not in err
+    assert "period 2022-01-02: this release" in err
+    assert "45 spent by rival" in err
+    assert len(files_in(town / "out")) == 4 * 4
 
 
 def test_a_release_without_init_is_refused_and_makes_no_ledger(tmp_path, hatstream):
