@@ -9,16 +9,16 @@ from pipelines.spec import Specification
 LITTLE_PROTECTION = 10
 """An epsilon above which the sentence says what the number means."""
 
-_SPAN = {"vehicle-day": "of one day ", "vehicle-week": "of one week ", "vehicle-ever": ""}
+_SPAN = {"vehicle-day": " about one day", "vehicle-week": " about one week", "vehicle-ever": ""}
 
 
 def sentence(spec: Specification, hat: Fraction, spent: Fraction) -> str:
-    """hat: the largest epsilon of a HAT in the release. spent: the most that any vehicle spends in a period of it."""
-    period = spec.composition.epsilon if isinstance(spec.composition, PerPeriod) else spent
+    """hat: the largest epsilon of a HAT in the release. spent: bounds what a vehicle spent in any period of it."""
+    period = max(spec.composition.epsilon, spent) if isinstance(spec.composition, PerPeriod) else spent
     return (
-        f"No single published figure changes the odds of any guess about the speeds of one vehicle by more than a "
-        f"factor of {_factor(hat)} (epsilon {float(hat):g}); somebody who combines all figures "
-        f"{_SPAN[spec.account.unit]}in this release changes them by at most a factor of {_factor(period)} "
+        f"No single figure of this release changes the odds of any guess about the speeds of one vehicle by more than "
+        f"a factor of {_factor(hat)} (epsilon {float(hat):g}); somebody who combines all figures that the account has "
+        f"released{_SPAN[spec.account.unit]} changes them by at most a factor of {_factor(period)} "
         f"(epsilon {float(period):g}{', which is little protection' if period > LITTLE_PROTECTION else ''}); "
         "that a vehicle drove, when and where is treated as public."
     )

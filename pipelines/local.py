@@ -1,5 +1,6 @@
 """The scheduled job: a closed range of slots on one machine, on Beam's FnApiRunner, in memory-bounded parts."""
 
+import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -35,13 +36,13 @@ Wanted = dict[str, dict[SpecSlot, Fraction]]
 
 @dataclass
 class Outcome:
-    """What a run did, in public numbers."""
+    """What a run did. By period: new units recorded, debits asked for, the most that a vehicle spent in this run."""
 
     rows: int = 0
     duplicates: int = 0
     capped: int = 0
     refused: dict[str, int] = field(default_factory=dict)
-    units_new: int = 0
+    new: dict[str, int] = field(default_factory=dict)
     units_changed: int = 0
     units_lost_to_the_limit: int = 0
     periods_refused: list[str] = field(default_factory=list)
@@ -169,13 +170,12 @@ def _spending(slots: Sequence[Slot], exposures: Spool, units: Spool, outcome: Ou
 def _most_spent(rates: dict[int, Fraction], exposures: Spool) -> Fraction:
     """The largest sum over slots of cells times the epsilon of a HAT there. rates: that epsilon by slot."""
     found = [(rate, unpack_exposure(exposures.read(slot_s))) for slot_s, rate in rates.items()]
-    vehicle = np.concatenate([exposure.vehicle for _, exposure in found])
-    if vehicle.size == 0:
-        return Fraction(0)
-    spend = np.concatenate([exposure.cells * float(rate) for rate, exposure in found])
-    vehicles, index = np.unique(vehicle, return_inverse=True)
-    top = vehicles[np.argmax(np.bincount(index, spend))]
-    return sum((int(exposure.cells[exposure.vehicle == top].sum()) * rate for rate, exposure in found), Fraction(0))
+    vehicles = np.unique(np.concatenate([exposure.vehicle for _, exposure in found]))
+    parts = math.lcm(*(rate.denominator for rate in rates.values()))
+    spent = np.zeros(vehicles.size, object)  # in parts of 1, as Python integers
+    for rate, exposure in found:
+        np.add.at(spent, np.searchsorted(vehicles, exposure.vehicle), exposure.cells.astype(object) * int(rate * parts))
+    return Fraction(spent.max(initial=0), parts)
 
 
 @contextmanager
@@ -201,9 +201,10 @@ def _count(outcome: Outcome, result: Any) -> None:
     """Adds a pipeline's counters to the outcome."""
     for counter in result.metrics().query(MetricsFilter().with_namespace(NAMESPACE))["counters"]:
         name, value = counter.key.metric.name, counter.result
-        if name.startswith("refused/"):
-            key = name.removeprefix("refused/")
-            outcome.refused[key] = outcome.refused.get(key, 0) + value
+        group, _, key = name.partition("/")
+        if key:
+            counts: dict[str, int] = getattr(outcome, group)
+            counts[key] = counts.get(key, 0) + value
         else:
             field_name = name.replace(" ", "_")
             setattr(outcome, field_name, getattr(outcome, field_name) + value)

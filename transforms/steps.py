@@ -219,7 +219,7 @@ class _Record(beam.DoFn):
         except AccountRefusal:
             Metrics.counter(NAMESPACE, "units lost to the limit").inc(len(units))
             return
-        Metrics.counter(NAMESPACE, "units new").inc(done.new)
+        Metrics.counter(NAMESPACE, f"new/{group[0]}").inc(done.new)
         Metrics.counter(NAMESPACE, "units changed").inc(done.changed)
         by_slot: dict[int, list[Sealed]] = {}
         for unit in done.sealed:

@@ -13,6 +13,7 @@ from rich.table import Table
 from pipelines import custody, scheduled
 from pipelines.commands.options import console, json_option, key_option, ledger_option, progress_bars, spec_option
 from pipelines.guarantee import sentence
+from pipelines.local import Outcome
 from pipelines.spec import Specification, load
 from transforms.publish import FORMATS
 
@@ -89,11 +90,13 @@ def release(
 def summarise(spec: Specification, done: scheduled.Release, place: custody.Custody) -> dict[str, Any]:
     """What a run did, as plain values: printed as tables for people and as it is for programs."""
     outcome = done.outcome
-    periods, hat = [], Fraction(0)
+    periods, hat, bound = [], Fraction(0), Fraction(0)
     wanted = {slot.start_s for slot in done.calendar.slots}
     for period in done.calendar.periods:
         units = [unit for unit in place.ledger.released(spec.spec_id, period) if unit.slot_s in wanted]
         hat = max([hat, *(Fraction(unit.epsilon_hat) for unit in units)])
+        debits, most = _spent(spec, outcome, place, period)
+        bound = max(bound, debits if most is None else most)
         empty = Counter(released.plan is None for unit in units for released in unit.released)
         periods.append(
             {
@@ -101,11 +104,10 @@ def summarise(spec: Specification, done: scheduled.Release, place: custody.Custo
                 "slots": len({unit.slot_s for unit in units}),
                 "hats": sum(empty.values()) // len(spec.statistics),
                 "no_data": empty[True] // len(spec.statistics),
-                "sum_of_slot_maxima": float(outcome.debits[period]),
-                "most_spent_by_a_vehicle": float(outcome.most_spent[period]),
+                "sum_of_slot_maxima": float(debits),
+                "most_spent_by_a_vehicle": None if most is None else float(most),
             }
         )
-    most = max(outcome.most_spent.values(), default=Fraction(0))
     return {
         "name": spec.name,
         "spec_id": spec.spec_id,
@@ -115,11 +117,21 @@ def summarise(spec: Specification, done: scheduled.Release, place: custody.Custo
         "refused": dict(sorted(outcome.refused.items())),
         "left_out_by_the_cap": outcome.capped,
         "periods": periods,
-        "slots_new": outcome.units_new,
+        "slots_new": sum(outcome.new.values()),
         "slots_that_differ_now": outcome.units_changed,
-        "guarantee": sentence(spec, hat, most),
+        "guarantee": sentence(spec, hat, bound),
         "files": [str(path) for path in done.files],
     }
+
+
+def _spent(
+    spec: Specification, outcome: Outcome, place: custody.Custody, period: str
+) -> tuple[Fraction, Fraction | None]:
+    """All debits of a period on the account; the exact maximum over vehicles if this run recorded all of them."""
+    spent = place.ledger.spent(spec.account.name, period)
+    units = sum(by.slots for by in spent) * spec.release_shards
+    is_whole = {by.spec_id for by in spent} == {spec.spec_id} and units == outcome.new[period]
+    return sum((by.epsilon for by in spent), Fraction(0)), outcome.most_spent[period] if is_whole else None
 
 
 def show(summary: dict[str, Any], out: Console) -> None:
@@ -144,9 +156,13 @@ def show(summary: dict[str, Any], out: Console) -> None:
             f"{period['hats']:,}",
             f"{period['no_data']:,}",
             f"{period['sum_of_slot_maxima']:g}",
-            f"{period['most_spent_by_a_vehicle']:g}",
+            "not known" if period["most_spent_by_a_vehicle"] is None else f"{period['most_spent_by_a_vehicle']:g}",
         )
     out.print(spent)
+    if any(period["most_spent_by_a_vehicle"] is None for period in summary["periods"]):
+        out.print(
+            "Not known: other runs recorded slots of the period; the sum of slot maxima bounds what a vehicle spent."
+        )
     out.print(f"[bold]Guarantee[/bold]: {summary['guarantee']}", highlight=False)
     if summary["slots_that_differ_now"]:
         out.print(

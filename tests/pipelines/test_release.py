@@ -10,13 +10,16 @@ from datetime import datetime
 from fractions import Fraction
 
 import h3
+import numpy as np
 import pytest
 
 from pipelines import local
 from pipelines.cli import main
+from pipelines.spool import Spool
 from tests import city
 from tests.transforms.test_ledger import unit
 from transforms.ledger import Ledger
+from transforms.wire import Exposure, pack
 
 
 @pytest.fixture
@@ -121,6 +124,43 @@ def test_the_same_release_twice_publishes_the_same_bytes_and_spends_once(town, h
     assert files_in(town / "out") == first
     assert hatstream("ledger", "show", "--ledger", town / "ledger.sqlite", "--json")[1] == shown
     assert len(first) == 8 * 4
+
+
+def test_the_report_of_a_rerun_without_input_says_what_the_ledger_debited(town, hatstream):
+    assert hatstream(*city.release(town))[0] == 0
+    city.write(town, lines=[])
+    done = summary_of(hatstream(*city.release(town, "--json"))[1])
+    assert [period["sum_of_slot_maxima"] for period in done["periods"]] == [9, 9]
+    assert [period["most_spent_by_a_vehicle"] for period in done["periods"]] == [None, None]
+    assert "(epsilon 9)" in done["guarantee"]
+    assert "not known" in hatstream(*city.release(town))[1]
+
+
+def test_the_report_of_a_day_in_two_runs_counts_both(town, hatstream):
+    day, noon = city.DAYS[0], f"{city.DAYS[0]}T09:00"
+    morning = summary_of(hatstream(*city.release(town, "--json", start=f"{day}T08:00", end=noon))[1])["periods"]
+    rest = summary_of(hatstream(*city.release(town, "--json", start=noon, end=day))[1])
+    assert (morning[0]["sum_of_slot_maxima"], morning[0]["most_spent_by_a_vehicle"]) == (3, 3)
+    assert (rest["periods"][0]["sum_of_slot_maxima"], rest["periods"][0]["most_spent_by_a_vehicle"]) == (9, None)
+    assert "(epsilon 9)" in rest["guarantee"]
+
+
+def test_the_report_counts_what_other_specifications_of_the_account_spent(town, hatstream):
+    assert hatstream(*city.release(town))[0] == 0
+    city.write(town, spec=city.SPEC.replace("epsilon = 1.0", "epsilon = 2"))
+    done = summary_of(hatstream(*city.release(town, "--json"))[1])
+    assert [period["sum_of_slot_maxima"] for period in done["periods"]] == [27, 27]
+    assert [period["most_spent_by_a_vehicle"] for period in done["periods"]] == [None, None]
+    assert "(epsilon 27," in done["guarantee"]
+
+
+def test_the_most_spent_is_compared_exactly():
+    tiny = Fraction(1, 10**20)
+    rates = {0: Fraction(1, 10), 1: Fraction(2, 10), 2: Fraction(3, 10) + tiny}
+    with Spool() as exposures:
+        for slot_s, vehicle in ((0, 7), (1, 7), (2, 8)):
+            exposures.append(slot_s, pack(Exposure(np.array([vehicle]), np.array([1]))))
+        assert local._most_spent(rates, exposures) == Fraction(3, 10) + tiny
 
 
 def test_order_duplicates_and_parts_of_the_input_change_nothing(town, hatstream, monkeypatch):
