@@ -34,6 +34,7 @@ check: install
 	@$(BIN)/lint-imports --no-cache
 
 bench: install
+	@$(BIN)/python -m benchmarks.mechanisms
 	@$(BIN)/python -m benchmarks.throughput
 
 # Maintainers: uv pip compile (uv comes from the Python package index).

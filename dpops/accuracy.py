@@ -52,6 +52,12 @@ def mean_absolute_error(bias: float, scale: float) -> float:
     return abs(bias) + (scale * math.exp(-abs(bias) / scale) if scale > 0 else 0.0)
 
 
+def mean_absolute_errors(bias: Float64s, scale: Float64s) -> Float64s:
+    """The same for many pairs at once."""
+    errors: Float64s = np.abs(bias) + scale * np.exp(-np.abs(bias) / np.maximum(scale, 1e-300))
+    return errors
+
+
 def transport_bias(weights: Float64s, uniform: Float64s) -> float:
     """Worst case of |sum w x - sum u x| over x in [0, 1]: the mass of max(0, w - u), when w and u both sum to 1.
 

@@ -60,14 +60,19 @@ def lay_out(
 
     A user who holds r of an array's w slots moves its mean by at most ceil(U r / w) fine steps.
     """
-    upper = grid.upper_steps * FINE
-    check_plan_input(counts, reported, upper, epsilon)
+    check_plan_input(counts, reported, grid.upper_steps * FINE, epsilon)
+    return _laid_out(counts.tobytes(), reported, grid, epsilon, m_ub, grouping)
+
+
+@lru_cache(maxsize=16)  # several candidates of `auto` share a rule
+def _laid_out(raw_counts: bytes, reported: int, grid: Grid, epsilon: Fraction, m_ub: Rule, grouping: str) -> Arrays:
+    counts = np.frombuffer(raw_counts, np.int64)
     length = _length(m_ub, counts, epsilon)
     group = (best_fit if grouping == "best-fit" else wrap_around)(counts, length)
     arrays = group.fills.size
     width = group.fills[group.array]
     moved = np.zeros(counts.size, np.int64)
-    np.add.at(moved, group.user, -(-upper * group.slots // width))
+    np.add.at(moved, group.user, -(-grid.upper_steps * FINE * group.slots // width))
     weight: Float64s = np.bincount(group.user, weights=group.slots / width / arrays, minlength=counts.size)  # type: ignore[assignment]
     clipping = float(grid.upper) * transport_bias(weight, counts / reported)
     facts = {

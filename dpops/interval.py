@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpops.accuracy import Float64s
+from dpops.accuracy import Float64s, mean_absolute_errors
 from dpops.arrays import FINE, ArrayMeans, ArrayPlan, Arrays
 from dpops.mechanism import Integers, Plan, with_noise
 from dpops.noise import Noise
@@ -65,8 +65,7 @@ def interval_errors(means: Float64s, low: Float64s, high: Float64s, plan: Plan) 
     bias = np.abs(total - running[-1]) / arrays
     widest = plan.facts["sensitivity"] * float(plan.step * arrays)
     scale = np.minimum(high - low, widest) * 2 / float(plan.epsilon) / arrays
-    errors: Float64s = bias + scale * np.exp(-bias / np.maximum(scale, 1e-300))
-    return errors
+    return mean_absolute_errors(bias, scale)
 
 
 def _scale(low: int, high: int, plan: Plan) -> Fraction:

@@ -55,7 +55,7 @@ class QuantileInterval(Mechanism):
         means, upper, rank = expected_means(plan, prior), float(plan.upper), float(_rank(plan))
         quarter = float(plan.epsilon) / 4
         ends = [expected_quantile(means, upper, at, quarter, _POINTS) for at in (rank, means.size - rank)]
-        one, other = (grid.ravel() for grid in np.meshgrid(*ends))
+        one, other = np.repeat(ends[0], _POINTS), np.tile(ends[1], _POINTS)  # all pairs
         errors = interval_errors(means, np.minimum(one, other), np.maximum(one, other), plan)
         return math.hypot(float(errors.mean()), math.sqrt(2 / math.pi) * spread(plan, counts, prior))
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpops.accuracy import Prior, mean_absolute_error
+from dpops.accuracy import Prior, mean_absolute_errors
 from dpops.choice import MOST_CANDIDATES
 from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, stack, with_noise
 from dpops.noise import Noise
@@ -61,8 +61,7 @@ class Akmv(Mechanism):
         drawn = expected_quantile(np.sort(sums), most, plan.facts["rank"], float(plan.epsilon) / 2, _POINTS)
         bias = np.maximum(sums[:, None] - drawn, 0.0).sum(axis=0) / samples
         scale = 2 * drawn / (samples * float(plan.epsilon))
-        pairs = zip(bias.tolist(), scale.tolist(), strict=True)
-        return sum(mean_absolute_error(b, s) for b, s in pairs) / _POINTS
+        return float(mean_absolute_errors(bias, scale).mean())
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         users = stack(totals, plans)

@@ -1,0 +1,55 @@
+"""Plan and release of one slot with 10,000 HATs of 1 to 70 vehicles, for every mechanism.
+
+Run: python -m benchmarks.mechanisms. Process time, one core.
+"""
+
+import time
+from fractions import Fraction
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from dpops.accuracy import Prior
+from dpops.mechanism import Mechanism, Totals
+from dpops.mechanisms.auto import Auto
+from dpops.noise import Noise
+from dpops.registry import registered
+from dpops.types import Grid
+
+HATS, MOST_VEHICLES = 10_000, 70
+GRID = Grid(step=Fraction(1, 100), upper_steps=6_500)
+
+
+def slot(seed: int = 1) -> list[Totals]:
+    """HATs whose vehicles have geometric numbers of samples (mean 6) and any speeds; nearly all plans differ."""
+    rng = np.random.default_rng(seed)
+    hats = []
+    for vehicles in rng.integers(1, MOST_VEHICLES + 1, HATS).tolist():
+        counts = np.sort(1 + rng.geometric(0.2, vehicles))[::-1].astype(np.int64)
+        hats.append(Totals(counts, counts * rng.integers(0, GRID.upper_steps + 1, vehicles)))
+    return hats
+
+
+def contenders() -> dict[str, Mechanism]:
+    plain: dict[str, Mechanism] = {name: kind() for name, kind in registered().items()}
+    return plain | {"auto": Auto(), "auto with a prior": Auto(prior=Prior(20.0, 12.0))}
+
+
+def main() -> None:
+    hats = slot()
+    table = Table(title=f"{HATS} HATs of 1 to {MOST_VEHICLES} vehicles: seconds of one core", title_justify="left")
+    for name in ("mechanism", "plan", "release", "both"):
+        table.add_column(name, justify="left" if name == "mechanism" else "right")
+    for name, mechanism in contenders().items():
+        start = time.process_time()
+        plans = [mechanism.plan(hat.counts, int(hat.counts.sum()), GRID, Fraction(1)) for hat in hats]
+        planned = time.process_time()
+        mechanism.release(hats, plans, Noise())
+        done = time.process_time()
+        table.add_row(name, f"{planned - start:.2f}", f"{done - planned:.2f}", f"{done - start:.2f}")
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()
