@@ -30,6 +30,9 @@ Progress = Callable[[str, int, int | None], None]
 """Called with a phase, what is done of it, and its whole if that is known. Never sees a vehicle's data."""
 
 
+ELSEWHERE = ("outside-range", "outside-region")
+"""Reasons that say only that a row belongs to another release."""
+
 Wanted = dict[str, dict[SpecSlot, Fraction]]
 """Debits by period, and in it by specification and slot."""
 
@@ -59,9 +62,19 @@ class Outcome:
         lost_some = self.units_lost_to_the_limit > 0
         return [period for period in self.debits if lost_some and period not in self.periods_refused]
 
+    @property
+    def unusable(self) -> bool:
+        """Rows were read, none was usable, and not only because they belong elsewhere: it is the wrong input.
+
+        An input without rows, or with rows of other days alone, is a slot in which nothing happened.
+        """
+        wrong = any(count for reason, count in self.refused.items() if not reason.endswith(ELSEWHERE))
+        return wrong and self.rows == sum(self.refused.values())
+
 
 def run(job: Job, paths: Sequence[str], slots: Sequence[Slot], progress: Progress) -> Outcome:
-    """Releases the slots. The outcome says which periods the account refused, and which were released nevertheless."""
+    """Releases the slots. An outcome that is `unusable` recorded and published nothing; of one with refused periods,
+    `periods_released` are those that were released nevertheless."""
     with Spool() as events, Spool() as exposures, Spool() as units:
         return _run(job, paths, slots, progress, events, exposures, units)
 
@@ -78,6 +91,8 @@ def _run(
     outcome = Outcome()
     with _reporting(lambda: progress("observations read", events.total_rows, None)):
         _count(outcome, _observe(job, paths, events))
+    if outcome.unusable:
+        return outcome
     done = 0
     for part in _parts(slots, events):
         _count(outcome, _release(job, part, events, exposures, units))

@@ -93,6 +93,8 @@ def release(
     book = Book(custody.url, custody.head, spec.account.name, spec.account.limit, spec.name, spec.text)
     job = job_of(spec, when, secret, book, output, formats)
     outcome = local.run(job, paths, when.slots, progress)
+    if outcome.unusable:
+        raise InputError(_all_refused(outcome))
     if outcome.periods_refused:
         raise AccountRefusal(_refusal(spec, custody, outcome))
     stems = [file_stem(spec.spec_id, facts.start) for facts in job.slots.values()]
@@ -163,6 +165,12 @@ def paths_of(pattern: str) -> list[str]:
     if not found:
         raise InputError(f"no input file matches {pattern!r}")
     return found
+
+
+def _all_refused(outcome: local.Outcome) -> str:
+    lines = [f"none of the {outcome.rows:,} rows is usable; nothing was recorded and nothing was spent."]
+    lines += [f"  {rows:,} refused: {reason}" for reason, rows in sorted(outcome.refused.items())]
+    return "\n".join([*lines, "Do [input] and the files fit one another? Where truly nothing happened, give no rows."])
 
 
 def _refusal(spec: Specification, custody: Custody, outcome: local.Outcome) -> str:

@@ -454,6 +454,46 @@ def test_a_file_without_its_columns_is_refused_by_name_and_nothing_is_sealed(tow
     assert summary_of(hatstream("ledger", "show", "--ledger", town / "ledger.sqlite", "--json")[1])[0]["spent"] == []
 
 
+OUTSIDE = "PLATE0,2021-12-31T08:00:00+05:30,21.17,72.83,7\n"
+BROKEN = "PLATE0,yesterday,21.17,72.83,7\n"
+
+
+@pytest.mark.parametrize(
+    ("spec", "lines", "said"),
+    [
+        (city.SPEC, [BROKEN], "1 refused: parse/bad-time"),
+        (city.SPEC, [BROKEN, OUTSIDE, OUTSIDE], "2 refused: parse/outside-range"),
+        (city.SPEC, ["one,two\n"], "1 refused: read/malformed"),
+        (city.SPEC + 'time_unit = "s"\n', ["A,1641006000000,21,72,9\n"], "implausible-time"),
+        (city.SPEC.replace('"csv"', '"jsonl"'), None, "read/malformed"),
+    ],
+)
+def test_an_input_of_which_no_row_is_usable_seals_nothing_and_spends_nothing(town, hatstream, spec, lines, said):
+    city.write(town, spec=spec, lines=lines)
+    code, out, err = hatstream(*city.release(town, "--json"))
+    assert (code, out) == (4, "")
+    assert said in err
+    assert "nothing was spent" in err
+    assert files_in(town / "out") == {}
+    city.write(town)
+    code, out, _ = hatstream(*city.release(town, "--json"))
+    assert (code, summary_of(out)["slots_new"]) == (0, 8)
+
+
+@pytest.mark.parametrize("lines", [[], [OUTSIDE]])
+def test_an_input_in_which_nothing_happened_is_sealed_as_such(town, hatstream, lines):
+    city.write(town, lines=lines)
+    code, out, _ = hatstream(*city.release(town, "--json"))
+    assert (code, summary_of(out)["slots_new"], summary_of(out)["observations"]) == (0, 8, 0)
+
+
+def test_one_usable_row_among_many_parts_is_enough(town, hatstream, monkeypatch):
+    monkeypatch.setattr(local, "PART_ROWS", 1)
+    city.write(town, lines=[BROKEN, BROKEN, city.rows()[-1]])
+    code, out, _ = hatstream(*city.release(town, "--json"))
+    assert (code, summary_of(out)["observations"]) == (0, 1)
+
+
 def test_beams_own_name_for_the_local_runner_means_the_same_runner(town, hatstream):
     assert hatstream(*city.release(town, "--runner", "DirectRunner"))[0] == 0
     pipeline = local._pipeline()
