@@ -45,9 +45,20 @@ def range_of(timetable: Timetable, start: str, end: str) -> Calendar:
         raise UsageError(str(error)) from None
 
 
-def yesterday(timetable: Timetable) -> Calendar:
-    """The calendar of the local day before today."""
-    day = (datetime.now(ZoneInfo(timetable.zone)).date() - timedelta(days=1)).isoformat()
+def closed_range(timetable: Timetable, start: str, end: str, now: datetime) -> Calendar:
+    """As `range_of`, but refused unless it is over: what a slot lacks when it is sealed is lost for ever."""
+    found = range_of(timetable, start, end)
+    if found.to_s > now.timestamp():
+        raise UsageError(
+            f"the range ends at {timetable.text(found.to_s)}, which is still to come (it is "
+            f"{timetable.text(int(now.timestamp()))}): only what is over is released, for it is sealed for ever"
+        )
+    return found
+
+
+def yesterday(timetable: Timetable, now: datetime) -> Calendar:
+    """The calendar of the local day before the one that it is `now`."""
+    day = (now.astimezone(ZoneInfo(timetable.zone)).date() - timedelta(days=1)).isoformat()
     return range_of(timetable, day, day)
 
 

@@ -1,6 +1,7 @@
 """`hatstream release`: the scheduled job over a closed range of time."""
 
 from collections import Counter
+from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -73,9 +74,11 @@ def release(
     spec = load(spec_path)
     if yesterday == bool(start or end) or bool(start) != bool(end):
         raise scheduled.UsageError("give either --from and --to, or --yesterday")
-    when = (
-        scheduled.yesterday(spec.timetable) if yesterday else scheduled.range_of(spec.timetable, start or "", end or "")
-    )
+    now = datetime.now(UTC)
+    if yesterday:
+        when = scheduled.yesterday(spec.timetable, now)
+    else:
+        when = scheduled.closed_range(spec.timetable, start or "", end or "", now)
     place = custody.find(ledger, key_path)
     with progress_bars(quiet=as_json) as report:
         done = scheduled.release(spec, when, pattern, output, place, formats, report)
