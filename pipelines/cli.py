@@ -15,8 +15,8 @@ from pipelines.commands.release import release
 from pipelines.scheduled import InputError, UsageError
 from pipelines.spec import SpecificationError
 from transforms.head import LedgerError
-from transforms.layouts import UnreadableFile
 from transforms.ledger import AccountRefusal
+from transforms.steps import StepError
 
 DONE, WRONG_USE, BAD_SPECIFICATION, REFUSED, FAILED, DIFFERS = range(6)
 
@@ -26,7 +26,7 @@ _CODES: dict[type[Exception], int] = {
     AccountRefusal: REFUSED,
     LedgerError: FAILED,
     InputError: FAILED,
-    UnreadableFile: FAILED,
+    StepError: FAILED,
 }
 
 

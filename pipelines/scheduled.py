@@ -1,6 +1,7 @@
 """From a specification and a range of time to a finished scheduled release: what `release` and `demo` both run."""
 
 import glob
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -16,7 +17,7 @@ from transforms.ledger import AccountRefusal
 from transforms.parse import Rules
 from transforms.publish import file_stem
 from transforms.seal import Policy, SlotFacts
-from transforms.steps import Book
+from transforms.steps import Book, reason_of
 from transforms.vehicles import Secret
 
 
@@ -97,10 +98,7 @@ def release(
     ledger.check_account(account_of(spec.account, secret))
     ledger.check_head()
     paths = paths_of(pattern)
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"the output folder cannot be made: {error.strerror}: {output}") from None
+    _make_writable(output)
     book = Book(custody.url, custody.head, spec.account.name, spec.account.limit, spec.name, spec.text)
     job = job_of(spec, when, secret, book, output, formats)
     outcome = local.run(job, paths, when.slots, progress)
@@ -168,6 +166,16 @@ def _check_period(spec: Specification, when: Calendar) -> None:
         raise AccountRefusal(f"account {spec.account.name!r} ends at {until}: nothing is released from then on")
     if since is not None and when.from_s < spec.timetable.midnight(since).timestamp():
         raise AccountRefusal(f"account {spec.account.name!r} begins at {since}: nothing is released before")
+
+
+def _make_writable(folder: Path) -> None:
+    """Makes the output folder and proves that files can be made in it, before anything is spent."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".hatstream-"):
+            pass
+    except OSError as error:
+        raise InputError(f"the output folder {folder} cannot be written: {reason_of(error)}") from None
 
 
 def paths_of(pattern: str) -> list[str]:

@@ -12,6 +12,8 @@ import threading
 import weakref
 from collections.abc import Hashable, Iterator
 
+from transforms.steps import StepError, reason_of
+
 _OPEN: "weakref.WeakValueDictionary[int, Spool]" = weakref.WeakValueDictionary()
 _NUMBERS = itertools.count()
 
@@ -36,10 +38,18 @@ class Spool:
 
     def append(self, key: Hashable, data: bytes, rows: int = 1) -> None:
         with self._lock:
-            os.pwrite(self._file.fileno(), data, self._end)
+            self._write(data)
             self._places.setdefault(key, []).append((self._end, len(data)))
             self._rows[key] = self._rows.get(key, 0) + rows
             self._end += len(data)
+
+    def _write(self, data: bytes) -> None:
+        try:
+            written = os.pwrite(self._file.fileno(), data, self._end)
+        except OSError as error:
+            raise StepError(f"a temporary file in {tempfile.gettempdir()}: {reason_of(error)}") from None
+        if written != len(data):
+            raise StepError(f"a temporary file in {tempfile.gettempdir()}: no space is left for it")
 
     def read(self, key: Hashable) -> Iterator[bytes]:
         for start, size in self._places.get(key, ()):

@@ -15,7 +15,7 @@ from apache_beam.pvalue import DoOutputsTuple, PCollection, TaggedOutput
 from dpops.noise import Noise
 from dpops.types import Int64s
 from transforms import hexagons, wire
-from transforms.layouts import Layout
+from transforms.layouts import Layout, UnreadableFile
 from transforms.ledger import AccountRefusal, Ledger
 from transforms.parse import Rules, parse
 from transforms.publish import publish_slot
@@ -28,6 +28,15 @@ NAMESPACE = "hatstream"
 
 SlotShard = tuple[int, int]
 """A group-by key: start of the slot in seconds since 1970 UTC, and a vehicle shard or a release shard."""
+
+
+class StepError(Exception):
+    """A step cannot go on with a file; the message names the file and what is wrong, and shows nothing of its content.
+
+    Beam makes a RuntimeError of other exceptions of input and output, and adds its step's name to their messages.
+    """
+
+    _tagged_with_step = True  # Beam leaves it alone
 
 
 class Refused(NamedTuple):
@@ -74,10 +83,15 @@ class _Read(beam.DoFn):
         self._layout = layout
 
     def process(self, path: str) -> Iterator[RawBatch | Refusal]:
-        for batch in self._layout.read(path):
-            Metrics.counter(NAMESPACE, "rows").inc(batch.rows)
-            yield from _dead_letters("read", batch.refused)
-            yield batch
+        try:
+            for batch in self._layout.read(path):
+                Metrics.counter(NAMESPACE, "rows").inc(batch.rows)
+                yield from _dead_letters("read", batch.refused)
+                yield batch
+        except UnreadableFile as error:
+            raise StepError(str(error)) from None
+        except OSError as error:
+            raise StepError(f"{path}: {reason_of(error)}") from None
 
 
 @dataclass
@@ -219,6 +233,8 @@ class _Record(beam.DoFn):
         except AccountRefusal:
             Metrics.counter(NAMESPACE, "units lost to the limit").inc(len(units))
             return
+        except OSError as error:  # only the head file is written without the database, and after it
+            raise _recorded_but(error, book.head) from None
         Metrics.counter(NAMESPACE, f"new/{group[0]}").inc(done.new)
         Metrics.counter(NAMESPACE, "units changed").inc(done.changed)
         by_slot: dict[int, list[Sealed]] = {}
@@ -243,7 +259,22 @@ class _Publish(beam.DoFn):
         self._folder, self._formats = folder, formats
 
     def process(self, units: list[Sealed]) -> None:
-        publish_slot(units, self._folder, self._formats)
+        try:
+            publish_slot(units, self._folder, self._formats)
+        except OSError as error:
+            raise _recorded_but(error, self._folder) from None
+
+
+def _recorded_but(error: OSError, path: Path) -> StepError:
+    return StepError(
+        f"{error.filename or path}: {reason_of(error)}. "
+        "The release is recorded; running the same command again publishes it."
+    )
+
+
+def reason_of(error: OSError) -> str:
+    """What the operating system says, without the file's name."""
+    return error.strerror or type(error).__name__
 
 
 @dataclass

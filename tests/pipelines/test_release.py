@@ -450,9 +450,51 @@ def test_a_file_without_its_columns_is_refused_by_name_and_nothing_is_sealed(tow
     (town / "feed.csv").write_text("bus,when\nA,1\n")
     code, _, err = hatstream(*city.release(town))
     assert code == 4
-    assert "feed.csv" in err
-    assert "ts" in err
+    assert err == f"hatstream: {town / 'feed.csv'}: column 'ts' is missing\n"
     assert summary_of(hatstream("ledger", "show", "--ledger", town / "ledger.sqlite", "--json")[1])[0]["spent"] == []
+
+
+def denied(*_arguments, **_options):
+    raise PermissionError(13, "Permission denied")
+
+
+def spent_by(hatstream, folder):
+    _, out, _ = hatstream("ledger", "show", "--ledger", folder / "ledger.sqlite", "--json")
+    return summary_of(out)[0]["spent"]
+
+
+def test_an_input_that_may_not_be_read_is_named_with_the_reason(town, hatstream, monkeypatch):
+    monkeypatch.setattr("transforms.layouts.csv_table.open", denied, raising=False)
+    code, out, err = hatstream(*city.release(town))
+    assert (code, out, err) == (4, "", f"hatstream: {town / 'feed.csv'}: Permission denied\n")
+    assert spent_by(hatstream, town) == []
+
+
+def test_an_output_folder_that_may_not_be_written_is_noticed_before_anything_is_spent(town, hatstream, monkeypatch):
+    monkeypatch.setattr("pipelines.scheduled.tempfile.NamedTemporaryFile", denied)
+    code, out, err = hatstream(*city.release(town))
+    assert (code, out) == (4, "")
+    assert err == f"hatstream: the output folder {town / 'out'} cannot be written: Permission denied\n"
+    assert spent_by(hatstream, town) == []
+
+
+def test_the_proof_that_the_output_folder_can_be_written_leaves_nothing_in_it(town, hatstream):
+    assert hatstream(*city.release(town))[0] == 0
+    assert all(path.name.startswith("hats-") for path in (town / "out").iterdir())
+
+
+@pytest.mark.parametrize("broken", ["transforms.publish._write_whole", "transforms.head.Head.advance"])
+def test_a_failure_after_recording_says_that_the_same_command_publishes_what_was_recorded(
+    town, hatstream, monkeypatch, broken
+):
+    with monkeypatch.context() as patch:
+        patch.setattr(broken, denied)
+        code, out, err = hatstream(*city.release(town))
+    assert (code, out) == (4, "")
+    assert "Permission denied. The release is recorded; running the same command again publishes it." in err
+    assert files_in(town / "out") == {}
+    code, out, _ = hatstream(*city.release(town, "--json"))
+    assert (code, len(files_in(town / "out"))) == (0, 8 * 4)
 
 
 OUTSIDE = "PLATE0,2021-12-31T08:00:00+05:30,21.17,72.83,7\n"

@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from pipelines.spool import Spool
+from transforms.steps import StepError
 
 
 def test_what_is_appended_by_many_threads_comes_back_whole():
@@ -31,6 +32,21 @@ def test_its_file_has_no_name_that_another_process_could_open(tmp_path, monkeypa
     with Spool() as spool:
         spool.append("key", b"secret")
         assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("room", [0, 3])
+def test_a_full_disk_is_told_and_nothing_half_written_is_taken_for_whole(tmp_path, monkeypatch, room):
+    def pwrite(_handle, data, _at):
+        if room:
+            return len(data[:room])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("os.pwrite", pwrite)
+    with Spool() as spool, pytest.raises(StepError, match="space") as caught:
+        spool.append("key", b"secret")
+    assert str(tmp_path) in str(caught.value)
+    assert "secret" not in str(caught.value)
 
 
 def test_a_step_that_carries_it_finds_the_same_spool():
