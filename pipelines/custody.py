@@ -12,7 +12,7 @@ from platformdirs import user_state_path
 from pipelines.spec import AccountTable
 from transforms.files import locked, replacing
 from transforms.head import Head, LedgerError
-from transforms.ledger import Account, AccountRefusal, Ledger
+from transforms.ledger import Account, AccountRefusal, Ledger, database_of
 from transforms.vehicles import Secret
 
 LEDGER_VARIABLE = "HATSTREAM_LEDGER"
@@ -42,7 +42,7 @@ def find(ledger: str | None, key: Path | None) -> Custody:
         folder = user_state_path("hatstream")
         return Custody(_sqlite(folder / "ledger.sqlite"), key or folder / "ledger.key")
     url = named if "://" in named else _sqlite(Path(named))
-    return Custody(url, key or Path(sa.make_url(url).database or "ledger").with_suffix(".key"))
+    return Custody(url, key or database_of(url).with_suffix(".key"))
 
 
 def _sqlite(path: Path) -> str:

@@ -5,7 +5,9 @@ head of the chain is kept outside the database too, so that a rolled-back copy i
 """
 
 import hashlib
+import os
 import secrets
+import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -13,6 +15,7 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import msgspec
 import sqlalchemy as sa
@@ -88,21 +91,21 @@ class Recorded(NamedTuple):
 class Ledger:
     """One ledger database. Every public method is one transaction."""
 
-    def __init__(self, url: str, head: Path) -> None:
-        """url: an SQLAlchemy URL of SQLite. head: the file that keeps the chain's head outside the database."""
+    def __init__(self, url: str, head: Path, *, read_only: bool = False) -> None:
+        """url: an SQLAlchemy URL of SQLite. head: the file that keeps the chain's head outside the database.
+
+        read_only: looks at the ledger without writing to it or waiting for writers.
+        """
         self.url, self._head = url, Head(head)
-        self._engine = _engine(url)
+        self._path = database_of(url)
+        self._engine = _reading_engine(self._path) if read_only else _engine(url)
 
     def exists(self) -> bool:
-        database = self._engine.url.database
-        return database is not None and Path(database).exists()
+        return self._path.exists()
 
     def create(self) -> None:
         """Makes the database and its table where they are missing."""
-        database = self._engine.url.database
-        if database is None or database == ":memory:":
-            raise LedgerError("a ledger must be a file that outlives the process")
-        Path(database).parent.mkdir(parents=True, exist_ok=True)
+        self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._transaction() as db:
             METADATA.create_all(db)
 
@@ -248,22 +251,56 @@ class Ledger:
                 yield db
         except sa.exc.SQLAlchemyError as error:
             reason = getattr(error, "orig", None) or type(error).__name__
-            raise LedgerError(f"the ledger is not usable: {reason}") from None
+            raise LedgerError(f"the ledger {self._path} is not usable: {reason}") from None
+        except (msgspec.MsgspecError, KeyError, ValueError):  # of an entry's text; it is not shown
+            raise LedgerError(f"the ledger {self._path} is damaged: it holds an entry that cannot be read") from None
+
+
+def database_of(url: str) -> Path:
+    """The database file of a ledger's URL. Raises LedgerError for what is no URL, and for other databases."""
+    try:
+        parsed = sa.make_url(url)
+    except (sa.exc.ArgumentError, ValueError):
+        raise LedgerError("the ledger's URL is not one; sqlite:///path/to/ledger.sqlite is") from None
+    if parsed.drivername not in ("sqlite", "sqlite+pysqlite"):
+        raise LedgerError(f"a ledger on {parsed.drivername!r} is not supported yet; use sqlite:///path")
+    if not parsed.database or parsed.database == ":memory:":
+        raise LedgerError("a ledger must be a file that outlives the process")
+    return Path(parsed.database)
+
+
+def _reading_engine(path: Path) -> sa.Engine:
+    engine = sa.create_engine("sqlite://", creator=lambda: _connect_to_read(path), poolclass=NullPool)
+
+    @sa.event.listens_for(engine, "begin")
+    def _on_begin(connection: sa.Connection) -> None:
+        connection.exec_driver_sql("BEGIN")
+
+    return engine
+
+
+def _connect_to_read(path: Path) -> sqlite3.Connection:
+    """A connection that cannot write.
+
+    Beside a database in WAL mode even a reader makes files, with the database's permissions. Where nobody may write
+    to it these would stand in the way of later writers, and nothing moves: there SQLite is told to take it as it is.
+    """
+    log = path.with_name(path.name + "-wal")
+    settled = not log.exists() or log.stat().st_size == 0
+    guarded = not (path.stat().st_mode & 0o222 and os.access(path, os.W_OK) and os.access(path.parent, os.W_OK))
+    options = "mode=ro&immutable=1" if settled and guarded else "mode=ro"
+    address = f"file:{quote(str(path.absolute()))}?{options}"
+    return sqlite3.connect(address, uri=True, timeout=60, isolation_level=None)
 
 
 def _engine(url: str) -> sa.Engine:
-    try:
-        parsed = sa.make_url(url)
-    except sa.exc.ArgumentError:
-        raise LedgerError("the ledger's URL is not one; sqlite:///path/to/ledger.sqlite is") from None
-    if parsed.get_backend_name() != "sqlite":
-        raise LedgerError(f"a ledger on {parsed.get_backend_name()!r} is not supported yet; use sqlite:///path")
-    engine = sa.create_engine(parsed, poolclass=NullPool, connect_args={"timeout": 60})
+    engine = sa.create_engine(url, poolclass=NullPool, connect_args={"timeout": 60})
 
     @sa.event.listens_for(engine, "connect")
     def _on_connect(connection: Any, _record: object) -> None:
         connection.isolation_level = None  # we say BEGIN ourselves
         try:
+            _refuse_unwritable(database_of(url))
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
         except BaseException:
@@ -275,6 +312,12 @@ def _engine(url: str) -> sa.Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE")  # writers queue here, not in the middle of a transaction
 
     return engine
+
+
+def _refuse_unwritable(path: Path) -> None:
+    """Asked first, for SQLite would leave files beside the database that stand in the way of later writers."""
+    if path.exists() and not os.access(path, os.W_OK):
+        raise LedgerError(f"the ledger {path} is not usable: this user may not write to it")
 
 
 def _seal_missing(

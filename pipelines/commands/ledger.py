@@ -21,9 +21,10 @@ def ledger() -> None:
 
 def _open(url: str | None, key_path: Path | None) -> Ledger:
     place = custody.find(url, key_path)
-    if not place.ledger.exists():
+    book = Ledger(place.url, place.head, read_only=True)
+    if not book.exists():
         raise LedgerError(f"there is no ledger at {place.url}")
-    return place.ledger
+    return book
 
 
 @ledger.command()

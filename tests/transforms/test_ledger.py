@@ -243,14 +243,91 @@ def test_an_init_that_was_killed_before_the_head_knew_of_it_is_run_again(ledger,
     ledger.check_account(ACCOUNT)
 
 
+def files_of(folder):
+    return {path.name: (path.stat().st_mode, path.read_bytes()) for path in folder.iterdir()}
+
+
+def look_at(folder):
+    book = Ledger(f"sqlite:///{folder / 'ledger.sqlite'}", folder / "key.head", read_only=True)
+    return book.verify(), [account.name for account in book.accounts()], [s.epsilon for s in book.spent("city")]
+
+
+def test_looking_at_the_ledger_changes_no_file_and_stands_in_nobodys_way(ledger, tmp_path):
+    record(ledger, unit())
+    before = files_of(tmp_path)
+    assert look_at(tmp_path) == (3, ["city"], [1])
+    after = files_of(tmp_path)
+    assert {name: after[name] for name in before} == before
+    usual = before["ledger.sqlite"][0]
+    assert {mode for name, (mode, _) in after.items() if name not in before} <= {usual}
+    assert record(ledger, unit(3600)).new == 1
+
+
+def test_looking_at_a_ledger_that_nobody_may_write_makes_no_file_beside_it(ledger, tmp_path):
+    record(ledger, unit())
+    (tmp_path / "ledger.sqlite").chmod(0o444)
+    before = files_of(tmp_path)
+    assert look_at(tmp_path) == (3, ["city"], [1])
+    assert files_of(tmp_path) == before
+    (tmp_path / "ledger.sqlite").chmod(0o644)
+    assert record(ledger, unit(3600)).new == 1
+
+
+def test_looking_at_the_ledger_waits_for_no_writer_and_sees_what_is_committed(ledger, tmp_path):
+    record(ledger, unit())
+    with closing(sqlite3.connect(tmp_path / "ledger.sqlite", isolation_level=None)) as db:
+        db.execute("begin immediate")
+        assert look_at(tmp_path) == (3, ["city"], [1])
+        db.execute("commit")
+
+
+def test_a_ledger_that_this_user_may_not_write_is_refused_before_a_file_is_made_beside_it(
+    ledger, tmp_path, monkeypatch
+):
+    before = files_of(tmp_path)
+    monkeypatch.setattr("transforms.ledger.os.access", lambda *_: False)
+    with pytest.raises(LedgerError, match="may not write"):
+        record(ledger, unit())
+    assert files_of(tmp_path) == before
+
+
+def test_a_ledger_opened_to_look_at_cannot_be_written(ledger, tmp_path):
+    reader = Ledger(ledger.url, tmp_path / "key.head", read_only=True)
+    with pytest.raises(LedgerError, match="readonly"):
+        record(reader, unit())
+
+
+@pytest.mark.parametrize("body", ["{}", "not JSON", '{"released": 3}'])
+def test_a_damaged_entry_is_told_without_its_content(ledger, tmp_path, body):
+    record(ledger, unit())
+    with closing(sqlite3.connect(tmp_path / "ledger.sqlite")) as db, db:
+        db.execute("update entry set body = ? where kind = 'release'", (body,))
+    with pytest.raises(LedgerError, match="damaged") as caught:
+        record(ledger, unit())
+    assert "ledger.sqlite" in str(caught.value)
+    assert body not in str(caught.value)
+
+
 def test_a_corrupt_database_is_refused_without_its_content(tmp_path):
     (tmp_path / "ledger.sqlite").write_bytes(b"KA01AB1234" * 1000)
     book = Ledger(f"sqlite:///{tmp_path / 'ledger.sqlite'}", tmp_path / "key.head")
     with pytest.raises(LedgerError) as caught:
         book.check_account(ACCOUNT)
     assert "KA01" not in str(caught.value)
+    assert f"the ledger {tmp_path / 'ledger.sqlite'} is not usable" in str(caught.value)
 
 
-def test_other_databases_are_refused_by_name(tmp_path):
-    with pytest.raises(LedgerError, match="postgresql"):
-        Ledger("postgresql://localhost/x", tmp_path / "head")
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("postgresql://user:secret@localhost/x", "'postgresql' is not supported yet"),
+        ("sqlite+foo:///x", "'sqlite\\+foo' is not supported yet"),
+        ("://x", "URL"),
+        ("sqlite:///:memory:", "outlives"),
+        ("sqlite://", "outlives"),
+    ],
+)
+def test_what_cannot_be_a_ledger_is_refused_by_name(tmp_path, url, said):
+    with pytest.raises(LedgerError, match=said) as caught:
+        Ledger(url, tmp_path / "head")
+    assert "secret" not in str(caught.value)
