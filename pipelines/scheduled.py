@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from pathlib import Path
+from typing import TypeVar
 from zoneinfo import ZoneInfo
 
 from pipelines import local
@@ -19,6 +20,9 @@ from transforms.publish import file_stem
 from transforms.seal import Policy, SlotFacts
 from transforms.steps import Book, reason_of
 from transforms.vehicles import Secret
+
+FIRST_YEAR, LAST_YEAR = 2000, 2099
+"""Of a range; events of other years are refused as implausible anyway."""
 
 
 class UsageError(Exception):
@@ -64,17 +68,25 @@ def yesterday(timetable: Timetable, now: datetime) -> Calendar:
 
 
 def _instant(text: str, timetable: Timetable, *, last: bool) -> datetime:
+    day = _parsed(date, text)
+    at = day or _parsed(datetime, text)
+    if at is None:
+        raise UsageError(f"{text!r} is neither a date (2016-11-24) nor an ISO time (2016-11-24T10:00)")
+    if not FIRST_YEAR <= at.year <= LAST_YEAR:
+        raise UsageError(f"{text!r} is not in the years {FIRST_YEAR} to {LAST_YEAR}")
+    if isinstance(at, datetime):
+        return at if at.tzinfo else at.replace(tzinfo=ZoneInfo(timetable.zone))
+    return timetable.midnight(at + timedelta(days=1) if last else at)
+
+
+Parsed = TypeVar("Parsed", date, datetime)
+
+
+def _parsed(kind: type[Parsed], text: str) -> Parsed | None:
     try:
-        day = date.fromisoformat(text)
+        return kind.fromisoformat(text)
     except ValueError:
-        pass
-    else:
-        return timetable.midnight(day + timedelta(days=1) if last else day)
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        raise UsageError(f"{text!r} is neither a date (2016-11-24) nor an ISO time (2016-11-24T10:00)") from None
-    return at if at.tzinfo else at.replace(tzinfo=ZoneInfo(timetable.zone))
+        return None
 
 
 def release(

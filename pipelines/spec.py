@@ -26,6 +26,9 @@ from transforms.layouts import Layout, layout
 from transforms.seal import Statistic
 from transforms.tally import Cap
 
+BOUND = Fraction(1_000_000)
+"""Epsilon lies between 1 / BOUND, where noise nears the 2**50 steps that can be drawn exactly, and BOUND."""
+
 
 class SpecificationError(Exception):
     """The specification is wrong; the message names the field, the rule and the value."""
@@ -184,7 +187,10 @@ def _need(holds: bool, name: str, rule: str, value: object) -> None:
 
 def _shown(value: object) -> str:
     if isinstance(value, Fraction):
-        return f"{float(value):g}"
+        try:
+            return f"{float(value):g}"
+        except OverflowError:
+            return "beyond all floating-point numbers"
     return repr(value) if isinstance(value, str) else str(value)
 
 
@@ -241,7 +247,7 @@ def _grid(speed: SpeedTable) -> Grid:
 
 
 def _privacy(privacy: PrivacyTable, account: AccountTable) -> tuple[Composition, Cap | None]:
-    _need(privacy.epsilon > 0, "privacy.epsilon", "must be above 0", privacy.epsilon)
+    _need(1 / BOUND <= privacy.epsilon <= BOUND, "privacy.epsilon", "must be between 1e-6 and 1e6", privacy.epsilon)
     _need(privacy.scope in ("slot", "period"), "privacy.scope", "must be 'slot' or 'period'", privacy.scope)
     _need(privacy.scope == "slot", "privacy.scope", "'period' is not available yet; use 'slot'", privacy.scope)
     known = ("none", "cap", "clip-user")

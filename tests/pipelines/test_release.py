@@ -429,6 +429,9 @@ def test_many_release_shards_publish_the_same_cells_and_charge_the_cap(tmp_path,
         ([], 1, "--yesterday"),
         (["--from", "yesterday", "--to", "2022-01-01"], 1, "yesterday"),
         (["--from", "2022-01-02", "--to", "2022-01-01"], 1, "empty"),
+        (["--from", "9999-12-31", "--to", "9999-12-31"], 1, "9999-12-31"),
+        (["--from", "0001-01-01", "--to", "0001-01-01T12:00"], 1, "0001-01-01"),
+        (["--from", "2022-01-01", "--to", "9999-12-31T23:00-12:00"], 1, "9999-12-31"),
         (["--from", "2022-01-01T08:30", "--to", "2022-01-01T10:00"], 1, "edge"),
         (["--from", "2022-01-01", "--to", "2099-12-30"], 1, "still to come"),
         (["--from", "2022-01-01", "--to", "2022-01-01", "--formats", "xml"], 1, "xml"),
@@ -444,6 +447,18 @@ def test_wrong_use_has_its_exit_code_and_says_what_is_wrong(town, hatstream, arg
     assert (found, out) == (code, "")
     assert said in err
     assert not (town / "out").exists()
+
+
+@pytest.mark.parametrize("command", ["init", "release"])
+@pytest.mark.parametrize("url", ["://x", "sqlite+foo:///x", "postgresql://user:secret@host/db", "sqlite://"])
+def test_what_cannot_be_a_ledger_is_said_before_a_key_is_asked_for(town, hatstream, command, url):
+    arguments = {"init": city.init, "release": city.release}[command](town)
+    arguments[arguments.index("--ledger") + 1] = url
+    code, out, err = hatstream(*arguments)
+    assert (code, out) == (4, "")
+    assert "ledger" in err
+    for unsaid in ("internal", "key", "secret"):
+        assert unsaid not in err
 
 
 def test_a_file_without_its_columns_is_refused_by_name_and_nothing_is_sealed(town, hatstream):

@@ -27,6 +27,11 @@ def test_numbers_are_taken_as_written(spec):
     assert spec(("upper_kmh = 65", "upper_kmh = 65\ngrid_kmh = 0.1")).grid.upper_steps == 650
 
 
+@pytest.mark.parametrize("epsilon", ["1e-6", "1e6"])
+def test_the_bounds_of_epsilon_are_inside(spec, epsilon):
+    assert spec(("epsilon = 1.0", f"epsilon = {epsilon}")).composition.epsilon == Fraction(epsilon)
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -83,6 +88,9 @@ def test_the_id_is_the_same_on_every_machine_and_in_every_version(spec):
         ("minutes = 60", "minutes = 60\nlenght = 3", "lenght"),
         ("epsilon = 1.0", "epsilon = 0", "privacy.epsilon"),
         ("epsilon = 1.0", "epsilon = nan", "finite"),
+        ("epsilon = 1.0", "epsilon = 1e400", "privacy.epsilon"),
+        ("epsilon = 1.0", "epsilon = 1e-400", "privacy.epsilon"),
+        ("epsilon = 1.0", "epsilon = 1.000001e6", "privacy.epsilon"),
         ("epsilon = 1.0", "epsilon = true", "epsilon"),
         ("epsilon = 1.0", 'epsilon = "1"', "epsilon"),
         ("minutes = 60", "minutes = 7", "slot.minutes"),
