@@ -274,8 +274,9 @@ def _bbox(cells: CellsTable) -> tuple[float, float, float, float] | None:
     if cells.bbox is None:
         return None
     west, south, east, north = (float(edge) for edge in cells.bbox)
-    ordered = -180 <= west < east <= 180 and -90 <= south < north <= 90
-    _need(ordered, "cells.bbox", "must be west < east, south < north, in degrees", [west, south, east, north])
+    fits = max(abs(west), abs(east)) <= 180 and west != east and -90 <= south < north <= 90
+    rule = "must be west, south, east, north in degrees, south < north (west > east crosses the antimeridian)"
+    _need(fits, "cells.bbox", rule, [west, south, east, north])
     return west, south, east, north
 
 

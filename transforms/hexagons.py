@@ -38,7 +38,8 @@ def cells_of_list(names: Sequence[str], resolution: int) -> tuple[int, ...]:
 def cells_of_geojson(document: dict[str, Any], resolution: int) -> tuple[int, ...]:
     """Cells whose centre lies in a GeoJSON polygon, multipolygon, feature or collection; sorted.
 
-    Raises ValueError for anything that is not an area.
+    Raises ValueError for anything that is not an area, and for longitudes beyond 180 degrees, whose cells H3 leaves
+    out without a word.
     """
     kind = document.get("type") if isinstance(document, dict) else None
     if kind == "FeatureCollection":
@@ -51,4 +52,8 @@ def cells_of_geojson(document: dict[str, Any], resolution: int) -> tuple[int, ..
         return tuple(sorted(set().union(*parts)))
     if kind not in ("Polygon", "MultiPolygon"):
         raise ValueError(f"a region needs polygons, not {kind!r}")
+    polygons = [document["coordinates"]] if kind == "Polygon" else document["coordinates"]
+    for longitude, *_ in (position for rings in polygons for ring in rings for position in ring):
+        if abs(longitude) > 180:
+            raise ValueError(f"longitude {longitude} is beyond 180 degrees: split the region at the antimeridian")
     return tuple(sorted(h3.str_to_int(cell) for cell in h3.geo_to_cells(document, resolution)))

@@ -42,7 +42,10 @@ _DENSE_PAIRS = 1 << 22
 
 @dataclass(frozen=True)
 class Rules:
-    """What decides acceptance. grid: of speeds, in km/h. bbox: west, south, east, north in degrees, inclusive."""
+    """What decides acceptance. grid: of speeds, in km/h. bbox: west, south, east, north in degrees, inclusive.
+
+    A box whose west is greater than its east crosses the antimeridian.
+    """
 
     grid: Grid
     units: Units
@@ -121,7 +124,8 @@ def _check_positions(
     verdict.refuse("zero-position", (lat_e7 == 0) & (lon_e7 == 0))
     if bbox is not None:
         west, south, east, north = (round(edge * E7) for edge in bbox)
-        inside = (lon_e7 >= west) & (lon_e7 <= east) & (lat_e7 >= south) & (lat_e7 <= north)
+        after, before = lon_e7 >= west, lon_e7 <= east
+        inside = (after & before if west <= east else after | before) & (lat_e7 >= south) & (lat_e7 <= north)
         verdict.refuse("outside-bbox", ~inside)
     return lat_e7, lon_e7
 

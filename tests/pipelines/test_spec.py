@@ -128,7 +128,9 @@ def test_the_id_is_the_same_on_every_machine_and_in_every_version(spec):
         ('region = "occupied"', 'region = "nowhere.geojson"', "nowhere.geojson"),
         ('region = "occupied"', 'region = ["872830828ffffff", "8828308281fffff"]', "resolution 8"),
         ('region = "occupied"', 'region = ["hello"]', "hello"),
-        ('region = "occupied"', 'region = "occupied"\nbbox = [1, 2, 0, 3]', "cells.bbox"),
+        ('region = "occupied"', 'region = "occupied"\nbbox = [0, 3, 1, 2]', "cells.bbox"),
+        ('region = "occupied"', 'region = "occupied"\nbbox = [1, 2, 1, 3]', "cells.bbox"),
+        ('region = "occupied"', 'region = "occupied"\nbbox = [179, 2, 181, 3]', "cells.bbox"),
         ('layout = "capmetro"', 'layout = "csv"', "columns"),
         ('layout = "capmetro"', 'layout = "xml"', "xml"),
         ('layout = "capmetro"', 'layout = "capmetro"\nspeed_unit = "km/h"', "units"),
@@ -168,6 +170,35 @@ def test_a_region_whose_content_changes_is_another_release(spec, tmp_path):
     before = spec(('"occupied"', '"a.geojson"')).spec_id
     path.write_text(json.dumps(SQUARE).replace("30.4", "30.5"))
     assert spec(('"occupied"', '"a.geojson"')).spec_id != before
+
+
+def rectangle(west, east):
+    return [[[west, -18.5], [east, -18.5], [east, -17.5], [west, -17.5], [west, -18.5]]]
+
+
+@pytest.mark.parametrize("side", [(179.5, 180.5), (-180.5, -179.5)])
+@pytest.mark.parametrize("kind", ["Polygon", "MultiPolygon"])
+def test_a_region_beyond_180_degrees_is_refused_because_its_cells_would_be_lost(spec, tmp_path, kind, side):
+    part = rectangle(*side)
+    document = {"type": kind, "coordinates": part if kind == "Polygon" else [rectangle(178, 179), part]}
+    (tmp_path / "a.geojson").write_text(json.dumps(document))
+    with pytest.raises(SpecificationError, match=r"180\.5 is beyond 180 degrees: split the region at the antimeridian"):
+        spec(('"occupied"', '"a.geojson"'))
+
+
+def test_a_region_split_at_the_antimeridian_has_the_cells_of_both_sides(spec, tmp_path):
+    found = []
+    for name, parts in (("west", [(179.5, 180)]), ("east", [(-180, -179.5)]), ("both", [(179.5, 180), (-180, -179.5)])):
+        document = {"type": "MultiPolygon", "coordinates": [rectangle(*side) for side in parts]}
+        (tmp_path / f"{name}.geojson").write_text(json.dumps(document))
+        found.append(set(spec(('"occupied"', f'"{name}.geojson"')).region))
+    assert found[2] == found[0] | found[1]
+    assert min(len(found[0]), len(found[1])) > 50
+
+
+def test_a_box_may_cross_the_antimeridian(spec):
+    crossing = spec(('region = "occupied"', 'region = "occupied"\nbbox = [179, -19, -179, -17]'))
+    assert crossing.bbox == (179, -19, -179, -17)
 
 
 def test_a_region_must_be_an_area(spec, tmp_path):

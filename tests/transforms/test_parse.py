@@ -135,6 +135,24 @@ def test_the_edges_of_the_box_are_inside(lat, lon, inside):
     assert refused == ({} if inside else {"outside-bbox": 1})
 
 
+@pytest.mark.parametrize(
+    ("lon", "inside"),
+    [
+        (179.0, True),
+        (179.5, True),
+        (180.0, True),
+        (-180.0, True),
+        (-179.0, True),
+        (178.9, False),
+        (-178.9, False),
+        (0.1, False),
+    ],
+)
+def test_a_box_whose_west_is_greater_than_its_east_crosses_the_antimeridian(lon, inside):
+    refused = parse(table([{**GOOD, "lat": -18.0, "lon": lon}]), rules(bbox=(179.0, -19.0, -179.0, -17.0)))[1]
+    assert refused == ({} if inside else {"outside-bbox": 1})
+
+
 def test_the_poles_and_the_date_line_are_positions():
     assert one("lat", 90)[3] == 900_000_000
     assert one("lon", -180.0)[4] == -1_800_000_000
