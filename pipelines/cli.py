@@ -12,13 +12,12 @@ from pipelines.commands.evaluate import evaluate
 from pipelines.commands.init import init
 from pipelines.commands.ledger import ledger
 from pipelines.commands.release import release
+from pipelines.exit_codes import BAD_SPECIFICATION, DONE, FAILED, REFUSED, WRONG_USE
 from pipelines.scheduled import InputError, UsageError
 from pipelines.spec import SpecificationError
 from transforms.head import LedgerError
 from transforms.ledger import AccountRefusal
 from transforms.steps import StepError
-
-DONE, WRONG_USE, BAD_SPECIFICATION, REFUSED, FAILED, DIFFERS = range(6)
 
 _CODES: dict[type[Exception], int] = {
     UsageError: WRONG_USE,
@@ -37,6 +36,10 @@ def hatstream() -> None:
 
     Exit codes: 0 done, 1 wrong use, 2 bad specification, 3 refused by the account, 4 input or infrastructure failure,
     5 done, but input or code differs from what was released before.
+
+    \b
+    Example:
+      hatstream demo --output build/demo
     """
 
 
@@ -72,3 +75,7 @@ def main(arguments: list[str] | None = None) -> int:
 def run() -> None:
     """The console script."""
     sys.exit(main())
+
+
+if __name__ == "__main__":
+    run()

@@ -291,7 +291,10 @@ def _region(cells: CellsTable, folder: Path) -> tuple[int, ...] | None:
             document = msgspec.json.decode((folder / cells.region).read_bytes())
             found = cells_of_geojson(document, cells.resolution)
     except OSError as error:
-        raise SpecificationError(f"cells.region: {error.strerror}: {cells.region!r}") from None
+        raise SpecificationError(
+            f"cells.region: {error.strerror}: {cells.region!r}; "
+            'it is a GeoJSON file, a list of cells, or "occupied" for all cells with reports'
+        ) from None
     except (ValueError, TypeError, KeyError, msgspec.MsgspecError) as error:
         raise SpecificationError(f"cells.region: {error}") from None
     _need(bool(found), "cells.region", "must hold at least one cell at this resolution", "empty")

@@ -15,6 +15,8 @@ from dpops.types import Int64s
 Unit = Literal["vehicle-day", "vehicle-week", "vehicle-ever"]
 
 DAY_MINUTES = 24 * 60
+SUGGESTED = 4
+"""How many slot lengths an error suggests."""
 
 
 class Slot(NamedTuple):
@@ -68,20 +70,28 @@ class Timetable:
 
         Raises CalendarError where the zone changes its clock by a step that these slots cannot follow.
         """
+        minutes = self._cut(day, self.slot_minutes)
+        if minutes is None:
+            shorter = [m for m in range(self.slot_minutes - 1, 0, -1) if self.slot_minutes % m == 0]
+            fit = [str(m) for m in shorter if self._cut(day, m) is not None][:SUGGESTED]
+            raise CalendarError(
+                f"{self.zone} changes its clock on {day}: slots of {self.slot_minutes} minutes cannot follow it"
+                + (f", slots of {', '.join(fit)} can" if fit else "")
+            )
+        return [at for at, minute in minutes.items() if self.service_start_minute <= minute < self.service_end_minute]
+
+    def _cut(self, day: date, slot_minutes: int) -> dict[int, int] | None:
+        """Start of each slot of a local day -> its local minute; None where the day cannot be cut into such slots."""
         zone = ZoneInfo(self.zone)
         start = int(self.midnight(day).timestamp())
         end = int(self.midnight(day + timedelta(days=1)).timestamp())
-        slots = []
-        for at in range(start, end, self.slot_s):
+        minutes = {}
+        for at in range(start, end, slot_minutes * 60):
             local = datetime.fromtimestamp(at, zone)
-            minute = local.hour * 60 + local.minute
-            if minute % self.slot_minutes or local.second or at + self.slot_s > end:
-                raise CalendarError(
-                    f"{self.zone} changes its clock on {day}: slots of {self.slot_minutes} minutes cannot follow it"
-                )
-            if self.service_start_minute <= minute < self.service_end_minute:
-                slots.append(at)
-        return slots
+            minutes[at] = local.hour * 60 + local.minute
+            if minutes[at] % slot_minutes or local.second or at + slot_minutes * 60 > end:
+                return None
+        return minutes
 
     def period_days(self, day: date, since: date | None = None, until: date | None = None) -> list[date]:
         """All local days of the period that `day` is in; `since` and `until` bound the unit vehicle-ever."""

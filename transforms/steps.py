@@ -65,7 +65,8 @@ EXPOSURE: Final = "exposure"
 
 def _dead_letters(stage: str, reasons: Mapping[str, int]) -> Iterator[Refusal]:
     for reason, rows in reasons.items():
-        yield TaggedOutput(REFUSED, Refused(stage, reason, rows))
+        if rows:
+            yield TaggedOutput(REFUSED, Refused(stage, reason, rows))
 
 
 @dataclass

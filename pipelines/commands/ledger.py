@@ -16,7 +16,12 @@ from transforms.ledger import Account, Ledger
 
 @click.group()
 def ledger() -> None:
-    """Look at the ledger: accounts, what was spent, and whether its chain is whole."""
+    """Look at the ledger: accounts, what was spent, and whether its chain is whole.
+
+    \b
+    Example:
+      hatstream ledger show --ledger austin.sqlite
+    """
 
 
 def _open(url: str | None, key_path: Path | None) -> Ledger:

@@ -13,12 +13,11 @@ from rich.table import Table
 
 from pipelines import custody, scheduled
 from pipelines.commands.options import console, json_option, key_option, ledger_option, progress_bars, spec_option
+from pipelines.exit_codes import DIFFERS, DONE
 from pipelines.guarantee import sentence
 from pipelines.local import Outcome
 from pipelines.spec import Specification, load
 from transforms.publish import FORMATS
-
-DIFFERS = 5
 
 
 def _formats(_context: click.Context, _parameter: click.Parameter, value: str) -> tuple[str, ...]:
@@ -87,7 +86,7 @@ def release(
         click.echo(msgspec.json.encode(summary).decode())
     else:
         show(summary, console())
-    return DIFFERS if done.outcome.units_changed else 0
+    return DIFFERS if done.outcome.units_changed else DONE
 
 
 def summarise(spec: Specification, done: scheduled.Release, place: custody.Custody) -> dict[str, Any]:

@@ -127,6 +127,7 @@ def test_the_id_is_the_same_on_every_machine_and_in_every_version(spec):
         ('per = "hat"', 'per = "day"', "per"),
         ('region = "occupied"', 'region = "nowhere.geojson"', "nowhere.geojson"),
         ('region = "occupied"', 'region = ["872830828ffffff", "8828308281fffff"]', "resolution 8"),
+        ('region = "occupied"', 'region = "occupy"', '"occupied" for all cells'),
         ('region = "occupied"', 'region = ["hello"]', "hello"),
         ('region = "occupied"', 'region = "occupied"\nbbox = [0, 3, 1, 2]', "cells.bbox"),
         ('region = "occupied"', 'region = "occupied"\nbbox = [1, 2, 1, 3]', "cells.bbox"),

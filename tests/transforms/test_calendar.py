@@ -38,12 +38,17 @@ def test_slots_of_half_past_are_on_local_hours_not_on_utc_hours():
 
 
 @pytest.mark.parametrize(
-    ("zone", "minutes", "day"),
-    [("America/Chicago", 120, date(2026, 3, 8)), ("Australia/Lord_Howe", 60, date(2026, 4, 5))],
+    ("zone", "minutes", "day", "fit"),
+    [
+        ("America/Chicago", 120, date(2026, 3, 8), "60, 30, 20, 15"),
+        ("Australia/Lord_Howe", 60, date(2026, 4, 5), "30, 15, 10, 6"),
+    ],
 )
-def test_slots_that_cannot_follow_a_clock_change_are_refused(zone, minutes, day):
-    with pytest.raises(CalendarError, match="changes its clock"):
+def test_slots_that_cannot_follow_a_clock_change_are_refused_with_some_that_can(zone, minutes, day, fit):
+    with pytest.raises(CalendarError, match=f"changes its clock on {day}.* slots of {fit} can"):
         day_of(zone, minutes, day)
+    for length in fit.split(", "):
+        day_of(zone, int(length), day)
 
 
 def test_service_is_by_the_local_clock_also_on_the_day_of_a_change():
