@@ -172,6 +172,6 @@ def show(summary: dict[str, Any], out: Console) -> None:
             "what was released then stands."
         )
     files = summary["files"]
-    out.print(f"{len(files)} files, from")
+    out.print(f"{len(files)} files, first ... last:" if files else "no files")
     for path in dict.fromkeys([files[0], files[-1]] if files else []):
         out.print(f"  {path}", soft_wrap=True, highlight=False)

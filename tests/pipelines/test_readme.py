@@ -1,0 +1,29 @@
+"""The README's steps work word by word, on the sample that `make run` leaves."""
+
+import re
+import shlex
+import textwrap
+from pathlib import Path
+
+from pipelines.cli import main
+from pipelines.sample import Fleet, write_sample
+from pipelines.spec import load
+
+README = (Path(__file__).parents[2] / "README.md").read_text()
+
+
+def test_the_steps_to_release_a_feed_work_as_they_are_printed(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("build/demo").mkdir(parents=True)
+    write_sample(Fleet(), Path("build/demo/sample.parquet"))
+    (spec,) = re.findall(r" +```toml\n(.*?) +```", README, re.DOTALL)
+    Path("build/town.toml").write_text(textwrap.dedent(spec))
+    commands = re.findall(r"\.venv/bin/hatstream .*", README.replace("\\\n", " "))
+    assert [shlex.split(command)[1] for command in commands] == ["init", "release", "ledger", "ledger"]
+    for command in commands:
+        assert main(shlex.split(command)[1:]) == 0
+    shown = capsys.readouterr().out
+    assert load(Path("build/town.toml")).spec_id in README
+    for line in ("account 'town-speeds': created", "the ledger is whole: 18 entries", "32 files, first ... last:"):
+        assert line in shown
+        assert line in README
