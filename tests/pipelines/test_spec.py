@@ -65,6 +65,7 @@ def test_a_cosmetic_or_operational_edit_keeps_the_id(spec, old, new):
         ('per = "hat"', 'per = "period"'),
         ('per = "hat"', 'per = "hat"\ncomposition = "cap"\nmax_cells = 4\nmax_samples = 9'),
         ('layout = "capmetro"', 'layout = "iudx"'),
+        ('name = "austin-speeds"', 'name = "other-account"'),
     ],
 )
 def test_an_edit_that_would_change_a_release_changes_the_id(spec, old, new):
@@ -76,6 +77,20 @@ def test_a_prior_counts_where_a_mechanism_is_chosen_by_it(spec):
     ids = {spec(auto, ("upper_kmh = 65", prior.format(mean))).spec_id for mean in (20, 21, "20.0")}
     assert len(ids) == 2
     assert spec(auto).spec_id not in ids
+
+
+def test_a_renamed_source_column_and_another_layout_change_the_id_but_units_that_are_the_default_do_not(spec):
+    mapped = 'columns = { vehicle = "bus", time = "ts", lat = "lat", lon = "lon", speed = "v" }'
+    texts = [
+        f'layout = "csv"\n{mapped}',
+        f'layout = "csv"\n{mapped}\ntime_unit = "iso"\nspeed_unit = "km/h"',
+        f'layout = "csv"\n{mapped.replace("bus", "plate")}',
+        f'layout = "parquet"\n{mapped}',
+        f'layout = "csv"\n{mapped}\ntime_unit = "s"',
+    ]
+    first, default, *others = [spec(('layout = "capmetro"', text)).spec_id for text in texts]
+    assert default == first
+    assert len({first, *others}) == 4
 
 
 def test_the_id_is_the_same_on_every_machine_and_in_every_version(spec):
