@@ -86,36 +86,38 @@ def run_cell(data: DataSet, label: str, epsilon: str, runs: int, seed: int) -> C
     )
 
 
-Task = tuple[Callable[[], list[DataSet]], str, str, str]
-"""Where a data set comes from, its name, a label and an epsilon; all of it can be sent to another process."""
+Source = Callable[[], list[DataSet]]
+"""Makes the data sets; unlike these it can be sent to another process."""
 
-_made: dict[str, DataSet] = {}
+_made: dict[str, DataSet] = {}  # of a worker process
 
 
-def _run_task(task: Task, runs: int, seed: int) -> Cell:
-    source, name, label, epsilon = task
-    if name not in _made:
-        _made.update({data.name: data for data in source()})
+def _make(source: Source) -> None:
+    _made.update({data.name: data for data in source()})
+
+
+def _run_task(task: tuple[str, str, str], runs: int, seed: int) -> Cell:
+    name, label, epsilon = task
     return run_cell(_made[name], label, epsilon, runs, seed)
 
 
 def run_all(
-    source: Callable[[], list[DataSet]],
-    plan: Sequence[tuple[str, str, str]],
+    source: Source,
+    tasks: Sequence[tuple[str, str, str]],
     runs: int,
     seed: int,
     report: Callable[[int, int], None],
     processes: int = PROCESSES,
 ) -> list[Cell]:
-    """The cells of (data set, label, epsilon), in the order asked for; largest first over the processes."""
-    tasks: list[Task] = [(source, *each) for each in plan]
+    """The cells of (data set, label, epsilon), in the order asked for."""
     if processes == 1:
         cells = []
+        _make(source)
         for done, task in enumerate(tasks):
             cells.append(_run_task(task, runs, seed))
             report(done + 1, len(tasks))
         return cells
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(processes, get_context("spawn"), _make, (source,)) as pool:
         futures = [pool.submit(_run_task, task, runs, seed) for task in tasks]
         for done, _ in enumerate(as_completed(futures)):
             report(done + 1, len(tasks))
