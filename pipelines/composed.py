@@ -1,0 +1,167 @@
+"""HATs of a plan: the epsilon that sealing would give each, and what adds up for a vehicle in all of them."""
+
+from collections.abc import Iterator, Sequence
+from datetime import date
+from fractions import Fraction
+from typing import Literal, NamedTuple
+
+import msgspec
+import numpy as np
+
+from dpops.privacy import PerPeriod, slot_debit
+from dpops.types import Int64s
+from pipelines.counts import Counts
+from pipelines.spec import Specification
+from transforms.calendar import CalendarError
+from transforms.tally import Cap
+
+_SOME_DAY = date(2026, 5, 13)  # periods of one unit are equally long, clock changes apart
+
+
+class Total(msgspec.Struct, frozen=True):
+    """An epsilon, and whether the counts tell it exactly, the specification bounds it, or nothing is known."""
+
+    epsilon: float | None
+    known: Literal["exact", "at most", "unknown"]
+
+
+class Composed(msgspec.Struct, frozen=True, kw_only=True):
+    """What adds up. The debit is what the account is asked for: the sum over slots of the most any vehicle spends."""
+
+    epsilon_per_hat_least: float
+    epsilon_per_hat_most: float
+    most_hats_of_a_vehicle_in_a_slot: int | None
+    most_hats_of_a_vehicle_in_a_period: int | None
+    vehicle_and_slot: Total
+    vehicle_and_period: Total
+    debit_of_a_period: Total
+    account_limit: float
+    within_limit: bool | None
+
+
+class Hat(NamedTuple):
+    """kept: samples of its vehicles, descending. reported: all of them, before a cap. epsilon: of the whole HAT."""
+
+    kept: Int64s
+    reported: int
+    epsilon: Fraction
+
+
+def lay_out(spec: Specification, counts: Counts) -> tuple[list[Hat], Composed]:
+    """The HATs with the epsilon that sealing would give each, and what a vehicle spends in all of them."""
+    kept = _kept(counts, spec.cap)
+    slots, slot = np.unique(counts.slot, return_inverse=True)
+    stays = _stays(slot, counts.vehicle, kept)
+    most = np.zeros(slots.size, np.int64)  # HATs that one vehicle takes part in, by slot: decides epsilon
+    if counts.slots_named and counts.vehicles_named:
+        np.maximum.at(most, stays.slot, stays.cells)
+    else:
+        most[:] = 1
+    if spec.cap and not (spec.release_shards == 1 and counts.slots_named and counts.vehicles_named):
+        most[:] = spec.cap.max_cells
+    length = period_slots(spec) if isinstance(spec.composition, PerPeriod) else None
+    rates = [spec.composition.hat(max(cells, 1), length or 1) for cells in most.tolist()]
+    return list(_hats(counts, slot, kept, rates)), _composed(spec, counts, stays, most.tolist(), rates)
+
+
+class _Stays(NamedTuple):
+    """In how many HATs of which slot a vehicle takes part; one entry per (slot, vehicle)."""
+
+    slot: Int64s
+    vehicle: Int64s
+    cells: Int64s
+
+
+def _stays(slot: Int64s, vehicle: Int64s, kept: Int64s) -> _Stays:
+    vehicles = int(vehicle.max()) + 1
+    pairs, cells = np.unique((slot * vehicles + vehicle)[kept > 0], return_counts=True)
+    return _Stays(*np.divmod(pairs, vehicles), cells.astype(np.int64))
+
+
+def _hats(counts: Counts, slot: Int64s, kept: Int64s, rates: Sequence[Fraction]) -> Iterator[Hat]:
+    """The vehicles of a HAT by descending count; HATs of which a cap left nothing are skipped, as in a release."""
+    order = np.lexsort((-kept, counts.place, slot))
+    slot, place, kept, count = slot[order], counts.place[order], kept[order], counts.samples[order]
+    first = np.flatnonzero((np.diff(slot, prepend=-1) != 0) | (np.diff(place, prepend=-1) != 0)).tolist()
+    for start, stop in zip(first, [*first[1:], kept.size], strict=True):
+        some = start + int(np.count_nonzero(kept[start:stop]))
+        if some > start:
+            yield Hat(kept[start:some], int(count[start:stop].sum()), rates[slot[start]])
+
+
+def _kept(counts: Counts, cap: Cap | None) -> Int64s:
+    """Samples that a cap leaves. Which cells a vehicle keeps is drawn with a fixed seed: a release draws others."""
+    if cap is None:
+        return counts.samples
+    kept = np.minimum(counts.samples, cap.max_samples)
+    if not (counts.slots_named and counts.vehicles_named):
+        return kept
+    order = np.lexsort((np.random.default_rng(0).random(kept.size), counts.slot, counts.vehicle))
+    slot, vehicle = counts.slot[order], counts.vehicle[order]
+    start = np.ones(kept.size, np.bool_)
+    start[1:] = (np.diff(slot) != 0) | (np.diff(vehicle) != 0)
+    first = np.flatnonzero(start)
+    rank = np.arange(kept.size) - np.repeat(first, np.diff(first, append=kept.size))
+    kept[order[rank >= cap.max_cells]] = 0
+    return kept
+
+
+def _composed(spec: Specification, counts: Counts, stays: _Stays, most: list[int], rates: list[Fraction]) -> Composed:
+    in_slot = int(stays.cells.max()) if counts.vehicles_named and counts.slots_named else None
+    in_period = int(np.bincount(stays.vehicle, stays.cells).max()) if counts.vehicles_named else None
+    if in_slot is not None:
+        slot, period, debit = _exactly(stays, most, rates)
+    else:
+        slot, debit = _bounds(spec, rates[0])
+        period = debit
+        if in_period is not None and not isinstance(spec.composition, PerPeriod):
+            period = Total(float(rates[0] * in_period), "exact")
+            slot = slot if slot.epsilon is not None else Total(period.epsilon, "at most")
+    fits = debit.epsilon is not None and debit.epsilon <= spec.account.limit
+    return Composed(
+        epsilon_per_hat_least=float(min(rates)),
+        epsilon_per_hat_most=float(max(rates)),
+        most_hats_of_a_vehicle_in_a_slot=in_slot,
+        most_hats_of_a_vehicle_in_a_period=in_period,
+        vehicle_and_slot=slot,
+        vehicle_and_period=period,
+        debit_of_a_period=debit,
+        account_limit=float(spec.account.limit),
+        within_limit=fits if fits or debit.known == "exact" else None,
+    )
+
+
+def _exactly(stays: _Stays, most: list[int], rates: list[Fraction]) -> tuple[Total, Total, Total]:
+    """What one vehicle spends in a slot and in all slots at most, and what the account is debited."""
+    seen = np.zeros(len(rates), np.int64)
+    np.maximum.at(seen, stays.slot, stays.cells)
+    slot = max(rate * cells for rate, cells in zip(rates, seen.tolist(), strict=True))
+    spent = np.bincount(stays.vehicle, stays.cells * np.array([float(rate) for rate in rates])[stays.slot])
+    mine = stays.vehicle == spent.argmax()
+    parts = zip(stays.slot[mine].tolist(), stays.cells[mine].tolist(), strict=True)
+    period = sum((rates[at] * cells for at, cells in parts), Fraction(0))
+    debit = sum(map(slot_debit, rates, most), Fraction(0))
+    return Total(float(slot), "exact"), Total(float(period), "exact"), Total(float(debit), "exact")
+
+
+def _bounds(spec: Specification, rate: Fraction) -> tuple[Total, Total]:
+    """What the specification alone says of a vehicle's slot and period."""
+    length = period_slots(spec)
+    if isinstance(spec.composition, PerPeriod):
+        epsilon = spec.composition.epsilon
+        return Total(float(epsilon / (length or 1)), "at most"), Total(float(epsilon), "at most")
+    if spec.cap is None:
+        return Total(None, "unknown"), Total(None, "unknown")
+    slot = slot_debit(rate, spec.cap.max_cells)
+    period = Total(None, "unknown") if length is None else Total(float(slot * length), "at most")
+    return Total(float(slot), "at most"), period
+
+
+def period_slots(spec: Specification) -> int | None:
+    """Slots of service in a whole period of days of 24 hours; None for an account without a first or last day."""
+    table = spec.timetable
+    try:
+        days = table.period_days(_SOME_DAY, spec.account.since, spec.account.until)
+    except CalendarError:
+        return None
+    return len(days) * ((table.service_end_minute - table.service_start_minute) // table.slot_minutes)
