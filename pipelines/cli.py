@@ -11,6 +11,7 @@ from pipelines.commands.demo import demo
 from pipelines.commands.evaluate import evaluate
 from pipelines.commands.init import init
 from pipelines.commands.ledger import ledger
+from pipelines.commands.plan import plan
 from pipelines.commands.release import release
 from pipelines.exit_codes import BAD_SPECIFICATION, DONE, FAILED, REFUSED, WRONG_USE
 from pipelines.scheduled import InputError, UsageError
@@ -43,7 +44,7 @@ def hatstream() -> None:
     """
 
 
-for command in (demo, init, release, evaluate, ledger):
+for command in (demo, init, plan, release, evaluate, ledger):
     hatstream.add_command(command)
 
 

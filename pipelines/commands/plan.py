@@ -1,0 +1,181 @@
+"""`hatstream plan`: what a specification would give, before anything is spent."""
+
+from pathlib import Path
+
+import click
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from pipelines import counts as sources
+from pipelines.commands.options import console, json_option, progress_bars, spec_option
+from pipelines.composed import Composed, Total
+from pipelines.planning import Choice, HatClass, Planned, Recount, StatisticPlan, prior_of
+from pipelines.planning import plan as make_plan
+from pipelines.scheduled import UsageError
+from pipelines.spec import Specification, load
+
+_MOST_CHOSEN = 3
+
+
+@click.command()
+@spec_option
+@click.option(
+    "--counts",
+    "counts_path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Counts of one period: a .json list (one HAT), or a .csv, .jsonl or .parquet table with columns count, hat "
+    "(or slot and cell) and, so that totals are exact, slot and vehicle.",
+)
+@click.option("--synthetic", is_flag=True, help="Count a day of the made-up fleet of `hatstream demo`.")
+@json_option
+def plan(spec_path: Path, counts_path: Path | None, synthetic: bool, as_json: bool) -> None:
+    """Forecast noise, bias, error and composed total, and what other choices would give.
+
+    It spends nothing, needs no ledger and no key, and reads no speeds: counts, U, epsilon and speed.prior decide.
+
+    \b
+    Examples:
+      hatstream plan --spec austin.toml --synthetic
+      hatstream plan --spec austin.toml --counts counts.csv --json
+    """
+    spec, prior = load(spec_path), prior_of(spec_path)
+    if counts_path and synthetic:
+        raise UsageError("give --counts or --synthetic, not both")
+    counts, recount = _counts(spec, counts_path, synthetic)
+    with progress_bars(quiet=as_json) as report:
+        planned = make_plan(spec, prior, counts, recount, report)
+    if as_json:
+        click.echo(msgspec.json.encode(planned).decode())
+    else:
+        show(planned, console())
+
+
+def _counts(spec: Specification, path: Path | None, synthetic: bool) -> tuple[sources.Counts, Recount | None]:
+    if path is not None:
+        return sources.read_counts(path), None
+    if not synthetic:
+        return sources.typical_counts(), None
+    day, fleet = sources.sample_day(spec)
+    return sources.sample_counts(day, fleet, spec), lambda other: sources.sample_counts(day, fleet, other)
+
+
+def show(planned: Planned, out: Console) -> None:
+    """The plan as tables."""
+    out.print(
+        f"[bold]{planned.name}[/bold] ({planned.spec_id}): a plan; nothing was released or spent", highlight=False
+    )
+    out.print(f"Counts ({planned.hats:,} HAT{'s' if planned.hats > 1 else ''}): {planned.counts}", highlight=False)
+    out.print(f"Forecast: {planned.forecast}", highlight=False)
+    for statistic in planned.statistics:
+        out.print(_classes(statistic))
+    out.print(_composed(planned.composed))
+    out.print(_choices(planned))
+    for note in planned.notes:
+        out.print(f"Note: {note}", highlight=False)
+
+
+def _classes(statistic: StatisticPlan) -> Table:
+    table = _table(
+        f"{statistic.statistic} by {statistic.mechanism}, by number of vehicles: medians in km/h\n"
+        "noise: scale; bias: of clipping, at most; error: forecast, absolute"
+    )
+    table.add_column("vehicles")
+    table.add_column("HATs", justify="right")
+    table.add_column("mechanism", overflow="fold")
+    for title in ("m_UB", "noise", "bias", "error"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for each in statistic.classes:
+        table.add_row(
+            each.vehicles,
+            f"{each.hats:,}",
+            _chosen(each),
+            "-" if each.m_ub is None else f"{each.m_ub:g}",
+            _kmh(each.noise_scale_kmh),
+            _kmh(each.clipping_bias_bound_kmh),
+            f"[bold]{_kmh(each.forecast_error_kmh)}[/bold]",
+            end_section=not each.runners_up,
+        )
+        for at, other in enumerate(each.runners_up, 1):
+            last = at == len(each.runners_up)
+            row = ("", "", f"  then {other.mechanism}", "", "", "", _kmh(other.forecast_error_kmh))
+            table.add_row(*row, style="dim", end_section=last)
+    return table
+
+
+def _chosen(each: HatClass) -> str:
+    if len(each.chosen) == 1:
+        return each.chosen[0].mechanism
+    lines = [f"{share.mechanism} {_percent(share.share)}" for share in each.chosen[:_MOST_CHOSEN]]
+    rest = sum(share.share for share in each.chosen[_MOST_CHOSEN:])
+    return "\n".join([*lines, *([f"others {_percent(rest)}"] if rest else [])])
+
+
+def _composed(composed: Composed) -> Table:
+    table = _table("Composed total")
+    table.add_column("what adds up")
+    table.add_column("HATs", justify="right")
+    table.add_column("epsilon", justify="right")
+    low, high = composed.epsilon_per_hat_least, composed.epsilon_per_hat_most
+    table.add_row("one HAT", "1", f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}")
+    of_slot, of_period = composed.most_hats_of_a_vehicle_in_a_slot, composed.most_hats_of_a_vehicle_in_a_period
+    table.add_row("a vehicle in a slot, at most", _number(of_slot), _total(composed.vehicle_and_slot))
+    table.add_row("a vehicle in the period, at most", _number(of_period), _total(composed.vehicle_and_period))
+    table.add_row("the account in the period (sum of slot maxima)", "", _total(composed.debit_of_a_period))
+    table.add_row(f"the account's limit: {_verdict(composed)}", "", f"{composed.account_limit:g}")
+    return table
+
+
+def _choices(planned: Planned) -> Table:
+    table = _table("What another choice would give: median error in km/h, epsilon, account's limit")
+    table.add_column("choice")
+    table.add_column("HATs", justify="right", no_wrap=True)
+    table.add_column("median\nvehicles", justify="right")
+    for statistic in planned.statistics:
+        table.add_column(f"error\nof {statistic.statistic}", justify="right")
+    table.add_column("epsilon\nof HAT", justify="right")
+    table.add_column("vehicle,\nperiod", justify="right", no_wrap=True)
+    table.add_column("account,\nperiod", justify="right", no_wrap=True)
+    for each in planned.choices:
+        table.add_row(*_choice_row(each), style="bold" if each.as_specified else None)
+    return table
+
+
+def _choice_row(each: Choice) -> list[str]:
+    composed = each.composed
+    over = " over" if composed.within_limit is False else ""
+    return [
+        each.choice,
+        f"{each.hats:,}",
+        f"{each.median_vehicles:g}",
+        *map(_kmh, each.forecast_error_kmh.values()),
+        f"{composed.epsilon_per_hat_least:.3g}",
+        _total(composed.vehicle_and_period),
+        _total(composed.debit_of_a_period) + over,
+    ]
+
+
+def _table(title: str) -> Table:
+    return Table(title=title, title_justify="left")
+
+
+def _percent(share: float) -> str:
+    return "<1 %" if share < 0.005 else f"{100 * share:.0f} %"
+
+
+def _kmh(value: float) -> str:
+    return f"{value:.2f}"
+
+
+def _number(value: int | None) -> str:
+    return "?" if value is None else f"{value:,}"
+
+
+def _total(total: Total) -> str:
+    if total.epsilon is None:
+        return "?"
+    return f"{'<= ' if total.known == 'at most' else ''}{total.epsilon:.4g}"
+
+
+def _verdict(composed: Composed) -> str:
+    return {True: "kept", False: "exceeded", None: "not known"}[composed.within_limit]
