@@ -1,12 +1,9 @@
 """What a specification would give, from counts and other public knowledge alone: nothing is released or spent."""
 
-import tomllib
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import fields, replace
-from decimal import Decimal
 from fractions import Fraction
-from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -107,8 +104,8 @@ class Candidate(NamedTuple):
 class Forecaster:
     """Ranks mechanisms for HATs; equal counts share the answer."""
 
-    def __init__(self, spec: Specification, prior: Prior | None) -> None:
-        self._grid, self._prior = spec.grid, prior
+    def __init__(self, spec: Specification) -> None:
+        self._grid, self._prior = spec.grid, spec.prior
         self._known: dict[tuple[str, Fraction, int, bytes], list[Candidate]] = {}
 
     def candidates(self, stat: Statistic, hat: Hat) -> list[Candidate]:
@@ -136,17 +133,7 @@ def label(mechanism: Mechanism) -> str:
     return " ".join([mechanism.name, *(f"{name}={value}" for name, value in given)])
 
 
-def prior_of(path: Path) -> Prior | None:
-    """The speed prior of a specification file that was found good: a Specification keeps it for `auto` alone."""
-    prior = tomllib.loads(path.read_text(encoding="utf-8"), parse_float=Decimal)["speed"].get("prior")
-    if prior is None:
-        return None
-    return Prior(float(prior["mean_kmh"]), float(prior["sd_kmh"]), float(prior.get("between", 0)))
-
-
-def plan(
-    spec: Specification, prior: Prior | None, counts: Counts, recount: Recount | None, progress: Progress
-) -> Planned:
+def plan(spec: Specification, counts: Counts, recount: Recount | None, progress: Progress) -> Planned:
     """Forecasts by class of HAT, what adds up, and what other choices would give.
 
     recount: where positions are known, so that other cells and slots can be counted. Raises InputError.
@@ -154,7 +141,7 @@ def plan(
     hats, composed = lay_out(spec, counts)
     if not hats:
         raise InputError("the counts hold no HAT")
-    forecaster = Forecaster(spec, prior)
+    forecaster = Forecaster(spec)
     classes = _by_class(hats)
     others, impossible = _other_choices(spec, recount is not None)
     statistics = _statistics(spec, classes, forecaster, progress)
@@ -166,7 +153,7 @@ def plan(
         name=spec.name,
         spec_id=spec.spec_id,
         counts=counts.origin,
-        forecast=_forecast_basis(prior),
+        forecast=_forecast_basis(spec.prior),
         hats=len(hats),
         statistics=statistics,
         composed=composed,

@@ -22,6 +22,7 @@ class WorstCaseOptimal(Mechanism):
     T is the k-th largest U m, k = ceil(2 / epsilon), or 0 if there are fewer users (the release is then U/2 without
     noise). Every user's samples stand at the user's mean. If 2 / epsilon is an integer, every T from the (k+1)-th to
     the k-th largest is as good in the worst case; `tie` takes the largest or the smallest, which is better on average.
+    `constant` takes T = 0 whatever epsilon is: what `auto` prefers to noise that would drown a HAT of one vehicle.
     Integers are in half grid steps, so that the bounds are whole; one user moves their sum by at most 2 T.
     Source: S4 Theorem III.1; the worst bias of both sides (erratum E3) agrees there with the published one.
     """
@@ -31,6 +32,7 @@ class WorstCaseOptimal(Mechanism):
     adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
 
     tie: Literal["largest", "smallest"] = "largest"
+    constant: bool = False
 
     @classmethod
     def examples(cls) -> Sequence["WorstCaseOptimal"]:
@@ -38,7 +40,7 @@ class WorstCaseOptimal(Mechanism):
 
     @classmethod
     def candidates(cls) -> Sequence["WorstCaseOptimal"]:
-        return cls.examples()
+        return [*cls.examples(), cls(constant=True)]
 
     def plan(self, counts: Int64s, reported: int, grid: Grid, epsilon: Fraction) -> Plan:
         check_plan_input(counts, reported, 2 * grid.upper_steps, epsilon)
@@ -46,7 +48,8 @@ class WorstCaseOptimal(Mechanism):
         rank = math.ceil(2 / epsilon)
         if self.tie == "smallest" and rank * epsilon == 2:
             rank += 1
-        bound = grid.upper_steps * int(ordered[rank - 1]) if rank <= counts.size else 0
+        is_noisy = rank <= counts.size and not self.constant
+        bound = grid.upper_steps * int(ordered[rank - 1]) if is_noisy else 0
         samples = int(counts.sum())
         clipped = np.maximum(counts * grid.upper_steps - bound, 0)
         bias = Fraction(int(clipped.sum()), 2 * samples) * grid.step

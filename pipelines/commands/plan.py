@@ -10,7 +10,7 @@ from rich.table import Table
 from pipelines import counts as sources
 from pipelines.commands.options import console, json_option, progress_bars, spec_option
 from pipelines.composed import Composed, Total
-from pipelines.planning import Choice, HatClass, Planned, Recount, StatisticPlan, prior_of
+from pipelines.planning import Choice, HatClass, Planned, Recount, StatisticPlan
 from pipelines.planning import plan as make_plan
 from pipelines.scheduled import UsageError
 from pipelines.spec import Specification, load
@@ -39,12 +39,12 @@ def plan(spec_path: Path, counts_path: Path | None, synthetic: bool, as_json: bo
       hatstream plan --spec austin.toml --synthetic
       hatstream plan --spec austin.toml --counts counts.csv --json
     """
-    spec, prior = load(spec_path), prior_of(spec_path)
+    spec = load(spec_path)
     if counts_path and synthetic:
         raise UsageError("give --counts or --synthetic, not both")
     counts, recount = _counts(spec, counts_path, synthetic)
     with progress_bars(quiet=as_json) as report:
-        planned = make_plan(spec, prior, counts, recount, report)
+        planned = make_plan(spec, counts, recount, report)
     if as_json:
         click.echo(msgspec.json.encode(planned).decode())
     else:

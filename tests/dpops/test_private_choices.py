@@ -17,6 +17,7 @@ from dpops.mechanisms.auto import Auto
 from dpops.mechanisms.epsilon_quantile import EpsilonQuantile
 from dpops.mechanisms.fixed_quantile import FixedQuantile
 from dpops.mechanisms.levy import Levy
+from dpops.mechanisms.worst_case_optimal import WorstCaseOptimal
 from dpops.noise import Noise
 from dpops.types import Grid, Int64s
 from tests.dpops.test_choice import fit
@@ -312,3 +313,22 @@ def test_without_a_prior_auto_takes_the_best_worst_case() -> None:
         ranking = Auto().ranking(counts, int(counts.sum()), GRID, EPSILON)
         assert ranking[0].plan.error() == min(each.plan.error() for each in ranking)
         assert ranking[0].mechanism.name not in {"levy", "akmv", "fixed-quantile", "epsilon-quantile"}
+
+
+def test_more_epsilon_never_makes_the_forecast_of_auto_worse() -> None:
+    """A HAT of few vehicles falls back on a constant where noise would drown it, whatever epsilon is."""
+    auto = Auto(prior=Prior(20.0, 12.0))
+    for counts in (np.array([1]), np.array([3, 2]), np.array([9, 4, 4, 1])):
+        best = [
+            auto.ranking(counts, int(counts.sum()), GRID, Fraction(e))[0].error for e in ("1/4", "1", "2", "4", "9")
+        ]
+        assert best == sorted(best, reverse=True)
+
+
+def test_a_constant_spends_nothing_and_says_how_wrong_it_may_be() -> None:
+    for counts in COUNTS:
+        plan = WorstCaseOptimal(constant=True).plan(counts, int(counts.sum()), GRID, Fraction(9))
+        assert plan.scale == 0
+        assert plan.bias_bound == 32.5
+        [integers] = WorstCaseOptimal(constant=True).release([Totals(counts, counts * 6_500)], [plan], Noise())
+        assert WorstCaseOptimal.value(integers, plan) == 32.5
