@@ -148,13 +148,17 @@ def spread(plan: Plan, counts: Int64s, prior: Prior) -> float:
 
 def expected_means(plan: Plan, prior: Prior) -> Float64s:
     """Array means that the prior leads one to expect, ascending, float64 (arrays,), in units, clipped to [0, U]."""
-    group = made(plan).grouping
+    return _expected_means(made(plan).grouping, prior, float(plan.upper))
+
+
+@lru_cache(maxsize=16)  # several candidates of `auto` share a grouping
+def _expected_means(group: Grouping, prior: Prior, upper: float) -> Float64s:
     arrays = group.fills.size
     # An array of several users averages out what lies between them.
     users = np.bincount(group.array, minlength=arrays)
     between = max(prior.between, _AT_LEAST_BETWEEN)
     sd = prior.sd * float(np.sqrt((between / users + (1 - between) / group.fills).mean()))
-    return np.clip(prior.mean + sd * _normal_scores(arrays), 0.0, float(plan.upper))
+    return np.clip(prior.mean + sd * _normal_scores(arrays), 0.0, upper)
 
 
 @lru_cache(maxsize=4096)

@@ -51,10 +51,9 @@ def private_quantiles(
 def expected_quantile(values: Float64s, upper: float, rank: float, epsilon: float, points: int) -> Float64s:
     """Points of equal probability of the draw above, float64 (points,). values: ascending, in [0, upper]."""
     ends = np.concatenate([[0.0], values, [upper]])
-    width = np.diff(ends)
-    distance = np.abs(np.arange(width.size) - rank)
-    with np.errstate(divide="ignore"):
-        log_weight = np.log(width) - epsilon / 2 * distance
-    reach = np.concatenate([[0.0], np.cumsum(np.exp(log_weight - log_weight.max()))])
+    width = ends[1:] - ends[:-1]
+    log_weight = np.log(np.maximum(width, 1e-300)) - epsilon / 2 * np.abs(np.arange(width.size) - rank)
+    reach = np.zeros(ends.size)
+    np.cumsum(np.exp(log_weight - log_weight.max()), out=reach[1:])
     drawn: Float64s = np.interp((np.arange(points) + 0.5) / points * reach[-1], reach, ends)
     return drawn

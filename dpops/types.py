@@ -1,6 +1,6 @@
 """Array types and the public grid that all packages share."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
@@ -15,12 +15,10 @@ class Grid:
 
     step: Fraction
     upper_steps: int
+    upper: Fraction = field(init=False, repr=False, compare=False)
+    """The upper bound U, in units."""
 
     def __post_init__(self) -> None:
         if self.step <= 0 or self.upper_steps < 1:
             raise ValueError(f"a grid needs step > 0 and at least one step, got {self.step} and {self.upper_steps}")
-
-    @property
-    def upper(self) -> Fraction:
-        """The upper bound U, in units."""
-        return self.step * self.upper_steps
+        object.__setattr__(self, "upper", self.step * self.upper_steps)

@@ -74,6 +74,9 @@ class WorstCaseOptimal(Mechanism):
     def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
         upper, samples = float(plan.upper), plan.facts["samples"]
         half = plan.facts["bound"] * upper / plan.facts["upper_steps"] / (2 * counts)
+        if plan.facts["bound"] == 0:  # a constant, and the error is that of the true mean around it
+            spread = math.sqrt(float(((counts * prior.mean_sd(counts)) ** 2).sum())) / samples
+            return expected_error(prior.mean - upper / 2, spread, 0.0)
         heavy = half < upper / 2
         sd = prior.mean_sd(counts[heavy])
         mean, square = _clipping(prior.mean, sd, upper / 2 - half[heavy], upper / 2 + half[heavy])
