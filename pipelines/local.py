@@ -30,7 +30,7 @@ Progress = Callable[[str, int, int | None], None]
 """Called with a phase, what is done of it, and its whole if that is known. Never sees a vehicle's data."""
 
 
-ELSEWHERE = ("outside-range", "outside-region")
+ELSEWHERE = ("outside-range", "outside-service", "outside-region")
 """Reasons that say only that a row belongs to another release."""
 
 Wanted = dict[str, dict[SpecSlot, Fraction]]
@@ -64,12 +64,12 @@ class Outcome:
 
     @property
     def unusable(self) -> bool:
-        """Rows were read, none was usable, and not only because they belong elsewhere: it is the wrong input.
+        """Rows were read, none was usable, and most not because they belong elsewhere: it is the wrong input.
 
-        An input without rows, or with rows of other days alone, is a slot in which nothing happened.
+        An input without rows, or with rows of other days and the usual few bad ones, is a day when nothing happened.
         """
-        wrong = any(count for reason, count in self.refused.items() if not reason.endswith(ELSEWHERE))
-        return wrong and self.rows == sum(self.refused.values())
+        elsewhere = sum(count for reason, count in self.refused.items() if reason.endswith(ELSEWHERE))
+        return self.rows == sum(self.refused.values()) and self.rows > 2 * elsewhere
 
 
 def run(job: Job, paths: Sequence[str], slots: Sequence[Slot], progress: Progress) -> Outcome:

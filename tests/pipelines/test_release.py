@@ -522,7 +522,7 @@ BROKEN = "PLATE0,yesterday,21.17,72.83,7\n"
     ("spec", "lines", "said"),
     [
         (city.SPEC, [BROKEN], "1 refused: parse/bad-time"),
-        (city.SPEC, [BROKEN, OUTSIDE, OUTSIDE], "2 refused: parse/outside-range"),
+        (city.SPEC, [BROKEN, BROKEN, OUTSIDE], "1 refused: parse/outside-range"),
         (city.SPEC, ["one,two\n"], "1 refused: read/malformed"),
         (city.SPEC + 'time_unit = "s"\n', ["A,1641006000000,21,72,9\n"], "implausible-time"),
         (city.SPEC.replace('"csv"', '"jsonl"'), None, "read/malformed"),
@@ -540,7 +540,7 @@ def test_an_input_of_which_no_row_is_usable_seals_nothing_and_spends_nothing(tow
     assert (code, summary_of(out)["slots_new"]) == (0, 8)
 
 
-@pytest.mark.parametrize("lines", [[], [OUTSIDE]])
+@pytest.mark.parametrize("lines", [[], [OUTSIDE], [BROKEN, OUTSIDE, OUTSIDE]])
 def test_an_input_in_which_nothing_happened_is_sealed_as_such(town, hatstream, lines):
     city.write(town, lines=lines)
     code, out, _ = hatstream(*city.release(town, "--json"))
