@@ -1,0 +1,451 @@
+"""Draws the pictures of docs/mechanisms.md from the code that releases: `python docs/draw_mechanisms.py`."""
+
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
+from statistics import NormalDist
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from dpops import bounds
+from dpops.accuracy import Float64s, Prior
+from dpops.arrays import array_means
+from dpops.grouping import Grouping, best_fit, wrap_around
+from dpops.mechanism import Mechanism, Totals
+from dpops.mechanisms.akmv import Akmv
+from dpops.mechanisms.array_average import ArrayAverage
+from dpops.mechanisms.auto import Auto
+from dpops.mechanisms.baseline import Baseline
+from dpops.mechanisms.epsilon_quantile import EpsilonQuantile
+from dpops.mechanisms.fixed_quantile import FixedQuantile
+from dpops.mechanisms.levy import Levy
+from dpops.mechanisms.opt_array import OptArray
+from dpops.mechanisms.worst_case_optimal import WorstCaseOptimal
+from dpops.noise import Noise
+from dpops.quantile import expected_quantile
+from dpops.quantile_interval import QuantileInterval
+from dpops.types import Grid, Int64s
+from dpops.vectors import plan_vectors
+from pipelines.evaluation.datasets import geometric, itms_counts
+
+FOLDER = Path(__file__).parent / "pictures"
+GRID = Grid(step=Fraction(1, 100), upper_steps=6500)
+UPPER = 65
+COLOURS = {
+    "baseline": "tab:grey",
+    "array-average": "tab:blue",
+    "levy": "tab:green",
+    "fixed-quantile": "tab:red",
+    "epsilon-quantile": "tab:orange",
+    "opt-array": "tab:cyan",
+    "worst-case-optimal": "tab:purple",
+    "akmv": "tab:brown",
+}
+
+
+def log_normal_counts(users: int, middle: float, shape: float) -> Int64s:
+    """Counts on a log-normal curve, non-increasing, each >= 1: int64 (users,)."""
+    law = NormalDist()
+    scores = np.array([law.inv_cdf((rank + 0.5) / users) for rank in range(users)])
+    return np.maximum(np.rint(middle * np.exp(shape * scores)), 1).astype(np.int64)[::-1].copy()
+
+
+def example(users: int, middle: float) -> Totals:
+    """A made-up HAT: speeds around 21 km/h, a quarter of their variance between vehicles."""
+    counts = log_normal_counts(users, middle, 0.8)
+    rng = np.random.default_rng(4)
+    means = 21 + rng.normal(0, 5, users) + rng.normal(0, 9, users) / np.sqrt(counts)
+    return Totals(counts, np.rint(100 * means.clip(0, UPPER)).astype(np.int64) * counts)
+
+
+def draw_baseline() -> Figure:
+    """Noise against the samples of the one heaviest vehicle."""
+    figure, axes = _one(6.4, 3.8)
+    heaviest = np.arange(5, 101)
+    shown: list[Mechanism] = [Baseline(), ArrayAverage(), WorstCaseOptimal()]
+    for mechanism in shown:
+        noise = []
+        for most in heaviest.tolist():
+            counts = np.array([most] + [5] * 20)
+            plan = mechanism.plan(counts, int(counts.sum()), GRID, Fraction(1))
+            noise.append(float(plan.scale * plan.step))
+        label = mechanism.name + ("" if mechanism.name == "baseline" else " (and a clipping bias)")
+        axes.plot(heaviest, noise, label=label, color=COLOURS[mechanism.name], lw=2)
+    axes.set_xlabel("samples of the heaviest of 21 vehicles (the others have 5 each)")
+    axes.set_ylabel("expected |noise|, km/h")
+    axes.set_title("baseline: one busy vehicle sets the noise for all (epsilon 1)")
+    axes.set_ylim(bottom=0)
+    axes.legend(frameon=False)
+    return figure
+
+
+def draw_array_average() -> Figure:
+    """The same users packed by both groupings."""
+    counts = np.array([12, 9, 7, 6, 5, 4, 3, 2, 2, 1])
+    m_ub = bounds.argmax(counts)
+    figure = Figure(figsize=(7.2, 5.2), layout="constrained")
+    stacked, best, wrapped = figure.subplots(3, 1, height_ratios=[1.2, 1, 1])
+    colours = mpl.colormaps["tab10"]
+    for user, count in enumerate(counts.tolist()):
+        stacked.bar(user, min(count, m_ub), color=colours(user), edgecolor="black", lw=0.6)
+        if count > m_ub:
+            stacked.bar(user, count - m_ub, bottom=m_ub, color="white", edgecolor=colours(user), hatch="///", lw=0.6)
+    stacked.axhline(m_ub, color="black", ls="--", lw=1)
+    stacked.text(9.5, m_ub + 0.5, f"m_UB = {m_ub} (argmax): nobody counts for more samples", ha="right")
+    stacked.set_xticks(range(counts.size), [chr(65 + user) for user in range(counts.size)])
+    stacked.set_ylabel("samples")
+    stacked.set_xlabel("vehicle")
+    stacked.set_title("array-average: capped vehicles share arrays of equal length")
+    width = best_fit(counts, m_ub).fills.size * (m_ub + 1)
+    for axes in (best, wrapped):
+        axes.set_xlim(-0.5, width)
+    _pack(best, best_fit(counts, m_ub), m_ub, "BestFit: a vehicle lies in one array; arrays may be partly filled")
+    whole = wrap_around(counts, m_ub)
+    lost = int(np.minimum(counts, m_ub).sum()) - int(whole.fills.sum())
+    _pack(wrapped, whole, m_ub, f"WrapAround: all arrays full, a vehicle may lie in two; the last {lost} samples drop")
+    return figure
+
+
+def _pack(axes: Axes, grouping: Grouping, m_ub: int, title: str) -> None:
+    """Arrays side by side, each a row of slots in their users' colours."""
+    colours = mpl.colormaps["tab10"]
+    filled = np.zeros(grouping.fills.size, np.int64)
+    for user, array, slots in zip(grouping.user, grouping.array, grouping.slots, strict=True):
+        left = int(array) * (m_ub + 1) + int(filled[array])
+        axes.barh(0, int(slots), left=left, color=colours(int(user)), edgecolor="black", lw=0.6)
+        axes.text(left + int(slots) / 2, 0, chr(65 + int(user)), ha="center", va="center", fontsize=9)
+        filled[array] += slots
+    for array, fill in enumerate(grouping.fills.tolist()):
+        axes.barh(0, m_ub - fill, left=array * (m_ub + 1) + fill, color="none", edgecolor="grey", ls=":", lw=0.8)
+        axes.text(array * (m_ub + 1) + m_ub / 2, -0.62, f"array {array + 1}", ha="center", va="center", fontsize=9)
+    axes.set_ylim(-0.85, 0.5)
+    axes.set_title(title, fontsize=10)
+    axes.set_axis_off()
+
+
+def draw_m_ub() -> Figure:
+    """What each rule maximises or minimises, on ITMS-like counts."""
+    counts = np.sort(itms_counts())[::-1].copy()
+    length = np.arange(1, int(counts.max()) + 1)
+    kept = np.minimum(counts[:, None], length).sum(axis=0)
+    samples, users = int(counts.sum()), counts.size
+    figure = Figure(figsize=(7.2, 5.6), layout="constrained")
+    gain, cost = figure.subplots(2, 1, sharex=True)
+    gain.plot(length, kept / np.sqrt(length) / (kept / np.sqrt(length)).max(), color="black")
+    gain.set_ylabel("S(m) / √m, of its maximum")
+    gain.set_title(f"m_UB by rule, {users} vehicles with 1 to {length[-1]} samples (ITMS-like)")
+    worst = UPPER * (1 - kept / samples + length / (0.1 * kept))
+    relaxed = UPPER * (1 - kept / samples + np.maximum(length / length[-1], samples / users / length[-1]))
+    cost.plot(length, worst, color="black", label="what opt minimises at epsilon 0.1")
+    cost.plot(length, relaxed, color="black", ls="--", label="what convex minimises")
+    cost.set_ylabel("worst-case error, km/h")
+    cost.set_xlabel("array length m_UB, samples")
+    chosen = [
+        (gain, "median", bounds.median(counts), "tab:blue"),
+        (gain, "argmax", bounds.argmax(counts), "tab:red"),
+        (cost, "opt", bounds.minimax(counts, Fraction(1, 10)), "tab:cyan"),
+        (cost, "convex", bounds.convex(counts), "tab:green"),
+    ]
+    for axes, rule, m_ub, colour in chosen:
+        height = 1 if axes is gain else 75
+        axes.plot([m_ub, m_ub], [0, height], color=colour, lw=2, label=f"{rule}: m_UB = {m_ub}")
+    gain.legend(frameon=False, loc="lower center")
+    gain.set_ylim(0, 1.05)
+    cost.legend(frameon=False, loc="upper center", ncols=2)
+    cost.set_ylim(0, 105)
+    return figure
+
+
+def draw_levy() -> Figure:
+    """Array means, the law of the drawn bin, and what its interval keeps."""
+    totals = example(60, 120)
+    epsilon = Fraction(1, 2)
+    mechanism = Levy()
+    plan = mechanism.plan(totals.counts, int(totals.counts.sum()), GRID, epsilon)
+    unit = float(plan.step * plan.facts["arrays"])
+    means = array_means([totals], [plan]).means * unit
+    tau, bins = plan.facts["tau"] * unit, plan.facts["bins"]
+    runs = 20_000
+    drawn = [integers[0] for integers in mechanism.release([totals] * runs, [plan] * runs, _seeded())]
+    chance = np.bincount(drawn, minlength=bins) / runs
+    edges = np.minimum(np.arange(bins + 1) * tau, UPPER)
+    middle = (edges[:-1] + edges[1:]) / 2
+    likely = int(chance.argmax())
+    low, high = max(0.0, middle[likely] - 1.5 * tau), min(UPPER, middle[likely] + 1.5 * tau)
+    figure = Figure(figsize=(7.2, 4.6), layout="constrained")
+    top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[1, 1.4])
+    top.hist(means, bins=np.arange(0, UPPER + 1, 1), color="lightgrey", edgecolor="grey")
+    top.set_ylabel("arrays per km/h")
+    top.set_title(f"levy: a private median bin of {means.size} array means (epsilon {float(epsilon):g})")
+    bottom.bar(edges[:-1], chance, width=np.diff(edges), align="edge", color=COLOURS["levy"], edgecolor="white")
+    bottom.set_ylabel("probability of the bin")
+    bottom.set_xlabel(f"speed, km/h (bins of tau = {tau:.1f} km/h)")
+    bottom.set_xlim(0, UPPER)
+    for axes in (top, bottom):
+        axes.axvspan(low, high, color=COLOURS["levy"], alpha=0.15)
+    bottom.text(high + 1, chance.max() * 0.8, "shaded: the means are clipped to\n1.5 tau around the drawn bin")
+    return figure
+
+
+def draw_fixed_quantile() -> Figure:
+    return _draw_quantiles(FixedQuantile(), "fixed-quantile: 10 % and 90 % of the array means")
+
+
+def draw_epsilon_quantile() -> Figure:
+    return _draw_quantiles(EpsilonQuantile(), "epsilon-quantile: about 2 / epsilon array means cut off at either end")
+
+
+def _draw_quantiles(mechanism: QuantileInterval, title: str) -> Figure:
+    """The law of both ends over the speeds, gap by gap, at two epsilons."""
+    totals = example(60, 20)
+    figure = Figure(figsize=(7.2, 5), layout="constrained")
+    rows: Sequence[Axes] = figure.subplots(2, 1, sharex=True)
+    for axes, epsilon in zip(rows, (Fraction(1), Fraction(4)), strict=True):
+        plan = mechanism.plan(totals.counts, int(totals.counts.sum()), GRID, epsilon)
+        means = np.sort(array_means([totals], [plan]).means * float(plan.step * plan.facts["arrays"]))
+        rank = float(mechanism.rank(means.size, epsilon))
+        ends = np.unique(np.concatenate([[0.0], means, [float(UPPER)]]))
+        for target, colour, name in ((rank, "tab:blue", "lower end"), (means.size - rank, "tab:red", "upper end")):
+            drawn = expected_quantile(means, UPPER, target, float(epsilon) / 4, 200_000)
+            density, _ = np.histogram(drawn, bins=ends, density=True)
+            label = f"{name}: target rank {target:g} of {means.size}"
+            axes.stairs(density, ends, color=colour, fill=True, alpha=0.45, label=label)
+        axes.plot(means, np.zeros(means.size), "|", color="black", ms=12, mew=0.8, label="array means", clip_on=False)
+        axes.set_ylabel("probability per km/h")
+        axes.set_title(f"epsilon {float(epsilon):g}, a quarter of it for each end", fontsize=10)
+        axes.legend(frameon=False, loc="upper right")
+        axes.set_xlim(0, UPPER)
+    rows[-1].set_xlabel("speed, km/h")
+    figure.suptitle(title)
+    return figure
+
+
+def draw_opt_array() -> Figure:
+    """The chosen array length against epsilon."""
+    counts = np.sort(itms_counts())[::-1].copy()
+    figure, axes = _one(6.4, 3.8)
+    epsilons = [Fraction(number, 1000) for number in range(2, 1500, 2)]
+    lengths = [OptArray().plan(counts, int(counts.sum()), GRID, epsilon).facts["m_ub"] for epsilon in epsilons]
+    axes.step([float(epsilon) for epsilon in epsilons], lengths, where="post", color=COLOURS["opt-array"], lw=2)
+    high = float(bounds.minimax_thresholds(counts)[1])
+    axes.axvline(high, color="black", ls="--", lw=1)
+    text = f"above epsilon {high:.2f}\nno vehicle is capped:\nclose to the baseline"
+    axes.text(high + 0.03, 120, text)
+    axes.axhline(bounds.median(counts), color=COLOURS["array-average"], ls=":")
+    axes.text(1.5, bounds.median(counts) + 8, "median rule", color=COLOURS["array-average"], ha="right")
+    axes.set_xlabel("epsilon of the HAT")
+    axes.set_ylabel("array length m_UB, samples")
+    axes.set_title("opt-array: the worst case asks for long arrays (ITMS-like counts)")
+    axes.set_ylim(bottom=0)
+    return figure
+
+
+def draw_worst_case_optimal() -> Figure:
+    """Clipping interval of a vehicle's mean against its count, and what the tie option is worth."""
+    data = geometric()
+    figure = Figure(figsize=(9, 4.4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    _draw_clipping(left, data.counts)
+    ranks = range(1, 7)
+    ends = [3.0, *(2 / rank for rank in ranks), 0.3]
+    for high, low in pairwise(ends):
+        epsilons = np.linspace(low + 1e-3, high - 1e-3, 40)
+        forecast = [
+            _forecast(WorstCaseOptimal(), data.counts, Fraction(each), data.prior) for each in epsilons.tolist()
+        ]
+        right.plot(epsilons, forecast, lw=2, color=COLOURS["worst-case-optimal"])
+    for mechanism, marker in ((WorstCaseOptimal(), "^"), (WorstCaseOptimal(tie="smallest"), "v")):
+        errors = [_forecast(mechanism, data.counts, Fraction(2, rank), data.prior) for rank in ranks]
+        label = f'tie = "{mechanism.tie}"'
+        right.plot([2 / rank for rank in ranks], errors, marker, ms=7, mfc="none", color="black", label=label)
+    right.set_xlabel("epsilon of the HAT")
+    right.set_ylabel("forecast error, km/h")
+    right.set_ylim(bottom=0)
+    right.set_title("where 2 / epsilon is whole,\nthe tie decides the average error", fontsize=11)
+    right.legend(frameon=False)
+    return figure
+
+
+def _draw_clipping(axes: Axes, counts: Int64s) -> None:
+    count = np.geomspace(1, 64, 200)
+    shades = mpl.colormaps["Purples"]
+    for depth, epsilon in enumerate(("2", "1", "0.5", "0.2")):
+        bound = WorstCaseOptimal().plan(counts, int(counts.sum()), GRID, Fraction(epsilon)).facts["bound"]
+        half = np.minimum(bound / 100 / count, UPPER) / 2
+        name = f"epsilon {epsilon}: T = {bound // GRID.upper_steps} U"
+        axes.fill_between(count, UPPER / 2 - half, UPPER / 2 + half, color=shades(0.25 + 0.2 * depth), label=name)
+    axes.set_xscale("log", base=2)
+    axes.set_xticks([1, 2, 4, 8, 16, 32, 64], ["1", "2", "4", "8", "16", "32", "64"])
+    axes.set_xlabel("samples of the vehicle")
+    axes.set_ylabel("its mean is clipped to, km/h")
+    axes.set_title("worst-case-optimal: busy vehicles\nare pulled to U/2", fontsize=11)
+    axes.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, fontsize=9)
+
+
+def draw_akmv() -> Figure:
+    """Users' sums and the law of the bound T."""
+    totals = example(40, 20)
+    epsilon = Fraction(1)
+    mechanism = Akmv()
+    plan = mechanism.plan(totals.counts, int(totals.counts.sum()), GRID, epsilon)
+    runs = 20_000
+    bound = np.array([integers[0] for integers in mechanism.release([totals] * runs, [plan] * runs, _seeded())]) / 100
+    sums = np.sort(totals.sums)[::-1] / 100
+    figure = Figure(figsize=(8, 4), layout="constrained")
+    left, right = figure.subplots(1, 2, sharey=True, width_ratios=[2, 1])
+    place = np.arange(1, sums.size + 1)
+    few = float(np.quantile(bound, 0.1))
+    left.bar(place, np.minimum(sums, few), color=COLOURS["akmv"])
+    cut = np.maximum(sums - few, 0)
+    left.bar(place, cut, bottom=np.minimum(sums, few), color="none", edgecolor="grey", hatch="//")
+    for chance, name in ((0.1, "10 % of draws of T lie below"), (0.5, "half of them lie below")):
+        level = float(np.quantile(bound, chance))
+        left.axhline(level, color="black", ls="--", lw=1)
+        left.text(sums.size, level + 120, f"{name} {level:,.0f} km/h", ha="right")
+    left.set_xlabel("vehicles by their sum")
+    left.set_ylabel("sum of a vehicle's speeds, km/h")
+    left.set_title("akmv: sums are cut at T", fontsize=11)
+    right.hist(bound, bins=60, weights=np.full(runs, 1 / runs), orientation="horizontal", color=COLOURS["akmv"])
+    right.set_xlabel("probability of T")
+    right.set_title(f"T aims to leave {sums.size - plan.facts['rank']} sums above\n(epsilon 1)", fontsize=11)
+    return figure
+
+
+def draw_auto() -> Figure:
+    """Forecast errors and the winner against the number of vehicles."""
+    prior = Prior(20.0, 15.0)
+    auto = Auto(prior=prior)
+    numbers = np.unique(np.rint(np.geomspace(1, 3000, 70)).astype(int))
+    figure = Figure(figsize=(8.4, 6.8), layout="constrained")
+    rows: Sequence[Axes] = figure.subplots(2, 1, sharex=True)
+    for axes, middle, title in zip(rows, (2, 50), ("few samples a vehicle", "many samples a vehicle"), strict=True):
+        errors: dict[str, list[float]] = {name: [] for name in COLOURS}
+        winners = []
+        for users in numbers.tolist():
+            counts = log_normal_counts(users, middle, 0.8)
+            ranked = auto.ranking(counts, int(counts.sum()), GRID, Fraction(1))
+            winners.append(ranked[0].plan.mechanism)
+            for name in COLOURS:
+                errors[name].append(min(each.error for each in ranked if each.plan.mechanism == name))
+        _shade(axes, numbers.astype(float), winners)
+        for name, colour in COLOURS.items():
+            axes.plot(numbers, errors[name], color=colour, lw=1.4, ls=":" if name == "baseline" else "-", zorder=3)
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_xlim(1, 3000)
+        axes.set_ylabel("forecast error, km/h")
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.set_title(f"{title} (median {middle})", fontsize=11)
+    rows[-1].set_xlabel("vehicles in the HAT")
+    rows[-1].xaxis.set_major_formatter("{x:g}")
+    patches = [Patch(color=colour, label=name) for name, colour in COLOURS.items()]
+    figure.legend(handles=patches, loc="outside lower center", ncols=4, frameon=False)
+    figure.suptitle("auto at epsilon 1: forecasts (lines) and the choice (shaded); prior 20 ± 15 km/h")
+    return figure
+
+
+def _shade(axes: Axes, numbers: Float64s, winners: Sequence[str]) -> None:
+    """A background in the winner's colour, from where it begins to win."""
+    edges = [float(numbers[0]), *np.sqrt(numbers[:-1] * numbers[1:]).tolist(), float(numbers[-1])]
+    first = [at for at, name in enumerate(winners) if at == 0 or winners[at - 1] != name]
+    for low, high in zip(first, [*first[1:], len(winners)], strict=True):
+        axes.axvspan(edges[low], edges[high], color=COLOURS[winners[low]], alpha=0.22, lw=0)
+
+
+def draw_vectors() -> Figure:
+    """Where means of vectors may lie, by the number of samples of a vehicle, d = 2."""
+    counts = np.array([16, 8, 8, 4, 4, 4, 4, 2, 2, 2, 1, 1])
+    figure = Figure(figsize=(8.4, 4.2), layout="constrained")
+    simplex, cube = figure.subplots(1, 2)
+    shades = mpl.colormaps["Purples"]
+    bound = plan_vectors("simplex", counts, 2, GRID, Fraction(1)).bound / 100
+    for depth, count in enumerate((1, 8, 16)):
+        reach = min(bound / count, UPPER)
+        label = f"{count} sample{'s' if count > 1 else ''}: sum ≤ {reach:.0f}"
+        simplex.fill([0, reach, 0], [0, 0, reach], color=shades(0.25 + 0.22 * depth), label=label)
+        inside = f"{count} sample{'s' if count > 1 else ''}: {(UPPER - reach) / 2:.0f} to {(UPPER + reach) / 2:.0f}"
+        corner, far = (UPPER - reach) / 2, (UPPER + reach) / 2
+        cube.fill(
+            [corner, far, far, corner], [corner, corner, far, far], color=shades(0.25 + 0.22 * depth), label=inside
+        )
+    mean = np.array([10.0, 45.0])
+    clipped = mean * min(1.0, bound / 16 / mean.sum())
+    _arrow(simplex, mean, clipped)
+    half = min(bound / 16, UPPER) / 2
+    _arrow(cube, mean, np.clip(mean, UPPER / 2 - half, UPPER / 2 + half))
+    simplex.set_title("simplex: scaled towards 0")
+    cube.set_title("cube: each coordinate pulled to U/2")
+    for axes in (simplex, cube):
+        axes.set_aspect("equal")
+        axes.set_xlim(0, UPPER)
+        axes.set_ylim(0, UPPER)
+        axes.set_xlabel("first coordinate")
+        axes.set_ylabel("second coordinate")
+    simplex.legend(frameon=False, loc="upper right", fontsize=9)
+    cube.legend(loc="lower center", fontsize=8)
+    figure.suptitle(f"vectors, d = 2, epsilon 1, T = {bound / UPPER:.0f} U: arrow, a vehicle with 16 samples")
+    return figure
+
+
+def _arrow(axes: Axes, start: Float64s, end: Float64s) -> None:
+    style = {"arrowstyle": "->", "lw": 1.8, "color": "black"}
+    axes.annotate("", xy=(end[0], end[1]), xytext=(start[0], start[1]), arrowprops=style)
+
+
+def _forecast(mechanism: Mechanism, counts: Int64s, epsilon: Fraction, prior: Prior) -> float:
+    return mechanism.forecast(mechanism.plan(counts, int(counts.sum()), GRID, epsilon), counts, prior)
+
+
+def _settle(figure: Figure) -> None:
+    """Ends the layout with rounded places: their last bits differ from run to run, and names in the SVG with them."""
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    for axes in figure.axes:
+        left, bottom, width, height = (round(edge, 4) for edge in axes.get_position(original=True).bounds)
+        axes.set_position((left, bottom, width, height))
+
+
+def _one(width: float, height: float) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.add_subplot()
+
+
+def _seeded() -> Noise:
+    """Noise for pictures: the same at every drawing."""
+    return Noise(np.random.default_rng(1).bytes)
+
+
+PICTURES: dict[str, Callable[[], Figure]] = {
+    "baseline": draw_baseline,
+    "array-average": draw_array_average,
+    "m-ub": draw_m_ub,
+    "levy": draw_levy,
+    "fixed-quantile": draw_fixed_quantile,
+    "epsilon-quantile": draw_epsilon_quantile,
+    "opt-array": draw_opt_array,
+    "worst-case-optimal": draw_worst_case_optimal,
+    "akmv": draw_akmv,
+    "auto": draw_auto,
+    "vectors": draw_vectors,
+}
+
+
+def main() -> None:
+    FOLDER.mkdir(exist_ok=True)
+    for name, draw in PICTURES.items():
+        path = FOLDER / f"{name}.svg"
+        with mpl.rc_context({"svg.hashsalt": name, "axes.spines.top": False, "axes.spines.right": False}):
+            figure = draw()
+            _settle(figure)
+            figure.savefig(path, metadata={"Date": None})
+        print(f"{path}: {math.ceil(path.stat().st_size / 1000)} kB")
+
+
+if __name__ == "__main__":
+    main()
