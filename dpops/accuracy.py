@@ -3,6 +3,7 @@
 import math
 from fractions import Fraction
 from functools import lru_cache
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
@@ -13,10 +14,15 @@ from dpops.types import Int64s
 Float64s = NDArray[np.float64]
 
 
+BETWEEN_HATS = 0.25
+"""Variance between the means of HATs, over that of the prior. Without it a forecast would take the prior's mean for the
+truth, and praise a constant near it."""
+
+
 class Prior(NamedTuple):
     """What is publicly believed of samples, in units: near normal. For forecasts only.
 
-    between: the share of the variance that lies between users, because a user's samples resemble one another.
+    between: the share of a HAT's variance that lies between users, because a user's samples resemble one another.
     """
 
     mean: float
@@ -24,8 +30,19 @@ class Prior(NamedTuple):
     between: float = 0.0
 
     def mean_sd(self, counts: Float64s | Int64s) -> Float64s:
-        """Standard deviation of the mean of so many samples of one user."""
+        """Standard deviation of the mean of so many samples of one user, around the mean of the HAT."""
         return self.sd * np.sqrt(self.between + (1 - self.between) / counts)
+
+    def hat_means(self, upper: float) -> Float64s:
+        """Means that a HAT may have, equally likely, within [0, U]."""
+        return np.clip(self.mean + math.sqrt(BETWEEN_HATS) * self.sd * normal_scores(8), 0.0, upper)
+
+
+@lru_cache(maxsize=4096)
+def normal_scores(number: int) -> Float64s:
+    """Points of equal probability of the standard normal law, ascending."""
+    law = NormalDist()
+    return np.array([law.inv_cdf((rank + 0.5) / number) for rank in range(number)])
 
 
 @lru_cache(maxsize=4096)
@@ -52,10 +69,19 @@ def mean_absolute_error(bias: float, scale: float) -> float:
     return abs(bias) + (scale * math.exp(-abs(bias) / scale) if scale > 0 else 0.0)
 
 
-def mean_absolute_errors(bias: Float64s, scale: Float64s) -> Float64s:
-    """The same for many pairs at once."""
-    errors: Float64s = np.abs(bias) + scale * np.exp(-np.abs(bias) / np.maximum(scale, 1e-300))
-    return errors
+def clamped_errors(mean: Float64s | float, upper: float, bias: Float64s, scale: Float64s | float) -> Float64s:
+    """E|clip(mean + bias + Z, 0, U) - mean| for Laplace noise Z of that scale; the arguments are broadcast.
+
+    As mean_absolute_error, less what clamping into [0, U] saves: the tail probabilities integrated to either end.
+    """
+    width = np.maximum(scale, 1e-300)
+
+    def beyond(at: Float64s) -> Float64s:
+        """The integral of P(Z > t) over t >= at."""
+        found: Float64s = np.maximum(-at, 0.0) + width / 2 * np.exp(-np.abs(at) / width)
+        return found
+
+    return beyond(-bias) + beyond(bias) - beyond(upper - mean - bias) - beyond(mean + bias)
 
 
 def transport_bias(weights: Float64s, uniform: Float64s) -> float:
@@ -64,25 +90,3 @@ def transport_bias(weights: Float64s, uniform: Float64s) -> float:
     weights, uniform: float64 (users,). Source: S0 section on clipping bias; U times this is the bias in km/h.
     """
     return float(np.maximum(weights - uniform, 0.0).sum())
-
-
-def expected_error(bias: float, sd: float, scale: float) -> float:
-    """E|X + Z| for X normal with mean `bias` and standard deviation sd, Z Laplace noise of that scale, independent.
-
-    E|x + Z| = |x| + scale exp(-|x| / scale), averaged over x in closed form.
-    """
-    if sd <= 1e-9 * (abs(bias) + scale):
-        return mean_absolute_error(bias, scale)
-    ratio = abs(bias) / sd
-    folded = sd * math.sqrt(2 / math.pi) * math.exp(-ratio * ratio / 2) + abs(bias) * math.erf(ratio / math.sqrt(2))
-    if scale <= 1e-9 * sd:
-        return folded
-    damp = 0.0
-    for side in (1, -1):
-        # exp(s^2/2b^2 -+ m/b) erfc(z) with z = (s/b -+ m/s) / sqrt 2; for large z its first asymptotic term
-        z = (sd / scale - side * ratio) / math.sqrt(2)
-        if z < 25:
-            damp += math.exp((sd / scale) ** 2 / 2 - side * abs(bias) / scale) * math.erfc(z)
-        else:
-            damp += math.exp(-ratio * ratio / 2) / (z * math.sqrt(math.pi))
-    return folded + scale * damp / 2

@@ -4,13 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
-from statistics import NormalDist
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from dpops import bounds
-from dpops.accuracy import Float64s, Prior, transport_bias
+from dpops.accuracy import Float64s, Prior, normal_scores, transport_bias
 from dpops.grouping import Grouping, best_fit, wrap_around
 from dpops.mechanism import Plan, Totals, check_plan_input, stack
 from dpops.types import Grid, Int64s
@@ -18,7 +17,7 @@ from dpops.types import Grid, Int64s
 FINE = 1000
 """Fine steps per grid step inside an array mean: rounding then costs below 0.1 % of sensitivity."""
 
-_AT_LEAST_BETWEEN = 0.15
+_AT_LEAST_BETWEEN = 0.2
 """Share of the variance between users that forecasts of array means assume at least: real users' samples resemble one
 another, and a forecast that takes them as independent promises intervals that are too short."""
 
@@ -158,10 +157,4 @@ def _expected_means(group: Grouping, prior: Prior, upper: float) -> Float64s:
     users = np.bincount(group.array, minlength=arrays)
     between = max(prior.between, _AT_LEAST_BETWEEN)
     sd = prior.sd * float(np.sqrt((between / users + (1 - between) / group.fills).mean()))
-    return np.clip(prior.mean + sd * _normal_scores(arrays), 0.0, upper)
-
-
-@lru_cache(maxsize=4096)
-def _normal_scores(number: int) -> Float64s:
-    law = NormalDist()
-    return np.array([law.inv_cdf((rank + 0.5) / number) for rank in range(number)])
+    return np.clip(prior.mean + sd * normal_scores(arrays), 0.0, upper)

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpops.accuracy import Float64s, mean_absolute_errors
+from dpops.accuracy import Float64s, clamped_errors
 from dpops.arrays import FINE, ArrayMeans, ArrayPlan, Arrays
 from dpops.mechanism import Integers, Plan, with_noise
 from dpops.noise import Noise
@@ -57,15 +57,15 @@ def settled(low: int, high: int, plan: Plan) -> Plan:
 
 
 def interval_errors(means: Float64s, low: Float64s, high: Float64s, plan: Plan) -> Float64s:
-    """Forecast errors in units for intervals [low, high], all float64 (intervals,), over array means of that law."""
+    """Forecast errors in units for intervals [low, high], all float64 (intervals,), over the array means expected."""
     arrays = plan.facts["arrays"]
     running = np.concatenate([[0.0], np.cumsum(means)])
     below, above = np.searchsorted(means, low), np.searchsorted(means, high)
     total = low * below + running[above] - running[below] + high * (arrays - above)
-    bias = np.abs(total - running[-1]) / arrays
+    bias = (total - running[-1]) / arrays
     widest = plan.facts["sensitivity"] * float(plan.step * arrays)
     scale = np.minimum(high - low, widest) * 2 / float(plan.epsilon) / arrays
-    return mean_absolute_errors(bias, scale)
+    return clamped_errors(running[-1] / arrays, float(plan.upper), bias, scale)
 
 
 def _scale(low: int, high: int, plan: Plan) -> Fraction:

@@ -118,7 +118,10 @@ class Mechanism(Protocol):
         ...
 
     def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
-        """Expected absolute error in units if the samples are as the prior says. From public information alone."""
+        """Expected absolute error of the published value, in units, if the samples are as the prior says.
+
+        From public information alone: counts, U, epsilon and the prior.
+        """
         ...
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpops.accuracy import Prior, mean_absolute_errors
+from dpops.accuracy import Prior, clamped_errors
 from dpops.choice import MOST_CANDIDATES
 from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, stack, with_noise
 from dpops.noise import Noise
@@ -59,9 +59,9 @@ class Akmv(Mechanism):
         samples, most = plan.facts["samples"], float(plan.upper) * plan.facts["heaviest"]
         sums = np.clip(counts * prior.mean, 0.0, most)
         drawn = expected_quantile(np.sort(sums), most, plan.facts["rank"], float(plan.epsilon) / 2, _POINTS)
-        bias = np.maximum(sums[:, None] - drawn, 0.0).sum(axis=0) / samples
+        bias = -np.maximum(sums[:, None] - drawn, 0.0).sum(axis=0) / samples
         scale = 2 * drawn / (samples * float(plan.epsilon))
-        return float(mean_absolute_errors(bias, scale).mean())
+        return float(clamped_errors(float(sums.sum()) / samples, float(plan.upper), bias, scale).mean())
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         users = stack(totals, plans)

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from dpops.accuracy import Prior, expected_error
+from dpops.accuracy import Prior, clamped_errors, normal_scores
 from dpops.arrays import FINE, ArrayPlan, Rule, array_means, check_rule, lay_out, spread
 from dpops.mechanism import Integers, Mechanism, Plan, Totals, with_noise
 from dpops.noise import Noise
@@ -60,7 +60,9 @@ class ArrayAverage(Mechanism):
         )
 
     def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
-        return expected_error(0.0, spread(plan, counts, prior), float(plan.scale * plan.step))
+        bias = spread(plan, counts, prior) * normal_scores(32)
+        means = prior.hat_means(float(plan.upper))[:, None]
+        return float(clamped_errors(means, float(plan.upper), bias, float(plan.scale * plan.step)).mean())
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         arrays = array_means(totals, plans)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpops.accuracy import Prior
+from dpops.accuracy import Prior, clamped_errors
 from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, stack, with_noise
 from dpops.noise import Noise
 from dpops.privacy import Adjacency
@@ -47,7 +47,8 @@ class Baseline(Mechanism):
         )
 
     def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:  # noqa: ARG002 - the interface
-        return float(plan.scale * plan.step)
+        means = prior.hat_means(float(plan.upper))
+        return float(clamped_errors(means, float(plan.upper), np.zeros(1), float(plan.scale * plan.step)).mean())
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         users = stack(totals, plans)

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from dpops.accuracy import Float64s, Prior, expected_error
+from dpops.accuracy import Float64s, Prior, clamped_errors, normal_scores
 from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, stack, with_noise
 from dpops.noise import Noise
 from dpops.privacy import Adjacency
@@ -74,16 +74,17 @@ class WorstCaseOptimal(Mechanism):
     def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
         upper, samples = float(plan.upper), plan.facts["samples"]
         half = plan.facts["bound"] * upper / plan.facts["upper_steps"] / (2 * counts)
-        if plan.facts["bound"] == 0:  # a constant, and the error is that of the true mean around it
-            spread = math.sqrt(float(((counts * prior.mean_sd(counts)) ** 2).sum())) / samples
-            return expected_error(prior.mean - upper / 2, spread, 0.0)
         heavy = half < upper / 2
-        sd = prior.mean_sd(counts[heavy])
-        mean, square = _clipping(prior.mean, sd, upper / 2 - half[heavy], upper / 2 + half[heavy])
-        share = counts[heavy] / samples
-        bias = float((share * mean).sum())
-        variance = float((share**2 * (square - mean**2)).sum())
-        return expected_error(bias, math.sqrt(max(variance, 0.0)), float(plan.scale * plan.step))
+        share, sd, reach = counts[heavy] / samples, prior.mean_sd(counts[heavy]), half[heavy]
+        means = prior.hat_means(upper)[:, None]
+        if plan.facts["bound"] == 0:  # a constant: every user's mean becomes U / 2
+            first, second = upper / 2 - means, (upper / 2 - means) ** 2 + sd**2
+        else:
+            first, second = _clipping(means, sd, upper / 2 - reach, upper / 2 + reach)
+        bias = (share * first).sum(axis=1)
+        spread = np.sqrt(np.maximum((share**2 * (second - first**2)).sum(axis=1), 0.0))
+        around = bias[:, None] + spread[:, None] * normal_scores(32)
+        return float(clamped_errors(means, upper, around, float(plan.scale * plan.step)).mean())
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         users = stack(totals, plans)
@@ -99,19 +100,16 @@ class WorstCaseOptimal(Mechanism):
         return [[integer] for integer in with_noise(exact, [plan.scale for plan in plans], noise)]
 
 
-def _clipping(mean: float, sd: Float64s, low: Float64s, high: Float64s) -> tuple[Float64s, Float64s]:
-    """First and second moment of clip(X, low, high) - X for X normal; all float64 (users,)."""
-    raised, raised_square = _excess((low - mean) / _positive(sd), sd)
-    lowered, lowered_square = _excess((mean - high) / _positive(sd), sd)
+def _clipping(mean: Float64s, sd: Float64s, low: Float64s, high: Float64s) -> tuple[Float64s, Float64s]:
+    """First and second moment of clip(X, low, high) - X for X normal; float64 (means, users)."""
+    width = np.maximum(sd, 1e-9)
+    raised, raised_square = _excess((low - mean) / width, sd)
+    lowered, lowered_square = _excess((mean - high) / width, sd)
     return raised - lowered, raised_square + lowered_square
 
 
 def _excess(at: Float64s, sd: Float64s) -> tuple[Float64s, Float64s]:
     """First and second moment of sd * max(0, at - N(0, 1))."""
     density = np.exp(-at * at / 2) / math.sqrt(2 * math.pi)
-    below = np.array([math.erfc(-x / math.sqrt(2)) / 2 for x in at.tolist()])
+    below = np.array([math.erfc(-x / math.sqrt(2)) / 2 for x in at.ravel().tolist()]).reshape(at.shape)
     return sd * (at * below + density), sd * sd * ((at * at + 1) * below + at * density)
-
-
-def _positive(sd: Float64s) -> Float64s:
-    return np.maximum(sd, 1e-9)

@@ -1,7 +1,7 @@
 """Mean absolute errors (km/h) that the mechanisms are compared with: 10,000 runs of an independent implementation.
 
 Keys: data set, then mechanism label, then epsilon. Those of the first three sets are for the exact data of the
-reference (same counts and speeds); data generated here by the same recipes give figures near them.
+reference (same counts and speeds); other data that meet the same published statistics give other figures.
 """
 
 _FOUR = ("0.5", "1", "1.5", "2")

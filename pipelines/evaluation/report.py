@@ -6,12 +6,18 @@ from pathlib import Path
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from rich.table import Table
 
 from pipelines.evaluation.reference import REFERENCE, last_digit
 from pipelines.evaluation.simulate import Cell
 
 _MARKERS = "osv^D<>pXh*P8"
+_COLOURS = (
+    "#4d4d4d", "#d62728", "#ff7f0e", "#8c564b", "#1f77b4", "#2ca02c", "#17becf", "#9467bd", "#e377c2", "#b8860b",
+    "#6a3d9a",
+)  # fmt: skip
+_STYLES = (":", "-", "--", "-.", "-")
 
 
 def reference_of(cell: Cell) -> float | None:
@@ -30,8 +36,11 @@ def agrees(cell: Cell) -> bool | None:
     return abs(cell.error - known) <= 4 * both + last_digit(cell.data, cell.label, known) / 2
 
 
-def error_table(name: str, cells: Sequence[Cell], note: str) -> Table:
-    """Mean absolute errors of one data set: mechanism by epsilon, each with its Monte-Carlo error and the reference."""
+def error_table(name: str, cells: Sequence[Cell], note: str, *, same_data: bool) -> Table:
+    """Mean absolute errors of one data set: mechanism by epsilon, each with its Monte-Carlo error and the reference.
+
+    same_data: whether these are the reference's own data, so that disagreement is marked.
+    """
     epsilons = list(dict.fromkeys(cell.epsilon for cell in cells))
     table = Table(
         title=f"{name}: mean absolute error, km/h", caption=note, title_justify="left", caption_justify="left"
@@ -42,7 +51,7 @@ def error_table(name: str, cells: Sequence[Cell], note: str) -> Table:
     by_label: dict[str, list[str]] = {}
     for cell in cells:
         known = reference_of(cell)
-        mark = "" if agrees(cell) is not False else " !"
+        mark = " !" if same_data and agrees(cell) is False else ""
         beside = "" if known is None else f" ({known:g}){mark}"
         text = f"{_short(cell.error)}±{_short(cell.standard_error)}{beside}"
         by_label.setdefault(cell.label, []).append(text)
@@ -90,35 +99,38 @@ def choice_table(cells: Sequence[Cell]) -> Table:
     """What `auto` chose, and how its forecast compares with the error that was simulated."""
     table = Table(title="auto: its choice, forecast over simulated error", title_justify="left")
     chosen = [cell for cell in cells if cell.label == "auto"]
-    for name in ("data set", "epsilon", "choice", "error", "forecast", "forecast / error"):
+    for name in ("data set", "epsilon", "choice", "published error", "forecast", "forecast / error"):
         table.add_column(name, justify="left" if name in ("data set", "choice") else "right")
     for cell in chosen:
-        ratio = f"{cell.forecast / cell.error:.2f}"
-        table.add_row(cell.data, cell.epsilon, cell.chosen, _short(cell.error), _short(cell.forecast), ratio)
+        ratio = f"{cell.forecast / cell.published:.2f}"
+        table.add_row(cell.data, cell.epsilon, cell.chosen, _short(cell.published), _short(cell.forecast), ratio)
     return table
 
 
 def draw_errors(name: str, cells: Sequence[Cell], folder: Path) -> list[Path]:
     """Error against epsilon, a line a mechanism, the reference as open rings; PNG and SVG."""
-    figure = Figure(figsize=(8, 5.2), layout="constrained")
+    figure = Figure(figsize=(8.6, 5.2), layout="constrained")
     axes = figure.add_subplot()
-    labels = list(dict.fromkeys(cell.label for cell in cells))
-    colours = mpl.colormaps["tab20"]
-    for number, label in enumerate(labels):
+    for number, label in enumerate(dict.fromkeys(cell.label for cell in cells)):
         mine = [cell for cell in cells if cell.label == label]
-        x = [float(cell.epsilon) for cell in mine]
-        colour, width = ("black", 2.2) if label == "auto" else (colours(number), 1.2)
-        errors = [cell.error for cell in mine]
-        marker = _MARKERS[number % len(_MARKERS)]
-        axes.plot(x, errors, marker=marker, markersize=4, label=label, color=colour, linewidth=width)
-        rings = [(float(c.epsilon), reference_of(c)) for c in mine if reference_of(c) is not None]
-        if rings:
-            axes.plot(*zip(*rings, strict=True), "o", mfc="none", mec="grey", ms=9)
+        x, errors = [float(cell.epsilon) for cell in mine], [cell.error for cell in mine]
+        if label == "auto":  # wide and behind, so that the mechanism it chose is seen
+            axes.plot(x, errors, color="black", linewidth=7, alpha=0.25, label=label, zorder=1)
+            continue
+        colour, style = _COLOURS[number % len(_COLOURS)], _STYLES[number % len(_STYLES)]
+        axes.plot(x, errors, style, marker=_MARKERS[number], markersize=4, label=label, color=colour, linewidth=1.3)
+    rings = [(float(c.epsilon), known) for c in cells if (known := reference_of(c)) is not None]
+    if rings:
+        axes.plot(*zip(*rings, strict=True), "o", mfc="none", mec="grey", ms=9, label="reference")
     axes.set_yscale("log")
+    plain = FuncFormatter(lambda value, _: f"{value:g}")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=20))
+    axes.yaxis.set_major_formatter(plain)
+    axes.yaxis.set_minor_formatter(NullFormatter())
     axes.set_xlabel("epsilon of the HAT")
     axes.set_ylabel("mean absolute error, km/h")
-    axes.set_title(f"{name} (rings: reference figures)")
-    axes.grid(visible=True, which="both", alpha=0.25)
+    axes.set_title(name)
+    axes.grid(visible=True, which="major", alpha=0.25)
     axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
     return save(figure, folder, f"error-{name}")
 

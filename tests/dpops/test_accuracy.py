@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpops.accuracy import expected_error, laplace_bound, laplace_std, mean_absolute_error, transport_bias
+from dpops.accuracy import (
+    Prior,
+    clamped_errors,
+    laplace_bound,
+    laplace_std,
+    mean_absolute_error,
+    normal_scores,
+    transport_bias,
+)
 
 scales = st.fractions(Fraction(1, 50), Fraction(10**9), max_denominator=10**6)
 misses = st.floats(1e-9, 0.999)
@@ -73,22 +81,34 @@ def test_the_transport_bias_is_the_worst_of_all_corners(pairs: list[tuple[int, i
     assert transport_bias(weights, uniform[:-1]) == pytest.approx(worst, abs=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("bias", "sd", "scale"), [(0, 1, 1), (2, 0.5, 3), (-1, 4, 0.01), (5, 0.1, 40), (0, 3, 0), (1, 0, 2), (90, 1, 1)]
-)
-def test_the_expected_error_is_the_integral_over_the_normal_law(bias: float, sd: float, scale: float) -> None:
-    """Averaged over 200,001 points of the normal law; also where exp overflows in the plain formula."""
-    at = np.linspace(-9, 9, 200_001)
-    density = np.exp(-at * at / 2) / math.sqrt(2 * math.pi) * (at[1] - at[0])
-    x = bias + sd * at
-    exact = float(
-        (density * np.array([mean_absolute_error(value, scale) for value in x[::20]]).repeat(20)[: x.size]).sum()
-    )
-    assert expected_error(bias, sd, scale) == pytest.approx(exact, rel=2e-3)
+@pytest.mark.parametrize("bias", [-30.0, -1.0, 0.0, 4.0])
+@pytest.mark.parametrize("scale", [1e-6, 0.5, 13.0, 4_000.0])
+@pytest.mark.parametrize("mean", [0.0, 20.0, 65.0])
+def test_the_error_of_a_clamped_value_is_the_integral(mean: float, bias: float, scale: float) -> None:
+    z = scale * np.linspace(-60, 60, 600_001)
+    density = np.exp(-np.abs(z) / scale) / (2 * scale) * (z[1] - z[0])
+    exact = float((density * np.abs(np.clip(mean + bias + z, 0, 65) - mean)).sum())
+    [error] = clamped_errors(mean, 65.0, np.array([bias]), scale)
+    assert error == pytest.approx(exact, rel=1e-3, abs=1e-6)
+    assert error <= mean_absolute_error(bias, scale) + 1e-9
 
 
-@given(st.floats(-100, 100), st.floats(0, 1e6), st.floats(0, 1e6))
-def test_the_expected_error_never_breaks_and_lies_between_its_parts(bias: float, sd: float, scale: float) -> None:
-    error = expected_error(bias, sd, scale)
-    assert max(abs(bias), scale, sd * math.sqrt(2 / math.pi)) * (1 - 1e-9) - 1e-9 <= error
-    assert error <= (abs(bias) + sd + scale) * (1 + 1e-9) + 1e-9
+def test_without_noise_a_clamped_error_is_the_bias_or_the_way_to_the_end() -> None:
+    errors = clamped_errors(20.0, 65.0, np.array([-30.0, -5.0, 0.0, 50.0]), 0.0)
+    np.testing.assert_allclose(errors, [20, 5, 0, 45], atol=1e-9)
+
+
+def test_normal_scores_have_the_moments_of_the_normal_law() -> None:
+    scores = normal_scores(32)
+    assert scores.mean() == pytest.approx(0, abs=1e-12)
+    assert np.abs(scores).mean() == pytest.approx(math.sqrt(2 / math.pi), rel=0.01)
+
+
+def test_a_prior_splits_its_variance_over_users_and_samples_and_has_a_quarter_more_between_hats() -> None:
+    for between in (0.0, 0.3, 1.0):
+        prior = Prior(30.0, 8.0, between)
+        hats = prior.hat_means(65.0)
+        assert hats.mean() == pytest.approx(30.0)
+        assert hats.std() ** 2 == pytest.approx(64 / 4, rel=0.15)  # eight points stand for the law
+        assert prior.mean_sd(np.array([1]))[0] == pytest.approx(8.0)
+        assert prior.mean_sd(np.array([10**12]))[0] ** 2 == pytest.approx(64 * between, abs=1e-6)
