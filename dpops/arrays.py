@@ -48,7 +48,7 @@ class Arrays(NamedTuple):
 
 
 def check_rule(m_ub: Rule) -> None:
-    if isinstance(m_ub, int) and m_ub < 1:
+    if isinstance(m_ub, bool) or (isinstance(m_ub, int) and m_ub < 1):
         raise ValueError(f"m_ub must be at least 1, got {m_ub}")
 
 
@@ -60,7 +60,7 @@ def lay_out(
     A user who holds r of an array's w slots moves its mean by at most ceil(U r / w) fine steps.
     """
     check_plan_input(counts, reported, grid.upper_steps * FINE, epsilon)
-    return _laid_out(counts.tobytes(), reported, grid, epsilon, m_ub, grouping)
+    return _laid_out(np.ascontiguousarray(counts, np.int64).tobytes(), reported, grid, epsilon, m_ub, grouping)
 
 
 @lru_cache(maxsize=16)  # several candidates of `auto` share a rule
@@ -73,6 +73,8 @@ def _laid_out(raw_counts: bytes, reported: int, grid: Grid, epsilon: Fraction, m
     moved = np.zeros(counts.size, np.int64)
     np.add.at(moved, group.user, -(-grid.upper_steps * FINE * group.slots // width))
     weight: Float64s = np.bincount(group.user, weights=group.slots / width / arrays, minlength=counts.size)  # type: ignore[assignment]
+    for shared in (weight, group.user, group.array, group.slots, group.fills):
+        shared.flags.writeable = False
     clipping = float(grid.upper) * transport_bias(weight, counts / reported)
     facts = {
         "users": counts.size,

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self
 import numpy as np
 
 from dpops.accuracy import Prior, laplace_bound, laplace_std, mean_absolute_error
-from dpops.noise import Noise
+from dpops.noise import MOST_SCALE, Noise
 from dpops.privacy import Adjacency, PureDP
 from dpops.types import Grid, Int64s
 
@@ -30,6 +30,10 @@ class Totals(NamedTuple):
     sums: Int64s
 
 
+class PlanError(ValueError):
+    """There is no plan for this HAT; the message is made of public facts."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """Everything public about the release of one HAT before it is made; kept whole in the ledger.
@@ -47,6 +51,11 @@ class Plan:
     upper: Fraction
     bias_bound: float
     facts: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        # Here and not when it is drawn, where it could depend on a private choice: a failure that does is a leak.
+        if self.scale > MOST_SCALE:
+            raise PlanError(f"{self.mechanism}: this epsilon needs noise beyond 2**50 steps; take a coarser grid")
 
     def claim(self) -> PureDP:
         return PureDP(self.epsilon)
@@ -184,12 +193,12 @@ def check_plan_input(counts: Int64s, reported: int, upper: int, epsilon: Fractio
     upper: U in the mechanism's own integer steps; sums of all samples in these steps must fit into 64 bits.
     """
     if epsilon <= 0:
-        raise ValueError(f"epsilon must be > 0, got {epsilon}")
+        raise PlanError(f"epsilon must be > 0, got {epsilon}")
     if counts.size == 0 or counts.min() < 1:
-        raise ValueError("a HAT needs at least one user, and every user at least one sample")
+        raise PlanError("a HAT needs at least one user, and every user at least one sample")
     if reported < int(counts.sum()):
-        raise ValueError("more samples kept than reported")
+        raise PlanError("more samples kept than reported")
     if reported >= 1 << 31:
-        raise ValueError(f"a HAT of {reported} samples is beyond the checked integer bounds (2**31)")
+        raise PlanError(f"a HAT of {reported} samples is beyond the checked integer bounds (2**31)")
     if upper * reported >= 1 << 62:
-        raise ValueError(f"{reported} samples of up to {upper} steps are beyond the checked integer bounds (2**62)")
+        raise PlanError(f"{reported} samples of up to {upper} steps are beyond the checked integer bounds (2**62)")

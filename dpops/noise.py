@@ -12,6 +12,9 @@ from dpops.types import Int64s
 Entropy = Callable[[int], bytes]
 """Gives that many random bytes. `os.urandom` everywhere but in tests and simulation."""
 
+MOST_SCALE = (1 << 50) - 1
+"""Largest noise scale, in steps."""
+
 _MAX_NUMERATOR = 1 << 50
 # A draw uses V = number of successes of Bernoulli(exp(-1)); V >= 4096 has probability exp(-4096) and is refused,
 # which keeps every product below 2**62.
@@ -98,7 +101,7 @@ def _ratio(scale: Fraction) -> tuple[int, int]:
     t, s = scale.numerator, scale.denominator
     if t < _MAX_NUMERATOR and s < _MAX_NUMERATOR:
         return t, s
-    if scale > _MAX_NUMERATOR - 1:
+    if scale > MOST_SCALE:
         raise ValueError("a noise scale must be below 2**50 steps: take a coarser grid or a larger epsilon")
     coarse = min(_MAX_NUMERATOR - 1, (_MAX_NUMERATOR - 1) * s // t)
     return -(-t * coarse // s), coarse

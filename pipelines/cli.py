@@ -17,6 +17,7 @@ from pipelines.exit_codes import BAD_SPECIFICATION, DONE, FAILED, REFUSED, WRONG
 from pipelines.scheduled import InputError, UsageError
 from pipelines.spec import SpecificationError
 from transforms.head import LedgerError
+from transforms.layouts import UnreadableFile
 from transforms.ledger import AccountRefusal
 from transforms.steps import StepError
 
@@ -27,6 +28,7 @@ _CODES: dict[type[Exception], int] = {
     LedgerError: FAILED,
     InputError: FAILED,
     StepError: FAILED,
+    UnreadableFile: FAILED,
 }
 
 

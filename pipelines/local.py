@@ -18,8 +18,9 @@ from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from pipelines.build import VEHICLE_SHARDS, Job, observe, publish, release
 from pipelines.spool import Spool
 from transforms.calendar import Slot
-from transforms.ledger import Ledger, SpecSlot
-from transforms.seal import Spending
+from transforms.ledger import Ledger
+from transforms.parse import REASONS
+from transforms.seal import SpecSlot, Spending, debits_by_slot
 from transforms.steps import NAMESPACE, PackedEvents, SlotShard
 from transforms.wire import unpack_exposure
 
@@ -30,7 +31,7 @@ Progress = Callable[[str, int, int | None], None]
 """Called with a phase, what is done of it, and its whole if that is known. Never sees a vehicle's data."""
 
 
-ELSEWHERE = ("outside-range", "outside-service", "outside-region")
+ELSEWHERE = ("parse/outside-range", "parse/outside-service", "assign/outside-region")
 """Reasons that say only that a row belongs to another release."""
 
 Wanted = dict[str, dict[SpecSlot, Fraction]]
@@ -64,12 +65,17 @@ class Outcome:
 
     @property
     def unusable(self) -> bool:
-        """Rows were read, none was usable, and most not because they belong elsewhere: it is the wrong input.
+        """No row was usable, though some lay in the range, or most could not even be placed: it is the wrong input.
 
         An input without rows, or with rows of other days and the usual few bad ones, is a day when nothing happened.
         """
-        elsewhere = sum(count for reason, count in self.refused.items() if reason.endswith(ELSEWHERE))
-        return self.rows == sum(self.refused.values()) and self.rows > 2 * elsewhere
+        if self.rows > sum(self.refused.values()):
+            return False
+        elsewhere = sum(self.refused.get(reason, 0) for reason in ELSEWHERE)
+        placed = sum(
+            self.refused.get(f"parse/{reason}", 0) for reason in REASONS[REASONS.index("outside-service") + 1 :]
+        )
+        return placed > 0 or self.rows > 2 * elsewhere
 
 
 def run(job: Job, paths: Sequence[str], slots: Sequence[Slot], progress: Progress) -> Outcome:
@@ -175,7 +181,7 @@ def _spending(slots: Sequence[Slot], exposures: Spool, units: Spool, outcome: Ou
     wanted: Wanted = {}
     for period in dict.fromkeys(slot.period for slot in slots):
         sealed = [msgspec.json.decode(data, type=Spending) for data in units.read(period)]
-        wanted[period] = {(unit.spec_id, unit.slot_s): Fraction(unit.epsilon_slot) for unit in sealed}
+        wanted[period] = debits_by_slot((unit.spec_id, unit.slot_s, unit.epsilon_slot) for unit in sealed)
         outcome.debits[period] = sum(wanted[period].values(), Fraction(0))
         rates = {unit.slot_s: Fraction(unit.epsilon_hat) for unit in sealed}
         outcome.most_spent[period] = _most_spent(rates, exposures)

@@ -148,6 +148,8 @@ def _from_toml(kind: type, value: object) -> Fraction:
     if kind is Fraction and isinstance(value, int | Decimal) and not isinstance(value, bool):
         if isinstance(value, Decimal) and not value.is_finite():
             raise ValueError(f"expected a finite number, got {value}")
+        if isinstance(value, Decimal) and value and abs(value.adjusted()) > 30:
+            raise ValueError(f"expected a number between 1e-30 and 1e30, got {value}")
         return Fraction(value)
     raise ValueError(f"expected a number, got {value!r}")
 
@@ -238,7 +240,7 @@ def _check_account(account: AccountTable) -> None:
 
 
 def _grid(speed: SpeedTable) -> Grid:
-    _need(speed.upper_kmh > 0, "speed.upper_kmh", "must be above 0", speed.upper_kmh)
+    _need(0 < speed.upper_kmh <= 100_000, "speed.upper_kmh", "must be above 0, at most 100000", speed.upper_kmh)
     _need(speed.grid_kmh > 0, "speed.grid_kmh", "must be above 0", speed.grid_kmh)
     steps = speed.upper_kmh / speed.grid_kmh
     _need(steps.denominator == 1, "speed.grid_kmh", "must divide speed.upper_kmh", speed.grid_kmh)
@@ -323,7 +325,9 @@ def _prior(speed: SpeedTable) -> Prior | None:
         return None
     mean, sd, between = speed.prior.mean_kmh, speed.prior.sd_kmh, speed.prior.between
     _need(0 <= mean <= speed.upper_kmh, "speed.prior.mean_kmh", "must be between 0 and upper_kmh", mean)
-    _need(sd > 0, "speed.prior.sd_kmh", "must be above 0", sd)
+    _need(
+        speed.upper_kmh / 1000 <= sd <= speed.upper_kmh, "speed.prior.sd_kmh", "must be upper_kmh/1000 to upper_kmh", sd
+    )
     _need(0 <= between <= 1, "speed.prior.between", "must be between 0 and 1", between)
     return Prior(float(mean), float(sd), float(between))
 

@@ -23,7 +23,7 @@ from sqlalchemy.pool import NullPool
 
 from transforms.failpoints import failpoint
 from transforms.head import Head, LedgerError
-from transforms.seal import Sealed
+from transforms.seal import Sealed, SpecSlot, debits_by_slot
 
 METADATA = sa.MetaData()
 ENTRY = sa.Table(
@@ -45,7 +45,7 @@ ENTRY = sa.Table(
 )
 _FIELDS = ("seq", "at", "kind", "account", "spec_id", "period", "slot_s", "shard", "epsilon", "body", "release_id")
 
-SpecSlot = tuple[str, int]
+UNKNOWN_TO_HEAD = "the head file beside the key file does not know this ledger"
 
 
 class AccountRefusal(Exception):
@@ -177,7 +177,9 @@ class Ledger:
         period, spec_id = units[0].period, units[0].spec_id
         failpoint("before-record")
         with self._transaction() as db:
-            debits = {(unit.spec_id, unit.slot_s): Fraction(unit.epsilon_slot) for unit in units}
+            if not self._compare_with_head(db):  # again, for another process may have used another copy meanwhile
+                raise LedgerError(UNKNOWN_TO_HEAD)
+            debits = debits_by_slot((unit.spec_id, unit.slot_s, unit.epsilon_slot) for unit in units)
             in_force = _limit(db, account, limit)
             if _over(db, account, in_force, period, debits):
                 raise AccountRefusal(f"period {period}: the account's limit {float(in_force):g} would be exceeded")
@@ -186,6 +188,7 @@ class Ledger:
             failpoint("before-commit")
         failpoint("after-commit")
         self._head.advance(*tip, account)
+        self.check_head()  # of two copies that recorded at once, only the one that the head took is published
         return recorded
 
     def released(self, spec_id: str, period: str) -> list[Sealed]:
@@ -219,7 +222,7 @@ class Ledger:
         """Refuses a database that the head file does not know, or that has lost the entry it remembers."""
         with self._transaction() as db:
             if not self._compare_with_head(db):
-                raise LedgerError("the head file beside the key file does not know this ledger")
+                raise LedgerError(UNKNOWN_TO_HEAD)
 
     def _compare_with_head(self, db: sa.Connection) -> bool:
         """Whether the head file knows this ledger; refuses one without the entry that it remembers."""
@@ -401,10 +404,7 @@ def _slot_debits(db: sa.Connection, account: str, period: str) -> dict[SpecSlot,
     query = sa.select(ENTRY.c.spec_id, ENTRY.c.slot_s, ENTRY.c.epsilon).where(
         ENTRY.c.kind == "release", ENTRY.c.account == account, ENTRY.c.period == period
     )
-    debits: dict[SpecSlot, Fraction] = {}
-    for spec_id, slot_s, epsilon in db.execute(query):
-        debits[spec_id, slot_s] = max(Fraction(epsilon), debits.get((spec_id, slot_s), Fraction(0)))
-    return debits
+    return debits_by_slot((row.spec_id, row.slot_s, row.epsilon) for row in db.execute(query))
 
 
 def _spent(db: sa.Connection, account: str, period: str | None) -> list[Spent]:

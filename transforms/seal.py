@@ -1,6 +1,7 @@
 """By hexagon: the public plan of a slot from counts alone, then noisy integers; the result is ready to be recorded."""
 
 import hmac
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -13,6 +14,7 @@ from dpops.noise import Noise
 from dpops.privacy import Composition, slot_debit
 from dpops.types import Grid, Int64s
 from transforms.hexagons import cell_text
+from transforms.scatter import scatter
 from transforms.wire import Tally
 
 
@@ -55,6 +57,18 @@ class Spending(msgspec.Struct, frozen=True):
     epsilon_slot: str
 
 
+SpecSlot = tuple[str, int]
+"""A specification's id and the start of a slot."""
+
+
+def debits_by_slot(units: Iterable[tuple[str, int, str]]) -> dict[SpecSlot, Fraction]:
+    """Debit per (specification, slot), from (spec_id, slot_s, epsilon_slot) of units: its shards share the largest."""
+    debits: dict[SpecSlot, Fraction] = {}
+    for spec_id, slot_s, epsilon in units:
+        debits[spec_id, slot_s] = max(Fraction(epsilon), debits.get((spec_id, slot_s), Fraction(0)))
+    return debits
+
+
 @dataclass(frozen=True)
 class Statistic:
     """One released statistic. share: its part of the HAT's epsilon; the shares of a specification add up to 1."""
@@ -93,8 +107,8 @@ class Policy:
 
 
 def release_shard(cell: Int64s, shards: int) -> Int64s:
-    """Which release shard a cell belongs to: by the cell alone, int64 (cells,). The shift skips unused digits."""
-    return (cell >> 6) * 2654435761 % (1 << 31) % shards if shards > 1 else np.zeros(cell.size, np.int64)
+    """Which release shard a cell belongs to: by the cell alone, int64 (cells,)."""
+    return (scatter(cell) >> 1) % shards if shards > 1 else np.zeros(cell.size, np.int64)
 
 
 def seal(slot_s: int, shard: int, tally: Tally, facts: SlotFacts, policy: Policy, noise: Noise) -> Sealed:

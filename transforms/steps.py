@@ -12,6 +12,7 @@ import numpy as np
 from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import DoOutputsTuple, PCollection, TaggedOutput
 
+from dpops.mechanism import PlanError
 from dpops.noise import Noise
 from dpops.types import Int64s
 from transforms import hexagons, wire
@@ -195,7 +196,10 @@ class _ByHexagon(beam.DoFn):
     def process(self, group: tuple[SlotShard, Iterable[bytes]]) -> Iterator[tuple[str, bytes]]:
         (slot_s, shard), parts = group
         table = wire.unpack_tally(part for part in parts if part)
-        unit = seal(slot_s, shard, table, self._slots[slot_s], self._policy, Noise())
+        try:
+            unit = seal(slot_s, shard, table, self._slots[slot_s], self._policy, Noise())
+        except PlanError as error:
+            raise StepError(f"a HAT cannot be released: {error}") from None
         yield unit.period, msgspec.json.encode(unit)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpops.types import Int64s
+from transforms.scatter import scatter
 from transforms.wire import Events, Exposure, Tally
 
 
@@ -77,11 +78,11 @@ def _kept(
     The rule is keyed through the vehicle's hash, which nobody without the key can tell.
     """
     group = np.repeat(np.arange(first.size), np.diff(first, append=vehicle.size))
-    rank = _rank_in_group(group, _mix(vehicle ^ _mix(offset_us ^ _mix(cell))))
+    rank = _rank_in_group(group, scatter(vehicle ^ scatter(offset_us ^ scatter(cell))))
     row_vehicle, row_cell = vehicle[first], cell[first]
     vehicle_group = np.cumsum(_changes(row_vehicle, row_vehicle), dtype=np.int64)
-    slot_salt = _mix(np.full(first.size, slot_start_s, np.int64))
-    cell_rank = _rank_in_group(vehicle_group, _mix(row_vehicle ^ _mix(row_cell ^ slot_salt)))
+    slot_salt = scatter(np.full(first.size, slot_start_s, np.int64))
+    cell_rank = _rank_in_group(vehicle_group, scatter(row_vehicle ^ scatter(row_cell ^ slot_salt)))
     return (rank < cap.max_samples) & (cell_rank < cap.max_cells)[group]
 
 
@@ -105,11 +106,3 @@ def _changes(a: Int64s, b: Int64s) -> NDArray[np.bool_]:
     new = np.ones(a.size, np.bool_)
     new[1:] = (a[1:] != a[:-1]) | (b[1:] != b[:-1])
     return new
-
-
-def _mix(value: Int64s) -> Int64s:
-    """The finaliser of splitmix64: a fixed bijection of 64 bits that scatters its input."""
-    x = value.astype(np.uint64)
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return (x ^ (x >> np.uint64(31))).astype(np.int64)

@@ -7,7 +7,7 @@ from functools import cache
 from typing import ClassVar, NamedTuple
 
 from dpops.accuracy import Prior
-from dpops.mechanism import Integers, Mechanism, Plan, Totals
+from dpops.mechanism import Integers, Mechanism, Plan, PlanError, Totals
 from dpops.noise import Noise
 from dpops.privacy import Adjacency
 from dpops.registry import registered
@@ -48,10 +48,17 @@ class Auto(Mechanism):
     def ranking(self, counts: Int64s, reported: int, grid: Grid, epsilon: Fraction) -> list[Ranked]:
         """All candidates, the best forecast first; of equal ones the first by name."""
         ranked = []
+        refusal = PlanError("auto: no mechanism to choose from")
         for mechanism in _candidates(self.statistic):
-            plan = mechanism.plan(counts, reported, grid, epsilon)
+            try:
+                plan = mechanism.plan(counts, reported, grid, epsilon)
+            except PlanError as reason:  # noise beyond bounds, where a constant still has a plan
+                refusal = reason
+                continue
             error = plan.error() if self.prior is None else mechanism.forecast(plan, counts, self.prior)
             ranked.append(Ranked(error, mechanism, plan))
+        if not ranked:
+            raise refusal
         return sorted(ranked, key=lambda each: each.error)
 
     def plan(self, counts: Int64s, reported: int, grid: Grid, epsilon: Fraction) -> Plan:

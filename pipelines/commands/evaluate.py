@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 
@@ -46,7 +47,9 @@ NOT_PRIVATE = "NOT PRIVATE: these figures are functions of true values; do not p
 @click.option("--data", "pattern", metavar="GLOB", help="Telemetry to compare the mechanisms on; needs --spec.")
 @click.option("--spec", "spec_path", type=click.Path(path_type=Path, dir_okay=False), help="With --data.")
 @click.option("--epsilons", default="0.5,1,2", show_default=True, help="With --data: epsilons of a HAT.")
-@click.option("--not-private", is_flag=True, help="With --data: I know that the output shows functions of true values.")
+@click.option(
+    "--not-private", is_flag=True, help="With --data and --sets: I know that the output shows functions of true values."
+)
 @json_option
 def evaluate(
     runs: int | None,
@@ -73,10 +76,10 @@ def evaluate(
             raise scheduled.UsageError(
                 "--data needs --spec and --not-private: the output shows functions of true values"
             )
-        _telemetry(pattern, spec_path, epsilons.split(","), runs or 20, as_json)
+        _telemetry(pattern, spec_path, _epsilons(epsilons), runs or 20, as_json)
         return
-    if spec_path is not None or not_private:
-        raise scheduled.UsageError("--spec and --not-private go with --data")
+    if spec_path is not None or not_private != (folder is not None):
+        raise scheduled.UsageError("--spec goes with --data; --not-private with --data and --sets, which need it")
     try:
         given = None if counts is None else datasets.counts_from(counts)
     except (ValueError, KeyError, TypeError) as error:
@@ -120,11 +123,13 @@ def document(cells: Sequence[Cell], *, exact: bool) -> dict[str, object]:
     for cell in cells:
         agrees = report.agrees(cell) if exact or cell.data in REDRAWN else None
         found.append({**asdict(cell), "reference": report.reference_of(cell), "agrees": agrees})
-    return {"cells": found}
+    return ({"not_private": NOT_PRIVATE} if exact else {}) | {"cells": found}
 
 
 def _show(cells: Sequence[Cell], *, exact: bool) -> None:
     out = console()
+    if exact:
+        out.print(f"[bold]{NOT_PRIVATE}[/bold]")
     for name in _names(cells):
         same = exact or name in REDRAWN
         note = SAME_DATA if same else OTHER_DATA
@@ -161,6 +166,19 @@ def _telemetry(pattern: str, spec_path: Path, epsilons: list[str], runs: int, as
         worse = [each.label for each in mine if each.worse_than_constant]
         out.print(f"Worse than a constant over all HATs at epsilon {epsilon}: {', '.join(worse) or 'none'}.")
     out.print(NOT_PRIVATE)
+
+
+def _epsilons(text: str) -> list[str]:
+    """Rational numbers from 1e-6 to 1e6, as written."""
+    found = [part.strip() for part in text.split(",")]
+    for part in found:
+        try:
+            epsilon = Fraction(part)
+        except (ValueError, ZeroDivisionError):
+            epsilon = Fraction(0)
+        if not Fraction(1, 10**6) <= epsilon <= 10**6:
+            raise scheduled.UsageError(f"--epsilons needs numbers from 1e-6 to 1e6; {part!r} is not one")
+    return found
 
 
 def _names(cells: Sequence[Cell]) -> list[str]:

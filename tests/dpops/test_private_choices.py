@@ -11,7 +11,7 @@ import pytest
 
 from dpops.accuracy import Prior
 from dpops.arrays import FINE, array_means
-from dpops.mechanism import Mechanism, Plan, Totals
+from dpops.mechanism import Mechanism, Plan, PlanError, Totals
 from dpops.mechanisms.akmv import Akmv
 from dpops.mechanisms.auto import Auto
 from dpops.mechanisms.epsilon_quantile import EpsilonQuantile
@@ -332,3 +332,18 @@ def test_a_constant_spends_nothing_and_says_how_wrong_it_may_be() -> None:
         assert plan.bias_bound == 32.5
         [integers] = WorstCaseOptimal(constant=True).release([Totals(counts, counts * 6_500)], [plan], Noise())
         assert WorstCaseOptimal.value(integers, plan) == 32.5
+
+
+@pytest.mark.parametrize("mechanism", [*CHOOSERS, Auto()], ids=repr)
+def test_noise_beyond_bounds_is_refused_by_the_plan_and_never_after_a_private_choice(
+    mechanism: Mechanism,
+) -> None:
+    """A draw that fails for some choices and is then repeated would tell which choices were thrown away."""
+    grid = Grid(step=Fraction(65, 10**6), upper_steps=10**6)
+    counts = np.array([900_000, 500_000], np.int64)
+    try:
+        plan = mechanism.plan(counts, 1_400_000, grid, Fraction(1, 10**6))
+    except PlanError:
+        return
+    for _ in range(20):
+        mechanism.release([Totals(counts, counts * 7)], [plan], Noise())

@@ -247,12 +247,26 @@ def test_counts_come_from_a_file_if_one_is_named(tmp_path):
         ["--data", "x.csv", "--spec", "s.toml"],
         ["--data", "x.csv", "--not-private"],
         ["--not-private"],
+        ["--sets", "."],
+        ["--data", "x.csv", "--spec", "s.toml", "--not-private", "--epsilons", "1,abc"],
+        ["--data", "x.csv", "--spec", "s.toml", "--not-private", "--epsilons", "0"],
+        ["--data", "x.csv", "--spec", "s.toml", "--not-private", "--epsilons", "1/0"],
         ["--spec", "s.toml"],
     ],
 )
 def test_telemetry_needs_a_specification_and_the_word_that_it_is_not_private(arguments, capsys):
     assert main(["evaluate", *arguments]) == 1
-    assert "--not-private" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert "--not-private" in err or "--epsilons" in err
+
+
+def test_figures_of_a_folder_of_data_sets_say_that_they_are_not_private(tmp_path, capsys):
+    np.savez(tmp_path / "itms_like.npz", counts=np.array([2, 1]), values=np.array([10.0, 20.0, 30.0]))
+    arguments = ["evaluate", "--sets", str(tmp_path), "--not-private", "--runs", "1", "--processes", "1"]
+    assert main(arguments) == 0
+    assert capsys.readouterr().out.startswith("NOT PRIVATE")
+    assert main([*arguments, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["not_private"].startswith("NOT PRIVATE")
 
 
 def test_every_output_on_telemetry_says_that_it_is_not_private(tmp_path, capsys):

@@ -15,12 +15,15 @@ import h3
 import numpy as np
 import pytest
 
-from pipelines import local
+from pipelines import custody, local, scheduled
 from pipelines.cli import main
+from pipelines.spec import load
 from pipelines.spool import Spool
 from tests import city
 from tests.transforms.test_ledger import unit
+from transforms.head import LedgerError
 from transforms.ledger import Ledger
+from transforms.seal import release_shard
 from transforms.wire import Exposure, pack
 
 
@@ -515,6 +518,7 @@ def test_a_failure_after_recording_says_that_the_same_command_publishes_what_was
 
 
 OUTSIDE = "PLATE0,2021-12-31T08:00:00+05:30,21.17,72.83,7\n"
+NO_SPEED = "PLATE0,2022-01-01T08:00:00+05:30,21.17,72.83,fast\n"
 BROKEN = "PLATE0,yesterday,21.17,72.83,7\n"
 
 
@@ -524,6 +528,7 @@ BROKEN = "PLATE0,yesterday,21.17,72.83,7\n"
         (city.SPEC, [BROKEN], "1 refused: parse/bad-time"),
         (city.SPEC, [BROKEN, BROKEN, OUTSIDE], "1 refused: parse/outside-range"),
         (city.SPEC, ["one,two\n"], "1 refused: read/malformed"),
+        (city.SPEC, [NO_SPEED, *[OUTSIDE] * 9], "1 refused: parse/bad-speed"),
         (city.SPEC + 'time_unit = "s"\n', ["A,1641006000000,21,72,9\n"], "implausible-time"),
         (city.SPEC.replace('"csv"', '"jsonl"'), None, "read/malformed"),
     ],
@@ -605,3 +610,49 @@ def test_reasons_that_no_row_had_are_not_counted(town, hatstream):
     city.write(town, spec=city.SPEC.replace('"occupied"', json.dumps(cells)))
     code, out, _ = hatstream(*city.release(town, "--json"))
     assert (code, summary_of(out)["refused"]) == (0, {})
+
+
+@pytest.mark.parametrize("shard", range(3))
+def test_the_shards_of_a_slot_share_the_largest_debit_whichever_of_them_is_empty(tmp_path, hatstream, shard):
+    """One HAT an hour at epsilon 40, limit 50: an empty shard, which spends 0, must not stand for the slot."""
+    lat = next(lat for lat in np.arange(20, 25, 0.01) if shard_of(float(lat), 3) == shard)
+    capped = 'epsilon = 40.0\ncomposition = "cap"\nmax_cells = 1\nmax_samples = 5\nrelease_shards = 3'
+    lines = [f"PLATE{bus},2022-01-01T{hour:02d}:00:00+05:30,{lat},72.83,{bus}\n" for hour in (8, 9) for bus in range(3)]
+    city.write(tmp_path, spec=city.SPEC.replace("epsilon = 1.0", capped), lines=lines)
+    assert hatstream(*city.init(tmp_path))[0] == 0
+    code, _, err = hatstream(*city.release(tmp_path, end="2022-01-01"))
+    assert code == 3
+    assert "asks for 80" in err
+    assert hatstream(*city.release(tmp_path, start="2022-01-01T08:00", end="2022-01-01T09:00"))[0] == 0
+    assert hatstream(*city.release(tmp_path, start="2022-01-01T09:00", end="2022-01-01T10:00"))[0] == 3
+    assert hatstream(*city.release(tmp_path, start="2022-01-01T10:00", end="2022-01-01T12:00"))[0] == 0
+
+
+def shard_of(lat, shards):
+    cell = h3.str_to_int(h3.latlng_to_cell(lat, 72.83, 7))
+    return int(release_shard(np.array([cell], np.int64), shards)[0])
+
+
+@pytest.mark.parametrize("phase", ["observations read", "slots released"])
+def test_of_two_copies_of_a_ledger_only_one_publishes_even_if_their_runs_overlap(town, phase):
+    """The second run works on a copy while the first starts and ends: one head, one draw."""
+    with closing(sqlite3.connect(town / "ledger.sqlite")) as db:
+        db.execute("pragma wal_checkpoint(truncate)")
+    (town / "copy.sqlite").write_bytes((town / "ledger.sqlite").read_bytes())
+    spec = load(town / "spec.toml")
+    when = scheduled.range_of(spec.timetable, *city.DAYS)
+    first = []
+
+    def release(ledger, folder, report):
+        place = custody.find(str(town / ledger), town / "ledger.key")
+        scheduled.release(spec, when, str(town / "feed.csv"), town / folder, place, ("csv",), report)
+
+    def meanwhile(reached, *_):
+        if reached == phase and not first:
+            first.append(reached)
+            release("ledger.sqlite", "one", lambda *_: None)
+
+    with pytest.raises(LedgerError, match="rolled back or replaced"):
+        release("copy.sqlite", "other", meanwhile)
+    assert len(files_in(town / "one")) == 8
+    assert files_in(town / "other") == {}

@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 
+import h3
 import numpy as np
 import pytest
 
@@ -127,3 +128,11 @@ def test_the_plan_sees_counts_and_never_speeds():
 def test_digests_need_the_key():
     table = tally_of((1, 0, 4, 5, 0))
     assert sealed(table).digest != sealed(table, digest_key=b"other").digest
+
+
+def test_cells_of_one_city_spread_over_any_number_of_shards():
+    cells = np.array([h3.str_to_int(cell) for cell in h3.grid_disk("872830828ffffff", 12)], np.int64)
+    for shards in (2, 3, 4, 8, 64):
+        sizes = np.bincount(release_shard(cells, shards), minlength=shards)
+        assert sizes.min() > 0
+        assert sizes.max() < 3 * cells.size / shards
