@@ -21,6 +21,8 @@ _AT_LEAST_BETWEEN = 0.2
 """Share of the variance between users that forecasts of array means assume at least: real users' samples resemble one
 another, and a forecast that takes them as independent promises intervals that are too short."""
 
+_FEW = 8
+
 Rule = Literal["median", "argmax", "opt", "convex"] | int
 """How the array length m_UB is chosen from public counts, or the length itself."""
 
@@ -147,16 +149,22 @@ def spread(plan: Plan, counts: Int64s, prior: Prior) -> float:
     return float(np.sqrt(((surplus * prior.mean_sd(counts)) ** 2).sum()))
 
 
-def expected_means(plan: Plan, prior: Prior) -> Float64s:
-    """Array means that the prior leads one to expect, ascending, float64 (arrays,), in units, clipped to [0, U]."""
-    return _expected_means(made(plan).grouping, prior, float(plan.upper))
+def expected_means(plan: Plan, prior: Prior) -> list[Float64s]:
+    """Array means that the prior leads one to expect, in units, within [0, U]: equally likely cases, each ascending.
+
+    With few arrays the mean of the HAT decides where an interval must lie, so there it varies; with many, hardly.
+    """
+    group, upper = made(plan).grouping, float(plan.upper)
+    centres = prior.hat_means(upper).tolist() if group.fills.size <= _FEW else [prior.mean]
+    around = _expected_deviations(group, prior)
+    return [np.clip(centre + around, 0.0, upper) for centre in centres]
 
 
 @lru_cache(maxsize=16)  # several candidates of `auto` share a grouping
-def _expected_means(group: Grouping, prior: Prior, upper: float) -> Float64s:
+def _expected_deviations(group: Grouping, prior: Prior) -> Float64s:
     arrays = group.fills.size
     # An array of several users averages out what lies between them.
     users = np.bincount(group.array, minlength=arrays)
     between = max(prior.between, _AT_LEAST_BETWEEN)
     sd = prior.sd * float(np.sqrt((between / users + (1 - between) / group.fills).mean()))
-    return np.clip(prior.mean + sd * normal_scores(arrays), 0.0, upper)
+    return sd * normal_scores(arrays)

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from statistics import fmean
 from typing import ClassVar, Self
 
 import numpy as np
@@ -52,12 +53,13 @@ class QuantileInterval(Mechanism):
         return interval_plan(self.name, made, grid, epsilon, grid.upper_steps * FINE, facts)
 
     def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
-        means, upper, rank = expected_means(plan, prior), float(plan.upper), float(_rank(plan))
-        quarter = float(plan.epsilon) / 4
-        ends = [expected_quantile(means, upper, at, quarter, _POINTS) for at in (rank, means.size - rank)]
-        one, other = np.repeat(ends[0], _POINTS), np.tile(ends[1], _POINTS)  # all pairs
-        errors = interval_errors(means, np.minimum(one, other), np.maximum(one, other), plan)
-        return math.hypot(float(errors.mean()), math.sqrt(2 / math.pi) * spread(plan, counts, prior))
+        upper, rank, quarter = float(plan.upper), float(_rank(plan)), float(plan.epsilon) / 4
+        errors = []
+        for means in expected_means(plan, prior):
+            ends = [expected_quantile(means, upper, at, quarter, _POINTS) for at in (rank, means.size - rank)]
+            one, other = np.repeat(ends[0], _POINTS), np.tile(ends[1], _POINTS)  # all pairs
+            errors.append(float(interval_errors(means, np.minimum(one, other), np.maximum(one, other), plan).mean()))
+        return math.hypot(fmean(errors), math.sqrt(2 / math.pi) * spread(plan, counts, prior))
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         arrays = array_means(totals, plans)

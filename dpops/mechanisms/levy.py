@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from statistics import fmean
 from typing import ClassVar
 
 import numpy as np
@@ -65,16 +66,17 @@ class Levy(Mechanism):
 
     def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
         unit = float(plan.step * plan.facts["arrays"])
-        means = expected_means(plan, prior)
-        drawn = _bins(np.rint(means / unit).astype(np.int64), np.full(1, plan.facts["tau"]), plan_upper(plan))
         bins = np.arange(plan.facts["bins"])
-        below, through = np.searchsorted(drawn, bins), np.searchsorted(drawn, bins, side="right")
-        cost = np.maximum(below, means.size - through)
-        chance = np.exp(-float(plan.epsilon) / 4 * (cost - cost.min()))
         low, high = _interval(bins, plan.facts["tau"], plan.facts["bins"], plan_upper(plan)[0])
-        errors = interval_errors(means, np.float64(unit) * low, np.float64(unit) * high, plan)
-        error = float((chance * errors).sum() / chance.sum())
-        return math.hypot(error, math.sqrt(2 / math.pi) * spread(plan, counts, prior))
+        errors = []
+        for means in expected_means(plan, prior):
+            drawn = _bins(np.rint(means / unit).astype(np.int64), np.full(1, plan.facts["tau"]), plan_upper(plan))
+            below, through = np.searchsorted(drawn, bins), np.searchsorted(drawn, bins, side="right")
+            cost = np.maximum(below, means.size - through)
+            chance = np.exp(-float(plan.epsilon) / 4 * (cost - cost.min()))
+            each = interval_errors(means, np.float64(unit) * low, np.float64(unit) * high, plan)
+            errors.append(float((chance * each).sum() / chance.sum()))
+        return math.hypot(fmean(errors), math.sqrt(2 / math.pi) * spread(plan, counts, prior))
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         arrays = array_means(totals, plans)
