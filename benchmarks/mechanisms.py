@@ -10,7 +10,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from dpops import bounds
 from dpops.accuracy import Prior
+from dpops.grouping import best_fit
 from dpops.mechanism import Mechanism, Totals
 from dpops.mechanisms.auto import Auto
 from dpops.noise import Noise
@@ -49,6 +51,11 @@ def main() -> None:
         done = time.process_time()
         table.add_row(name, f"{planned - start:.2f}", f"{done - planned:.2f}", f"{done - start:.2f}")
     Console().print(table)
+    users = np.sort(np.random.default_rng(2).geometric(0.02, 1_000_000))[::-1].astype(np.int64)
+    for name, counts in (("geometric counts", users), ("all counts 50", np.full(1_000_000, 50, np.int64))):
+        start = time.process_time()
+        arrays = best_fit(counts, bounds.argmax(counts)).fills.size
+        print(f"BestFit of 1,000,000 users, {name}: {arrays} arrays in {time.process_time() - start:.2f} s")
 
 
 if __name__ == "__main__":

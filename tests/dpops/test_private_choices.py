@@ -347,3 +347,40 @@ def test_noise_beyond_bounds_is_refused_by_the_plan_and_never_after_a_private_ch
         return
     for _ in range(20):
         mechanism.release([Totals(counts, counts * 7)], [plan], Noise())
+
+
+# where the papers are wrong
+
+
+def test_levys_noise_shrinks_with_the_root_of_the_samples_only_while_its_interval_is_shorter_than_the_range() -> None:
+    """Erratum E11: claimed is 1 / sqrt(factor) always; with two samples each the interval is all of [0, U] before and
+    after, so four times the samples change nothing."""
+
+    def noise(each: int, users: int) -> float:
+        plan = plan_of(Levy(), np.full(users, each, np.int64))
+        return float(plan.scale * plan.step)
+
+    assert noise(8, 100) == noise(2, 100)
+    assert noise(8_000, 100) == pytest.approx(noise(2_000, 100) / 2, rel=1e-3)
+
+
+def test_the_worst_bias_of_two_intervals_is_of_one_side_at_a_time() -> None:
+    """Erratum E3: printed is the mean of max(a, U - b) over samples, here U / 2; but no speeds reach it, since one
+    sample is only ever raised and the other only ever lowered. The truth, over all speeds, is U / 4."""
+    intervals = [(0.5, 1.0), (0.0, 0.5)]
+    printed = sum(max(a, 1 - b) for a, b in intervals) / 2
+    speeds = np.linspace(0, 1, 101)
+    raised = np.clip(speeds, *intervals[0]) - speeds
+    lowered = np.clip(speeds, *intervals[1]) - speeds
+    worst = np.abs(raised[:, None] + lowered[None, :]).max() / 2
+    assert (printed, worst) == (0.5, 0.25)
+    sides = sum(a for a, _ in intervals) / 2, sum(1 - b for _, b in intervals) / 2
+    assert worst == max(sides)
+    for counts in COUNTS:  # at the optimum both sides are the same, and the bound of the plan is attained at either end
+        plan = plan_of(WorstCaseOptimal(), counts, Fraction(1, 2))
+        for speed in (0, GRID.upper_steps):
+            [integers] = WorstCaseOptimal().release(
+                [Totals(counts, counts * speed)], [replace(plan, scale=Fraction(0))], Noise()
+            )
+            off = abs(WorstCaseOptimal.value(integers, plan) - speed * 0.01)
+            assert off == pytest.approx(plan.bias_bound, abs=1e-9)
