@@ -92,7 +92,9 @@ def evaluate(
     else:
         _show(cells, exact=exact)
     if output is not None:
-        paths = [path for name in _names(cells) for path in report.draw_errors(name, _of(cells, name), output)]
+        from pipelines.evaluation import pictures  # matplotlib takes a second to import
+
+        paths = [path for name in _names(cells) for path in pictures.draw_errors(name, _of(cells, name), output)]
         (output / "evaluation.json").write_bytes(msgspec.json.encode(document(cells, exact=exact)))
         click.echo(f"wrote {output / 'evaluation.json'} and {len(paths)} pictures beside it", err=as_json)
 
