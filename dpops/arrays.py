@@ -22,6 +22,7 @@ _AT_LEAST_BETWEEN = 0.2
 another, and a forecast that takes them as independent promises intervals that are too short."""
 
 _FEW = 8
+"""Up to so many arrays a forecast lets the mean of the HAT vary."""
 
 Rule = Literal["median", "argmax", "opt", "convex"] | int
 """How the array length m_UB is chosen from public counts, or the length itself."""

@@ -67,10 +67,10 @@ class Levy(Mechanism):
     def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
         unit = float(plan.step * plan.facts["arrays"])
         bins = np.arange(plan.facts["bins"])
-        low, high = _interval(bins, plan.facts["tau"], plan.facts["bins"], plan_upper(plan)[0])
+        low, high = _interval(bins, plan.facts["tau"], plan.facts["bins"], _upper(plan))
         errors = []
         for means in expected_means(plan, prior):
-            drawn = _bins(np.rint(means / unit).astype(np.int64), np.full(1, plan.facts["tau"]), plan_upper(plan))
+            drawn = _bins(np.rint(means / unit).astype(np.int64), plan.facts["tau"], _upper(plan))
             below, through = np.searchsorted(drawn, bins), np.searchsorted(drawn, bins, side="right")
             cost = np.maximum(below, means.size - through)
             chance = np.exp(-float(plan.epsilon) / 4 * (cost - cost.min()))
@@ -83,27 +83,25 @@ class Levy(Mechanism):
         if not plans:
             return []
         tau, bins = (np.array([plan.facts[name] for plan in plans], np.int64) for name in ("tau", "bins"))
-        upper = np.array([plan_upper(plan)[0] for plan in plans], np.int64)
+        upper = np.array([_upper(plan) for plan in plans], np.int64)
         drawn = _median_bins(arrays, tau, bins, upper, [plan.epsilon / 4 for plan in plans], noise)
         low, high = _interval(drawn, tau, bins, upper)
         return clipped_release(arrays, low, high, [[each] for each in drawn.tolist()], plans, noise)
 
     @staticmethod
     def settle(integers: Sequence[int], plan: Plan) -> Plan:
-        facts = plan.facts
-        upper = int(plan_upper(plan)[0])
-        low, high = _interval(np.array(integers[0]), facts["tau"], facts["bins"], upper)
+        low, high = _interval(np.array(integers[0]), plan.facts["tau"], plan.facts["bins"], _upper(plan))
         return settled(int(low), int(high), plan)
 
 
-def plan_upper(plan: Plan) -> Int64s:
-    """U in fine steps, as a vector of one."""
-    return np.array([plan.facts["upper_steps"] * FINE], np.int64)
+def _upper(plan: Plan) -> int:
+    """U in fine steps."""
+    return plan.facts["upper_steps"] * FINE
 
 
-def _bins(means: Int64s, tau: Int64s, upper: Int64s) -> Int64s:
+def _bins(means: Int64s, tau: Int64s | int, upper: Int64s | int) -> Int64s:
     """The bin of nearest midpoint for each mean, the lower one on ties; only the last bin may be shorter than tau."""
-    last = -(-upper // tau) - 1
+    last: Int64s = np.asarray(-(-upper // tau) - 1, np.int64)
     regular = np.clip((means - 1) // tau, 0, last)
     edge = (2 * last - 1) * tau // 2 + _midpoint(last, tau, upper)  # of the last two midpoints: their sum
     ends = np.where((last > 0) & (2 * means > edge), last, np.minimum(regular, np.maximum(last - 1, 0)))
