@@ -28,6 +28,7 @@ class Totals(NamedTuple):
 
     counts: Int64s
     sums: Int64s
+    squares: Int64s = np.zeros(0, np.int64)
 
 
 class PlanError(ValueError):

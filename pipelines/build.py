@@ -2,7 +2,7 @@
 
     read -> parse -> assign -> by vehicle -> by hexagon -> record -> publish
 
-Three stretches, because the local runner travels them in parts (pipelines/local.py); a stream joins them end to end.
+Four stretches, because the local runner travels them in parts (pipelines/local.py); a stream joins them end to end.
 """
 
 from dataclasses import dataclass
@@ -67,17 +67,21 @@ def observe(paths: PCollection[str], job: Job) -> PCollection[PackedEvents]:
     return assigned.events  # PackedEvents
 
 
-def release(
-    events: PCollection[tuple[SlotShard, bytes]], heartbeat: PCollection[tuple[SlotShard, bytes]], job: Job
-) -> Released:
-    """Events -> sealed units, and how many cells each vehicle took part in.
+def count(events: PCollection[tuple[SlotShard, bytes]], job: Job) -> PCollection[tuple[SlotShard, bytes]]:
+    """Events -> tallies by (plan, release shard): what each vehicle did in each cell."""
+    return events | "by vehicle" >> ByVehicle(job.cap, job.policy.release_shards, job.slots)
 
-    heartbeat: one ((slot, release shard), b"") for every slot, so that a slot is sealed even if nothing happened.
+
+def seal(
+    tallies: PCollection[tuple[SlotShard, bytes]], heartbeat: PCollection[tuple[SlotShard, bytes]], job: Job
+) -> Released:
+    """Tallies -> sealed units, and how many cells each vehicle took part in.
+
+    heartbeat: one ((plan, release shard), b"") for every plan, so that a slot is sealed even if nothing happened.
     """
-    counted = events | "by vehicle" >> ByVehicle(job.cap, job.policy.release_shards)  # (slot, release shard), Tally
-    tallies = (counted.tallies, heartbeat) | "with heartbeat" >> beam.Flatten()
-    sealed = tallies | "by hexagon" >> ByHexagon(job.policy, job.slots)  # period, Sealed
-    return Released(sealed, counted[EXPOSURE])
+    both = (tallies, heartbeat) | "with heartbeat" >> beam.Flatten()
+    done = both | "by hexagon" >> ByHexagon(job.policy, job.slots)  # period, Sealed
+    return Released(done.sealed, done[EXPOSURE])
 
 
 def publish(sealed: PCollection[tuple[str, bytes]], job: Job) -> None:

@@ -7,22 +7,26 @@ from typing import Literal, NamedTuple
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from dpops.privacy import PerPeriod, slot_debit
+from dpops.suppression import share_out
 from dpops.types import Int64s
 from pipelines.counts import Counts
 from pipelines.spec import Specification
 from transforms.calendar import CalendarError
+from transforms.seal import asked_of
 from transforms.tally import Cap
 
 _SOME_DAY = date(2026, 5, 13)  # periods of one unit are equally long, clock changes apart
 
 
 class Total(msgspec.Struct, frozen=True):
-    """An epsilon, and whether the counts tell it exactly, the specification bounds it, or nothing is known."""
+    """An epsilon, and whether the counts tell it exactly, the specification bounds it, it is so if other days are like
+    the one that was counted, or nothing is known."""
 
     epsilon: float | None
-    known: Literal["exact", "at most", "unknown"]
+    known: Literal["exact", "at most", "if alike", "unknown"]
 
 
 class Composed(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,21 +51,39 @@ class Hat(NamedTuple):
     epsilon: Fraction
 
 
+class _Plan(NamedTuple):
+    """What the HATs of one slot, or of all slots of a period, share: epsilon of each, and the debit of them all."""
+
+    rate: Fraction
+    debit: Fraction
+
+
 def lay_out(spec: Specification, counts: Counts) -> tuple[list[Hat], Composed]:
     """The HATs with the epsilon that sealing would give each, and what a vehicle spends in all of them."""
     kept = _kept(counts, spec.cap)
     slots, slot = np.unique(counts.slot, return_inverse=True)
+    plan = slot if spec.scope == "slot" else np.zeros(slot.size, np.int64)
+    plans = [_plan(spec, counts, slot, kept, plan == at) for at in range(int(plan.max(initial=0)) + 1)]
+    rates = [plans[0 if spec.scope == "period" else at].rate for at in range(slots.size)]
     stays = _stays(slot, counts.vehicle, kept)
-    most = np.zeros(slots.size, np.int64)  # HATs that one vehicle takes part in, by slot: decides epsilon
-    if counts.slots_named and counts.vehicles_named:
-        np.maximum.at(most, stays.slot, stays.cells)
-    else:
-        most[:] = 1
-    if spec.cap and not (spec.release_shards == 1 and counts.slots_named and counts.vehicles_named):
-        most[:] = spec.cap.max_cells
-    length = period_slots(spec) if isinstance(spec.composition, PerPeriod) else None
-    rates = [spec.composition.hat(max(cells, 1), length or 1) for cells in most.tolist()]
-    return list(_hats(counts, slot, kept, rates)), _composed(spec, counts, stays, most.tolist(), rates)
+    debit = sum((each.debit for each in plans), Fraction(0))
+    return list(_hats(counts, slot, kept, rates)), _composed(spec, counts, stays, rates, debit)
+
+
+def _plan(spec: Specification, counts: Counts, slot: Int64s, kept: Int64s, mine: NDArray[np.bool_]) -> _Plan:
+    """Plans some HATs as sealing would. Suppressed samples are taken out of `kept`."""
+    named = counts.slots_named and counts.vehicles_named
+    plans = 1 if spec.scope == "period" else period_slots(spec) or 1
+    if spec.cap and not (spec.release_shards == 1 and named):
+        rate = spec.composition.hat(spec.cap.max_cells, plans)
+        return _Plan(rate, slot_debit(rate, spec.cap.max_cells))
+    place = slot[mine] * (int(counts.place.max()) + 1) + counts.place[mine]
+    hat = np.unique(place, return_inverse=True)[1]
+    vehicle = np.unique(counts.vehicle[mine], return_inverse=True)[1] if named else np.arange(hat.size)
+    asked = asked_of(spec.grid, spec.statistics) if spec.clip_user else None
+    shared = share_out(hat, vehicle, kept[mine], counts.samples[mine], spec.composition, plans, asked)
+    kept[mine] *= shared.kept
+    return _Plan(shared.epsilon_hat, slot_debit(shared.epsilon_hat, shared.most_hats))
 
 
 class _Stays(NamedTuple):
@@ -92,7 +114,7 @@ def _hats(counts: Counts, slot: Int64s, kept: Int64s, rates: Sequence[Fraction])
 def _kept(counts: Counts, cap: Cap | None) -> Int64s:
     """Samples that a cap leaves. Which cells a vehicle keeps is drawn with a fixed seed: a release draws others."""
     if cap is None:
-        return counts.samples
+        return counts.samples.copy()
     kept = np.minimum(counts.samples, cap.max_samples)
     if not (counts.slots_named and counts.vehicles_named):
         return kept
@@ -106,11 +128,12 @@ def _kept(counts: Counts, cap: Cap | None) -> Int64s:
     return kept
 
 
-def _composed(spec: Specification, counts: Counts, stays: _Stays, most: list[int], rates: list[Fraction]) -> Composed:
+def _composed(spec: Specification, counts: Counts, stays: _Stays, rates: list[Fraction], debited: Fraction) -> Composed:
     in_slot = int(stays.cells.max()) if counts.vehicles_named and counts.slots_named else None
     in_period = int(np.bincount(stays.vehicle, stays.cells).max()) if counts.vehicles_named else None
     if in_slot is not None:
-        slot, period, debit = _exactly(stays, most, rates)
+        slot, period = _exactly(stays, rates)
+        debit = Total(float(debited), "exact")
     else:
         slot, debit = _bounds(spec, rates[0])
         period = debit
@@ -131,8 +154,8 @@ def _composed(spec: Specification, counts: Counts, stays: _Stays, most: list[int
     )
 
 
-def _exactly(stays: _Stays, most: list[int], rates: list[Fraction]) -> tuple[Total, Total, Total]:
-    """What one vehicle spends in a slot and in all slots at most, and what the account is debited."""
+def _exactly(stays: _Stays, rates: list[Fraction]) -> tuple[Total, Total]:
+    """What one vehicle spends in a slot and in all slots at most."""
     seen = np.zeros(len(rates), np.int64)
     np.maximum.at(seen, stays.slot, stays.cells)
     slot = max(rate * cells for rate, cells in zip(rates, seen.tolist(), strict=True))
@@ -140,8 +163,7 @@ def _exactly(stays: _Stays, most: list[int], rates: list[Fraction]) -> tuple[Tot
     mine = stays.vehicle == spent.argmax()
     parts = zip(stays.slot[mine].tolist(), stays.cells[mine].tolist(), strict=True)
     period = sum((rates[at] * cells for at, cells in parts), Fraction(0))
-    debit = sum(map(slot_debit, rates, most), Fraction(0))
-    return Total(float(slot), "exact"), Total(float(period), "exact"), Total(float(debit), "exact")
+    return Total(float(slot), "exact"), Total(float(period), "exact")
 
 
 def _bounds(spec: Specification, rate: Fraction) -> tuple[Total, Total]:
@@ -149,7 +171,8 @@ def _bounds(spec: Specification, rate: Fraction) -> tuple[Total, Total]:
     length = period_slots(spec)
     if isinstance(spec.composition, PerPeriod):
         epsilon = spec.composition.epsilon
-        return Total(float(epsilon / (length or 1)), "at most"), Total(float(epsilon), "at most")
+        plans = 1 if spec.scope == "period" else length or 1
+        return Total(float(epsilon / plans), "at most"), Total(float(epsilon), "at most")
     if spec.cap is None:
         return Total(None, "unknown"), Total(None, "unknown")
     slot = slot_debit(rate, spec.cap.max_cells)

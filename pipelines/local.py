@@ -13,14 +13,15 @@ import msgspec
 import numpy as np
 from apache_beam.metrics.metric import MetricsFilter
 from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.pvalue import PCollection
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
-from pipelines.build import VEHICLE_SHARDS, Job, observe, publish, release
+from pipelines.build import VEHICLE_SHARDS, Job, Released, count, observe, publish, seal
 from pipelines.spool import Spool
 from transforms.calendar import Slot
 from transforms.ledger import Ledger
 from transforms.parse import REASONS
-from transforms.seal import SpecSlot, Spending, debits_by_slot
+from transforms.seal import SpecSlot, Spending, debit_of, debits_by_slot
 from transforms.steps import NAMESPACE, PackedEvents, SlotShard
 from transforms.wire import unpack_exposure
 
@@ -81,8 +82,8 @@ class Outcome:
 def run(job: Job, paths: Sequence[str], slots: Sequence[Slot], progress: Progress) -> Outcome:
     """Releases the slots. An outcome that is `unusable` recorded and published nothing; of one with refused periods,
     `periods_released` are those that were released nevertheless."""
-    with Spool() as events, Spool() as exposures, Spool() as units:
-        return _run(job, paths, slots, progress, events, exposures, units)
+    with Spool() as events, Spool() as tallies, Spool() as exposures, Spool() as units:
+        return _run(job, paths, slots, progress, events, tallies, exposures, units)
 
 
 def _run(
@@ -91,6 +92,7 @@ def _run(
     slots: Sequence[Slot],
     progress: Progress,
     events: Spool,
+    tallies: Spool,
     exposures: Spool,
     units: Spool,
 ) -> Outcome:
@@ -101,9 +103,12 @@ def _run(
         return outcome
     done = 0
     for part in _parts(slots, events):
-        _count(outcome, _release(job, part, events, exposures, units))
+        _count(outcome, _release(job, part, events, tallies, exposures, units))
         done += len(part)
         progress("slots released", done, len(slots))
+    if job.policy.scope == "period":
+        plans = dict.fromkeys(job.slots[slot.start_s].plan[0] for slot in slots)
+        _count(outcome, _seal(job, list(plans), tallies, exposures, units))
     wanted = _spending(slots, exposures, units, outcome)
     ledger = Ledger(job.book.url, job.book.head)
     if excess := ledger.excess(job.book.account, job.book.limit, wanted):
@@ -123,17 +128,38 @@ def _observe(job: Job, paths: Sequence[str], events: Spool) -> Any:
     return p.result
 
 
-def _release(job: Job, part: Sequence[Slot], events: Spool, exposures: Spool, units: Spool) -> Any:
+def _release(job: Job, part: Sequence[Slot], events: Spool, tallies: Spool, exposures: Spool, units: Spool) -> Any:
+    """Counts the part's slots and seals them; with scope "period" their tallies wait for the rest of the period."""
     keys = [(slot.start_s, shard) for slot in part for shard in range(VEHICLE_SHARDS)]
-    beats = [((slot.start_s, shard), b"") for slot in part for shard in range(job.policy.release_shards)]
-    unspool = beam.FlatMap(_read_back, events).with_output_types(tuple[SlotShard, bytes])
     with _pipeline() as p:
-        spooled = p | "keys" >> beam.Create(keys, reshuffle=False) | "unspool" >> unspool
-        heartbeat = p | "heartbeat" >> beam.Create(beats, reshuffle=False).with_output_types(tuple[SlotShard, bytes])
-        released = release(spooled, heartbeat, job)
-        _ = released.sealed | "keep sealed" >> beam.Map(_keep, units)
-        _ = released.exposure | "keep exposure" >> beam.Map(_keep, exposures)
+        counted = count(_unspooled(p, keys, events), job)
+        if job.policy.scope == "period":
+            _ = counted | "keep tallies" >> beam.Map(_keep, tallies)
+        else:
+            _keep_sealed(seal(counted, _heartbeat(p, [slot.start_s for slot in part], job), job), exposures, units)
     return p.result
+
+
+def _seal(job: Job, plans: Sequence[int], tallies: Spool, exposures: Spool, units: Spool) -> Any:
+    with _pipeline() as p:
+        counted = _unspooled(p, [(plan_s, 0) for plan_s in plans], tallies)
+        _keep_sealed(seal(counted, _heartbeat(p, plans, job), job), exposures, units)
+    return p.result
+
+
+def _heartbeat(p: beam.Pipeline, plans: Sequence[int], job: Job) -> PCollection[tuple[SlotShard, bytes]]:
+    beats = [((plan_s, shard), b"") for plan_s in plans for shard in range(job.policy.release_shards)]
+    return p | "heartbeat" >> beam.Create(beats, reshuffle=False).with_output_types(tuple[SlotShard, bytes])
+
+
+def _unspooled(p: beam.Pipeline, keys: Sequence[SlotShard], spool: Spool) -> PCollection[tuple[SlotShard, bytes]]:
+    unspool = beam.FlatMap(_read_back, spool).with_output_types(tuple[SlotShard, bytes])
+    return p | "keys" >> beam.Create(list(keys), reshuffle=False) | "unspool" >> unspool
+
+
+def _keep_sealed(released: Released, exposures: Spool, units: Spool) -> None:
+    _ = released.sealed | "keep sealed" >> beam.Map(_keep, units)
+    _ = released.exposure | "keep exposure" >> beam.Map(_keep, exposures)
 
 
 def _publish(job: Job, periods: Sequence[str], units: Spool) -> Any:
@@ -181,7 +207,7 @@ def _spending(slots: Sequence[Slot], exposures: Spool, units: Spool, outcome: Ou
     wanted: Wanted = {}
     for period in dict.fromkeys(slot.period for slot in slots):
         sealed = [msgspec.json.decode(data, type=Spending) for data in units.read(period)]
-        wanted[period] = debits_by_slot((unit.spec_id, unit.slot_s, unit.epsilon_slot) for unit in sealed)
+        wanted[period] = debits_by_slot((unit.spec_id, unit.slot_s, debit_of(unit)) for unit in sealed)
         outcome.debits[period] = sum(wanted[period].values(), Fraction(0))
         rates = {unit.slot_s: Fraction(unit.epsilon_hat) for unit in sealed}
         outcome.most_spent[period] = _most_spent(rates, exposures)

@@ -15,10 +15,12 @@ from dpops.mechanisms.auto import Auto
 from dpops.privacy import Composition, PerPeriod
 from pipelines.composed import Composed, Hat, lay_out
 from pipelines.counts import Counts
+from pipelines.guarantee import NOT_PROTECTED, Guarantee, translated
 from pipelines.local import Progress
 from pipelines.scheduled import InputError
 from pipelines.spec import Specification
 from transforms.calendar import DAY_MINUTES
+from transforms.publish import UNITS
 from transforms.seal import Statistic
 
 CLASSES = ((1, 1), (2, 3), (4, 7), (8, 15), (16, 31), (32, 63), (64, None))
@@ -41,31 +43,32 @@ class Share(msgspec.Struct, frozen=True):
 
 class RunnerUp(msgspec.Struct, frozen=True):
     mechanism: str
-    forecast_error_kmh: float
+    forecast_error: float
 
 
 class HatClass(msgspec.Struct, frozen=True, kw_only=True):
-    """HATs of about as many vehicles; the numbers are medians over those that were planned."""
+    """HATs of about as many vehicles; the numbers are medians over those that were planned, in the statistic's unit."""
 
     vehicles: str
     hats: int
     hats_planned: int
     chosen: list[Share]
     m_ub: float | None
-    noise_scale_kmh: float
-    clipping_bias_bound_kmh: float
-    forecast_error_kmh: float
+    noise_scale: float
+    bias_bound: float
+    forecast_error: float
     runners_up: list[RunnerUp]
 
 
 class StatisticPlan(msgspec.Struct, frozen=True):
     statistic: str
+    unit: str
     mechanism: str
     classes: list[HatClass]
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
-    """What another choice would give. forecast_error_kmh: the median over HATs, by statistic."""
+    """What another choice would give. forecast_error: the median over HATs, by statistic."""
 
     choice: str
     as_specified: bool
@@ -75,7 +78,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     hats: int
     hats_planned: int
     median_vehicles: float
-    forecast_error_kmh: dict[str, float]
+    forecast_error: dict[str, float]
     composed: Composed
 
 
@@ -89,6 +92,8 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
     hats: int
     statistics: list[StatisticPlan]
     composed: Composed
+    guarantees: list[Guarantee]
+    not_protected: str
     choices: list[Choice]
     notes: list[str]
 
@@ -98,7 +103,7 @@ class Candidate(NamedTuple):
 
     label: str
     plan: Plan
-    error_kmh: float
+    error: float
 
 
 class Forecaster:
@@ -157,6 +162,8 @@ def plan(spec: Specification, counts: Counts, recount: Recount | None, progress:
         hats=len(hats),
         statistics=statistics,
         composed=composed,
+        guarantees=translated(spec, composed),
+        not_protected=NOT_PROTECTED,
         choices=choices,
         notes=[*_notes(spec, counts, statistics), *impossible],
     )
@@ -179,7 +186,7 @@ def _statistics(
             if planned:
                 shown.append(_hat_class(bounds, len(members), planned))
         name = stat.mechanism.name if isinstance(stat.mechanism, Auto) else label(stat.mechanism)
-        statistics.append(StatisticPlan(stat.name, name, shown))
+        statistics.append(StatisticPlan(stat.name, UNITS[stat.name].format("km/h"), name, shown))
     return statistics
 
 
@@ -216,9 +223,9 @@ def _hat_class(bounds: tuple[int, int | None], hats: int, planned: list[list[Can
         hats_planned=len(planned),
         chosen=[Share(name, times / len(planned)) for name, times in chosen],
         m_ub=float(np.median(lengths)) if lengths else None,
-        noise_scale_kmh=float(np.median([float(each.plan.scale * each.plan.step) for each in best])),
-        clipping_bias_bound_kmh=float(np.median([each.plan.bias_bound for each in best])),
-        forecast_error_kmh=float(np.median([each.error_kmh for each in best])),
+        noise_scale=float(np.median([float(each.plan.scale * each.plan.step) for each in best])),
+        bias_bound=float(np.median([each.plan.bias_bound for each in best])),
+        forecast_error=float(np.median([each.error for each in best])),
         runners_up=_runners_up(chosen[0][0], planned),
     )
 
@@ -231,7 +238,7 @@ def _runners_up(winner: str, planned: list[list[Candidate]]) -> list[RunnerUp]:
     by_label: dict[str, list[float]] = {}
     for ranked in planned:
         for each in ranked:
-            by_label.setdefault(each.label, []).append(each.error_kmh)
+            by_label.setdefault(each.label, []).append(each.error)
     seen = {(winner.split()[0], tuple(by_label.pop(winner)))}
     rest = []
     for name, errors in sorted(by_label.items(), key=lambda item: float(np.median(item[1]))):
@@ -278,7 +285,7 @@ def _choice(name: str, spec: Specification, counts: Counts, forecaster: Forecast
     hats, composed = lay_out(spec, counts)
     some = _evenly(hats, PER_CHOICE)
     errors = {
-        stat.name: float(np.median([forecaster.candidates(stat, hat)[0].error_kmh for hat in some]))
+        stat.name: float(np.median([forecaster.candidates(stat, hat)[0].error for hat in some]))
         for stat in spec.statistics
     }
     return Choice(
@@ -290,7 +297,7 @@ def _choice(name: str, spec: Specification, counts: Counts, forecaster: Forecast
         hats=len(hats),
         hats_planned=len(some),
         median_vehicles=float(np.median([hat.kept.size for hat in hats])),
-        forecast_error_kmh=errors,
+        forecast_error=errors,
         composed=composed,
     )
 
@@ -313,7 +320,7 @@ def _notes(spec: Specification, counts: Counts, statistics: list[StatisticPlan])
         notes.append("all slots of the counts are taken as those of one day")
     else:
         notes.append(f"all slots of the counts are taken as those of one period ({spec.account.unit})")
-    if any(each.noise_scale_kmh == 0 for stat in statistics for each in stat.classes):
+    if any(each.noise_scale == 0 for stat in statistics for each in stat.classes):
         notes.append("noise 0: for half or more of these HATs a constant is published, whatever was driven there")
     if spec.cap is not None:
         notes.append("which samples the cap keeps is drawn anew by a release")

@@ -5,6 +5,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from itertools import groupby
 from pathlib import Path
 from typing import TypeVar
 from zoneinfo import ZoneInfo
@@ -144,6 +145,8 @@ def job_of(
             unit="km/h",
             statistics=spec.statistics,
             composition=spec.composition,
+            clip_user=spec.clip_user,
+            scope=spec.scope,
             release_shards=spec.release_shards,
             most_cells=most_cells,
             region=spec.region,
@@ -157,17 +160,23 @@ def job_of(
 
 
 def _slot_facts(spec: Specification, when: Calendar) -> dict[int, SlotFacts]:
-    zone = ZoneInfo(spec.timetable.zone)
-    lengths: dict[str, int] = {}
+    """Raises UsageError for a range that cuts a period which is planned as a whole."""
     facts = {}
-    for slot in when.slots:
-        if slot.period not in lengths:
-            try:
-                lengths[slot.period] = spec.period_slots(datetime.fromtimestamp(slot.start_s, zone).date())
-            except CalendarError as error:
-                raise UsageError(str(error)) from None
-        start, end = (spec.timetable.text(at) for at in (slot.start_s, slot.start_s + when.slot_s))
-        facts[slot.start_s] = SlotFacts(slot.period, start, end, lengths[slot.period])
+    for period, slots in groupby(when.slots, key=lambda slot: slot.period):
+        starts = tuple(slot.start_s for slot in slots)
+        try:
+            whole = spec.slots_of_period(starts[0])
+        except CalendarError as error:
+            raise UsageError(str(error)) from None
+        if spec.scope == "period" and starts != whole:
+            raise UsageError(
+                f"privacy.scope = 'period' plans and seals a period as a whole: {period} has {len(whole or ())} slots, "
+                f"the range holds {len(starts)} of them"
+            )
+        for at in starts:
+            start, end = (spec.timetable.text(edge) for edge in (at, at + when.slot_s))
+            plan = starts if spec.scope == "period" else (at,)
+            facts[at] = SlotFacts(period, start, end, plan, 1 if spec.scope == "period" else len(whole))
     return facts
 
 

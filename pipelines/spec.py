@@ -5,7 +5,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from datetime import date
+from datetime import date, datetime
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -23,7 +23,7 @@ from dpops.types import Grid
 from transforms.calendar import DAY_MINUTES, Timetable, Unit
 from transforms.hexagons import cells_of_geojson, cells_of_list
 from transforms.layouts import Layout, layout
-from transforms.seal import Statistic
+from transforms.seal import Scope, Statistic
 from transforms.tally import Cap
 
 BOUND = Fraction(1_000_000)
@@ -71,8 +71,8 @@ class SpeedTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 class PrivacyTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     epsilon: Fraction
     per: Literal["hat", "period"]
-    composition: str = "none"
-    scope: str = "slot"
+    composition: Literal["none", "clip-user", "cap"] = "none"
+    scope: Scope = "slot"
     release_shards: int = 1
     max_cells: int | None = None
     max_samples: int | None = None
@@ -109,6 +109,8 @@ class Specification:
     grid: Grid
     composition: Composition
     cap: Cap | None
+    clip_user: bool
+    scope: Scope
     release_shards: int
     statistics: tuple[Statistic, ...]
     prior: Prior | None
@@ -120,12 +122,13 @@ class Specification:
         """16 hex digits: the hash of everything that decides a release."""
         return hashlib.sha256(self.text.encode()).hexdigest()[:16]
 
-    def period_slots(self, day: date) -> int:
-        """Slots of the whole period that a local day is in; 0 where the composition does not need it."""
-        if not isinstance(self.composition, PerPeriod):
-            return 0
+    def slots_of_period(self, start_s: int) -> tuple[int, ...]:
+        """All slots of the period that one is in; none where nothing depends on them."""
+        if self.scope == "slot" and not isinstance(self.composition, PerPeriod):
+            return ()
+        day = datetime.fromtimestamp(start_s, ZoneInfo(self.timetable.zone)).date()
         days = self.timetable.period_days(day, self.account.since, self.account.until)
-        return sum(len(self.timetable.day_slots(day)) for day in days)
+        return tuple(at for day in days for at in self.timetable.day_slots(day))
 
 
 def load(path: Path) -> Specification:
@@ -174,6 +177,8 @@ def _check(document: Document, folder: Path) -> Specification:
         grid=grid,
         composition=composition,
         cap=cap,
+        clip_user=document.privacy.composition == "clip-user",
+        scope=document.privacy.scope,
         release_shards=document.privacy.release_shards,
         statistics=statistics,
         prior=_prior(document.speed),
@@ -250,12 +255,6 @@ def _grid(speed: SpeedTable) -> Grid:
 
 def _privacy(privacy: PrivacyTable, account: AccountTable) -> tuple[Composition, Cap | None]:
     _need(1 / BOUND <= privacy.epsilon <= BOUND, "privacy.epsilon", "must be between 1e-6 and 1e6", privacy.epsilon)
-    _need(privacy.scope in ("slot", "period"), "privacy.scope", "must be 'slot' or 'period'", privacy.scope)
-    _need(privacy.scope == "slot", "privacy.scope", "'period' is not available yet; use 'slot'", privacy.scope)
-    known = ("none", "cap", "clip-user")
-    _need(privacy.composition in known, "privacy.composition", f"must be one of {known}", privacy.composition)
-    if privacy.composition == "clip-user":
-        raise SpecificationError("privacy.composition = 'clip-user' is not available yet; use 'none' or 'cap'")
     cap = None
     if privacy.composition == "cap":
         for name, value in (("max_cells", privacy.max_cells), ("max_samples", privacy.max_samples)):
@@ -267,7 +266,8 @@ def _privacy(privacy: PrivacyTable, account: AccountTable) -> tuple[Composition,
     shards = privacy.release_shards
     _need(1 <= shards <= 1024, "privacy.release_shards", "must be between 1 and 1024", shards)
     _need(shards == 1 or cap is not None, "privacy.release_shards", "must be 1 without composition = 'cap'", shards)
-    if privacy.per == "period" and account.unit == "vehicle-ever":
+    _need(shards == 1 or privacy.scope == "slot", "privacy.release_shards", "must be 1 with scope = 'period'", shards)
+    if "period" in (privacy.per, privacy.scope) and account.unit == "vehicle-ever":
         _need(account.since is not None, "account.since", "is needed to divide a vehicle-ever period", "missing")
     return (PerHat if privacy.per == "hat" else PerPeriod)(privacy.epsilon), cap
 

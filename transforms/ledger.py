@@ -23,7 +23,7 @@ from sqlalchemy.pool import NullPool
 
 from transforms.failpoints import failpoint
 from transforms.head import Head, LedgerError
-from transforms.seal import Sealed, SpecSlot, debits_by_slot
+from transforms.seal import Sealed, SpecSlot, debit_of, debits_by_slot
 
 METADATA = sa.MetaData()
 ENTRY = sa.Table(
@@ -179,11 +179,12 @@ class Ledger:
         with self._transaction() as db:
             if not self._compare_with_head(db):  # again, for another process may have used another copy meanwhile
                 raise LedgerError(UNKNOWN_TO_HEAD)
-            debits = debits_by_slot((unit.spec_id, unit.slot_s, unit.epsilon_slot) for unit in units)
+            debits = debits_by_slot((unit.spec_id, unit.slot_s, debit_of(unit)) for unit in units)
             in_force = _limit(db, account, limit)
             if _over(db, account, in_force, period, debits):
                 raise AccountRefusal(f"period {period}: the account's limit {float(in_force):g} would be exceeded")
             recorded = Recorded(*_seal_missing(db, account, period, spec_id, spec_name, spec_text, units))
+            _check_total(db, account, units)
             tip = _tip(db)
             failpoint("before-commit")
         failpoint("after-commit")
@@ -336,6 +337,7 @@ def _seal_missing(
     if db.execute(is_known.where(ENTRY.c.account == account)).first() is None:
         _append(db, kind="spec", account=account, spec_id=spec_id, body=_json({"name": spec_name, "spec": spec_text}))
     stored = _stored(db, spec_id, period)
+    _check_whole(stored, units)
     kept, new, changed = [], 0, 0
     for unit in units:
         before = stored.get((unit.slot_s, unit.shard))
@@ -348,7 +350,7 @@ def _seal_missing(
                 period=period,
                 slot_s=unit.slot_s,
                 shard=unit.shard,
-                epsilon=unit.epsilon_slot,
+                epsilon=debit_of(unit),
                 body=msgspec.json.encode(unit).decode(),
                 release_id=_release_id(unit),
             )
@@ -358,6 +360,27 @@ def _seal_missing(
             _note_change(db, account, unit, differs)
         kept.append(before or unit)
     return kept, new, changed
+
+
+def _check_whole(stored: Mapping[tuple[int, int], Sealed], units: Sequence[Sealed]) -> None:
+    """What was planned for a whole period is sealed whole, once: no slot is added to it, and no part released again."""
+    asked = {(unit.slot_s, unit.shard) for unit in units}
+    if units[0].scope == "period" and stored and stored.keys() != asked:
+        raise AccountRefusal(
+            f"period {units[0].period} was planned and sealed as a whole with {len(stored)} slots; "
+            f"a release of {len(asked)} slots of it is another one"
+        )
+
+
+def _check_total(db: sa.Connection, account: str, units: Sequence[Sealed]) -> None:
+    """A plan that divides a total over a period never debits more than that, whatever the account allows."""
+    unit = units[0]
+    if unit.epsilon_total is None:
+        return
+    debits = _slot_debits(db, account, unit.period)
+    spent = sum((epsilon for (spec_id, _), epsilon in debits.items() if spec_id == unit.spec_id), Fraction(0))
+    if spent > Fraction(unit.epsilon_total):
+        raise LedgerError(f"period {unit.period}: the slots would spend more than the total that the plan divides")
 
 
 def _differs(before: Sealed, now: Sealed) -> str | None:

@@ -42,6 +42,9 @@ SCHEMA = pa.schema(
     ]
 )
 
+UNITS = {"mean": "{}", "variance": "({})^2"}
+"""The unit of a statistic, from that of a speed."""
+
 Row = dict[str, Any]
 
 
@@ -69,7 +72,7 @@ def _row(unit: Sealed, released: Released) -> Row:
         "cell": released.cell,
         "statistic": released.statistic,
         "value": _rounded(value),
-        "unit": unit.unit,
+        "unit": UNITS[released.statistic].format(unit.unit),
         "lower95": _rounded(lower),
         "upper95": _rounded(upper),
         "noise_std": _rounded(std),

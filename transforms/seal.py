@@ -1,21 +1,24 @@
 """By hexagon: the public plan of a slot from counts alone, then noisy integers; the result is ready to be recorded."""
 
 import hmac
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
 
 from dpops.mechanism import Mechanism, Plan, Totals
 from dpops.noise import Noise
-from dpops.privacy import Composition, slot_debit
+from dpops.privacy import Composition, PerPeriod, slot_debit
+from dpops.suppression import Asked, share_out
 from dpops.types import Grid, Int64s
 from transforms.hexagons import cell_text
 from transforms.scatter import scatter
-from transforms.wire import Tally
+from transforms.wire import Exposure, Tally
+
+Scope = Literal["slot", "period"]
 
 
 class Released(msgspec.Struct, frozen=True):
@@ -32,7 +35,10 @@ class Sealed(msgspec.Struct, frozen=True, kw_only=True):
     """All that is released of one slot and release shard: what the ledger keeps and publishing reads.
 
     slot_start, slot_end: ISO 8601 with the zone's offset. epsilon_hat, epsilon_slot: rational text, of each HAT and
-    the most that any vehicle spends in the slot. digest: keyed, of the input, for the operator alone.
+    the most that any vehicle spends in the slot. digest: keyed, of the input, for the operator alone. scope: what was
+    planned, and is sealed, together. debit: what the account is debited, where that is not epsilon_slot: with scope
+    "period" the first slot stands for all. epsilon_total: what the plan allows a vehicle in the whole period, where the
+    specification gives a total.
     """
 
     spec_id: str
@@ -46,6 +52,9 @@ class Sealed(msgspec.Struct, frozen=True, kw_only=True):
     unit: str
     released: list[Released]
     digest: str
+    scope: Scope = "slot"
+    debit: str | None = None
+    epsilon_total: str | None = None
 
 
 class Spending(msgspec.Struct, frozen=True):
@@ -55,14 +64,20 @@ class Spending(msgspec.Struct, frozen=True):
     slot_s: int
     epsilon_hat: str
     epsilon_slot: str
+    debit: str | None = None
 
 
 SpecSlot = tuple[str, int]
 """A specification's id and the start of a slot."""
 
 
+def debit_of(unit: Sealed | Spending) -> str:
+    """What the account is debited for a unit, as rational text."""
+    return unit.epsilon_slot if unit.debit is None else unit.debit
+
+
 def debits_by_slot(units: Iterable[tuple[str, int, str]]) -> dict[SpecSlot, Fraction]:
-    """Debit per (specification, slot), from (spec_id, slot_s, epsilon_slot) of units: its shards share the largest."""
+    """Debit per (specification, slot), from (spec_id, slot_s, debit) of units: a slot's shards share the largest."""
     debits: dict[SpecSlot, Fraction] = {}
     for spec_id, slot_s, epsilon in units:
         debits[spec_id, slot_s] = max(Fraction(epsilon), debits.get((spec_id, slot_s), Fraction(0)))
@@ -80,19 +95,21 @@ class Statistic:
 
 @dataclass(frozen=True)
 class SlotFacts:
-    """What is public about a slot before any data: its period, its bounds as text, the slots of its whole period."""
+    """What is public about a slot before any data. start, end: as text. plan: the slots that are planned together with
+    it, itself included, ascending. plans: how many such plans share what a vehicle may spend in the whole period."""
 
     period: str
     start: str
     end: str
-    period_slots: int
+    plan: tuple[int, ...]
+    plans: int
 
 
 @dataclass(frozen=True)
 class Policy:
-    """How HATs are released. most_cells: fixed by a cap where shards cannot see the whole slot, else None.
-
-    region: the cells that get a row in any case, or None for those with reports.
+    """How HATs are released. clip_user: whether vehicles are suppressed in HATs. most_cells: fixed by a cap where
+    shards cannot see the whole slot, else None. region: the cells that get a row in any case, or None for those with
+    reports.
     """
 
     spec_id: str
@@ -100,6 +117,8 @@ class Policy:
     unit: str
     statistics: tuple[Statistic, ...]
     composition: Composition
+    clip_user: bool
+    scope: Scope
     release_shards: int
     most_cells: int | None
     region: tuple[int, ...] | None
@@ -111,28 +130,76 @@ def release_shard(cell: Int64s, shards: int) -> Int64s:
     return (scatter(cell) >> 1) % shards if shards > 1 else np.zeros(cell.size, np.int64)
 
 
-def seal(slot_s: int, shard: int, tally: Tally, facts: SlotFacts, policy: Policy, noise: Noise) -> Sealed:
-    """Plans and releases all HATs of one slot and shard. tally: in any order, of all vehicles of the slot."""
-    order = np.lexsort((tally.vehicle, -tally.kept, tally.cell))
-    rows = Tally(*(column[order] for column in tally))
-    most_cells = policy.most_cells if policy.most_cells is not None else _most_cells(rows)
-    hat_epsilon = policy.composition.hat(max(most_cells, 1), facts.period_slots)
-    return Sealed(
-        spec_id=policy.spec_id,
-        period=facts.period,
-        slot_s=slot_s,
-        slot_start=facts.start,
-        slot_end=facts.end,
-        shard=shard,
-        epsilon_hat=str(hat_epsilon),
-        epsilon_slot=str(slot_debit(hat_epsilon, most_cells if rows.cell.size else 0)),
-        unit=policy.unit,
-        released=_release(rows, shard, hat_epsilon, policy, noise),
-        digest=_digest(rows, slot_s, shard, policy),
-    )
+def seal(
+    plan_s: int, shard: int, tally: Tally, slots: Mapping[int, SlotFacts], policy: Policy, noise: Noise
+) -> list[tuple[Sealed, Exposure]]:
+    """Plans and releases all HATs of one plan and shard: of a slot, or with scope "period" of a whole period.
+
+    plan_s: its first slot. tally: in any order, of all vehicles. Returns its slots in order, each with the number of
+    HATs that a vehicle takes part in.
+    """
+    facts = slots[plan_s]
+    reported = tally.take(np.lexsort((tally.vehicle, tally.cell, tally.slot_s)))
+    rows, most_hats, hat_epsilon = _shared_out(reported, facts, policy)
+    sealed = []
+    for slot_s in facts.plan:
+        mine = rows.slot_s == slot_s
+        kept = rows.take(mine)
+        exposure = _exposure(kept)
+        in_slot = most_hats if policy.scope == "slot" else int(exposure.cells.max(initial=0))
+        whole = slot_debit(hat_epsilon, most_hats if slot_s == plan_s else 0)
+        unit = Sealed(
+            spec_id=policy.spec_id,
+            period=facts.period,
+            slot_s=slot_s,
+            slot_start=slots[slot_s].start,
+            slot_end=slots[slot_s].end,
+            shard=shard,
+            epsilon_hat=str(hat_epsilon),
+            epsilon_slot=str(slot_debit(hat_epsilon, in_slot)),
+            unit=policy.unit,
+            released=_release(kept, shard, hat_epsilon, policy, noise),
+            digest=_digest(reported.take(mine), slot_s, shard, policy),
+            scope=policy.scope,
+            debit=None if policy.scope == "slot" else str(whole),
+            epsilon_total=str(policy.composition.epsilon) if isinstance(policy.composition, PerPeriod) else None,
+        )
+        sealed.append((unit, exposure))
+    return sealed
+
+
+def _shared_out(rows: Tally, facts: SlotFacts, policy: Policy) -> tuple[Tally, int, Fraction]:
+    """The rows with what suppression drops, the most HATs of a vehicle, and the epsilon of each HAT.
+
+    rows: by slot and cell, which number the HATs; vehicles are numbered by ascending hash.
+    """
+    if policy.most_cells is not None:
+        most = policy.most_cells
+        return rows, most if rows.cell.size else 0, policy.composition.hat(max(most, 1), facts.plans)
+    hat = np.cumsum((np.diff(rows.slot_s, prepend=-1) != 0) | (np.diff(rows.cell, prepend=-1) != 0)) - 1
+    vehicle = np.unique(rows.vehicle, return_inverse=True)[1]
+    reported = rows.kept + rows.dropped
+    asked = asked_of(policy.grid, policy.statistics) if policy.clip_user else None
+    shared = share_out(hat, vehicle, rows.kept, reported, policy.composition, facts.plans, asked)
+    left = np.where(shared.kept, rows.kept, 0)
+    rows = rows._replace(kept=left, dropped=reported - left)
+    return rows, shared.most_hats, shared.epsilon_hat
+
+
+def asked_of(grid: Grid, statistics: Iterable[Statistic]) -> Asked:
+    """What suppression weighs: the statistics that are asked for, with their shares of a HAT's epsilon."""
+    shares = {stat.name: stat.share for stat in statistics}
+    return Asked(grid.upper, shares.get("mean", Fraction(0)), shares.get("variance", Fraction(0)))
+
+
+def _exposure(rows: Tally) -> Exposure:
+    vehicle, cells = np.unique(rows.vehicle[rows.kept > 0], return_counts=True)
+    return Exposure(vehicle, cells.astype(np.int64))
 
 
 def _release(rows: Tally, shard: int, hat_epsilon: Fraction, policy: Policy, noise: Noise) -> list[Released]:
+    """rows: of one slot."""
+    rows = rows.take(np.lexsort((rows.vehicle, -rows.kept, rows.cell)))
     first = np.flatnonzero(np.diff(rows.cell, prepend=-1))
     last = np.append(first, rows.cell.size)[1:]
     cells = rows.cell[first].tolist()
@@ -143,7 +210,8 @@ def _release(rows: Tally, shard: int, hat_epsilon: Fraction, policy: Policy, noi
         kept = start + int(np.count_nonzero(rows.kept[start:stop]))  # sorted by count: dropped rows come last
         if kept > start:
             of[cell] = len(totals)
-            totals.append((Totals(rows.kept[start:kept], rows.total[start:kept]), samples))
+            mine = slice(start, kept)
+            totals.append((Totals(rows.kept[mine], rows.total[mine], rows.square[mine]), samples))
     by_statistic = [_release_statistic(stat, totals, hat_epsilon, policy, noise) for stat in policy.statistics]
     return [
         Released(
@@ -179,12 +247,6 @@ def _rows_to_publish(occupied: list[int], shard: int, policy: Policy) -> list[in
     region = np.array(policy.region, np.int64)
     mine: list[int] = region[release_shard(region, policy.release_shards) == shard].tolist()
     return mine
-
-
-def _most_cells(rows: Tally) -> int:
-    """The most HATs that one vehicle takes part in."""
-    kept = rows.vehicle[rows.kept > 0]
-    return int(np.unique(kept, return_counts=True)[1].max(initial=0))
 
 
 def _digest(rows: Tally, slot_s: int, shard: int, policy: Policy) -> str:

@@ -23,12 +23,12 @@ from transforms.publish import publish_slot
 from transforms.schema import Observations, RawBatch
 from transforms.seal import Policy, Sealed, SlotFacts, release_shard, seal
 from transforms.tally import Cap, tally
-from transforms.wire import Tally
 
 NAMESPACE = "hatstream"
 
 SlotShard = tuple[int, int]
-"""A group-by key: start of the slot in seconds since 1970 UTC, and a vehicle shard or a release shard."""
+"""A group-by key: start of the slot (or of the first slot of a plan) in seconds since 1970 UTC, and a vehicle shard or
+a release shard."""
 
 
 class StepError(Exception):
@@ -148,59 +148,62 @@ class _Assign(beam.DoFn):
 
 
 @dataclass
-class ByVehicle(beam.PTransform[PCollection[tuple[SlotShard, bytes]], DoOutputsTuple]):
-    """Grouped events -> main: ((slot, release shard), packed Tally); exposure: (slot, packed Exposure)."""
+class ByVehicle(beam.PTransform[PCollection[tuple[SlotShard, bytes]], PCollection[tuple[SlotShard, bytes]]]):
+    """Grouped events -> ((plan, release shard), packed Tally)."""
 
     cap: Cap | None
     release_shards: int
+    slots: Mapping[int, SlotFacts]
 
-    def expand(self, events: PCollection[tuple[SlotShard, bytes]]) -> DoOutputsTuple:
+    def expand(self, events: PCollection[tuple[SlotShard, bytes]]) -> PCollection[tuple[SlotShard, bytes]]:
         grouped = events | "group" >> beam.GroupByKey()
-        return grouped | "tally" >> beam.ParDo(_ByVehicle(self.cap, self.release_shards)).with_outputs(
-            EXPOSURE, main="tallies"
-        ).with_output_types(tuple[SlotShard, bytes])
+        fn = _ByVehicle(self.cap, self.release_shards, self.slots)
+        return grouped | "tally" >> beam.ParDo(fn).with_output_types(tuple[SlotShard, bytes])
 
 
 class _ByVehicle(beam.DoFn):
-    def __init__(self, cap: Cap | None, release_shards: int) -> None:
-        self._cap, self._shards = cap, release_shards
+    def __init__(self, cap: Cap | None, release_shards: int, slots: Mapping[int, SlotFacts]) -> None:
+        self._cap, self._shards, self._slots = cap, release_shards, slots
 
-    def process(self, group: tuple[SlotShard, Iterable[bytes]]) -> Iterator[tuple[SlotShard, bytes] | Exposed]:
+    def process(self, group: tuple[SlotShard, Iterable[bytes]]) -> Iterator[tuple[SlotShard, bytes]]:
         (slot_s, _), parts = group
-        table, exposure, duplicates = tally(wire.unpack_events(parts), slot_s, self._cap)
+        table, duplicates = tally(wire.unpack_events(parts), slot_s, self._cap)
         Metrics.counter(NAMESPACE, "duplicates").inc(duplicates)
         Metrics.counter(NAMESPACE, "capped").inc(int(table.dropped.sum()))
-        yield TaggedOutput(EXPOSURE, (slot_s, wire.pack(exposure)))
         shard = release_shard(table.cell, self._shards)
         for chosen in np.unique(shard).tolist():
-            mine = Tally(*(column[shard == chosen] for column in table))
-            yield (slot_s, chosen), wire.pack(mine)
+            yield (self._slots[slot_s].plan[0], chosen), wire.pack(table.take(shard == chosen))
 
 
 @dataclass
-class ByHexagon(beam.PTransform[PCollection[tuple[SlotShard, bytes]], PCollection[tuple[str, bytes]]]):
-    """Tallies and heartbeats of ((slot, release shard), packed Tally or b"") -> (period, encoded Sealed)."""
+class ByHexagon(beam.PTransform[PCollection[tuple[SlotShard, bytes]], DoOutputsTuple]):
+    """Tallies and heartbeats of ((plan, release shard), packed Tally or b"") -> main: (period, encoded Sealed);
+    exposure: (slot, packed Exposure)."""
 
     policy: Policy
     slots: Mapping[int, SlotFacts]
 
-    def expand(self, tallies: PCollection[tuple[SlotShard, bytes]]) -> PCollection[tuple[str, bytes]]:
+    def expand(self, tallies: PCollection[tuple[SlotShard, bytes]]) -> DoOutputsTuple:
         grouped = tallies | "group" >> beam.GroupByKey()
-        return grouped | "seal" >> beam.ParDo(_ByHexagon(self.policy, self.slots)).with_output_types(tuple[str, bytes])
+        return grouped | "seal" >> beam.ParDo(_ByHexagon(self.policy, self.slots)).with_outputs(
+            EXPOSURE, main="sealed"
+        ).with_output_types(tuple[str, bytes])
 
 
 class _ByHexagon(beam.DoFn):
     def __init__(self, policy: Policy, slots: Mapping[int, SlotFacts]) -> None:
         self._policy, self._slots = policy, slots
 
-    def process(self, group: tuple[SlotShard, Iterable[bytes]]) -> Iterator[tuple[str, bytes]]:
-        (slot_s, shard), parts = group
+    def process(self, group: tuple[SlotShard, Iterable[bytes]]) -> Iterator[tuple[str, bytes] | Exposed]:
+        (plan_s, shard), parts = group
         table = wire.unpack_tally(part for part in parts if part)
         try:
-            unit = seal(slot_s, shard, table, self._slots[slot_s], self._policy, Noise())
+            done = seal(plan_s, shard, table, self._slots, self._policy, Noise())
         except PlanError as error:
             raise StepError(f"a HAT cannot be released: {error}") from None
-        yield unit.period, msgspec.json.encode(unit)
+        for unit, exposure in done:
+            yield TaggedOutput(EXPOSURE, (unit.slot_s, wire.pack(exposure)))
+            yield unit.period, msgspec.json.encode(unit)
 
 
 @dataclass(frozen=True)

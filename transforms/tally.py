@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from dpops.types import Int64s
 from transforms.scatter import scatter
-from transforms.wire import Events, Exposure, Tally
+from transforms.wire import Events, Tally
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,6 @@ class Cap:
 
 class Counted(NamedTuple):
     tally: Tally
-    exposure: Exposure
     duplicates: int
 
 
@@ -43,9 +42,9 @@ def tally(events: Events, slot_start_s: int, cap: Cap | None) -> Counted:
         speed = np.where(keep, speed, 0)
     else:
         count = reported
-    total = np.add.reduceat(speed, first) if vehicle.size else speed
-    table = Tally(vehicle[first], cell[first], count, total, reported - count)
-    return Counted(table, _exposure(table), duplicates)
+    total, square = (np.add.reduceat(each, first) if vehicle.size else each for each in (speed, speed * speed))
+    slot_s = np.full(first.size, slot_start_s, np.int64)
+    return Counted(Tally(slot_s, vehicle[first], cell[first], count, total, square, reported - count), duplicates)
 
 
 def _distinct(events: Events) -> tuple[Events, int]:
@@ -93,12 +92,6 @@ def _rank_in_group(group: Int64s, key: Int64s) -> Int64s:
     rank = np.empty(group.size, np.int64)
     rank[order] = np.arange(group.size) - np.repeat(start, np.diff(start, append=group.size))
     return rank
-
-
-def _exposure(table: Tally) -> Exposure:
-    kept = table.vehicle[table.kept > 0]
-    vehicle, cells = np.unique(kept, return_counts=True)
-    return Exposure(vehicle, cells.astype(np.int64))
 
 
 def _changes(a: Int64s, b: Int64s) -> NDArray[np.bool_]:

@@ -27,16 +27,22 @@ class Events(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """What vehicles did in cells, one entry per (vehicle, cell).
+    """What vehicles did in cells, one entry per (slot, cell, vehicle).
 
-    kept: samples that count. total: sum of their grid steps. dropped: samples that a cap left out.
+    slot_s: start of the slot. kept: samples that count. total, square: sums of their grid steps and of the squares of
+    these. dropped: samples that a cap left out.
     """
 
+    slot_s: Int64s
     vehicle: Int64s
     cell: Int64s
     kept: Int64s
     total: Int64s
+    square: Int64s
     dropped: Int64s
+
+    def take(self, chosen: "np.typing.NDArray[np.bool_] | Int64s") -> "Tally":
+        return Tally(*(column[chosen] for column in self))
 
 
 class Exposure(NamedTuple):

@@ -10,12 +10,14 @@ from rich.table import Table
 from pipelines import counts as sources
 from pipelines.commands.options import console, json_option, progress_bars, spec_option
 from pipelines.composed import Composed, Total
+from pipelines.guarantee import Guarantee
 from pipelines.planning import Choice, HatClass, Planned, Recount, StatisticPlan
 from pipelines.planning import plan as make_plan
 from pipelines.scheduled import UsageError
 from pipelines.spec import Specification, load
 
 _MOST_CHOSEN = 3
+_KNOWN = {"at most": "<= ", "if alike": "if days are alike "}
 
 
 @click.command()
@@ -70,6 +72,8 @@ def show(planned: Planned, out: Console) -> None:
     for statistic in planned.statistics:
         out.print(_classes(statistic))
     out.print(_composed(planned.composed))
+    out.print(_guarantees(planned.guarantees))
+    out.print(planned.not_protected, highlight=False)
     out.print(_choices(planned))
     for note in planned.notes:
         out.print(f"Note: {note}", highlight=False)
@@ -77,7 +81,7 @@ def show(planned: Planned, out: Console) -> None:
 
 def _classes(statistic: StatisticPlan) -> Table:
     table = _table(
-        f"{statistic.statistic} by {statistic.mechanism}, by number of vehicles: medians in km/h\n"
+        f"{statistic.statistic} by {statistic.mechanism}, by number of vehicles: medians in {statistic.unit}\n"
         "noise: scale; bias: of clipping, at most; error: forecast, absolute"
     )
     table.add_column("vehicles")
@@ -91,14 +95,14 @@ def _classes(statistic: StatisticPlan) -> Table:
             f"{each.hats:,}",
             _chosen(each),
             "-" if each.m_ub is None else f"{each.m_ub:g}",
-            _kmh(each.noise_scale_kmh),
-            _kmh(each.clipping_bias_bound_kmh),
-            f"[bold]{_kmh(each.forecast_error_kmh)}[/bold]",
+            _short(each.noise_scale),
+            _short(each.bias_bound),
+            f"[bold]{_short(each.forecast_error)}[/bold]",
             end_section=not each.runners_up,
         )
         for at, other in enumerate(each.runners_up, 1):
             last = at == len(each.runners_up)
-            row = ("", "", f"  then {other.mechanism}", "", "", "", _kmh(other.forecast_error_kmh))
+            row = ("", "", f"  then {other.mechanism}", "", "", "", _short(other.forecast_error))
             table.add_row(*row, style="dim", end_section=last)
     return table
 
@@ -126,13 +130,23 @@ def _composed(composed: Composed) -> Table:
     return table
 
 
+def _guarantees(guarantees: list[Guarantee]) -> Table:
+    table = _table("One release, said in several ways: epsilon under counts-public")
+    table.add_column("what differs between two feeds: the speeds of")
+    table.add_column("this release", justify="right", no_wrap=True)
+    table.add_column("the whole account", justify="right", no_wrap=True)
+    for each in guarantees:
+        table.add_row(each.unit, _total(each.release), f"<= {each.account:.4g}")
+    return table
+
+
 def _choices(planned: Planned) -> Table:
-    table = _table("What another choice would give: median error in km/h, epsilon, account's limit")
+    table = _table("What another choice would give: median error, epsilon, account's limit")
     table.add_column("choice")
     table.add_column("HATs", justify="right", no_wrap=True)
     table.add_column("median\nvehicles", justify="right")
     for statistic in planned.statistics:
-        table.add_column(f"error\nof {statistic.statistic}", justify="right")
+        table.add_column(f"error of\n{statistic.statistic},\n{statistic.unit}", justify="right")
     table.add_column("epsilon\nof HAT", justify="right")
     table.add_column("vehicle,\nperiod", justify="right", no_wrap=True)
     table.add_column("account,\nperiod", justify="right", no_wrap=True)
@@ -148,7 +162,7 @@ def _choice_row(each: Choice) -> list[str]:
         each.choice,
         f"{each.hats:,}",
         f"{each.median_vehicles:g}",
-        *map(_kmh, each.forecast_error_kmh.values()),
+        *map(_short, each.forecast_error.values()),
         f"{composed.epsilon_per_hat_least:.3g}",
         _total(composed.vehicle_and_period),
         _total(composed.debit_of_a_period) + over,
@@ -163,7 +177,7 @@ def _percent(share: float) -> str:
     return "<1 %" if share < 0.005 else f"{100 * share:.0f} %"
 
 
-def _kmh(value: float) -> str:
+def _short(value: float) -> str:
     return f"{value:.2f}"
 
 
@@ -174,7 +188,7 @@ def _number(value: int | None) -> str:
 def _total(total: Total) -> str:
     if total.epsilon is None:
         return "?"
-    return f"{'<= ' if total.known == 'at most' else ''}{total.epsilon:.4g}"
+    return f"{_KNOWN.get(total.known, '')}{total.epsilon:.4g}"
 
 
 def _verdict(composed: Composed) -> str:

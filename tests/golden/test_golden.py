@@ -15,7 +15,7 @@ from dpops.mechanisms.array_average import ArrayAverage
 from dpops.registry import registered
 from dpops.types import Grid
 from pipelines import local
-from pipelines.build import observe, publish, release
+from pipelines.build import count, observe, publish, seal
 from pipelines.custody import Custody
 from pipelines.scheduled import job_of, range_of
 from pipelines.spec import load
@@ -68,7 +68,7 @@ def test_what_the_ledger_stores():
     ]  # fmt: skip
     assert list(Sealed.__struct_fields__) == [
         "spec_id", "period", "slot_s", "slot_start", "slot_end", "shard", "epsilon_hat", "epsilon_slot", "unit",
-        "released", "digest",
+        "released", "digest", "scope", "debit", "epsilon_total",
     ]  # fmt: skip
 
 
@@ -105,7 +105,7 @@ def test_the_labels_of_the_road_are_stable_because_a_running_stream_is_updated_b
     observe(p | "paths" >> beam.Create(["a"]), job)
     pair = tuple[SlotShard, bytes]
     events, beats = (p | name >> beam.Create([((0, 0), b"")]).with_output_types(pair) for name in ("events", "beats"))
-    publish(release(events, beats, job).sealed, job)
+    publish(seal(count(events, job), beats, job).sealed, job)
     visitor = _Labels()
     p.visit(visitor)
     road = ["read", "parse", "assign", "all refused", "count refused"]

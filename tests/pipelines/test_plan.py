@@ -86,9 +86,9 @@ def test_without_a_prior_the_numbers_are_those_of_the_mechanisms_plan(planned, t
     grid = load(tmp_path / "spec.toml").grid
     made = ArrayAverage().plan(np.array(counts), sum(counts), grid, Fraction(1))
     assert (only["vehicles"], only["hats"], only["m_ub"]) == ("4-7", 1, made.facts["m_ub"])
-    assert only["noise_scale_kmh"] == float(made.scale * made.step)
-    assert only["clipping_bias_bound_kmh"] == made.bias_bound
-    assert only["forecast_error_kmh"] == made.error()
+    assert only["noise_scale"] == float(made.scale * made.step)
+    assert only["bias_bound"] == made.bias_bound
+    assert only["forecast_error"] == made.error()
     assert only["chosen"] == [{"mechanism": "array-average", "share": 1.0}]
     assert only["runners_up"] == []
 
@@ -99,7 +99,7 @@ def test_with_a_prior_the_error_is_the_mechanisms_forecast(planned, tmp_path):
     document = planned(spec, counts=json.dumps(counts.tolist()), name="counts.json")
     mechanism = ArrayAverage()
     made = mechanism.plan(counts, int(counts.sum()), load(tmp_path / "spec.toml").grid, Fraction(1))
-    assert only_class(document)["forecast_error_kmh"] == mechanism.forecast(made, counts, Prior(20, 12, 0.25))
+    assert only_class(document)["forecast_error"] == mechanism.forecast(made, counts, Prior(20, 12, 0.25))
     assert "25% of the variance" in document["forecast"]
 
 
@@ -109,8 +109,8 @@ def test_auto_shows_its_choice_and_the_runners_up_in_order(planned, plan, tmp_pa
     grid = load(tmp_path / "spec.toml").grid
     ranking = Auto(prior=Prior(20, 12)).ranking(counts, int(counts.sum()), grid, Fraction(1))
     wanted = [(label(each.mechanism), each.error) for each in ranking]
-    assert (only["chosen"][0]["mechanism"], only["forecast_error_kmh"]) == wanted[0]
-    assert [(other["mechanism"], other["forecast_error_kmh"]) for other in only["runners_up"]] == wanted[1:3]
+    assert (only["chosen"][0]["mechanism"], only["forecast_error"]) == wanted[0]
+    assert [(other["mechanism"], other["forecast_error"]) for other in only["runners_up"]] == wanted[1:3]
     _, out, _ = plan(auto(), counts=json.dumps(counts.tolist()), name="counts.json")
     places = [out.index(text) for text in (f" {wanted[0][0]}", f"then {wanted[1][0]}", f"then {wanted[2][0]}")]
     assert places == sorted(places)
@@ -118,7 +118,7 @@ def test_auto_shows_its_choice_and_the_runners_up_in_order(planned, plan, tmp_pa
 
 def test_runners_up_never_forecast_less_than_the_choice_nor_repeat_it(planned):
     for each in planned(auto(), "--synthetic")["statistics"][0]["classes"]:
-        errors = [each["forecast_error_kmh"], *(other["forecast_error_kmh"] for other in each["runners_up"])]
+        errors = [each["forecast_error"], *(other["forecast_error"] for other in each["runners_up"])]
         assert errors == sorted(errors)
         assert len({each["chosen"][0]["mechanism"], *(o["mechanism"] for o in each["runners_up"])}) == 3
         assert sum(share["share"] for share in each["chosen"]) == pytest.approx(1)
@@ -261,7 +261,7 @@ def test_every_mechanism_can_be_planned_with_and_without_a_prior(planned, mechan
         document = planned(text)
         assert document["hats"] == 6
         assert document["statistics"][0]["mechanism"] == mechanism
-        assert all(each["forecast_error_kmh"] >= 0 for each in document["statistics"][0]["classes"])
+        assert all(each["forecast_error"] >= 0 for each in document["statistics"][0]["classes"])
         assert "typical" in document["counts"]
 
 

@@ -15,7 +15,7 @@ from transforms.seal import Policy, SlotFacts, Statistic, release_shard, seal
 from transforms.wire import Tally
 
 GRID = Grid(step=Fraction(1, 100), upper_steps=6500)
-FACTS = SlotFacts("2026-05-01", "2026-05-01T10:00:00-05:00", "2026-05-01T11:00:00-05:00", 24)
+FACTS = SlotFacts("2026-05-01", "2026-05-01T10:00:00-05:00", "2026-05-01T11:00:00-05:00", (3600,), 24)
 CELLS = [0x872830828FFFFFF, 0x872830829FFFFFF, 0x87283082AFFFFFF]
 
 
@@ -33,6 +33,8 @@ def policy(**changes):
         "unit": "km/h",
         "statistics": (Statistic("mean", Baseline(), Fraction(1)),),
         "composition": PerHat(Fraction(1)),
+        "clip_user": False,
+        "scope": "slot",
         "release_shards": 1,
         "most_cells": None,
         "region": None,
@@ -41,15 +43,18 @@ def policy(**changes):
     return Policy(**(known | changes))
 
 
-def tally_of(*rows):
-    """rows: (vehicle, cell index, kept, total, dropped)."""
+def tally_of(*rows, slot_s=3600):
+    """rows: (vehicle, cell index, kept, total, dropped); a vehicle's samples are all alike."""
     columns = [np.array(column, np.int64) for column in zip(*rows, strict=True)] or [np.zeros(0, np.int64)] * 5
-    columns[1] = np.array([CELLS[i] for i in columns[1]], np.int64)
-    return Tally(*columns)
+    vehicle, cell, kept, total, dropped = columns
+    cell = np.array([CELLS[i] for i in cell], np.int64)
+    square = total * total // np.maximum(kept, 1)
+    return Tally(np.full(kept.size, slot_s), vehicle, cell, kept, total, square, dropped)
 
 
 def sealed(table, noise=None, shard=0, **changes):
-    return seal(3600, shard, table, FACTS, policy(**changes), noise or Quiet())
+    ((unit, _),) = seal(3600, shard, table, {3600: FACTS}, policy(**changes), noise or Quiet())
+    return unit
 
 
 def test_cells_come_in_order_and_vehicles_in_any_order_make_no_difference():

@@ -24,7 +24,7 @@ def events_of(rows):
 
 
 def as_lists(counted):
-    return [column.tolist() for column in (*counted.tally, *counted.exposure)], counted.duplicates
+    return [column.tolist() for column in counted.tally], counted.duplicates
 
 
 @given(st.lists(ROW, max_size=40), st.randoms(use_true_random=False), st.booleans())
@@ -52,7 +52,7 @@ def test_every_row_is_kept_dropped_or_a_duplicate(rows):
     counted = tally(events_of(rows), 0, Cap(max_cells=1, max_samples=2))
     assert int(counted.tally.kept.sum() + counted.tally.dropped.sum()) + counted.duplicates == len(rows)
     assert counted.tally.kept.max(initial=0) <= 2
-    assert counted.exposure.cells.max(initial=0) <= 1
+    assert np.unique(counted.tally.vehicle[counted.tally.kept > 0], return_counts=True)[1].max(initial=0) <= 1
 
 
 @given(st.lists(ROW, max_size=40), st.data())
@@ -81,7 +81,7 @@ def test_the_cap_keeps_other_samples_in_another_slot_and_for_another_vehicle_has
 
 def test_an_empty_shard_has_an_empty_tally():
     counted = tally(events_of([]), 0, Cap(max_cells=1, max_samples=1))
-    assert [column.size for column in counted.tally] == [0] * 5
+    assert [column.size for column in counted.tally] == [0] * 7
 
 
 @pytest.mark.parametrize("top", [255, 65_535, 2**31 - 1, 2**32 - 1, 2**62])
