@@ -4,7 +4,7 @@ import hmac
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -140,7 +140,7 @@ def seal(
     """
     facts = slots[plan_s]
     reported = tally.take(np.lexsort((tally.vehicle, tally.cell, tally.slot_s)))
-    rows, most_hats, hat_epsilon = _shared_out(reported, facts, policy)
+    rows, most_hats, hat_epsilon = divide(reported, facts.plans, policy)
     sealed = []
     for slot_s in facts.plan:
         mine = rows.slot_s == slot_s
@@ -168,22 +168,30 @@ def seal(
     return sealed
 
 
-def _shared_out(rows: Tally, facts: SlotFacts, policy: Policy) -> tuple[Tally, int, Fraction]:
-    """The rows with what suppression drops, the most HATs of a vehicle, and the epsilon of each HAT.
+class Divided(NamedTuple):
+    """rows: less what suppression drops. most_hats: of any vehicle. epsilon_hat: of each HAT."""
 
-    rows: by slot and cell, which number the HATs; vehicles are numbered by ascending hash.
+    rows: Tally
+    most_hats: int
+    epsilon_hat: Fraction
+
+
+def divide(rows: Tally, plans: int, policy: Policy) -> Divided:
+    """How the HATs of a plan share what a vehicle may spend. plans: how many such plans share the period.
+
+    rows: by slot, cell and vehicle; slot and cell number the HATs, and ascending hash the vehicles.
     """
     if policy.most_cells is not None:
         most = policy.most_cells
-        return rows, most if rows.cell.size else 0, policy.composition.hat(max(most, 1), facts.plans)
+        return Divided(rows, most if rows.cell.size else 0, policy.composition.hat(max(most, 1), plans))
     hat = np.cumsum((np.diff(rows.slot_s, prepend=-1) != 0) | (np.diff(rows.cell, prepend=-1) != 0)) - 1
     vehicle = np.unique(rows.vehicle, return_inverse=True)[1]
     reported = rows.kept + rows.dropped
     asked = asked_of(policy.grid, policy.statistics) if policy.clip_user else None
-    shared = share_out(hat, vehicle, rows.kept, reported, policy.composition, facts.plans, asked)
+    shared = share_out(hat, vehicle, rows.kept, reported, policy.composition, plans, asked)
     left = np.where(shared.kept, rows.kept, 0)
     rows = rows._replace(kept=left, dropped=reported - left)
-    return rows, shared.most_hats, shared.epsilon_hat
+    return Divided(rows, shared.most_hats, shared.epsilon_hat)
 
 
 def asked_of(grid: Grid, statistics: Iterable[Statistic]) -> Asked:
@@ -199,19 +207,10 @@ def _exposure(rows: Tally) -> Exposure:
 
 def _release(rows: Tally, shard: int, hat_epsilon: Fraction, policy: Policy, noise: Noise) -> list[Released]:
     """rows: of one slot."""
-    rows = rows.take(np.lexsort((rows.vehicle, -rows.kept, rows.cell)))
-    first = np.flatnonzero(np.diff(rows.cell, prepend=-1))
-    last = np.append(first, rows.cell.size)[1:]
-    cells = rows.cell[first].tolist()
-    reported = np.add.reduceat(rows.kept + rows.dropped, first).tolist() if cells else []
-    totals: list[tuple[Totals, int]] = []
-    of: dict[int, int] = {}
-    for cell, start, stop, samples in zip(cells, first.tolist(), last.tolist(), reported, strict=True):
-        kept = start + int(np.count_nonzero(rows.kept[start:stop]))  # sorted by count: dropped rows come last
-        if kept > start:
-            of[cell] = len(totals)
-            mine = slice(start, kept)
-            totals.append((Totals(rows.kept[mine], rows.total[mine], rows.square[mine]), samples))
+    hats = hats_of(rows)
+    totals = [(hat.totals, hat.reported) for hat in hats if hat.totals.counts.size]
+    of = {cell: at for at, cell in enumerate(hat.cell for hat in hats if hat.totals.counts.size)}
+    cells = [hat.cell for hat in hats]
     by_statistic = [_release_statistic(stat, totals, hat_epsilon, policy, noise) for stat in policy.statistics]
     return [
         Released(
@@ -221,6 +220,31 @@ def _release(rows: Tally, shard: int, hat_epsilon: Fraction, policy: Policy, noi
         )
         for cell in _rows_to_publish(cells, shard, policy)
         for stat, done in zip(policy.statistics, by_statistic, strict=True)
+    ]
+
+
+class Hat(NamedTuple):
+    """One HAT: its cell, what its vehicles sum up to (none where all were dropped), and the samples reported in it."""
+
+    cell: int
+    totals: Totals
+    reported: int
+
+
+def hats_of(rows: Tally) -> list[Hat]:
+    """The HATs of one slot by cell; their vehicles in canonical order."""
+    rows = rows.take(np.lexsort((rows.vehicle, -rows.kept, rows.cell)))  # dropped rows come last
+    first = np.flatnonzero(np.diff(rows.cell, prepend=-1))
+    if not first.size:
+        return []
+    last = first + np.add.reduceat((rows.kept > 0).astype(np.int64), first)
+    reported = np.add.reduceat(rows.kept + rows.dropped, first)
+    columns = rows.kept, rows.total, rows.square
+    return [
+        Hat(cell, Totals(*(column[start:stop] for column in columns)), samples)
+        for cell, start, stop, samples in zip(
+            rows.cell[first].tolist(), first.tolist(), last.tolist(), reported.tolist(), strict=True
+        )
     ]
 
 
