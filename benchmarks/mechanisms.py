@@ -15,6 +15,8 @@ from dpops.accuracy import Prior
 from dpops.grouping import best_fit
 from dpops.mechanism import Mechanism, Totals
 from dpops.mechanisms.auto import Auto
+from dpops.mechanisms.baseline import Baseline
+from dpops.mechanisms.baseline_variance import BaselineVariance
 from dpops.noise import Noise
 from dpops.registry import registered
 from dpops.types import Grid
@@ -29,13 +31,17 @@ def slot(seed: int = 1) -> list[Totals]:
     hats = []
     for vehicles in rng.integers(1, MOST_VEHICLES + 1, HATS).tolist():
         counts = np.sort(1 + rng.geometric(0.2, vehicles))[::-1].astype(np.int64)
-        hats.append(Totals(counts, counts * rng.integers(0, GRID.upper_steps + 1, vehicles)))
+        speed = rng.integers(0, GRID.upper_steps + 1, vehicles)
+        hats.append(Totals(counts, counts * speed, counts * speed**2))
     return hats
 
 
 def contenders() -> dict[str, Mechanism]:
     plain: dict[str, Mechanism] = {name: kind() for name, kind in registered().items()}
-    return plain | {"auto": Auto(), "auto with a prior": Auto(prior=Prior(20.0, 12.0))}
+    capped = {"baseline, m_ub opt": Baseline(m_ub="opt"), "baseline-variance, m_ub opt": BaselineVariance(m_ub="opt")}
+    prior = Prior(20.0, 12.0)
+    autos = {"auto with a prior": Auto(prior=prior), "auto of variance": Auto(prior=prior, statistic="variance")}
+    return plain | capped | autos
 
 
 def main() -> None:

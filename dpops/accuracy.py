@@ -33,6 +33,21 @@ class Prior(NamedTuple):
         """Standard deviation of the mean of so many samples of one user, around the mean of the HAT."""
         return self.sd * np.sqrt(self.between + (1 - self.between) / counts)
 
+    def spread(self, weights: Float64s, counts: Int64s) -> float:
+        """Standard deviation of the sum of users' means, each times its weight, around what it is at the HAT's mean.
+
+        weights: float64 (users,), of any sign. counts: int64 (users,), samples of each.
+        """
+        return float(np.sqrt(((weights * self.mean_sd(counts)) ** 2).sum()))
+
+    def of_squares(self) -> "Prior":
+        """What is then believed of (sample - mean of the HAT)^2, in units squared, if samples are normal.
+
+        A user's offset b and what is left of a sample, e, are independent, and a square of a normal has the variance
+        2 sd^4. The mean of a user's (b + e)^2 over c samples so has 2 sd^4 (between^2 + (1 - between^2) / c).
+        """
+        return Prior(self.sd**2, math.sqrt(2) * self.sd**2, self.between**2)
+
     def hat_means(self, upper: float) -> Float64s:
         """Means that a HAT may have, equally likely, within [0, U]."""
         return np.clip(self.mean + math.sqrt(BETWEEN_HATS) * self.sd * normal_scores(8), 0.0, upper)

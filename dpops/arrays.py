@@ -50,7 +50,8 @@ class Arrays(NamedTuple):
     facts: dict[str, int]
 
 
-def check_rule(m_ub: Rule) -> None:
+def check_rule(m_ub: str | int) -> None:
+    """Raises ValueError for a number below 1, and for a boolean, which Python counts among the integers."""
     if isinstance(m_ub, bool) or (isinstance(m_ub, int) and m_ub < 1):
         raise ValueError(f"m_ub must be at least 1, got {m_ub}")
 
@@ -146,8 +147,7 @@ def made(plan: Plan) -> ArrayPlan:
 
 def spread(plan: Plan, counts: Int64s, prior: Prior) -> float:
     """Forecast standard deviation of (mean of array means - mean of all samples), in units, under the prior."""
-    surplus = made(plan).weight - counts / plan.facts["samples"]
-    return float(np.sqrt(((surplus * prior.mean_sd(counts)) ** 2).sum()))
+    return prior.spread(made(plan).weight - counts / plan.facts["samples"], counts)
 
 
 def expected_means(plan: Plan, prior: Prior) -> list[Float64s]:

@@ -20,15 +20,20 @@ def fraction(text: str) -> Fraction:
     return Fraction(text)
 
 
+_NONE: Int64s = np.zeros(0, np.int64)
+_NONE.flags.writeable = False
+
+
 class Totals(NamedTuple):
     """What the users of one HAT sum up to, in canonical order (count descending, then hash): int64 (users,) each.
 
-    counts: samples kept, >= 1. sums: of the samples' grid steps, in [0, counts * upper_steps].
+    counts: samples kept, >= 1. sums: of the samples' grid steps, in [0, counts * upper_steps]. squares: of the squares
+    of these steps; empty where only means are asked for.
     """
 
     counts: Int64s
     sums: Int64s
-    squares: Int64s = np.zeros(0, np.int64)
+    squares: Int64s = _NONE
 
 
 class PlanError(ValueError):
@@ -39,10 +44,14 @@ class PlanError(ValueError):
 class Plan:
     """Everything public about the release of one HAT before it is made; kept whole in the ledger.
 
-    mechanism: the name of the one that releases by this plan. step: units (km/h) that one step of the integer is worth.
+    mechanism: the name of the one that releases by this plan. step: units that one step of the integer is worth; units
+    are those of the statistic, km/h for a mean and (km/h)^2 for a variance.
     scale: of the discrete Laplace noise, in steps, at its largest.
-    upper: the bound U, in units. bias_bound: worst-case distance of the noiseless value from the true one, in units.
+    upper: the largest value of the statistic, in units: U, or U^2 / 4 for a variance.
+    bias_bound: worst-case distance of the noiseless value from the true one, in units.
     facts: what a reviewer may ask for (users, samples, arrays, sensitivity in steps, ..).
+    rounding: how far rounding alone, of speeds to the grid above all, may move the statistic either way, in units.
+    Below 0, as it is by default, it becomes that of a mean: half a grid step.
     """
 
     mechanism: str
@@ -52,8 +61,11 @@ class Plan:
     upper: Fraction
     bias_bound: float
     facts: Mapping[str, int] = field(default_factory=dict)
+    rounding: float = -1.0
 
     def __post_init__(self) -> None:
+        if self.rounding < 0:
+            object.__setattr__(self, "rounding", float(self.upper) / (2 * self.facts["upper_steps"]))
         # Here and not when it is drawn, where it could depend on a private choice: a failure that does is a leak.
         if self.scale > MOST_SCALE:
             raise PlanError(f"{self.mechanism}: this epsilon needs noise beyond 2**50 steps; take a coarser grid")
@@ -67,8 +79,7 @@ class Plan:
 
     def half_width(self, miss: float) -> float:
         """Half of an interval that misses the true value with at most that probability: noise, bias, rounding."""
-        rounding = float(self.upper) / (2 * self.facts["upper_steps"])
-        return laplace_bound(self.scale, miss) * float(self.step) + self.bias_bound + rounding
+        return laplace_bound(self.scale, miss) * float(self.step) + self.bias_bound + self.rounding
 
     def error(self) -> float:
         """Forecast of the mean absolute error when the bias is at its worst, in units."""
@@ -83,10 +94,12 @@ class Plan:
             "upper": str(self.upper),
             "bias_bound": self.bias_bound,
             "facts": dict(self.facts),
+            "rounding": self.rounding,
         }
 
     @classmethod
     def from_public(cls, mechanism: str, stored: Mapping[str, Any]) -> "Plan":
+        """Plans stored before there was a rounding of their own are of means."""
         return Plan(
             mechanism=mechanism,
             epsilon=fraction(stored["epsilon"]),
@@ -95,6 +108,7 @@ class Plan:
             upper=fraction(stored["upper"]),
             bias_bound=float(stored["bias_bound"]),
             facts=dict(stored["facts"]),
+            rounding=float(stored.get("rounding", -1.0)),
         )
 
 
@@ -103,10 +117,13 @@ Integers = list[int]
 
 
 class Mechanism(Protocol):
-    """One file under dpops/mechanisms holds one mechanism: a frozen dataclass whose fields are its options."""
+    """One file under dpops/mechanisms holds one mechanism: a frozen dataclass whose fields are its options.
+
+    statistics: what it can release, "mean" or "variance".
+    """
 
     name: ClassVar[str]
-    statistic: ClassVar[str]
+    statistics: ClassVar[frozenset[str]]
     adjacencies: ClassVar[frozenset[Adjacency]]
 
     @classmethod
@@ -145,7 +162,7 @@ class Mechanism(Protocol):
 
     @staticmethod
     def value(integers: Sequence[int], plan: Plan) -> float:
-        """The noisy query in units, clamped into [0, U]; one correctly rounded division. Post-processing."""
+        """The noisy query in units, clamped into [0, upper]; one correctly rounded division. Post-processing."""
         value = integers[-1] * plan.step.numerator / plan.step.denominator
         return min(max(value, 0.0), float(plan.upper))
 

@@ -29,7 +29,7 @@ class QuantileInterval(Mechanism):
     Released: the lower and the upper quantile, and the noisy sum of the clipped means, all in fine steps.
     """
 
-    statistic: ClassVar[str] = "mean"
+    statistics: ClassVar[frozenset[str]] = frozenset({"mean"})
     adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
 
     m_ub: Rule = "argmax"

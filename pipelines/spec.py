@@ -338,7 +338,7 @@ def _statistic(table: dict[str, Any], adjacency: str, prior: Prior | None) -> tu
         raise SpecificationError(f"statistic.name = {name!r} is not available yet; 'mean' is")
     _need(name == "mean", "statistic.name", "must be 'mean', 'variance' or 'distribution'", name)
     weight = table.pop("weight", 1)
-    known = {key: cls for key, cls in registered().items() if cls.statistic == name}
+    known = {key: cls for key, cls in registered().items() if name in cls.statistics}
     fit = [key for key, cls in known.items() if adjacency in cls.adjacencies]
     if wanted not in known:
         raise SpecificationError(f"statistic.mechanism = {wanted!r} is not available; those that fit: {', '.join(fit)}")
@@ -346,7 +346,7 @@ def _statistic(table: dict[str, Any], adjacency: str, prior: Prior | None) -> tu
     try:
         mechanism = _mechanism(known[wanted], table)
         if isinstance(mechanism, Auto):
-            mechanism = Auto(prior=prior)
+            mechanism = Auto(prior=prior, statistic=name)
         return str(name), mechanism, _weight(weight)
     except (msgspec.ValidationError, ValueError) as error:
         raise SpecificationError(f"statistic with mechanism {wanted!r}: {error}") from None
@@ -360,7 +360,7 @@ def _weight(value: object) -> Fraction:
 
 def _mechanism(cls: type[Mechanism], options: Mapping[str, Any]) -> Mechanism:
     """The mechanism with its options, which are the fields of its class."""
-    names = {field.name for field in fields(cls)} - {"prior"}  # type: ignore[arg-type]
+    names = {field.name for field in fields(cls)} - {"prior", "statistic"}  # type: ignore[arg-type]
     for name, value in options.items():
         if name not in names:
             raise ValueError(f"unknown option {name!r}; it has {sorted(names) or 'none'}")

@@ -29,7 +29,7 @@ class Akmv(Mechanism):
     """
 
     name: ClassVar[str] = "akmv"
-    statistic: ClassVar[str] = "mean"
+    statistics: ClassVar[frozenset[str]] = frozenset({"mean"})
     adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
 
     def plan(self, counts: Int64s, reported: int, grid: Grid, epsilon: Fraction) -> Plan:

@@ -26,7 +26,7 @@ class ArrayAverage(Mechanism):
     """
 
     name: ClassVar[str] = "array-average"
-    statistic: ClassVar[str] = "mean"
+    statistics: ClassVar[frozenset[str]] = frozenset({"mean"})
     adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
 
     m_ub: Rule = "median"

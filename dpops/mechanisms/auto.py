@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 from dpops.accuracy import Prior
 from dpops.mechanism import Integers, Mechanism, Plan, PlanError, Totals
@@ -26,20 +26,23 @@ class Ranked(NamedTuple):
 class Auto(Mechanism):
     """Plans with every candidate of every registered mechanism and takes the one whose forecast error is least.
 
+    statistic: the one to release; candidates are the mechanisms that can.
     prior: mean and standard deviation of single samples, in units, publicly known. Without one, forecasts are those of
     the worst case. Counts, U, epsilon and the prior decide, so under counts-public the choice costs nothing; the plan
     names the mechanism chosen. Source: docs/mechanisms.md.
     """
 
     name: ClassVar[str] = "auto"
-    statistic: ClassVar[str] = "mean"
+    statistics: ClassVar[frozenset[str]] = frozenset({"mean", "variance"})
     adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
 
     prior: Prior | None = None
+    statistic: Literal["mean", "variance"] = "mean"
 
     @classmethod
     def examples(cls) -> Sequence["Auto"]:
-        return [cls(), cls(prior=Prior(20.0, 12.0))]
+        prior = Prior(20.0, 12.0)
+        return [cls(), cls(prior=prior), cls(statistic="variance"), cls(statistic="variance", prior=prior)]
 
     @classmethod
     def candidates(cls) -> Sequence["Auto"]:
@@ -65,15 +68,16 @@ class Auto(Mechanism):
         return self.ranking(counts, reported, grid, epsilon)[0].plan
 
     def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
-        return _by_name()[plan.mechanism].forecast(plan, counts, prior)
+        return _by_name(self.statistic)[plan.mechanism].forecast(plan, counts, prior)
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         if len(totals) != len(plans):
             raise ValueError(f"{len(totals)} totals for {len(plans)} plans")
         released: list[Integers] = [[] for _ in plans]
+        by_name = _by_name(self.statistic)
         for name in sorted({plan.mechanism for plan in plans}):
             mine = [at for at, plan in enumerate(plans) if plan.mechanism == name]
-            done = _by_name()[name].release([totals[at] for at in mine], [plans[at] for at in mine], noise)
+            done = by_name[name].release([totals[at] for at in mine], [plans[at] for at in mine], noise)
             for at, integers in zip(mine, done, strict=True):
                 released[at] = integers
         return released
@@ -81,11 +85,11 @@ class Auto(Mechanism):
 
 @cache
 def _candidates(statistic: str) -> tuple[Mechanism, ...]:
-    kinds = [kind for kind in registered().values() if kind.statistic == statistic]
+    kinds = [kind for kind in registered().values() if statistic in kind.statistics]
     return tuple(candidate for kind in kinds for candidate in kind.candidates())
 
 
 @cache
-def _by_name() -> dict[str, Mechanism]:
+def _by_name(statistic: str) -> dict[str, Mechanism]:
     """A mechanism of each name; a release is decided by the plan alone, so any variant serves."""
-    return {candidate.name: candidate for candidate in _candidates(Auto.statistic)}
+    return {candidate.name: candidate for candidate in _candidates(statistic)}

@@ -1,4 +1,4 @@
-"""The plain Laplace mechanism on the pooled sum: no clipping, noise for the heaviest user."""
+"""The plain Laplace mechanism on the pooled sum: noise for the heaviest user, which a cap can make lighter."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,50 +7,86 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpops.accuracy import Prior, clamped_errors
+from dpops.accuracy import Prior, clamped_errors, normal_scores
+from dpops.arrays import FINE
+from dpops.capping import Cap, CapRule, Retained, check_cap, chosen, retained, weights
 from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, stack, with_noise
 from dpops.noise import Noise
 from dpops.privacy import Adjacency
 from dpops.types import Grid, Int64s
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline(Mechanism):
     """Releases the noisy sum of all kept samples; the public count turns it into a mean.
 
+    m_ub: "none" leaves every user as it is; a number caps each at so many samples, by scaling its own sum; "opt" takes
+    the cap of least worst bias plus noise. Where somebody is capped the integer is the exact sum rounded down to fine
+    steps; as floor(a) - floor(b) <= ceil(a - b), one user moves it by at most its U m_ub.
     Source: S0/S1 "Baseline": f + Lap(U m_max / (n epsilon)); here on the integer sum, so sensitivity U m_max is exact.
+    The cap: algorithms 9.4; its bias is U times the weight moved, S0 section on clipping bias.
     """
 
     name: ClassVar[str] = "baseline"
-    statistic: ClassVar[str] = "mean"
+    statistics: ClassVar[frozenset[str]] = frozenset({"mean"})
     adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
 
+    m_ub: CapRule = "none"
+
+    def __post_init__(self) -> None:
+        check_cap(self.m_ub)
+
+    @classmethod
+    def examples(cls) -> Sequence["Baseline"]:
+        return [cls(), cls(m_ub="opt"), cls(m_ub=3)]
+
     def plan(self, counts: Int64s, reported: int, grid: Grid, epsilon: Fraction) -> Plan:
-        check_plan_input(counts, reported, grid.upper_steps, epsilon)
-        samples = int(counts.sum())
-        sensitivity = grid.upper_steps * int(counts.max())
+        check_plan_input(counts, reported, grid.upper_steps * (1 if self.m_ub == "none" else FINE), epsilon)
+        rate = float(epsilon)
+        cap = chosen(self.m_ub, counts, reported, lambda cap: _worst(cap, rate))
+        fine = 1 if cap.whole else FINE
+        step = grid.step / (fine * cap.kept)
+        sensitivity = fine * grid.upper_steps * cap.most
         return Plan(
             mechanism=self.name,
             epsilon=epsilon,
-            step=grid.step / samples,
+            step=step,
             scale=sensitivity / epsilon,
             upper=grid.upper,
-            bias_bound=float(grid.upper * (1 - Fraction(samples, reported))),
+            bias_bound=float(grid.upper * Fraction(*cap.moved)),
             facts={
                 "users": counts.size,
-                "samples": samples,
+                "samples": int(counts.sum()),
                 "heaviest": int(counts.max()),
                 "reported": reported,
                 "upper_steps": grid.upper_steps,
+                **cap.facts(),
                 "sensitivity": sensitivity,
             },
+            rounding=float(grid.step / 2 if cap.whole else grid.step / 2 + step),
         )
 
-    def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:  # noqa: ARG002 - the interface
-        means = prior.hat_means(float(plan.upper))
-        return float(clamped_errors(means, float(plan.upper), np.zeros(1), float(plan.scale * plan.step)).mean())
+    def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
+        spread = prior.spread(weights(plan, counts) - counts / plan.facts["samples"], counts)
+        bias = spread * normal_scores(32 if spread > 0 else 1)
+        means = prior.hat_means(float(plan.upper))[:, None]
+        return float(clamped_errors(means, float(plan.upper), bias, float(plan.scale * plan.step)).mean())
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         users = stack(totals, plans)
-        exact = np.add.reduceat(users.sums, users.start) if users.start.size else users.sums
-        return [[integer] for integer in with_noise(exact, [plan.scale for plan in plans], noise)]
+        sums = retained(users, [users.sums], plans)
+        exact = [_in_steps(each, plan) for each, plan in zip(sums, plans, strict=True)]
+        drawn = with_noise(np.array(exact, np.int64), [plan.scale for plan in plans], noise)
+        return [[integer] for integer in drawn]
+
+
+def _worst(cap: Cap, epsilon: float) -> float:
+    """Worst bias plus noise, per U."""
+    moved, whole = cap.moved
+    return moved / whole + cap.most / (cap.kept * epsilon)
+
+
+def _in_steps(sums: Retained, plan: Plan) -> int:
+    """The sum over what is retained: exact if nobody is capped, else floored to fine steps."""
+    (total,) = sums.totals
+    return (FINE if "m_ub" in plan.facts else 1) * total // sums.denominator

@@ -43,7 +43,7 @@ class Levy(Mechanism):
     """
 
     name: ClassVar[str] = "levy"
-    statistic: ClassVar[str] = "mean"
+    statistics: ClassVar[frozenset[str]] = frozenset({"mean"})
     adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
 
     m_ub: Rule = "argmax"

@@ -25,7 +25,7 @@ class OptArray(Mechanism):
     """
 
     name: ClassVar[str] = "opt-array"
-    statistic: ClassVar[str] = "mean"
+    statistics: ClassVar[frozenset[str]] = frozenset({"mean"})
     adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
 
     def plan(self, counts: Int64s, reported: int, grid: Grid, epsilon: Fraction) -> ArrayPlan:

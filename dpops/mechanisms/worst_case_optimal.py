@@ -28,7 +28,7 @@ class WorstCaseOptimal(Mechanism):
     """
 
     name: ClassVar[str] = "worst-case-optimal"
-    statistic: ClassVar[str] = "mean"
+    statistics: ClassVar[frozenset[str]] = frozenset({"mean"})
     adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
 
     tie: Literal["largest", "smallest"] = "largest"

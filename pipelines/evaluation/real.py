@@ -122,9 +122,10 @@ def _hats(kept: Tally, whole: Tally, grid: Grid) -> list[tuple[Totals, int, floa
 
 
 def contenders(prior: Prior | None) -> dict[str, Mechanism]:
-    """Every mechanism of the registry by its name, Array-Averaging also with the other rule, and auto as specified."""
+    """Every mechanism for means by its name, Array-Averaging also with the other rule, and auto as specified."""
     found: dict[str, Mechanism] = {"auto": Auto(prior=prior), "array-average-argmax": ArrayAverage(m_ub="argmax")}
-    return {name: found.get(name, kind()) for name, kind in registered().items()} | found
+    means = {name: kind for name, kind in registered().items() if "mean" in kind.statistics}
+    return {name: found.get(name, kind()) for name, kind in means.items()} | found
 
 
 def errors_of(

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from dpops.grouping import Grouping
+from dpops.mechanism import Totals
 from dpops.types import Int64s
 
 _ITMS = Path(__file__).parents[3] / "shared" / "data" / "itms_counts.json"
@@ -22,6 +23,24 @@ def itms_counts() -> Int64s:
     if not _ITMS.exists():
         pytest.skip("itms_counts.json is not beside this checkout")
     return np.array(sorted(json.loads(_ITMS.read_text())["counts"], reverse=True), np.int64)
+
+
+def alike(counts: Int64s, sums: Int64s) -> Totals:
+    """Totals of users whose samples are within one step of one another."""
+    each, over = np.divmod(sums, counts)
+    return Totals(counts, sums, (counts - over) * each**2 + over * (each + 1) ** 2)
+
+
+def unlike(counts: Int64s, sums: Int64s, upper_steps: int) -> Totals:
+    """Totals of users whose samples are all but one at 0 or at U: no others of these sums vary more."""
+    full, rest = np.divmod(sums, upper_steps)
+    return Totals(counts, sums, full * upper_steps**2 + rest**2)
+
+
+def variance(samples: Sequence[int | Fraction]) -> Fraction:
+    """The population variance, from its definition."""
+    mean = Fraction(sum(samples), len(samples))
+    return sum(((Fraction(x) - mean) ** 2 for x in samples), Fraction(0)) / len(samples)
 
 
 def best_fit(counts: Sequence[int], m_ub: int) -> Arrays:

@@ -1,0 +1,144 @@
+"""The plain Laplace mechanism on the population variance of the retained samples."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+
+from dpops.accuracy import Prior, clamped_errors, normal_scores
+from dpops.capping import Cap, CapRule, Retained, check_cap, chosen, retained, weights
+from dpops.mechanism import Integers, Mechanism, Plan, Stacked, Totals, check_plan_input, stack, with_noise
+from dpops.noise import Noise
+from dpops.privacy import Adjacency
+from dpops.types import Grid, Int64s
+from dpops.worst_case import Ratio, variance_bias, variance_sensitivity
+
+RANGE = 1 << 30
+"""Steps of the released integer from variance 0 to U^2 / 4."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaselineVariance(Mechanism):
+    """Releases the noisy population variance V, from counts, sums and sums of squares, never from users' means.
+
+    The integer is floor(V RANGE / (U^2 / 4)) of the exact rational V. As floor(a) - floor(b) <= ceil(a - b), one user
+    moves it by at most ceil(RANGE Delta_var / (U^2 / 4)); at least 1 is assumed, so that nothing is without noise.
+    m_ub: "none" keeps whole users; a number caps each at so many samples, by scaling its own moments; "opt" takes the
+    cap of least worst bias plus sensitivity / epsilon.
+    Source: slides S2, errata E1 and E6; algorithms 9.1, and 9.4 for the cap; dpops.worst_case.
+
+    Sensitivity with a cap. One user holds t = k* / K of the weight, and any distribution Q on [0, U] of mean q; the
+    others' is P of mean p. V = (1-t) Var P + t Var Q + t (1-t) (p-q)^2 is least where Q is all at p. So with U = 1 it
+    moves by at most t (q (1-q) + (1-t) (p-q)^2), which is convex in p, and at p = 0 is t (q - t q^2): at most t (1-t)
+    if t < 1/2, else 1/4. Scaled moments are those of a distribution, but not of K samples: no refinement for odd K.
+    Bias with a cap. The weights released and the true ones agree but for a share t (Cap.moved), so both variances are
+    of a mixture of one common P with t of a Q each: the same bound holds. Without a cap it is that of 9.1.
+    """
+
+    name: ClassVar[str] = "baseline-variance"
+    statistics: ClassVar[frozenset[str]] = frozenset({"variance"})
+    adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
+
+    m_ub: CapRule = "none"
+
+    def __post_init__(self) -> None:
+        check_cap(self.m_ub)
+
+    @classmethod
+    def examples(cls) -> Sequence["BaselineVariance"]:
+        return [cls(), cls(m_ub="opt"), cls(m_ub=3)]
+
+    @classmethod
+    def candidates(cls) -> Sequence["BaselineVariance"]:
+        return [cls(), cls(m_ub="opt")]
+
+    def plan(self, counts: Int64s, reported: int, grid: Grid, epsilon: Fraction) -> Plan:
+        check_plan_input(counts, reported, grid.upper_steps**2, epsilon)
+        rate = float(epsilon)
+        cap = chosen(self.m_ub, counts, reported, lambda cap: _over(_bias(cap)) + _over(_sensitivity(cap)) / rate)
+        moved, whole = _sensitivity(cap)
+        sensitivity = max(1, -(-RANGE * moved // whole))
+        upper = grid.upper**2 / 4
+        return Plan(
+            mechanism=self.name,
+            epsilon=epsilon,
+            step=upper / RANGE,
+            scale=sensitivity / epsilon,
+            upper=upper,
+            bias_bound=float(upper * Fraction(*_bias(cap))),
+            facts={
+                "users": counts.size,
+                "samples": int(counts.sum()),
+                "heaviest": int(counts.max()),
+                "reported": reported,
+                "upper_steps": grid.upper_steps,
+                **cap.facts(),
+                "sensitivity": sensitivity,
+            },
+            rounding=float(_rounding(grid) + upper / RANGE),
+        )
+
+    def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
+        upper, true, own = float(plan.upper), counts / plan.facts["samples"], weights(plan, counts)
+        # The mean of (sample - mean of the HAT)^2, less the square of what the weighted mean is off.
+        variance, released = (prior.sd**2 - prior.spread(each, counts) ** 2 for each in (true, own))
+        spread = prior.of_squares().spread(own - true, counts)
+        variance = min(variance, upper)
+        bias = min(released, upper) - variance + spread * normal_scores(32)
+        return float(clamped_errors(variance, upper, bias, float(plan.scale * plan.step)).mean())
+
+    def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
+        users = stack(totals, plans)
+        squares = _checked_squares(totals, users, plans)
+        sums = retained(users, [users.sums, squares], plans)
+        exact = [_in_steps(each, plan) for each, plan in zip(sums, plans, strict=True)]
+        drawn = with_noise(np.array(exact, np.int64), [plan.scale for plan in plans], noise)
+        return [[integer] for integer in drawn]
+
+
+def _sensitivity(cap: Cap) -> Ratio:
+    return variance_sensitivity(cap.most, cap.kept, cap.whole)
+
+
+def _bias(cap: Cap) -> Ratio:
+    """E_var / (U^2 / 4). If nobody is capped, `moved` is D / n of 9.1 itself."""
+    moved, whole = cap.moved
+    return variance_bias(whole - moved, whole, cap.whole)
+
+
+def _over(ratio: Ratio) -> float:
+    return ratio[0] / ratio[1]
+
+
+def _rounding(grid: Grid) -> Fraction:
+    """At most |Var(x + e) - Var(x)| for |e| <= step / 2: twice the covariance is at most 2 (U / 2) (step / 2)."""
+    return grid.upper * grid.step / 2 + grid.step**2 / 4
+
+
+def _in_steps(sums: Retained, plan: Plan) -> int:
+    """floor(V RANGE / (U^2 / 4)) with V = (K d q - s^2) / (K d)^2 in grid steps squared; Python integers."""
+    total, squares = sums.totals
+    kept = plan.facts.get("kept", plan.facts["samples"]) * sums.denominator
+    return 4 * RANGE * (kept * squares - total * total) // (kept * plan.facts["upper_steps"]) ** 2
+
+
+def _checked_squares(totals: Sequence[Totals], users: Stacked, plans: Sequence[Plan]) -> Int64s:
+    """The squares of all users, int64 (users,). Raises ValueError for what no samples within [0, U] add up to.
+
+    Of c samples with sum s = a c + b the squares are least if all are a or a + 1, and most if all but one are 0 or U.
+    No product reaches 2**63, for U^2 c stays below 2**62.
+    """
+    squares = np.concatenate([total.squares for total in totals]) if totals else users.sums
+    if [total.squares.size for total in totals] != [total.counts.size for total in totals]:
+        raise ValueError("totals do not fit their plans: a variance needs the sum of squares of every user")
+    number = np.diff(users.start, append=users.counts.size)
+    upper = np.repeat(np.array([plan.facts["upper_steps"] for plan in plans], np.int64), number)
+    each, over = np.divmod(users.sums, users.counts)
+    full, rest = np.divmod(users.sums, upper)
+    least = each * (users.sums + over) + over
+    most = full * upper * upper + rest * rest
+    if np.any(squares < least) or np.any(squares > most):
+        raise ValueError("totals do not fit their plans: squares that no samples within [0, U] have")
+    return squares
