@@ -313,7 +313,7 @@ def _layout(table: InputTable) -> Layout:
 def _statistics(document: Document) -> tuple[Statistic, ...]:
     _need(bool(document.statistic), "statistic", "needs at least one entry", "empty")
     prior = _prior(document.speed)
-    parsed = [_statistic(dict(table), document.account.adjacency, prior) for table in document.statistic]
+    parsed = [_statistic(dict(table), document, prior) for table in document.statistic]
     names = [name for name, _, _ in parsed]
     _need(len(set(names)) == len(names), "statistic.name", "must not repeat", names)
     whole = sum((weight for _, _, weight in parsed), Fraction(0))
@@ -332,19 +332,20 @@ def _prior(speed: SpeedTable) -> Prior | None:
     return Prior(float(mean), float(sd), float(between))
 
 
-def _statistic(table: dict[str, Any], adjacency: str, prior: Prior | None) -> tuple[str, Mechanism, Fraction]:
-    name, wanted = table.pop("name", None), table.pop("mechanism", None)
-    if name in ("variance", "distribution"):
-        raise SpecificationError(f"statistic.name = {name!r} is not available yet; 'mean' is")
-    _need(name == "mean", "statistic.name", "must be 'mean', 'variance' or 'distribution'", name)
-    weight = table.pop("weight", 1)
+def _statistic(table: dict[str, Any], document: Document, prior: Prior | None) -> tuple[str, Mechanism, Fraction]:
+    name, wanted = table.pop("name", None), table.pop("mechanism", "auto")
+    if name == "distribution":
+        raise SpecificationError("statistic.name = 'distribution' is not available yet; 'mean' and 'variance' are")
+    _need(name in ("mean", "variance"), "statistic.name", "must be 'mean', 'variance' or 'distribution'", name)
+    weight, adjacency = table.pop("weight", 1), document.account.adjacency
     known = {key: cls for key, cls in registered().items() if name in cls.statistics}
     fit = [key for key, cls in known.items() if adjacency in cls.adjacencies]
     if wanted not in known:
         raise SpecificationError(f"statistic.mechanism = {wanted!r} is not available; those that fit: {', '.join(fit)}")
     _need(wanted in fit, "statistic.mechanism", f"must fit {adjacency} ({', '.join(fit)})", wanted)
     try:
-        mechanism = _mechanism(known[wanted], table)
+        second_stage = _second_stage(known[wanted]) if document.privacy.composition == "clip-user" else {}
+        mechanism = _mechanism(known[wanted], second_stage | table)
         if isinstance(mechanism, Auto):
             mechanism = Auto(prior=prior, statistic=name)
         return str(name), mechanism, _weight(weight)
@@ -356,6 +357,12 @@ def _weight(value: object) -> Fraction:
     weight = _from_toml(Fraction, value)
     _need(weight > 0, "statistic.weight", "must be above 0", weight)
     return weight
+
+
+def _second_stage(cls: type[Mechanism]) -> dict[str, str]:
+    """After suppression the plain estimators also cap the vehicles that are left (algorithms 9.4), unless told not to."""
+    capped = any(field.name == "m_ub" and field.default == "none" for field in fields(cls))  # type: ignore[arg-type]
+    return {"m_ub": "opt"} if capped else {}
 
 
 def _mechanism(cls: type[Mechanism], options: Mapping[str, Any]) -> Mechanism:
