@@ -18,7 +18,7 @@ def mean_sensitivity(heaviest: int, kept: int) -> Ratio:
 
 
 def variance_sensitivity(heaviest: int, kept: int, whole: bool) -> Ratio:
-    """Delta_var / (U^2 / 4): 4 k* (K - k*) / K^2 if K > 2 k*, else 1, or 1 - 1 / K^2 for an odd number of whole ones."""
+    """Delta_var / (U^2 / 4): 4 k* (K - k*) / K^2 if K > 2 k*, else 1, or 1 - 1 / K^2 for odd whole ones."""
     if kept > 2 * heaviest:
         return 4 * heaviest * (kept - heaviest), kept * kept
     if whole and kept % 2 == 1:
