@@ -166,8 +166,9 @@ class Search:
             near = [slot for slot, other in enumerate(few, first) if other <= limit]
         else:
             many = self._scores_of_many(slice(first, last))
-            score = float(many.min())
-            near = self._distinct((many <= score * (1 + TOLERANCE)).nonzero()[0] + first)
+            score = many.item(many.argmin())
+            near = (many <= score * (1 + TOLERANCE)).nonzero()[0].tolist()
+            near = [near[0] + first] if len(near) == 1 else self._distinct(np.array(near) + first)
         if score > self.threshold_score * (1 + TOLERANCE):
             return -1
         slot = near[0] if len(near) == 1 else self._least(near)
@@ -185,8 +186,6 @@ class Search:
 
     def _distinct(self, slots: Int64s) -> list[int]:
         """The slots, but of those that leave equal HATs behind only the one of the lowest HAT."""
-        if slots.size == 1:
-            return [int(slots[0])]
         slots = slots[self.its_hat[slots].argsort()]
         hats, counts = self.its_hat[slots], self.its_count[slots]
         _, first_count, kept = self.state[:, hats]
@@ -254,14 +253,16 @@ class Search:
         np.minimum(dropped, most, out=kept)
         variances = work[2:]
         variances *= 1 - variances
-        return self.weights @ work
+        scores: Floats = self.weights.dot(work)
+        return scores
 
     def _leaves(self, vehicle: int, slot: int) -> int:
         """The vehicle leaves the slot's HAT; returns the place of the row."""
-        place, hat, count, *_ = (column[slot] for column in self.its)
-        self.alive[place] = False
+        its_place, its_hat, its_count, *_ = self.its
+        place, hat = its_place[slot], its_hat[slot]
+        self.is_alive[place] = False
+        self.kept[hat] -= its_count[slot]
         self._forget(vehicle, slot)
-        self.kept[hat] -= count
         self.dropped[hat] = (self.samples_of[hat] - self.kept[hat]) / self.samples_of[hat]
         if place == self.first_place[hat]:
             self.first_place[hat], self.first_count[hat] = self.second_place[hat], self.second_count[hat]

@@ -1,7 +1,8 @@
 """Slow and plain reference algorithms, written from the papers' text, and the published counts if they are at hand."""
 
+import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
 
@@ -94,11 +95,20 @@ def occupancies(kept: Counts) -> list[int]:
 
 
 def clip_user(
-    reported: Counts, counts: Counts, epsilon: Fraction, upper: Fraction, shares: tuple[Fraction, Fraction]
+    reported: Counts,
+    counts: Counts,
+    epsilon: Fraction,
+    upper: Fraction,
+    shares: tuple[Fraction, Fraction],
+    *,
+    choose: Callable[[list[tuple[Fraction, int]]], tuple[Fraction, int]] = min,
+    may_empty: bool = False,
+    undo: bool = True,
+    reset: bool = False,
 ) -> tuple[int, Counts]:
     """The pseudo-code of algorithms 9.3, line by line; `reported` has an entry more where something is missing already.
 
-    Returns K and what each user keeps in each grid.
+    Returns K and what each user keeps in each grid. The last four make it a wrong one, to test the tests.
     """
 
     def error(grid: int, kept: Counts) -> Fraction:
@@ -118,10 +128,27 @@ def clip_user(
                 continue
             found: list[tuple[Fraction, int]] = []
             for g in grids:
-                if trial[g][user] > 0 and any(trial[g][other] > 0 for other in users if other != user):
-                    without = [row if i != g else [*row[:user], 0, *row[user + 1 :]] for i, row in enumerate(trial)]
-                    found.append((error(g, without), g))
-            if not found or min(found)[0] > threshold:
-                return top, kept
-            trial[min(found)[1]][user] = 0
+                others = any(trial[g][other] > 0 for other in users if other != user)
+                if trial[g][user] > 0 and (others or may_empty):
+                    others_kept = counts if reset else trial
+                    without = [
+                        [*row[:user], 0, *row[user + 1 :]] if i == g else row for i, row in enumerate(others_kept)
+                    ]
+                    found.append((error(g, without) if others else Fraction(0), g))
+            if not found or choose(found)[0] > threshold:
+                return top, kept if undo else trial
+            trial[choose(found)[1]][user] = 0
         kept = trial
+
+
+def smallest_reachable(counts: Counts, epsilon: Fraction, upper: Fraction, shares: tuple[Fraction, Fraction]) -> int:
+    """The least maximum occupancy of all ways to suppress whole users that keep every grid's error within E_thr."""
+
+    def allowed(grid: int, threshold: Fraction) -> list[list[int]]:
+        subsets = itertools.product(*([0, count] if count else [0] for count in counts[grid]))
+        fair = (list(kept) for kept in subsets if any(kept))
+        return [kept for kept in fair if grid_error(counts[grid], kept, epsilon, upper, shares) <= threshold]
+
+    threshold = max(grid_error(row, row, epsilon, upper, shares) for row in counts)
+    ways = itertools.product(*(allowed(g, threshold) for g in range(len(counts))))
+    return min(max(occupancies(list(way))) for way in ways)
