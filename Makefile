@@ -35,6 +35,7 @@ check: install
 
 bench: install
 	@$(BIN)/python -m benchmarks.mechanisms
+	@$(BIN)/python -m benchmarks.suppression
 	@$(BIN)/python -m benchmarks.throughput
 
 # Maintainers: uv pip compile (uv comes from the Python package index).

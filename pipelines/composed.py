@@ -15,7 +15,7 @@ from dpops.types import Int64s
 from pipelines.counts import Counts
 from pipelines.spec import Specification
 from transforms.calendar import CalendarError
-from transforms.seal import asked_of
+from transforms.seal import weights_of
 from transforms.tally import Cap
 
 _SOME_DAY = date(2026, 5, 13)  # periods of one unit are equally long, clock changes apart
@@ -79,9 +79,9 @@ def _plan(spec: Specification, counts: Counts, slot: Int64s, kept: Int64s, mine:
         return _Plan(rate, slot_debit(rate, spec.cap.max_cells))
     place = slot[mine] * (int(counts.place.max()) + 1) + counts.place[mine]
     hat = np.unique(place, return_inverse=True)[1]
-    vehicle = np.unique(counts.vehicle[mine], return_inverse=True)[1] if named else np.arange(hat.size)
-    asked = asked_of(spec.grid, spec.statistics) if spec.clip_user else None
-    shared = share_out(hat, vehicle, kept[mine], counts.samples[mine], spec.composition, plans, asked)
+    vehicle = counts.vehicle[mine] if named else np.arange(hat.size)
+    errors = weights_of(spec.grid, spec.statistics) if spec.clip_user else None
+    shared = share_out(hat, vehicle, kept[mine], counts.samples[mine], spec.composition, plans, errors)
     kept[mine] *= shared.kept
     return _Plan(shared.epsilon_hat, slot_debit(shared.epsilon_hat, shared.most_hats))
 

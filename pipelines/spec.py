@@ -360,7 +360,7 @@ def _weight(value: object) -> Fraction:
 
 
 def _second_stage(cls: type[Mechanism]) -> dict[str, str]:
-    """After suppression the plain estimators also cap the vehicles that are left (algorithms 9.4), unless told not to."""
+    """After suppression the plain estimators also cap the vehicles that are left (algorithms 9.4), unless told else."""
     capped = any(field.name == "m_ub" and field.default == "none" for field in fields(cls))  # type: ignore[arg-type]
     return {"m_ub": "opt"} if capped else {}
 

@@ -12,7 +12,7 @@ import numpy as np
 from dpops.mechanism import Mechanism, Plan, Totals
 from dpops.noise import Noise
 from dpops.privacy import Composition, PerPeriod, slot_debit
-from dpops.suppression import Asked, share_out
+from dpops.suppression import Weights, share_out
 from dpops.types import Grid, Int64s
 from transforms.hexagons import cell_text
 from transforms.scatter import scatter
@@ -185,19 +185,17 @@ def divide(rows: Tally, plans: int, policy: Policy) -> Divided:
         most = policy.most_cells
         return Divided(rows, most if rows.cell.size else 0, policy.composition.hat(max(most, 1), plans))
     hat = np.cumsum((np.diff(rows.slot_s, prepend=-1) != 0) | (np.diff(rows.cell, prepend=-1) != 0)) - 1
-    vehicle = np.unique(rows.vehicle, return_inverse=True)[1]
     reported = rows.kept + rows.dropped
-    asked = asked_of(policy.grid, policy.statistics) if policy.clip_user else None
-    shared = share_out(hat, vehicle, rows.kept, reported, policy.composition, plans, asked)
+    errors = weights_of(policy.grid, policy.statistics) if policy.clip_user else None
+    shared = share_out(hat, rows.vehicle, rows.kept, reported, policy.composition, plans, errors)
     left = np.where(shared.kept, rows.kept, 0)
     rows = rows._replace(kept=left, dropped=reported - left)
     return Divided(rows, shared.most_hats, shared.epsilon_hat)
 
 
-def asked_of(grid: Grid, statistics: Iterable[Statistic]) -> Asked:
+def weights_of(grid: Grid, statistics: Iterable[Statistic]) -> Weights:
     """What suppression weighs: the statistics that are asked for, with their shares of a HAT's epsilon."""
-    shares = {stat.name: stat.share for stat in statistics}
-    return Asked(grid.upper, shares.get("mean", Fraction(0)), shares.get("variance", Fraction(0)))
+    return Weights(upper=grid.upper, **{stat.name: stat.share for stat in statistics})
 
 
 def _exposure(rows: Tally) -> Exposure:

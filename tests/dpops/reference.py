@@ -1,7 +1,8 @@
 """Slow and plain reference algorithms, written from the papers' text, and the published counts if they are at hand."""
 
+import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
 
@@ -81,3 +82,92 @@ def kept(counts: Sequence[int], m: int) -> int:
 def mean_of_arrays(arrays: Arrays, speeds: Sequence[int | Fraction], divisor: int) -> Fraction:
     """Sum of the array means over a divisor, exactly, every user at one speed."""
     return sum((sum((Fraction(speeds[u]) for u in a), Fraction(0)) / len(a) for a in arrays), Fraction(0)) / divisor
+
+
+Counts = list[list[int]]
+"""Per HAT (or grid) the samples of each user; 0 is a user who is not there."""
+
+
+def grid_error(
+    reported: Sequence[int], kept: Sequence[int], epsilon: Fraction, upper: Fraction, shares: tuple[Fraction, Fraction]
+) -> Fraction:
+    """E_mean + E_var + Delta_mean / (eps share) + Delta_var / (eps share), of the statistics with a share."""
+    n, k, heaviest = sum(reported), sum(kept), max(kept)
+    dropped = n - k
+    bias_var = upper**2 * Fraction(k * dropped, n * n)
+    if dropped and n <= 2 * dropped:
+        bias_var = upper**2 / 4 * (1 if n % 2 == 0 else 1 - Fraction(1, n * n))
+    delta_var = upper**2 * Fraction(heaviest * (k - heaviest), k * k)
+    if k <= 2 * heaviest:
+        delta_var = upper**2 / 4 * (1 if k % 2 == 0 else 1 - Fraction(1, k * k))
+    error = Fraction(0)
+    if shares[0]:
+        error += upper * (1 - Fraction(k, n)) + upper * Fraction(heaviest, k) / (epsilon * shares[0])
+    if shares[1]:
+        error += bias_var + delta_var / (epsilon * shares[1])
+    return error
+
+
+def occupancies(kept: Counts) -> list[int]:
+    """In how many grids each user is."""
+    return [sum(counts > 0 for counts in user) for user in zip(*kept, strict=True)]
+
+
+def clip_user(
+    reported: Counts,
+    counts: Counts,
+    epsilon: Fraction,
+    upper: Fraction,
+    shares: tuple[Fraction, Fraction],
+    *,
+    choose: Callable[[list[tuple[Fraction, int]]], tuple[Fraction, int]] = min,
+    may_empty: bool = False,
+    undo: bool = True,
+    reset: bool = False,
+) -> tuple[int, Counts]:
+    """The pseudo-code of algorithms 9.3, line by line; `reported` has an entry more where something is missing already.
+
+    Returns K and what each user keeps in each grid. The last four make it a wrong one, to test the tests.
+    """
+
+    def error(grid: int, kept: Counts) -> Fraction:
+        return grid_error(reported[grid], kept[grid], epsilon, upper, shares)
+
+    grids, users = range(len(counts)), range(len(counts[0]) if counts else 0)
+    threshold = max(error(g, counts) for g in grids)
+    kept = counts
+    while True:
+        occupancy = occupancies(kept)
+        top = max(occupancy)
+        if top <= 1:
+            return top, kept
+        trial = [list(row) for row in kept]
+        for user in users:
+            if occupancy[user] != top:
+                continue
+            found: list[tuple[Fraction, int]] = []
+            for g in grids:
+                others = any(trial[g][other] > 0 for other in users if other != user)
+                if trial[g][user] > 0 and (others or may_empty):
+                    others_kept = counts if reset else trial
+                    without = [
+                        [*row[:user], 0, *row[user + 1 :]] if i == g else row for i, row in enumerate(others_kept)
+                    ]
+                    found.append((error(g, without) if others else Fraction(0), g))
+            if not found or choose(found)[0] > threshold:
+                return top, kept if undo else trial
+            trial[choose(found)[1]][user] = 0
+        kept = trial
+
+
+def smallest_reachable(counts: Counts, epsilon: Fraction, upper: Fraction, shares: tuple[Fraction, Fraction]) -> int:
+    """The least maximum occupancy of all ways to suppress whole users that keep every grid's error within E_thr."""
+
+    def allowed(grid: int, threshold: Fraction) -> list[list[int]]:
+        subsets = itertools.product(*([0, count] if count else [0] for count in counts[grid]))
+        fair = (list(kept) for kept in subsets if any(kept))
+        return [kept for kept in fair if grid_error(counts[grid], kept, epsilon, upper, shares) <= threshold]
+
+    threshold = max(grid_error(row, row, epsilon, upper, shares) for row in counts)
+    ways = itertools.product(*(allowed(g, threshold) for g in range(len(counts))))
+    return min(max(occupancies(list(way))) for way in ways)
