@@ -12,7 +12,7 @@ import msgspec
 from dpops.types import Int64s
 from pipelines import scheduled
 from pipelines.commands.options import console, json_option, progress_bars
-from pipelines.evaluation import datasets, real, report
+from pipelines.evaluation import compositions, datasets, real, report
 from pipelines.evaluation.reference import REFERENCE
 from pipelines.evaluation.simulate import PROCESSES, Cell, contenders, run_all
 from pipelines.spec import load
@@ -48,6 +48,11 @@ NOT_PRIVATE = "NOT PRIVATE: these figures are functions of true values; do not p
 @click.option("--spec", "spec_path", type=click.Path(path_type=Path, dir_okay=False), help="With --data.")
 @click.option("--epsilons", default="0.5,1,2", show_default=True, help="With --data: epsilons of a HAT.")
 @click.option(
+    "--totals",
+    metavar="NUMBERS",
+    help="With --data: compare compositions instead, at these epsilons per vehicle and period.",
+)
+@click.option(
     "--not-private", is_flag=True, help="With --data and --sets: I know that the output shows functions of true values."
 )
 @json_option
@@ -61,6 +66,7 @@ def evaluate(
     pattern: str | None,
     spec_path: Path | None,
     epsilons: str,
+    totals: str | None,
     not_private: bool,
     as_json: bool,
 ) -> None:
@@ -70,14 +76,20 @@ def evaluate(
     Examples:
       hatstream evaluate --runs 1000 --output build/evaluation
       hatstream evaluate --data 'feed/*.csv' --spec austin.toml --not-private
+      hatstream evaluate --data 'feed/*.csv' --spec austin.toml --not-private --totals 10,100
     """
     if pattern is not None:
         if spec_path is None or not not_private:
             raise scheduled.UsageError(
                 "--data needs --spec and --not-private: the output shows functions of true values"
             )
-        _telemetry(pattern, spec_path, _epsilons(epsilons), runs or 20, as_json)
+        if totals is None:
+            _telemetry(pattern, spec_path, _epsilons(epsilons), runs or 20, as_json)
+        else:
+            _compositions(pattern, spec_path, _epsilons(totals, "--totals"), runs or 20, as_json)
         return
+    if totals is not None:
+        raise scheduled.UsageError("--totals goes with --data")
     if spec_path is not None or not_private != (folder is not None):
         raise scheduled.UsageError("--spec goes with --data; --not-private with --data and --sets, which need it")
     try:
@@ -170,7 +182,34 @@ def _telemetry(pattern: str, spec_path: Path, epsilons: list[str], runs: int, as
     out.print(NOT_PRIVATE)
 
 
-def _epsilons(text: str) -> list[str]:
+def _compositions(pattern: str, spec_path: Path, totals: list[str], runs: int, as_json: bool) -> None:
+    spec = load(spec_path)
+    paths = scheduled.paths_of(pattern)
+    with progress_bars(quiet=as_json) as bars:
+        truth, errors, spent = compositions.compare(spec, paths, totals, runs, bars)
+    statistics = [stat.name for stat in spec.statistics]
+    if as_json:
+        plain = {
+            "not_private": NOT_PRIVATE,
+            "hats": len(truth.keys),
+            "constants": {name: truth.constant(name) for name in statistics},
+            "classes": [real.class_name(*bounds) for bounds in real.CLASSES],
+            "spent": [asdict(each) for each in spent],
+            "errors": [asdict(each) for each in errors],
+        }
+        click.echo(msgspec.json.encode(plain).decode())
+        return
+    out = console()
+    out.print(f"[bold]{NOT_PRIVATE}[/bold]")
+    constants = ", ".join(f"{name} {truth.constant(name):.2f}" for name in statistics)
+    out.print(f"{len(truth.keys):,} HATs, {int(truth.reports.sum()):,} reports, whole city: {constants}; {runs} runs")
+    out.print(compositions.spent_table(spent))
+    for name in statistics:
+        out.print(compositions.error_table(name, errors, truth))
+    out.print(NOT_PRIVATE)
+
+
+def _epsilons(text: str, option: str = "--epsilons") -> list[str]:
     """Rational numbers from 1e-6 to 1e6, as written."""
     found = [part.strip() for part in text.split(",")]
     for part in found:
@@ -179,7 +218,7 @@ def _epsilons(text: str) -> list[str]:
         except (ValueError, ZeroDivisionError):
             epsilon = Fraction(0)
         if not Fraction(1, 10**6) <= epsilon <= 10**6:
-            raise scheduled.UsageError(f"--epsilons needs numbers from 1e-6 to 1e6; {part!r} is not one")
+            raise scheduled.UsageError(f"{option} needs numbers from 1e-6 to 1e6; {part!r} is not one")
     return found
 
 

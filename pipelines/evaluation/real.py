@@ -62,8 +62,11 @@ class Errors:
     worse_than_constant: bool = False
 
 
-def read_hats(spec: Specification, paths: Sequence[str], report: Callable[[str, int, int | None], None]) -> Hats:
-    """Reads, parses and tallies files as a release does, over the whole range of days that they hold."""
+Report = Callable[[str, int, int | None], None]
+
+
+def read_events(spec: Specification, paths: Sequence[str], report: Report) -> tuple[Calendar, dict[int, list[bytes]]]:
+    """Reads and parses files as a release does, over the whole range of days that they hold: packed events by slot."""
     when = _days(spec, paths)
     rules = Rules(grid=spec.grid, units=spec.layout.units, bbox=spec.bbox, calendar=when, vehicle_key=os.urandom(32))
     region = None if spec.region is None else np.array(spec.region, np.int64)
@@ -80,6 +83,12 @@ def read_hats(spec: Specification, paths: Sequence[str], report: Callable[[str, 
         report("files read", done + 1, len(paths))
     if not parts:
         raise InputError("no row of the input became an observation")
+    return when, parts
+
+
+def read_hats(spec: Specification, paths: Sequence[str], report: Report) -> Hats:
+    """The HATs of some files."""
+    _, parts = read_events(spec, paths, report)
     found: list[tuple[Totals, int, float]] = []
     for slot_s in sorted(parts):
         events = wire.unpack_events(parts[slot_s])
@@ -197,11 +206,11 @@ def error_table(epsilon: str, errors: Sequence[Errors], hats: Hats) -> Table:
         pairs = zip(
             (each.mean, each.row_weighted, *each.by_class), (bar.mean, bar.row_weighted, *bar.by_class), strict=True
         )
-        table.add_row(each.label, *(_against(value, level) for value, level in pairs))
+        table.add_row(each.label, *(against(value, level) for value, level in pairs))
     return table
 
 
-def _against(value: float | None, level: float | None) -> str:
+def against(value: float | None, level: float | None) -> str:
     if value is None or level is None:
         return "-"
     return f"{value:.2f}{' *' if value > level else '  '}"
