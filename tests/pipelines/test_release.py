@@ -455,7 +455,9 @@ def test_wrong_use_has_its_exit_code_and_says_what_is_wrong(town, hatstream, arg
 
 
 @pytest.mark.parametrize("command", ["init", "release"])
-@pytest.mark.parametrize("url", ["://x", "sqlite+foo:///x", "postgresql://user:secret@host/db", "sqlite://"])
+@pytest.mark.parametrize(
+    "url", ["://x", "sqlite+foo:///x", "mysql://user:secret@host/db", "postgresql://u:secret@host", "sqlite://"]
+)
 def test_what_cannot_be_a_ledger_is_said_before_a_key_is_asked_for(town, hatstream, command, url):
     arguments = {"init": city.init, "release": city.release}[command](town)
     arguments[arguments.index("--ledger") + 1] = url
