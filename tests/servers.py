@@ -9,13 +9,15 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psycopg
 import pytest
 
 START_S = 30
+GUARDED = "guarded"
+"""The one role, made by the test that wants it, that the server asks for a password."""
 REQUIRED = ("CI", "HATSTREAM_REQUIRE_SERVERS")
 
 
@@ -30,6 +32,8 @@ class Postgres:
         if self._user:
             shutil.chown(folder, self._user, self._user)
         self._call("initdb", "--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C", "--no-sync").wait()
+        rules = folder / "data" / "pg_hba.conf"
+        rules.write_text(f"host all {GUARDED} 127.0.0.1/32 scram-sha-256\n{rules.read_text()}")
 
     def url(self, database: str = "postgres") -> str:
         return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
@@ -39,6 +43,11 @@ class Postgres:
         name = f"test{next(self._names)}"
         self.execute(f"CREATE DATABASE {name}")
         return self.url(name)
+
+    def ensure_role(self, name: str, options: str = "") -> None:
+        """A role that may log in."""
+        with suppress(psycopg.errors.DuplicateObject):
+            self.execute(f"CREATE ROLE {name} LOGIN {options}")
 
     def execute(self, statement: str) -> None:
         with psycopg.connect(self.url(), autocommit=True) as db:

@@ -44,15 +44,12 @@ def has_table(db: sa.Connection) -> bool:
 
 def genesis(db: sa.Connection) -> str | None:
     """The hash of the first entry, which no other ledger has; None while there is none."""
-    if not has_table(db):
-        return None
-    first: str | None = db.execute(sa.select(ENTRY.c.hash).where(ENTRY.c.seq == 1)).scalar()
-    return first
+    return _first_hash(db) if has_table(db) else None
 
 
 def tip(db: sa.Connection) -> Tip:
     last = db.execute(sa.select(ENTRY.c.seq, ENTRY.c.hash).order_by(ENTRY.c.seq.desc()).limit(1)).first()
-    return (genesis(db) or "", last.seq, last.hash) if last else ("", 0, "")
+    return (_first_hash(db) or "", last.seq, last.hash) if last else ("", 0, "")
 
 
 def append(db: sa.Connection, *new: Entry) -> None:
@@ -85,6 +82,11 @@ def walk(db: sa.Connection) -> int:
                 raise LedgerError(f"entry {expected} of the ledger is not what was written: it was tampered with")
             before, expected = entry["hash"], expected + 1
     return expected - 1
+
+
+def _first_hash(db: sa.Connection) -> str | None:
+    found: str | None = db.execute(sa.select(ENTRY.c.hash).where(ENTRY.c.seq == 1)).scalar()
+    return found
 
 
 def _hash(before: str, entry: Mapping[str, Any]) -> str:

@@ -24,9 +24,10 @@ RETRY_WAITS_S = (0.2, 0.4, 0.8, 1.6, 3.2)
 WRITERS = 0x68617473
 """The advisory lock of all who write to a ledger on PostgreSQL; any number would do."""
 
-_CONNECTION_S = 10
+_CONNECTION_S, _IDLE_S = 10, 60
 _PASSING_STATES = {
     "23505",  # somebody wrote the same entry without queueing
+    "25P03",  # we paused for so long that the server gave the lock to others
     "40001",  # serialization failure
     "40003",  # whether the statement was completed is unknown
     "40P01",  # deadlock
@@ -164,7 +165,7 @@ class PostgresServer:
         # READ COMMITTED whatever the server's default: every statement after the lock sees all that was committed
         # before it. A commit is on disk when it is confirmed, and a writer that went away frees the lock.
         begin = (
-            f"SET LOCAL lock_timeout = '{BUSY_S}s'; SET LOCAL idle_in_transaction_session_timeout = '{BUSY_S}s'; "
+            f"SET LOCAL lock_timeout = '{BUSY_S}s'; SET LOCAL idle_in_transaction_session_timeout = '{_IDLE_S}s'; "
             "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'; "
             f"SELECT pg_advisory_xact_lock({WRITERS})"
         )

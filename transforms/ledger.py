@@ -269,7 +269,8 @@ def _seal_missing(
     spec_text: str,
     units: Sequence[Sealed],
 ) -> tuple[list[Sealed], int, int]:
-    stored = _stored(db, spec_id, period)
+    slots = [unit.slot_s for unit in units]
+    stored = _stored(db, spec_id, period, (min(slots), max(slots)))
     before = [stored.get((unit.slot_s, unit.shard)) for unit in units]
     missing = [unit for unit, known in zip(units, before, strict=True) if known is None]
     differing = [
@@ -331,10 +332,15 @@ def _changes(
     ]
 
 
-def _stored(db: sa.Connection, spec_id: str, period: str) -> dict[tuple[int, int], Sealed]:
+def _stored(
+    db: sa.Connection, spec_id: str, period: str, slots: tuple[int, int] | None = None
+) -> dict[tuple[int, int], Sealed]:
+    """What is released of a period by (slot, shard). slots: only from the first to the last of them."""
     query = sa.select(ENTRY.c.body).where(
         ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id, ENTRY.c.period == period
     )
+    if slots is not None:
+        query = query.where(ENTRY.c.slot_s.between(*slots))
     found = (msgspec.json.decode(body, type=Sealed) for body in db.execute(query).scalars())
     return {(unit.slot_s, unit.shard): unit for unit in found}
 

@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 from pipelines import custody, local, scheduled
-from pipelines.cli import main
 from pipelines.spec import load
 from pipelines.spool import Spool
 from tests import city
@@ -25,17 +24,6 @@ from transforms.head import LedgerError
 from transforms.ledger import Ledger
 from transforms.seal import release_shard
 from transforms.wire import Exposure, pack
-
-
-@pytest.fixture
-def hatstream(capsys):
-    """Runs a command line; returns exit code, standard output, standard error."""
-
-    def run(*arguments):
-        code = main([str(argument) for argument in arguments])
-        return code, *capsys.readouterr()
-
-    return run
 
 
 @pytest.fixture
