@@ -1,4 +1,4 @@
-"""How many releases a second a ledger records: 10,000 units of 100 HATs' size, in transactions of 1 to 1,000.
+"""How many releases a second a ledger records: units of one HAT, in transactions of 1, 24 and 1,000.
 
 .venv/bin/python -m benchmarks.ledger [postgresql://user@host:port/empty_database]
 """
@@ -6,7 +6,6 @@
 import sys
 import tempfile
 import time
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -52,7 +51,7 @@ def measure(url: str, head: Path) -> None:
     Head(head).create()
     ledger = Ledger(url, head)
     ledger.create()
-    ledger.open_account(replace(ACCOUNT))
+    ledger.open_account(ACCOUNT)
     print(f"{url.partition(':')[0]}: transactions of n units, units a second")
     first = 0
     for batch, transactions in ((1, 200), (24, 50), (1000, 10)):

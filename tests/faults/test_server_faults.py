@@ -5,11 +5,14 @@ import os
 import signal
 import threading
 import time
+import traceback
+from fractions import Fraction
 
 import psycopg
 import pytest
 import sqlalchemy as sa
 
+from pipelines import custody
 from tests import city
 from tests.servers import GUARDED
 from tests.transforms.test_ledger import opened, record, unit
@@ -18,6 +21,7 @@ from transforms.databases import database_of
 from transforms.failpoints import VARIABLE
 from transforms.head import LedgerError
 from transforms.ledger import Ledger
+from transforms.steps import Book
 
 
 @pytest.fixture
@@ -328,3 +332,20 @@ def test_a_password_is_never_shown(run, postgres, monkeypatch, command):
     assert unreachable[0] == 4
     for secret in ("heim", "falsch"):
         assert secret not in repr([said, refused, unreachable])
+
+
+@pytest.mark.parametrize("password", ["geheim", "127"])
+def test_a_password_is_in_no_exception_and_no_description_of_a_place(monkeypatch, tmp_path, password):
+    monkeypatch.setattr(databases, "RETRY_WAITS_S", ())
+    place = custody.find(f"postgresql://user:{password}@localhost:1/db", tmp_path / "key")
+    with pytest.raises(LedgerError) as caught:
+        place.ledger.check_head()
+    book = Book(place.url, place.head, "city", Fraction(1), "name", "{}")
+    told = "".join(traceback.format_exception(caught.value))
+    assert "localhost" in told
+    assert password not in f"{told} {place!r} {place.shown} {book!r} {place.ledger!r}"
+
+
+def test_without_a_key_s_name_the_key_of_a_server_s_ledger_is_in_the_state_folder(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert custody.find("postgresql://user@localhost/db", None).key == tmp_path / "hatstream" / "ledger.key"
