@@ -3,16 +3,17 @@
 import os
 import secrets
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import sqlalchemy as sa
 from platformdirs import user_state_path
 
 from pipelines.spec import AccountTable
+from transforms.databases import database_of
 from transforms.files import locked, replacing
 from transforms.head import Head, LedgerError
-from transforms.ledger import Account, AccountRefusal, Ledger, database_of
+from transforms.ledger import Account, AccountRefusal, Ledger
 from transforms.vehicles import Secret
 
 LEDGER_VARIABLE = "HATSTREAM_LEDGER"
@@ -23,7 +24,7 @@ KEY_BYTES = 32
 class Custody:
     """The ledger's URL, the key file, and the head file beside the key."""
 
-    url: str
+    url: str = field(repr=False)  # may hold a password
     key: Path
 
     @property
@@ -31,18 +32,25 @@ class Custody:
         return self.key.with_name(self.key.name + ".head")
 
     @property
+    def shown(self) -> str:
+        """The ledger's place for people: without a password."""
+        return database_of(self.url).shown
+
+    @property
     def ledger(self) -> Ledger:
         return Ledger(self.url, self.head)
 
 
 def find(ledger: str | None, key: Path | None) -> Custody:
-    """What the options say, else HATSTREAM_LEDGER, else the user's state folder; the key lies beside an SQLite file."""
-    named = ledger or os.environ.get(LEDGER_VARIABLE)
-    if not named:
-        folder = user_state_path("hatstream")
-        return Custody(_sqlite(folder / "ledger.sqlite"), key or folder / "ledger.key")
+    """What the options say, else HATSTREAM_LEDGER, else the user's state folder.
+
+    The key lies beside an SQLite file, and in the user's state folder where the ledger is on a server.
+    """
+    folder = user_state_path("hatstream")
+    named = ledger or os.environ.get(LEDGER_VARIABLE) or str(folder / "ledger.sqlite")
     url = named if "://" in named else _sqlite(Path(named))
-    return Custody(url, key or database_of(url).with_suffix(".key"))
+    file = database_of(url).path or folder / "ledger"
+    return Custody(url, key or file.with_suffix(".key"))
 
 
 def _sqlite(path: Path) -> str:
@@ -80,6 +88,13 @@ def open_account(place: Custody, table: AccountTable) -> str:
         if not has_key:
             _make_key(place, table.name)
     return place.ledger.open_account(account_of(table, read_key(place.key)))
+
+
+def other_accounts(place: Custody, account: str) -> list[str]:
+    """What else the ledger or the head file knows: a vehicle that reports to two accounts spends both budgets."""
+    in_ledger = {known.name for known in place.ledger.accounts()}
+    with_key = {name for ledger in Head(place.head).read_all().values() for name in ledger["accounts"]}
+    return sorted((in_ledger | with_key) - {account})
 
 
 def _has_key(place: Custody) -> bool:

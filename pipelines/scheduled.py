@@ -105,7 +105,7 @@ def release(
     ledger = custody.ledger
     if not ledger.exists():
         raise AccountRefusal(
-            f"there is no ledger at {custody.url}: run `hatstream init` first, or name it with --ledger"
+            f"there is no ledger at {custody.shown}: run `hatstream init` first, or name it with --ledger"
         )
     ledger.verify_chain()
     ledger.check_account(account_of(spec.account, secret))

@@ -1,8 +1,11 @@
-"""What several tests share: where real telemetry lies, and a small city in files."""
+"""What several tests share: where real telemetry lies, and ledgers on both databases."""
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.servers import Postgres, postgres_server
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 
@@ -13,3 +16,37 @@ def telemetry() -> Path:
     if not SHARED.is_dir():
         pytest.skip("the real telemetry is not beside this checkout")
     return SHARED
+
+
+@pytest.fixture(scope="session")
+def postgres_of_session() -> Iterator[Postgres]:
+    with postgres_server() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres(postgres_of_session: Postgres) -> Postgres:
+    """The session's PostgreSQL server, up whatever the test before did to it."""
+    postgres_of_session.start()
+    return postgres_of_session
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where a ledger can be made, on each database."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'ledger.sqlite'}"
+    server: Postgres = request.getfixturevalue("postgres")
+    return server.new_database()
+
+
+@pytest.fixture
+def hatstream(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Runs a command line; returns exit code, standard output, standard error."""
+    from pipelines.cli import main  # which imports Beam: not for every test
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        code = main([str(argument) for argument in arguments])
+        return code, *capsys.readouterr()
+
+    return run

@@ -1,7 +1,7 @@
 """The road's PTransforms. Each is wiring around a pure function; what crosses between them is typed."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
@@ -210,7 +210,7 @@ class _ByHexagon(beam.DoFn):
 class Book:
     """Where and under which account a specification's slots are recorded."""
 
-    url: str
+    url: str = field(repr=False)  # may hold a password
     head: Path
     account: str
     limit: Fraction

@@ -27,6 +27,9 @@ def init(spec_path: Path, ledger: str | None, key_path: Path | None) -> None:
     outcome = custody.open_account(place, spec.account)
     click.echo(f"account {spec.account.name!r}: {outcome}")
     click.echo(f"  unit {spec.account.unit}, limit {float(spec.account.limit):g}, adjacency {spec.account.adjacency}")
-    click.echo(f"  ledger  {place.url}")
+    click.echo(f"  ledger  {place.shown}")
     click.echo(f"  key     {place.key} (secret: let nobody read it)")
     click.echo(f"  head    {place.head} (keep a copy of both, together)")
+    if others := custody.other_accounts(place, spec.account.name):
+        known = ", ".join(map(repr, others))
+        click.echo(f"  beware  a vehicle that reports to several accounts spends all their budgets; also here: {known}")

@@ -28,7 +28,7 @@ def _open(url: str | None, key_path: Path | None) -> Ledger:
     place = custody.find(url, key_path)
     book = Ledger(place.url, place.head, read_only=True)
     if not book.exists():
-        raise LedgerError(f"there is no ledger at {place.url}")
+        raise LedgerError(f"there is no ledger at {place.shown}")
     return book
 
 

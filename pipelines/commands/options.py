@@ -16,13 +16,14 @@ spec_option = click.option(
 ledger_option = click.option(
     "--ledger",
     metavar="URL",
-    help="The ledger: a path or sqlite:/// URL. [default: $HATSTREAM_LEDGER, then the state folder]",
+    help="The ledger: a path, or an sqlite:/// or postgresql:// URL. "
+    "[default: $HATSTREAM_LEDGER, then the state folder]",
 )
 key_option = click.option(
     "--key",
     "key_path",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="The account's secret key file. [default: beside the ledger]",
+    help="The account's secret key file. [default: beside the ledger's file, else the state folder]",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document for programs.")
 

@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 from pipelines import custody, local, scheduled
-from pipelines.cli import main
 from pipelines.spec import load
 from pipelines.spool import Spool
 from tests import city
@@ -25,17 +24,6 @@ from transforms.head import LedgerError
 from transforms.ledger import Ledger
 from transforms.seal import release_shard
 from transforms.wire import Exposure, pack
-
-
-@pytest.fixture
-def hatstream(capsys):
-    """Runs a command line; returns exit code, standard output, standard error."""
-
-    def run(*arguments):
-        code = main([str(argument) for argument in arguments])
-        return code, *capsys.readouterr()
-
-    return run
 
 
 @pytest.fixture
@@ -455,7 +443,9 @@ def test_wrong_use_has_its_exit_code_and_says_what_is_wrong(town, hatstream, arg
 
 
 @pytest.mark.parametrize("command", ["init", "release"])
-@pytest.mark.parametrize("url", ["://x", "sqlite+foo:///x", "postgresql://user:secret@host/db", "sqlite://"])
+@pytest.mark.parametrize(
+    "url", ["://x", "sqlite+foo:///x", "mysql://user:secret@host/db", "postgresql://u:secret@host", "sqlite://"]
+)
 def test_what_cannot_be_a_ledger_is_said_before_a_key_is_asked_for(town, hatstream, command, url):
     arguments = {"init": city.init, "release": city.release}[command](town)
     arguments[arguments.index("--ledger") + 1] = url

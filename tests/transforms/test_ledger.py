@@ -1,4 +1,4 @@
-"""The ledger: accounts, write-once slots, limits, its chain and its head."""
+"""The ledger on both databases: accounts, write-once slots, limits, its chain and its head."""
 
 import sqlite3
 from contextlib import closing
@@ -6,7 +6,10 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
+import sqlalchemy as sa
+from sqlalchemy.pool import NullPool
 
+from transforms.databases import database_of
 from transforms.head import Head, LedgerError
 from transforms.ledger import Account, AccountRefusal, Ledger
 from transforms.seal import Released, Sealed
@@ -24,13 +27,43 @@ ACCOUNT = Account(
 PLAN = {"epsilon": "1", "step": "1/100", "scale": "6500", "upper": "65", "bias_bound": 0.0, "facts": {}}
 
 
-@pytest.fixture
-def ledger(tmp_path):
-    Head(tmp_path / "key.head").create()
-    book = Ledger(f"sqlite:///{tmp_path / 'ledger.sqlite'}", tmp_path / "key.head")
+def opened(url, head, *, limit="3"):
+    """A new ledger with its account and its head file."""
+    Head(head).create()
+    book = Ledger(url, head)
     book.create()
-    book.open_account(ACCOUNT)
+    book.open_account(replace(ACCOUNT, limit=limit))
     return book
+
+
+@pytest.fixture
+def ledger(ledger_url, tmp_path):
+    """A ledger with one account, on each database."""
+    return opened(ledger_url, tmp_path / "key.head")
+
+
+@pytest.fixture
+def in_file(tmp_path):
+    """A ledger of one account in an SQLite file."""
+    return opened(f"sqlite:///{tmp_path / 'ledger.sqlite'}", tmp_path / "key.head")
+
+
+@pytest.fixture
+def another_url(ledger_url, tmp_path, request):
+    """Where a second ledger can be made, on the same database as the first."""
+    if ledger_url.startswith("sqlite"):
+        return f"sqlite:///{tmp_path / 'another.sqlite'}"
+    return request.getfixturevalue("postgres").new_database()
+
+
+def tamper(book, statement, **values):
+    """Changes a ledger behind its back."""
+    engine = sa.create_engine(sa.make_url(book.url).set(drivername=DRIVERS[book.url[:6]]), poolclass=NullPool)
+    with engine.begin() as db:
+        db.execute(sa.text(statement), values)
+
+
+DRIVERS = {"sqlite": "sqlite", "postgr": "postgresql+psycopg"}
 
 
 def unit(slot_s=0, *, epsilon="1", integer=7, digest="d", spec_id="a", period="day 1", shard=0, plan=PLAN):
@@ -144,27 +177,35 @@ def test_an_account_that_was_never_opened_has_no_budget(ledger):
         ledger.check_account(replace(ACCOUNT, name="other"))
 
 
-def test_a_tampered_entry_is_found(ledger, tmp_path):
+def test_a_tampered_entry_is_found_by_its_number(ledger):
     record(ledger, unit())
     record(ledger, unit(3600))
     assert ledger.verify() == 4
-    with closing(sqlite3.connect(tmp_path / "ledger.sqlite")) as db, db:
-        db.execute("update entry set epsilon = '1/2' where seq = 3")
+    tamper(ledger, "update entry set epsilon = '1/2' where seq = 3")
     with pytest.raises(LedgerError, match="entry 3"):
         ledger.verify()
 
 
-def test_a_removed_entry_is_found(ledger, tmp_path):
+def test_a_removed_entry_is_found_by_its_number(ledger):
     record(ledger, unit())
     record(ledger, unit(3600))
-    with closing(sqlite3.connect(tmp_path / "ledger.sqlite")) as db, db:
-        db.execute("delete from entry where seq = 3")
-    with pytest.raises(LedgerError):
+    tamper(ledger, "delete from entry where seq = 3")
+    with pytest.raises(LedgerError, match="entry 3"):
         ledger.verify()
 
 
-def test_a_rolled_back_copy_is_found_at_the_start(ledger, tmp_path):
-    path = tmp_path / "ledger.sqlite"
+def test_a_tail_that_was_cut_off_is_found_by_what_the_head_remembers(ledger):
+    record(ledger, unit())
+    record(ledger, unit(3600))
+    tamper(ledger, "delete from entry where seq = 4")
+    assert ledger.verify_chain() == 3
+    for attempt in (ledger.check_head, ledger.verify, lambda: record(ledger, unit(7200))):
+        with pytest.raises(LedgerError, match="rolled back or replaced: entry 4"):
+            attempt()
+
+
+def test_a_rolled_back_copy_of_a_file_is_found_at_the_start(in_file, tmp_path):
+    ledger, path = in_file, tmp_path / "ledger.sqlite"
     record(ledger, unit())
     with closing(sqlite3.connect(path)) as db, db:
         db.execute("pragma wal_checkpoint(truncate)")
@@ -173,6 +214,20 @@ def test_a_rolled_back_copy_is_found_at_the_start(ledger, tmp_path):
     with closing(sqlite3.connect(path)) as db, db:
         db.execute("pragma wal_checkpoint(truncate)")
     path.write_bytes(copy)
+    with pytest.raises(LedgerError, match="rolled back"):
+        ledger.check_head()
+
+
+def test_an_older_copy_of_a_server_s_database_is_found_at_the_start(postgres, tmp_path):
+    url, copy = postgres.new_database(), postgres.new_database()
+    ledger = opened(url, tmp_path / "key.head")
+    record(ledger, unit())
+    now, older = (one.rpartition("/")[2] for one in (url, copy))
+    postgres.execute(f"drop database {older}")
+    postgres.execute(f"create database {older} template {now}")
+    record(ledger, unit(3600))
+    postgres.execute(f"drop database {now}")
+    postgres.execute(f"alter database {older} rename to {now}")
     with pytest.raises(LedgerError, match="rolled back"):
         ledger.check_head()
 
@@ -186,20 +241,16 @@ def test_a_head_that_lags_behind_is_fine_because_a_kill_may_come_between(ledger,
 
 
 @pytest.mark.usefixtures("ledger")
-def test_a_fresh_ledger_is_no_fresh_budget(tmp_path):
-    fresh = Ledger(f"sqlite:///{tmp_path / 'fresh.sqlite'}", tmp_path / "key.head")
+def test_a_fresh_ledger_is_no_fresh_budget(another_url, tmp_path):
+    fresh = Ledger(another_url, tmp_path / "key.head")
     fresh.create()
     with pytest.raises(AccountRefusal, match="another ledger"):
         fresh.open_account(ACCOUNT)
 
 
-def test_a_fresh_ledger_that_another_head_knows_is_refused_beside_the_first_head(ledger, tmp_path):
-    Head(tmp_path / "copy.head").create()
-    url = f"sqlite:///{tmp_path / 'fresh.sqlite'}"
-    other = Ledger(url, tmp_path / "copy.head")
-    other.create()
-    other.open_account(ACCOUNT)
-    fresh = Ledger(url, tmp_path / "key.head")
+def test_a_fresh_ledger_that_another_head_knows_is_refused_beside_the_first_head(ledger, another_url, tmp_path):
+    opened(another_url, tmp_path / "copy.head")
+    fresh = Ledger(another_url, tmp_path / "key.head")
     for attempt in (fresh.open_account, fresh.check_account):
         with pytest.raises(AccountRefusal, match="another ledger"):
             attempt(ACCOUNT)
@@ -208,9 +259,9 @@ def test_a_fresh_ledger_that_another_head_knows_is_refused_beside_the_first_head
     ledger.check_account(ACCOUNT)
 
 
-def test_accounts_on_several_ledgers_may_share_a_key(ledger, tmp_path):
+def test_accounts_on_several_ledgers_may_share_a_key(ledger, another_url, tmp_path):
     more = replace(ACCOUNT, name="more")
-    second = Ledger(f"sqlite:///{tmp_path / 'second.sqlite'}", tmp_path / "key.head")
+    second = Ledger(another_url, tmp_path / "key.head")
     second.create()
     assert second.open_account(more) == "created"
     assert ledger.open_account(replace(ACCOUNT, name="third")) == "created"
@@ -247,64 +298,61 @@ def files_of(folder):
     return {path.name: (path.stat().st_mode, path.read_bytes()) for path in folder.iterdir()}
 
 
-def look_at(folder):
-    book = Ledger(f"sqlite:///{folder / 'ledger.sqlite'}", folder / "key.head", read_only=True)
+def look_at(folder, url=None):
+    book = Ledger(url or f"sqlite:///{folder / 'ledger.sqlite'}", folder / "key.head", read_only=True)
     return book.verify(), [account.name for account in book.accounts()], [s.epsilon for s in book.spent("city")]
 
 
-def test_looking_at_the_ledger_changes_no_file_and_stands_in_nobodys_way(ledger, tmp_path):
-    record(ledger, unit())
+def test_looking_at_the_ledger_changes_no_file_and_stands_in_nobodys_way(in_file, tmp_path):
+    record(in_file, unit())
     before = files_of(tmp_path)
     assert look_at(tmp_path) == (3, ["city"], [1])
     after = files_of(tmp_path)
     assert {name: after[name] for name in before} == before
     usual = before["ledger.sqlite"][0]
     assert {mode for name, (mode, _) in after.items() if name not in before} <= {usual}
-    assert record(ledger, unit(3600)).new == 1
+    assert record(in_file, unit(3600)).new == 1
 
 
-def test_looking_at_a_ledger_that_nobody_may_write_makes_no_file_beside_it(ledger, tmp_path):
-    record(ledger, unit())
+def test_looking_at_a_ledger_that_nobody_may_write_makes_no_file_beside_it(in_file, tmp_path):
+    record(in_file, unit())
     (tmp_path / "ledger.sqlite").chmod(0o444)
     before = files_of(tmp_path)
     assert look_at(tmp_path) == (3, ["city"], [1])
     assert files_of(tmp_path) == before
     (tmp_path / "ledger.sqlite").chmod(0o644)
-    assert record(ledger, unit(3600)).new == 1
+    assert record(in_file, unit(3600)).new == 1
 
 
 def test_looking_at_the_ledger_waits_for_no_writer_and_sees_what_is_committed(ledger, tmp_path):
     record(ledger, unit())
-    with closing(sqlite3.connect(tmp_path / "ledger.sqlite", isolation_level=None)) as db:
-        db.execute("begin immediate")
-        assert look_at(tmp_path) == (3, ["city"], [1])
-        db.execute("commit")
+    with database_of(ledger.url).engine(read_only=False).begin():
+        assert look_at(tmp_path, ledger.url) == (3, ["city"], [1])
 
 
 def test_a_ledger_that_this_user_may_not_write_is_refused_before_a_file_is_made_beside_it(
-    ledger, tmp_path, monkeypatch
+    in_file, tmp_path, monkeypatch
 ):
     before = files_of(tmp_path)
-    monkeypatch.setattr("transforms.ledger.os.access", lambda *_: False)
+    monkeypatch.setattr("transforms.databases.os.access", lambda *_: False)
     with pytest.raises(LedgerError, match="may not write"):
-        record(ledger, unit())
+        record(in_file, unit())
     assert files_of(tmp_path) == before
 
 
 def test_a_ledger_opened_to_look_at_cannot_be_written(ledger, tmp_path):
     reader = Ledger(ledger.url, tmp_path / "key.head", read_only=True)
-    with pytest.raises(LedgerError, match="readonly"):
+    with pytest.raises(LedgerError, match=r"read-?only"):
         record(reader, unit())
 
 
 @pytest.mark.parametrize("body", ["{}", "not JSON", '{"released": 3}'])
-def test_a_damaged_entry_is_told_without_its_content(ledger, tmp_path, body):
+def test_a_damaged_entry_is_told_without_its_content(ledger, body):
     record(ledger, unit())
-    with closing(sqlite3.connect(tmp_path / "ledger.sqlite")) as db, db:
-        db.execute("update entry set body = ? where kind = 'release'", (body,))
+    tamper(ledger, "update entry set body = :body where kind = 'release'", body=body)
     with pytest.raises(LedgerError, match="damaged") as caught:
         record(ledger, unit())
-    assert "ledger.sqlite" in str(caught.value)
+    assert database_of(ledger.url).shown in str(caught.value)
     assert body not in str(caught.value)
 
 
@@ -320,9 +368,14 @@ def test_a_corrupt_database_is_refused_without_its_content(tmp_path):
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        ("postgresql://user:secret@localhost/x", "'postgresql' is not supported yet"),
-        ("sqlite+foo:///x", "'sqlite\\+foo' is not supported yet"),
+        ("mysql://user:secret@localhost/x", "'mysql' is not supported"),
+        ("postgresql+psycopg2://user:secret@localhost/x", "'postgresql\\+psycopg2' is not supported"),
+        ("sqlite+foo:///x", "'sqlite\\+foo' is not supported"),
         ("://x", "URL"),
+        ("postgresql://user:secret@localhost:port/x", "URL"),
+        ("postgresql://user:secret@localhost", "names no database"),
+        ("postgresql://user:se@cret@localhost/x", "password"),
+        ("postgresql://user@localhost/x?password=secret", "password"),
         ("sqlite:///:memory:", "outlives"),
         ("sqlite://", "outlives"),
     ],
@@ -330,4 +383,24 @@ def test_a_corrupt_database_is_refused_without_its_content(tmp_path):
 def test_what_cannot_be_a_ledger_is_refused_by_name(tmp_path, url, said):
     with pytest.raises(LedgerError, match=said) as caught:
         Ledger(url, tmp_path / "head")
-    assert "secret" not in str(caught.value)
+    assert "cret" not in str(caught.value)
+
+
+def test_many_entries_are_written_by_one_statement_after_one_look_at_the_tip(ledger, monkeypatch):
+    statements = []
+    monkeypatch.setattr(sa.Connection, "execute", _noting(statements, sa.Connection.execute))
+    record(ledger, *(unit(slot_s, epsilon="0") for slot_s in range(100)))
+    one_hundred = list(statements)
+    statements.clear()
+    record(ledger, unit(1000, epsilon="0"))
+    assert [text for text in one_hundred if text.startswith("INSERT")] == ["INSERT"]
+    assert abs(len(one_hundred) - len(statements)) <= 2
+    assert ledger.verify() == 103
+
+
+def _noting(statements, execute):
+    def noting(db, statement, *arguments, **options):
+        statements.append(str(statement).split()[0])
+        return execute(db, statement, *arguments, **options)
+
+    return noting

@@ -1,0 +1,178 @@
+"""A ledger file that is full, locked, read-only, corrupt or replaced: nothing is published, and the reason is told."""
+
+import multiprocessing
+import os
+import resource
+import sqlite3
+from contextlib import closing
+
+import pytest
+import sqlalchemy as sa
+
+from tests import city
+from tests.transforms.test_ledger import opened, record, unit
+from transforms import databases
+from transforms.head import LedgerError
+from transforms.ledger import Ledger
+
+
+@pytest.fixture
+def town(tmp_path, hatstream, monkeypatch):
+    """The small city with its account opened; its ledger waits for other writers only for a moment."""
+    monkeypatch.setattr(databases, "BUSY_S", 0.2)
+    city.write(tmp_path)
+    assert hatstream(*city.init(tmp_path))[0] == 0
+    return tmp_path
+
+
+@pytest.fixture
+def refused(town, hatstream):
+    """Runs a release that must be refused: exit code 4, nothing published, nothing recorded. Returns what it says."""
+
+    def run():
+        code, out, err = hatstream(*city.release(town))
+        assert (code, out) == (4, "")
+        assert not list((town / "out").glob("*"))
+        assert "ledger" in err
+        assert "internal" not in err
+        return err
+
+    return run
+
+
+@pytest.fixture
+def released(town, hatstream):
+    """Runs the release again, which must be whole now, and paid for once."""
+
+    def run():
+        assert hatstream(*city.release(town))[0] == 0
+        assert len(list((town / "out").glob("*"))) == 32
+        shown = hatstream("ledger", "show", "--json", "--ledger", town / "ledger.sqlite")[1]
+        assert shown.count('"epsilon":9.0') == 2
+        assert hatstream("ledger", "verify", "--ledger", town / "ledger.sqlite")[0] == 0
+
+    return run
+
+
+def changed(folder, *statements):
+    with closing(sqlite3.connect(folder / "ledger.sqlite")) as db, db:
+        for statement in statements:
+            db.execute(statement)
+
+
+def settled(folder):
+    """The ledger's file, with all that lay in its log."""
+    changed(folder, "pragma wal_checkpoint(truncate)")
+    return folder / "ledger.sqlite"
+
+
+def test_a_full_disk_releases_nothing_until_there_is_room(refused, released):
+    def fill(connection, _record):
+        connection.execute("pragma max_page_count = 1")  # which means: not one more than there are
+
+    sa.event.listen(sa.Engine, "connect", fill)
+    try:
+        assert "full" in refused()
+    finally:
+        sa.event.remove(sa.Engine, "connect", fill)
+    released()
+
+
+def _record_within(url, head, size):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+    try:
+        record(Ledger(url, head), unit(3600, digest="d" * 100_000))
+    except LedgerError:
+        os._exit(4)
+    os._exit(0)
+
+
+def test_a_file_that_may_not_grow_keeps_what_it_had(tmp_path):
+    ledger = opened(f"sqlite:///{tmp_path / 'ledger.sqlite'}", tmp_path / "key.head")
+    record(ledger, unit(integer=7))
+    context = multiprocessing.get_context("forkserver")
+    process = context.Process(target=_record_within, args=(ledger.url, tmp_path / "key.head", 60_000))
+    process.start()
+    process.join(60)
+    assert process.exitcode == 4
+    assert ledger.verify() == 3
+    assert record(ledger, unit(integer=8), unit(3600, integer=9)).new == 1
+
+
+def test_a_ledger_that_another_writer_holds_is_waited_for_and_then_refused(town, refused, released):
+    with closing(sqlite3.connect(town / "ledger.sqlite", isolation_level=None)) as other:
+        other.execute("begin immediate")
+        assert "locked" in refused()
+    released()
+
+
+def test_a_ledger_that_becomes_read_only_is_refused(refused, released, monkeypatch):
+    access = os.access
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "access", lambda path, mode: "ledger.sqlite" not in str(path) and access(path, mode))
+        assert "may not write" in refused()
+    released()
+
+
+@pytest.mark.parametrize(
+    ("offset", "exit_code"), [(0, 4), (100, 4), (4096, 4), (8192, 0)], ids=["header", "schema", "entries", "an index"]
+)
+def test_a_corrupt_file_is_refused(town, refused, hatstream, offset, exit_code):
+    """An index is not part of the chain that `verify` walks; a release meets it."""
+    whole = settled(town).read_bytes()
+    (town / "ledger.sqlite").write_bytes(whole[:offset] + b"KA01AB1234" * 300 + whole[offset + 3000 :])
+    assert "KA01" not in refused()
+    code, _, err = hatstream("ledger", "verify", "--ledger", town / "ledger.sqlite")
+    assert code == exit_code
+    assert "KA01" not in err
+
+
+@pytest.mark.parametrize("kept", [0, 1000, 5000])
+def test_a_file_that_was_cut_off_is_refused(town, refused, kept):
+    whole = settled(town).read_bytes()
+    (town / "ledger.sqlite").write_bytes(whole[:kept])
+    refused()
+
+
+def test_an_older_copy_put_back_is_refused(town, refused, hatstream):
+    older = settled(town).read_bytes()
+    assert hatstream(*city.release(town))[0] == 0
+    settled(town).write_bytes(older)
+    for file in (town / "out").iterdir():
+        file.unlink()
+    assert "rolled back" in refused()
+
+
+def test_a_chain_without_its_tail_is_refused(town, refused, hatstream):
+    assert hatstream(*city.release(town))[0] == 0
+    changed(town, "delete from entry where seq > 8")
+    for file in (town / "out").iterdir():
+        file.unlink()
+    assert "entry 10, seen before, is not in it" in refused()
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("update entry set body = '{}' where seq = 4", "entry 4 "),
+        ("update entry set hash = 'x' where seq = 5", "entry 5 "),
+        ("delete from entry where seq = 6", "entry 6 "),
+    ],
+)
+def test_verify_names_the_first_row_that_is_not_what_was_written(town, hatstream, statement, said):
+    assert hatstream(*city.release(town))[0] == 0
+    changed(town, statement, "update entry set epsilon = '1/9' where seq = 9")
+    code, out, err = hatstream("ledger", "verify", "--ledger", town / "ledger.sqlite")
+    assert (code, out) == (4, "")
+    assert said in err
+
+
+def test_init_says_when_a_vehicle_may_spend_two_budgets(town, hatstream):
+    assert "beware" not in hatstream(*city.init(town))[1]
+    spec = (town / "spec.toml").read_text()
+    (town / "spec.toml").write_text(spec.replace('name = "small"', 'name = "renamed"'))
+    said = "spends all their budgets; also here: 'small'\n"
+    assert said in hatstream(*city.init(town))[1]
+    (town / "spec.toml").write_text(spec.replace('name = "small"', 'name = "elsewhere"'))
+    elsewhere = ["--ledger", town / "other.sqlite", "--key", town / "ledger.key"]
+    assert "also here: 'renamed', 'small'\n" in hatstream(*city.init(town), *elsewhere)[1]
