@@ -1,6 +1,6 @@
 """The two databases a ledger may live in: how each is named, opened, queued for, and when trying again may help.
 
-All SQL is in `transforms/ledger.py` and the same for both. docs/adr/0007 says why each queues as it does.
+All SQL is in `transforms/ledger.py` and the same for both. docs/adr/0008 says why each queues as it does.
 """
 
 import os

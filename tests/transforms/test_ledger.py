@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import pytest
 import sqlalchemy as sa
+from msgspec import structs
 from sqlalchemy.pool import NullPool
 
 from transforms.databases import database_of
@@ -130,6 +131,35 @@ def test_specifications_on_one_account_share_its_limit_and_periods_do_not(ledger
 def test_the_shards_of_a_slot_share_one_debit(ledger):
     record(ledger, unit(epsilon="3", shard=0), unit(epsilon="3", shard=1))
     assert [spent.epsilon for spent in ledger.spent("city")] == [3]
+
+
+def whole(*slots, epsilon="2", total=None):
+    """Units of a period that is planned as a whole: the first slot is debited for all."""
+    return [
+        structs.replace(unit(at), scope="period", debit=epsilon if i == 0 else "0", epsilon_total=total)
+        for i, at in enumerate(slots)
+    ]
+
+
+def test_a_period_planned_as_a_whole_has_one_debit(ledger):
+    record(ledger, *whole(0, 3600, 7200))
+    assert [spent.epsilon for spent in ledger.spent("city")] == [2]
+
+
+@pytest.mark.parametrize("later", [(0, 3600), (0, 3600, 7200, 10800), (10800,)])
+def test_a_period_planned_as_a_whole_takes_no_other_slots_and_no_part_is_released_again(ledger, later):
+    record(ledger, *whole(0, 3600, 7200))
+    with pytest.raises(AccountRefusal, match="planned and sealed as a whole with 3 slots"):
+        record(ledger, *whole(*later, epsilon="0"))
+    assert record(ledger, *whole(0, 3600, 7200)).new == 0
+
+
+def test_slots_of_a_plan_that_divides_a_total_never_debit_more_than_that(ledger):
+    parts = [structs.replace(unit(at, epsilon="1/2"), epsilon_total="1") for at in (0, 3600, 7200)]
+    record(ledger, *parts[:2])
+    with pytest.raises(LedgerError, match="more than the total that the plan divides"):
+        record(ledger, parts[2])
+    assert [spent.epsilon for spent in ledger.spent("city")] == [1]
 
 
 def test_an_empty_slot_is_sealed_too(ledger):

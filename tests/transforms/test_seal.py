@@ -6,12 +6,14 @@ import h3
 import numpy as np
 import pytest
 
+from dpops.mechanism import Plan
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.baseline import Baseline
+from dpops.mechanisms.baseline_variance import BaselineVariance as Variance
 from dpops.noise import Noise
 from dpops.privacy import PerHat, PerPeriod
 from dpops.types import Grid
-from transforms.seal import Policy, SlotFacts, Statistic, release_shard, seal
+from transforms.seal import Policy, SlotFacts, Statistic, debit_of, release_shard, seal
 from transforms.wire import Tally
 
 GRID = Grid(step=Fraction(1, 100), upper_steps=6500)
@@ -141,3 +143,86 @@ def test_cells_of_one_city_spread_over_any_number_of_shards():
         sizes = np.bincount(release_shard(cells, shards), minlength=shards)
         assert sizes.min() > 0
         assert sizes.max() < 3 * cells.size / shards
+
+
+BOTH = tuple(Statistic(name, kind, Fraction(1, 2)) for name, kind in (("mean", Baseline()), ("variance", Variance())))
+DAY = {
+    at: SlotFacts("2026-05-01", f"2026-05-01T{hour}:00:00-05:00", "later", (3600, 7200), 1)
+    for at, hour in ((3600, 10), (7200, 11))
+}
+
+
+def of_day(*tables, noise=None, **changes):
+    table = Tally(*(np.concatenate(columns) for columns in zip(*tables, strict=True)))
+    return [unit for unit, _ in seal(3600, 0, table, DAY, policy(scope="period", **changes), noise or Quiet())]
+
+
+def test_a_variance_comes_from_sums_of_squares_and_not_from_the_vehicles_means():
+    """One vehicle at 10 and at 30 km/h, the other always at 20: the variance is 50, that of the means 0."""
+    steps = np.array([1000, 3000], np.int64)
+    rows = tally_of((1, 0, 2, int(steps.sum()), 0), (2, 0, 2, 4000, 0))
+    rows = rows._replace(square=np.array([int((steps**2).sum()), 2 * 2000**2]))
+    mean, variance = sealed(rows, statistics=BOTH).released
+    assert (mean.statistic, variance.statistic) == ("mean", "variance")
+    plan = Plan.from_public(variance.mechanism, variance.plan)
+    assert Variance.value(variance.integers, plan) == pytest.approx(50, abs=1e-5)
+    assert [plan.epsilon, plan.upper] == [Fraction(1, 2), Fraction(65 * 65, 4)]
+
+
+def test_a_plan_of_a_period_divides_the_total_over_all_hats_of_the_busiest_vehicle():
+    first = tally_of((1, 0, 2, 0, 0), (1, 1, 1, 0, 0), (2, 0, 1, 0, 0))
+    units = of_day(first, tally_of((1, 2, 1, 0, 0), slot_s=7200), composition=PerPeriod(Fraction(6)))
+    assert [unit.epsilon_hat for unit in units] == ["2", "2"]
+    assert [unit.epsilon_slot for unit in units] == ["4", "2"]
+    assert [unit.debit for unit in units] == ["6", "0"], "the first slot stands for all"
+    assert {unit.epsilon_total for unit in units} == {"6"}
+
+
+def test_with_the_epsilon_of_a_hat_given_a_whole_period_debits_what_its_busiest_vehicle_spends():
+    """Slot maxima would add up to 3; no vehicle is in more than 2 HATs."""
+    units = of_day(tally_of((1, 0, 1, 0, 0), (1, 1, 1, 0, 0)), tally_of((2, 0, 1, 0, 0), slot_s=7200))
+    assert [debit_of(unit) for unit in units] == ["2", "0"]
+
+
+def test_a_period_in_which_nothing_happened_is_sealed_empty_and_spends_nothing():
+    units = of_day(tally_of(), composition=PerPeriod(Fraction(6)))
+    assert [(unit.released, debit_of(unit)) for unit in units] == [([], "0"), ([], "0")]
+
+
+def crowd():
+    """Vehicle 0 in two cells, among twenty others in each; a lone vehicle in a third cell has the largest error."""
+    others = [(100 * cell + i, cell, 1, 10, 0) for cell in range(2) for i in range(1, 21)]
+    return tally_of((0, 0, 1, 10, 0), (0, 1, 1, 10, 0), *others, (999, 2, 2, 20, 0))
+
+
+def test_clip_user_takes_whole_vehicles_out_and_says_what_it_dropped():
+    unit = sealed(crowd(), clip_user=True, composition=PerHat(Fraction(1, 100)), statistics=BOTH)
+    kept = [released.plan["facts"]["samples"] for released in unit.released if released.statistic == "mean"]
+    assert sorted(kept) == [2, 20, 21]
+    assert {released.plan["facts"]["reported"] for released in unit.released} == {2, 21}
+    assert unit.epsilon_slot == "1/100", "vehicle 0 was in two HATs"
+
+
+def test_clip_user_under_a_total_releases_at_what_is_left_to_a_hat():
+    plain, clipped = (
+        sealed(crowd(), clip_user=clip, composition=PerPeriod(Fraction(1, 100)), statistics=BOTH)
+        for clip in (False, True)
+    )
+    assert [plain.epsilon_hat, clipped.epsilon_hat] == ["1/4800", "1/2400"]
+    assert plain.epsilon_slot == clipped.epsilon_slot == "1/2400"
+
+
+def test_clip_user_sees_counts_and_never_speeds():
+    table = crowd()
+    fast = table._replace(total=table.kept * 6500, square=table.kept * 6500**2)
+    units = [sealed(t, clip_user=True, composition=PerHat(Fraction(1, 100)), statistics=BOTH) for t in (table, fast)]
+    assert [r.plan for r in units[0].released] == [r.plan for r in units[1].released]
+    assert units[0].digest != units[1].digest
+
+
+def test_the_exposure_counts_the_hats_that_are_left_to_a_vehicle():
+    ((_, exposure),) = seal(
+        3600, 0, crowd(), {3600: FACTS}, policy(clip_user=True, composition=PerHat(Fraction(1, 100))), Quiet()
+    )
+    assert exposure.cells.max() == 1
+    assert exposure.vehicle.size == 42
