@@ -29,7 +29,8 @@ PRIVACY = {
     "clip-user, of a slot": 'per = "hat"\ncomposition = "clip-user"',
     "clip-user, of the day": 'per = "hat"\ncomposition = "clip-user"\nscope = "period"',
 }
-BOTH = '[[statistic]]\nname = "mean"\nmechanism = "baseline"\n\n[[statistic]]\nname = "variance"\n'
+STATISTICS = '[[statistic]]\nname = "mean"\n\n[[statistic]]\nname = "variance"\n\n'
+PRIOR = "upper_kmh = 65\nprior = { mean_kmh = 20, sd_kmh = 12, between = 0.2 }"
 
 
 def make_city() -> tuple[str, Path]:
@@ -40,7 +41,10 @@ def make_city() -> tuple[str, Path]:
         Console().print(f"{write_sample(FLEET, feed):,} reports of {FLEET.vehicles:,} made-up buses: {feed}")
     text = files("pipelines").joinpath("demo.toml").read_text()
     text = text.replace("limit = 300.0", "limit = 100000.0").replace('name = "demo-hourly"', 'name = "dense-hourly"')
-    spec.write_text(re.sub(r"\[\[statistic\]\].*?(?=\[input\])", BOTH + "\n", text, flags=re.DOTALL))
+    text = re.sub(
+        r"\[\[statistic\]\].*?(?=\[input\])", STATISTICS, text.replace("upper_kmh = 65", PRIOR), flags=re.DOTALL
+    )
+    spec.write_text(text)
     return str(feed), spec
 
 

@@ -148,7 +148,8 @@ def plan(spec: Specification, counts: Counts, recount: Recount | None, progress:
         raise InputError("the counts hold no HAT")
     forecaster = Forecaster(spec)
     classes = _by_class(hats)
-    others, impossible = _other_choices(spec, recount is not None)
+    named = counts.slots_named and counts.vehicles_named
+    others, impossible = _other_choices(spec, named=named, positions=recount is not None)
     statistics = _statistics(spec, classes, forecaster, progress)
     choices = []
     for at, (name, other, same_hats) in enumerate(others, 1):
@@ -252,13 +253,23 @@ def _runners_up(winner: str, planned: list[list[Candidate]]) -> list[RunnerUp]:
 # --- other choices ---------------------------------------------------------------------------------------------------
 
 
-def _other_choices(spec: Specification, positions: bool) -> tuple[list[tuple[str, Specification, bool]], list[str]]:
-    """Name, specification and whether its HATs are the same; and which ones there cannot be, with the reason."""
+def _other_choices(
+    spec: Specification, *, named: bool, positions: bool
+) -> tuple[list[tuple[str, Specification, bool]], list[str]]:
+    """Name, specification and whether its HATs are the same; and which ones there cannot be, with the reason.
+
+    named: whether the counts tell vehicles and slots apart, so that composition can be planned.
+    """
     choices = []
     for factor in FACTORS:
         epsilon = spec.composition.epsilon * factor
         said = f"epsilon {float(epsilon):g}" + (AS_IS if factor == 1 else "")
         choices.append((said, replace(spec, composition=_with_epsilon(spec.composition, epsilon)), True))
+    if named and spec.cap is None:
+        if not spec.clip_user:
+            choices.append(("clip-user", replace(spec, clip_user=True), True))
+        if spec.scope == "slot":
+            choices.append(("periods as a whole", replace(spec, scope="period"), True))
     if not positions:
         return choices, ["other resolutions and slot lengths need positions: see --synthetic"]
     impossible = []
