@@ -1,0 +1,124 @@
+"""Beam's Flink job server with an embedded cluster on this machine, the options of a job, and its REST.
+
+ServerFactory.java keeps it on 127.0.0.1: as Beam ships it, anybody on the network may send it a program to run.
+"""
+
+import json
+import os
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pipelines.engines.maven import class_path, compiled
+from pipelines.engines.process import LOOPBACK, Server, free_ports, is_open
+
+READY_S = 90.0
+_MAIN = "org.apache.beam.runners.flink.FlinkJobServerDriver"
+_JAVA = ("java", "-Xmx1g", "-XX:+UseSerialGC", "--add-opens=java.base/java.util=ALL-UNNAMED")
+_ENDED = ("FINISHED", "CANCELED", "FAILED")
+_CONFIGURATION = """\
+rest:
+  port: {rest}
+  address: {host}
+  bind-address: {host}
+jobmanager:
+  bind-host: {host}
+  rpc:
+    address: {host}
+taskmanager:
+  bind-host: {host}
+  host: {host}
+  numberOfTaskSlots: {slots}
+state:
+  checkpoints:
+    dir: {folder}/checkpoints
+  savepoints:
+    dir: {folder}/savepoints
+"""
+
+
+def options(
+    job_server: str, worker_pool: str, *, parallelism: int = 1, checkpoint_s: float = 10.0, restarts: int = -1
+) -> list[str]:
+    """The options of an unbounded job. Addresses are `host:port`. restarts: of a failed job; -1: always.
+
+    `--finish_bundle_before_checkpointing` is no choice: without it, a checkpoint that meets the bundle of the first
+    element swallows that element, and the job waits for ever without a word.
+    """
+    return [
+        "--runner=PortableRunner",
+        f"--job_endpoint={job_server}",
+        "--environment_type=EXTERNAL",
+        f"--environment_config={worker_pool}",
+        f"--parallelism={parallelism}",
+        "--streaming",
+        "--finish_bundle_before_checkpointing",
+        "--max_bundle_time_mills=100",
+        f"--checkpointing_interval={round(checkpoint_s * 1_000)}",
+        f"--number_of_execution_retries={restarts}",
+        "--execution_retry_delay=1000",
+    ]
+
+
+class JobServer:
+    """`with JobServer(folder) as flink:` jobs are taken at `flink.address`. Raises MissingTool or ServerError."""
+
+    def __init__(self, folder: Path, slots: int = 2) -> None:
+        self._folder, self._slots = folder, slots
+        self._port, self._artifacts, self._rest = free_ports(3)
+        self._server: Server | None = None
+
+    @property
+    def address(self) -> str:
+        return f"{LOOPBACK}:{self._port}"
+
+    def __enter__(self) -> "JobServer":
+        configuration = self._folder / "conf"
+        configuration.mkdir(parents=True, exist_ok=True)
+        (configuration / "config.yaml").write_text(
+            _CONFIGURATION.format(host=LOOPBACK, rest=self._rest, slots=self._slots, folder=self._folder.as_uri())
+        )
+        command = [*_JAVA, "-cp", _classes(), _MAIN, "--flink-master=[local]", f"--flink-conf-dir={configuration}"]
+        command += [f"--job-host={LOOPBACK}", f"--job-port={self._port}", f"--artifact-port={self._artifacts}"]
+        command += ["--expansion-port=-1", f"--artifacts-dir={self._folder / 'artifacts'}"]
+        self._server = Server(command, self._folder / "job-server.log")
+        self._server.wait(lambda: is_open(self._port), READY_S)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._server is None:
+            return
+        for job in self.jobs():
+            if job["state"] not in _ENDED:
+                self.cancel(job["jid"])
+        self._server.stop()
+
+    def jobs(self) -> Sequence[dict[str, Any]]:
+        """Flink's jobs, with `jid` and `state`. Empty before the first: Beam says RUNNING before there is one."""
+        try:
+            found: list[dict[str, Any]] = json.loads(self._ask("/jobs/overview"))["jobs"]
+        except OSError:  # the cluster starts with its first job
+            return []
+        return found
+
+    def cancel(self, job_id: str) -> None:
+        """Beam's own `cancel` leaves the job of Flink running."""
+        self._ask(f"/jobs/{job_id}?mode=cancel", "PATCH")
+
+    def has_restarted(self, job_id: str) -> bool:
+        """Whether Flink had to start the job again."""
+        return bool(json.loads(self._ask(f"/jobs/{job_id}"))["timestamps"]["RESTARTING"])
+
+    def _ask(self, path: str, method: str = "GET") -> bytes:
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        request = urllib.request.Request(f"http://{LOOPBACK}:{self._rest}{path}", method=method)
+        with opener.open(request, timeout=5) as answer:
+            found: bytes = answer.read()
+        return found
+
+
+def _classes() -> str:
+    classes = class_path("flink")
+    on_loopback = compiled(Path(__file__).with_name("ServerFactory.java"), classes)
+    return f"{on_loopback}{os.pathsep}{classes}"
