@@ -5,15 +5,17 @@ ServerFactory.java keeps it on 127.0.0.1: as Beam ships it, anybody on the netwo
 
 import json
 import os
+import time
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from pipelines.engines.maven import class_path, compiled
-from pipelines.engines.process import LOOPBACK, Server, free_ports, is_open
+from pipelines.engines.process import LOOPBACK, Server, ServerError, free_ports, is_open
 
 READY_S = 90.0
+SAVEPOINT_S = 60.0
 _MAIN = "org.apache.beam.runners.flink.FlinkJobServerDriver"
 _JAVA = ("java", "-Xmx1g", "-XX:+UseSerialGC", "--add-opens=java.base/java.util=ALL-UNNAMED")
 _ENDED = ("FINISHED", "CANCELED", "FAILED")
@@ -41,7 +43,7 @@ state:
 def options(
     job_server: str, worker_pool: str, *, parallelism: int = 1, checkpoint_s: float = 10.0, restarts: int = -1
 ) -> list[str]:
-    """The options of an unbounded job. Addresses are `host:port`. restarts: of a failed job; -1: always.
+    """The options of an unbounded job. Addresses are `host:port`. restarts: of a failed job; -1: as Flink is set.
 
     `--finish_bundle_before_checkpointing` is no choice: without it, a checkpoint that meets the bundle of the first
     element swallows that element, and the job waits for ever without a word.
@@ -90,7 +92,7 @@ class JobServer:
         if self._server is None:
             return
         for job in self.jobs():
-            if job["state"] not in _ENDED:
+            if self.is_running(job["jid"]):
                 self.cancel(job["jid"])
         self._server.stop()
 
@@ -102,17 +104,36 @@ class JobServer:
             return []
         return found
 
+    def is_running(self, job_id: str) -> bool:
+        """Whether it has not ended, or not yet."""
+        return any(job["jid"] == job_id and job["state"] not in _ENDED for job in self.jobs())
+
     def cancel(self, job_id: str) -> None:
         """Beam's own `cancel` leaves the job of Flink running."""
         self._ask(f"/jobs/{job_id}?mode=cancel", "PATCH")
+
+    def savepoint_and_cancel(self, job_id: str) -> str:
+        """Ends a job so that another can go on from the returned place: `--savepoint_path=...`. Raises ServerError."""
+        wanted = {"cancel-job": True, "target-directory": (self._folder / "savepoints").as_uri()}
+        asked = json.loads(self._ask(f"/jobs/{job_id}/savepoints", "POST", wanted))["request-id"]
+        until = time.monotonic() + SAVEPOINT_S
+        while time.monotonic() < until:
+            found = json.loads(self._ask(f"/jobs/{job_id}/savepoints/{asked}"))
+            if found["status"]["id"] == "COMPLETED" and "location" in found["operation"]:
+                place: str = found["operation"]["location"]
+                return place
+            time.sleep(0.2)
+        raise ServerError(f"no savepoint of job {job_id} after {SAVEPOINT_S:.0f} s")
 
     def has_restarted(self, job_id: str) -> bool:
         """Whether Flink had to start the job again."""
         return bool(json.loads(self._ask(f"/jobs/{job_id}"))["timestamps"]["RESTARTING"])
 
-    def _ask(self, path: str, method: str = "GET") -> bytes:
+    def _ask(self, path: str, method: str = "GET", body: dict[str, Any] | None = None) -> bytes:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        request = urllib.request.Request(f"http://{LOOPBACK}:{self._rest}{path}", method=method)
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(f"http://{LOOPBACK}:{self._rest}{path}", data, headers, method=method)
         with opener.open(request, timeout=5) as answer:
             found: bytes = answer.read()
         return found

@@ -1,6 +1,7 @@
 """The Kafka source on a real Flink: every slot's total is exact, also when a stage fails on the way."""
 
 import json
+import os
 import time
 from collections import Counter
 from contextlib import contextmanager
@@ -12,8 +13,11 @@ from confluent_kafka import Producer
 
 from pipelines.engines.flink import options
 from tests.stream.test_kafka_source import ANY_TIME, YEAR_9999_MS
-from tests.stream.tiny import ARM, Tiny, database, totals
-from transforms.kafka_partition import Topic
+from tests.stream.tiny import ARM, LAYOUT, Tiny, database, totals
+from transforms.growing import ReadGrowing
+from transforms.kafka import ReadKafka
+from transforms.kafka_partition import Topic, starts
+from transforms.watermark import Watermark
 
 DAYS = ("2023-11-15", "2023-11-16")
 START_MS = 1_700_006_400_000  # 2023-11-15 UTC
@@ -35,18 +39,28 @@ class Fleet:
             slot_ms = START_MS + hour * HOUR_MS
             for i in range(each):
                 at_ms = slot_ms + i * HOUR_MS // each
-                row = {"vehicle": f"bus{i % 50}", "time": at_ms, "lat": 30.0, "lon": -97.5, "speed": i % 60}
-                self.send(json.dumps(row).encode(), at_ms, i)
+                self.send(position(at_ms, i), at_ms, i)
             self.sent[slot_ms // 1_000] += each
         assert self._producer.flush(30) == 0
+
+    def source(self, poll_messages=20_000):
+        """Few messages a poll make reading take several checkpoints."""
+        return ReadKafka(self.topic, starts(self.topic), Watermark(0), LAYOUT, poll_messages)
 
     def send(self, payload, at_ms, i=0):
         self._producer.produce(self.topic.name, payload, partition=i % PARTITIONS, timestamp=at_ms)
 
 
+def position(at_ms, i):
+    row = {"vehicle": f"bus{i % 50}", "time": at_ms, "lat": 30.0, "lon": -97.5, "speed": i % 60}
+    return json.dumps(row).encode()
+
+
 @contextmanager
-def running(tiny, flink, pool, **more):
-    p = beam.Pipeline(options=PipelineOptions(options(flink.address, pool.address, checkpoint_s=1.0, **more)))
+def running(tiny, flink, pool, savepoint=None, **more):
+    chosen = options(flink.address, pool.address, checkpoint_s=1.0, **more)
+    chosen += [f"--savepoint_path={savepoint}"] if savepoint else []
+    p = beam.Pipeline(options=PipelineOptions(chosen))
     tiny.build(p)
     before = {job["jid"] for job in flink.jobs()}
     p.run()
@@ -54,7 +68,8 @@ def running(tiny, flink, pool, **more):
     try:
         yield job["jid"]
     finally:
-        flink.cancel(job["jid"])
+        if flink.is_running(job["jid"]):
+            flink.cancel(job["jid"])
 
 
 def wait_for(look, seconds):
@@ -73,8 +88,7 @@ def test_totals_are_exact_after_a_stage_failed_and_poison_and_absurd_times_chang
     fleet.send(b"\xff is no UTF-8", START_MS + 8 * HOUR_MS)
     fleet.send(b"{}", YEAR_9999_MS)
     fleet.drive(range(8, 24))
-    tiny = Tiny(fleet.topic, tmp_path, DAYS, poll_messages=100)  # so that reading takes several checkpoints
-    with running(tiny, flink, pool) as job:
+    with running(Tiny(fleet.source(100), tmp_path, DAYS), flink, pool) as job:
         wait_for(lambda: len(totals(tmp_path)) >= 3, 60)
         (tmp_path / ARM).touch()
         wait_for(lambda: len(totals(tmp_path)) == 24, 60)
@@ -91,7 +105,7 @@ def test_an_event_whose_slot_its_partition_has_closed_is_a_late_dead_letter(kafk
     """20 s."""
     fleet = Fleet(kafka, "late")
     fleet.drive(range(4))
-    with running(Tiny(fleet.topic, tmp_path, DAYS), flink, pool):
+    with running(Tiny(fleet.source(), tmp_path, DAYS), flink, pool, parallelism=2):
         wait_for(lambda: len(totals(tmp_path)) == 4, 60)  # idle: the wall clock closed all slots of 2023
         fleet.drive(range(3, 5), each=90)
 
@@ -102,3 +116,42 @@ def test_an_event_whose_slot_its_partition_has_closed_is_a_late_dead_letter(kafk
         wait_for(lambda: late() == 180, 30)
     assert totals(tmp_path) == totals(tmp_path, "attempts")  # one pane each
     assert set(totals(tmp_path).values()) == {300}
+
+
+@pytest.mark.slow
+def test_a_job_that_goes_on_from_a_savepoint_counts_every_message_once(kafka, flink, pool, tmp_path):
+    """40 s."""
+    fleet = Fleet(kafka, "savepoint")
+    fleet.drive(range(24))
+    with running(Tiny(fleet.source(50), tmp_path, DAYS), flink, pool) as job:
+        wait_for(lambda: len(totals(tmp_path)) >= 5, 60)
+        place = flink.savepoint_and_cancel(job)
+    before = len(totals(tmp_path))
+    assert before < 24
+    with running(Tiny(fleet.source(50), tmp_path, DAYS), flink, pool, savepoint=place):
+        wait_for(lambda: len(totals(tmp_path)) == 24, 60)
+    assert totals(tmp_path) == fleet.sent
+
+
+@pytest.mark.slow
+def test_a_folder_that_grows_is_read_once_also_after_a_stage_failed(flink, pool, tmp_path):
+    """30 s."""
+    folder, sent = tmp_path / "in", {}
+    folder.mkdir()
+
+    def add(hour):
+        times = [START_MS + hour * HOUR_MS + i * 1_000 for i in range(100)]
+        part = folder / f".{hour:02d}.jsonl"
+        part.write_bytes(b"\n".join(position(at_ms, i) for i, at_ms in enumerate(times)))
+        os.utime(part, (times[-1] // 1_000, times[-1] // 1_000))
+        part.rename(folder / f"{hour:02d}.jsonl")
+        sent[times[0] // 1_000] = 100
+
+    for hour in range(18):
+        add(hour)
+    with running(Tiny(ReadGrowing(folder, Watermark(0), LAYOUT), tmp_path, DAYS), flink, pool) as job:
+        wait_for(lambda: len(totals(tmp_path)) >= 1, 60)
+        (tmp_path / ARM).touch()
+        wait_for(lambda: len(totals(tmp_path)) == 18, 60)
+        assert (tmp_path / ARM).exists() or flink.has_restarted(job)
+    assert totals(tmp_path) == sent

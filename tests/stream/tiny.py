@@ -1,4 +1,4 @@
-"""A tiny road for tests on Flink: Kafka -> parse -> late ones out -> cells -> slots -> events counted -> SQLite.
+"""A tiny road for tests on Flink: a source -> parse -> late ones out -> cells -> slots -> events counted -> SQLite.
 
 Every attempt to write is kept, and the first that wrote a slot wins, as in the ledger.
 """
@@ -12,12 +12,9 @@ from pathlib import Path
 import apache_beam as beam
 
 from tests.transforms.inputs import mapped, rules, slots
-from transforms.kafka import ReadKafka
-from transforms.kafka_partition import Topic, starts
 from transforms.lateness import IntoSlots, RefuseLate
 from transforms.layouts import Units
 from transforms.steps import REFUSED, Assign, Parse
-from transforms.watermark import Watermark
 
 LAYOUT = mapped("jsonl", time_unit="ms")
 SHARDS = 2
@@ -27,20 +24,16 @@ ARM = "ARM"
 
 @dataclass
 class Tiny:
-    """slots: (start, end) as ISO days. The folder takes out.db and what tests put there."""
+    """source: batches and refused rows. days: the first ISO day and the one after the last. The folder takes out.db."""
 
-    topic: Topic
+    source: beam.PTransform
     folder: Path
     days: tuple[str, str]
-    lag_s: int = 0
-    poll_messages: int = 20_000
 
     def build(self, p):
         calendar = slots(*self.days)
         found = Units("ms", LAYOUT.units.kmh_per_unit)
-        read = p | "read" >> ReadKafka(
-            self.topic, starts(self.topic), Watermark(self.lag_s), LAYOUT, self.poll_messages
-        )
+        read = p | "read" >> self.source
         parsed = read.batches | "parse" >> Parse(rules(found, start=self.days[0], end=self.days[1]))
         timely = parsed.observations | "lateness" >> RefuseLate(calendar.slot_s)
         assigned = timely.observations | "assign" >> Assign(7, None, SHARDS)
