@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from dpops.types import Int64s
 
@@ -39,6 +39,16 @@ _DEFAULTS: Mapping[str, Any] = {
     "log_level": _SILENT_LOG,
 }
 _OUT_OF_RANGE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
+_PASSING = (
+    KafkaError._TRANSPORT,
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._RESOLVE,
+    KafkaError._TIMED_OUT,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError.BROKER_NOT_AVAILABLE,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+)
 _GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 
 
@@ -92,23 +102,28 @@ def starts(topic: Topic, since_ms: int | None = None) -> list[PartitionStart]:
     Raises KafkaSourceError if the topic does not exist or no broker answers in START_S seconds.
     """
     consumer = _consumer(topic)
+    until_s = time.monotonic() + START_S
     try:
-        partitions = _partitions(consumer, topic, START_S)
-        if since_ms is None:
-            offsets = [
-                consumer.get_watermark_offsets(TopicPartition(topic.name, partition), timeout=START_S)[0]
-                for partition in partitions
-            ]
-        else:
-            offsets = _offsets_since(consumer, topic, partitions, since_ms)
-    except KafkaException as error:
-        raise KafkaSourceError(f"{topic}: no answer from a broker ({_name(error)})") from None
+        while True:
+            try:
+                return _starts(consumer, topic, since_ms)
+            except KafkaException as error:
+                if error.args[0].code() not in _PASSING or time.monotonic() > until_s:
+                    raise KafkaSourceError(f"{topic}: no answer from a broker ({_name(error)})") from None
+                time.sleep(0.1)  # a topic that was just made has no leader yet
     finally:
         consumer.close()
-    return [
-        PartitionStart(partition, offset, len(partitions))
-        for partition, offset in zip(partitions, offsets, strict=True)
-    ]
+
+
+def _starts(consumer: Consumer, topic: Topic, since_ms: int | None) -> list[PartitionStart]:
+    numbers = _partitions(consumer, topic, START_S)
+    ends = [consumer.get_watermark_offsets(TopicPartition(topic.name, n), timeout=START_S) for n in numbers]
+    offsets = [first for first, _ in ends]
+    if since_ms is not None:
+        asked = [TopicPartition(topic.name, n, since_ms) for n in numbers]
+        found = consumer.offsets_for_times(asked, timeout=START_S)
+        offsets = [at.offset if at.offset >= 0 else end for at, (_, end) in zip(found, ends, strict=True)]
+    return [PartitionStart(n, offset, len(numbers)) for n, offset in zip(numbers, offsets, strict=True)]
 
 
 class Partition:
@@ -158,8 +173,8 @@ class Partition:
                 out_of_range = True
             elif error.code() in _GONE:
                 raise KafkaSourceError(f"{self}: it does not exist any more")
-            elif error.retriable():
-                self._note(error)
+            elif error.code() in _PASSING:
+                self._away(error.name())
             else:
                 raise KafkaSourceError(f"{self}: {error.name()}")
         return messages, out_of_range
@@ -236,21 +251,13 @@ def _consumer(topic: Topic, note: Any = None) -> Consumer:
 
 
 def _partitions(consumer: Consumer, topic: Topic, wait_s: float) -> list[int]:
+    """The topic's partitions. Raises KafkaSourceError if it does not exist, KafkaException if nobody can say."""
     found = consumer.list_topics(topic.name, timeout=wait_s).topics[topic.name]
     if found.error is not None and found.error.code() in _GONE:
         raise KafkaSourceError(f"{topic}: it does not exist")
     if found.error is not None:
-        raise KafkaSourceError(f"{topic}: {found.error.name()}")
+        raise KafkaException(found.error)
     return sorted(found.partitions)
-
-
-def _offsets_since(consumer: Consumer, topic: Topic, partitions: list[int], since_ms: int) -> list[int]:
-    asked = [TopicPartition(topic.name, partition, since_ms) for partition in partitions]
-    found = []
-    for place in consumer.offsets_for_times(asked, timeout=START_S):
-        after_all = place.offset in (-1, OFFSET_END)
-        found.append(consumer.get_watermark_offsets(place, timeout=START_S)[1] if after_all else place.offset)
-    return found
 
 
 def _payloads(messages: list[Message]) -> list[bytes]:
