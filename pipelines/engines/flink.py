@@ -1,6 +1,7 @@
 """Beam's Flink job server with an embedded cluster on this machine, the options of a job, and its REST.
 
-ServerFactory.java keeps it on 127.0.0.1: as Beam ships it, anybody on the network may send it a program to run.
+Two classes of Beam are replaced (java/): one keeps it on 127.0.0.1, where as Beam ships it anybody on the network may
+send it a program to run; the other keeps a source's polls from filling its memory.
 """
 
 import json
@@ -125,6 +126,11 @@ class JobServer:
             time.sleep(0.2)
         raise ServerError(f"no savepoint of job {job_id} after {SAVEPOINT_S:.0f} s")
 
+    def checkpoint_bytes(self, job_id: str) -> int:
+        """The size of the job's newest finished checkpoint; 0 before the first."""
+        newest = json.loads(self._ask(f"/jobs/{job_id}/checkpoints"))["latest"]["completed"]
+        return int(newest["state_size"]) if newest else 0
+
     def has_restarted(self, job_id: str) -> bool:
         """Whether Flink had to start the job again."""
         return bool(json.loads(self._ask(f"/jobs/{job_id}"))["timestamps"]["RESTARTING"])
@@ -141,5 +147,5 @@ class JobServer:
 
 def _classes() -> str:
     classes = class_path("flink")
-    on_loopback = compiled(Path(__file__).with_name("ServerFactory.java"), classes)
-    return f"{on_loopback}{os.pathsep}{classes}"
+    ours = compiled(sorted(Path(__file__).with_name("java").glob("*.java")), classes)
+    return f"{ours}{os.pathsep}{classes}"

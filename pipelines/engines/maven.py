@@ -5,7 +5,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -64,17 +64,18 @@ def _fetch(pom: Path, folder: Path, kept: Path) -> None:
     part.replace(kept)
 
 
-def compiled(source: Path, classes: str) -> Path:
-    """The folder of a source file's classes, compiled once against the class path `classes`. Raises RuntimeError."""
+def compiled(sources: Sequence[Path], classes: str) -> Path:
+    """The folder of the sources' classes, compiled once against the class path `classes`. Raises RuntimeError."""
     folder = cache_folder() / "engines"
-    kept = folder / f"{source.stem}-{sha256(source.read_bytes() + classes.encode()).hexdigest()[:12]}"
+    digest = sha256(b"".join(source.read_bytes() for source in sources) + classes.encode()).hexdigest()[:12]
+    kept = folder / f"classes-{digest}"
     with _alone(folder / ".lock"):
         if not kept.exists():
             part = kept.with_suffix(".part")
-            command = ["javac", "-nowarn", "-d", str(part), "-cp", classes, str(source)]
+            command = ["javac", "-nowarn", "-d", str(part), "-cp", classes, *map(str, sources)]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode:
-                raise RuntimeError(f"{source.name} was not compiled:\n{done.stderr[-2_000:]}")
+                raise RuntimeError(f"Java's sources were not compiled:\n{done.stderr[-2_000:]}")
             part.replace(kept)
     return kept
 

@@ -155,3 +155,16 @@ def test_a_folder_that_grows_is_read_once_also_after_a_stage_failed(flink, pool,
         wait_for(lambda: len(totals(tmp_path)) == 18, 60)
         assert (tmp_path / ARM).exists() or flink.has_restarted(job)
     assert totals(tmp_path) == sent
+
+
+@pytest.mark.slow
+def test_the_checkpoints_of_a_source_that_polls_on_stay_level(kafka, flink, pool, tmp_path):
+    """30 s: about 15 polls of each partition, which would add 5 kB each."""
+    fleet = Fleet(kafka, "level")
+    fleet.drive(range(2))
+    with running(Tiny(fleet.source(), tmp_path, DAYS), flink, pool) as job:
+        wait_for(lambda: len(totals(tmp_path)) == 2, 60)
+        time.sleep(3)
+        before = wait_for(lambda: flink.checkpoint_bytes(job), 10)
+        time.sleep(15)
+        assert flink.checkpoint_bytes(job) < before + 20_000
