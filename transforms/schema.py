@@ -1,4 +1,4 @@
-"""Everything that crosses between stages: observation batches, tallies, counts of refused rows, sealed slots."""
+"""Everything that crosses between stages: polls, observation batches, tallies, refused rows, sealed slots."""
 
 from typing import NamedTuple
 
@@ -19,6 +19,20 @@ class RawBatch(NamedTuple):
     rows: int
     table: pa.RecordBatch
     refused: dict[str, int]
+
+
+class Messages(NamedTuple):
+    """One poll of one partition of a topic.
+
+    payloads: as they came, empty where a message has none. timestamps_ms: Kafka's, of each message, -1 where it has
+    none. promised_us: the partition's watermark before them, in microseconds since 1970 UTC; Beam's least if it had
+    none. An event whose slot ended before it is late.
+    """
+
+    partition: int
+    payloads: list[bytes]
+    timestamps_ms: Int64s
+    promised_us: int
 
 
 class Observations(NamedTuple):

@@ -5,7 +5,7 @@ from typing import get_args
 
 from transforms.columns import TimeUnit
 from transforms.layouts.avro import AvroTable
-from transforms.layouts.base import FIELDS, KMH_PER_UNIT, Layout, Units, UnreadableFile
+from transforms.layouts.base import FIELDS, KMH_PER_UNIT, Layout, MessageLayout, Units, UnreadableFile
 from transforms.layouts.capmetro import CAPMETRO
 from transforms.layouts.csv_table import CsvTable
 from transforms.layouts.gtfs_realtime import GtfsRealtime
@@ -13,7 +13,7 @@ from transforms.layouts.iudx import Iudx
 from transforms.layouts.jsonl import JsonLines
 from transforms.layouts.parquet import ParquetTable
 
-__all__ = ["FIXED", "MAPPED", "Layout", "Units", "UnreadableFile", "layout"]
+__all__ = ["FIXED", "MAPPED", "Layout", "MessageLayout", "Units", "UnreadableFile", "layout", "message_layout"]
 
 FIXED: Mapping[str, Layout] = {"capmetro": CAPMETRO, "iudx": Iudx(), "gtfs-realtime": GtfsRealtime()}
 MAPPED: Mapping[str, Callable[[Units, tuple[str, ...]], Layout]] = {
@@ -39,6 +39,14 @@ def layout(name: str, columns: Mapping[str, str] | None, time_unit: str | None, 
     if name not in MAPPED:
         raise ValueError(f"layout: must be one of {', '.join([*FIXED, *MAPPED])}, got {name!r}")
     return MAPPED[name](_units(time_unit or "iso", speed_unit or "km/h"), _column_names(name, columns))
+
+
+def message_layout(name: str, layout: Layout) -> MessageLayout:
+    """The layout as one of messages. Raises ValueError naming the field, the rule and the value."""
+    if isinstance(layout, MessageLayout):
+        return layout
+    able = [known for known, kind in {**FIXED, **MAPPED}.items() if hasattr(kind, "from_messages")]
+    raise ValueError(f"layout: messages must be one of {', '.join(able)}, got {name!r}")
 
 
 def _units(time_unit: str, speed_unit: str) -> Units:

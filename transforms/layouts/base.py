@@ -1,9 +1,9 @@
 """What every layout has in common: declared units, one way to read, one error for a file that cannot be read."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -32,6 +32,19 @@ class Layout(Protocol):
 
     def read(self, path: str) -> Iterator[RawBatch]:
         """Batches in the order of the file, in bounded memory. Raises UnreadableFile, which shows no content."""
+        ...
+
+
+@runtime_checkable
+class MessageLayout(Layout, Protocol):
+    """A layout that also comes as messages of a transport."""
+
+    def from_messages(self, payloads: Sequence[bytes]) -> Iterator[RawBatch]:
+        """What `read` would give for files of these payloads, in bounded memory.
+
+        A payload that cannot be decoded is one refused row, `malformed` or `too-long`; whatever bytes it holds, it
+        neither raises nor touches its neighbours.
+        """
         ...
 
 

@@ -1,11 +1,11 @@
-"""GTFS-realtime VehiclePositions: one protobuf FeedMessage a file, decoded entity by entity.
+"""GTFS-realtime VehiclePositions: one protobuf FeedMessage a file or message, decoded entity by entity.
 
 Decoded as a whole, two bytes of a hostile feed would take two hundred in memory.
 Source: gtfs-realtime.proto (FeedMessage) and the protocol buffers wire format.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -22,6 +22,7 @@ UNITS = Units("s", KMH_PER_UNIT["m/s"])
 FEED_BYTES = 64 << 20
 
 _HEADER, _ENTITY = 1, 2
+_REASONS = ("too-long", "not-utf8", "malformed")
 _FIXED_BYTES = {1: 8, 5: 4}  # by wire type
 _TYPES = {"vehicle": pa.string(), "time": pa.uint64(), "lat": pa.float64(), "lon": pa.float64(), "speed": pa.float64()}
 _Row = tuple[str | bytes | None, int | None, float | None, float | None, float | None]
@@ -44,6 +45,21 @@ class GtfsRealtime:
                 yield _batch(part)
         except (DecodeError, IndexError):
             raise UnreadableFile(path, "not a GTFS-realtime feed message") from None
+
+    def from_messages(self, payloads: Sequence[bytes]) -> Iterator[RawBatch]:
+        rows = (row for payload in payloads for row in _message_rows(payload))
+        while part := list(islice(rows, BATCH_ROWS)):
+            yield _batch(part)
+
+
+def _message_rows(data: bytes) -> list[_Row | str]:
+    """As `_rows`, but a damaged feed is one refused row."""
+    if len(data) > FEED_BYTES:
+        return ["too-long"]
+    try:
+        return list(_rows(data))
+    except (DecodeError, IndexError):
+        return ["malformed"]
 
 
 def _rows(data: bytes) -> Iterator[_Row | str]:
@@ -110,4 +126,4 @@ def _batch(found: list[_Row | str]) -> RawBatch:
     rows = [row for row in found if not isinstance(row, str)]
     columns = zip(*rows, strict=True) if rows else ((),) * len(_TYPES)
     arrays = {name: pa.array(values, kind) for (name, kind), values in zip(_TYPES.items(), columns, strict=True)}
-    return raw_batch(arrays, {reason: found.count(reason) for reason in ("too-long", "not-utf8")})
+    return raw_batch(arrays, {reason: found.count(reason) for reason in _REASONS})

@@ -3,14 +3,14 @@
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import msgspec
 
 from transforms.layouts.base import KMH_PER_UNIT, Units, UnreadableFile
-from transforms.layouts.jsonl import read_json_lines
+from transforms.layouts.jsonl import batch_of_messages, read_json_lines
 from transforms.layouts.lines import BOM, LINE_BYTES
 from transforms.layouts.records import Paths, table_of_records
 from transforms.schema import RawBatch
@@ -49,6 +49,9 @@ class Iudx:
             if os.fstat(file.fileno()).st_size > ARRAY_BYTES:
                 raise UnreadableFile(path, f"a JSON array of more than {ARRAY_BYTES >> 20} MiB: use JSON lines")
             yield from read_array(file.read().removeprefix(BOM), paths)
+
+    def from_messages(self, payloads: Sequence[bytes]) -> Iterator[RawBatch]:
+        yield batch_of_messages(payloads, Paths.dotted(COLUMNS))
 
 
 def read_array(data: bytes, paths: Paths) -> Iterator[RawBatch]:

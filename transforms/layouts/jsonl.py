@@ -1,13 +1,13 @@
 """JSON lines: one object a line, found by dotted paths."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
 
 import numpy as np
 
 from transforms.layouts.base import Units
-from transforms.layouts.lines import RETURN, Chunk, letters_of, lines_of, read_chunks
+from transforms.layouts.lines import LINE_BYTES, RETURN, Chunk, letters_of, lines_of, read_chunks
 from transforms.layouts.records import Paths, table_of_lines, table_of_records
 from transforms.schema import RawBatch
 
@@ -23,11 +23,26 @@ class JsonLines:
         with open(path, "rb") as file:
             yield from read_json_lines(file, Paths.dotted(self.columns))
 
+    def from_messages(self, payloads: Sequence[bytes]) -> Iterator[RawBatch]:
+        yield batch_of_messages(payloads, Paths.dotted(self.columns))
+
 
 def read_json_lines(file: BinaryIO, paths: Paths) -> Iterator[RawBatch]:
     """Batches of a file of JSON lines, blank lines left out."""
     for chunk in read_chunks(file):
         yield _batch(chunk, paths)
+
+
+def batch_of_messages(payloads: Sequence[bytes], paths: Paths) -> RawBatch:
+    """One JSON object a message. An empty message is malformed; a line end inside of one ends nothing."""
+    data = b"\n".join(payloads)
+    records, strict = _count(data)
+    one_a_line = records == len(payloads) == data.count(b"\n") + 1
+    if strict and one_a_line and max(map(len, payloads)) <= LINE_BYTES:
+        fast = table_of_lines(data, records, strict, paths)
+        if fast is not None:
+            return fast
+    return table_of_records(payloads, paths, {})
 
 
 def _batch(chunk: Chunk, paths: Paths) -> RawBatch:

@@ -1,0 +1,97 @@
+"""The servers' class paths: fetched by Maven once, kept in a cache folder."""
+
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+
+CACHE_VARIABLE = "HATSTREAM_CACHE"
+CACHE = Path(".cache")
+JAVA = 17
+
+_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:build-classpath"
+
+
+class MissingTool(Exception):
+    """Something that is not Python's is not installed; the message says what, and what it is for."""
+
+
+def cache_folder() -> Path:
+    """$HATSTREAM_CACHE, or .cache in the working directory."""
+    return Path(os.environ.get(CACHE_VARIABLE) or CACHE).absolute()
+
+
+def missing_tools() -> list[str]:
+    """What must be installed before a server can be started; empty if nothing."""
+    missing = []
+    if _javac_version() < JAVA:
+        missing.append(f"a JDK {JAVA} or newer (`java` and `javac` on the PATH; Debian: openjdk-{JAVA}-jdk-headless)")
+    if shutil.which("mvn") is None:
+        missing.append("Maven (`mvn` on the PATH; Debian: maven)")
+    return missing
+
+
+def class_path(name: str) -> str:
+    """The class path of the server `name`, whose pom lies in this folder. Fetches 45 to 155 MB the first time.
+
+    Raises MissingTool, or RuntimeError with the end of Maven's own words.
+    """
+    if missing := missing_tools():
+        raise MissingTool("; ".join(missing))
+    pom = Path(__file__).with_name(f"{name}-pom.xml")
+    folder = cache_folder() / "engines"
+    folder.mkdir(parents=True, exist_ok=True)
+    kept = folder / f"{name}-{sha256(pom.read_bytes()).hexdigest()[:12]}.classpath"
+    with _alone(folder / ".lock"):
+        if not (kept.exists() and all(map(os.path.exists, kept.read_text().split(os.pathsep)))):
+            _fetch(pom, folder, kept)
+    return kept.read_text()
+
+
+def _fetch(pom: Path, folder: Path, kept: Path) -> None:
+    part = kept.with_suffix(".part")
+    command = ["mvn", "--batch-mode", "--quiet", f"--file={pom}", f"-Dmaven.repo.local={folder / 'maven'}", _PLUGIN]
+    done = subprocess.run(
+        [*command, "-DincludeScope=runtime", f"-Dmdep.outputFile={part}"], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise RuntimeError(f"Maven could not fetch what {pom.name} names:\n{(done.stdout + done.stderr)[-2_000:]}")
+    part.replace(kept)
+
+
+def compiled(sources: Sequence[Path], classes: str) -> Path:
+    """The folder of the sources' classes, compiled once against the class path `classes`. Raises RuntimeError."""
+    folder = cache_folder() / "engines"
+    digest = sha256(b"".join(source.read_bytes() for source in sources) + classes.encode()).hexdigest()[:12]
+    kept = folder / f"classes-{digest}"
+    with _alone(folder / ".lock"):
+        if not kept.exists():
+            part = kept.with_suffix(".part")
+            command = ["javac", "-nowarn", "-d", str(part), "-cp", classes, *map(str, sources)]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise RuntimeError(f"Java's sources were not compiled:\n{done.stderr[-2_000:]}")
+            part.replace(kept)
+    return kept
+
+
+@contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    """One process at a time; the lock ends with its holder."""
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _javac_version() -> int:
+    """The major version of `javac`; 0 if there is none, or no `java`."""
+    if shutil.which("java") is None or shutil.which("javac") is None:
+        return 0
+    done = subprocess.run(["javac", "-version"], capture_output=True, text=True, check=False)
+    found = re.search(r"javac (\d+)", done.stdout + done.stderr)
+    return int(found[1]) if found else 0

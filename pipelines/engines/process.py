@@ -1,0 +1,80 @@
+"""One server process: started with its output in a file, waited for until it is ready, stopped by its process id."""
+
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+LOOPBACK = "127.0.0.1"
+STOP_S = 20.0
+
+
+class ServerError(Exception):
+    """A server ended, or was not ready in time. The message has the last lines of its output."""
+
+
+class Server:
+    """A child process. log: the file that takes its output."""
+
+    def __init__(self, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> None:
+        self._command, self._log = list(command), log
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def wait(self, is_ready: Callable[[], bool], seconds: float) -> None:
+        """Until it is ready. Raises ServerError, and leaves no process behind, if it ends first or takes longer."""
+        until = time.monotonic() + seconds
+        while not is_ready():
+            if self._process.poll() is not None:
+                raise ServerError(f"{self._name} ended with code {self._process.returncode}:\n{self._last_words()}")
+            if time.monotonic() > until:
+                self.stop()
+                raise ServerError(f"{self._name} was not ready after {seconds:.0f} s:\n{self._last_words()}")
+            time.sleep(0.05)
+
+    def said(self, words: str) -> bool:
+        """Whether its output holds these words."""
+        return words in self._log.read_text(errors="replace")
+
+    def stop(self) -> None:
+        """Asks it to end; kills it after STOP_S seconds. Stopping twice is nothing."""
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def kill(self) -> None:
+        """Ends it at once, as a crash would."""
+        self._process.kill()
+        self._process.wait()
+
+    @property
+    def _name(self) -> str:
+        return f"{self._command[0]} (output in {self._log})"
+
+    def _last_words(self) -> str:
+        return "\n".join(self._log.read_text(errors="replace").splitlines()[-15:])
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listened on a moment ago."""
+    held = [socket.create_server((LOOPBACK, 0)) for _ in range(count)]
+    ports: list[int] = [one.getsockname()[1] for one in held]
+    for one in held:
+        one.close()
+    return ports
+
+
+def is_open(port: int) -> bool:
+    """Whether somebody listens there; whether it is also ready is another question."""
+    with socket.socket() as one:
+        one.settimeout(0.5)
+        return one.connect_ex((LOOPBACK, port)) == 0

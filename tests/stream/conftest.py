@@ -1,0 +1,45 @@
+"""Real servers for the stream's tests, each started once per session; skipped where they cannot be had."""
+
+import os
+from typing import NoReturn
+
+import pytest
+
+from pipelines.engines.flink import JobServer
+from pipelines.engines.kafka import Kafka
+from pipelines.engines.maven import MissingTool, class_path
+from pipelines.engines.pool import WorkerPool
+
+
+def unavailable(reason: str) -> NoReturn:
+    """Skips; fails where the servers are required."""
+    if os.environ.get("CI") or os.environ.get("HATSTREAM_REQUIRE_SERVERS") == "1":
+        pytest.fail(f"the servers are required here: {reason}")
+    pytest.skip(reason)
+
+
+def fetched(name):
+    try:
+        return class_path(name)
+    except (MissingTool, RuntimeError) as error:
+        unavailable(str(error))
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory):
+    fetched("kafka")
+    with Kafka(tmp_path_factory.mktemp("kafka")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def flink(tmp_path_factory):
+    fetched("flink")
+    with JobServer(tmp_path_factory.mktemp("flink")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def pool(tmp_path_factory):
+    with WorkerPool(tmp_path_factory.mktemp("pool")) as running:
+        yield running

@@ -1,0 +1,152 @@
+"""A folder that grows: every file once, whole, with a watermark from public facts."""
+
+import logging
+import os
+import time
+
+import pytest
+
+from tests.stream.by_hand import ByHand, Counters
+from tests.transforms.inputs import good_row, json_line, mapped
+from transforms import growing
+from transforms.growing import UNREADABLE, VANISHED, NamesRead, _Names, _ReadFile, _Tracker, _Watch
+from transforms.watermark import Watermark
+
+LAG_S = 5
+OLD_S = 1_700_000_000
+
+
+class Folder:
+    def __init__(self, path):
+        self.path = path
+        self.reader = ByHand(_Watch(Watermark(LAG_S)), _Names(), str(path))
+
+    def add(self, name, at_s=OLD_S, payload=b"{}\n"):
+        part = self.path / f".{name}"
+        part.write_bytes(payload)
+        os.utime(part, (at_s, at_s))
+        part.rename(self.path / name)
+
+    def step(self):
+        """Names that were handed over."""
+        return [os.path.basename(element.value) for element in self.reader.step()]
+
+    @property
+    def watermark_s(self):
+        return self.reader.watermark.micros / 1e6
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return Folder(tmp_path)
+
+
+def test_every_file_is_handed_over_once_oldest_first(folder):
+    folder.add("b", OLD_S + 1)
+    folder.add("a", OLD_S + 2)
+    assert folder.step() == ["b", "a"]
+    folder.add("c", OLD_S - 100)  # older than what was read: still new
+    assert folder.step() == ["c"]
+    assert folder.step() == []
+
+
+def test_unfinished_files_and_folders_are_left_alone(folder):
+    for name in (".hidden", "x.part", "y.tmp"):
+        (folder.path / name).write_bytes(b"half")
+    (folder.path / "sub").mkdir()
+    assert folder.step() == []
+
+
+def test_a_restored_checkpoint_hands_over_the_same_files_again(folder):
+    folder.add("a")
+    kept = folder.reader.checkpoint()
+    assert folder.step() == ["a"]
+    folder.reader.restore(kept)
+    assert folder.step() == ["a"]
+    assert folder.step() == []
+
+
+def test_many_files_come_a_few_at_a_time_without_a_pause(folder, monkeypatch):
+    monkeypatch.setattr(growing, "POLL_FILES", 2)
+    monkeypatch.setattr(growing.look, "__defaults__", (2,))
+    for i in range(5):
+        folder.add(f"f{i}", OLD_S + i)
+    assert folder.step() == ["f0", "f1"]
+    assert folder.reader.delay_s <= 0
+    assert folder.watermark_s == OLD_S + 1 - LAG_S
+    assert folder.step() + folder.step() == ["f2", "f3", "f4"]
+
+
+def test_the_watermark_is_the_newest_modification_minus_the_lag_and_the_wall_clock_when_nothing_is_new(folder):
+    folder.add("a", OLD_S)
+    folder.step()
+    assert folder.watermark_s == OLD_S - LAG_S
+    folder.step()
+    assert time.time() - 2 < folder.watermark_s + LAG_S <= time.time()
+
+
+def test_an_absurd_modification_time_moves_nothing(folder):
+    folder.add("a", OLD_S)
+    folder.add("far", 253_402_300_799)
+    assert folder.step() == ["a", "far"]
+    assert folder.watermark_s == OLD_S - LAG_S
+
+
+def test_a_folder_that_is_away_is_waited_for_said_once_and_is_not_silence(tmp_path, caplog):
+    path = tmp_path / "mount"
+    path.mkdir()
+    folder = Folder(path)
+    folder.add("a")
+    folder.step()
+    promised = folder.reader.watermark
+    path.rename(tmp_path / "gone")
+    with caplog.at_level(logging.WARNING, "hatstream"):
+        assert folder.step() + folder.step() == []
+    assert len(caplog.records) == 1
+    assert folder.reader.watermark == promised
+    (tmp_path / "gone").rename(path)
+    folder.add("b")
+    assert folder.step() == ["b"]
+
+
+def test_names_of_files_that_are_gone_are_forgotten_when_there_are_many(folder, monkeypatch):
+    monkeypatch.setattr(growing, "KEPT_NAMES", 3)
+    for i in range(5):
+        folder.add(f"f{i}")
+    folder.step()
+    for i in range(4):
+        (folder.path / f"f{i}").unlink()
+    folder.add("new")
+    assert folder.step() == ["new"]
+    assert folder.reader.restriction.names == {"f4", "new"}
+
+
+def test_a_split_leaves_nothing_to_the_part_that_is_done():
+    tracker = _Tracker(NamesRead(frozenset({"a"})))
+    assert tracker.try_split(0.5) is None
+    done, rest = tracker.try_split(0)
+    assert (done.closed, rest) == (True, NamesRead(frozenset({"a"})))
+    assert not tracker.try_claim(frozenset({"b"}))
+    tracker.check_done()
+
+
+def test_a_file_that_cannot_be_decoded_or_has_gone_is_one_refused_row(tmp_path, monkeypatch):
+    counts = Counters(monkeypatch, "transforms.growing").counts
+    broken = tmp_path / "x.avro"
+    broken.write_bytes(b"no Avro")
+    fn = _ReadFile(mapped("avro"))
+    (refused,) = fn.process(str(broken))
+    assert (refused.value.reason, refused.value.rows) == (UNREADABLE, 1)
+    (refused,) = fn.process(str(tmp_path / "absent"))
+    assert refused.value.reason == VANISHED
+    assert counts["rows"] == 2
+
+
+def test_a_good_file_gives_its_rows_and_counts_its_bad_ones(tmp_path, monkeypatch):
+    counts = Counters(monkeypatch, "transforms.growing").counts
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(json_line(good_row()) + b"\nbroken\n")
+    refused, batch = _ReadFile(mapped("jsonl")).process(str(path))
+    assert (refused.value.reason, refused.value.rows) == ("malformed", 1)
+    assert batch.table.num_rows == 1
+    assert counts["rows"] == 2

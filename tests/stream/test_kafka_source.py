@@ -1,0 +1,316 @@
+"""The Kafka source on a real broker: exact, patient, and never ahead of what it has read."""
+
+import logging
+import time
+from itertools import count
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import NewPartitions
+
+from tests.stream.by_hand import ByHand, Counters
+from transforms import kafka_partition
+from transforms.kafka import AHEAD, REMOVED, _Offsets, _ReadPartition
+from transforms.kafka_partition import IDLE_S, KafkaSourceError, PartitionStart, Topic, starts
+from transforms.watermark import Watermark
+
+LAG_S = 5
+ANY_TIME = {"message.timestamp.after.max.ms": str(2**63 - 1), "message.timestamp.before.max.ms": str(2**63 - 1)}
+YEAR_9999_MS = 253_402_300_799_000
+_NUMBERS = count()
+
+
+@pytest.fixture
+def counters(monkeypatch):
+    return Counters(monkeypatch, "transforms.kafka").counts
+
+
+class Feed:
+    """A new topic, its producer, and its partitions' readers."""
+
+    def __init__(self, kafka, partitions=1, settings=None):
+        self.kafka, self.name = kafka, f"positions-{next(_NUMBERS)}"
+        kafka.make_topic(self.name, partitions, {**ANY_TIME, **(settings or {})})
+        self.topic = Topic(brokers=kafka.brokers, name=self.name)
+        self.producer = Producer({"bootstrap.servers": kafka.brokers, "linger.ms": 5, "log_level": 2})
+        self.readers = []
+
+    def send(self, payloads, partition=0, at_ms=None):
+        for payload in payloads:
+            times = {} if at_ms is None else {"timestamp": at_ms}
+            self.producer.produce(self.name, payload, partition=partition, **times)
+        assert self.producer.flush(30) == 0
+
+    def reader(self, partition=0, most=1_000):
+        fn = _ReadPartition(self.topic, Watermark(LAG_S), most)
+        self.readers.append(ByHand(fn, _Offsets(), starts(self.topic)[partition]))
+        return self.readers[-1]
+
+
+@pytest.fixture
+def feed(kafka):
+    made = []
+
+    def make(**options):
+        made.append(Feed(kafka, **options))
+        return made[-1]
+
+    yield make
+    for one in made:
+        for reader in one.readers:
+            reader.fn.teardown()
+
+
+def read(reader, messages, seconds=20):
+    """Payloads of the next messages, as many as are asked for."""
+    found, until = [], time.monotonic() + seconds
+    while len(found) < messages and time.monotonic() < until:
+        for element in reader.step():
+            found += element.value.payloads
+    return found
+
+
+def step_for(reader, seconds):
+    until = time.monotonic() + seconds
+    found = []
+    while time.monotonic() < until:
+        found += reader.step()
+    return found
+
+
+def now_ms():
+    return time.time_ns() // 1_000_000
+
+
+def numbered(n, start=0):
+    return [b"%d" % i for i in range(start, start + n)]
+
+
+# --- exact --------------------------------------------------------------------------------------------------------
+
+
+def test_every_message_is_read_once_and_the_restriction_says_where_to_go_on(feed):
+    made = feed(partitions=2)
+    for partition in range(2):
+        made.send(numbered(2_500), partition)
+    for partition in range(2):
+        reader = made.reader(partition)
+        assert read(reader, 2_500) == numbered(2_500)
+        assert reader.restriction.start == 2_500
+        assert step_for(reader, 0.3) == []
+
+
+def test_a_poll_brings_thousands_of_messages_with_their_times_and_partition(feed):
+    made = feed()
+    made.send(numbered(1_000), at_ms=1_700_000_000_123)
+    (element,) = step_for(made.reader(most=20_000), 1)
+    assert element.value.partition == 0
+    assert element.value.payloads == numbered(1_000)
+    assert element.value.timestamps_ms.tolist() == [1_700_000_000_123] * 1_000
+
+
+def test_a_full_poll_is_followed_at_once_by_the_next_and_an_empty_one_by_a_pause(feed):
+    made = feed()
+    made.send(numbered(50))
+    reader = made.reader(most=10)
+    assert read(reader, 10) == numbered(10)
+    assert reader.delay_s <= 0
+    assert read(reader, 40) == numbered(40, 10)
+    reader.step()
+    assert reader.delay_s > 0
+
+
+def test_a_restored_checkpoint_reads_the_same_messages_again(feed):
+    made = feed()
+    made.send(numbered(100))
+    reader = made.reader(most=30)
+    assert read(reader, 30) == numbered(30)
+    kept = reader.checkpoint()
+    assert read(reader, 70) == numbered(70, 30)
+    reader.restore(kept)
+    assert read(reader, 70) == numbered(70, 30)
+    assert reader.restriction.start == 100
+
+
+def test_a_message_without_payload_is_an_empty_one(feed):
+    made = feed()
+    made.send([None, b"x"])
+    assert read(made.reader(), 2) == [b"", b"x"]
+
+
+def test_a_job_may_begin_at_a_kafka_time(feed):
+    made = feed(partitions=2)
+    for i in range(10):
+        made.send(numbered(1, i), at_ms=1_700_000_000_000 + i * 1_000)
+    assert starts(made.topic, 1_700_000_004_000) == [PartitionStart(0, 4, 2), PartitionStart(1, 0, 2)]
+    assert starts(made.topic, 1_800_000_000_000)[0].offset == 10
+
+
+# --- the watermark ------------------------------------------------------------------------------------------------
+
+
+def test_the_watermark_is_the_newest_kafka_time_minus_the_lag_and_an_element_carries_the_one_before(feed):
+    made = feed()
+    reader = made.reader()
+    made.send(numbered(3), at_ms=1_700_000_010_000)
+    made.send(numbered(3), at_ms=1_700_000_007_000)  # older: moves nothing back
+    first = []
+    while reader.restriction.start < 6:
+        first += reader.step()
+    assert reader.watermark.micros == (1_700_000_010_000 - LAG_S * 1_000) * 1_000
+    assert first[0].timestamp.micros == first[0].value.promised_us < 0  # nothing was promised before
+    made.send(numbered(1), at_ms=1_700_000_020_000)
+    later = []
+    while reader.restriction.start < 7:
+        later += reader.step()
+    assert later[0].value.promised_us == later[0].timestamp.micros == (1_700_000_010_000 - LAG_S * 1_000) * 1_000
+
+
+def test_an_empty_topic_follows_the_wall_clock_once_it_is_known_to_be_empty(feed):
+    reader = feed().reader()
+    reader.step()
+    assert reader.watermark is None
+    step_for(reader, IDLE_S + 0.5)
+    behind_ms = now_ms() - reader.watermark.micros / 1_000
+    assert LAG_S * 1_000 <= behind_ms < (LAG_S + IDLE_S + 1) * 1_000
+
+
+def test_an_idle_partition_with_unread_messages_does_not_follow_the_wall_clock(feed, monkeypatch):
+    monkeypatch.setattr(kafka_partition, "POLL_WAIT_S", 0.0)
+    made = feed()
+    made.send(numbered(1), at_ms=1_700_000_000_000)
+    reader = made.reader(most=1)
+    read(reader, 1)
+    promised = reader.watermark
+    partition = reader.fn._open[0]
+    partition._consumer.pause(partition._consumer.assignment())  # nothing arrives, though something is there
+    made.send(numbered(1))
+    assert step_for(reader, IDLE_S * 2 + 0.5) == []
+    assert reader.watermark == promised
+
+
+@pytest.mark.parametrize("absurd_ms", [YEAR_9999_MS, 2**63 - 1, 1])
+def test_an_absurd_kafka_time_moves_nothing(feed, counters, absurd_ms):
+    made = feed()
+    made.send(numbered(1), at_ms=1_700_000_000_000)
+    made.send(numbered(1), at_ms=absurd_ms)
+    made.send(numbered(1), at_ms=1_700_000_001_000)
+    reader = made.reader()
+    assert len(read(reader, 3)) == 3
+    assert reader.watermark.micros == (1_700_000_001_000 - LAG_S * 1_000) * 1_000
+    assert counters[AHEAD] == (absurd_ms > now_ms())
+
+
+def test_a_time_slightly_ahead_counts_as_now(feed):
+    made = feed()
+    made.send(numbered(1), at_ms=now_ms() + 60_000)
+    reader = made.reader()
+    read(reader, 1)
+    assert reader.watermark.micros <= (now_ms() - LAG_S * 1_000) * 1_000
+
+
+def test_the_end_of_a_transaction_does_not_keep_a_partition_from_being_idle(feed, kafka):
+    made = feed()
+    producer = Producer({"bootstrap.servers": kafka.brokers, "transactional.id": made.name, "log_level": 2})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(made.name, b"x", partition=0, timestamp=1_700_000_000_000)
+    producer.commit_transaction(30)
+    reader = made.reader()
+    assert read(reader, 1) == [b"x"]
+    step_for(reader, IDLE_S * 2 + 0.5)
+    assert reader.watermark.micros > (now_ms() - 20_000) * 1_000
+
+
+# --- what goes wrong ----------------------------------------------------------------------------------------------
+
+
+def away(feed, caplog, seconds):
+    """Stops the broker for a while under a reader; returns what was seen meanwhile, and the reader's log lines."""
+    made = feed()
+    made.send(numbered(5), at_ms=1_700_000_000_000)
+    reader = made.reader()
+    assert read(reader, 5) == numbered(5)
+    promised = reader.watermark
+    made.kafka.stop()
+    try:
+        with caplog.at_level(logging.WARNING, "hatstream"):
+            assert step_for(reader, seconds) == []
+            assert reader.watermark == promised  # silence is not emptiness
+    finally:
+        made.kafka.start()
+    with caplog.at_level(logging.WARNING, "hatstream"):
+        made.send([b"MARKER-OF-A-VEHICLE"])
+        assert read(reader, 1) == [b"MARKER-OF-A-VEHICLE"]
+    return [record.getMessage() for record in caplog.records if record.name.startswith("hatstream")]
+
+
+def test_a_broker_that_is_away_is_waited_for_and_said_once(feed, caplog):
+    said = away(feed, caplog, 6)
+    assert len(said) == 2
+    assert "no answer from a broker" in said[0]
+    assert "answers again after" in said[1]
+    assert not any("MARKER" in line for line in said)
+
+
+@pytest.mark.slow
+def test_a_broker_may_be_away_for_half_a_minute(feed, caplog):
+    """40 s."""
+    assert len(away(feed, caplog, 30)) == 2
+
+
+def test_what_retention_removed_unread_is_counted_and_reading_goes_on(feed, counters, caplog):
+    made = feed()
+    made.send(numbered(100))
+    reader = made.reader(most=10)
+    kept = reader.checkpoint()
+    place = TopicPartition(made.name, 0, 60)
+    made.kafka.admin.delete_records([place])[place].result()
+    reader.restore(kept)
+    with caplog.at_level(logging.WARNING, "hatstream"):
+        assert read(reader, 40) == numbered(40, 60)
+    assert counters[REMOVED] == 60
+    assert sum("retention removed 60 offsets" in record.getMessage() for record in caplog.records) == 1
+
+
+def test_a_topic_that_is_not_there_is_an_error_that_names_it(kafka):
+    with pytest.raises(KafkaSourceError, match=r"topic 'nowhere' at .*: it does not exist"):
+        starts(Topic(brokers=kafka.brokers, name="nowhere"))
+
+
+def test_a_broker_that_is_not_there_is_an_error_that_names_it(monkeypatch):
+    monkeypatch.setattr(kafka_partition, "START_S", 0.5)
+    with pytest.raises(KafkaSourceError, match=r"at 127.0.0.1:1: no answer from a broker"):
+        starts(Topic(brokers="127.0.0.1:1", name="any"))
+
+
+def test_a_topic_made_anew_is_refused_because_its_offsets_mean_other_messages(feed):
+    made = feed()
+    made.send(numbered(100))
+    reader = made.reader()
+    assert len(read(reader, 100)) == 100
+    kept = reader.checkpoint()
+    reader.fn.teardown()
+    made.kafka.admin.delete_topics([made.name])[made.name].result()
+    time.sleep(1)
+    made.kafka.make_topic(made.name, 1)
+    made.send(numbered(10))
+    again = made.reader()
+    again.restore(kept)
+    with pytest.raises(KafkaSourceError, match="ends at offset 10, but was read up to 100"):
+        step_for(again, 10)
+
+
+def test_partitions_that_were_added_are_refused_because_nobody_would_read_them(feed, monkeypatch):
+    monkeypatch.setattr(kafka_partition, "PARTITIONS_EVERY_S", 0.0)
+    made = feed(partitions=2)
+    reader = made.reader()
+    made.kafka.admin.create_partitions([NewPartitions(made.name, 3)])[made.name].result()
+    with pytest.raises(KafkaSourceError, match="it has 3 partitions now, and 2 are read"):
+        step_for(reader, 10)
+
+
+def test_passwords_are_not_shown_and_what_reading_depends_on_cannot_be_set():
+    assert "secret" not in repr(Topic(brokers="b:1", name="t", settings={"sasl.password": "secret"}))
+    with pytest.raises(ValueError, match=r"enable\.auto\.commit is not to be set"):
+        Topic(brokers="b:1", name="t", settings={"enable.auto.commit": "true"})

@@ -1,0 +1,70 @@
+"""The watermark follows the transport's plausible times and the wall clock, and never goes back."""
+
+import numpy as np
+import pytest
+from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transforms.watermark import AHEAD_S, Watermark, element_time, newest_plausible_ms
+
+NOW_MS = 1_800_000_000_000
+RULE = Watermark(120)
+ANY_MS = st.integers(-(2**63), 2**63 - 1)
+
+
+def at(ms):
+    return Timestamp(micros=ms * 1_000)
+
+
+def ms(*values):
+    return np.array(values, np.int64)
+
+
+def test_it_lags_behind_the_newest_time():
+    assert RULE.after(None, NOW_MS - 5_000, NOW_MS, idle=False) == at(NOW_MS - 125_000)
+
+
+def test_it_stays_where_it_is_when_nothing_came_and_nothing_is_known():
+    assert RULE.after(None, None, NOW_MS, idle=False) is None
+    assert RULE.after(at(5), None, NOW_MS, idle=False) == at(5)
+
+
+def test_it_lags_behind_the_wall_clock_when_idle():
+    assert RULE.after(at(5), None, NOW_MS, idle=True) == at(NOW_MS - 120_000)
+
+
+@given(promised=st.one_of(st.none(), st.integers(0, NOW_MS).map(at)), times=st.lists(ANY_MS), idle=st.booleans())
+def test_it_never_goes_back_nor_beyond_the_wall_clock_minus_the_lag(promised, times, idle):
+    found = RULE.after(promised, newest_plausible_ms(ms(*times), NOW_MS), NOW_MS, idle)
+    assert promised is None or found >= promised
+    assert found is None or found == promised or found <= at(NOW_MS - 120_000)
+
+
+@given(
+    times=st.lists(st.integers(1, NOW_MS), min_size=1),
+    absurd=st.lists(st.integers(NOW_MS + AHEAD_S * 1_000 + 1, 2**63 - 1)),
+)
+def test_absurd_times_among_others_change_nothing(times, absurd):
+    assert newest_plausible_ms(ms(*times, *absurd, 0, -1), NOW_MS) == max(times)
+
+
+def test_no_time_at_all_is_none():
+    assert newest_plausible_ms(ms(), NOW_MS) is None
+    assert newest_plausible_ms(ms(-1, 0, 2**63 - 1), NOW_MS) is None
+
+
+def test_a_time_within_a_clocks_error_counts_as_now():
+    assert RULE.after(None, newest_plausible_ms(ms(NOW_MS + AHEAD_S * 1_000), NOW_MS), NOW_MS, False) == at(
+        NOW_MS - 120_000
+    )
+
+
+def test_an_element_carries_the_promise_before_it():
+    assert element_time(None) == MIN_TIMESTAMP
+    assert element_time(at(5)) == at(5)
+
+
+def test_the_lag_is_not_negative():
+    with pytest.raises(ValueError, match="allowed_lateness_s: must be at least 0, got -1"):
+        Watermark(-1)
