@@ -2,7 +2,7 @@
 
 A file belongs to the folder when it has its name: write it under a name that begins with a dot or ends with .part or
 .tmp, or elsewhere on the same disk, and rename it. The restriction holds the names that were read, so the engine's
-checkpoints own them; see docs/adr/0007-sources-of-a-stream.md.
+checkpoints own them; see docs/adr/0009-sources-of-a-stream.md.
 """
 
 import logging

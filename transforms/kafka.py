@@ -1,6 +1,6 @@
 """The Kafka source: an unbounded splittable DoFn, one restriction a partition, one element a poll of many messages.
 
-The restriction holds the offset, so the engine's checkpoints own it; see docs/adr/0007-sources-of-a-stream.md.
+The restriction holds the offset, so the engine's checkpoints own it; see docs/adr/0009-sources-of-a-stream.md.
 """
 
 from collections.abc import Iterator, Sequence
