@@ -1,6 +1,6 @@
 """Named places along the road where a test may make something happen, to prove that nothing is lost or released twice.
 
-Free of cost for others: no test, no action.
+Where no test asks for anything, nothing happens.
 """
 
 import os

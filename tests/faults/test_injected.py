@@ -3,8 +3,10 @@
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr
 from dataclasses import dataclass, field
 from functools import wraps
+from io import StringIO
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -120,7 +122,10 @@ class Town:
         """What is recorded stands; other input for it is reported."""
         differs = changed and bool(self.witness.recorded)
         assert self.release(changed=changed) == (DIFFERS if differs else DONE)
-        self.witness.look_at_the_end(slots=SLOTS, spent=SPENT)
+        self.look_at_the_end()
+
+    def look_at_the_end(self) -> None:
+        self.witness.look_at_the_end(slots=SLOTS, spent=SPENT, formats=FORMATS)
 
 
 def _faster(line: str) -> str:
@@ -137,12 +142,13 @@ def at(place: Scenario, action: Callable[[], object]) -> Action:
 
 
 def fail() -> None:
-    raise InjectedFault
+    raise InjectedFault("wanted here")
 
 
 def fails_and_runs_again(town: Town, place: Scenario) -> None:
-    with acting(at(place, fail)):
+    with acting(at(place, fail)), redirect_stderr(StringIO()) as said:
         assert town.release() == FAILED
+    assert "(InjectedFault)" in said.getvalue()
     town.release_again(changed=place.changed)
 
 
@@ -152,7 +158,7 @@ def is_tried_again(town: Town, place: Scenario) -> None:
         repeated = _try_again(patch)
         assert town.release() == DONE
     assert len(repeated) == 1
-    town.witness.look_at_the_end(slots=SLOTS, spent=SPENT)
+    town.look_at_the_end()
     if place.changed:
         town.release_again(changed=True)
 
@@ -193,7 +199,7 @@ def is_overtaken(town: Town, place: Scenario, other: Other) -> None:
     if place.name in HOLDING_A_LOCK:
         codes.append(other.end())
     assert set(codes) in ([{DIFFERS}, {DONE, DIFFERS}] if place.changed else [{DONE}]), "who comes second is told"
-    town.witness.look_at_the_end(slots=SLOTS, spent=SPENT)
+    town.look_at_the_end()
 
 
 def happen(place: Scenario, folder: Path, other: Other) -> None:
@@ -233,7 +239,7 @@ def test_whatever_happens_at_a_place_nothing_is_lost_or_released_twice(tmp_path,
     happen(place, tmp_path, other)
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # about 17 minutes of one core
 @pytest.mark.parametrize("place", LONG, ids=str)
 def test_a_thousand_injected_failures_lose_and_repeat_nothing(tmp_path, other, place):
     happen(place, tmp_path, other)

@@ -48,7 +48,7 @@ def kill_and_rerun(folder: Path, **kill) -> int | None:
     killed = run(city.release(folder), **kill)
     witness.look()
     assert run(city.release(folder)) == 0
-    witness.look_at_the_end(slots=SLOTS, spent=[9, 9])
+    witness.look_at_the_end(slots=SLOTS, spent=[9, 9], formats=FORMATS)
     return killed
 
 
@@ -72,7 +72,7 @@ def test_a_kill_that_nobody_planned_loses_and_repeats_nothing(tmp_path):
     assert kill_and_rerun(tmp_path, kill_after_s=0.4) in (-signal.SIGKILL, 0)
 
 
-@pytest.mark.slow  # about 8 minutes
+@pytest.mark.slow  # about 5 minutes
 @pytest.mark.parametrize("seed", range(100))
 def test_a_hundred_random_kills_lose_and_repeat_nothing(tmp_path, seed):
     chance = random.Random(seed)

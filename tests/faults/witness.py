@@ -1,6 +1,7 @@
 """What is visible of a release, looked at again and again: one value per release id, each debit once, whole files."""
 
 from collections import Counter
+from collections.abc import Collection
 from fractions import Fraction
 from pathlib import Path
 
@@ -30,18 +31,17 @@ class Witness:
         self._check_spend(units)
         self._ledger().verify()
 
-    def look_at_the_end(self, *, slots: int, spent: list[int]) -> None:
+    def look_at_the_end(self, *, slots: int, spent: list[int], formats: Collection[str]) -> None:
         """As `look`, and nothing is missing: all slots are recorded, all files are there, no part of one is left."""
         self.look()
         units = self._units()
         assert len(units) == slots, "every slot is recorded"
         assert [period.epsilon for period in self._ledger().spent(self._account)] == spent, "the spend of one run"
-        stems = {file_stem(unit.spec_id, unit.slot_start) for unit in units}
-        for folder in self._outputs:
-            found = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
-            kinds = {name.rpartition(".")[2] for name in found}
-            assert found == sorted(f"{stem}.{kind}" for stem in stems for kind in kinds), "all files and nothing else"
-        assert self.published, "something was published"
+        whole = {f"{file_stem(unit.spec_id, unit.slot_start)}.{kind}" for unit in units for kind in formats}
+        folders = [folder for folder in self._outputs if folder.is_dir()]
+        assert folders, "something was published"
+        for folder in folders:
+            assert {path.name for path in folder.iterdir()} == whole, "all files and nothing else"
 
     def _ledger(self) -> Ledger:
         return custody.find(str(self._path), None).ledger
