@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
+from typing import Any
 
 from pipelines.cli import main
 from transforms.failpoints import VARIABLE, acting
@@ -48,21 +49,28 @@ class Other:
 
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
+        self._code: int | None = None
+        self.stands = False
 
     def start(self, arguments: list[str]) -> None:
         self._pipe.send(arguments)
+        self._code = None
         assert self._answer() == "standing"
+        self.stands = True
 
     def go_on(self) -> None:
         self._pipe.send("go on")
+        self.stands = False
 
     def end(self) -> int:
-        """Waits for its exit code."""
-        code = self._answer()
-        assert isinstance(code, int)
-        return code
+        """Its exit code; waits for it, and lets it go on if it still stands."""
+        if self.stands:
+            self.go_on()
+        if self._code is None:
+            self._code = self._answer()
+        return self._code
 
-    def _answer(self) -> object:
+    def _answer(self) -> Any:
         assert self._pipe.poll(PATIENCE_S), "the other process does not answer"
         return self._pipe.recv()
 
@@ -73,9 +81,11 @@ def other_process() -> Iterator[Other]:
     mine, its = multiprocessing.Pipe()
     process = forks().Process(target=_serve, args=(its,))
     process.start()
-    yield Other(mine)
-    mine.send(None)
-    process.join(PATIENCE_S)
+    try:
+        yield Other(mine)
+    finally:
+        process.terminate()
+        process.join()
 
 
 def _serve(pipe: Connection) -> None:
@@ -84,7 +94,7 @@ def _serve(pipe: Connection) -> None:
             pipe.send("standing")
             pipe.recv()
 
-    for arguments in iter(pipe.recv, None):
+    while arguments := pipe.recv():
         with acting(stand), contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             code = main(arguments)
         pipe.send(code)
