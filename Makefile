@@ -27,7 +27,8 @@ run: install
 test: check
 	@$(BIN)/python -m pytest -n 2 -m "not slow"
 
-# The whole suite with the slow tests too (100 random kills, 10^6 fuzzed rows, 10,000 runs of every mechanism): about 10 minutes on 2 cores.
+# The whole suite with the slow tests too (1,000 injected failures, 100 random kills, 10^6 fuzzed rows, 10,000 runs of
+# every mechanism): about 20 minutes on 2 cores.
 test-all: check
 	@$(BIN)/python -m pytest -n 2
 

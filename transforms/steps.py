@@ -16,6 +16,7 @@ from dpops.mechanism import PlanError
 from dpops.noise import Noise
 from dpops.types import Int64s
 from transforms import hexagons, wire
+from transforms.failpoints import failpoint
 from transforms.layouts import Layout, UnreadableFile
 from transforms.ledger import AccountRefusal, Ledger
 from transforms.parse import Rules, parse
@@ -90,6 +91,7 @@ class _Read(beam.DoFn):
                 Metrics.counter(NAMESPACE, "rows").inc(batch.rows)
                 yield from _dead_letters("read", batch.refused)
                 yield batch
+                failpoint("read")
         except UnreadableFile as error:
             raise StepError(str(error)) from None
         except OSError as error:
@@ -113,6 +115,7 @@ class _Parse(beam.DoFn):
     def process(self, batch: RawBatch) -> Iterator[Observations | Refusal]:
         observations, refused = parse(batch.table, self._rules)
         yield from _dead_letters("parse", refused)
+        failpoint("parse")
         yield observations
 
 
@@ -143,6 +146,7 @@ class _Assign(beam.DoFn):
             inside = np.isin(cell, self._region)
             yield from _dead_letters("assign", {hexagons.OUTSIDE_REGION: int((~inside).sum())})
             observations, cell = observations.take(inside), cell[inside]
+        failpoint("assign")
         for key, data, rows in wire.split(observations, cell, self._shards):
             yield PackedEvents(key, data, rows)
 
@@ -171,6 +175,7 @@ class _ByVehicle(beam.DoFn):
         Metrics.counter(NAMESPACE, "duplicates").inc(duplicates)
         Metrics.counter(NAMESPACE, "capped").inc(int(table.dropped.sum()))
         shard = release_shard(table.cell, self._shards)
+        failpoint("tally")
         for chosen in np.unique(shard).tolist():
             yield (self._slots[slot_s].plan[0], chosen), wire.pack(table.take(shard == chosen))
 
@@ -197,10 +202,12 @@ class _ByHexagon(beam.DoFn):
     def process(self, group: tuple[SlotShard, Iterable[bytes]]) -> Iterator[tuple[str, bytes] | Exposed]:
         (plan_s, shard), parts = group
         table = wire.unpack_tally(part for part in parts if part)
+        failpoint("before-noise")
         try:
             done = seal(plan_s, shard, table, self._slots, self._policy, Noise())
         except PlanError as error:
             raise StepError(f"a HAT cannot be released: {error}") from None
+        failpoint("after-noise")
         for unit, exposure in done:
             yield TaggedOutput(EXPOSURE, (unit.slot_s, wire.pack(exposure)))
             yield unit.period, msgspec.json.encode(unit)

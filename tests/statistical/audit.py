@@ -14,12 +14,17 @@ Release = Callable[[int], Int64s]
 
 
 def epsilon_lower_bound(one: Release, other: Release, draws: int, alpha: float = 1e-6) -> float:
-    """A bound that the true epsilon of the pair is below with probability at most alpha; never negative.
+    """A bound that the true epsilon of the pair is below with probability at most alpha; never negative."""
+    return bound_of_samples(one(draws), other(draws), alpha)
+
+
+def bound_of_samples(first: Int64s, second: Int64s, alpha: float = 1e-6) -> float:
+    """The same from as many independent outputs on each of the two inputs, int64 (draws,).
 
     A fifth of the draws chooses the event (a threshold, a tail and a direction); the rest, which the choice has not
     seen, bound its two probabilities by Clopper-Pearson at alpha / 2 each.
     """
-    first, second = one(draws), other(draws)
+    draws = first.size
     part = draws // 5
     threshold, tail, swap = _best_event(first[:part], second[:part], alpha)
     likely, rare = (second, first) if swap else (first, second)

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from dpops.noise import Noise
-from dpops.types import Int64s
-from tests.statistical.audit import Release, binomial_lower, binomial_upper, epsilon_lower_bound
+from tests.statistical.audit import Release, binomial_lower, binomial_upper, bound_of_samples, epsilon_lower_bound
 from tests.statistical.checks import seeded
 
 DRAWS = 16_000
@@ -94,9 +93,5 @@ def test_choosing_the_event_does_not_raise_the_false_alarm_rate() -> None:
     scale, draws, audits = Fraction(MOVED), 400, 2_000
     one = noise.laplace([scale] * (draws * audits)).reshape(audits, draws)
     other = MOVED + noise.laplace([scale] * (draws * audits)).reshape(audits, draws)
-    above = sum(epsilon_lower_bound(_given(a), _given(b), draws, 0.05) > 1 for a, b in zip(one, other, strict=True))
+    above = sum(bound_of_samples(a, b, 0.05) > 1 for a, b in zip(one, other, strict=True))
     assert above <= audits * 0.05 + 5 * (audits * 0.05 * 0.95) ** 0.5
-
-
-def _given(sample: Int64s) -> Release:
-    return lambda _: sample

@@ -1,0 +1,81 @@
+"""What is visible of a release, looked at again and again: one value per release id, each debit once, whole files."""
+
+from collections import Counter
+from collections.abc import Collection
+from fractions import Fraction
+from pathlib import Path
+
+from pipelines import custody
+from transforms.ledger import Ledger
+from transforms.publish import FORMATS, file_stem, rows_of
+from transforms.seal import Sealed, debit_of
+
+ReleaseId = tuple[str, int, str, str]
+"""Specification, slot, cell and statistic."""
+
+
+class Witness:
+    """Remembers all that it ever saw of one account's ledger and of the folders that its releases are published in."""
+
+    def __init__(self, ledger: Path, *outputs: Path, account: str = "small") -> None:
+        self._path, self._outputs, self._account = ledger, outputs, account
+        self.recorded: dict[ReleaseId, list[int] | None] = {}
+        self.published: dict[Path, bytes] = {}
+
+    def look(self) -> None:
+        """Fails where anything differs from what was seen before, or does not belong together."""
+        units = self._units()
+        for unit in units:
+            self._see_integers(unit)
+        self._see_files(units)
+        self._check_spend(units)
+        self._ledger().verify()
+
+    def look_at_the_end(self, *, slots: int, spent: list[int], formats: Collection[str]) -> None:
+        """As `look`, and nothing is missing: all slots are recorded, all files are there, no part of one is left."""
+        self.look()
+        units = self._units()
+        assert len(units) == slots, "every slot is recorded"
+        assert [period.epsilon for period in self._ledger().spent(self._account)] == spent, "the spend of one run"
+        whole = {f"{file_stem(unit.spec_id, unit.slot_start)}.{kind}" for unit in units for kind in formats}
+        folders = [folder for folder in self._outputs if folder.is_dir()]
+        assert folders, "something was published"
+        for folder in folders:
+            assert {path.name for path in folder.iterdir()} == whole, "all files and nothing else"
+
+    def _ledger(self) -> Ledger:
+        return custody.find(str(self._path), None).ledger
+
+    def _units(self) -> list[Sealed]:
+        ledger = self._ledger()
+        spent = ledger.spent(self._account)
+        return [unit for period in spent for unit in ledger.released(period.spec_id, period.period)]
+
+    def _see_integers(self, unit: Sealed) -> None:
+        for released in unit.released:
+            key = (unit.spec_id, unit.slot_s, released.cell, released.statistic)
+            first = self.recorded.setdefault(key, released.integers)
+            assert first == released.integers, f"two values of {key} in the ledger"
+
+    def _see_files(self, units: list[Sealed]) -> None:
+        by_stem = {file_stem(unit.spec_id, unit.slot_start): unit for unit in units}
+        for path in _visible(self._outputs):
+            assert path.stem in by_stem, f"{path.name} was published before it was recorded"
+            data = path.read_bytes()
+            assert self.published.setdefault(path, data) == data, f"two values in {path.name}, one after the other"
+            whole = FORMATS[path.suffix[1:]](rows_of([by_stem[path.stem]]), path.stem)
+            assert data == whole, f"{path.name} is not whole, or holds two values of what the ledger recorded"
+
+    def _check_spend(self, units: list[Sealed]) -> None:
+        """Shards would share a debit; the cities that are looked at have one shard."""
+        slots = Counter((unit.spec_id, unit.slot_s) for unit in units)
+        assert set(slots.values()) <= {1}, "a slot is recorded once"
+        released = sum((Fraction(debit_of(unit)) for unit in units), Fraction(0))
+        spent = sum((period.epsilon for period in self._ledger().spent(self._account)), Fraction(0))
+        assert spent == released, "what was spent is what was released"
+
+
+def _visible(folders: tuple[Path, ...]) -> list[Path]:
+    """Published files; the part of a file that is being written has a hidden name."""
+    found = [path for folder in folders if folder.is_dir() for path in sorted(folder.iterdir())]
+    return [path for path in found if not path.name.startswith(".")]
