@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 import msgspec
@@ -39,9 +39,17 @@ Wanted = dict[str, dict[SpecSlot, Fraction]]
 """Debits by period, and in it by specification and slot."""
 
 
+class Spend(NamedTuple):
+    """What vehicles spent in a period: the most of any, and what half and nine tenths of them did not exceed."""
+
+    most: Fraction
+    median: Fraction
+    p90: Fraction
+
+
 @dataclass
 class Outcome:
-    """What a run did. By period: new units recorded, debits asked for, the most that a vehicle spent in this run."""
+    """What a run did. By period: new units recorded, debits asked for, what vehicles spent in this run."""
 
     rows: int = 0
     duplicates: int = 0
@@ -52,7 +60,7 @@ class Outcome:
     units_lost_to_the_limit: int = 0
     periods_refused: list[str] = field(default_factory=list)
     debits: dict[str, Fraction] = field(default_factory=dict)
-    most_spent: dict[str, Fraction] = field(default_factory=dict)
+    spent: dict[str, Spend] = field(default_factory=dict)
 
     @property
     def observations(self) -> int:
@@ -203,26 +211,28 @@ def _parts(slots: Sequence[Slot], events: Spool) -> Iterator[list[Slot]]:
 
 
 def _spending(slots: Sequence[Slot], exposures: Spool, units: Spool, outcome: Outcome) -> Wanted:
-    """The debits that are asked of each period. Notes their sum, and the exact maximum over vehicles, per period."""
+    """The debits that are asked of each period. Notes their sum, and exactly what vehicles spend, per period."""
     wanted: Wanted = {}
     for period in dict.fromkeys(slot.period for slot in slots):
         sealed = [msgspec.json.decode(data, type=Spending) for data in units.read(period)]
         wanted[period] = debits_by_slot((unit.spec_id, unit.slot_s, debit_of(unit)) for unit in sealed)
         outcome.debits[period] = sum(wanted[period].values(), Fraction(0))
         rates = {unit.slot_s: Fraction(unit.epsilon_hat) for unit in sealed}
-        outcome.most_spent[period] = _most_spent(rates, exposures)
+        outcome.spent[period] = _spend(rates, exposures)
     return wanted
 
 
-def _most_spent(rates: dict[int, Fraction], exposures: Spool) -> Fraction:
-    """The largest sum over slots of cells times the epsilon of a HAT there. rates: that epsilon by slot."""
+def _spend(rates: dict[int, Fraction], exposures: Spool) -> Spend:
+    """Of each vehicle the sum over slots of cells times the epsilon of a HAT there. rates: that epsilon by slot."""
     found = [(rate, unpack_exposure(exposures.read(slot_s))) for slot_s, rate in rates.items()]
     vehicles = np.unique(np.concatenate([exposure.vehicle for _, exposure in found]))
     parts = math.lcm(*(rate.denominator for rate in rates.values()))
     spent = np.zeros(vehicles.size, object)  # in parts of 1, as Python integers
     for rate, exposure in found:
         np.add.at(spent, np.searchsorted(vehicles, exposure.vehicle), exposure.cells.astype(object) * int(rate * parts))
-    return Fraction(spent.max(initial=0), parts)
+    ordered = np.sort(spent) if spent.size else np.zeros(1, object)
+    ranks = (ordered.size - 1, (ordered.size - 1) // 2, -(-9 * ordered.size // 10) - 1)
+    return Spend(*(Fraction(int(ordered[rank]), parts) for rank in ranks))
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from pipelines import custody, scheduled
 from pipelines.commands.options import console, json_option, key_option, ledger_option, progress_bars, spec_option
 from pipelines.exit_codes import DIFFERS, DONE
 from pipelines.guarantee import sentence
-from pipelines.local import Outcome
+from pipelines.local import Outcome, Spend
 from pipelines.spec import Specification, load
 from transforms.publish import FORMATS
 
@@ -97,8 +97,8 @@ def summarise(spec: Specification, done: scheduled.Release, place: custody.Custo
     for period in done.calendar.periods:
         units = [unit for unit in place.ledger.released(spec.spec_id, period) if unit.slot_s in wanted]
         hat = max([hat, *(Fraction(unit.epsilon_hat) for unit in units)])
-        debits, most = _spent(spec, outcome, place, period)
-        bound = max(bound, debits if most is None else most)
+        debits, spend = _spent(spec, outcome, place, period)
+        bound = max(bound, debits if spend is None else spend.most)
         empty = Counter(released.plan is None for unit in units for released in unit.released)
         periods.append(
             {
@@ -107,7 +107,9 @@ def summarise(spec: Specification, done: scheduled.Release, place: custody.Custo
                 "hats": sum(empty.values()) // len(spec.statistics),
                 "no_data": empty[True] // len(spec.statistics),
                 "sum_of_slot_maxima": float(debits),
-                "most_spent_by_a_vehicle": None if most is None else float(most),
+                "most_spent_by_a_vehicle": None if spend is None else float(spend.most),
+                "spent_by_half_of_vehicles_at_most": None if spend is None else float(spend.median),
+                "spent_by_nine_in_ten_at_most": None if spend is None else float(spend.p90),
             }
         )
     return {
@@ -126,14 +128,12 @@ def summarise(spec: Specification, done: scheduled.Release, place: custody.Custo
     }
 
 
-def _spent(
-    spec: Specification, outcome: Outcome, place: custody.Custody, period: str
-) -> tuple[Fraction, Fraction | None]:
-    """All debits of a period on the account; the exact maximum over vehicles if this run recorded all of them."""
+def _spent(spec: Specification, outcome: Outcome, place: custody.Custody, period: str) -> tuple[Fraction, Spend | None]:
+    """All debits of a period on the account; exactly what vehicles spent if this run recorded all of them."""
     spent = place.ledger.spent(spec.account.name, period)
     units = sum(by.slots for by in spent) * spec.release_shards
     is_whole = {by.spec_id for by in spent} == {spec.spec_id} and units == outcome.new[period]
-    return sum((by.epsilon for by in spent), Fraction(0)), outcome.most_spent[period] if is_whole else None
+    return sum((by.epsilon for by in spent), Fraction(0)), outcome.spent[period] if is_whole else None
 
 
 def show(summary: dict[str, Any], out: Console) -> None:
@@ -161,6 +161,10 @@ def show(summary: dict[str, Any], out: Console) -> None:
             "not known" if period["most_spent_by_a_vehicle"] is None else f"{period['most_spent_by_a_vehicle']:g}",
         )
     out.print(spent)
+    for period in summary["periods"]:
+        if period["most_spent_by_a_vehicle"] is not None:
+            half, most = period["spent_by_half_of_vehicles_at_most"], period["spent_by_nine_in_ten_at_most"]
+            out.print(f"{period['period']}: half of the vehicles spent at most {half:g}, nine in ten at most {most:g}.")
     if any(period["most_spent_by_a_vehicle"] is None for period in summary["periods"]):
         out.print(
             "Not known: other runs recorded slots of the period; the sum of slot maxima bounds what a vehicle spent."

@@ -153,7 +153,16 @@ def test_the_most_spent_is_compared_exactly():
     with Spool() as exposures:
         for slot_s, vehicle in ((0, 7), (1, 7), (2, 8)):
             exposures.append(slot_s, pack(Exposure(np.array([vehicle]), np.array([1]))))
-        assert local._most_spent(rates, exposures) == Fraction(3, 10) + tiny
+        assert local._spend(rates, exposures).most == Fraction(3, 10) + tiny
+
+
+def test_what_half_and_nine_tenths_of_the_vehicles_spent_at_most_is_counted_too():
+    with Spool() as exposures:
+        exposures.append(0, pack(Exposure(np.arange(10), np.arange(1, 11))))
+        assert local._spend({0: Fraction(1, 2)}, exposures) == (Fraction(5), Fraction(5, 2), Fraction(9, 2))
+    with Spool() as exposures:
+        exposures.append(0, pack(Exposure(np.zeros(0, np.int64), np.zeros(0, np.int64))))
+        assert local._spend({0: Fraction(1, 2)}, exposures) == (0, 0, 0)
 
 
 def test_order_duplicates_and_parts_of_the_input_change_nothing(town, hatstream, monkeypatch):
