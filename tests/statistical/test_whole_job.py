@@ -60,8 +60,8 @@ layout = "parquet"
 columns = {{ vehicle = "vehicle", time = "time", lat = "lat", lon = "lon", speed = "speed" }}
 time_unit = "s"
 """
-MECHANISMS = {"mean": "array-average"}
-STATISTICS = [("mean",)]
+MECHANISMS = {"mean": "array-average", "variance": "baseline-variance"}
+STATISTICS = [("mean",), ("mean", "variance")]
 """Sets of statistics that are released, and audited, together."""
 
 
