@@ -3,9 +3,13 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from tests.servers import Postgres, postgres_server
+
+hypothesis.settings.register_profile("untimed", deadline=None)  # the machine may be busy
+hypothesis.settings.load_profile("untimed")
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 
