@@ -3,7 +3,7 @@
 import glob
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from itertools import groupby
 from pathlib import Path
@@ -122,7 +122,7 @@ def release(
     if topic is not None:
         kafka_sink.check(topic)
     book = Book(custody.url, custody.head, spec.account.name, spec.account.limit, spec.name, spec.text)
-    job = job_of(spec, when, secret, book, output, formats, topic)
+    job = replace(job_of(spec, when, secret, book, output, formats), topic=topic)
     outcome = local.run(job, paths, when.slots, progress)
     if outcome.unusable:
         raise InputError(_all_refused(outcome))
@@ -133,13 +133,7 @@ def release(
 
 
 def job_of(
-    spec: Specification,
-    when: Calendar,
-    secret: Secret,
-    book: Book,
-    output: Path,
-    formats: Sequence[str],
-    topic: Topic | None = None,
+    spec: Specification, when: Calendar, secret: Secret, book: Book, output: Path, formats: Sequence[str]
 ) -> Job:
     """The specification, translated into what the steps of the road need."""
     most_cells = spec.cap.max_cells if spec.cap and spec.release_shards > 1 else None
@@ -171,7 +165,6 @@ def job_of(
         book=book,
         folder=output,
         formats=tuple(formats),
-        topic=topic,
     )
 
 

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from fractions import Fraction
 
 import apache_beam as beam
@@ -42,7 +43,8 @@ def job_in(folder):
     city.write(folder)
     spec = load(folder / "spec.toml")
     book = Book("sqlite://", folder / "key.head", "small", Fraction(1), spec.name, spec.text)
-    return job_of(spec, range_of(spec.timetable, *city.DAYS), Secret(bytes(32)), book, folder, ("csv",), TOPIC)
+    job = job_of(spec, range_of(spec.timetable, *city.DAYS), Secret(bytes(32)), book, folder, ("csv",))
+    return replace(job, topic=TOPIC)
 
 
 def scheduled(job):
