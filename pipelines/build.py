@@ -12,6 +12,8 @@ from typing import NamedTuple
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
 
+from transforms.kafka_partition import Topic
+from transforms.kafka_sink import PublishToKafka
 from transforms.layouts import Layout
 from transforms.parse import Rules
 from transforms.seal import Policy, SlotFacts
@@ -44,7 +46,10 @@ class Released(NamedTuple):
 
 @dataclass(frozen=True)
 class Job:
-    """Everything that the road needs to know, as the small values that its steps define."""
+    """Everything that the road needs to know, as the small values that its steps define.
+
+    topic: takes the released rows too, where there is one.
+    """
 
     layout: Layout
     rules: Rules
@@ -55,6 +60,7 @@ class Job:
     book: Book
     folder: Path
     formats: tuple[str, ...]
+    topic: Topic | None = None
 
 
 def observe(paths: PCollection[str], job: Job) -> PCollection[PackedEvents]:
@@ -85,6 +91,8 @@ def seal(
 
 
 def publish(sealed: PCollection[tuple[str, bytes]], job: Job) -> None:
-    """Sealed units -> the ledger's answer -> files."""
+    """Sealed units -> the ledger's answer -> files, and messages of a topic."""
     recorded = sealed | "record" >> Record(job.book)  # the slot's list[Sealed]
     _ = recorded | "publish" >> Publish(job.folder, job.formats)
+    if job.topic is not None:
+        _ = recorded | "publish to kafka" >> PublishToKafka(job.topic)

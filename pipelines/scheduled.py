@@ -3,7 +3,7 @@
 import glob
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from itertools import groupby
 from pathlib import Path
@@ -14,7 +14,9 @@ from pipelines import local
 from pipelines.build import Job
 from pipelines.custody import Custody, account_of, read_key
 from pipelines.spec import Specification
+from transforms import kafka_sink
 from transforms.calendar import Calendar, CalendarError, Timetable, calendar
+from transforms.kafka_partition import Topic
 from transforms.ledger import AccountRefusal
 from transforms.parse import Rules
 from transforms.publish import file_stem
@@ -36,11 +38,12 @@ class InputError(Exception):
 
 @dataclass(frozen=True)
 class Release:
-    """A finished run. files: all paths that hold the range's rows, sorted."""
+    """A finished run. files: all paths that hold the range's rows, sorted. topic: has them too, where there is one."""
 
     outcome: local.Outcome
     calendar: Calendar
     files: tuple[Path, ...]
+    topic: Topic | None
 
 
 def range_of(timetable: Timetable, start: str, end: str) -> Calendar:
@@ -98,8 +101,12 @@ def release(
     custody: Custody,
     formats: Sequence[str],
     progress: local.Progress,
+    topic: Topic | None = None,
 ) -> Release:
-    """Releases the slots of a range. Raises UsageError, InputError, AccountRefusal or LedgerError."""
+    """Releases the slots of a range. Raises UsageError, InputError, AccountRefusal, LedgerError or StepError.
+
+    topic: takes the released rows too.
+    """
     _check_period(spec, when)
     secret = read_key(custody.key)
     ledger = custody.ledger
@@ -112,15 +119,17 @@ def release(
     ledger.check_head()
     paths = paths_of(pattern)
     _make_writable(output)
+    if topic is not None:
+        kafka_sink.check(topic)
     book = Book(custody.url, custody.head, spec.account.name, spec.account.limit, spec.name, spec.text)
-    job = job_of(spec, when, secret, book, output, formats)
+    job = replace(job_of(spec, when, secret, book, output, formats), topic=topic)
     outcome = local.run(job, paths, when.slots, progress)
     if outcome.unusable:
         raise InputError(_all_refused(outcome))
     if outcome.periods_refused:
         raise AccountRefusal(_refusal(spec, custody, outcome))
     stems = [file_stem(spec.spec_id, facts.start) for facts in job.slots.values()]
-    return Release(outcome, when, tuple(output / f"{stem}.{kind}" for stem in stems for kind in formats))
+    return Release(outcome, when, tuple(output / f"{stem}.{kind}" for stem in stems for kind in formats), topic)
 
 
 def job_of(

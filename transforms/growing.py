@@ -23,6 +23,7 @@ from apache_beam.transforms.core import RestrictionProvider
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Duration
 
+from transforms.given import Given
 from transforms.layouts import Layout, UnreadableFile
 from transforms.schema import RawBatch
 from transforms.steps import NAMESPACE, REFUSED, Refusal, Refused, StepError, reason_of
@@ -97,7 +98,7 @@ class ReadGrowing(beam.PTransform[PBegin, DoOutputsTuple]):
     layout: Layout
 
     def expand(self, begin: PBegin) -> DoOutputsTuple:
-        folders = begin | "folder" >> beam.Create([str(self.folder)], reshuffle=False)
+        folders = begin | "folder" >> Given([str(self.folder)])
         found = folders | "watch" >> beam.ParDo(_Watch(self.watermark)).with_output_types(str)
         return found | "read" >> beam.ParDo(_ReadFile(self.layout)).with_outputs(REFUSED, main="batches")
 

@@ -18,6 +18,7 @@ from apache_beam.transforms.core import RestrictionProvider
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Duration
 
+from transforms.given import Given
 from transforms.kafka_partition import POLL_MESSAGES, Partition, PartitionStart, Poll, Topic
 from transforms.layouts import MessageLayout
 from transforms.schema import Messages, RawBatch
@@ -46,7 +47,7 @@ class ReadKafka(beam.PTransform[PBegin, DoOutputsTuple]):
     poll_messages: int = POLL_MESSAGES
 
     def expand(self, begin: PBegin) -> DoOutputsTuple:
-        starts = begin | "partitions" >> beam.Create(list(self.starts), reshuffle=False)
+        starts = begin | "partitions" >> Given(self.starts)
         spread = starts | "spread" >> beam.Reshuffle()
         polled = spread | "poll" >> beam.ParDo(_ReadPartition(self.topic, self.watermark, self.poll_messages))
         return polled | "decode" >> beam.ParDo(_Decode(self.layout)).with_outputs(REFUSED, main="batches")

@@ -188,6 +188,22 @@ class Ledger:
         stored = self._run(lambda db: _stored(db, spec_id, period))
         return [stored[key] for key in sorted(stored)]
 
+    def sealed(self, account: str, spec_id: str, from_s: int, to_s: int) -> set[tuple[int, int]]:
+        """(slot, shard) of all that a specification has released of the slots that start in [from_s, to_s)."""
+        query = sa.select(ENTRY.c.slot_s, ENTRY.c.shard).where(
+            ENTRY.c.account == account,
+            ENTRY.c.kind == "release",
+            ENTRY.c.spec_id == spec_id,
+            ENTRY.c.slot_s >= from_s,
+            ENTRY.c.slot_s < to_s,
+        )
+
+        def find(db: sa.Connection) -> set[tuple[int, int]]:
+            _known(db, account)
+            return {(row.slot_s, row.shard) for row in db.execute(query)}
+
+        return self._run(find)
+
     def entries(self) -> Iterator[dict[str, Any]]:
         """All entries in the order of the chain. Not tried again when the connection is lost on the way."""
         with self._transaction() as db:

@@ -113,7 +113,12 @@ def _csv(rows: Sequence[Row], _name: str) -> bytes:
 
 
 def _jsonl(rows: Sequence[Row], _name: str) -> bytes:
-    return b"".join(msgspec.json.encode(row) + b"\n" for row in rows)
+    return b"".join(json_of(row) + b"\n" for row in rows)
+
+
+def json_of(row: Row) -> bytes:
+    """A row as one JSON object, its keys in the order of SCHEMA."""
+    return msgspec.json.encode(row)
 
 
 FORMATS: Mapping[str, Callable[[Sequence[Row], str], bytes]] = {

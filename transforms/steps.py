@@ -281,10 +281,12 @@ class _Publish(beam.DoFn):
 
 
 def _recorded_but(error: OSError, path: Path) -> StepError:
-    return StepError(
-        f"{error.filename or path}: {reason_of(error)}. "
-        "The release is recorded; running the same command again publishes it."
-    )
+    return recorded_but(f"{error.filename or path}: {reason_of(error)}")
+
+
+def recorded_but(what: str) -> StepError:
+    """What failed, after the ledger's commit."""
+    return StepError(f"{what}. The release is recorded; running the same command again publishes it.")
 
 
 def reason_of(error: OSError) -> str:

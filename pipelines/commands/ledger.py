@@ -1,5 +1,7 @@
-"""`hatstream ledger`: what was spent, and whether the record is whole."""
+"""`hatstream ledger`: what was spent, whether the record is whole, and which slots are missing in it."""
 
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -9,14 +11,17 @@ import msgspec
 from rich.table import Table
 
 from pipelines import custody
-from pipelines.commands.options import console, json_option, key_option, ledger_option
+from pipelines.commands.options import console, json_option, key_option, ledger_option, spec_option
+from pipelines.gaps import Gap, gaps
+from pipelines.scheduled import range_of
+from pipelines.spec import load
 from transforms.head import LedgerError
 from transforms.ledger import Account, Ledger
 
 
 @click.group()
 def ledger() -> None:
-    """Look at the ledger: accounts, what was spent, and whether its chain is whole.
+    """Look at the ledger: accounts, what was spent, whether its chain is whole, which slots are missing.
 
     \b
     Example:
@@ -104,3 +109,51 @@ def verify(ledger: str | None, key_path: Path | None) -> None:
     """
     length = _open(ledger, key_path).verify()
     click.echo(f"the ledger is whole: {length:,} entries")
+
+
+@ledger.command()
+@spec_option
+@click.option("--from", "start", required=True, metavar="DATE", help="First local date, or an ISO time.")
+@click.option(
+    "--to", "end", required=True, metavar="DATE", help="Last local date (included), or an ISO time (excluded)."
+)
+@ledger_option
+@key_option
+@json_option
+def missing(spec_path: Path, start: str, end: str, ledger: str | None, key_path: Path | None, as_json: bool) -> None:
+    """List the slots of a specification that are over and have no release, or not of all their shards.
+
+    `hatstream release` with the same specification and ledger fills them; a stream waits for its lateness first.
+
+    \b
+    Example:
+      hatstream ledger missing --spec austin.toml --from 2016-11-24 --to 2016-11-27 --ledger austin.sqlite
+    """
+    spec = load(spec_path)
+    when = range_of(spec.timetable, start, end)
+    now_s = int(datetime.now(UTC).timestamp())
+    is_over = [slot.start_s + when.slot_s <= now_s for slot in when.slots]
+    found = gaps(spec, when, _open(ledger, key_path), now_s)
+    summary = {
+        "name": spec.name,
+        "spec_id": spec.spec_id,
+        "slots": len(is_over),
+        "still_to_come": is_over.count(False),
+        "missing": [gap._asdict() for gap in found],
+    }
+    if as_json:
+        click.echo(msgspec.json.encode(summary).decode())
+    else:
+        _show_gaps(summary, found)
+
+
+def _show_gaps(summary: dict[str, Any], found: Sequence[Gap]) -> None:
+    out = console()
+    if found:
+        table = Table(title=f"{summary['name']} ({summary['spec_id']})", title_justify="left")
+        for column in ("period", "slot", "until", "missing shards"):
+            table.add_column(column)
+        for gap in found:
+            table.add_row(gap.period, gap.slot_start, gap.slot_end, ", ".join(map(str, gap.shards)))
+        out.print(table)
+    out.print(f"{len(found)} of {summary['slots']} slots are missing, {summary['still_to_come']} are still to come")

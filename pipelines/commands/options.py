@@ -1,5 +1,6 @@
 """Options that several commands share, and how a run shows its progress."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,6 +10,17 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from pipelines.local import Progress as Report
+from transforms.kafka_partition import Topic
+
+
+def _topic(_context: click.Context, _parameter: click.Parameter, value: str | None) -> Topic | None:
+    if value is None:
+        return None
+    found = re.fullmatch(r"([^/\s]+:\d+)/([A-Za-z0-9._-]{1,249})", value)
+    if found is None:
+        raise click.BadParameter(f"{value!r} is not like host:9092,other:9092/topic")
+    return Topic(brokers=found[1], name=found[2])
+
 
 spec_option = click.option(
     "--spec", "spec_path", required=True, type=click.Path(path_type=Path, dir_okay=False), help="The specification."
@@ -24,6 +36,13 @@ key_option = click.option(
     "key_path",
     type=click.Path(path_type=Path, dir_okay=False),
     help="The account's secret key file. [default: beside the ledger's file, else the state folder]",
+)
+kafka_output_option = click.option(
+    "--kafka-output",
+    "topic",
+    metavar="BROKERS/TOPIC",
+    callback=_topic,
+    help="A Kafka topic, as host:port,../name, that takes every released row as one JSON message too.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document for programs.")
 

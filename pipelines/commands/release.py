@@ -12,11 +12,20 @@ from rich.console import Console
 from rich.table import Table
 
 from pipelines import custody, scheduled
-from pipelines.commands.options import console, json_option, key_option, ledger_option, progress_bars, spec_option
+from pipelines.commands.options import (
+    console,
+    json_option,
+    kafka_output_option,
+    key_option,
+    ledger_option,
+    progress_bars,
+    spec_option,
+)
 from pipelines.exit_codes import DIFFERS, DONE
 from pipelines.guarantee import sentence
 from pipelines.local import Outcome, Spend
 from pipelines.spec import Specification, load
+from transforms.kafka_partition import Topic
 from transforms.publish import FORMATS
 
 
@@ -40,6 +49,7 @@ def _formats(_context: click.Context, _parameter: click.Parameter, value: str) -
 @ledger_option
 @key_option
 @click.option("--formats", default="parquet", show_default=True, callback=_formats, help=f"Of {','.join(FORMATS)}.")
+@kafka_output_option
 @click.option(
     "--runner",
     type=click.Choice(["FnApiRunner", "DirectRunner"]),
@@ -58,6 +68,7 @@ def release(
     ledger: str | None,
     key_path: Path | None,
     formats: tuple[str, ...],
+    topic: Topic | None,
     runner: str,  # noqa: ARG001 - both names mean the one runner there is
     as_json: bool,
 ) -> int:
@@ -80,7 +91,7 @@ def release(
         when = scheduled.closed_range(spec.timetable, start or "", end or "", now)
     place = custody.find(ledger, key_path)
     with progress_bars(quiet=as_json) as report:
-        done = scheduled.release(spec, when, pattern, output, place, formats, report)
+        done = scheduled.release(spec, when, pattern, output, place, formats, report, topic)
     summary = summarise(spec, done, place)
     if as_json:
         click.echo(msgspec.json.encode(summary).decode())
@@ -125,6 +136,7 @@ def summarise(spec: Specification, done: scheduled.Release, place: custody.Custo
         "slots_that_differ_now": outcome.units_changed,
         "guarantee": sentence(spec, hat, bound),
         "files": [str(path) for path in done.files],
+        "kafka": None if done.topic is None else str(done.topic),
     }
 
 
@@ -179,3 +191,5 @@ def show(summary: dict[str, Any], out: Console) -> None:
     out.print(f"{len(files)} files, first ... last:" if files else "no files")
     for path in dict.fromkeys([files[0], files[-1]] if files else []):
         out.print(f"  {path}", soft_wrap=True, highlight=False)
+    if summary["kafka"]:
+        out.print(f"the rows were sent to {summary['kafka']} too", soft_wrap=True, highlight=False)

@@ -590,7 +590,9 @@ def test_an_account_for_ever_ends_at_its_until(tmp_path, hatstream):
     assert hatstream(*city.release(tmp_path))[0] == 3
 
 
-@pytest.mark.parametrize("command", ["", "init", "release", "demo", "ledger", "ledger show", "ledger verify"])
+@pytest.mark.parametrize(
+    "command", ["", "init", "release", "demo", "ledger", "ledger show", "ledger verify", "ledger missing"]
+)
 def test_every_command_explains_itself_with_an_example(hatstream, command):
     code, out, _ = hatstream(*command.split(), "--help")
     assert code == 0

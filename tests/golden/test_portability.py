@@ -1,0 +1,174 @@
+"""The whole road, as a scheduled job and as a stream, is a graph that every engine runs alike."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from fractions import Fraction
+
+import apache_beam as beam
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.transforms import trigger, userstate
+from apache_beam.transforms.window import FixedWindows
+
+from pipelines.build import count, observe, publish, seal
+from pipelines.scheduled import job_of, range_of
+from pipelines.spec import load
+from tests import city
+from tests.golden.portability import findings, labels
+from tests.stream.tiny import LAYOUT
+from transforms.given import Given
+from transforms.growing import ReadGrowing
+from transforms.kafka import ReadKafka
+from transforms.kafka_partition import PartitionStart, Topic
+from transforms.lateness import IntoSlots, RefuseLate
+from transforms.steps import Assign, Book, Parse, SlotShard
+from transforms.vehicles import Secret
+from transforms.watermark import Watermark
+
+TOPIC = Topic(brokers="127.0.0.1:1", name="any")
+PAIR = tuple[SlotShard, bytes]
+HOUR_S = 3_600
+
+
+def from_kafka():
+    return ReadKafka(TOPIC, [PartitionStart(0, 0, 1)], Watermark(0), LAYOUT)
+
+
+def empty():
+    return beam.Pipeline(options=PipelineOptions([]))
+
+
+def job_in(folder):
+    city.write(folder)
+    spec = load(folder / "spec.toml")
+    book = Book("sqlite://", folder / "key.head", "small", Fraction(1), spec.name, spec.text)
+    job = job_of(spec, range_of(spec.timetable, *city.DAYS), Secret(bytes(32)), book, folder, ("csv",))
+    return replace(job, topic=TOPIC)
+
+
+def scheduled(job):
+    """The four stretches of the scheduled job, joined end to end."""
+    p = empty()
+    events = observe(p | "paths" >> Given(["a"]).with_output_types(str), job)
+    keyed = events | "keyed" >> beam.Map(key_of).with_output_types(PAIR)
+    finish(keyed, p | "heartbeat" >> Given([]).with_output_types(PAIR), job)
+    return p.to_runner_api()
+
+
+def key_of(packed):
+    return packed.key, packed.data
+
+
+def stream(job, source):
+    """The same stages behind a source without end, in windows of a slot."""
+    p = empty()
+    read = p | "read" >> source
+    parsed = read.batches | "parse" >> Parse(job.rules)
+    timely = parsed.observations | "lateness" >> RefuseLate(HOUR_S)
+    assigned = timely.observations | "assign" >> Assign(job.resolution, job.policy.region, 2)
+    beats = p | "heartbeat" >> Given([]).with_output_types(PAIR) | "beats" >> beam.WindowInto(FixedWindows(HOUR_S))
+    finish(assigned.events | "slots" >> IntoSlots(HOUR_S, 0), beats, job)
+    return p.to_runner_api()
+
+
+def finish(events, heartbeat, job):
+    publish(seal(count(events, job), heartbeat, job).sealed, job)
+
+
+@pytest.mark.parametrize("road", ["scheduled", "kafka", "folder"])
+def test_the_road_keeps_to_what_every_engine_does_alike(tmp_path, road):
+    job = job_in(tmp_path)
+    sources = {"kafka": from_kafka(), "folder": ReadGrowing(tmp_path, Watermark(0), LAYOUT)}
+    graph = scheduled(job) if road == "scheduled" else stream(job, sources[road])
+    assert findings(graph) == []
+    assert len([name for name in labels(graph) if name.endswith("/group")]) == 3
+
+
+def test_the_names_of_steps_are_the_same_in_every_process(tmp_path):
+    program = (
+        "import sys; from pathlib import Path; from tests.golden import test_portability as t\n"
+        "print(*sorted(t.labels(t.stream(t.job_in(Path(sys.argv[1])), t.from_kafka()))), sep='\\n')"
+    )
+    elsewhere = subprocess.run([sys.executable, "-c", program, tmp_path], capture_output=True, text=True, check=True)
+    here = sorted(labels(stream(job_in(tmp_path), from_kafka())))
+    assert elsewhere.stdout.splitlines() == here
+    assert {"read/poll", "by vehicle/group", "by hexagon/group", "record/group", "publish to kafka/send"} < set(here)
+
+
+# --- the checker sees what is wrong ---------------------------------------------------------------------------------
+
+
+class Keeping(beam.DoFn):
+    KEPT = userstate.ReadModifyWriteStateSpec("kept", beam.coders.VarIntCoder())
+    LATER = userstate.TimerSpec("later", userstate.TimeDomain.WATERMARK)
+
+    def process(
+        self,
+        pair,
+        kept=beam.DoFn.StateParam(KEPT),  # noqa: B008 - this is how Beam is told
+        later=beam.DoFn.TimerParam(LATER),  # noqa: B008
+    ):
+        kept.write(1)
+        later.set(1)
+        yield pair
+
+    @userstate.on_timer(LATER)
+    def fired(self):
+        yield 0
+
+
+def pairs(p, kind=tuple[int, int]):
+    return p | "pairs" >> Given([]).with_output_types(kind)
+
+
+def grouped_by_anything(p):
+    _ = pairs(p, tuple[object, int]) | "group" >> beam.GroupByKey()
+
+
+def with_a_side_input(p):
+    side = p | "side" >> Given([1])
+    _ = pairs(p) | "look" >> beam.Map(aside, beam.pvalue.AsList(side))
+
+
+def aside(pair, _):
+    return pair
+
+
+def with_a_lambda(p):
+    _ = pairs(p) | beam.Map(lambda pair: pair)
+
+
+def with_state_and_timers(p):
+    _ = pairs(p) | "keep" >> beam.ParDo(Keeping())
+
+
+def with_early_panes(p):
+    early = trigger.AfterWatermark(early=trigger.AfterProcessingTime(1))
+    _ = pairs(p) | "window" >> beam.WindowInto(
+        FixedWindows(1), trigger=early, accumulation_mode=trigger.AccumulationMode.DISCARDING, allowed_lateness=1
+    )
+
+
+@pytest.mark.parametrize(
+    ("build", "said"),
+    [
+        (grouped_by_anything, ["group: its key is coded by beam:coder:pickled_python:v1"]),
+        (with_a_side_input, ["look: has side inputs"]),
+        (with_a_lambda, ["lambda"]),
+        (with_state_and_timers, ["keep: has state", "keep: has timers", "beam:requirement:pardo:stateful:v1"]),
+        (with_early_panes, ["windows have the trigger after_end_of_window", "windows allow lateness"]),
+    ],
+)
+def test_what_an_engine_may_do_otherwise_is_found(build, said):
+    p = empty()
+    build(p)
+    found = "\n".join(findings(p.to_runner_api()))
+    for words in said:
+        assert words in found
+
+
+def test_beam_s_own_create_has_a_name_that_changes_with_beam():
+    p = empty()
+    _ = p | beam.Create([1])
+    assert any("depends on lines" in finding for finding in findings(p.to_runner_api()))

@@ -1,0 +1,128 @@
+"""`hatstream ledger missing`: the slots without a release, on both databases."""
+
+import json
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests import city
+
+FIRST, LAST = city.DAYS
+
+
+@pytest.fixture
+def town(tmp_path, ledger_url, hatstream, monkeypatch):
+    """The small city with its account opened, on each database."""
+    monkeypatch.setenv("HATSTREAM_LEDGER", ledger_url)
+    return opened(tmp_path, hatstream)
+
+
+def opened(folder, hatstream, spec=city.SPEC):
+    city.write(folder, spec=spec)
+    assert hatstream("init", *place(folder))[0] == 0
+    return folder
+
+
+def place(folder):
+    return ["--spec", folder / "spec.toml", "--key", folder / "ledger.key"]
+
+
+def release(hatstream, folder, start, end):
+    rest = ["--input", folder / "feed.csv", "--output", folder / "out", "--from", start, "--to", end]
+    assert hatstream("release", *place(folder), *rest)[0] == 0
+
+
+def ask(hatstream, folder, start=FIRST, end=LAST):
+    code, out, _ = hatstream("ledger", "missing", *place(folder), "--from", start, "--to", end, "--json")
+    assert code == 0
+    return json.loads(out)
+
+
+def starts(found):
+    return [gap["slot_start"] for gap in found["missing"]]
+
+
+def test_before_any_release_every_slot_of_service_is_missing(town, hatstream):
+    found = ask(hatstream, town)
+    assert starts(found) == [f"{day}T{hour:02d}:00:00+05:30" for day in city.DAYS for hour in range(8, 12)]
+    assert (found["name"], found["slots"], found["still_to_come"]) == ("small-city", 8, 0)
+    assert found["missing"][0] == {
+        "period": FIRST,
+        "slot_start": f"{FIRST}T08:00:00+05:30",
+        "slot_end": f"{FIRST}T09:00:00+05:30",
+        "shards": [0],
+    }
+
+
+def test_a_slot_in_which_nothing_happened_is_released_and_not_missing(town, hatstream):
+    release(hatstream, town, FIRST, FIRST)
+    assert starts(ask(hatstream, town, FIRST, FIRST)) == []
+
+
+def test_what_is_listed_is_what_the_release_job_fills(town, hatstream):
+    release(hatstream, town, f"{FIRST}T09:00", f"{FIRST}T10:00")
+    release(hatstream, town, LAST, LAST)
+    found = ask(hatstream, town)
+    assert [start[11:13] for start in starts(found)] == ["08", "10", "11"]
+    for gap in found["missing"]:
+        release(hatstream, town, gap["slot_start"], gap["slot_end"])
+    assert ask(hatstream, town)["missing"] == []
+
+
+def test_people_get_a_table_and_a_sum(town, hatstream):
+    release(hatstream, town, FIRST, FIRST)
+    dates = ["--from", FIRST, "--to", LAST]
+    code, out, _ = hatstream("ledger", "missing", *place(town), *dates)
+    assert code == 0
+    assert f"{LAST}T08:00:00+05:30" in out
+    assert f"{FIRST}T08:00:00+05:30" not in out
+    assert "4 of 8 slots are missing, 0 are still to come" in out
+
+
+def test_another_specification_on_the_same_account_fills_nothing(town, hatstream):
+    release(hatstream, town, FIRST, FIRST)
+    city.write(town, spec=city.SPEC.replace("resolution = 7", "resolution = 8"))
+    assert len(ask(hatstream, town, FIRST, FIRST)["missing"]) == 4
+
+
+def test_a_slot_of_which_a_shard_is_missing_is_missing(tmp_path, hatstream, monkeypatch):
+    monkeypatch.setenv("HATSTREAM_LEDGER", str(tmp_path / "ledger.sqlite"))
+    capped = 'epsilon = 1.0\ncomposition = "cap"\nmax_cells = 3\nmax_samples = 5\nrelease_shards = 3'
+    town = opened(tmp_path, hatstream, city.SPEC.replace("epsilon = 1.0", capped))
+    release(hatstream, town, FIRST, FIRST)
+    assert ask(hatstream, town, FIRST, FIRST)["missing"] == []
+    with closing(sqlite3.connect(town / "ledger.sqlite")) as db, db:
+        db.execute(
+            "delete from entry where kind = 'release' and shard = 1 and slot_s = (select min(slot_s) from entry)"
+        )
+    (gap,) = ask(hatstream, town, FIRST, FIRST)["missing"]
+    assert (gap["slot_start"], gap["shards"]) == (f"{FIRST}T08:00:00+05:30", [1])
+
+
+def test_what_is_still_to_come_is_not_missing(town, hatstream):
+    future = (datetime.now(UTC) + timedelta(days=3)).date().isoformat()
+    found = ask(hatstream, town, future, future)
+    assert (found["slots"], found["still_to_come"], found["missing"]) == (4, 4, [])
+
+
+def test_looking_writes_nothing(tmp_path, hatstream, monkeypatch):
+    monkeypatch.setenv("HATSTREAM_LEDGER", str(tmp_path / "ledger.sqlite"))
+    town = opened(tmp_path, hatstream)
+    files = [town / "ledger.sqlite", town / "ledger.key.head"]
+    before = [file.read_bytes() for file in files]
+    for file in files:
+        file.chmod(0o400)
+    ask(hatstream, town)
+    assert [file.read_bytes() for file in files] == before
+
+
+def test_a_ledger_that_is_not_there_or_does_not_know_the_account_is_said(town, hatstream):
+    dates = ["--from", FIRST, "--to", LAST]
+    nowhere = ["--spec", town / "spec.toml", "--ledger", town / "nowhere.sqlite"]
+    code, _, err = hatstream("ledger", "missing", *nowhere, *dates)
+    assert (code, "there is no ledger" in err) == (4, True)
+    city.write(town, spec=city.SPEC.replace('name = "small"', 'name = "large"'))
+    code, _, err = hatstream("ledger", "missing", *place(town), *dates)
+    assert (code, "no account 'large'" in err) == (3, True)

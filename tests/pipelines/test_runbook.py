@@ -1,0 +1,55 @@
+"""The commands that the documents print exist with their options; deployment files fit the locked versions."""
+
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import click
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from pipelines.cli import hatstream
+
+ROOT = Path(__file__).parents[2]
+DATAFLOW = ROOT / "deploy" / "dataflow"
+
+
+def commands_in(path):
+    text = (ROOT / path).read_text().replace("\\\n", " ")
+    return [shlex.split(line) for line in re.findall(r"^    hatstream (.*)$", text, re.MULTILINE)]
+
+
+def parsed(words):
+    """The command that the words name, and the options that they give it."""
+    command = hatstream
+    while isinstance(command, click.Group):
+        command = command.commands[words.pop(0)]
+    return command, {word for word in words if word.startswith("--")}
+
+
+@pytest.mark.parametrize("path", ["docs/runbook.md", "deploy/dataflow/README.md", "deploy/flink/README.md"])
+def test_printed_commands_have_the_options_that_they_are_printed_with(path):
+    for words in commands_in(path):
+        if words[0] in hatstream.commands:
+            command, given = parsed(words)
+            assert given <= {name for option in command.params for name in option.opts}, command.name
+
+
+def test_the_runbook_shows_how_to_find_and_fill_what_is_missing():
+    shown = {tuple(words[:2]) for words in commands_in("docs/runbook.md")}
+    assert {("ledger", "missing"), ("ledger", "verify")} < shown
+    assert {"init", "release", "stream"} <= {first for first, _ in shown}
+
+
+def test_the_dataflow_image_has_the_beam_of_the_lock():
+    (image,) = re.findall(r"^FROM apache/beam_python3\.11_sdk:(.*)$", (DATAFLOW / "Dockerfile").read_text(), re.M)
+    assert f"\napache-beam=={image} " in "\n" + (ROOT / "requirements.lock").read_text()
+
+
+def test_beam_knows_every_dataflow_option():
+    program = ["sh", DATAFLOW / "beam-options.sh", "project", "region", "gs://bucket", "image"]
+    printed = subprocess.run(program, capture_output=True, text=True, check=True).stdout.split()
+    known = PipelineOptions(printed).get_all_options()
+    assert {re.split("[-=]+", text)[1] for text in printed} - set(known) == {"no_use_public_ips"}
+    assert known["use_public_ips"] is False
