@@ -25,12 +25,12 @@ run: install
 
 # Lint, types and import contracts, then every fast test.
 test: check
-	@$(BIN)/python -m pytest -n 2 -m "not slow"
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow"
 
 # The whole suite with the slow tests too (1,000 injected failures, 100 random kills, 10^6 fuzzed rows, 10,000 runs of
 # every mechanism): about 20 minutes on 2 cores.
 test-all: check
-	@$(BIN)/python -m pytest -n 2
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 check: install
 	@$(BIN)/ruff check .

@@ -14,6 +14,13 @@ hypothesis.settings.load_profile("untimed")
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All tests of the stream run in one process, so that Kafka and Flink start once."""
+    for item in items:
+        if "stream" in item.path.parts:
+            item.add_marker(pytest.mark.xdist_group("engines"))
+
+
 @pytest.fixture(scope="session")
 def telemetry() -> Path:
     """The folder of real telemetry beside the checkout."""
