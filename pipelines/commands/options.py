@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from pipelines.local import Progress as Report
+from transforms.publish import FORMATS
 
 spec_option = click.option(
     "--spec", "spec_path", required=True, type=click.Path(path_type=Path, dir_okay=False), help="The specification."
@@ -24,6 +25,19 @@ key_option = click.option(
     "key_path",
     type=click.Path(path_type=Path, dir_okay=False),
     help="The account's secret key file. [default: beside the ledger's file, else the state folder]",
+)
+
+
+def _formats(_context: click.Context, _parameter: click.Parameter, value: str) -> tuple[str, ...]:
+    chosen = tuple(dict.fromkeys(part.strip() for part in value.split(",")))
+    for name in chosen:
+        if name not in FORMATS:
+            raise click.BadParameter(f"{name!r} is not one of {', '.join(FORMATS)}")
+    return chosen
+
+
+formats_option = click.option(
+    "--formats", default="parquet", show_default=True, callback=_formats, help=f"Of {','.join(FORMATS)}."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document for programs.")
 

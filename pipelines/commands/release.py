@@ -12,20 +12,19 @@ from rich.console import Console
 from rich.table import Table
 
 from pipelines import custody, scheduled
-from pipelines.commands.options import console, json_option, key_option, ledger_option, progress_bars, spec_option
+from pipelines.commands.options import (
+    console,
+    formats_option,
+    json_option,
+    key_option,
+    ledger_option,
+    progress_bars,
+    spec_option,
+)
 from pipelines.exit_codes import DIFFERS, DONE
 from pipelines.guarantee import sentence
 from pipelines.local import Outcome
 from pipelines.spec import Specification, load
-from transforms.publish import FORMATS
-
-
-def _formats(_context: click.Context, _parameter: click.Parameter, value: str) -> tuple[str, ...]:
-    chosen = tuple(dict.fromkeys(part.strip() for part in value.split(",")))
-    for name in chosen:
-        if name not in FORMATS:
-            raise click.BadParameter(f"{name!r} is not one of {', '.join(FORMATS)}")
-    return chosen
 
 
 @click.command()
@@ -39,7 +38,7 @@ def _formats(_context: click.Context, _parameter: click.Parameter, value: str) -
 )
 @ledger_option
 @key_option
-@click.option("--formats", default="parquet", show_default=True, callback=_formats, help=f"Of {','.join(FORMATS)}.")
+@formats_option
 @click.option(
     "--runner",
     type=click.Choice(["FnApiRunner", "DirectRunner"]),
