@@ -78,9 +78,9 @@ class _Watch:
         except OSError:
             return {}
         before, self._counted = self._counted, now
-        new = {
-            name: count - (before.get(name, 0) if count >= before.get(name, 0) else 0) for name, count in now.items()
-        }
+        new = {name: count - before.get(name, 0) for name, count in now.items()}
+        if any(count < 0 for count in new.values()):
+            new = dict(now)
         refused = {name.removeprefix("refused/"): count for name, count in new.items() if name.startswith("refused/")}
         return {
             "rows": new.get("rows", 0),

@@ -1,5 +1,7 @@
 """The stream: the road of `build.py` joined end to end, with a source and a heartbeat that have no end."""
 
+import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -12,6 +14,8 @@ import msgspec
 from pipelines.assembly import admitted, assemble, book_of, facts_of
 from pipelines.build import Job, Source, stream
 from pipelines.custody import Custody
+from pipelines.engines.submit import Engine, cancel, submit
+from pipelines.health import Say, attend
 from pipelines.scheduled import InputError, UsageError, instant_of, make_writable
 from pipelines.spec import Specification, SpecificationError
 from transforms.calendar import CalendarError
@@ -20,7 +24,7 @@ from transforms.heartbeat import Heartbeat
 from transforms.kafka import ReadKafka
 from transforms.kafka_partition import KafkaSourceError, Topic, starts
 from transforms.layouts import message_layout
-from transforms.ledger import AccountRefusal
+from transforms.ledger import AccountRefusal, Ledger
 from transforms.parse import FROM_US, TO_US
 from transforms.running import RunningCalendar, slots_from
 from transforms.seal import SlotFacts
@@ -88,6 +92,27 @@ def prepare(
     calendar, facts = RunningCalendar(spec.timetable, from_s, to_s), RunningFacts(spec, from_s, to_s)
     job = assemble(spec, calendar, facts, "slot", secret, book_of(spec, custody), output.absolute(), formats)
     return Stream(job=job, source=source, heartbeat=Heartbeat(spec.timetable, start_s, to_s, spec.release_shards))
+
+
+def run(
+    spec: Specification,
+    made: Stream,
+    place: Custody,
+    engine: Engine,
+    stop: threading.Event,
+    say: Say,
+) -> None:
+    """Runs a stream until `stop` is set, then cancels it. Raises ServerError if it cannot, or if it ends by itself."""
+    start_s = made.heartbeat.start_s
+    job_id = submit(made.build, engine, f"hatstream-{spec.spec_id}-{time.time_ns()}")
+    say({"job": job_id, "spec_id": spec.spec_id, "from": spec.timetable.text(start_s)})
+    book = Ledger(place.url, place.head, read_only=True)
+    try:
+        attend(spec, start_s, book, engine.cluster, job_id, stop, say)
+    finally:
+        if engine.cluster.is_running(job_id):
+            cancel(engine.cluster, job_id)
+    say({"state": "CANCELED"})
 
 
 def kafka_source(spec: Specification, topic: Topic, start_s: int) -> ReadKafka:

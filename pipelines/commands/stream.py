@@ -3,7 +3,6 @@
 import signal
 import tempfile
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
@@ -13,15 +12,14 @@ from typing import Any
 import click
 import msgspec
 
-from pipelines import custody, health, streaming
+from pipelines import custody, streaming
 from pipelines.build import Source
 from pipelines.commands.options import formats_option, key_option, ledger_option, spec_option
-from pipelines.engines.submit import Engine, cancel, local_servers, submit
+from pipelines.engines.submit import Engine, local_servers
 from pipelines.exit_codes import DONE
 from pipelines.scheduled import UsageError
 from pipelines.spec import Specification, load
 from transforms.kafka_partition import Topic
-from transforms.ledger import Ledger
 
 
 @click.command()
@@ -77,19 +75,8 @@ def stream(
     source = _source(spec, brokers, topic, folder, start_s)
     made = streaming.prepare(spec, start_s, source, place, output, formats)
     with ExitStack() as stack:
-        stop = stack.enter_context(_asked_to_stop())
-        say = _Sayer(log)
-        chosen = _engine(stack, **engine)
-        name = f"hatstream-{spec.spec_id}-{time.time_ns()}"
-        job_id = submit(made.build, chosen, name)
-        say({"job": job_id, "spec_id": spec.spec_id, "from": spec.timetable.text(start_s)})
-        book = Ledger(place.url, place.head, read_only=True)
-        try:
-            health.attend(spec, start_s, book, chosen.cluster, job_id, stop, say)
-        finally:
-            if chosen.cluster.is_running(job_id):
-                cancel(chosen.cluster, job_id)
-        say({"state": "CANCELED"})
+        stop = stack.enter_context(asked_to_stop())
+        streaming.run(spec, made, place, _engine(stack, **engine), stop, _Sayer(log))
     return DONE
 
 
@@ -118,7 +105,7 @@ def _engine(
 
 
 @contextmanager
-def _asked_to_stop() -> Iterator[threading.Event]:
+def asked_to_stop() -> Iterator[threading.Event]:
     """Set by SIGINT or SIGTERM."""
     asked = threading.Event()
     before = {number: signal.signal(number, lambda *_: asked.set()) for number in (signal.SIGINT, signal.SIGTERM)}

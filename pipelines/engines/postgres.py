@@ -99,7 +99,7 @@ def postgres_server() -> Iterator[Postgres]:
     """A started server, gone with its folder at the end. Raises MissingTool or ServerError."""
     programs = _programs()
     if programs is None:
-        raise MissingTool("PostgreSQL (`initdb` and `postgres`; `make servers` installs it on Debian)")
+        raise MissingTool("; ".join(missing_programs()))
     folder = Path(tempfile.mkdtemp(prefix="hatstream-postgres-"))
     server = Postgres(programs, folder)
     try:
@@ -108,6 +108,11 @@ def postgres_server() -> Iterator[Postgres]:
     finally:
         server.stop()
         shutil.rmtree(folder)
+
+
+def missing_programs() -> list[str]:
+    """What must be installed before a server can be started; empty if nothing."""
+    return [] if _programs() else ["PostgreSQL (`initdb` and `postgres`; `make servers` installs it on Debian)"]
 
 
 def _programs() -> Path | None:
