@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 OUTPUT ?= build/demo
 
-.PHONY: install servers run test test-all check bench lock clean
+.PHONY: install servers run stream-demo test test-all check bench lock clean
 
 install: $(VENV)/.installed
 
@@ -22,6 +22,10 @@ servers:
 
 run: install
 	@$(BIN)/hatstream demo --output $(OUTPUT)
+
+# The stream on one machine for three minutes. Needs a JDK 17, Maven and PostgreSQL, and says so where one is missing.
+stream-demo: install
+	@$(BIN)/python -m pipelines.streaming_demo
 
 # Lint, types and import contracts, then every fast test.
 test: check

@@ -1,19 +1,22 @@
 """The road of an event, from what a source hands over to published files.
 
-    read -> parse -> assign -> by vehicle -> by hexagon -> record -> publish
+    read -> parse -> lateness -> assign -> by vehicle -> by hexagon -> record -> publish
 
 Four stretches, because the local runner travels them in parts (pipelines/local.py); a stream joins them end to end.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import apache_beam as beam
-from apache_beam.pvalue import PCollection
+from apache_beam.pvalue import DoOutputsTuple, PBegin, PCollection
 
+from transforms.heartbeat import Heartbeat
 from transforms.kafka_partition import Topic
 from transforms.kafka_sink import PublishToKafka
+from transforms.lateness import IntoSlots, RefuseLate
 from transforms.layouts import Layout
 from transforms.parse import Rules
 from transforms.seal import Policy, SlotFacts
@@ -28,17 +31,20 @@ from transforms.steps import (
     PackedEvents,
     Parse,
     Publish,
-    Read,
     Record,
     SlotShard,
+    Together,
 )
 from transforms.tally import Cap
 
 VEHICLE_SHARDS = 2
 
+Source = beam.PTransform[PBegin, DoOutputsTuple]
+"""Hands over main: RawBatch; refused: Refused."""
+
 
 class Released(NamedTuple):
-    """sealed: (period, encoded Sealed). exposure: (slot, packed Exposure)."""
+    """sealed: (what is recorded together, encoded Sealed). exposure: (slot, packed Exposure)."""
 
     sealed: PCollection[tuple[str, bytes]]
     exposure: PCollection[tuple[int, bytes]]
@@ -52,23 +58,34 @@ class Job:
     """
 
     layout: Layout
+    slot_s: int
     rules: Rules
     resolution: int
     cap: Cap | None
     policy: Policy
-    slots: dict[int, SlotFacts]
+    slots: Mapping[int, SlotFacts]
+    together: Together
     book: Book
     folder: Path
     formats: tuple[str, ...]
     topic: Topic | None = None
 
 
-def observe(paths: PCollection[str], job: Job) -> PCollection[PackedEvents]:
-    """Files -> accepted observations, packed by (slot, vehicle shard). Refused rows are counted, nothing more."""
-    read = paths | "read" >> Read(job.layout)  # RawBatch
+def stream(p: beam.Pipeline, source: Source, heartbeat: Heartbeat, job: Job) -> None:
+    """The whole road, end to end and without an end. Exposures, which are added up over a period, are dropped."""
+    events = observe(p | "read" >> source, job) | "into slots" >> IntoSlots(job.slot_s, heartbeat.start_s)
+    publish(seal(count(events, job), p | "heartbeat" >> heartbeat, job).sealed, job)
+
+
+def observe(read: DoOutputsTuple, job: Job) -> PCollection[PackedEvents]:
+    """What a source read -> accepted observations, packed by (slot, vehicle shard). Refused rows are counted only.
+
+    read: main: RawBatch; refused: Refused. No file is late: without a promise of its source, no event can be.
+    """
     parsed = read.batches | "parse" >> Parse(job.rules)  # Observations
-    assigned = parsed.observations | "assign" >> Assign(job.resolution, job.policy.region, VEHICLE_SHARDS)
-    refused = (read[REFUSED], parsed[REFUSED], assigned[REFUSED]) | "all refused" >> beam.Flatten()
+    timely = parsed.observations | "lateness" >> RefuseLate(job.slot_s)  # the same
+    assigned = timely.observations | "assign" >> Assign(job.resolution, job.policy.region, VEHICLE_SHARDS)
+    refused = (read[REFUSED], parsed[REFUSED], timely[REFUSED], assigned[REFUSED]) | "all refused" >> beam.Flatten()
     _ = refused | "count refused" >> CountRefused()
     return assigned.events  # PackedEvents
 
@@ -86,7 +103,7 @@ def seal(
     heartbeat: one ((plan, release shard), b"") for every plan, so that a slot is sealed even if nothing happened.
     """
     both = (tallies, heartbeat) | "with heartbeat" >> beam.Flatten()
-    done = both | "by hexagon" >> ByHexagon(job.policy, job.slots)  # period, Sealed
+    done = both | "by hexagon" >> ByHexagon(job.policy, job.slots, job.together)  # key, Sealed
     return Released(done.sealed, done[EXPOSURE])
 
 

@@ -13,6 +13,9 @@ from pipelines.commands.init import init
 from pipelines.commands.ledger import ledger
 from pipelines.commands.plan import plan
 from pipelines.commands.release import release
+from pipelines.commands.stream import stream
+from pipelines.engines.maven import MissingTool
+from pipelines.engines.process import ServerError
 from pipelines.exit_codes import BAD_SPECIFICATION, DONE, FAILED, REFUSED, WRONG_USE
 from pipelines.scheduled import InputError, UsageError
 from pipelines.spec import SpecificationError
@@ -29,6 +32,8 @@ _CODES: dict[type[Exception], int] = {
     InputError: FAILED,
     StepError: FAILED,
     UnreadableFile: FAILED,
+    MissingTool: FAILED,
+    ServerError: FAILED,
 }
 
 
@@ -46,7 +51,7 @@ def hatstream() -> None:
     """
 
 
-for command in (demo, init, plan, release, evaluate, ledger):
+for command in (demo, init, plan, release, stream, evaluate, ledger):
     hatstream.add_command(command)
 
 

@@ -22,7 +22,7 @@ from transforms.calendar import Slot
 from transforms.ledger import Ledger
 from transforms.parse import REASONS
 from transforms.seal import SpecSlot, Spending, debit_of, debits_by_slot
-from transforms.steps import NAMESPACE, PackedEvents, SlotShard
+from transforms.steps import NAMESPACE, PackedEvents, Read, SlotShard
 from transforms.wire import unpack_exposure
 
 PART_ROWS = 4_000_000
@@ -131,8 +131,8 @@ def _run(
 
 def _observe(job: Job, paths: Sequence[str], events: Spool) -> Any:
     with _pipeline() as p:
-        observed = observe(p | "paths" >> beam.Create(list(paths), reshuffle=False), job)
-        _ = observed | "spool" >> beam.Map(_keep_events, events)
+        read = p | "paths" >> beam.Create(list(paths), reshuffle=False) | "read" >> Read(job.layout)
+        _ = observe(read, job) | "spool" >> beam.Map(_keep_events, events)
     return p.result
 
 

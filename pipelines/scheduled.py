@@ -11,16 +11,16 @@ from typing import TypeVar
 from zoneinfo import ZoneInfo
 
 from pipelines import local
+from pipelines.assembly import admitted, assemble, book_of, facts_of
 from pipelines.build import Job
-from pipelines.custody import Custody, account_of, read_key
+from pipelines.custody import Custody
 from pipelines.spec import Specification
 from transforms import kafka_sink
 from transforms.calendar import Calendar, CalendarError, Timetable, calendar
 from transforms.kafka_partition import Topic
 from transforms.ledger import AccountRefusal
-from transforms.parse import Rules
 from transforms.publish import file_stem
-from transforms.seal import Policy, SlotFacts
+from transforms.seal import SlotFacts
 from transforms.steps import Book, reason_of
 from transforms.vehicles import Secret
 
@@ -49,7 +49,7 @@ class Release:
 def range_of(timetable: Timetable, start: str, end: str) -> Calendar:
     """The calendar of --from and --to: local dates, both included, or ISO times on the edges of slots."""
     try:
-        return calendar(timetable, _instant(start, timetable, last=False), _instant(end, timetable, last=True))
+        return calendar(timetable, instant_of(start, timetable, last=False), instant_of(end, timetable, last=True))
     except CalendarError as error:
         raise UsageError(str(error)) from None
 
@@ -71,7 +71,8 @@ def yesterday(timetable: Timetable, now: datetime) -> Calendar:
     return range_of(timetable, day, day)
 
 
-def _instant(text: str, timetable: Timetable, *, last: bool) -> datetime:
+def instant_of(text: str, timetable: Timetable, *, last: bool) -> datetime:
+    """A local date's first instant (or with `last` the next one's), or an ISO time. Raises UsageError."""
     day = _parsed(date, text)
     at = day or _parsed(datetime, text)
     if at is None:
@@ -108,21 +109,12 @@ def release(
     topic: takes the released rows too.
     """
     _check_period(spec, when)
-    secret = read_key(custody.key)
-    ledger = custody.ledger
-    if not ledger.exists():
-        raise AccountRefusal(
-            f"there is no ledger at {custody.shown}: run `hatstream init` first, or name it with --ledger"
-        )
-    ledger.verify_chain()
-    ledger.check_account(account_of(spec.account, secret))
-    ledger.check_head()
+    secret = admitted(spec, custody)
     paths = paths_of(pattern)
-    _make_writable(output)
+    make_writable(output)
     if topic is not None:
         kafka_sink.check(topic)
-    book = Book(custody.url, custody.head, spec.account.name, spec.account.limit, spec.name, spec.text)
-    job = replace(job_of(spec, when, secret, book, output, formats), topic=topic)
+    job = replace(job_of(spec, when, secret, book_of(spec, custody), output, formats), topic=topic)
     outcome = local.run(job, paths, when.slots, progress)
     if outcome.unusable:
         raise InputError(_all_refused(outcome))
@@ -135,37 +127,8 @@ def release(
 def job_of(
     spec: Specification, when: Calendar, secret: Secret, book: Book, output: Path, formats: Sequence[str]
 ) -> Job:
-    """The specification, translated into what the steps of the road need."""
-    most_cells = spec.cap.max_cells if spec.cap and spec.release_shards > 1 else None
-    return Job(
-        layout=spec.layout,
-        rules=Rules(
-            grid=spec.grid,
-            units=spec.layout.units,
-            bbox=spec.bbox,
-            calendar=when,
-            vehicle_key=secret.derive("vehicle"),
-        ),
-        resolution=spec.resolution,
-        cap=spec.cap,
-        policy=Policy(
-            spec_id=spec.spec_id,
-            grid=spec.grid,
-            unit="km/h",
-            statistics=spec.statistics,
-            composition=spec.composition,
-            clip_user=spec.clip_user,
-            scope=spec.scope,
-            release_shards=spec.release_shards,
-            most_cells=most_cells,
-            region=spec.region,
-            digest_key=secret.derive("digest"),
-        ),
-        slots=_slot_facts(spec, when),
-        book=book,
-        folder=output,
-        formats=tuple(formats),
-    )
+    """The road of a closed range, a period recorded at a time. Raises UsageError, see `_slot_facts`."""
+    return assemble(spec, when, _slot_facts(spec, when), "period", secret, book, output, formats)
 
 
 def _slot_facts(spec: Specification, when: Calendar) -> dict[int, SlotFacts]:
@@ -183,9 +146,8 @@ def _slot_facts(spec: Specification, when: Calendar) -> dict[int, SlotFacts]:
                 f"the range holds {len(starts)} of them"
             )
         for at in starts:
-            start, end = (spec.timetable.text(edge) for edge in (at, at + when.slot_s))
             plan = starts if spec.scope == "period" else (at,)
-            facts[at] = SlotFacts(period, start, end, plan, 1 if spec.scope == "period" else len(whole))
+            facts[at] = facts_of(spec, period, at, plan, 1 if spec.scope == "period" else len(whole))
     return facts
 
 
@@ -198,7 +160,7 @@ def _check_period(spec: Specification, when: Calendar) -> None:
         raise AccountRefusal(f"account {spec.account.name!r} begins at {since}: nothing is released before")
 
 
-def _make_writable(folder: Path) -> None:
+def make_writable(folder: Path) -> None:
     """Makes the output folder and proves that files can be made in it, before anything is spent."""
     try:
         folder.mkdir(parents=True, exist_ok=True)

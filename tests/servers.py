@@ -1,127 +1,30 @@
-"""A PostgreSQL server of our own for tests: in a temporary folder, on 127.0.0.1, ended by its own process."""
+"""Servers that a test needs and cannot have: it is skipped with the reason; where they are required it fails."""
 
-import itertools
 import os
-import shutil
-import signal
-import socket
-import subprocess
-import tempfile
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NoReturn
 
-import psycopg
 import pytest
 
-START_S = 30
-GUARDED = "guarded"
-"""The one role, made by the test that wants it, that the server asks for a password."""
+from pipelines.engines import postgres
+from pipelines.engines.postgres import GUARDED, Postgres
+
+__all__ = ["GUARDED", "REQUIRED", "Postgres", "postgres_server", "unavailable"]
+
 REQUIRED = ("CI", "HATSTREAM_REQUIRE_SERVERS")
-
-
-class Postgres:
-    """One cluster: `start`, `stop`, `kill` as often as wanted; the port and the data stay."""
-
-    def __init__(self, programs: Path, folder: Path) -> None:
-        self._programs, self._folder, self._user = programs, folder, _unprivileged()
-        self._names = itertools.count()
-        self._process: subprocess.Popen[bytes] | None = None
-        self.port = _free_port()
-        if self._user:
-            shutil.chown(folder, self._user, self._user)
-        self._call("initdb", "--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C", "--no-sync").wait()
-        rules = folder / "data" / "pg_hba.conf"
-        rules.write_text(f"host all {GUARDED} 127.0.0.1/32 scram-sha-256\n{rules.read_text()}")
-
-    def url(self, database: str = "postgres") -> str:
-        return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
-
-    def new_database(self) -> str:
-        """The URL of an empty database."""
-        name = f"test{next(self._names)}"
-        self.execute(f"CREATE DATABASE {name}")
-        return self.url(name)
-
-    def ensure_role(self, name: str, options: str = "") -> None:
-        """A role that may log in."""
-        with suppress(psycopg.errors.DuplicateObject):
-            self.execute(f"CREATE ROLE {name} LOGIN {options}")
-
-    def execute(self, statement: str) -> None:
-        with psycopg.connect(self.url(), autocommit=True) as db:
-            db.execute(statement)
-
-    def start(self) -> None:
-        """Starts the server and waits until it answers, also while it recovers from a kill."""
-        until = time.monotonic() + START_S
-        while True:
-            if self._process is None or self._process.poll() is not None:
-                # what a killed server leaves behind must have ended first: then it is tried again
-                options = ("listen_addresses=127.0.0.1", "unix_socket_directories=", "fsync=off", "max_connections=50")
-                self._process = self._call("postgres", f"-p{self.port}", *(f"-c{option}" for option in options))
-            try:
-                psycopg.connect(self.url()).close()
-            except psycopg.OperationalError:
-                assert time.monotonic() < until, (self._folder / "log").read_text()
-                time.sleep(0.05)
-            else:
-                return
-
-    def stop(self) -> None:
-        """As `pg_ctl stop -m immediate` does: at once, without a checkpoint; the next start recovers."""
-        self._end(signal.SIGQUIT)
-
-    def kill(self) -> None:
-        self._end(signal.SIGKILL)
-
-    def _end(self, by: signal.Signals) -> None:
-        if self._process is not None:
-            self._process.send_signal(by)
-            self._process.wait(START_S)
-
-    def _call(self, program: str, *arguments: str) -> "subprocess.Popen[bytes]":
-        user = {"user": self._user, "group": self._user, "extra_groups": []} if self._user else {}
-        with (self._folder / "log").open("ab") as log:
-            command = [self._programs / program, "-D", self._folder / "data", *arguments]
-            return subprocess.Popen(command, cwd=self._folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, **user)
 
 
 @contextmanager
 def postgres_server() -> Iterator[Postgres]:
     """A started server, gone with its folder at the end. Without PostgreSQL the test is skipped, or in CI fails."""
-    programs = _programs()
-    if programs is None:
-        _unavailable("PostgreSQL is not installed: `make servers` installs it")
-    folder = Path(tempfile.mkdtemp(prefix="hatstream-postgres-"))
-    server = Postgres(programs, folder)
-    try:
-        server.start()
+    if postgres._programs() is None:
+        unavailable("PostgreSQL is not installed: `make servers` installs it")
+    with postgres.postgres_server() as server:
         yield server
-    finally:
-        server.stop()
-        shutil.rmtree(folder)
 
 
-def _unavailable(reason: str) -> None:
-    tell: Callable[[str], None] = pytest.fail if any(map(os.environ.get, REQUIRED)) else pytest.skip
-    tell(reason)
-
-
-def _programs() -> Path | None:
-    """The folder of initdb and postgres; Debian keeps it out of PATH."""
-    if found := shutil.which("initdb"):
-        return Path(found).resolve().parent
-    return max(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: float(path.parent.name), default=None)
-
-
-def _unprivileged() -> str | None:
-    """Whom PostgreSQL runs as if we are root, whom it refuses."""
-    return None if os.geteuid() else "postgres"
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def unavailable(reason: str) -> NoReturn:
+    if any(map(os.environ.get, REQUIRED)):
+        pytest.fail(f"the servers are required here: {reason}")
+    pytest.skip(reason)

@@ -2,12 +2,13 @@
 
 import pytest
 
+from pipelines.engines import postgres
 from tests import servers
 
 
 @pytest.fixture
 def nowhere(monkeypatch):
-    monkeypatch.setattr(servers, "_programs", lambda: None)
+    monkeypatch.setattr(postgres, "_programs", lambda: None)
     for variable in servers.REQUIRED:
         monkeypatch.delenv(variable, raising=False)
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -27,12 +27,21 @@ class Slot(NamedTuple):
 
 
 class Where(NamedTuple):
-    """Per event: the start of its slot, the index of its period in `Calendar.periods`, and whether it has a slot."""
+    """Per event: the start of its slot, the index of its period in `periods`, and whether it has a slot."""
 
     slot_start_us: Int64s
     period: Int64s
     in_range: NDArray[np.bool_]
     in_service: NDArray[np.bool_]
+    periods: tuple[str, ...]
+
+
+class Locator(Protocol):
+    """Whatever finds the slots of events: a closed range (`Calendar`) or one without an end (transforms/running.py)."""
+
+    def locate(self, event_us: Int64s) -> Where:
+        """Slot and period of each event. event_us: int64 microseconds since 1970 UTC, any value."""
+        ...
 
 
 class CalendarError(ValueError):
@@ -93,6 +102,12 @@ class Timetable:
                 return None
         return minutes
 
+    def check_edge(self, at: datetime) -> None:
+        """Raises CalendarError for an aware time that would cut a slot in two: half a slot would be sealed."""
+        local = at.astimezone(ZoneInfo(self.zone))
+        if (local.hour * 60 + local.minute) % self.slot_minutes or local.second or local.microsecond:
+            raise CalendarError(f"{local.isoformat()} is not on the edge of a {self.slot_minutes}-minute slot")
+
     def period_days(self, day: date, since: date | None = None, until: date | None = None) -> list[date]:
         """All local days of the period that `day` is in; `since` and `until` bound the unit vehicle-ever."""
         if self.unit == "vehicle-day":
@@ -136,11 +151,11 @@ class Calendar:
         in_range = (event_us >= self.from_s * 1_000_000) & (event_us < self.to_s * 1_000_000)
         if not self.slots:
             nothing = np.zeros(event_us.size, np.int64)
-            return Where(nothing, nothing, in_range, np.zeros(event_us.size, np.bool_))
+            return Where(nothing, nothing, in_range, np.zeros(event_us.size, np.bool_), self.periods)
         at = np.maximum(np.searchsorted(self._starts_us, event_us, side="right") - 1, 0)
         start = self._starts_us[at]
         inside = (event_us >= start) & (event_us < start + self.slot_s * 1_000_000)
-        return Where(start, self._period_index[at], in_range, in_range & inside)
+        return Where(start, self._period_index[at], in_range, in_range & inside, self.periods)
 
 
 def calendar(timetable: Timetable, start: datetime, end: datetime) -> Calendar:
@@ -153,9 +168,7 @@ def calendar(timetable: Timetable, start: datetime, end: datetime) -> Calendar:
         raise CalendarError(f"the range is empty: {start.isoformat()} to {end.isoformat()}")
     zone = ZoneInfo(timetable.zone)
     for edge in (start, end):
-        local = edge.astimezone(zone)
-        if (local.hour * 60 + local.minute) % timetable.slot_minutes or local.second or local.microsecond:
-            raise CalendarError(f"{local.isoformat()} is not on the edge of a {timetable.slot_minutes}-minute slot")
+        timetable.check_edge(edge)
     slots = tuple(
         Slot(at, timetable.period_of(day))
         for day in _days(start.astimezone(zone).date(), end.astimezone(zone).date())

@@ -182,12 +182,13 @@ class _Watch(beam.DoFn):
             return
         if seen.unread and not tracker.try_claim(names_after(read, seen)):
             return
-        promised = estimator.current_watermark()
+        held = estimator.current_watermark()
+        promised = self._watermark.first if held is None else held
         for file in seen.unread:
             yield TimestampedValue(str(Path(element) / file.name), element_time(promised))
         newest_ms = newest_plausible_ms(np.array([file.modified_ms for file in seen.unread], np.int64), seen.at_ms)
         promise = self._watermark.after(promised, newest_ms, seen.at_ms, seen.idle)
-        if promise is not None and promise != promised:
+        if promise is not None and promise != held:
             estimator.set_watermark(promise)
         tracker.defer_remainder(Duration(seconds=0 if len(seen.unread) >= POLL_FILES else PAUSE_S))
 

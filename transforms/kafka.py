@@ -9,8 +9,7 @@ from typing import Any, Final
 
 import apache_beam as beam
 import numpy as np
-from apache_beam.io.iobase import RestrictionProgress
-from apache_beam.io.restriction_trackers import OffsetRange, OffsetRestrictionTracker
+from apache_beam.io.restriction_trackers import OffsetRange
 from apache_beam.io.watermark_estimators import ManualWatermarkEstimator
 from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import DoOutputsTuple, PBegin, TaggedOutput
@@ -18,6 +17,7 @@ from apache_beam.transforms.core import RestrictionProvider
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Duration
 
+from transforms.endless import NO_END, EndlessTracker
 from transforms.given import Given
 from transforms.kafka_partition import POLL_MESSAGES, Partition, PartitionStart, Poll, Topic
 from transforms.layouts import MessageLayout
@@ -29,7 +29,6 @@ PAUSE_S = 1.0
 """Between polls that were not full. Flink takes whole seconds only, and each poll costs it a timer and a state."""
 REMOVED: Final = "messages removed unread"
 AHEAD: Final = "timestamps ahead"
-_NO_END = 2**62
 
 
 @dataclass
@@ -53,30 +52,14 @@ class ReadKafka(beam.PTransform[PBegin, DoOutputsTuple]):
         return polled | "decode" >> beam.ParDo(_Decode(self.layout)).with_outputs(REFUSED, main="batches")
 
 
-class _Tracker(OffsetRestrictionTracker):
-    """Claims offsets of a partition that has no end. Splits only where it is, never into a part that lies ahead."""
-
-    def try_split(self, fraction_of_remainder: float) -> tuple[OffsetRange, OffsetRange] | None:
-        if fraction_of_remainder != 0:
-            return None
-        split: tuple[OffsetRange, OffsetRange] | None = super().try_split(0)
-        return split
-
-    def current_progress(self) -> RestrictionProgress:
-        return RestrictionProgress(fraction=0.0)
-
-    def is_bounded(self) -> bool:
-        return False
-
-
 class _Offsets(RestrictionProvider):
     """A partition's restriction: the offsets from the next one to be read on."""
 
     def initial_restriction(self, element: PartitionStart) -> OffsetRange:
-        return OffsetRange(element.offset, _NO_END)
+        return OffsetRange(element.offset, NO_END)
 
-    def create_tracker(self, restriction: OffsetRange) -> _Tracker:
-        return _Tracker(restriction)
+    def create_tracker(self, restriction: OffsetRange) -> EndlessTracker:
+        return EndlessTracker(restriction)
 
     def restriction_size(self, element: PartitionStart, restriction: OffsetRange) -> int:  # noqa: ARG002
         return 1
@@ -113,13 +96,14 @@ class _ReadPartition(beam.DoFn):
         if poll.position > position and not tracker.try_claim(poll.position - 1):
             return
         _count(poll)
-        promised = estimator.current_watermark()
+        held = estimator.current_watermark()
+        promised = self._watermark.first if held is None else held
         time = element_time(promised)
         if poll.payloads:
             yield TimestampedValue(Messages(start.partition, poll.payloads, poll.timestamps_ms, time.micros), time)
         newest_ms = newest_plausible_ms(poll.timestamps_ms, poll.at_ms)
         promise = self._watermark.after(promised, newest_ms, poll.at_ms, poll.idle)
-        if promise is not None and promise != promised:
+        if promise is not None and promise != held:
             estimator.set_watermark(promise)
         tracker.defer_remainder(Duration(seconds=0 if len(poll.payloads) >= self._most else PAUSE_S))
 

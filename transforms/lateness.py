@@ -66,7 +66,12 @@ class IntoSlots(beam.PTransform[PCollection[PackedEvents], PCollection[tuple[Slo
 
     def expand(self, events: PCollection[PackedEvents]) -> PCollection[tuple[SlotShard, bytes]]:
         stamped = events | "stamp" >> beam.Map(_stamped).with_output_types(tuple[SlotShard, bytes])
-        return stamped | "window" >> beam.WindowInto(FixedWindows(self.slot_s, self.offset_s % self.slot_s))
+        return stamped | "window" >> beam.WindowInto(slot_windows(self.slot_s, self.offset_s))
+
+
+def slot_windows(slot_s: int, offset_s: int) -> FixedWindows:
+    """The windows of slots of this length, one of which starts at `offset_s`."""
+    return FixedWindows(slot_s, offset_s % slot_s)
 
 
 def _stamped(packed: PackedEvents) -> Any:

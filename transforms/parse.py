@@ -1,5 +1,6 @@
 """Strict checks on raw columns: which rows become observations, and for what one reason each other row is refused."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -8,7 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpops.types import Grid, Int64s
-from transforms.calendar import Calendar
+from transforms.calendar import Locator
 from transforms.columns import Bools, Floats, Numbers, as_binary, instants, is_text, nulls, numbers
 from transforms.layouts.base import Units
 from transforms.schema import Observations
@@ -50,7 +51,7 @@ class Rules:
     grid: Grid
     units: Units
     bbox: tuple[float, float, float, float] | None
-    calendar: Calendar
+    calendar: Locator
     vehicle_key: bytes = field(repr=False)
 
 
@@ -108,7 +109,7 @@ def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, 
     if not accepted.all():
         kept = np.flatnonzero(accepted)
         found, period, code = found.take(kept), period[kept], code[kept]
-    hashes = _hashes(rules, period, code, vehicles.ids)
+    hashes = _hashes(rules.vehicle_key, where.periods, period, code, vehicles.ids)
     return found._replace(vehicle=hashes), verdict.refused()
 
 
@@ -191,12 +192,11 @@ def _used(index: NDArray[np.integer], size: int) -> tuple[Int64s, Int64s]:
     return distinct, place_of[index]
 
 
-def _hashes(rules: Rules, period: Int64s, code: NDArray[np.integer], ids: list[bytes]) -> Int64s:
+def _hashes(key: bytes, periods: Sequence[str], period: Int64s, code: NDArray[np.integer], ids: list[bytes]) -> Int64s:
     """Keyed hashes of the accepted rows, computed once for each distinct (period, id)."""
     if not len(code):
         return np.empty(0, np.int64)
-    periods = rules.calendar.periods
     pairs, place = _used(period * len(ids) + code, len(periods) * len(ids))
     names = [periods[i] for i in (pairs // len(ids)).tolist()]
     vehicles = [ids[i] for i in (pairs % len(ids)).tolist()]
-    return vehicle_hashes(rules.vehicle_key, names, vehicles)[place]
+    return vehicle_hashes(key, names, vehicles)[place]

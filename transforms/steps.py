@@ -32,6 +32,10 @@ SlotShard = tuple[int, int]
 a release shard."""
 
 
+Together = Literal["period", "slot"]
+"""What the ledger records in one transaction."""
+
+
 class StepError(Exception):
     """A step cannot go on with a file; the message names the file and what is wrong, and shows nothing of its content.
 
@@ -182,22 +186,23 @@ class _ByVehicle(beam.DoFn):
 
 @dataclass
 class ByHexagon(beam.PTransform[PCollection[tuple[SlotShard, bytes]], DoOutputsTuple]):
-    """Tallies and heartbeats of ((plan, release shard), packed Tally or b"") -> main: (period, encoded Sealed);
-    exposure: (slot, packed Exposure)."""
+    """Tallies and heartbeats of ((plan, release shard), packed Tally or b"") -> main: (key, encoded Sealed);
+    exposure: (slot, packed Exposure). The key says what is recorded together."""
 
     policy: Policy
     slots: Mapping[int, SlotFacts]
+    together: Together
 
     def expand(self, tallies: PCollection[tuple[SlotShard, bytes]]) -> DoOutputsTuple:
         grouped = tallies | "group" >> beam.GroupByKey()
-        return grouped | "seal" >> beam.ParDo(_ByHexagon(self.policy, self.slots)).with_outputs(
+        return grouped | "seal" >> beam.ParDo(_ByHexagon(self.policy, self.slots, self.together)).with_outputs(
             EXPOSURE, main="sealed"
         ).with_output_types(tuple[str, bytes])
 
 
 class _ByHexagon(beam.DoFn):
-    def __init__(self, policy: Policy, slots: Mapping[int, SlotFacts]) -> None:
-        self._policy, self._slots = policy, slots
+    def __init__(self, policy: Policy, slots: Mapping[int, SlotFacts], together: Together) -> None:
+        self._policy, self._slots, self._together = policy, slots, together
 
     def process(self, group: tuple[SlotShard, Iterable[bytes]]) -> Iterator[tuple[str, bytes] | Exposed]:
         (plan_s, shard), parts = group
@@ -210,7 +215,7 @@ class _ByHexagon(beam.DoFn):
         failpoint("after-noise")
         for unit, exposure in done:
             yield TaggedOutput(EXPOSURE, (unit.slot_s, wire.pack(exposure)))
-            yield unit.period, msgspec.json.encode(unit)
+            yield unit.period if self._together == "period" else str(unit.slot_s), msgspec.json.encode(unit)
 
 
 @dataclass(frozen=True)
@@ -224,10 +229,13 @@ class Book:
     spec_name: str
     spec_text: str
 
+    def open(self) -> Ledger:
+        return Ledger(self.url, self.head)
+
 
 @dataclass
 class Record(beam.PTransform[PCollection[tuple[str, bytes]], PCollection[list[Sealed]]]):
-    """(period, encoded Sealed) -> list[Sealed] of one slot, as the ledger returned them."""
+    """(key, encoded Sealed) -> list[Sealed] of one slot, as the ledger returned them. One transaction a key."""
 
     book: Book
 
@@ -244,13 +252,13 @@ class _Record(beam.DoFn):
         book = self._book
         units = sorted((msgspec.json.decode(u, type=Sealed) for u in group[1]), key=lambda u: (u.slot_s, u.shard))
         try:
-            done = Ledger(book.url, book.head).record(book.account, book.limit, book.spec_name, book.spec_text, units)
+            done = book.open().record(book.account, book.limit, book.spec_name, book.spec_text, units)
         except AccountRefusal:
             Metrics.counter(NAMESPACE, "units lost to the limit").inc(len(units))
             return
         except OSError as error:  # only the head file is written without the database, and after it
             raise _recorded_but(error, book.head) from None
-        Metrics.counter(NAMESPACE, f"new/{group[0]}").inc(done.new)
+        Metrics.counter(NAMESPACE, f"new/{units[0].period}").inc(done.new)
         Metrics.counter(NAMESPACE, "units changed").inc(done.changed)
         by_slot: dict[int, list[Sealed]] = {}
         for unit in done.sealed:

@@ -18,13 +18,23 @@ AHEAD_S = 300
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """The rule of one partition or folder. lag_s: the specification's allowed lateness, in seconds, at least 0."""
+    """The rule of one partition or folder. lag_s: the specification's allowed lateness, in seconds, at least 0.
+
+    start_s: what a stream promises from its beginning, in seconds since 1970 UTC: that it leaves alone the slots that
+    end before. It belongs to the estimator's state, so that it is asked for once, however often the stream starts.
+    """
 
     lag_s: int
+    start_s: int | None = None
 
     def __post_init__(self) -> None:
         if self.lag_s < 0:
             raise ValueError(f"allowed_lateness_s: must be at least 0, got {self.lag_s}")
+
+    @property
+    def first(self) -> Timestamp | None:
+        """The promise before anything was read."""
+        return None if self.start_s is None else Timestamp(self.start_s)
 
     def after(self, promised: Timestamp | None, newest_ms: int | None, now_ms: int, idle: bool) -> Timestamp | None:
         """The promise that holds after a poll; `promised` where nothing moves it. Times in ms since 1970 UTC.

@@ -11,6 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from pipelines.local import Progress as Report
 from transforms.kafka_partition import Topic
+from transforms.publish import FORMATS
 
 
 def _topic(_context: click.Context, _parameter: click.Parameter, value: str | None) -> Topic | None:
@@ -43,6 +44,19 @@ kafka_output_option = click.option(
     metavar="BROKERS/TOPIC",
     callback=_topic,
     help="A Kafka topic, as host:port,../name, that takes every released row as one JSON message too.",
+)
+
+
+def _formats(_context: click.Context, _parameter: click.Parameter, value: str) -> tuple[str, ...]:
+    chosen = tuple(dict.fromkeys(part.strip() for part in value.split(",")))
+    for name in chosen:
+        if name not in FORMATS:
+            raise click.BadParameter(f"{name!r} is not one of {', '.join(FORMATS)}")
+    return chosen
+
+
+formats_option = click.option(
+    "--formats", default="parquet", show_default=True, callback=_formats, help=f"Of {','.join(FORMATS)}."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document for programs.")
 

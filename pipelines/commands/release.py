@@ -14,6 +14,7 @@ from rich.table import Table
 from pipelines import custody, scheduled
 from pipelines.commands.options import (
     console,
+    formats_option,
     json_option,
     kafka_output_option,
     key_option,
@@ -26,15 +27,6 @@ from pipelines.guarantee import sentence
 from pipelines.local import Outcome, Spend
 from pipelines.spec import Specification, load
 from transforms.kafka_partition import Topic
-from transforms.publish import FORMATS
-
-
-def _formats(_context: click.Context, _parameter: click.Parameter, value: str) -> tuple[str, ...]:
-    chosen = tuple(dict.fromkeys(part.strip() for part in value.split(",")))
-    for name in chosen:
-        if name not in FORMATS:
-            raise click.BadParameter(f"{name!r} is not one of {', '.join(FORMATS)}")
-    return chosen
 
 
 @click.command()
@@ -48,7 +40,7 @@ def _formats(_context: click.Context, _parameter: click.Parameter, value: str) -
 )
 @ledger_option
 @key_option
-@click.option("--formats", default="parquet", show_default=True, callback=_formats, help=f"Of {','.join(FORMATS)}.")
+@formats_option
 @kafka_output_option
 @click.option(
     "--runner",

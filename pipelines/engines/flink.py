@@ -1,25 +1,19 @@
-"""Beam's Flink job server with an embedded cluster on this machine, the options of a job, and its REST.
+"""Beam's Flink job server with an embedded cluster on this machine, and the options of a job.
 
 Two classes of Beam are replaced (java/): one keeps it on 127.0.0.1, where as Beam ships it anybody on the network may
 send it a program to run; the other keeps a source's polls from filling its memory.
 """
 
-import json
 import os
-import time
-import urllib.request
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from pipelines.engines.cluster import Cluster
 from pipelines.engines.maven import class_path, compiled
-from pipelines.engines.process import LOOPBACK, Server, ServerError, free_ports, is_open
+from pipelines.engines.process import LOOPBACK, Server, free_ports, is_open
 
 READY_S = 90.0
-SAVEPOINT_S = 60.0
 _MAIN = "org.apache.beam.runners.flink.FlinkJobServerDriver"
 _JAVA = ("java", "-Xmx1g", "-XX:+UseSerialGC", "--add-opens=java.base/java.util=ALL-UNNAMED")
-_ENDED = ("FINISHED", "CANCELED", "FAILED")
 _CONFIGURATION = """\
 rest:
   port: {rest}
@@ -33,6 +27,9 @@ taskmanager:
   bind-host: {host}
   host: {host}
   numberOfTaskSlots: {slots}
+metrics:
+  fetcher:
+    update-interval: 1000
 state:
   checkpoints:
     dir: {folder}/checkpoints
@@ -64,12 +61,13 @@ def options(
     ]
 
 
-class JobServer:
+class JobServer(Cluster):
     """`with JobServer(folder) as flink:` jobs are taken at `flink.address`. Raises MissingTool or ServerError."""
 
     def __init__(self, folder: Path, slots: int = 2) -> None:
         self._folder, self._slots = folder, slots
-        self._port, self._artifacts, self._rest = free_ports(3)
+        self._port, self._artifacts, self._rest_port = free_ports(3)
+        super().__init__(f"{LOOPBACK}:{self._rest_port}")
         self._server: Server | None = None
 
     @property
@@ -80,7 +78,7 @@ class JobServer:
         configuration = self._folder / "conf"
         configuration.mkdir(parents=True, exist_ok=True)
         (configuration / "config.yaml").write_text(
-            _CONFIGURATION.format(host=LOOPBACK, rest=self._rest, slots=self._slots, folder=self._folder.as_uri())
+            _CONFIGURATION.format(host=LOOPBACK, rest=self._rest_port, slots=self._slots, folder=self._folder.as_uri())
         )
         command = [*_JAVA, "-cp", _classes(), _MAIN, "--flink-master=[local]", f"--flink-conf-dir={configuration}"]
         command += [f"--job-host={LOOPBACK}", f"--job-port={self._port}", f"--artifact-port={self._artifacts}"]
@@ -96,53 +94,6 @@ class JobServer:
             if self.is_running(job["jid"]):
                 self.cancel(job["jid"])
         self._server.stop()
-
-    def jobs(self) -> Sequence[dict[str, Any]]:
-        """Flink's jobs, with `jid` and `state`. Empty before the first: Beam says RUNNING before there is one."""
-        try:
-            found: list[dict[str, Any]] = json.loads(self._ask("/jobs/overview"))["jobs"]
-        except OSError:  # the cluster starts with its first job
-            return []
-        return found
-
-    def is_running(self, job_id: str) -> bool:
-        """Whether it has not ended, or not yet."""
-        return any(job["jid"] == job_id and job["state"] not in _ENDED for job in self.jobs())
-
-    def cancel(self, job_id: str) -> None:
-        """Beam's own `cancel` leaves the job of Flink running."""
-        self._ask(f"/jobs/{job_id}?mode=cancel", "PATCH")
-
-    def savepoint_and_cancel(self, job_id: str) -> str:
-        """Ends a job so that another can go on from the returned place: `--savepoint_path=...`. Raises ServerError."""
-        wanted = {"cancel-job": True, "target-directory": (self._folder / "savepoints").as_uri()}
-        asked = json.loads(self._ask(f"/jobs/{job_id}/savepoints", "POST", wanted))["request-id"]
-        until = time.monotonic() + SAVEPOINT_S
-        while time.monotonic() < until:
-            found = json.loads(self._ask(f"/jobs/{job_id}/savepoints/{asked}"))
-            if found["status"]["id"] == "COMPLETED" and "location" in found["operation"]:
-                place: str = found["operation"]["location"]
-                return place
-            time.sleep(0.2)
-        raise ServerError(f"no savepoint of job {job_id} after {SAVEPOINT_S:.0f} s")
-
-    def checkpoint_bytes(self, job_id: str) -> int:
-        """The size of the job's newest finished checkpoint; 0 before the first."""
-        newest = json.loads(self._ask(f"/jobs/{job_id}/checkpoints"))["latest"]["completed"]
-        return int(newest["state_size"]) if newest else 0
-
-    def has_restarted(self, job_id: str) -> bool:
-        """Whether Flink had to start the job again."""
-        return bool(json.loads(self._ask(f"/jobs/{job_id}"))["timestamps"]["RESTARTING"])
-
-    def _ask(self, path: str, method: str = "GET", body: dict[str, Any] | None = None) -> bytes:
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        data = None if body is None else json.dumps(body).encode()
-        headers = {"Content-Type": "application/json"}
-        request = urllib.request.Request(f"http://{LOOPBACK}:{self._rest}{path}", data, headers, method=method)
-        with opener.open(request, timeout=5) as answer:
-            found: bytes = answer.read()
-        return found
 
 
 def _classes() -> str:

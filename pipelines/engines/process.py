@@ -21,7 +21,12 @@ class Server:
         self._command, self._log = list(command), log
         with log.open("ab") as output:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=environment,
+                start_new_session=True,  # a terminal's Ctrl-C is for us: we end them when we are done with them
             )
 
     @property

@@ -22,7 +22,7 @@ from pipelines.spec import load
 from tests import city
 from transforms.ledger import ENTRY
 from transforms.seal import Sealed
-from transforms.steps import Book, SlotShard
+from transforms.steps import Book, Read, SlotShard
 from transforms.vehicles import Secret, vehicle_hashes
 
 SECRET = Secret(bytes(range(32)))
@@ -102,13 +102,13 @@ def test_the_labels_of_the_road_are_stable_because_a_running_stream_is_updated_b
     book = Book(place.url, place.head, "small", Fraction(1), spec.name, spec.text)
     job = job_of(spec, range_of(spec.timetable, *city.DAYS), SECRET, book, tmp_path, ("csv",))
     p = beam.Pipeline(runner=local.FnApiRunner(), options=PipelineOptions([]))
-    observe(p | "paths" >> beam.Create(["a"]), job)
+    observe(p | "paths" >> beam.Create(["a"]) | "read" >> Read(job.layout), job)
     pair = tuple[SlotShard, bytes]
     events, beats = (p | name >> beam.Create([((0, 0), b"")]).with_output_types(pair) for name in ("events", "beats"))
     publish(seal(count(events, job), beats, job).sealed, job)
     visitor = _Labels()
     p.visit(visitor)
-    road = ["read", "parse", "assign", "all refused", "count refused"]
+    road = ["read", "parse", "lateness", "assign", "all refused", "count refused"]
     road += ["by vehicle", "with heartbeat", "by hexagon", "record", "publish"]
     mine = {label for label in visitor.labels if label and "/" not in label} - {"paths", "events", "beats"}
     assert mine == set(road)

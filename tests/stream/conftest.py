@@ -1,21 +1,12 @@
 """Real servers for the stream's tests, each started once per session; skipped where they cannot be had."""
 
-import os
-from typing import NoReturn
-
 import pytest
 
 from pipelines.engines.flink import JobServer
 from pipelines.engines.kafka import Kafka
 from pipelines.engines.maven import MissingTool, class_path
 from pipelines.engines.pool import WorkerPool
-
-
-def unavailable(reason: str) -> NoReturn:
-    """Skips; fails where the servers are required."""
-    if os.environ.get("CI") or os.environ.get("HATSTREAM_REQUIRE_SERVERS") == "1":
-        pytest.fail(f"the servers are required here: {reason}")
-    pytest.skip(reason)
+from tests.servers import unavailable
 
 
 def fetched(name):

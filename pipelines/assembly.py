@@ -1,0 +1,86 @@
+"""What a scheduled job and a stream have in common before they start: the account's consent, and the road's values."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pipelines.build import Job
+from pipelines.custody import Custody, account_of, read_key
+from pipelines.spec import Specification
+from transforms.calendar import Locator
+from transforms.ledger import AccountRefusal
+from transforms.parse import Rules
+from transforms.seal import Policy, SlotFacts
+from transforms.steps import Book, Together
+from transforms.vehicles import Secret
+
+
+def admitted(spec: Specification, custody: Custody) -> Secret:
+    """The account's secret, once key, ledger, chain, account and head were found to belong together.
+
+    Raises AccountRefusal or LedgerError.
+    """
+    secret = read_key(custody.key)
+    ledger = custody.ledger
+    if not ledger.exists():
+        raise AccountRefusal(
+            f"there is no ledger at {custody.shown}: run `hatstream init` first, or name it with --ledger"
+        )
+    ledger.verify_chain()
+    ledger.check_account(account_of(spec.account, secret))
+    ledger.check_head()
+    return secret
+
+
+def book_of(spec: Specification, custody: Custody) -> Book:
+    return Book(custody.url, custody.head, spec.account.name, spec.account.limit, spec.name, spec.text)
+
+
+def facts_of(spec: Specification, period: str, slot_s: int, plan: tuple[int, ...], plans: int) -> SlotFacts:
+    """What is public about a slot. plan: the slots that are planned together. plans: how many share the period."""
+    start, end = (spec.timetable.text(edge) for edge in (slot_s, slot_s + spec.timetable.slot_s))
+    return SlotFacts(period, start, end, plan, plans)
+
+
+def assemble(
+    spec: Specification,
+    calendar: Locator,
+    slots: Mapping[int, SlotFacts],
+    together: Together,
+    secret: Secret,
+    book: Book,
+    output: Path,
+    formats: Sequence[str],
+) -> Job:
+    """The specification, translated into what the steps of the road need."""
+    most_cells = spec.cap.max_cells if spec.cap and spec.release_shards > 1 else None
+    return Job(
+        layout=spec.layout,
+        slot_s=spec.timetable.slot_s,
+        rules=Rules(
+            grid=spec.grid,
+            units=spec.layout.units,
+            bbox=spec.bbox,
+            calendar=calendar,
+            vehicle_key=secret.derive("vehicle"),
+        ),
+        resolution=spec.resolution,
+        cap=spec.cap,
+        policy=Policy(
+            spec_id=spec.spec_id,
+            grid=spec.grid,
+            unit="km/h",
+            statistics=spec.statistics,
+            composition=spec.composition,
+            clip_user=spec.clip_user,
+            scope=spec.scope,
+            release_shards=spec.release_shards,
+            most_cells=most_cells,
+            region=spec.region,
+            digest_key=secret.derive("digest"),
+        ),
+        slots=slots,
+        together=together,
+        book=book,
+        folder=output,
+        formats=tuple(formats),
+    )

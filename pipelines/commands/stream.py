@@ -1,0 +1,131 @@
+"""`hatstream stream`: the same road without an end, on Apache Flink."""
+
+import signal
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from pipelines import custody, streaming
+from pipelines.build import Source
+from pipelines.commands.options import formats_option, key_option, ledger_option, spec_option
+from pipelines.engines.submit import Engine, local_servers
+from pipelines.exit_codes import DONE
+from pipelines.scheduled import UsageError
+from pipelines.spec import Specification, load
+from transforms.kafka_partition import Topic
+
+
+@click.command()
+@spec_option
+@click.option("--kafka", "brokers", metavar="HOST:PORT,..", help="Kafka's brokers; with --topic.")
+@click.option("--topic", help="The topic of positions.")
+@click.option("--folder", type=click.Path(path_type=Path, file_okay=False), help="Instead: a folder that grows.")
+@click.option("--from", "start", metavar="TIME", help="First slot, where it has begun already: an ISO time or date.")
+@click.option(
+    "--output", required=True, type=click.Path(path_type=Path, file_okay=False), help="Folder for the results."
+)
+@ledger_option
+@key_option
+@formats_option
+@click.option("--local", is_flag=True, help="Start a job server and a worker pool on this machine, to try it.")
+@click.option("--job-server", metavar="HOST:PORT", help="Beam's Flink job server.")
+@click.option("--worker-pool", metavar="HOST:PORT", help="The worker pool, as every task manager reaches its own.")
+@click.option("--rest", metavar="HOST:PORT", help="The REST of the Flink cluster, to watch and to end the job.")
+@click.option("--parallelism", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option("--checkpoint-s", type=click.FloatRange(min=0.1), default=10.0, show_default=True)
+@click.option("--restarts", type=int, default=-1, show_default=True, help="Of a failed job; -1: as the cluster is set.")
+@click.option("--savepoint", metavar="PATH", help="Go on from a savepoint of this specification's stream.")
+@click.option("--health", "log", type=click.Path(path_type=Path, dir_okay=False), help="[default: standard error]")
+def stream(
+    spec_path: Path,
+    brokers: str | None,
+    topic: str | None,
+    folder: Path | None,
+    start: str | None,
+    output: Path,
+    ledger: str | None,
+    key_path: Path | None,
+    formats: tuple[str, ...],
+    log: Path | None,
+    **engine: Any,
+) -> int:
+    """Release slot after slot as they close, each exactly once, until SIGINT or SIGTERM.
+
+    It begins with the first slot that has not begun, unless --from names an earlier one whose reports are all still
+    there. Health: one line of JSON a slot.
+
+    \b
+    Example:
+      hatstream stream --spec austin.toml --kafka 10.0.0.7:9092 --topic positions --output out \\
+          --ledger postgresql://hats@10.0.0.8/hats --key austin.key \\
+          --job-server 127.0.0.1:8099 --worker-pool 127.0.0.1:50000 --rest 10.0.0.4:8081
+    """
+    spec = load(spec_path)
+    _check_options(brokers, topic, folder, engine)
+    start_s = streaming.first_slot(spec, start, datetime.now(UTC))
+    streaming.check(spec, start_s)
+    place = custody.find(ledger, key_path)
+    source = _source(spec, brokers, topic, folder, start_s)
+    made = streaming.prepare(spec, start_s, source, place, output, formats)
+    with ExitStack() as stack:
+        stop = stack.enter_context(asked_to_stop())
+        streaming.run(spec, made, place, _engine(stack, **engine), stop, _Sayer(log))
+    return DONE
+
+
+def _check_options(brokers: str | None, topic: str | None, folder: Path | None, engine: dict[str, Any]) -> None:
+    if bool(brokers) == bool(folder) or bool(brokers) != bool(topic):
+        raise UsageError("give either --kafka and --topic, or --folder")
+    addresses = [engine[name] for name in ("job_server", "worker_pool", "rest")]
+    if engine["local"] == any(addresses) or any(addresses) != all(addresses):
+        raise UsageError("give either --local, or --job-server, --worker-pool and --rest")
+
+
+def _source(spec: Specification, brokers: str | None, topic: str | None, folder: Path | None, start_s: int) -> Source:
+    if folder:
+        return streaming.folder_source(spec, folder, start_s)
+    return streaming.kafka_source(spec, Topic(brokers=brokers or "", name=topic or ""), start_s)
+
+
+def _engine(
+    stack: ExitStack, *, local: bool, job_server: str | None, worker_pool: str | None, rest: str | None, **rest_of: Any
+) -> Engine:
+    if local:
+        state = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hatstream-")))
+        flink, pool = stack.enter_context(local_servers(state, rest_of["parallelism"]))
+        job_server, worker_pool, rest = flink.address, pool.address, flink.rest
+    return Engine(job_server=job_server or "", worker_pool=worker_pool or "", rest=rest or "", **rest_of)
+
+
+@contextmanager
+def asked_to_stop() -> Iterator[threading.Event]:
+    """Set by SIGINT or SIGTERM."""
+    asked = threading.Event()
+    before = {number: signal.signal(number, lambda *_: asked.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class _Sayer:
+    """Appends facts as lines of JSON to a file, or to standard error."""
+
+    def __init__(self, log: Path | None) -> None:
+        self._log = log
+
+    def __call__(self, facts: Mapping[str, Any]) -> None:
+        line = msgspec.json.encode(facts).decode()
+        if self._log is None:
+            click.echo(line, err=True)
+        else:
+            with self._log.open("a") as file:
+                file.write(line + "\n")

@@ -1,0 +1,90 @@
+"""The REST of a Flink cluster: which jobs it has, how they are, and how they are ended."""
+
+import json
+import time
+import urllib.request
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import quote
+
+from pipelines.engines.process import ServerError
+
+SAVEPOINT_S = 60.0
+COUNTER = ".hatstream_"
+"""What Flink writes between a step's name and the name of one of our counters (namespace `hatstream`)."""
+ENDED = ("FINISHED", "CANCELED", "FAILED")
+
+
+class Cluster:
+    """rest: `host:port`. Raises OSError where nobody answers."""
+
+    def __init__(self, rest: str) -> None:
+        self.rest = rest
+
+    def jobs(self) -> Sequence[dict[str, Any]]:
+        """Flink's jobs, with `jid` and `state`. Empty before the first: Beam says RUNNING before there is one."""
+        try:
+            found: list[dict[str, Any]] = json.loads(self._ask("/jobs/overview"))["jobs"]
+        except OSError:  # the cluster starts with its first job
+            return []
+        return found
+
+    def is_running(self, job_id: str) -> bool:
+        """Whether it has not ended, or not yet."""
+        return any(job["jid"] == job_id and job["state"] not in ENDED for job in self.jobs())
+
+    def job_named(self, name: str) -> str | None:
+        """The id of the job of that name."""
+        return next((job["jid"] for job in self.jobs() if job["name"] == name), None)
+
+    def state(self, job_id: str) -> str | None:
+        """RUNNING, RESTARTING, FAILED ..; None where nobody answers or knows it."""
+        return next((job["state"] for job in self.jobs() if job["jid"] == job_id), None)
+
+    def cancel(self, job_id: str) -> None:
+        """Beam's own `cancel` leaves the job of Flink running."""
+        self._ask(f"/jobs/{job_id}?mode=cancel", "PATCH")
+
+    def savepoint_and_cancel(self, job_id: str) -> str:
+        """Ends a job so that another can go on from the returned place: `--savepoint_path=...`. Raises ServerError."""
+        wanted = {"cancel-job": True}
+        asked = json.loads(self._ask(f"/jobs/{job_id}/savepoints", "POST", wanted))["request-id"]
+        until = time.monotonic() + SAVEPOINT_S
+        while time.monotonic() < until:
+            found = json.loads(self._ask(f"/jobs/{job_id}/savepoints/{asked}"))
+            if found["status"]["id"] == "COMPLETED" and "location" in found["operation"]:
+                place: str = found["operation"]["location"]
+                return place
+            time.sleep(0.2)
+        raise ServerError(f"no savepoint of job {job_id} after {SAVEPOINT_S:.0f} s")
+
+    def checkpoint_bytes(self, job_id: str) -> int:
+        """The size of the job's newest finished checkpoint; 0 before the first."""
+        newest = json.loads(self._ask(f"/jobs/{job_id}/checkpoints"))["latest"]["completed"]
+        return int(newest["state_size"]) if newest else 0
+
+    def has_restarted(self, job_id: str) -> bool:
+        """Whether Flink had to start the job again."""
+        return bool(json.loads(self._ask(f"/jobs/{job_id}"))["timestamps"]["RESTARTING"])
+
+    def counters(self, job_id: str) -> dict[str, int]:
+        """Our counters since the job was started or started again, spaces written as `_`. Raises OSError."""
+        found: dict[str, int] = {}
+        for vertex in json.loads(self._ask(f"/jobs/{job_id}"))["vertices"]:
+            path = f"/jobs/{job_id}/vertices/{vertex['id']}/subtasks/metrics"
+            names = [name for entry in json.loads(self._ask(path)) if COUNTER in (name := entry["id"])]
+            if not names:
+                continue
+            for entry in json.loads(self._ask(f"{path}?agg=sum&get={quote(','.join(names))}")):
+                name = entry["id"].partition(COUNTER)[2]
+                found[name] = found.get(name, 0) + int(entry["sum"])
+        return found
+
+    def _ask(self, path: str, method: str = "GET", body: dict[str, Any] | None = None) -> bytes:
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(f"http://{self.rest}{path}", data, headers, method=method)
+        with opener.open(request, timeout=5) as answer:
+            found: bytes = answer.read()
+        return found

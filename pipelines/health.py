@@ -1,0 +1,91 @@
+"""How a stream is: one line of JSON for every slot and for every change of state, about no vehicle and no HAT."""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pipelines.engines.cluster import ENDED, Cluster
+from pipelines.engines.process import ServerError
+from pipelines.spec import Specification
+from transforms.ledger import Ledger
+
+LOOK_EVERY_S = 1.0
+SILENT_S = 60.0
+"""After so long without an answer from the cluster, nobody can say whether the stream still runs."""
+LOST = "units lost to the limit"
+_KEPT_SLOTS = 2_000
+
+Say = Callable[[Mapping[str, Any]], None]
+
+
+def attend(
+    spec: Specification, start_s: int, ledger: Ledger, cluster: Cluster, job_id: str, stop: threading.Event, say: Say
+) -> None:
+    """Says how the job is until `stop` is set. Raises ServerError if the job ends first or the cluster is gone."""
+    watch = _Watch(spec, start_s, ledger, cluster, job_id)
+    heard_s, state = time.monotonic(), None
+    while not stop.wait(LOOK_EVERY_S):
+        found = cluster.state(job_id)
+        if found is None:
+            if time.monotonic() - heard_s > SILENT_S:
+                raise ServerError(f"the cluster at {cluster.rest} has not answered for {SILENT_S:.0f} s")
+            continue
+        heard_s = time.monotonic()
+        if found != state:
+            say({"state": found})
+            state = found
+        if found in ENDED:
+            raise ServerError(f"the stream has ended ({found}): the page of job {job_id} at {cluster.rest} says why")
+        for line in watch.look():
+            say(line)
+
+
+class _Watch:
+    """Remembers what was said."""
+
+    def __init__(self, spec: Specification, start_s: int, ledger: Ledger, cluster: Cluster, job_id: str) -> None:
+        self._spec, self._ledger, self._cluster, self._job_id = spec, ledger, cluster, job_id
+        self._from_s = start_s
+        self._said = set(self._whole())
+        self._counted: Mapping[str, int] = {}
+
+    def look(self) -> list[dict[str, Any]]:
+        """Facts of each slot that is whole in the ledger since the last look, oldest first."""
+        new = sorted(set(self._whole()) - self._said)
+        if not new:
+            return []
+        self._said.update(new)
+        if len(self._said) > _KEPT_SLOTS:
+            self._from_s = max(self._said) - _KEPT_SLOTS * self._spec.timetable.slot_s
+            self._said = {slot_s for slot_s in self._said if slot_s >= self._from_s}
+        lines: list[dict[str, Any]] = [self._of_slot(slot_s) for slot_s in new]
+        lines[-1] |= self._since_the_last()
+        return lines
+
+    def _whole(self) -> list[int]:
+        found = self._ledger.shards_recorded(self._spec.spec_id, self._from_s)
+        return [slot_s for slot_s, shards in found.items() if shards == self._spec.release_shards]
+
+    def _of_slot(self, slot_s: int) -> dict[str, Any]:
+        end_s = slot_s + self._spec.timetable.slot_s
+        return {"slot": self._spec.timetable.text(slot_s), "lag_s": round(time.time() - end_s, 1)}
+
+    def _since_the_last(self) -> dict[str, Any]:
+        """What the job counted since the last line; from nothing again after a restart."""
+        try:
+            now = self._cluster.counters(self._job_id)
+        except OSError:
+            return {}
+        before, self._counted = self._counted, now
+        new = {name: count - before.get(name, 0) for name, count in now.items()}
+        if any(count < 0 for count in new.values()):
+            new = dict(now)
+        refused = {name.removeprefix("refused/"): count for name, count in new.items() if name.startswith("refused/")}
+        return {
+            "rows": new.get("rows", 0),
+            "duplicates": new.get("duplicates", 0),
+            "refused": {reason: count for reason, count in sorted(refused.items()) if count},
+            "units_lost_to_the_limit": new.get(LOST.replace(" ", "_"), 0),
+            "units_changed": new.get("units_changed", 0),
+        }

@@ -1,0 +1,173 @@
+"""A tiny feed of the last minutes, in Kafka and in a file, and `hatstream stream` over it: slots of one minute."""
+
+import json
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from itertools import count
+from pathlib import Path
+
+from confluent_kafka import Producer
+
+from pipelines import custody
+from pipelines.cli import main
+from pipelines.spec import load
+from tests.stream.test_kafka_source import ANY_TIME
+
+PARTITIONS = 2
+SLOTS = 10
+EMPTY = 4
+"""The number of a slot in which nothing happens."""
+SPEC = """
+name = "minutes"
+[account]
+name = "minutes"
+unit = "vehicle-day"
+timezone = "Asia/Kolkata"
+adjacency = "counts-public"
+limit = 5000
+[slot]
+minutes = 1
+allowed_lateness_s = 5
+[cells]
+resolution = 7
+region = "occupied"
+[speed]
+upper_kmh = 65
+[privacy]
+epsilon = 1.0
+per = "hat"
+[[statistic]]
+name = "mean"
+mechanism = "array-average"
+[input]
+layout = "jsonl"
+columns = { vehicle = "vehicle", time = "time", lat = "lat", lon = "lon", speed = "speed" }
+time_unit = "ms"
+"""
+_NUMBERS = count()
+
+
+class Town:
+    """An account on a ledger, and the same events in a topic and in `feed.jsonl`. rows: of input, refused ones too."""
+
+    def __init__(self, folder: Path, ledger_url: str, kafka=None, a_second: int = 1):
+        self.folder, self.url, self.kafka = folder, ledger_url, kafka
+        (folder / "spec.toml").write_text(SPEC)
+        self.spec = load(folder / "spec.toml")
+        self.place = custody.find(ledger_url, folder / "key")
+        custody.open_account(self.place, self.spec.account)
+        self.start_s = (int(time.time()) // 60 - SLOTS - 2) * 60
+        self.slots = [self.start_s + 60 * i for i in range(SLOTS)]
+        events = list(positions(self.start_s, a_second))
+        self.rows = len(events)
+        self.topic = f"minutes-{next(_NUMBERS)}"
+        if kafka:
+            self._send(events)
+        (folder / "feed.jsonl").write_bytes(b"\n".join(payload for _, payload in events))
+
+    def _send(self, events):
+        self.kafka.make_topic(self.topic, PARTITIONS, ANY_TIME)
+        producer = Producer({"bootstrap.servers": self.kafka.brokers, "linger.ms": 5, "log_level": 2})
+        for i, (at_ms, payload) in enumerate(events):
+            producer.produce(self.topic, payload, partition=i % PARTITIONS, timestamp=at_ms)
+        assert producer.flush(30) == 0
+
+    @property
+    def options(self):
+        """Of `stream` and `release` alike."""
+        return ["--spec", self.folder / "spec.toml", "--ledger", self.url, "--key", self.folder / "key"]
+
+    @property
+    def edges(self):
+        text = self.spec.timetable.text
+        return text(self.start_s), text(self.start_s + 60 * SLOTS)
+
+    def released(self, place=None):
+        """slot -> its one sealed unit, of the feed's slots."""
+        ledger = (place or self.place).ledger
+        periods = {spent.period for spent in ledger.spent("minutes")}
+        units = [unit for period in periods for unit in ledger.released(self.spec.spec_id, period)]
+        found = {unit.slot_s: unit for unit in units if unit.slot_s in self.slots}
+        assert len(found) == sum(unit.slot_s in self.slots for unit in units)
+        return found
+
+    def release(self, ledger=None, key=None, output="scheduled"):
+        """The scheduled job over the same events; its exit code."""
+        start, end = self.edges
+        return main([
+            "release", "--spec", str(self.folder / "spec.toml"), "--ledger", ledger or self.url,
+            "--key", str(key or self.folder / "key"), "--input", str(self.folder / "feed.jsonl"), "--from", start,
+            "--to", end, "--output", str(self.folder / output), "--formats", "jsonl", "--json",
+        ])  # fmt: skip
+
+    def apart(self):
+        """The scheduled job with the same key on a new ledger: what a bounded run says of the same events."""
+        folder = self.folder / "apart"
+        folder.mkdir()
+        shutil.copy(self.folder / "key", folder / "key")
+        (folder / "key.head").write_text("{}")
+        url = f"sqlite:///{folder / 'ledger.sqlite'}"
+        place = custody.find(url, folder / "key")
+        custody.open_account(place, self.spec.account)
+        assert self.release(url, folder / "key", "apart/out") == 0
+        return self.released(place)
+
+
+def positions(start_s, a_second):
+    """(Kafka's time, payload): out of order by up to two seconds, some twice, one unreadable, one slot without any."""
+    random_ = random.Random(3)
+    for i in range(60 * SLOTS * a_second):
+        at_ms = start_s * 1_000 + i * 1_000 // a_second
+        if (at_ms // 1_000 - start_s) // 60 == EMPTY:
+            continue
+        lat = 30.0 + 0.05 * (i % 3)
+        event_ms = max(start_s * 1_000, at_ms - random_.randrange(2_000))
+        if (event_ms // 1_000 - start_s) // 60 == EMPTY:
+            continue
+        row = {"vehicle": f"bus{i % 7}", "time": event_ms, "lat": lat, "lon": -97.5, "speed": i * 7 % 60}
+        payload = json.dumps(row).encode()
+        yield at_ms, payload
+        if i % 50 == 0:
+            yield at_ms, payload
+    yield at_ms, b"{}"
+
+
+def engine(flink, pool):
+    return ["--job-server", flink.address, "--worker-pool", pool.address, "--rest", flink.rest, "--checkpoint-s", "1"]
+
+
+class Running:
+    """`with Running(options) as stream:` a `hatstream stream` in a process of its own, ended by SIGINT."""
+
+    def __init__(self, town, *options, source=None):
+        source = source or ["--kafka", town.kafka.brokers, "--topic", town.topic]
+        self._health = town.folder / "health.jsonl"
+        self._command = [sys.executable, "-m", "pipelines.cli", "stream", *town.options, *source, "--output",
+                         town.folder / "out", "--formats", "jsonl", "--health", self._health,
+                         "--from", town.edges[0], *options]  # fmt: skip
+
+    def __enter__(self):
+        self._process = subprocess.Popen(
+            [str(part) for part in self._command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        return self
+
+    def stop(self, number=signal.SIGINT):
+        """The exit code and all that it printed."""
+        self._process.send_signal(number)
+        said, _ = self._process.communicate(timeout=60)
+        return self._process.returncode, said
+
+    def has_ended(self):
+        return self._process.poll() is not None
+
+    def health(self):
+        return [json.loads(line) for line in self._health.read_text().splitlines()] if self._health.exists() else []
+
+    def __exit__(self, *_):
+        if not self.has_ended():
+            self.stop(signal.SIGTERM)

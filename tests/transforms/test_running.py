@@ -1,0 +1,95 @@
+"""The calendar and the heartbeat of a stream: the same slots as a closed range's, found day by day."""
+
+import time
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+
+from tests.stream.by_hand import ByHand
+from transforms.calendar import Timetable, calendar
+from transforms.heartbeat import AHEAD_S, MOST, _Beat, _Slots, due
+from transforms.running import RunningCalendar, slots_from
+
+NEW_YORK = Timetable("America/New_York", "vehicle-week", 30, 5 * 60, 22 * 60)
+FROM_S, TO_S = 946_684_800, 4_102_444_800
+
+
+def around(day, days=9):
+    """Event times every ten minutes around a day."""
+    first_s = int(day.timestamp())
+    return np.arange(first_s, first_s + days * 86_400, 600, np.int64) * 1_000_000
+
+
+@pytest.mark.parametrize("day", [datetime(2026, 3, 5, tzinfo=UTC), datetime(2025, 10, 29, tzinfo=UTC)])
+def test_events_have_the_slots_and_periods_of_a_closed_range_also_where_the_clock_changes(day):
+    events = around(day)
+    running = RunningCalendar(NEW_YORK, FROM_S, TO_S).locate(events)
+    closed = calendar(
+        NEW_YORK, NEW_YORK.midnight(day.date() - timedelta(2)), NEW_YORK.midnight(day.date() + timedelta(20))
+    )
+    expected = closed.locate(events)
+    assert (running.in_service == expected.in_service).all()
+    served = running.in_service
+    assert served.any()
+    assert (running.slot_start_us[served] == expected.slot_start_us[served]).all()
+    names = [[where.periods[i] for i in where.period[served]] for where in (running, expected)]
+    assert names[0] == names[1]
+
+
+def test_events_of_any_time_are_placed_or_refused_and_the_far_future_is_outside_of_the_range():
+    now_us = int(time.time()) * 1_000_000
+    events = np.array([-(2**63), 0, now_us, now_us + 2 * 86_400_000_000, 2**63 - 1], np.int64)
+    where = RunningCalendar(Timetable("UTC", "vehicle-day", 60), FROM_S, TO_S).locate(events)
+    assert where.in_range.tolist() == where.in_service.tolist() == [False, False, True, False, False]
+
+
+def test_no_event_is_no_error():
+    where = RunningCalendar(NEW_YORK, FROM_S, TO_S).locate(np.zeros(0, np.int64))
+    assert where.in_range.size == where.slot_start_us.size == 0
+
+
+def test_the_slots_from_a_time_on_are_those_of_service_of_every_day():
+    start_s = int(NEW_YORK.midnight(datetime(2026, 3, 7).date()).timestamp())
+    found = list(slots_from(NEW_YORK, start_s + 6 * 3600 + 1, start_s + 3 * 86_400))
+    days = [NEW_YORK.day_slots(datetime(2026, 3, 7 + i).date()) for i in range(4)]
+    assert found == [at for day in days for at in day if start_s + 6 * 3600 < at < start_s + 3 * 86_400]
+
+
+def test_due_slots_have_begun_and_the_next_one_is_the_promise():
+    minutes = Timetable("UTC", "vehicle-day", 1)
+    assert due(minutes, 60, 600, 180) == ([60, 120], 180)
+    assert due(minutes, 60, 600, 10_000) == ([60, 120, 180, 240, 300, 360, 420, 480, 540], 600)
+    many, next_s = due(minutes, 0, 10**9, 10**9)
+    assert (len(many), next_s) == (MOST, 60 * MOST)
+
+
+def beats(reader):
+    return [(element.value, int(element.timestamp)) for element in reader.step()]
+
+
+def test_a_heartbeat_beats_for_every_slot_once_also_after_a_restart_and_never_promises_ahead_of_the_next():
+    now_s = int(time.time())
+    start_s = now_s // 60 * 60 - 600
+    reader = ByHand(_Beat(Timetable("UTC", "vehicle-day", 1), 2), _Slots(), (start_s, TO_S))
+    found = beats(reader)
+    place = reader.checkpoint()
+    again = ByHand(_Beat(Timetable("UTC", "vehicle-day", 1), 2), _Slots(), (start_s, TO_S))
+    again.restore(place)
+    found += beats(again)
+    slots = sorted({slot_s for ((slot_s, _), _), _ in found})
+    assert slots == list(range(start_s, start_s + 60 * len(slots), 60))
+    assert sorted(found) == [(((slot_s, shard), b""), slot_s) for slot_s in slots for shard in range(2)]
+    assert now_s < int(again.watermark) == slots[-1] + 60 <= int(time.time()) + AHEAD_S + 60
+
+
+def test_the_heartbeat_of_an_account_that_ends_ends_with_it():
+    reader = ByHand(_Beat(Timetable("UTC", "vehicle-day", 1), 1), _Slots(), (600, 780))
+    fn = reader.fn
+    tracker = reader.provider.create_tracker(reader.restriction)
+    from apache_beam.io.watermark_estimators import ManualWatermarkEstimator
+
+    assert [int(element.timestamp) for element in fn.process((600, 780), tracker, ManualWatermarkEstimator(None))] == [
+        600, 660, 720,
+    ]  # fmt: skip
+    tracker.check_done()
