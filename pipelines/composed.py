@@ -1,8 +1,10 @@
 """HATs of a plan: the epsilon that sealing would give each, and what adds up for a vehicle in all of them."""
 
 from collections.abc import Iterator, Sequence
-from datetime import date
+from contextlib import suppress
+from datetime import date, timedelta
 from fractions import Fraction
+from functools import cache
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -14,7 +16,7 @@ from dpops.suppression import share_out
 from dpops.types import Int64s
 from pipelines.counts import Counts
 from pipelines.spec import Specification
-from transforms.calendar import CalendarError
+from transforms.calendar import CalendarError, Timetable
 from transforms.seal import weights_of
 from transforms.tally import Cap
 
@@ -134,13 +136,15 @@ def _composed(spec: Specification, counts: Counts, stays: _Stays, rates: list[Fr
     if in_slot is not None:
         slot, period = _exactly(stays, rates)
         debit = Total(float(debited), "exact")
+        if counts.one_day and spec.account.unit != "vehicle-day":
+            period, debit = (_of_all_days(spec, total) for total in (period, debit))
     else:
         slot, debit = _bounds(spec, rates[0])
         period = debit
         if in_period is not None and not isinstance(spec.composition, PerPeriod):
             period = Total(float(rates[0] * in_period), "exact")
             slot = slot if slot.epsilon is not None else Total(period.epsilon, "at most")
-    fits = debit.epsilon is not None and debit.epsilon <= spec.account.limit
+    fits = debit.known != "if alike" and debit.epsilon is not None and debit.epsilon <= spec.account.limit
     return Composed(
         epsilon_per_hat_least=float(min(rates)),
         epsilon_per_hat_most=float(max(rates)),
@@ -152,6 +156,19 @@ def _composed(spec: Specification, counts: Counts, stays: _Stays, rates: list[Fr
         account_limit=float(spec.account.limit),
         within_limit=fits if fits or debit.known == "exact" else None,
     )
+
+
+def _of_all_days(spec: Specification, of_one: Total) -> Total:
+    """What a period of many days comes to if all are like the one that was counted."""
+    try:
+        days = len(spec.timetable.period_days(_SOME_DAY, spec.account.since, spec.account.until))
+    except CalendarError:
+        return Total(None, "unknown")
+    if of_one.epsilon is None:
+        return of_one
+    if isinstance(spec.composition, PerPeriod):
+        return Total(min(days * of_one.epsilon, float(spec.composition.epsilon)), "if alike")
+    return Total(days * of_one.epsilon, "if alike")
 
 
 def _exactly(stays: _Stays, rates: list[Fraction]) -> tuple[Total, Total]:
@@ -168,15 +185,15 @@ def _exactly(stays: _Stays, rates: list[Fraction]) -> tuple[Total, Total]:
 
 def _bounds(spec: Specification, rate: Fraction) -> tuple[Total, Total]:
     """What the specification alone says of a vehicle's slot and period."""
-    length = period_slots(spec)
+    lengths = period_lengths(spec)
     if isinstance(spec.composition, PerPeriod):
         epsilon = spec.composition.epsilon
-        plans = 1 if spec.scope == "period" else length or 1
+        plans = 1 if spec.scope == "period" or lengths is None else lengths[0]
         return Total(float(epsilon / plans), "at most"), Total(float(epsilon), "at most")
     if spec.cap is None:
         return Total(None, "unknown"), Total(None, "unknown")
     slot = slot_debit(rate, spec.cap.max_cells)
-    period = Total(None, "unknown") if length is None else Total(float(slot * length), "at most")
+    period = Total(None, "unknown") if lengths is None else Total(float(slot * lengths[1]), "at most")
     return Total(float(slot), "at most"), period
 
 
@@ -188,3 +205,29 @@ def period_slots(spec: Specification) -> int | None:
     except CalendarError:
         return None
     return len(days) * ((table.service_end_minute - table.service_start_minute) // table.slot_minutes)
+
+
+@cache
+def _slots_of_days(table: Timetable, first: date, days: int) -> Int64s:
+    """Slots of service on each day; as on a day of 24 hours where the clock changes by what slots cannot follow."""
+    usual = (table.service_end_minute - table.service_start_minute) // table.slot_minutes
+    found = np.full(days, usual, np.int64)
+    for at in range(days):
+        with suppress(CalendarError):
+            found[at] = len(table.day_slots(first + timedelta(days=at)))
+    return found
+
+
+def period_lengths(spec: Specification) -> tuple[int, int] | None:
+    """Fewest and most slots of service that a period has, with days on which the clock changes; None as above."""
+    table, account = spec.timetable, spec.account
+    if table.unit == "vehicle-ever":
+        if account.since is None or account.until is None:
+            return None
+        whole = int(_slots_of_days(table, account.since, (account.until - account.since).days).sum())
+        return whole, whole
+    monday = _SOME_DAY - timedelta(days=_SOME_DAY.weekday())
+    lengths = _slots_of_days(table, monday, 53 * 7)
+    if table.unit == "vehicle-week":
+        lengths = lengths.reshape(53, 7).sum(axis=1)
+    return int(lengths.min()), int(lengths.max())

@@ -35,6 +35,7 @@ class Counts(NamedTuple):
 
     place: the cell, or whatever names a HAT within its slot. slots_named, vehicles_named: whether `slot` and `vehicle`
     mean anything; where they do not, there is one slot, and every entry counts as another vehicle. origin: in words.
+    one_day: whether they are of a single day, however long the period is.
     """
 
     slot: Int64s
@@ -44,6 +45,7 @@ class Counts(NamedTuple):
     slots_named: bool
     vehicles_named: bool
     origin: str
+    one_day: bool = False
 
 
 def typical_counts() -> Counts:
@@ -94,7 +96,7 @@ def sample_counts(day: pa.Table, fleet: Fleet, spec: Specification) -> Counts:
         raise InputError("the made-up fleet does not drive within slot.service; give your own --counts")
     slot, place, vehicle, count = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     origin = f"one day of {fleet.vehicles} made-up buses in a made-up town"
-    return Counts(slot, place, np.unique(vehicle, return_inverse=True)[1], count, True, True, origin)
+    return Counts(slot, place, np.unique(vehicle, return_inverse=True)[1], count, True, True, origin, one_day=True)
 
 
 def read_counts(path: Path) -> Counts:

@@ -327,6 +327,10 @@ def _notes(spec: Specification, counts: Counts, statistics: list[StatisticPlan])
         notes.append(f"the counts name no {' and no '.join(missing)}, so not all of the composed total is known")
         if isinstance(spec.composition, PerPeriod) and spec.cap is None:
             notes.append("epsilon per HAT is at best: as if a vehicle took part in one HAT of each slot")
+    elif counts.one_day and spec.account.unit != "vehicle-day":
+        notes.append(
+            f"the counts are of one day; what adds up in a period ({spec.account.unit}) is so if days are alike"
+        )
     elif spec.account.unit == "vehicle-day":
         notes.append("all slots of the counts are taken as those of one day")
     else:

@@ -37,6 +37,10 @@ class AccountRefusal(Exception):
     _tagged_with_step = True  # Beam would add its step's name to the message
 
 
+class LimitExceeded(AccountRefusal):
+    """The period's debits would exceed the limit in force; other periods may still be recorded."""
+
+
 @dataclass(frozen=True)
 class Account:
     """Whom a budget protects. limit: rational text; key_check: tells a wrong key file, gives nothing away."""
@@ -159,7 +163,7 @@ class Ledger:
     ) -> Recorded:
         """Seals what is missing of one period, whole or not at all; returns what is recorded, new or old.
 
-        Raises AccountRefusal, writing nothing, if the period's debits would exceed the limit or the account's own.
+        Raises LimitExceeded, writing nothing, if the period's debits would exceed the limit or the account's own.
         """
         period, spec_id = units[0].period, units[0].spec_id
         failpoint("before-record")
@@ -170,7 +174,7 @@ class Ledger:
             debits = debits_by_slot((unit.spec_id, unit.slot_s, debit_of(unit)) for unit in units)
             in_force = _limit(db, account, limit)
             if _over(db, account, in_force, period, debits):
-                raise AccountRefusal(f"period {period}: the account's limit {float(in_force):g} would be exceeded")
+                raise LimitExceeded(f"period {period}: the account's limit {float(in_force):g} would be exceeded")
             recorded = Recorded(*_seal_missing(db, account, period, spec_id, spec_name, spec_text, units))
             _check_total(db, account, units)
             tip = chain.tip(db)

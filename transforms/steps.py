@@ -18,7 +18,7 @@ from dpops.types import Int64s
 from transforms import hexagons, wire
 from transforms.failpoints import failpoint
 from transforms.layouts import Layout, UnreadableFile
-from transforms.ledger import AccountRefusal, Ledger
+from transforms.ledger import Ledger, LimitExceeded
 from transforms.parse import Rules, parse
 from transforms.publish import publish_slot
 from transforms.schema import Observations, RawBatch
@@ -253,7 +253,7 @@ class _Record(beam.DoFn):
         units = sorted((msgspec.json.decode(u, type=Sealed) for u in group[1]), key=lambda u: (u.slot_s, u.shard))
         try:
             done = book.open().record(book.account, book.limit, book.spec_name, book.spec_text, units)
-        except AccountRefusal:
+        except LimitExceeded:
             Metrics.counter(NAMESPACE, "units lost to the limit").inc(len(units))
             return
         except OSError as error:  # only the head file is written without the database, and after it

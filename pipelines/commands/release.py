@@ -136,7 +136,7 @@ def _spent(spec: Specification, outcome: Outcome, place: custody.Custody, period
     """All debits of a period on the account; exactly what vehicles spent if this run recorded all of them."""
     spent = place.ledger.spent(spec.account.name, period)
     units = sum(by.slots for by in spent) * spec.release_shards
-    is_whole = {by.spec_id for by in spent} == {spec.spec_id} and units == outcome.new[period]
+    is_whole = {by.spec_id for by in spent} == {spec.spec_id} and units == outcome.new.get(period, 0)
     return sum((by.epsilon for by in spent), Fraction(0)), outcome.spent[period] if is_whole else None
 
 

@@ -22,7 +22,7 @@ from transforms.growing import ReadGrowing
 from transforms.kafka import ReadKafka
 from transforms.kafka_partition import PartitionStart, Topic
 from transforms.lateness import IntoSlots, RefuseLate
-from transforms.steps import Assign, Book, Parse, SlotShard
+from transforms.steps import Assign, Book, Parse, Read, SlotShard
 from transforms.vehicles import Secret
 from transforms.watermark import Watermark
 
@@ -50,7 +50,7 @@ def job_in(folder):
 def scheduled(job):
     """The four stretches of the scheduled job, joined end to end."""
     p = empty()
-    events = observe(p | "paths" >> Given(["a"]).with_output_types(str), job)
+    events = observe(p | "paths" >> Given(["a"]).with_output_types(str) | "read" >> Read(job.layout), job)
     keyed = events | "keyed" >> beam.Map(key_of).with_output_types(PAIR)
     finish(keyed, p | "heartbeat" >> Given([]).with_output_types(PAIR), job)
     return p.to_runner_api()

@@ -10,6 +10,7 @@ import pytest
 from pipelines import custody, local
 from pipelines.spec import load
 from tests import city
+from transforms.calendar import Timetable
 
 WHOLE = 'per = "period"\nscope = "period"'
 CLIPPED = f'{WHOLE}\ncomposition = "clip-user"'
@@ -64,6 +65,17 @@ def test_a_part_of_a_period_that_is_planned_as_a_whole_is_refused_before_and_aft
         assert code == 1
         assert "2022-01-01 has 4 slots, the range holds 2 of them" in err
         released(tmp_path, hatstream)
+
+
+def test_a_period_that_was_sealed_with_other_slots_is_refused_with_the_reason(tmp_path, hatstream, monkeypatch):
+    """As when the law on clock changes did change after the release."""
+    opened(tmp_path, hatstream, spec_of())
+    released(tmp_path, hatstream)
+    day_slots = Timetable.day_slots
+    monkeypatch.setattr(Timetable, "day_slots", lambda table, day: day_slots(table, day)[1:])
+    code, _, err = hatstream(*city.release(tmp_path))
+    assert code == 3
+    assert "planned and sealed as a whole with 4 slots" in err
 
 
 def test_a_period_planned_as_a_whole_is_released_once(tmp_path, hatstream):

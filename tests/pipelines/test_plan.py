@@ -270,6 +270,27 @@ def test_options_of_a_mechanism_are_shown(planned):
     assert planned(spec)["statistics"][0]["mechanism"] == "array-average m_ub=argmax"
 
 
+def test_a_day_of_counts_is_not_taken_for_a_week(planned):
+    day = planned(DEMO, "--synthetic")["composed"]
+    week = planned(DEMO.replace("vehicle-day", "vehicle-week"), "--synthetic")["composed"]
+    assert week["vehicle_and_period"] == {"epsilon": 7 * day["vehicle_and_period"]["epsilon"], "known": "if alike"}
+    assert week["within_limit"] is None
+
+
+@pytest.mark.parametrize(("unit", "most"), [("day", 25 * 3), ("week", 169 * 3)])
+def test_a_bound_holds_in_periods_in_which_the_clock_changes_too(planned, unit, most):
+    spec = capped(city.AUSTIN, 3, 9).replace("vehicle-day", f"vehicle-{unit}")
+    composed = planned(spec, counts="[5, 3]", name="counts.json")["composed"]
+    assert composed["debit_of_a_period"] == {"epsilon": most, "known": "at most"}
+    assert composed["within_limit"] is (True if most <= 300 else None)
+
+
+def test_a_slot_gets_most_of_a_total_on_the_shortest_day(planned):
+    spec = city.AUSTIN.replace('per = "hat"', 'per = "period"')
+    composed = planned(spec, counts="[5, 3]", name="counts.json")["composed"]
+    assert composed["vehicle_and_slot"] == {"epsilon": pytest.approx(1 / 23), "known": "at most"}
+
+
 def test_of_very_many_hats_an_even_part_is_planned_and_all_are_counted(planned):
     lines = [f"{hat},{hat % 90 + 1}" for hat in range(PER_CLASS + 50)]
     document = planned(city.SPEC, counts="hat,count\n" + "\n".join(lines))
