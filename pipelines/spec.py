@@ -115,6 +115,7 @@ class Specification:
     statistics: tuple[Statistic, ...]
     prior: Prior | None
     layout: Layout
+    allowed_lateness_s: int
     text: str
 
     @property
@@ -183,6 +184,7 @@ def _check(document: Document, folder: Path) -> Specification:
         statistics=statistics,
         prior=_prior(document.speed),
         layout=source,
+        allowed_lateness_s=document.slot.allowed_lateness_s,
         text=_decisive_text(document, region, statistics, source),
     )
 
