@@ -3,12 +3,12 @@
 from typing import NamedTuple
 
 from pipelines.spec import Specification
-from transforms.calendar import Calendar
+from transforms.calendar import Calendar, Slot
 from transforms.ledger import Ledger
 
 
 class Gap(NamedTuple):
-    """A slot that is over and not released whole. slot_start, slot_end: ISO 8601, as `--from` and `--to` take them.
+    """A slot that is due and not released whole. slot_start, slot_end: ISO 8601, as `--from` and `--to` take them.
 
     shards: the release shards that are missing.
     """
@@ -19,13 +19,18 @@ class Gap(NamedTuple):
     shards: tuple[int, ...]
 
 
+def is_due(spec: Specification, slot: Slot, now_s: int) -> bool:
+    """Whether a slot is over, and with it the time for which a stream waits for late reports."""
+    return slot.start_s + spec.timetable.slot_s + spec.allowed_lateness_s <= now_s
+
+
 def gaps(spec: Specification, when: Calendar, ledger: Ledger, now_s: int) -> list[Gap]:
-    """The missing slots of a range that are over at `now_s`. Raises AccountRefusal for an account it does not know."""
+    """The missing slots of a range that are due at `now_s`. Raises AccountRefusal for an account it does not know."""
     sealed = ledger.sealed(spec.account.name, spec.spec_id, when.from_s, when.to_s)
     found = []
     for slot in when.slots:
         lacking = tuple(shard for shard in range(spec.release_shards) if (slot.start_s, shard) not in sealed)
-        end_s = slot.start_s + when.slot_s
-        if lacking and end_s <= now_s:
-            found.append(Gap(slot.period, spec.timetable.text(slot.start_s), spec.timetable.text(end_s), lacking))
+        if lacking and is_due(spec, slot, now_s):
+            start, end = (spec.timetable.text(edge) for edge in (slot.start_s, slot.start_s + when.slot_s))
+            found.append(Gap(slot.period, start, end, lacking))
     return found

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from pipelines import custody
 from pipelines.commands.options import console, json_option, key_option, ledger_option, spec_option
-from pipelines.gaps import Gap, gaps
+from pipelines.gaps import Gap, gaps, is_due
 from pipelines.scheduled import range_of
 from pipelines.spec import load
 from transforms.head import LedgerError
@@ -121,9 +121,10 @@ def verify(ledger: str | None, key_path: Path | None) -> None:
 @key_option
 @json_option
 def missing(spec_path: Path, start: str, end: str, ledger: str | None, key_path: Path | None, as_json: bool) -> None:
-    """List the slots of a specification that are over and have no release, or not of all their shards.
+    """List the slots of a specification that are due and have no release, or not of all their shards.
 
-    `hatstream release` with the same specification and ledger fills them; a stream waits for its lateness first.
+    A slot is due when it is over and the allowed lateness too. `hatstream release` with the same specification and
+    ledger fills what is missing.
 
     \b
     Example:
@@ -132,13 +133,12 @@ def missing(spec_path: Path, start: str, end: str, ledger: str | None, key_path:
     spec = load(spec_path)
     when = range_of(spec.timetable, start, end)
     now_s = int(datetime.now(UTC).timestamp())
-    is_over = [slot.start_s + when.slot_s <= now_s for slot in when.slots]
     found = gaps(spec, when, _open(ledger, key_path), now_s)
     summary = {
         "name": spec.name,
         "spec_id": spec.spec_id,
-        "slots": len(is_over),
-        "still_to_come": is_over.count(False),
+        "slots": len(when.slots),
+        "still_to_come": sum(not is_due(spec, slot, now_s) for slot in when.slots),
         "missing": [gap._asdict() for gap in found],
     }
     if as_json:

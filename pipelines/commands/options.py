@@ -40,7 +40,6 @@ key_option = click.option(
 )
 kafka_output_option = click.option(
     "--kafka-output",
-    "topic",
     metavar="BROKERS/TOPIC",
     callback=_topic,
     help="A Kafka topic, as host:port,../name, that takes every released row as one JSON message too.",

@@ -60,7 +60,7 @@ def release(
     ledger: str | None,
     key_path: Path | None,
     formats: tuple[str, ...],
-    topic: Topic | None,
+    kafka_output: Topic | None,
     runner: str,  # noqa: ARG001 - both names mean the one runner there is
     as_json: bool,
 ) -> int:
@@ -83,7 +83,7 @@ def release(
         when = scheduled.closed_range(spec.timetable, start or "", end or "", now)
     place = custody.find(ledger, key_path)
     with progress_bars(quiet=as_json) as report:
-        done = scheduled.release(spec, when, pattern, output, place, formats, report, topic)
+        done = scheduled.release(spec, when, pattern, output, place, formats, report, kafka_output)
     summary = summarise(spec, done, place)
     if as_json:
         click.echo(msgspec.json.encode(summary).decode())

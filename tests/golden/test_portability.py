@@ -1,9 +1,11 @@
 """The whole road, as a scheduled job and as a stream, is a graph that every engine runs alike."""
 
+import runpy
 import subprocess
 import sys
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 
 import apache_beam as beam
 import pytest
@@ -94,6 +96,20 @@ def test_the_names_of_steps_are_the_same_in_every_process(tmp_path):
     here = sorted(labels(stream(job_in(tmp_path), from_kafka())))
     assert elsewhere.stdout.splitlines() == here
     assert {"read/poll", "by vehicle/group", "by hexagon/group", "record/group", "publish to kafka/send"} < set(here)
+
+
+def test_what_is_submitted_to_dataflow_keeps_to_it_too(tmp_path, monkeypatch, hatstream):
+    streaming = pytest.importorskip("pipelines.streaming")
+    city.write(tmp_path)
+    assert hatstream(*city.init(tmp_path))[0] == 0
+    monkeypatch.setattr(streaming, "kafka_source", lambda *_: from_kafka())
+    monkeypatch.setattr("transforms.kafka_sink.check", lambda _: None)
+    submit = runpy.run_path(str(Path(__file__).parents[2] / "deploy" / "dataflow" / "submit.py"))
+    topics = ["--kafka", "127.0.0.1:1", "--topic", "any", "--kafka-output", "127.0.0.1:1/rows"]
+    place = ["--ledger", f"sqlite:///{tmp_path / 'ledger.sqlite'}", "--key", str(tmp_path / "ledger.key")]
+    graph = submit["pipeline"](["--spec", str(tmp_path / "spec.toml"), *topics, *place]).to_runner_api()
+    assert findings(graph) == []
+    assert "publish to kafka/send" in labels(graph)
 
 
 # --- the checker sees what is wrong ---------------------------------------------------------------------------------

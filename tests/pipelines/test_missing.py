@@ -7,6 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from pipelines.gaps import is_due
+from pipelines.scheduled import range_of
+from pipelines.spec import load
 from tests import city
 
 FIRST, LAST = city.DAYS
@@ -105,6 +108,14 @@ def test_what_is_still_to_come_is_not_missing(town, hatstream):
     future = (datetime.now(UTC) + timedelta(days=3)).date().isoformat()
     found = ask(hatstream, town, future, future)
     assert (found["slots"], found["still_to_come"], found["missing"]) == (4, 4, [])
+
+
+def test_a_slot_is_due_when_its_lateness_is_over_too(tmp_path):
+    city.write(tmp_path, spec=city.SPEC.replace("minutes = 60", "minutes = 60\nallowed_lateness_s = 120"))
+    spec = load(tmp_path / "spec.toml")
+    slot = range_of(spec.timetable, FIRST, FIRST).slots[0]
+    end_s = slot.start_s + 3_600
+    assert [is_due(spec, slot, end_s + late_s) for late_s in (0, 119, 120)] == [False, False, True]
 
 
 def test_looking_writes_nothing(tmp_path, hatstream, monkeypatch):

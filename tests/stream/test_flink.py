@@ -31,7 +31,10 @@ class Fleet:
     def __init__(self, kafka, name):
         kafka.make_topic(name, PARTITIONS, ANY_TIME)
         self.topic = Topic(brokers=kafka.brokers, name=name)
-        self._producer = Producer({"bootstrap.servers": kafka.brokers, "linger.ms": 5, "log_level": 2})
+        # idempotent, for a retry would put a batch behind the next one: the order of the topic is what lateness is about
+        self._producer = Producer(
+            {"bootstrap.servers": kafka.brokers, "linger.ms": 5, "log_level": 2, "enable.idempotence": True}
+        )
         self.sent = Counter()
 
     def drive(self, hours, each=300):

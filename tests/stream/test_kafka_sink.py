@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from tests import city
 from tests.transforms.test_publish import unit
+from transforms import kafka_sink
 from transforms.kafka_partition import Topic
 from transforms.kafka_sink import Message, Outbox, PublishToKafka, check, message_of
 from transforms.publish import publish_slot, rows_of
@@ -169,6 +170,21 @@ def test_a_topic_that_is_not_there_stops_a_release_before_anything_is_recorded(t
     code, _, err = hatstream(*city.release(town, "--kafka-output", f"{kafka.brokers}/nowhere"))
     assert (code, err) == (4, f"hatstream: topic 'nowhere' at {kafka.brokers}: it does not exist\n")
     assert hatstream("ledger", "verify", "--ledger", town / "ledger.sqlite")[1] == "the ledger is whole: 1 entries\n"
+
+
+def test_brokers_that_go_away_after_the_commit_leave_a_record_that_a_rerun_sends(town, topic, hatstream, monkeypatch):
+    with monkeypatch.context() as unlucky:
+        unlucky.setattr(kafka_sink, "check", lambda _: None)
+        unlucky.setitem(kafka_sink._DEFAULTS, "delivery.timeout.ms", 1_000)
+        code, _, err = hatstream(*city.release(town, "--kafka-output", "127.0.0.1:1/gone"))
+    assert code == 4
+    assert err.startswith(
+        "hatstream: topic 'gone' at 127.0.0.1:1: not all rows were taken (_MSG_TIMED_OUT). The release is"
+    )
+    code, out, _ = hatstream(*city.release(town, "--kafka-output", f"{topic.brokers}/{topic.name}", "--json"))
+    assert (code, len(pairs(topic))) == (0, 18)
+    assert json.loads(out)["slots_new"] == 0
+    assert hatstream("ledger", "verify", "--ledger", town / "ledger.sqlite")[0] == 0
 
 
 @pytest.mark.parametrize("text", ["topic", "host/topic", "host:9092", "host:9092/", "host:9092/a/b", "host:9092/ö"])

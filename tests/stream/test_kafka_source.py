@@ -32,7 +32,9 @@ class Feed:
         self.kafka, self.name = kafka, f"positions-{next(_NUMBERS)}"
         kafka.make_topic(self.name, partitions, {**ANY_TIME, **(settings or {})})
         self.topic = Topic(brokers=kafka.brokers, name=self.name)
-        self.producer = Producer({"bootstrap.servers": kafka.brokers, "linger.ms": 5, "log_level": 2})
+        self.producer = Producer(
+            {"bootstrap.servers": kafka.brokers, "linger.ms": 5, "log_level": 2, "enable.idempotence": True}
+        )
         self.readers = []
 
     def send(self, payloads, partition=0, at_ms=None):
