@@ -10,8 +10,8 @@ from contextlib import contextmanager
 
 VARIABLE = "HATSTREAM_FAILPOINT"
 FILE_VARIABLE = "HATSTREAM_FAILPOINT_FILE"
-"""Names a file that says `place raise` or `place kill`. It is gone once that was done: other processes are started in the
-place of one that was killed, and it must happen once."""
+"""Names a file that says `place raise` or `place kill`. It is gone once that was done: other processes are started in
+the place of one that was killed, and it must happen once."""
 
 NAMES = (
     "read",
