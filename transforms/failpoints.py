@@ -9,6 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 VARIABLE = "HATSTREAM_FAILPOINT"
+FILE_VARIABLE = "HATSTREAM_FAILPOINT_FILE"
+"""Names a file that says `place raise` or `place kill`. It is gone once that was done: other processes are started in
+the place of one that was killed, and it must happen once."""
 
 NAMES = (
     "read",
@@ -29,20 +32,42 @@ NAMES = (
 Action = Callable[[str, int], object]
 """Called with the name of a place and the number of its passage, from 1; what it raises is raised there."""
 
+
+class FailpointError(Exception):
+    """Raised where a test asked for it."""
+
+
 _action: Action | None = None
 _passed: dict[str, int] = {}
 
 
 def failpoint(name: str) -> None:
     """Does what a test chose, and ends the process like `kill -9` where HATSTREAM_FAILPOINT=name:n says so."""
-    killed_at = os.environ.get(VARIABLE)
-    if killed_at is None and _action is None:
+    killed_at, file = os.environ.get(VARIABLE), os.environ.get(FILE_VARIABLE)
+    if killed_at is None and _action is None and file is None:
         return
+    if file is not None:
+        _obey(name, file)
     passage = _passed[name] = _passed.get(name, 0) + 1
     if killed_at == f"{name}:{passage}":
         os.kill(os.getpid(), signal.SIGKILL)
     if _action is not None:
         _action(name, passage)
+
+
+def _obey(name: str, file: str) -> None:
+    """Does what the file says of this place, if nobody else was faster."""
+    try:
+        with open(file) as lines:
+            place, what = lines.read().split()
+        if place != name:
+            return
+        os.rename(file, f"{file}.done")
+    except FileNotFoundError:
+        return
+    if what == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    raise FailpointError(name)
 
 
 @contextmanager

@@ -47,7 +47,11 @@ class Cluster:
 
     def savepoint_and_cancel(self, job_id: str) -> str:
         """Ends a job so that another can go on from the returned place: `--savepoint_path=...`. Raises ServerError."""
-        wanted = {"cancel-job": True}
+        return self.savepoint(job_id, cancel=True)
+
+    def savepoint(self, job_id: str, *, cancel: bool = False) -> str:
+        """Where another job can go on; this one goes on too unless it is cancelled. Raises ServerError."""
+        wanted = {"cancel-job": cancel}
         asked = json.loads(self._ask(f"/jobs/{job_id}/savepoints", "POST", wanted))["request-id"]
         until = time.monotonic() + SAVEPOINT_S
         while time.monotonic() < until:

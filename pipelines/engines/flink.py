@@ -52,6 +52,7 @@ def options(
         "--environment_type=EXTERNAL",
         f"--environment_config={worker_pool}",
         f"--parallelism={parallelism}",
+        "--job_server_timeout=10",
         "--streaming",
         "--finish_bundle_before_checkpointing",
         "--max_bundle_time_mills=100",

@@ -4,18 +4,28 @@ import json
 import random
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
 from itertools import count
 from pathlib import Path
 
+import msgspec
 from confluent_kafka import Producer
 
-from pipelines import custody
+from pipelines import custody, streaming
 from pipelines.cli import main
+from pipelines.engines.submit import Engine, cancel, submit
 from pipelines.spec import load
 from tests.stream.test_kafka_source import ANY_TIME
+from transforms.failpoints import failpoint
+from transforms.kafka_partition import Topic
+from transforms.ledger import Recorded
+from transforms.publish import file_stem
+from transforms.steps import Book
 
 PARTITIONS = 2
 SLOTS = 10
@@ -95,6 +105,11 @@ class Town:
         assert len(found) == sum(unit.slot_s in self.slots for unit in units)
         return found
 
+    def has_published(self, output):
+        """Whether the feed's last slot, and so all before it, went all the way."""
+        stem = file_stem(self.spec.spec_id, self.spec.timetable.text(self.slots[-1]))
+        return (self.folder / output / f"{stem}.jsonl").exists()
+
     def release(self, ledger=None, key=None, output="scheduled"):
         """The scheduled job over the same events; its exit code."""
         start, end = self.edges
@@ -171,3 +186,58 @@ class Running:
     def __exit__(self, *_):
         if not self.has_ended():
             self.stop(signal.SIGTERM)
+
+
+@dataclass(frozen=True)
+class ForgetfulBook(Book):
+    """A double of the ledger in which the first writer does not win: it keeps every value. url: of its SQLite file."""
+
+    def open(self):
+        return Forgetful(self.url)
+
+
+class Forgetful:
+    def __init__(self, path):
+        self._path = path
+
+    def record(self, _account, _limit, _name, _text, units):
+        failpoint("before-record")
+        with self._database() as db:
+            rows = [(unit.slot_s, msgspec.json.encode(unit.released).decode()) for unit in units]
+            db.executemany("insert into attempts values (?, ?)", rows)
+        failpoint("after-commit")
+        return Recorded(list(units), len(units), 0)
+
+    def values(self):
+        """slot -> its different values; a slot without HATs has the one that is empty."""
+        found = {}
+        with self._database() as db:
+            for slot_s, text in db.execute("select slot, text from attempts"):
+                found.setdefault(slot_s, set()).add(text)
+        return found
+
+    def _database(self):
+        db = sqlite3.connect(self._path, timeout=30)
+        db.execute("create table if not exists attempts (slot integer, text text)")
+        return db
+
+
+@contextmanager
+def submitted(town, flink, pool, checkpoint_s=1.0, savepoint=None, forgetful=None, output="out"):
+    """The stream of `hatstream stream` with few messages a poll, so that faults find it on its way; Flink's job id."""
+    source = streaming.kafka_source(town.spec, Topic(brokers=town.kafka.brokers, name=town.topic), town.start_s)
+    source.poll_messages = 10
+    made = streaming.prepare(town.spec, town.start_s, source, town.place, town.folder / output, ("jsonl",))
+    if forgetful:
+        values = {field.name: getattr(made.job.book, field.name) for field in fields(Book)}
+        made = replace(made, job=replace(made.job, book=ForgetfulBook(**values | {"url": str(forgetful)})))
+    chosen = Engine(
+        job_server=flink.address, worker_pool=pool.address, rest=flink.rest, checkpoint_s=checkpoint_s,
+        savepoint=savepoint,
+    )  # fmt: skip
+    job_id = submit(made.build, chosen, f"minutes-{time.time_ns()}")
+    try:
+        yield job_id
+    finally:
+        if flink.is_running(job_id):
+            cancel(flink, job_id)

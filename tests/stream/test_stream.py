@@ -1,6 +1,7 @@
 """`hatstream stream` on real servers: every slot released once, as the scheduled job would release it."""
 
 import json
+import signal
 from collections import Counter
 
 import pytest
@@ -58,3 +59,21 @@ def test_stream_and_scheduled_job_seal_the_same_slots_from_the_same_events_and_s
     assert set(slots.values()) == {1}
     assert "bus" not in json.dumps(stream.health())
     town.place.ledger.verify()
+
+
+@pytest.mark.slow
+def test_a_folder_is_streamed_with_servers_of_its_own_into_a_ledger_in_a_file(tmp_path):
+    """60 s."""
+    town = Town(tmp_path, f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+    folder = tmp_path / "in"
+    folder.mkdir()
+    with Running(town, "--local", source=["--folder", folder]) as stream:
+        (tmp_path / "feed.jsonl").rename(folder / "feed.jsonl")
+        until_released(town, stream, 120)
+        code, said = stream.stop(signal.SIGTERM)
+    assert (code, said) == (0, "")
+    (folder / "feed.jsonl").rename(tmp_path / "feed.jsonl")
+    assert {at: unit.digest for at, unit in town.released().items()} == {
+        at: unit.digest for at, unit in town.apart().items()
+    }
+    assert town.release() == 0

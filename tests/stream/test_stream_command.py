@@ -1,0 +1,139 @@
+"""What `hatstream stream` refuses before anything is started, and the facts that it computes slot by slot."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from pipelines.scheduled import UsageError, job_of, range_of
+from pipelines.spec import load
+from pipelines.streaming import RunningFacts, check, first_slot
+from tests import city
+from transforms.steps import Book
+from transforms.vehicles import Secret
+
+NOWHERE = ["--job-server", "127.0.0.1:1", "--worker-pool", "127.0.0.1:1", "--rest", "127.0.0.1:1"]
+
+
+@pytest.fixture
+def run(tmp_path, hatstream):
+    """Runs `stream` on the folder `feed` with a changed specification; returns exit code and what it said."""
+    (tmp_path / "feed").mkdir()
+
+    def stream(*options, spec=city.SPEC, source=("--folder", tmp_path / "feed"), engine=NOWHERE, opened=True):
+        city.write(tmp_path, spec=spec)
+        if opened:
+            assert hatstream(*city.init(tmp_path))[0] == 0
+        files = ["--spec", tmp_path / "spec.toml", "--ledger", tmp_path / "ledger.sqlite", "--output", tmp_path / "out"]
+        code, _, said = hatstream("stream", *files, *source, *engine, *options)
+        return code, said
+
+    return stream
+
+
+def changed(*pairs):
+    spec = city.SPEC
+    for old, new in pairs:
+        assert old in spec
+        spec = spec.replace(old, new)
+    return spec
+
+
+PERIOD = changed(('per = "hat"', 'per = "hat"\nscope = "period"'))
+
+
+def test_a_plan_of_a_whole_period_is_refused(run):
+    code, said = run(spec=PERIOD)
+    assert code == 2
+    assert "privacy.scope = 'period'" in said
+    assert "hatstream release" in said
+
+
+@pytest.mark.parametrize(
+    ("zone", "minutes", "service"),
+    [("America/New_York", 120, "08:00-12:00"), ("Australia/Lord_Howe", 60, "08:00-12:00")],
+)
+def test_slots_that_cannot_follow_the_clock_are_refused(run, zone, minutes, service):
+    spec = changed(("Asia/Kolkata", zone), ("minutes = 60", f"minutes = {minutes}"), ("08:00-12:00", service))
+    code, said = run(spec=spec)
+    assert code == 2
+    assert f"slot.minutes = {minutes}: {zone} changes its clock" in said
+
+
+def test_slots_of_an_hour_follow_most_zones(tmp_path):
+    city.write(tmp_path, spec=changed(("Asia/Kolkata", "America/New_York")))
+    check(load(tmp_path / "spec.toml"), 1_793_000_000 // 3600 * 3600)
+
+
+def test_a_layout_that_is_no_message_is_refused_for_kafka(run):
+    code, said = run(source=("--kafka", "127.0.0.1:1", "--topic", "t"))
+    assert code == 2
+    assert "messages must be one of" in said
+
+
+@pytest.mark.parametrize(
+    ("source", "engine"),
+    [
+        ((), NOWHERE),
+        (("--kafka", "127.0.0.1:1"), NOWHERE),
+        (("--kafka", "127.0.0.1:1", "--topic", "t", "--folder", "feed"), NOWHERE),
+        (("--folder", "feed"), []),
+        (("--folder", "feed"), ["--local", *NOWHERE]),
+        (("--folder", "feed"), NOWHERE[:4]),
+    ],
+)
+def test_one_source_and_one_engine_must_be_named(run, source, engine):
+    code, said = run(source=source, engine=engine)
+    assert code == 1
+    assert "give either" in said
+
+
+def test_without_an_account_nothing_starts(run):
+    code, said = run(opened=False)
+    assert code == 3
+    assert "hatstream init" in said
+
+
+def test_a_folder_that_is_not_there_is_named(run, tmp_path):
+    code, said = run(source=("--folder", tmp_path / "no such"))
+    assert code == 4
+    assert "there is no folder" in said
+
+
+def test_a_job_server_that_does_not_answer_is_named(run):
+    code, said = run()
+    assert code == 4
+    assert "no job server answers at 127.0.0.1:1" in said
+
+
+def test_the_first_slot_is_one_that_has_not_begun_unless_it_is_named(tmp_path):
+    city.write(tmp_path)
+    spec = load(tmp_path / "spec.toml")
+
+    def text(start, now):
+        return spec.timetable.text(first_slot(spec, start, now))
+
+    assert text(None, datetime(2026, 3, 1, 4, 30, 1, tzinfo=UTC)) == "2026-03-01T11:00:00+05:30"
+    assert text(None, datetime(2026, 3, 1, 8, tzinfo=UTC)) == "2026-03-02T08:00:00+05:30"
+    assert text("2026-03-01T09:00", datetime(2026, 3, 1, 8, tzinfo=UTC)) == "2026-03-01T09:00:00+05:30"
+    with pytest.raises(UsageError, match="not on the edge"):
+        first_slot(spec, "2026-03-01T09:20", datetime(2026, 3, 1, tzinfo=UTC))
+
+
+def test_no_stream_starts_outside_of_its_accounts_life(run):
+    spec = changed(('"vehicle-day"', '"vehicle-ever"\nsince = 2020-01-01\nuntil = 2021-01-01'))
+    code, said = run(spec=spec)
+    assert code == 3
+    assert "lasts from 2020-01-01T00:00:00+05:30 to 2021-01-01T00:00:00+05:30" in said
+
+
+@pytest.mark.parametrize("per", ["hat", "period"])
+@pytest.mark.parametrize("unit", ["vehicle-day", "vehicle-week", "vehicle-ever"])
+def test_the_facts_of_a_slot_are_those_of_the_scheduled_job(tmp_path, per, unit):
+    ever = "\nsince = 2026-03-01\nuntil = 2026-03-20" if unit == "vehicle-ever" else ""
+    city.write(tmp_path, spec=changed(('per = "hat"', f'per = "{per}"'), ('"vehicle-day"', f'"{unit}"{ever}')))
+    spec = load(tmp_path / "spec.toml")
+    book = Book("", tmp_path, "small", 1, "", "")
+    closed = job_of(spec, range_of(spec.timetable, "2026-03-02", "2026-03-15"), Secret(b"k" * 32), book, tmp_path, ())
+    facts = RunningFacts(spec, min(closed.slots), max(closed.slots) + 1)
+    assert dict(facts) == closed.slots
+    assert len(facts) == len(closed.slots)
