@@ -45,7 +45,14 @@ class Note(beam.DoFn):
 
 
 def fill(topic: Topic) -> None:
-    producer = Producer({"bootstrap.servers": topic.brokers, "linger.ms": 50, "queue.buffering.max.messages": 500_000})
+    producer = Producer(
+        {
+            "bootstrap.servers": topic.brokers,
+            "linger.ms": 50,
+            "queue.buffering.max.messages": 500_000,
+            "enable.idempotence": True,
+        }
+    )
     for i in range(MESSAGES):
         row = {
             "vehicle": f"bus{i % 500}",

@@ -21,7 +21,7 @@ FIRST_HOUR = 6
 DELAY_S = 1.5
 """The longest that a report is on its way: so they come out of order."""
 _STEP_S = 0.02
-_SETTINGS = {"linger.ms": 20, "queue.buffering.max.messages": 1_000_000, "log_level": 2}
+_SETTINGS = {"linger.ms": 20, "queue.buffering.max.messages": 1_000_000, "log_level": 2, "enable.idempotence": True}
 
 
 class Replay(NamedTuple):

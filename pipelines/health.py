@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ SILENT_S = 60.0
 """After so long without an answer from the cluster, nobody can say whether the stream still runs."""
 LOST = "units lost to the limit"
 _KEPT_SLOTS = 2_000
+_FOR_EVER_S = 1 << 40
 
 Say = Callable[[Mapping[str, Any]], None]
 
@@ -64,8 +66,12 @@ class _Watch:
         return lines
 
     def _whole(self) -> list[int]:
-        found = self._ledger.shards_recorded(self._spec.spec_id, self._from_s)
-        return [slot_s for slot_s, shards in found.items() if shards == self._spec.release_shards]
+        sealed = self._ledger.sealed(self._spec.account.name, self._spec.spec_id, self._from_s, _FOR_EVER_S)
+        return [
+            slot_s
+            for slot_s, shards in Counter(slot_s for slot_s, _ in sealed).items()
+            if shards == self._spec.release_shards
+        ]
 
     def _of_slot(self, slot_s: int) -> dict[str, Any]:
         end_s = slot_s + self._spec.timetable.slot_s

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -18,6 +18,7 @@ from pipelines.engines.submit import Engine, cancel, submit
 from pipelines.health import Say, attend
 from pipelines.scheduled import InputError, UsageError, instant_of, make_writable
 from pipelines.spec import Specification, SpecificationError
+from transforms import kafka_sink
 from transforms.calendar import CalendarError
 from transforms.growing import ReadGrowing
 from transforms.heartbeat import Heartbeat
@@ -84,14 +85,24 @@ def prepare(
     custody: Custody,
     output: Path,
     formats: Sequence[str],
+    topic: Topic | None = None,
 ) -> Stream:
-    """A stream of the slots from `start_s` on. Raises InputError, AccountRefusal or LedgerError."""
+    """A stream of the slots from `start_s` on. topic: takes the released rows too.
+
+    Raises InputError, AccountRefusal, LedgerError or StepError.
+    """
     secret = admitted(spec, custody)
     make_writable(output)
+    if topic is not None:
+        kafka_sink.check(topic)
     from_s, to_s = _life(spec)
     calendar, facts = RunningCalendar(spec.timetable, from_s, to_s), RunningFacts(spec, from_s, to_s)
     job = assemble(spec, calendar, facts, "slot", secret, book_of(spec, custody), output.absolute(), formats)
-    return Stream(job=job, source=source, heartbeat=Heartbeat(spec.timetable, start_s, to_s, spec.release_shards))
+    return Stream(
+        job=replace(job, topic=topic),
+        source=source,
+        heartbeat=Heartbeat(spec.timetable, start_s, to_s, spec.release_shards),
+    )
 
 
 def run(

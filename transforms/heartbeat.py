@@ -21,6 +21,7 @@ from apache_beam.utils.timestamp import Duration, Timestamp
 
 from transforms.calendar import Timetable
 from transforms.endless import EndlessTracker
+from transforms.given import Given
 from transforms.lateness import slot_windows
 from transforms.running import slots_from
 from transforms.steps import SlotShard
@@ -44,7 +45,7 @@ class Heartbeat(beam.PTransform[PBegin, PCollection[tuple[SlotShard, bytes]]]):
     shards: int
 
     def expand(self, begin: PBegin) -> PCollection[tuple[SlotShard, bytes]]:
-        life = begin | "life" >> beam.Create([(self.start_s, self.end_s)], reshuffle=False)
+        life = begin | "life" >> Given([(self.start_s, self.end_s)]).with_output_types(tuple[int, int])
         beat = beam.ParDo(_Beat(self.timetable, self.shards)).with_output_types(tuple[SlotShard, bytes])
         return life | "beat" >> beat | "window" >> beam.WindowInto(slot_windows(self.timetable.slot_s, self.start_s))
 

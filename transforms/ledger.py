@@ -208,12 +208,6 @@ class Ledger:
 
         return self._run(find)
 
-    def shards_recorded(self, spec_id: str, from_s: int) -> dict[int, int]:
-        """How many release shards are recorded of each slot that starts at `from_s` or later, where there are any."""
-        of_spec = (ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id, ENTRY.c.slot_s >= from_s)
-        query = sa.select(ENTRY.c.slot_s, sa.func.count()).where(*of_spec).group_by(ENTRY.c.slot_s)
-        return self._run(lambda db: {row[0]: row[1] for row in db.execute(query)})
-
     def entries(self) -> Iterator[dict[str, Any]]:
         """All entries in the order of the chain. Not tried again when the connection is lost on the way."""
         with self._transaction() as db:

@@ -14,7 +14,7 @@ import msgspec
 
 from pipelines import custody, streaming
 from pipelines.build import Source
-from pipelines.commands.options import formats_option, key_option, ledger_option, spec_option
+from pipelines.commands.options import formats_option, kafka_output_option, key_option, ledger_option, spec_option
 from pipelines.engines.submit import Engine, local_servers
 from pipelines.exit_codes import DONE
 from pipelines.scheduled import UsageError
@@ -34,6 +34,7 @@ from transforms.kafka_partition import Topic
 @ledger_option
 @key_option
 @formats_option
+@kafka_output_option
 @click.option("--local", is_flag=True, help="Start a job server and a worker pool on this machine, to try it.")
 @click.option("--job-server", metavar="HOST:PORT", help="Beam's Flink job server.")
 @click.option("--worker-pool", metavar="HOST:PORT", help="The worker pool, as every task manager reaches its own.")
@@ -53,6 +54,7 @@ def stream(
     ledger: str | None,
     key_path: Path | None,
     formats: tuple[str, ...],
+    kafka_output: Topic | None,
     log: Path | None,
     **engine: Any,
 ) -> int:
@@ -73,7 +75,7 @@ def stream(
     streaming.check(spec, start_s)
     place = custody.find(ledger, key_path)
     source = _source(spec, brokers, topic, folder, start_s)
-    made = streaming.prepare(spec, start_s, source, place, output, formats)
+    made = streaming.prepare(spec, start_s, source, place, output, formats, kafka_output)
     with ExitStack() as stack:
         stop = stack.enter_context(asked_to_stop())
         streaming.run(spec, made, place, _engine(stack, **engine), stop, _Sayer(log))

@@ -81,7 +81,9 @@ class Town:
 
     def _send(self, events):
         self.kafka.make_topic(self.topic, PARTITIONS, ANY_TIME)
-        producer = Producer({"bootstrap.servers": self.kafka.brokers, "linger.ms": 5, "log_level": 2})
+        producer = Producer(
+            {"bootstrap.servers": self.kafka.brokers, "linger.ms": 5, "log_level": 2, "enable.idempotence": True}
+        )
         for i, (at_ms, payload) in enumerate(events):
             producer.produce(self.topic, payload, partition=i % PARTITIONS, timestamp=at_ms)
         assert producer.flush(30) == 0

@@ -31,7 +31,7 @@ class Fleet:
     def __init__(self, kafka, name):
         kafka.make_topic(name, PARTITIONS, ANY_TIME)
         self.topic = Topic(brokers=kafka.brokers, name=name)
-        # idempotent, for a retry would put a batch behind the next one: the order of the topic is what lateness is about
+        # Idempotent, for a retry would put a batch behind the next one, and the order of the topic decides lateness.
         self._producer = Producer(
             {"bootstrap.servers": kafka.brokers, "linger.ms": 5, "log_level": 2, "enable.idempotence": True}
         )
