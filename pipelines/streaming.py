@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -86,6 +86,7 @@ def prepare(
     formats: Sequence[str],
 ) -> Stream:
     """A stream of the slots from `start_s` on. Raises InputError, AccountRefusal or LedgerError."""
+    custody = replace(custody, key=custody.key.absolute())  # workers may stand in another folder
     secret = admitted(spec, custody)
     make_writable(output)
     from_s, to_s = _life(spec)
