@@ -11,6 +11,7 @@ from pipelines.streaming_demo import demo
 from tests import city
 
 START_S = 1_640_997_000  # 2022-01-01T06:00+05:30
+BAD = "refused/parse/bad-time"
 
 
 class Servers:
@@ -56,7 +57,7 @@ def test_a_slot_is_said_once_with_what_was_counted_since_the_line_before(attend)
     said = attend(
         "RUNNING", "RUNNING", "RUNNING",
         slots=[{}, {START_S: 1}, {START_S: 1}, {START_S: 1, START_S + 3600: 1}],
-        counters=[{"rows": 10, "refused/parse/bad-time": 2}, {"rows": 25, "refused/parse/bad-time": 2, "duplicates": 1}],
+        counters=[{"rows": 10, BAD: 2}, {"rows": 25, BAD: 2, "duplicates": 1}],
     )  # fmt: skip
     assert said[0] == {"state": "RUNNING"}
     first, second = said[1:]
