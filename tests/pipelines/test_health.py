@@ -82,6 +82,12 @@ def test_what_was_recorded_before_is_not_said_again(attend):
     assert attend("RUNNING", slots=[{START_S: 1}, {START_S: 1}]) == [{"state": "RUNNING"}]
 
 
+def test_slots_that_the_accounts_limit_loses_are_said_though_nothing_is_recorded(attend, monkeypatch):
+    monkeypatch.setattr(health, "LOSSES_EVERY", 1)
+    said = attend("RUNNING", "RUNNING", counters=[{health.LOST: 2}, {health.LOST: 2}, {health.LOST: 2}])
+    assert [line[health.LOST] for line in said[1:]] == [2]
+
+
 def test_changes_of_state_are_said(attend):
     assert attend("RUNNING", "RESTARTING", None, "RUNNING") == [
         {"state": state} for state in ("RUNNING", "RESTARTING", "RUNNING")
