@@ -14,7 +14,9 @@ from transforms.ledger import Ledger
 LOOK_EVERY_S = 1.0
 SILENT_S = 60.0
 """After so long without an answer from the cluster, nobody can say whether the stream still runs."""
-LOST = "units lost to the limit"
+LOST = "units_lost_to_the_limit"
+LOSSES_EVERY = 10
+"""Looks without a new slot: an account whose limit is reached records nothing, and that must be said."""
 _KEPT_SLOTS = 2_000
 _FOR_EVER_S = 1 << 40
 
@@ -51,12 +53,13 @@ class _Watch:
         self._from_s = start_s
         self._said = set(self._whole())
         self._counted: Mapping[str, int] = {}
+        self._idle = 0
 
     def look(self) -> list[dict[str, Any]]:
-        """Facts of each slot that is whole in the ledger since the last look, oldest first."""
+        """Facts of each slot that is whole in the ledger since the last look, oldest first; or what was lost."""
         new = sorted(set(self._whole()) - self._said)
         if not new:
-            return []
+            return self._losses()
         self._said.update(new)
         if len(self._said) > _KEPT_SLOTS:
             self._from_s = max(self._said) - _KEPT_SLOTS * self._spec.timetable.slot_s
@@ -64,6 +67,20 @@ class _Watch:
         lines: list[dict[str, Any]] = [self._of_slot(slot_s) for slot_s in new]
         lines[-1] |= self._since_the_last()
         return lines
+
+    def _losses(self) -> list[dict[str, Any]]:
+        self._idle += 1
+        if self._idle % LOSSES_EVERY:
+            return []
+        before = self._counted.get(LOST, 0)
+        counted = self._since_the_last() if self._lost() > before else {}
+        return [counted] if counted else []
+
+    def _lost(self) -> int:
+        try:
+            return self._cluster.counters(self._job_id).get(LOST, 0)
+        except OSError:
+            return 0
 
     def _whole(self) -> list[int]:
         sealed = self._ledger.sealed(self._spec.account.name, self._spec.spec_id, self._from_s, _FOR_EVER_S)
@@ -92,6 +109,6 @@ class _Watch:
             "rows": new.get("rows", 0),
             "duplicates": new.get("duplicates", 0),
             "refused": {reason: count for reason, count in sorted(refused.items()) if count},
-            "units_lost_to_the_limit": new.get(LOST.replace(" ", "_"), 0),
+            LOST: new.get(LOST, 0),
             "units_changed": new.get("units_changed", 0),
         }

@@ -91,6 +91,7 @@ def prepare(
 
     Raises InputError, AccountRefusal, LedgerError or StepError.
     """
+    custody = replace(custody, key=custody.key.absolute())  # workers may stand in another folder
     secret = admitted(spec, custody)
     make_writable(output)
     if topic is not None:

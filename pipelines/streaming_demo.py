@@ -35,7 +35,9 @@ from transforms.publish import rows_of
 PARTITIONS = 4
 TOPIC = "positions"
 STARTING_S = 60
-"""How much longer than asked for is fed, while the servers start and the first slot has not begun."""
+"""Fed longer by twice that, while the stream starts and its first slot has not begun."""
+SHOWING_S = 15
+"""After the last slot's end, so that its release is seen."""
 
 
 @click.command()
@@ -62,34 +64,41 @@ def demo(minutes: float, vehicles: int, parallelism: int, output: Path) -> int:
         stop = stack.enter_context(asked_to_stop())
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hatstream-")))
         click.echo("starting PostgreSQL, Kafka, Flink and its workers (the first time Maven fetches 200 MB) ...")
-        url = stack.enter_context(postgres_server()).new_database()
-        kafka = stack.enter_context(Kafka(folder / "kafka"))
-        flink, pool = stack.enter_context(local_servers(folder, parallelism))
-        kafka.make_topic(TOPIC, PARTITIONS)
-        topic = Topic(brokers=kafka.brokers, name=TOPIC)
+        url, topic, engine = _started(stack, folder, parallelism)
         spec = _specification(folder)
         place = custody.find(url, folder / "stream-demo.key")
         custody.open_account(place, spec.account)
         stack.enter_context(Feeder(topic, found))
         start_s = streaming.first_slot(spec, None, datetime.now(UTC))
-        made = streaming.prepare(
-            spec, start_s, streaming.kafka_source(spec, topic, start_s), place, output, ("parquet", "csv")
-        )
-        engine = Engine(
-            job_server=flink.address,
-            worker_pool=pool.address,
-            rest=flink.rest,
-            parallelism=parallelism,
-            checkpoint_s=5.0,
-        )
-        end = threading.Timer(start_s + 60 * (minutes + 0.25) - time.time(), stop.set)
-        end.daemon = True
-        end.start()
-        streaming.run(spec, made, place, engine, stop, _Show(spec, place, start_s))
-        length = place.ledger.verify()
-        click.echo(f"the ledger is whole: {length} entries; stopping the servers ...")
+        source = streaming.kafka_source(spec, topic, start_s)
+        made = streaming.prepare(spec, start_s, source, place, output, ("parquet", "csv"))
+        _stop_at(start_s + 60 * minutes + SHOWING_S, stop)
+        streaming.run(spec, made, place, engine, stop, _Show(spec, place))
+        click.echo(f"the ledger is whole: {place.ledger.verify()} entries; stopping the servers ...")
     click.echo(f"stopped. The releases are in {output}")
     return DONE
+
+
+def _started(stack: ExitStack, folder: Path, parallelism: int) -> tuple[str, Topic, Engine]:
+    """The ledger's URL, the topic, and where the stream runs; all of it ends with the stack."""
+    url = stack.enter_context(postgres_server()).new_database()
+    kafka = stack.enter_context(Kafka(folder / "kafka"))
+    kafka.make_topic(TOPIC, PARTITIONS)
+    flink, pool = stack.enter_context(local_servers(folder, parallelism))
+    engine = Engine(
+        job_server=flink.address,
+        worker_pool=pool.address,
+        rest=flink.rest,
+        parallelism=parallelism,
+        checkpoint_s=5.0,
+    )
+    return url, Topic(brokers=kafka.brokers, name=TOPIC), engine
+
+
+def _stop_at(at_s: float, stop: threading.Event) -> None:
+    timer = threading.Timer(at_s - time.time(), stop.set)
+    timer.daemon = True
+    timer.start()
 
 
 def _specification(folder: Path) -> Specification:
@@ -101,8 +110,8 @@ def _specification(folder: Path) -> Specification:
 class _Show:
     """Writes health for people; under each slot, the HAT that is known best."""
 
-    def __init__(self, spec: Specification, place: custody.Custody, start_s: int) -> None:
-        self._spec, self._place, self._start_s = spec, place, start_s
+    def __init__(self, spec: Specification, place: custody.Custody) -> None:
+        self._spec, self._place = spec, place
 
     def __call__(self, facts: Mapping[str, Any]) -> None:
         if "job" in facts:

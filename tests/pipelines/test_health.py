@@ -1,0 +1,112 @@
+"""The health of a stream: one line a slot, what was counted since, and a clear word when it ends by itself."""
+
+import threading
+
+import pytest
+
+from pipelines import health
+from pipelines.engines.process import ServerError
+from pipelines.spec import load
+from pipelines.streaming_demo import demo
+from tests import city
+
+START_S = 1_640_997_000  # 2022-01-01T06:00+05:30
+BAD = "refused/parse/bad-time"
+
+
+class Servers:
+    """A cluster and a ledger that show one state after the other, and then stop the watch."""
+
+    rest = "here:1"
+
+    def __init__(self, stop, states, slots=(), counters=()):
+        self._stop, self._states, self._slots, self._counters = stop, list(states), list(slots), list(counters)
+
+    def state(self, _job):
+        state = self._states.pop(0)
+        if not self._states:
+            self._stop.set()
+        return state
+
+    def shards_recorded(self, _spec, _from_s):
+        return self._slots.pop(0) if self._slots else {}
+
+    def counters(self, _job):
+        found = self._counters.pop(0)
+        if isinstance(found, OSError):
+            raise found
+        return found
+
+
+@pytest.fixture
+def attend(tmp_path, monkeypatch):
+    monkeypatch.setattr(health, "LOOK_EVERY_S", 0)
+    city.write(tmp_path)
+    spec = load(tmp_path / "spec.toml")
+
+    def run(*states, **more):
+        stop, said = threading.Event(), []
+        servers = Servers(stop, states, **more)
+        health.attend(spec, START_S, servers, servers, "job", stop, said.append)
+        return said
+
+    return run
+
+
+def test_a_slot_is_said_once_with_what_was_counted_since_the_line_before(attend):
+    said = attend(
+        "RUNNING", "RUNNING", "RUNNING",
+        slots=[{}, {START_S: 1}, {START_S: 1}, {START_S: 1, START_S + 3600: 1}],
+        counters=[{"rows": 10, BAD: 2}, {"rows": 25, BAD: 2, "duplicates": 1}],
+    )  # fmt: skip
+    assert said[0] == {"state": "RUNNING"}
+    first, second = said[1:]
+    assert (first["rows"], first["refused"], first["duplicates"]) == (10, {"parse/bad-time": 2}, 0)
+    assert (second["rows"], second["refused"], second["duplicates"]) == (15, {}, 1)
+    assert [line["slot"] for line in (first, second)] == ["2022-01-01T06:00:00+05:30", "2022-01-01T07:00:00+05:30"]
+
+
+def test_counters_that_begin_again_after_a_restart_count_from_nothing(attend):
+    said = attend(
+        "RUNNING", "RUNNING", slots=[{}, {START_S: 1}, {START_S + 3600: 1}], counters=[{"rows": 9}, {"rows": 4}]
+    )
+    assert [line["rows"] for line in said if "slot" in line] == [9, 4]
+
+
+def test_a_slot_is_said_also_while_the_counters_cannot_be_had(attend):
+    said = attend("RUNNING", slots=[{}, {START_S: 1}], counters=[OSError()])
+    assert said[-1].keys() == {"slot", "lag_s"}
+
+
+def test_what_was_recorded_before_is_not_said_again(attend):
+    assert attend("RUNNING", slots=[{START_S: 1}, {START_S: 1}]) == [{"state": "RUNNING"}]
+
+
+def test_slots_that_the_accounts_limit_loses_are_said_though_nothing_is_recorded(attend, monkeypatch):
+    monkeypatch.setattr(health, "LOSSES_EVERY", 1)
+    said = attend("RUNNING", "RUNNING", counters=[{health.LOST: 2}, {health.LOST: 2}, {health.LOST: 2}])
+    assert [line[health.LOST] for line in said[1:]] == [2]
+
+
+def test_changes_of_state_are_said(attend):
+    assert attend("RUNNING", "RESTARTING", None, "RUNNING") == [
+        {"state": state} for state in ("RUNNING", "RESTARTING", "RUNNING")
+    ]
+
+
+def test_a_stream_that_ends_by_itself_is_an_error(attend):
+    with pytest.raises(ServerError, match=r"has ended \(FAILED\)"):
+        attend("RUNNING", "FAILED")
+
+
+def test_a_cluster_that_is_silent_for_long_is_an_error(attend, monkeypatch):
+    monkeypatch.setattr(health, "SILENT_S", -1)
+    with pytest.raises(ServerError, match="has not answered"):
+        attend("RUNNING", None, None)
+
+
+def test_the_demonstration_names_what_is_missing(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr("pipelines.streaming_demo.missing_tools", lambda: ["a JDK 17", "Maven"])
+    monkeypatch.setattr("pipelines.streaming_demo.missing_programs", lambda: ["PostgreSQL"])
+    assert demo.main(["--output", str(tmp_path)], standalone_mode=False) == 4
+    assert capsys.readouterr().err.splitlines() == ["missing: a JDK 17", "missing: Maven", "missing: PostgreSQL"]
