@@ -28,8 +28,9 @@ class Servers:
             self._stop.set()
         return state
 
-    def shards_recorded(self, _spec, _from_s):
-        return self._slots.pop(0) if self._slots else {}
+    def sealed(self, _account, _spec, _from_s, _to_s):
+        shards = self._slots.pop(0) if self._slots else {}
+        return {(slot_s, shard) for slot_s, number in shards.items() for shard in range(number)}
 
     def counters(self, _job):
         found = self._counters.pop(0)
