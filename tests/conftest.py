@@ -37,7 +37,7 @@ def postgres_of_session() -> Iterator[Postgres]:
 
 @pytest.fixture
 def postgres(postgres_of_session: Postgres) -> Postgres:
-    """The session's PostgreSQL server, up whatever the test before did to it."""
+    """The test run's PostgreSQL server, up whatever the test before did to it."""
     postgres_of_session.start()
     return postgres_of_session
 

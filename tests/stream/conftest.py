@@ -1,4 +1,4 @@
-"""Real servers for the stream's tests, each started once per session; skipped where they cannot be had."""
+"""Real servers for the stream's tests, each started once per test run; skipped where they cannot be had."""
 
 import pytest
 
