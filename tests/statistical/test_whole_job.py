@@ -29,8 +29,9 @@ HATS = SLOTS * CELLS
 CLAIM = Fraction(5, 2)
 """What a vehicle spends in all its HATs. At 1 the bound would be loose; from 8 on 10^4 samples could not exceed it."""
 
-LEAST = CLAIM * 2 / 5
-"""What the bound must reach to say anything; on average it reaches two thirds of the claim."""
+LEAST = {1: CLAIM * 2 / 5, 2: CLAIM / 5}
+"""What the bound must reach to say anything, by the number of statistics. On average it reaches 1.64 with one (standard
+deviation 0.12) and 1.07 with two (0.07): of more and noisier integers the rare events say less."""
 
 DAY, DAY_S = "2022-01-01", 1640995200
 UPPER_KMH = 65
@@ -158,15 +159,15 @@ def audit(folder: Path, asked: Asked, capsys: pytest.CaptureFixture[str]) -> flo
 
 @pytest.mark.parametrize("statistics", STATISTICS, ids="+".join)
 def test_a_vehicle_spends_no_more_in_all_its_hats_than_the_release_says(tmp_path, capsys, statistics):
-    """About 6 s. False-alarm rate 1e-6; the bound lies 7 of its standard deviations above the least."""
-    assert LEAST <= audit(tmp_path, Asked(statistics=statistics), capsys) <= CLAIM
+    """About 6 s. False-alarm rate 1e-6; the bound lies 5 of its standard deviations above the least, or more."""
+    assert LEAST[len(statistics)] <= audit(tmp_path, Asked(statistics=statistics), capsys) <= CLAIM
 
 
 @pytest.mark.slow  # 6 s each
 @pytest.mark.parametrize("statistics", STATISTICS, ids="+".join)
 @pytest.mark.parametrize(("per", "scope"), [("hat", "slot"), ("hat", "period"), ("period", "period")])
 def test_so_it_is_in_all_ways_to_ask_for_it(tmp_path, capsys, per, scope, statistics):
-    assert LEAST <= audit(tmp_path, Asked(per, scope, statistics), capsys) <= CLAIM
+    assert LEAST[len(statistics)] <= audit(tmp_path, Asked(per, scope, statistics), capsys) <= CLAIM
 
 
 # the audit on wrong code
