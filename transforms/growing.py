@@ -26,7 +26,7 @@ from apache_beam.utils.timestamp import Duration
 from transforms.given import Given
 from transforms.layouts import Layout, UnreadableFile
 from transforms.schema import RawBatch
-from transforms.steps import NAMESPACE, REFUSED, Refusal, Refused, StepError, reason_of
+from transforms.steps import NAMESPACE, REFUSED, Refusal, Refused, StepError, batches_of, reason_of
 from transforms.watermark import Watermark, element_time, newest_plausible_ms
 
 LOG = logging.getLogger("hatstream.folder")
@@ -218,11 +218,7 @@ class _ReadFile(beam.DoFn):
 
     def process(self, path: str) -> Iterator[RawBatch | Refusal]:
         try:
-            for batch in self._layout.read(path):
-                Metrics.counter(NAMESPACE, "rows").inc(batch.rows)
-                for reason, rows in batch.refused.items():
-                    yield TaggedOutput(REFUSED, Refused("read", reason, rows))
-                yield batch
+            yield from batches_of(self._layout, path)
         except UnreadableFile:
             yield _refused_file(UNREADABLE)
         except FileNotFoundError:

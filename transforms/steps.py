@@ -85,17 +85,22 @@ class Read(beam.PTransform[PCollection[str], DoOutputsTuple]):
         return paths | beam.ParDo(_Read(self.layout)).with_outputs(REFUSED, main="batches")
 
 
+def batches_of(layout: Layout, path: str) -> Iterator[RawBatch | Refusal]:
+    """The batches of one file, counted, each after what was refused of it. Raises UnreadableFile or OSError."""
+    for batch in layout.read(path):
+        Metrics.counter(NAMESPACE, "rows").inc(batch.rows)
+        yield from _dead_letters("read", batch.refused)
+        yield batch
+        failpoint("read")
+
+
 class _Read(beam.DoFn):
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
 
     def process(self, path: str) -> Iterator[RawBatch | Refusal]:
         try:
-            for batch in self._layout.read(path):
-                Metrics.counter(NAMESPACE, "rows").inc(batch.rows)
-                yield from _dead_letters("read", batch.refused)
-                yield batch
-                failpoint("read")
+            yield from batches_of(self._layout, path)
         except UnreadableFile as error:
             raise StepError(str(error)) from None
         except OSError as error:

@@ -143,7 +143,7 @@ def test_a_file_that_cannot_be_decoded_or_has_gone_is_one_refused_row(tmp_path, 
 
 
 def test_a_good_file_gives_its_rows_and_counts_its_bad_ones(tmp_path, monkeypatch):
-    counts = Counters(monkeypatch, "transforms.growing").counts
+    counts = Counters(monkeypatch, "transforms.steps").counts
     path = tmp_path / "x.jsonl"
     path.write_bytes(json_line(good_row()) + b"\nbroken\n")
     refused, batch = _ReadFile(mapped("jsonl")).process(str(path))
