@@ -9,7 +9,9 @@ from typing import Any
 from pipelines.engines.cluster import ENDED, Cluster
 from pipelines.engines.process import ServerError
 from pipelines.spec import Specification
+from transforms.head import LedgerError
 from transforms.ledger import Ledger
+from transforms.running import slots_from
 
 LOOK_EVERY_S = 1.0
 SILENT_S = 60.0
@@ -17,6 +19,10 @@ SILENT_S = 60.0
 LOST = "units_lost_to_the_limit"
 LOSSES_EVERY = 10
 """Looks without a new slot: an account whose limit is reached records nothing, and that must be said."""
+OVERDUE_S = 60
+"""A slot that is not whole in the ledger so long after its lateness is over is overdue."""
+OVERDUE_EVERY = 60
+"""Looks between two words about slots that stay overdue."""
 _KEPT_SLOTS = 2_000
 _FOR_EVER_S = 1 << 40
 
@@ -26,9 +32,12 @@ Say = Callable[[Mapping[str, Any]], None]
 def attend(
     spec: Specification, start_s: int, ledger: Ledger, cluster: Cluster, job_id: str, stop: threading.Event, say: Say
 ) -> None:
-    """Says how the job is until `stop` is set. Raises ServerError if the job ends first or the cluster is gone."""
+    """Says how the job is until `stop` is set. Raises ServerError if the job ends first or the cluster is gone.
+
+    A ledger that is away is said, and waited for: the job waits for it too.
+    """
     watch = _Watch(spec, start_s, ledger, cluster, job_id)
-    heard_s, state = time.monotonic(), None
+    heard_s, state, is_away = time.monotonic(), None, False
     while not stop.wait(LOOK_EVERY_S):
         found = cluster.state(job_id)
         if found is None:
@@ -41,7 +50,17 @@ def attend(
             state = found
         if found in ENDED:
             raise ServerError(f"the stream has ended ({found}): the page of job {job_id} at {cluster.rest} says why")
-        for line in watch.look():
+        try:
+            lines = watch.look()
+        except LedgerError as error:
+            if not is_away:
+                say({"ledger": "away", "why": str(error)})
+            is_away = True
+            continue
+        if is_away:
+            say({"ledger": "back"})
+        is_away = False
+        for line in lines:
             say(line)
 
 
@@ -53,10 +72,17 @@ class _Watch:
         self._from_s = start_s
         self._said = set(self._whole())
         self._counted: Mapping[str, int] = {}
-        self._idle = 0
+        self._idle = self._overdue_looks = 0
+        self._overdue = 0
 
     def look(self) -> list[dict[str, Any]]:
-        """Facts of each slot that is whole in the ledger since the last look, oldest first; or what was lost."""
+        """Facts of each slot that is whole in the ledger since the last look, oldest first; or what was lost.
+
+        And how many slots are overdue, whenever there are some or none any more.
+        """
+        return self._recorded() + self._missing()
+
+    def _recorded(self) -> list[dict[str, Any]]:
         new = sorted(set(self._whole()) - self._said)
         if not new:
             return self._losses()
@@ -67,6 +93,18 @@ class _Watch:
         lines: list[dict[str, Any]] = [self._of_slot(slot_s) for slot_s in new]
         lines[-1] |= self._since_the_last()
         return lines
+
+    def _missing(self) -> list[dict[str, Any]]:
+        timetable = self._spec.timetable
+        until_s = int(time.time()) - timetable.slot_s - self._spec.allowed_lateness_s - OVERDUE_S + 1
+        overdue = [at for at in slots_from(timetable, self._from_s, until_s) if at not in self._said]
+        before, self._overdue = self._overdue, len(overdue)
+        if not overdue:
+            return [{"overdue": 0}] if before else []
+        self._overdue_looks = 0 if not before else self._overdue_looks + 1
+        if self._overdue_looks % OVERDUE_EVERY:
+            return []
+        return [{"overdue": len(overdue), "oldest": timetable.text(overdue[0])}]
 
     def _losses(self) -> list[dict[str, Any]]:
         self._idle += 1
@@ -111,4 +149,5 @@ class _Watch:
             "refused": {reason: count for reason, count in sorted(refused.items()) if count},
             LOST: new.get(LOST, 0),
             "units_changed": new.get("units_changed", 0),
+            "units_redrawn": new.get("units_redrawn", 0),
         }

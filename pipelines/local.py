@@ -57,6 +57,7 @@ class Outcome:
     refused: dict[str, int] = field(default_factory=dict)
     new: dict[str, int] = field(default_factory=dict)
     units_changed: int = 0
+    units_redrawn: int = 0
     units_lost_to_the_limit: int = 0
     periods_refused: list[str] = field(default_factory=list)
     debits: dict[str, Fraction] = field(default_factory=dict)

@@ -29,6 +29,7 @@ from pipelines.exit_codes import DONE, FAILED
 from pipelines.feeder import SPEED_UP, Feeder, replay
 from pipelines.sample import Fleet
 from pipelines.spec import Specification, load
+from transforms.head import LedgerError
 from transforms.kafka_partition import Topic
 from transforms.publish import rows_of
 
@@ -144,7 +145,7 @@ def main() -> int:
         return int(demo.main(standalone_mode=False) or DONE)
     except click.ClickException as error:
         error.show()
-    except (MissingTool, ServerError, RuntimeError) as error:
+    except (MissingTool, ServerError, LedgerError, RuntimeError) as error:
         click.echo(f"stream-demo: {error}", err=True)
     return FAILED
 

@@ -68,11 +68,22 @@ class Spent(NamedTuple):
 
 
 class Recorded(NamedTuple):
-    """What the ledger returned for a period. changed: units whose input or code now differs from what was released."""
+    """What the ledger returned for a period. changed: units whose input or code now differs from what was released.
+
+    redrawn: units whose noise was drawn once more, in vain: what was recorded first stands.
+    """
 
     sealed: list[Sealed]
     new: int
     changed: int
+    redrawn: int
+
+
+class Audit(NamedTuple):
+    """What later runs met. changed: other input or other code; redrawn: units drawn again and thrown away."""
+
+    changed: int
+    redrawn: int
 
 
 class Ledger:
@@ -140,10 +151,16 @@ class Ledger:
         names = sa.select(ENTRY.c.account).where(ENTRY.c.kind == "account").order_by(ENTRY.c.seq)
         return self._run(lambda db: [_known(db, name) for name in db.execute(names).scalars().all()])
 
-    def audit_events(self, account: str) -> int:
-        """How often a later run met other input or other code than what was released."""
-        query = sa.select(sa.func.count()).where(ENTRY.c.kind == "changed", ENTRY.c.account == account)
-        return self._run(lambda db: int(db.execute(query).scalar_one()))
+    def audit(self, account: str) -> Audit:
+        """What the chain says of runs that came too late."""
+        of_account = sa.select(ENTRY.c.body).where(ENTRY.c.account == account)
+
+        def find(db: sa.Connection) -> Audit:
+            changed = len(db.execute(of_account.where(ENTRY.c.kind == "changed")).all())
+            redrawn = db.execute(of_account.where(ENTRY.c.kind == "redrawn")).scalars()
+            return Audit(changed, sum(msgspec.json.decode(body)["units"] for body in redrawn))
+
+        return self._run(find)
 
     def spent(self, account: str, period: str | None = None) -> list[Spent]:
         """Debits by period and specification, oldest period first."""
@@ -175,7 +192,7 @@ class Ledger:
             in_force = _limit(db, account, limit)
             if _over(db, account, in_force, period, debits):
                 raise LimitExceeded(f"period {period}: the account's limit {float(in_force):g} would be exceeded")
-            recorded = Recorded(*_seal_missing(db, account, period, spec_id, spec_name, spec_text, units))
+            recorded = _seal_missing(db, account, period, spec_id, spec_name, spec_text, units)
             _check_total(db, account, units)
             tip = chain.tip(db)
             failpoint("before-commit")
@@ -289,7 +306,7 @@ def _seal_missing(
     spec_name: str,
     spec_text: str,
     units: Sequence[Sealed],
-) -> tuple[list[Sealed], int, int]:
+) -> Recorded:
     slots = [unit.slot_s for unit in units]
     stored = _stored(db, spec_id, period, None if units[0].scope == "period" else (min(slots), max(slots)))
     _check_whole(stored, units)
@@ -298,14 +315,17 @@ def _seal_missing(
     differing = [
         (unit, what) for unit, known in zip(units, before, strict=True) if known and (what := _differs(known, unit))
     ]
+    redrawn = [unit for unit, known in zip(units, before, strict=True) if known and known != unit]
     new: list[Entry] = []
     if not _knows_spec(db, account, spec_id):
         text = _json({"name": spec_name, "spec": spec_text})
         new.append({"kind": "spec", "account": account, "spec_id": spec_id, "body": text})
     new += [_release(account, unit) for unit in missing]
     new += _changes(db, account, spec_id, period, differing)
+    new += _redraws(account, redrawn)
     chain.append(db, *new)
-    return [known or unit for unit, known in zip(units, before, strict=True)], len(missing), len(differing)
+    sealed = [known or unit for unit, known in zip(units, before, strict=True)]
+    return Recorded(sealed, len(missing), len(differing), len(redrawn))
 
 
 def _knows_spec(db: sa.Connection, account: str, spec_id: str) -> bool:
@@ -373,6 +393,14 @@ def _changes(
         for unit, body in bodies
         if (unit.slot_s, unit.shard, body) not in seen
     ]
+
+
+def _redraws(account: str, units: Sequence[Sealed]) -> list[Entry]:
+    """One audit event for all that one attempt drew again. The same draw offered twice is none."""
+    if not units:
+        return []
+    where = _place(units[0]) if len(units) == 1 else {"spec_id": units[0].spec_id, "period": units[0].period}
+    return [{"kind": "redrawn", "account": account, **where, "body": _json({"units": len(units)})}]
 
 
 def _stored(

@@ -265,6 +265,7 @@ class _Record(beam.DoFn):
             raise _recorded_but(error, book.head) from None
         Metrics.counter(NAMESPACE, f"new/{units[0].period}").inc(done.new)
         Metrics.counter(NAMESPACE, "units changed").inc(done.changed)
+        Metrics.counter(NAMESPACE, "units redrawn").inc(done.redrawn)
         by_slot: dict[int, list[Sealed]] = {}
         for unit in done.sealed:
             by_slot.setdefault(unit.slot_s, []).append(unit)

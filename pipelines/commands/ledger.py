@@ -72,6 +72,8 @@ def show(ledger: str | None, key_path: Path | None, as_json: bool) -> None:
         out.print(table)
         if account["changed"]:
             out.print(f"{account['changed']} audit events: later runs met other input or other code")
+        if account["redrawn"]:
+            out.print(f"{account['redrawn']} units were drawn again by later runs or restarts; the first draw stands")
 
 
 def _describe(book: Ledger, account: Account) -> dict[str, Any]:
@@ -81,7 +83,7 @@ def _describe(book: Ledger, account: Account) -> dict[str, Any]:
         "timezone": account.timezone,
         "adjacency": account.adjacency,
         "limit": float(Fraction(account.limit)),
-        "changed": book.audit_events(account.name),
+        **book.audit(account.name)._asdict(),
         "spent": [
             {
                 "period": spent.period,

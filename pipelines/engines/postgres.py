@@ -91,7 +91,15 @@ class Postgres:
         user: dict[str, Any] = {"user": self._user, "group": self._user, "extra_groups": []} if self._user else {}
         with (self._folder / "log").open("ab") as log:
             command = [str(self._programs / program), "-D", str(self._folder / "data"), *arguments]
-            return subprocess.Popen(command, cwd=self._folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, **user)
+            return subprocess.Popen(
+                command,
+                cwd=self._folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # a terminal's Ctrl-C is for us
+                **user,
+            )
 
 
 @contextmanager

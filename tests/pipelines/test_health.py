@@ -1,6 +1,7 @@
 """The health of a stream: one line a slot, what was counted since, and a clear word when it ends by itself."""
 
 import threading
+import time
 
 import pytest
 
@@ -9,9 +10,20 @@ from pipelines.engines.process import ServerError
 from pipelines.spec import load
 from pipelines.streaming_demo import demo
 from tests import city
+from transforms.head import LedgerError
 
 START_S = 1_640_997_000  # 2022-01-01T06:00+05:30
 BAD = "refused/parse/bad-time"
+
+
+class Clock:
+    monotonic = staticmethod(time.monotonic)
+
+    def __init__(self, now_s):
+        self._now_s = now_s
+
+    def time(self):
+        return self._now_s
 
 
 class Servers:
@@ -30,6 +42,8 @@ class Servers:
 
     def sealed(self, _account, _spec, _from_s, _to_s):
         shards = self._slots.pop(0) if self._slots else {}
+        if isinstance(shards, LedgerError):
+            raise shards
         return {(slot_s, shard) for slot_s, number in shards.items() for shard in range(number)}
 
     def counters(self, _job):
@@ -45,7 +59,8 @@ def attend(tmp_path, monkeypatch):
     city.write(tmp_path)
     spec = load(tmp_path / "spec.toml")
 
-    def run(*states, **more):
+    def run(*states, now_s=START_S, **more):
+        monkeypatch.setattr(health, "time", Clock(now_s))
         stop, said = threading.Event(), []
         servers = Servers(stop, states, **more)
         health.attend(spec, START_S, servers, servers, "job", stop, said.append)
@@ -87,6 +102,23 @@ def test_slots_that_the_accounts_limit_loses_are_said_though_nothing_is_recorded
     monkeypatch.setattr(health, "LOSSES_EVERY", 1)
     said = attend("RUNNING", "RUNNING", counters=[{health.LOST: 2}, {health.LOST: 2}, {health.LOST: 2}])
     assert [line[health.LOST] for line in said[1:]] == [2]
+
+
+def test_slots_that_stay_unrecorded_long_after_their_end_are_said_once_a_minute_until_they_are_there(attend):
+    eight, nine = START_S + 2 * 3600, START_S + 3 * 3600
+    slots = [{}, {}, {}, {eight: 1}, {eight: 1}, {eight: 1, nine: 1}]
+    said = attend(*["RUNNING"] * 5, slots=slots, counters=[{}, {}], now_s=nine + 3600 + health.OVERDUE_S)
+    assert [line for line in said if "overdue" in line] == [
+        {"overdue": 2, "oldest": "2022-01-01T08:00:00+05:30"},
+        {"overdue": 0},
+    ]
+
+
+def test_a_ledger_that_is_away_is_said_once_and_waited_for(attend):
+    gone = LedgerError("no answer")
+    said = attend(*["RUNNING"] * 4, slots=[{}, gone, gone, {}, {START_S: 1}], counters=[{}])
+    assert said[1:3] == [{"ledger": "away", "why": "no answer"}, {"ledger": "back"}]
+    assert said[3]["slot"] == "2022-01-01T06:00:00+05:30"
 
 
 def test_changes_of_state_are_said(attend):

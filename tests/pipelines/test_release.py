@@ -111,11 +111,12 @@ def test_snapshots_of_transit_feeds(telemetry, tmp_path, hatstream, file, zone, 
 def test_the_same_release_twice_publishes_the_same_bytes_and_spends_once(town, hatstream):
     assert hatstream(*city.release(town))[0] == 0
     first = files_in(town / "out")
-    _, shown, _ = hatstream("ledger", "show", "--ledger", town / "ledger.sqlite", "--json")
+    show = ("ledger", "show", "--ledger", town / "ledger.sqlite", "--json")
+    (account,) = json.loads(hatstream(*show)[1])
     code, out, _ = hatstream(*city.release(town, "--json"))
     assert (code, summary_of(out)["slots_new"]) == (0, 0)
     assert files_in(town / "out") == first
-    assert hatstream("ledger", "show", "--ledger", town / "ledger.sqlite", "--json")[1] == shown
+    assert json.loads(hatstream(*show)[1]) == [account | {"redrawn": 6}]
     assert len(first) == 8 * 4
 
 

@@ -90,7 +90,7 @@ def record(book, *units, limit=3):
 def test_the_first_writer_wins_and_a_second_run_gets_what_was_recorded(ledger):
     first = record(ledger, unit(integer=7))
     second = record(ledger, unit(integer=8), unit(3600, integer=9))
-    assert (first.new, second.new, second.changed) == (1, 1, 0)
+    assert (first.new, second.new, second.changed, second.redrawn) == (1, 1, 0, 1)
     assert [u.released[0].integers for u in second.sealed] == [[7], [9]]
     assert [spent.epsilon for spent in ledger.spent("city")] == [2]
 
@@ -100,7 +100,17 @@ def test_other_input_is_an_audit_event_once_and_never_a_second_release(ledger):
     for _ in range(3):
         again = record(ledger, unit(integer=8, digest="other"))
         assert (again.changed, again.sealed[0].released[0].integers) == (1, [7])
-    assert ledger.audit_events("city") == 1
+    assert ledger.audit("city") == (1, 3)
+
+
+def test_every_draw_that_lost_is_counted_and_the_same_one_offered_again_is_none(ledger):
+    record(ledger, unit(integer=7), unit(3600, integer=7))
+    assert record(ledger, unit(integer=7)).redrawn == 0
+    for lost in (8, 9):
+        record(ledger, unit(integer=lost), unit(3600, integer=lost))
+    record(ledger, unit(integer=7), unit(3600, integer=8), unit(7200, integer=8))
+    assert ledger.audit("city") == (0, 5)
+    assert "8" not in "".join(entry["body"] for entry in ledger.entries() if entry["kind"] == "redrawn")
 
 
 def test_another_plan_for_the_same_input_is_an_audit_event_too(ledger):
