@@ -9,6 +9,7 @@ from typing import Any
 from pipelines.engines.cluster import ENDED, Cluster
 from pipelines.engines.process import ServerError
 from pipelines.spec import Specification
+from transforms.head import LedgerError
 from transforms.ledger import Ledger
 
 LOOK_EVERY_S = 1.0
@@ -54,12 +55,25 @@ class _Watch:
         self._said = set(self._whole())
         self._counted: Mapping[str, int] = {}
         self._idle = 0
+        self._is_away = False
 
     def look(self) -> list[dict[str, Any]]:
-        """Facts of each slot that is whole in the ledger since the last look, oldest first; or what was lost."""
-        new = sorted(set(self._whole()) - self._said)
-        if not new:
-            return self._losses()
+        """Facts of each slot that is whole in the ledger since the last look, oldest first; or what was lost.
+
+        A ledger that cannot be asked is said once, and waited for as the job does.
+        """
+        try:
+            new = sorted(set(self._whole()) - self._said)
+        except LedgerError as error:
+            return self._turned(True, str(error))
+        return self._turned(False, "answers") + (self._of_slots(new) if new else self._losses())
+
+    def _turned(self, is_away: bool, word: str) -> list[dict[str, Any]]:
+        """One line if the ledger went or came since the last look."""
+        before, self._is_away = self._is_away, is_away
+        return [] if before == is_away else [{"ledger": word}]
+
+    def _of_slots(self, new: list[int]) -> list[dict[str, Any]]:
         self._said.update(new)
         if len(self._said) > _KEPT_SLOTS:
             self._from_s = max(self._said) - _KEPT_SLOTS * self._spec.timetable.slot_s

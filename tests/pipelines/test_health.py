@@ -9,6 +9,7 @@ from pipelines.engines.process import ServerError
 from pipelines.spec import load
 from pipelines.streaming_demo import demo
 from tests import city
+from transforms.head import LedgerError
 
 START_S = 1_640_997_000  # 2022-01-01T06:00+05:30
 BAD = "refused/parse/bad-time"
@@ -30,6 +31,8 @@ class Servers:
 
     def sealed(self, _account, _spec, _from_s, _to_s):
         shards = self._slots.pop(0) if self._slots else {}
+        if isinstance(shards, LedgerError):
+            raise shards
         return {(slot_s, shard) for slot_s, number in shards.items() for shard in range(number)}
 
     def counters(self, _job):
@@ -77,6 +80,15 @@ def test_counters_that_begin_again_after_a_restart_count_from_nothing(attend):
 def test_a_slot_is_said_also_while_the_counters_cannot_be_had(attend):
     said = attend("RUNNING", slots=[{}, {START_S: 1}], counters=[OSError()])
     assert said[-1].keys() == {"slot", "lag_s"}
+
+
+def test_a_ledger_that_is_away_is_said_once_and_waited_for(attend):
+    away = LedgerError("the ledger is not usable: connection refused")
+    said = attend(
+        "RUNNING", "RUNNING", "RUNNING", "RUNNING", slots=[{}, away, away, {START_S: 1}, {START_S: 1}], counters=[{}]
+    )
+    assert said[:3] == [{"state": "RUNNING"}, {"ledger": str(away)}, {"ledger": "answers"}]
+    assert [line["slot"] for line in said[3:]] == ["2022-01-01T06:00:00+05:30"]
 
 
 def test_what_was_recorded_before_is_not_said_again(attend):
