@@ -108,9 +108,10 @@ class JobServer(Cluster):
         self._server.stop()
 
 
-def classes() -> str:
-    """The class path of Beam on Flink, our classes first. Raises MissingTool, or RuntimeError."""
-    return f"{_ours()}{os.pathsep}{class_path('flink')}"
+def flink_alone() -> str:
+    """Flink's class path without Beam, as a cluster has it: Beam comes with each job. It may raise MissingTool."""
+    jars = class_path("flink").split(os.pathsep)
+    return os.pathsep.join(jar for jar in jars if "/org/apache/beam/" not in jar)
 
 
 def job_server_jar(path: Path) -> Path:

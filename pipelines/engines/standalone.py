@@ -9,7 +9,7 @@ from itertools import count
 from pathlib import Path
 
 from pipelines.engines.cluster import Cluster
-from pipelines.engines.flink import JAVA, classes
+from pipelines.engines.flink import JAVA, flink_alone
 from pipelines.engines.process import LOOPBACK, Server, free_ports, is_open
 
 READY_S = 60.0
@@ -92,6 +92,6 @@ class Standalone(Cluster):
 
     def _start(self, name: str, program: str, more: Mapping[str, str]) -> Server:
         settings = [f"-D{key}={value}" for key, value in {**self._settings, **more}.items()]
-        command = [*JAVA, "-cp", classes(), program, "--configDir", str(self._folder / "conf"), *settings]
+        command = [*JAVA, "-cp", flink_alone(), program, "--configDir", str(self._folder / "conf"), *settings]
         self._running[name] = Server(command, self._folder / f"{name}.log")
         return self._running[name]

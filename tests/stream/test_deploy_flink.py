@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from pipelines.engines.flink import JAVA, classes, job_server_jar
+from pipelines.engines.flink import JAVA, flink_alone, job_server_jar
 from pipelines.engines.process import LOOPBACK, Server, free_ports, is_open
 from pipelines.engines.standalone import Standalone
 from tests.stream.conftest import CONFIGURATION, QUICK, fetched
@@ -47,7 +47,7 @@ def started(tmp_path):
 def flink(cluster, folder, *arguments):
     """What Flink's command line says: the class that `bin/flink` starts."""
     action, *rest = arguments
-    program = [*JAVA, "-cp", classes(), "org.apache.flink.client.cli.CliFrontend"]
+    program = [*JAVA, "-cp", flink_alone(), "org.apache.flink.client.cli.CliFrontend"]
     done = subprocess.run(
         [*program, action, "-m", cluster.rest, *rest],
         env=os.environ | {"FLINK_CONF_DIR": str(folder / "cluster" / "conf")},
@@ -86,7 +86,11 @@ def test_the_stream_runs_on_two_task_managers_and_is_upgraded_as_the_runbook_say
         wait_for(lambda: any("slot" in line for line in stream.health()[before:]), 150)
         assert job_of(stream) != job
         assert cluster.has_gone_on(job_of(stream))
-        assert stream.stop(signal.SIGTERM) == (0, "")
+        job = job_of(stream)
+        assert stream.stop(signal.SIGKILL)[0] == -signal.SIGKILL
+    assert cluster.is_running(job)
+    flink(cluster, tmp_path, "cancel", job)
+    wait_for(lambda: not cluster.is_running(job), 60)
     assert {at: unit.digest for at, unit in town.released().items()} == {
         at: unit.digest for at, unit in town.apart().items()
     }
