@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from pipelines.spec import Specification
-from transforms.calendar import Calendar, Slot
+from transforms.calendar import Calendar
 from transforms.ledger import Ledger
 
 
@@ -19,9 +19,9 @@ class Gap(NamedTuple):
     shards: tuple[int, ...]
 
 
-def is_due(spec: Specification, slot: Slot, now_s: int) -> bool:
+def is_due(spec: Specification, slot_s: int, now_s: int) -> bool:
     """Whether a slot is over, and with it the time for which a stream waits for late reports."""
-    return slot.start_s + spec.timetable.slot_s + spec.allowed_lateness_s <= now_s
+    return slot_s + spec.timetable.slot_s + spec.allowed_lateness_s <= now_s
 
 
 def gaps(spec: Specification, when: Calendar, ledger: Ledger, now_s: int) -> list[Gap]:
@@ -30,7 +30,7 @@ def gaps(spec: Specification, when: Calendar, ledger: Ledger, now_s: int) -> lis
     found = []
     for slot in when.slots:
         lacking = tuple(shard for shard in range(spec.release_shards) if (slot.start_s, shard) not in sealed)
-        if lacking and is_due(spec, slot, now_s):
+        if lacking and is_due(spec, slot.start_s, now_s):
             start, end = (spec.timetable.text(edge) for edge in (slot.start_s, slot.start_s + when.slot_s))
             found.append(Gap(slot.period, start, end, lacking))
     return found

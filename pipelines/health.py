@@ -8,6 +8,7 @@ from typing import Any
 
 from pipelines.engines.cluster import ENDED, Cluster
 from pipelines.engines.process import ServerError
+from pipelines.gaps import is_due
 from pipelines.spec import Specification
 from transforms.head import LedgerError
 from transforms.ledger import Ledger
@@ -32,12 +33,9 @@ Say = Callable[[Mapping[str, Any]], None]
 def attend(
     spec: Specification, start_s: int, ledger: Ledger, cluster: Cluster, job_id: str, stop: threading.Event, say: Say
 ) -> None:
-    """Says how the job is until `stop` is set. Raises ServerError if the job ends first or the cluster is gone.
-
-    A ledger that is away is said, and waited for: the job waits for it too.
-    """
+    """Says how the job is until `stop` is set. Raises ServerError if the job ends first or the cluster is gone."""
     watch = _Watch(spec, start_s, ledger, cluster, job_id)
-    heard_s, state, is_away = time.monotonic(), None, False
+    heard_s, state = time.monotonic(), None
     while not stop.wait(LOOK_EVERY_S):
         found = cluster.state(job_id)
         if found is None:
@@ -50,17 +48,7 @@ def attend(
             state = found
         if found in ENDED:
             raise ServerError(f"the stream has ended ({found}): the page of job {job_id} at {cluster.rest} says why")
-        try:
-            lines = watch.look()
-        except LedgerError as error:
-            if not is_away:
-                say({"ledger": "away", "why": str(error)})
-            is_away = True
-            continue
-        if is_away:
-            say({"ledger": "back"})
-        is_away = False
-        for line in lines:
+        for line in watch.look():
             say(line)
 
 
@@ -74,18 +62,27 @@ class _Watch:
         self._counted: Mapping[str, int] = {}
         self._idle = self._overdue_looks = 0
         self._overdue = 0
+        self._is_away = False
 
     def look(self) -> list[dict[str, Any]]:
         """Facts of each slot that is whole in the ledger since the last look, oldest first; or what was lost.
 
-        And how many slots are overdue, whenever there are some or none any more.
+        How many slots are overdue, whenever there are some or none any more. A ledger that cannot be asked is said
+        once, and waited for as the job does.
         """
-        return self._recorded() + self._missing()
+        try:
+            new = sorted(set(self._whole()) - self._said)
+        except LedgerError as error:
+            return self._turned(True, str(error))
+        found = self._of_slots(new) if new else self._losses()
+        return self._turned(False, "answers") + found + self._missing()
 
-    def _recorded(self) -> list[dict[str, Any]]:
-        new = sorted(set(self._whole()) - self._said)
-        if not new:
-            return self._losses()
+    def _turned(self, is_away: bool, word: str) -> list[dict[str, Any]]:
+        """One line if the ledger went or came since the last look."""
+        before, self._is_away = self._is_away, is_away
+        return [] if before == is_away else [{"ledger": word}]
+
+    def _of_slots(self, new: list[int]) -> list[dict[str, Any]]:
         self._said.update(new)
         if len(self._said) > _KEPT_SLOTS:
             self._from_s = max(self._said) - _KEPT_SLOTS * self._spec.timetable.slot_s
@@ -95,9 +92,9 @@ class _Watch:
         return lines
 
     def _missing(self) -> list[dict[str, Any]]:
-        timetable = self._spec.timetable
-        until_s = int(time.time()) - timetable.slot_s - self._spec.allowed_lateness_s - OVERDUE_S + 1
-        overdue = [at for at in slots_from(timetable, self._from_s, until_s) if at not in self._said]
+        timetable, due_s = self._spec.timetable, int(time.time()) - OVERDUE_S
+        ended = slots_from(timetable, self._from_s, due_s)
+        overdue = [at for at in ended if at not in self._said and is_due(self._spec, at, due_s)]
         before, self._overdue = self._overdue, len(overdue)
         if not overdue:
             return [{"overdue": 0}] if before else []

@@ -102,7 +102,7 @@ class _ReadPartition(beam.DoFn):
         if poll.payloads:
             yield TimestampedValue(Messages(start.partition, poll.payloads, poll.timestamps_ms, time.micros), time)
         newest_ms = newest_plausible_ms(poll.timestamps_ms, poll.at_ms)
-        promise = self._watermark.after(promised, newest_ms, poll.at_ms, poll.idle)
+        promise = self._watermark.after(promised, newest_ms, poll.at_ms, poll.idle) if poll.settled else promised
         if promise is not None and promise != held:
             estimator.set_watermark(promise)
         tracker.defer_remainder(Duration(seconds=0 if len(poll.payloads) >= self._most else PAUSE_S))

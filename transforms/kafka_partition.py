@@ -20,6 +20,9 @@ POLL_MESSAGES = 20_000
 POLL_WAIT_S = 0.05
 IDLE_S = 1.0
 """A partition that brought nothing for so long is asked whether it is read to its end."""
+RETURN_S = 15.0
+"""So long after an outage nothing is promised: producers were cut off too, look for the broker again every 10 s at the
+latest (librdkafka), and then send what they kept."""
 PARTITIONS_EVERY_S = 60.0
 ASK_S = 1.0
 START_S = 10.0
@@ -85,7 +88,8 @@ class Poll(NamedTuple):
     """What one poll brought. timestamps_ms: Kafka's, of each payload; -1 where it has none. position: the next offset.
 
     removed: offsets that retention removed before they were read. at_ms: wall clock when the poll began. idle: nothing
-    came for a while, and nothing lay unread at `at_ms`.
+    came for a while, and nothing lay unread at `at_ms`. settled: no outage is so lately over that what it held up may
+    still come.
     """
 
     payloads: list[bytes]
@@ -94,6 +98,7 @@ class Poll(NamedTuple):
     removed: int
     at_ms: int
     idle: bool
+    settled: bool = True
 
 
 def starts(topic: Topic, since_ms: int | None = None) -> list[PartitionStart]:
@@ -137,6 +142,7 @@ class Partition:
         self._heard_s = self._asked_s = self._counted_s = time.monotonic()
         self._trouble = ""
         self._away_since_s: float | None = None
+        self._settles_s = time.monotonic()
 
     def close(self) -> None:
         self._consumer.close()
@@ -154,11 +160,11 @@ class Partition:
         if messages:
             self._back()
             self._at, self._heard_s = _offset(messages[-1]) + 1, time.monotonic()
-            return Poll(_payloads(messages), _timestamps(messages), self._at, 0, at_ms, False)
+            return Poll(_payloads(messages), _timestamps(messages), self._at, 0, at_ms, False, self._is_settled())
         if out_of_range:
             earliest = self._earliest(position)
             return Poll([], np.zeros(0, np.int64), earliest, earliest - position, at_ms, False)
-        return Poll([], np.zeros(0, np.int64), position, 0, at_ms, self._is_idle(position))
+        return Poll([], np.zeros(0, np.int64), position, 0, at_ms, self._is_idle(position), self._is_settled())
 
     def _sorted_out(self, events: list[Message]) -> tuple[list[Message], bool]:
         """The messages among the events, and whether the asked-for offset does not exist."""
@@ -240,6 +246,10 @@ class Partition:
         if self._away_since_s is not None:
             LOG.warning("%s: a broker answers again after %.0f s", self, time.monotonic() - self._away_since_s)
             self._away_since_s, self._trouble = None, ""
+            self._settles_s = time.monotonic() + RETURN_S
+
+    def _is_settled(self) -> bool:
+        return time.monotonic() >= self._settles_s
 
     def __str__(self) -> str:
         return f"partition {self._number} of {self._topic}"

@@ -140,7 +140,7 @@ def missing(spec_path: Path, start: str, end: str, ledger: str | None, key_path:
         "name": spec.name,
         "spec_id": spec.spec_id,
         "slots": len(when.slots),
-        "still_to_come": sum(not is_due(spec, slot, now_s) for slot in when.slots),
+        "still_to_come": sum(not is_due(spec, slot.start_s, now_s) for slot in when.slots),
         "missing": [gap._asdict() for gap in found],
     }
     if as_json:

@@ -41,6 +41,14 @@ class Cluster:
         """RUNNING, RESTARTING, FAILED ..; None where nobody answers or knows it."""
         return next((job["state"] for job in self.jobs() if job["jid"] == job_id), None)
 
+    def slots_in_use(self) -> dict[str, int]:
+        """How many slots of each task manager that has joined take part in jobs. Empty while nobody answers."""
+        try:
+            joined = json.loads(self._ask("/taskmanagers"))["taskmanagers"]
+        except OSError:
+            return {}
+        return {found["id"]: found["slotsNumber"] - found["freeSlots"] for found in joined}
+
     def cancel(self, job_id: str) -> None:
         """Beam's own `cancel` leaves the job of Flink running."""
         self._ask(f"/jobs/{job_id}?mode=cancel", "PATCH")
@@ -66,6 +74,23 @@ class Cluster:
         """The size of the job's newest finished checkpoint; 0 before the first."""
         newest = json.loads(self._ask(f"/jobs/{job_id}/checkpoints"))["latest"]["completed"]
         return int(newest["state_size"]) if newest else 0
+
+    def checkpoint(self, job_id: str) -> None:
+        """Makes one more checkpoint than the interval asks for. Raises ServerError."""
+        before = self._finished_checkpoints(job_id)
+        self._ask(f"/jobs/{job_id}/checkpoints", "POST", {"checkpointType": "FULL"})
+        until = time.monotonic() + SAVEPOINT_S
+        while self._finished_checkpoints(job_id) == before:
+            if time.monotonic() > until:
+                raise ServerError(f"no checkpoint of job {job_id} after {SAVEPOINT_S:.0f} s")
+            time.sleep(0.2)
+
+    def _finished_checkpoints(self, job_id: str) -> int:
+        return int(json.loads(self._ask(f"/jobs/{job_id}/checkpoints"))["counts"]["completed"])
+
+    def has_gone_on(self, job_id: str) -> bool:
+        """Whether Flink started the job again from a checkpoint, not from the beginning."""
+        return bool(json.loads(self._ask(f"/jobs/{job_id}/checkpoints"))["counts"]["restored"])
 
     def has_restarted(self, job_id: str) -> bool:
         """Whether Flink had to start the job again."""

@@ -94,6 +94,15 @@ def test_a_slot_is_said_also_while_the_counters_cannot_be_had(attend):
     assert said[-1].keys() == {"slot", "lag_s"}
 
 
+def test_a_ledger_that_is_away_is_said_once_and_waited_for(attend):
+    away = LedgerError("the ledger is not usable: connection refused")
+    said = attend(
+        "RUNNING", "RUNNING", "RUNNING", "RUNNING", slots=[{}, away, away, {START_S: 1}, {START_S: 1}], counters=[{}]
+    )
+    assert said[:3] == [{"state": "RUNNING"}, {"ledger": str(away)}, {"ledger": "answers"}]
+    assert [line["slot"] for line in said[3:]] == ["2022-01-01T06:00:00+05:30"]
+
+
 def test_what_was_recorded_before_is_not_said_again(attend):
     assert attend("RUNNING", slots=[{START_S: 1}, {START_S: 1}]) == [{"state": "RUNNING"}]
 
@@ -112,13 +121,6 @@ def test_slots_that_stay_unrecorded_long_after_their_end_are_said_once_a_minute_
         {"overdue": 2, "oldest": "2022-01-01T08:00:00+05:30"},
         {"overdue": 0},
     ]
-
-
-def test_a_ledger_that_is_away_is_said_once_and_waited_for(attend):
-    gone = LedgerError("no answer")
-    said = attend(*["RUNNING"] * 4, slots=[{}, gone, gone, {}, {START_S: 1}], counters=[{}])
-    assert said[1:3] == [{"ledger": "away", "why": "no answer"}, {"ledger": "back"}]
-    assert said[3]["slot"] == "2022-01-01T06:00:00+05:30"
 
 
 def test_changes_of_state_are_said(attend):

@@ -1,5 +1,7 @@
 """Real servers for the stream's tests, each started once per test run; skipped where they cannot be had."""
 
+from pathlib import Path
+
 import pytest
 
 from pipelines.engines.flink import JobServer
@@ -7,6 +9,10 @@ from pipelines.engines.kafka import Kafka
 from pipelines.engines.maven import MissingTool, class_path
 from pipelines.engines.pool import WorkerPool
 from tests.servers import unavailable
+
+CONFIGURATION = Path(__file__).resolve().parents[2] / "deploy" / "flink" / "config.yaml"
+QUICK = {"heartbeat.interval": "2000", "heartbeat.timeout": "10000"}
+"""Settings with which a cluster soon notices that a machine is gone."""
 
 
 def fetched(name):

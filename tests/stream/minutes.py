@@ -7,11 +7,13 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
-from itertools import count
+from itertools import count, cycle
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 from confluent_kafka import Producer
@@ -27,7 +29,7 @@ from transforms.ledger import Recorded
 from transforms.publish import file_stem
 from transforms.steps import Book
 
-PARTITIONS = 2
+PARTITIONS = 4
 SLOTS = 10
 EMPTY = 4
 """The number of a slot in which nothing happens."""
@@ -58,13 +60,27 @@ layout = "jsonl"
 columns = { vehicle = "vehicle", time = "time", lat = "lat", lon = "lon", speed = "speed" }
 time_unit = "ms"
 """
+POLL_MESSAGES = 250
+"""Of the 100,000 events of a large town, so few make a hundred polls of each partition."""
 _NUMBERS = count()
 
 
-class Town:
-    """An account on a ledger, and the same events in a topic and in `feed.jsonl`. rows: of input, refused ones too."""
+class Event(NamedTuple):
+    """A message. is_late: whether the stream must refuse it, and so a bounded run must not see it."""
 
-    def __init__(self, folder: Path, ledger_url: str, kafka=None, a_second: int = 1):
+    partition: int
+    at_ms: int
+    payload: bytes
+    is_late: bool = False
+
+
+class Town:
+    """An account on a ledger, and the same events in a topic and in `feed.jsonl`, late ones apart.
+
+    rows: of input, refused ones too. events: from the start's second since 1970 UTC; else many, `a_second`.
+    """
+
+    def __init__(self, folder: Path, ledger_url: str, kafka=None, a_second: int = 1, events=None):
         self.folder, self.url, self.kafka = folder, ledger_url, kafka
         (folder / "spec.toml").write_text(SPEC)
         self.spec = load(folder / "spec.toml")
@@ -72,21 +88,26 @@ class Town:
         custody.open_account(self.place, self.spec.account)
         self.start_s = (int(time.time()) // 60 - SLOTS - 2) * 60
         self.slots = [self.start_s + 60 * i for i in range(SLOTS)]
-        events = list(positions(self.start_s, a_second))
-        self.rows = len(events)
         self.topic = f"minutes-{next(_NUMBERS)}"
         if kafka:
-            self._send(events)
-        (folder / "feed.jsonl").write_bytes(b"\n".join(payload for _, payload in events))
+            self.kafka.make_topic(self.topic, PARTITIONS, ANY_TIME)
+        self.feed(events(self.start_s) if events else positions(self.start_s, a_second))
 
-    def _send(self, events):
-        self.kafka.make_topic(self.topic, PARTITIONS, ANY_TIME)
-        producer = Producer(
-            {"bootstrap.servers": self.kafka.brokers, "linger.ms": 5, "log_level": 2, "enable.idempotence": True}
-        )
-        for i, (at_ms, payload) in enumerate(events):
-            producer.produce(self.topic, payload, partition=i % PARTITIONS, timestamp=at_ms)
-        assert producer.flush(30) == 0
+    def feed(self, events):
+        """Sends events as they come, and writes those that are not late to the file."""
+        sent = []
+        if self.kafka:
+            settings = {"linger.ms": 5, "log_level": 2, "enable.idempotence": True}
+            settings |= {"queue.buffering.max.messages": 10**6}
+            producer = Producer({"bootstrap.servers": self.kafka.brokers, **settings})
+        for event in events:
+            sent.append(event)
+            if self.kafka:
+                producer.produce(self.topic, event.payload, partition=event.partition, timestamp=event.at_ms)
+        if self.kafka:
+            assert producer.flush(60) == 0
+        self.rows = len(sent)
+        (self.folder / "feed.jsonl").write_bytes(b"\n".join(event.payload for event in sent if not event.is_late))
 
     @property
     def options(self):
@@ -96,7 +117,7 @@ class Town:
     @property
     def edges(self):
         text = self.spec.timetable.text
-        return text(self.start_s), text(self.start_s + 60 * SLOTS)
+        return text(self.slots[0]), text(self.slots[-1] + 60)
 
     def released(self, place=None):
         """slot -> its one sealed unit, of the feed's slots."""
@@ -135,22 +156,24 @@ class Town:
 
 
 def positions(start_s, a_second):
-    """(Kafka's time, payload): out of order by up to two seconds, some twice, one unreadable, one slot without any."""
-    random_ = random.Random(3)
+    """Out of order by up to two seconds, some twice, one unreadable, one slot without any."""
+    random_, partitions = random.Random(3), cycle(range(PARTITIONS))
     for i in range(60 * SLOTS * a_second):
         at_ms = start_s * 1_000 + i * 1_000 // a_second
         if (at_ms // 1_000 - start_s) // 60 == EMPTY:
             continue
-        lat = 30.0 + 0.05 * (i % 3)
         event_ms = max(start_s * 1_000, at_ms - random_.randrange(2_000))
         if (event_ms // 1_000 - start_s) // 60 == EMPTY:
             continue
-        row = {"vehicle": f"bus{i % 7}", "time": event_ms, "lat": lat, "lon": -97.5, "speed": i * 7 % 60}
-        payload = json.dumps(row).encode()
-        yield at_ms, payload
-        if i % 50 == 0:
-            yield at_ms, payload
-    yield at_ms, b"{}"
+        payload = position(f"bus{i % (7 * a_second)}", event_ms, i)
+        for _ in range(2 if i % 50 == 0 else 1):
+            yield Event(next(partitions), at_ms, payload)
+    yield Event(next(partitions), at_ms, b"{}")
+
+
+def position(vehicle, event_ms, i):
+    row = {"vehicle": vehicle, "time": event_ms, "lat": 30.0 + 0.05 * (i % 3), "lon": -97.5, "speed": i * 7 % 60}
+    return json.dumps(row).encode()
 
 
 def engine(flink, pool):
@@ -224,12 +247,17 @@ class Forgetful:
         return db
 
 
+def prepared(town, output="out", poll_messages=POLL_MESSAGES):
+    """The stream of `hatstream stream`, with few messages a poll."""
+    source = streaming.kafka_source(town.spec, Topic(brokers=town.kafka.brokers, name=town.topic), town.start_s)
+    source.poll_messages = poll_messages
+    return streaming.prepare(town.spec, town.start_s, source, town.place, town.folder / output, ("jsonl",))
+
+
 @contextmanager
 def submitted(town, flink, pool, checkpoint_s=1.0, savepoint=None, forgetful=None, output="out"):
-    """The stream of `hatstream stream` with few messages a poll, so that faults find it on its way; Flink's job id."""
-    source = streaming.kafka_source(town.spec, Topic(brokers=town.kafka.brokers, name=town.topic), town.start_s)
-    source.poll_messages = 10
-    made = streaming.prepare(town.spec, town.start_s, source, town.place, town.folder / output, ("jsonl",))
+    """Flink's job id of a stream that takes many polls, so that faults find it on its way."""
+    made = prepared(town, output)
     if forgetful:
         values = {field.name: getattr(made.job.book, field.name) for field in fields(Book)}
         made = replace(made, job=replace(made.job, book=ForgetfulBook(**values | {"url": str(forgetful)})))
@@ -243,3 +271,30 @@ def submitted(town, flink, pool, checkpoint_s=1.0, savepoint=None, forgetful=Non
     finally:
         if flink.is_running(job_id):
             cancel(flink, job_id)
+
+
+class Attended:
+    """`with Attended(..) as stream:` what `hatstream stream` does, in a thread; `health` takes its lines.
+
+    poll_messages: 1 makes every message meet the promise that the one before it made.
+    """
+
+    def __init__(self, town, flink, pool, poll_messages):
+        engine = Engine(job_server=flink.address, worker_pool=pool.address, rest=flink.rest, checkpoint_s=1.0)
+        self.health, self._stop = [], threading.Event()
+        made = prepared(town, poll_messages=poll_messages)
+        run = (town.spec, made, town.place, engine, self._stop, self.health.append)
+        self._thread = threading.Thread(target=streaming.run, args=run)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._stop.set()
+        self._thread.join()
+
+
+def refused(health, reason):
+    """How many rows all health lines together say were refused for a reason."""
+    return sum(line["refused"].get(reason, 0) for line in health if "refused" in line)

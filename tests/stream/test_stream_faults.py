@@ -1,10 +1,15 @@
-"""Whatever fails, a stream releases every slot once and whole. The same faults on a ledger in which the first writer
-does not win show two values of a slot: so each of these tests would notice.
+"""Whatever fails, a stream releases every slot once and whole: 100,000 events, on a Flink cluster of its own processes.
+
+The same faults on a ledger in which the first writer does not win show two values of a slot: so each of these tests
+would notice.
 """
 
 import pytest
 
+from pipelines.engines.flink import JobServer
 from pipelines.engines.pool import WorkerPool
+from pipelines.engines.standalone import Standalone
+from tests.stream.conftest import CONFIGURATION, QUICK, fetched
 from tests.stream.minutes import SLOTS, Forgetful, Town, submitted
 from tests.stream.test_flink import wait_for
 from transforms.failpoints import FILE_VARIABLE
@@ -12,6 +17,8 @@ from transforms.failpoints import FILE_VARIABLE
 pytestmark = pytest.mark.slow
 SOME = 3
 """Slots that are recorded before the fault."""
+EVENTS = 100_000
+NEVER_S = 3_600
 
 
 @pytest.fixture(scope="module")
@@ -29,9 +36,25 @@ def pool(tmp_path_factory, armed):
     running.__exit__()
 
 
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    fetched("flink")
+    with Standalone(tmp_path_factory.mktemp("cluster"), CONFIGURATION, QUICK) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def flink(tmp_path_factory, cluster):
+    """The job server of the cluster."""
+    with JobServer(tmp_path_factory.mktemp("job-server"), cluster=cluster) as running:
+        yield running
+
+
 @pytest.fixture
 def town(tmp_path, postgres, kafka):
-    return Town(tmp_path, postgres.new_database(), kafka, a_second=4)
+    town = Town(tmp_path, postgres.new_database(), kafka, a_second=187)
+    assert town.rows >= EVENTS
+    return town
 
 
 class Once:
@@ -45,11 +68,17 @@ class Once:
     def recorded(self):
         return set(self._town.released())
 
-    def check(self):
-        streamed, apart = self._town.released(), self._town.apart()
+    def check(self, *outputs):
+        town = self._town
+        streamed, apart = town.released(), town.apart()
         assert {at: unit.digest for at, unit in streamed.items()} == {at: unit.digest for at, unit in apart.items()}
-        assert self._town.release() == 0
-        self._town.place.ledger.verify()
+        spent = town.place.ledger.spent("minutes")
+        assert town.release() == 0
+        assert town.place.ledger.spent("minutes") == spent
+        for path in (town.folder / "scheduled").iterdir():
+            found = [town.folder / output / path.name for output in outputs]
+            assert {path.read_bytes()} == {one.read_bytes() for one in found if one.exists()}
+        town.place.ledger.verify()
 
 
 class Twice:
@@ -61,18 +90,22 @@ class Twice:
     def recorded(self):
         return Forgetful(self.forgetful).values().keys() & set(self._town.slots)
 
-    def check(self):
+    def check(self, *_):
         assert max(map(len, Forgetful(self.forgetful).values().values())) >= 2
 
 
 both = pytest.mark.parametrize("kind", [Once, Twice])
 
 
+def whole(book, town, output="out"):
+    return len(book.recorded()) == SLOTS and town.has_published(output)
+
+
 @both
 @pytest.mark.parametrize(
     ("place", "what", "checkpoint_s"),
     [
-        ("tally", "raise", 3_600),  # nothing is checkpointed yet: the job begins again
+        ("tally", "raise", NEVER_S),  # nothing is checkpointed yet: the job begins again
         ("after-commit", "raise", 1),
         ("after-commit", "kill", 1),
     ],
@@ -86,9 +119,30 @@ def test_a_slot_is_released_once_and_whole(town, flink, pool, armed, kind, place
         armed.write_text(f"{place} {what}")
         wait_for(lambda: not armed.exists(), 60)
         wait_for(lambda: flink.has_restarted(job), 60)
-        wait_for(lambda: flink.state(job) == "RUNNING", 60)
-        wait_for(lambda: len(book.recorded()) == SLOTS, 90)
-    book.check()
+        wait_for(lambda: whole(book, town), 90)
+    book.check("out")
+
+
+@both
+def test_a_slot_is_released_once_and_whole_where_a_task_manager_is_killed_and_another_comes(
+    town, flink, pool, cluster, kind
+):
+    """60 s: one checkpoint, slots that are recorded after it, and then the fault."""
+    book = kind(town)
+    with submitted(town, flink, pool, NEVER_S, forgetful=book.forgetful) as job:
+        wait_for(book.recorded, 90)
+        flink.checkpoint(job)
+        before = len(book.recorded())
+        wait_for(lambda: len(book.recorded()) > before, 60)
+        (killed,) = cluster.slots_in_use()
+        cluster.kill_task_manager(killed)
+        assert len(book.recorded()) < SLOTS
+        wait_for(lambda: flink.has_restarted(job), 60)
+        cluster.start_task_manager()
+        wait_for(lambda: whole(book, town), 90)
+        assert flink.has_gone_on(job)
+        assert killed not in cluster.slots_in_use()
+    book.check("out")
 
 
 @both
@@ -102,7 +156,20 @@ def test_a_stream_that_goes_on_from_a_savepoint_releases_again_nothing_that_it_r
         place = flink.savepoint(job)
         before = len(book.recorded())
         assert before < SLOTS - 1
-        wait_for(lambda: len(book.recorded()) == SLOTS, 60)
+        wait_for(lambda: whole(book, town), 60)
     with submitted(town, flink, pool, 1, savepoint=place, forgetful=book.forgetful, output="again"):
         wait_for(lambda: town.has_published("again"), 60)
-    book.check()
+    book.check("out", "again")
+
+
+def test_a_stream_that_was_stopped_with_a_savepoint_goes_on_where_it_was(town, flink, pool):
+    """60 s."""
+    book = Once(town)
+    with submitted(town, flink, pool) as job:
+        wait_for(lambda: len(book.recorded()) >= SOME, 90)
+        place = flink.savepoint_and_cancel(job)
+        wait_for(lambda: not flink.is_running(job), 60)
+    assert len(book.recorded()) < SLOTS
+    with submitted(town, flink, pool, savepoint=place, output="again"):
+        wait_for(lambda: whole(book, town, "again"), 60)
+    book.check("out", "again")
