@@ -21,7 +21,7 @@ FIRST_HOUR = 6
 DELAY_S = 1.5
 """The longest that a report is on its way: so they come out of order."""
 _STEP_S = 0.02
-_SETTINGS = {"linger.ms": 20, "queue.buffering.max.messages": 1_000_000, "log_level": 2, "enable.idempotence": True}
+SETTINGS = {"linger.ms": 20, "queue.buffering.max.messages": 1_000_000, "log_level": 2, "enable.idempotence": True}
 
 
 class Replay(NamedTuple):
@@ -63,7 +63,7 @@ class Feeder:
         self._thread.join()
 
     def _feed(self) -> None:
-        producer = Producer({**_SETTINGS, "bootstrap.servers": self._topic.brokers})
+        producer = Producer({**SETTINGS, "bootstrap.servers": self._topic.brokers})
         start_s = time.time()
         for sent_s, payload in _payloads(self._replay, start_s):
             while time.time() - start_s < sent_s and not self._stop.is_set():

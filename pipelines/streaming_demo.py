@@ -65,8 +65,8 @@ def demo(minutes: float, vehicles: int, parallelism: int, output: Path) -> int:
         stop = stack.enter_context(asked_to_stop())
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hatstream-")))
         click.echo("starting PostgreSQL, Kafka, Flink and its workers (the first time Maven fetches 200 MB) ...")
-        url, topic, engine = _started(stack, folder, parallelism)
-        spec = _specification(folder)
+        url, topic, engine = start_servers(stack, folder, parallelism)
+        spec = specification(folder)
         place = custody.find(url, folder / "stream-demo.key")
         custody.open_account(place, spec.account)
         stack.enter_context(Feeder(topic, found))
@@ -80,7 +80,7 @@ def demo(minutes: float, vehicles: int, parallelism: int, output: Path) -> int:
     return DONE
 
 
-def _started(stack: ExitStack, folder: Path, parallelism: int) -> tuple[str, Topic, Engine]:
+def start_servers(stack: ExitStack, folder: Path, parallelism: int) -> tuple[str, Topic, Engine]:
     """The ledger's URL, the topic, and where the stream runs; all of it ends with the stack."""
     url = stack.enter_context(postgres_server()).new_database()
     kafka = stack.enter_context(Kafka(folder / "kafka"))
@@ -102,7 +102,7 @@ def _stop_at(at_s: float, stop: threading.Event) -> None:
     timer.start()
 
 
-def _specification(folder: Path) -> Specification:
+def specification(folder: Path) -> Specification:
     path = folder / "stream-demo.toml"
     path.write_bytes(files("pipelines").joinpath("stream-demo.toml").read_bytes())
     return load(path)

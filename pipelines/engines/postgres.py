@@ -60,7 +60,7 @@ class Postgres:
         while True:
             if self._process is None or self._process.poll() is not None:
                 # what a killed server leaves behind must have ended first: then it is tried again
-                chosen = ("unix_socket_directories=", "fsync=off", "max_connections=50")
+                chosen = ("unix_socket_directories=", "fsync=off", "track_commit_timestamp=on", "max_connections=50")
                 options = (f"listen_addresses={LOOPBACK}", *chosen)
                 self._process = self._call("postgres", f"-p{self.port}", *(f"-c{option}" for option in options))
             try:

@@ -1,0 +1,315 @@
+"""The whole stream at a steady rate, and a burst: seconds from a slot's end to its rows in PostgreSQL, memory, losses.
+
+    .venv/bin/python -m benchmarks.sustained --minutes 5      # 10 minutes in all; writes build/sustained
+
+Everything is on this machine: a feeder, Kafka with four partitions, Flink, the ledger on PostgreSQL; slots of a minute.
+When a row came is PostgreSQL's own commit timestamp. Nothing is lost if every slot has the input digest of a
+scheduled job over the same messages.
+"""
+
+import json
+import shutil
+import subprocess
+import tempfile
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+import numpy as np
+import psutil
+import psycopg
+from confluent_kafka import Producer
+from matplotlib.figure import Figure
+from rich.console import Console
+from rich.table import Table
+
+import pipelines.quiet  # noqa: F401  # isort: skip
+
+from pipelines import custody, streaming
+from pipelines.cli import main
+from pipelines.engines.submit import Engine
+from pipelines.feeder import DELAY_S, SETTINGS, replay
+from pipelines.sample import Fleet
+from pipelines.spec import Specification
+from pipelines.streaming_demo import specification, start_servers
+from transforms.kafka_partition import Topic
+
+CONSOLE = Console()
+FOLDER = Path("build/sustained")
+LOOP_S = 60
+"""The feed is the same minute again and again: 200 minutes of a fleet's morning."""
+STARTING_S = 60
+CALM_SLOTS = 2
+"""After the burst."""
+BURST_AT_S, BURST_S, BURST_TIMES = 45, 10, 10
+TICK_S = 0.02
+SAMPLE_EVERY_S = 2
+LIVE_EVERY_S = 120
+CATCH_UP_S = 180
+WARM_UP_S = 120
+KINDS = {"Python worker": "SdkHarness", "Flink": "FlinkJobServerDriver", "Kafka": "kafka.Kafka"}
+
+
+@dataclass(frozen=True)
+class Feed:
+    """Sends the loop until `until_s`, with a burst from `burst_s` on; the archive takes what was sent. Unix seconds."""
+
+    topic: Topic
+    vehicles: int
+    start_s: int
+    until_s: int
+    burst_s: int
+    archive: Path
+
+    def run(self) -> None:
+        sent_s, at_s, bodies = _loop(self.vehicles)
+        producer = Producer({**SETTINGS, "bootstrap.servers": self.topic.brokers})
+        sent: dict[int, int] = defaultdict(int)
+        time.sleep(max(0, self.start_s - time.time()))
+        with self.archive.open("wb", buffering=1 << 20) as archive:
+            for base_s in range(self.start_s, self.until_s, LOOP_S):
+                done = 0
+                while done < len(bodies):
+                    now_s = time.time()
+                    until = int(np.searchsorted(sent_s, now_s - base_s))
+                    is_burst = self.burst_s <= now_s < self.burst_s + BURST_S
+                    for extra_ms in range(BURST_TIMES if is_burst else 1):
+                        for i in range(done, until):
+                            at_ms = 0 if at_s[i] != at_s[i] else round(1_000 * (base_s + at_s[i])) + extra_ms
+                            payload = b'{"ts":%d,%b' % (at_ms, bodies[i])
+                            _produce(producer, self.topic.name, payload)
+                            archive.write(payload + b"\n")
+                        sent[int(now_s)] += until - done
+                    done = until
+                    producer.poll(0)
+                    time.sleep(TICK_S)
+            producer.flush()
+        self.archive.with_suffix(".sent").write_text(json.dumps(sent))
+
+
+def _loop(vehicles: int) -> tuple[Any, list[float], list[bytes]]:
+    """When each report of a loop is sent, of when it speaks (NaN: of no time), and the rest of it, in order."""
+    found = replay(Fleet(vehicles=vehicles), LOOP_S + DELAY_S)
+    chosen = np.flatnonzero(~(found.at_s >= LOOP_S))
+    turns = found.sent_s[chosen] // LOOP_S  # sent in the next loop
+    sent_s, at_s = found.sent_s[chosen] - LOOP_S * turns, found.at_s[chosen] - LOOP_S * turns
+    order = np.argsort(sent_s, kind="stable")
+    encode = msgspec.json.Encoder().encode
+    bodies = [encode(found.reports[i])[1:] for i in chosen[order].tolist()]
+    return sent_s[order], at_s[order].tolist(), bodies
+
+
+def _produce(producer: Producer, topic: str, payload: bytes) -> None:
+    while True:
+        try:
+            producer.produce(topic, payload)
+        except BufferError:
+            producer.poll(0.01)
+        else:
+            return
+
+
+class Memory(threading.Thread):
+    """Resident MB of each server of this process every SAMPLE_EVERY_S seconds: name -> [(Unix seconds, MB)].
+
+    live: of the servers that are Java's, MB of the objects that are still of use, every LIVE_EVERY_S seconds.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.samples: dict[str, list[tuple[float, float]]] = defaultdict(list)
+        self.live: dict[str, list[tuple[float, float]]] = defaultdict(list)
+        self.ended = threading.Event()
+
+    def run(self) -> None:
+        next_live_s = time.time()
+        while not self.ended.wait(SAMPLE_EVERY_S):
+            is_live_due = time.time() >= next_live_s
+            next_live_s += LIVE_EVERY_S * is_live_due
+            for process in psutil.Process().children(recursive=True):
+                with suppress(psutil.Error):
+                    command = process.cmdline()
+                    name = next((name for name, part in KINDS.items() if part in " ".join(command)), None)
+                    if name:
+                        self.samples[name].append((time.time(), process.memory_info().rss / 2**20))
+                    if name and is_live_due and "java" in command[0]:
+                        self.live[f"{name}: live objects"].append((time.time(), _live_mb(process.pid)))
+
+    def table(self, from_s: float, to_s: float) -> Table:
+        """A straight line through the samples of each server."""
+        title = f"resident MB in {(to_s - from_s) / 60:.0f} minutes at the steady rate, after {WARM_UP_S} s"
+        table = Table(title=title, title_justify="left")
+        for name in ("", "at first", "at last", "MB an hour"):
+            table.add_column(name, justify="left" if not name else "right")
+        for name, samples in [*self.samples.items(), *self.live.items()]:
+            chosen = np.array([sample for sample in samples if from_s <= sample[0] <= to_s])
+            a_second, first = np.polyfit(chosen[:, 0] - from_s, chosen[:, 1], 1)
+            last = first + a_second * (to_s - from_s)
+            table.add_row(name, f"{first:.0f}", f"{last:.0f}", f"{3_600 * a_second:+.0f}")
+        return table
+
+
+def _live_mb(pid: int) -> float:
+    """After a full garbage collection, which asking for this makes."""
+    said = subprocess.run(["jcmd", str(pid), "GC.class_histogram"], capture_output=True, text=True, check=True).stdout
+    return int(said.splitlines()[-1].split()[-1]) / 2**20
+
+
+def recorded(url: str, spec: Specification) -> dict[int, tuple[float, int]]:
+    """slot -> seconds from its end and lateness to the commit of its last shard, and its released rows."""
+    query = (
+        "SELECT slot_s, extract(epoch FROM pg_xact_commit_timestamp(xmin))::float8, "
+        "json_array_length((body::json)->'released') FROM entry WHERE kind = 'release' ORDER BY slot_s"
+    )
+    found: dict[int, tuple[float, int]] = {}
+    with psycopg.connect(url) as db:
+        for slot_s, at_s, rows in db.execute(query):
+            after_s = at_s - slot_s - spec.timetable.slot_s - spec.allowed_lateness_s
+            before = found.get(slot_s, (after_s, 0))
+            found[slot_s] = max(before[0], after_s), before[1] + rows
+    return found
+
+
+def digests_apart(
+    spec: Specification, key: Path, archive: Path, edges: tuple[str, str], folder: Path
+) -> dict[Any, str]:
+    """(slot, shard) -> digest of the scheduled job over the same messages: the same key, a ledger of its own."""
+    shutil.copy(key, folder / "apart.key")
+    (folder / "apart.key.head").write_text("{}")
+    place = custody.find(f"sqlite:///{folder / 'apart.sqlite'}", folder / "apart.key")
+    custody.open_account(place, spec.account)
+    code = main([
+        "release", "--spec", str(folder / "stream-demo.toml"), "--ledger", place.url, "--key", str(place.key),
+        "--input", str(archive), "--from", edges[0], "--to", edges[1], "--output", str(folder / "apart"), "--json",
+    ])  # fmt: skip
+    if code:
+        raise click.ClickException("the scheduled job over the same messages failed")
+    return digests(place, spec)
+
+
+def digests(place: custody.Custody, spec: Specification) -> dict[Any, str]:
+    periods = {spent.period for spent in place.ledger.spent(spec.account.name)}
+    units = [unit for period in periods for unit in place.ledger.released(spec.spec_id, period)]
+    return {(unit.slot_s, unit.shard): unit.digest for unit in units}
+
+
+@click.command()
+@click.option("--minutes", type=click.IntRange(min=4), default=5, show_default=True, help="At the steady rate.")
+@click.option("--vehicles", type=click.IntRange(min=1), default=1_400, show_default=True)
+@click.option("--parallelism", type=click.IntRange(min=1), default=1, show_default=True)
+def sustained(minutes: int, vehicles: int, parallelism: int) -> None:
+    """Feed the stream for some minutes, then ten times as fast for ten seconds; print and draw what came of it."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hatstream-")))
+        url, topic, engine = start_servers(stack, folder, parallelism)
+        spec = specification(folder)
+        place = custody.find(url, folder / "stream-demo.key")
+        custody.open_account(place, spec.account)
+        slot_s = spec.timetable.slot_s
+        start_s = (int(time.time()) + STARTING_S) // slot_s * slot_s + slot_s
+        calm_s = start_s + minutes * slot_s
+        to_s = calm_s + (1 + CALM_SLOTS) * slot_s
+        feed = Feed(topic, vehicles, start_s - LOOP_S // 2, to_s + LOOP_S, calm_s + BURST_AT_S, folder / "feed.jsonl")
+        feeding = get_context("spawn").Process(target=feed.run)
+        feeding.start()
+        stack.callback(feeding.terminate)
+        memory = Memory()
+        memory.start()
+        stream(spec, start_s, to_s, topic, place, engine)
+        memory.ended.set()
+        CONSOLE.print("the scheduled job over the same messages ...")
+        feeding.join()
+        edges = spec.timetable.text(start_s), spec.timetable.text(to_s)
+        apart = digests_apart(spec, place.key, feed.archive, edges, folder)
+        streamed = {at: digest for at, digest in digests(place, spec).items() if start_s <= at[0] < to_s}
+        found = {at: after for at, after in recorded(url, spec).items() if start_s <= at < to_s}
+        sent = {int(at): rows for at, rows in json.loads(feed.archive.with_suffix(".sent").read_text()).items()}
+    CONSOLE.print(lags(found, calm_s), rates(sent, start_s, calm_s), memory.table(start_s + WARM_UP_S, calm_s))
+    picture = draw(start_s, slot_s, found, sent, memory)
+    for suffix in ("svg", "png"):
+        picture.savefig(FOLDER / f"sustained.{suffix}")
+    agree = sum(apart.get(at) == digest for at, digest in streamed.items())
+    CONSOLE.print(f"{agree} of {len(apart)} slots and shards have the input digest of the scheduled job")
+    if streamed != apart:
+        raise click.ClickException("the stream lost or changed something")
+
+
+def stream(spec: Specification, start_s: int, to_s: int, topic: Topic, place: custody.Custody, engine: Engine) -> None:
+    """Runs the stream until the last slot before `to_s` is recorded, or CATCH_UP_S seconds too late."""
+    source = streaming.kafka_source(spec, topic, start_s)
+    made = streaming.prepare(spec, start_s, source, place, FOLDER / "out", ("parquet",))
+    stop = threading.Event()
+    last = spec.timetable.text(to_s - spec.timetable.slot_s)
+    too_late = threading.Timer(to_s + CATCH_UP_S - time.time(), stop.set)
+    too_late.start()
+
+    def say(facts: Mapping[str, Any]) -> None:
+        if "slot" not in facts:
+            CONSOLE.print(dict(facts))
+            return
+        CONSOLE.print(f"{facts['slot'][11:16]}  {facts.get('rows', 0):>9,} rows, {facts['lag_s']} s after its end")
+        if facts["slot"] == last:
+            stop.set()
+
+    streaming.run(spec, made, place, engine, stop, say)
+    too_late.cancel()
+
+
+def lags(found: Mapping[int, tuple[float, int]], calm_s: int) -> Table:
+    table = Table(title="s from slot end + lateness to the row", title_justify="left")
+    for name in ("", "slots", "rows", "p50", "p99", "most"):
+        table.add_column(name, justify="left" if not name else "right")
+    for name, chosen in (
+        ("at the steady rate", [lag for at, lag in found.items() if at < calm_s]),
+        ("burst and after", [lag for at, lag in found.items() if at >= calm_s]),
+    ):
+        after_s = np.repeat([after for after, _ in chosen], [rows for _, rows in chosen])
+        figures = [f"{np.percentile(after_s, q, method='higher'):.1f}" for q in (50, 99, 100)]
+        table.add_row(name, str(len(chosen)), f"{after_s.size:,}", *figures)
+    return table
+
+
+def rates(sent: Mapping[int, int], start_s: int, calm_s: int) -> Table:
+    """Of what the feeder sent."""
+    calm = [sent.get(at, 0) for at in range(start_s, calm_s)]
+    burst = [sent.get(at, 0) for at in range(calm_s + BURST_AT_S, calm_s + BURST_AT_S + BURST_S)]
+    table = Table(title="messages sent", title_justify="left")
+    for name in ("", "s", "messages", "a second"):
+        table.add_column(name, justify="left" if not name else "right")
+    for name, seconds in (("at the steady rate", calm), ("burst", burst)):
+        table.add_row(name, str(len(seconds)), f"{sum(seconds):,}", f"{sum(seconds) / len(seconds):,.0f}")
+    return table
+
+
+def draw(
+    start_s: int, slot_s: int, found: Mapping[int, tuple[float, int]], sent: Mapping[int, int], memory: Memory
+) -> Figure:
+    figure = Figure(figsize=(8, 7), layout="constrained")
+    rate, lag, mb = figure.subplots(3, sharex=True)
+    seconds = sorted(sent)
+    rate.plot([(at - start_s) / 60 for at in seconds], [sent[at] / 1_000 for at in seconds], lw=0.8)
+    rate.set(ylabel="1,000 messages sent a second", ylim=0)
+    ends = sorted(found)
+    lag.plot([(at + slot_s - start_s) / 60 for at in ends], [found[at][0] for at in ends], "o-")
+    lag.set(ylabel="s to the row in PostgreSQL", ylim=0)
+    for name, samples in [*memory.samples.items(), *memory.live.items()]:
+        at_s, used = zip(*samples, strict=True)
+        mb.plot((np.array(at_s) - start_s) / 60, used, label=name)
+    mb.set(ylabel="resident MB", xlabel="minutes of the stream", ylim=0)
+    mb.legend()
+    for axes in (rate, lag, mb):
+        axes.grid(alpha=0.3)
+    return figure
+
+
+if __name__ == "__main__":
+    sustained()
