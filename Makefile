@@ -32,7 +32,7 @@ test: check
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow"
 
 # The whole suite with the slow tests too (1,000 injected failures, 100 random kills, 10^6 fuzzed rows, 10,000 runs of
-# every mechanism): about 20 minutes on 2 cores.
+# every mechanism): about 30 minutes on 2 cores.
 test-all: check
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup
 

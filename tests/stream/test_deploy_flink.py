@@ -14,6 +14,8 @@ from pipelines.engines.standalone import Standalone
 from tests.stream.conftest import CONFIGURATION, QUICK, fetched
 from tests.stream.minutes import SLOTS, Running, Town, refused
 from tests.stream.test_flink import wait_for
+from tests.stream.test_servers import LOOPBACK as ONLY_HERE
+from tests.stream.test_servers import listeners, offspring
 
 DEPLOY = CONFIGURATION.parent
 READY_S = 60
@@ -75,6 +77,7 @@ def test_the_stream_runs_on_two_task_managers_and_is_upgraded_as_the_runbook_say
         assert not stream.has_ended(), stream.stop()
         job = job_of(stream)
         assert cluster.slots_in_use() == {"task-manager-1": 1, "task-manager-2": 1}
+        assert {address for address, _ in listeners(offspring(os.getpid()))} <= ONLY_HERE
         assert job in flink(cluster, tmp_path, "list", "--running")
         said = flink(cluster, tmp_path, "savepoint", job, (tmp_path / "savepoints").as_uri())
         savepoint = re.search(r"file:\S+savepoint-\S+", said)[0]

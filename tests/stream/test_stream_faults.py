@@ -116,7 +116,7 @@ def whole(book, town, output="out"):
     ],
 )
 def test_a_slot_is_released_once_and_whole(town, flink, pool, armed, kind, place, what, checkpoint_s):
-    """40 s each."""
+    """1 min each."""
     book = kind(town)
     with submitted(town, flink, pool, checkpoint_s, forgetful=book.forgetful) as job:
         wait_for(lambda: len(book.recorded()) >= SOME, 90)
@@ -132,7 +132,7 @@ def test_a_slot_is_released_once_and_whole(town, flink, pool, armed, kind, place
 def test_a_slot_is_released_once_and_whole_where_a_task_manager_is_killed_and_another_comes(
     town, flink, pool, cluster, kind
 ):
-    """60 s: one checkpoint, slots that are recorded after it, and then the fault."""
+    """1 min: one checkpoint, slots that are recorded after it, and then the fault."""
     book = kind(town)
     with submitted(town, flink, pool, NEVER_S, forgetful=book.forgetful) as job:
         wait_for(book.recorded, 90)
@@ -154,7 +154,7 @@ def test_a_slot_is_released_once_and_whole_where_a_task_manager_is_killed_and_an
 def test_a_stream_that_goes_on_from_a_savepoint_releases_again_nothing_that_it_released_after_it(
     town, flink, pool, kind
 ):
-    """60 s: the first job goes on after its savepoint, as it may while one is upgraded."""
+    """1 min: the first job goes on after its savepoint, as it may while one is upgraded."""
     book = kind(town)
     with submitted(town, flink, pool, 60, forgetful=book.forgetful) as job:
         wait_for(lambda: len(book.recorded()) >= SOME, 90)
@@ -168,7 +168,7 @@ def test_a_stream_that_goes_on_from_a_savepoint_releases_again_nothing_that_it_r
 
 
 def test_a_stream_that_was_stopped_with_a_savepoint_goes_on_where_it_was(town, flink, pool):
-    """60 s."""
+    """1 min."""
     book = Once(town)
     with submitted(town, flink, pool) as job:
         wait_for(lambda: len(book.recorded()) >= SOME, 90)

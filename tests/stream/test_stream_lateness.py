@@ -69,7 +69,7 @@ class Script:
 def test_late_is_what_comes_after_its_own_partition_closed_the_slot_and_nothing_else(
     tmp_path, postgres, kafka, flink, pool
 ):
-    """90 s: three partitions with watermarks of their own, and an idle one, which follows the clock."""
+    """30 s: three partitions with watermarks of their own, and an idle one, which follows the clock."""
     script = Script()
     town = Town(tmp_path, postgres.new_database(), kafka, events=script)
     late = sum(event.is_late for event in script.events)

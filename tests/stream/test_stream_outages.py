@@ -84,7 +84,7 @@ def away(kafka, since_s, is_read):
 
 
 def test_a_broker_that_is_away_over_the_end_of_a_slot_makes_no_row_late(tmp_path, postgres, kafka, flink, pool):
-    """3 min: producers keep what they cannot send, and send it when the broker is back."""
+    """2 min: producers keep what they cannot send, and send it when the broker is back."""
     town = LiveTown(tmp_path, postgres.new_database(), kafka)
     with Running(town, *engine(flink, pool)) as stream:
 
@@ -103,7 +103,7 @@ def test_a_broker_that_is_away_over_the_end_of_a_slot_makes_no_row_late(tmp_path
 def test_a_ledger_that_is_killed_while_a_slot_is_recorded_takes_it_when_it_is_back(
     tmp_path, postgres, kafka, flink, pool
 ):
-    """90 s: away for longer than a transaction is tried again."""
+    """30 s: away for longer than a transaction is tried again."""
     town = Town(tmp_path, postgres.new_database(), kafka)
     with Running(town, *engine(flink, pool)) as stream:
 
