@@ -97,7 +97,7 @@ def prepare(
     if topic is not None:
         kafka_sink.check(topic)
     from_s, to_s = _life(spec)
-    calendar, facts = RunningCalendar(spec.timetable, from_s, to_s), RunningFacts(spec, from_s, to_s)
+    calendar, facts = RunningCalendar(spec.timetable, start_s, from_s, to_s), RunningFacts(spec, from_s, to_s)
     job = assemble(spec, calendar, facts, "slot", secret, book_of(spec, custody), output.absolute(), formats)
     return Stream(
         job=replace(job, topic=topic),
@@ -181,6 +181,10 @@ def check(spec: Specification, start_s: int) -> None:
             "privacy.scope = 'period' plans and seals a period as a whole, which a stream never holds: "
             "use `hatstream release`, or scope = 'slot'"
         )
+    try:
+        spec.slots_of_period(start_s)  # some of them may lie before the stream
+    except CalendarError as error:
+        raise SpecificationError(str(error)) from None
     _check_clock(spec, start_s)
 
 

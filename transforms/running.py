@@ -1,4 +1,4 @@
-"""The slots of a stream, which has no last day: found day by day, when an event or the clock gets there."""
+"""The slots of a stream, which has no last day: found when an event or the clock gets there."""
 
 import time
 from collections.abc import Iterator
@@ -8,9 +8,10 @@ from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpops.types import Int64s
-from transforms.calendar import Calendar, Slot, Timetable, Where
+from transforms.calendar import Timetable, Where
 
 DAY_S = 86_400
 AHEAD_S = DAY_S
@@ -21,31 +22,36 @@ AHEAD_S = DAY_S
 class RunningCalendar:
     """Finds slots as `Calendar` does, from `from_s` on; the clock, and at last `to_s`, end the range.
 
-    from_s, to_s: seconds since 1970 UTC.
+    edge_s: where a slot begins. from_s, to_s: seconds since 1970 UTC. Slots are counted from the edge, as windows are,
+    so that an event of any day costs the same: before the edge, where it is late in any case, its slot may lie across a
+    change of the clock.
     """
 
     timetable: Timetable
+    edge_s: int
     from_s: int
     to_s: int
 
     def locate(self, event_us: Int64s) -> Where:
         """Slot and period of each event. event_us: int64 microseconds since 1970 UTC, any value."""
+        edge_us, slot_us = self.edge_s * 1_000_000, self.timetable.slot_s * 1_000_000
         to_us = min(self.to_s, int(time.time()) + AHEAD_S) * 1_000_000
         in_range = (event_us >= self.from_s * 1_000_000) & (event_us < to_us)
-        found = _calendar(self.timetable, self._days(event_us[in_range]), self.from_s, self.to_s).locate(event_us)
-        return found._replace(in_range=in_range, in_service=in_range & found.in_service)
+        found_us = np.where(in_range, event_us, edge_us)
+        start_us = found_us - (found_us - edge_us) % slot_us
+        starts_us, at = np.unique(start_us, return_inverse=True)
+        names, in_service = self._places(starts_us // 1_000_000)
+        index = {name: i for i, name in enumerate(dict.fromkeys(names))}
+        period = np.array([index[name] for name in names], np.int64)
+        return Where(start_us, period[at], in_range, in_range & in_service[at], tuple(index))
 
-    def _days(self, event_us: Int64s) -> tuple[date, ...]:
-        """The local days of the UTC days that events lie in, sorted."""
-        zone = ZoneInfo(self.timetable.zone)
-        edges = [at for day in np.unique(event_us // (DAY_S * 1_000_000)).tolist() for at in (day, day + 1)]
-        return tuple(sorted({datetime.fromtimestamp(at * DAY_S, zone).date() for at in edges}))
-
-
-@lru_cache(maxsize=64)
-def _calendar(timetable: Timetable, days: tuple[date, ...], from_s: int, to_s: int) -> Calendar:
-    slots = tuple(Slot(at, timetable.period_of(day)) for day in days for at in _day_slots(timetable, day))
-    return Calendar(timetable.slot_s, from_s, to_s, slots)
+    def _places(self, starts_s: Int64s) -> tuple[list[str], NDArray[np.bool_]]:
+        """The period of each slot, and whether it is one of service."""
+        zone, timetable = ZoneInfo(self.timetable.zone), self.timetable
+        local = [datetime.fromtimestamp(at, zone) for at in starts_s.tolist()]
+        minute = np.array([at.hour * 60 + at.minute for at in local], np.int64)
+        in_service = (minute >= timetable.service_start_minute) & (minute < timetable.service_end_minute)
+        return [timetable.period_of(at.date()) for at in local], in_service
 
 
 @lru_cache(maxsize=512)

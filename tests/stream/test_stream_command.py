@@ -59,6 +59,18 @@ def test_slots_that_cannot_follow_the_clock_are_refused(run, zone, minutes, serv
     assert f"slot.minutes = {minutes}: {zone} changes its clock" in said
 
 
+def test_a_period_that_began_with_slots_that_could_not_follow_the_clock_is_refused(run):
+    """Only whoever divides what a vehicle may spend needs these slots."""
+    ever = changed(
+        ("Asia/Kolkata", "America/Mexico_City"), ("minutes = 60", "minutes = 120"),
+        ('"vehicle-day"', '"vehicle-ever"\nsince = 2022-01-01\nuntil = 2030-01-01'),
+    )  # fmt: skip
+    code, said = run(spec=ever.replace('per = "hat"', 'per = "period"'))
+    assert code == 2
+    assert "America/Mexico_City changes its clock on 2022-04-03: slots of 120 minutes cannot follow it" in said
+    assert "no job server" in run(spec=ever.replace('name = "small"', 'name = "smaller"'))[1]
+
+
 def test_slots_of_an_hour_follow_most_zones(tmp_path):
     city.write(tmp_path, spec=changed(("Asia/Kolkata", "America/New_York")))
     check(load(tmp_path / "spec.toml"), 1_793_000_000 // 3600 * 3600)

@@ -1,6 +1,7 @@
 """The calendar and the heartbeat of a stream: the same slots as a closed range's, found day by day."""
 
 import time
+import tracemalloc
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -24,7 +25,7 @@ def around(day, days=9):
 @pytest.mark.parametrize("day", [datetime(2026, 3, 5, tzinfo=UTC), datetime(2025, 10, 29, tzinfo=UTC)])
 def test_events_have_the_slots_and_periods_of_a_closed_range_also_where_the_clock_changes(day):
     events = around(day)
-    running = RunningCalendar(NEW_YORK, FROM_S, TO_S).locate(events)
+    running = RunningCalendar(NEW_YORK, FROM_S, FROM_S, TO_S).locate(events)
     closed = calendar(
         NEW_YORK, NEW_YORK.midnight(day.date() - timedelta(2)), NEW_YORK.midnight(day.date() + timedelta(20))
     )
@@ -40,12 +41,42 @@ def test_events_have_the_slots_and_periods_of_a_closed_range_also_where_the_cloc
 def test_events_of_any_time_are_placed_or_refused_and_the_far_future_is_outside_of_the_range():
     now_us = int(time.time()) * 1_000_000
     events = np.array([-(2**63), 0, now_us, now_us + 2 * 86_400_000_000, 2**63 - 1], np.int64)
-    where = RunningCalendar(Timetable("UTC", "vehicle-day", 60), FROM_S, TO_S).locate(events)
+    where = RunningCalendar(Timetable("UTC", "vehicle-day", 60), FROM_S, FROM_S, TO_S).locate(events)
     assert where.in_range.tolist() == where.in_service.tolist() == [False, False, True, False, False]
 
 
+@pytest.mark.parametrize(
+    ("zone", "minutes"),
+    [("America/Mexico_City", 120), ("America/Caracas", 60), ("Australia/Lord_Howe", 30), ("Asia/Kathmandu", 15)],
+)
+def test_an_event_of_any_year_has_a_place_also_on_days_that_slots_cannot_follow(zone, minutes):
+    """Mexico changed its clock until 2022, and Caracas in 2016 by half an hour: one old event must stop no stream."""
+    timetable = Timetable(zone, "vehicle-day", minutes)
+    edge_s = int(timetable.midnight(datetime(2026, 3, 7).date()).timestamp())
+    events = np.arange(FROM_S, edge_s, 3_600, np.int64) * 1_000_000
+    where = RunningCalendar(timetable, edge_s, FROM_S, TO_S).locate(events)
+    assert where.in_range.all()
+    assert where.in_service.all()
+    assert (where.slot_start_us <= events).all()
+    assert (events < where.slot_start_us + minutes * 60_000_000).all()
+    assert ((where.slot_start_us // 1_000_000 - edge_s) % (minutes * 60) == 0).all()
+
+
+def test_an_event_of_any_day_costs_the_same():
+    """Built day by day, the slots of these days would be ten million objects."""
+    minutes = Timetable("Asia/Kolkata", "vehicle-day", 1)
+    events = np.arange(FROM_S, FROM_S + 20 * 365 * 86_400, 86_400, np.int64) * 1_000_000
+    tracemalloc.start()
+    try:
+        RunningCalendar(minutes, FROM_S, FROM_S, TO_S).locate(events)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < 20 << 20
+
+
 def test_no_event_is_no_error():
-    where = RunningCalendar(NEW_YORK, FROM_S, TO_S).locate(np.zeros(0, np.int64))
+    where = RunningCalendar(NEW_YORK, FROM_S, FROM_S, TO_S).locate(np.zeros(0, np.int64))
     assert where.in_range.size == where.slot_start_us.size == 0
 
 
