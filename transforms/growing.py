@@ -5,6 +5,7 @@ A file belongs to the folder when it has its name: write it under a name that be
 checkpoints own them; see docs/adr/0009-sources-of-a-stream.md.
 """
 
+import errno
 import logging
 import os
 import time
@@ -81,8 +82,10 @@ def _found(entry: "os.DirEntry[str]") -> Found | None:
         return None
     try:
         return Found(entry.stat().st_mtime_ns // 1_000_000, entry.name) if entry.is_file() else None
-    except FileNotFoundError:
-        return None
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ELOOP):  # a link that leads nowhere
+            return None
+        raise
 
 
 @dataclass
@@ -99,7 +102,7 @@ class ReadGrowing(beam.PTransform[PBegin, DoOutputsTuple]):
 
     def expand(self, begin: PBegin) -> DoOutputsTuple:
         folders = begin | "folder" >> Given([str(self.folder)])
-        found = folders | "watch" >> beam.ParDo(_Watch(self.watermark)).with_output_types(str)
+        found = folders | "watch" >> beam.ParDo(_Watch(self.watermark)).with_output_types(bytes)
         return found | "read" >> beam.ParDo(_ReadFile(self.layout)).with_outputs(REFUSED, main="batches")
 
 
@@ -185,7 +188,8 @@ class _Watch(beam.DoFn):
         held = estimator.current_watermark()
         promised = self._watermark.first if held is None else held
         for file in seen.unread:
-            yield TimestampedValue(str(Path(element) / file.name), element_time(promised))
+            path = os.fsencode(Path(element) / file.name)  # a name need not be UTF-8, as texts between steps must
+            yield TimestampedValue(path, element_time(promised))
         newest_ms = newest_plausible_ms(np.array([file.modified_ms for file in seen.unread], np.int64), seen.at_ms)
         promise = self._watermark.after(promised, newest_ms, seen.at_ms, seen.idle)
         if promise is not None and promise != held:
@@ -216,7 +220,8 @@ class _ReadFile(beam.DoFn):
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
 
-    def process(self, path: str) -> Iterator[RawBatch | Refusal]:
+    def process(self, found: bytes) -> Iterator[RawBatch | Refusal]:
+        path = os.fsdecode(found)
         try:
             yield from batches_of(self._layout, path)
         except UnreadableFile:

@@ -6,6 +6,7 @@ Nothing is committed to Kafka and no consumer group is joined: where to go on is
 import logging
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -160,6 +161,8 @@ class Partition:
         if messages:
             self._back()
             self._at, self._heard_s = _offset(messages[-1]) + 1, time.monotonic()
+            with suppress(KafkaException):  # it is asked again
+                self._check_partitions(self._heard_s)
             return Poll(_payloads(messages), _timestamps(messages), self._at, 0, at_ms, False, self._is_settled())
         if out_of_range:
             earliest = self._earliest(position)

@@ -3,11 +3,14 @@
 import logging
 import os
 import time
+from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.stream.by_hand import ByHand, Counters
-from tests.transforms.inputs import good_row, json_line, mapped
+from tests.transforms.inputs import good_row, json_line, mapped, table
 from transforms import growing
 from transforms.growing import UNREADABLE, VANISHED, NamesRead, _Names, _ReadFile, _Tracker, _Watch
 from transforms.watermark import Watermark
@@ -29,7 +32,7 @@ class Folder:
 
     def step(self):
         """Names that were handed over."""
-        return [os.path.basename(element.value) for element in self.reader.step()]
+        return [os.path.basename(os.fsdecode(element.value)) for element in self.reader.step()]
 
     @property
     def watermark_s(self):
@@ -55,6 +58,28 @@ def test_unfinished_files_and_folders_are_left_alone(folder):
         (folder.path / name).write_bytes(b"half")
     (folder.path / "sub").mkdir()
     assert folder.step() == []
+
+
+def test_a_link_that_leads_nowhere_keeps_no_other_file_from_being_read(folder):
+    (folder.path / "loop").symlink_to("loop")
+    (folder.path / "broken").symlink_to("absent")
+    folder.add("a")
+    assert folder.step() == ["a"]
+
+
+@pytest.mark.parametrize("layout", ["jsonl", "parquet"])
+def test_a_name_that_is_not_utf8_is_a_name(tmp_path, layout):
+    """Such a name between two steps would stop the stream at every attempt."""
+    path = os.fsencode(tmp_path) + b"/\xff"
+    if layout == "jsonl":
+        Path(os.fsdecode(path)).write_bytes(json_line(good_row()) + b"\n")
+    else:
+        pq.write_table(pa.Table.from_batches([table([good_row()])]), tmp_path / "x")
+        (tmp_path / "x").rename(os.fsdecode(path))
+    reader = ByHand(_Watch(Watermark(LAG_S)), _Names(), str(tmp_path))
+    (found,) = reader.step()
+    assert found.value == path
+    assert sum(batch.table.num_rows for batch in _ReadFile(mapped(layout)).process(found.value)) == 1
 
 
 def test_a_restored_checkpoint_hands_over_the_same_files_again(folder):
@@ -135,9 +160,9 @@ def test_a_file_that_cannot_be_decoded_or_has_gone_is_one_refused_row(tmp_path, 
     broken = tmp_path / "x.avro"
     broken.write_bytes(b"no Avro")
     fn = _ReadFile(mapped("avro"))
-    (refused,) = fn.process(str(broken))
+    (refused,) = fn.process(os.fsencode(broken))
     assert (refused.value.reason, refused.value.rows) == (UNREADABLE, 1)
-    (refused,) = fn.process(str(tmp_path / "absent"))
+    (refused,) = fn.process(os.fsencode(tmp_path / "absent"))
     assert refused.value.reason == VANISHED
     assert counts["rows"] == 2
 
@@ -146,7 +171,7 @@ def test_a_good_file_gives_its_rows_and_counts_its_bad_ones(tmp_path, monkeypatc
     counts = Counters(monkeypatch, "transforms.steps").counts
     path = tmp_path / "x.jsonl"
     path.write_bytes(json_line(good_row()) + b"\nbroken\n")
-    refused, batch = _ReadFile(mapped("jsonl")).process(str(path))
+    refused, batch = _ReadFile(mapped("jsonl")).process(os.fsencode(path))
     assert (refused.value.reason, refused.value.rows) == ("malformed", 1)
     assert batch.table.num_rows == 1
     assert counts["rows"] == 2

@@ -317,6 +317,17 @@ def test_partitions_that_were_added_are_refused_because_nobody_would_read_them(f
         step_for(reader, 10)
 
 
+def test_partitions_that_are_added_to_a_busy_topic_are_refused_too(feed, monkeypatch):
+    monkeypatch.setattr(kafka_partition, "PARTITIONS_EVERY_S", 0.5)
+    made = feed(partitions=2)
+    reader = made.reader()
+    made.kafka.admin.create_partitions([NewPartitions(made.name, 3)])[made.name].result()
+    with pytest.raises(KafkaSourceError, match="it has 3 partitions now, and 2 are read"):
+        for i in range(100):  # never idle
+            made.send(numbered(1, i))
+            read(reader, 1)
+
+
 def test_passwords_are_not_shown_and_what_reading_depends_on_cannot_be_set():
     assert "secret" not in repr(Topic(brokers="b:1", name="t", settings={"sasl.password": "secret"}))
     with pytest.raises(ValueError, match=r"enable\.auto\.commit is not to be set"):

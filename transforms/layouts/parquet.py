@@ -1,5 +1,6 @@
 """Parquet: the needed columns as they are typed, after a look at how far the file would expand."""
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -52,11 +53,16 @@ def _batches(parquet: pq.ParquetFile, columns: tuple[str, ...]) -> Iterator[RawB
 
 def _open(path: str, columns: tuple[str, ...]) -> pq.ParquetFile:
     """Texts stay dictionaries, so that a short file cannot repeat a long value in memory."""
-    schema = pq.ParquetFile(path, pre_buffer=False).schema_arrow
+    schema = pq.ParquetFile(_source(path), pre_buffer=False).schema_arrow
     for column in columns:
         _refuse_column(path, column, schema)
     texts = [column for column in dict.fromkeys(columns) if is_text(schema.field(column).type)]
-    return pq.ParquetFile(path, read_dictionary=texts, pre_buffer=False, buffer_size=1 << 20)
+    return pq.ParquetFile(_source(path), read_dictionary=texts, pre_buffer=False, buffer_size=1 << 20)
+
+
+def _source(path: str) -> pa.OSFile:
+    """Arrow takes no text for a name that is not UTF-8."""
+    return pa.OSFile(os.fsencode(path), "rb")
 
 
 def _refuse_column(path: str, column: str, schema: pa.Schema) -> None:
