@@ -48,9 +48,9 @@ def find(ledger: str | None, key: Path | None) -> Custody:
     """
     folder = user_state_path("hatstream")
     named = ledger or os.environ.get(LEDGER_VARIABLE) or str(folder / "ledger.sqlite")
-    url = named if "://" in named else _sqlite(Path(named))
-    file = database_of(url).path or folder / "ledger"
-    return Custody(url, key or file.with_suffix(".key"))
+    file = database_of(named).path if "://" in named else Path(named)
+    url = named if file is None else _sqlite(file)  # absolute: workers may stand in another folder
+    return Custody(url, key or (file or folder / "ledger").with_suffix(".key"))
 
 
 def _sqlite(path: Path) -> str:

@@ -31,16 +31,27 @@ Say = Callable[[Mapping[str, Any]], None]
 
 
 def attend(
-    spec: Specification, start_s: int, ledger: Ledger, cluster: Cluster, job_id: str, stop: threading.Event, say: Say
+    spec: Specification,
+    life_s: tuple[int, int],
+    ledger: Ledger,
+    cluster: Cluster,
+    job_id: str,
+    stop: threading.Event,
+    say: Say,
 ) -> None:
-    """Says how the job is until `stop` is set. Raises ServerError if the job ends first or the cluster is gone."""
-    watch = _Watch(spec, start_s, ledger, cluster, job_id)
+    """Says how the job is until `stop` is set. Raises ServerError if the job ends first or the cluster is gone.
+
+    life_s: where the stream's first slot begins and its last one ends, in seconds since 1970 UTC.
+    """
+    watch = _Watch(spec, life_s, ledger, cluster, job_id)
     heard_s, state = time.monotonic(), None
     while not stop.wait(LOOK_EVERY_S):
         found = cluster.state(job_id)
         if found is None:
             if time.monotonic() - heard_s > SILENT_S:
-                raise ServerError(f"the cluster at {cluster.rest} has not answered for {SILENT_S:.0f} s")
+                raise ServerError(
+                    f"the cluster at {cluster.rest} has not answered for {SILENT_S:.0f} s: job {job_id} may run on"
+                )
             continue
         heard_s = time.monotonic()
         if found != state:
@@ -55,9 +66,11 @@ def attend(
 class _Watch:
     """Remembers what was said."""
 
-    def __init__(self, spec: Specification, start_s: int, ledger: Ledger, cluster: Cluster, job_id: str) -> None:
+    def __init__(
+        self, spec: Specification, life_s: tuple[int, int], ledger: Ledger, cluster: Cluster, job_id: str
+    ) -> None:
         self._spec, self._ledger, self._cluster, self._job_id = spec, ledger, cluster, job_id
-        self._from_s = start_s
+        self._from_s, self._to_s = life_s
         self._said = set(self._whole())
         self._counted: Mapping[str, int] = {}
         self._idle = self._overdue_looks = 0
@@ -93,7 +106,7 @@ class _Watch:
 
     def _missing(self) -> list[dict[str, Any]]:
         timetable, due_s = self._spec.timetable, int(time.time()) - OVERDUE_S
-        ended = slots_from(timetable, self._from_s, due_s)
+        ended = slots_from(timetable, self._from_s, min(due_s, self._to_s))
         overdue = [at for at in ended if at not in self._said and is_due(self._spec, at, due_s)]
         before, self._overdue = self._overdue, len(overdue)
         if not overdue:

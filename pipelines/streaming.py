@@ -14,6 +14,7 @@ import msgspec
 from pipelines.assembly import admitted, assemble, book_of, facts_of
 from pipelines.build import Job, Source, stream
 from pipelines.custody import Custody
+from pipelines.engines.process import ServerError
 from pipelines.engines.submit import Engine, cancel, submit
 from pipelines.health import Say, attend
 from pipelines.scheduled import InputError, UsageError, instant_of, make_writable
@@ -117,13 +118,16 @@ def run(
     """Runs a stream until `stop` is set, then cancels it. Raises ServerError if it cannot, or if it ends by itself."""
     start_s = made.heartbeat.start_s
     job_id = submit(made.build, engine, f"hatstream-{spec.spec_id}-{time.time_ns()}")
-    say({"job": job_id, "spec_id": spec.spec_id, "from": spec.timetable.text(start_s)})
-    book = Ledger(place.url, place.head, read_only=True)
     try:
-        attend(spec, start_s, book, engine.cluster, job_id, stop, say)
-    finally:
-        if engine.cluster.is_running(job_id):
-            cancel(engine.cluster, job_id)
+        say({"job": job_id, "spec_id": spec.spec_id, "from": spec.timetable.text(start_s)})
+        book = Ledger(place.url, place.head, read_only=True)
+        attend(spec, (start_s, made.heartbeat.end_s), book, engine.cluster, job_id, stop, say)
+    except ServerError:
+        raise  # it has ended, or there is nobody to be asked
+    except BaseException:
+        cancel(engine.cluster, job_id)
+        raise
+    cancel(engine.cluster, job_id)
     say({"state": "CANCELED"})
 
 

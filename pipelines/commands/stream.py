@@ -1,5 +1,6 @@
 """`hatstream stream`: the same road without an end, on Apache Flink."""
 
+import re
 import signal
 import tempfile
 import threading
@@ -22,6 +23,12 @@ from pipelines.spec import Specification, load
 from transforms.kafka_partition import Topic
 
 
+def _address(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    if value is not None and re.fullmatch(r"[^\s/@]+:\d{1,5}", value) is None:
+        raise click.BadParameter(f"{value!r} is not like host:8081")
+    return value
+
+
 @click.command()
 @spec_option
 @click.option("--kafka", "brokers", metavar="HOST:PORT,..", help="Kafka's brokers; with --topic.")
@@ -36,9 +43,16 @@ from transforms.kafka_partition import Topic
 @formats_option
 @kafka_output_option
 @click.option("--local", is_flag=True, help="Start a job server and a worker pool on this machine, to try it.")
-@click.option("--job-server", metavar="HOST:PORT", help="Beam's Flink job server.")
-@click.option("--worker-pool", metavar="HOST:PORT", help="The worker pool, as every task manager reaches its own.")
-@click.option("--rest", metavar="HOST:PORT", help="The REST of the Flink cluster, to watch and to end the job.")
+@click.option("--job-server", metavar="HOST:PORT", callback=_address, help="Beam's Flink job server.")
+@click.option(
+    "--worker-pool",
+    metavar="HOST:PORT",
+    callback=_address,
+    help="The worker pool, as every task manager reaches its own.",
+)
+@click.option(
+    "--rest", metavar="HOST:PORT", callback=_address, help="The REST of the Flink cluster, to watch and to end the job."
+)
 @click.option("--parallelism", type=click.IntRange(min=1), default=1, show_default=True)
 @click.option("--checkpoint-s", type=click.FloatRange(min=0.1), default=10.0, show_default=True)
 @click.option("--restarts", type=int, default=-1, show_default=True, help="Of a failed job; -1: as the cluster is set.")
@@ -76,9 +90,10 @@ def stream(
     place = custody.find(ledger, key_path)
     source = _source(spec, brokers, topic, folder, start_s)
     made = streaming.prepare(spec, start_s, source, place, output, formats, kafka_output)
+    say = _Sayer(log)
     with ExitStack() as stack:
         stop = stack.enter_context(asked_to_stop())
-        streaming.run(spec, made, place, _engine(stack, **engine), stop, _Sayer(log))
+        streaming.run(spec, made, place, _engine(stack, **engine), stop, say)
     return DONE
 
 
@@ -119,10 +134,12 @@ def asked_to_stop() -> Iterator[threading.Event]:
 
 
 class _Sayer:
-    """Appends facts as lines of JSON to a file, or to standard error."""
+    """Appends facts as lines of JSON to a file, or to standard error. Raises OSError where it cannot write the file."""
 
     def __init__(self, log: Path | None) -> None:
         self._log = log
+        if log is not None:
+            log.open("a").close()
 
     def __call__(self, facts: Mapping[str, Any]) -> None:
         line = msgspec.json.encode(facts).decode()

@@ -4,6 +4,7 @@ import json
 import time
 import urllib.request
 from collections.abc import Sequence
+from http.client import HTTPException
 from typing import Any
 from urllib.parse import quote
 
@@ -24,13 +25,12 @@ class Cluster:
     def jobs(self) -> Sequence[dict[str, Any]]:
         """Flink's jobs, with `jid` and `state`. Empty before the first: Beam says RUNNING before there is one."""
         try:
-            found: list[dict[str, Any]] = json.loads(self._ask("/jobs/overview"))["jobs"]
+            return self._overview()
         except OSError:  # the cluster starts with its first job
             return []
-        return found
 
     def is_running(self, job_id: str) -> bool:
-        """Whether it has not ended, or not yet."""
+        """Whether somebody answers and says that it has not ended, or not yet."""
         return any(job["jid"] == job_id and job["state"] not in ENDED for job in self.jobs())
 
     def job_named(self, name: str) -> str | None:
@@ -44,10 +44,14 @@ class Cluster:
     def slots_in_use(self) -> dict[str, int]:
         """How many slots of each task manager that has joined take part in jobs. Empty while nobody answers."""
         try:
-            joined = json.loads(self._ask("/taskmanagers"))["taskmanagers"]
+            joined = self._ask("/taskmanagers")["taskmanagers"]
         except OSError:
             return {}
         return {found["id"]: found["slotsNumber"] - found["freeSlots"] for found in joined}
+
+    def has_ended(self, job_id: str) -> bool:
+        """Whether it is over, or nobody knows it. Raises OSError where nobody answers."""
+        return not any(job["jid"] == job_id and job["state"] not in ENDED for job in self._overview())
 
     def cancel(self, job_id: str) -> None:
         """Beam's own `cancel` leaves the job of Flink running."""
@@ -60,10 +64,10 @@ class Cluster:
     def savepoint(self, job_id: str, *, cancel: bool = False) -> str:
         """Where another job can go on; this one goes on too unless it is cancelled. Raises ServerError."""
         wanted = {"cancel-job": cancel}
-        asked = json.loads(self._ask(f"/jobs/{job_id}/savepoints", "POST", wanted))["request-id"]
+        asked = self._ask(f"/jobs/{job_id}/savepoints", "POST", wanted)["request-id"]
         until = time.monotonic() + SAVEPOINT_S
         while time.monotonic() < until:
-            found = json.loads(self._ask(f"/jobs/{job_id}/savepoints/{asked}"))
+            found = self._ask(f"/jobs/{job_id}/savepoints/{asked}")
             if found["status"]["id"] == "COMPLETED" and "location" in found["operation"]:
                 place: str = found["operation"]["location"]
                 return place
@@ -72,7 +76,7 @@ class Cluster:
 
     def checkpoint_bytes(self, job_id: str) -> int:
         """The size of the job's newest finished checkpoint; 0 before the first."""
-        newest = json.loads(self._ask(f"/jobs/{job_id}/checkpoints"))["latest"]["completed"]
+        newest = self._ask(f"/jobs/{job_id}/checkpoints")["latest"]["completed"]
         return int(newest["state_size"]) if newest else 0
 
     def checkpoint(self, job_id: str) -> None:
@@ -86,34 +90,41 @@ class Cluster:
             time.sleep(0.2)
 
     def _finished_checkpoints(self, job_id: str) -> int:
-        return int(json.loads(self._ask(f"/jobs/{job_id}/checkpoints"))["counts"]["completed"])
+        return int(self._ask(f"/jobs/{job_id}/checkpoints")["counts"]["completed"])
 
     def has_gone_on(self, job_id: str) -> bool:
         """Whether Flink started the job again from a checkpoint, not from the beginning."""
-        return bool(json.loads(self._ask(f"/jobs/{job_id}/checkpoints"))["counts"]["restored"])
+        return bool(self._ask(f"/jobs/{job_id}/checkpoints")["counts"]["restored"])
 
     def has_restarted(self, job_id: str) -> bool:
         """Whether Flink had to start the job again."""
-        return bool(json.loads(self._ask(f"/jobs/{job_id}"))["timestamps"]["RESTARTING"])
+        return bool(self._ask(f"/jobs/{job_id}")["timestamps"]["RESTARTING"])
 
     def counters(self, job_id: str) -> dict[str, int]:
         """Our counters since the job was started or started again, spaces written as `_`. Raises OSError."""
         found: dict[str, int] = {}
-        for vertex in json.loads(self._ask(f"/jobs/{job_id}"))["vertices"]:
+        for vertex in self._ask(f"/jobs/{job_id}")["vertices"]:
             path = f"/jobs/{job_id}/vertices/{vertex['id']}/subtasks/metrics"
-            names = [name for entry in json.loads(self._ask(path)) if COUNTER in (name := entry["id"])]
+            names = [name for entry in self._ask(path) if COUNTER in (name := entry["id"])]
             if not names:
                 continue
-            for entry in json.loads(self._ask(f"{path}?agg=sum&get={quote(','.join(names))}")):
+            for entry in self._ask(f"{path}?agg=sum&get={quote(','.join(names))}"):
                 name = entry["id"].partition(COUNTER)[2]
                 found[name] = found.get(name, 0) + int(entry["sum"])
         return found
 
-    def _ask(self, path: str, method: str = "GET", body: dict[str, Any] | None = None) -> bytes:
+    def _overview(self) -> Sequence[dict[str, Any]]:
+        found: list[dict[str, Any]] = self._ask("/jobs/overview")["jobs"]
+        return found
+
+    def _ask(self, path: str, method: str = "GET", body: dict[str, Any] | None = None) -> Any:
+        """Raises OSError, also where what answers is no REST of Flink, or breaks off."""
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         data = None if body is None else json.dumps(body).encode()
         headers = {"Content-Type": "application/json"}
-        request = urllib.request.Request(f"http://{self.rest}{path}", data, headers, method=method)
-        with opener.open(request, timeout=5) as answer:
-            found: bytes = answer.read()
-        return found
+        try:
+            request = urllib.request.Request(f"http://{self.rest}{path}", data, headers, method=method)
+            with opener.open(request, timeout=5) as answer:
+                return json.loads(answer.read())
+        except (HTTPException, ValueError) as error:
+            raise OSError(f"{self.rest} does not answer as the REST of Flink does ({type(error).__name__})") from None

@@ -59,11 +59,11 @@ def attend(tmp_path, monkeypatch):
     city.write(tmp_path)
     spec = load(tmp_path / "spec.toml")
 
-    def run(*states, now_s=START_S, **more):
+    def run(*states, now_s=START_S, end_s=1 << 40, **more):
         monkeypatch.setattr(health, "time", Clock(now_s))
         stop, said = threading.Event(), []
         servers = Servers(stop, states, **more)
-        health.attend(spec, START_S, servers, servers, "job", stop, said.append)
+        health.attend(spec, (START_S, end_s), servers, servers, "job", stop, said.append)
         return said
 
     return run
@@ -111,6 +111,12 @@ def test_slots_that_the_accounts_limit_loses_are_said_though_nothing_is_recorded
     monkeypatch.setattr(health, "LOSSES_EVERY", 1)
     said = attend("RUNNING", "RUNNING", counters=[{health.LOST: 2}, {health.LOST: 2}, {health.LOST: 2}])
     assert [line[health.LOST] for line in said[1:]] == [2]
+
+
+def test_no_slot_is_overdue_that_begins_after_the_accounts_end(attend):
+    eight = START_S + 2 * 3600
+    said = attend("RUNNING", slots=[{}, {eight: 1}], counters=[{}], end_s=eight + 3600, now_s=eight + 9 * 3600)
+    assert [line for line in said if "overdue" in line] == []
 
 
 def test_slots_that_stay_unrecorded_long_after_their_end_are_said_once_a_minute_until_they_are_there(attend):

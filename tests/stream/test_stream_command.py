@@ -4,10 +4,12 @@ from datetime import UTC, datetime
 
 import pytest
 
+from pipelines import custody
 from pipelines.scheduled import UsageError, job_of, range_of
 from pipelines.spec import load
 from pipelines.streaming import RunningFacts, check, first_slot
 from tests import city
+from transforms.databases import database_of
 from transforms.steps import Book
 from transforms.vehicles import Secret
 
@@ -97,6 +99,32 @@ def test_one_source_and_one_engine_must_be_named(run, source, engine):
     code, said = run(source=source, engine=engine)
     assert code == 1
     assert "give either" in said
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:8081", "127.0.0.1", "127.0.0.1:http", ":8081"])
+@pytest.mark.parametrize("option", [0, 2, 4])
+def test_an_address_that_is_none_is_refused_before_a_job_is_submitted(run, address, option):
+    engine = list(NOWHERE)
+    engine[option + 1] = address
+    code, said = run(engine=engine)
+    assert code == 1
+    assert "is not like host:8081" in said
+
+
+def test_a_health_file_that_cannot_be_written_is_said_before_a_job_is_submitted(run, tmp_path):
+    code, said = run("--health", tmp_path / "no such" / "health.jsonl")
+    assert code == 4
+    assert said.startswith("hatstream: No such file or directory")
+
+
+def test_a_ledgers_file_is_that_of_the_folder_where_the_command_is_typed(tmp_path, monkeypatch):
+    """Workers may stand in another one."""
+    monkeypatch.chdir(tmp_path)
+    for named in ("ledger.sqlite", "sqlite:///ledger.sqlite"):
+        place = custody.find(named, None)
+        monkeypatch.chdir("/")
+        assert database_of(place.url).path == tmp_path / "ledger.sqlite"
+        monkeypatch.chdir(tmp_path)
 
 
 def test_without_an_account_nothing_starts(run):
