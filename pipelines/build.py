@@ -72,9 +72,14 @@ class Job:
 
 
 def stream(p: beam.Pipeline, source: Source, heartbeat: Heartbeat, job: Job) -> None:
-    """The whole road, end to end and without an end. Exposures, which are added up over a period, are dropped."""
+    """The whole road, end to end and without an end. Exposures, which are added up over a period, are dropped.
+
+    A savepoint finds its steps by name. One step has that of the specification: so Flink refuses a savepoint of another
+    one, whose slots, cells and speeds are not ours.
+    """
+    beats = p | f"heartbeat of {job.policy.spec_id}" >> heartbeat
     events = observe(p | "read" >> source, job) | "into slots" >> IntoSlots(job.slot_s, heartbeat.start_s)
-    publish(seal(count(events, job), p | "heartbeat" >> heartbeat, job).sealed, job)
+    publish(seal(count(events, job), beats, job).sealed, job)
 
 
 def observe(read: DoOutputsTuple, job: Job) -> PCollection[PackedEvents]:

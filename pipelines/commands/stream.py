@@ -103,6 +103,8 @@ def _check_options(brokers: str | None, topic: str | None, folder: Path | None, 
     addresses = [engine[name] for name in ("job_server", "worker_pool", "rest")]
     if engine["local"] == any(addresses) or any(addresses) != all(addresses):
         raise UsageError("give either --local, or --job-server, --worker-pool and --rest")
+    if engine["local"] and engine["savepoint"]:
+        raise UsageError("--savepoint goes with a cluster of your own: the one of --local begins anew")
 
 
 def _source(spec: Specification, brokers: str | None, topic: str | None, folder: Path | None, start_s: int) -> Source:

@@ -11,7 +11,9 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from confluent_kafka import Producer
 
-from pipelines.engines.flink import options
+from pipelines.engines.flink import JobServer, options
+from pipelines.engines.standalone import Standalone
+from tests.stream.conftest import CONFIGURATION, QUICK, fetched
 from tests.stream.test_kafka_source import ANY_TIME, YEAR_9999_MS
 from tests.stream.tiny import ARM, LAYOUT, Tiny, database, totals
 from transforms.growing import ReadGrowing
@@ -23,6 +25,17 @@ DAYS = ("2023-11-15", "2023-11-16")
 START_MS = 1_700_006_400_000  # 2023-11-15 UTC
 HOUR_MS = 3_600_000
 PARTITIONS = 3
+
+
+@pytest.fixture
+def standalone(tmp_path):
+    """The job server of a cluster of its own: a cluster inside of a job server passes over savepoints."""
+    fetched("flink")
+    with (
+        Standalone(tmp_path / "cluster", CONFIGURATION, QUICK) as cluster,
+        JobServer(tmp_path / "job-server", cluster=cluster) as running,
+    ):
+        yield running
 
 
 class Fleet:
@@ -122,8 +135,9 @@ def test_an_event_whose_slot_its_partition_has_closed_is_a_late_dead_letter(kafk
 
 
 @pytest.mark.slow
-def test_a_job_that_goes_on_from_a_savepoint_counts_every_message_once(kafka, flink, pool, tmp_path):
-    """40 s."""
+def test_a_job_that_goes_on_from_a_savepoint_counts_every_message_once(kafka, standalone, pool, tmp_path):
+    """60 s."""
+    flink = standalone
     fleet = Fleet(kafka, "savepoint")
     fleet.drive(range(24))
     with running(Tiny(fleet.source(50), tmp_path, DAYS), flink, pool) as job:
@@ -131,8 +145,9 @@ def test_a_job_that_goes_on_from_a_savepoint_counts_every_message_once(kafka, fl
         place = flink.savepoint_and_cancel(job)
     before = len(totals(tmp_path))
     assert before < 24
-    with running(Tiny(fleet.source(50), tmp_path, DAYS), flink, pool, savepoint=place):
+    with running(Tiny(fleet.source(50), tmp_path, DAYS), flink, pool, savepoint=place) as job:
         wait_for(lambda: len(totals(tmp_path)) == 24, 60)
+        assert flink.has_gone_on(job)
     assert totals(tmp_path) == fleet.sent
 
 

@@ -127,6 +127,13 @@ def test_a_ledgers_file_is_that_of_the_folder_where_the_command_is_typed(tmp_pat
         monkeypatch.chdir(tmp_path)
 
 
+def test_a_savepoint_is_for_a_cluster_that_goes_on_from_it(run):
+    """Beam hands none to the cluster inside of its job server."""
+    code, said = run("--savepoint", "file:///srv/savepoint-1", engine=["--local"])
+    assert code == 1
+    assert "--local begins anew" in said
+
+
 def test_without_an_account_nothing_starts(run):
     code, said = run(opened=False)
     assert code == 3

@@ -9,6 +9,7 @@ import pytest
 from pipelines.engines.flink import JobServer
 from pipelines.engines.pool import WorkerPool
 from pipelines.engines.standalone import Standalone
+from pipelines.spec import load
 from tests.stream.conftest import CONFIGURATION, QUICK, fetched
 from tests.stream.minutes import SLOTS, Forgetful, Town, submitted
 from tests.stream.test_flink import wait_for
@@ -162,8 +163,9 @@ def test_a_stream_that_goes_on_from_a_savepoint_releases_again_nothing_that_it_r
         before = len(book.recorded())
         assert before < SLOTS - 1
         wait_for(lambda: whole(book, town), 60)
-    with submitted(town, flink, pool, 1, savepoint=place, forgetful=book.forgetful, output="again"):
+    with submitted(town, flink, pool, 1, savepoint=place, forgetful=book.forgetful, output="again") as job:
         wait_for(lambda: town.has_published("again"), 60)
+        assert flink.has_gone_on(job)
     book.check("out", "again")
 
 
@@ -175,6 +177,21 @@ def test_a_stream_that_was_stopped_with_a_savepoint_goes_on_where_it_was(town, f
         place = flink.savepoint_and_cancel(job)
         wait_for(lambda: not flink.is_running(job), 60)
     assert len(book.recorded()) < SLOTS
-    with submitted(town, flink, pool, savepoint=place, output="again"):
+    with submitted(town, flink, pool, savepoint=place, output="again") as job:
         wait_for(lambda: whole(book, town, "again"), 60)
+        assert flink.has_gone_on(job)
     book.check("out", "again", redrawn=0)
+
+
+def test_a_savepoint_of_another_specification_is_refused(town, flink, pool):
+    """30 s: it holds events as steps of another grid, in slots that may have another length."""
+    with submitted(town, flink, pool) as job:
+        wait_for(lambda: town.released(), 90)
+        place = flink.savepoint_and_cancel(job)
+        wait_for(lambda: not flink.is_running(job), 60)
+    path = town.folder / "spec.toml"
+    path.write_text(path.read_text().replace("upper_kmh = 65", "upper_kmh = 10"))
+    town.spec = load(path)
+    with submitted(town, flink, pool, savepoint=place, output="again") as job:
+        wait_for(lambda: flink.state(job) == "FAILED", 60)
+    assert town.released() == {}
