@@ -4,6 +4,7 @@ Nothing is committed to Kafka and no consumer group is joined: where to go on is
 """
 
 import logging
+import math
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -25,6 +26,8 @@ RETURN_S = 15.0
 """So long after an outage nothing is promised: producers were cut off too, look for the broker again every 10 s at the
 latest (librdkafka), and then send what they kept."""
 PARTITIONS_EVERY_S = 60.0
+GONE_S = 30.0
+"""So long a broker may say that a topic does not exist before it is believed."""
 ASK_S = 1.0
 START_S = 10.0
 
@@ -140,9 +143,11 @@ class Partition:
         self._consumer = _consumer(topic, self._note)
         self._at: int | None = None
         self._end = -1  # where Kafka last said that the partition ends
-        self._heard_s = self._asked_s = self._counted_s = time.monotonic()
+        self._heard_s = self._asked_s = time.monotonic()
+        self._counted_s = -math.inf  # at once: a job that refuses must not go on for a minute at each attempt
         self._trouble = ""
         self._away_since_s: float | None = None
+        self._gone_since_s: float | None = None
         self._settles_s = time.monotonic()
 
     def close(self) -> None:
@@ -199,10 +204,21 @@ class Partition:
             self._check_partitions(now_s)
         except KafkaException as error:
             self._away(_name(error))
+            self._refuse_gone(error.args[0].code(), now_s)
             return False
+        self._gone_since_s = None
         self._back()
         # Offsets without a message (a transaction's end) are never handed over: Kafka's own word says they are passed.
         return end <= max(position, self._end)
+
+    def _refuse_gone(self, code: int, now_s: float) -> None:
+        """A topic that is gone does not come back by waiting; a broker that has just started may not know it yet."""
+        if code not in _GONE:
+            self._gone_since_s = None
+            return
+        self._gone_since_s = self._gone_since_s or now_s
+        if now_s - self._gone_since_s > GONE_S:
+            raise KafkaSourceError(f"{self}: it does not exist any more")
 
     def _earliest(self, position: int) -> int:
         """Where to go on when retention removed `position`; raises KafkaSourceError if the topic ends before it."""

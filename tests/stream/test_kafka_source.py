@@ -308,6 +308,17 @@ def test_a_topic_made_anew_is_refused_because_its_offsets_mean_other_messages(fe
         step_for(again, 10)
 
 
+def test_a_topic_that_is_deleted_is_refused_after_a_while(feed, monkeypatch):
+    monkeypatch.setattr(kafka_partition, "GONE_S", 2.0)
+    made = feed()
+    made.send(numbered(1))
+    reader = made.reader()
+    assert read(reader, 1) == numbered(1)
+    made.kafka.admin.delete_topics([made.name])[made.name].result()
+    with pytest.raises(KafkaSourceError, match="it does not exist any more"):
+        step_for(reader, 20)
+
+
 def test_partitions_that_were_added_are_refused_because_nobody_would_read_them(feed, monkeypatch):
     monkeypatch.setattr(kafka_partition, "PARTITIONS_EVERY_S", 0.0)
     made = feed(partitions=2)
@@ -330,6 +341,16 @@ def test_partitions_that_are_added_to_a_busy_topic_are_refused_too(feed, monkeyp
 
     with pytest.raises(KafkaSourceError, match="it has 3 partitions now, and 2 are read"):
         read_without_a_pause()
+
+
+def test_a_job_that_starts_again_after_partitions_were_added_refuses_at_once(feed):
+    """Else it would go on without them for a minute at every attempt."""
+    made = feed(partitions=2)
+    reader = made.reader()
+    made.kafka.admin.create_partitions([NewPartitions(made.name, 3)])[made.name].result()
+    made.send(numbered(1))
+    with pytest.raises(KafkaSourceError, match="it has 3 partitions now, and 2 are read"):
+        read(reader, 1)
 
 
 def test_passwords_are_not_shown_and_what_reading_depends_on_cannot_be_set():
