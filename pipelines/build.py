@@ -71,13 +71,13 @@ class Job:
     topic: Topic | None = None
 
 
-def stream(p: beam.Pipeline, source: Source, heartbeat: Heartbeat, job: Job) -> None:
+def stream(p: beam.Pipeline, source: Source, heartbeat: Heartbeat, job: Job, identity: str) -> None:
     """The whole road, end to end and without an end. Exposures, which are added up over a period, are dropped.
 
-    A savepoint finds its steps by name. One step has that of the specification: so Flink refuses a savepoint of another
-    one, whose slots, cells and speeds are not ours.
+    A savepoint finds its steps by name. One has the `identity` of specification and key in its name: so Flink refuses a
+    savepoint with slots, cells and speeds of another one, or with vehicles that would be counted twice under our key.
     """
-    beats = p | f"heartbeat of {job.policy.spec_id}" >> heartbeat
+    beats = p | f"heartbeat of {identity}" >> heartbeat
     events = observe(p | "read" >> source, job) | "into slots" >> IntoSlots(job.slot_s, heartbeat.start_s)
     publish(seal(count(events, job), beats, job).sealed, job)
 

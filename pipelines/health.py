@@ -4,6 +4,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from pipelines.engines.cluster import ENDED, Cluster
@@ -71,11 +72,13 @@ class _Watch:
     ) -> None:
         self._spec, self._ledger, self._cluster, self._job_id = spec, ledger, cluster, job_id
         self._from_s, self._to_s = life_s
-        self._said = set(self._whole())
+        self._said: set[int] = set()
         self._counted: Mapping[str, int] = {}
         self._idle = self._overdue_looks = 0
         self._overdue = 0
         self._is_away = False
+        with suppress(LedgerError):  # then what was recorded before is said again, when it is back
+            self._said = set(self._whole())
 
     def look(self) -> list[dict[str, Any]]:
         """Facts of each slot that is whole in the ledger since the last look, oldest first; or what was lost.

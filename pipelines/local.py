@@ -1,6 +1,7 @@
 """The scheduled job: a closed range of slots on one machine, on Beam's FnApiRunner, in memory-bounded parts."""
 
 import math
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -132,7 +133,8 @@ def _run(
 
 def _observe(job: Job, paths: Sequence[str], events: Spool) -> Any:
     with _pipeline() as p:
-        read = p | "paths" >> beam.Create(list(paths), reshuffle=False) | "read" >> Read(job.layout)
+        names = [os.fsencode(path) for path in paths]  # which need not be UTF-8, as texts between steps must
+        read = p | "paths" >> beam.Create(names, reshuffle=False) | "read" >> Read(job.layout)
         _ = observe(read, job) | "spool" >> beam.Map(_keep_events, events)
     return p.result
 

@@ -13,7 +13,7 @@ import msgspec
 
 from pipelines.assembly import admitted, assemble, book_of, facts_of
 from pipelines.build import Job, Source, stream
-from pipelines.custody import Custody
+from pipelines.custody import Custody, account_of
 from pipelines.engines.process import ServerError
 from pipelines.engines.submit import Engine, cancel, submit
 from pipelines.health import Say, attend
@@ -38,14 +38,15 @@ CHECKED_DAYS = 3 * 366
 
 @dataclass(frozen=True, kw_only=True)
 class Stream:
-    """All that a stream is made of, ready to be built on any engine."""
+    """All that a stream is made of, ready to be built on any engine. identity: of specification and key."""
 
     job: Job
     source: Source
     heartbeat: Heartbeat
+    identity: str
 
     def build(self, p: beam.Pipeline) -> None:
-        stream(p, self.source, self.heartbeat, self.job)
+        stream(p, self.source, self.heartbeat, self.job, self.identity)
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,7 @@ def prepare(
         job=replace(job, topic=topic),
         source=source,
         heartbeat=Heartbeat(spec.timetable, start_s, to_s, spec.release_shards),
+        identity=f"{spec.spec_id}-{account_of(spec.account, secret).key_check}",
     )
 
 

@@ -117,7 +117,9 @@ def starts(topic: Topic, since_ms: int | None = None) -> list[PartitionStart]:
             try:
                 return _starts(consumer, topic, since_ms)
             except KafkaException as error:
-                if error.args[0].code() not in _PASSING or time.monotonic() > until_s:
+                if error.args[0].code() not in _PASSING:
+                    raise KafkaSourceError(f"{topic}: {_name(error)}") from None
+                if time.monotonic() > until_s:
                     raise KafkaSourceError(f"{topic}: no answer from a broker ({_name(error)})") from None
                 time.sleep(0.1)  # a topic that was just made has no leader yet
     finally:

@@ -1,5 +1,6 @@
 """The road's PTransforms. Each is wiring around a pure function; what crosses between them is typed."""
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -76,12 +77,12 @@ def _dead_letters(stage: str, reasons: Mapping[str, int]) -> Iterator[Refusal]:
 
 
 @dataclass
-class Read(beam.PTransform[PCollection[str], DoOutputsTuple]):
-    """PCollection[path] -> main: RawBatch; refused: Refused."""
+class Read(beam.PTransform[PCollection[bytes], DoOutputsTuple]):
+    """PCollection[path, as the file system has it] -> main: RawBatch; refused: Refused."""
 
     layout: Layout
 
-    def expand(self, paths: PCollection[str]) -> DoOutputsTuple:
+    def expand(self, paths: PCollection[bytes]) -> DoOutputsTuple:
         return paths | beam.ParDo(_Read(self.layout)).with_outputs(REFUSED, main="batches")
 
 
@@ -98,7 +99,8 @@ class _Read(beam.DoFn):
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
 
-    def process(self, path: str) -> Iterator[RawBatch | Refusal]:
+    def process(self, found: bytes) -> Iterator[RawBatch | Refusal]:
+        path = os.fsdecode(found)
         try:
             yield from batches_of(self._layout, path)
         except UnreadableFile as error:

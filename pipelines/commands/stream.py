@@ -84,7 +84,7 @@ def stream(
           --job-server 127.0.0.1:8099 --worker-pool 127.0.0.1:50000 --rest 10.0.0.4:8081
     """
     spec = load(spec_path)
-    _check_options(brokers, topic, folder, engine)
+    _check_options(brokers, topic, folder, kafka_output, engine)
     start_s = streaming.first_slot(spec, start, datetime.now(UTC))
     streaming.check(spec, start_s)
     place = custody.find(ledger, key_path)
@@ -97,12 +97,20 @@ def stream(
     return DONE
 
 
-def _check_options(brokers: str | None, topic: str | None, folder: Path | None, engine: dict[str, Any]) -> None:
+def _check_options(
+    brokers: str | None, topic: str | None, folder: Path | None, kafka_output: Topic | None, engine: dict[str, Any]
+) -> None:
     if bool(brokers) == bool(folder) or bool(brokers) != bool(topic):
         raise UsageError("give either --kafka and --topic, or --folder")
     addresses = [engine[name] for name in ("job_server", "worker_pool", "rest")]
     if engine["local"] == any(addresses) or any(addresses) != all(addresses):
         raise UsageError("give either --local, or --job-server, --worker-pool and --rest")
+    if (
+        kafka_output
+        and kafka_output.name == topic
+        and {*kafka_output.brokers.split(",")} & {*(brokers or "").split(",")}
+    ):
+        raise UsageError("--kafka-output must be another topic than --topic: the stream would read what it writes")
     if engine["local"] and engine["savepoint"]:
         raise UsageError("--savepoint goes with a cluster of your own: the one of --local begins anew")
 

@@ -102,7 +102,7 @@ def test_the_labels_of_the_road_are_stable_because_a_running_stream_is_updated_b
     book = Book(place.url, place.head, "small", Fraction(1), spec.name, spec.text)
     job = job_of(spec, range_of(spec.timetable, *city.DAYS), SECRET, book, tmp_path, ("csv",))
     p = beam.Pipeline(runner=local.FnApiRunner(), options=PipelineOptions([]))
-    observe(p | "paths" >> beam.Create(["a"]) | "read" >> Read(job.layout), job)
+    observe(p | "paths" >> beam.Create([b"a"]) | "read" >> Read(job.layout), job)
     pair = tuple[SlotShard, bytes]
     events, beats = (p | name >> beam.Create([((0, 0), b"")]).with_output_types(pair) for name in ("events", "beats"))
     publish(seal(count(events, job), beats, job).sealed, job)

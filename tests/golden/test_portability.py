@@ -52,7 +52,7 @@ def job_in(folder):
 def scheduled(job):
     """The four stretches of the scheduled job, joined end to end."""
     p = empty()
-    events = observe(p | "paths" >> Given(["a"]).with_output_types(str) | "read" >> Read(job.layout), job)
+    events = observe(p | "paths" >> Given([b"a"]).with_output_types(bytes) | "read" >> Read(job.layout), job)
     keyed = events | "keyed" >> beam.Map(key_of).with_output_types(PAIR)
     finish(keyed, p | "heartbeat" >> Given([]).with_output_types(PAIR), job)
     return p.to_runner_api()

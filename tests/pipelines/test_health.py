@@ -103,6 +103,12 @@ def test_a_ledger_that_is_away_is_said_once_and_waited_for(attend):
     assert [line["slot"] for line in said[3:]] == ["2022-01-01T06:00:00+05:30"]
 
 
+def test_a_ledger_that_is_away_when_the_watch_begins_is_waited_for_too(attend):
+    away = LedgerError("the ledger is not usable: connection refused")
+    said = attend("RUNNING", "RUNNING", slots=[away, away, {START_S: 1}], counters=[{}])
+    assert [next(iter(line)) for line in said] == ["state", "ledger", "ledger", "slot"]
+
+
 def test_what_was_recorded_before_is_not_said_again(attend):
     assert attend("RUNNING", slots=[{START_S: 1}, {START_S: 1}]) == [{"state": "RUNNING"}]
 

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import random
 import sqlite3
 import subprocess
@@ -106,6 +107,13 @@ def test_snapshots_of_transit_feeds(telemetry, tmp_path, hatstream, file, zone, 
     done = release_real(hatstream, tmp_path, spec, telemetry / f"gtfs_rt/{file}.pb", day, day)
     assert (done["rows"], done["observations"], done["duplicates"]) == (rows, observations, duplicates)
     assert sum(done["refused"].values()) == rows - observations - duplicates
+
+
+def test_an_input_file_may_have_a_name_that_is_not_utf_8(town, hatstream):
+    (town / "feed.csv").rename(os.fsdecode(bytes(town) + b"/feed-\xff.csv"))
+    arguments = city.release(town)
+    arguments[arguments.index("--input") + 1] = town / "feed-*.csv"
+    assert hatstream(*arguments)[0] == 0
 
 
 def test_the_same_release_twice_publishes_the_same_bytes_and_spends_once(town, hatstream):

@@ -103,6 +103,12 @@ def test_one_source_and_one_engine_must_be_named(run, source, engine):
     assert "give either" in said
 
 
+def test_the_topic_of_released_rows_is_another_one(run):
+    code, said = run("--kafka-output", "b:9092,a:9092/t", source=("--kafka", "a:9092", "--topic", "t"))
+    assert code == 1
+    assert "the stream would read what it writes" in said
+
+
 @pytest.mark.parametrize("address", ["http://127.0.0.1:8081", "127.0.0.1", "127.0.0.1:http", ":8081"])
 @pytest.mark.parametrize("option", [0, 2, 4])
 def test_an_address_that_is_none_is_refused_before_a_job_is_submitted(run, address, option):

@@ -195,3 +195,16 @@ def test_a_savepoint_of_another_specification_is_refused(town, flink, pool):
     with submitted(town, flink, pool, savepoint=place, output="again") as job:
         wait_for(lambda: flink.state(job) == "FAILED", 60)
     assert town.released() == {}
+
+
+def test_a_savepoint_of_another_key_is_refused(town, tmp_path_factory, postgres, kafka, flink, pool):
+    """30 s: its vehicles would have other hashes than ours, and whoever is in both would count twice."""
+    with submitted(town, flink, pool) as job:
+        wait_for(lambda: town.released(), 90)
+        place = flink.savepoint_and_cancel(job)
+        wait_for(lambda: not flink.is_running(job), 60)
+    other = Town(tmp_path_factory.mktemp("other"), postgres.new_database(), kafka)
+    assert other.spec.spec_id == town.spec.spec_id
+    with submitted(other, flink, pool, savepoint=place) as job:
+        wait_for(lambda: flink.state(job) == "FAILED", 60)
+    assert other.released() == {}
