@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 OUTPUT ?= build/demo
 
-.PHONY: install servers run stream-demo test test-all check bench lock clean
+.PHONY: install servers run stream-demo test test-all check bench bench-stream lock clean
 
 install: $(VENV)/.installed
 
@@ -47,6 +47,11 @@ bench: install
 	@$(BIN)/python -m benchmarks.suppression
 	@$(BIN)/python -m benchmarks.throughput
 	@$(BIN)/python -m benchmarks.ledger
+
+# Needs what stream-demo needs; a quarter of an hour.
+bench-stream: install
+	@$(BIN)/python -m benchmarks.stream
+	@$(BIN)/python -m benchmarks.sustained
 
 # Maintainers: uv pip compile (uv comes from the Python package index).
 lock:
