@@ -45,7 +45,8 @@ from transforms.kafka_partition import Topic
 CONSOLE = Console()
 FOLDER = Path("build/sustained")
 LOOP_S = 60
-"""The feed is the same minute again and again: 200 minutes of a fleet's morning."""
+"""The feed is the same minute again and again: 200 minutes of a fleet, from an hour on when all are out."""
+FIRST_HOUR = 8
 STARTING_S = 60
 CALM_SLOTS = 2
 """After the burst."""
@@ -55,7 +56,7 @@ SAMPLE_EVERY_S = 2
 LIVE_EVERY_S = 120
 CATCH_UP_S = 180
 WARM_UP_S = 120
-KINDS = {"Python worker": "SdkHarness", "Flink": "FlinkJobServerDriver", "Kafka": "kafka.Kafka"}
+KINDS = {"Python worker": "SdkHarness", "Flink": "job-server.jar", "Kafka": "kafka.Kafka"}
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ class Feed:
 
 def _loop(vehicles: int) -> tuple[Any, list[float], list[bytes]]:
     """When each report of a loop is sent, of when it speaks (NaN: of no time), and the rest of it, in order."""
-    found = replay(Fleet(vehicles=vehicles), LOOP_S + DELAY_S)
+    found = replay(Fleet(vehicles=vehicles), LOOP_S + DELAY_S, FIRST_HOUR)
     chosen = np.flatnonzero(~(found.at_s >= LOOP_S))
     turns = found.sent_s[chosen] // LOOP_S  # sent in the next loop
     sent_s, at_s = found.sent_s[chosen] - LOOP_S * turns, found.at_s[chosen] - LOOP_S * turns
@@ -203,7 +204,7 @@ def digests(place: custody.Custody, spec: Specification) -> dict[Any, str]:
 
 @click.command()
 @click.option("--minutes", type=click.IntRange(min=4), default=5, show_default=True, help="At the steady rate.")
-@click.option("--vehicles", type=click.IntRange(min=1), default=1_400, show_default=True)
+@click.option("--vehicles", type=click.IntRange(min=1), default=1_200, show_default=True)
 @click.option("--parallelism", type=click.IntRange(min=1), default=1, show_default=True)
 def sustained(minutes: int, vehicles: int, parallelism: int) -> None:
     """Feed the stream for some minutes, then ten times as fast for ten seconds; print and draw what came of it."""
@@ -250,6 +251,7 @@ def stream(spec: Specification, start_s: int, to_s: int, topic: Topic, place: cu
     stop = threading.Event()
     last = spec.timetable.text(to_s - spec.timetable.slot_s)
     too_late = threading.Timer(to_s + CATCH_UP_S - time.time(), stop.set)
+    too_late.daemon = True
     too_late.start()
 
     def say(facts: Mapping[str, Any]) -> None:
@@ -283,10 +285,12 @@ def rates(sent: Mapping[int, int], start_s: int, calm_s: int) -> Table:
     calm = [sent.get(at, 0) for at in range(start_s, calm_s)]
     burst = [sent.get(at, 0) for at in range(calm_s + BURST_AT_S, calm_s + BURST_AT_S + BURST_S)]
     table = Table(title="messages sent", title_justify="left")
-    for name in ("", "s", "messages", "a second"):
+    for name in ("", "s", "messages", "a second", "slowest 10 s"):
         table.add_column(name, justify="left" if not name else "right")
     for name, seconds in (("at the steady rate", calm), ("burst", burst)):
-        table.add_row(name, str(len(seconds)), f"{sum(seconds):,}", f"{sum(seconds) / len(seconds):,.0f}")
+        slowest = min(sum(seconds[i : i + 10]) / 10 for i in range(len(seconds) - 9))
+        figures = [f"{figure:,.0f}" for figure in (sum(seconds), sum(seconds) / len(seconds), slowest)]
+        table.add_row(name, str(len(seconds)), *figures)
     return table
 
 
@@ -297,7 +301,7 @@ def draw(
     rate, lag, mb = figure.subplots(3, sharex=True)
     seconds = sorted(sent)
     rate.plot([(at - start_s) / 60 for at in seconds], [sent[at] / 1_000 for at in seconds], lw=0.8)
-    rate.set(ylabel="1,000 messages sent a second", ylim=0)
+    rate.set(ylabel="1,000 messages / s", ylim=0)
     ends = sorted(found)
     lag.plot([(at + slot_s - start_s) / 60 for at in ends], [found[at][0] for at in ends], "o-")
     lag.set(ylabel="s to the row in PostgreSQL", ylim=0)

@@ -32,10 +32,10 @@ class Replay(NamedTuple):
     reports: list[dict[str, object]]
 
 
-def replay(fleet: Fleet, seconds: float) -> Replay:
-    """The first seconds of the fleet's day from FIRST_HOUR on, SPEED_UP times as fast."""
+def replay(fleet: Fleet, seconds: float, first_hour: int = FIRST_HOUR) -> Replay:
+    """Some seconds of the fleet's day from an hour on, SPEED_UP times as fast."""
     day = simulate(fleet)
-    first = datetime.combine(fleet.day, clock(FIRST_HOUR), ZoneInfo(fleet.zone)).timestamp()
+    first = datetime.combine(fleet.day, clock(first_hour), ZoneInfo(fleet.zone)).timestamp()
     stamp_s = day["ts"].cast("int64").to_numpy() / 1e6
     at_s = np.where(stamp_s > 0, (stamp_s - first) / SPEED_UP, np.nan)
     rng = np.random.default_rng(fleet.seed)
