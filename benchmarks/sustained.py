@@ -309,7 +309,7 @@ def draw(
         at_s, used = zip(*samples, strict=True)
         mb.plot((np.array(at_s) - start_s) / 60, used, label=name)
     mb.set(ylabel="resident MB", xlabel="minutes of the stream", ylim=0)
-    mb.legend()
+    figure.legend(*mb.get_legend_handles_labels(), loc="outside lower center", ncols=5)
     for axes in (rate, lag, mb):
         axes.grid(alpha=0.3)
     return figure
