@@ -150,7 +150,7 @@ class Partition:
         self._trouble = ""
         self._away_since_s: float | None = None
         self._gone_since_s: float | None = None
-        self._settles_s = time.monotonic()
+        self._back_s = -math.inf
 
     def close(self) -> None:
         self._consumer.close()
@@ -215,12 +215,21 @@ class Partition:
 
     def _refuse_gone(self, code: int, now_s: float) -> None:
         """A topic that is gone does not come back by waiting; a broker that has just started may not know it yet."""
-        if code not in _GONE:
+        if code not in _GONE or not self._is_gone():
             self._gone_since_s = None
             return
         self._gone_since_s = self._gone_since_s or now_s
         if now_s - self._gone_since_s > GONE_S:
             raise KafkaSourceError(f"{self}: it does not exist any more")
+
+    def _is_gone(self) -> bool:
+        """Whether a broker says so itself: the client says the same of every topic while no broker answers."""
+        with suppress(KafkaException):
+            try:
+                _partitions(self._consumer, self._topic, ASK_S)
+            except KafkaSourceError:
+                return True
+        return False
 
     def _earliest(self, position: int) -> int:
         """Where to go on when retention removed `position`; raises KafkaSourceError if the topic ends before it."""
@@ -267,10 +276,10 @@ class Partition:
         if self._away_since_s is not None:
             LOG.warning("%s: a broker answers again after %.0f s", self, time.monotonic() - self._away_since_s)
             self._away_since_s, self._trouble = None, ""
-            self._settles_s = time.monotonic() + RETURN_S
+            self._back_s = time.monotonic()
 
     def _is_settled(self) -> bool:
-        return time.monotonic() >= self._settles_s
+        return time.monotonic() - self._back_s >= RETURN_S
 
     def __str__(self) -> str:
         return f"partition {self._number} of {self._topic}"

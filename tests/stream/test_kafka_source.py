@@ -227,7 +227,7 @@ def test_the_end_of_a_transaction_does_not_keep_a_partition_from_being_idle(feed
 # --- what goes wrong ----------------------------------------------------------------------------------------------
 
 
-def away(feed, caplog, seconds):
+def away(feed, caplog, monkeypatch, seconds):
     """Stops the broker for a while under a reader; returns what was seen meanwhile, and the reader's log lines."""
     made = feed()
     made.send(numbered(5), at_ms=1_700_000_000_000)
@@ -242,18 +242,19 @@ def away(feed, caplog, seconds):
     finally:
         made.kafka.start()
     with caplog.at_level(logging.WARNING, "hatstream"):
+        monkeypatch.setattr(kafka_partition, "RETURN_S", 3_600.0)
         assert step_for(reader, IDLE_S * 2 + 0.5) == []
         made.send([b"MARKER-OF-A-VEHICLE"])
         assert read(reader, 1) == [b"MARKER-OF-A-VEHICLE"]
         assert reader.watermark == promised  # what others kept meanwhile may still come
-        step_for(reader, kafka_partition.RETURN_S)
+        monkeypatch.setattr(kafka_partition, "RETURN_S", 0.0)
+        step_for(reader, IDLE_S * 2 + 0.5)
         assert reader.watermark > promised
     return [record.getMessage() for record in caplog.records if record.name.startswith("hatstream")]
 
 
 def test_a_broker_that_is_away_is_waited_for_and_said_once(feed, caplog, monkeypatch):
-    monkeypatch.setattr(kafka_partition, "RETURN_S", 8.0)
-    said = away(feed, caplog, 6)
+    said = away(feed, caplog, monkeypatch, 6)
     assert len(said) == 2
     assert "no answer from a broker" in said[0]
     assert "answers again after" in said[1]
@@ -261,9 +262,9 @@ def test_a_broker_that_is_away_is_waited_for_and_said_once(feed, caplog, monkeyp
 
 
 @pytest.mark.slow
-def test_a_broker_may_be_away_for_half_a_minute(feed, caplog):
-    """1 min."""
-    assert len(away(feed, caplog, 30)) == 2
+def test_a_broker_may_be_away_for_half_a_minute(feed, caplog, monkeypatch):
+    """50 s."""
+    assert len(away(feed, caplog, monkeypatch, 30)) == 2
 
 
 def test_what_retention_removed_unread_is_counted_and_reading_goes_on(feed, counters, caplog):
