@@ -39,7 +39,7 @@ from pipelines.engines.submit import Engine
 from pipelines.feeder import DELAY_S, SETTINGS, replay
 from pipelines.sample import Fleet
 from pipelines.spec import Specification
-from pipelines.streaming_demo import specification, start_servers
+from pipelines.streaming_demo import set_up, stop_at
 from transforms.kafka_partition import Topic
 
 CONSOLE = Console()
@@ -211,10 +211,7 @@ def sustained(minutes: int, vehicles: int, parallelism: int) -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hatstream-")))
-        url, topic, engine = start_servers(stack, folder, parallelism)
-        spec = specification(folder)
-        place = custody.find(url, folder / "stream-demo.key")
-        custody.open_account(place, spec.account)
+        spec, place, topic, engine = set_up(stack, folder, parallelism)
         slot_s = spec.timetable.slot_s
         start_s = (int(time.time()) + STARTING_S) // slot_s * slot_s + slot_s
         calm_s = start_s + minutes * slot_s
@@ -232,7 +229,7 @@ def sustained(minutes: int, vehicles: int, parallelism: int) -> None:
         edges = spec.timetable.text(start_s), spec.timetable.text(to_s)
         apart = digests_apart(spec, place.key, feed.archive, edges, folder)
         streamed = {at: digest for at, digest in digests(place, spec).items() if start_s <= at[0] < to_s}
-        found = {at: after for at, after in recorded(url, spec).items() if start_s <= at < to_s}
+        found = {at: after for at, after in recorded(place.url, spec).items() if start_s <= at < to_s}
         sent = {int(at): rows for at, rows in json.loads(feed.archive.with_suffix(".sent").read_text()).items()}
     CONSOLE.print(lags(found, calm_s), rates(sent, start_s, calm_s), memory.table(start_s + WARM_UP_S, calm_s))
     picture = draw(start_s, slot_s, found, sent, memory)
@@ -250,9 +247,7 @@ def stream(spec: Specification, start_s: int, to_s: int, topic: Topic, place: cu
     made = streaming.prepare(spec, start_s, source, place, FOLDER / "out", ("parquet",))
     stop = threading.Event()
     last = spec.timetable.text(to_s - spec.timetable.slot_s)
-    too_late = threading.Timer(to_s + CATCH_UP_S - time.time(), stop.set)
-    too_late.daemon = True
-    too_late.start()
+    stop_at(to_s + CATCH_UP_S, stop)
 
     def say(facts: Mapping[str, Any]) -> None:
         if "slot" not in facts:
@@ -263,7 +258,6 @@ def stream(spec: Specification, start_s: int, to_s: int, topic: Topic, place: cu
             stop.set()
 
     streaming.run(spec, made, place, engine, stop, say)
-    too_late.cancel()
 
 
 def lags(found: Mapping[int, tuple[float, int]], calm_s: int) -> Table:

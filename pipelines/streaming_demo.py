@@ -65,23 +65,20 @@ def demo(minutes: float, vehicles: int, parallelism: int, output: Path) -> int:
         stop = stack.enter_context(asked_to_stop())
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hatstream-")))
         click.echo("starting PostgreSQL, Kafka, Flink and its workers (the first time Maven fetches 200 MB) ...")
-        url, topic, engine = start_servers(stack, folder, parallelism)
-        spec = specification(folder)
-        place = custody.find(url, folder / "stream-demo.key")
-        custody.open_account(place, spec.account)
+        spec, place, topic, engine = set_up(stack, folder, parallelism)
         stack.enter_context(Feeder(topic, found))
         start_s = streaming.first_slot(spec, None, datetime.now(UTC))
         source = streaming.kafka_source(spec, topic, start_s)
         made = streaming.prepare(spec, start_s, source, place, output, ("parquet", "csv"))
-        _stop_at(start_s + 60 * minutes + SHOWING_S, stop)
+        stop_at(start_s + 60 * minutes + SHOWING_S, stop)
         streaming.run(spec, made, place, engine, stop, _Show(spec, place))
         click.echo(f"the ledger is whole: {place.ledger.verify()} entries; stopping the servers ...")
     click.echo(f"stopped. The releases are in {output}")
     return DONE
 
 
-def start_servers(stack: ExitStack, folder: Path, parallelism: int) -> tuple[str, Topic, Engine]:
-    """The ledger's URL, the topic, and where the stream runs; all of it ends with the stack."""
+def set_up(stack: ExitStack, folder: Path, parallelism: int) -> tuple[Specification, custody.Custody, Topic, Engine]:
+    """The servers, an account on their ledger and a topic, and where the stream runs; all of it ends with the stack."""
     url = stack.enter_context(postgres_server()).new_database()
     kafka = stack.enter_context(Kafka(folder / "kafka"))
     kafka.make_topic(TOPIC, PARTITIONS)
@@ -93,16 +90,19 @@ def start_servers(stack: ExitStack, folder: Path, parallelism: int) -> tuple[str
         parallelism=parallelism,
         checkpoint_s=5.0,
     )
-    return url, Topic(brokers=kafka.brokers, name=TOPIC), engine
+    spec = _specification(folder)
+    place = custody.find(url, folder / "stream-demo.key")
+    custody.open_account(place, spec.account)
+    return spec, place, Topic(brokers=kafka.brokers, name=TOPIC), engine
 
 
-def _stop_at(at_s: float, stop: threading.Event) -> None:
+def stop_at(at_s: float, stop: threading.Event) -> None:
     timer = threading.Timer(at_s - time.time(), stop.set)
     timer.daemon = True
     timer.start()
 
 
-def specification(folder: Path) -> Specification:
+def _specification(folder: Path) -> Specification:
     path = folder / "stream-demo.toml"
     path.write_bytes(files("pipelines").joinpath("stream-demo.toml").read_bytes())
     return load(path)

@@ -224,11 +224,12 @@ class Partition:
 
     def _is_gone(self) -> bool:
         """Whether a broker says so itself: the client says the same of every topic while no broker answers."""
-        with suppress(KafkaException):
-            try:
-                _partitions(self._consumer, self._topic, ASK_S)
-            except KafkaSourceError:
-                return True
+        try:
+            _partitions(self._consumer, self._topic, ASK_S)
+        except KafkaSourceError:
+            return True
+        except KafkaException:
+            return False
         return False
 
     def _earliest(self, position: int) -> int:

@@ -31,7 +31,10 @@ class Cluster:
 
     def is_running(self, job_id: str) -> bool:
         """Whether somebody answers and says that it has not ended, or not yet."""
-        return any(job["jid"] == job_id and job["state"] not in ENDED for job in self.jobs())
+        try:
+            return not self.has_ended(job_id)
+        except OSError:
+            return False
 
     def job_named(self, name: str) -> str | None:
         """The id of the job of that name."""

@@ -40,12 +40,7 @@ class Script:
     def up_to_the_last_millisecond(self, partition, end):
         self.send(partition, end - 30 * S, end - S)
         self.send(partition, end + LAG - 2, end - S)
-        for event_ms in (
-            end - S,
-            end - 1,
-            end,
-            end + S,
-        ):  # its last millisecond is not promised yet
+        for event_ms in (end - S, end - 1, end, end + S):  # its last millisecond is not promised yet
             self.send(partition, end + LAG - 2, event_ms)
         self.send(partition, end + LAG - 1, end - S)
         for event_ms, late in ((end - S, True), (end - 1, True), (end, False), (end + S, False)):
