@@ -1,4 +1,4 @@
-"""A period is sealed for ever: one of which the input holds no row is refused, unless the operator says it was empty."""
+"""A period is sealed for ever: one of which the input holds no row is refused, unless the operator says it is empty."""
 
 import json
 
