@@ -88,9 +88,9 @@ class _Watch:
         """
         try:
             new = sorted(set(self._whole()) - self._said)
+            found = self._of_slots(new) if new else self._losses()
         except LedgerError as error:
             return self._turned(True, str(error))
-        found = self._of_slots(new) if new else self._losses()
         return self._turned(False, "answers") + found + self._missing()
 
     def _turned(self, is_away: bool, word: str) -> list[dict[str, Any]]:
@@ -99,13 +99,25 @@ class _Watch:
         return [] if before == is_away else [{"ledger": word}]
 
     def _of_slots(self, new: list[int]) -> list[dict[str, Any]]:
+        with_data = self._with_data(new)
         self._said.update(new)
         if len(self._said) > _KEPT_SLOTS:
             self._from_s = max(self._said) - _KEPT_SLOTS * self._spec.timetable.slot_s
             self._said = {slot_s for slot_s in self._said if slot_s >= self._from_s}
         lines: list[dict[str, Any]] = [self._of_slot(slot_s) for slot_s in new]
-        lines[-1] |= self._since_the_last()
+        since = self._since_the_last()
+        for slot_s, line in zip(new, lines, strict=True):
+            if slot_s not in with_data:
+                line["no_data"] = _why(since)
+        lines[-1] |= since
         return lines
+
+    def _with_data(self, slots: list[int]) -> set[int]:
+        """Those in which a HAT has data; all of them where counts are secret."""
+        if not self._spec.counts_are_public:
+            return set(slots)
+        units = self._ledger.released_of(self._spec.spec_id, slots)
+        return {unit.slot_s for unit in units if any(released.plan is not None for released in unit.released)}
 
     def _missing(self) -> list[dict[str, Any]]:
         timetable, due_s = self._spec.timetable, int(time.time()) - OVERDUE_S
@@ -164,3 +176,14 @@ class _Watch:
             "units_changed": new.get("units_changed", 0),
             "units_redrawn": new.get("units_redrawn", 0),
         }
+
+
+def _why(since: Mapping[str, Any]) -> str:
+    """Why a slot has no data, as far as what was counted since the line before can tell."""
+    if not since:
+        return "not known: the counters cannot be had"
+    if not since["rows"]:
+        return "no row came in"
+    if since["rows"] == sum(since["refused"].values()):
+        return "every row that came in was refused"
+    return "quiet: rows of other slots came in"

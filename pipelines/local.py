@@ -3,7 +3,7 @@
 import math
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -61,6 +61,7 @@ class Outcome:
     units_redrawn: int = 0
     units_lost_to_the_limit: int = 0
     periods_refused: list[str] = field(default_factory=list)
+    periods_empty: list[str] = field(default_factory=list)
     debits: dict[str, Fraction] = field(default_factory=dict)
     spent: dict[str, Spend] = field(default_factory=dict)
 
@@ -89,17 +90,23 @@ class Outcome:
         return placed > 0 or self.rows > 2 * elsewhere
 
 
-def run(job: Job, paths: Sequence[str], slots: Sequence[Slot], progress: Progress) -> Outcome:
-    """Releases the slots. An outcome that is `unusable` recorded and published nothing; of one with refused periods,
-    `periods_released` are those that were released nevertheless."""
+def run(
+    job: Job, paths: Sequence[str], slots: Sequence[Slot], needed: Collection[str] | None, progress: Progress
+) -> Outcome:
+    """Releases the slots. Of an outcome with refused periods, `periods_released` are those that were released anyway.
+
+    needed: periods that must have rows. With `periods_empty` among them, or an outcome that is `unusable`, nothing was
+    recorded or published. None where the input may not decide that.
+    """
     with Spool() as events, Spool() as tallies, Spool() as exposures, Spool() as units:
-        return _run(job, paths, slots, progress, events, tallies, exposures, units)
+        return _run(job, paths, slots, needed, progress, events, tallies, exposures, units)
 
 
 def _run(
     job: Job,
     paths: Sequence[str],
     slots: Sequence[Slot],
+    needed: Collection[str] | None,
     progress: Progress,
     events: Spool,
     tallies: Spool,
@@ -109,8 +116,11 @@ def _run(
     outcome = Outcome()
     with _reporting(lambda: progress("observations read", events.total_rows, None)):
         _count(outcome, _observe(job, paths, events))
-    if outcome.unusable:
-        return outcome
+    if needed is not None:
+        having = {slot.period for slot in slots if _rows(slot, events)}
+        outcome.periods_empty = [period for period in needed if period not in having]
+        if outcome.periods_empty or outcome.unusable:
+            return outcome
     done = 0
     for part in _parts(slots, events):
         _count(outcome, _release(job, part, events, tallies, exposures, units))
@@ -203,7 +213,7 @@ def _parts(slots: Sequence[Slot], events: Spool) -> Iterator[list[Slot]]:
     part: list[Slot] = []
     size = 0
     for slot in slots:
-        rows = sum(events.rows((slot.start_s, shard)) for shard in range(VEHICLE_SHARDS))
+        rows = _rows(slot, events)
         if part and size + rows > PART_ROWS:
             yield part
             part, size = [], 0
@@ -211,6 +221,10 @@ def _parts(slots: Sequence[Slot], events: Spool) -> Iterator[list[Slot]]:
         size += rows
     if part:
         yield part
+
+
+def _rows(slot: Slot, events: Spool) -> int:
+    return sum(events.rows((slot.start_s, shard)) for shard in range(VEHICLE_SHARDS))
 
 
 def _spending(slots: Sequence[Slot], exposures: Spool, units: Spool, outcome: Outcome) -> Wanted:

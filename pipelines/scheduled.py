@@ -24,6 +24,7 @@ from transforms.seal import SlotFacts
 from transforms.steps import Book, reason_of
 from transforms.vehicles import Secret
 
+SHOWN_PERIODS = 7
 FIRST_YEAR, LAST_YEAR = 2000, 2099
 """Of a range; events of other years are refused as implausible anyway."""
 
@@ -103,10 +104,12 @@ def release(
     formats: Sequence[str],
     progress: local.Progress,
     topic: Topic | None = None,
+    *,
+    allow_empty: bool = False,
 ) -> Release:
     """Releases the slots of a range. Raises UsageError, InputError, AccountRefusal, LedgerError or StepError.
 
-    topic: takes the released rows too.
+    topic: takes the released rows too. allow_empty: seals a period of which the input holds no row.
     """
     _check_period(spec, when)
     secret = admitted(spec, custody)
@@ -115,9 +118,10 @@ def release(
     if topic is not None:
         kafka_sink.check(topic)
     job = replace(job_of(spec, when, secret, book_of(spec, custody), output, formats), topic=topic)
-    outcome = local.run(job, paths, when.slots, progress)
-    if outcome.unusable:
-        raise InputError(_all_refused(outcome))
+    needed = _needed(spec, when, custody, allow_empty=allow_empty)
+    outcome = local.run(job, paths, when.slots, needed, progress)
+    if needed is not None and (outcome.unusable or outcome.periods_empty):
+        raise InputError(_no_rows(outcome))
     if outcome.periods_refused:
         raise AccountRefusal(_refusal(spec, custody, outcome))
     stems = [file_stem(spec.spec_id, facts.start) for facts in job.slots.values()]
@@ -178,10 +182,43 @@ def paths_of(pattern: str) -> list[str]:
     return found
 
 
-def _all_refused(outcome: local.Outcome) -> str:
-    lines = [f"none of the {outcome.rows:,} rows is usable; nothing was recorded and nothing was spent."]
+def _needed(spec: Specification, when: Calendar, custody: Custody, *, allow_empty: bool) -> list[str] | None:
+    """The periods of which the input must hold rows: a day that is sealed empty by a wrong file is lost for ever.
+
+    Those with a slot that is not sealed yet, unless the operator says that nothing happened. None where counts are
+    secret: there the input decides nothing.
+    """
+    if not spec.counts_are_public:
+        return None
+    if allow_empty:
+        return []
+    sealed = custody.ledger.sealed(spec.account.name, spec.spec_id, when.from_s, when.to_s)
+    open_slots = (
+        slot for slot in when.slots for shard in range(spec.release_shards) if (slot.start_s, shard) not in sealed
+    )
+    return list(dict.fromkeys(slot.period for slot in open_slots))
+
+
+def _no_rows(outcome: local.Outcome) -> str:
+    what = (
+        f"none of the {outcome.rows:,} rows is usable"
+        if outcome.unusable
+        else f"of the {outcome.rows:,} rows none is of {_listed(outcome.periods_empty)}"
+    )
+    lines = [f"{what}; nothing was recorded and nothing was spent."]
     lines += [f"  {rows:,} refused: {reason}" for reason, rows in sorted(outcome.refused.items())]
-    return "\n".join([*lines, "Do [input] and the files fit one another? Where truly nothing happened, give no rows."])
+    return "\n".join(
+        [
+            *lines,
+            "Are these the files of these days, and does [input] fit them? Where truly nothing happened, --allow-empty "
+            "seals the slots without rows, for ever" + (": give no unusable rows then." if outcome.unusable else "."),
+        ]
+    )
+
+
+def _listed(periods: Sequence[str]) -> str:
+    more = len(periods) - SHOWN_PERIODS
+    return ", ".join(periods[:SHOWN_PERIODS]) + (f" and {more} more periods" if more > 0 else "")
 
 
 def _refusal(spec: Specification, custody: Custody, outcome: local.Outcome) -> str:

@@ -123,6 +123,11 @@ class Specification:
         """16 hex digits: the hash of everything that decides a release."""
         return hashlib.sha256(self.text.encode()).hexdigest()[:16]
 
+    @property
+    def counts_are_public(self) -> bool:
+        """Whether it may be told, and may decide what is recorded, that there are reports of a time at all."""
+        return self.account.adjacency == "counts-public"
+
     def slots_of_period(self, start_s: int) -> tuple[int, ...]:
         """All slots of the period that one is in; none where nothing depends on them."""
         if self.scope == "slot" and not isinstance(self.composition, PerPeriod):

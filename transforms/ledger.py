@@ -209,6 +209,13 @@ class Ledger:
         stored = self._run(lambda db: _stored(db, spec_id, period))
         return [stored[key] for key in sorted(stored)]
 
+    def released_of(self, spec_id: str, slots: Sequence[int]) -> list[Sealed]:
+        """What a specification has released of the slots that start at these times."""
+        query = sa.select(ENTRY.c.body).where(
+            ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id, ENTRY.c.slot_s.in_(slots)
+        )
+        return self._run(lambda db: [msgspec.json.decode(body, type=Sealed) for body in db.execute(query).scalars()])
+
     def sealed(self, account: str, spec_id: str, from_s: int, to_s: int) -> set[tuple[int, int]]:
         """(slot, shard) of all that a specification has released of the slots that start in [from_s, to_s)."""
         query = sa.select(ENTRY.c.slot_s, ENTRY.c.shard).where(
