@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpops.accuracy import Float64s
+from dpops.forecast import Float64s
 from dpops.trees.errors import level_variances
 from dpops.trees.shape import Tree
 from dpops.types import Int64s

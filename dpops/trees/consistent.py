@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dpops.accuracy import Float64s
+from dpops.forecast import Float64s
 
 
 def consistent(noisy: Float64s) -> Float64s:

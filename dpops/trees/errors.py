@@ -10,7 +10,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpops.accuracy import Float64s
+from dpops.forecast import Float64s
 from dpops.trees.shape import Tree
 
 SENSITIVITY = 2

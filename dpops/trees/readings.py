@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpops.accuracy import Float64s
+from dpops.forecast import Float64s
 from dpops.trees.combine import Law
 
 

@@ -6,7 +6,7 @@ bound, one user's values move the counts of one level of a tree by at most 2 max
 
 import numpy as np
 
-from dpops.grouping import Grouping
+from dpops.means.grouping import Grouping
 from dpops.types import Int64s
 
 FINE = 1 << 10

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from dpops.accuracy import Float64s
+from dpops.forecast import Float64s
 from dpops.trees.combine import cumulative, law
 from dpops.trees.consistent import consistent, isotonic
 from dpops.trees.design import best_shares, best_tree

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpops.accuracy import Float64s
+from dpops.forecast import Float64s
 from dpops.trees.combine import cumulative, law
 from dpops.trees.consistent import consistent
 from dpops.trees.design import best_shares, best_tree

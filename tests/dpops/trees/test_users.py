@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpops.grouping import best_fit
+from dpops.means.grouping import best_fit
 from dpops.trees.shape import Tree, node_counts
 from dpops.trees.users import FINE, array_masses, bins_of, capped_masses, weighted_leaves
 from dpops.types import Int64s
