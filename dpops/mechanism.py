@@ -28,12 +28,14 @@ class Totals(NamedTuple):
     """What the users of one HAT sum up to, in canonical order (count descending, then hash): int64 (users,) each.
 
     counts: samples kept, >= 1. sums: of the samples' grid steps, in [0, counts * upper_steps]. squares: of the squares
-    of these steps; empty where only means are asked for.
+    of these steps; empty where only means are asked for. histograms: samples by bin, int64 (users, bins), where a
+    distribution is asked for.
     """
 
     counts: Int64s
     sums: Int64s
     squares: Int64s = _NONE
+    histograms: Int64s = _NONE
 
 
 class PlanError(ValueError):

@@ -96,15 +96,23 @@ def variance_interval(raw: Float64s, law: Law, size: Float64s, widths: float) ->
     With e1, e2 the errors of mean m and second moment, V' - V = (e2 - 2 m e1) - e1^2 at the true m. The first is linear
     in the noise; its standard deviation is convex in m, so at its largest at an end of the interval of the mean.
     """
-    at = np.arange(1.0, raw.shape[1] + 1)  # the edges; a prefix error f(t) adds -2 (t - m) f(t) to e2 - 2 m e1
-    square, cross, plain = _products(law, np.stack([2 * at, np.full(at.size, 2.0)], axis=1))
     centre, beside = mean(raw), widths * size * mean_sd(law)
     found = variance_around(raw, centre)
-    ends = np.stack([centre - beside, centre + beside])
-    spread = np.sqrt(np.maximum(square - 2 * cross * ends + plain * ends**2, 0.0)).max(axis=0)
+    spread = np.maximum(variance_sd(law, centre - beside), variance_sd(law, centre + beside))
     half = widths * size * spread
-    most = (raw.shape[1] / 2) ** 2
+    most = (raw.shape[1] + 1) ** 2 / 4
     return Between(np.clip(found - half, 0.0, most), np.clip(found + half + beside**2, 0.0, most))
+
+
+def variance_sd(law: Law, centre: Float64s) -> Float64s:
+    """Standard deviation of e2 - 2 m e1 at means m = centre, float64 (rows,), for masses of 1 and epsilon 1.
+
+    An error f(t) of the prefix at edge t adds -2 (t - m) f(t).
+    """
+    at = np.arange(1.0, law.weights.shape[1] + 1)
+    square, cross, plain = _products(law, np.stack([2 * at, np.full(at.size, 2.0)], axis=1))
+    found: Float64s = np.sqrt(np.maximum(square - 2 * cross * centre + plain * centre**2, 0.0))
+    return found
 
 
 def variance_around(raw: Float64s, centre: Float64s) -> Float64s:
