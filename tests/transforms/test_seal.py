@@ -150,8 +150,6 @@ def test_cells_of_one_city_spread_over_any_number_of_shards():
 BOTH = tuple(
     RequestedStatistic(name, kind, Fraction(1, 2)) for name, kind in (("mean", Baseline()), ("variance", Variance()))
 )
-    RequestedStatistic(name, kind, Fraction(1, 2)) for name, kind in (("mean", Baseline()), ("variance", Variance()))
-)
 DAY = {
     at: SlotFacts("2026-05-01", f"2026-05-01T{hour}:00:00-05:00", "later", (3600, 7200), 1)
     for at, hour in ((3600, 10), (7200, 11))
