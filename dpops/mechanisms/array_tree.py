@@ -10,7 +10,15 @@ from dpops.forecast import Prior
 from dpops.means.arrays import Rule, check_rule, lay_out
 from dpops.mechanism import Integers, Mechanism, Plan, Totals
 from dpops.noise import Noise
-from dpops.trees.hats import TreePlan, check_bins, forecast_share_error, release_trees, tree_plan
+from dpops.trees.hats import (
+    DEFAULT_BINS,
+    TreePlan,
+    check_bins,
+    check_counts,
+    forecast_share_error,
+    release_trees,
+    tree_plan,
+)
 from dpops.trees.users import array_masses
 from dpops.types import Grid, Int64s
 
@@ -28,7 +36,7 @@ class ArrayTree(Mechanism):
     statistics: ClassVar[frozenset[str]] = frozenset({"distribution"})
     adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
 
-    bins: int
+    bins: int = DEFAULT_BINS
     m_ub: Rule = "median"
 
     def __post_init__(self) -> None:
@@ -40,6 +48,7 @@ class ArrayTree(Mechanism):
         return [cls(bins=65), cls(bins=5, m_ub="argmax"), cls(bins=64, m_ub=3)]
 
     def plan(self, counts: Int64s, reported: int, grid: Grid, epsilon: Fraction) -> TreePlan:
+        check_counts(counts, reported, grid, epsilon)
         laid = lay_out(counts, reported, grid, epsilon, self.m_ub)
         masses = array_masses(laid.grouping, counts.size, laid.m_ub)
         facts = {"m_ub": laid.m_ub, "arrays": laid.grouping.fills.size}

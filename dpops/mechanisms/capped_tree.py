@@ -11,9 +11,11 @@ from dpops.means.capping import Cap, CapRule, check_cap, chosen
 from dpops.mechanism import Integers, Mechanism, Plan, Totals
 from dpops.noise import Noise
 from dpops.trees.hats import (
+    DEFAULT_BINS,
     TreePlan,
     best_shape,
     check_bins,
+    check_counts,
     forecast_share_error,
     release_trees,
     share_error,
@@ -36,7 +38,7 @@ class CappedTree(Mechanism):
     statistics: ClassVar[frozenset[str]] = frozenset({"distribution"})
     adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
 
-    bins: int
+    bins: int = DEFAULT_BINS
     m_ub: CapRule = "opt"
 
     def __post_init__(self) -> None:
@@ -48,6 +50,7 @@ class CappedTree(Mechanism):
         return [cls(bins=65, m_ub="none"), cls(bins=5), cls(bins=61, m_ub=3)]
 
     def plan(self, counts: Int64s, reported: int, grid: Grid, epsilon: Fraction) -> TreePlan:
+        check_counts(counts, reported, grid, epsilon)
         level = share_error(best_shape(self.bins)) / float(epsilon)
 
         def cost(cap: Cap) -> float:

@@ -20,8 +20,11 @@ from dpops.trees.combine import law
 from dpops.trees.design import MOST_BINS, best_shares, best_tree
 from dpops.trees.forecast import errors_at, expected_cdfs
 from dpops.trees.shape import Tree, node_counts
-from dpops.trees.users import weighted_leaves
+from dpops.trees.users import FINE, weighted_leaves
 from dpops.types import Grid, Int64s
+
+DEFAULT_BINS = 65
+"""Of 1 km/h each where U is 65 km/h."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +68,13 @@ def check_bins(bins: int) -> None:
         raise ValueError(f"bins must be 1 to {MOST_BINS}, got {bins}")
 
 
+def check_counts(counts: Int64s, reported: int, grid: Grid, epsilon: Fraction) -> None:
+    """Refuses what no tree can be planned for. A count times a mass, which is at most FINE counts, must fit 64 bits."""
+    check_plan_input(counts, reported, grid.upper_steps, epsilon)
+    if int(counts.max()) ** 2 * FINE >= 1 << 62:
+        raise PlanError(f"a user of {int(counts.max())} samples is beyond the checked integer bounds (2**62)")
+
+
 def tree_plan(
     mechanism: str,
     counts: Int64s,
@@ -75,15 +85,13 @@ def tree_plan(
     masses: Int64s,
     facts: Mapping[str, int],
 ) -> TreePlan:
-    """The plan for users of these masses. A user moves every level by at most 2 max M in l1, rounding included.
+    """The plan for users of these masses, of counts that were checked.
 
+    A user moves every level by at most 2 max M in l1, rounding included.
     bias_bound: the mass that lies elsewhere than in the plain distribution of all reported samples; it bounds the bias
     of every share. rounding: each user's prefix may lose less than a unit.
     """
-    check_plan_input(counts, reported, grid.upper_steps, epsilon)
     most, total = int(masses.max()), int(masses.sum())
-    if int(counts.max()) * most >= 1 << 62 or total >= 1 << 62:
-        raise PlanError("counts of this HAT are beyond the checked integer bounds (2**62)")
     shape = best_shape(bins)
     return TreePlan(
         mechanism=mechanism,
@@ -104,7 +112,7 @@ def tree_plan(
             "total": total,
             "sensitivity": 2 * most,
             **facts,
-            **_stored(shape),
+            **stored(shape),
         },
         masses=masses,
     )
@@ -124,7 +132,8 @@ def _shape(bins: int, factors: tuple[int, ...], parts: tuple[int, ...], whole: i
 
 
 @cache
-def _stored(shape: Shape) -> Mapping[str, int]:
+def stored(shape: Shape) -> Mapping[str, int]:
+    """A tree and its budgets as whole numbers, for the facts of a plan."""
     whole = math.lcm(*(share.denominator for share in shape.shares))
     found = {"bins": shape.tree.bins, "levels": len(shape.shares), "share_whole": whole}
     for level, (factor, share) in enumerate(zip(shape.tree.branching, shape.shares, strict=True), start=1):
@@ -179,11 +188,12 @@ def release_trees(totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise)
 
 
 def _scales(plan: Plan, shape: Shape) -> list[Fraction]:
-    """One of each node, level by level: 2 max M / (share of epsilon)."""
+    """One of each node, level by level: 2 max M / (share of epsilon); the plan's is that of the smallest share."""
+    least = min(shape.shares)
     return [
         scale
         for share, size in zip(shape.shares, shape.tree.sizes, strict=True)
-        for scale in [plan.facts["sensitivity"] / (plan.epsilon * share)] * size
+        for scale in [plan.scale * least / share] * size
     ]
 
 

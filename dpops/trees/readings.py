@@ -66,13 +66,15 @@ def cdf_interval(raw: Float64s, half: Float64s) -> Between:
 def quantile_interval(raw: Float64s, half: Float64s, level: float) -> Between:
     """Edges that hold the true quantile between them, wherever it lies in its bin: float64 (rows,) each.
 
-    raw +- half holds the true distribution function at any one edge with probability 1 - miss. The true quantile lies
-    above the last edge below `level` and not above the first edge that reaches it, and a miss needs one of these two
-    to be missed on one side: the intervals' miss in all, for the noise is symmetric.
+    raw +- half holds the true distribution function at any one edge with probability 1 - miss. Say it reaches `level`
+    at edge t and not before. Then raw + half reaches it at t, but for half of a miss, so the first edge where it does
+    is none after t; and raw - half stays below it at t - 1, so the last edge where it does is none before that.
     """
-    reaches = _with_ends(raw + half, low=0.0, high=1.0) >= level
-    surely = _with_ends(raw - half, low=0.0, high=1.0) >= level
-    return Between(reaches.argmax(axis=1) - 1.0, surely.argmax(axis=1) * 1.0)
+    edges = raw.shape[1] + 1
+    reached = _with_ends(raw + half) >= level
+    sure = _with_ends(raw - half) >= level
+    last_unsure = edges - (~sure)[:, ::-1].argmax(axis=1)
+    return Between(reached.argmax(axis=1) - 1.0, last_unsure + 1.0)
 
 
 def mean_interval(raw: Float64s, law: Law, size: Float64s, widths: float) -> Between:
@@ -133,7 +135,7 @@ def _products(law: Law, functionals: Float64s) -> tuple[float, float, float]:
     )
 
 
-def _with_ends(cdf: Float64s, low: float = 0.0, high: float = 1.0) -> Float64s:
-    """The function with its known ends, float64 (rows, K + 1)."""
+def _with_ends(cdf: Float64s) -> Float64s:
+    """The function with its known ends 0 and 1, float64 (rows, K + 1)."""
     rows = cdf.shape[0]
-    return np.concatenate([np.full((rows, 1), low), cdf, np.full((rows, 1), high)], axis=1)
+    return np.concatenate([np.zeros((rows, 1)), cdf, np.ones((rows, 1))], axis=1)
