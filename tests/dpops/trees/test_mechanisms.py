@@ -15,6 +15,7 @@ from dpops.forecast import Prior
 from dpops.mechanism import Mechanism, Plan, PlanError, Totals
 from dpops.mechanisms.array_tree import ArrayTree
 from dpops.mechanisms.capped_tree import CappedTree
+from dpops.mechanisms.tree import Tree
 from dpops.noise import Noise
 from dpops.registry import registered
 from dpops.trees import readings, shape
