@@ -37,7 +37,7 @@ def gaussian_below(edge: int, variance: Fraction) -> float:
         return NormalDist(0, sigma).cdf(edge - 0.5)
     reach = math.ceil(14 * sigma) + 2
     z = np.arange(-reach, reach + 1)
-    law = np.exp(-z.astype(np.float64) ** 2 / (2 * float(variance)))
+    law = np.exp(-(z.astype(np.float64) ** 2) / (2 * float(variance)))
     return float(law[z < edge].sum() / law.sum())
 
 
