@@ -9,7 +9,7 @@ from pipelines.specification import Specification
 from transforms.ledger import AccountRefusal
 from transforms.observe.parse import Rules
 from transforms.observe.vehicle_hash import Secret
-from transforms.release.by_hexagon import Policy, SlotFacts
+from transforms.release.policy import Policy, SlotFacts
 from transforms.steps import Book, Together
 from transforms.time.calendar import Locator
 

@@ -28,7 +28,7 @@ from pipelines.exit_codes import DIFFERS, DONE
 from pipelines.scheduled import release as scheduled
 from pipelines.scheduled.parts import Outcome, Spend
 from pipelines.specification import Specification, load
-from transforms.release.by_hexagon import Sealed
+from transforms.release.recorded import Sealed
 from transforms.sources.kafka_partition import Topic
 
 

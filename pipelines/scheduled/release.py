@@ -17,7 +17,7 @@ from pipelines.scheduled import parts as local
 from pipelines.specification import Specification
 from transforms.ledger import AccountRefusal
 from transforms.observe.vehicle_hash import Secret
-from transforms.release.by_hexagon import SlotFacts
+from transforms.release.policy import SlotFacts
 from transforms.sinks import kafka as kafka_sink
 from transforms.sinks.files import file_stem
 from transforms.sources.kafka_partition import Topic

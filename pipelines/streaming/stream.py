@@ -22,7 +22,7 @@ from pipelines.streaming.health import Say, attend
 from transforms.layouts import message_layout
 from transforms.ledger import AccountRefusal, Ledger
 from transforms.observe.parse import FROM_US, TO_US
-from transforms.release.by_hexagon import SlotFacts
+from transforms.release.policy import SlotFacts
 from transforms.sinks import kafka as kafka_sink
 from transforms.sources.growing_folder import ReadGrowing
 from transforms.sources.kafka import ReadKafka

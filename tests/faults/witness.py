@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pipelines.account import location as custody
 from transforms.ledger import Ledger
-from transforms.release.by_hexagon import Sealed, debit_of
+from transforms.release.recorded import Sealed, debit_of
 from transforms.sinks.files import FORMATS, file_stem, rows_of
 
 ReleaseId = tuple[str, int, str, str]

@@ -22,7 +22,7 @@ from pipelines.specification import load
 from tests import city
 from transforms.ledger.chain import ENTRY
 from transforms.observe.vehicle_hash import Secret, vehicle_hashes
-from transforms.release.by_hexagon import Sealed
+from transforms.release.recorded import Sealed
 from transforms.steps import Book, Read, SlotShard
 
 SECRET = Secret(bytes(range(32)))

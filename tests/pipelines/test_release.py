@@ -26,7 +26,7 @@ from tests.transforms.test_ledger import unit
 from transforms.count.wire import Exposure, pack
 from transforms.ledger import Ledger
 from transforms.ledger.head import LedgerError
-from transforms.release.by_hexagon import release_shard
+from transforms.release.policy import release_shard
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from pipelines.cli import main
 from pipelines.exit_codes import DONE, FAILED
 from tests.statistical.audit import bound_of_samples
 from transforms.release import by_hexagon as seal
-from transforms.release.by_hexagon import Released, Sealed
+from transforms.release.recorded import Released, Sealed
 
 COPIES = 10_000
 """Of each neighbour, with vehicles and cells of their own: as many independent samples of it in one release."""

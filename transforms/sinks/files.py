@@ -17,7 +17,7 @@ from dpops.mechanism import Plan, fraction
 from dpops.registry import registered
 from transforms.atomic_files import locked, replacing
 from transforms.failpoints import failpoint
-from transforms.release.by_hexagon import Released, Sealed
+from transforms.release.recorded import Released, Sealed
 
 MISS = 0.05
 """An interval [lower95, upper95] misses the true value with at most this probability."""
