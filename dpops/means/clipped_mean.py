@@ -20,7 +20,8 @@ def interval_plan(
     """Half of epsilon goes to the interval, half to the mean. widest: the longest interval, in fine steps.
 
     With one user in one array, the clipped sum moves by at most the interval's length, and by no more than the user
-    moves its array. The plan's scale is for the longest interval, its bias bound is all of U; both become exact at release.
+    moves its array. The plan's scale is for the longest interval, its bias bound is all of U; `resolve`
+    makes both exact.
     """
     sensitivity = min(widest, made.moved)
     grouping_bias = math.ceil(made.bias * FINE / float(grid.step))
