@@ -92,8 +92,8 @@ class Poll(NamedTuple):
     """What one poll brought. timestamps_ms: Kafka's, of each payload; -1 where it has none. position: the next offset.
 
     removed: offsets that retention removed before they were read. at_ms: wall clock when the poll began. idle: nothing
-    came for a while, and nothing lay unread at `at_ms`. outage_over: none ended so lately that what it held up may still
-    come.
+    came for a while, and nothing lay unread at `at_ms`. outage_over: none ended so lately that what it held up may
+    still come.
     """
 
     payloads: list[bytes]
