@@ -21,6 +21,7 @@ from transforms.endless import NO_END, EndlessTracker
 from transforms.given import Given
 from transforms.kafka_partition import POLL_MESSAGES, Partition, PartitionStart, Poll, Topic
 from transforms.layouts import MessageLayout
+from transforms.layouts.apart import messages_apart
 from transforms.schema import Messages, RawBatch
 from transforms.steps import NAMESPACE, REFUSED, Refusal, Refused
 from transforms.watermark import Watermark, element_time, is_ahead, newest_plausible_ms
@@ -125,7 +126,7 @@ class _Decode(beam.DoFn):
         self._layout = layout
 
     def process(self, element: Messages) -> Iterator[RawBatch | Refusal]:
-        for batch in self._layout.from_messages(element.payloads):
+        for batch in messages_apart(self._layout, element.payloads):
             Metrics.counter(NAMESPACE, "rows").inc(batch.rows)
             for reason, rows in batch.refused.items():
                 yield TaggedOutput(REFUSED, Refused("read", reason, rows))
