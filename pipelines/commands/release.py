@@ -12,7 +12,8 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from pipelines import custody, scheduled
+from pipelines.account import location as custody
+from pipelines.account.guarantee import sentence
 from pipelines.commands.options import (
     console,
     formats_option,
@@ -24,11 +25,11 @@ from pipelines.commands.options import (
     spec_option,
 )
 from pipelines.exit_codes import DIFFERS, DONE
-from pipelines.guarantee import sentence
-from pipelines.local import Outcome, Spend
-from pipelines.spec import Specification, load
-from transforms.kafka_partition import Topic
-from transforms.seal import Sealed
+from pipelines.scheduled import release as scheduled
+from pipelines.scheduled.parts import Outcome, Spend
+from pipelines.specification import Specification, load
+from transforms.release.by_hexagon import Sealed
+from transforms.sources.kafka_partition import Topic
 
 
 @click.command()

@@ -13,19 +13,19 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.table import Table
 
+from dpops.claims import PerPeriod
 from dpops.noise import Noise
-from dpops.privacy import PerPeriod
 from dpops.types import Grid, Int64s
 from pipelines.evaluation.real import CLASSES, against, class_name, in_class, read_events
-from pipelines.scheduled import InputError, UsageError, job_of
-from pipelines.spec import Specification
-from transforms import wire
-from transforms.publish import UNITS
-from transforms.seal import Divided, Policy, Statistic, divide, hats_of
+from pipelines.scheduled.release import InputError, UsageError, job_of
+from pipelines.specification import Specification
+from transforms.count import wire
+from transforms.count.tally import Cap, tally
+from transforms.count.wire import Tally
+from transforms.observe.vehicle_hash import Secret
+from transforms.release.by_hexagon import Divided, Policy, Statistic, divide, hats_of
+from transforms.sinks.files import UNITS
 from transforms.steps import Book
-from transforms.tally import Cap, tally
-from transforms.vehicles import Secret
-from transforms.wire import Tally
 
 Float64s = NDArray[np.float64]
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpops.privacy import PerHat, PerPeriod, PureDP, compose, slot_debit
+from dpops.claims import PerHat, PerPeriod, PureDP, compose, slot_debit
 
 epsilons = st.fractions(0, 100, max_denominator=10**6)
 numbers = st.integers(1, 10_000)

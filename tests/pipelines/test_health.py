@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import pytest
 
-from pipelines import health
-from pipelines.engines.process import ServerError
-from pipelines.spec import load
-from pipelines.streaming_demo import demo
+from pipelines.demo.servers.process import ServerError
+from pipelines.demo.stream_demo import demo
+from pipelines.specification import load
+from pipelines.streaming import health
 from tests import city
-from transforms.head import LedgerError
+from transforms.ledger.head import LedgerError
 
 START_S = 1_640_997_000  # 2022-01-01T06:00+05:30
 BAD = "refused/parse/bad-time"
@@ -184,7 +184,7 @@ def test_a_cluster_that_is_silent_for_long_is_an_error(attend, monkeypatch):
 
 
 def test_the_demonstration_names_what_is_missing(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr("pipelines.streaming_demo.missing_tools", lambda: ["a JDK 17", "Maven"])
-    monkeypatch.setattr("pipelines.streaming_demo.missing_programs", lambda: ["PostgreSQL"])
+    monkeypatch.setattr("pipelines.demo.stream_demo.missing_tools", lambda: ["a JDK 17", "Maven"])
+    monkeypatch.setattr("pipelines.demo.stream_demo.missing_programs", lambda: ["PostgreSQL"])
     assert demo.main(["--output", str(tmp_path)], standalone_mode=False) == 4
     assert capsys.readouterr().err.splitlines() == ["missing: a JDK 17", "missing: Maven", "missing: PostgreSQL"]

@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pipelines.gaps import is_due
-from pipelines.scheduled import range_of
-from pipelines.spec import load
+from pipelines.account.missing_slots import is_due
+from pipelines.scheduled.release import range_of
+from pipelines.specification import load
 from tests import city
 
 FIRST, LAST = city.DAYS

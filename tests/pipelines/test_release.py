@@ -16,15 +16,17 @@ import h3
 import numpy as np
 import pytest
 
-from pipelines import custody, local, scheduled
-from pipelines.spec import load
-from pipelines.spool import Spool
+from pipelines.account import location as custody
+from pipelines.scheduled import parts as local
+from pipelines.scheduled import release as scheduled
+from pipelines.scheduled.spool import Spool
+from pipelines.specification import load
 from tests import city
 from tests.transforms.test_ledger import unit
-from transforms.head import LedgerError
+from transforms.count.wire import Exposure, pack
 from transforms.ledger import Ledger
-from transforms.seal import release_shard
-from transforms.wire import Exposure, pack
+from transforms.ledger.head import LedgerError
+from transforms.release.by_hexagon import release_shard
 
 
 @pytest.fixture
@@ -499,7 +501,7 @@ def test_an_input_that_may_not_be_read_is_named_with_the_reason(town, hatstream,
 
 
 def test_an_output_folder_that_may_not_be_written_is_noticed_before_anything_is_spent(town, hatstream, monkeypatch):
-    monkeypatch.setattr("pipelines.scheduled.tempfile.NamedTemporaryFile", denied)
+    monkeypatch.setattr("pipelines.scheduled.release.tempfile.NamedTemporaryFile", denied)
     code, out, err = hatstream(*city.release(town))
     assert (code, out) == (4, "")
     assert err == f"hatstream: the output folder {town / 'out'} cannot be written: Permission denied\n"
@@ -511,7 +513,7 @@ def test_the_proof_that_the_output_folder_can_be_written_leaves_nothing_in_it(to
     assert all(path.name.startswith("hats-") for path in (town / "out").iterdir())
 
 
-@pytest.mark.parametrize("broken", ["transforms.publish._write_whole", "transforms.head.Head.advance"])
+@pytest.mark.parametrize("broken", ["transforms.sinks.files._write_whole", "transforms.ledger.head.Head.advance"])
 def test_a_failure_after_recording_says_that_the_same_command_publishes_what_was_recorded(
     town, hatstream, monkeypatch, broken
 ):

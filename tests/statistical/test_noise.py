@@ -17,7 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dpops.noise import Noise, _mask, _ratio
+from dpops.noise import Noise
+from dpops.noise.laplace import _mask, _ratio
 from dpops.types import Int64s
 from tests.statistical.checks import (
     Cells,

@@ -6,15 +6,15 @@ import h3
 import numpy as np
 import pytest
 
+from dpops.claims import PerHat, PerPeriod
 from dpops.mechanism import Plan
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.baseline import Baseline
 from dpops.mechanisms.baseline_variance import BaselineVariance as Variance
 from dpops.noise import Noise
-from dpops.privacy import PerHat, PerPeriod
 from dpops.types import Grid
-from transforms.seal import Policy, SlotFacts, Statistic, debit_of, release_shard, seal
-from transforms.wire import Tally
+from transforms.count.wire import Tally
+from transforms.release.by_hexagon import Policy, SlotFacts, Statistic, debit_of, release_shard, seal
 
 GRID = Grid(step=Fraction(1, 100), upper_steps=6500)
 FACTS = SlotFacts("2026-05-01", "2026-05-01T10:00:00-05:00", "2026-05-01T11:00:00-05:00", (3600,), 24)

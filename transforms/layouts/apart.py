@@ -20,7 +20,7 @@ from transforms.layouts.base import Layout, MessageLayout, UnreadableFile
 from transforms.layouts.csv_table import CsvTable
 from transforms.layouts.decoder import MEMORY_BYTES, STEP_CPU_S, Answer, Work, receive, send, unpacked
 from transforms.layouts.jsonl import JsonLines
-from transforms.schema import RawBatch
+from transforms.records import RawBatch
 
 MESSAGE_ROWS = 1 << 20
 """Most rows of one message; those of a poll are held together until all of it is decoded."""

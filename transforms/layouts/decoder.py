@@ -18,7 +18,7 @@ import msgspec
 import pyarrow as pa
 
 from transforms.layouts.base import Layout, MessageLayout, UnreadableFile
-from transforms.schema import RawBatch
+from transforms.records import RawBatch
 
 MEMORY_BYTES = 1 << 30
 STEP_CPU_S = 5
