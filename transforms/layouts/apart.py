@@ -16,7 +16,7 @@ from contextlib import suppress
 import msgspec
 import pyarrow as pa
 
-from transforms.layouts.base import Layout, MessageLayout, UnreadableFile
+from transforms.layouts.base import FIELDS, Layout, MessageLayout, UnreadableFile, raw_batch
 from transforms.layouts.csv_table import CsvTable
 from transforms.layouts.decoder import MEMORY_BYTES, STEP_CPU_S, Answer, Work, receive, send, unpacked
 from transforms.layouts.jsonl import JsonLines
@@ -56,7 +56,7 @@ def messages_apart(layout: MessageLayout, payloads: Sequence[bytes]) -> Iterator
         yield from _together(layout, payloads)
     except _Refusal as error:
         if len(payloads) == 1:
-            yield _one_refused(layout, error.reason)
+            yield raw_batch({name: pa.nulls(0) for name in FIELDS}, {error.reason: 1})
             return
         for payload in payloads:
             yield from messages_apart(layout, [payload])
@@ -80,11 +80,6 @@ def _together(layout: MessageLayout, payloads: Sequence[bytes]) -> list[RawBatch
             raise _Refusal(f"more than {MESSAGE_ROWS:,} rows", "too-long")
         found.append(batch)
     return found
-
-
-def _one_refused(layout: MessageLayout, reason: str) -> RawBatch:
-    (empty,) = layout.from_messages([b""])  # one that no layout can decode
-    return empty._replace(refused={reason: 1})
 
 
 def _answers(work: Work) -> Iterator[RawBatch]:
@@ -172,6 +167,6 @@ class _Decoder:
     def _lost(self) -> _Refusal:
         number = -self._process.wait()
         if number == signal.SIGXCPU:
-            return _Refusal(f"cannot be decoded: it takes more than {STEP_CPU_S} s for one batch")
+            return _Refusal(f"cannot be decoded: it takes more than {STEP_CPU_S} s, far too long for what it holds")
         how = f"signal {number}" if number > 0 else f"exit code {-number}"
         return _Refusal(f"cannot be decoded: it crashes its decoder ({how}), or needs over {MEMORY_BYTES >> 30} GiB")

@@ -21,8 +21,10 @@ from transforms.layouts.base import Layout, MessageLayout, UnreadableFile
 from transforms.records import RawBatch
 
 MEMORY_BYTES = 1 << 30
-STEP_CPU_S = 5
-"""Processor time for one batch: two hundred times what an honest one takes."""
+STEP_CPU_S = 3
+BYTE_CPU_S, ROW_CPU_S = 1e-7, 2e-5
+"""Processor time for one batch; and for all batches that much again, for each byte of input and each row found.
+An honest byte or row takes a tenth of it at most."""
 
 
 class Work(NamedTuple):
@@ -37,6 +39,9 @@ class Work(NamedTuple):
             return self.layout.read(self.path)
         assert isinstance(self.layout, MessageLayout)
         return self.layout.from_messages(self.payloads)
+
+    def size(self) -> int:
+        return sum(map(len, self.payloads)) if self.path is None else os.path.getsize(self.path)
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -82,30 +87,31 @@ def receive(file: IO[bytes]) -> bytes:
 
 
 def _answers(work: Work) -> Iterator[tuple[Answer, pa.RecordBatch | None]]:
+    try:
+        for batch in _within_time(work):
+            _check(batch.table)
+            yield Answer("batch", refused=batch.refused), batch.table
+        yield Answer("end"), None
+    except UnreadableFile as error:
+        yield Answer("unreadable", text=error.rule), None
+    except OSError as error:
+        yield Answer("system", text=error.strerror or type(error).__name__, errno=error.errno or 0), None
+    except Exception as error:  # noqa: BLE001 - whatever a decoder raises is about this one file or message
+        yield Answer("unreadable", text=f"cannot be decoded ({type(error).__name__})"), None
+
+
+def _within_time(work: Work) -> Iterator[RawBatch]:
+    """The system ends this process when it has used too much processor time for one batch, or for all so far."""
+    allowed = time.process_time() + STEP_CPU_S + BYTE_CPU_S * work.size()
     batches = work.batches()
     while True:
-        _allow(STEP_CPU_S)
-        try:
-            batch = next(batches, None)
-            if batch is None:
-                yield Answer("end"), None
-                return
-            _check(batch.table)
-        except UnreadableFile as error:
-            yield Answer("unreadable", text=error.rule), None
+        until = min(allowed, time.process_time() + STEP_CPU_S)
+        resource.setrlimit(resource.RLIMIT_CPU, (int(until) + 1, resource.RLIM_INFINITY))
+        batch = next(batches, None)
+        if batch is None:
             return
-        except OSError as error:
-            yield Answer("system", text=error.strerror or type(error).__name__, errno=error.errno or 0), None
-            return
-        except Exception as error:  # noqa: BLE001 - whatever a decoder raises is about this one file or message
-            yield Answer("unreadable", text=f"cannot be decoded ({type(error).__name__})"), None
-            return
-        yield Answer("batch", refused=batch.refused), batch.table
-
-
-def _allow(cpu_s: int) -> None:
-    """The system ends this process if it uses more processor time than that from now on."""
-    resource.setrlimit(resource.RLIMIT_CPU, (int(time.process_time()) + 1 + cpu_s, resource.RLIM_INFINITY))
+        allowed += ROW_CPU_S * batch.table.num_rows
+        yield batch
 
 
 def _check(table: pa.RecordBatch) -> None:
