@@ -11,7 +11,7 @@ from pathlib import Path
 
 from transforms.ledger import Account, Ledger
 from transforms.ledger.head import Head
-from transforms.release.by_hexagon import Released, Sealed
+from transforms.release.recorded import Released, Sealed
 
 ACCOUNT = Account(
     name="bench",

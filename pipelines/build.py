@@ -17,7 +17,7 @@ from apache_beam.pvalue import DoOutputsTuple, PBegin, PCollection
 from transforms.count.tally import Cap
 from transforms.layouts import Layout
 from transforms.observe.parse import Rules
-from transforms.release.by_hexagon import Policy, SlotFacts
+from transforms.release.policy import Policy, SlotFacts
 from transforms.sinks.kafka import PublishToKafka
 from transforms.sources.kafka_partition import Topic
 from transforms.steps import (

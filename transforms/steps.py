@@ -25,7 +25,9 @@ from transforms.ledger import Ledger, LimitExceeded
 from transforms.observe import hexagons
 from transforms.observe.parse import Rules, parse
 from transforms.records import Observations, RawBatch
-from transforms.release.by_hexagon import Policy, Sealed, SlotFacts, release_shard, seal
+from transforms.release.by_hexagon import seal
+from transforms.release.policy import Policy, SlotFacts, release_shard
+from transforms.release.recorded import Sealed
 from transforms.sinks.files import publish_slot
 
 NAMESPACE = "hatstream"

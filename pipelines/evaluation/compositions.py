@@ -23,7 +23,8 @@ from transforms.count import wire
 from transforms.count.tally import Cap, tally
 from transforms.count.wire import Tally
 from transforms.observe.vehicle_hash import Secret
-from transforms.release.by_hexagon import Divided, Policy, Statistic, divide, hats_of
+from transforms.release.by_hexagon import Divided, divide, hats_of
+from transforms.release.policy import Policy, RequestedStatistic
 from transforms.sinks.files import UNITS
 from transforms.steps import Book
 
@@ -48,7 +49,7 @@ class Errors:
 
 
 @dataclass(frozen=True)
-class Spent:
+class CompositionCost:
     """What a composition made of a total: medians over periods of K and epsilon of a HAT, and what is left out."""
 
     composition: str
@@ -78,7 +79,7 @@ Report = Callable[[str, int, int | None], None]
 
 def compare(
     spec: Specification, paths: Sequence[str], totals: Sequence[str], runs: int, report: Report
-) -> tuple[Truth, list[Errors], list[Spent]]:
+) -> tuple[Truth, list[Errors], list[CompositionCost]]:
     """Releases telemetry with each composition at each total, divided over all HATs of a period at once."""
     when, events = read_events(spec, paths, report)
     plain = replace(spec, scope="period", cap=None, clip_user=False, release_shards=1)
@@ -90,7 +91,7 @@ def compare(
     truth = _truth(whole, spec.grid)
     ways = _ways(whole)
     errors: list[Errors] = []
-    spent: list[Spent] = []
+    spent: list[CompositionCost] = []
     for label, cap, clip_user in ways:
         rows = whole if cap is None else _tallied(events, cap)
         periods = [rows.take(np.isin(rows.slot_s, slots)) for slots in {facts.plan for facts in job.slots.values()}]
@@ -155,7 +156,7 @@ def _errors(
 
 
 def _actual(
-    rows: Tally, stat: Statistic, epsilon: Fraction, grid: Grid, truth: Truth, runs: int
+    rows: Tally, stat: RequestedStatistic, epsilon: Fraction, grid: Grid, truth: Truth, runs: int
 ) -> tuple[Int64s, Float64s]:
     """Index in `truth` of each HAT with a value, and its mean absolute error over the runs."""
     found = [(slot_s, hat) for slot_s, mine in _slots(rows) for hat in hats_of(mine) if hat.totals.counts.size]
@@ -170,7 +171,7 @@ def _actual(
     return at, error / runs
 
 
-def _constants(truth: Truth, statistics: Sequence[Statistic]) -> Iterator[Errors]:
+def _constants(truth: Truth, statistics: Sequence[RequestedStatistic]) -> Iterator[Errors]:
     for stat in statistics:
         error = np.abs(truth.values[stat.name] - truth.constant(stat.name))
         yield _summed(CONSTANT, "", stat.name, error, truth)
@@ -184,13 +185,13 @@ def _summed(label: str, total: str, statistic: str, error: Float64s, truth: Trut
     return Errors(label, total, statistic, mean, by_class, mean > constant)
 
 
-def _spent(label: str, total: str, divided: Sequence[Divided], truth: Truth) -> Spent:
+def _spent(label: str, total: str, divided: Sequence[Divided], truth: Truth) -> CompositionCost:
     kept = sum(int(each.rows.kept.sum()) for each in divided)
     valued = sum(
         np.unique(np.stack([each.rows.slot_s, each.rows.cell])[:, each.rows.kept > 0], axis=1).shape[1]
         for each in divided
     )
-    return Spent(
+    return CompositionCost(
         composition=label,
         total=total,
         most_hats=float(np.median([each.most_hats for each in divided])),
@@ -203,7 +204,7 @@ def _spent(label: str, total: str, divided: Sequence[Divided], truth: Truth) -> 
 # --- tables ----------------------------------------------------------------------------------------------------------
 
 
-def spent_table(spent: Sequence[Spent]) -> Table:
+def spent_table(spent: Sequence[CompositionCost]) -> Table:
     """What each composition makes of the total of a vehicle and period."""
     table = Table(title="What a vehicle's total is divided into", title_justify="left")
     for name in ("composition", "total", "most HATs (K)", "epsilon of a HAT", "reports left out", "HATs without value"):

@@ -17,7 +17,7 @@ from dpops.types import Int64s
 from pipelines.planning.counts import Counts
 from pipelines.specification import Specification
 from transforms.count.tally import Cap
-from transforms.release.by_hexagon import weights_of
+from transforms.release.policy import weights_of
 from transforms.time.calendar import CalendarError, Timetable
 
 _SOME_DAY = date(2026, 5, 13)  # periods of one unit are equally long, clock changes apart

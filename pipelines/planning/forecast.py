@@ -19,7 +19,7 @@ from pipelines.planning.counts import Counts
 from pipelines.scheduled.parts import Progress
 from pipelines.scheduled.release import InputError
 from pipelines.specification import Specification
-from transforms.release.by_hexagon import Statistic
+from transforms.release.policy import RequestedStatistic
 from transforms.sinks.files import UNITS
 from transforms.time.calendar import DAY_MINUTES
 
@@ -113,7 +113,7 @@ class Forecaster:
         self._grid, self._prior = spec.grid, spec.prior
         self._known: dict[tuple[str, Fraction, int, bytes], list[Candidate]] = {}
 
-    def candidates(self, stat: Statistic, hat: Hat) -> list[Candidate]:
+    def candidates(self, stat: RequestedStatistic, hat: Hat) -> list[Candidate]:
         """The best forecast first; only `auto` has more than one."""
         key = (stat.name, hat.epsilon * stat.share, hat.reported, hat.kept.tobytes())
         if key not in self._known:

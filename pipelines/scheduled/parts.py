@@ -22,7 +22,7 @@ from pipelines.scheduled.spool import Spool
 from transforms.count.wire import unpack_exposure
 from transforms.ledger import Ledger
 from transforms.observe.parse import REASONS
-from transforms.release.by_hexagon import SpecSlot, Spending, debit_of, debits_by_slot
+from transforms.release.recorded import SpecSlot, Spending, debit_of, debits_by_slot
 from transforms.steps import NAMESPACE, PackedEvents, Read, SlotShard
 from transforms.time.calendar import Slot
 

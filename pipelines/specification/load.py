@@ -23,7 +23,8 @@ from dpops.types import Grid
 from transforms.count.tally import Cap
 from transforms.layouts import Layout, layout
 from transforms.observe.hexagons import cells_of_geojson, cells_of_list
-from transforms.release.by_hexagon import Scope, Statistic
+from transforms.release.policy import RequestedStatistic
+from transforms.release.recorded import Scope
 from transforms.time.calendar import DAY_MINUTES, Timetable, Unit
 
 BOUND = Fraction(1_000_000)
@@ -112,7 +113,7 @@ class Specification:
     clip_user: bool
     scope: Scope
     release_shards: int
-    statistics: tuple[Statistic, ...]
+    statistics: tuple[RequestedStatistic, ...]
     prior: Prior | None
     layout: Layout
     allowed_lateness_s: int
@@ -317,14 +318,14 @@ def _layout(table: InputTable) -> Layout:
         raise SpecificationError(f"input: {error}") from None
 
 
-def _statistics(document: Document) -> tuple[Statistic, ...]:
+def _statistics(document: Document) -> tuple[RequestedStatistic, ...]:
     _need(bool(document.statistic), "statistic", "needs at least one entry", "empty")
     prior = _prior(document.speed)
     parsed = [_statistic(dict(table), document, prior) for table in document.statistic]
     names = [name for name, _, _ in parsed]
     _need(len(set(names)) == len(names), "statistic.name", "must not repeat", names)
     whole = sum((weight for _, _, weight in parsed), Fraction(0))
-    return tuple(Statistic(name, mechanism, weight / whole) for name, mechanism, weight in parsed)
+    return tuple(RequestedStatistic(name, mechanism, weight / whole) for name, mechanism, weight in parsed)
 
 
 def _prior(speed: SpeedTable) -> Prior | None:
@@ -392,7 +393,7 @@ def _fits(cls: type[Mechanism], name: str, value: object) -> bool:
 
 
 def _decisive_text(
-    document: Document, region: tuple[int, ...] | None, statistics: tuple[Statistic, ...], source: Layout
+    document: Document, region: tuple[int, ...] | None, statistics: tuple[RequestedStatistic, ...], source: Layout
 ) -> str:
     """Canonical JSON of everything that decides a release, defaults resolved.
 

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from tests import city
 from tests.transforms.test_publish import unit
-from transforms.release.by_hexagon import Sealed
+from transforms.release.recorded import Sealed
 from transforms.sinks import kafka as kafka_sink
 from transforms.sinks.files import publish_slot, rows_of
 from transforms.sinks.kafka import Message, Outbox, PublishToKafka, check, message_of

@@ -13,7 +13,7 @@ from sqlalchemy.pool import NullPool
 from transforms.ledger import Account, AccountRefusal, Ledger
 from transforms.ledger.databases import database_of
 from transforms.ledger.head import Head, LedgerError
-from transforms.release.by_hexagon import Released, Sealed
+from transforms.release.recorded import Released, Sealed
 
 ACCOUNT = Account(
     name="city",

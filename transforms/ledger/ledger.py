@@ -20,7 +20,7 @@ from transforms.failpoints import failpoint
 from transforms.ledger import chain, databases
 from transforms.ledger.chain import ENTRY, METADATA, Entry, Tip
 from transforms.ledger.head import Head, LedgerError
-from transforms.release.by_hexagon import Sealed, SpecSlot, debit_of, debits_by_slot
+from transforms.release.recorded import Sealed, SpecSlot, debit_of, debits_by_slot
 
 UNKNOWN_TO_HEAD = "the head file beside the key file does not know this ledger"
 

@@ -1,133 +1,20 @@
 """By hexagon: the public plan of a slot from counts alone, then noisy integers; the result is ready to be recorded."""
 
 import hmac
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 
-from dpops.claims import Composition, PerPeriod, slot_debit
-from dpops.mechanism import Mechanism, Plan, Totals
+from dpops.claims import PerPeriod, slot_debit
+from dpops.mechanism import Plan, Totals
 from dpops.noise import Noise
-from dpops.suppression.clip_user import Weights, share_out
-from dpops.types import Grid, Int64s
+from dpops.suppression.clip_user import share_out
 from transforms.count.wire import Exposure, Tally
 from transforms.observe.hexagons import cell_text
-from transforms.scatter import scatter
-
-Scope = Literal["slot", "period"]
-
-
-class Released(msgspec.Struct, frozen=True):
-    """One statistic of one HAT: its whole public plan and its noisy integers; both null where there is no data."""
-
-    cell: str
-    statistic: str
-    mechanism: str
-    plan: dict[str, Any] | None
-    integers: list[int] | None
-
-
-class Sealed(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is released of one slot and release shard: what the ledger keeps and publishing reads.
-
-    slot_start, slot_end: ISO 8601 with the zone's offset. epsilon_hat, epsilon_slot: rational text, of each HAT and
-    the most that any vehicle spends in the slot. digest: keyed, of the input, for the operator alone. scope: what was
-    planned, and is sealed, together. debit: what the account is debited, where that is not epsilon_slot: with scope
-    "period" the first slot stands for all. epsilon_total: what the plan allows a vehicle in the whole period, where the
-    specification gives a total.
-    """
-
-    spec_id: str
-    period: str
-    slot_s: int
-    slot_start: str
-    slot_end: str
-    shard: int
-    epsilon_hat: str
-    epsilon_slot: str
-    unit: str
-    released: list[Released]
-    digest: str
-    scope: Scope = "slot"
-    debit: str | None = None
-    epsilon_total: str | None = None
-
-
-class Spending(msgspec.Struct, frozen=True):
-    """The part of an encoded Sealed that says what it spends; decoding skips the rest."""
-
-    spec_id: str
-    slot_s: int
-    epsilon_hat: str
-    epsilon_slot: str
-    debit: str | None = None
-
-
-SpecSlot = tuple[str, int]
-"""A specification's id and the start of a slot."""
-
-
-def debit_of(unit: Sealed | Spending) -> str:
-    """What the account is debited for a unit, as rational text."""
-    return unit.epsilon_slot if unit.debit is None else unit.debit
-
-
-def debits_by_slot(units: Iterable[tuple[str, int, str]]) -> dict[SpecSlot, Fraction]:
-    """Debit per (specification, slot), from (spec_id, slot_s, debit) of units: a slot's shards share the largest."""
-    debits: dict[SpecSlot, Fraction] = {}
-    for spec_id, slot_s, epsilon in units:
-        debits[spec_id, slot_s] = max(Fraction(epsilon), debits.get((spec_id, slot_s), Fraction(0)))
-    return debits
-
-
-@dataclass(frozen=True)
-class Statistic:
-    """One released statistic. share: its part of the HAT's epsilon; the shares of a specification add up to 1."""
-
-    name: str
-    mechanism: Mechanism
-    share: Fraction
-
-
-@dataclass(frozen=True)
-class SlotFacts:
-    """What is public about a slot before any data. start, end: as text. plan: the slots that are planned together with
-    it, itself included, ascending. plans: how many such plans share what a vehicle may spend in the whole period."""
-
-    period: str
-    start: str
-    end: str
-    plan: tuple[int, ...]
-    plans: int
-
-
-@dataclass(frozen=True)
-class Policy:
-    """How HATs are released. clip_user: whether vehicles are suppressed in HATs. most_cells: fixed by a cap where
-    shards cannot see the whole slot, else None. region: the cells that get a row in any case, or None for those with
-    reports.
-    """
-
-    spec_id: str
-    grid: Grid
-    unit: str
-    statistics: tuple[Statistic, ...]
-    composition: Composition
-    clip_user: bool
-    scope: Scope
-    release_shards: int
-    most_cells: int | None
-    region: tuple[int, ...] | None
-    digest_key: bytes = field(repr=False)
-
-
-def release_shard(cell: Int64s, shards: int) -> Int64s:
-    """Which release shard a cell belongs to: by the cell alone, int64 (cells,)."""
-    return (scatter(cell) >> 1) % shards if shards > 1 else np.zeros(cell.size, np.int64)
+from transforms.release.policy import Policy, RequestedStatistic, SlotFacts, release_shard, weights_of
+from transforms.release.recorded import Released, Sealed
 
 
 def seal(
@@ -193,11 +80,6 @@ def divide(rows: Tally, plans: int, policy: Policy) -> Divided:
     return Divided(rows, shared.most_hats, shared.epsilon_hat)
 
 
-def weights_of(grid: Grid, statistics: Iterable[Statistic]) -> Weights:
-    """What suppression weighs: the statistics that are asked for, with their shares of a HAT's epsilon."""
-    return Weights(upper=grid.upper, **{stat.name: stat.share for stat in statistics})
-
-
 def _exposure(rows: Tally) -> Exposure:
     vehicle, cells = np.unique(rows.vehicle[rows.kept > 0], return_counts=True)
     return Exposure(vehicle, cells.astype(np.int64))
@@ -247,7 +129,7 @@ def hats_of(rows: Tally) -> list[Hat]:
 
 
 def _release_statistic(
-    stat: Statistic, totals: list[tuple[Totals, int]], hat_epsilon: Fraction, policy: Policy, noise: Noise
+    stat: RequestedStatistic, totals: list[tuple[Totals, int]], hat_epsilon: Fraction, policy: Policy, noise: Noise
 ) -> list[tuple[str, dict[str, Any], list[int]]]:
     """Per HAT the mechanism that released it (of `auto`, the one it chose), its plan and its integers."""
     epsilon = hat_epsilon * stat.share

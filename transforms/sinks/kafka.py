@@ -12,7 +12,7 @@ from apache_beam.pvalue import PCollection
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka import Message as Sent
 
-from transforms.release.by_hexagon import Sealed
+from transforms.release.recorded import Sealed
 from transforms.sinks.files import Row, json_of, rows_of
 from transforms.sources.kafka_partition import KafkaSourceError, Topic, starts
 from transforms.steps import StepError, recorded_but
