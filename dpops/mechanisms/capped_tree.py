@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from dpops.claims import Adjacency
 from dpops.forecast import Prior
-from dpops.means.capping import Cap, CapRule, check_cap, chosen
+from dpops.means.capping import CapRule, CountCap, check_cap, chosen
 from dpops.mechanism import Integers, Mechanism, Plan, Totals
 from dpops.noise import Noise
 from dpops.trees.hats import (
@@ -53,7 +53,7 @@ class CappedTree(Mechanism):
         check_counts(counts, reported, grid, epsilon)
         level = share_error(best_shape(self.bins)) / float(epsilon)
 
-        def cost(cap: Cap) -> float:
+        def cost(cap: CountCap) -> float:
             return cap.moved[0] / cap.moved[1] + level * cap.most / cap.kept
 
         cap = chosen(self.m_ub, counts, reported, cost)
