@@ -36,9 +36,15 @@ class Noise:
         Raises ValueError for a negative scale or one above 2**50 steps.
         """
         parts = [_ratio(scale) for scale in scales]
-        numerator = np.array([t for t, _ in parts], np.int64)
-        denominator = np.array([s for _, s in parts], np.int64)
-        out = np.zeros(len(parts), np.int64)
+        return self._laplace(np.array([t for t, _ in parts], np.int64), np.array([s for _, s in parts], np.int64))
+
+    def laplace_of(self, scale: Fraction, size: int) -> Int64s:
+        """That many independent draws of one scale; the same law as `laplace`."""
+        numerator, denominator = _ratio(scale)
+        return self._laplace(np.full(size, numerator, np.int64), np.full(size, denominator, np.int64))
+
+    def _laplace(self, numerator: Int64s, denominator: Int64s) -> Int64s:
+        out = np.zeros(numerator.size, np.int64)
         open_ = np.flatnonzero(numerator)
         while open_.size:
             t, s = numerator[open_], denominator[open_]
@@ -92,6 +98,11 @@ class Noise:
             if run.max(initial=0) >= _MAX_RUN:
                 raise ArithmeticError("discrete Laplace: a run of improbable length; the entropy source is broken")
         return run
+
+
+def drawn_scale(scale: Fraction) -> Fraction:
+    """The scale that a draw really has: rounded up where its numerator or denominator exceeds 2**50."""
+    return Fraction(*_ratio(scale))
 
 
 def _ratio(scale: Fraction) -> tuple[int, int]:
