@@ -31,16 +31,17 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
-import pipelines.quiet  # noqa: F401  # isort: skip
+import pipelines.silence_beam  # noqa: F401  # isort: skip
 
-from pipelines import custody, streaming
+from pipelines.account import location as custody
 from pipelines.cli import main
-from pipelines.engines.submit import Engine
-from pipelines.feeder import DELAY_S, SETTINGS, replay
-from pipelines.sample import Fleet
-from pipelines.spec import Specification
-from pipelines.streaming_demo import set_up, stop_at
-from transforms.kafka_partition import Topic
+from pipelines.demo.feeder import DELAY_S, SETTINGS, replay
+from pipelines.demo.fleet import Fleet
+from pipelines.demo.stream_demo import set_up, stop_at
+from pipelines.specification import Specification
+from pipelines.streaming import stream as streaming
+from pipelines.streaming.flink.submit import Engine
+from transforms.sources.kafka_partition import Topic
 
 CONSOLE = Console()
 FOLDER = Path("build/sustained")

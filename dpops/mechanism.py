@@ -8,9 +8,9 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 
-from dpops.accuracy import Prior, laplace_bound, laplace_std, mean_absolute_error
+from dpops.claims import Adjacency, PureDP
+from dpops.forecast import Prior, laplace_bound, laplace_std, mean_absolute_error
 from dpops.noise import MOST_SCALE, Noise
-from dpops.privacy import Adjacency, PureDP
 from dpops.types import Grid, Int64s
 
 

@@ -3,15 +3,15 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from pipelines.account.location import Custody, account_of, read_key
 from pipelines.build import Job
-from pipelines.custody import Custody, account_of, read_key
-from pipelines.spec import Specification
-from transforms.calendar import Locator
+from pipelines.specification import Specification
 from transforms.ledger import AccountRefusal
-from transforms.parse import Rules
-from transforms.seal import Policy, SlotFacts
+from transforms.observe.parse import Rules
+from transforms.observe.vehicle_hash import Secret
+from transforms.release.policy import Policy, SlotFacts
 from transforms.steps import Book, Together
-from transforms.vehicles import Secret
+from transforms.time.calendar import Locator
 
 
 def admitted(spec: Specification, custody: Custody) -> Secret:

@@ -16,15 +16,18 @@ from apache_beam.pvalue import DoOutputsTuple, PCollection, TaggedOutput
 from dpops.mechanism import PlanError
 from dpops.noise import Noise
 from dpops.types import Int64s
-from transforms import hexagons, wire
+from transforms.count import wire
+from transforms.count.tally import Cap, tally
 from transforms.failpoints import failpoint
 from transforms.layouts import Layout, UnreadableFile
 from transforms.ledger import Ledger, LimitExceeded
-from transforms.parse import Rules, parse
-from transforms.publish import publish_slot
-from transforms.schema import Observations, RawBatch
-from transforms.seal import Policy, Sealed, SlotFacts, release_shard, seal
-from transforms.tally import Cap, tally
+from transforms.observe import hexagons
+from transforms.observe.parse import Rules, parse
+from transforms.records import Observations, RawBatch
+from transforms.release.by_hexagon import seal
+from transforms.release.policy import Policy, SlotFacts, release_shard
+from transforms.release.recorded import Sealed
+from transforms.sinks.files import publish_slot
 
 NAMESPACE = "hatstream"
 

@@ -14,10 +14,11 @@ from pathlib import Path
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines import custody, streaming
-from pipelines.spec import load
-from transforms import kafka_sink
-from transforms.kafka_partition import Topic
+from pipelines.account import location as custody
+from pipelines.specification import load
+from pipelines.streaming import stream as streaming
+from transforms.sinks import kafka as kafka_sink
+from transforms.sources.kafka_partition import Topic
 
 NO_FILES = ()
 """A worker's disk goes with the worker: the rows go to the topic alone."""

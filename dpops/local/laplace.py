@@ -8,7 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from dpops.local.mechanism import STEPS, Float64s, check_epsilon, to_steps
-from dpops.noise import Noise, drawn_scale
+from dpops.noise import Noise
+from dpops.noise.laplace import drawn_scale
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class Laplace:
 
     def sample(self, values: Float64s, noise: Noise) -> Float64s:
         steps = to_steps(values)
-        return (steps + noise.laplace_of(self._scale(), steps.size)) * (2 / STEPS) - 1
+        return (steps + noise.laplace([self._scale()] * steps.size)) * (2 / STEPS) - 1
 
     def real_epsilon(self) -> float:
         return float(STEPS / drawn_scale(self._scale()))

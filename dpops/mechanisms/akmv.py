@@ -8,12 +8,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpops.accuracy import Prior, clamped_errors
-from dpops.choice import MOST_CANDIDATES
+from dpops.claims import Adjacency
+from dpops.forecast import Prior, clamped_errors
+from dpops.means.quantile import expected_quantile, private_quantiles
 from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, stack, with_noise
 from dpops.noise import Noise
-from dpops.privacy import Adjacency
-from dpops.quantile import expected_quantile, private_quantiles
+from dpops.noise.exponential import MOST_CANDIDATES
 from dpops.types import Grid, Int64s
 
 _POINTS = 64

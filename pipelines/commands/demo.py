@@ -6,12 +6,13 @@ from pathlib import Path
 import click
 from rich.table import Table
 
-from pipelines import custody, scheduled
+from pipelines.account import location as custody
 from pipelines.commands.options import console, progress_bars
 from pipelines.commands.release import show, summarise
-from pipelines.sample import Fleet, write_sample
-from pipelines.spec import Specification, load
-from transforms.publish import rows_of
+from pipelines.demo.fleet import Fleet, write_sample
+from pipelines.scheduled import release as scheduled
+from pipelines.specification import Specification, load
+from transforms.sinks.files import rows_of
 
 SHOWN = 8
 
@@ -33,7 +34,7 @@ def demo(output: Path) -> int:
     fleet = Fleet()
     output.mkdir(parents=True, exist_ok=True)
     spec_path = output / "demo.toml"
-    spec_path.write_bytes(files("pipelines").joinpath("demo.toml").read_bytes())
+    spec_path.write_bytes(files("pipelines.demo").joinpath("demo.toml").read_bytes())
     spec = load(spec_path)
     sample = output / "sample.parquet"
     out.print(f"{write_sample(fleet, sample):,} reports of {fleet.vehicles} made-up buses on {fleet.day}: {sample}")

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import click
 
-from pipelines import custody
+from pipelines.account import location as custody
 from pipelines.commands.options import key_option, ledger_option, spec_option
-from pipelines.spec import load
+from pipelines.specification import load
 
 
 @click.command()

@@ -9,9 +9,9 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from pipelines.local import Progress as Report
-from transforms.kafka_partition import Topic
-from transforms.publish import FORMATS
+from pipelines.scheduled.parts import Progress as Report
+from transforms.sinks.files import FORMATS
+from transforms.sources.kafka_partition import Topic
 
 
 def _topic(_context: click.Context, _parameter: click.Parameter, value: str | None) -> Topic | None:

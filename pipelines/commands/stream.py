@@ -13,14 +13,15 @@ from typing import Any
 import click
 import msgspec
 
-from pipelines import custody, streaming
+from pipelines.account import location as custody
 from pipelines.build import Source
 from pipelines.commands.options import formats_option, kafka_output_option, key_option, ledger_option, spec_option
-from pipelines.engines.submit import Engine, local_servers
 from pipelines.exit_codes import DONE
-from pipelines.scheduled import UsageError
-from pipelines.spec import Specification, load
-from transforms.kafka_partition import Topic
+from pipelines.scheduled.release import UsageError
+from pipelines.specification import Specification, load
+from pipelines.streaming import stream as streaming
+from pipelines.streaming.flink.submit import Engine, local_servers
+from transforms.sources.kafka_partition import Topic
 
 
 def _address(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:

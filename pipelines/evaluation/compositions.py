@@ -13,19 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.table import Table
 
+from dpops.claims import PerPeriod
 from dpops.noise import Noise
-from dpops.privacy import PerPeriod
 from dpops.types import Grid, Int64s
 from pipelines.evaluation.real import CLASSES, against, class_name, in_class, read_events
-from pipelines.scheduled import InputError, UsageError, job_of
-from pipelines.spec import Specification
-from transforms import wire
-from transforms.publish import UNITS
-from transforms.seal import Divided, Policy, Statistic, divide, hats_of
+from pipelines.scheduled.release import InputError, UsageError, job_of
+from pipelines.specification import Specification
+from transforms.count import wire
+from transforms.count.tally import Cap, tally
+from transforms.count.wire import Tally
+from transforms.observe.vehicle_hash import Secret
+from transforms.release.by_hexagon import Divided, divide, hats_of
+from transforms.release.policy import Policy, RequestedStatistic
+from transforms.sinks.files import UNITS
 from transforms.steps import Book
-from transforms.tally import Cap, tally
-from transforms.vehicles import Secret
-from transforms.wire import Tally
 
 Float64s = NDArray[np.float64]
 
@@ -155,7 +156,7 @@ def _errors(
 
 
 def _actual(
-    rows: Tally, stat: Statistic, epsilon: Fraction, grid: Grid, truth: Truth, runs: int
+    rows: Tally, stat: RequestedStatistic, epsilon: Fraction, grid: Grid, truth: Truth, runs: int
 ) -> tuple[Int64s, Float64s]:
     """Index in `truth` of each HAT with a value, and its mean absolute error over the runs."""
     found = [(slot_s, hat) for slot_s, mine in _slots(rows) for hat in hats_of(mine) if hat.totals.counts.size]
@@ -170,7 +171,7 @@ def _actual(
     return at, error / runs
 
 
-def _constants(truth: Truth, statistics: Sequence[Statistic]) -> Iterator[Errors]:
+def _constants(truth: Truth, statistics: Sequence[RequestedStatistic]) -> Iterator[Errors]:
     for stat in statistics:
         error = np.abs(truth.values[stat.name] - truth.constant(stat.name))
         yield _summed(CONSTANT, "", stat.name, error, truth)

@@ -11,21 +11,22 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.table import Table
 
-from dpops.accuracy import Prior
+from dpops.forecast import Prior
 from dpops.mechanism import Mechanism, Totals
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.auto import Auto
 from dpops.noise import Noise
 from dpops.registry import registered
 from dpops.types import Grid
-from pipelines.scheduled import InputError, range_of
-from pipelines.spec import Specification
-from transforms import hexagons, wire
-from transforms.calendar import Calendar
-from transforms.columns import instants
-from transforms.parse import FROM_US, TO_US, Rules, parse
-from transforms.tally import tally
-from transforms.wire import Tally
+from pipelines.scheduled.release import InputError, range_of
+from pipelines.specification import Specification
+from transforms.count import wire
+from transforms.count.tally import tally
+from transforms.count.wire import Tally
+from transforms.observe import hexagons
+from transforms.observe.columns import instants
+from transforms.observe.parse import FROM_US, TO_US, Rules, parse
+from transforms.time.calendar import Calendar
 
 Float64s = NDArray[np.float64]
 

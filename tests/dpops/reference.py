@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpops.grouping import Grouping
+from dpops.means.grouping import Grouping
 from dpops.mechanism import Totals
 from dpops.types import Int64s
 

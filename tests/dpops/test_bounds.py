@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpops import bounds
-from dpops.accuracy import transport_bias
-from dpops.grouping import best_fit
+from dpops.forecast import transport_bias
+from dpops.means import contribution_bound as bounds
+from dpops.means.grouping import best_fit
 from dpops.types import Int64s
 from tests.dpops import reference
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpops import choice
-from dpops.choice import MOST_CANDIDATES, choose, exp_minus
+from dpops.means.quantile import expected_quantile, private_quantiles
 from dpops.noise import Noise
-from dpops.quantile import expected_quantile, private_quantiles
+from dpops.noise import exponential as choice
+from dpops.noise.exponential import MOST_CANDIDATES, choose, exp_minus
 from dpops.types import Int64s
 from tests.statistical.checks import chi_square_tail, seeded
 

@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpops import mechanisms
+from dpops.claims import Adjacency
 from dpops.mechanism import Mechanism, Plan, Totals
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.auto import Auto
@@ -27,7 +28,6 @@ from dpops.mechanisms.baseline import Baseline
 from dpops.mechanisms.baseline_variance import BaselineVariance
 from dpops.mechanisms.opt_array import OptArray
 from dpops.noise import Noise
-from dpops.privacy import Adjacency
 from dpops.registry import registered
 from dpops.types import Grid, Int64s
 from tests.dpops.reference import alike, unlike

@@ -9,8 +9,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpops.accuracy import Prior
-from dpops.arrays import FINE, array_means
+from dpops.forecast import Prior
+from dpops.means.arrays import FINE, array_means
 from dpops.mechanism import Mechanism, Plan, PlanError, Totals
 from dpops.mechanisms.akmv import Akmv
 from dpops.mechanisms.auto import Auto

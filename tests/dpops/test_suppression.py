@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpops import rounds
-from dpops.privacy import PerHat, PerPeriod
-from dpops.suppression import Bools, Clipped, Weights, clip_user, share_out, worst_errors
+from dpops.claims import PerHat, PerPeriod
+from dpops.suppression import search as rounds
+from dpops.suppression.clip_user import Bools, Clipped, Weights, clip_user, share_out, worst_errors
 from dpops.types import Int64s
 from tests.dpops import reference
 from tests.dpops.reference import Counts

@@ -8,12 +8,12 @@ from fractions import Fraction
 
 import pytest
 
-from pipelines import custody
+from pipelines.account import location as custody
 from pipelines.cli import main
 from tests import city
 from tests.transforms.test_ledger import opened, unit
-from transforms.head import Head
 from transforms.ledger import AccountRefusal, Ledger
+from transforms.ledger.head import Head
 
 RACERS = 4
 

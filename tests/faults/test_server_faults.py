@@ -12,15 +12,14 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-from pipelines import custody
+from pipelines.account import location as custody
 from tests import city
 from tests.servers import GUARDED
 from tests.transforms.test_ledger import opened, record, unit
-from transforms import chain, databases
-from transforms.databases import database_of
 from transforms.failpoints import VARIABLE
-from transforms.head import LedgerError
-from transforms.ledger import Ledger
+from transforms.ledger import Ledger, chain, databases
+from transforms.ledger.databases import database_of
+from transforms.ledger.head import LedgerError
 from transforms.steps import Book
 
 
@@ -54,7 +53,7 @@ def once_at(monkeypatch, place, event):
             passed.append(name)
             event()
 
-    monkeypatch.setattr("transforms.ledger.failpoint", failpoint)
+    monkeypatch.setattr("transforms.ledger.ledger.failpoint", failpoint)
 
 
 @pytest.mark.parametrize("place", ["before-commit", "after-commit"])

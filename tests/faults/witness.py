@@ -5,10 +5,10 @@ from collections.abc import Collection
 from fractions import Fraction
 from pathlib import Path
 
-from pipelines import custody
+from pipelines.account import location as custody
 from transforms.ledger import Ledger
-from transforms.publish import FORMATS, file_stem, rows_of
-from transforms.seal import Sealed, debit_of
+from transforms.release.recorded import Sealed, debit_of
+from transforms.sinks.files import FORMATS, file_stem, rows_of
 
 ReleaseId = tuple[str, int, str, str]
 """Specification, slot, cell and statistic."""

@@ -14,16 +14,16 @@ from dpops.mechanism import Plan
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.registry import registered
 from dpops.types import Grid
-from pipelines import local
+from pipelines.account.location import Custody
 from pipelines.build import count, observe, publish, seal
-from pipelines.custody import Custody
-from pipelines.scheduled import job_of, range_of
-from pipelines.spec import load
+from pipelines.scheduled import parts as local
+from pipelines.scheduled.release import job_of, range_of
+from pipelines.specification import load
 from tests import city
-from transforms.ledger import ENTRY
-from transforms.seal import Sealed
+from transforms.ledger.chain import ENTRY
+from transforms.observe.vehicle_hash import Secret, vehicle_hashes
+from transforms.release.recorded import Sealed
 from transforms.steps import Book, Read, SlotShard
-from transforms.vehicles import Secret, vehicle_hashes
 
 SECRET = Secret(bytes(range(32)))
 

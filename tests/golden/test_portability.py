@@ -14,19 +14,19 @@ from apache_beam.transforms import trigger, userstate
 from apache_beam.transforms.window import FixedWindows
 
 from pipelines.build import count, observe, publish, seal
-from pipelines.scheduled import job_of, range_of
-from pipelines.spec import load
+from pipelines.scheduled.release import job_of, range_of
+from pipelines.specification import load
 from tests import city
 from tests.golden.portability import findings, labels
 from tests.stream.tiny import LAYOUT
-from transforms.given import Given
-from transforms.growing import ReadGrowing
-from transforms.kafka import ReadKafka
-from transforms.kafka_partition import PartitionStart, Topic
-from transforms.lateness import IntoSlots, RefuseLate
+from transforms.observe.vehicle_hash import Secret
+from transforms.sources.growing_folder import ReadGrowing
+from transforms.sources.kafka import ReadKafka
+from transforms.sources.kafka_partition import PartitionStart, Topic
+from transforms.sources.known_elements import Given
 from transforms.steps import Assign, Book, Parse, Read, SlotShard
-from transforms.vehicles import Secret
-from transforms.watermark import Watermark
+from transforms.time.lateness import IntoSlots, RefuseLate
+from transforms.time.watermark import Watermark
 
 TOPIC = Topic(brokers="127.0.0.1:1", name="any")
 PAIR = tuple[SlotShard, bytes]
@@ -99,11 +99,11 @@ def test_the_names_of_steps_are_the_same_in_every_process(tmp_path):
 
 
 def test_what_is_submitted_to_dataflow_keeps_to_it_too(tmp_path, monkeypatch, hatstream):
-    streaming = pytest.importorskip("pipelines.streaming")
+    streaming = pytest.importorskip("pipelines.streaming.stream")
     city.write(tmp_path)
     assert hatstream(*city.init(tmp_path))[0] == 0
     monkeypatch.setattr(streaming, "kafka_source", lambda *_: from_kafka())
-    monkeypatch.setattr("transforms.kafka_sink.check", lambda _: None)
+    monkeypatch.setattr("transforms.sinks.kafka.check", lambda _: None)
     submit = runpy.run_path(str(Path(__file__).parents[2] / "deploy" / "dataflow" / "submit.py"))
     topics = ["--kafka", "127.0.0.1:1", "--topic", "any", "--kafka-output", "127.0.0.1:1/rows"]
     place = ["--ledger", f"sqlite:///{tmp_path / 'ledger.sqlite'}", "--key", str(tmp_path / "ledger.key")]

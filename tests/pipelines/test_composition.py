@@ -7,10 +7,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from pipelines import custody, local
-from pipelines.spec import load
+from pipelines.account import location as custody
+from pipelines.scheduled import parts as local
+from pipelines.specification import load
 from tests import city
-from transforms.calendar import Timetable
+from transforms.time.calendar import Timetable
 
 WHOLE = 'per = "period"\nscope = "period"'
 CLIPPED = f'{WHOLE}\ncomposition = "clip-user"'

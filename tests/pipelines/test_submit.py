@@ -7,12 +7,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from pipelines import streaming
-from pipelines.engines import submit
-from pipelines.engines.cluster import Cluster
-from pipelines.engines.process import LOOPBACK, ServerError, free_ports
-from pipelines.engines.submit import Engine
-from pipelines.spec import load
+from pipelines.demo.servers.process import LOOPBACK, ServerError, free_ports
+from pipelines.specification import load
+from pipelines.streaming import stream as streaming
+from pipelines.streaming.flink import submit
+from pipelines.streaming.flink.rest import Cluster
+from pipelines.streaming.flink.submit import Engine
 from tests import city
 
 JOB = "a1"

@@ -18,15 +18,16 @@ from typing import NamedTuple
 import msgspec
 from confluent_kafka import Producer
 
-from pipelines import custody, streaming
+from pipelines.account import location as custody
 from pipelines.cli import main
-from pipelines.engines.submit import Engine, cancel, submit
-from pipelines.spec import load
+from pipelines.specification import load
+from pipelines.streaming import stream as streaming
+from pipelines.streaming.flink.submit import Engine, cancel, submit
 from tests.stream.test_kafka_source import ANY_TIME
 from transforms.failpoints import failpoint
-from transforms.kafka_partition import Topic
 from transforms.ledger import Recorded
-from transforms.publish import file_stem
+from transforms.sinks.files import file_stem
+from transforms.sources.kafka_partition import Topic
 from transforms.steps import Book
 
 PARTITIONS = 4

@@ -4,14 +4,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from pipelines import custody
-from pipelines.scheduled import UsageError, job_of, range_of
-from pipelines.spec import SpecificationError, load
-from pipelines.streaming import RunningFacts, check, first_slot
+from pipelines.account import location as custody
+from pipelines.scheduled.release import UsageError, job_of, range_of
+from pipelines.specification import SpecificationError, load
+from pipelines.streaming.stream import RunningFacts, check, first_slot
 from tests import city
-from transforms.databases import database_of
+from transforms.ledger.databases import database_of
+from transforms.observe.vehicle_hash import Secret
 from transforms.steps import Book
-from transforms.vehicles import Secret
 
 NOWHERE = ["--job-server", "127.0.0.1:1", "--worker-pool", "127.0.0.1:1", "--rest", "127.0.0.1:1"]
 

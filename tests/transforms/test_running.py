@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tests.stream.by_hand import ByHand
-from transforms.calendar import Timetable, calendar
-from transforms.heartbeat import AHEAD_S, MOST, _Beat, _Slots, due
-from transforms.running import RunningCalendar, slots_from
+from transforms.time.calendar import Timetable, calendar
+from transforms.time.heartbeat import AHEAD_S, MOST, _Beat, _Slots, due
+from transforms.time.stream_calendar import RunningCalendar, slots_from
 
 NEW_YORK = Timetable("America/New_York", "vehicle-week", 30, 5 * 60, 22 * 60)
 FROM_S, TO_S = 946_684_800, 4_102_444_800

@@ -6,15 +6,17 @@ import h3
 import numpy as np
 import pytest
 
+from dpops.claims import PerHat, PerPeriod
 from dpops.mechanism import Plan
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.baseline import Baseline
 from dpops.mechanisms.baseline_variance import BaselineVariance as Variance
 from dpops.noise import Noise
-from dpops.privacy import PerHat, PerPeriod
 from dpops.types import Grid
-from transforms.seal import Policy, SlotFacts, Statistic, debit_of, release_shard, seal
-from transforms.wire import Tally
+from transforms.count.wire import Tally
+from transforms.release.by_hexagon import seal
+from transforms.release.policy import Policy, RequestedStatistic, SlotFacts, release_shard
+from transforms.release.recorded import debit_of
 
 GRID = Grid(step=Fraction(1, 100), upper_steps=6500)
 FACTS = SlotFacts("2026-05-01", "2026-05-01T10:00:00-05:00", "2026-05-01T11:00:00-05:00", (3600,), 24)
@@ -33,7 +35,7 @@ def policy(**changes):
         "spec_id": "spec",
         "grid": GRID,
         "unit": "km/h",
-        "statistics": (Statistic("mean", Baseline(), Fraction(1)),),
+        "statistics": (RequestedStatistic("mean", Baseline(), Fraction(1)),),
         "composition": PerHat(Fraction(1)),
         "clip_user": False,
         "scope": "slot",
@@ -62,7 +64,7 @@ def sealed(table, noise=None, shard=0, **changes):
 def test_cells_come_in_order_and_vehicles_in_any_order_make_no_difference():
     rows = [(5, 1, 2, 100, 0), (3, 0, 4, 900, 0), (9, 1, 2, 300, 0)]
     for mechanism in (Baseline(), ArrayAverage()):
-        stats = (Statistic("mean", mechanism, Fraction(1)),)
+        stats = (RequestedStatistic("mean", mechanism, Fraction(1)),)
         first, second = (sealed(tally_of(*r), statistics=stats) for r in (rows, rows[::-1]))
         assert first == second
         assert [r.cell for r in first.released] == ["872830828ffffff", "872830829ffffff"]
@@ -84,7 +86,7 @@ def test_with_release_shards_the_cap_stands_for_what_no_shard_can_see():
 
 
 def test_statistics_share_the_epsilon_of_a_hat():
-    halves = tuple(Statistic(name, Baseline(), Fraction(1, 2)) for name in ("mean", "again"))
+    halves = tuple(RequestedStatistic(name, Baseline(), Fraction(1, 2)) for name in ("mean", "again"))
     unit = sealed(tally_of((1, 0, 2, 0, 0)), statistics=halves)
     assert [r.plan["epsilon"] for r in unit.released] == ["1/2", "1/2"]
     assert unit.epsilon_slot == "1"
@@ -145,7 +147,9 @@ def test_cells_of_one_city_spread_over_any_number_of_shards():
         assert sizes.max() < 3 * cells.size / shards
 
 
-BOTH = tuple(Statistic(name, kind, Fraction(1, 2)) for name, kind in (("mean", Baseline()), ("variance", Variance())))
+BOTH = tuple(
+    RequestedStatistic(name, kind, Fraction(1, 2)) for name, kind in (("mean", Baseline()), ("variance", Variance()))
+)
 DAY = {
     at: SlotFacts("2026-05-01", f"2026-05-01T{hour}:00:00-05:00", "later", (3600, 7200), 1)
     for at, hour in ((3600, 10), (7200, 11))

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.tally import Cap, tally
-from transforms.wire import Events, pack, unpack_events
+from transforms.count.tally import Cap, tally
+from transforms.count.wire import Events, pack, unpack_events
 
 ROW = st.tuples(
     st.integers(0, 3),  # vehicle

@@ -6,7 +6,7 @@ from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.watermark import AHEAD_S, Watermark, element_time, newest_plausible_ms
+from transforms.time.watermark import AHEAD_S, Watermark, element_time, newest_plausible_ms
 
 NOW_MS = 1_800_000_000_000
 RULE = Watermark(120)

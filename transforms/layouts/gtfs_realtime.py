@@ -16,7 +16,7 @@ from google.transit import gtfs_realtime_pb2
 
 from transforms.layouts.base import BATCH_ROWS, KMH_PER_UNIT, Units, UnreadableFile, raw_batch
 from transforms.layouts.lines import LINE_BYTES
-from transforms.schema import RawBatch
+from transforms.records import RawBatch
 
 UNITS = Units("s", KMH_PER_UNIT["m/s"])
 FEED_BYTES = 64 << 20
