@@ -1,1 +1,1 @@
-"""Local privacy: values perturbed at their owner, once for each of several services, and the fusion of these reports."""
+"""Local privacy: values perturbed at their owner, once for each of several services, and what their reports tell."""

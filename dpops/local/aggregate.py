@@ -137,9 +137,7 @@ def _curves(signs: Sequence[StochasticRounding], table: Int32s, values: Float64s
     return curves, np.concatenate([new, [table.shape[1]]])
 
 
-def _levels(
-    epsilons: Sequence[float], spans: Int32s, answered: NDArray[np.bool_], edges: Int32s
-) -> Float64s:
+def _levels(epsilons: Sequence[float], spans: Int32s, answered: NDArray[np.bool_], edges: Int32s) -> Float64s:
     """The likelihood on each run, 1 if all windows of the row cover it: e^-epsilon for each that does not."""
     levels = np.zeros((len(edges) + 1, edges.shape[1]))
     for run, level in enumerate(levels):

@@ -10,7 +10,8 @@ from dpops.local.mechanism import Float64s
 
 TOLERANCE = 1e-9
 _MOST_STEPS = 200
-_SMALLEST = 1e-280
+_SMALLEST = 1e-15
+"""Smallest share: beside it the differences that make up a Hessian keep their digits."""
 
 
 @dataclass(frozen=True, slots=True)

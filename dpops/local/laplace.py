@@ -36,7 +36,7 @@ class Laplace:
         return 1 + 128 / self.epsilon
 
     def log_density(self, reports: Float64s, values: Float64s) -> Float64s:
-        return math.log(self.epsilon / 4) - self.epsilon / 2 * np.abs(reports - values)
+        return np.asarray(math.log(self.epsilon / 4) - self.epsilon / 2 * np.abs(reports - values))
 
     def raw_mean(self, values: Float64s) -> Float64s:
         return values
@@ -52,7 +52,7 @@ class Laplace:
 
     def sample(self, values: Float64s, noise: Noise) -> Float64s:
         steps = to_steps(values)
-        return (steps + noise.laplace([self._scale()] * steps.size)) * (2 / STEPS) - 1
+        return np.asarray((steps + noise.laplace([self._scale()] * steps.size)) * (2 / STEPS) - 1)
 
     def real_epsilon(self) -> float:
         return float(STEPS / drawn_scale(self._scale()))

@@ -21,7 +21,9 @@ _CHUNK = 1 << 17
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """At one distribution, per user. gradient: (buckets,). curvature: (buckets, buckets), the negative Hessian; or empty.
+    """What is known at one distribution, per user.
+
+    gradient: (buckets,). curvature: the negative Hessian, (buckets, buckets), or empty.
 
     At the maximum the gradient is at most 1 everywhere, and 1 where there is mass (Karush, Kuhn, Tucker). The
     log-likelihood is concave, so no distribution can have one that is higher by more than `gap`, in nats per user.
@@ -53,7 +55,7 @@ class Rows:
 
     @property
     def buckets(self) -> int:
-        return self.curves.shape[1]
+        return int(self.curves.shape[1])
 
     @property
     def users(self) -> int:
@@ -62,7 +64,7 @@ class Rows:
     def evaluate(self, shares: Float64s, *, curvature: bool = False) -> Evaluation:
         """The log-likelihood at a distribution with its gradient and, if asked, its negative Hessian.
 
-        shares: (buckets,), >= 0 with sum 1. Source of the sums: algorithms, prefix sums and difference arrays.
+        shares: (buckets,), >= 0 with sum 1. By prefix sums and difference arrays.
         """
         buckets, users = self.buckets, self.users
         log_likelihood = 0.0
@@ -101,7 +103,8 @@ def _likelihood(prefix: Float64s, edges: Int32s, levels: Float64s) -> Float64s:
         mass = prefix[edge]
         found += level * (mass - before)
         before = mass
-    return found + levels[-1] * (prefix[-1] - before)
+    found += levels[-1] * (prefix[-1] - before)
+    return found
 
 
 def _add_slope(slope: Float64s, edges: Int32s, weighted: Float64s) -> None:

@@ -1,7 +1,7 @@
 """What a user's own reports say about its value: the second moment of the posterior, in O(services) a user.
 
-All variances are affine in v^2, so this one moment is all that UWA's weights need. The likelihood is constant in each PM
-and SW report's window, two-sided exponential in a Laplace report, and one of two lines in an SR report: between
+All variances are affine in v^2, so this one moment is all that UWA's weights need. The likelihood is constant in each
+PM and SW report's window, two-sided exponential in a Laplace report, and one of two lines in an SR report: between
 the ends of the windows and the Laplace reports it is a constant times one of few curves, whose sums are kept.
 """
 
@@ -10,8 +10,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dpops.local.aggregate import Int32s, middles, spans_of
+from dpops.local.aggregate import middles, spans_of
 from dpops.local.laplace import Laplace
+from dpops.local.likelihood import Int32s
 from dpops.local.mechanism import Float64s
 from dpops.local.reports import Reports
 from dpops.local.sign import StochasticRounding
@@ -50,7 +51,7 @@ def second_moments(reports: Reports) -> Float64s:
 
 
 class _Sums:
-    """Prefix sums over the grid of curve and curve * v^2 for every combination of SR reports and sides of Laplace ones."""
+    """Prefix sums over the grid of curve and curve * v^2, for each combination of SR reports and Laplace sides."""
 
     def __init__(self, signs: Sequence[StochasticRounding], slopes: Sequence[Laplace]) -> None:
         self._signs, self._slopes = signs, slopes

@@ -39,7 +39,7 @@ class Reports:
 
     @property
     def users(self) -> int:
-        return self.values.shape[1]
+        return int(self.values.shape[1])
 
     def of(self, first: int, last: int) -> "Reports":
         """The users first..last - 1."""

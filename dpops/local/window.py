@@ -85,7 +85,7 @@ class Window(ABC):
         """Two levels: q = (1 - keep) / (length of the range) outside the window, and epsilon more inside."""
         outside = math.log(self.rest / (self.high - self.low))
         inside = np.abs(self.centres(reports) - values) <= self.width
-        return outside + self.epsilon * inside
+        return np.asarray(outside + self.epsilon * inside)
 
     def centres(self, reports: Float64s) -> Float64s:
         """The value in whose window's centre a raw report lies; the windows of values within `width` of it hold it."""
@@ -95,26 +95,24 @@ class Window(ABC):
         return self.raw_middle + self.raw_slope * values
 
     def raw_variance(self, values: Float64s) -> Float64s:
-        return self.raw_slope**2 * self.variance(values)
+        return np.asarray(self.raw_slope**2 * self.variance(values))
 
     def unbiased(self, reports: Float64s) -> Float64s:
         return (reports - self.raw_middle) / self.raw_slope
 
     def variance(self, values: Float64s) -> Float64s:
         level = (self.rest * (1 + self.width) ** 2 + self.keep * self.width**2) / (3 * self.keep**2)
-        return level + values**2 * (self.rest / self.keep)
+        return np.asarray(level + values**2 * (self.rest / self.keep))
 
     def sample(self, values: Float64s, noise: Noise) -> Float64s:
         keep = EXACT.divide(self._coin(), 1 << COIN_BITS)
         middle = (STEPS + self._cells() - 1) / 2
         unbiased = (self._draw(to_steps(values), noise) - middle) * (2 / (STEPS * float(keep)))
-        return self.raw_middle + self.raw_slope * unbiased
+        return np.asarray(self.raw_middle + self.raw_slope * unbiased)
 
     def real_epsilon(self) -> float:
         coin, cells = Decimal(self._coin()), Decimal(self._cells())
-        lift = EXACT.divide(
-            EXACT.multiply(coin, STEPS + cells), EXACT.multiply(cells, Decimal(1 << COIN_BITS) - coin)
-        )
+        lift = EXACT.divide(EXACT.multiply(coin, STEPS + cells), EXACT.multiply(cells, Decimal(1 << COIN_BITS) - coin))
         return float(EXACT.ln(EXACT.add(1, lift)))
 
     def _draw(self, steps: Int64s, noise: Noise) -> Int64s:
