@@ -1,4 +1,4 @@
-"""Polls one address: asks only for what is new, waits longer after each failure, takes neither too much nor too long."""
+"""Polls one address: asks only for what is new, waits longer after failures, takes neither too much nor too long."""
 
 import time
 from dataclasses import dataclass, field
@@ -55,7 +55,7 @@ class Poller:
         return "new", body
 
     def wait_s(self) -> float:
-        """Seconds until the next question: doubled with each failure in a row, and at least what the service asked for."""
+        """Seconds until the next question: doubled with each failure in a row, at least what the service asks for."""
         backed_off = self.every_s * 2.0 ** min(self.failures, 16)
         return max(self.every_s, min(max(backed_off, self._retry_after_s), max(LONGEST_WAIT_S, self.every_s)))
 
