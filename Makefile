@@ -25,7 +25,7 @@ run: install
 
 # The stream on one machine for three minutes. Needs a JDK 17, Maven and PostgreSQL, and says so where one is missing.
 stream-demo: install
-	@$(BIN)/python -m pipelines.streaming_demo
+	@$(BIN)/python -m pipelines.demo.stream_demo
 
 # Lint, types and import contracts, then every fast test.
 test: check

@@ -9,9 +9,9 @@ import time
 from fractions import Fraction
 from pathlib import Path
 
-from transforms.head import Head
 from transforms.ledger import Account, Ledger
-from transforms.seal import Released, Sealed
+from transforms.ledger.head import Head
+from transforms.release.recorded import Released, Sealed
 
 ACCOUNT = Account(
     name="bench",

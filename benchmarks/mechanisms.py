@@ -10,9 +10,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from dpops import bounds
-from dpops.accuracy import Prior
-from dpops.grouping import best_fit
+from dpops.forecast import Prior
+from dpops.means import contribution_bound as bounds
+from dpops.means.grouping import best_fit
 from dpops.mechanism import Mechanism, Totals
 from dpops.mechanisms.auto import Auto
 from dpops.mechanisms.baseline import Baseline

@@ -19,15 +19,15 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 from confluent_kafka import Producer
 
-from pipelines.engines.flink import JobServer, options
-from pipelines.engines.kafka import Kafka
-from pipelines.engines.pool import WorkerPool
-from transforms.kafka import ReadKafka
-from transforms.kafka_partition import Topic, starts
+from pipelines.demo.servers.flink import JobServer, options
+from pipelines.demo.servers.kafka import Kafka
+from pipelines.streaming.worker_pool import WorkerPool
 from transforms.layouts import layout, message_layout
 from transforms.layouts.base import FIELDS
-from transforms.schema import RawBatch
-from transforms.watermark import Watermark
+from transforms.records import RawBatch
+from transforms.sources.kafka import ReadKafka
+from transforms.sources.kafka_partition import Topic, starts
+from transforms.time.watermark import Watermark
 
 MESSAGES = 2_000_000
 PARTITIONS = 4

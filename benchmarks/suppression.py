@@ -12,7 +12,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from dpops.suppression import Weights, clip_user
+from dpops.suppression.clip_user import Weights, clip_user
 
 ROWS, HATS, VEHICLES, EVERYWHERE = 1_000_000, 2_000, 100_000, 300
 EPSILON = Fraction(1, 1000)

@@ -27,8 +27,8 @@ from rich.progress import track
 from rich.table import Table
 
 from pipelines.cli import main
-from transforms.hexagons import cells_of
-from transforms.schema import Observations
+from transforms.observe.hexagons import cells_of
+from transforms.records import Observations
 
 VEHICLES, ROUTE_CELLS, BATCH = 2_000, 20, 1_000_000
 FIRST_DAY_S = 1_778_630_400  # 2026-05-13 00:00 UTC

@@ -13,10 +13,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from dpops import bounds
-from dpops.accuracy import Float64s, Prior
-from dpops.arrays import array_means
-from dpops.grouping import Grouping, best_fit, wrap_around
+from dpops.forecast import Float64s, Prior
+from dpops.means import contribution_bound as bounds
+from dpops.means.arrays import array_means
+from dpops.means.grouping import Grouping, best_fit, wrap_around
+from dpops.means.quantile import expected_quantile
+from dpops.means.quantile_interval import QuantileInterval
 from dpops.mechanism import Mechanism, Totals
 from dpops.mechanisms.akmv import Akmv
 from dpops.mechanisms.array_average import ArrayAverage
@@ -28,10 +30,7 @@ from dpops.mechanisms.levy import Levy
 from dpops.mechanisms.opt_array import OptArray
 from dpops.mechanisms.worst_case_optimal import WorstCaseOptimal
 from dpops.noise import Noise
-from dpops.quantile import expected_quantile
-from dpops.quantile_interval import QuantileInterval
 from dpops.types import Grid, Int64s
-from dpops.vectors import plan_vectors
 from pipelines.evaluation.datasets import geometric, itms_counts
 
 FOLDER = Path(__file__).parent / "pictures"
@@ -233,7 +232,7 @@ def draw_opt_array() -> Figure:
     epsilons = [Fraction(number, 1000) for number in range(2, 1500, 2)]
     lengths = [OptArray().plan(counts, int(counts.sum()), GRID, epsilon).facts["m_ub"] for epsilon in epsilons]
     axes.step([float(epsilon) for epsilon in epsilons], lengths, where="post", color=COLOURS["opt-array"], lw=2)
-    high = float(bounds.minimax_thresholds(counts)[1])
+    high = float(epsilons[lengths.index(int(counts.max()))])
     axes.axvline(high, color="black", ls="--", lw=1)
     text = f"above epsilon {high:.2f}\nno vehicle is capped:\nclose to the baseline"
     axes.text(high + 0.03, 120, text)
@@ -358,41 +357,6 @@ def _shade(axes: Axes, numbers: Float64s, winners: Sequence[str]) -> None:
         axes.axvspan(edges[low], edges[high], color=COLOURS[winners[low]], alpha=0.22, lw=0)
 
 
-def draw_vectors() -> Figure:
-    """Where means of vectors may lie, by the number of samples of a vehicle, d = 2."""
-    counts = np.array([16, 8, 8, 4, 4, 4, 4, 2, 2, 2, 1, 1])
-    figure = Figure(figsize=(8.4, 4.2), layout="constrained")
-    simplex, cube = figure.subplots(1, 2)
-    shades = mpl.colormaps["Purples"]
-    bound = plan_vectors("simplex", counts, 2, GRID, Fraction(1)).bound / 100
-    for depth, count in enumerate((1, 8, 16)):
-        reach = min(bound / count, UPPER)
-        label = f"{count} sample{'s' if count > 1 else ''}: sum ≤ {reach:.0f}"
-        simplex.fill([0, reach, 0], [0, 0, reach], color=shades(0.25 + 0.22 * depth), label=label)
-        inside = f"{count} sample{'s' if count > 1 else ''}: {(UPPER - reach) / 2:.0f} to {(UPPER + reach) / 2:.0f}"
-        corner, far = (UPPER - reach) / 2, (UPPER + reach) / 2
-        cube.fill(
-            [corner, far, far, corner], [corner, corner, far, far], color=shades(0.25 + 0.22 * depth), label=inside
-        )
-    mean = np.array([10.0, 45.0])
-    clipped = mean * min(1.0, bound / 16 / mean.sum())
-    _arrow(simplex, mean, clipped)
-    half = min(bound / 16, UPPER) / 2
-    _arrow(cube, mean, np.clip(mean, UPPER / 2 - half, UPPER / 2 + half))
-    simplex.set_title("simplex: scaled towards 0")
-    cube.set_title("cube: each coordinate pulled to U/2")
-    for axes in (simplex, cube):
-        axes.set_aspect("equal")
-        axes.set_xlim(0, UPPER)
-        axes.set_ylim(0, UPPER)
-        axes.set_xlabel("first coordinate")
-        axes.set_ylabel("second coordinate")
-    simplex.legend(frameon=False, loc="upper right", fontsize=9)
-    cube.legend(loc="lower center", fontsize=8)
-    figure.suptitle(f"vectors, d = 2, epsilon 1, T = {bound / UPPER:.0f} U: arrow, a vehicle with 16 samples")
-    return figure
-
-
 def _arrow(axes: Axes, start: Float64s, end: Float64s) -> None:
     style = {"arrowstyle": "->", "lw": 1.8, "color": "black"}
     axes.annotate("", xy=(end[0], end[1]), xytext=(start[0], start[1]), arrowprops=style)
@@ -432,7 +396,6 @@ PICTURES: dict[str, Callable[[], Figure]] = {
     "worst-case-optimal": draw_worst_case_optimal,
     "akmv": draw_akmv,
     "auto": draw_auto,
-    "vectors": draw_vectors,
 }
 
 

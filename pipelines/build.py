@@ -2,7 +2,8 @@
 
     read -> parse -> lateness -> assign -> by vehicle -> by hexagon -> record -> publish
 
-Four stretches, because the local runner travels them in parts (pipelines/local.py); a stream joins them end to end.
+Four stretches, because the scheduled job travels them in parts (pipelines/scheduled/parts.py); a stream joins them
+end to end.
 """
 
 from collections.abc import Mapping
@@ -13,13 +14,12 @@ from typing import NamedTuple
 import apache_beam as beam
 from apache_beam.pvalue import DoOutputsTuple, PBegin, PCollection
 
-from transforms.heartbeat import Heartbeat
-from transforms.kafka_partition import Topic
-from transforms.kafka_sink import PublishToKafka
-from transforms.lateness import IntoSlots, RefuseLate
+from transforms.count.tally import Cap
 from transforms.layouts import Layout
-from transforms.parse import Rules
-from transforms.seal import Policy, SlotFacts
+from transforms.observe.parse import Rules
+from transforms.release.policy import Policy, SlotFacts
+from transforms.sinks.kafka import PublishToKafka
+from transforms.sources.kafka_partition import Topic
 from transforms.steps import (
     EXPOSURE,
     REFUSED,
@@ -35,7 +35,8 @@ from transforms.steps import (
     SlotShard,
     Together,
 )
-from transforms.tally import Cap
+from transforms.time.heartbeat import Heartbeat
+from transforms.time.lateness import IntoSlots, RefuseLate
 
 VEHICLE_SHARDS = 2
 
@@ -97,7 +98,7 @@ def observe(read: DoOutputsTuple, job: Job) -> PCollection[PackedEvents]:
 
 def count(events: PCollection[tuple[SlotShard, bytes]], job: Job) -> PCollection[tuple[SlotShard, bytes]]:
     """Events -> tallies by (plan, release shard): what each vehicle did in each cell."""
-    return events | "by vehicle" >> ByVehicle(job.cap, job.policy.release_shards, job.slots)
+    return events | "by vehicle" >> ByVehicle(job.cap, job.policy.columns, job.policy.release_shards, job.slots)
 
 
 def seal(

@@ -5,23 +5,25 @@ import sys
 
 import click
 
-import pipelines.quiet  # noqa: F401  # isort: skip
+import pipelines.silence_beam  # noqa: F401  # isort: skip
 
+from pipelines.commands.collect import collect
 from pipelines.commands.demo import demo
 from pipelines.commands.evaluate import evaluate
 from pipelines.commands.init import init
 from pipelines.commands.ledger import ledger
+from pipelines.commands.map import map_
 from pipelines.commands.plan import plan
 from pipelines.commands.release import release
 from pipelines.commands.stream import stream
-from pipelines.engines.maven import MissingTool
-from pipelines.engines.process import ServerError
+from pipelines.demo.servers.maven import MissingTool
+from pipelines.demo.servers.process import ServerError
 from pipelines.exit_codes import BAD_SPECIFICATION, DONE, FAILED, REFUSED, WRONG_USE
-from pipelines.scheduled import InputError, UsageError
-from pipelines.spec import SpecificationError
-from transforms.head import LedgerError
+from pipelines.scheduled.release import InputError, UsageError
+from pipelines.specification import SpecificationError
 from transforms.layouts import UnreadableFile
 from transforms.ledger import AccountRefusal
+from transforms.ledger.head import LedgerError
 from transforms.steps import StepError
 
 _CODES: dict[type[Exception], int] = {
@@ -51,7 +53,7 @@ def hatstream() -> None:
     """
 
 
-for command in (demo, init, plan, release, stream, evaluate, ledger):
+for command in (demo, init, plan, release, stream, evaluate, ledger, map_, collect):
     hatstream.add_command(command)
 
 

@@ -7,8 +7,8 @@ from typing import NoReturn
 
 import pytest
 
-from pipelines.engines import postgres
-from pipelines.engines.postgres import GUARDED, Postgres
+from pipelines.demo.servers import postgres
+from pipelines.demo.servers.postgres import GUARDED, Postgres
 
 __all__ = ["GUARDED", "REQUIRED", "Postgres", "postgres_server", "unavailable"]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipelines.engines import postgres
+from pipelines.demo.servers import postgres
 from tests import servers
 
 

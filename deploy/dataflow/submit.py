@@ -14,10 +14,11 @@ from pathlib import Path
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines import custody, streaming
-from pipelines.spec import load
-from transforms import kafka_sink
-from transforms.kafka_partition import Topic
+from pipelines.account import location
+from pipelines.specification import load
+from pipelines.streaming import stream as streaming
+from transforms.sinks import kafka as kafka_sink
+from transforms.sources.kafka_partition import Topic
 
 NO_FILES = ()
 """A worker's disk goes with the worker: the rows go to the topic alone."""
@@ -28,7 +29,7 @@ def prepared(options: argparse.Namespace) -> streaming.Stream:
     spec = load(options.spec)
     start_s = streaming.first_slot(spec, options.start, datetime.now(UTC))
     streaming.check(spec, start_s)
-    place = custody.find(options.ledger, options.key)
+    place = location.find(options.ledger, options.key)
     source = streaming.kafka_source(spec, Topic(brokers=options.kafka, name=options.topic), start_s)
     made = streaming.prepare(spec, start_s, source, place, Path(tempfile.gettempdir()), NO_FILES)
     brokers, _, name = options.kafka_output.partition("/")

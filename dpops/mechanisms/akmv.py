@@ -8,12 +8,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpops.accuracy import Prior, clamped_errors
-from dpops.choice import MOST_CANDIDATES
+from dpops.claims import Adjacency
+from dpops.forecast import Prior, clamped_errors
+from dpops.means.quantile import expected_quantile, private_quantiles
 from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, stack, with_noise
 from dpops.noise import Noise
-from dpops.privacy import Adjacency
-from dpops.quantile import expected_quantile, private_quantiles
+from dpops.noise.exponential import MOST_CANDIDATES
 from dpops.types import Grid, Int64s
 
 _POINTS = 64
@@ -84,7 +84,7 @@ class Akmv(Mechanism):
         return [[each, integer] for each, integer in zip(bound.tolist(), noisy, strict=True)]
 
     @staticmethod
-    def settle(integers: Sequence[int], plan: Plan) -> Plan:
+    def resolve(integers: Sequence[int], plan: Plan) -> Plan:
         """One user at least may exceed T, all may reach U: a user's sum keeps T, the others their whole mean."""
         bound, most = integers[0], plan.facts["sensitivity"]
         samples, reported = plan.facts["samples"], plan.facts["reported"]

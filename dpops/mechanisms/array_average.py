@@ -7,11 +7,11 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from dpops.accuracy import Prior, clamped_errors, normal_scores
-from dpops.arrays import FINE, ArrayPlan, Rule, array_means, check_rule, lay_out, spread
+from dpops.claims import Adjacency
+from dpops.forecast import Prior, clamped_errors, normal_scores
+from dpops.means.arrays import FINE, ArrayPlan, Rule, array_means, check_rule, lay_out, spread
 from dpops.mechanism import Integers, Mechanism, Plan, Totals, with_noise
 from dpops.noise import Noise
-from dpops.privacy import Adjacency
 from dpops.types import Grid, Int64s
 
 

@@ -6,10 +6,10 @@ from fractions import Fraction
 from functools import cache
 from typing import ClassVar, Literal, NamedTuple
 
-from dpops.accuracy import Prior
+from dpops.claims import Adjacency
+from dpops.forecast import Prior
 from dpops.mechanism import Integers, Mechanism, Plan, PlanError, Totals
 from dpops.noise import Noise
-from dpops.privacy import Adjacency
 from dpops.registry import registered
 from dpops.types import Grid, Int64s
 

@@ -7,13 +7,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpops.accuracy import Prior, clamped_errors, normal_scores
-from dpops.capping import Cap, CapRule, Retained, check_cap, chosen, retained, weights
+from dpops.claims import Adjacency
+from dpops.forecast import Prior, clamped_errors, normal_scores
+from dpops.means.capping import CapRule, CountCap, Retained, check_cap, chosen, retained, weights
 from dpops.mechanism import Integers, Mechanism, Plan, Stacked, Totals, check_plan_input, stack, with_noise
 from dpops.noise import Noise
-from dpops.privacy import Adjacency
+from dpops.suppression.worst_errors import Ratio, variance_bias, variance_sensitivity
 from dpops.types import Grid, Int64s
-from dpops.worst_case import Ratio, variance_bias, variance_sensitivity
 
 RANGE = 1 << 30
 """Steps of the released integer from variance 0 to U^2 / 4."""
@@ -27,14 +27,14 @@ class BaselineVariance(Mechanism):
     moves it by at most ceil(RANGE Delta_var / (U^2 / 4)); at least 1 is assumed, so that nothing is without noise.
     m_ub: "none" keeps whole users; a number caps each at so many samples, by scaling its own moments; "opt" takes the
     cap of least worst bias plus sensitivity / epsilon.
-    Source: slides S2, errata E1 and E6; algorithms 9.1, and 9.4 for the cap; dpops.worst_case.
+    Source: slides S2, errata E1 and E6; algorithms 9.1, and 9.4 for the cap; dpops.suppression.worst_errors.
 
     Sensitivity with a cap. One user holds t = k* / K of the weight, and any distribution Q on [0, U] of mean q; the
     others' is P of mean p. V = (1-t) Var P + t Var Q + t (1-t) (p-q)^2 is least where Q is all at p. So with U = 1 it
     moves by at most t (q (1-q) + (1-t) (p-q)^2), which is convex in p, and at p = 0 is t (q - t q^2): at most t (1-t)
     if t < 1/2, else 1/4. Scaled moments are those of a distribution, but not of K samples: no refinement for odd K.
-    Bias with a cap. The weights released and the true ones agree but for a share t (Cap.moved), so both variances are
-    of a mixture of one common P with t of a Q each: the same bound holds. Without a cap it is that of 9.1.
+    Bias with a cap. The weights released and the true ones agree but for a share t (CountCap.moved), so both variances
+    are of a mixture of one common P with t of a Q each: the same bound holds. Without a cap it is that of 9.1.
     """
 
     name: ClassVar[str] = "baseline-variance"
@@ -98,11 +98,11 @@ class BaselineVariance(Mechanism):
         return [[integer] for integer in drawn]
 
 
-def _sensitivity(cap: Cap) -> Ratio:
+def _sensitivity(cap: CountCap) -> Ratio:
     return variance_sensitivity(cap.most, cap.kept, cap.whole)
 
 
-def _bias(cap: Cap) -> Ratio:
+def _bias(cap: CountCap) -> Ratio:
     """E_var / (U^2 / 4). If nobody is capped, `moved` is D / n of 9.1 itself."""
     moved, whole = cap.moved
     return variance_bias(whole - moved, whole, cap.whole)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-from dpops.quantile_interval import QuantileInterval
+from dpops.means.quantile_interval import QuantileInterval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

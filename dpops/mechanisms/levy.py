@@ -9,8 +9,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpops.accuracy import Prior
-from dpops.arrays import (
+from dpops.claims import Adjacency
+from dpops.forecast import Prior
+from dpops.means.arrays import (
     FINE,
     ArrayMeans,
     ArrayPlan,
@@ -21,11 +22,10 @@ from dpops.arrays import (
     lay_out,
     spread,
 )
-from dpops.choice import choose
-from dpops.interval import clipped_release, interval_errors, interval_plan, settled
+from dpops.means.clipped_mean import clipped_release, interval_errors, interval_plan, with_interval
 from dpops.mechanism import Integers, Mechanism, Plan, Totals
 from dpops.noise import Noise
-from dpops.privacy import Adjacency
+from dpops.noise.exponential import choose
 from dpops.types import Grid, Int64s
 
 GAMMA = 0.2
@@ -89,9 +89,9 @@ class Levy(Mechanism):
         return clipped_release(arrays, low, high, [[each] for each in drawn.tolist()], plans, noise)
 
     @staticmethod
-    def settle(integers: Sequence[int], plan: Plan) -> Plan:
+    def resolve(integers: Sequence[int], plan: Plan) -> Plan:
         low, high = _interval(np.array(integers[0]), plan.facts["tau"], plan.facts["bins"], _upper(plan))
-        return settled(int(low), int(high), plan)
+        return with_interval(int(low), int(high), plan)
 
 
 def _upper(plan: Plan) -> int:

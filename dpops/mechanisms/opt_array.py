@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar
 
-from dpops.accuracy import Prior
-from dpops.arrays import ArrayPlan
+from dpops.claims import Adjacency
+from dpops.forecast import Prior
+from dpops.means.arrays import ArrayPlan
 from dpops.mechanism import Integers, Mechanism, Plan, Totals
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.noise import Noise
-from dpops.privacy import Adjacency
 from dpops.types import Grid, Int64s
 
 _AVERAGE = ArrayAverage(m_ub="opt")

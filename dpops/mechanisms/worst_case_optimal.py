@@ -8,10 +8,10 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from dpops.accuracy import Float64s, Prior, clamped_errors, normal_scores
+from dpops.claims import Adjacency
+from dpops.forecast import Float64s, Prior, clamped_errors, normal_scores
 from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, stack, with_noise
 from dpops.noise import Noise
-from dpops.privacy import Adjacency
 from dpops.types import Grid, Int64s
 
 

@@ -6,12 +6,13 @@ from pathlib import Path
 import click
 from rich.table import Table
 
-from pipelines import custody, scheduled
+from pipelines.account import location
 from pipelines.commands.options import console, progress_bars
 from pipelines.commands.release import show, summarise
-from pipelines.sample import Fleet, write_sample
-from pipelines.spec import Specification, load
-from transforms.publish import rows_of
+from pipelines.demo.fleet import Fleet, write_sample
+from pipelines.scheduled import release as scheduled
+from pipelines.specification import Specification, load
+from transforms.sinks.files import rows_of
 
 SHOWN = 8
 
@@ -33,12 +34,12 @@ def demo(output: Path) -> int:
     fleet = Fleet()
     output.mkdir(parents=True, exist_ok=True)
     spec_path = output / "demo.toml"
-    spec_path.write_bytes(files("pipelines").joinpath("demo.toml").read_bytes())
+    spec_path.write_bytes(files("pipelines.demo").joinpath("demo.toml").read_bytes())
     spec = load(spec_path)
     sample = output / "sample.parquet"
     out.print(f"{write_sample(fleet, sample):,} reports of {fleet.vehicles} made-up buses on {fleet.day}: {sample}")
-    place = custody.find(str(output / "ledger.sqlite"), None)
-    custody.open_account(place, spec.account)
+    place = location.find(str(output / "ledger.sqlite"), None)
+    location.open_account(place, spec.account)
     when = scheduled.range_of(spec.timetable, fleet.day.isoformat(), fleet.day.isoformat())
     with progress_bars(quiet=False) as report:
         done = scheduled.release(spec, when, str(sample), output / "hats", place, ("parquet", "csv"), report)
@@ -47,7 +48,7 @@ def demo(output: Path) -> int:
     return 0
 
 
-def _busiest(spec: Specification, place: custody.Custody, done: scheduled.Release) -> Table:
+def _busiest(spec: Specification, place: location.AccountLocation, done: scheduled.Release) -> Table:
     """The HATs whose means are known best, for a first look."""
     units = [unit for period in done.calendar.periods for unit in place.ledger.released(spec.spec_id, period)]
     by_slot = [row for unit in units for row in rows_of([unit]) if row["status"] == "ok"]

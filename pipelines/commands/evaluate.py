@@ -10,12 +10,12 @@ import click
 import msgspec
 
 from dpops.types import Int64s
-from pipelines import scheduled
 from pipelines.commands.options import console, json_option, progress_bars
 from pipelines.evaluation import compositions, datasets, real, report
 from pipelines.evaluation.reference import REFERENCE
 from pipelines.evaluation.simulate import PROCESSES, Cell, contenders, run_all
-from pipelines.spec import load
+from pipelines.scheduled import release as scheduled
+from pipelines.specification import load
 
 EPSILONS = {name: tuple(next(iter(table.values()))) for name, table in REFERENCE.items()}
 FOUR = ("0.5", "1", "1.5", "2")

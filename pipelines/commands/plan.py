@@ -7,14 +7,14 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from pipelines import counts as sources
+from pipelines.account.guarantee import Guarantee
 from pipelines.commands.options import console, json_option, progress_bars, spec_option
-from pipelines.composed import Composed, Total
-from pipelines.guarantee import Guarantee
-from pipelines.planning import Choice, HatClass, Planned, Recount, StatisticPlan
-from pipelines.planning import plan as make_plan
-from pipelines.scheduled import UsageError
-from pipelines.spec import Specification, load
+from pipelines.planning import counts as sources
+from pipelines.planning.composed import Composed, Total
+from pipelines.planning.forecast import Choice, HatClass, Planned, Recount, StatisticPlan
+from pipelines.planning.forecast import plan as make_plan
+from pipelines.scheduled.release import UsageError
+from pipelines.specification import Specification, load
 
 _MOST_CHOSEN = 3
 _KNOWN = {"at most": "<= ", "if alike": "if days are alike "}

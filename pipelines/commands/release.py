@@ -1,6 +1,7 @@
 """`hatstream release`: the scheduled job over a closed range of time."""
 
 from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
@@ -11,7 +12,8 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from pipelines import custody, scheduled
+from pipelines.account import location
+from pipelines.account.guarantee import sentence
 from pipelines.commands.options import (
     console,
     formats_option,
@@ -23,10 +25,11 @@ from pipelines.commands.options import (
     spec_option,
 )
 from pipelines.exit_codes import DIFFERS, DONE
-from pipelines.guarantee import sentence
-from pipelines.local import Outcome, Spend
-from pipelines.spec import Specification, load
-from transforms.kafka_partition import Topic
+from pipelines.scheduled import release as scheduled
+from pipelines.scheduled.parts import Outcome, Spend
+from pipelines.specification import Specification, load
+from transforms.release.recorded import Sealed
+from transforms.sources.kafka_partition import Topic
 
 
 @click.command()
@@ -49,6 +52,9 @@ from transforms.kafka_partition import Topic
     show_default=True,
     help="DirectRunner is another name for FnApiRunner here.",
 )
+@click.option(
+    "--allow-empty", is_flag=True, help="Nothing happened: seal a period, for ever, of which the input has no row."
+)
 @json_option
 def release(
     spec_path: Path,
@@ -62,6 +68,7 @@ def release(
     formats: tuple[str, ...],
     kafka_output: Topic | None,
     runner: str,  # noqa: ARG001 - both names mean the one runner there is
+    allow_empty: bool,
     as_json: bool,
 ) -> int:
     """Release the statistics of a closed range of time, exactly once.
@@ -81,9 +88,11 @@ def release(
         when = scheduled.yesterday(spec.timetable, now)
     else:
         when = scheduled.closed_range(spec.timetable, start or "", end or "", now)
-    place = custody.find(ledger, key_path)
+    place = location.find(ledger, key_path)
     with progress_bars(quiet=as_json) as report:
-        done = scheduled.release(spec, when, pattern, output, place, formats, report, kafka_output)
+        done = scheduled.release(
+            spec, when, pattern, output, place, formats, report, kafka_output, allow_empty=allow_empty
+        )
     summary = summarise(spec, done, place)
     if as_json:
         click.echo(msgspec.json.encode(summary).decode())
@@ -92,7 +101,7 @@ def release(
     return DIFFERS if done.outcome.units_changed else DONE
 
 
-def summarise(spec: Specification, done: scheduled.Release, place: custody.Custody) -> dict[str, Any]:
+def summarise(spec: Specification, done: scheduled.Release, place: location.AccountLocation) -> dict[str, Any]:
     """What a run did, as plain values: printed as tables for people and as it is for programs."""
     outcome = done.outcome
     periods, hat, bound = [], Fraction(0), Fraction(0)
@@ -107,6 +116,7 @@ def summarise(spec: Specification, done: scheduled.Release, place: custody.Custo
             {
                 "period": period,
                 "slots": len({unit.slot_s for unit in units}),
+                "slots_with_data": _with_data(spec, units),
                 "hats": sum(empty.values()) // len(spec.statistics),
                 "no_data": empty[True] // len(spec.statistics),
                 "sum_of_slot_maxima": float(debits),
@@ -132,7 +142,16 @@ def summarise(spec: Specification, done: scheduled.Release, place: custody.Custo
     }
 
 
-def _spent(spec: Specification, outcome: Outcome, place: custody.Custody, period: str) -> tuple[Fraction, Spend | None]:
+def _with_data(spec: Specification, units: Sequence[Sealed]) -> int | None:
+    """Slots with a HAT that has data; not told where counts are secret."""
+    if not spec.counts_are_public:
+        return None
+    return len({unit.slot_s for unit in units if any(released.plan is not None for released in unit.released)})
+
+
+def _spent(
+    spec: Specification, outcome: Outcome, place: location.AccountLocation, period: str
+) -> tuple[Fraction, Spend | None]:
     """All debits of a period on the account; exactly what vehicles spent if this run recorded all of them."""
     spent = place.ledger.spent(spec.account.name, period)
     units = sum(by.slots for by in spent) * spec.release_shards
@@ -166,6 +185,8 @@ def show(summary: dict[str, Any], out: Console) -> None:
         )
     out.print(spent)
     for period in summary["periods"]:
+        if period["slots_with_data"] is not None:
+            out.print(f"{period['period']}: {period['slots_with_data']} of {period['slots']} slots have data.")
         if period["most_spent_by_a_vehicle"] is not None:
             half, most = period["spent_by_half_of_vehicles_at_most"], period["spent_by_nine_in_ten_at_most"]
             out.print(f"{period['period']}: half of the vehicles spent at most {half:g}, nine in ten at most {most:g}.")

@@ -13,14 +13,15 @@ from typing import Any
 import click
 import msgspec
 
-from pipelines import custody, streaming
+from pipelines.account import location
 from pipelines.build import Source
 from pipelines.commands.options import formats_option, kafka_output_option, key_option, ledger_option, spec_option
-from pipelines.engines.submit import Engine, local_servers
 from pipelines.exit_codes import DONE
-from pipelines.scheduled import UsageError
-from pipelines.spec import Specification, load
-from transforms.kafka_partition import Topic
+from pipelines.scheduled.release import UsageError
+from pipelines.specification import Specification, load
+from pipelines.streaming import stream as streaming
+from pipelines.streaming.flink.submit import Engine, local_servers
+from transforms.sources.kafka_partition import Topic
 
 
 def _address(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
@@ -87,7 +88,7 @@ def stream(
     _check_options(brokers, topic, folder, kafka_output, engine)
     start_s = streaming.first_slot(spec, start, datetime.now(UTC))
     streaming.check(spec, start_s)
-    place = custody.find(ledger, key_path)
+    place = location.find(ledger, key_path)
     source = _source(spec, brokers, topic, folder, start_s)
     made = streaming.prepare(spec, start_s, source, place, output, formats, kafka_output)
     say = _Sayer(log)

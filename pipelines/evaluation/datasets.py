@@ -11,7 +11,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from dpops.accuracy import Prior
+from dpops.forecast import Prior
 from dpops.types import Grid, Int64s
 
 Float64s = NDArray[np.float64]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpops.accuracy import (
+from dpops.forecast import (
     Prior,
     clamped_errors,
     laplace_bound,

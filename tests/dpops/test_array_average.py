@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpops import bounds
-from dpops.arrays import FINE
-from dpops.grouping import best_fit
+from dpops.means import contribution_bound as bounds
+from dpops.means.arrays import FINE
+from dpops.means.grouping import best_fit
 from dpops.mechanism import Plan, Totals
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.noise import Noise

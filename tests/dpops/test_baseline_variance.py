@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dpops.accuracy import Prior
+from dpops.forecast import Prior
 from dpops.mechanism import Plan, PlanError, Totals
 from dpops.mechanisms.auto import Auto
 from dpops.mechanisms.baseline import Baseline
 from dpops.mechanisms.baseline_variance import RANGE, BaselineVariance
 from dpops.noise import Noise
+from dpops.suppression.worst_errors import variance_bias, variance_sensitivity
 from dpops.types import Grid, Int64s
-from dpops.worst_case import variance_bias, variance_sensitivity
 from tests.dpops.reference import unlike, variance
 from tests.statistical.audit import Release, epsilon_lower_bound
 from tests.statistical.checks import seeded

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpops.accuracy import transport_bias
-from dpops.capping import Cap, CapRule, chosen
+from dpops.forecast import transport_bias
+from dpops.means.capping import CapRule, CountCap, chosen
 from dpops.mechanism import Mechanism, Plan, Totals
 from dpops.mechanisms.baseline import Baseline
 from dpops.mechanisms.baseline_variance import BaselineVariance
 from dpops.noise import Noise
+from dpops.suppression.worst_errors import mean_bias, mean_sensitivity, variance_bias, variance_sensitivity
 from dpops.types import Grid, Int64s
-from dpops.worst_case import mean_bias, mean_sensitivity, variance_bias, variance_sensitivity
 
 GRID = Grid(step=Fraction(1, 100), upper_steps=6_500)
 BOTH: list[type[Baseline] | type[BaselineVariance]] = [Baseline, BaselineVariance]
@@ -30,7 +30,7 @@ class Silent(Noise):
         return np.zeros(len(scales), np.int64)
 
 
-def cap_at(m_ub: CapRule, counts: Int64s, reported: int) -> Cap:
+def cap_at(m_ub: CapRule, counts: Int64s, reported: int) -> CountCap:
     return chosen(m_ub, counts, reported, lambda _: 0.0)
 
 

@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpops import mechanisms
+from dpops.claims import Adjacency
 from dpops.mechanism import Mechanism, Plan, Totals
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.auto import Auto
@@ -27,7 +28,6 @@ from dpops.mechanisms.baseline import Baseline
 from dpops.mechanisms.baseline_variance import BaselineVariance
 from dpops.mechanisms.opt_array import OptArray
 from dpops.noise import Noise
-from dpops.privacy import Adjacency
 from dpops.registry import registered
 from dpops.types import Grid, Int64s
 from tests.dpops.reference import alike, unlike
@@ -233,7 +233,7 @@ def test_the_interval_covers_the_true_value_even_at_the_worst_bias(mechanism: Me
         values = np.array([mechanism.value(integers, plan) for integers in released])
         off = np.abs(values - float(_truth(mechanism, totals)))
         for miss in (0.05, 0.5):
-            widths = np.array([mechanism.settle(integers, plan).half_width(miss) for integers in released])
+            widths = np.array([mechanism.resolve(integers, plan).half_width(miss) for integers in released])
             covered = (off <= widths + 1e-9).mean()
             assert covered >= 1 - miss - 5.5 * (miss * (1 - miss) / draws) ** 0.5
 

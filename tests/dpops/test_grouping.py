@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dpops.grouping import Grouping, best_fit, wrap_around
+from dpops.means.grouping import Grouping, best_fit, wrap_around
 from dpops.types import Int64s
 from tests.dpops import reference
 

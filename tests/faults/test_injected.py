@@ -18,8 +18,10 @@ from pipelines.exit_codes import DIFFERS, DONE, FAILED
 from tests import city
 from tests.faults.processes import Other, other_process
 from tests.faults.witness import Witness
-from transforms import ledger, publish, steps
+from transforms import steps
 from transforms.failpoints import NAMES, Action, acting
+from transforms.ledger import ledger
+from transforms.sinks import files as publish
 
 SLOTS, BUSY_SLOTS, PERIODS, FORMATS, FEEDS = 6, 4, 2, ("parquet", "jsonl"), 2
 SPENT = [6, 6]

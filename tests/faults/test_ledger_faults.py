@@ -11,9 +11,8 @@ import sqlalchemy as sa
 
 from tests import city
 from tests.transforms.test_ledger import opened, record, unit
-from transforms import databases
-from transforms.head import LedgerError
-from transforms.ledger import Ledger
+from transforms.ledger import Ledger, databases
+from transforms.ledger.head import LedgerError
 
 
 @pytest.fixture

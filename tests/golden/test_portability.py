@@ -14,19 +14,19 @@ from apache_beam.transforms import trigger, userstate
 from apache_beam.transforms.window import FixedWindows
 
 from pipelines.build import count, observe, publish, seal
-from pipelines.scheduled import job_of, range_of
-from pipelines.spec import load
+from pipelines.scheduled.release import job_of, range_of
+from pipelines.specification import load
 from tests import city
 from tests.golden.portability import findings, labels
 from tests.stream.tiny import LAYOUT
-from transforms.given import Given
-from transforms.growing import ReadGrowing
-from transforms.kafka import ReadKafka
-from transforms.kafka_partition import PartitionStart, Topic
-from transforms.lateness import IntoSlots, RefuseLate
+from transforms.observe.vehicle_hash import Secret
+from transforms.sources.growing_folder import ReadGrowing
+from transforms.sources.kafka import ReadKafka
+from transforms.sources.kafka_partition import PartitionStart, Topic
+from transforms.sources.known_elements import KnownElements
 from transforms.steps import Assign, Book, Parse, Read, SlotShard
-from transforms.vehicles import Secret
-from transforms.watermark import Watermark
+from transforms.time.lateness import IntoSlots, RefuseLate
+from transforms.time.watermark import Watermark
 
 TOPIC = Topic(brokers="127.0.0.1:1", name="any")
 PAIR = tuple[SlotShard, bytes]
@@ -52,9 +52,9 @@ def job_in(folder):
 def scheduled(job):
     """The four stretches of the scheduled job, joined end to end."""
     p = empty()
-    events = observe(p | "paths" >> Given([b"a"]).with_output_types(bytes) | "read" >> Read(job.layout), job)
+    events = observe(p | "paths" >> KnownElements([b"a"]).with_output_types(bytes) | "read" >> Read(job.layout), job)
     keyed = events | "keyed" >> beam.Map(key_of).with_output_types(PAIR)
-    finish(keyed, p | "heartbeat" >> Given([]).with_output_types(PAIR), job)
+    finish(keyed, p | "heartbeat" >> KnownElements([]).with_output_types(PAIR), job)
     return p.to_runner_api()
 
 
@@ -69,7 +69,9 @@ def stream(job, source):
     parsed = read.batches | "parse" >> Parse(job.rules)
     timely = parsed.observations | "lateness" >> RefuseLate(HOUR_S)
     assigned = timely.observations | "assign" >> Assign(job.resolution, job.policy.region, 2)
-    beats = p | "heartbeat" >> Given([]).with_output_types(PAIR) | "beats" >> beam.WindowInto(FixedWindows(HOUR_S))
+    beats = (
+        p | "heartbeat" >> KnownElements([]).with_output_types(PAIR) | "beats" >> beam.WindowInto(FixedWindows(HOUR_S))
+    )
     finish(assigned.events | "slots" >> IntoSlots(HOUR_S, 0), beats, job)
     return p.to_runner_api()
 
@@ -99,11 +101,11 @@ def test_the_names_of_steps_are_the_same_in_every_process(tmp_path):
 
 
 def test_what_is_submitted_to_dataflow_keeps_to_it_too(tmp_path, monkeypatch, hatstream):
-    streaming = pytest.importorskip("pipelines.streaming")
+    streaming = pytest.importorskip("pipelines.streaming.stream")
     city.write(tmp_path)
     assert hatstream(*city.init(tmp_path))[0] == 0
     monkeypatch.setattr(streaming, "kafka_source", lambda *_: from_kafka())
-    monkeypatch.setattr("transforms.kafka_sink.check", lambda _: None)
+    monkeypatch.setattr("transforms.sinks.kafka.check", lambda _: None)
     submit = runpy.run_path(str(Path(__file__).parents[2] / "deploy" / "dataflow" / "submit.py"))
     topics = ["--kafka", "127.0.0.1:1", "--topic", "any", "--kafka-output", "127.0.0.1:1/rows"]
     place = ["--ledger", f"sqlite:///{tmp_path / 'ledger.sqlite'}", "--key", str(tmp_path / "ledger.key")]
@@ -135,7 +137,7 @@ class Keeping(beam.DoFn):
 
 
 def pairs(p, kind=tuple[int, int]):
-    return p | "pairs" >> Given([]).with_output_types(kind)
+    return p | "pairs" >> KnownElements([]).with_output_types(kind)
 
 
 def grouped_by_anything(p):
@@ -143,7 +145,7 @@ def grouped_by_anything(p):
 
 
 def with_a_side_input(p):
-    side = p | "side" >> Given([1])
+    side = p | "side" >> KnownElements([1])
     _ = pairs(p) | "look" >> beam.Map(aside, beam.pvalue.AsList(side))
 
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from dpops.privacy import PerPeriod
+from dpops.claims import PerPeriod
+from pipelines.account.guarantee import sentence
 from pipelines.cli import main
-from pipelines.guarantee import sentence
-from pipelines.spec import load
+from pipelines.specification import load
 
-DEMO_SPEC = Path(__file__).parents[2] / "pipelines" / "demo.toml"
+DEMO_SPEC = Path(__file__).parents[2] / "pipelines" / "demo" / "demo.toml"
 
 
 def test_the_demo_ends_with_a_table_the_guarantee_and_the_paths_of_its_files(tmp_path, capsys):

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.engines import maven
-from pipelines.engines.flink import options
-from pipelines.engines.process import Server, ServerError, free_ports, is_open
+from pipelines.demo.servers import maven
+from pipelines.demo.servers.flink import options
+from pipelines.demo.servers.process import Server, ServerError, free_ports, is_open
 
 
 def python(text):
@@ -52,7 +52,7 @@ def test_a_server_that_is_not_ready_in_time_is_ended(tmp_path):
 
 
 def test_a_server_that_does_not_end_when_asked_is_killed(tmp_path, monkeypatch):
-    monkeypatch.setattr("pipelines.engines.process.STOP_S", 0.3)
+    monkeypatch.setattr("pipelines.demo.servers.process.STOP_S", 0.3)
     stubborn = "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
     server = Server(python(stubborn), tmp_path / "log")
     server.wait(lambda: server.said("up"), 20)

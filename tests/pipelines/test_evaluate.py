@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpops.accuracy import Prior
+from dpops.forecast import Prior
 from dpops.mechanism import Totals
 from pipelines.cli import main
 from pipelines.commands.evaluate import EPSILONS, data_sets
@@ -29,7 +29,7 @@ from pipelines.evaluation.datasets import (
 )
 from pipelines.evaluation.reference import REFERENCE, last_digit
 from pipelines.evaluation.simulate import Cell, contenders, run_all, run_cell
-from pipelines.spec import load
+from pipelines.specification import load
 from tests import city
 
 SOME = np.random.default_rng(1)

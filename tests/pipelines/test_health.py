@@ -2,15 +2,16 @@
 
 import threading
 import time
+from typing import NamedTuple
 
 import pytest
 
-from pipelines import health
-from pipelines.engines.process import ServerError
-from pipelines.spec import load
-from pipelines.streaming_demo import demo
+from pipelines.demo.servers.process import ServerError
+from pipelines.demo.stream_demo import demo
+from pipelines.specification import load
+from pipelines.streaming import health
 from tests import city
-from transforms.head import LedgerError
+from transforms.ledger.head import LedgerError
 
 START_S = 1_640_997_000  # 2022-01-01T06:00+05:30
 BAD = "refused/parse/bad-time"
@@ -26,12 +27,22 @@ class Clock:
         return self._now_s
 
 
+class Hat(NamedTuple):
+    plan: dict | None
+
+
+class Unit(NamedTuple):
+    slot_s: int
+    released: list[Hat]
+
+
 class Servers:
     """A cluster and a ledger that show one state after the other, and then stop the watch."""
 
     rest = "here:1"
 
-    def __init__(self, stop, states, slots=(), counters=()):
+    def __init__(self, stop, states, slots=(), counters=(), with_data=()):
+        self._with_data = with_data
         self._stop, self._states, self._slots, self._counters = stop, list(states), list(slots), list(counters)
 
     def state(self, _job):
@@ -45,6 +56,9 @@ class Servers:
         if isinstance(shards, LedgerError):
             raise shards
         return {(slot_s, shard) for slot_s, number in shards.items() for shard in range(number)}
+
+    def released_of(self, _spec, slots):
+        return [Unit(slot_s, [Hat({} if slot_s in self._with_data else None)]) for slot_s in slots]
 
     def counters(self, _job):
         found = self._counters.pop(0)
@@ -91,7 +105,24 @@ def test_counters_that_begin_again_after_a_restart_count_from_nothing(attend):
 
 def test_a_slot_is_said_also_while_the_counters_cannot_be_had(attend):
     said = attend("RUNNING", slots=[{}, {START_S: 1}], counters=[OSError()])
-    assert said[-1].keys() == {"slot", "lag_s"}
+    assert said[-1].keys() == {"slot", "lag_s", "no_data"}
+
+
+@pytest.mark.parametrize(
+    ("counted", "why"),
+    [
+        ({"rows": 0}, "no row came in"),
+        ({"rows": 9, BAD: 4, "refused/lateness/late": 5}, "every row that came in was refused"),
+        ({"rows": 9, BAD: 4}, "quiet: rows of other slots came in"),
+        (OSError(), "not known: the counters cannot be had"),
+    ],
+)
+def test_a_slot_without_data_says_whether_the_source_was_silent_or_wrong_or_the_hour_quiet(attend, counted, why):
+    assert attend("RUNNING", slots=[{}, {START_S: 1}], counters=[counted])[-1]["no_data"] == why
+
+
+def test_a_slot_with_data_says_nothing_of_that(attend):
+    assert "no_data" not in attend("RUNNING", slots=[{}, {START_S: 1}], counters=[{}], with_data=[START_S])[-1]
 
 
 def test_a_ledger_that_is_away_is_said_once_and_waited_for(attend):
@@ -153,7 +184,7 @@ def test_a_cluster_that_is_silent_for_long_is_an_error(attend, monkeypatch):
 
 
 def test_the_demonstration_names_what_is_missing(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr("pipelines.streaming_demo.missing_tools", lambda: ["a JDK 17", "Maven"])
-    monkeypatch.setattr("pipelines.streaming_demo.missing_programs", lambda: ["PostgreSQL"])
+    monkeypatch.setattr("pipelines.demo.stream_demo.missing_tools", lambda: ["a JDK 17", "Maven"])
+    monkeypatch.setattr("pipelines.demo.stream_demo.missing_programs", lambda: ["PostgreSQL"])
     assert demo.main(["--output", str(tmp_path)], standalone_mode=False) == 4
     assert capsys.readouterr().err.splitlines() == ["missing: a JDK 17", "missing: Maven", "missing: PostgreSQL"]

@@ -11,19 +11,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpops.accuracy import Prior
+from dpops.forecast import Prior
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.auto import Auto
 from dpops.registry import registered
 from pipelines.cli import main
-from pipelines.composed import lay_out
-from pipelines.counts import read_counts, sample_counts, sample_day
-from pipelines.planning import PER_CLASS, label
-from pipelines.spec import load
+from pipelines.planning.composed import lay_out
+from pipelines.planning.counts import read_counts, sample_counts, sample_day
+from pipelines.planning.forecast import PER_CLASS, label
+from pipelines.specification import load
 from tests import city
 
 PRIOR = "upper_kmh = 65\nprior = { mean_kmh = 20, sd_kmh = 12 }"
-DEMO = (Path(__file__).parents[2] / "pipelines" / "demo.toml").read_text()
+DEMO = (Path(__file__).parents[2] / "pipelines" / "demo" / "demo.toml").read_text()
 TABLE = """slot,cell,vehicle,count
 8,a,PLATE1,10
 8,a,PLATE2,4

@@ -6,8 +6,8 @@ import textwrap
 from pathlib import Path
 
 from pipelines.cli import main
-from pipelines.sample import Fleet, write_sample
-from pipelines.spec import load
+from pipelines.demo.fleet import Fleet, write_sample
+from pipelines.specification import load
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 

@@ -16,15 +16,17 @@ import h3
 import numpy as np
 import pytest
 
-from pipelines import custody, local, scheduled
-from pipelines.spec import load
-from pipelines.spool import Spool
+from pipelines.account import location
+from pipelines.scheduled import parts as local
+from pipelines.scheduled import release as scheduled
+from pipelines.scheduled.spool import Spool
+from pipelines.specification import load
 from tests import city
 from tests.transforms.test_ledger import unit
-from transforms.head import LedgerError
+from transforms.count.wire import Exposure, pack
 from transforms.ledger import Ledger
-from transforms.seal import release_shard
-from transforms.wire import Exposure, pack
+from transforms.ledger.head import LedgerError
+from transforms.release.policy import release_shard
 
 
 @pytest.fixture
@@ -353,7 +355,7 @@ def test_a_refused_init_leaves_no_new_key_behind(town, hatstream):
 
 def test_every_slot_of_the_range_is_published_even_if_nothing_happened(town, hatstream):
     city.write(town, lines=[])
-    code, out, _ = hatstream(*city.release(town, "--json"))
+    code, out, _ = hatstream(*city.release(town, "--allow-empty", "--json"))
     done = summary_of(out)
     assert (code, done["rows"], len(done["files"])) == (0, 0, 32)
     assert [period["sum_of_slot_maxima"] for period in done["periods"]] == [0, 0]
@@ -368,7 +370,7 @@ def test_an_empty_city_publishes_the_same_keys_as_a_full_one(tmp_path, hatstream
         (tmp_path / name).mkdir()
         city.write(tmp_path / name, spec=spec, lines=lines)
         assert hatstream(*city.init(tmp_path / name))[0] == 0
-        assert hatstream(*city.release(tmp_path / name))[0] == 0
+        assert hatstream(*city.release(tmp_path / name, "--allow-empty"))[0] == 0
         rows = rows_in(tmp_path / name / "out")
         keys.append([(row["slot_start"], row["cell"], row["statistic"]) for row in rows])
         assert {row["status"] for row in rows} == ({"ok", "no-data"} if lines is None else {"no-data"})
@@ -387,7 +389,7 @@ def test_rows_outside_range_service_and_region_are_counted_by_reason(tmp_path, h
     ]
     city.write(tmp_path, spec=spec, lines=lines)
     assert hatstream(*city.init(tmp_path))[0] == 0
-    done = summary_of(hatstream(*city.release(tmp_path, "--json"))[1])
+    done = summary_of(hatstream(*city.release(tmp_path, "--allow-empty", "--json"))[1])
     assert done["refused"] == {
         "assign/outside-region": 1,
         "parse/bad-speed": 1,
@@ -499,7 +501,7 @@ def test_an_input_that_may_not_be_read_is_named_with_the_reason(town, hatstream,
 
 
 def test_an_output_folder_that_may_not_be_written_is_noticed_before_anything_is_spent(town, hatstream, monkeypatch):
-    monkeypatch.setattr("pipelines.scheduled.tempfile.NamedTemporaryFile", denied)
+    monkeypatch.setattr("pipelines.scheduled.release.tempfile.NamedTemporaryFile", denied)
     code, out, err = hatstream(*city.release(town))
     assert (code, out) == (4, "")
     assert err == f"hatstream: the output folder {town / 'out'} cannot be written: Permission denied\n"
@@ -511,7 +513,7 @@ def test_the_proof_that_the_output_folder_can_be_written_leaves_nothing_in_it(to
     assert all(path.name.startswith("hats-") for path in (town / "out").iterdir())
 
 
-@pytest.mark.parametrize("broken", ["transforms.publish._write_whole", "transforms.head.Head.advance"])
+@pytest.mark.parametrize("broken", ["transforms.sinks.files._write_whole", "transforms.ledger.head.Head.advance"])
 def test_a_failure_after_recording_says_that_the_same_command_publishes_what_was_recorded(
     town, hatstream, monkeypatch, broken
 ):
@@ -554,16 +556,16 @@ def test_an_input_of_which_no_row_is_usable_seals_nothing_and_spends_nothing(tow
 
 
 @pytest.mark.parametrize("lines", [[], [OUTSIDE], [BROKEN, OUTSIDE, OUTSIDE]])
-def test_an_input_in_which_nothing_happened_is_sealed_as_such(town, hatstream, lines):
+def test_an_input_in_which_nothing_happened_is_sealed_as_such_where_the_operator_says_so(town, hatstream, lines):
     city.write(town, lines=lines)
-    code, out, _ = hatstream(*city.release(town, "--json"))
+    code, out, _ = hatstream(*city.release(town, "--allow-empty", "--json"))
     assert (code, summary_of(out)["slots_new"], summary_of(out)["observations"]) == (0, 8, 0)
 
 
 def test_one_usable_row_among_many_parts_is_enough(town, hatstream, monkeypatch):
     monkeypatch.setattr(local, "PART_ROWS", 1)
     city.write(town, lines=[BROKEN, BROKEN, city.rows()[-1]])
-    code, out, _ = hatstream(*city.release(town, "--json"))
+    code, out, _ = hatstream(*city.release(town, "--json", start=city.DAYS[1]))
     assert (code, summary_of(out)["observations"]) == (0, 1)
 
 
@@ -576,7 +578,7 @@ def test_beams_own_name_for_the_local_runner_means_the_same_runner(town, hatstre
 def test_yesterday_is_the_local_day_before_today(town, hatstream):
     base = city.release(town, "--json")
     cut = base.index("--from")
-    code, out, _ = hatstream(*base[:cut], *base[cut + 4 :], "--yesterday")
+    code, out, _ = hatstream(*base[:cut], *base[cut + 4 :], "--yesterday", "--allow-empty")
     assert code == 0
     assert summary_of(out)["periods"][0]["slots"] == 4
 
@@ -635,7 +637,7 @@ def test_the_shards_of_a_slot_share_the_largest_debit_whichever_of_them_is_empty
     assert "asks for 80" in err
     assert hatstream(*city.release(tmp_path, start="2022-01-01T08:00", end="2022-01-01T09:00"))[0] == 0
     assert hatstream(*city.release(tmp_path, start="2022-01-01T09:00", end="2022-01-01T10:00"))[0] == 3
-    assert hatstream(*city.release(tmp_path, start="2022-01-01T10:00", end="2022-01-01T12:00"))[0] == 0
+    assert hatstream(*city.release(tmp_path, "--allow-empty", start="2022-01-01T10:00", end="2022-01-01T12:00"))[0] == 0
 
 
 def shard_of(lat, shards):
@@ -654,7 +656,7 @@ def test_of_two_copies_of_a_ledger_only_one_publishes_even_if_their_runs_overlap
     first = []
 
     def release(ledger, folder, report):
-        place = custody.find(str(town / ledger), town / "ledger.key")
+        place = location.find(str(town / ledger), town / "ledger.key")
         scheduled.release(spec, when, str(town / "feed.csv"), town / folder, place, ("csv",), report)
 
     def meanwhile(reached, *_):

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.sample import SCHEMA, Fleet, simulate, write_sample
+from pipelines.demo.fleet import SCHEMA, Fleet, simulate, write_sample
 
 FLEET = Fleet()
 SMALL = Fleet(vehicles=8, routes=3, report_every_s=60)

@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from pipelines.scheduled import UsageError, closed_range, yesterday
-from transforms.calendar import Timetable
+from pipelines.scheduled.release import UsageError, closed_range, yesterday
+from transforms.time.calendar import Timetable
 
 KOLKATA = Timetable("Asia/Kolkata", "vehicle-day", 60)
 MIDNIGHT = datetime(2026, 3, 1, 18, 30, tzinfo=UTC)  # in Kolkata, when 1 March ends

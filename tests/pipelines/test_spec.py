@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import pytest
 
-from pipelines.spec import SpecificationError, load
+from pipelines.specification import SpecificationError, load
 from tests.city import AUSTIN
 
 

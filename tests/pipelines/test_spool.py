@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from pipelines.spool import Spool
+from pipelines.scheduled.spool import Spool
 from transforms.steps import StepError
 
 

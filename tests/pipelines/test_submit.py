@@ -7,12 +7,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from pipelines import streaming
-from pipelines.engines import submit
-from pipelines.engines.cluster import Cluster
-from pipelines.engines.process import LOOPBACK, ServerError, free_ports
-from pipelines.engines.submit import Engine
-from pipelines.spec import load
+from pipelines.demo.servers.process import LOOPBACK, ServerError, free_ports
+from pipelines.specification import load
+from pipelines.streaming import stream as streaming
+from pipelines.streaming.flink import submit
+from pipelines.streaming.flink.rest import Cluster
+from pipelines.streaming.flink.submit import Engine
 from tests import city
 
 JOB = "a1"
@@ -96,7 +96,7 @@ def stream(tmp_path, hatstream, monkeypatch):
     city.write(tmp_path)
     assert hatstream(*city.init(tmp_path))[0] == 0
     spec = load(tmp_path / "spec.toml")
-    place = streaming.Custody(f"sqlite:///{tmp_path / 'ledger.sqlite'}", tmp_path / "ledger.key")
+    place = streaming.AccountLocation(f"sqlite:///{tmp_path / 'ledger.sqlite'}", tmp_path / "ledger.key")
     start_s = streaming.first_slot(spec, "2026-03-01", None)
     source = streaming.folder_source(spec, tmp_path, start_s)
     made = streaming.prepare(spec, start_s, source, place, tmp_path / "out", ())

@@ -12,14 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpops.privacy import PerPeriod
+from dpops.claims import PerPeriod
 from dpops.types import Int64s
-from pipelines import custody
+from pipelines.account import location
 from pipelines.cli import main
 from pipelines.exit_codes import DONE, FAILED
 from tests.statistical.audit import bound_of_samples
-from transforms import seal
-from transforms.seal import Released, Sealed
+from transforms.release import by_hexagon as seal
+from transforms.release.recorded import Released, Sealed
 
 COPIES = 10_000
 """Of each neighbour, with vehicles and cells of their own: as many independent samples of it in one release."""
@@ -144,7 +144,7 @@ def evidence(released: Released) -> float:
 
 
 def recorded(folder: Path) -> list[Sealed]:
-    ledger = custody.find(str(folder / "ledger.sqlite"), None).ledger
+    ledger = location.find(str(folder / "ledger.sqlite"), None).ledger
     return [unit for spent in ledger.spent("audit") for unit in ledger.released(spent.spec_id, spent.period)]
 
 

@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from pipelines.engines.flink import JAVA, flink_alone, job_server_jar
-from pipelines.engines.process import LOOPBACK, Server, free_ports, is_open
-from pipelines.engines.standalone import Standalone
+from pipelines.demo.servers.flink import JAVA, flink_alone, job_server_jar
+from pipelines.demo.servers.process import LOOPBACK, Server, free_ports, is_open
+from pipelines.demo.servers.standalone import Standalone
 from tests.stream.conftest import CONFIGURATION, QUICK, fetched
 from tests.stream.minutes import SLOTS, Running, Town, refused
 from tests.stream.test_flink import wait_for

@@ -11,15 +11,15 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from confluent_kafka import Producer
 
-from pipelines.engines.flink import JobServer, options
-from pipelines.engines.standalone import Standalone
+from pipelines.demo.servers.flink import JobServer, options
+from pipelines.demo.servers.standalone import Standalone
 from tests.stream.conftest import CONFIGURATION, QUICK, fetched
 from tests.stream.test_kafka_source import ANY_TIME, YEAR_9999_MS
 from tests.stream.tiny import ARM, LAYOUT, Tiny, database, totals
-from transforms.growing import ReadGrowing
-from transforms.kafka import ReadKafka
-from transforms.kafka_partition import Topic, starts
-from transforms.watermark import Watermark
+from transforms.sources.growing_folder import ReadGrowing
+from transforms.sources.kafka import ReadKafka
+from transforms.sources.kafka_partition import Topic, starts
+from transforms.time.watermark import Watermark
 
 DAYS = ("2023-11-15", "2023-11-16")
 START_MS = 1_700_006_400_000  # 2023-11-15 UTC

@@ -11,9 +11,9 @@ import pytest
 
 from tests.stream.by_hand import ByHand, Counters
 from tests.transforms.inputs import good_row, json_line, mapped, table
-from transforms import growing
-from transforms.growing import UNREADABLE, VANISHED, NamesRead, _Names, _ReadFile, _Tracker, _Watch
-from transforms.watermark import Watermark
+from transforms.sources import growing_folder as growing
+from transforms.sources.growing_folder import UNREADABLE, VANISHED, NamesRead, _Names, _ReadFile, _Tracker, _Watch
+from transforms.time.watermark import Watermark
 
 LAG_S = 5
 OLD_S = 1_700_000_000
@@ -156,7 +156,7 @@ def test_a_split_leaves_nothing_to_the_part_that_is_done():
 
 
 def test_a_file_that_cannot_be_decoded_or_has_gone_is_one_refused_row(tmp_path, monkeypatch):
-    counts = Counters(monkeypatch, "transforms.growing").counts
+    counts = Counters(monkeypatch, "transforms.sources.growing_folder").counts
     broken = tmp_path / "x.avro"
     broken.write_bytes(b"no Avro")
     fn = _ReadFile(mapped("avro"))

@@ -11,11 +11,11 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from tests import city
 from tests.transforms.test_publish import unit
-from transforms import kafka_sink
-from transforms.kafka_partition import Topic
-from transforms.kafka_sink import Message, Outbox, PublishToKafka, check, message_of
-from transforms.publish import publish_slot, rows_of
-from transforms.seal import Sealed
+from transforms.release.recorded import Sealed
+from transforms.sinks import kafka as kafka_sink
+from transforms.sinks.files import publish_slot, rows_of
+from transforms.sinks.kafka import Message, Outbox, PublishToKafka, check, message_of
+from transforms.sources.kafka_partition import Topic
 from transforms.steps import StepError
 
 SLOT = [unit(5_000_000, None, shard=0), unit(9, shard=1)]
@@ -131,7 +131,7 @@ def test_one_row_that_is_not_taken_is_enough_to_fail(kafka):
 def test_a_topic_or_broker_that_is_not_there_is_said_by_name(kafka, monkeypatch):
     with pytest.raises(StepError, match=r"topic 'nowhere' at .*: it does not exist"):
         check(Topic(brokers=kafka.brokers, name="nowhere"))
-    monkeypatch.setattr("transforms.kafka_partition.START_S", 0.5)
+    monkeypatch.setattr("transforms.sources.kafka_partition.START_S", 0.5)
     with pytest.raises(StepError, match=r"at 127\.0\.0\.1:1: no answer from a broker"):
         check(Topic(brokers="127.0.0.1:1", name="any"))
 

@@ -9,10 +9,10 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import NewPartitions
 
 from tests.stream.by_hand import ByHand, Counters
-from transforms import kafka_partition
-from transforms.kafka import AHEAD, REMOVED, _Offsets, _ReadPartition
-from transforms.kafka_partition import IDLE_S, KafkaSourceError, PartitionStart, Topic, starts
-from transforms.watermark import Watermark
+from transforms.sources import kafka_partition
+from transforms.sources.kafka import AHEAD, REMOVED, _Offsets, _ReadPartition
+from transforms.sources.kafka_partition import IDLE_S, KafkaSourceError, PartitionStart, Topic, starts
+from transforms.time.watermark import Watermark
 
 LAG_S = 5
 ANY_TIME = {"message.timestamp.after.max.ms": str(2**63 - 1), "message.timestamp.before.max.ms": str(2**63 - 1)}
@@ -22,7 +22,7 @@ _NUMBERS = count()
 
 @pytest.fixture
 def counters(monkeypatch):
-    return Counters(monkeypatch, "transforms.kafka").counts
+    return Counters(monkeypatch, "transforms.sources.kafka").counts
 
 
 class Feed:

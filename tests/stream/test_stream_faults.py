@@ -6,10 +6,10 @@ would notice.
 
 import pytest
 
-from pipelines.engines.flink import JobServer
-from pipelines.engines.pool import WorkerPool
-from pipelines.engines.standalone import Standalone
-from pipelines.spec import load
+from pipelines.demo.servers.flink import JobServer
+from pipelines.demo.servers.standalone import Standalone
+from pipelines.specification import load
+from pipelines.streaming.worker_pool import WorkerPool
 from tests.stream.conftest import CONFIGURATION, QUICK, fetched
 from tests.stream.minutes import SLOTS, Forgetful, Town, submitted
 from tests.stream.test_flink import wait_for

@@ -11,7 +11,7 @@ import pytest
 
 from tests.stream.minutes import PARTITIONS, Event, Running, Town, engine, position, refused
 from tests.stream.test_flink import wait_for
-from transforms.databases import WRITERS
+from transforms.ledger.databases import WRITERS
 
 pytestmark = pytest.mark.slow
 RATE = 40

@@ -12,9 +12,9 @@ from pathlib import Path
 import apache_beam as beam
 
 from tests.transforms.inputs import mapped, rules, slots
-from transforms.lateness import IntoSlots, RefuseLate
 from transforms.layouts import Units
 from transforms.steps import REFUSED, Assign, Parse
+from transforms.time.lateness import IntoSlots, RefuseLate
 
 LAYOUT = mapped("jsonl", time_unit="ms")
 SHARDS = 2
@@ -50,7 +50,7 @@ class Count(beam.DoFn):
         self.folder = folder
 
     def process(self, group) -> Iterable[tuple[int, int]]:
-        from transforms.wire import unpack_events
+        from transforms.count.wire import unpack_events
 
         armed = Path(self.folder, ARM)
         if armed.exists():

@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dpops.types import Grid
-from transforms.calendar import Calendar, Timetable, calendar
 from transforms.layouts import Layout, Units, layout
 from transforms.layouts.base import FIELDS
-from transforms.parse import Rules, parse
-from transforms.schema import Observations
+from transforms.observe.parse import Rules, parse
+from transforms.records import Observations
+from transforms.time.calendar import Calendar, Timetable, calendar
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 UPPER_STEPS = 6_500

@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
-from transforms.calendar import CalendarError, Timetable, calendar
+from transforms.time.calendar import CalendarError, Timetable, calendar
 
 
 def day_of(zone, minutes, day, unit="vehicle-day", **service):

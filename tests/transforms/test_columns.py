@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.columns import PLAIN_NUMBER, Instants, instants, numbers
+from transforms.observe.columns import PLAIN_NUMBER, Instants, instants, numbers
 
 LARGEST = np.finfo(np.float64).max
 

@@ -35,7 +35,7 @@ from tests.transforms.inputs import (
 from transforms.layouts import FIXED, UnreadableFile, avro_blocks, parquet
 from transforms.layouts.avro_blocks import write_long
 from transforms.layouts.lines import CHUNK_BYTES, LINE_BYTES
-from transforms.parse import parse
+from transforms.observe.parse import parse
 
 NAMES = ["csv", "jsonl", "iudx-lines", "iudx-array"]
 WRITERS = {

@@ -7,9 +7,9 @@ from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.window import FixedWindows, TimestampedValue
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 
-from transforms.lateness import LATE, IntoSlots, RefuseLate, is_late
-from transforms.schema import Observations
+from transforms.records import Observations
 from transforms.steps import REFUSED, PackedEvents, Refused
+from transforms.time.lateness import LATE, IntoSlots, RefuseLate, is_late
 
 SLOT_S = 3_600
 START_S = 1_700_006_400 + 1_800  # Kolkata: slots begin at half past

@@ -10,10 +10,10 @@ import sqlalchemy as sa
 from msgspec import structs
 from sqlalchemy.pool import NullPool
 
-from transforms.databases import database_of
-from transforms.head import Head, LedgerError
 from transforms.ledger import Account, AccountRefusal, Ledger
-from transforms.seal import Released, Sealed
+from transforms.ledger.databases import database_of
+from transforms.ledger.head import Head, LedgerError
+from transforms.release.recorded import Released, Sealed
 
 ACCOUNT = Account(
     name="city",
@@ -374,7 +374,7 @@ def test_a_ledger_that_this_user_may_not_write_is_refused_before_a_file_is_made_
     in_file, tmp_path, monkeypatch
 ):
     before = files_of(tmp_path)
-    monkeypatch.setattr("transforms.databases.os.access", lambda *_: False)
+    monkeypatch.setattr("transforms.ledger.databases.os.access", lambda *_: False)
     with pytest.raises(LedgerError, match="may not write"):
         record(in_file, unit())
     assert files_of(tmp_path) == before

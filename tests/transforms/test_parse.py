@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.transforms.inputs import KMH, NOON, NOON_US, UPPER_STEPS, good_row, rules, table
-from transforms import parse as module
 from transforms.layouts import Units
-from transforms.parse import REASONS, parse
-from transforms.vehicles import vehicle_hashes
+from transforms.observe import parse as module
+from transforms.observe.parse import REASONS, parse
+from transforms.observe.vehicle_hash import vehicle_hashes
 
 GOOD = {"vehicle": "bus", "time": NOON, "lat": 30.25, "lon": -97.75, "speed": 36.0}
 SECONDS = Units("s", Fraction(1))

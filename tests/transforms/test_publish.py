@@ -12,8 +12,8 @@ import pytest
 
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.types import Grid
-from transforms.publish import FORMATS, SCHEMA, file_stem, publish_slot, rows_of
-from transforms.seal import Released, Sealed
+from transforms.release.recorded import Released, Sealed
+from transforms.sinks.files import FORMATS, SCHEMA, file_stem, publish_slot, rows_of
 
 PLAN = ArrayAverage().plan(np.array([3, 2, 2]), 7, Grid(step=Fraction(1, 100), upper_steps=6500), Fraction(1))
 

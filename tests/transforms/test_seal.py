@@ -1,20 +1,25 @@
 """By hexagon: plans from counts alone, canonical order, heartbeats, regions, shards."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import h3
 import numpy as np
 import pytest
 
+from dpops.claims import PerHat, PerPeriod
 from dpops.mechanism import Plan
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.baseline import Baseline
 from dpops.mechanisms.baseline_variance import BaselineVariance as Variance
 from dpops.noise import Noise
-from dpops.privacy import PerHat, PerPeriod
+from dpops.statistics import RequestedStatistic
 from dpops.types import Grid
-from transforms.seal import Policy, SlotFacts, Statistic, debit_of, release_shard, seal
-from transforms.wire import Tally
+from transforms.count.wire import Tally, joined
+from transforms.release.by_hexagon import seal
+from transforms.release.digest import is_plain
+from transforms.release.policy import Policy, SlotFacts, release_shard
+from transforms.release.recorded import debit_of
 
 GRID = Grid(step=Fraction(1, 100), upper_steps=6500)
 FACTS = SlotFacts("2026-05-01", "2026-05-01T10:00:00-05:00", "2026-05-01T11:00:00-05:00", (3600,), 24)
@@ -33,7 +38,7 @@ def policy(**changes):
         "spec_id": "spec",
         "grid": GRID,
         "unit": "km/h",
-        "statistics": (Statistic("mean", Baseline(), Fraction(1)),),
+        "statistics": (RequestedStatistic("mean", Baseline(), Fraction(1)),),
         "composition": PerHat(Fraction(1)),
         "clip_user": False,
         "scope": "slot",
@@ -51,7 +56,8 @@ def tally_of(*rows, slot_s=3600):
     vehicle, cell, kept, total, dropped = columns
     cell = np.array([CELLS[i] for i in cell], np.int64)
     square = total * total // np.maximum(kept, 1)
-    return Tally(np.full(kept.size, slot_s), vehicle, cell, kept, total, square, dropped)
+    sums = {"sums": total, "squares": square}
+    return Tally(np.full(kept.size, slot_s), vehicle, cell, kept, dropped, sums=sums)
 
 
 def sealed(table, noise=None, shard=0, **changes):
@@ -62,7 +68,7 @@ def sealed(table, noise=None, shard=0, **changes):
 def test_cells_come_in_order_and_vehicles_in_any_order_make_no_difference():
     rows = [(5, 1, 2, 100, 0), (3, 0, 4, 900, 0), (9, 1, 2, 300, 0)]
     for mechanism in (Baseline(), ArrayAverage()):
-        stats = (Statistic("mean", mechanism, Fraction(1)),)
+        stats = (RequestedStatistic("mean", mechanism, Fraction(1)),)
         first, second = (sealed(tally_of(*r), statistics=stats) for r in (rows, rows[::-1]))
         assert first == second
         assert [r.cell for r in first.released] == ["872830828ffffff", "872830829ffffff"]
@@ -84,7 +90,7 @@ def test_with_release_shards_the_cap_stands_for_what_no_shard_can_see():
 
 
 def test_statistics_share_the_epsilon_of_a_hat():
-    halves = tuple(Statistic(name, Baseline(), Fraction(1, 2)) for name in ("mean", "again"))
+    halves = tuple(RequestedStatistic(name, Baseline(), Fraction(1, 2)) for name in ("mean", "variance"))
     unit = sealed(tally_of((1, 0, 2, 0, 0)), statistics=halves)
     assert [r.plan["epsilon"] for r in unit.released] == ["1/2", "1/2"]
     assert unit.epsilon_slot == "1"
@@ -132,6 +138,12 @@ def test_the_plan_sees_counts_and_never_speeds():
     assert one.digest != other.digest
 
 
+def test_a_release_of_means_carries_no_squares_unless_the_ledger_has_plain_digests():
+    assert [column.name for column in policy().columns] == ["sums"]
+    assert [column.name for column in policy(plain_digests=True).columns] == ["sums", "squares"]
+    assert is_plain(sealed(tally_of((1, 0, 2, 90, 0)), plain_digests=True).digest)
+
+
 def test_digests_need_the_key():
     table = tally_of((1, 0, 4, 5, 0))
     assert sealed(table).digest != sealed(table, digest_key=b"other").digest
@@ -145,7 +157,9 @@ def test_cells_of_one_city_spread_over_any_number_of_shards():
         assert sizes.max() < 3 * cells.size / shards
 
 
-BOTH = tuple(Statistic(name, kind, Fraction(1, 2)) for name, kind in (("mean", Baseline()), ("variance", Variance())))
+BOTH = tuple(
+    RequestedStatistic(name, kind, Fraction(1, 2)) for name, kind in (("mean", Baseline()), ("variance", Variance()))
+)
 DAY = {
     at: SlotFacts("2026-05-01", f"2026-05-01T{hour}:00:00-05:00", "later", (3600, 7200), 1)
     for at, hour in ((3600, 10), (7200, 11))
@@ -153,15 +167,15 @@ DAY = {
 
 
 def of_day(*tables, noise=None, **changes):
-    table = Tally(*(np.concatenate(columns) for columns in zip(*tables, strict=True)))
-    return [unit for unit, _ in seal(3600, 0, table, DAY, policy(scope="period", **changes), noise or Quiet())]
+    return [unit for unit, _ in seal(3600, 0, joined(tables), DAY, policy(scope="period", **changes), noise or Quiet())]
 
 
 def test_a_variance_comes_from_sums_of_squares_and_not_from_the_vehicles_means():
     """One vehicle at 10 and at 30 km/h, the other always at 20: the variance is 50, that of the means 0."""
     steps = np.array([1000, 3000], np.int64)
     rows = tally_of((1, 0, 2, int(steps.sum()), 0), (2, 0, 2, 4000, 0))
-    rows = rows._replace(square=np.array([int((steps**2).sum()), 2 * 2000**2]))
+    squares = np.array([int((steps**2).sum()), 2 * 2000**2])
+    rows = replace(rows, sums=rows.sums | {"squares": squares})
     mean, variance = sealed(rows, statistics=BOTH).released
     assert (mean.statistic, variance.statistic) == ("mean", "variance")
     plan = Plan.from_public(variance.mechanism, variance.plan)
@@ -214,7 +228,7 @@ def test_clip_user_under_a_total_releases_at_what_is_left_to_a_hat():
 
 def test_clip_user_sees_counts_and_never_speeds():
     table = crowd()
-    fast = table._replace(total=table.kept * 6500, square=table.kept * 6500**2)
+    fast = replace(table, sums={"sums": table.kept * 6500, "squares": table.kept * 6500**2})
     units = [sealed(t, clip_user=True, composition=PerHat(Fraction(1, 100)), statistics=BOTH) for t in (table, fast)]
     assert [r.plan for r in units[0].released] == [r.plan for r in units[1].released]
     assert units[0].digest != units[1].digest

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from typing import get_args
 
-from transforms.columns import TimeUnit
 from transforms.layouts.avro import AvroTable
 from transforms.layouts.base import FIELDS, KMH_PER_UNIT, Layout, MessageLayout, Units, UnreadableFile
 from transforms.layouts.capmetro import CAPMETRO
@@ -12,6 +11,7 @@ from transforms.layouts.gtfs_realtime import GtfsRealtime
 from transforms.layouts.iudx import Iudx
 from transforms.layouts.jsonl import JsonLines
 from transforms.layouts.parquet import ParquetTable
+from transforms.observe.columns import TimeUnit
 
 __all__ = ["FIXED", "MAPPED", "Layout", "MessageLayout", "Units", "UnreadableFile", "layout", "message_layout"]
 

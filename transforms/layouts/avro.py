@@ -20,7 +20,7 @@ from fastavro.schema import SchemaParseException, UnknownType
 from transforms.layouts.avro_blocks import BLOCK_BYTES, Block, Header, container, read_blocks, read_header
 from transforms.layouts.base import FIELDS, Units, UnreadableFile
 from transforms.layouts.records import typed_batch
-from transforms.schema import RawBatch
+from transforms.records import RawBatch
 
 DECODE_BYTES = 2 << 20
 DECODE_ROWS = 65_536

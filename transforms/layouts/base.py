@@ -7,8 +7,8 @@ from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
-from transforms.columns import TimeUnit
-from transforms.schema import RawBatch
+from transforms.observe.columns import TimeUnit
+from transforms.records import RawBatch
 
 FIELDS = ("vehicle", "time", "lat", "lon", "speed")
 BATCH_ROWS = 131_072

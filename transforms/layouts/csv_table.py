@@ -14,7 +14,7 @@ from dpops.types import Int64s
 from transforms.layouts.base import FIELDS, Units, UnreadableFile, raw_batch
 from transforms.layouts.lines import QUOTE, RETURN, Lines, letters_of, lines_of, read_chunks, without
 from transforms.layouts.utf8 import refuse_not_utf8
-from transforms.schema import RawBatch
+from transforms.records import RawBatch
 
 _COMMA = ord(",")
 

@@ -13,7 +13,7 @@ from transforms.layouts.base import KMH_PER_UNIT, Units, UnreadableFile
 from transforms.layouts.jsonl import batch_of_messages, read_json_lines
 from transforms.layouts.lines import BOM, LINE_BYTES
 from transforms.layouts.records import Paths, table_of_records
-from transforms.schema import RawBatch
+from transforms.records import RawBatch
 
 COLUMNS = ("license_plate", "observationDateTime", "location.coordinates.1", "location.coordinates.0", "speed")
 UNITS = Units("iso", KMH_PER_UNIT["km/h"])

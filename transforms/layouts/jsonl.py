@@ -9,7 +9,7 @@ import numpy as np
 from transforms.layouts.base import Units
 from transforms.layouts.lines import LINE_BYTES, RETURN, Chunk, letters_of, lines_of, read_chunks
 from transforms.layouts.records import Paths, table_of_lines, table_of_records
-from transforms.schema import RawBatch
+from transforms.records import RawBatch
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from transforms.columns import is_text
 from transforms.layouts.base import BATCH_ROWS, FIELDS, Units, UnreadableFile, raw_batch
 from transforms.layouts.parquet_pages import BadPage, Page, pages
-from transforms.schema import RawBatch
+from transforms.observe.columns import is_text
+from transforms.records import RawBatch
 
 FOOTER_BYTES = 16 << 20
 PAGE_BYTES = 32 << 20

@@ -11,11 +11,11 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from transforms.columns import Bools
 from transforms.layouts.base import FIELDS, raw_batch
 from transforms.layouts.lines import LINE_BYTES
 from transforms.layouts.utf8 import is_utf8
-from transforms.schema import RawBatch
+from transforms.observe.columns import Bools
+from transforms.records import RawBatch
 
 Path = tuple[str, ...]
 

@@ -1,0 +1,195 @@
+"""A vehicle-day's bounded integer vector: a function of its own rows, the plan and recorded centres, bit for bit.
+
+Only + - * / and square roots of single numbers, integers, and sums in the order of a vehicle's own rows are used: they
+are rounded alike wherever other vehicles stand in the arrays. (numpy.bincount adds one by one in the order given.)
+"""
+
+import math
+from fractions import Fraction
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpops.levels.groups import Level
+from dpops.levels.stages import CENTRE_STEP_KMH, UNIT, Stage
+from dpops.types import Int64s
+
+Float64s = NDArray[np.float64]
+
+_SHRINK = 1 - 2.0**-40
+"""What floating point may round upwards in a vehicle's norm is far less than this takes away."""
+
+_EXACT_COUNTS = 4096
+_MOST_COUNT = 1 << 40
+
+
+class Rows(NamedTuple):
+    """What vehicles did in HATs, one entry per (vehicle, cell, slot), int64 each, in ascending order of these three.
+
+    vehicle: any number that tells vehicle-days apart. cell, slot: indices into the plan's HATs. reports: >= 1.
+    total: sum of their clipped speeds, in steps of the speed grid.
+    """
+
+    vehicle: Int64s
+    cell: Int64s
+    slot: Int64s
+    reports: Int64s
+    total: Int64s
+
+
+class Vectors(NamedTuple):
+    """Sparse integer vectors, int64 (entries,) each: which vehicle (from 0, in order), which query, how much.
+
+    Queries: the weights of all groups of the first level, then of the second, ..; then the speeds likewise.
+    """
+
+    vehicle: Int64s
+    query: Int64s
+    value: Int64s
+
+
+class Sums(NamedTuple):
+    """int64 (groups of all levels,): sums of the vehicles' integers, before or after noise."""
+
+    weights: Int64s
+    speeds: Int64s
+
+
+def sum_up(rows: Rows, stage: Stage) -> Sums:
+    """The integers of all vehicle-days together. Integer sums: any split or order of the vehicles gives the same."""
+    found = vectors(rows, stage)
+    whole = np.zeros(2 * stage.groups, np.int64)
+    np.add.at(whole, found.query, found.value)
+    return Sums(whole[: stage.groups], whole[stage.groups :])
+
+
+def vectors(rows: Rows, stage: Stage) -> Vectors:
+    """Every vehicle-day's vector. One whose norm in integers were above its allowance is the zero vector, silently.
+
+    Norm: Euclidean for Gaussian noise, sum of absolute values for Laplace; bound: UNIT times the stage's share (its
+    square root), and half of it under public counts, where a neighbour's speeds are others and the weights are exact.
+    Source: docs/levels.md.
+    """
+    vehicle, query, value = unchecked(rows, stage)
+    noisy = query >= stage.groups if stage.counts_public else np.ones(query.size, np.bool_)
+    broken = ~within(vehicle[noisy], value[noisy], stage)
+    dropped = noisy & broken[vehicle] if broken.any() else np.zeros(query.size, np.bool_)
+    return Vectors(vehicle, query, np.where(dropped, 0, value))
+
+
+def within(vehicle: Int64s, value: Int64s, stage: Stage) -> NDArray[np.bool_]:
+    """Whether the noisy integers of each vehicle keep to its allowance, bool (vehicles,). Decided in integers."""
+    norm = np.zeros(int(vehicle.max(initial=-1)) + 1, np.int64)
+    absolute = np.minimum(np.abs(value), 2 * UNIT)  # beyond it a vehicle is refused anyway, and squares stay small
+    np.add.at(norm, vehicle, absolute * absolute if stage.kind == "gaussian" else absolute)
+    reach = Fraction(UNIT, 2 if stage.counts_public else 1)
+    return norm <= math.floor(stage.share * (reach * reach if stage.kind == "gaussian" else reach))
+
+
+def _numbered(vehicle: Int64s) -> Int64s:
+    """Vehicles from 0, in order. vehicle: ascending."""
+    return np.cumsum(np.diff(vehicle, prepend=vehicle[:1]) != 0, dtype=np.int64)
+
+
+class _Group(NamedTuple):
+    """The groups of one level that each vehicle touches: entry of each row, and vehicle and group of each entry."""
+
+    of_row: Int64s
+    vehicle: Int64s
+    group: Int64s
+
+
+def unchecked(rows: Rows, stage: Stage) -> Vectors:
+    """The vectors before their norms are checked in integers: the check finds nothing, or the formulas are wrong."""
+    vehicle = _numbered(rows.vehicle)
+    touched = [_groups(vehicle, rows, level.cell_start, level.of_slot, level.size) for level in stage.levels]
+    u = units(rows.reports, stage).astype(np.float64)
+    count = int(vehicle[-1]) + 1 if vehicle.size else 0
+    by_level = [_sums(groups, u) for groups in touched]
+    speed_norm = _norm(touched, by_level, [float(level.speed_share) for level in stage.levels], count, stage)
+    alpha = Fraction(1) if stage.counts_public else stage.alpha
+    mixed = [float(alpha * level.speed_share + (1 - alpha) * level.weight_share) for level in stage.levels]
+    whole = _norm(touched, by_level, mixed, count, stage)
+    w = u / whole[vehicle]
+    v = w * residuals(rows, stage)
+    weights, speeds = [_sums(groups, w) for groups in touched], [_sums(groups, v) for groups in touched]
+    norm = _norm(touched, speeds, [float(level.speed_share) for level in stage.levels], count, stage)
+    allowed = float(stage.bound_kmh) * (speed_norm / whole)
+    scale = np.where(norm > allowed, allowed / np.where(norm > allowed, norm, 1.0), 1.0)
+    parts = _integers(touched, weights, speeds, scale, stage)
+    return Vectors(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+
+def _groups(vehicle: Int64s, rows: Rows, cell_start: Int64s, of_slot: Int64s, size: int) -> _Group:
+    key = vehicle * size + cell_start[rows.cell] + of_slot[rows.slot]
+    entries, of_row = np.unique(key, return_inverse=True)
+    return _Group(of_row, *np.divmod(entries, size))
+
+
+def _sums(groups: _Group, values: Float64s) -> Float64s:
+    return np.bincount(groups.of_row, weights=values, minlength=groups.group.size).astype(np.float64)
+
+
+def _norm(touched: list[_Group], sums: list[Float64s], shares: list[float], count: int, stage: Stage) -> Float64s:
+    """Of each vehicle, float64 (vehicles,): level by level, and in each by ascending group."""
+    total = np.zeros(count)
+    for groups, values, share in zip(touched, sums, shares, strict=True):
+        parts = values * values if stage.kind == "gaussian" else np.abs(values)
+        total = total + share * np.bincount(groups.vehicle, weights=parts, minlength=count)
+    return np.sqrt(total) if stage.kind == "gaussian" else total
+
+
+def residuals(rows: Rows, stage: Stage) -> Float64s:
+    """Mean clipped speed of each row less the centre of its HAT, in km/h."""
+    mean = rows.total / rows.reports * float(stage.step_kmh)
+    return mean - stage.centres[rows.cell, rows.slot] / float(1 / CENTRE_STEP_KMH)
+
+
+def _integers(
+    touched: list[_Group], weights: list[Float64s], speeds: list[Float64s], scale: Float64s, stage: Stage
+) -> list[tuple[Int64s, Int64s, Int64s]]:
+    """Clipped, weighted by level and share, and truncated towards zero, which only shrinks."""
+    start, found = 0, []
+    for level, groups, w, v in zip(stage.levels, touched, weights, speeds, strict=True):
+        per_weight, per_kmh = coefficients(level, stage)
+        s = scale[groups.vehicle]
+        weight = w if stage.counts_public else s * w  # a scale is a function of speeds: nothing exact may depend on it
+        found.append((groups.vehicle, start + groups.group, _truncated(weight * per_weight)))
+        found.append((groups.vehicle, stage.groups + start + groups.group, _truncated(s * v * per_kmh)))
+        start += level.size
+    return found
+
+
+def coefficients(level: Level, stage: Stage) -> tuple[float, float]:
+    """What a weight of 1, and a weighted residual speed of 1 km/h, are worth in steps at this level."""
+    bound = float(stage.bound_kmh)
+    if stage.counts_public:
+        return float(UNIT), _part(stage.share * level.speed_share, stage) / (2 * bound)
+    weight = _part(stage.share * (1 - stage.alpha) * level.weight_share, stage)
+    return weight, _part(stage.share * stage.alpha * level.speed_share, stage) / bound
+
+
+def _part(share: Fraction, stage: Stage) -> float:
+    return UNIT * _SHRINK * (math.sqrt(share) if stage.kind == "gaussian" else float(share))
+
+
+def _truncated(values: Float64s) -> Int64s:
+    """Towards zero; what is no number (it cannot be) becomes 0."""
+    return np.where(np.isfinite(values), values, 0.0).astype(np.int64)
+
+
+def units(reports: Int64s, stage: Stage) -> Int64s:
+    """floor(2^20 n^exponent) of numbers of reports, from a table of integers; beyond 4096 n is rounded down by 1/64."""
+    known, values = _table(int(4 * stage.exponent))
+    return values[np.searchsorted(known, reports, side="right") - 1]
+
+
+@cache
+def _table(quarters: int) -> tuple[Int64s, Int64s]:
+    """(n, floor((2^80 n^quarters)^(1/4))): two integer square roots, exact."""
+    known = list(range(1, _EXACT_COUNTS + 1))
+    while known[-1] < _MOST_COUNT:
+        known.append(known[-1] + known[-1] // 64)
+    return np.array(known, np.int64), np.array([math.isqrt(math.isqrt(n**quarters << 80)) for n in known], np.int64)

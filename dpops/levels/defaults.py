@@ -1,0 +1,168 @@
+"""The stages of a day by default: chosen from public facts and earlier releases only, never from the day's data."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+
+from dpops.levels.groups import Hats, level
+from dpops.levels.stages import FIRST_CENTRE, UNIT, Kind, Stage
+from dpops.types import Int64s
+
+LIMIT_SD_KMH = 25.0
+"""Expected noise of a mean group above which a level is too fine for a fleet (docs/levels.md, "Small fleets")."""
+
+_LEARNING_DAYS = 7
+
+Shares = tuple[tuple[str, Fraction], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """What one vehicle does on a day, roughly; public. How many of each it touches."""
+
+    hats: int = 70
+    cells: int = 12
+    parents: int = 6
+    grandparents: int = 3
+    hours: int = 14
+    parts: int = 4
+
+    def touched(self, name: str) -> int:
+        """How many groups of a level a vehicle-day touches, roughly."""
+        return {
+            "hat": self.hats,
+            "cell-part": 2 * self.cells,
+            "parent": 2 * self.parents,
+            "cell": self.cells,
+            "parent-day": self.parents,
+            "grandparent-day": self.grandparents,
+            "city": 1,
+            "hour": self.hours,
+            "part": self.parts,
+        }[name]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fleet:
+    """What an operator knows of a fleet without counting: how many vehicles drive on a day, and what one of them does.
+
+    From timetables or the register of vehicles, never from the reports; fixed for an account's life.
+    """
+
+    vehicles: int = 200
+    profile: Profile = field(default_factory=Profile)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """One stage's numbers, see `Stage`."""
+
+    shares: Shares
+    share: Fraction
+    bound_kmh: Fraction
+    alpha: Fraction
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """kind, spread: of the noise, see `Stage`. first: the stages of an account's first day. later: of other days."""
+
+    kind: Kind
+    spread: Fraction
+    first: tuple[Settings, ...]
+    later: tuple[Settings, ...]
+
+
+def _shares(**parts: str) -> Shares:
+    return tuple((name.replace("_", "-"), Fraction(part)) for name, part in parts.items())
+
+
+_COARSE = {"gaussian": _shares(cell=".5", hour=".2", parent=".3"), "laplace": _shares(cell=".8", hour=".2")}
+_FIRST = {"gaussian": _shares(cell=".7", hour=".3"), "laplace": _shares(cell=".8", hour=".2")}
+_FINE = _shares(cell=".2", hour=".1", hat=".7")
+_MIDDLE = _shares(cell=".5", hour=".1", cell_part=".4")
+
+_FIRST_NUMBERS = {
+    "gaussian": (Fraction(15), Fraction(1, 4), Fraction(3, 5), Fraction(17, 20)),
+    "laplace": (Fraction(14), Fraction(3, 10), Fraction(1, 2), Fraction(4, 5)),
+}
+_LATER_NUMBERS = {"gaussian": (Fraction(7), Fraction(9, 10)), "laplace": (Fraction(7), Fraction(17, 20))}
+
+
+def default_shares(kind: Kind, epsilon: Fraction) -> Shares:
+    """By the total. Source: docs/levels.md, "Which levels"."""
+    if epsilon < 10:
+        return _COARSE[kind]
+    return _MIDDLE if kind == "laplace" and epsilon < 30 else _FINE
+
+
+def recipe(kind: Kind, epsilon: Fraction, rho: Fraction | None, hats: Hats, fleet: Fleet) -> Recipe:
+    """The default stages for a total of epsilon. rho: of a Gaussian, the zCDP that the total comes to, rounded down."""
+    spread = spread_of(kind, epsilon if rho is None else rho)
+    shares = affordable(kind, spread, default_shares(kind, epsilon), hats, fleet)
+    coarse = shares != default_shares(kind, epsilon)
+    bound, part, alpha1, alpha2 = _FIRST_NUMBERS[kind]
+    later_bound, later_alpha = _LATER_NUMBERS[kind]
+    first = shares if coarse else _FIRST[kind]
+    return Recipe(
+        kind=kind,
+        spread=spread,
+        first=(
+            Settings(shares=first, share=part, bound_kmh=bound, alpha=alpha1),
+            Settings(shares=shares, share=1 - part, bound_kmh=bound, alpha=alpha2),
+        ),
+        later=(Settings(shares=shares, share=Fraction(1), bound_kmh=later_bound, alpha=later_alpha),),
+    )
+
+
+def spread_of(kind: Kind, budget: Fraction) -> Fraction:
+    """The noise of a whole vehicle-day's budget: scale UNIT / epsilon, or variance UNIT^2 / (2 rho), rounded up."""
+    if kind == "laplace":
+        return UNIT / budget
+    return Fraction(math.ceil(UNIT * UNIT / (2 * budget)))
+
+
+def affordable(kind: Kind, spread: Fraction, shares: Shares, hats: Hats, fleet: Fleet) -> Shares:
+    """These shares, or coarser levels where a cell's mean group would drown in noise even after a week."""
+    if group_sd_kmh(kind, spread, "cell", _share_of(shares, "cell"), hats, fleet) <= LIMIT_SD_KMH:
+        return shares
+    places, times = ("parent-day", "grandparent-day", "city"), ("hour", "part")
+    found = []
+    for names, part in ((places, Fraction(7, 10)), (times, Fraction(3, 10))):
+        fits = [name for name in names if group_sd_kmh(kind, spread, name, part, hats, fleet) <= LIMIT_SD_KMH]
+        found.append((fits[0] if fits else names[-1], part))
+    return tuple(found)
+
+
+def group_sd_kmh(kind: Kind, spread: Fraction, name: str, share: Fraction, hats: Hats, fleet: Fleet) -> float:
+    """Expected noise of a mean group of a level after a week of later days, in km/h."""
+    groups, touched = level(name, hats, Fraction(1)).size, fleet.profile.touched(name)
+    bound, alpha = _LATER_NUMBERS[kind]
+    if kind == "laplace":
+        noise = math.sqrt(2) * float(spread) / UNIT * groups / float(share * alpha)
+    else:
+        noise = math.sqrt(float(spread)) / UNIT * groups / math.sqrt(touched * float(share * alpha))
+    return noise * float(bound) / fleet.vehicles / math.sqrt(_LEARNING_DAYS)
+
+
+def stage_of(
+    settings: Settings, kind: Kind, spread: Fraction, hats: Hats, step_kmh: Fraction, centres: Int64s | None = None
+) -> Stage:
+    """A stage on a day's HATs. centres: where there are none yet, everywhere the first one."""
+    return Stage(
+        kind=kind,
+        levels=tuple(level(name, hats, share) for name, share in settings.shares),
+        share=settings.share,
+        spread=spread,
+        bound_kmh=settings.bound_kmh,
+        alpha=settings.alpha,
+        centres=np.full((hats.cells, hats.slots), FIRST_CENTRE) if centres is None else centres,
+        step_kmh=step_kmh,
+    )
+
+
+def _share_of(shares: Sequence[tuple[str, Fraction]], name: str) -> Fraction:
+    return dict(shares).get(name, Fraction(1))

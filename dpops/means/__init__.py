@@ -1,0 +1,1 @@
+"""What the mechanisms for means share: contribution bounds, grouping into arrays, capping, private quantiles."""

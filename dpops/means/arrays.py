@@ -1,0 +1,171 @@
+"""Arrays (pseudo-users): what the mechanisms that average array means share."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from dpops.forecast import Float64s, Prior, normal_scores, transport_bias
+from dpops.means import contribution_bound as bounds
+from dpops.means.grouping import Grouping, best_fit, wrap_around
+from dpops.mechanism import Plan, Totals, check_plan_input, stack
+from dpops.types import Grid, Int64s
+
+FINE = 1000
+"""Fine steps per grid step inside an array mean: rounding then costs below 0.1 % of sensitivity."""
+
+_AT_LEAST_BETWEEN = 0.2
+"""Share of the variance between users that forecasts of array means assume at least: real users' samples resemble one
+another, and a forecast that takes them as independent promises intervals that are too short."""
+
+_FEW = 8
+"""Up to so many arrays a forecast lets the mean of the HAT vary."""
+
+Rule = Literal["median", "argmax", "opt", "convex"] | int
+"""How the array length m_UB is chosen from public counts, or the length itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrayPlan(Plan):
+    """A plan with its grouping, which is public too but can be remade from the counts.
+
+    weight: float64 (users,), each user's share in the mean of array means.
+    """
+
+    grouping: Grouping = field(repr=False, compare=False)
+    weight: Float64s = field(repr=False, compare=False)
+
+
+class Arrays(NamedTuple):
+    """The grouping of one HAT and what it costs. moved: fine steps by which one user moves the sum of array means."""
+
+    m_ub: int
+    grouping: Grouping
+    weight: Float64s
+    moved: int
+    bias: float
+    facts: dict[str, int]
+
+
+def check_rule(m_ub: str | int) -> None:
+    """Raises ValueError for a number below 1, and for a boolean, which Python counts among the integers."""
+    if isinstance(m_ub, bool) or (isinstance(m_ub, int) and m_ub < 1):
+        raise ValueError(f"m_ub must be at least 1, got {m_ub}")
+
+
+def lay_out(
+    counts: Int64s, reported: int, grid: Grid, epsilon: Fraction, m_ub: Rule, grouping: str = "best-fit"
+) -> Arrays:
+    """Groups the users of one HAT into arrays. bias: worst clipping bias with rounding, in units.
+
+    A user who holds r of an array's w slots moves its mean by at most ceil(U r / w) fine steps.
+    """
+    check_plan_input(counts, reported, grid.upper_steps * FINE, epsilon)
+    return _laid_out(np.ascontiguousarray(counts, np.int64).tobytes(), reported, grid, epsilon, m_ub, grouping)
+
+
+@lru_cache(maxsize=16)  # several candidates of `auto` share a rule
+def _laid_out(raw_counts: bytes, reported: int, grid: Grid, epsilon: Fraction, m_ub: Rule, grouping: str) -> Arrays:
+    counts = np.frombuffer(raw_counts, np.int64)
+    length = _length(m_ub, counts, epsilon)
+    group = (best_fit if grouping == "best-fit" else wrap_around)(counts, length)
+    arrays = group.fills.size
+    width = group.fills[group.array]
+    moved = np.zeros(counts.size, np.int64)
+    np.add.at(moved, group.user, -(-grid.upper_steps * FINE * group.slots // width))
+    weight: Float64s = np.bincount(group.user, weights=group.slots / width / arrays, minlength=counts.size)  # type: ignore[assignment]
+    for shared in (weight, group.user, group.array, group.slots, group.fills):
+        shared.flags.writeable = False
+    clipping = float(grid.upper) * transport_bias(weight, counts / reported)
+    facts = {
+        "users": counts.size,
+        "samples": int(counts.sum()),
+        "heaviest": int(counts[0]),
+        "reported": reported,
+        "upper_steps": grid.upper_steps,
+        "m_ub": length,
+        "arrays": arrays,
+    }
+    return Arrays(length, group, weight, int(moved.max()), clipping + float(2 * grid.step / FINE), facts)
+
+
+def _length(m_ub: Rule, counts: Int64s, epsilon: Fraction) -> int:
+    """m_UB, never above the largest count: longer arrays would only lump users together."""
+    if m_ub == "median":
+        return bounds.median(counts)
+    if m_ub == "argmax":
+        return bounds.argmax(counts)
+    if m_ub == "opt":
+        return bounds.minimax(counts, epsilon)
+    if m_ub == "convex":
+        return bounds.convex(counts)
+    return min(m_ub, int(counts.max()))
+
+
+class ArrayMeans(NamedTuple):
+    """Array means of many HATs one behind another, floored to fine steps, int64 (arrays,); first array of each HAT."""
+
+    means: Int64s
+    first: Int64s
+
+    @property
+    def numbers(self) -> Int64s:
+        return np.diff(self.first, append=self.means.size)
+
+
+def array_means(totals: Sequence[Totals], plans: Sequence[Plan]) -> ArrayMeans:
+    """The array means with every slot of a user holding the mean of all its samples; exact integers, all HATs at once.
+
+    All divisions round down to fine steps. Raises TypeError for a plan that was read back, which has no grouping.
+    """
+    groups = [made(plan).grouping for plan in plans]
+    users = stack(totals, plans)
+    if not groups:
+        return ArrayMeans(users.sums, users.start)
+    user_mean = users.sums * FINE // users.counts
+    pieces = np.array([group.user.size for group in groups])
+    arrays = np.array([group.fills.size for group in groups])
+    first_array = np.cumsum(arrays) - arrays
+    user = np.concatenate([group.user for group in groups]) + np.repeat(users.start, pieces)
+    array = np.concatenate([group.array for group in groups]) + np.repeat(first_array, pieces)
+    slots = np.concatenate([group.slots for group in groups])
+    fills = np.concatenate([group.fills for group in groups])
+    first_piece = np.flatnonzero(np.diff(array, prepend=-1))
+    array_sum = np.add.reduceat(user_mean[user] * slots, first_piece)
+    return ArrayMeans(array_sum // fills, first_array)
+
+
+def made(plan: Plan) -> ArrayPlan:
+    """The plan with its grouping. Raises TypeError for a plan that was read back, which has none."""
+    if not isinstance(plan, ArrayPlan):
+        raise TypeError("this needs the plan it made, not one read back")
+    return plan
+
+
+def spread(plan: Plan, counts: Int64s, prior: Prior) -> float:
+    """Forecast standard deviation of (mean of array means - mean of all samples), in units, under the prior."""
+    return prior.spread(made(plan).weight - counts / plan.facts["samples"], counts)
+
+
+def expected_means(plan: Plan, prior: Prior) -> list[Float64s]:
+    """Array means that the prior leads one to expect, in units, within [0, U]: equally likely cases, each ascending.
+
+    With few arrays the mean of the HAT decides where an interval must lie, so there it varies; with many, hardly.
+    """
+    group, upper = made(plan).grouping, float(plan.upper)
+    centres = prior.hat_means(upper).tolist() if group.fills.size <= _FEW else [prior.mean]
+    around = _expected_deviations(group, prior)
+    return [np.clip(centre + around, 0.0, upper) for centre in centres]
+
+
+@lru_cache(maxsize=16)  # several candidates of `auto` share a grouping
+def _expected_deviations(group: Grouping, prior: Prior) -> Float64s:
+    arrays = group.fills.size
+    # An array of several users averages out what lies between them.
+    users = np.bincount(group.array, minlength=arrays)
+    between = max(prior.between, _AT_LEAST_BETWEEN)
+    sd = prior.sd * float(np.sqrt((between / users + (1 - between) / group.fills).mean()))
+    return sd * normal_scores(arrays)

@@ -1,0 +1,141 @@
+"""Capped users, whose own moments are scaled to m samples: what the baselines of mean and variance share.
+
+A user of c > m samples keeps the average of all of them, with the weight of m: its sums times m / c. With L users,
+n samples kept and R reported it counts k = min(c, m) of K = S(m) samples.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from dpops.forecast import Float64s
+from dpops.means.arrays import check_rule
+from dpops.mechanism import Plan, Stacked
+from dpops.suppression.worst_errors import Ratio
+from dpops.types import Int64s
+
+CapRule = Literal["none", "opt"] | int
+"""How m is chosen from public counts: nobody is capped, the least worst case, or m itself."""
+
+
+class CountCap(NamedTuple):
+    """One cap of one HAT. most: m, the largest count that is left. kept: K. whole: nobody is capped.
+
+    moved: the weight that lies elsewhere than in the plain statistic of all reported samples, the sum over users of
+    max(0, k / K - c / R), as an exact ratio; (R - n) / R where nobody is capped. As weights add up to 1 on either side,
+    the weights k / K and the true ones agree but for this share (dpops.forecast.transport_bias).
+    """
+
+    most: int
+    kept: int
+    moved: Ratio
+    whole: bool
+
+    def facts(self) -> dict[str, int]:
+        """What a plan has to say of a cap: nothing if nobody is capped."""
+        return {} if self.whole else {"m_ub": self.most, "kept": self.kept}
+
+
+def check_cap(m_ub: CapRule) -> None:
+    """Raises ValueError for a number below 1."""
+    check_rule(m_ub)
+
+
+def chosen(m_ub: CapRule, counts: Int64s, reported: int, cost: Callable[[CountCap], float]) -> CountCap:
+    """The cap of a HAT. counts: int64 (users,), each >= 1. cost: worst bias plus noise; "opt" makes it least.
+
+    "opt" compares all counts, and of those equal to 1e-12 takes the largest. Source: algorithms 9.4, second stage.
+    """
+    heaviest = int(counts.max())
+    if m_ub == "opt":
+        caps = _caps(np.unique(counts), counts, reported)
+        costs = [cost(cap) for cap in caps]
+        near = min(costs) * (1 + 1e-12)
+        return next(cap for cap, each in zip(reversed(caps), reversed(costs), strict=True) if each <= near)
+    if m_ub == "none" or m_ub >= heaviest:
+        return _uncapped(counts, reported)
+    return _caps(np.array([m_ub], np.int64), counts, reported)[0]
+
+
+def _uncapped(counts: Int64s, reported: int) -> CountCap:
+    samples = int(counts.sum())
+    return CountCap(int(counts.max()), samples, (reported - samples, reported), whole=True)
+
+
+def _caps(limits: Int64s, counts: Int64s, reported: int) -> list[CountCap]:
+    """Caps at each limit, int64 (limits,) ascending, none above the largest count.
+
+    No product exceeds K R, which check_plan_input keeps below 2**62.
+    """
+    values, repeats = np.unique(counts, return_counts=True)
+    users = np.concatenate([[0], np.cumsum(repeats)])
+    samples = np.concatenate([[0], np.cumsum(values * repeats)])
+    below = np.searchsorted(values, limits, side="right")
+    kept = samples[below] + limits * (counts.size - users[below])
+    # Of the capped users those with c K < m R gain weight; of the others, all if samples were dropped before.
+    gaining = np.maximum(np.searchsorted(values, (limits * reported - 1) // kept, side="right"), below)
+    moved = limits * reported * (users[gaining] - users[below]) - kept * (samples[gaining] - samples[below])
+    moved += (reported - kept) * samples[below]
+    caps = [
+        CountCap(most, left, (mass, left * reported), whole=False)
+        for most, left, mass in zip(limits.tolist(), kept.tolist(), moved.tolist(), strict=True)
+    ]
+    return [*caps[:-1], _uncapped(counts, reported)] if caps[-1].most == values[-1] else caps
+
+
+def weights(plan: Plan, counts: Int64s) -> Float64s:
+    """Each user's share k / K in the release, float64 (users,)."""
+    kept = plan.facts.get("kept", plan.facts["samples"])
+    share: Float64s = np.minimum(counts, plan.facts.get("m_ub", plan.facts["heaviest"])) / kept
+    return share
+
+
+class Retained(NamedTuple):
+    """The sums of one HAT over its retained samples: each of `totals`, divided by `denominator`, is exact."""
+
+    denominator: int
+    totals: list[int]
+
+
+def retained(users: Stacked, columns: Sequence[Int64s], plans: Sequence[Plan]) -> list[Retained]:
+    """Sums over the users of each HAT, with those of capped users scaled by m / c. columns: int64 (users,) each.
+
+    Raises ValueError for counts that leave another K than planned, which the sensitivity rests on.
+    """
+    if not plans:
+        return []
+    number = np.diff(users.start, append=users.counts.size)
+    most = np.array([plan.facts.get("m_ub", plan.facts["heaviest"]) for plan in plans], np.int64)
+    kept = np.array([plan.facts.get("kept", plan.facts["samples"]) for plan in plans], np.int64)
+    limit = np.repeat(most, number)
+    if not np.array_equal(np.add.reduceat(np.minimum(users.counts, limit), users.start), kept):
+        raise ValueError("totals do not fit their plans: another number of samples is left by the cap")
+    capped = users.counts > limit
+    plain = [np.add.reduceat(np.where(capped, 0, column), users.start).tolist() for column in columns]
+    found = [Retained(1, list(totals)) for totals in zip(*plain, strict=True)]
+    hats = np.repeat(np.arange(len(plans)), number)[capped]
+    counts, summed = _runs(hats, users.counts[capped], [column[capped] for column in columns])
+    for hat, own in counts.items():
+        denominator = math.lcm(*own)
+        shares = [int(most[hat]) * (denominator // count) for count in own]
+        scaled = [sum(map(int.__mul__, shares, column)) for column in summed[hat]]
+        totals = [denominator * a + b for a, b in zip(found[hat].totals, scaled, strict=True)]
+        found[hat] = Retained(denominator, totals)
+    return found
+
+
+def _runs(
+    hats: Int64s, counts: Int64s, columns: Sequence[Int64s]
+) -> tuple[dict[int, list[int]], dict[int, list[list[int]]]]:
+    """By HAT the counts of its capped users, and for each column the sums over the users of each of these counts."""
+    if not hats.size:
+        return {}, {}
+    first = np.flatnonzero(np.diff(hats, prepend=-1) | np.diff(counts, prepend=0))
+    at = hats[first]
+    edges = [*np.flatnonzero(np.diff(at, prepend=-1)).tolist(), first.size]
+    own, sums = counts[first].tolist(), [np.add.reduceat(column, first).tolist() for column in columns]
+    slices = {int(at[a]): slice(a, b) for a, b in pairwise(edges)}
+    return {hat: own[s] for hat, s in slices.items()}, {hat: [c[s] for c in sums] for hat, s in slices.items()}

@@ -1,0 +1,75 @@
+"""The mean of array means clipped to an interval that was drawn privately: for Levy and the Quantile mechanisms."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+
+from dpops.forecast import Float64s, clamped_errors
+from dpops.means.arrays import FINE, ArrayMeans, ArrayPlan, Arrays
+from dpops.mechanism import Integers, Plan, with_noise
+from dpops.noise import Noise
+from dpops.types import Grid, Int64s
+
+
+def interval_plan(
+    mechanism: str, made: Arrays, grid: Grid, epsilon: Fraction, widest: int, facts: dict[str, int]
+) -> ArrayPlan:
+    """Half of epsilon goes to the interval, half to the mean. widest: the longest interval, in fine steps.
+
+    With one user in one array, the clipped sum moves by at most the interval's length, and by no more than the user
+    moves its array. The plan's scale is for the longest interval, its bias bound is all of U; `resolve`
+    makes both exact.
+    """
+    sensitivity = min(widest, made.moved)
+    grouping_bias = math.ceil(made.bias * FINE / float(grid.step))
+    return ArrayPlan(
+        mechanism=mechanism,
+        epsilon=epsilon,
+        step=grid.step / (FINE * made.grouping.fills.size),
+        scale=2 * sensitivity / epsilon,
+        upper=grid.upper,
+        bias_bound=float(grid.upper),
+        facts={**made.facts, "sensitivity": sensitivity, "grouping_bias": grouping_bias, **facts},
+        grouping=made.grouping,
+        weight=made.weight,
+    )
+
+
+def clipped_release(
+    arrays: ArrayMeans, low: Int64s, high: Int64s, choices: Sequence[list[int]], plans: Sequence[Plan], noise: Noise
+) -> list[Integers]:
+    """Per HAT its choices and the noisy sum of its array means clipped to [low, high], in fine steps."""
+    clipped = np.clip(arrays.means, np.repeat(low, arrays.numbers), np.repeat(high, arrays.numbers))
+    exact = np.add.reduceat(clipped, arrays.first) if low.size else low
+    scales = [_scale(a, b, plan) for a, b, plan in zip(low.tolist(), high.tolist(), plans, strict=True)]
+    noisy = with_noise(exact, scales, noise)
+    return [[*choice, integer] for choice, integer in zip(choices, noisy, strict=True)]
+
+
+def with_interval(low: int, high: int, plan: Plan) -> Plan:
+    """The plan once the interval is known: clipping moves an array mean by at most `low` up or U - `high` down."""
+    fine_step = float(plan.step * plan.facts["arrays"])
+    clipping = max(low, plan.facts["upper_steps"] * FINE - high)
+    bias = min((clipping + plan.facts["grouping_bias"]) * fine_step, float(plan.upper))
+    return replace(plan, scale=_scale(low, high, plan), bias_bound=bias)
+
+
+def interval_errors(means: Float64s, low: Float64s, high: Float64s, plan: Plan) -> Float64s:
+    """Forecast errors in units for intervals [low, high], all float64 (intervals,), over the array means expected."""
+    arrays = plan.facts["arrays"]
+    running = np.concatenate([[0.0], np.cumsum(means)])
+    below, above = np.searchsorted(means, low), np.searchsorted(means, high)
+    total = low * below + running[above] - running[below] + high * (arrays - above)
+    bias = (total - running[-1]) / arrays
+    widest = plan.facts["sensitivity"] * float(plan.step * arrays)
+    scale = np.minimum(high - low, widest) * 2 / float(plan.epsilon) / arrays
+    return clamped_errors(running[-1] / arrays, float(plan.upper), bias, scale)
+
+
+def _scale(low: int, high: int, plan: Plan) -> Fraction:
+    """Noise for the drawn interval: the plan's, in proportion to what one user can still move."""
+    widest = plan.facts["sensitivity"]
+    return plan.scale * Fraction(min(high - low, widest), widest)

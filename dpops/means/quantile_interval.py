@@ -1,0 +1,85 @@
+"""The interval between two private quantiles of the array means: what both Quantile mechanisms share."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from statistics import fmean
+from typing import ClassVar, Self
+
+import numpy as np
+
+from dpops.claims import Adjacency
+from dpops.forecast import Prior
+from dpops.means.arrays import FINE, ArrayPlan, Rule, array_means, check_rule, expected_means, lay_out, spread
+from dpops.means.clipped_mean import clipped_release, interval_errors, interval_plan, with_interval
+from dpops.means.quantile import expected_quantile, private_quantiles
+from dpops.mechanism import Integers, Mechanism, Plan, Totals
+from dpops.noise import Noise
+from dpops.types import Grid, Int64s
+
+_POINTS = 16
+"""A forecast stands each quantile's law by so many points of equal probability."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuantileInterval(Mechanism):
+    """Two private quantiles of the array means with epsilon / 4 each, then the noisy mean of the clipped means.
+
+    Released: the lower and the upper quantile, and the noisy sum of the clipped means, all in fine steps.
+    """
+
+    statistics: ClassVar[frozenset[str]] = frozenset({"mean"})
+    adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
+
+    m_ub: Rule = "argmax"
+
+    def __post_init__(self) -> None:
+        check_rule(self.m_ub)
+
+    @classmethod
+    def examples(cls) -> Sequence[Self]:
+        return [cls(), cls(m_ub=3)]
+
+    @staticmethod
+    def rank(arrays: int, epsilon: Fraction) -> Fraction:
+        """The target of the lower end, counted from below; that of the upper end is as far from above."""
+        raise NotImplementedError
+
+    def plan(self, counts: Int64s, reported: int, grid: Grid, epsilon: Fraction) -> ArrayPlan:
+        made = lay_out(counts, reported, grid, epsilon, self.m_ub)
+        rank = self.rank(made.grouping.fills.size, epsilon)
+        facts = {"rank_numerator": rank.numerator, "rank_denominator": rank.denominator}
+        return interval_plan(self.name, made, grid, epsilon, grid.upper_steps * FINE, facts)
+
+    def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
+        upper, rank, quarter = float(plan.upper), float(_rank(plan)), float(plan.epsilon) / 4
+        errors = []
+        for means in expected_means(plan, prior):
+            ends = [expected_quantile(means, upper, at, quarter, _POINTS) for at in (rank, means.size - rank)]
+            one, other = np.repeat(ends[0], _POINTS), np.tile(ends[1], _POINTS)  # all pairs
+            errors.append(float(interval_errors(means, np.minimum(one, other), np.maximum(one, other), plan).mean()))
+        return math.hypot(fmean(errors), math.sqrt(2 / math.pi) * spread(plan, counts, prior))
+
+    def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
+        arrays = array_means(totals, plans)
+        upper = np.array([plan.facts["upper_steps"] * FINE for plan in plans], np.int64)
+        quarter = [plan.epsilon / 4 for plan in plans]
+        lower_ranks = [_rank(plan) for plan in plans]
+        upper_ranks = [plan.facts["arrays"] - rank for plan, rank in zip(plans, lower_ranks, strict=True)]
+        ends = [
+            private_quantiles(arrays.means, arrays.first, upper, ranks, quarter, noise)
+            for ranks in (lower_ranks, upper_ranks)
+        ]
+        low, high = np.minimum(*ends), np.maximum(*ends)  # independent draws may cross; sorting is post-processing
+        choices = [list(pair) for pair in zip(low.tolist(), high.tolist(), strict=True)]
+        return clipped_release(arrays, low, high, choices, plans, noise)
+
+    @staticmethod
+    def resolve(integers: Sequence[int], plan: Plan) -> Plan:
+        low, high, _ = integers
+        return with_interval(low, high, plan)
+
+
+def _rank(plan: Plan) -> Fraction:
+    return Fraction(plan.facts["rank_numerator"], plan.facts["rank_denominator"])

@@ -1,0 +1,153 @@
+"""Private choices without floats: the exponential mechanism, sampled exactly and for many HATs at once.
+
+Proposals come from integer weights that lie just above the exponential ones; each is accepted with exactly the ratio of
+the two, so the law is the textbook one whatever the rounding of the weights (docs/adr/0006).
+"""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import lru_cache
+from math import factorial
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpops.noise import Noise
+from dpops.types import Int64s
+
+MOST_CANDIDATES = 1 << 30
+"""Most candidates of one choice: all proposal weights of a choice then add up to at most 2**62."""
+
+_TOP_BITS = 32  # the proposal weight of the best candidate is 2**32
+_COIN_BITS = 62
+
+
+class Chosen(NamedTuple):
+    """Per choice the entry that was drawn and which of the entry's candidates: 0, .., width - 1. int64 (choices,)."""
+
+    entry: Int64s
+    offset: Int64s
+
+
+def choose(widths: Int64s, costs: Int64s, first: Int64s, rates: Sequence[Fraction], noise: Noise) -> Chosen:
+    """Draws for each choice one candidate c with P(c) proportional to exp(-rate * cost(c)).
+
+    Candidates of one cost lie together in entries. widths: int64 (entries,), candidates of each entry, 0 allowed;
+    costs: int64 (entries,), >= 0; first: int64 (choices,), the first entry of each choice; rates: of each choice.
+    If a neighbour moves any candidate's cost by at most s, the draw is (2 rate s)-DP.
+    Source: McSherry and Talwar 2007, "Mechanism Design via Differential Privacy".
+    Raises ValueError for a choice without candidates or with more than MOST_CANDIDATES.
+    """
+    chosen = Chosen(np.zeros(first.size, np.int64), np.zeros(first.size, np.int64))
+    if first.size == 0:
+        return chosen
+    sizes = np.diff(first, append=widths.size)
+    candidates = np.add.reduceat(widths, first) if np.all(sizes > 0) else np.zeros(1)
+    if np.any(widths < 0) or np.any(candidates < 1) or np.any(candidates > MOST_CANDIDATES):
+        raise ValueError(f"a private choice needs between 1 and {MOST_CANDIDATES} candidates")
+    # Only differences of costs matter, exactly, so the best candidate may stand at 0.
+    least = np.minimum.reduceat(np.where(widths > 0, costs, np.iinfo(np.int64).max), first)
+    above = np.maximum(costs - np.repeat(least, sizes), 0)
+    weight, low, high = _look_up(above, rates, sizes)
+    entry_weight = widths * weight
+    open_, entries = np.arange(first.size), np.arange(widths.size)
+    while open_.size:
+        entry, into = _propose(entry_weight[entries], sizes[open_], noise)
+        entry = entries[entry]
+        coin = noise.below(np.full(open_.size, 1 << _COIN_BITS, np.int64))
+        accepted = coin < low[entry]
+        for at in np.flatnonzero(~accepted & (coin < high[entry])).tolist():
+            here = int(entry[at])
+            tie = rates[open_[at]], int(above[here]), int(weight[here])
+            accepted[at] = _accepts(*tie, int(coin[at]), _COIN_BITS, noise)
+        done = open_[accepted]
+        chosen.entry[done] = entry[accepted]
+        chosen.offset[done] = into[accepted] // weight[entry[accepted]]
+        entries = entries[np.repeat(~accepted, sizes[open_])]
+        open_ = open_[~accepted]
+    return chosen
+
+
+def _propose(weights: Int64s, sizes: Int64s, noise: Noise) -> tuple[Int64s, Int64s]:
+    """Per choice an entry drawn by its weight, and how far into that weight the draw fell."""
+    first = np.cumsum(sizes) - sizes
+    drawn = noise.below(np.add.reduceat(weights, first))
+    # The running sum may wrap; differences modulo 2**64 are right, as each choice's own sum is at most 2**62.
+    running = np.cumsum(weights.astype(np.uint64))
+    before = running[first] - weights[first].astype(np.uint64)
+    reached = (running - np.repeat(before, sizes)).astype(np.int64)
+    entry = first + np.add.reduceat(reached <= np.repeat(drawn, sizes), first)
+    return entry, drawn - (reached[entry] - weights[entry])
+
+
+def _look_up(costs: Int64s, rates: Sequence[Fraction], sizes: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+    """Proposal weight and bounds of the acceptance for the cost of each entry."""
+    known = {rate: number for number, rate in enumerate(dict.fromkeys(rates))}
+    which = np.repeat(np.array([known[rate] for rate in rates], np.int64), sizes)
+    found = np.zeros((3, costs.size), np.int64)
+    for rate, number in known.items():
+        mine: NDArray[np.bool_] = which == number
+        table = _table(rate, 1 << int(costs[mine].max()).bit_length())
+        found[:, mine] = table[:, costs[mine]]
+    return found[0], found[1], found[2]
+
+
+@lru_cache(maxsize=256)
+def _table(rate: Fraction, length: int) -> Int64s:
+    """int64 (3, length): for each cost the proposal weight w >= 2**32 exp(-rate cost), w >= 1, and integers around
+    2**62 times the acceptance 2**32 exp(-rate cost) / w."""
+    bits = 192
+    low_step, high_step = exp_minus(rate, bits)
+    table = np.empty((3, length), np.int64)
+    low = high = 1 << bits
+    for cost in range(length):
+        weight = _up(high, bits - _TOP_BITS)
+        table[:, cost] = weight, *_acceptance(low, high, weight, bits, _COIN_BITS)
+        if table[2, cost] <= 1:  # and so for every higher cost
+            table[:, cost:] = table[:, cost : cost + 1]
+            break
+        low, high = low * low_step >> bits, _up(high * high_step, bits)
+    return table
+
+
+def _acceptance(low: int, high: int, weight: int, bits: int, coin_bits: int) -> tuple[int, int]:
+    """Integers around 2**coin_bits * 2**32 * e / weight, for e between low and high over 2**bits."""
+    shift = _TOP_BITS + coin_bits
+    return (low << shift) // (weight << bits), -((-high << shift) // (weight << bits))
+
+
+def _accepts(rate: Fraction, cost: int, weight: int, coin: int, coin_bits: int, noise: Noise) -> bool:
+    """Draws further bits of a coin that lies too near its threshold, until it lies on one side of it."""
+    while True:
+        coin = coin << 32 | int(noise.below(np.array([1 << 32], np.int64))[0])
+        coin_bits += 32
+        bits = 2 * (coin_bits + 64)
+        low, high = _acceptance(*exp_minus(rate * cost, bits), weight, bits, coin_bits)
+        if coin < low:
+            return True
+        if coin >= high:
+            return False
+
+
+def exp_minus(rate: Fraction, bits: int) -> tuple[int, int]:
+    """Integers around 2**bits * exp(-rate), by Taylor sums below and above at rate / 2**j < 1, squared j times."""
+    if rate < 0:
+        raise ValueError(f"a rate must be >= 0, got {rate}")
+    halvings = (rate.numerator // rate.denominator).bit_length()
+    work = bits + halvings + 8
+    small = rate / (1 << halvings)
+    terms = 2
+    while factorial(terms) >> work == 0:
+        terms += 2
+    above = sum(((-small) ** k / factorial(k) for k in range(terms + 1)), Fraction(0))
+    below = above - small**terms / factorial(terms)
+    low, high = (below.numerator << work) // below.denominator, -((-above.numerator << work) // above.denominator)
+    for _ in range(halvings):
+        low, high = low * low >> work, _up(high * high, work)
+    return low >> (work - bits), _up(high, work - bits)
+
+
+def _up(number: int, bits: int) -> int:
+    """number / 2**bits, rounded up."""
+    return -(-number >> bits)

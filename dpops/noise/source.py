@@ -1,0 +1,28 @@
+"""The source of all randomness of a release."""
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from dpops.noise import gaussian, laplace
+from dpops.noise.words import Words
+from dpops.types import Int64s
+
+
+class Noise(Words):
+    """All randomness of a release. Created in one place and handed down as an argument."""
+
+    def laplace(self, scales: Sequence[Fraction]) -> Int64s:
+        """One discrete Laplace draw per scale: P(z) proportional to exp(-|z| / scale), z integer.
+
+        scales: in integer steps, each >= 0; a scale of 0 gives exactly 0.
+        Raises ValueError for a negative scale or one above 2**50 steps.
+        """
+        return laplace.draw(self, scales)
+
+    def gaussian(self, variances: Sequence[Fraction]) -> Int64s:
+        """One discrete Gaussian draw per variance: P(z) proportional to exp(-z^2 / (2 variance)), z integer.
+
+        variances: of the continuous law, in squared integer steps, each >= 0; a variance of 0 gives exactly 0.
+        Raises ValueError for a negative variance or one of 2**98 and more.
+        """
+        return gaussian.draw(self, variances)

@@ -1,0 +1,119 @@
+"""Exact draws in vectors: integers below a bound, and events of probability exp(-rate).
+
+A random word decides an event of probability exp(-rate) unless it comes within 2**-36 of it; then integers of as many
+digits as it takes decide. So the law is exact as long as floating-point exp errs by less than 2**-37 (it does: 2**-51).
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpops.types import Int64s
+
+Entropy = Callable[[int], bytes]
+"""Gives that many random bytes. `os.urandom` everywhere but in tests and simulation."""
+
+CHUNK = 1 << 15
+"""Entries that are drawn at a time: what fits into a core's cache."""
+
+_WORD = 64
+_SURE = 2.0**-36
+_RUNS = 44
+"""The longest run of exp(-1) that a word can tell: exp(-45) is below 2**-64."""
+
+
+class Words:
+    """Random words from the operating system, and what is decided by them."""
+
+    def __init__(self, entropy: Entropy = os.urandom) -> None:
+        self._entropy = entropy
+
+    def words(self, size: int) -> NDArray[np.uint64]:
+        return np.frombuffer(self._entropy(8 * size), np.uint64)
+
+    def below(self, bounds: Int64s) -> Int64s:
+        """A uniform integer in [0, bound) for each bound >= 1, by rejection on the next power of two."""
+        mask = _mask(bounds)
+        out = np.zeros(bounds.size, np.int64)
+        open_ = np.arange(bounds.size)
+        while open_.size:
+            drawn = (self.words(open_.size) & mask[open_]).astype(np.int64)
+            good = drawn < bounds[open_]
+            out[open_[good]] = drawn[good]
+            open_ = open_[~good]
+        return out
+
+    def exp_minus(self, rates: NDArray[np.float64], exact: Callable[[int], Fraction]) -> NDArray[np.bool_]:
+        """Bernoulli(exp(-rate)) for each rate >= 0. exact: the rate of one entry, which `rates` holds to 2**-40."""
+        words = self.words(rates.size)
+        gap = np.exp(-rates) - words * 2.0**-_WORD
+        out: NDArray[np.bool_] = gap > 0
+        for at in np.flatnonzero(np.abs(gap) < _SURE).tolist():
+            out[at] = _Uniform(int(words[at]), self._entropy).is_below_exp(exact(at))
+        return out
+
+    def runs(self, size: int) -> Int64s:
+        """Successes of Bernoulli(exp(-1)) before the first failure: k or more where a uniform is below exp(-k)."""
+        words, edges = self.words(size), _run_edges()
+        at = np.searchsorted(edges, words)
+        runs = edges.size - at
+        tied = (edges[np.minimum(at, edges.size - 1)] == words) | (words == 0)
+        for entry in np.flatnonzero(tied).tolist():
+            runs[entry] = _Uniform(int(words[entry]), self._entropy).run()
+        return runs
+
+
+class _Uniform:
+    """A uniform number in [0, 1) of which as many digits are known as were asked for."""
+
+    def __init__(self, word: int, entropy: Entropy) -> None:
+        self._known, self._bits, self._entropy = word, _WORD, entropy
+
+    def is_below_exp(self, rate: Fraction) -> bool:
+        while True:
+            edge = exp_floor(rate, self._bits)
+            if abs(self._known - edge) > 1:
+                return self._known < edge
+            self._known = self._known << _WORD | int.from_bytes(self._entropy(_WORD // 8), "little")
+            self._bits += _WORD
+
+    def run(self) -> int:
+        k = 0
+        while self.is_below_exp(Fraction(k + 1)):
+            k += 1
+        return k
+
+
+def exp_floor(rate: Fraction, bits: int) -> int:
+    """exp(-rate) * 2**bits, rounded down; at most 1 off."""
+    with localcontext() as context:
+        context.prec = bits * 31 // 100 + len(str(int(rate))) + 25
+        return int((Decimal(-rate.numerator) / Decimal(rate.denominator)).exp() * (1 << bits))
+
+
+@cache
+def _run_edges() -> NDArray[np.uint64]:
+    """exp(-k) * 2**64 for k = 44, .., 1, rounded down. The next would be 0."""
+    return np.array([exp_floor(Fraction(k), _WORD) for k in range(_RUNS, 0, -1)], np.uint64)
+
+
+def distinct(values: Sequence[Fraction]) -> tuple[list[Fraction], Int64s]:
+    """The objects among the values, each once, and which of them each value is: equal noise is mostly one object."""
+    number: dict[int, int] = {}
+    code = np.fromiter((number.setdefault(id(value), len(number)) for value in values), np.int64, len(values))
+    first = np.zeros(len(number), np.int64)
+    first[code[::-1]] = np.arange(code.size)[::-1]
+    return [values[at] for at in first.tolist()], code
+
+
+def _mask(bounds: Int64s) -> NDArray[np.uint64]:
+    """2**bits - 1, with bits enough for bound - 1 and less than twice as many values as needed."""
+    mask = (bounds - 1).astype(np.uint64)
+    for shift in (1, 2, 4, 8, 16, 32):
+        mask |= mask >> np.uint64(shift)
+    return mask

@@ -1,0 +1,113 @@
+"""Suppression: which vehicles leave which HATs, so that no vehicle is in many, decided on public counts alone.
+
+Source: slides S2, CLIP-USER, with errata E1, E6 and E26; algorithms 9.1 to 9.3. A vehicle leaves a HAT with all its
+samples, and no HAT's worst-case error exceeds the largest that any had before.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpops.claims import Composition
+from dpops.suppression.search import Factors, RowsByHat, Search
+from dpops.types import Int64s
+
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weights:
+    """The error of a HAT that suppression must not worsen: upper is U, mean and variance their shares of epsilon.
+
+    A share of 0 is a statistic that is not asked for. The mean counts in units, the variance in squared units: they
+    are added as they are, as in the source, so that U^2 terms dominate.
+    """
+
+    upper: Fraction
+    mean: Fraction = Fraction(0)
+    variance: Fraction = Fraction(0)
+
+    def __post_init__(self) -> None:
+        if self.upper <= 0:
+            raise ValueError(f"upper must be > 0, got {self.upper}")
+        if min(self.mean, self.variance) < 0 or not 0 < self.mean + self.variance <= 1:
+            raise ValueError(f"shares must be >= 0 and add up to (0, 1], got {self.mean} and {self.variance}")
+
+    def factors(self, epsilon: Fraction) -> Factors:
+        """What the worst cases weigh in the error of a HAT of so large an epsilon."""
+        if epsilon <= 0:
+            raise ValueError(f"epsilon must be > 0, got {epsilon}")
+        mean = self.upper if self.mean else Fraction(0)
+        variance = self.upper**2 / 4 if self.variance else Fraction(0)
+        noise = (
+            part / (epsilon * share) if share else part
+            for part, share in ((mean, self.mean), (variance, self.variance))
+        )
+        return Factors(mean, variance, *noise)
+
+
+class Clipped(NamedTuple):
+    """What suppression keeps. kept: bool (rows,), in the rows' order; most_hats: the most HATs that a vehicle is in."""
+
+    kept: Bools
+    most_hats: int
+
+
+class Share(NamedTuple):
+    """What is released of a plan, and at which epsilon each HAT. most_hats is 0 when there are no rows."""
+
+    kept: Bools
+    most_hats: int
+    epsilon_hat: Fraction
+
+
+def share_out(
+    hat: Int64s,
+    vehicle: Int64s,
+    counts: Int64s,
+    reported: Int64s,
+    composition: Composition,
+    plans: int,
+    errors: Weights | None,
+) -> Share:
+    """The composition over HATs of a plan, with suppression if `errors` says what it must not worsen.
+
+    One row per vehicle and HAT, int64 (rows,): codes in any order, samples that count (0 where a cap left none: then
+    the row is not kept), and samples reported. plans: how many of them share what the composition has for the period.
+    Suppression happens once, at the epsilon that HATs would have without it. Source: S2; algorithms 9.2.
+    """
+    some = np.flatnonzero(counts)
+    hats, hat_code = np.unique(hat[some], return_inverse=True)
+    vehicle_code = np.unique(vehicle[some], return_inverse=True)[1]
+    most_hats = int(np.bincount(vehicle_code, minlength=1).max())
+    kept = np.zeros(hat.size, np.bool_)
+    kept[some] = True
+    if errors is not None and most_hats:
+        samples = np.bincount(hat, reported).astype(np.int64)[hats]  # exact: below 2**53
+        epsilon = composition.hat(most_hats, plans)
+        kept[some], most_hats = clip_user(hat_code, vehicle_code, counts[some], samples, epsilon, errors)
+    return Share(kept, most_hats, composition.hat(max(most_hats, 1), plans))
+
+
+def clip_user(
+    hat: Int64s, vehicle: Int64s, counts: Int64s, samples: Int64s | None, epsilon: Fraction, errors: Weights
+) -> Clipped:
+    """CLIP-USER: round by round, each vehicle in the most HATs leaves the one whose error is then least.
+
+    hat, vehicle, counts: int64 (rows,), codes 0, 1, .. and retained samples >= 1, one row per vehicle and HAT, in any
+    order. Vehicles take their turns by code, and the lowest HAT wins ties. samples: int64 (HATs,), reported samples of
+    each HAT, at least its retained ones; None means these. epsilon: of each HAT. Raises ValueError for rows that are
+    none of this. Source: S2; algorithms 9.3.
+    """
+    factors = errors.factors(epsilon)
+    tally = RowsByHat.of(hat, vehicle, counts, samples)
+    if hat.size == 0:
+        return Clipped(np.ones(0, np.bool_), 0)
+    search = Search(tally, factors)
+    most_hats = search.run()
+    kept = np.empty(hat.size, np.bool_)
+    kept[tally.order] = search.alive
+    return Clipped(kept, most_hats)

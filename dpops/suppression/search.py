@@ -1,0 +1,303 @@
+"""The rounds of CLIP-USER: rows by HAT, their worst-case errors, and the search for what each vehicle leaves.
+
+Floats only preselect. What they cannot tell apart (TOLERANCE) is compared as exact ratios from `worst_case`, so that
+ties are ties and the choice is that of the published algorithm on every machine.
+"""
+
+from fractions import Fraction
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpops.suppression import worst_errors as worst_case
+from dpops.types import Int64s
+
+Floats = NDArray[np.float64]
+
+TOLERANCE = 1e-12
+"""Relative; a score is a sum of products of non-negative floats, so its rounding is some 1e-15."""
+
+FEW = 32
+"""Up to this many HATs of a vehicle, a loop is faster than numpy."""
+
+A_THIRD = 1 / 3
+"""The smallest half, in whole samples, of more than one sample: 1 of 3."""
+
+MOST_SAMPLES = 2**53
+"""Of a HAT; below, sums of counts are exact as floats."""
+
+
+class Factors(NamedTuple):
+    """What the four worst cases of a HAT, as ratios of U and U^2 / 4, weigh in its error."""
+
+    mean_bias: Fraction
+    variance_bias: Fraction
+    mean_sensitivity: Fraction
+    variance_sensitivity: Fraction
+
+    def exact(self, samples: int, kept: int, heaviest: int) -> Fraction:
+        """The error of a HAT with so many samples, of which so many are kept, at most `heaviest` of one vehicle."""
+        ratios: tuple[worst_case.Ratio, ...] = (
+            worst_case.mean_bias(kept, samples),
+            worst_case.variance_bias(kept, samples, whole=True),
+            worst_case.mean_sensitivity(heaviest, kept),
+            worst_case.variance_sensitivity(heaviest, kept, whole=True),
+        )
+        weighed = (factor * Fraction(*ratio) for factor, ratio in zip(self, ratios, strict=True) if factor)
+        return sum(weighed, Fraction(0))
+
+
+class RowsByHat(NamedTuple):
+    """The rows ordered by HAT, in each the heaviest first (by vehicle on ties); and sums by HAT."""
+
+    order: Int64s
+    hat: Int64s
+    vehicle: Int64s
+    counts: Int64s
+    begin: Int64s
+    """Where each HAT begins, and where the last ends: int64 (HATs + 1,)."""
+    samples: Int64s
+    kept: Int64s
+
+    @property
+    def heaviest(self) -> Int64s:
+        return self.counts[self.begin[:-1]]
+
+    @classmethod
+    def of(cls, hat: Int64s, vehicle: Int64s, counts: Int64s, samples: Int64s | None) -> "RowsByHat":
+        order = np.lexsort((vehicle, -counts, hat))
+        hat, vehicle, counts = hat[order], vehicle[order], counts[order]
+        if hat.size and min(hat[0], vehicle.min(), counts.min() - 1) < 0:
+            raise ValueError("codes of HATs and vehicles must be >= 0 and counts >= 1")
+        rows = np.bincount(hat, minlength=0 if samples is None else samples.size)
+        if not rows.all():
+            raise ValueError(f"HAT {int(rows.argmin())} keeps no vehicle")
+        if samples is not None and samples.size != rows.size:
+            raise ValueError(f"{rows.size} HATs, but samples of {samples.size}")
+        if np.unique(hat * (vehicle.max(initial=0) + 1) + vehicle).size < hat.size:
+            raise ValueError("a vehicle has two rows in one HAT")
+        begin = np.concatenate([[0], np.cumsum(rows)])
+        kept = np.add.reduceat(counts, begin[:-1]) if hat.size else counts
+        samples = kept if samples is None else samples
+        if (samples < kept).any() or (samples >= MOST_SAMPLES).any():
+            raise ValueError(f"samples of a HAT must be at least those of its rows and below {MOST_SAMPLES}")
+        return cls(order, hat, vehicle, counts, begin, samples, kept)
+
+
+class Search:
+    """The state of the rounds: sums and largest counts of each HAT, and the HATs that each vehicle may leave.
+
+    A row is known by its place in the tally. The places that a vehicle may leave are a stretch of the arrays `its_*`,
+    [first, last) of the vehicle, in no order: one that goes is overwritten by the stretch's last. Single elements are
+    read and written through memoryviews of the arrays, which is as fast as with lists.
+    """
+
+    def __init__(self, tally: RowsByHat, factors: Factors) -> None:
+        self.tally = tally
+        self.exact = lru_cache(maxsize=100_000)(factors.exact)
+        self.scale = max(factors)  # errors over this are the scores: no epsilon makes them overflow
+        bias, variance_bias, sensitivity, variance_sensitivity = factors
+        weights = (bias, sensitivity, 4 * variance_bias, 4 * variance_sensitivity)
+        self.weights = np.array([float(weight / self.scale) for weight in weights])
+        self.alive = np.ones(tally.hat.size, np.bool_)
+        self.is_alive, self.counts = self.alive.data, tally.counts.data
+        self._set_hats(tally)
+        self._set_vehicles(tally)
+        self.threshold = self._largest_error()
+        self.threshold_score = float(self.threshold / self.scale)
+
+    def _set_hats(self, tally: RowsByHat) -> None:
+        begin, self.end = tally.begin[:-1], tally.begin[1:].data
+        alone = np.diff(tally.begin) == 1
+        second = np.where(alone, 0, tally.counts[np.where(alone, 0, begin + 1)])
+        self.samples = tally.samples.astype(np.float64)
+        dropped = (tally.samples - tally.kept) / tally.samples
+        self.state = np.stack([dropped, tally.heaviest, tally.kept])
+        """Of each HAT the dropped part of the samples, the largest count of a vehicle and the retained samples."""
+        self.second = second.astype(np.float64)  # largest count, 0 where there is but one vehicle
+        self.dropped, self.first_count, self.kept = (row.data for row in self.state)
+        self.second_count, self.samples_of = self.second.data, self.samples.data
+        self.first_place, self.second_place = begin.copy().data, (begin + 1).data
+
+    def _set_vehicles(self, tally: RowsByHat) -> None:
+        self.occupancy = np.bincount(tally.vehicle)
+        last = np.cumsum(self.occupancy)
+        self.first, self.last = (last - self.occupancy).data, last.data
+        self.its_place = np.lexsort((tally.hat, tally.vehicle))
+        self.its_hat = tally.hat[self.its_place]
+        self.its_count = tally.counts[self.its_place].astype(np.float64)
+        self.its_part = self.its_count / self.samples[self.its_hat]
+        self.its_half = _half(self.samples)[self.its_hat]
+        columns = (self.its_place, self.its_hat, self.its_count, self.its_part, self.its_half)
+        self.its = tuple(column.data for column in columns)
+        for place in tally.begin[:-1][np.diff(tally.begin) == 1].tolist():
+            self._stays(place)
+
+    def _largest_error(self) -> Fraction:
+        """E_thr: the largest error of a HAT, before any vehicle leaves."""
+        scores = self._scores(np.pad(self.state, ((0, 1), (0, 0))), _half(self.samples))
+        largest = scores >= scores.max() * (1 - TOLERANCE)
+        columns = (self.tally.samples, self.tally.kept, self.tally.heaviest)
+        return max(self.exact(*state) for state in set(zip(*(c[largest].tolist() for c in columns), strict=True)))
+
+    def run(self) -> int:
+        """Rounds until one gets stuck, which is undone, or no vehicle is in two HATs; returns the most of a vehicle."""
+        for most_hats in range(int(self.occupancy.max()), 1, -1):
+            gone: list[int] = []
+            for vehicle in np.flatnonzero(self.occupancy >= most_hats).tolist():  # a round leaves none above it
+                slot = self._choice(vehicle)
+                if slot < 0:
+                    self.alive[gone] = True
+                    return most_hats
+                gone.append(self._leaves(vehicle, slot))
+        return 1
+
+    def _choice(self, vehicle: int) -> int:
+        """The slot (index of `its_*`) of the HAT that the vehicle leaves, or -1 if there is none."""
+        first, last = self.first[vehicle], self.last[vehicle]
+        if first == last:
+            return -1
+        if last - first <= FEW:
+            few = self._scores_of_few(first, last)
+            score = min(few)
+            limit = score * (1 + TOLERANCE)
+            near = [slot for slot, other in enumerate(few, first) if other <= limit]
+        else:
+            many = self._scores_of_many(slice(first, last))
+            score = many.item(many.argmin())
+            near = (many <= score * (1 + TOLERANCE)).nonzero()[0].tolist()
+            near = [near[0] + first] if len(near) == 1 else self._distinct(np.array(near) + first)
+        if score > self.threshold_score * (1 + TOLERANCE):
+            return -1
+        slot = near[0] if len(near) == 1 else self._least(near)
+        close = score >= self.threshold_score * (1 - TOLERANCE)
+        return -1 if close and self.exact(*self._without(slot)) > self.threshold else slot
+
+    def _least(self, slots: list[int]) -> int:
+        """The slot of the least error, exactly, and on ties of the lowest HAT."""
+        lowest: dict[tuple[int, int, int], int] = {}
+        for slot in sorted(slots, key=self.its_hat.__getitem__):
+            lowest.setdefault(self._without(slot), slot)
+        if len(lowest) == 1:
+            return next(iter(lowest.values()))
+        return min(lowest.items(), key=lambda item: (self.exact(*item[0]), self.its_hat[item[1]]))[1]
+
+    def _distinct(self, slots: Int64s) -> list[int]:
+        """The slots, but of those that leave equal HATs behind only the one of the lowest HAT."""
+        slots = slots[self.its_hat[slots].argsort()]
+        hats, counts = self.its_hat[slots], self.its_count[slots]
+        _, first_count, kept = self.state[:, hats]
+        heaviest = np.where(counts < first_count, first_count, self.second[hats])
+        states = np.stack([self.samples[hats], kept - counts, heaviest])
+        distinct = []
+        while slots.size:
+            distinct.append(int(slots[0]))
+            others = (states != states[:, :1]).any(axis=0)
+            slots, states = slots[others], states[:, others]
+        return distinct
+
+    def _without(self, slot: int) -> tuple[int, int, int]:
+        """Samples, kept samples and the largest count of the slot's HAT without the slot's vehicle."""
+        _, hats, counts, *_ = self.its
+        hat, count = hats[slot], counts[slot]
+        heaviest = self.first_count[hat] if count < self.first_count[hat] else self.second_count[hat]
+        return int(self.samples_of[hat]), int(self.kept[hat] - count), int(heaviest)
+
+    def _scores_of_few(self, first: int, last: int) -> list[float]:
+        """What `_scores_of_many` computes, one by one."""
+        of_dropped, of_part, of_half_dropped, of_half_part = self.weights.tolist()
+        _, its_hat, its_count, its_part, its_half = self.its
+        dropped_of, kept_of = self.dropped, self.kept
+        first_count, second_count = self.first_count, self.second_count
+        scores = []
+        for slot in range(first, last):
+            hat, count = its_hat[slot], its_count[slot]
+            dropped = dropped_of[hat] + its_part[slot]
+            kept = kept_of[hat] - count
+            heaviest = first_count[hat]
+            part = (heaviest if count < heaviest else second_count[hat]) / kept
+            score = of_dropped * dropped + of_part * part
+            if dropped > (half := its_half[slot]):
+                dropped = half
+            if part > A_THIRD and part > (half := kept // 2 / kept):
+                part = half
+            scores.append(score + of_half_dropped * dropped * (1 - dropped) + of_half_part * part * (1 - part))
+        return scores
+
+    def _scores_of_many(self, slots: slice) -> Floats:
+        """The scores of the slots' HATs, each without the slot's vehicle."""
+        hats, counts = self.its_hat[slots], self.its_count[slots]
+        work = np.empty((4, hats.size))
+        self.state.take(hats, axis=1, out=work[:3], mode="clip")  # any mode but "raise" writes without a buffer
+        dropped, heaviest, kept, _ = work
+        dropped += self.its_part[slots]
+        own = (counts == heaviest).nonzero()[0]
+        if own.size:
+            heaviest[own] = self.second[hats[own]]
+        kept -= counts
+        return self._scores(work, self.its_half[slots])
+
+    def _scores(self, work: Floats, most: Floats) -> Floats:
+        """Errors over `scale`, float64 (HATs,).
+
+        work: float64 (4, HATs), the rows of `state` and one more, all overwritten; most: `_half` of their samples.
+        """
+        dropped, part, kept, half = work
+        part /= kept
+        np.multiply(kept, 0.5, out=half)
+        np.floor(half, out=half)
+        half /= kept
+        np.minimum(part, half, out=half)
+        np.minimum(dropped, most, out=kept)
+        variances = work[2:]
+        variances *= 1 - variances
+        scores: Floats = self.weights.dot(work)
+        return scores
+
+    def _leaves(self, vehicle: int, slot: int) -> int:
+        """The vehicle leaves the slot's HAT; returns the place of the row."""
+        its_place, its_hat, its_count, *_ = self.its
+        place, hat = its_place[slot], its_hat[slot]
+        self.is_alive[place] = False
+        self.kept[hat] -= its_count[slot]
+        self._forget(vehicle, slot)
+        self.dropped[hat] = (self.samples_of[hat] - self.kept[hat]) / self.samples_of[hat]
+        if place == self.first_place[hat]:
+            self.first_place[hat], self.first_count[hat] = self.second_place[hat], self.second_count[hat]
+        elif place != self.second_place[hat]:
+            return place
+        self._next_second(hat)
+        return place
+
+    def _next_second(self, hat: int) -> None:
+        """The second largest count after one of the two largest has left."""
+        after, end = self.second_place[hat] + 1, self.end[hat]
+        while after < end and not self.is_alive[after]:
+            after += 1
+        self.second_place[hat] = after
+        self.second_count[hat] = self.counts[after] if after < end else 0
+        if after == end:
+            self._stays(self.first_place[hat])
+
+    def _stays(self, place: int) -> None:
+        """The row is the last of its HAT, which keeps a vehicle: it is no candidate any more."""
+        vehicle = int(self.tally.vehicle[place])
+        first = self.first[vehicle]
+        self._forget(vehicle, first + int((self.its_place[first : self.last[vehicle]] == place).argmax()))
+
+    def _forget(self, vehicle: int, slot: int) -> None:
+        """The slot is no longer one of the vehicle's."""
+        last = self.last[vehicle] = self.last[vehicle] - 1
+        for column in self.its:
+            column[slot] = column[last]
+
+
+def _half(total: Floats) -> Floats:
+    """The largest part of so many samples that is no more than a half, in whole samples.
+
+    Either worst case of the variance is 4 p (1 - p) of U^2 / 4 with p the part that is dropped, or of one vehicle, and
+    this instead if it is less: for an odd total 1 - 1 / total^2.
+    """
+    return np.floor(total * 0.5) / total

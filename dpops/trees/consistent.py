@@ -1,0 +1,41 @@
+"""The nearest distribution function to a noisy one: isotonic regression, then clipping to [0, 1]."""
+
+import numpy as np
+
+from dpops.forecast import Float64s
+
+
+def consistent(noisy: Float64s) -> Float64s:
+    """The Euclidean projection on non-decreasing sequences in [0, 1], in that order, row by row: float64 (rows, K - 1).
+
+    Clipping after isotonic regression is the exact projection on both. Source: algorithms 10.4.
+    """
+    found: Float64s = np.clip(isotonic(noisy), 0.0, 1.0)
+    return found
+
+
+def isotonic(noisy: Float64s) -> Float64s:
+    """The nearest non-decreasing sequence to each row, by pooling adjacent violators in all rows at once.
+
+    noisy: float64 (rows, length). Each row keeps a stack of blocks (mean and size); a new value is pushed, and as long
+    as the top block of some rows lies below the one under it, those rows merge the two.
+    """
+    rows, length = noisy.shape
+    mean, size = np.zeros((rows, length + 1)), np.zeros((rows, length + 1), np.int64)
+    mean[:, 0] = -np.inf  # the bottom, below every value
+    top = np.zeros(rows, np.int64)
+    every = np.arange(rows)
+    for column in range(length):
+        top += 1
+        mean[every, top], size[every, top] = noisy[:, column], 1
+        open_ = every
+        while (open_ := open_[mean[open_, top[open_]] < mean[open_, top[open_] - 1]]).size:
+            at = top[open_]
+            upper, lower = size[open_, at], size[open_, at - 1]
+            pooled = mean[open_, at - 1] * lower + mean[open_, at] * upper
+            mean[open_, at - 1], size[open_, at - 1] = pooled / (lower + upper), lower + upper
+            size[open_, at] = 0
+            top[open_] = at - 1
+    repeats = np.where(np.arange(length + 1) <= top[:, None], size, 0)
+    found: Float64s = np.repeat(mean.ravel(), repeats.ravel()).reshape(rows, length)
+    return found

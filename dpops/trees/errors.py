@@ -1,0 +1,54 @@
+"""Exact errors of noisy distribution functions before any combination: trees, the histogram, prefixes, in counts.
+
+Each is for Laplace noise and neighbours that differ in one sample's value (l1 sensitivity 2 for a level). For mass M of
+one user multiply by M^2; the variance 2 b^2 of continuous noise is never below that of discrete noise.
+Source: algorithms 10.1 and 10.2.
+"""
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from dpops.forecast import Float64s
+from dpops.trees.shape import Tree
+
+SENSITIVITY = 2
+"""Nodes of one level that change by 1 when one sample moves to another bin."""
+
+
+def level_variances(shares: Sequence[Fraction]) -> list[float]:
+    """Noise variance of a node of each level at epsilon 1: 2 (s / share)^2."""
+    return [2 * float(SENSITIVITY / share) ** 2 for share in shares]
+
+
+def prefix_variances(tree: Tree, shares: Sequence[Fraction]) -> Float64s:
+    """Variance of the count of the first t bins, t = 1, .., K - 1: the sum of d_i(t) 2 (s / eps_i)^2, at epsilon 1."""
+    t = np.arange(1, tree.bins)
+    found = np.zeros(t.size)
+    for width, factor, variance in zip(tree.widths, tree.branching, level_variances(shares), strict=True):
+        found += t // width % factor * variance
+    return found
+
+
+def total_error(tree: Tree, shares: Sequence[Fraction], epsilon: Fraction = Fraction(1)) -> float:
+    """The sum of the prefix variances. shares: of epsilon, by level, with the sum 1."""
+    sums = zip(tree.digit_sums(), level_variances(shares), strict=True)
+    return sum(digits * variance for digits, variance in sums) / float(epsilon) ** 2
+
+
+def histogram_error(bins: int, epsilon: Fraction = Fraction(1)) -> float:
+    """The same for prefixes of a noisy histogram: the sum of t 2 (s / epsilon)^2 = 4 K (K - 1) / epsilon^2."""
+    return 4 * bins * (bins - 1) / float(epsilon) ** 2
+
+
+def direct_error(bins: int, epsilon: Fraction = Fraction(1)) -> float:
+    """The same for the K - 1 prefixes released themselves, of which one sample moves K - 1: 2 (K - 1)^3 / epsilon^2."""
+    return 2 * (bins - 1) ** 3 / float(epsilon) ** 2
+
+
+def binary_error(bins: int, epsilon: Fraction = Fraction(1)) -> float:
+    """The same for the binary tree with equal budgets over the least power of two that holds the bins."""
+    depth = max(1, (bins - 1).bit_length())
+    tree = Tree(bins, (2,) * depth)
+    return total_error(tree, [Fraction(1, depth)] * depth, epsilon)

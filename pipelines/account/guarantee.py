@@ -1,0 +1,75 @@
+"""The guarantee of a release: in one sentence that a newspaper could print, and translated from unit to unit."""
+
+import math
+from fractions import Fraction
+from typing import Literal
+
+import msgspec
+
+from dpops.claims import PerPeriod
+from pipelines.planning.composed import Composed, Total
+from pipelines.specification import Specification
+
+LITTLE_PROTECTION = 10
+"""An epsilon above which the sentence says what the number means."""
+
+NOT_PROTECTED = (
+    "Not protected under counts-public: that a vehicle reported, when, where, how often, and whether a report carried "
+    "a speed. Only the speeds are."
+)
+
+WEEK = 7
+
+_SPAN = {"vehicle-day": " about one day", "vehicle-week": " about one week", "vehicle-ever": ""}
+
+
+class Guarantee(msgspec.Struct, frozen=True):
+    """Epsilon where two feeds differ in the speeds of `unit`: of this release, and of all that the account may hold."""
+
+    unit: str
+    release: Total
+    account: float
+
+
+def translated(spec: Specification, composed: Composed) -> list[Guarantee]:
+    """One release as epsilon per HAT, and per vehicle and slot, day, (calendar) week, and period where that is longer.
+
+    What differs in less is protected by at least as much. What differs in several periods costs the sum of them, so a
+    week under `vehicle-day` is seven days.
+    """
+    limit, period = float(spec.account.limit), composed.vehicle_and_period
+    is_day = spec.account.unit == "vehicle-day"
+    within = Total(period.epsilon, "unknown" if period.epsilon is None else "at most")
+    week = Total(None if period.epsilon is None else WEEK * period.epsilon, _of_alike_days(period))
+    found = [
+        Guarantee("a vehicle in one HAT", Total(composed.epsilon_per_hat_most, "exact"), limit),
+        Guarantee("a vehicle in one slot", composed.vehicle_and_slot, limit),
+        Guarantee("a vehicle on one day", period if is_day else within, limit),
+    ]
+    if is_day:
+        return [*found, Guarantee("a vehicle in one week", week, WEEK * limit)]
+    is_week = spec.account.unit == "vehicle-week"
+    found.append(Guarantee("a vehicle in one week", period if is_week else within, limit))
+    return found if is_week else [*found, Guarantee("a vehicle, ever", period, limit)]
+
+
+def _of_alike_days(day: Total) -> Literal["at most", "if alike", "unknown"]:
+    if day.known == "exact":
+        return "if alike"
+    return "at most" if day.known == "at most" else "unknown"
+
+
+def sentence(spec: Specification, hat: Fraction, spent: Fraction) -> str:
+    """hat: the largest epsilon of a HAT in the release. spent: bounds what a vehicle spent in any period of it."""
+    period = max(spec.composition.epsilon, spent) if isinstance(spec.composition, PerPeriod) else spent
+    return (
+        f"No single figure of this release changes the odds of any guess about the speeds of one vehicle by more than "
+        f"a factor of {_factor(hat)} (epsilon {float(hat):g}); somebody who combines all figures that the account has "
+        f"released{_SPAN[spec.account.unit]} changes them by at most a factor of {_factor(period)} "
+        f"(epsilon {float(period):g}{', which is little protection' if period > LITTLE_PROTECTION else ''}); "
+        "that a vehicle drove, when and where is treated as public."
+    )
+
+
+def _factor(epsilon: Fraction) -> str:
+    return f"{math.exp(epsilon):.3g}" if epsilon < 7 else f"e^{float(epsilon):g}"

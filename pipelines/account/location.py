@@ -1,0 +1,132 @@
+"""Where an account's ledger, key file and head file are, and how they are opened."""
+
+import os
+import secrets
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import sqlalchemy as sa
+from platformdirs import user_state_path
+
+from pipelines.specification import AccountTable
+from transforms.atomic_files import locked, replacing
+from transforms.ledger import Account, AccountRefusal, Ledger
+from transforms.ledger.databases import database_of
+from transforms.ledger.head import Head, LedgerError
+from transforms.observe.vehicle_hash import Secret
+
+LEDGER_VARIABLE = "HATSTREAM_LEDGER"
+KEY_BYTES = 32
+
+
+@dataclass(frozen=True)
+class AccountLocation:
+    """The ledger's URL, the key file, and the head file beside the key."""
+
+    url: str = field(repr=False)  # may hold a password
+    key: Path
+
+    @property
+    def head(self) -> Path:
+        return self.key.with_name(self.key.name + ".head")
+
+    @property
+    def shown(self) -> str:
+        """The ledger's place for people: without a password."""
+        return database_of(self.url).shown
+
+    @property
+    def ledger(self) -> Ledger:
+        return Ledger(self.url, self.head)
+
+
+def find(ledger: str | None, key: Path | None) -> AccountLocation:
+    """What the options say, else HATSTREAM_LEDGER, else the user's state folder.
+
+    The key lies beside an SQLite file, and in the user's state folder where the ledger is on a server.
+    """
+    folder = user_state_path("hatstream")
+    named = ledger or os.environ.get(LEDGER_VARIABLE) or str(folder / "ledger.sqlite")
+    file = database_of(named).path if "://" in named else Path(named)
+    url = named if file is None else _sqlite(file)  # absolute: workers may stand in another folder
+    return AccountLocation(url, key or (file or folder / "ledger").with_suffix(".key"))
+
+
+def _sqlite(path: Path) -> str:
+    return sa.URL.create("sqlite", database=str(path.absolute())).render_as_string()
+
+
+def read_key(path: Path) -> Secret:
+    """Reads a key file. Raises AccountRefusal where there is none, LedgerError where it is no key or open to others."""
+    try:
+        mode, text = path.stat().st_mode, path.read_text()
+    except FileNotFoundError:
+        raise AccountRefusal(
+            f"there is no key file {path}: run `hatstream init` first, or name it with --key"
+        ) from None
+    except (OSError, UnicodeDecodeError):
+        raise LedgerError(f"the key file {path} cannot be read") from None
+    if stat.S_IMODE(mode) & 0o077:
+        raise LedgerError(f"the key file {path} is open to other users: chmod 600 it")
+    try:
+        key = bytes.fromhex(text.strip())
+    except ValueError:
+        key = b""
+    if len(key) != KEY_BYTES:
+        raise LedgerError(f"the key file {path} does not hold a key of {KEY_BYTES} bytes in hexadecimal")
+    return Secret(key)
+
+
+def open_account(place: AccountLocation, table: AccountTable) -> str:
+    """Opens the account; makes ledger, key file and head file where they are missing. Returns what it found or did."""
+    place.key.parent.mkdir(parents=True, exist_ok=True)
+    with locked(place.key.parent):
+        has_key = _has_key(place)
+        place.ledger.create()
+        place.ledger.verify_chain()
+        if not has_key:
+            _make_key(place, table.name)
+    return place.ledger.open_account(account_of(table, read_key(place.key)))
+
+
+def other_accounts(place: AccountLocation, account: str) -> list[str]:
+    """What else the ledger or the head file knows: a vehicle that reports to two accounts spends both budgets."""
+    in_ledger = {known.name for known in place.ledger.accounts()}
+    with_key = {name for ledger in Head(place.head).read_all().values() for name in ledger["accounts"]}
+    return sorted((in_ledger | with_key) - {account})
+
+
+def _has_key(place: AccountLocation) -> bool:
+    """Whether there is a key file. Key and head belong together: one of them alone is refused."""
+    if os.path.lexists(place.key):
+        Head(place.head).read_all()
+        return True
+    if os.path.lexists(place.head) and Head(place.head).read_all():
+        raise LedgerError(f"the key file {place.key} is missing but its head file is there: restore it from the backup")
+    return False
+
+
+def _make_key(place: AccountLocation, account: str) -> None:
+    """A new key (0600) and its head, for an account that no key was made for yet."""
+    if any(known.name == account for known in place.ledger.accounts()):
+        raise AccountRefusal(
+            f"account {account!r} was opened with a key file, and there is none at {place.key}: name it with --key"
+        )
+    Head(place.head).create()
+    with replacing(place.key, 0o600) as file:
+        file.write(f"{secrets.token_hex(KEY_BYTES)}\n".encode())
+
+
+def account_of(table: AccountTable, secret: Secret) -> Account:
+    """The account as the ledger keeps it."""
+    return Account(
+        name=table.name,
+        unit=table.unit,
+        since=table.since.isoformat() if table.since else None,
+        until=table.until.isoformat() if table.until else None,
+        timezone=table.timezone,
+        adjacency=table.adjacency,
+        limit=str(table.limit),
+        key_check=secret.derive("key check").hex()[:16],
+    )

@@ -1,0 +1,36 @@
+"""Which slots of a specification's timetable the ledger has no release of."""
+
+from typing import NamedTuple
+
+from pipelines.specification import Specification
+from transforms.ledger import Ledger
+from transforms.time.calendar import Calendar
+
+
+class Gap(NamedTuple):
+    """A slot that is due and not released whole. slot_start, slot_end: ISO 8601, as `--from` and `--to` take them.
+
+    shards: the release shards that are missing.
+    """
+
+    period: str
+    slot_start: str
+    slot_end: str
+    shards: tuple[int, ...]
+
+
+def is_due(spec: Specification, slot_s: int, now_s: int) -> bool:
+    """Whether a slot is over, and with it the time for which a stream waits for late reports."""
+    return slot_s + spec.timetable.slot_s + spec.allowed_lateness_s <= now_s
+
+
+def gaps(spec: Specification, when: Calendar, ledger: Ledger, now_s: int) -> list[Gap]:
+    """The missing slots of a range that are due at `now_s`. Raises AccountRefusal for an account it does not know."""
+    sealed = ledger.sealed(spec.account.name, spec.spec_id, when.from_s, when.to_s)
+    found = []
+    for slot in when.slots:
+        lacking = tuple(shard for shard in range(spec.release_shards) if (slot.start_s, shard) not in sealed)
+        if lacking and is_due(spec, slot.start_s, now_s):
+            start, end = (spec.timetable.text(edge) for edge in (slot.start_s, slot.start_s + when.slot_s))
+            found.append(Gap(slot.period, start, end, lacking))
+    return found

@@ -1,0 +1,157 @@
+"""The stream on one machine: Kafka, Flink, PostgreSQL, a feeder and the stream itself, for a few minutes.
+
+python -m pipelines.demo.stream_demo --minutes 3
+"""
+
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import click
+
+import pipelines.silence_beam  # noqa: F401  # isort: skip
+
+from pipelines.account import location
+from pipelines.commands.stream import asked_to_stop
+from pipelines.demo.feeder import SPEED_UP, Feeder, replay
+from pipelines.demo.fleet import Fleet
+from pipelines.demo.servers.kafka import Kafka
+from pipelines.demo.servers.maven import MissingTool, missing_tools
+from pipelines.demo.servers.postgres import missing_programs, postgres_server
+from pipelines.demo.servers.process import ServerError
+from pipelines.exit_codes import DONE, FAILED
+from pipelines.specification import Specification, load
+from pipelines.streaming import stream as streaming
+from pipelines.streaming.flink.submit import Engine, local_servers
+from transforms.ledger.head import LedgerError
+from transforms.sinks.files import rows_of
+from transforms.sources.kafka_partition import Topic
+
+PARTITIONS = 4
+TOPIC = "positions"
+STARTING_S = 60
+"""Fed longer by twice that, while the stream starts and its first slot has not begun."""
+SHOWING_S = 15
+"""After the last slot's end, so that its release is seen."""
+
+
+@click.command()
+@click.option("--minutes", type=click.FloatRange(min=1), default=3.0, show_default=True, help="Slots to be shown.")
+@click.option("--vehicles", type=click.IntRange(min=1), default=120, show_default=True)
+@click.option("--parallelism", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("build/stream-demo"),
+    show_default=True,
+    help="Folder for the results.",
+)
+def demo(minutes: float, vehicles: int, parallelism: int, output: Path) -> int:
+    """Start everything on this machine, replay a made-up day of buses at 200x, and show the releases as they come."""
+    if missing := [*missing_tools(), *missing_programs()]:
+        for tool in missing:
+            click.echo(f"missing: {tool}", err=True)
+        return FAILED
+    found = replay(Fleet(vehicles=vehicles), 60 * minutes + 2 * STARTING_S)
+    rate = len(found.reports) / max(found.sent_s[-1], 1)
+    click.echo(f"{len(found.reports):,} reports of {vehicles} made-up buses, {rate:,.0f} a second at {SPEED_UP}x")
+    with ExitStack() as stack:
+        stop = stack.enter_context(asked_to_stop())
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hatstream-")))
+        click.echo("starting PostgreSQL, Kafka, Flink and its workers (the first time Maven fetches 200 MB) ...")
+        spec, place, topic, engine = set_up(stack, folder, parallelism)
+        stack.enter_context(Feeder(topic, found))
+        start_s = streaming.first_slot(spec, None, datetime.now(UTC))
+        source = streaming.kafka_source(spec, topic, start_s)
+        made = streaming.prepare(spec, start_s, source, place, output, ("parquet", "csv"))
+        stop_at(start_s + 60 * minutes + SHOWING_S, stop)
+        streaming.run(spec, made, place, engine, stop, _Show(spec, place))
+        click.echo(f"the ledger is whole: {place.ledger.verify()} entries; stopping the servers ...")
+    click.echo(f"stopped. The releases are in {output}")
+    return DONE
+
+
+def set_up(
+    stack: ExitStack, folder: Path, parallelism: int
+) -> tuple[Specification, location.AccountLocation, Topic, Engine]:
+    """The servers, an account on their ledger and a topic, and where the stream runs; all of it ends with the stack."""
+    url = stack.enter_context(postgres_server()).new_database()
+    kafka = stack.enter_context(Kafka(folder / "kafka"))
+    kafka.make_topic(TOPIC, PARTITIONS)
+    flink, pool = stack.enter_context(local_servers(folder, parallelism))
+    engine = Engine(
+        job_server=flink.address,
+        worker_pool=pool.address,
+        rest=flink.rest,
+        parallelism=parallelism,
+        checkpoint_s=5.0,
+    )
+    spec = _specification(folder)
+    place = location.find(url, folder / "stream-demo.key")
+    location.open_account(place, spec.account)
+    return spec, place, Topic(brokers=kafka.brokers, name=TOPIC), engine
+
+
+def stop_at(at_s: float, stop: threading.Event) -> None:
+    timer = threading.Timer(at_s - time.time(), stop.set)
+    timer.daemon = True
+    timer.start()
+
+
+def _specification(folder: Path) -> Specification:
+    path = folder / "stream-demo.toml"
+    path.write_bytes(files("pipelines.demo").joinpath("stream-demo.toml").read_bytes())
+    return load(path)
+
+
+class _Show:
+    """Writes health for people; under each slot, the HAT that is known best."""
+
+    def __init__(self, spec: Specification, place: location.AccountLocation) -> None:
+        self._spec, self._place = spec, place
+
+    def __call__(self, facts: Mapping[str, Any]) -> None:
+        if "job" in facts:
+            click.echo(f"the stream runs; its first slot begins at {facts['from']}")
+        elif "state" in facts:
+            click.echo(f"Flink says {facts['state']}")
+        else:
+            click.echo(f"{facts['slot'][11:16]}  {self._released(facts['slot'])}{_counted(facts)}")
+
+    def _released(self, slot: str) -> str:
+        start = datetime.fromisoformat(slot)
+        ledger, period = self._place.ledger, self._spec.timetable.period_of(start.date())
+        units = [unit for unit in ledger.released(self._spec.spec_id, period) if unit.slot_start == slot]
+        rows = [row for row in rows_of(units) if row["status"] == "ok"]
+        if not rows:
+            return "no HATs"
+        best = min(rows, key=lambda row: row["upper95"] - row["lower95"])
+        interval = f"{best['lower95']:.1f} to {best['upper95']:.1f}"
+        return f"{len(rows)} HATs; {best['cell']}: {best['value']:.1f} km/h (95 %: {interval})"
+
+
+def _counted(facts: Mapping[str, Any]) -> str:
+    refused = sum(facts.get("refused", {}).values())
+    rows = f"; {facts['rows']:,} rows in, {refused:,} refused" if "rows" in facts else ""
+    return f"{rows}; recorded {facts['lag_s']:.1f} s after its end"
+
+
+def main() -> int:
+    try:
+        return int(demo.main(standalone_mode=False) or DONE)
+    except click.ClickException as error:
+        error.show()
+    except (MissingTool, ServerError, LedgerError, RuntimeError) as error:
+        click.echo(f"stream-demo: {error}", err=True)
+    return FAILED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""What a specification would give, from counts and other public knowledge alone."""

@@ -1,0 +1,1 @@
+"""The scheduled job: a closed range of slots, in memory-bounded parts."""

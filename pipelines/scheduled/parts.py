@@ -1,0 +1,284 @@
+"""The scheduled job: a closed range of slots on one machine, on Beam's FnApiRunner, in memory-bounded parts."""
+
+import math
+import os
+import threading
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+import msgspec
+import numpy as np
+from apache_beam.metrics.metric import MetricsFilter
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.pvalue import PCollection
+from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
+
+from pipelines.build import VEHICLE_SHARDS, Job, Released, count, observe, publish, seal
+from pipelines.scheduled.spool import Spool
+from transforms.count.wire import unpack_exposure
+from transforms.ledger import Ledger
+from transforms.observe.parse import REASONS
+from transforms.release.recorded import SpecSlot, Spending, debit_of, debits_by_slot
+from transforms.steps import NAMESPACE, PackedEvents, Read, SlotShard
+from transforms.time.calendar import Slot
+
+PART_ROWS = 4_000_000
+"""Events that one pipeline shuffles at a time: bounds memory whatever the length of the range."""
+
+Progress = Callable[[str, int, int | None], None]
+"""Called with a phase, what is done of it, and its whole if that is known. Never sees a vehicle's data."""
+
+
+ELSEWHERE = ("parse/outside-range", "parse/outside-service", "assign/outside-region")
+"""Reasons that say only that a row belongs to another release."""
+
+Wanted = dict[str, dict[SpecSlot, Fraction]]
+"""Debits by period, and in it by specification and slot."""
+
+
+class Spend(NamedTuple):
+    """What vehicles spent in a period: the most of any, and what half and nine tenths of them did not exceed."""
+
+    most: Fraction
+    median: Fraction
+    p90: Fraction
+
+
+@dataclass
+class Outcome:
+    """What a run did. By period: new units recorded, debits asked for, what vehicles spent in this run."""
+
+    rows: int = 0
+    duplicates: int = 0
+    capped: int = 0
+    refused: dict[str, int] = field(default_factory=dict)
+    new: dict[str, int] = field(default_factory=dict)
+    units_changed: int = 0
+    units_redrawn: int = 0
+    units_lost_to_the_limit: int = 0
+    periods_refused: list[str] = field(default_factory=list)
+    periods_empty: list[str] = field(default_factory=list)
+    debits: dict[str, Fraction] = field(default_factory=dict)
+    spent: dict[str, Spend] = field(default_factory=dict)
+
+    @property
+    def observations(self) -> int:
+        return self.rows - self.duplicates - sum(self.refused.values())
+
+    @property
+    def periods_released(self) -> list[str]:
+        """Of a refused run: periods that were recorded and published before another process spent the rest."""
+        lost_some = self.units_lost_to_the_limit > 0
+        return [period for period in self.debits if lost_some and period not in self.periods_refused]
+
+    @property
+    def unusable(self) -> bool:
+        """No row was usable, though some lay in the range, or most could not even be placed: it is the wrong input.
+
+        An input without rows, or with rows of other days and the usual few bad ones, is a day when nothing happened.
+        """
+        if self.rows > sum(self.refused.values()):
+            return False
+        elsewhere = sum(self.refused.get(reason, 0) for reason in ELSEWHERE)
+        placed = sum(
+            self.refused.get(f"parse/{reason}", 0) for reason in REASONS[REASONS.index("outside-service") + 1 :]
+        )
+        return placed > 0 or self.rows > 2 * elsewhere
+
+
+def run(
+    job: Job, paths: Sequence[str], slots: Sequence[Slot], needed: Collection[str] | None, progress: Progress
+) -> Outcome:
+    """Releases the slots. Of an outcome with refused periods, `periods_released` are those that were released anyway.
+
+    needed: periods that must have rows. With `periods_empty` among them, or an outcome that is `unusable`, nothing was
+    recorded or published. None where the input may not decide that.
+    """
+    with Spool() as events, Spool() as tallies, Spool() as exposures, Spool() as units:
+        return _run(job, paths, slots, needed, progress, events, tallies, exposures, units)
+
+
+def _run(
+    job: Job,
+    paths: Sequence[str],
+    slots: Sequence[Slot],
+    needed: Collection[str] | None,
+    progress: Progress,
+    events: Spool,
+    tallies: Spool,
+    exposures: Spool,
+    units: Spool,
+) -> Outcome:
+    outcome = Outcome()
+    with _reporting(lambda: progress("observations read", events.total_rows, None)):
+        _count(outcome, _observe(job, paths, events))
+    if needed is not None:
+        having = {slot.period for slot in slots if _rows(slot, events)}
+        outcome.periods_empty = [period for period in needed if period not in having]
+        if outcome.periods_empty or outcome.unusable:
+            return outcome
+    done = 0
+    for part in _parts(slots, events):
+        _count(outcome, _release(job, part, events, tallies, exposures, units))
+        done += len(part)
+        progress("slots released", done, len(slots))
+    if job.policy.scope == "period":
+        plans = dict.fromkeys(job.slots[slot.start_s].plan[0] for slot in slots)
+        _count(outcome, _seal(job, list(plans), tallies, exposures, units))
+    wanted = _spending(slots, exposures, units, outcome)
+    ledger = Ledger(job.book.url, job.book.head)
+    if excess := ledger.excess(job.book.account, job.book.limit, wanted):
+        outcome.periods_refused = excess
+        return outcome
+    _count(outcome, _publish(job, list(wanted), units))
+    if outcome.units_lost_to_the_limit:  # another process spent the budget since it was looked at
+        outcome.periods_refused = ledger.excess(job.book.account, job.book.limit, wanted)
+    progress("periods recorded and published", len(wanted), len(wanted))
+    return outcome
+
+
+def _observe(job: Job, paths: Sequence[str], events: Spool) -> Any:
+    with _pipeline() as p:
+        names = [os.fsencode(path) for path in paths]  # which need not be UTF-8, as texts between steps must
+        read = p | "paths" >> beam.Create(names, reshuffle=False) | "read" >> Read(job.layout)
+        _ = observe(read, job) | "spool" >> beam.Map(_keep_events, events)
+    return p.result
+
+
+def _release(job: Job, part: Sequence[Slot], events: Spool, tallies: Spool, exposures: Spool, units: Spool) -> Any:
+    """Counts the part's slots and seals them; with scope "period" their tallies wait for the rest of the period."""
+    keys = [(slot.start_s, shard) for slot in part for shard in range(VEHICLE_SHARDS)]
+    with _pipeline() as p:
+        counted = count(_unspooled(p, keys, events), job)
+        if job.policy.scope == "period":
+            _ = counted | "keep tallies" >> beam.Map(_keep, tallies)
+        else:
+            _keep_sealed(seal(counted, _heartbeat(p, [slot.start_s for slot in part], job), job), exposures, units)
+    return p.result
+
+
+def _seal(job: Job, plans: Sequence[int], tallies: Spool, exposures: Spool, units: Spool) -> Any:
+    with _pipeline() as p:
+        counted = _unspooled(p, [(plan_s, 0) for plan_s in plans], tallies)
+        _keep_sealed(seal(counted, _heartbeat(p, plans, job), job), exposures, units)
+    return p.result
+
+
+def _heartbeat(p: beam.Pipeline, plans: Sequence[int], job: Job) -> PCollection[tuple[SlotShard, bytes]]:
+    beats = [((plan_s, shard), b"") for plan_s in plans for shard in range(job.policy.release_shards)]
+    return p | "heartbeat" >> beam.Create(beats, reshuffle=False).with_output_types(tuple[SlotShard, bytes])
+
+
+def _unspooled(p: beam.Pipeline, keys: Sequence[SlotShard], spool: Spool) -> PCollection[tuple[SlotShard, bytes]]:
+    unspool = beam.FlatMap(_read_back, spool).with_output_types(tuple[SlotShard, bytes])
+    return p | "keys" >> beam.Create(list(keys), reshuffle=False) | "unspool" >> unspool
+
+
+def _keep_sealed(released: Released, exposures: Spool, units: Spool) -> None:
+    _ = released.sealed | "keep sealed" >> beam.Map(_keep, units)
+    _ = released.exposure | "keep exposure" >> beam.Map(_keep, exposures)
+
+
+def _publish(job: Job, periods: Sequence[str], units: Spool) -> Any:
+    unspool = beam.FlatMap(_read_back, units).with_output_types(tuple[str, bytes])
+    with _pipeline() as p:
+        publish(p | "periods" >> beam.Create(list(periods), reshuffle=False) | "unspool" >> unspool, job)
+    return p.result
+
+
+def _pipeline() -> beam.Pipeline:
+    """Beam's name `DirectRunner` would choose a runner by itself, download one, or run twice; this one is named."""
+    return beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([]))
+
+
+def _keep_events(packed: PackedEvents, spool: Spool) -> None:
+    spool.append(packed.key, packed.data, packed.rows)
+
+
+def _keep(element: tuple[Any, bytes], spool: Spool) -> None:
+    spool.append(*element)
+
+
+def _read_back(key: Any, spool: Spool) -> Iterator[tuple[Any, bytes]]:
+    for data in spool.read(key):
+        yield key, data
+
+
+def _parts(slots: Sequence[Slot], events: Spool) -> Iterator[list[Slot]]:
+    """Consecutive slots of at most PART_ROWS events together (or one slot that is larger by itself)."""
+    part: list[Slot] = []
+    size = 0
+    for slot in slots:
+        rows = _rows(slot, events)
+        if part and size + rows > PART_ROWS:
+            yield part
+            part, size = [], 0
+        part.append(slot)
+        size += rows
+    if part:
+        yield part
+
+
+def _rows(slot: Slot, events: Spool) -> int:
+    return sum(events.rows((slot.start_s, shard)) for shard in range(VEHICLE_SHARDS))
+
+
+def _spending(slots: Sequence[Slot], exposures: Spool, units: Spool, outcome: Outcome) -> Wanted:
+    """The debits that are asked of each period. Notes their sum, and exactly what vehicles spend, per period."""
+    wanted: Wanted = {}
+    for period in dict.fromkeys(slot.period for slot in slots):
+        sealed = [msgspec.json.decode(data, type=Spending) for data in units.read(period)]
+        wanted[period] = debits_by_slot((unit.spec_id, unit.slot_s, debit_of(unit)) for unit in sealed)
+        outcome.debits[period] = sum(wanted[period].values(), Fraction(0))
+        rates = {unit.slot_s: Fraction(unit.epsilon_hat) for unit in sealed}
+        outcome.spent[period] = _spend(rates, exposures)
+    return wanted
+
+
+def _spend(rates: dict[int, Fraction], exposures: Spool) -> Spend:
+    """Of each vehicle the sum over slots of cells times the epsilon of a HAT there. rates: that epsilon by slot."""
+    found = [(rate, unpack_exposure(exposures.read(slot_s))) for slot_s, rate in rates.items()]
+    vehicles = np.unique(np.concatenate([exposure.vehicle for _, exposure in found]))
+    parts = math.lcm(*(rate.denominator for rate in rates.values()))
+    spent = np.zeros(vehicles.size, object)  # in parts of 1, as Python integers
+    for rate, exposure in found:
+        np.add.at(spent, np.searchsorted(vehicles, exposure.vehicle), exposure.cells.astype(object) * int(rate * parts))
+    ordered = np.sort(spent) if spent.size else np.zeros(1, object)
+    ranks = (ordered.size - 1, (ordered.size - 1) // 2, -(-9 * ordered.size // 10) - 1)
+    return Spend(*(Fraction(int(ordered[rank]), parts) for rank in ranks))
+
+
+@contextmanager
+def _reporting(report: Callable[[], None]) -> Iterator[None]:
+    """Calls `report` a few times a second while a pipeline runs, and once at its end."""
+    done = threading.Event()
+
+    def poll() -> None:
+        while not done.wait(0.3):
+            report()
+
+    thread = threading.Thread(target=poll, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+        report()
+
+
+def _count(outcome: Outcome, result: Any) -> None:
+    """Adds a pipeline's counters to the outcome."""
+    for counter in result.metrics().query(MetricsFilter().with_namespace(NAMESPACE))["counters"]:
+        name, value = counter.key.metric.name, counter.result
+        group, _, key = name.partition("/")
+        if key:
+            counts: dict[str, int] = getattr(outcome, group)
+            counts[key] = counts.get(key, 0) + value
+        else:
+            field_name = name.replace(" ", "_")
+            setattr(outcome, field_name, getattr(outcome, field_name) + value)

@@ -1,0 +1,246 @@
+"""From a specification and a range of time to a finished scheduled release: what `release` and `demo` both run."""
+
+import glob
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta
+from itertools import groupby
+from pathlib import Path
+from typing import TypeVar
+from zoneinfo import ZoneInfo
+
+from pipelines.account.location import AccountLocation
+from pipelines.assembly import admitted, assemble, book_of, continuing, facts_of
+from pipelines.build import Job
+from pipelines.scheduled import parts as local
+from pipelines.specification import Specification
+from transforms.ledger import AccountRefusal
+from transforms.observe.vehicle_hash import Secret
+from transforms.release.policy import SlotFacts
+from transforms.sinks import kafka as kafka_sink
+from transforms.sinks.files import file_stem
+from transforms.sources.kafka_partition import Topic
+from transforms.steps import Book, reason_of
+from transforms.time.calendar import Calendar, CalendarError, Timetable, calendar
+
+SHOWN_PERIODS = 7
+FIRST_YEAR, LAST_YEAR = 2000, 2099
+"""Of a range; events of other years are refused as implausible anyway."""
+
+
+class UsageError(Exception):
+    """The command was called wrongly."""
+
+
+class InputError(Exception):
+    """The input is not there or cannot be used."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """A finished run. files: all paths that hold the range's rows, sorted. topic: has them too, where there is one."""
+
+    outcome: local.Outcome
+    calendar: Calendar
+    files: tuple[Path, ...]
+    topic: Topic | None
+
+
+def range_of(timetable: Timetable, start: str, end: str) -> Calendar:
+    """The calendar of --from and --to: local dates, both included, or ISO times on the edges of slots."""
+    try:
+        return calendar(timetable, instant_of(start, timetable, last=False), instant_of(end, timetable, last=True))
+    except CalendarError as error:
+        raise UsageError(str(error)) from None
+
+
+def closed_range(timetable: Timetable, start: str, end: str, now: datetime) -> Calendar:
+    """As `range_of`, but refused unless it is over: what a slot lacks when it is sealed is lost for ever."""
+    found = range_of(timetable, start, end)
+    if found.to_s > now.timestamp():
+        raise UsageError(
+            f"the range ends at {timetable.text(found.to_s)}, which is still to come (it is "
+            f"{timetable.text(int(now.timestamp()))}): only what is over is released, for it is sealed for ever"
+        )
+    return found
+
+
+def yesterday(timetable: Timetable, now: datetime) -> Calendar:
+    """The calendar of the local day before the one that it is `now`."""
+    day = (now.astimezone(ZoneInfo(timetable.zone)).date() - timedelta(days=1)).isoformat()
+    return range_of(timetable, day, day)
+
+
+def instant_of(text: str, timetable: Timetable, *, last: bool) -> datetime:
+    """A local date's first instant (or with `last` the next one's), or an ISO time. Raises UsageError."""
+    day = _parsed(date, text)
+    at = day or _parsed(datetime, text)
+    if at is None:
+        raise UsageError(f"{text!r} is neither a date (2016-11-24) nor an ISO time (2016-11-24T10:00)")
+    if not FIRST_YEAR <= at.year <= LAST_YEAR:
+        raise UsageError(f"{text!r} is not in the years {FIRST_YEAR} to {LAST_YEAR}")
+    if isinstance(at, datetime):
+        return at if at.tzinfo else at.replace(tzinfo=ZoneInfo(timetable.zone))
+    return timetable.midnight(at + timedelta(days=1) if last else at)
+
+
+Parsed = TypeVar("Parsed", date, datetime)
+
+
+def _parsed(kind: type[Parsed], text: str) -> Parsed | None:
+    try:
+        return kind.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def release(
+    spec: Specification,
+    when: Calendar,
+    pattern: str,
+    output: Path,
+    location: AccountLocation,
+    formats: Sequence[str],
+    progress: local.Progress,
+    topic: Topic | None = None,
+    *,
+    allow_empty: bool = False,
+) -> Release:
+    """Releases the slots of a range. Raises UsageError, InputError, AccountRefusal, LedgerError or StepError.
+
+    topic: takes the released rows too. allow_empty: seals a period of which the input holds no row.
+    """
+    _check_period(spec, when)
+    secret = admitted(spec, location)
+    paths = paths_of(pattern)
+    make_writable(output)
+    if topic is not None:
+        kafka_sink.check(topic)
+    job = job_of(spec, when, secret, book_of(spec, location), output, formats)
+    job = replace(continuing(job, location.ledger), topic=topic)
+    needed = _needed(spec, when, location, allow_empty=allow_empty)
+    outcome = local.run(job, paths, when.slots, needed, progress)
+    if needed is not None and (outcome.unusable or outcome.periods_empty):
+        raise InputError(_no_rows(outcome))
+    if outcome.periods_refused:
+        raise AccountRefusal(_refusal(spec, location, outcome))
+    stems = [file_stem(spec.spec_id, facts.start) for facts in job.slots.values()]
+    return Release(outcome, when, tuple(output / f"{stem}.{kind}" for stem in stems for kind in formats), topic)
+
+
+def job_of(
+    spec: Specification, when: Calendar, secret: Secret, book: Book, output: Path, formats: Sequence[str]
+) -> Job:
+    """The road of a closed range, a period recorded at a time. Raises UsageError, see `_slot_facts`."""
+    return assemble(spec, when, _slot_facts(spec, when), "period", secret, book, output, formats)
+
+
+def _slot_facts(spec: Specification, when: Calendar) -> dict[int, SlotFacts]:
+    """Raises UsageError for a range that cuts a period which is planned as a whole."""
+    facts = {}
+    for period, slots in groupby(when.slots, key=lambda slot: slot.period):
+        starts = tuple(slot.start_s for slot in slots)
+        try:
+            whole = spec.slots_of_period(starts[0])
+        except CalendarError as error:
+            raise UsageError(str(error)) from None
+        if spec.scope == "period" and starts != whole:
+            raise UsageError(
+                f"privacy.scope = 'period' plans and seals a period as a whole: {period} has {len(whole or ())} slots, "
+                f"the range holds {len(starts)} of them"
+            )
+        for at in starts:
+            plan = starts if spec.scope == "period" else (at,)
+            facts[at] = facts_of(spec, period, at, plan, 1 if spec.scope == "period" else len(whole))
+    return facts
+
+
+def _check_period(spec: Specification, when: Calendar) -> None:
+    """The account of unit vehicle-ever has a first and a last day."""
+    since, until = spec.account.since, spec.account.until
+    if until is not None and when.to_s > spec.timetable.midnight(until).timestamp():
+        raise AccountRefusal(f"account {spec.account.name!r} ends at {until}: nothing is released from then on")
+    if since is not None and when.from_s < spec.timetable.midnight(since).timestamp():
+        raise AccountRefusal(f"account {spec.account.name!r} begins at {since}: nothing is released before")
+
+
+def make_writable(folder: Path) -> None:
+    """Makes the output folder and proves that files can be made in it, before anything is spent."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".hatstream-"):
+            pass
+    except OSError as error:
+        raise InputError(f"the output folder {folder} cannot be written: {reason_of(error)}") from None
+
+
+def paths_of(pattern: str) -> list[str]:
+    """The files that a pattern matches, sorted. Raises InputError if there is none."""
+    found = sorted(path for path in glob.glob(pattern, recursive=True) if Path(path).is_file())
+    if not found:
+        raise InputError(f"no input file matches {pattern!r}")
+    return found
+
+
+def _needed(spec: Specification, when: Calendar, location: AccountLocation, *, allow_empty: bool) -> list[str] | None:
+    """The periods of which the input must hold rows: a day that is sealed empty by a wrong file is lost for ever.
+
+    Those with a slot that is not sealed yet, unless the operator says that nothing happened. None where counts are
+    secret: there the input decides nothing.
+    """
+    if not spec.counts_are_public:
+        return None
+    if allow_empty:
+        return []
+    sealed = location.ledger.sealed(spec.account.name, spec.spec_id, when.from_s, when.to_s)
+    open_slots = (
+        slot for slot in when.slots for shard in range(spec.release_shards) if (slot.start_s, shard) not in sealed
+    )
+    return list(dict.fromkeys(slot.period for slot in open_slots))
+
+
+def _no_rows(outcome: local.Outcome) -> str:
+    what = (
+        f"none of the {outcome.rows:,} rows is usable"
+        if outcome.unusable
+        else f"of the {outcome.rows:,} rows none is of {_listed(outcome.periods_empty)}"
+    )
+    lines = [f"{what}; nothing was recorded and nothing was spent."]
+    lines += [f"  {rows:,} refused: {reason}" for reason, rows in sorted(outcome.refused.items())]
+    return "\n".join(
+        [
+            *lines,
+            "Are these the files of these days, and does [input] fit them? Where truly nothing happened, --allow-empty "
+            "seals the slots without rows, for ever" + (": give no unusable rows then." if outcome.unusable else "."),
+        ]
+    )
+
+
+def _listed(periods: Sequence[str]) -> str:
+    more = len(periods) - SHOWN_PERIODS
+    return ", ".join(periods[:SHOWN_PERIODS]) + (f" and {more} more periods" if more > 0 else "")
+
+
+def _refusal(spec: Specification, location: AccountLocation, outcome: local.Outcome) -> str:
+    """What was released nevertheless; for periods over the limit, what was spent, when, by which specification."""
+    limit = location.ledger.limit(spec.account.name, spec.account.limit)
+    released = ", ".join(outcome.periods_released)
+    lines = [
+        f"account {spec.account.name!r} allows a vehicle {float(limit):g} in a period; "
+        + (
+            f"what was left changed meanwhile. Only this was released: {released}"
+            if released
+            else "nothing was released."
+        )
+    ]
+    for period in outcome.periods_refused:
+        lines.append(
+            f"period {period}: this release ({spec.name}, {spec.spec_id}) asks for {float(outcome.debits[period]):g}"
+        )
+        for spent in location.ledger.spent(spec.account.name, period):
+            lines.append(
+                f"  {float(spent.epsilon):g} spent by {spent.spec_name} ({spent.spec_id}) in {spent.slots} slots, "
+                f"{spent.first_at} to {spent.last_at}"
+            )
+    return "\n".join(lines)

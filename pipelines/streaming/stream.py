@@ -1,0 +1,211 @@
+"""The stream: the road of `build.py` joined end to end, with a source and a heartbeat that have no end."""
+
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import apache_beam as beam
+import msgspec
+
+from pipelines.account.location import AccountLocation, account_of
+from pipelines.assembly import admitted, assemble, book_of, continuing, facts_of
+from pipelines.build import Job, Source, stream
+from pipelines.demo.servers.process import ServerError
+from pipelines.scheduled.release import InputError, UsageError, instant_of, make_writable
+from pipelines.specification import Specification, SpecificationError
+from pipelines.streaming.flink.submit import Engine, cancel, submit
+from pipelines.streaming.health import Say, attend
+from transforms.layouts import message_layout
+from transforms.ledger import AccountRefusal, Ledger
+from transforms.observe.parse import FROM_US, TO_US
+from transforms.release.policy import SlotFacts
+from transforms.sinks import kafka as kafka_sink
+from transforms.sources.growing_folder import ReadGrowing
+from transforms.sources.kafka import ReadKafka
+from transforms.sources.kafka_partition import KafkaSourceError, Topic, starts
+from transforms.time.calendar import CalendarError
+from transforms.time.heartbeat import Heartbeat
+from transforms.time.stream_calendar import StreamCalendar, slots_from
+from transforms.time.watermark import CLOCK_ERROR_S, Watermark
+
+CHECKED_DAYS = 3 * 366
+"""How far ahead clock changes are looked for; time zones are decided by law, seldom years before."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stream:
+    """All that a stream is made of, ready to be built on any engine. identity: of specification and key."""
+
+    job: Job
+    source: Source
+    heartbeat: Heartbeat
+    identity: str
+
+    def build(self, p: beam.Pipeline) -> None:
+        stream(p, self.source, self.heartbeat, self.job, self.identity)
+
+
+@dataclass(frozen=True)
+class StreamFacts(Mapping[int, SlotFacts]):
+    """What is public about any slot of service in [from_s, to_s), said when it is asked for."""
+
+    spec: Specification
+    from_s: int
+    to_s: int
+    _slots_of: dict[str, int] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """How many slots share what a vehicle may spend in a period, counted once a period."""
+
+    def __getitem__(self, slot_s: int) -> SlotFacts:
+        timetable = self.spec.timetable
+        period = timetable.period_of(datetime.fromtimestamp(slot_s, ZoneInfo(timetable.zone)).date())
+        if period not in self._slots_of:
+            self._slots_of[period] = len(self.spec.slots_of_period(slot_s))
+        return facts_of(self.spec, period, slot_s, (slot_s,), self._slots_of[period])
+
+    def __iter__(self) -> Iterator[int]:
+        return slots_from(self.spec.timetable, self.from_s, self.to_s)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def prepare(
+    spec: Specification,
+    start_s: int,
+    source: Source,
+    location: AccountLocation,
+    output: Path,
+    formats: Sequence[str],
+    topic: Topic | None = None,
+) -> Stream:
+    """A stream of the slots from `start_s` on. topic: takes the released rows too.
+
+    Raises InputError, AccountRefusal, LedgerError or StepError.
+    """
+    location = replace(location, key=location.key.absolute())  # workers may stand in another folder
+    secret = admitted(spec, location)
+    make_writable(output)
+    if topic is not None:
+        kafka_sink.check(topic)
+    from_s, to_s = _life(spec)
+    calendar, facts = StreamCalendar(spec.timetable, start_s, from_s, to_s), StreamFacts(spec, from_s, to_s)
+    job = assemble(spec, calendar, facts, "slot", secret, book_of(spec, location), output.absolute(), formats)
+    return Stream(
+        job=replace(continuing(job, location.ledger), topic=topic),
+        source=source,
+        heartbeat=Heartbeat(spec.timetable, start_s, to_s, spec.release_shards),
+        identity=f"{spec.spec_id}-{account_of(spec.account, secret).key_check}",
+    )
+
+
+def run(
+    spec: Specification,
+    made: Stream,
+    place: AccountLocation,
+    engine: Engine,
+    stop: threading.Event,
+    say: Say,
+) -> None:
+    """Runs a stream until `stop` is set, then cancels it. Raises ServerError if it cannot, or if it ends by itself."""
+    start_s = made.heartbeat.start_s
+    job_id = submit(made.build, engine, f"hatstream-{spec.spec_id}-{time.time_ns()}")
+    try:
+        say({"job": job_id, "spec_id": spec.spec_id, "from": spec.timetable.text(start_s)})
+        book = Ledger(place.url, place.head, read_only=True)
+        attend(spec, (start_s, made.heartbeat.end_s), book, engine.cluster, job_id, stop, say)
+    except ServerError:
+        raise  # it has ended, or there is nobody to be asked
+    except BaseException:
+        cancel(engine.cluster, job_id)
+        raise
+    cancel(engine.cluster, job_id)
+    say({"state": "CANCELED"})
+
+
+def kafka_source(spec: Specification, topic: Topic, start_s: int) -> ReadKafka:
+    """Every partition from the first message that may matter on. Raises SpecificationError or InputError."""
+    name = msgspec.json.decode(spec.text)["input"]["layout"]
+    try:
+        layout = message_layout(name, spec.layout)
+    except ValueError as error:
+        raise SpecificationError(f"input: {error}") from None
+    try:
+        found = starts(topic, (start_s - CLOCK_ERROR_S) * 1_000)  # a producer's clock may be that much behind
+    except KafkaSourceError as error:
+        raise InputError(str(error)) from None
+    return ReadKafka(topic, found, _watermark(spec, start_s), layout)
+
+
+def folder_source(spec: Specification, folder: Path, start_s: int) -> ReadGrowing:
+    """Raises InputError where there is no such folder."""
+    if not folder.is_dir():
+        raise InputError(f"there is no folder {folder}")
+    return ReadGrowing(folder.absolute(), _watermark(spec, start_s), spec.layout)
+
+
+def _watermark(spec: Specification, start_s: int) -> Watermark:
+    return Watermark(spec.allowed_lateness_s, start_s)
+
+
+def first_slot(spec: Specification, text: str | None, now: datetime) -> int:
+    """Where the stream's slots begin: at `text`, or with the first slot that has not begun.
+
+    A slot of which a part is over is not whole any more, unless who starts the stream knows that its reports are
+    still in the topic or folder. Raises UsageError, or AccountRefusal outside of the account's life.
+    """
+    timetable, (from_s, to_s) = spec.timetable, _life(spec)
+    if text is None:
+        start_s = next(slots_from(timetable, int(now.timestamp()) + 1, to_s), to_s)
+    else:
+        at = instant_of(text, timetable, last=False)
+        try:
+            timetable.check_edge(at)
+        except CalendarError as error:
+            raise UsageError(str(error)) from None
+        start_s = int(at.timestamp())
+    if not from_s <= start_s < to_s:
+        edges = f"{timetable.text(from_s)} to {timetable.text(to_s)}"
+        raise AccountRefusal(f"account {spec.account.name!r} lasts from {edges}: no stream starts outside of it")
+    return start_s
+
+
+def check(spec: Specification, start_s: int) -> None:
+    """Whether slots of the specification can be released one by one for ever. Raises SpecificationError."""
+    if spec.scope == "period":
+        raise SpecificationError(
+            "privacy.scope = 'period' plans and seals a period as a whole, which a stream never holds: "
+            "use `hatstream release`, or scope = 'slot'"
+        )
+    try:
+        spec.slots_of_period(start_s)  # some of them may lie before the stream
+    except CalendarError as error:
+        raise SpecificationError(str(error)) from None
+    _check_clock(spec, start_s)
+
+
+def _check_clock(spec: Specification, start_s: int) -> None:
+    """The windows of a stream are of one length, for ever: a clock change must be a whole number of slots."""
+    timetable, to_s = spec.timetable, _life(spec)[1]
+    day = datetime.fromtimestamp(start_s, ZoneInfo(timetable.zone)).date()
+    for _ in range(CHECKED_DAYS):
+        midnight_s = timetable.midnight(day).timestamp()
+        if midnight_s >= to_s:
+            return
+        if (midnight_s - start_s) % timetable.slot_s:
+            raise SpecificationError(
+                f"slot.minutes = {timetable.slot_minutes}: {timetable.zone} changes its clock before {day}, and the "
+                "slots of a stream cannot follow; slots of an hour or less can, in most zones"
+            )
+        day += timedelta(days=1)
+
+
+def _life(spec: Specification) -> tuple[int, int]:
+    """The account's first second and the one after its last, else those of plausible events; since 1970 UTC."""
+    since, until = spec.account.since, spec.account.until
+    from_s = FROM_US // 1_000_000 if since is None else int(spec.timetable.midnight(since).timestamp())
+    to_s = TO_US // 1_000_000 if until is None else int(spec.timetable.midnight(until).timestamp())
+    return from_s, to_s

@@ -1,0 +1,80 @@
+"""Beam's Python worker pool, bound to one address: it runs whatever it is sent, and asks nobody who sends.
+
+Beam's own start listens on every interface. As a program:
+`python -m pipelines.streaming.worker_pool --address 10.0.0.5:50000`.
+"""
+
+import argparse
+import atexit
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import grpc  # type: ignore[import-untyped]
+from apache_beam.portability.api import beam_fn_api_pb2_grpc
+from apache_beam.runners.worker.worker_pool_main import BeamFnExternalWorkerPoolServicer, kill_process_gracefully
+from apache_beam.utils import thread_pool_executor
+
+from pipelines.demo.servers.process import LOOPBACK, Server, free_ports, is_open
+
+READY_S = 60.0
+
+
+class WorkerPool:
+    """`with WorkerPool(folder) as pool:` a pool at `pool.address`, in a process of its own. `python` is this Python."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._port = free_ports(1)[0]
+
+    @property
+    def address(self) -> str:
+        return f"{LOOPBACK}:{self._port}"
+
+    def __enter__(self) -> "WorkerPool":
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._server = Server(
+            [sys.executable, "-m", "pipelines.streaming.worker_pool", "--address", self.address],
+            self._folder / "pool.log",
+        )
+        self._server.wait(lambda: is_open(self._port), READY_S)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.stop()
+
+
+def serve(address: str) -> None:
+    """Serves at `host:port` until SIGTERM or SIGINT, then ends the workers it started."""
+    # Workers are started as `python`: let that be this one.
+    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    server = grpc.server(thread_pool_executor.shared_unbounded_instance())
+    pool = BeamFnExternalWorkerPoolServicer(use_process=True, data_buffer_time_limit_ms=-1)
+    beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(pool, server)
+    server.add_insecure_port(address)
+    server.start()
+    atexit.register(_end_workers, pool)
+    asked_to_end = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: asked_to_end.set())
+    asked_to_end.wait()
+    server.stop(0)
+
+
+def _end_workers(pool: BeamFnExternalWorkerPoolServicer) -> None:
+    for process in list(pool._worker_processes.values()):
+        kill_process_gracefully(process)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Beam's Python worker pool, bound to one address.")
+    parser.add_argument(
+        "--address", required=True, help="host:port to listen on; only the Flink cluster should reach it"
+    )
+    serve(parser.parse_args().address)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""Small made-up cities for the tests of levels: HATs, rows of vehicle-days, stages."""
+
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+
+from dpops.levels import FIRST_CENTRE, Hats, Kind, Rows, Stage, level
+from dpops.levels.defaults import spread_of
+
+STEP = Fraction(1, 100)
+HATS = Hats(parents=(0, 0, 1), grandparents=(0, 0, 0), hours=(7, 8, 12, 13))
+LEVELS = ("cell", "hour", "parent", "cell-part", "hat")
+KINDS: tuple[Kind, ...] = ("gaussian", "laplace")
+
+Visit = tuple[int, int, int, int]
+"""cell, slot, reports, and the mean of their speeds in steps."""
+
+
+def rows(days: "list[list[Visit]]") -> Rows:
+    """One vehicle-day per list of visits."""
+    entries = sorted((at, cell, slot, n, n * mean) for at, day in enumerate(days) for cell, slot, n, mean in day)
+    return Rows(*(np.array(column, np.int64) for column in zip(*entries, strict=True)) if entries else [_NONE] * 5)
+
+
+_NONE = np.zeros(0, np.int64)
+
+
+def stage(
+    kind: Kind,
+    names: tuple[str, ...] = ("cell", "hour", "parent"),
+    share: Fraction = Fraction(1),
+    *,
+    hats: Hats = HATS,
+    bound: Fraction = Fraction(7),
+    alpha: Fraction = Fraction(17, 20),
+    weight_shares: tuple[Fraction, ...] | None = None,
+    budget: Fraction = Fraction(66, 25),
+    centre: int = FIRST_CENTRE,
+    counts_public: bool = False,
+) -> Stage:
+    """Levels with unequal shares, constant centres."""
+    whole = sum(range(1, len(names) + 1))
+    shares = [Fraction(at + 1, whole) for at in range(len(names))]
+    weights = weight_shares or tuple(shares)
+    return Stage(
+        kind=kind,
+        levels=tuple(level(name, hats, s, w) for name, s, w in zip(names, shares, weights, strict=True)),
+        share=share,
+        spread=spread_of(kind, budget),
+        bound_kmh=bound,
+        alpha=alpha,
+        centres=np.full((hats.cells, hats.slots), centre),
+        step_kmh=STEP,
+        counts_public=counts_public,
+    )
+
+
+def days_of(speeds: tuple[int, ...] = (0, 2700, 3400, 6500), reports: tuple[int, ...] = (1, 9)) -> "list[list[Visit]]":
+    """All days of up to two visits, and of visits everywhere: alike, alternating, and one heavy."""
+    hats = list(product(range(HATS.cells), range(HATS.slots)))
+    kinds = list(product(reports, speeds))
+    single = [[(*hat, *kind)] for hat in hats for kind in kinds]
+    double = [[(*hats[0], *one), (*other, *two)] for other in hats[1:] for one in kinds for two in kinds]
+    everywhere = [[(*hat, n, speed) for hat in hats] for n, speed in kinds]
+    mixed = [[(*hat, n, 6500 * (at % 2)) for at, hat in enumerate(hats)] for n in reports]
+    heavy = [[(*hat, 5000 if at == 3 else 1, 6500) for at, hat in enumerate(hats)]]
+    return [*single, *double, *everywhere, *mixed, *heavy]
+
+
+def random_days(seed: int, count: int, hats: Hats = HATS) -> "list[list[Visit]]":
+    rng = np.random.default_rng(seed)
+    places = list(product(range(hats.cells), range(hats.slots)))
+    found = []
+    for _ in range(count):
+        chosen = rng.choice(len(places), rng.integers(1, len(places) + 1), replace=False)
+        visits = [(*places[at], int(rng.integers(1, 40)), int(rng.integers(0, 6501))) for at in chosen]
+        found.append(visits)
+    return found

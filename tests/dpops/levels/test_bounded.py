@@ -1,0 +1,306 @@
+"""A vehicle-day's vector stays within its share of the norm, is its own, and is what the formulas say."""
+
+from collections.abc import Callable
+from decimal import Decimal, getcontext
+from fractions import Fraction
+from math import isqrt
+
+import numpy as np
+import pytest
+
+from dpops.levels import UNIT, Kind, Level, Rows, Stage, Vectors, bounded, sum_up, vectors
+from dpops.levels.bounded import unchecked, units, within
+from dpops.types import Int64s
+from tests.dpops.levels.cities import HATS, KINDS, LEVELS, Visit, days_of, random_days, rows, stage
+
+ALONE = [(0, 0, 1, 6500)]
+
+
+def excess(stages: list[Stage], days: list[list[Visit]]) -> Fraction:
+    """The largest norm of a vehicle-day's stacked integers over all stages, as a part of what is allowed (1)."""
+    found = rows(days)
+    norms = [Fraction(0)] * len(days)
+    for one in stages:
+        made = unchecked(found, one)
+        for vehicle, query, value in zip(*(column.tolist() for column in made), strict=True):
+            if one.counts_public and query < one.groups:
+                continue
+            size = 2 * abs(value) if one.counts_public else abs(value)  # a neighbour's speeds are others: twice
+            norms[vehicle] += Fraction(size * size, UNIT * UNIT) if one.kind == "gaussian" else Fraction(size, UNIT)
+    return max(norms)
+
+
+def two_stages(kind: Kind, *, shares: tuple[str, str] = (".3", ".7")) -> list[Stage]:
+    first, second = (Fraction(share) for share in shares)
+    early = stage(kind, ("cell", "hour"), first, bound=Fraction(14), alpha=Fraction(1, 2))
+    return [early, stage(kind, ("cell", "hour", "parent"), second, bound=Fraction(14))]
+
+
+# the bound
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_vehicle_day_of_a_small_city_exceeds_its_bound_over_all_levels_and_stages(kind: Kind) -> None:
+    assert Fraction(99, 100) < excess(two_stages(kind), days_of()) <= 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("names", [("hat",), ("cell", "hour", "hat"), LEVELS, ("city", "part"), ("parent-day", "hour")])
+def test_no_level_exceeds_the_bound(kind: Kind, names: tuple[str, ...]) -> None:
+    assert Fraction(3, 10) < excess([stage(kind, names)], [*days_of(), *random_days(1, 200)]) <= 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_live_slots_with_other_levels_for_weights_than_for_speeds_keep_the_bound(kind: Kind) -> None:
+    """Source: docs/levels.md, "Live slots": with the norm of the speed levels alone it would be exceeded."""
+    some = stage(kind, ("hour", "parent", "cell"), weight_shares=(Fraction(1), Fraction(0), Fraction(0)))
+    assert Fraction(99, 100) < excess([some], [*days_of(), *random_days(2, 200)]) <= 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_under_public_counts_speeds_have_half_the_bound(kind: Kind) -> None:
+    assert Fraction(99, 100) < excess([stage(kind, counts_public=True)], days_of()) <= 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_check_in_integers_finds_nothing_wrong(kind: Kind) -> None:
+    found = rows([*days_of(), *random_days(3, 500)])
+    for one in (*two_stages(kind), stage(kind, LEVELS), stage(kind, counts_public=True)):
+        assert all(np.array_equal(a, b) for a, b in zip(vectors(found, one), unchecked(found, one), strict=True))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_vehicle_that_broke_the_bound_would_count_as_nothing_and_the_others_stay(
+    kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    some, found = stage(kind), rows([ALONE, [(1, 1, 2, 3000)], ALONE])
+    honest = vectors(found, some)
+
+    def twice_for_the_middle_one(rows: Rows, stage: Stage) -> Vectors:
+        made = unchecked(rows, stage)
+        return made._replace(value=np.where(made.vehicle == 1, 2 * made.value, made.value))
+
+    monkeypatch.setattr(bounded, "unchecked", twice_for_the_middle_one)
+    broken = vectors(found, some)
+    assert not broken.value[broken.vehicle == 1].any()
+    assert np.array_equal(broken.value[broken.vehicle != 1], honest.value[honest.vehicle != 1])
+
+
+# wrong formulas are caught
+
+
+Mutant = Callable[[pytest.MonkeyPatch], None]
+
+
+def forgets_a_level(patch: pytest.MonkeyPatch) -> None:
+    norm = bounded._norm
+    patch.setattr(bounded, "_norm", lambda t, s, p, n, stage: norm(t[:-1], s[:-1], p[:-1], n, stage))
+
+
+def keeps_the_signs(patch: pytest.MonkeyPatch) -> None:
+    def norm(touched, sums, shares, count, stage):  # type: ignore[no-untyped-def] # noqa: ARG001
+        total = sum(
+            share * np.bincount(groups.vehicle, weights=values, minlength=count)
+            for groups, values, share in zip(touched, sums, shares, strict=True)
+        )
+        return np.abs(total)
+
+    patch.setattr(bounded, "_norm", norm)
+
+
+def clips_after_the_share(patch: pytest.MonkeyPatch) -> None:
+    """What is multiplied with the stage's share already is compared to the whole bound."""
+    integers = bounded._integers
+
+    def late(touched, weights, speeds, scale, stage):  # type: ignore[no-untyped-def]
+        share = float(stage.share) ** 0.5 if stage.kind == "gaussian" else float(stage.share)
+        return integers(touched, weights, speeds, np.minimum(1, scale / np.where(scale < 1, share, 1)), stage)
+
+    patch.setattr(bounded, "_integers", late)
+
+
+def truncates_upwards(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(bounded, "_SHRINK", 1.0)
+    patch.setattr(bounded, "_truncated", lambda v: (np.sign(v) * np.ceil(np.abs(v))).astype(np.int64))
+
+
+def clips_each_coordinate(patch: pytest.MonkeyPatch) -> None:
+    integers = bounded._integers
+
+    def clipped(touched, weights, speeds, scale, stage):  # type: ignore[no-untyped-def]
+        bound = float(stage.bound_kmh)
+        return integers(touched, weights, [np.clip(v, -bound, bound) for v in speeds], np.ones_like(scale), stage)
+
+    patch.setattr(bounded, "_integers", clipped)
+
+
+@pytest.mark.parametrize(
+    ("mutant", "kinds"),
+    [
+        (forgets_a_level, KINDS),
+        (keeps_the_signs, ("laplace",)),  # squares have none
+        (clips_after_the_share, KINDS),
+        (truncates_upwards, KINDS),
+        (clips_each_coordinate, KINDS),
+    ],
+)
+def test_a_wrong_vector_is_caught(mutant: Mutant, kinds: tuple[Kind, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    mutant(monkeypatch)
+    for kind in kinds:
+        assert excess(two_stages(kind), [*days_of(), *random_days(4, 100)]) > 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_shares_of_stages_above_one_are_caught(kind: Kind) -> None:
+    assert excess(two_stages(kind, shares=(".4", ".8")), days_of()) > 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_share_for_each_of_24_slots_is_too_much_on_a_day_of_25(kind: Kind) -> None:
+    day = [stage(kind, share=Fraction(1, 24))] * 25
+    assert excess(day, days_of()) > 1
+    assert excess([stage(kind, share=Fraction(1, 25))] * 25, days_of()) <= 1
+
+
+def test_scaled_weights_that_were_exact_would_publish_speeds() -> None:
+    """Under public counts two vehicle-days that differ in speeds alone have equal weights; scaled ones have not."""
+    slow, fast = ([[(0, 0, 3, speed), (1, 2, 1, speed)]] for speed in (2000, 6500))
+    some = stage("gaussian", counts_public=True)
+    assert np.array_equal(sum_up(rows(slow), some).weights, sum_up(rows(fast), some).weights)
+    scaled = stage("gaussian")
+    assert not np.array_equal(sum_up(rows(slow), scaled).weights, sum_up(rows(fast), scaled).weights)
+
+
+# a function of one's own rows
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_other_vehicles_integers_are_equal_when_one_is_taken_out(kind: Kind) -> None:
+    days, some = random_days(5, 60), stage(kind, LEVELS)
+    whole = _by_vehicle(vectors(rows(days), some), len(days))
+    for out in range(len(days)):
+        left = _by_vehicle(vectors(rows(days[:out] + days[out + 1 :]), some), len(days) - 1)
+        assert left == whole[:out] + whole[out + 1 :]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_any_split_of_the_vehicles_gives_the_same_sums(kind: Kind) -> None:
+    days, some = random_days(6, 80), stage(kind, LEVELS)
+    whole = sum_up(rows(days), some)
+    for parts in (2, 3, 7):
+        sums = [sum_up(rows(days[at::parts]), some) for at in range(parts)]
+        assert np.array_equal(sum(each.weights for each in sums), whole.weights)
+        assert np.array_equal(sum(each.speeds for each in sums), whole.speeds)
+
+
+def test_nobody_at_all_gives_zeros() -> None:
+    for kind in KINDS:
+        empty = sum_up(rows([]), stage(kind))
+        assert empty.weights.size == empty.speeds.size == stage(kind).groups
+        assert not empty.weights.any()
+        assert not empty.speeds.any()
+
+
+# the formulas
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("counts_public", [False, True])
+def test_the_integers_are_those_of_the_formulas_in_fifty_digits(kind: Kind, counts_public: bool) -> None:
+    getcontext().prec = 50
+    some = stage(kind, LEVELS, Fraction(7, 10), counts_public=counts_public)
+    for day in random_days(7, 40):
+        found = vectors(rows([day]), some)
+        made = dict(zip(found.query.tolist(), found.value.tolist(), strict=True))
+        for query, exact in _literally(day, some).items():
+            assert abs(made.get(query, 0) - exact) < Decimal("1.001"), (query, exact)
+            assert abs(made.get(query, 0)) <= abs(exact) + Decimal("1e-6")
+
+
+def _literally(day: list[Visit], stage: Stage) -> dict[int, Decimal]:
+    """The vector as the document words it, one vehicle and one HAT at a time."""
+    alpha = Fraction(1) if stage.counts_public else stage.alpha
+
+    def root(x: Fraction | Decimal) -> Decimal:
+        number = _decimal(x)
+        return number.sqrt() if stage.kind == "gaussian" else number
+
+    def norm(sums: dict[tuple[int, int], Decimal], share: Callable[[Level], Fraction]) -> Decimal:
+        power = 2 if stage.kind == "gaussian" else 1
+        return root(
+            sum((_decimal(share(stage.levels[at])) * abs(x) ** power for (at, _), x in sums.items()), Decimal(0))
+        )
+
+    def sums(values: list[Decimal]) -> dict[tuple[int, int], Decimal]:
+        found: dict[tuple[int, int], Decimal] = {}
+        for at, level in enumerate(stage.levels):
+            for (cell, slot, _, _), value in zip(day, values, strict=True):
+                key = at, int(level.groups()[cell, slot])
+                found[key] = found.get(key, Decimal(0)) + value
+        return found
+
+    u = [Decimal(isqrt(isqrt(n**3 << 80))) for _, _, n, _ in day]
+    whole = norm(sums(u), lambda lv: alpha * lv.speed_share + (1 - alpha) * lv.weight_share)
+    w = [each / whole for each in u]
+    v = [each * (_decimal(mean * stage.step_kmh) - 20) for each, (_, _, _, mean) in zip(w, day, strict=True)]
+    size, allowed = norm(sums(v), lambda lv: lv.speed_share), _decimal(stage.bound_kmh)
+    s = min(Decimal(1), allowed / size) if size else Decimal(1)
+    start, found = 0, {}
+    for at, level in enumerate(stage.levels):
+        weight = root(stage.share * (1 - alpha) * level.weight_share) * s * UNIT
+        if stage.counts_public:
+            weight = Decimal(UNIT)
+        speed = root(stage.share * alpha * level.speed_share) / allowed * s * UNIT / (2 if stage.counts_public else 1)
+        for (of, group), value in sums(w).items():
+            if of == at:
+                found[start + group] = weight * value
+        for (of, group), value in sums(v).items():
+            if of == at:
+                found[stage.groups + start + group] = speed * value
+        start += level.size
+    return found
+
+
+def _decimal(x: Fraction | Decimal) -> Decimal:
+    return x if isinstance(x, Decimal) else Decimal(x.numerator) / Decimal(x.denominator)
+
+
+@pytest.mark.parametrize("quarters", [0, 1, 2, 3, 4])
+def test_the_table_of_powers_is_rounded_down_exactly(quarters: int) -> None:
+    from dataclasses import replace
+
+    some = replace(stage("gaussian"), exponent=Fraction(quarters, 4))
+    n = np.array([1, 2, 15, 16, 81, 4095, 4096], np.int64)
+    for reports, unit in zip(n.tolist(), units(n, some).tolist(), strict=True):
+        assert unit**4 <= reports**quarters << 80 < (unit + 1) ** 4
+    large = np.array([4097, 10_000, 86_400, 10**9], np.int64)
+    assert np.all(units(large, some) <= large ** (quarters / 4) * 2**20 * (1 + 1e-12))
+    assert np.all(units(large, some) >= large ** (quarters / 4) * 2**20 * (62 / 64))
+
+
+def test_integers_on_the_bound_fit_and_one_more_does_not() -> None:
+    for kind, most in (("gaussian", isqrt(UNIT * UNIT // 2)), ("laplace", UNIT // 2)):
+        some = stage(kind, share=Fraction(1, 2))  # type: ignore[arg-type]
+        assert within(np.array([0]), np.array([-most]), some).all()
+        assert not within(np.array([0]), np.array([most + 1]), some).any()
+        assert not within(np.array([0, 0]), np.array([most, -most]), some).any()
+        assert not within(np.array([0]), np.array([2**62]), some).any()
+
+
+def _by_vehicle(found: Vectors, vehicles: int) -> list[list[tuple[int, int]]]:
+    entries: list[list[tuple[int, int]]] = [[] for _ in range(vehicles)]
+    for vehicle, query, value in zip(*(_listed(column) for column in found), strict=True):
+        entries[vehicle].append((query, value))
+    return entries
+
+
+def _listed(column: Int64s) -> list[int]:
+    found: list[int] = column.tolist()
+    return found
+
+
+def test_levels_of_a_day_cover_each_hat_once_per_level() -> None:
+    for name in LEVELS:
+        one = stage("gaussian", (name,)).levels[0]
+        assert one.groups().shape == (HATS.cells, HATS.slots)
+        assert set(one.groups().ravel().tolist()) <= set(range(one.size))

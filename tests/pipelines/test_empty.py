@@ -1,0 +1,87 @@
+"""A period is sealed for ever: one of which the input holds no row is refused, unless the operator says it is empty."""
+
+import json
+
+import pytest
+
+from tests import city
+
+FIRST, LAST = city.DAYS
+
+
+@pytest.fixture
+def town(tmp_path, hatstream):
+    """The small city with its account opened and no feed yet."""
+    city.write(tmp_path, lines=[])
+    assert hatstream(*city.init(tmp_path))[0] == 0
+    return tmp_path
+
+
+def entries(hatstream, town):
+    return hatstream("ledger", "verify", "--ledger", town / "ledger.sqlite")[1]
+
+
+def published(town):
+    return sorted((town / "out").iterdir())
+
+
+def test_yesterdays_file_under_todays_date_is_refused_and_the_right_file_later_is_released(town, hatstream):
+    city.write(town, lines=city.rows(days=(FIRST,)))
+    before = entries(hatstream, town)
+    code, _, err = hatstream(*city.release(town, start=LAST, end=LAST))
+    assert code == 4
+    assert f"of the 63 rows none is of {LAST}; nothing was recorded and nothing was spent" in err
+    assert "63 refused: parse/outside-range" in err
+    assert "--allow-empty" in err
+    assert (entries(hatstream, town), published(town)) == (before, [])
+    city.write(town)
+    assert hatstream(*city.release(town, start=LAST, end=LAST))[0] == 0
+
+
+def test_one_day_without_rows_in_a_range_is_enough_and_is_named(town, hatstream):
+    city.write(town, lines=city.rows(days=(FIRST,)))
+    before = entries(hatstream, town)
+    code, _, err = hatstream(*city.release(town))
+    assert (code, f"none is of {LAST};" in err) == (4, True)
+    assert (entries(hatstream, town), published(town)) == (before, [])
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        city.SPEC,
+        city.SPEC.replace('per = "hat"', 'per = "period"\nscope = "period"'),
+        city.SPEC.replace('"occupied"', '["876181ab6ffffff"]'),  # rows of the day, but none in the region
+    ],
+)
+def test_a_file_without_rows_is_refused_under_every_plan(tmp_path, hatstream, spec):
+    city.write(tmp_path, spec=spec, lines=city.rows() if "ffffff" in spec else [])
+    assert hatstream(*city.init(tmp_path))[0] == 0
+    code, _, err = hatstream(*city.release(tmp_path))
+    assert (code, f"none is of {FIRST}, {LAST};" in err) == (4, True)
+
+
+def test_who_says_that_nothing_happened_seals_an_empty_day(town, hatstream):
+    code, out, _ = hatstream(*city.release(town, "--allow-empty", "--json"))
+    done = json.loads(out)
+    assert (code, done["slots_new"], [period["slots_with_data"] for period in done["periods"]]) == (0, 8, [0, 0])
+
+
+def test_the_summary_says_how_many_slots_have_data(town, hatstream):
+    city.write(town)
+    out = hatstream(*city.release(town))[1]
+    assert f"{FIRST}: 3 of 4 slots have data." in out
+
+
+def test_a_period_that_is_sealed_already_needs_no_rows(town, hatstream):
+    city.write(town)
+    assert hatstream(*city.release(town))[0] == 0
+    city.write(town, lines=[])
+    assert hatstream(*city.release(town))[0] == 5
+
+
+def test_a_period_of_which_a_slot_is_open_needs_rows(town, hatstream):
+    city.write(town)
+    assert hatstream(*city.release(town, start=FIRST, end=f"{FIRST}T11:00"))[0] == 0
+    city.write(town, lines=[])
+    assert hatstream(*city.release(town, start=FIRST, end=FIRST))[0] == 4

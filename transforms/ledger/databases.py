@@ -1,0 +1,201 @@
+"""The two databases a ledger may live in: how each is named, opened, queued for, and when trying again may help.
+
+All SQL is in `transforms/ledger/ledger.py` and the same for both. docs/adr/0008 says why each queues as it does.
+"""
+
+import os
+import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import quote
+
+import sqlalchemy as sa
+from sqlalchemy.pool import NullPool
+
+from transforms.ledger.head import LedgerError
+
+BUSY_S = 60
+"""How long a writer waits for the writers before it."""
+
+RETRY_WAITS_S = (0.2, 0.4, 0.8, 1.6, 3.2)
+"""Pauses before a transaction on a server is tried again: together what a restart takes."""
+
+WRITERS = 0x68617473
+"""The advisory lock of all who write to a ledger on PostgreSQL; any number would do."""
+
+_CONNECTION_S, _IDLE_S = 10, 60
+_PASSING_STATES = {
+    "23505",  # somebody wrote the same entry without queueing
+    "25P03",  # we paused for so long that the server gave the lock to others
+    "40001",  # serialization failure
+    "40003",  # whether the statement was completed is unknown
+    "40P01",  # deadlock
+    "53300",  # too many connections
+    "57P01",  # the server is being stopped, by hand
+    "57P02",  # or because it crashed
+    "57P03",  # or it is not up yet
+}
+_HOPELESS = ("authentication failed", "does not exist", "pg_hba.conf", "no password supplied")
+"""In a refused connection, which has no code. Where the server speaks another language, waiting only takes longer."""
+
+
+class Database(Protocol):
+    """Where a ledger lives. path: of a file, or None for a server."""
+
+    @property
+    def path(self) -> Path | None: ...
+
+    @property
+    def shown(self) -> str:
+        """For messages and output: a path, or a URL without its password and options."""
+
+    def engine(self, *, read_only: bool) -> sa.Engine:
+        """Its transactions see one state of the ledger. Those that may write queue for it when they begin."""
+
+    def reason(self, error: sa.exc.SQLAlchemyError) -> str:
+        """What the database says of an error, without statement, parameters, rows or password."""
+
+    def may_pass(self, error: sa.exc.SQLAlchemyError) -> bool:
+        """Whether the same transaction, begun anew, may succeed."""
+
+
+def database_of(url: str) -> Database:
+    """The database of a ledger's URL. Raises LedgerError, which never shows the URL, for what cannot be one."""
+    try:
+        parsed = sa.make_url(url)
+    except (sa.exc.ArgumentError, ValueError):
+        raise LedgerError(
+            "the ledger's URL is not one; sqlite:///path/to/ledger.sqlite and postgresql://user@host:port/db are"
+        ) from None
+    if parsed.drivername in ("sqlite", "sqlite+pysqlite"):
+        return _file(parsed)
+    if parsed.drivername in ("postgresql", "postgresql+psycopg"):
+        return _server(parsed)
+    raise LedgerError(
+        f"a ledger on {parsed.drivername!r} is not supported; use sqlite:///path or postgresql://user@host:port/db"
+    )
+
+
+def _file(url: sa.URL) -> "SqliteFile":
+    if not url.database or url.database == ":memory:":
+        raise LedgerError("a ledger must be a file that outlives the process")
+    return SqliteFile(Path(url.database))
+
+
+def _server(url: sa.URL) -> "PostgresServer":
+    if not url.database:
+        raise LedgerError("the ledger's URL names no database: postgresql://user@host:port/db does")
+    if "@" in (url.host or "") or any("password" in option for option in url.query):
+        raise LedgerError(
+            "the ledger's URL holds a password where it would be shown: keep it in ~/.pgpass, or write it before the @ "
+            "with its special characters as %XX"
+        )
+    return PostgresServer(url.set(drivername="postgresql+psycopg"))
+
+
+@dataclass(frozen=True)
+class SqliteFile:
+    """An SQLite file in WAL mode. One machine, one disk; nothing is tried again, for nothing is lost on the way."""
+
+    path: Path
+
+    @property
+    def shown(self) -> str:
+        return str(self.path)
+
+    def engine(self, *, read_only: bool) -> sa.Engine:
+        connect = self._connect_to_read if read_only else self._connect
+        engine = sa.create_engine("sqlite://", creator=connect, poolclass=NullPool)
+        begin = "BEGIN" if read_only else "BEGIN IMMEDIATE"  # writers queue here, not in the middle of a transaction
+        return _beginning_with(begin, engine)
+
+    def reason(self, error: sa.exc.SQLAlchemyError) -> str:
+        return _said(error)
+
+    def may_pass(self, error: sa.exc.SQLAlchemyError) -> bool:  # noqa: ARG002 - a busy file was waited for already
+        return False
+
+    def _connect(self) -> sqlite3.Connection:
+        if self.path.exists() and not os.access(self.path, os.W_OK):
+            # Asked first, for SQLite would leave files beside the database that stand in the way of later writers.
+            raise LedgerError(f"the ledger {self.path} is not usable: this user may not write to it")
+        connection = sqlite3.connect(self.path, timeout=BUSY_S, isolation_level=None)  # we say BEGIN ourselves
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+        except BaseException:
+            connection.close()  # the pool never saw it
+            raise
+        return connection
+
+    def _connect_to_read(self) -> sqlite3.Connection:
+        """A connection that cannot write.
+
+        Beside a database in WAL mode even a reader makes files, with the database's permissions. Where nobody may
+        write to it these would stand in the way of later writers, and nothing moves: there SQLite is told to take it
+        as it is.
+        """
+        path = self.path
+        log = path.with_name(path.name + "-wal")
+        is_checkpointed = not log.exists() or log.stat().st_size == 0
+        guarded = not (path.stat().st_mode & 0o222 and os.access(path, os.W_OK) and os.access(path.parent, os.W_OK))
+        options = "mode=ro&immutable=1" if is_checkpointed and guarded else "mode=ro"
+        address = f"file:{quote(str(path.absolute()))}?{options}"
+        return sqlite3.connect(address, uri=True, timeout=BUSY_S, isolation_level=None)
+
+
+@dataclass(frozen=True)
+class PostgresServer:
+    """A database on a PostgreSQL server. The url's drivername is SQLAlchemy's for psycopg 3."""
+
+    url: sa.URL
+    path = None
+
+    @property
+    def shown(self) -> str:
+        url = self.url
+        return sa.URL.create("postgresql", url.username, None, url.host, url.port, url.database).render_as_string()
+
+    def engine(self, *, read_only: bool) -> sa.Engine:
+        timeouts: dict[str, Any] = {} if "connect_timeout" in self.url.query else {"connect_timeout": _CONNECTION_S}
+        if read_only:
+            view = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+            return sa.create_engine(self.url, poolclass=NullPool, connect_args=timeouts, execution_options=view)
+        # READ COMMITTED whatever the server's default: every statement after the lock sees all that was committed
+        # before it. A commit is on disk when it is confirmed, and a writer that went away frees the lock.
+        begin = (
+            f"SET LOCAL lock_timeout = '{BUSY_S}s'; SET LOCAL idle_in_transaction_session_timeout = '{_IDLE_S}s'; "
+            "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'; "
+            f"SELECT pg_advisory_xact_lock({WRITERS})"
+        )
+        return _beginning_with(
+            begin,
+            sa.create_engine(self.url, poolclass=NullPool, connect_args=timeouts, isolation_level="READ COMMITTED"),
+        )
+
+    def reason(self, error: sa.exc.SQLAlchemyError) -> str:
+        said, password = _said(error), self.url.password
+        return said.replace(str(password), "***") if password else said
+
+    def may_pass(self, error: sa.exc.SQLAlchemyError) -> bool:
+        state = getattr(getattr(error, "orig", None), "sqlstate", None)
+        if state is None:  # of a connection that was lost or refused
+            said = self.reason(error)
+            return isinstance(error, sa.exc.OperationalError) and not any(word in said for word in _HOPELESS)
+        return state in _PASSING_STATES or state.startswith("08")
+
+
+def _beginning_with(statement: str, engine: sa.Engine) -> sa.Engine:
+    @sa.event.listens_for(engine, "begin")
+    def _on_begin(connection: sa.Connection) -> None:
+        connection.exec_driver_sql(statement)
+
+    return engine
+
+
+def _said(error: sa.exc.SQLAlchemyError) -> str:
+    """The driver's main message on one line: the rest of it may quote a row."""
+    said = getattr(error, "orig", None)
+    main = getattr(getattr(said, "diag", None), "message_primary", None)
+    return " ".join(str(main or said or type(error).__name__).split())

@@ -1,0 +1,65 @@
+"""The head file: what the newest entry of each ledger was, kept beside the key and outside the database."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from transforms.atomic_files import locked, replacing
+
+
+class LedgerError(Exception):
+    """The ledger cannot be read, is damaged, or was rolled back. Nothing is released while that is so."""
+
+    _tagged_with_step = True  # Beam would add its step's name to the message
+
+
+class Remembered(NamedTuple):
+    sequence: int
+    hash: str
+
+
+class Head:
+    """A small JSON file: ledger (by the hash of its first entry) -> newest sequence, hash, accounts."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def create(self) -> None:
+        """A head file that knows no ledger yet. The caller holds the folder's lock."""
+        with replacing(self._path) as file:
+            file.write(b"{}")
+
+    def read_all(self) -> Mapping[str, Any]:
+        try:
+            found: Mapping[str, Any] = msgspec.json.decode(self._path.read_bytes())
+        except FileNotFoundError:
+            raise LedgerError(
+                f"the head file {self._path} is missing: restore it from the backup, it belongs with the key file"
+            ) from None
+        except (OSError, msgspec.MsgspecError):
+            raise LedgerError(f"the head file {self._path.name} beside the key file cannot be read") from None
+        return found
+
+    def read(self, genesis: str | None) -> Remembered | None:
+        known = self.read_all().get(genesis or "")
+        return Remembered(known["sequence"], known["hash"]) if known else None
+
+    def home(self, account: str) -> str | None:
+        """The ledger in which the account was opened with this key; there is never a second one."""
+        return next((ledger for ledger, known in self.read_all().items() if account in known["accounts"]), None)
+
+    def advance(self, genesis: str, sequence: int, hash_: str, account: str) -> None:
+        """Remembers a newer head; an older one (another process was faster) changes nothing."""
+        with locked(self._path.parent):
+            if self.home(account) not in (None, genesis):
+                raise LedgerError(f"account {account!r} was opened in another ledger at the same time")
+            known = dict(self.read_all())
+            mine = known.get(genesis, {"sequence": 0, "hash": "", "accounts": []})
+            accounts = sorted({*mine["accounts"], account})
+            if sequence > mine["sequence"]:
+                mine = {"sequence": sequence, "hash": hash_}
+            known[genesis] = {**mine, "accounts": accounts}
+            with replacing(self._path) as file:
+                file.write(msgspec.json.encode(known))

@@ -1,0 +1,1 @@
+"""From raw columns to observations: checks, units, vehicle hashes, hexagons."""

@@ -1,0 +1,59 @@
+"""H3 cells of positions, and the cells of a region."""
+
+from collections.abc import Sequence
+from itertools import repeat
+from typing import Any
+
+import h3
+import h3.api.basic_int as h3_int
+import numpy as np
+
+from dpops.types import Int64s
+from transforms.records import Observations
+
+OUTSIDE_REGION = "outside-region"
+
+
+def cells_of(observations: Observations, resolution: int) -> Int64s:
+    """The H3 cell of each position, int64 (rows,). The library's own C loop is the limit of the whole road."""
+    lat = (observations.lat_e7 / 1e7).tolist()
+    lon = (observations.lon_e7 / 1e7).tolist()
+    return np.fromiter(map(h3_int.latlng_to_cell, lat, lon, repeat(resolution)), np.int64, len(lat))
+
+
+def cell_text(cell: int) -> str:
+    return str(h3_int.int_to_str(cell))
+
+
+def cells_of_list(names: Sequence[str], resolution: int) -> tuple[int, ...]:
+    """Checked cells of a region given as a list, sorted. Raises ValueError naming the first wrong one."""
+    for name in names:
+        if not h3.is_valid_cell(name):
+            raise ValueError(f"{name!r} is not an H3 cell")
+        if h3.get_resolution(name) != resolution:
+            raise ValueError(f"{name!r} has resolution {h3.get_resolution(name)}, the release has {resolution}")
+    return tuple(sorted({h3.str_to_int(name) for name in names}))
+
+
+def cells_of_geojson(document: dict[str, Any], resolution: int) -> tuple[int, ...]:
+    """Cells whose centre lies in a GeoJSON polygon, multipolygon, feature or collection; sorted.
+
+    Raises ValueError for anything that is not an area, and for longitudes beyond 180 degrees, whose cells H3 leaves
+    out without a word.
+    """
+    kind = document.get("type") if isinstance(document, dict) else None
+    if kind == "FeatureCollection":
+        parts = [cells_of_geojson(feature, resolution) for feature in document.get("features", [])]
+        return tuple(sorted(set().union(*parts)))
+    if kind == "Feature":
+        return cells_of_geojson(document.get("geometry") or {}, resolution)
+    if kind == "GeometryCollection":
+        parts = [cells_of_geojson(geometry, resolution) for geometry in document.get("geometries", [])]
+        return tuple(sorted(set().union(*parts)))
+    if kind not in ("Polygon", "MultiPolygon"):
+        raise ValueError(f"a region needs polygons, not {kind!r}")
+    polygons = [document["coordinates"]] if kind == "Polygon" else document["coordinates"]
+    for longitude, *_ in (position for rings in polygons for ring in rings for position in ring):
+        if abs(longitude) > 180:
+            raise ValueError(f"longitude {longitude} is beyond 180 degrees: split the region at the antimeridian")
+    return tuple(sorted(h3.str_to_int(cell) for cell in h3.geo_to_cells(document, resolution)))

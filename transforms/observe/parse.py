@@ -1,0 +1,202 @@
+"""Strict checks on raw columns: which rows become observations, and for what one reason each other row is refused."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dpops.types import Grid, Int64s
+from transforms.layouts.base import Units
+from transforms.observe.columns import Bools, Floats, Numbers, as_binary, instants, is_text, nulls, numbers
+from transforms.observe.vehicle_hash import vehicle_hashes
+from transforms.records import Observations
+from transforms.time.calendar import Locator
+
+# In the order of the checks: the first that fails is the row's reason.
+REASONS = (
+    "missing-vehicle",
+    "bad-vehicle",
+    "missing-time",
+    "bad-time",
+    "implausible-time",
+    "outside-range",
+    "outside-service",
+    "missing-position",
+    "bad-position",
+    "latitude-range",
+    "longitude-range",
+    "zero-position",
+    "outside-bbox",
+    "missing-speed",
+    "bad-speed",
+)
+VEHICLE_BYTES = 256
+E7 = 10_000_000
+
+FROM_US = 946_684_800_000_000  # 2000-01-01 UTC
+TO_US = 4_102_444_800_000_000  # 2100-01-01 UTC
+_DENSE_PAIRS = 1 << 22
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What decides acceptance. grid: of speeds, in km/h. bbox: west, south, east, north in degrees, inclusive.
+
+    A box whose west is greater than its east crosses the antimeridian.
+    """
+
+    grid: Grid
+    units: Units
+    bbox: tuple[float, float, float, float] | None
+    calendar: Locator
+    vehicle_key: bytes = field(repr=False)
+
+
+class _Vehicles(NamedTuple):
+    """Per row: a code into `ids` (0 where there is none), and the two ways to be refused."""
+
+    code: NDArray[np.integer]
+    ids: list[bytes]
+    missing: Bools
+    bad: Bools
+
+
+class _Verdict:
+    """The first failed check of each row."""
+
+    def __init__(self, rows: int) -> None:
+        self.code = np.zeros(rows, np.uint8)
+
+    def refuse(self, reason: str, failed: Bools) -> None:
+        if failed.any():
+            self.code[failed & (self.code == 0)] = REASONS.index(reason) + 1
+
+    def refused(self) -> dict[str, int]:
+        counts = np.bincount(self.code, minlength=len(REASONS) + 1)[1:].tolist()
+        return {reason: count for reason, count in zip(REASONS, counts, strict=True) if count}
+
+
+def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, int]]:
+    """Observations of the accepted rows, in their order, and how many rows were refused for each reason.
+
+    table: the columns of `RawBatch.table`. table.num_rows == observations + sum of the counts, whatever the table
+    holds. Whether a row is accepted never depends on the value of a finite speed.
+    """
+    vehicles = _vehicles(table.column("vehicle"))
+    time = instants(table.column("time"), rules.units.time_unit)
+    lat, lon = numbers(table.column("lat")), numbers(table.column("lon"))
+    speed = numbers(table.column("speed"))
+    where = rules.calendar.locate(time.us)
+
+    verdict = _Verdict(table.num_rows)
+    verdict.refuse("missing-vehicle", vehicles.missing)
+    verdict.refuse("bad-vehicle", vehicles.bad)
+    verdict.refuse("missing-time", time.missing)
+    verdict.refuse("bad-time", ~time.valid)
+    verdict.refuse("implausible-time", (time.us < FROM_US) | (time.us >= TO_US))
+    verdict.refuse("outside-range", ~where.in_range)
+    verdict.refuse("outside-service", ~where.in_service)
+    lat_e7, lon_e7 = _check_positions(verdict, lat, lon, rules.bbox)
+    verdict.refuse("missing-speed", speed.missing)
+    verdict.refuse("bad-speed", ~speed.valid)
+
+    found = Observations(time.us, time.us, where.slot_start_us, lat_e7, lon_e7, _steps(speed.values, rules))
+    period, code = where.period, vehicles.code
+    accepted = verdict.code == 0
+    if not accepted.all():
+        kept = np.flatnonzero(accepted)
+        found, period, code = found.take(kept), period[kept], code[kept]
+    hashes = _hashes(rules.vehicle_key, where.periods, period, code, vehicles.ids)
+    return found._replace(vehicle=hashes), verdict.refused()
+
+
+def _check_positions(
+    verdict: _Verdict, lat: Numbers, lon: Numbers, bbox: tuple[float, float, float, float] | None
+) -> tuple[Int64s, Int64s]:
+    """Refuse what is no position on earth or inside the box; the others on the grid of 1e-7 degrees."""
+    verdict.refuse("missing-position", lat.missing | lon.missing)
+    verdict.refuse("bad-position", ~(lat.valid & lon.valid))
+    verdict.refuse("latitude-range", np.abs(lat.values) > 90)
+    verdict.refuse("longitude-range", np.abs(lon.values) > 180)
+    lat_e7, lon_e7 = _snap(lat.values, 90), _snap(lon.values, 180)
+    verdict.refuse("zero-position", (lat_e7 == 0) & (lon_e7 == 0))
+    if bbox is not None:
+        west, south, east, north = (round(edge * E7) for edge in bbox)
+        after, before = lon_e7 >= west, lon_e7 <= east
+        inside = (after & before if west <= east else after | before) & (lat_e7 >= south) & (lat_e7 <= north)
+        verdict.refuse("outside-bbox", ~inside)
+    return lat_e7, lon_e7
+
+
+def _snap(degrees: Floats, bound: float) -> Int64s:
+    return np.rint(np.clip(degrees, -bound, bound) * E7).astype(np.int64)
+
+
+def _steps(speed: Floats, rules: Rules) -> Int64s:
+    """Any finite speeds, clamped into [0, U] and rounded to steps of the grid; clamped first, so nothing overflows."""
+    steps_per_unit = float(rules.units.kmh_per_unit / rules.grid.step)
+    upper = rules.grid.upper_steps
+    steps = np.rint(np.clip(speed, 0.0, (upper + 1) / steps_per_unit) * steps_per_unit).astype(np.int64)
+    return np.minimum(steps, upper)
+
+
+def _vehicles(column: pa.Array) -> _Vehicles:
+    """Each distinct id once. Integers become their decimal text; other types than text and integer are bad."""
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    rows = len(column)
+    if not (is_text(kind) or pa.types.is_integer(kind)):
+        missing = nulls(column)
+        return _Vehicles(np.zeros(rows, np.int64), [], missing, ~missing)
+    if not pa.types.is_dictionary(column.type):
+        column = (as_binary(column) if is_text(kind) else column).dictionary_encode()
+    absent = nulls(column.indices)
+    if absent.all():
+        return _Vehicles(np.zeros(rows, np.int64), [], absent, np.zeros(rows, np.bool_))
+    index = column.indices.fill_null(0).to_numpy(zero_copy_only=False)
+    used, code = _used(index, len(column.dictionary))
+    values = column.dictionary.take(pa.array(used))
+    if is_text(kind):
+        ids = [value or b"" for value in as_binary(values).to_pylist()]
+    else:
+        ids = [b"" if value is None else str(value).encode() for value in values.to_pylist()]
+    empty = np.fromiter((not vehicle for vehicle in ids), np.bool_, len(ids))
+    bad = np.fromiter((not _is_id(vehicle) for vehicle in ids), np.bool_, len(ids))
+    return _Vehicles(code, ids, absent | empty[code], bad[code])
+
+
+def _is_id(vehicle: bytes) -> bool:
+    if len(vehicle) > VEHICLE_BYTES:
+        return False
+    if vehicle.isascii():
+        return True
+    try:
+        vehicle.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _used(index: NDArray[np.integer], size: int) -> tuple[Int64s, Int64s]:
+    """The distinct values of `index`, all in [0, size), ascending, and for each entry its place among them."""
+    if size > _DENSE_PAIRS:
+        distinct, place = np.unique(index, return_inverse=True)
+        return distinct.astype(np.int64), place.astype(np.int64)
+    seen = np.zeros(size, np.bool_)
+    seen[index] = True
+    distinct = np.flatnonzero(seen)
+    place_of = np.zeros(size, np.int64)
+    place_of[distinct] = np.arange(len(distinct))
+    return distinct, place_of[index]
+
+
+def _hashes(key: bytes, periods: Sequence[str], period: Int64s, code: NDArray[np.integer], ids: list[bytes]) -> Int64s:
+    """Keyed hashes of the accepted rows, computed once for each distinct (period, id)."""
+    if not len(code):
+        return np.empty(0, np.int64)
+    pairs, place = _used(period * len(ids) + code, len(periods) * len(ids))
+    names = [periods[i] for i in (pairs // len(ids)).tolist()]
+    vehicles = [ids[i] for i in (pairs % len(ids)).tolist()]
+    return vehicle_hashes(key, names, vehicles)[place]

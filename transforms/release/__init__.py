@@ -1,0 +1,1 @@
+"""By hexagon: public plans, noisy integers, and what is recorded of them."""

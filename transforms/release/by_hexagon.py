@@ -1,0 +1,159 @@
+"""By hexagon: the public plan of a slot from counts alone, then noisy integers; the result is ready to be recorded."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dpops.claims import PerPeriod, slot_debit
+from dpops.mechanism import Plan, Totals
+from dpops.noise import Noise
+from dpops.statistics import RequestedStatistic
+from dpops.suppression.clip_user import share_out
+from transforms.count.wire import Exposure, Tally
+from transforms.observe.hexagons import cell_text
+from transforms.release.digest import digest_of
+from transforms.release.policy import Policy, SlotFacts, release_shard, weights_of
+from transforms.release.recorded import Released, Sealed
+
+
+def seal(
+    plan_s: int, shard: int, tally: Tally, slots: Mapping[int, SlotFacts], policy: Policy, noise: Noise
+) -> list[tuple[Sealed, Exposure]]:
+    """Plans and releases all HATs of one plan and shard: of a slot, or with scope "period" of a whole period.
+
+    plan_s: its first slot. tally: in any order, of all vehicles. Returns its slots in order, each with the number of
+    HATs that a vehicle takes part in.
+    """
+    facts = slots[plan_s]
+    reported = tally.take(np.lexsort((tally.vehicle, tally.cell, tally.slot_s)))
+    rows, most_hats, hat_epsilon = divide(reported, facts.plans, policy)
+    sealed = []
+    for slot_s in facts.plan:
+        mine = rows.slot_s == slot_s
+        kept = rows.take(mine)
+        exposure = _exposure(kept)
+        in_slot = most_hats if policy.scope == "slot" else int(exposure.cells.max(initial=0))
+        whole = slot_debit(hat_epsilon, most_hats if slot_s == plan_s else 0)
+        unit = Sealed(
+            spec_id=policy.spec_id,
+            period=facts.period,
+            slot_s=slot_s,
+            slot_start=slots[slot_s].start,
+            slot_end=slots[slot_s].end,
+            shard=shard,
+            epsilon_hat=str(hat_epsilon),
+            epsilon_slot=str(slot_debit(hat_epsilon, in_slot)),
+            unit=policy.unit,
+            released=_release(kept, shard, hat_epsilon, policy, noise),
+            digest=_digest(reported.take(mine), slot_s, shard, policy),
+            scope=policy.scope,
+            debit=None if policy.scope == "slot" else str(whole),
+            epsilon_total=str(policy.composition.epsilon) if isinstance(policy.composition, PerPeriod) else None,
+        )
+        sealed.append((unit, exposure))
+    return sealed
+
+
+class Divided(NamedTuple):
+    """rows: less what suppression drops. most_hats: of any vehicle. epsilon_hat: of each HAT."""
+
+    rows: Tally
+    most_hats: int
+    epsilon_hat: Fraction
+
+
+def divide(rows: Tally, plans: int, policy: Policy) -> Divided:
+    """How the HATs of a plan share what a vehicle may spend. plans: how many such plans share the period.
+
+    rows: by slot, cell and vehicle; slot and cell number the HATs, and ascending hash the vehicles.
+    """
+    if policy.most_cells is not None:
+        most = policy.most_cells
+        return Divided(rows, most if rows.cell.size else 0, policy.composition.hat(max(most, 1), plans))
+    hat = np.cumsum((np.diff(rows.slot_s, prepend=-1) != 0) | (np.diff(rows.cell, prepend=-1) != 0)) - 1
+    reported = rows.kept + rows.dropped
+    errors = weights_of(policy.grid, policy.statistics) if policy.clip_user else None
+    shared = share_out(hat, rows.vehicle, rows.kept, reported, policy.composition, plans, errors)
+    left = np.where(shared.kept, rows.kept, 0)
+    rows = replace(rows, kept=left, dropped=reported - left)
+    return Divided(rows, shared.most_hats, shared.epsilon_hat)
+
+
+def _exposure(rows: Tally) -> Exposure:
+    vehicle, cells = np.unique(rows.vehicle[rows.kept > 0], return_counts=True)
+    return Exposure(vehicle, cells.astype(np.int64))
+
+
+def _release(rows: Tally, shard: int, hat_epsilon: Fraction, policy: Policy, noise: Noise) -> list[Released]:
+    """rows: of one slot."""
+    hats = hats_of(rows)
+    totals = [(hat.totals, hat.reported) for hat in hats if hat.totals.counts.size]
+    of = {cell: at for at, cell in enumerate(hat.cell for hat in hats if hat.totals.counts.size)}
+    cells = [hat.cell for hat in hats]
+    by_statistic = [_release_statistic(stat, totals, hat_epsilon, policy, noise) for stat in policy.statistics]
+    return [
+        Released(
+            cell_text(cell),
+            stat.name,
+            *(done[of[cell]] if cell in of else (stat.mechanism.name, None, None)),
+        )
+        for cell in _rows_to_publish(cells, shard, policy)
+        for stat, done in zip(policy.statistics, by_statistic, strict=True)
+    ]
+
+
+class Hat(NamedTuple):
+    """One HAT: its cell, what its vehicles sum up to (none where all were dropped), and the samples reported in it."""
+
+    cell: int
+    totals: Totals
+    reported: int
+
+
+def hats_of(rows: Tally) -> list[Hat]:
+    """The HATs of one slot by cell; their vehicles in canonical order."""
+    rows = rows.take(np.lexsort((rows.vehicle, -rows.kept, rows.cell)))  # dropped rows come last
+    first = np.flatnonzero(np.diff(rows.cell, prepend=-1))
+    if not first.size:
+        return []
+    last = first + np.add.reduceat((rows.kept > 0).astype(np.int64), first)
+    reported = np.add.reduceat(rows.kept + rows.dropped, first)
+    return [
+        Hat(cell, Totals(rows.kept[start:stop], **{name: c[start:stop] for name, c in rows.sums.items()}), samples)
+        for cell, start, stop, samples in zip(
+            rows.cell[first].tolist(), first.tolist(), last.tolist(), reported.tolist(), strict=True
+        )
+    ]
+
+
+def _release_statistic(
+    stat: RequestedStatistic, totals: list[tuple[Totals, int]], hat_epsilon: Fraction, policy: Policy, noise: Noise
+) -> list[tuple[str, dict[str, Any], list[int]]]:
+    """Per HAT the mechanism that released it (of `auto`, the one it chose), its plan and its integers."""
+    epsilon = hat_epsilon * stat.share
+    known: dict[tuple[int, bytes], tuple[Plan, dict[str, Any]]] = {}  # equal counts have equal plans
+    plans = []
+    for total, samples in totals:
+        key = (samples, total.counts.tobytes())
+        if key not in known:
+            plan = stat.mechanism.plan(total.counts, samples, policy.grid, epsilon)
+            known[key] = plan, plan.public()
+        plans.append(known[key])
+    released = stat.mechanism.release([total for total, _ in totals], [plan for plan, _ in plans], noise)
+    return [(plan.mechanism, public, integers) for (plan, public), integers in zip(plans, released, strict=True)]
+
+
+def _rows_to_publish(occupied: list[int], shard: int, policy: Policy) -> list[int]:
+    if policy.region is None:
+        return occupied
+    region = np.array(policy.region, np.int64)
+    mine: list[int] = region[release_shard(region, policy.release_shards) == shard].tolist()
+    return mine
+
+
+def _digest(rows: Tally, slot_s: int, shard: int, policy: Policy) -> str:
+    where = f"{policy.spec_id}/{slot_s}/{shard}/"
+    return digest_of(rows, where, policy.digest_key, plain=policy.plain_digests)

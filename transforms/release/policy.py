@@ -1,0 +1,67 @@
+"""How HATs are released: the public facts of a slot, and what a specification says of statistics, epsilon and cells."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+
+from dpops.claims import Composition
+from dpops.statistics import Column, RequestedStatistic, columns_of, registered
+from dpops.suppression.clip_user import Weights
+from dpops.types import Grid, Int64s
+from transforms.release.digest import PLAIN
+from transforms.release.recorded import Scope
+from transforms.scatter import scatter
+
+
+@dataclass(frozen=True)
+class SlotFacts:
+    """What is public about a slot before any data. start, end: as text. plan: the slots that are planned together with
+    it, itself included, ascending. plans: how many such plans share what a vehicle may spend in the whole period."""
+
+    period: str
+    start: str
+    end: str
+    plan: tuple[int, ...]
+    plans: int
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How HATs are released. clip_user: whether vehicles are suppressed in HATs. most_cells: fixed by a cap where
+    shards cannot see the whole slot, else None. region: the cells that get a row in any case, or None for those with
+    reports. plain_digests: see transforms.release.digest.
+    """
+
+    spec_id: str
+    grid: Grid
+    unit: str
+    statistics: tuple[RequestedStatistic, ...]
+    composition: Composition
+    clip_user: bool
+    scope: Scope
+    release_shards: int
+    most_cells: int | None
+    region: tuple[int, ...] | None
+    digest_key: bytes = field(repr=False)
+    plain_digests: bool = False
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """What tallies carry: what the statistics need, by name, and what a plain digest needs."""
+        asked = columns_of(self.statistics, self.grid)
+        return (*asked, *(column for column in PLAIN if column not in asked)) if self.plain_digests else asked
+
+
+def release_shard(cell: Int64s, shards: int) -> Int64s:
+    """Which release shard a cell belongs to: by the cell alone, int64 (cells,)."""
+    return (scatter(cell) >> 1) % shards if shards > 1 else np.zeros(cell.size, np.int64)
+
+
+def weights_of(grid: Grid, statistics: Iterable[RequestedStatistic]) -> Weights:
+    """What suppression weighs: the statistics that are asked for, with their shares of a HAT's epsilon."""
+    shares = {"mean": Fraction(0), "variance": Fraction(0)}
+    for stat in statistics:
+        shares[registered()[stat.name].weighs_as] += stat.share
+    return Weights(upper=grid.upper, **shares)

@@ -1,0 +1,72 @@
+"""What the ledger keeps of a release: every plan and noisy integer of a slot and release shard, and what they cost."""
+
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import Any, Literal
+
+import msgspec
+
+Scope = Literal["slot", "period"]
+
+
+class Released(msgspec.Struct, frozen=True):
+    """One statistic of one HAT: its whole public plan and its noisy integers; both null where there is no data."""
+
+    cell: str
+    statistic: str
+    mechanism: str
+    plan: dict[str, Any] | None
+    integers: list[int] | None
+
+
+class Sealed(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is released of one slot and release shard: what the ledger keeps and publishing reads.
+
+    slot_start, slot_end: ISO 8601 with the zone's offset. epsilon_hat, epsilon_slot: rational text, of each HAT and
+    the most that any vehicle spends in the slot. digest: keyed, of the input, for the operator alone. scope: what was
+    planned, and is sealed, together. debit: what the account is debited, where that is not epsilon_slot: with scope
+    "period" the first slot stands for all. epsilon_total: what the plan allows a vehicle in the whole period, where the
+    specification gives a total.
+    """
+
+    spec_id: str
+    period: str
+    slot_s: int
+    slot_start: str
+    slot_end: str
+    shard: int
+    epsilon_hat: str
+    epsilon_slot: str
+    unit: str
+    released: list[Released]
+    digest: str
+    scope: Scope = "slot"
+    debit: str | None = None
+    epsilon_total: str | None = None
+
+
+class Spending(msgspec.Struct, frozen=True):
+    """The part of an encoded Sealed that says what it spends; decoding skips the rest."""
+
+    spec_id: str
+    slot_s: int
+    epsilon_hat: str
+    epsilon_slot: str
+    debit: str | None = None
+
+
+SpecSlot = tuple[str, int]
+"""A specification's id and the start of a slot."""
+
+
+def debit_of(unit: Sealed | Spending) -> str:
+    """What the account is debited for a unit, as rational text."""
+    return unit.epsilon_slot if unit.debit is None else unit.debit
+
+
+def debits_by_slot(units: Iterable[tuple[str, int, str]]) -> dict[SpecSlot, Fraction]:
+    """Debit per (specification, slot), from (spec_id, slot_s, debit) of units: a slot's shards share the largest."""
+    debits: dict[SpecSlot, Fraction] = {}
+    for spec_id, slot_s, epsilon in units:
+        debits[spec_id, slot_s] = max(Fraction(epsilon), debits.get((spec_id, slot_s), Fraction(0)))
+    return debits

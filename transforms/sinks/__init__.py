@@ -1,0 +1,1 @@
+"""Where released rows go: files and Kafka."""

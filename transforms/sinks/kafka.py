@@ -1,0 +1,129 @@
+"""A Kafka topic of released rows: one message a row, made from what the ledger returned and nothing else.
+
+Sending again sends the same keys and the same bytes, so a reader keeps one message per key, or the topic is compacted.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import apache_beam as beam
+from apache_beam.pvalue import PCollection
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import Message as Sent
+
+from transforms.release.recorded import Sealed
+from transforms.sinks.files import Row, json_of, rows_of
+from transforms.sources.kafka_partition import KafkaSourceError, Topic, starts
+from transforms.steps import StepError, recorded_but
+
+DELIVERY_S = 30.0
+"""A row that no broker has confirmed for so long is given up; the next attempt sends all rows again."""
+
+_FULL_WAIT_S: Final = 0.1
+_OURS: Mapping[str, Any] = {"enable.idempotence": True, "acks": "all"}
+_DEFAULTS: Mapping[str, Any] = {
+    "delivery.timeout.ms": round(DELIVERY_S * 1_000),
+    "partitioner": "murmur2_random",  # that of Java's clients: a key lies in the same partition whoever sends it
+    "log_level": 2,  # of syslog's levels: librdkafka's own lines would come once a second while a broker is away
+}
+
+
+class Message(NamedTuple):
+    """key: the release id `spec_id/slot start/cell/statistic`. value: the row as a line of the format jsonl has it."""
+
+    key: bytes
+    value: bytes
+
+
+def message_of(row: Row) -> Message:
+    """The message of a published row; equal rows have equal messages."""
+    release_id = "/".join((row["spec_id"], row["slot_start"], row["cell"], row["statistic"]))
+    return Message(release_id.encode(), json_of(row))
+
+
+def check(topic: Topic) -> None:
+    """Proves that a broker answers and has the topic, before anything is spent. Raises StepError."""
+    try:
+        starts(topic)
+    except KafkaSourceError as error:
+        raise StepError(str(error)) from None
+
+
+@dataclass
+class PublishToKafka(beam.PTransform[PCollection[list[Sealed]], PCollection[None]]):
+    """list[Sealed] of one slot -> one message per row; all are confirmed before the bundle ends.
+
+    Raises ValueError for settings of the topic that sending safely depends on.
+    """
+
+    topic: Topic
+
+    def __post_init__(self) -> None:
+        for setting in self.topic.settings:
+            if setting in _OURS:
+                raise ValueError(f"settings: {setting} is not to be set: sending twice safely depends on it")
+
+    def expand(self, slots: PCollection[list[Sealed]]) -> PCollection[None]:
+        return slots | "send" >> beam.ParDo(_Send(self.topic))
+
+
+class _Send(beam.DoFn):
+    def __init__(self, topic: Topic) -> None:
+        self._topic = topic
+        self._outbox: Outbox | None = None
+
+    def process(self, units: list[Sealed]) -> None:
+        try:
+            self._outbox = self._outbox or Outbox(self._topic)
+            self._outbox.put(map(message_of, rows_of(units)))
+        except KafkaException as error:
+            raise self._recorded_but(error) from None
+
+    def finish_bundle(self) -> None:
+        try:
+            if self._outbox is not None:
+                self._outbox.wait()
+        except KafkaException as error:
+            raise self._recorded_but(error) from None
+
+    def _recorded_but(self, error: KafkaException) -> StepError:
+        """Kafka's name of the error: its text could quote what was sent. The next attempt has a producer of its own."""
+        self._outbox = None
+        return recorded_but(f"{self._topic}: not all rows were taken ({error.args[0].name()})")
+
+
+class Outbox:
+    """An idempotent producer to one topic. Each method raises KafkaException."""
+
+    def __init__(self, topic: Topic) -> None:
+        settings = {**_DEFAULTS, **topic.settings, **_OURS, "bootstrap.servers": topic.brokers}
+        self._name, self._refused = topic.name, list[KafkaError]()
+        self._producer = Producer({**settings, "error_cb": _pass_over})
+
+    def put(self, messages: Iterable[Message]) -> None:
+        """Hands messages over; waits where too many are on their way."""
+        for message in messages:
+            while not self._taken(message):
+                self._producer.poll(_FULL_WAIT_S)  # ends: what is on its way arrives, or is given up after DELIVERY_S
+
+    def wait(self) -> None:
+        """Until all are confirmed, or one is not and the rest is given up."""
+        self._producer.flush()
+        if self._refused:
+            raise KafkaException(self._refused[0])
+
+    def _taken(self, message: Message) -> bool:
+        try:
+            self._producer.produce(self._name, message.value, message.key, on_delivery=self._note)
+        except BufferError:
+            return False
+        return True
+
+    def _note(self, error: KafkaError | None, _message: Sent) -> None:
+        if error is not None:
+            self._refused.append(error)
+
+
+def _pass_over(_error: KafkaError) -> None:
+    """Errors that matter arrive with the messages."""

@@ -1,0 +1,237 @@
+"""A folder that grows, for operators without Kafka: an unbounded splittable DoFn that reads every new file once.
+
+A file belongs to the folder when it has its name: write it under a name that begins with a dot or ends with .part or
+.tmp, or elsewhere on the same disk, and rename it. The restriction holds the names that were read, so the engine's
+checkpoints own them; see docs/adr/0009-sources-of-a-stream.md.
+"""
+
+import errno
+import logging
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import apache_beam as beam
+import numpy as np
+from apache_beam.io.iobase import RestrictionProgress, RestrictionTracker
+from apache_beam.io.watermark_estimators import ManualWatermarkEstimator
+from apache_beam.metrics.metric import Metrics
+from apache_beam.pvalue import DoOutputsTuple, PBegin, TaggedOutput
+from apache_beam.transforms.core import RestrictionProvider
+from apache_beam.transforms.window import TimestampedValue
+from apache_beam.utils.timestamp import Duration
+
+from transforms.layouts import Layout, UnreadableFile
+from transforms.records import RawBatch
+from transforms.sources.known_elements import KnownElements
+from transforms.steps import NAMESPACE, REFUSED, Refusal, Refused, StepError, batches_of, reason_of
+from transforms.time.watermark import Watermark, element_time, newest_plausible_ms
+
+LOG = logging.getLogger("hatstream.folder")
+
+POLL_FILES = 16
+PAUSE_S = 1.0
+KEPT_NAMES = 10_000
+"""Above this many, names of files that are no longer in the folder are forgotten."""
+
+UNREADABLE: Final = "unreadable-file"
+VANISHED: Final = "vanished-file"
+_UNFINISHED = (".part", ".tmp")
+
+
+class FolderError(Exception):
+    """The folder cannot be listed."""
+
+
+class Found(NamedTuple):
+    """A file of the folder. modified_ms: when it was last written, in ms since 1970 UTC."""
+
+    modified_ms: int
+    name: str
+
+
+class Look(NamedTuple):
+    """One look into a folder. unread: at most the asked-for number, oldest first. names: of all files that were there.
+
+    at_ms: wall clock when the look began. idle: no file lay unread at `at_ms`.
+    """
+
+    unread: list[Found]
+    names: frozenset[str]
+    at_ms: int
+    idle: bool
+
+
+def look(folder: Path, read: frozenset[str], most: int = POLL_FILES) -> Look:
+    """What is new in the folder. Raises FolderError if it cannot be listed."""
+    at_ms = time.time_ns() // 1_000_000
+    try:
+        with os.scandir(folder) as entries:
+            found = [found for entry in entries if (found := _found(entry))]
+    except OSError as error:
+        raise FolderError(f"the folder {folder} cannot be listed: {reason_of(error)}") from None
+    unread = sorted(file for file in found if file.name not in read)
+    return Look(unread[:most], frozenset(file.name for file in found), at_ms, not unread)
+
+
+def _found(entry: "os.DirEntry[str]") -> Found | None:
+    if entry.name.startswith(".") or entry.name.endswith(_UNFINISHED):
+        return None
+    try:
+        return Found(entry.stat().st_mtime_ns // 1_000_000, entry.name) if entry.is_file() else None
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ELOOP):  # a link that leads nowhere
+            return None
+        raise
+
+
+@dataclass
+class ReadGrowing(beam.PTransform[PBegin, DoOutputsTuple]):
+    """A folder -> main: RawBatch; refused: Refused. Each batch's Beam timestamp is the folder's watermark before it.
+
+    The watermark: the newest modification time of what was read, minus the lag; where nothing is new, the wall clock
+    minus the lag. A file that cannot be decoded is one refused row `unreadable-file`, what was read of it before stays.
+    """
+
+    folder: Path
+    watermark: Watermark
+    layout: Layout
+
+    def expand(self, begin: PBegin) -> DoOutputsTuple:
+        folders = begin | "folder" >> KnownElements([str(self.folder)])
+        found = folders | "watch" >> beam.ParDo(_Watch(self.watermark)).with_output_types(bytes)
+        return found | "read" >> beam.ParDo(_ReadFile(self.layout)).with_outputs(REFUSED, main="batches")
+
+
+class NamesRead(NamedTuple):
+    """The restriction. closed: of the part that a split left behind, which reads nothing more."""
+
+    names: frozenset[str]
+    closed: bool = False
+
+
+class _Tracker(RestrictionTracker):
+    """Claims the set of names that are read after a look."""
+
+    def __init__(self, restriction: NamesRead) -> None:
+        self._restriction = restriction
+
+    def current_restriction(self) -> NamesRead:
+        return self._restriction
+
+    def try_claim(self, position: frozenset[str]) -> bool:
+        if self._restriction.closed:
+            return False
+        self._restriction = NamesRead(position)
+        return True
+
+    def try_split(self, fraction_of_remainder: float) -> tuple[NamesRead, NamesRead] | None:
+        if fraction_of_remainder != 0 or self._restriction.closed:
+            return None
+        rest = self._restriction
+        self._restriction = NamesRead(rest.names, closed=True)
+        return self._restriction, rest
+
+    def check_done(self) -> None:
+        if not self._restriction.closed:
+            raise ValueError("a folder is never read to its end")
+
+    def current_progress(self) -> RestrictionProgress:
+        return RestrictionProgress(fraction=0.0)
+
+    def is_bounded(self) -> bool:
+        return False
+
+
+class _Names(RestrictionProvider):
+    def initial_restriction(self, element: str) -> NamesRead:  # noqa: ARG002
+        return NamesRead(frozenset())
+
+    def create_tracker(self, restriction: NamesRead) -> _Tracker:
+        return _Tracker(restriction)
+
+    def restriction_size(self, element: str, restriction: NamesRead) -> int:  # noqa: ARG002
+        return 1
+
+    def truncate(self, element: str, restriction: NamesRead) -> None:
+        """A drain ends the reading where it is."""
+
+
+_NAMES = beam.DoFn.RestrictionParam(_Names())
+_PROMISE = beam.DoFn.WatermarkEstimatorParam(ManualWatermarkEstimator.default_provider())
+
+
+class _Watch(beam.DoFn):
+    def __init__(self, watermark: Watermark) -> None:
+        self._watermark = watermark
+
+    def setup(self) -> None:
+        self._is_away = False
+
+    @beam.DoFn.unbounded_per_element()
+    def process(
+        self,
+        element: str,
+        tracker: Any = _NAMES,
+        estimator: Any = _PROMISE,
+    ) -> Iterator[Any]:
+        read = tracker.current_restriction().names
+        seen = self._look(Path(element), read)
+        if seen is None:
+            tracker.defer_remainder(Duration(seconds=PAUSE_S))
+            return
+        if seen.unread and not tracker.try_claim(names_after(read, seen)):
+            return
+        held = estimator.current_watermark()
+        promised = self._watermark.first if held is None else held
+        for file in seen.unread:
+            path = os.fsencode(Path(element) / file.name)  # a name need not be UTF-8, as texts between steps must
+            yield TimestampedValue(path, element_time(promised))
+        newest_ms = newest_plausible_ms(np.array([file.modified_ms for file in seen.unread], np.int64), seen.at_ms)
+        promise = self._watermark.after(promised, newest_ms, seen.at_ms, seen.idle)
+        if promise is not None and promise != held:
+            estimator.set_watermark(promise)
+        tracker.defer_remainder(Duration(seconds=0 if len(seen.unread) >= POLL_FILES else PAUSE_S))
+
+    def _look(self, folder: Path, read: frozenset[str]) -> Look | None:
+        """None while the folder cannot be listed, which is said once: an outage is not silence."""
+        try:
+            seen = look(folder, read)
+        except FolderError as error:
+            if not self._is_away:
+                LOG.warning("%s; trying until it can", error)
+            self._is_away = True
+            return None
+        self._is_away = False
+        return seen
+
+
+def names_after(read: frozenset[str], seen: Look) -> frozenset[str]:
+    """The names that are read once the look's files are; those that are gone are forgotten when there are many."""
+    if len(read) > KEPT_NAMES:
+        read &= seen.names
+    return read | {file.name for file in seen.unread}
+
+
+class _ReadFile(beam.DoFn):
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+
+    def process(self, found: bytes) -> Iterator[RawBatch | Refusal]:
+        path = os.fsdecode(found)
+        try:
+            yield from batches_of(self._layout, path)
+        except UnreadableFile:
+            yield _refused_file(UNREADABLE)
+        except FileNotFoundError:
+            yield _refused_file(VANISHED)
+        except OSError as error:
+            raise StepError(f"{path}: {reason_of(error)}") from None
+
+
+def _refused_file(reason: str) -> Refusal:
+    Metrics.counter(NAMESPACE, "rows").inc(1)
+    return TaggedOutput(REFUSED, Refused("read", reason, 1))

@@ -1,0 +1,133 @@
+"""The Kafka source: an unbounded splittable DoFn, one restriction a partition, one element a poll of many messages.
+
+The restriction holds the offset, so the engine's checkpoints own it; see docs/adr/0009-sources-of-a-stream.md.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import apache_beam as beam
+import numpy as np
+from apache_beam.io.restriction_trackers import OffsetRange
+from apache_beam.io.watermark_estimators import ManualWatermarkEstimator
+from apache_beam.metrics.metric import Metrics
+from apache_beam.pvalue import DoOutputsTuple, PBegin, TaggedOutput
+from apache_beam.transforms.core import RestrictionProvider
+from apache_beam.transforms.window import TimestampedValue
+from apache_beam.utils.timestamp import Duration
+
+from transforms.layouts import MessageLayout
+from transforms.layouts.apart import messages_apart
+from transforms.records import Messages, RawBatch
+from transforms.sources.kafka_partition import POLL_MESSAGES, Partition, PartitionStart, Poll, Topic
+from transforms.sources.known_elements import KnownElements
+from transforms.sources.unbounded import NO_END, UnboundedTracker
+from transforms.steps import NAMESPACE, REFUSED, Refusal, Refused
+from transforms.time.watermark import Watermark, element_time, is_ahead, newest_plausible_ms
+
+PAUSE_S = 1.0
+"""Between polls that were not full. Flink takes whole seconds only, and each poll costs it a timer and a state."""
+REMOVED: Final = "messages removed unread"
+AHEAD: Final = "timestamps ahead"
+
+
+@dataclass
+class ReadKafka(beam.PTransform[PBegin, DoOutputsTuple]):
+    """A topic -> main: RawBatch; refused: Refused. Each batch's Beam timestamp is its partition's watermark before it.
+
+    starts: the partitions to read, from `kafka_partition.starts`, so that a topic that is not there is noticed before
+    a job is submitted, and a job that starts again begins where it began.
+    """
+
+    topic: Topic
+    starts: Sequence[PartitionStart]
+    watermark: Watermark
+    layout: MessageLayout
+    poll_messages: int = POLL_MESSAGES
+
+    def expand(self, begin: PBegin) -> DoOutputsTuple:
+        starts = begin | "partitions" >> KnownElements(self.starts)
+        spread = starts | "spread" >> beam.Reshuffle()
+        polled = spread | "poll" >> beam.ParDo(_ReadPartition(self.topic, self.watermark, self.poll_messages))
+        return polled | "decode" >> beam.ParDo(_Decode(self.layout)).with_outputs(REFUSED, main="batches")
+
+
+class _Offsets(RestrictionProvider):
+    """A partition's restriction: the offsets from the next one to be read on."""
+
+    def initial_restriction(self, element: PartitionStart) -> OffsetRange:
+        return OffsetRange(element.offset, NO_END)
+
+    def create_tracker(self, restriction: OffsetRange) -> UnboundedTracker:
+        return UnboundedTracker(restriction)
+
+    def restriction_size(self, element: PartitionStart, restriction: OffsetRange) -> int:  # noqa: ARG002
+        return 1
+
+    def truncate(self, element: PartitionStart, restriction: OffsetRange) -> None:
+        """A drain ends the reading where it is."""
+
+
+_OFFSETS = beam.DoFn.RestrictionParam(_Offsets())
+_PROMISE = beam.DoFn.WatermarkEstimatorParam(ManualWatermarkEstimator.default_provider())
+
+
+class _ReadPartition(beam.DoFn):
+    def __init__(self, topic: Topic, watermark: Watermark, poll_messages: int) -> None:
+        self._topic, self._watermark, self._most = topic, watermark, poll_messages
+
+    def setup(self) -> None:
+        self._open: dict[int, Partition] = {}
+
+    def teardown(self) -> None:
+        for partition in self._open.values():
+            partition.close()
+
+    @beam.DoFn.unbounded_per_element()
+    def process(
+        self,
+        element: PartitionStart,
+        tracker: Any = _OFFSETS,
+        estimator: Any = _PROMISE,
+    ) -> Iterator[Any]:
+        start = PartitionStart(*element)
+        position = tracker.current_restriction().start
+        poll = self._partition(start).poll(position, self._most)
+        if poll.position > position and not tracker.try_claim(poll.position - 1):
+            return
+        _count(poll)
+        held = estimator.current_watermark()
+        promised = self._watermark.first if held is None else held
+        time = element_time(promised)
+        if poll.payloads:
+            yield TimestampedValue(Messages(start.partition, poll.payloads, poll.timestamps_ms, time.micros), time)
+        newest_ms = newest_plausible_ms(poll.timestamps_ms, poll.at_ms)
+        promise = self._watermark.after(promised, newest_ms, poll.at_ms, poll.idle) if poll.outage_over else promised
+        if promise is not None and promise != held:
+            estimator.set_watermark(promise)
+        tracker.defer_remainder(Duration(seconds=0 if len(poll.payloads) >= self._most else PAUSE_S))
+
+    def _partition(self, start: PartitionStart) -> Partition:
+        if start.partition not in self._open:
+            self._open[start.partition] = Partition(self._topic, start.partition, start.partitions)
+        return self._open[start.partition]
+
+
+def _count(poll: Poll) -> None:
+    if poll.removed:
+        Metrics.counter(NAMESPACE, REMOVED).inc(poll.removed)
+    if ahead := int(np.count_nonzero(is_ahead(poll.timestamps_ms, poll.at_ms))):
+        Metrics.counter(NAMESPACE, AHEAD).inc(ahead)
+
+
+class _Decode(beam.DoFn):
+    def __init__(self, layout: MessageLayout) -> None:
+        self._layout = layout
+
+    def process(self, element: Messages) -> Iterator[RawBatch | Refusal]:
+        for batch in messages_apart(self._layout, element.payloads):
+            Metrics.counter(NAMESPACE, "rows").inc(batch.rows)
+            for reason, rows in batch.refused.items():
+                yield TaggedOutput(REFUSED, Refused("read", reason, rows))
+            yield batch

@@ -1,0 +1,321 @@
+"""One partition of a Kafka topic, read by offset: polls, and what may go wrong between them.
+
+Nothing is committed to Kafka and no consumer group is joined: where to go on is the engine's checkpoint alone.
+"""
+
+import logging
+import math
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from dpops.types import Int64s
+
+LOG = logging.getLogger("hatstream.kafka")
+
+POLL_MESSAGES = 20_000
+POLL_WAIT_S = 0.05
+IDLE_S = 1.0
+"""A partition that brought nothing for so long is asked whether it is read to its end."""
+RETURN_S = 15.0
+"""So long after an outage nothing is promised: producers were cut off too, look for the broker again every 10 s at the
+latest (librdkafka), and then send what they kept."""
+PARTITIONS_EVERY_S = 60.0
+GONE_S = 30.0
+"""So long a broker may say that a topic does not exist before it is believed."""
+ASK_S = 1.0
+START_S = 10.0
+
+_SILENT_LOG: Final = 2  # of syslog's levels: librdkafka's own lines would come once a second while a broker is away
+_OURS: Mapping[str, Any] = {
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "enable.partition.eof": True,
+    "auto.offset.reset": "error",
+}
+_DEFAULTS: Mapping[str, Any] = {
+    "group.id": "hatstream",
+    "fetch.wait.max.ms": 50,
+    "queued.max.messages.kbytes": 16_384,
+    "reconnect.backoff.max.ms": 2_000,
+    "log_level": _SILENT_LOG,
+}
+_OUT_OF_RANGE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
+_PASSING = (
+    KafkaError._TRANSPORT,
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._RESOLVE,
+    KafkaError._TIMED_OUT,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError.BROKER_NOT_AVAILABLE,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+)
+_GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+
+
+class KafkaSourceError(Exception):
+    """A topic cannot be read, or not without losing messages unseen. The message shows no message's content."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    """Where a topic is. brokers: `host:port,...`. settings: librdkafka's, for encryption and passwords; never shown."""
+
+    brokers: str
+    name: str
+    settings: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        for setting in self.settings:
+            if setting in _OURS or setting == "bootstrap.servers":
+                raise ValueError(f"settings: {setting} is not to be set: reading exactly depends on it")
+
+    def __str__(self) -> str:
+        return f"topic {self.name!r} at {self.brokers}"
+
+
+class PartitionStart(NamedTuple):
+    """Where a job begins to read a partition, and of how many partitions the topic had then."""
+
+    partition: int
+    offset: int
+    partitions: int
+
+
+class Poll(NamedTuple):
+    """What one poll brought. timestamps_ms: Kafka's, of each payload; -1 where it has none. position: the next offset.
+
+    removed: offsets that retention removed before they were read. at_ms: wall clock when the poll began. idle: nothing
+    came for a while, and nothing lay unread at `at_ms`. outage_over: none ended so lately that what it held up may
+    still come.
+    """
+
+    payloads: list[bytes]
+    timestamps_ms: Int64s
+    position: int
+    removed: int
+    at_ms: int
+    idle: bool
+    outage_over: bool = True
+
+
+def starts(topic: Topic, since_ms: int | None = None) -> list[PartitionStart]:
+    """Every partition's first offset: that of the first message of Kafka time `since_ms`, or the earliest there is.
+
+    Raises KafkaSourceError if the topic does not exist or no broker answers in START_S seconds.
+    """
+    consumer = _consumer(topic)
+    until_s = time.monotonic() + START_S
+    try:
+        while True:
+            try:
+                return _starts(consumer, topic, since_ms)
+            except KafkaException as error:
+                if error.args[0].code() not in _PASSING:
+                    raise KafkaSourceError(f"{topic}: {_name(error)}") from None
+                if time.monotonic() > until_s:
+                    raise KafkaSourceError(f"{topic}: no answer from a broker ({_name(error)})") from None
+                time.sleep(0.1)  # a topic that was just made has no leader yet
+    finally:
+        consumer.close()
+
+
+def _starts(consumer: Consumer, topic: Topic, since_ms: int | None) -> list[PartitionStart]:
+    numbers = _partitions(consumer, topic, START_S)
+    ends = [consumer.get_watermark_offsets(TopicPartition(topic.name, n), timeout=START_S) for n in numbers]
+    offsets = [first for first, _ in ends]
+    if since_ms is not None:
+        asked = [TopicPartition(topic.name, n, since_ms) for n in numbers]
+        found = consumer.offsets_for_times(asked, timeout=START_S)
+        offsets = [at.offset if at.offset >= 0 else end for at, (_, end) in zip(found, ends, strict=True)]
+    return [PartitionStart(n, offset, len(numbers)) for n, offset in zip(numbers, offsets, strict=True)]
+
+
+class Partition:
+    """The reader of one partition. Wherever it is asked to poll from, it goes there; mostly it is there already."""
+
+    def __init__(self, topic: Topic, partition: int, partitions: int) -> None:
+        self._topic, self._number, self._partitions = topic, partition, partitions
+        self._consumer = _consumer(topic, self._note)
+        self._at: int | None = None
+        self._end = -1  # where Kafka last said that the partition ends
+        self._heard_s = self._asked_s = time.monotonic()
+        self._counted_s = -math.inf  # at once: a job that refuses must not go on for a minute at each attempt
+        self._trouble = ""
+        self._away_since_s: float | None = None
+        self._gone_since_s: float | None = None
+        self._back_s = -math.inf
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def poll(self, position: int, most: int = POLL_MESSAGES) -> Poll:
+        """At most `most` messages from offset `position` on; waits for POLL_WAIT_S, or up to ASK_S where it has to ask.
+
+        A broker that is away gives empty polls. Raises KafkaSourceError where going on would lose messages unseen.
+        """
+        if self._at != position:
+            self._consumer.assign([TopicPartition(self._topic.name, self._number, position)])
+            self._at, self._end, self._heard_s = position, -1, time.monotonic()
+        at_ms = time.time_ns() // 1_000_000
+        messages, out_of_range = self._sorted_out(self._consumer.consume(most, POLL_WAIT_S))
+        if messages:
+            self._back()
+            self._at, self._heard_s = _offset(messages[-1]) + 1, time.monotonic()
+            with suppress(KafkaException):  # it is asked again
+                self._check_partitions(self._heard_s)
+            return Poll(_payloads(messages), _timestamps(messages), self._at, 0, at_ms, False, self._is_outage_over())
+        if out_of_range:
+            earliest = self._earliest(position)
+            return Poll([], np.zeros(0, np.int64), earliest, earliest - position, at_ms, False)
+        return Poll([], np.zeros(0, np.int64), position, 0, at_ms, self._is_idle(position), self._is_outage_over())
+
+    def _sorted_out(self, events: list[Message]) -> tuple[list[Message], bool]:
+        """The messages among the events, and whether the asked-for offset does not exist."""
+        messages, out_of_range = [], False
+        for event in events:
+            error = event.error()
+            if error is None:
+                messages.append(event)
+            elif error.code() == KafkaError._PARTITION_EOF:
+                self._end = _offset(event)
+            elif error.code() in _OUT_OF_RANGE:
+                out_of_range = True
+            elif error.code() in _GONE:
+                raise KafkaSourceError(f"{self}: it does not exist any more")
+            elif error.code() in _PASSING:
+                self._away(error.name())
+            else:
+                raise KafkaSourceError(f"{self}: {error.name()}")
+        return messages, out_of_range
+
+    def _is_idle(self, position: int) -> bool:
+        """Asks the broker, at most once in IDLE_S: what an outage hides must not be taken for silence."""
+        now_s = time.monotonic()
+        if now_s - self._heard_s < IDLE_S or now_s - self._asked_s < IDLE_S:
+            return False
+        self._asked_s = now_s
+        try:
+            end = self._ask_ends()[1]
+            self._check_partitions(now_s)
+        except KafkaException as error:
+            self._away(_name(error))
+            self._refuse_gone(error.args[0].code(), now_s)
+            return False
+        self._gone_since_s = None
+        self._back()
+        # Offsets without a message (a transaction's end) are never handed over: Kafka's own word says they are passed.
+        return end <= max(position, self._end)
+
+    def _refuse_gone(self, code: int, now_s: float) -> None:
+        """A topic that is gone does not come back by waiting; a broker that has just started may not know it yet."""
+        if code not in _GONE or not self._is_gone():
+            self._gone_since_s = None
+            return
+        self._gone_since_s = self._gone_since_s or now_s
+        if now_s - self._gone_since_s > GONE_S:
+            raise KafkaSourceError(f"{self}: it does not exist any more")
+
+    def _is_gone(self) -> bool:
+        """Whether a broker says so itself: the client says the same of every topic while no broker answers."""
+        try:
+            _partitions(self._consumer, self._topic, ASK_S)
+        except KafkaSourceError:
+            return True
+        except KafkaException:
+            return False
+        return False
+
+    def _earliest(self, position: int) -> int:
+        """Where to go on when retention removed `position`; raises KafkaSourceError if the topic ends before it."""
+        self._at = None
+        try:
+            earliest, end = self._ask_ends()
+        except KafkaException as error:
+            self._away(_name(error))
+            return position
+        if position > end:
+            raise KafkaSourceError(
+                f"{self} ends at offset {end}, but was read up to {position} before: it was made anew or cut. "
+                "Start without the checkpoint; slots that are recorded already stay as they are"
+            )
+        if earliest > position:
+            LOG.warning("%s: retention removed %d offsets before they were read", self, earliest - position)
+        return max(earliest, position)
+
+    def _ask_ends(self) -> tuple[int, int]:
+        """The first offset there is, and the one after the last. Raises KafkaException if no broker answers."""
+        return self._consumer.get_watermark_offsets(TopicPartition(self._topic.name, self._number), timeout=ASK_S)
+
+    def _check_partitions(self, now_s: float) -> None:
+        """A partition that was added is read by nobody: its vehicles would be missing from sealed slots, unseen."""
+        if self._number or now_s - self._counted_s < PARTITIONS_EVERY_S:
+            return
+        self._counted_s = now_s
+        found = len(_partitions(self._consumer, self._topic, ASK_S))
+        if found != self._partitions:
+            raise KafkaSourceError(
+                f"{self._topic}: it has {found} partitions now, and {self._partitions} are read. "
+                "Start without the checkpoint; slots that are recorded already stay as they are"
+            )
+
+    def _note(self, error: KafkaError) -> None:
+        self._trouble = error.name()
+
+    def _away(self, reason: str) -> None:
+        if self._away_since_s is None:
+            self._away_since_s = time.monotonic()
+            LOG.warning("%s: no answer from a broker (%s); trying until there is one", self, self._trouble or reason)
+
+    def _back(self) -> None:
+        if self._away_since_s is not None:
+            LOG.warning("%s: a broker answers again after %.0f s", self, time.monotonic() - self._away_since_s)
+            self._away_since_s, self._trouble = None, ""
+            self._back_s = time.monotonic()
+
+    def _is_outage_over(self) -> bool:
+        return time.monotonic() - self._back_s >= RETURN_S
+
+    def __str__(self) -> str:
+        return f"partition {self._number} of {self._topic}"
+
+
+def _consumer(topic: Topic, note: Any = None) -> Consumer:
+    settings = {**_DEFAULTS, **topic.settings, **_OURS, "bootstrap.servers": topic.brokers}
+    return Consumer({**settings, "error_cb": note or (lambda error: None)})  # noqa: ARG005
+
+
+def _partitions(consumer: Consumer, topic: Topic, wait_s: float) -> list[int]:
+    """The topic's partitions. Raises KafkaSourceError if it does not exist, KafkaException if nobody can say."""
+    found = consumer.list_topics(topic.name, timeout=wait_s).topics[topic.name]
+    if found.error is not None and found.error.code() in _GONE:
+        raise KafkaSourceError(f"{topic}: it does not exist")
+    if found.error is not None:
+        raise KafkaException(found.error)
+    return sorted(found.partitions)
+
+
+def _payloads(messages: list[Message]) -> list[bytes]:
+    """A message without payload is an empty one: it will be refused and counted."""
+    return [message.value() or b"" for message in messages]
+
+
+def _timestamps(messages: list[Message]) -> Int64s:
+    return np.fromiter((message.timestamp()[1] for message in messages), np.int64, len(messages))
+
+
+def _offset(message: Message) -> int:
+    offset = message.offset()
+    assert offset is not None
+    return offset
+
+
+def _name(error: KafkaException) -> str:
+    name: str = error.args[0].name()
+    return name

@@ -1,0 +1,22 @@
+"""A restriction of positions without an end, for sources that an engine stops and starts but never divides."""
+
+from apache_beam.io.iobase import RestrictionProgress
+from apache_beam.io.restriction_trackers import OffsetRange, OffsetRestrictionTracker
+
+NO_END = 2**62
+
+
+class UnboundedTracker(OffsetRestrictionTracker):
+    """Claims positions one after the other. Splits only where it is, never into a part that lies ahead."""
+
+    def try_split(self, fraction_of_remainder: float) -> tuple[OffsetRange, OffsetRange] | None:
+        if fraction_of_remainder != 0:
+            return None
+        split: tuple[OffsetRange, OffsetRange] | None = super().try_split(0)
+        return split
+
+    def current_progress(self) -> RestrictionProgress:
+        return RestrictionProgress(fraction=0.0)
+
+    def is_bounded(self) -> bool:
+        return False

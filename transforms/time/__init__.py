@@ -1,0 +1,1 @@
+"""Slots, periods, watermarks and lateness."""

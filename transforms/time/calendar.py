@@ -1,0 +1,183 @@
+"""Slots and periods: which stretches of time a job releases, on the clock of the account's time zone."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from functools import cached_property
+from typing import Literal, NamedTuple, Protocol
+from zoneinfo import ZoneInfo
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpops.types import Int64s
+
+Unit = Literal["vehicle-day", "vehicle-week", "vehicle-ever"]
+
+DAY_MINUTES = 24 * 60
+SUGGESTED = 4
+"""How many slot lengths an error suggests."""
+
+
+class Slot(NamedTuple):
+    """One timeslot: start in seconds since 1970 UTC, and the id of the period it belongs to."""
+
+    start_s: int
+    period: str
+
+
+class Where(NamedTuple):
+    """Per event: the start of its slot, the index of its period in `periods`, and whether it has a slot."""
+
+    slot_start_us: Int64s
+    period: Int64s
+    in_range: NDArray[np.bool_]
+    in_service: NDArray[np.bool_]
+    periods: tuple[str, ...]
+
+
+class Locator(Protocol):
+    """Finds the slots of events: of a closed range (`Calendar`), or of a stream (`StreamCalendar`)."""
+
+    def locate(self, event_us: Int64s) -> Where:
+        """Slot and period of each event. event_us: int64 microseconds since 1970 UTC, any value."""
+        ...
+
+
+class CalendarError(ValueError):
+    """The asked-for time cannot be cut into the asked-for slots."""
+
+
+@dataclass(frozen=True)
+class Timetable:
+    """The public rule of slots: their length, the hours of service, the unit of a period, the time zone."""
+
+    zone: str
+    unit: Unit
+    slot_minutes: int
+    service_start_minute: int = 0
+    service_end_minute: int = DAY_MINUTES
+
+    @property
+    def slot_s(self) -> int:
+        return self.slot_minutes * 60
+
+    def midnight(self, day: date) -> datetime:
+        """The first instant of a local day."""
+        return datetime(day.year, day.month, day.day, tzinfo=ZoneInfo(self.zone))
+
+    def period_of(self, day: date) -> str:
+        if self.unit == "vehicle-day":
+            return day.isoformat()
+        if self.unit == "vehicle-week":
+            year, week, _ = day.isocalendar()
+            return f"{year}-W{week:02d}"
+        return "ever"
+
+    def day_slots(self, day: date) -> list[int]:
+        """Starts of the day's slots of service, in seconds since 1970 UTC.
+
+        Raises CalendarError where the zone changes its clock by a step that these slots cannot follow.
+        """
+        minutes = self._cut(day, self.slot_minutes)
+        if minutes is None:
+            shorter = [m for m in range(self.slot_minutes - 1, 0, -1) if self.slot_minutes % m == 0]
+            fit = [str(m) for m in shorter if self._cut(day, m) is not None][:SUGGESTED]
+            raise CalendarError(
+                f"{self.zone} changes its clock on {day}: slots of {self.slot_minutes} minutes cannot follow it"
+                + (f", slots of {', '.join(fit)} can" if fit else "")
+            )
+        return [at for at, minute in minutes.items() if self.service_start_minute <= minute < self.service_end_minute]
+
+    def _cut(self, day: date, slot_minutes: int) -> dict[int, int] | None:
+        """Start of each slot of a local day -> its local minute; None where the day cannot be cut into such slots."""
+        zone = ZoneInfo(self.zone)
+        start = int(self.midnight(day).timestamp())
+        end = int(self.midnight(day + timedelta(days=1)).timestamp())
+        minutes = {}
+        for at in range(start, end, slot_minutes * 60):
+            local = datetime.fromtimestamp(at, zone)
+            minutes[at] = local.hour * 60 + local.minute
+            if minutes[at] % slot_minutes or local.second or at + slot_minutes * 60 > end:
+                return None
+        return minutes
+
+    def check_edge(self, at: datetime) -> None:
+        """Raises CalendarError for an aware time that would cut a slot in two: half a slot would be sealed."""
+        local = at.astimezone(ZoneInfo(self.zone))
+        if (local.hour * 60 + local.minute) % self.slot_minutes or local.second or local.microsecond:
+            raise CalendarError(f"{local.isoformat()} is not on the edge of a {self.slot_minutes}-minute slot")
+
+    def period_days(self, day: date, since: date | None = None, until: date | None = None) -> list[date]:
+        """All local days of the period that `day` is in; `since` and `until` bound the unit vehicle-ever."""
+        if self.unit == "vehicle-day":
+            return [day]
+        if self.unit == "vehicle-week":
+            monday = day - timedelta(days=day.weekday())
+            return [monday + timedelta(days=i) for i in range(7)]
+        if since is None or until is None:
+            raise CalendarError("the period of vehicle-ever has no length without its first and last day")
+        return [since + timedelta(days=i) for i in range((until - since).days)]
+
+    def text(self, at_s: int) -> str:
+        """An instant as ISO 8601 with the zone's offset."""
+        return datetime.fromtimestamp(at_s, ZoneInfo(self.zone)).isoformat()
+
+
+@dataclass(frozen=True)
+class Calendar:
+    """The slots of service inside one range of time, ready to be looked up in vectors."""
+
+    slot_s: int
+    from_s: int
+    to_s: int
+    slots: tuple[Slot, ...]
+
+    @cached_property
+    def periods(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(slot.period for slot in self.slots))
+
+    @cached_property
+    def _starts_us(self) -> Int64s:
+        return np.array([slot.start_s for slot in self.slots], np.int64) * 1_000_000
+
+    @cached_property
+    def _period_index(self) -> Int64s:
+        index = {period: i for i, period in enumerate(self.periods)}
+        return np.array([index[slot.period] for slot in self.slots], np.int64)
+
+    def locate(self, event_us: Int64s) -> Where:
+        """Slot and period of each event. event_us: int64 microseconds since 1970 UTC, any value."""
+        in_range = (event_us >= self.from_s * 1_000_000) & (event_us < self.to_s * 1_000_000)
+        if not self.slots:
+            nothing = np.zeros(event_us.size, np.int64)
+            return Where(nothing, nothing, in_range, np.zeros(event_us.size, np.bool_), self.periods)
+        at = np.maximum(np.searchsorted(self._starts_us, event_us, side="right") - 1, 0)
+        start = self._starts_us[at]
+        inside = (event_us >= start) & (event_us < start + self.slot_s * 1_000_000)
+        return Where(start, self._period_index[at], in_range, in_range & inside, self.periods)
+
+
+def calendar(timetable: Timetable, start: datetime, end: datetime) -> Calendar:
+    """The calendar of [start, end), both aware and on the edges of slots.
+
+    Raises CalendarError for an empty range or one that would cut a slot in two (half a slot would be sealed).
+    """
+    from_s, to_s = int(start.timestamp()), int(end.timestamp())
+    if from_s >= to_s:
+        raise CalendarError(f"the range is empty: {start.isoformat()} to {end.isoformat()}")
+    zone = ZoneInfo(timetable.zone)
+    for edge in (start, end):
+        timetable.check_edge(edge)
+    slots = tuple(
+        Slot(at, timetable.period_of(day))
+        for day in _days(start.astimezone(zone).date(), end.astimezone(zone).date())
+        for at in timetable.day_slots(day)
+        if from_s <= at < to_s
+    )
+    return Calendar(timetable.slot_s, from_s, to_s, slots)
+
+
+def _days(first: date, last: date) -> Iterator[date]:
+    for i in range((last - first).days + 1):
+        yield first + timedelta(days=i)

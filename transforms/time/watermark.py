@@ -1,0 +1,69 @@
+"""The stream's clock: what a source may promise, from its transport's timestamps and the wall clock alone.
+
+A watermark is the promise that no event of an older slot comes any more. It lags behind the newest timestamp that the
+transport gave a message (or a file), never behind the events themselves: no vehicle can move it.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
+from numpy.typing import NDArray
+
+from dpops.types import Int64s
+
+CLOCK_ERROR_S = 300
+"""A timestamp further ahead of the wall clock than this is no clock's error: it moves nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """The rule of one partition or folder. lag_s: the specification's allowed lateness, in seconds, at least 0.
+
+    start_s: what a stream promises from its beginning, in seconds since 1970 UTC: that it leaves alone the slots that
+    end before. It belongs to the estimator's state, so that it is asked for once, however often the stream starts.
+    """
+
+    lag_s: int
+    start_s: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.lag_s < 0:
+            raise ValueError(f"allowed_lateness_s: must be at least 0, got {self.lag_s}")
+
+    @property
+    def first(self) -> Timestamp | None:
+        """The promise before anything was read."""
+        return None if self.start_s is None else Timestamp(self.start_s)
+
+    def after(self, promised: Timestamp | None, newest_ms: int | None, now_ms: int, idle: bool) -> Timestamp | None:
+        """The promise that holds after a poll; `promised` where nothing moves it. Times in ms since 1970 UTC.
+
+        newest_ms: the newest plausible timestamp of the poll, None if it had none. idle: nothing came for a while and
+        nothing lay unread at `now_ms`, which was read before that was asked.
+        """
+        newest_ms = now_ms if idle else newest_ms
+        if newest_ms is None:
+            return promised
+        found = Timestamp(micros=1_000 * (min(newest_ms, now_ms) - 1_000 * self.lag_s))
+        return found if promised is None or found > promised else promised
+
+
+def is_ahead(timestamps_ms: Int64s, now_ms: int) -> NDArray[np.bool_]:
+    """Which are absurdly far ahead of the wall clock: one of the year 9999 would close every slot there is."""
+    return timestamps_ms > now_ms + 1_000 * CLOCK_ERROR_S
+
+
+def newest_plausible_ms(timestamps_ms: Int64s, now_ms: int) -> int | None:
+    """The newest timestamp that is not absurd; None if there is none.
+
+    timestamps_ms: milliseconds since 1970 UTC, any value; not above 0 where the transport has none. One that is
+    absurdly old is older than others, and so moves nothing.
+    """
+    plausible = timestamps_ms[(timestamps_ms > 0) & ~is_ahead(timestamps_ms, now_ms)]
+    return int(plausible.max()) if plausible.size else None
+
+
+def element_time(promised: Timestamp | None) -> Timestamp:
+    """The Beam timestamp of what a source hands over: the promise that held before, so that none is late itself."""
+    return MIN_TIMESTAMP if promised is None else promised
