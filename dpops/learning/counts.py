@@ -5,11 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpops.accuracy import Float64s
 from dpops.learning.design import Design, Smoothness
 from dpops.learning.information import Information, inverse, solved
 from dpops.learning.queries import GroupRows
-from dpops.types import Int64s
+from dpops.types import Float64s, Int64s
 
 DEFAULT = Smoothness(cells=0.2, hours=1.5, parents=3.0)
 OVERDISPERSION = 0.1

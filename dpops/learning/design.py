@@ -5,8 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
-from dpops.accuracy import Float64s
-from dpops.types import Int64s
+from dpops.types import Float64s, Int64s
 
 HOURS = 24
 BLOCK_H = 4

@@ -5,9 +5,8 @@ from enum import IntEnum
 
 import numpy as np
 
-from dpops.accuracy import Float64s
 from dpops.learning.learner import Field
-from dpops.types import Int64s
+from dpops.types import Float64s, Int64s
 
 STEP_KMH = 0.01
 """Everything is rounded to this before it leaves: last digits of floating point differ between machines."""

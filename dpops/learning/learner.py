@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dpops.accuracy import Float64s
 from dpops.learning import counts as count_model
 from dpops.learning.counts import CountProblem, CountQueries, Counts, fit_counts
 from dpops.learning.design import Design
@@ -13,7 +12,7 @@ from dpops.learning.information import Information
 from dpops.learning.means import DayInformation, Deviations, Means, SpeedQueries, day_information, fit_means, variances
 from dpops.learning.queries import GroupRows, Groups
 from dpops.learning.releases import DayValues, LevelValues
-from dpops.types import Int64s
+from dpops.types import Float64s, Int64s
 
 HOUR_SPREAD = 0.05
 """Squared coefficient of variation of a day's weight in one hour around the city's habit."""

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpops.accuracy import Float64s
 from dpops.learning.design import HOURS, Design, Smoothness, hour_smoothness
 from dpops.learning.information import Information, inverse, solved
 from dpops.learning.queries import GroupRows
-from dpops.types import Int64s
+from dpops.types import Float64s, Int64s
 
 DEFAULT = Smoothness(cells=0.006, hours=0.1, parents=0.3)
 CITY_MEAN_KMH, CITY_SD_KMH = 20.0, 5.0

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpops.accuracy import Float64s
-from dpops.types import Int64s
+from dpops.types import Float64s, Int64s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,9 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpops.accuracy import Float64s
 from dpops.learning.queries import Groups
-from dpops.types import Int64s
+from dpops.types import Float64s, Int64s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
