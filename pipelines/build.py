@@ -1,6 +1,6 @@
 """The road of an event, from what a source hands over to published files.
 
-    read -> parse -> lateness -> assign -> by vehicle -> by hexagon -> record -> publish
+    read -> parse -> lateness -> assign -> by vehicle -> by hexagon -> record -> estimate -> publish
 
 Four stretches, because the scheduled job travels them in parts (pipelines/scheduled/parts.py); a stream joins them
 end to end.
@@ -17,7 +17,9 @@ from apache_beam.pvalue import DoOutputsTuple, PBegin, PCollection
 from transforms.count.tally import Cap
 from transforms.layouts import Layout
 from transforms.observe.parse import Rules
+from transforms.release.estimates import SlotEstimates
 from transforms.release.policy import Policy, SlotFacts
+from transforms.sinks.files import PublishFiles
 from transforms.sinks.kafka import PublishToKafka
 from transforms.sources.kafka_partition import Topic
 from transforms.steps import (
@@ -28,9 +30,9 @@ from transforms.steps import (
     ByHexagon,
     ByVehicle,
     CountRefused,
+    Estimate,
     PackedEvents,
     Parse,
-    Publish,
     Record,
     SlotShard,
     Together,
@@ -42,6 +44,8 @@ VEHICLE_SHARDS = 2
 
 Source = beam.PTransform[PBegin, DoOutputsTuple]
 """Hands over main: RawBatch; refused: Refused."""
+
+Sink = beam.PTransform[PCollection[SlotEstimates], PCollection[None]]
 
 
 class Released(NamedTuple):
@@ -70,6 +74,14 @@ class Job:
     folder: Path
     formats: tuple[str, ...]
     topic: Topic | None = None
+
+    @property
+    def sinks(self) -> dict[str, Sink]:
+        """Where estimates go, by the names of the steps."""
+        found: dict[str, Sink] = {"publish": PublishFiles(self.folder, self.formats)}
+        if self.topic is not None:
+            found["publish to kafka"] = PublishToKafka(self.topic)
+        return found
 
 
 def stream(p: beam.Pipeline, source: Source, heartbeat: Heartbeat, job: Job, identity: str) -> None:
@@ -114,8 +126,8 @@ def seal(
 
 
 def publish(sealed: PCollection[tuple[str, bytes]], job: Job) -> None:
-    """Sealed units -> the ledger's answer -> files, and messages of a topic."""
-    recorded = sealed | "record" >> Record(job.book)  # the slot's list[Sealed]
-    _ = recorded | "publish" >> Publish(job.folder, job.formats)
-    if job.topic is not None:
-        _ = recorded | "publish to kafka" >> PublishToKafka(job.topic)
+    """Sealed units -> the ledger's answer -> estimates -> files, and messages of a topic."""
+    recorded = sealed | "record" >> Record(job.book)  # RecordedSlot
+    estimates = recorded | "publish/estimate" >> Estimate(job.policy.names)  # SlotEstimates
+    for name, sink in job.sinks.items():
+        _ = estimates | name >> sink

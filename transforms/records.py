@@ -1,4 +1,4 @@
-"""Everything that crosses between stages: polls, observation batches, tallies, refused rows, sealed slots."""
+"""Everything that crosses between stages: polls, observation batches, tallies, refused rows, slots, estimates."""
 
 from typing import NamedTuple
 

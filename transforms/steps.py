@@ -19,6 +19,7 @@ from dpops.statistics import Column
 from dpops.types import Int64s
 from transforms.count import wire
 from transforms.count.tally import Cap, tally
+from transforms.errors import StepError, reason_of, recorded_but
 from transforms.failpoints import failpoint
 from transforms.layouts import Layout, UnreadableFile
 from transforms.layouts.apart import read_apart
@@ -27,9 +28,9 @@ from transforms.observe import hexagons
 from transforms.observe.parse import Rules, parse
 from transforms.records import Observations, RawBatch
 from transforms.release.by_hexagon import seal
+from transforms.release.estimates import RecordedSlot, SlotEstimates, estimates_of
 from transforms.release.policy import Policy, SlotFacts, release_shard
 from transforms.release.recorded import Sealed
-from transforms.sinks.files import publish_slot
 
 NAMESPACE = "hatstream"
 
@@ -40,15 +41,6 @@ a release shard."""
 
 Together = Literal["period", "slot"]
 """What the ledger records in one transaction."""
-
-
-class StepError(Exception):
-    """A step cannot go on with a file; the message names the file and what is wrong, and shows nothing of its content.
-
-    Beam makes a RuntimeError of other exceptions of input and output, and adds its step's name to their messages.
-    """
-
-    _tagged_with_step = True  # Beam leaves it alone
 
 
 class Refused(NamedTuple):
@@ -249,12 +241,12 @@ class Book:
 
 
 @dataclass
-class Record(beam.PTransform[PCollection[tuple[str, bytes]], PCollection[list[Sealed]]]):
-    """(key, encoded Sealed) -> list[Sealed] of one slot, as the ledger returned them. One transaction a key."""
+class Record(beam.PTransform[PCollection[tuple[str, bytes]], PCollection[RecordedSlot]]):
+    """(key, encoded Sealed) -> RecordedSlot, as the ledger returned it. One transaction a key."""
 
     book: Book
 
-    def expand(self, units: PCollection[tuple[str, bytes]]) -> PCollection[list[Sealed]]:
+    def expand(self, units: PCollection[tuple[str, bytes]]) -> PCollection[RecordedSlot]:
         grouped = units | "group" >> beam.GroupByKey()
         return grouped | "record" >> beam.ParDo(_Record(self.book))
 
@@ -263,7 +255,7 @@ class _Record(beam.DoFn):
     def __init__(self, book: Book) -> None:
         self._book = book
 
-    def process(self, group: tuple[str, Iterable[bytes]]) -> Iterator[list[Sealed]]:
+    def process(self, group: tuple[str, Iterable[bytes]]) -> Iterator[RecordedSlot]:
         book = self._book
         units = sorted((msgspec.json.decode(u, type=Sealed) for u in group[1]), key=lambda u: (u.slot_s, u.shard))
         try:
@@ -272,50 +264,34 @@ class _Record(beam.DoFn):
             Metrics.counter(NAMESPACE, "units lost to the limit").inc(len(units))
             return
         except OSError as error:  # only the head file is written without the database, and after it
-            raise _recorded_but(error, book.head) from None
+            raise recorded_but(f"{error.filename or book.head}: {reason_of(error)}") from None
         Metrics.counter(NAMESPACE, f"new/{units[0].period}").inc(done.new)
         Metrics.counter(NAMESPACE, "units changed").inc(done.changed)
         Metrics.counter(NAMESPACE, "units redrawn").inc(done.redrawn)
-        by_slot: dict[int, list[Sealed]] = {}
-        for unit in done.sealed:
-            by_slot.setdefault(unit.slot_s, []).append(unit)
+        by_slot: dict[int, RecordedSlot] = {}
+        for unit, sequence in zip(done.sealed, done.sequences, strict=True):
+            slot = by_slot.setdefault(unit.slot_s, RecordedSlot([], []))
+            slot.units.append(unit)
+            slot.sequences.append(sequence)
         yield from by_slot.values()
 
 
 @dataclass
-class Publish(beam.PTransform[PCollection[list[Sealed]], PCollection[None]]):
-    """list[Sealed] of one slot -> files."""
+class Estimate(beam.PTransform[PCollection[RecordedSlot], PCollection[SlotEstimates]]):
+    """RecordedSlot -> its estimates. statistics: the names of all that the specification asks for."""
 
-    folder: Path
-    formats: tuple[str, ...]
+    statistics: tuple[str, ...]
 
-    def expand(self, slots: PCollection[list[Sealed]]) -> PCollection[None]:
-        return slots | beam.ParDo(_Publish(self.folder, self.formats))
-
-
-class _Publish(beam.DoFn):
-    def __init__(self, folder: Path, formats: tuple[str, ...]) -> None:
-        self._folder, self._formats = folder, formats
-
-    def process(self, units: list[Sealed]) -> None:
-        try:
-            publish_slot(units, self._folder, self._formats)
-        except OSError as error:
-            raise _recorded_but(error, self._folder) from None
+    def expand(self, slots: PCollection[RecordedSlot]) -> PCollection[SlotEstimates]:
+        return slots | beam.ParDo(_Estimate(self.statistics))
 
 
-def _recorded_but(error: OSError, path: Path) -> StepError:
-    return recorded_but(f"{error.filename or path}: {reason_of(error)}")
+class _Estimate(beam.DoFn):
+    def __init__(self, statistics: tuple[str, ...]) -> None:
+        self._statistics = statistics
 
-
-def recorded_but(what: str) -> StepError:
-    """What failed, after the ledger's commit."""
-    return StepError(f"{what}. The release is recorded; running the same command again publishes it.")
-
-
-def reason_of(error: OSError) -> str:
-    """What the operating system says, without the file's name."""
-    return error.strerror or type(error).__name__
+    def process(self, slot: RecordedSlot) -> Iterator[SlotEstimates]:
+        yield estimates_of(slot.units, self._statistics)
 
 
 @dataclass

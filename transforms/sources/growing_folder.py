@@ -24,10 +24,11 @@ from apache_beam.transforms.core import RestrictionProvider
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Duration
 
+from transforms.errors import StepError, reason_of
 from transforms.layouts import Layout, UnreadableFile
 from transforms.records import RawBatch
 from transforms.sources.known_elements import KnownElements
-from transforms.steps import NAMESPACE, REFUSED, Refusal, Refused, StepError, batches_of, reason_of
+from transforms.steps import NAMESPACE, REFUSED, Refusal, Refused, batches_of
 from transforms.time.watermark import Watermark, element_time, newest_plausible_ms
 
 LOG = logging.getLogger("hatstream.folder")
