@@ -130,6 +130,18 @@ _ALL = (
         outputs=(Output("variance", SQUARED_SPEED),),
         weighs_as="variance",
     ),
+    Statistic(
+        name="distribution",
+        needs=Binned(),
+        outputs=(
+            Output("p50"),
+            Output("p85"),
+            Output("mean"),
+            Output("variance", SQUARED_SPEED),
+            Output("cdf", SHARE, is_list=True),
+        ),
+        default="tree",
+    ),
 )
 
 

@@ -6,10 +6,12 @@ from fractions import Fraction
 from typing import ClassVar
 
 from dpops.claims import Adjacency
+from dpops.estimate import Estimate
 from dpops.forecast import Prior
 from dpops.means.capping import CapRule, CountCap, check_cap, chosen
 from dpops.mechanism import Integers, Mechanism, Plan, Totals
 from dpops.noise import Noise
+from dpops.trees.estimates import estimates
 from dpops.trees.hats import (
     DEFAULT_BINS,
     TreePlan,
@@ -65,3 +67,12 @@ class CappedTree(Mechanism):
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         return release_trees(totals, plans, noise)
+
+    @classmethod
+    def estimate(cls, integers: Sequence[int], plan: Plan, miss: float) -> Estimate:
+        (only,) = estimates([list(integers)], [plan], miss)
+        return only
+
+    @classmethod
+    def estimates(cls, released: Sequence[Integers], plans: Sequence[Plan], miss: float) -> list[Estimate]:
+        return estimates(released, plans, miss)

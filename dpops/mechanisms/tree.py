@@ -7,11 +7,13 @@ from functools import cache
 from typing import ClassVar
 
 from dpops.claims import Adjacency
+from dpops.estimate import Estimate
 from dpops.forecast import Prior
 from dpops.mechanism import Integers, Mechanism, Plan, Totals
 from dpops.mechanisms.array_tree import ArrayTree
 from dpops.mechanisms.capped_tree import CappedTree
 from dpops.noise import Noise
+from dpops.trees.estimates import estimates
 from dpops.trees.hats import DEFAULT_BINS, TreePlan, check_bins, forecast_share_error, release_trees
 from dpops.types import Grid, Int64s
 
@@ -48,6 +50,15 @@ class Tree(Mechanism):
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         return release_trees(totals, plans, noise)
+
+    @classmethod
+    def estimate(cls, integers: Sequence[int], plan: Plan, miss: float) -> Estimate:
+        (only,) = estimates([list(integers)], [plan], miss)
+        return only
+
+    @classmethod
+    def estimates(cls, released: Sequence[Integers], plans: Sequence[Plan], miss: float) -> list[Estimate]:
+        return estimates(released, plans, miss)
 
     def _error(self, plan: TreePlan, counts: Int64s) -> float:
         return plan.error() if self.prior is None else forecast_share_error(plan, counts, self.prior)

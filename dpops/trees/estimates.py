@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dpops.estimate import Estimate, Number
 from dpops.forecast import Float64s
 from dpops.mechanism import Integers, Plan
 from dpops.trees import readings
@@ -29,6 +30,22 @@ class Output(NamedTuple):
     high: Float64s
     noise_std: Float64s
     bias_bound: Float64s
+
+
+def estimates(released: Sequence[Integers], plans: Sequence[Plan], miss: float) -> list[Estimate]:
+    """What is published of each HAT: p50, p85, mean, variance, and `cdf`, the shares below k U / K for k = 1, .., K."""
+    return [_estimate(outputs, plan) for outputs, plan in zip(read(released, plans, miss), plans, strict=True)]
+
+
+def _estimate(outputs: Mapping[str, Output], plan: Plan) -> Estimate:
+    """The noise of the first output, a quantile, depends on the shape of the distribution; any bias may move it."""
+    numbers = {
+        name: Number(float(each.value), float(each.low), float(each.high))
+        for name, each in outputs.items()
+        if name != "cdf"
+    }
+    cdf = (*outputs["cdf"].value.tolist(), 1.0)
+    return Estimate(numbers=numbers, lists={"cdf": cdf}, noise_std=None, bias_bound=None, epsilon=plan.epsilon)
 
 
 def read(released: Sequence[Integers], plans: Sequence[Plan], miss: float) -> list[dict[str, Output]]:

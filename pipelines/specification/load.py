@@ -4,7 +4,7 @@ import hashlib
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import date, datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -19,6 +19,7 @@ from dpops.claims import Composition, PerHat, PerPeriod
 from dpops.forecast import Prior
 from dpops.mechanism import Mechanism
 from dpops.mechanisms.auto import Auto
+from dpops.mechanisms.tree import Tree
 from dpops.registry import registered
 from dpops.statistics import RequestedStatistic
 from dpops.types import Grid
@@ -356,6 +357,8 @@ def _statistic(table: dict[str, Any], document: Document, prior: Prior | None) -
         mechanism = _mechanism(known[wanted], second_stage | table)
         if isinstance(mechanism, Auto):
             mechanism = Auto(prior=prior, statistic=name)
+        if isinstance(mechanism, Tree):
+            mechanism = replace(mechanism, prior=prior)
         return str(name), mechanism, _weight(weight)
     except (msgspec.ValidationError, ValueError) as error:
         raise SpecificationError(f"statistic with mechanism {wanted!r}: {error}") from None
