@@ -382,17 +382,18 @@ def _mechanism(cls: type[Mechanism], options: Mapping[str, Any]) -> Mechanism:
     for name, value in options.items():
         if name not in names:
             raise ValueError(f"unknown option {name!r}; it has {sorted(names) or 'none'}")
-        if isinstance(value, str | int) and not _fits(cls, name, value):
-            raise ValueError(f"{name} = {value!r} is not available")
+        if isinstance(value, str | int):
+            _check_option(cls, name, value)
     return msgspec.convert(options, cls)
 
 
-def _fits(cls: type[Mechanism], name: str, value: object) -> bool:
+def _check_option(cls: type[Mechanism], name: str, value: object) -> None:
+    """Raises ValueError with the mechanism's own rule for the option, if it states one."""
     try:
         msgspec.convert({name: value}, cls)
-    except msgspec.ValidationError:
-        return False
-    return True
+    except msgspec.ValidationError as error:
+        rule = str(error)
+        raise ValueError(rule if rule.startswith(f"{name} must") else f"{name} = {value!r} is not available") from None
 
 
 def _decisive_text(

@@ -62,7 +62,7 @@ def test_a_row_has_quantiles_moments_and_the_shares_below_every_edge(folder: Pat
 
 
 def test_with_much_epsilon_the_outputs_are_those_of_the_samples(folder: Path) -> None:
-    """The true values lie in every interval, and where nobody is capped the values are theirs within a bin."""
+    """Every true value lies in an interval of some HAT."""
     speeds: dict[tuple[str, int], list[int]] = {}
     for line in city.rows():
         _, time, lat, _, speed = line.strip().split(",")
