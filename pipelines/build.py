@@ -17,24 +17,29 @@ from apache_beam.pvalue import DoOutputsTuple, PBegin, PCollection
 from transforms.count.tally import Cap
 from transforms.layouts import Layout
 from transforms.observe.parse import Rules
-from transforms.release.estimates import SlotEstimates
+from transforms.records import (
+    EXPOSURE,
+    REFUSED,
+    ExposureBytes,
+    KeyedEvents,
+    KeyedTally,
+    KeyedUnit,
+    PackedEvents,
+    SlotEstimates,
+)
 from transforms.release.policy import Policy, SlotFacts
 from transforms.sinks.files import PublishFiles
 from transforms.sinks.kafka import PublishToKafka
 from transforms.sources.kafka_partition import Topic
 from transforms.steps import (
-    EXPOSURE,
-    REFUSED,
     Assign,
     Book,
     ByHexagon,
     ByVehicle,
     CountRefused,
     Estimate,
-    PackedEvents,
     Parse,
     Record,
-    SlotShard,
     Together,
 )
 from transforms.time.heartbeat import Heartbeat
@@ -51,8 +56,8 @@ Sink = beam.PTransform[PCollection[SlotEstimates], PCollection[None]]
 class Released(NamedTuple):
     """sealed: (what is recorded together, encoded Sealed). exposure: (slot, packed Exposure)."""
 
-    sealed: PCollection[tuple[str, bytes]]
-    exposure: PCollection[tuple[int, bytes]]
+    sealed: PCollection[KeyedUnit]
+    exposure: PCollection[tuple[int, ExposureBytes]]
 
 
 @dataclass(frozen=True)
@@ -108,14 +113,12 @@ def observe(read: DoOutputsTuple, job: Job) -> PCollection[PackedEvents]:
     return assigned.events  # PackedEvents
 
 
-def count(events: PCollection[tuple[SlotShard, bytes]], job: Job) -> PCollection[tuple[SlotShard, bytes]]:
+def count(events: PCollection[KeyedEvents], job: Job) -> PCollection[KeyedTally]:
     """Events -> tallies by (plan, release shard): what each vehicle did in each cell."""
     return events | "by vehicle" >> ByVehicle(job.cap, job.policy.columns, job.policy.release_shards, job.slots)
 
 
-def seal(
-    tallies: PCollection[tuple[SlotShard, bytes]], heartbeat: PCollection[tuple[SlotShard, bytes]], job: Job
-) -> Released:
+def seal(tallies: PCollection[KeyedTally], heartbeat: PCollection[KeyedTally], job: Job) -> Released:
     """Tallies -> sealed units, and how many cells each vehicle took part in.
 
     heartbeat: one ((plan, release shard), b"") for every plan, so that a slot is sealed even if nothing happened.
@@ -125,7 +128,7 @@ def seal(
     return Released(done.sealed, done[EXPOSURE])
 
 
-def publish(sealed: PCollection[tuple[str, bytes]], job: Job) -> None:
+def publish(sealed: PCollection[KeyedUnit], job: Job) -> None:
     """Sealed units -> the ledger's answer -> estimates -> files, and messages of a topic."""
     recorded = sealed | "record" >> Record(job.book)  # RecordedSlot
     estimates = recorded | "publish/estimate" >> Estimate(job.policy.names)  # SlotEstimates

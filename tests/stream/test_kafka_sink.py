@@ -12,7 +12,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from tests import city
 from tests.transforms.test_publish import unit
 from transforms.errors import StepError
-from transforms.release.estimates import SlotEstimates, estimates_of
+from transforms.records import SlotEstimates
+from transforms.release.estimates import estimates_of
 from transforms.sinks import kafka as kafka_sink
 from transforms.sinks.files import publish_slot
 from transforms.sinks.kafka import Message, Outbox, PublishToKafka, check, message_of

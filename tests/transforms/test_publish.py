@@ -15,7 +15,8 @@ from dpops.estimate import NO_DATA, Estimate, Number
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.statistics import SHARE, Moments, Output, Statistic
 from dpops.types import Grid
-from transforms.release.estimates import HatEstimate, estimates_of
+from transforms.records import HatEstimate
+from transforms.release.estimates import estimates_of
 from transforms.release.recorded import Released, Sealed
 from transforms.sinks.files import FORMATS, file_stem, publish_slot
 from transforms.sinks.rows import SCHEMA, rows_of, schema_of

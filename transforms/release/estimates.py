@@ -1,43 +1,15 @@
 """Recorded slots -> estimates: what the ledger returned, read with its plans; post-processing of nothing else."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from dpops.estimate import NO_DATA, Estimate
 from dpops.mechanism import Plan
 from dpops.registry import registered
+from transforms.records import HatEstimate, SlotEstimates
 from transforms.release.recorded import Released, Sealed
 
 MISS = 0.05
 """An interval [lower95, upper95] misses the true value with at most this probability."""
-
-
-class RecordedSlot(NamedTuple):
-    """One slot as the ledger returned it: its units, one per release shard, and the sequence number of each entry."""
-
-    units: list[Sealed]
-    sequences: list[int]
-
-
-class HatEstimate(NamedTuple):
-    """One statistic of one HAT. epsilon_slot: rational text, the most that a vehicle spends in the slot."""
-
-    cell: str
-    statistic: str
-    mechanism: str
-    epsilon_slot: str
-    estimate: Estimate
-
-
-class SlotEstimates(NamedTuple):
-    """All estimates of a slot. slot_start, slot_end: ISO 8601. unit: of a speed. statistics: those asked for."""
-
-    spec_id: str
-    slot_start: str
-    slot_end: str
-    unit: str
-    statistics: tuple[str, ...]
-    hats: list[HatEstimate]
 
 
 def estimates_of(units: Sequence[Sealed], statistics: Sequence[str]) -> SlotEstimates:

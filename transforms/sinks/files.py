@@ -18,7 +18,7 @@ from apache_beam.pvalue import PCollection
 from transforms.atomic_files import locked, replacing
 from transforms.errors import reason_of, recorded_but
 from transforms.failpoints import failpoint
-from transforms.release.estimates import SlotEstimates
+from transforms.records import SlotEstimates
 from transforms.sinks.rows import Row, json_of, rows_of, schema_of
 
 
@@ -81,7 +81,7 @@ class PublishFiles(beam.PTransform[PCollection[SlotEstimates], PCollection[None]
     formats: tuple[str, ...]
 
     def expand(self, slots: PCollection[SlotEstimates]) -> PCollection[None]:
-        return slots | beam.ParDo(_PublishFiles(self.folder, self.formats))
+        return slots | "write files" >> beam.ParDo(_PublishFiles(self.folder, self.formats))
 
 
 class _PublishFiles(beam.DoFn):

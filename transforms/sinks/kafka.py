@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka import Message as Sent
 
 from transforms.errors import StepError, recorded_but
-from transforms.release.estimates import SlotEstimates
+from transforms.records import SlotEstimates
 from transforms.sinks.rows import Row, json_of, rows_of
 from transforms.sources.kafka_partition import KafkaSourceError, Topic, starts
 

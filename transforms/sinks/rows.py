@@ -9,7 +9,7 @@ import pyarrow as pa
 from dpops import statistics
 from dpops.mechanism import fraction
 from dpops.statistics import Output
-from transforms.release.estimates import HatEstimate, SlotEstimates
+from transforms.records import HatEstimate, SlotEstimates
 
 SCHEMA = pa.schema(
     [
