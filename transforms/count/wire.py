@@ -15,6 +15,7 @@ from dpops.types import Int64s
 from transforms.records import Observations
 
 _KEYS = ("slot_s", "vehicle", "cell", "kept", "dropped")
+_PARTIAL_KEYS = ("vehicle", "cell", "reported")
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="zstd")
 
 
@@ -51,6 +52,31 @@ class Tally:
     def keys(self) -> tuple[Int64s, Int64s, Int64s, Int64s, Int64s]:
         """The columns that every tally has."""
         return self.slot_s, self.vehicle, self.cell, self.kept, self.dropped
+
+
+class Samples(NamedTuple):
+    """Single samples, where a cap has yet to choose among them; by (vehicle, cell). The lowest ranks stay."""
+
+    vehicle: Int64s
+    cell: Int64s
+    rank: Int64s
+    speed: Int64s
+
+
+NO_SAMPLES = Samples(*[np.zeros(0, np.int64)] * 4)
+
+
+class Partial(NamedTuple):
+    """What vehicles did in cells during one pane of a slot, one entry per (vehicle, cell), in that order.
+
+    reported: samples, duplicates left out. sums: of all of them, without a cap; samples: with one, the candidates.
+    """
+
+    vehicle: Int64s
+    cell: Int64s
+    reported: Int64s
+    sums: Mapping[str, Int64s]
+    samples: Samples
 
 
 def joined(parts: Sequence[Tally]) -> Tally:
@@ -99,6 +125,24 @@ def pack(columns: Events | Exposure) -> bytes:
 def pack_tally(rows: Tally) -> bytes:
     """As `pack`; the sums follow the columns that every tally has, under their names."""
     return _packed(dict(zip(_KEYS, rows.keys(), strict=True)) | {f"sum of {name}": c for name, c in rows.sums.items()})
+
+
+def pack_partial(rows: Partial) -> bytes:
+    """Two Arrow streams, one behind the other: the entries and the samples."""
+    columns = dict(zip(_PARTIAL_KEYS, (rows.vehicle, rows.cell, rows.reported), strict=True))
+    entries = _packed(columns | {f"sum of {name}": column for name, column in rows.sums.items()})
+    return entries + _packed(rows.samples._asdict())
+
+
+def unpack_partial(part: bytes, columns: Sequence[Column]) -> Partial:
+    """columns: those that the part was packed with, none where a cap has yet to choose."""
+    source = pa.BufferReader(part)
+    entries, samples = (pa.ipc.open_stream(source).read_all().combine_chunks() for _ in range(2))
+    sums = {column.name: _numbers(entries.column(f"sum of {column.name}").combine_chunks()) for column in columns}
+    vehicle, cell, reported = (_numbers(entries.column(name).combine_chunks()) for name in _PARTIAL_KEYS)
+    return Partial(
+        vehicle, cell, reported, sums, Samples(*(_numbers(column.combine_chunks()) for column in samples.columns))
+    )
 
 
 def _packed(columns: Mapping[str, Int64s]) -> bytes:
