@@ -15,6 +15,7 @@ from dpops.types import Int64s
 from transforms.records import Observations
 
 _KEYS = ("slot_s", "vehicle", "cell", "kept", "dropped")
+S_US = 1_000_000
 _PARTIAL_KEYS = ("vehicle", "cell", "reported")
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="zstd")
 
@@ -94,10 +95,23 @@ class Exposure(NamedTuple):
     cells: Int64s
 
 
-def split(observations: Observations, cell: Int64s, shards: int) -> Iterable[tuple[tuple[int, int], bytes, int]]:
-    """Cuts a batch by (slot start in seconds, vehicle shard); yields key, packed events and their number."""
-    slots, slot_code = np.unique(observations.slot_start_us, return_inverse=True)
-    group = slot_code * shards + observations.vehicle % shards
+class Part(NamedTuple):
+    """Events of one slot, pane and vehicle shard. slot_s, pane_s: their starts, in seconds since 1970 UTC."""
+
+    slot_s: int
+    pane_s: int
+    shard: int
+    data: bytes
+    rows: int
+
+
+def split(observations: Observations, cell: Int64s, shards: int, pane_s: int | None = None) -> Iterable[Part]:
+    """Cuts a batch by slot, pane and vehicle shard. pane_s: length of panes, counted from the slot; None: the slot."""
+    pane_us = observations.slot_start_us
+    if pane_s is not None:
+        pane_us = observations.event_us - (observations.event_us - pane_us) % (pane_s * S_US)
+    panes, first, pane_code = np.unique(pane_us, return_index=True, return_inverse=True)
+    group = pane_code * shards + observations.vehicle % shards
     order = np.argsort(group, kind="stable")
     group = group[order]
     cuts = np.flatnonzero(np.diff(group)) + 1
@@ -105,7 +119,8 @@ def split(observations: Observations, cell: Int64s, shards: int) -> Iterable[tup
         if start == stop:
             continue
         chosen = order[start:stop]
-        slot_us = int(slots[group[start] // shards])
+        pane = group[start] // shards
+        slot_us = int(observations.slot_start_us[first[pane]])
         events = Events(
             vehicle=observations.vehicle[chosen],
             offset_us=observations.event_us[chosen] - slot_us,
@@ -114,7 +129,8 @@ def split(observations: Observations, cell: Int64s, shards: int) -> Iterable[tup
             cell=cell[chosen],
             speed=observations.speed[chosen],
         )
-        yield (slot_us // 1_000_000, int(group[start] % shards)), pack(events), chosen.size
+        pane_start_s, shard = int(panes[pane]) // S_US, int(group[start] % shards)
+        yield Part(slot_us // S_US, pane_start_s, shard, pack(events), int(chosen.size))
 
 
 def pack(columns: Events | Exposure) -> bytes:
