@@ -1,6 +1,6 @@
 """The road of an event, from what a source hands over to published files.
 
-    read -> parse -> lateness -> assign -> by vehicle -> by hexagon -> record -> publish
+    read -> parse -> lateness -> assign -> by vehicle -> by hexagon -> record -> estimate -> publish
 
 Four stretches, because the scheduled job travels them in parts (pipelines/scheduled/parts.py); a stream joins them
 end to end.
@@ -17,23 +17,31 @@ from apache_beam.pvalue import DoOutputsTuple, PBegin, PCollection
 from transforms.count.tally import Cap
 from transforms.layouts import Layout
 from transforms.observe.parse import Rules
+from transforms.records import (
+    EXPOSURE,
+    REFUSED,
+    ExposureBytes,
+    KeyedEvents,
+    KeyedPartial,
+    KeyedTally,
+    KeyedUnit,
+    PackedEvents,
+    SlotEstimates,
+)
 from transforms.release.policy import Policy, SlotFacts
+from transforms.sinks.files import PublishFiles
 from transforms.sinks.kafka import PublishToKafka
 from transforms.sources.kafka_partition import Topic
 from transforms.steps import (
-    EXPOSURE,
-    REFUSED,
     Assign,
     Book,
     ByHexagon,
     ByVehicle,
     CountRefused,
+    Estimate,
     InPanes,
-    PackedEvents,
     Parse,
-    Publish,
     Record,
-    SlotShard,
     Together,
 )
 from transforms.time.heartbeat import Heartbeat
@@ -47,12 +55,14 @@ duplicates can be dropped and contributions added up before the slot ends. It di
 Source = beam.PTransform[PBegin, DoOutputsTuple]
 """Hands over main: RawBatch; refused: Refused."""
 
+Sink = beam.PTransform[PCollection[SlotEstimates], PCollection[None]]
+
 
 class Released(NamedTuple):
     """sealed: (what is recorded together, encoded Sealed). exposure: (slot, packed Exposure)."""
 
-    sealed: PCollection[tuple[str, bytes]]
-    exposure: PCollection[tuple[int, bytes]]
+    sealed: PCollection[KeyedUnit]
+    exposure: PCollection[tuple[int, ExposureBytes]]
 
 
 @dataclass(frozen=True)
@@ -74,6 +84,14 @@ class Job:
     folder: Path
     formats: tuple[str, ...]
     topic: Topic | None = None
+
+    @property
+    def sinks(self) -> dict[str, Sink]:
+        """Where estimates go, by the names of the steps."""
+        found: dict[str, Sink] = {"publish": PublishFiles(self.folder, self.formats)}
+        if self.topic is not None:
+            found["publish to kafka"] = PublishToKafka(self.topic)
+        return found
 
 
 def stream(p: beam.Pipeline, source: Source, heartbeat: Heartbeat, job: Job, identity: str) -> None:
@@ -104,16 +122,14 @@ def observe(read: DoOutputsTuple, job: Job, pane_s: int | None = None) -> PColle
 
 
 def count(
-    parts: PCollection[tuple[SlotShard, bytes]], job: Job, *, in_panes: bool = False
-) -> PCollection[tuple[SlotShard, bytes]]:
+    parts: PCollection[KeyedEvents | KeyedPartial], job: Job, *, in_panes: bool = False
+) -> PCollection[KeyedTally]:
     """Events, or partial tallies of panes -> tallies by (plan, release shard): what each vehicle did in each cell."""
     policy = job.policy
     return parts | "by vehicle" >> ByVehicle(job.cap, policy.columns, policy.release_shards, job.slots, in_panes)
 
 
-def seal(
-    tallies: PCollection[tuple[SlotShard, bytes]], heartbeat: PCollection[tuple[SlotShard, bytes]], job: Job
-) -> Released:
+def seal(tallies: PCollection[KeyedTally], heartbeat: PCollection[KeyedTally], job: Job) -> Released:
     """Tallies -> sealed units, and how many cells each vehicle took part in.
 
     heartbeat: one ((plan, release shard), b"") for every plan, so that a slot is sealed even if nothing happened.
@@ -123,9 +139,9 @@ def seal(
     return Released(done.sealed, done[EXPOSURE])
 
 
-def publish(sealed: PCollection[tuple[str, bytes]], job: Job) -> None:
-    """Sealed units -> the ledger's answer -> files, and messages of a topic."""
-    recorded = sealed | "record" >> Record(job.book)  # the slot's list[Sealed]
-    _ = recorded | "publish" >> Publish(job.folder, job.formats)
-    if job.topic is not None:
-        _ = recorded | "publish to kafka" >> PublishToKafka(job.topic)
+def publish(sealed: PCollection[KeyedUnit], job: Job) -> None:
+    """Sealed units -> the ledger's answer -> estimates -> files, and messages of a topic."""
+    recorded = sealed | "record" >> Record(job.book)  # RecordedSlot
+    estimates = recorded | "publish/estimate" >> Estimate(job.policy.names)  # SlotEstimates
+    for name, sink in job.sinks.items():
+        _ = estimates | name >> sink

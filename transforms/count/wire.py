@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from dpops.statistics import Column
 from dpops.types import Int64s
-from transforms.records import Observations
+from transforms.records import EventBytes, ExposureBytes, Observations, PartialBytes, TallyBytes
 
 _KEYS = ("slot_s", "vehicle", "cell", "kept", "dropped")
 S_US = 1_000_000
@@ -101,7 +101,7 @@ class Part(NamedTuple):
     slot_s: int
     pane_s: int
     shard: int
-    data: bytes
+    data: EventBytes
     rows: int
 
 
@@ -130,27 +130,31 @@ def split(observations: Observations, cell: Int64s, shards: int, pane_s: int | N
             speed=observations.speed[chosen],
         )
         pane_start_s, shard = int(panes[pane]) // S_US, int(group[start] % shards)
-        yield Part(slot_us // S_US, pane_start_s, shard, pack(events), int(chosen.size))
+        yield Part(slot_us // S_US, pane_start_s, shard, pack_events(events), int(chosen.size))
 
 
-def pack(columns: Events | Exposure) -> bytes:
-    """The columns as one compressed Arrow stream."""
-    return _packed(columns._asdict())
+def pack_events(events: Events) -> EventBytes:
+    return EventBytes(_packed(events._asdict()))
 
 
-def pack_tally(rows: Tally) -> bytes:
-    """As `pack`; the sums follow the columns that every tally has, under their names."""
-    return _packed(dict(zip(_KEYS, rows.keys(), strict=True)) | {f"sum of {name}": c for name, c in rows.sums.items()})
+def pack_exposure(exposure: Exposure) -> ExposureBytes:
+    return ExposureBytes(_packed(exposure._asdict()))
 
 
-def pack_partial(rows: Partial) -> bytes:
+def pack_tally(rows: Tally) -> TallyBytes:
+    """The sums follow the columns that every tally has."""
+    sums = {f"sum of {name}": column for name, column in rows.sums.items()}
+    return TallyBytes(_packed(dict(zip(_KEYS, rows.keys(), strict=True)) | sums))
+
+
+def pack_partial(rows: Partial) -> PartialBytes:
     """Two Arrow streams, one behind the other: the entries and the samples."""
     columns = dict(zip(_PARTIAL_KEYS, (rows.vehicle, rows.cell, rows.reported), strict=True))
     entries = _packed(columns | {f"sum of {name}": column for name, column in rows.sums.items()})
-    return entries + _packed(rows.samples._asdict())
+    return PartialBytes(entries + _packed(rows.samples._asdict()))
 
 
-def unpack_partial(part: bytes, columns: Sequence[Column]) -> Partial:
+def unpack_partial(part: PartialBytes, columns: Sequence[Column]) -> Partial:
     """columns: those that the part was packed with, none where a cap has yet to choose."""
     source = pa.BufferReader(part)
     entries, samples = (pa.ipc.open_stream(source).read_all().combine_chunks() for _ in range(2))
@@ -162,6 +166,7 @@ def unpack_partial(part: bytes, columns: Sequence[Column]) -> Partial:
 
 
 def _packed(columns: Mapping[str, Int64s]) -> bytes:
+    """The columns as one compressed Arrow stream."""
     arrays = [_array(column) for column in columns.values()]
     batch = pa.RecordBatch.from_arrays(arrays, names=list(columns))
     sink = pa.BufferOutputStream()

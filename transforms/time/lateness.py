@@ -10,8 +10,15 @@ from apache_beam.pvalue import DoOutputsTuple, PCollection, TaggedOutput
 from apache_beam.transforms.window import FixedWindows, TimestampedValue
 from numpy.typing import NDArray
 
-from transforms.records import Observations
-from transforms.steps import REFUSED, PackedEvents, PaneShard, Refusal, Refused, SlotShard
+from transforms.records import (
+    REFUSED,
+    KeyedPane,
+    KeyedPartial,
+    Observations,
+    PackedEvents,
+    Refusal,
+    Refused,
+)
 
 LATE: Final = "late"
 _MS_US = 1_000
@@ -40,7 +47,9 @@ class RefuseLate(beam.PTransform[PCollection[Observations], DoOutputsTuple]):
     pane_s: int
 
     def expand(self, observations: PCollection[Observations]) -> DoOutputsTuple:
-        return observations | beam.ParDo(_RefuseLate(self.pane_s)).with_outputs(REFUSED, main="observations")
+        return observations | "compare with the watermark" >> beam.ParDo(_RefuseLate(self.pane_s)).with_outputs(
+            REFUSED, main="observations"
+        )
 
 
 class _RefuseLate(beam.DoFn):
@@ -58,7 +67,7 @@ class _RefuseLate(beam.DoFn):
 
 
 @dataclass
-class IntoPanes(beam.PTransform[PCollection[PackedEvents], PCollection[tuple[PaneShard, bytes]]]):
+class IntoPanes(beam.PTransform[PCollection[PackedEvents], PCollection[KeyedPane]]):
     """PackedEvents -> ((slot, vehicle shard), pane), packed events, each in its pane's window, which fires once.
 
     pane_s: length of a pane, which divides a slot. offset_s: start of any slot, in seconds since 1970 UTC: zones need
@@ -68,19 +77,19 @@ class IntoPanes(beam.PTransform[PCollection[PackedEvents], PCollection[tuple[Pan
     pane_s: int
     offset_s: int
 
-    def expand(self, events: PCollection[PackedEvents]) -> PCollection[tuple[PaneShard, bytes]]:
-        stamped = events | "stamp" >> beam.Map(_stamped).with_output_types(tuple[PaneShard, bytes])
+    def expand(self, events: PCollection[PackedEvents]) -> PCollection[KeyedPane]:
+        stamped = events | "stamp" >> beam.Map(_stamped).with_output_types(KeyedPane)
         return stamped | "window" >> beam.WindowInto(windows(self.pane_s, self.offset_s))
 
 
 @dataclass
-class IntoSlots(beam.PTransform[PCollection[tuple[SlotShard, bytes]], PCollection[tuple[SlotShard, bytes]]]):
+class IntoSlots(beam.PTransform[PCollection[KeyedPartial], PCollection[KeyedPartial]]):
     """What panes gave, each at the end of its pane -> the same in the window of its slot, which fires once."""
 
     slot_s: int
     offset_s: int
 
-    def expand(self, partials: PCollection[tuple[SlotShard, bytes]]) -> PCollection[tuple[SlotShard, bytes]]:
+    def expand(self, partials: PCollection[KeyedPartial]) -> PCollection[KeyedPartial]:
         return partials | "window" >> beam.WindowInto(windows(self.slot_s, self.offset_s))
 
 
