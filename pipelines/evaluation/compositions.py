@@ -15,7 +15,7 @@ from rich.table import Table
 
 from dpops.claims import PerPeriod
 from dpops.noise import Noise
-from dpops.types import Grid, Int64s
+from dpops.types import CountsKnown, Grid, Int64s
 from pipelines.evaluation.real import CLASSES, against, class_name, in_class, read_events
 from pipelines.scheduled.release import InputError, UsageError, job_of
 from pipelines.specification import Specification
@@ -161,7 +161,7 @@ def _actual(
     """Index in `truth` of each HAT with a value, and its mean absolute error over the runs."""
     found = [(slot_s, hat) for slot_s, mine in _slots(rows) for hat in hats_of(mine) if hat.totals.counts.size]
     at = np.array([truth.keys[slot_s, hat.cell] for slot_s, hat in found], np.int64)
-    plans = [stat.mechanism.plan(hat.totals.counts, hat.reported, grid, epsilon) for _, hat in found]
+    plans = [stat.mechanism.plan(CountsKnown(hat.totals.counts, hat.reported), grid, epsilon) for _, hat in found]
     true = truth.values[stat.name][at]
     error = np.zeros(at.size)
     for _ in range(runs):

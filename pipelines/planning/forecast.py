@@ -13,6 +13,7 @@ from dpops.claims import Composition, PerPeriod
 from dpops.forecast import Prior
 from dpops.mechanism import Mechanism, Plan
 from dpops.mechanisms.auto import Auto
+from dpops.types import CountsKnown
 from pipelines.account.guarantee import NOT_PROTECTED, Guarantee, translated
 from pipelines.planning.composed import Composed, Hat, lay_out
 from pipelines.planning.counts import Counts
@@ -125,9 +126,9 @@ class Forecaster:
 
     def _rank(self, mechanism: Mechanism, hat: Hat, epsilon: Fraction) -> list[Candidate]:
         if isinstance(mechanism, Auto):
-            ranking = mechanism.ranking(hat.kept, hat.reported, self._grid, epsilon)
+            ranking = mechanism.ranking(CountsKnown(hat.kept, hat.reported), self._grid, epsilon)
             return [Candidate(label(each.mechanism), each.plan, each.error) for each in ranking]
-        plan = mechanism.plan(hat.kept, hat.reported, self._grid, epsilon)
+        plan = mechanism.plan(CountsKnown(hat.kept, hat.reported), self._grid, epsilon)
         error = plan.error() if self._prior is None else mechanism.forecast(plan, hat.kept, self._prior)
         return [Candidate(label(mechanism), plan, error)]
 

@@ -11,11 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpops.mechanisms.array_average import ArrayAverage
-from dpops.types import Grid
+from dpops.types import CountsKnown, Grid
 from transforms.release.recorded import Released, Sealed
 from transforms.sinks.files import FORMATS, SCHEMA, file_stem, publish_slot, rows_of
 
-PLAN = ArrayAverage().plan(np.array([3, 2, 2]), 7, Grid(step=Fraction(1, 100), upper_steps=6500), Fraction(1))
+PLAN = ArrayAverage().plan(
+    CountsKnown.all_of(np.array([3, 2, 2])), Grid(step=Fraction(1, 100), upper_steps=6500), Fraction(1)
+)
 
 
 def unit(*integers, shard=0):

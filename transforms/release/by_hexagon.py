@@ -11,6 +11,7 @@ from dpops.claims import PerPeriod, slot_debit
 from dpops.mechanism import Plan, Totals
 from dpops.noise import Noise
 from dpops.suppression.clip_user import share_out
+from dpops.types import CountsKnown
 from transforms.count.wire import Exposure, Tally
 from transforms.observe.hexagons import cell_text
 from transforms.release.policy import Policy, RequestedStatistic, SlotFacts, release_shard, weights_of
@@ -138,7 +139,7 @@ def _release_statistic(
     for total, samples in totals:
         key = (samples, total.counts.tobytes())
         if key not in known:
-            plan = stat.mechanism.plan(total.counts, samples, policy.grid, epsilon)
+            plan = stat.mechanism.plan(CountsKnown(total.counts, samples), policy.grid, epsilon)
             known[key] = plan, plan.public()
         plans.append(known[key])
     released = stat.mechanism.release([total for total, _ in totals], [plan for plan, _ in plans], noise)
