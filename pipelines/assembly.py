@@ -1,29 +1,31 @@
 """What a scheduled job and a stream have in common before they start: the account's consent, and the road's values."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from pipelines.account.location import Custody, account_of, read_key
+from pipelines.account.location import AccountLocation, account_of, read_key
 from pipelines.build import Job
 from pipelines.specification import Specification
-from transforms.ledger import AccountRefusal
+from transforms.ledger import AccountRefusal, Ledger
 from transforms.observe.parse import Rules
 from transforms.observe.vehicle_hash import Secret
+from transforms.release.digest import is_plain
 from transforms.release.policy import Policy, SlotFacts
 from transforms.steps import Book, Together
 from transforms.time.calendar import Locator
 
 
-def admitted(spec: Specification, custody: Custody) -> Secret:
+def admitted(spec: Specification, location: AccountLocation) -> Secret:
     """The account's secret, once key, ledger, chain, account and head were found to belong together.
 
     Raises AccountRefusal or LedgerError.
     """
-    secret = read_key(custody.key)
-    ledger = custody.ledger
+    secret = read_key(location.key)
+    ledger = location.ledger
     if not ledger.exists():
         raise AccountRefusal(
-            f"there is no ledger at {custody.shown}: run `hatstream init` first, or name it with --ledger"
+            f"there is no ledger at {location.shown}: run `hatstream init` first, or name it with --ledger"
         )
     ledger.verify_chain()
     ledger.check_account(account_of(spec.account, secret))
@@ -31,14 +33,20 @@ def admitted(spec: Specification, custody: Custody) -> Secret:
     return secret
 
 
-def book_of(spec: Specification, custody: Custody) -> Book:
-    return Book(custody.url, custody.head, spec.account.name, spec.account.limit, spec.name, spec.text)
+def book_of(spec: Specification, location: AccountLocation) -> Book:
+    return Book(location.url, location.head, spec.account.name, spec.account.limit, spec.name, spec.text)
 
 
 def facts_of(spec: Specification, period: str, slot_s: int, plan: tuple[int, ...], plans: int) -> SlotFacts:
     """What is public about a slot. plan: the slots that are planned together. plans: how many share the period."""
     start, end = (spec.timetable.text(edge) for edge in (slot_s, slot_s + spec.timetable.slot_s))
     return SlotFacts(period, start, end, plan, plans)
+
+
+def continuing(job: Job, ledger: Ledger) -> Job:
+    """The job with digests of the form that the ledger has of its specification (transforms.release.digest)."""
+    before = ledger.first_digest(job.policy.spec_id)
+    return replace(job, policy=replace(job.policy, plain_digests=before is not None and is_plain(before)))
 
 
 def assemble(

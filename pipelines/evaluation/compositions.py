@@ -15,6 +15,7 @@ from rich.table import Table
 
 from dpops.claims import PerPeriod
 from dpops.noise import Noise
+from dpops.statistics import SQUARES, SUMS, Column, RequestedStatistic, columns_of, registered
 from dpops.types import CountsKnown, Grid, Int64s
 from pipelines.evaluation.real import CLASSES, against, class_name, in_class, read_events
 from pipelines.scheduled.release import InputError, UsageError, job_of
@@ -24,8 +25,7 @@ from transforms.count.tally import Cap, tally
 from transforms.count.wire import Tally
 from transforms.observe.vehicle_hash import Secret
 from transforms.release.by_hexagon import Divided, divide, hats_of
-from transforms.release.policy import Policy, RequestedStatistic
-from transforms.sinks.files import UNITS
+from transforms.release.policy import Policy
 from transforms.steps import Book
 
 Float64s = NDArray[np.float64]
@@ -49,7 +49,7 @@ class Errors:
 
 
 @dataclass(frozen=True)
-class Spent:
+class CompositionCost:
     """What a composition made of a total: medians over periods of K and epsilon of a HAT, and what is left out."""
 
     composition: str
@@ -79,7 +79,7 @@ Report = Callable[[str, int, int | None], None]
 
 def compare(
     spec: Specification, paths: Sequence[str], totals: Sequence[str], runs: int, report: Report
-) -> tuple[Truth, list[Errors], list[Spent]]:
+) -> tuple[Truth, list[Errors], list[CompositionCost]]:
     """Releases telemetry with each composition at each total, divided over all HATs of a period at once."""
     when, events = read_events(spec, paths, report)
     plain = replace(spec, scope="period", cap=None, clip_user=False, release_shards=1)
@@ -87,13 +87,14 @@ def compare(
         job = job_of(plain, when, NO_KEY, Book("", Path(), "", Fraction(1), "", ""), Path(), ())
     except UsageError as error:
         raise InputError(f"the files do not hold whole periods: {error}") from None
-    whole = _tallied(events, None)
+    columns = tuple(dict.fromkeys((SUMS, SQUARES, *columns_of(spec.statistics, spec.grid))))  # truths need these two
+    whole = _tallied(events, None, columns)
     truth = _truth(whole, spec.grid)
     ways = _ways(whole)
     errors: list[Errors] = []
-    spent: list[Spent] = []
+    spent: list[CompositionCost] = []
     for label, cap, clip_user in ways:
-        rows = whole if cap is None else _tallied(events, cap)
+        rows = whole if cap is None else _tallied(events, cap, columns)
         periods = [rows.take(np.isin(rows.slot_s, slots)) for slots in {facts.plan for facts in job.slots.values()}]
         for total in totals:
             policy = replace(job.policy, composition=PerPeriod(Fraction(total)), clip_user=clip_user)
@@ -104,9 +105,10 @@ def compare(
     return truth, [*errors, *_constants(truth, spec.statistics)], spent
 
 
-def _tallied(events: dict[int, list[bytes]], cap: Cap | None) -> Tally:
-    parts = [tally(wire.unpack_events(packed), slot_s, cap).tally for slot_s, packed in sorted(events.items())]
-    return Tally(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+def _tallied(events: dict[int, list[bytes]], cap: Cap | None, columns: Sequence[Column]) -> Tally:
+    return wire.joined(
+        [tally(wire.unpack_events(packed), slot_s, cap, columns).tally for slot_s, packed in sorted(events.items())]
+    )
 
 
 def _ways(whole: Tally) -> list[tuple[str, Cap | None, bool]]:
@@ -185,13 +187,13 @@ def _summed(label: str, total: str, statistic: str, error: Float64s, truth: Trut
     return Errors(label, total, statistic, mean, by_class, mean > constant)
 
 
-def _spent(label: str, total: str, divided: Sequence[Divided], truth: Truth) -> Spent:
+def _spent(label: str, total: str, divided: Sequence[Divided], truth: Truth) -> CompositionCost:
     kept = sum(int(each.rows.kept.sum()) for each in divided)
     valued = sum(
         np.unique(np.stack([each.rows.slot_s, each.rows.cell])[:, each.rows.kept > 0], axis=1).shape[1]
         for each in divided
     )
-    return Spent(
+    return CompositionCost(
         composition=label,
         total=total,
         most_hats=float(np.median([each.most_hats for each in divided])),
@@ -204,7 +206,7 @@ def _spent(label: str, total: str, divided: Sequence[Divided], truth: Truth) -> 
 # --- tables ----------------------------------------------------------------------------------------------------------
 
 
-def spent_table(spent: Sequence[Spent]) -> Table:
+def spent_table(spent: Sequence[CompositionCost]) -> Table:
     """What each composition makes of the total of a vehicle and period."""
     table = Table(title="What a vehicle's total is divided into", title_justify="left")
     for name in ("composition", "total", "most HATs (K)", "epsilon of a HAT", "reports left out", "HATs without value"):
@@ -220,8 +222,9 @@ def spent_table(spent: Sequence[Spent]) -> Table:
 
 def error_table(statistic: str, errors: Sequence[Errors], truth: Truth) -> Table:
     """Errors of one statistic, overall and by the number of vehicles in the HAT; a star: the constant does better."""
+    unit = registered()[statistic].unit.format("km/h")
     table = Table(
-        title=f"NOT PRIVATE: actual mean absolute error of the {statistic}, {UNITS[statistic].format('km/h')}",
+        title=f"NOT PRIVATE: actual mean absolute error of the {statistic}, {unit}",
         caption="* worse than publishing one constant for the whole city; columns to the right: HATs by vehicles.",
         title_justify="left",
         caption_justify="left",
