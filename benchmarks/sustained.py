@@ -40,7 +40,7 @@ from pipelines.demo.fleet import Fleet
 from pipelines.demo.stream_demo import set_up, stop_at
 from pipelines.specification import Specification
 from pipelines.streaming import stream as streaming
-from pipelines.streaming.flink.submit import Engine
+from pipelines.streaming.engine import Engine
 from transforms.sources.kafka_partition import Topic
 
 CONSOLE = Console()

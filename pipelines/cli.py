@@ -20,6 +20,7 @@ from pipelines.demo.servers.process import ServerError
 from pipelines.exit_codes import BAD_SPECIFICATION, DONE, FAILED, REFUSED, WRONG_USE
 from pipelines.scheduled.release import InputError, UsageError
 from pipelines.specification import SpecificationError
+from pipelines.streaming.engine import EngineError
 from transforms.layouts import UnreadableFile
 from transforms.ledger import AccountRefusal
 from transforms.ledger.head import LedgerError
@@ -34,6 +35,7 @@ _CODES: dict[type[Exception], int] = {
     StepError: FAILED,
     UnreadableFile: FAILED,
     MissingTool: FAILED,
+    EngineError: FAILED,
     ServerError: FAILED,
 }
 

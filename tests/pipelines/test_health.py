@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import pytest
 
-from pipelines.demo.servers.process import ServerError
 from pipelines.demo.stream_demo import demo
 from pipelines.specification import load
 from pipelines.streaming import health
+from pipelines.streaming.engine import EngineError
 from tests import city
 from transforms.ledger.head import LedgerError
 
@@ -37,15 +37,15 @@ class Unit(NamedTuple):
 
 
 class Servers:
-    """A cluster and a ledger that show one state after the other, and then stop the watch."""
+    """A job and a ledger that show one state after the other, and then stop the watch."""
 
-    rest = "here:1"
+    id, where = "job", "here:1"
 
     def __init__(self, stop, states, slots=(), counters=(), with_data=()):
         self._with_data = with_data
         self._stop, self._states, self._slots, self._counters = stop, list(states), list(slots), list(counters)
 
-    def state(self, _job):
+    def state(self):
         state = self._states.pop(0)
         if not self._states:
             self._stop.set()
@@ -60,7 +60,7 @@ class Servers:
     def released_of(self, _spec, slots):
         return [Unit(slot_s, [Hat({} if slot_s in self._with_data else None)]) for slot_s in slots]
 
-    def counters(self, _job):
+    def counters(self):
         found = self._counters.pop(0)
         if isinstance(found, OSError):
             raise found
@@ -77,7 +77,7 @@ def attend(tmp_path, monkeypatch):
         monkeypatch.setattr(health, "time", Clock(now_s))
         stop, said = threading.Event(), []
         servers = Servers(stop, states, **more)
-        health.attend(spec, (START_S, end_s), servers, servers, "job", stop, said.append)
+        health.attend(spec, (START_S, end_s), servers, servers, stop, said.append)
         return said
 
     return run
@@ -173,13 +173,13 @@ def test_changes_of_state_are_said(attend):
 
 
 def test_a_stream_that_ends_by_itself_is_an_error(attend):
-    with pytest.raises(ServerError, match=r"has ended \(FAILED\)"):
+    with pytest.raises(EngineError, match=r"has ended \(FAILED\)"):
         attend("RUNNING", "FAILED")
 
 
 def test_a_cluster_that_is_silent_for_long_is_an_error(attend, monkeypatch):
     monkeypatch.setattr(health, "SILENT_S", -1)
-    with pytest.raises(ServerError, match="has not answered"):
+    with pytest.raises(EngineError, match="has not answered"):
         attend("RUNNING", None, None)
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from pipelines.demo.servers import maven
-from pipelines.demo.servers.flink import options
 from pipelines.demo.servers.process import Server, ServerError, free_ports, is_open
 
 
@@ -65,8 +64,3 @@ def test_free_ports_are_different_and_closed():
     ports = free_ports(3)
     assert len(set(ports)) == 3
     assert not any(map(is_open, ports))
-
-
-def test_a_job_always_checkpoints_and_finishes_bundles_before_it_does():
-    chosen = options("a:1", "b:2", parallelism=2, checkpoint_s=0.5)
-    assert {"--checkpointing_interval=500", "--finish_bundle_before_checkpointing", "--streaming"} <= set(chosen)

@@ -7,12 +7,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from pipelines.demo.servers.process import LOOPBACK, ServerError, free_ports
+from pipelines.demo.servers.process import LOOPBACK, free_ports
 from pipelines.specification import load
 from pipelines.streaming import stream as streaming
-from pipelines.streaming.flink import submit
+from pipelines.streaming.engine import EngineError
+from pipelines.streaming.flink import engine as flink
+from pipelines.streaming.flink.engine import Flink, FlinkJob
 from pipelines.streaming.flink.rest import Cluster
-from pipelines.streaming.flink.submit import Engine
 from tests import city
 
 JOB = "a1"
@@ -56,30 +57,30 @@ def rest(says, missing=0):
 
 @pytest.fixture(autouse=True)
 def hurry(monkeypatch):
-    monkeypatch.setattr(submit, "CANCEL_S", 0.5)
+    monkeypatch.setattr(flink, "CANCEL_S", 0.5)
 
 
 def test_a_job_is_asked_to_end_once_and_waited_for():
     with rest(["RUNNING", "CANCELLING", "CANCELED"]) as (server, cluster):
-        submit.cancel(cluster, JOB)
+        FlinkJob(cluster, JOB).cancel()
     assert server.cancelled == 1
 
 
 def test_a_job_that_has_ended_is_not_asked_again():
     with rest(["FAILED"]) as (server, cluster):
-        submit.cancel(cluster, JOB)
+        FlinkJob(cluster, JOB).cancel()
     assert server.cancelled == 0
 
 
 def test_a_job_that_does_not_end_is_named():
-    with rest(["RUNNING"]) as (_, cluster), pytest.raises(ServerError, match=f"job {JOB} has not ended"):
-        submit.cancel(cluster, JOB)
+    with rest(["RUNNING"]) as (_, cluster), pytest.raises(EngineError, match=f"job {JOB} has not ended"):
+        FlinkJob(cluster, JOB).cancel()
 
 
 def test_a_cluster_that_does_not_answer_has_ended_nothing():
     nobody = Cluster(f"{LOOPBACK}:{free_ports(1)[0]}")
-    with pytest.raises(ServerError, match=f"job {JOB} has not ended .* it may run on"):
-        submit.cancel(nobody, JOB)
+    with pytest.raises(EngineError, match=f"job {JOB} has not ended .* it may run on"):
+        FlinkJob(nobody, JOB).cancel()
 
 
 @pytest.mark.parametrize(("says", "missing"), [("<html>", 0), ('{"jobs": []}', 7)])
@@ -90,8 +91,18 @@ def test_what_is_no_answer_of_flink_is_none(says, missing):
         assert cluster.state(JOB) is None
 
 
+class Taken:
+    """An engine that has the stream's job already."""
+
+    def __init__(self, cluster):
+        self._cluster = cluster
+
+    def submit(self, _build, _name):
+        return FlinkJob(self._cluster, JOB)
+
+
 @pytest.fixture
-def stream(tmp_path, hatstream, monkeypatch):
+def stream(tmp_path, hatstream):
     """Runs a stream that Flink has taken; how many jobs it cancelled, and what it raised."""
     city.write(tmp_path)
     assert hatstream(*city.init(tmp_path))[0] == 0
@@ -100,11 +111,10 @@ def stream(tmp_path, hatstream, monkeypatch):
     start_s = streaming.first_slot(spec, "2026-03-01", None)
     source = streaming.folder_source(spec, tmp_path, start_s)
     made = streaming.prepare(spec, start_s, source, place, tmp_path / "out", ())
-    monkeypatch.setattr(streaming, "submit", lambda *_: JOB)
     stop = threading.Event()
 
     def run(cluster, say=lambda _: None):
-        streaming.run(spec, made, place, Engine(job_server="", worker_pool="", rest=cluster.rest), stop, say)
+        streaming.run(spec, made, place, Taken(cluster), stop, say)
 
     run.stop = stop
     return run
@@ -122,6 +132,11 @@ def test_a_stream_whose_word_cannot_be_written_leaves_no_job_behind(stream):
 def test_a_stream_that_cannot_be_ended_does_not_say_that_it_was(stream):
     said = []
     stream.stop.set()
-    with pytest.raises(ServerError, match="it may run on"):
+    with pytest.raises(EngineError, match="it may run on"):
         stream(Cluster(f"{LOOPBACK}:{free_ports(1)[0]}"), said.append)
     assert [line for line in said if "state" in line] == []
+
+
+def test_a_job_always_checkpoints_and_finishes_bundles_before_it_does():
+    chosen = Flink(job_server="a:1", worker_pool="b:2", rest="c:3", parallelism=2, checkpoint_s=0.5).options
+    assert {"--checkpointing_interval=500", "--finish_bundle_before_checkpointing", "--streaming"} <= set(chosen)

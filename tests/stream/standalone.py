@@ -11,6 +11,7 @@ from pathlib import Path
 from pipelines.demo.servers.flink import JAVA, flink_alone
 from pipelines.demo.servers.process import LOOPBACK, Server, free_ports, is_open
 from pipelines.streaming.flink.rest import Cluster
+from tests.stream.cluster import slots_in_use
 
 READY_S = 60.0
 _JOB_MANAGER = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
@@ -79,7 +80,7 @@ class Standalone(Cluster):
         """The name of one more, which has joined."""
         name = f"task-manager-{next(self._numbers)}"
         server = self._start(name, _TASK_MANAGER, _RESOURCES | {"taskmanager.resource-id": name})
-        server.wait(lambda: name in self.slots_in_use(), READY_S)
+        server.wait(lambda: name in slots_in_use(self), READY_S)
         return name
 
     def kill_task_manager(self, name: str) -> None:
