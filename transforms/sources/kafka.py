@@ -18,6 +18,7 @@ from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Duration
 
 from transforms.layouts import MessageLayout
+from transforms.layouts.apart import messages_apart
 from transforms.records import Messages, RawBatch
 from transforms.sources.kafka_partition import POLL_MESSAGES, Partition, PartitionStart, Poll, Topic
 from transforms.sources.known_elements import KnownElements
@@ -125,7 +126,7 @@ class _Decode(beam.DoFn):
         self._layout = layout
 
     def process(self, element: Messages) -> Iterator[RawBatch | Refusal]:
-        for batch in self._layout.from_messages(element.payloads):
+        for batch in messages_apart(self._layout, element.payloads):
             Metrics.counter(NAMESPACE, "rows").inc(batch.rows)
             for reason, rows in batch.refused.items():
                 yield TaggedOutput(REFUSED, Refused("read", reason, rows))
