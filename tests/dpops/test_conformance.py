@@ -61,15 +61,30 @@ PLAIN = [each for each in PLAIN if not (isinstance(each, Auto) and each.prior an
 every_example = pytest.mark.parametrize("mechanism", EXAMPLES, ids=repr)
 # Those that choose nothing privately, so that the plan alone settles the noise; the others: test_private_choices.py.
 every_plain = pytest.mark.parametrize("mechanism", PLAIN, ids=repr)
-plain_kinds = pytest.mark.parametrize("kind", list(dict.fromkeys(map(type, PLAIN))), ids=lambda kind: kind.name)
+plain_kinds = pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, id=kind.name, marks=[] if kind in (ArrayAverage, BaselineVariance) else pytest.mark.slow)
+        for kind in dict.fromkeys(map(type, PLAIN))
+    ],
+)
+"""The fast run takes one mechanism of each statistic, the whole suite all: 8 s each."""
 every_counts = pytest.mark.parametrize("counts", COUNTS, ids=lambda c: f"{c.size}users-{c[0]}most")
+few_counts = pytest.mark.parametrize(
+    "counts",
+    [
+        pytest.param(c, id=f"{c.size}users-{c[0]}most", marks=[] if c.size in (3, 9) else pytest.mark.slow)
+        for c in COUNTS
+    ],
+)
+"""For simulations: the fast run takes two count vectors, the whole suite all."""
 count_vectors = st.lists(st.integers(1, 60), min_size=1, max_size=25).map(lambda c: np.array(sorted(c)[::-1], np.int64))
 
 
 # privacy
 
 
-@every_counts
+@few_counts
 @every_plain
 def test_the_audit_of_the_worst_neighbours_stays_below_the_claim(mechanism: Mechanism, counts: Int64s) -> None:
     """False-alarm rate 1e-6 for each audit. Power: see the mutants below."""
@@ -201,7 +216,7 @@ def test_the_claim_is_the_epsilon_asked_for(mechanism: Mechanism) -> None:
 # forecasts
 
 
-@every_counts
+@few_counts
 @every_plain
 def test_forecasts_agree_with_simulation(mechanism: Mechanism, counts: Int64s) -> None:
     """Standard deviation and mean absolute error without bias; false-alarm rate 3 x 1e-7 for each case: 5.5 standard
@@ -220,7 +235,7 @@ def test_forecasts_agree_with_simulation(mechanism: Mechanism, counts: Int64s) -
     assert np.abs(values - truth).mean() <= plan.error() * (1 + 5.5 / draws**0.5) + float(plan.step)
 
 
-@every_counts
+@few_counts
 @every_example
 def test_the_interval_covers_the_true_value_even_at_the_worst_bias(mechanism: Mechanism, counts: Int64s) -> None:
     """False-alarm rate 4 x 1e-7 for each case (5.5 standard errors of 4000 draws). Power: an interval that leaves the

@@ -27,6 +27,7 @@ def standalone(tmp_path):
         yield running
 
 
+@pytest.mark.slow
 def test_totals_are_exact_after_a_stage_failed_and_poison_and_absurd_times_change_nothing(kafka, flink, pool, tmp_path):
     """30 s."""
     fleet = Fleet(kafka, "exact")

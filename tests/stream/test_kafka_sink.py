@@ -100,6 +100,7 @@ def test_more_messages_than_may_be_on_their_way_are_waited_for(kafka):
 # --- what goes wrong ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow  # the broker starts again: 20 s
 def test_a_broker_that_is_away_is_an_error_without_data_and_the_next_attempt_sends_all(kafka):
     topic = made(kafka, **{"delivery.timeout.ms": "1500"})
     send(topic, SLOT)
