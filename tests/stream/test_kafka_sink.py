@@ -10,7 +10,7 @@ from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from tests import city
-from tests.transforms.test_publish import unit
+from tests.transforms.sinks.test_files import unit
 from transforms.release.recorded import Sealed
 from transforms.sinks import kafka as kafka_sink
 from transforms.sinks.files import publish_slot, rows_of

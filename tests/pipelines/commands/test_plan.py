@@ -23,7 +23,7 @@ from pipelines.specification import load
 from tests import city
 
 PRIOR = "upper_kmh = 65\nprior = { mean_kmh = 20, sd_kmh = 12 }"
-DEMO = (Path(__file__).parents[2] / "pipelines" / "demo" / "demo.toml").read_text()
+DEMO = (Path(__file__).parents[3] / "pipelines" / "demo" / "demo.toml").read_text()
 TABLE = """slot,cell,vehicle,count
 8,a,PLATE1,10
 8,a,PLATE2,4

@@ -11,7 +11,7 @@ from pipelines.account.guarantee import sentence
 from pipelines.cli import main
 from pipelines.specification import load
 
-DEMO_SPEC = Path(__file__).parents[2] / "pipelines" / "demo" / "demo.toml"
+DEMO_SPEC = Path(__file__).parents[3] / "pipelines" / "demo" / "demo.toml"
 
 
 def test_the_demo_ends_with_a_table_the_guarantee_and_the_paths_of_its_files(tmp_path, capsys):

@@ -22,7 +22,7 @@ from pipelines.scheduled import release as scheduled
 from pipelines.scheduled.spool import Spool
 from pipelines.specification import load
 from tests import city
-from tests.transforms.test_ledger import unit
+from tests.transforms.ledger.test_ledger import unit
 from transforms.count.wire import Exposure, pack
 from transforms.ledger import Ledger
 from transforms.ledger.head import LedgerError

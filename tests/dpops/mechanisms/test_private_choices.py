@@ -20,7 +20,7 @@ from dpops.mechanisms.levy import Levy
 from dpops.mechanisms.worst_case_optimal import WorstCaseOptimal
 from dpops.noise import Noise
 from dpops.types import Grid, Int64s
-from tests.dpops.test_choice import fit
+from tests.dpops.noise.test_exponential import fit
 from tests.statistical.audit import epsilon_lower_bound
 from tests.statistical.checks import laplace_fit, seeded
 

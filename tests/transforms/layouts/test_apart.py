@@ -20,7 +20,7 @@ from tests.transforms.inputs import (
     write_jsonl,
     write_parquet,
 )
-from tests.transforms.test_hostile_input import FIELDS, avro_file, avro_schema, deflated
+from tests.transforms.layouts.test_hostile_input import FIELDS, avro_file, avro_schema, deflated
 from transforms.layouts import FIXED, UnreadableFile
 from transforms.layouts.apart import messages_apart, read_apart
 from transforms.layouts.base import raw_batch
