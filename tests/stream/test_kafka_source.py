@@ -9,8 +9,8 @@ from confluent_kafka.admin import NewPartitions
 
 from tests.stream.by_hand import Counters
 from tests.stream.feed import LAG_S, YEAR_9999_MS, Feed
+from transforms.counters import AHEAD, REMOVED
 from transforms.sources import kafka_partition
-from transforms.sources.kafka import AHEAD, REMOVED
 from transforms.sources.kafka_partition import IDLE_S, KafkaSourceError, PartitionStart, Topic, starts
 
 
