@@ -18,7 +18,7 @@ from dpops.mechanisms.auto import Auto
 from dpops.noise import Noise
 from dpops.registry import registered
 from dpops.statistics import SUMS
-from dpops.types import Grid
+from dpops.types import CountsKnown, Grid
 from pipelines.scheduled.release import InputError, range_of
 from pipelines.specification import Specification
 from transforms.count import wire
@@ -150,7 +150,7 @@ def errors_of(
 
 def _actual(mechanism: Mechanism, hats: Hats, grid: Grid, epsilon: Fraction, runs: int) -> Float64s:
     """Mean absolute error of each HAT over the runs."""
-    plans = [mechanism.plan(totals.counts, reported, grid, epsilon) for totals, reported in hats.totals]
+    plans = [mechanism.plan(CountsKnown(totals.counts, reported), grid, epsilon) for totals, reported in hats.totals]
     totals = [totals for totals, _ in hats.totals]
     error = np.zeros(len(plans))
     for _ in range(runs):

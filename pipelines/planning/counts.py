@@ -90,7 +90,7 @@ def sample_counts(day: pa.Table, fleet: Fleet, spec: Specification) -> Counts:
     parts = []
     for slot_s, packed in events_of(whole.to_batches()[0], rules, spec.resolution):
         table = tally(wire.unpack_events([packed]), slot_s, None, ()).tally
-        parts.append((np.full(table.cell.size, slot_s), table.cell, table.vehicle, table.kept))
+        parts.append((table.slot_s, table.cell, table.vehicle, table.kept))
     if not parts:
         raise InputError("the made-up fleet does not drive within slot.service; give your own --counts")
     slot, place, vehicle, count = (np.concatenate(columns) for columns in zip(*parts, strict=True))

@@ -36,5 +36,5 @@ def events_of(
     """The accepted rows of a batch as packed events, with the start of their slot in seconds since 1970 UTC."""
     observations, _ = parse(table, rules)
     found = locate(observations, resolution, region)
-    for (slot_s, _), packed, _ in wire.split(found.observations, found.cell, 1):
-        yield slot_s, packed
+    for part in wire.split(found.observations, found.cell, 1):
+        yield part.slot_s, part.data
