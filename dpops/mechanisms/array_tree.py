@@ -22,7 +22,7 @@ from dpops.trees.hats import (
     tree_plan,
 )
 from dpops.trees.users import array_masses
-from dpops.types import Grid, Int64s
+from dpops.types import CountsKnown, Grid, Int64s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,12 +49,12 @@ class ArrayTree(Mechanism):
     def examples(cls) -> Sequence["ArrayTree"]:
         return [cls(bins=65), cls(bins=5, m_ub="argmax"), cls(bins=64, m_ub=3)]
 
-    def plan(self, counts: Int64s, reported: int, grid: Grid, epsilon: Fraction) -> TreePlan:
-        check_counts(counts, reported, grid, epsilon)
-        laid = lay_out(counts, reported, grid, epsilon, self.m_ub)
-        masses = array_masses(laid.grouping, counts.size, laid.m_ub)
+    def plan(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> TreePlan:
+        check_counts(known, grid, epsilon)
+        laid = lay_out(known, grid, epsilon, self.m_ub)
+        masses = array_masses(laid.grouping, known.counts.size, laid.m_ub)
         facts = {"m_ub": laid.m_ub, "arrays": laid.grouping.fills.size}
-        return tree_plan(self.name, counts, reported, grid, epsilon, self.bins, masses, facts)
+        return tree_plan(self.name, known, grid, epsilon, self.bins, masses, facts)
 
     def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
         return forecast_share_error(plan, counts, prior)

@@ -24,7 +24,7 @@ from dpops.trees.hats import (
     tree_plan,
 )
 from dpops.trees.users import capped_masses
-from dpops.types import Grid, Int64s
+from dpops.types import CountsKnown, Grid, Int64s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,16 +51,16 @@ class CappedTree(Mechanism):
     def examples(cls) -> Sequence["CappedTree"]:
         return [cls(bins=65, m_ub="none"), cls(bins=5), cls(bins=61, m_ub=3)]
 
-    def plan(self, counts: Int64s, reported: int, grid: Grid, epsilon: Fraction) -> TreePlan:
-        check_counts(counts, reported, grid, epsilon)
+    def plan(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> TreePlan:
+        check_counts(known, grid, epsilon)
         level = share_error(best_shape(self.bins)) / float(epsilon)
 
         def cost(cap: CountCap) -> float:
             return cap.moved[0] / cap.moved[1] + level * cap.most / cap.kept
 
-        cap = chosen(self.m_ub, counts, reported, cost)
-        masses = capped_masses(counts, cap.most)
-        return tree_plan(self.name, counts, reported, grid, epsilon, self.bins, masses, {"m_ub": cap.most})
+        cap = chosen(self.m_ub, known.counts, known.reported, cost)
+        masses = capped_masses(known.counts, cap.most)
+        return tree_plan(self.name, known, grid, epsilon, self.bins, masses, {"m_ub": cap.most})
 
     def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
         return forecast_share_error(plan, counts, prior)

@@ -15,7 +15,7 @@ from dpops.mechanisms.capped_tree import CappedTree
 from dpops.noise import Noise
 from dpops.trees.estimates import estimates
 from dpops.trees.hats import DEFAULT_BINS, TreePlan, check_bins, forecast_share_error, release_trees
-from dpops.types import Grid, Int64s
+from dpops.types import CountsKnown, Grid, Int64s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,9 +41,9 @@ class Tree(Mechanism):
     def examples(cls) -> Sequence["Tree"]:
         return [cls(), cls(bins=20, prior=Prior(20.0, 12.0))]
 
-    def plan(self, counts: Int64s, reported: int, grid: Grid, epsilon: Fraction) -> TreePlan:
-        plans = [mechanism.plan(counts, reported, grid, epsilon) for mechanism in _candidates(self.bins)]
-        return min(plans, key=lambda plan: self._error(plan, counts))
+    def plan(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> TreePlan:
+        plans = [mechanism.plan(known, grid, epsilon) for mechanism in _candidates(self.bins)]
+        return min(plans, key=lambda plan: self._error(plan, known.counts))
 
     def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
         return forecast_share_error(plan, counts, prior)

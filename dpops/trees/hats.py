@@ -21,7 +21,7 @@ from dpops.trees.design import MOST_BINS, best_shares, best_tree
 from dpops.trees.forecast import errors_at, expected_cdfs
 from dpops.trees.shape import Tree, node_counts
 from dpops.trees.users import FINE, weighted_leaves
-from dpops.types import Grid, Int64s
+from dpops.types import CountsKnown, Grid, Int64s
 
 DEFAULT_BINS = 65
 """Of 1 km/h each where U is 65 km/h."""
@@ -68,17 +68,17 @@ def check_bins(bins: int) -> None:
         raise ValueError(f"bins must be 1 to {MOST_BINS}, got {bins}")
 
 
-def check_counts(counts: Int64s, reported: int, grid: Grid, epsilon: Fraction) -> None:
+def check_counts(known: CountsKnown, grid: Grid, epsilon: Fraction) -> None:
     """Refuses what no tree can be planned for. A count times a mass, which is at most FINE counts, must fit 64 bits."""
-    check_plan_input(counts, reported, grid.upper_steps, epsilon)
-    if int(counts.max()) ** 2 * FINE >= 1 << 62:
-        raise PlanError(f"a user of {int(counts.max())} samples is beyond the checked integer bounds (2**62)")
+    check_plan_input(*known, grid.upper_steps, epsilon)
+    heaviest = int(known.counts.max())
+    if heaviest**2 * FINE >= 1 << 62:
+        raise PlanError(f"a user of {heaviest} samples is beyond the checked integer bounds (2**62)")
 
 
 def tree_plan(
     mechanism: str,
-    counts: Int64s,
-    reported: int,
+    known: CountsKnown,
     grid: Grid,
     epsilon: Fraction,
     bins: int,
@@ -91,6 +91,7 @@ def tree_plan(
     bias_bound: the mass that lies elsewhere than in the plain distribution of all reported samples; it bounds the bias
     of every share. rounding: each user's prefix may lose less than a unit.
     """
+    counts, reported = known
     most, total = int(masses.max()), int(masses.sum())
     shape = best_shape(bins)
     return TreePlan(

@@ -17,7 +17,7 @@ from dpops.trees import design, errors, readings, shape
 from dpops.trees.combine import law
 from dpops.trees.estimates import Output, read_alike
 from dpops.trees.hats import shape_of
-from dpops.types import Grid, Int64s
+from dpops.types import CountsKnown, Grid, Int64s
 from pipelines.evaluation.real import CLASSES, Report, in_class, read_events
 from pipelines.specification import Specification
 from transforms.count import wire
@@ -204,7 +204,7 @@ def _means(hats: Sequence[Hat], mechanism: Mechanism, grid: Grid, epsilon: Fract
 
 
 def _plans(hats: Sequence[Hat], mechanism: Mechanism, grid: Grid, epsilon: Fraction) -> list[Plan]:
-    return [mechanism.plan(hat.totals.counts, hat.reported, grid, epsilon) for hat in hats]
+    return [mechanism.plan(CountsKnown(hat.totals.counts, hat.reported), grid, epsilon) for hat in hats]
 
 
 def _off(name: str, values: Float64s, truth: Truth) -> Float64s:

@@ -22,7 +22,7 @@ from dpops.trees import readings, shape
 from dpops.trees.estimates import QUANTILES, read, read_alike
 from dpops.trees.hats import Shape, shape_of, stored
 from dpops.trees.users import bins_of
-from dpops.types import Grid, Int64s
+from dpops.types import CountsKnown, Grid, Int64s
 from tests.statistical.audit import bound_of_samples
 from tests.statistical.checks import laplace_fit, seeded
 
@@ -92,7 +92,7 @@ def test_no_neighbours_differ_by_more_than_the_sensitivity_at_any_level(
 ) -> None:
     """Every distribution of one user over two bins and many over all bins, the other users anywhere."""
     counts = np.array(sorted(data.draw(st.lists(st.integers(1, 9), min_size=1, max_size=4)))[::-1], np.int64)
-    plan = mechanism.plan(counts, int(counts.sum()), GRID, EPSILON)
+    plan = mechanism.plan(CountsKnown.all_of(counts), GRID, EPSILON)
     bins = plan.facts["bins"]
     generator = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     user = data.draw(st.integers(0, counts.size - 1))
@@ -116,7 +116,7 @@ def test_no_neighbours_differ_by_more_than_the_sensitivity_at_any_level(
 @every_counts
 def test_the_claim_is_epsilon_divided_over_the_levels(mechanism: Mechanism, counts: Int64s) -> None:
     for epsilon in (Fraction(1, 1000), Fraction(1, 3), Fraction(7)):
-        plan = mechanism.plan(counts, int(counts.sum()), GRID, epsilon)
+        plan = mechanism.plan(CountsKnown.all_of(counts), GRID, epsilon)
         _, shares = shape_of(plan)
         assert sum(shares) == 1
         assert plan.claim().epsilon == plan.epsilon == epsilon
@@ -127,7 +127,7 @@ def test_every_node_has_noise_of_its_own_level_and_hat() -> None:
     """False-alarm rate 1e-8 for each. Power: noise of another level's or HAT's scale is off by far more than 5 %."""
     mechanism, repeats = CappedTree(bins=64), 1_500
     hats = [_spread(counts, 64) for counts in (COUNTS[3], COUNTS[5])]
-    plans = [mechanism.plan(hat.counts, int(hat.counts.sum()), GRID, EPSILON) for hat in hats]
+    plans = [mechanism.plan(CountsKnown.all_of(hat.counts), GRID, EPSILON) for hat in hats]
     tree, shares = shape_of(plans[0])
     released = np.array(mechanism.release(hats * repeats, plans * repeats, seeded(3))).reshape(repeats, 2, -1)
     noise = released - np.array(mechanism.release(hats, [replace(plan, scale=Fraction(0)) for plan in plans], Noise()))
@@ -221,7 +221,7 @@ def test_intervals_cover_the_truth_even_at_the_worst_bias(mechanism: Mechanism, 
     out misses nearly always at a large epsilon."""
     draws, miss = 1_500, 0.05
     for epsilon in (EPSILON, Fraction(1_000)):
-        plan = mechanism.plan(counts, int(counts.sum()), GRID, epsilon)
+        plan = mechanism.plan(CountsKnown.all_of(counts), GRID, epsilon)
         bins = plan.facts["bins"]
         heavy = plan.masses / plan.facts["total"] > counts / counts.sum()  # type: ignore[attr-defined]
         rows = np.zeros((counts.size, bins), np.int64)
@@ -260,7 +260,7 @@ def test_forecasts_agree_with_simulation_where_speeds_are_as_the_prior_says(
     """Within 15 %: 300 HATs of 40 users each, drawn from the prior."""
     prior, hats = Prior(25.0, 12.0, 0.3), 300
     counts = np.array(sorted((1 + (i * i) % 23 for i in range(40)), reverse=True), np.int64)
-    plan = mechanism.plan(counts, int(counts.sum()), GRID, epsilon)
+    plan = mechanism.plan(CountsKnown.all_of(counts), GRID, epsilon)
     generator = np.random.default_rng(7)
     centres = generator.choice(prior.hat_means(65.0), hats)
     found = []
@@ -306,7 +306,7 @@ def test_a_cap_that_moves_nobody_is_none_and_opt_is_no_worse_than_any_number() -
 )
 def test_counts_that_make_no_hat_are_refused(mechanism: Mechanism, counts: list[int], reported: int) -> None:
     with pytest.raises(ValueError, match="sample"):
-        mechanism.plan(np.array(counts, np.int64), reported, GRID, EPSILON)
+        mechanism.plan(CountsKnown(np.array(counts, np.int64), reported), GRID, EPSILON)
 
 
 @every_example
@@ -363,7 +363,7 @@ def test_one_vehicle_and_any_bins_have_readings(kind: type[CappedTree | ArrayTre
 @every_example
 @pytest.mark.parametrize("epsilon", [Fraction(1, 10**6), Fraction(10**6)])
 def test_extreme_epsilons_have_readings(mechanism: Mechanism, epsilon: Fraction) -> None:
-    plan = mechanism.plan(COUNTS[4], int(COUNTS[4].sum()), GRID, epsilon)
+    plan = mechanism.plan(CountsKnown.all_of(COUNTS[4]), GRID, epsilon)
     found = read(mechanism.release([_spread(COUNTS[4], plan.facts["bins"])], [plan], seeded(10)), [plan], 0.05)[0]
     assert np.all(np.isfinite(found["cdf"].value))
     assert np.isfinite([found[name].value for name in ("p50", "p85", "mean", "variance")]).all()
@@ -373,7 +373,7 @@ def test_extreme_epsilons_have_readings(mechanism: Mechanism, epsilon: Fraction)
 
 
 def _plan(mechanism: Mechanism, counts: Int64s) -> Plan:
-    return mechanism.plan(counts, int(counts.sum()), GRID, EPSILON)
+    return mechanism.plan(CountsKnown.all_of(counts), GRID, EPSILON)
 
 
 def _totals(histograms: Int64s) -> Totals:
@@ -395,7 +395,7 @@ def _noiseless(mechanism: Mechanism, plan: Plan, hats: Sequence[Totals]) -> list
 
 def _small(kind: type[Mechanism], counts: Int64s, deep: bool) -> Plan:
     """A plan over four bins, of one level or of two."""
-    plan = kind(bins=4).plan(counts, int(counts.sum()), GRID, EPSILON)  # type: ignore[call-arg]
+    plan = kind(bins=4).plan(CountsKnown.all_of(counts), GRID, EPSILON)  # type: ignore[call-arg]
     if not deep:
         return plan
     scale = plan.facts["sensitivity"] / (EPSILON * min(DEEP.shares))
