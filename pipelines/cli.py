@@ -36,6 +36,7 @@ _CODES = {
     "transforms.layouts.base.UnreadableFile": FAILED,
     "pipelines.demo.servers.maven.MissingTool": FAILED,
     "pipelines.demo.servers.process.ServerError": FAILED,
+    "pipelines.streaming.engine.EngineError": FAILED,
 }
 """Exit codes of errors, by the names of their classes, whose modules need not be imported to say so."""
 
