@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-Scope = Literal["slot", "period"]
+Scope = Literal["slot", "period", "stage"]
 
 
 class Released(msgspec.Struct, frozen=True):
@@ -43,6 +43,13 @@ class Sealed(msgspec.Struct, frozen=True, kw_only=True):
     scope: Scope = "slot"
     debit: str | None = None
     epsilon_total: str | None = None
+
+
+class Sequenced(NamedTuple):
+    """A recorded unit and its sequence number in the ledger."""
+
+    sequence: int
+    unit: Sealed
 
 
 class Spending(msgspec.Struct, frozen=True):

@@ -1,0 +1,1 @@
+"""From a period's recorded stages and all entries before them to published rows: post-processing."""

@@ -1,0 +1,111 @@
+"""The steps of a `levels` release: tallies of a period by vehicle, their vectors added up, noise, rows."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import apache_beam as beam
+import msgspec
+import numpy as np
+from apache_beam.metrics.metric import Metrics
+from apache_beam.pvalue import PCollection
+
+from dpops.levels import Sums, sum_up
+from dpops.noise import Noise
+from transforms.count import wire
+from transforms.count.tally import tally
+from transforms.failpoints import failpoint
+from transforms.release.levels import LevelsPolicy, StagePlan, rows_of, seal_stage
+from transforms.release.policy import SlotFacts
+from transforms.steps import NAMESPACE, SlotShard
+
+
+@dataclass
+class TallyVehicles(beam.PTransform[PCollection[tuple[SlotShard, bytes]], PCollection[tuple[SlotShard, bytes]]]):
+    """((slot, vehicle shard), packed events) -> ((first slot of the period, vehicle shard), packed Tally)."""
+
+    slots: Mapping[int, SlotFacts]
+
+    def expand(self, events: PCollection[tuple[SlotShard, bytes]]) -> PCollection[tuple[SlotShard, bytes]]:
+        grouped = events | "group" >> beam.GroupByKey()
+        return grouped | "tally" >> beam.ParDo(_TallyVehicles(self.slots)).with_output_types(tuple[SlotShard, bytes])
+
+
+class _TallyVehicles(beam.DoFn):
+    def __init__(self, slots: Mapping[int, SlotFacts]) -> None:
+        self._slots = slots
+
+    def process(self, group: tuple[SlotShard, Iterable[bytes]]) -> Iterator[tuple[SlotShard, bytes]]:
+        (slot_s, shard), parts = group
+        table, duplicates = tally(wire.unpack_events(parts), slot_s, None)
+        Metrics.counter(NAMESPACE, "duplicates").inc(duplicates)
+        failpoint("tally")
+        yield (self._slots[slot_s].plan[0], shard), wire.pack(table)
+
+
+@dataclass
+class AddUpVectors(beam.PTransform[PCollection[tuple[SlotShard, bytes]], PCollection[tuple[int, bytes]]]):
+    """((first slot, vehicle shard), packed Tally) -> (first slot, the sum of its vehicles' integers).
+
+    Here a vehicle-day becomes a bounded vector: after it nothing of a single vehicle is left.
+    """
+
+    policy: LevelsPolicy
+    slots: Mapping[int, SlotFacts]
+    plans: Mapping[int, StagePlan]
+
+    def expand(self, tallies: PCollection[tuple[SlotShard, bytes]]) -> PCollection[tuple[int, bytes]]:
+        grouped = tallies | "group" >> beam.GroupByKey()
+        fn = _AddUpVectors(self.policy, self.slots, self.plans)
+        return grouped | "add up" >> beam.ParDo(fn).with_output_types(tuple[int, bytes])
+
+
+class _AddUpVectors(beam.DoFn):
+    def __init__(self, policy: LevelsPolicy, slots: Mapping[int, SlotFacts], plans: Mapping[int, StagePlan]) -> None:
+        self._policy, self._slots, self._plans = policy, slots, plans
+
+    def process(self, group: tuple[SlotShard, Iterable[bytes]]) -> Iterator[tuple[int, bytes]]:
+        (first_s, _), parts = group
+        rows = rows_of(wire.unpack_tally(parts), self._policy.region, self._slots[first_s].plan)
+        failpoint("vectors")
+        yield first_s, _packed(sum_up(rows, self._plans[first_s].read(self._policy.region)))
+
+
+@dataclass
+class ReleaseStage(beam.PTransform[PCollection[tuple[int, bytes]], PCollection[tuple[str, bytes]]]):
+    """(first slot, sums or b"") -> (period, encoded Sealed). b"" is the heartbeat of a day on which nothing happened."""
+
+    policy: LevelsPolicy
+    slots: Mapping[int, SlotFacts]
+    plans: Mapping[int, StagePlan]
+
+    def expand(self, sums: PCollection[tuple[int, bytes]]) -> PCollection[tuple[str, bytes]]:
+        grouped = sums | "group" >> beam.GroupByKey()
+        fn = _ReleaseStage(self.policy, self.slots, self.plans)
+        return grouped | "noise" >> beam.ParDo(fn).with_output_types(tuple[str, bytes])
+
+
+class _ReleaseStage(beam.DoFn):
+    def __init__(self, policy: LevelsPolicy, slots: Mapping[int, SlotFacts], plans: Mapping[int, StagePlan]) -> None:
+        self._policy, self._slots, self._plans = policy, slots, plans
+
+    def process(self, group: tuple[int, Iterable[bytes]]) -> Iterator[tuple[str, bytes]]:
+        first_s, parts = group
+        plan = self._plans[first_s]
+        facts = [self._slots[at] for at in self._slots[first_s].plan]
+        whole = _added(parts, plan.read(self._policy.region).groups)
+        failpoint("before-noise")
+        unit = seal_stage(whole, plan, facts, first_s, self._policy, Noise())
+        failpoint("after-noise")
+        yield unit.period, msgspec.json.encode(unit)
+
+
+def _packed(sums: Sums) -> bytes:
+    return np.concatenate(sums).astype("<i8").tobytes()
+
+
+def _added(parts: Iterable[bytes], groups: int) -> Sums:
+    whole = np.zeros(2 * groups, np.int64)
+    for part in parts:
+        if part:
+            whole += np.frombuffer(part, "<i8")
+    return Sums(whole[:groups], whole[groups:])
