@@ -1,11 +1,20 @@
-"""Adjacency, the privacy claim of a mechanism, and how claims add up over HATs, slots and periods."""
+"""Privacy claims as values: what one draw costs, and how claims convert. Every rounding is upwards."""
 
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, localcontext
 from fractions import Fraction
+from functools import lru_cache
 from typing import Literal, Protocol
 
 Adjacency = Literal["counts-public", "add-remove"]
+
+ZERO = Fraction(0)
+
+
+class ClaimError(ValueError):
+    """There is no such claim, or none of the kind that was asked for; the message is made of public facts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,8 +24,152 @@ class PureDP:
     epsilon: Fraction
 
     def __post_init__(self) -> None:
-        if self.epsilon < 0:
-            raise ValueError(f"epsilon must be >= 0, got {self.epsilon}")
+        _not_negative("epsilon", self.epsilon)
+
+    def __str__(self) -> str:
+        """As ledgers keep it: the rational number alone, which is also how they did before there were other kinds."""
+        return str(self.epsilon)
+
+    def zcdp(self) -> "ZCDP":
+        """Source: Bun and Steinke (2016), Proposition 1.4."""
+        return ZCDP(self.epsilon**2 / 2)
+
+    def approx(self, delta: Fraction) -> "ApproxDP":
+        return ApproxDP(self.epsilon, delta)
+
+
+@dataclass(frozen=True, slots=True)
+class ZCDP:
+    """D_a(M(D) || M(D')) <= rho a for all neighbours and all Renyi orders a > 1. Source: Bun and Steinke (2016)."""
+
+    rho: Fraction
+
+    def __post_init__(self) -> None:
+        _not_negative("rho", self.rho)
+
+    def __str__(self) -> str:
+        return f"rho={self.rho}"
+
+    @staticmethod
+    def of_gaussian(sensitivity: Fraction, variance: Fraction) -> "ZCDP":
+        """Of continuous or discrete Gaussian noise; sensitivity is in the Euclidean norm of the whole vector.
+
+        Source: Canonne, Kamath and Steinke (2020), Theorem 14.
+        """
+        return ZCDP(sensitivity**2 / (2 * variance))
+
+    def approx(self, delta: Fraction) -> "ApproxDP":
+        """At the best Renyi order; epsilon rounded up. Source: Canonne, Kamath and Steinke (2020), Proposition 12."""
+        return ApproxDP(_epsilon_of(self.rho, _checked_delta(delta)), delta)
+
+
+@dataclass(frozen=True, slots=True)
+class ApproxDP:
+    """P(M(D) in Y) <= exp(epsilon) P(M(D') in Y) + delta for all neighbours D, D' and all sets Y."""
+
+    epsilon: Fraction
+    delta: Fraction
+
+    def __post_init__(self) -> None:
+        _not_negative("epsilon", self.epsilon)
+        _not_negative("delta", self.delta)
+
+    def __str__(self) -> str:
+        return f"epsilon={self.epsilon},delta={self.delta}"
+
+
+Claim = PureDP | ZCDP | ApproxDP
+
+
+def claim_of(text: str) -> Claim:
+    """The claim that was written by `str`. Raises ClaimError."""
+    if "=" not in text:
+        return PureDP(Fraction(text))
+    values = {name: Fraction(value) for name, _, value in (part.partition("=") for part in text.split(","))}
+    if values.keys() == {"rho"}:
+        return ZCDP(values["rho"])
+    if values.keys() == {"epsilon", "delta"}:
+        return ApproxDP(values["epsilon"], values["delta"])
+    raise ClaimError(f"a claim has an epsilon, a rho, or an epsilon and a delta; it has {', '.join(values)}")
+
+
+@lru_cache(maxsize=64)
+def rho_within(epsilon: Fraction, delta: Fraction) -> Fraction:
+    """The most rho that keeps (epsilon, delta), rounded down: the conversion of `ZCDP.approx`, read backwards."""
+    if epsilon <= 0:
+        return ZERO
+    log_delta = math.log(_checked_delta(delta))
+    target = float(epsilon)
+
+    def negative_rho(order: float) -> float:
+        return (math.log1p(-1 / order) - (log_delta + math.log(order)) / (order - 1) - target) / order
+
+    order = Decimal(_least_at(negative_rho))
+    with localcontext(_EXACT):
+        rho = (_decimal(epsilon) - (1 - 1 / order).ln() + (_decimal(delta).ln() + order.ln()) / (order - 1)) / order
+    return _rounded(rho, ROUND_FLOOR)
+
+
+@lru_cache(maxsize=1024)
+def _epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
+    if rho == 0:
+        return ZERO
+    log_delta, cost = math.log(delta), float(rho)
+
+    def epsilon_at(order: float) -> float:
+        return order * cost + math.log1p(-1 / order) - (log_delta + math.log(order)) / (order - 1)
+
+    order = Decimal(_least_at(epsilon_at))
+    with localcontext(_EXACT):
+        found = order * _decimal(rho) + (1 - 1 / order).ln() - (_decimal(delta).ln() + order.ln()) / (order - 1)
+    return _rounded(found, ROUND_CEILING)
+
+
+_EXACT = Context(prec=60)
+_SHORT = 16
+"""Significant digits that a converted number is rounded to."""
+_GOLDEN = (math.sqrt(5) - 1) / 2
+
+
+def _least_at(value: Callable[[float], float]) -> float:
+    """The Renyi order at which a conversion is best, by golden section; any other order would be valid too.
+
+    The set of orders that are at least as good as a given value is an interval, for the logarithm of delta is convex
+    in the order: so there is one minimum.
+    """
+    low, high = math.log(1e-9), math.log(1e12)
+    inner, outer = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
+    for _ in range(120):
+        if value(1 + math.exp(inner)) <= value(1 + math.exp(outer)):
+            high, outer = outer, inner
+            inner = high - _GOLDEN * (high - low)
+        else:
+            low, inner = inner, outer
+            outer = low + _GOLDEN * (high - low)
+    return 1 + math.exp((low + high) / 2)
+
+
+def _decimal(value: Fraction) -> Decimal:
+    return Decimal(value.numerator) / Decimal(value.denominator)
+
+
+def _rounded(value: Decimal, rounding: str) -> Fraction:
+    """Rounded, from 60 digits of which the last few may be wrong, so far that these no longer matter; at least 0."""
+    if value <= 0:
+        return ZERO
+    safe = value * (1 + (1 if rounding == ROUND_CEILING else -1) * Decimal("1e-30"))
+    return Fraction(Context(prec=_SHORT, rounding=rounding).plus(safe))
+
+
+def _not_negative(name: str, value: Fraction) -> None:
+    if value < 0:
+        raise ClaimError(f"{name} must be >= 0, got {value}")
+
+
+def _checked_delta(delta: Fraction) -> Fraction:
+    if not 0 < delta < 1:
+        raise ClaimError(f"zero-concentrated privacy gives an epsilon for a delta between 0 and 1 only, got {delta}")
+    return delta
 
 
 def compose(claims: Iterable[PureDP]) -> PureDP:

@@ -11,6 +11,7 @@ from pipelines.commands.demo import demo
 from pipelines.commands.evaluate import evaluate
 from pipelines.commands.init import init
 from pipelines.commands.ledger import ledger
+from pipelines.commands.map import map_
 from pipelines.commands.plan import plan
 from pipelines.commands.release import release
 from pipelines.commands.stream import stream
@@ -51,7 +52,7 @@ def hatstream() -> None:
     """
 
 
-for command in (demo, init, plan, release, stream, evaluate, ledger):
+for command in (demo, init, plan, release, stream, evaluate, ledger, map_):
     hatstream.add_command(command)
 
 

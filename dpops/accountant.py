@@ -1,0 +1,156 @@
+"""The accountant: adds claims of draws, and says whether the sum fits the limit of an account."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dpops.claims import ZCDP, ZERO, ApproxDP, Claim, ClaimError, PureDP, rho_within
+
+
+@dataclass(frozen=True, slots=True)
+class Accountant:
+    """What draws claim together, exactly, kind by kind. Adding claims gives another accountant.
+
+    pure: the sum of epsilons of pure claims. rho: of zero-concentrated ones. epsilon, delta: of approximate ones.
+    """
+
+    pure: Fraction = ZERO
+    rho: Fraction = ZERO
+    epsilon: Fraction = ZERO
+    delta: Fraction = ZERO
+
+    def compose(self, claims: Iterable[Claim]) -> "Accountant":
+        """Sequential composition, also where a later draw is chosen by earlier results: each kind adds up."""
+        pure, rho, epsilon, delta = self.pure, self.rho, self.epsilon, self.delta
+        for claim in claims:
+            match claim:
+                case PureDP():
+                    pure += claim.epsilon
+                case ZCDP():
+                    rho += claim.rho
+                case ApproxDP():
+                    epsilon, delta = epsilon + claim.epsilon, delta + claim.delta
+        return Accountant(pure, rho, epsilon, delta)
+
+    def claims(self) -> list[Claim]:
+        """The sum as one claim for each kind that there is."""
+        found: list[Claim] = [PureDP(self.pure)] if self.pure else []
+        found += [ZCDP(self.rho)] if self.rho else []
+        return found + ([ApproxDP(self.epsilon, self.delta)] if self.epsilon or self.delta else [])
+
+    def __add__(self, other: "Accountant") -> "Accountant":
+        return self.compose(other.claims())
+
+    def covers(self, other: "Accountant") -> bool:
+        """Whether this is at least as much as the other, kind by kind."""
+        return all(mine >= theirs for mine, theirs in zip(self._parts(), other._parts(), strict=True))
+
+    def _parts(self) -> tuple[Fraction, ...]:
+        return self.pure, self.rho, self.epsilon, self.delta
+
+
+def most_of(groups: Iterable[Accountant], most: int) -> Accountant:
+    """What a vehicle that takes part in at most so many of the groups claims at most: the largest add up."""
+    columns = zip(*(group._parts() for group in groups), strict=True)
+    return Accountant(*(sum(sorted(column, reverse=True)[:most], ZERO) for column in columns))
+
+
+@dataclass(frozen=True, slots=True)
+class PureLimit:
+    """A vehicle may spend at most epsilon in a period: only pure claims fit."""
+
+    epsilon: Fraction
+
+    def __post_init__(self) -> None:
+        _above_zero("epsilon", self.epsilon)
+
+    def __str__(self) -> str:
+        return str(self.epsilon)
+
+    def fits(self, spent: Accountant) -> bool:
+        return not (spent.rho or spent.epsilon or spent.delta) and spent.pure <= self.epsilon
+
+    def shown(self, spent: Accountant) -> ApproxDP:
+        """What was spent, in the limit's terms. Raises ClaimError for claims that no epsilon alone can say."""
+        if spent.rho or spent.epsilon or spent.delta:
+            raise ClaimError("the account's limit names no delta: only pure epsilon can be spent on it")
+        return ApproxDP(spent.pure, ZERO)
+
+    def lowers(self, other: "Limit") -> bool:
+        """Whether an account with the other limit may have this one from now on."""
+        return isinstance(other, PureLimit) and self.epsilon <= other.epsilon
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaLimit:
+    """A vehicle may spend at most (epsilon, delta) in a period, kept in rho.
+
+    pure: the part of epsilon that is set apart for pure claims, which are added up there. None: they count
+    epsilon^2 / 2 in rho. It is fixed beforehand, since a division made after some results would need a proof.
+    """
+
+    epsilon: Fraction
+    delta: Fraction
+    pure: Fraction | None = None
+
+    def __post_init__(self) -> None:
+        _above_zero("epsilon", self.epsilon)
+        if not 0 < self.delta < 1:
+            raise ClaimError(f"delta must be above 0 and below 1, got {self.delta}")
+        if self.pure is not None and not 0 <= self.pure < self.epsilon:
+            raise ClaimError(f"pure must be at least 0 and below epsilon, got {self.pure}")
+
+    def __str__(self) -> str:
+        pure = "" if self.pure is None else f",pure={self.pure}"
+        return f"epsilon={self.epsilon},delta={self.delta}{pure}"
+
+    def fits(self, spent: Accountant) -> bool:
+        apart = self.pure or ZERO
+        if spent.delta > self.delta or (self.pure is not None and spent.pure > apart):
+            return False
+        rho, left = self._rho(spent), self.epsilon - apart - spent.epsilon
+        if rho == 0:
+            return left >= 0
+        return spent.delta < self.delta and rho <= rho_within(left, self.delta - spent.delta)
+
+    def shown(self, spent: Accountant) -> ApproxDP:
+        """What was spent as (epsilon, delta): at the limit's delta, as soon as any rho is spent; rounded up.
+
+        Raises ClaimError where the delta is used up, so that nothing is left for the conversion of rho.
+        """
+        pure = ZERO if self.pure is None else spent.pure
+        rho = self._rho(spent)
+        if rho == 0:
+            return ApproxDP(pure + spent.epsilon, spent.delta)
+        rest = ZCDP(rho).approx(self.delta - spent.delta)
+        return ApproxDP(pure + spent.epsilon + rest.epsilon, self.delta)
+
+    def lowers(self, other: "Limit") -> bool:
+        """Whether an account with the other limit may have this one from now on."""
+        return (
+            isinstance(other, DeltaLimit)
+            and self.pure == other.pure
+            and self.epsilon <= other.epsilon
+            and self.delta <= other.delta
+        )
+
+    def _rho(self, spent: Accountant) -> Fraction:
+        return spent.rho + (PureDP(spent.pure).zcdp().rho if self.pure is None else ZERO)
+
+
+Limit = PureLimit | DeltaLimit
+
+
+def limit_of(text: str) -> Limit:
+    """The limit that was written by `str`; a number alone is an epsilon. Raises ClaimError."""
+    if "=" not in text:
+        return PureLimit(Fraction(text))
+    values = {name: Fraction(value) for name, _, value in (part.partition("=") for part in text.split(","))}
+    if not {"epsilon", "delta"} <= values.keys() <= {"epsilon", "delta", "pure"}:
+        raise ClaimError(f"a limit has an epsilon, and may have delta and pure; it has {', '.join(values)}")
+    return DeltaLimit(values["epsilon"], values["delta"], values.get("pure"))
+
+
+def _above_zero(name: str, value: Fraction) -> None:
+    if value <= 0:
+        raise ClaimError(f"{name} must be above 0, got {value}")

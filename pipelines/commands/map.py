@@ -1,0 +1,51 @@
+"""`hatstream map`: one HTML file with the hexagons of result files, to open from disk."""
+
+from pathlib import Path
+
+import click
+
+from pipelines.pages.map import draw_map
+from pipelines.pages.rows import read_rows
+from pipelines.scheduled.release import paths_of
+from pipelines.specification import Specification, load
+
+NOISY = "All figures carry noise that hides what any single vehicle did (differential privacy)."
+
+
+@click.command("map")
+@click.option("--input", "pattern", required=True, metavar="GLOB", help="Result files, as a quoted pattern.")
+@click.option(
+    "--output", required=True, type=click.Path(path_type=Path, dir_okay=False), help="The HTML file to write."
+)
+@click.option(
+    "--spec",
+    "spec_path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Their specification: the page then says whom its account protects.",
+)
+@click.option("--title", default="Speeds of buses", show_default=True, help="What the page is called.")
+@click.option(
+    "--tiles",
+    metavar="URL",
+    help="Raster tiles to draw under the hexagons, with {z}, {x} and {y}: the browser then loads them from there.",
+)
+def map_(pattern: str, output: Path, spec_path: Path | None, title: str, tiles: str | None) -> int:
+    """Draw result files as a map in one HTML file that needs no network.
+
+    \b
+    Example:
+      hatstream map --input 'out/hats-*.parquet' --output out/map.html
+    """
+    rows = read_rows(paths_of(pattern))
+    claim = NOISY if spec_path is None else f"{NOISY} {_protected(load(spec_path))}"
+    cells = draw_map(rows, output, title=title, claim=claim, tiles=tiles)
+    slots = len(rows["slot_start"].unique())
+    click.echo(f"{cells:,} hexagons, {slots:,} slots: {output} ({output.stat().st_size / 1e6:.1f} MB)")
+    return 0
+
+
+def _protected(spec: Specification) -> str:
+    account = spec.account
+    what = "that it drove at all, where and when included" if account.adjacency == "add-remove" else "its speeds"
+    most = f"epsilon at most {float(account.limit):g}"
+    return f"They protect a vehicle's whole {account.unit.removeprefix('vehicle-')}, {what}, with {most}."

@@ -1,0 +1,74 @@
+"""A real browser for the tests of pages: chromium without a window; where it is missing the test is skipped."""
+
+import json
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from selenium import webdriver
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.remote.webelement import WebElement
+
+from tests.servers import unavailable
+
+READY_S = 60.0
+
+
+class Page:
+    """One page, opened from disk."""
+
+    def __init__(self, driver: webdriver.Chrome) -> None:
+        self.driver = driver
+
+    def open(self, path: Path) -> None:
+        """Opens a page and waits until its program says that it is ready."""
+        self.driver.get(path.resolve().as_uri())
+        self.wait(lambda: self.driver.execute_script("return document.body.dataset.ready") == "yes")
+
+    def all(self, selector: str) -> list[WebElement]:
+        return self.driver.find_elements(By.CSS_SELECTOR, selector)
+
+    def one(self, selector: str) -> WebElement:
+        return self.driver.find_element(By.CSS_SELECTOR, selector)
+
+    def click(self, element: WebElement) -> None:
+        """As a mouse does, which first hovers over it: whatever lies there takes the click."""
+        ActionChains(self.driver).move_to_element(element).pause(0.3).click().perform()
+
+    def wait(self, holds: Any) -> None:
+        until = time.monotonic() + READY_S
+        while not holds():
+            assert time.monotonic() < until, "the page did not get there"
+            time.sleep(0.05)
+
+    def complaints(self) -> list[str]:
+        """What the console says since it was asked last."""
+        return [entry["message"] for entry in self.driver.get_log("browser")]
+
+    def requests(self) -> list[str]:
+        """The addresses that the page asked for since this was asked last, its own file left out."""
+        events = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
+        sent = [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
+        return [url for url in sent if not url.startswith(("file:", "data:", "blob:"))]
+
+
+@contextmanager
+def browser(*, width: int = 1280, height: int = 860) -> Iterator[Page]:
+    """A browser that ends with the block."""
+    chromium, chromedriver = shutil.which("chromium"), shutil.which("chromedriver")
+    if chromium is None or chromedriver is None:
+        unavailable("chromium is not installed: `make servers` installs it")
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", f"--window-size={width},{height}"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(chromedriver))
+    try:
+        yield Page(driver)
+    finally:
+        driver.quit()

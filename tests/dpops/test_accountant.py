@@ -1,0 +1,158 @@
+"""The accountant adds claims kind by kind, and a limit says what the sum comes to and whether it fits."""
+
+from fractions import Fraction
+
+import pytest
+from dp_accounting import dp_event, rdp
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpops.accountant import Accountant, DeltaLimit, Limit, PureLimit, limit_of, most_of
+from dpops.claims import ZCDP, ApproxDP, Claim, ClaimError, PureDP, rho_within
+
+DELTA = Fraction(1, 10**6)
+EPSILON = Fraction("2.64")
+TOTAL = DeltaLimit(EPSILON, DELTA)
+APART = DeltaLimit(EPSILON, DELTA, pure=Fraction(1))
+
+parts = st.fractions(0, 10, max_denominator=1000)
+claims = st.one_of(
+    parts.map(PureDP), parts.map(ZCDP), st.builds(ApproxDP, parts, st.fractions(0, 1, max_denominator=1000))
+)
+
+
+def spent(*draws: Claim) -> Accountant:
+    return Accountant().compose(draws)
+
+
+@given(st.lists(claims, max_size=8), st.lists(claims, max_size=8))
+def test_claims_add_up_exactly_in_any_order_and_any_grouping(some: list[Claim], others: list[Claim]) -> None:
+    total = spent(*some, *others)
+    assert total == spent(*reversed(others), *reversed(some))
+    assert total == spent(*some) + spent(*others)
+    assert total.pure == sum(each.epsilon for each in [*some, *others] if isinstance(each, PureDP))
+    assert total.rho == sum(each.rho for each in [*some, *others] if isinstance(each, ZCDP))
+    assert spent(*total.claims()) == total
+
+
+@given(st.lists(claims, max_size=6), claims)
+def test_a_sum_covers_itself_and_every_part_of_it(some: list[Claim], more: Claim) -> None:
+    before, after = spent(*some), spent(*some, more)
+    assert after.covers(before)
+    assert before.covers(after) == (before == after)
+
+
+def test_kinds_do_not_cover_one_another() -> None:
+    assert not spent(PureDP(Fraction(9))).covers(spent(ZCDP(Fraction(1))))
+    assert not spent(ZCDP(Fraction(9))).covers(spent(PureDP(Fraction(1))))
+
+
+def test_a_vehicle_in_some_groups_claims_the_largest_of_them() -> None:
+    groups = [spent(PureDP(Fraction(each))) for each in (1, 3, 2)]
+    assert most_of(groups, 2).pure == 5
+    assert most_of(groups, 9).pure == 6
+    assert most_of(groups, 0) == most_of([], 4) == Accountant()
+
+
+@given(st.lists(parts, max_size=5))
+def test_an_epsilon_limit_takes_pure_claims_up_to_it(epsilons: list[Fraction]) -> None:
+    total = spent(*map(PureDP, epsilons))
+    assert PureLimit(Fraction(10)).fits(total) == (sum(epsilons) <= 10)
+    assert PureLimit(Fraction(10)).shown(total) == ApproxDP(sum(epsilons, Fraction(0)), Fraction(0))
+
+
+@pytest.mark.parametrize("claim", [ZCDP(DELTA), ApproxDP(DELTA, Fraction(0)), ApproxDP(Fraction(0), DELTA)])
+def test_an_epsilon_limit_takes_nothing_else(claim: Claim) -> None:
+    assert not PureLimit(Fraction(10)).fits(spent(claim))
+    with pytest.raises(ClaimError, match="names no delta"):
+        PureLimit(Fraction(10)).shown(spent(claim))
+
+
+def test_a_limit_with_delta_is_spent_in_rho_to_its_last_bit() -> None:
+    most = rho_within(EPSILON, DELTA)
+    slots = [ZCDP(most / 24)] * 24
+    assert TOTAL.fits(spent(*slots))
+    assert not TOTAL.fits(spent(*slots, ZCDP(Fraction(1, 10**30))))
+    assert float(TOTAL.shown(spent(*slots)).epsilon) == pytest.approx(2.64)
+    assert TOTAL.shown(spent(*slots)).delta == DELTA
+
+
+def test_pure_claims_count_half_their_square_where_nothing_is_set_apart() -> None:
+    alone = spent(PureDP(EPSILON))
+    assert not TOTAL.fits(alone)
+    assert float(TOTAL.shown(alone).epsilon) == pytest.approx(16.4, abs=0.05)
+
+
+def test_pure_claims_add_up_in_the_part_that_is_set_apart_for_them() -> None:
+    rest = ZCDP(rho_within(EPSILON - 1, DELTA))
+    full = spent(PureDP(Fraction(1, 2)), PureDP(Fraction(1, 2)), rest)
+    assert APART.fits(full)
+    assert float(APART.shown(full).epsilon) == pytest.approx(2.64)
+    assert not APART.fits(full + spent(PureDP(DELTA)))
+    assert not APART.fits(full + spent(ZCDP(DELTA)))
+
+
+def test_neither_part_lends_to_the_other() -> None:
+    assert not APART.fits(spent(PureDP(Fraction(3, 2))))
+    assert not APART.fits(spent(ZCDP(rho_within(EPSILON, DELTA))))
+
+
+def test_approximate_claims_take_from_both_numbers() -> None:
+    half = DELTA / 2
+    draw = ApproxDP(Fraction(1), half)
+    rest = ZCDP(rho_within(EPSILON - 1, half))
+    assert TOTAL.fits(spent(draw, rest))
+    assert not TOTAL.fits(spent(draw, ZCDP(rho_within(EPSILON - 1, DELTA))))
+    shown = TOTAL.shown(spent(draw, rest))
+    assert (float(shown.epsilon), shown.delta) == (pytest.approx(2.64), DELTA)
+    assert TOTAL.shown(spent(draw)) == draw
+
+
+def test_no_rho_fits_once_the_delta_is_used_up() -> None:
+    gone = spent(ApproxDP(Fraction(0), DELTA))
+    assert TOTAL.fits(gone)
+    assert not TOTAL.fits(gone + spent(ZCDP(DELTA)))
+    assert not TOTAL.fits(gone + spent(ApproxDP(Fraction(0), DELTA)))
+    with pytest.raises(ClaimError, match="between 0 and 1"):
+        TOTAL.shown(gone + spent(ZCDP(DELTA)))
+
+
+@given(st.lists(st.fractions(Fraction(1, 100), 2, max_denominator=100), min_size=1, max_size=4))
+def test_shown_totals_are_those_of_dp_accounting(rhos: list[Fraction]) -> None:
+    theirs = rdp.RdpAccountant(orders=[1 + at / 500 for at in range(1, 20_000)])
+    theirs.compose(dp_event.ComposedDpEvent([dp_event.ZCDpEvent(rho=float(rho)) for rho in rhos]))
+    ours = TOTAL.shown(spent(*map(ZCDP, rhos)))
+    assert float(ours.epsilon) == pytest.approx(theirs.get_epsilon(float(DELTA)), rel=1e-5)
+
+
+@given(st.lists(claims, max_size=5), claims)
+def test_what_fits_still_fits_with_less(some: list[Claim], more: Claim) -> None:
+    for limit in (
+        PureLimit(Fraction(20)),
+        DeltaLimit(Fraction(20), DELTA),
+        DeltaLimit(Fraction(20), DELTA, Fraction(9)),
+    ):
+        assert limit.fits(spent(*some)) or not limit.fits(spent(*some, more))
+
+
+@pytest.mark.parametrize("limit", [PureLimit(EPSILON), TOTAL, APART])
+def test_a_limit_is_read_back_as_it_was_written(limit: Limit) -> None:
+    assert limit_of(str(limit)) == limit
+
+
+def test_a_limit_may_be_lowered_and_its_kind_stays() -> None:
+    assert PureLimit(Fraction(1)).lowers(PureLimit(Fraction(2)))
+    assert not PureLimit(Fraction(2)).lowers(PureLimit(Fraction(1)))
+    assert DeltaLimit(EPSILON, DELTA / 2).lowers(TOTAL)
+    assert not DeltaLimit(EPSILON, DELTA * 2).lowers(TOTAL)
+    assert not PureLimit(EPSILON).lowers(TOTAL)
+    assert not TOTAL.lowers(PureLimit(EPSILON))
+    assert not APART.lowers(TOTAL)
+
+
+@pytest.mark.parametrize(
+    "text", ["0", "epsilon=1,delta=0", "epsilon=1,delta=1", "epsilon=1,delta=1/9,pure=1", "delta=1"]
+)
+def test_a_limit_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(ClaimError):
+        limit_of(text)

@@ -1,0 +1,141 @@
+"""Claims are read back as written, convert with every rounding upwards, and add up over HATs and slots."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from dp_accounting import dp_event, pld, rdp
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpops.claims import (
+    ZCDP,
+    ApproxDP,
+    Claim,
+    ClaimError,
+    PerHat,
+    PerPeriod,
+    PureDP,
+    claim_of,
+    compose,
+    rho_within,
+    slot_debit,
+)
+
+epsilons = st.fractions(0, 100, max_denominator=10**6)
+numbers = st.integers(1, 10_000)
+costs = st.fractions(Fraction(1, 10**6), 1000, max_denominator=10**9)
+deltas = st.fractions(Fraction(1, 10**12), Fraction(1, 10), max_denominator=10**12)
+DELTA = Fraction(1, 10**6)
+
+
+@given(epsilons, deltas)
+def test_a_claim_is_read_back_as_it_was_written(number: Fraction, delta: Fraction) -> None:
+    claims: list[Claim] = [PureDP(number), ZCDP(number), ApproxDP(number, delta)]
+    assert [claim_of(str(claim)) for claim in claims] == claims
+
+
+def test_a_pure_claim_is_written_as_old_ledgers_have_it() -> None:
+    assert str(PureDP(Fraction(1, 3))) == "1/3"
+
+
+@pytest.mark.parametrize("text", ["delta=1/2", "rho=1,delta=1/2", "sigma=2"])
+def test_a_claim_of_no_known_kind_is_refused(text: str) -> None:
+    with pytest.raises(ClaimError, match="a claim has"):
+        claim_of(text)
+
+
+@given(costs, deltas)
+def test_rho_becomes_an_epsilon_that_dp_accounting_does_not_exceed(rho: Fraction, delta: Fraction) -> None:
+    """The same conversion at many orders. Ours may be lower by its better order, and by no more than that."""
+    best = 1 + np.sqrt(-np.log(float(delta)) / float(rho))
+    orders = 1 + (best - 1) * np.geomspace(0.01, 100, 20_001)
+    theirs, _ = rdp.compute_epsilon(orders, orders * float(rho), float(delta))
+    assert float(ZCDP(rho).approx(delta).epsilon) == pytest.approx(theirs, rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize("sigma", [0.6, 1.85, 4.5])
+@pytest.mark.parametrize("times", [1, 24])
+def test_gaussian_noise_claims_no_less_than_its_exact_privacy_loss(sigma: float, times: int) -> None:
+    rho = sum((ZCDP.of_gaussian(Fraction(1), Fraction(sigma) ** 2).rho for _ in range(times)), Fraction(0))
+    exact = pld.PLDAccountant(value_discretization_interval=1e-3)
+    exact.compose(dp_event.GaussianDpEvent(sigma), times)
+    ours, theirs = float(ZCDP(rho).approx(DELTA).epsilon), exact.get_epsilon(float(DELTA))
+    assert theirs <= ours <= 1.12 * theirs
+
+
+@given(st.fractions(Fraction(1, 100), 100, max_denominator=10**6), deltas)
+def test_the_most_rho_within_an_epsilon_keeps_it_and_hardly_more_would_not(epsilon: Fraction, delta: Fraction) -> None:
+    rho = rho_within(epsilon, delta)
+    rounding = Fraction(1, 10**12)
+    assert ZCDP(rho).approx(delta).epsilon <= epsilon * (1 + rounding)
+    assert ZCDP(rho * (1 + rounding)).approx(delta).epsilon > epsilon
+
+
+@pytest.mark.parametrize(("epsilon", "sigma"), [("1", 4.531), ("2.64", 1.847), ("10", 0.570), ("30", 0.236)])
+def test_the_noise_of_a_total_is_the_published_one(epsilon: str, sigma: float) -> None:
+    rho = rho_within(Fraction(epsilon), DELTA)
+    assert float(1 / (2 * rho)) ** 0.5 == pytest.approx(sigma, abs=6e-4)
+
+
+def test_a_pure_claim_costs_much_when_counted_in_rho() -> None:
+    pure = PureDP(Fraction("2.64"))
+    assert float(pure.zcdp().approx(DELTA).epsilon) == pytest.approx(16.4, abs=0.05)
+    assert pure.approx(DELTA) == ApproxDP(pure.epsilon, DELTA)
+
+
+def test_nothing_is_nothing_under_every_delta() -> None:
+    assert ZCDP(Fraction(0)).approx(DELTA).epsilon == 0
+    assert rho_within(Fraction(0), DELTA) == 0
+
+
+@pytest.mark.parametrize("delta", [Fraction(0), Fraction(1)])
+def test_rho_needs_a_delta_between_0_and_1(delta: Fraction) -> None:
+    with pytest.raises(ClaimError, match="between 0 and 1"):
+        ZCDP(Fraction(1)).approx(delta)
+
+
+@given(st.lists(epsilons, max_size=20))
+def test_epsilons_add_up_exactly_in_any_order(parts: list[Fraction]) -> None:
+    total = compose(PureDP(part) for part in parts)
+    assert total.epsilon == sum(parts)
+    assert compose(PureDP(part) for part in reversed(parts)) == total
+    assert compose([compose([PureDP(part)]) for part in parts]) == total
+
+
+def test_nothing_spent_is_no_epsilon() -> None:
+    assert compose([]) == PureDP(Fraction(0))
+
+
+def test_ten_tenths_are_one() -> None:
+    assert compose([PureDP(Fraction(1, 10))] * 10) == PureDP(Fraction(1))
+
+
+def test_a_negative_epsilon_is_refused() -> None:
+    with pytest.raises(ValueError, match="epsilon must be >= 0"):
+        PureDP(Fraction(-1, 10**9))
+
+
+@given(epsilons, numbers, numbers)
+def test_per_hat_is_the_same_in_every_hat(epsilon: Fraction, most_cells: int, slots: int) -> None:
+    hat = PerHat(epsilon).hat(most_cells, slots)
+    assert hat == epsilon
+    assert slot_debit(hat, most_cells % 50) == epsilon * (most_cells % 50)
+
+
+@given(epsilons, st.lists(st.integers(1, 30), min_size=1, max_size=30))
+def test_per_period_never_spends_more_than_the_period_has(epsilon: Fraction, cells: list[int]) -> None:
+    """Each slot may have another number of cells per vehicle; the busiest vehicle of each spends all."""
+    slots = len(cells)
+    debits = [slot_debit(PerPeriod(epsilon).hat(most, slots), most) for most in cells]
+    assert sum(debits) == epsilon
+
+
+@given(epsilons, st.lists(st.tuples(st.integers(1, 30), st.integers(0, 30)), min_size=1, max_size=30))
+def test_no_vehicle_spends_more_than_the_slots_debit(epsilon: Fraction, slots: list[tuple[int, int]]) -> None:
+    """(most cells of any vehicle, cells of this one) in each slot."""
+    for composition in (PerHat(epsilon), PerPeriod(epsilon)):
+        for most, mine in slots:
+            hat = composition.hat(most, len(slots))
+            spent = compose([PureDP(hat)] * min(mine, most))
+            assert spent.epsilon <= slot_debit(hat, most)
