@@ -3,15 +3,16 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
-from dpops.claims import PureDP
-from dpops.levels import LEVELS, Fleet, Kind, Profile, Recipe, recipe
+from dpops.claims import ZCDP, PureDP, rho_within
+from dpops.levels import LEVELS, UNIT, Fleet, Kind, Profile, Recipe, recipe
 from dpops.levels.defaults import Settings, Shares
 from dpops.levels.stages import EXPONENT
 from dpops.types import Grid
+from pipelines.specification.numbers import from_toml
 from transforms.release.levels import LevelsPolicy, hats_of
 from transforms.time.calendar import Timetable
 
@@ -58,14 +59,19 @@ class LevelsRelease:
     counts_public: bool
 
     @property
-    def claim(self) -> PureDP:
-        return PureDP(self.epsilon)
+    def claim(self) -> PureDP | ZCDP:
+        """What a vehicle spends in a period: a whole vector of norm UNIT under the noise that is drawn."""
+        if self.recipe.kind == "laplace":
+            return PureDP(UNIT / self.recipe.spread)
+        return ZCDP.of_gaussian(Fraction(UNIT), self.recipe.spread)
 
     def policy(self, spec_id: str, region: tuple[int, ...], grid: Grid, digest_key: bytes) -> LevelsPolicy:
         return LevelsPolicy(
             spec_id=spec_id,
             kind=self.recipe.kind,
             total=str(self.claim),
+            epsilon=self.epsilon,
+            delta=self.delta,
             spread=self.recipe.spread,
             first=self.recipe.first,
             later=self.recipe.later,
@@ -94,12 +100,13 @@ def levels_release(
     counts_public: bool,
 ) -> LevelsRelease:
     """Raises ValueError naming the option."""
-    asked = msgspec.convert(dict(options), Options, dec_hook=_number)
+    asked = msgspec.convert(dict(options), Options, dec_hook=from_toml)
     public = Fleet(vehicles=fleet.vehicles, profile=Profile(**msgspec.structs.asdict(fleet.profile)))
     _check_fleet(public)
     kind: Kind = "laplace" if delta is None else "gaussian"
     hours = range(timetable.service_start_minute // 60, -(-timetable.service_end_minute // 60))
-    default = recipe(kind, epsilon, None, hats_of(region, list(hours)), public)
+    rho = None if delta is None else rho_within(epsilon, delta)
+    default = recipe(kind, epsilon, rho, hats_of(region, list(hours)), public)
     return LevelsRelease(
         epsilon=epsilon,
         delta=delta,
@@ -157,29 +164,23 @@ def _need(holds: bool, rule: str) -> None:
         raise ValueError(rule)
 
 
-def _number(kind: type, value: object) -> Fraction:
-    from pipelines.specification.load import from_toml  # which imports this module
-
-    return from_toml(kind, value)
-
-
 def refusal(
     *,
     adjacency: str,
     unit: str,
-    region_is_named: bool,
+    region: Sequence[int] | None,
     per: str,
-    scope: Literal["slot", "period"],
+    scope: str,
     composition: str,
     release_shards: int,
-    statistics: int,
+    statistics: Sequence[str],
 ) -> str | None:
     """The first thing of a specification that does not go together with levels, as "field rule", or nothing."""
     rules = [
-        (statistics == 1, "statistic", "must be 'mean' alone: one total is spent on one look"),
+        (list(statistics) == ["mean"], "statistic", "must be 'mean' alone: one total is spent on one look"),
         (unit != "vehicle-ever", "account.unit", "must be 'vehicle-day' or 'vehicle-week': an estimate needs days"),
         (
-            region_is_named,
+            region is not None,
             "cells.region",
             "must be a GeoJSON file or a list of cells: which cells have reports is secret",
         ),

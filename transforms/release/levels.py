@@ -33,13 +33,16 @@ PARENT, GRANDPARENT = 1, 2
 class LevelsPolicy:
     """How a specification's periods are released as levels. All of it is public but the key.
 
-    total: what a vehicle spends in a period, as the ledger writes it. first, later: the stages of a period before which
-    nothing of the specification is recorded, and of all others. region: sorted cells.
+    total: what a vehicle spends in a period, as the ledger writes it; epsilon, delta: the same as people read it.
+    first, later: the stages of a period before which nothing of the specification is recorded, and of all others.
+    region: sorted cells.
     """
 
     spec_id: str
     kind: Kind
     total: str
+    epsilon: Fraction
+    delta: Fraction | None
     spread: Fraction
     first: tuple[Settings, ...]
     later: tuple[Settings, ...]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import apache_beam as beam
 import msgspec
@@ -14,9 +15,13 @@ from dpops.noise import Noise
 from transforms.count import wire
 from transforms.count.tally import tally
 from transforms.failpoints import failpoint
-from transforms.release.levels import LevelsPolicy, StagePlan, rows_of, seal_stage
+from transforms.release.levels import LevelsPolicy, StagePlan, plan_of, rows_of, seal_stage
+from transforms.release.levels_order import up_to
+from transforms.release.levels_publish import Estimator, rows_of_slot
 from transforms.release.policy import SlotFacts
-from transforms.steps import NAMESPACE, SlotShard
+from transforms.release.recorded import Sealed
+from transforms.sinks.files import file_stem, write_rows
+from transforms.steps import NAMESPACE, Book, SlotShard, reason_of, recorded_but
 
 
 @dataclass
@@ -72,7 +77,7 @@ class _AddUpVectors(beam.DoFn):
 
 @dataclass
 class ReleaseStage(beam.PTransform[PCollection[tuple[int, bytes]], PCollection[tuple[str, bytes]]]):
-    """(first slot, sums or b"") -> (period, encoded Sealed). b"" is the heartbeat of a day on which nothing happened."""
+    """(first slot, sums or b"") -> (period, encoded Sealed). b"" is the heartbeat: a day may be empty."""
 
     policy: LevelsPolicy
     slots: Mapping[int, SlotFacts]
@@ -109,3 +114,39 @@ def _added(parts: Iterable[bytes], groups: int) -> Sums:
         if part:
             whole += np.frombuffer(part, "<i8")
     return Sums(whole[:groups], whole[groups:])
+
+
+@dataclass
+class PublishPeriod(beam.PTransform[PCollection[list[Sealed]], PCollection[None]]):
+    """A period's last recorded stage -> files with a row for every cell and slot. Other stages publish nothing."""
+
+    book: Book
+    policy: LevelsPolicy
+    slots: Mapping[int, SlotFacts]
+    estimator: Estimator
+    folder: Path
+    formats: tuple[str, ...]
+
+    def expand(self, recorded: PCollection[list[Sealed]]) -> PCollection[None]:
+        return recorded | "rows and files" >> beam.ParDo(_PublishPeriod(self))
+
+
+class _PublishPeriod(beam.DoFn):
+    def __init__(self, of: PublishPeriod) -> None:
+        self._of = of
+
+    def process(self, units: list[Sealed]) -> None:
+        of, (unit,) = self._of, units
+        plan = plan_of(unit)
+        if plan.stage + 1 < plan.stages:
+            return
+        entries = up_to(of.book.open().stages(of.book.account, unit.spec_id), unit)
+        estimates = of.estimator(entries, of.policy, plan.hours)
+        epsilon = float(of.policy.epsilon)
+        for at, slot_s in enumerate(of.slots[unit.slot_s].plan):
+            facts = of.slots[slot_s]
+            rows = rows_of_slot(estimates, at, facts.start, facts.end, epsilon, of.policy)
+            try:
+                write_rows(rows, file_stem(unit.spec_id, facts.start), of.folder, of.formats)
+            except OSError as error:
+                raise recorded_but(f"{error.filename or of.folder}: {reason_of(error)}") from None
