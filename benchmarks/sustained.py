@@ -33,7 +33,7 @@ from rich.table import Table
 
 import pipelines.silence_beam  # noqa: F401  # isort: skip
 
-from pipelines.account import location as custody
+from pipelines.account import location
 from pipelines.cli import main
 from pipelines.demo.feeder import DELAY_S, SETTINGS, replay
 from pipelines.demo.fleet import Fleet
@@ -186,8 +186,8 @@ def digests_apart(
     """(slot, shard) -> digest of the scheduled job over the same messages: the same key, a ledger of its own."""
     shutil.copy(key, folder / "apart.key")
     (folder / "apart.key.head").write_text("{}")
-    place = custody.find(f"sqlite:///{folder / 'apart.sqlite'}", folder / "apart.key")
-    custody.open_account(place, spec.account)
+    place = location.find(f"sqlite:///{folder / 'apart.sqlite'}", folder / "apart.key")
+    location.open_account(place, spec.account)
     code = main([
         "release", "--spec", str(folder / "stream-demo.toml"), "--ledger", place.url, "--key", str(place.key),
         "--input", str(archive), "--from", edges[0], "--to", edges[1], "--output", str(folder / "apart"), "--json",
@@ -197,7 +197,7 @@ def digests_apart(
     return digests(place, spec)
 
 
-def digests(place: custody.Custody, spec: Specification) -> dict[Any, str]:
+def digests(place: location.AccountLocation, spec: Specification) -> dict[Any, str]:
     periods = {spent.period for spent in place.ledger.spent(spec.account.name)}
     units = [unit for period in periods for unit in place.ledger.released(spec.spec_id, period)]
     return {(unit.slot_s, unit.shard): unit.digest for unit in units}
@@ -242,7 +242,9 @@ def sustained(minutes: int, vehicles: int, parallelism: int) -> None:
         raise click.ClickException("the stream lost or changed something")
 
 
-def stream(spec: Specification, start_s: int, to_s: int, topic: Topic, place: custody.Custody, engine: Engine) -> None:
+def stream(
+    spec: Specification, start_s: int, to_s: int, topic: Topic, place: location.AccountLocation, engine: Engine
+) -> None:
     """Runs the stream until the last slot before `to_s` is recorded, or CATCH_UP_S seconds too late."""
     source = streaming.kafka_source(spec, topic, start_s)
     made = streaming.prepare(spec, start_s, source, place, FOLDER / "out", ("parquet",))

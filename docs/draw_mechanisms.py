@@ -232,7 +232,7 @@ def draw_opt_array() -> Figure:
     epsilons = [Fraction(number, 1000) for number in range(2, 1500, 2)]
     lengths = [OptArray().plan(counts, int(counts.sum()), GRID, epsilon).facts["m_ub"] for epsilon in epsilons]
     axes.step([float(epsilon) for epsilon in epsilons], lengths, where="post", color=COLOURS["opt-array"], lw=2)
-    high = float(bounds.minimax_thresholds(counts)[1])
+    high = float(epsilons[lengths.index(int(counts.max()))])
     axes.axvline(high, color="black", ls="--", lw=1)
     text = f"above epsilon {high:.2f}\nno vehicle is capped:\nclose to the baseline"
     axes.text(high + 0.03, 120, text)

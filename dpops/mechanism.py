@@ -156,8 +156,8 @@ class Mechanism(Protocol):
         ...
 
     @staticmethod
-    def settle(integers: Sequence[int], plan: Plan) -> Plan:  # noqa: ARG004 - the interface
-        """The plan as private choices among the integers have settled it: its noise scale and bias bound."""
+    def resolve(integers: Sequence[int], plan: Plan) -> Plan:  # noqa: ARG004 - the interface
+        """The plan with what the private choices among the integers make exact: its noise scale and bias bound."""
         return plan
 
     @staticmethod

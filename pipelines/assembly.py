@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pipelines.account.location import Custody, account_of, read_key
+from pipelines.account.location import AccountLocation, account_of, read_key
 from pipelines.build import Job
 from pipelines.specification import Specification
 from transforms.ledger import AccountRefusal
@@ -14,16 +14,16 @@ from transforms.steps import Book, Together
 from transforms.time.calendar import Locator
 
 
-def admitted(spec: Specification, custody: Custody) -> Secret:
+def admitted(spec: Specification, location: AccountLocation) -> Secret:
     """The account's secret, once key, ledger, chain, account and head were found to belong together.
 
     Raises AccountRefusal or LedgerError.
     """
-    secret = read_key(custody.key)
-    ledger = custody.ledger
+    secret = read_key(location.key)
+    ledger = location.ledger
     if not ledger.exists():
         raise AccountRefusal(
-            f"there is no ledger at {custody.shown}: run `hatstream init` first, or name it with --ledger"
+            f"there is no ledger at {location.shown}: run `hatstream init` first, or name it with --ledger"
         )
     ledger.verify_chain()
     ledger.check_account(account_of(spec.account, secret))
@@ -31,8 +31,8 @@ def admitted(spec: Specification, custody: Custody) -> Secret:
     return secret
 
 
-def book_of(spec: Specification, custody: Custody) -> Book:
-    return Book(custody.url, custody.head, spec.account.name, spec.account.limit, spec.name, spec.text)
+def book_of(spec: Specification, location: AccountLocation) -> Book:
+    return Book(location.url, location.head, spec.account.name, spec.account.limit, spec.name, spec.text)
 
 
 def facts_of(spec: Specification, period: str, slot_s: int, plan: tuple[int, ...], plans: int) -> SlotFacts:

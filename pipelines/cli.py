@@ -7,6 +7,7 @@ import click
 
 import pipelines.silence_beam  # noqa: F401  # isort: skip
 
+from pipelines.commands.collect import collect
 from pipelines.commands.demo import demo
 from pipelines.commands.evaluate import evaluate
 from pipelines.commands.init import init
@@ -52,7 +53,7 @@ def hatstream() -> None:
     """
 
 
-for command in (demo, init, plan, release, stream, evaluate, ledger, map_):
+for command in (demo, init, plan, release, stream, evaluate, ledger, map_, collect):
     hatstream.add_command(command)
 
 

@@ -20,6 +20,7 @@ from transforms.count import wire
 from transforms.count.tally import Cap, tally
 from transforms.failpoints import failpoint
 from transforms.layouts import Layout, UnreadableFile
+from transforms.layouts.apart import read_apart
 from transforms.ledger import Ledger, LimitExceeded
 from transforms.observe import hexagons
 from transforms.observe.parse import Rules, parse
@@ -91,7 +92,7 @@ class Read(beam.PTransform[PCollection[bytes], DoOutputsTuple]):
 
 def batches_of(layout: Layout, path: str) -> Iterator[RawBatch | Refusal]:
     """The batches of one file, counted, each after what was refused of it. Raises UnreadableFile or OSError."""
-    for batch in layout.read(path):
+    for batch in read_apart(layout, path):
         Metrics.counter(NAMESPACE, "rows").inc(batch.rows)
         yield from _dead_letters("read", batch.refused)
         yield batch

@@ -14,7 +14,7 @@ from pathlib import Path
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines.account import location as custody
+from pipelines.account import location
 from pipelines.specification import load
 from pipelines.streaming import stream as streaming
 from transforms.sinks import kafka as kafka_sink
@@ -29,7 +29,7 @@ def prepared(options: argparse.Namespace) -> streaming.Stream:
     spec = load(options.spec)
     start_s = streaming.first_slot(spec, options.start, datetime.now(UTC))
     streaming.check(spec, start_s)
-    place = custody.find(options.ledger, options.key)
+    place = location.find(options.ledger, options.key)
     source = streaming.kafka_source(spec, Topic(brokers=options.kafka, name=options.topic), start_s)
     made = streaming.prepare(spec, start_s, source, place, Path(tempfile.gettempdir()), NO_FILES)
     brokers, _, name = options.kafka_output.partition("/")

@@ -21,7 +21,7 @@ CapRule = Literal["none", "opt"] | int
 """How m is chosen from public counts: nobody is capped, the least worst case, or m itself."""
 
 
-class Cap(NamedTuple):
+class CountCap(NamedTuple):
     """One cap of one HAT. most: m, the largest count that is left. kept: K. whole: nobody is capped.
 
     moved: the weight that lies elsewhere than in the plain statistic of all reported samples, the sum over users of
@@ -44,7 +44,7 @@ def check_cap(m_ub: CapRule) -> None:
     check_rule(m_ub)
 
 
-def chosen(m_ub: CapRule, counts: Int64s, reported: int, cost: Callable[[Cap], float]) -> Cap:
+def chosen(m_ub: CapRule, counts: Int64s, reported: int, cost: Callable[[CountCap], float]) -> CountCap:
     """The cap of a HAT. counts: int64 (users,), each >= 1. cost: worst bias plus noise; "opt" makes it least.
 
     "opt" compares all counts, and of those equal to 1e-12 takes the largest. Source: algorithms 9.4, second stage.
@@ -60,12 +60,12 @@ def chosen(m_ub: CapRule, counts: Int64s, reported: int, cost: Callable[[Cap], f
     return _caps(np.array([m_ub], np.int64), counts, reported)[0]
 
 
-def _uncapped(counts: Int64s, reported: int) -> Cap:
+def _uncapped(counts: Int64s, reported: int) -> CountCap:
     samples = int(counts.sum())
-    return Cap(int(counts.max()), samples, (reported - samples, reported), whole=True)
+    return CountCap(int(counts.max()), samples, (reported - samples, reported), whole=True)
 
 
-def _caps(limits: Int64s, counts: Int64s, reported: int) -> list[Cap]:
+def _caps(limits: Int64s, counts: Int64s, reported: int) -> list[CountCap]:
     """Caps at each limit, int64 (limits,) ascending, none above the largest count.
 
     No product exceeds K R, which check_plan_input keeps below 2**62.
@@ -80,7 +80,7 @@ def _caps(limits: Int64s, counts: Int64s, reported: int) -> list[Cap]:
     moved = limits * reported * (users[gaining] - users[below]) - kept * (samples[gaining] - samples[below])
     moved += (reported - kept) * samples[below]
     caps = [
-        Cap(most, left, (mass, left * reported), whole=False)
+        CountCap(most, left, (mass, left * reported), whole=False)
         for most, left, mass in zip(limits.tolist(), kept.tolist(), moved.tolist(), strict=True)
     ]
     return [*caps[:-1], _uncapped(counts, reported)] if caps[-1].most == values[-1] else caps

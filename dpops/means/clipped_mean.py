@@ -20,7 +20,8 @@ def interval_plan(
     """Half of epsilon goes to the interval, half to the mean. widest: the longest interval, in fine steps.
 
     With one user in one array, the clipped sum moves by at most the interval's length, and by no more than the user
-    moves its array. The plan's scale is for the longest interval, its bias bound is all of U; both settle at release.
+    moves its array. The plan's scale is for the longest interval, its bias bound is all of U; `resolve`
+    makes both exact.
     """
     sensitivity = min(widest, made.moved)
     grouping_bias = math.ceil(made.bias * FINE / float(grid.step))
@@ -48,7 +49,7 @@ def clipped_release(
     return [[*choice, integer] for choice, integer in zip(choices, noisy, strict=True)]
 
 
-def settled(low: int, high: int, plan: Plan) -> Plan:
+def with_interval(low: int, high: int, plan: Plan) -> Plan:
     """The plan once the interval is known: clipping moves an array mean by at most `low` up or U - `high` down."""
     fine_step = float(plan.step * plan.facts["arrays"])
     clipping = max(low, plan.facts["upper_steps"] * FINE - high)

@@ -46,21 +46,6 @@ def minimax(counts: Int64s, epsilon: Fraction) -> int:
     return best
 
 
-def minimax_thresholds(counts: Int64s) -> tuple[Fraction, Fraction]:
-    """(low, high): minimax is the smallest count exactly for epsilon <= low and the largest exactly for epsilon > high;
-    at high itself both are as good as each other, and the smaller one is taken. high < 1.
-
-    Both are 0 if all counts are equal. Exact, where the printed thresholds are valid but loose (erratum E15).
-    """
-    points = list(_kept(counts))
-    samples = int(counts.sum())
-    (least, least_kept), (most, _) = points[0], points[-1]
-    # m beats m' > m iff m'/S' - m/S >= epsilon (S' - S) / n
-    low = [(Fraction(m, kept) - Fraction(least, least_kept)) * samples / (kept - least_kept) for m, kept in points[1:]]
-    high = [(Fraction(most, samples) - Fraction(m, kept)) * samples / (samples - kept) for m, kept in points[:-1]]
-    return min(low, default=Fraction(0)), max(high, default=Fraction(0))
-
-
 def convex(counts: Int64s) -> int:
     """The smallest minimiser of the convex relaxation 1 - S(m) / n + max(m / m_max, n / (L m_max)); never of epsilon.
 

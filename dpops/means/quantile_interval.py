@@ -12,7 +12,7 @@ import numpy as np
 from dpops.claims import Adjacency
 from dpops.forecast import Prior
 from dpops.means.arrays import FINE, ArrayPlan, Rule, array_means, check_rule, expected_means, lay_out, spread
-from dpops.means.clipped_mean import clipped_release, interval_errors, interval_plan, settled
+from dpops.means.clipped_mean import clipped_release, interval_errors, interval_plan, with_interval
 from dpops.means.quantile import expected_quantile, private_quantiles
 from dpops.mechanism import Integers, Mechanism, Plan, Totals
 from dpops.noise import Noise
@@ -76,9 +76,9 @@ class QuantileInterval(Mechanism):
         return clipped_release(arrays, low, high, choices, plans, noise)
 
     @staticmethod
-    def settle(integers: Sequence[int], plan: Plan) -> Plan:
+    def resolve(integers: Sequence[int], plan: Plan) -> Plan:
         low, high, _ = integers
-        return settled(low, high, plan)
+        return with_interval(low, high, plan)
 
 
 def _rank(plan: Plan) -> Fraction:

@@ -84,7 +84,7 @@ class Akmv(Mechanism):
         return [[each, integer] for each, integer in zip(bound.tolist(), noisy, strict=True)]
 
     @staticmethod
-    def settle(integers: Sequence[int], plan: Plan) -> Plan:
+    def resolve(integers: Sequence[int], plan: Plan) -> Plan:
         """One user at least may exceed T, all may reach U: a user's sum keeps T, the others their whole mean."""
         bound, most = integers[0], plan.facts["sensitivity"]
         samples, reported = plan.facts["samples"], plan.facts["reported"]

@@ -10,7 +10,7 @@ import numpy as np
 from dpops.claims import Adjacency
 from dpops.forecast import Prior, clamped_errors, normal_scores
 from dpops.means.arrays import FINE
-from dpops.means.capping import Cap, CapRule, Retained, check_cap, chosen, retained, weights
+from dpops.means.capping import CapRule, CountCap, Retained, check_cap, chosen, retained, weights
 from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, stack, with_noise
 from dpops.noise import Noise
 from dpops.types import Grid, Int64s
@@ -80,7 +80,7 @@ class Baseline(Mechanism):
         return [[integer] for integer in drawn]
 
 
-def _worst(cap: Cap, epsilon: float) -> float:
+def _worst(cap: CountCap, epsilon: float) -> float:
     """Worst bias plus noise, per U."""
     moved, whole = cap.moved
     return moved / whole + cap.most / (cap.kept * epsilon)

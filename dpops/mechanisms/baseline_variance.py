@@ -9,7 +9,7 @@ import numpy as np
 
 from dpops.claims import Adjacency
 from dpops.forecast import Prior, clamped_errors, normal_scores
-from dpops.means.capping import Cap, CapRule, Retained, check_cap, chosen, retained, weights
+from dpops.means.capping import CapRule, CountCap, Retained, check_cap, chosen, retained, weights
 from dpops.mechanism import Integers, Mechanism, Plan, Stacked, Totals, check_plan_input, stack, with_noise
 from dpops.noise import Noise
 from dpops.suppression.worst_errors import Ratio, variance_bias, variance_sensitivity
@@ -33,8 +33,8 @@ class BaselineVariance(Mechanism):
     others' is P of mean p. V = (1-t) Var P + t Var Q + t (1-t) (p-q)^2 is least where Q is all at p. So with U = 1 it
     moves by at most t (q (1-q) + (1-t) (p-q)^2), which is convex in p, and at p = 0 is t (q - t q^2): at most t (1-t)
     if t < 1/2, else 1/4. Scaled moments are those of a distribution, but not of K samples: no refinement for odd K.
-    Bias with a cap. The weights released and the true ones agree but for a share t (Cap.moved), so both variances are
-    of a mixture of one common P with t of a Q each: the same bound holds. Without a cap it is that of 9.1.
+    Bias with a cap. The weights released and the true ones agree but for a share t (CountCap.moved), so both variances
+    are of a mixture of one common P with t of a Q each: the same bound holds. Without a cap it is that of 9.1.
     """
 
     name: ClassVar[str] = "baseline-variance"
@@ -98,11 +98,11 @@ class BaselineVariance(Mechanism):
         return [[integer] for integer in drawn]
 
 
-def _sensitivity(cap: Cap) -> Ratio:
+def _sensitivity(cap: CountCap) -> Ratio:
     return variance_sensitivity(cap.most, cap.kept, cap.whole)
 
 
-def _bias(cap: Cap) -> Ratio:
+def _bias(cap: CountCap) -> Ratio:
     """E_var / (U^2 / 4). If nobody is capped, `moved` is D / n of 9.1 itself."""
     moved, whole = cap.moved
     return variance_bias(whole - moved, whole, cap.whole)

@@ -22,7 +22,7 @@ from dpops.means.arrays import (
     lay_out,
     spread,
 )
-from dpops.means.clipped_mean import clipped_release, interval_errors, interval_plan, settled
+from dpops.means.clipped_mean import clipped_release, interval_errors, interval_plan, with_interval
 from dpops.mechanism import Integers, Mechanism, Plan, Totals
 from dpops.noise import Noise
 from dpops.noise.exponential import choose
@@ -89,9 +89,9 @@ class Levy(Mechanism):
         return clipped_release(arrays, low, high, [[each] for each in drawn.tolist()], plans, noise)
 
     @staticmethod
-    def settle(integers: Sequence[int], plan: Plan) -> Plan:
+    def resolve(integers: Sequence[int], plan: Plan) -> Plan:
         low, high = _interval(np.array(integers[0]), plan.facts["tau"], plan.facts["bins"], _upper(plan))
-        return settled(int(low), int(high), plan)
+        return with_interval(int(low), int(high), plan)
 
 
 def _upper(plan: Plan) -> int:

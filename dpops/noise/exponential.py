@@ -60,7 +60,7 @@ def choose(widths: Int64s, costs: Int64s, first: Int64s, rates: Sequence[Fractio
         for at in np.flatnonzero(~accepted & (coin < high[entry])).tolist():
             here = int(entry[at])
             tie = rates[open_[at]], int(above[here]), int(weight[here])
-            accepted[at] = _settle(*tie, int(coin[at]), _COIN_BITS, noise)
+            accepted[at] = _accepts(*tie, int(coin[at]), _COIN_BITS, noise)
         done = open_[accepted]
         chosen.entry[done] = entry[accepted]
         chosen.offset[done] = into[accepted] // weight[entry[accepted]]
@@ -117,7 +117,7 @@ def _acceptance(low: int, high: int, weight: int, bits: int, coin_bits: int) -> 
     return (low << shift) // (weight << bits), -((-high << shift) // (weight << bits))
 
 
-def _settle(rate: Fraction, cost: int, weight: int, coin: int, coin_bits: int, noise: Noise) -> bool:
+def _accepts(rate: Fraction, cost: int, weight: int, coin: int, coin_bits: int, noise: Noise) -> bool:
     """Draws further bits of a coin that lies too near its threshold, until it lies on one side of it."""
     while True:
         coin = coin << 32 | int(noise.below(np.array([1 << 32], np.int64))[0])

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpops.claims import Composition
-from dpops.suppression.search import Factors, Floats, Search, Tally
+from dpops.suppression.search import Factors, RowsByHat, Search
 from dpops.types import Int64s
 
 Bools = NDArray[np.bool_]
@@ -103,7 +103,7 @@ def clip_user(
     none of this. Source: S2; algorithms 9.3.
     """
     factors = errors.factors(epsilon)
-    tally = Tally.of(hat, vehicle, counts, samples)
+    tally = RowsByHat.of(hat, vehicle, counts, samples)
     if hat.size == 0:
         return Clipped(np.ones(0, np.bool_), 0)
     search = Search(tally, factors)
@@ -111,24 +111,3 @@ def clip_user(
     kept = np.empty(hat.size, np.bool_)
     kept[tally.order] = search.alive
     return Clipped(kept, most_hats)
-
-
-def worst_errors(
-    hat: Int64s,
-    vehicle: Int64s,
-    counts: Int64s,
-    samples: Int64s | None,
-    kept: Bools,
-    epsilon: Fraction,
-    errors: Weights,
-) -> Floats:
-    """The error bound of each HAT, float64 (HATs,), with the kept rows only: bias plus noise scale, of all asked for.
-
-    Bias counts against all reported samples, also where the rows are no longer all. Raises ValueError where a HAT
-    keeps nobody; for the rest see `clip_user`. Source: algorithms 9.1, gridErr.
-    """
-    factors = errors.factors(epsilon)
-    everything = Tally.of(hat, vehicle, counts, samples)
-    left = Tally.of(hat[kept], vehicle[kept], counts[kept], everything.samples)
-    states = zip(left.samples.tolist(), left.kept.tolist(), left.heaviest.tolist(), strict=True)
-    return np.array([float(factors.exact(*state)) for state in states], np.float64)

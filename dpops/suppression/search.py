@@ -49,7 +49,7 @@ class Factors(NamedTuple):
         return sum(weighed, Fraction(0))
 
 
-class Tally(NamedTuple):
+class RowsByHat(NamedTuple):
     """The rows ordered by HAT, in each the heaviest first (by vehicle on ties); and sums by HAT."""
 
     order: Int64s
@@ -66,7 +66,7 @@ class Tally(NamedTuple):
         return self.counts[self.begin[:-1]]
 
     @classmethod
-    def of(cls, hat: Int64s, vehicle: Int64s, counts: Int64s, samples: Int64s | None) -> "Tally":
+    def of(cls, hat: Int64s, vehicle: Int64s, counts: Int64s, samples: Int64s | None) -> "RowsByHat":
         order = np.lexsort((vehicle, -counts, hat))
         hat, vehicle, counts = hat[order], vehicle[order], counts[order]
         if hat.size and min(hat[0], vehicle.min(), counts.min() - 1) < 0:
@@ -94,7 +94,7 @@ class Search:
     read and written through memoryviews of the arrays, which is as fast as with lists.
     """
 
-    def __init__(self, tally: Tally, factors: Factors) -> None:
+    def __init__(self, tally: RowsByHat, factors: Factors) -> None:
         self.tally = tally
         self.exact = lru_cache(maxsize=100_000)(factors.exact)
         self.scale = max(factors)  # errors over this are the scores: no epsilon makes them overflow
@@ -108,7 +108,7 @@ class Search:
         self.threshold = self._largest_error()
         self.threshold_score = float(self.threshold / self.scale)
 
-    def _set_hats(self, tally: Tally) -> None:
+    def _set_hats(self, tally: RowsByHat) -> None:
         begin, self.end = tally.begin[:-1], tally.begin[1:].data
         alone = np.diff(tally.begin) == 1
         second = np.where(alone, 0, tally.counts[np.where(alone, 0, begin + 1)])
@@ -121,7 +121,7 @@ class Search:
         self.second_count, self.samples_of = self.second.data, self.samples.data
         self.first_place, self.second_place = begin.copy().data, (begin + 1).data
 
-    def _set_vehicles(self, tally: Tally) -> None:
+    def _set_vehicles(self, tally: RowsByHat) -> None:
         self.occupancy = np.bincount(tally.vehicle)
         last = np.cumsum(self.occupancy)
         self.first, self.last = (last - self.occupancy).data, last.data

@@ -21,7 +21,7 @@ KEY_BYTES = 32
 
 
 @dataclass(frozen=True)
-class Custody:
+class AccountLocation:
     """The ledger's URL, the key file, and the head file beside the key."""
 
     url: str = field(repr=False)  # may hold a password
@@ -41,7 +41,7 @@ class Custody:
         return Ledger(self.url, self.head)
 
 
-def find(ledger: str | None, key: Path | None) -> Custody:
+def find(ledger: str | None, key: Path | None) -> AccountLocation:
     """What the options say, else HATSTREAM_LEDGER, else the user's state folder.
 
     The key lies beside an SQLite file, and in the user's state folder where the ledger is on a server.
@@ -50,7 +50,7 @@ def find(ledger: str | None, key: Path | None) -> Custody:
     named = ledger or os.environ.get(LEDGER_VARIABLE) or str(folder / "ledger.sqlite")
     file = database_of(named).path if "://" in named else Path(named)
     url = named if file is None else _sqlite(file)  # absolute: workers may stand in another folder
-    return Custody(url, key or (file or folder / "ledger").with_suffix(".key"))
+    return AccountLocation(url, key or (file or folder / "ledger").with_suffix(".key"))
 
 
 def _sqlite(path: Path) -> str:
@@ -78,7 +78,7 @@ def read_key(path: Path) -> Secret:
     return Secret(key)
 
 
-def open_account(place: Custody, table: AccountTable) -> str:
+def open_account(place: AccountLocation, table: AccountTable) -> str:
     """Opens the account; makes ledger, key file and head file where they are missing. Returns what it found or did."""
     place.key.parent.mkdir(parents=True, exist_ok=True)
     with locked(place.key.parent):
@@ -90,14 +90,14 @@ def open_account(place: Custody, table: AccountTable) -> str:
     return place.ledger.open_account(account_of(table, read_key(place.key)))
 
 
-def other_accounts(place: Custody, account: str) -> list[str]:
+def other_accounts(place: AccountLocation, account: str) -> list[str]:
     """What else the ledger or the head file knows: a vehicle that reports to two accounts spends both budgets."""
     in_ledger = {known.name for known in place.ledger.accounts()}
     with_key = {name for ledger in Head(place.head).read_all().values() for name in ledger["accounts"]}
     return sorted((in_ledger | with_key) - {account})
 
 
-def _has_key(place: Custody) -> bool:
+def _has_key(place: AccountLocation) -> bool:
     """Whether there is a key file. Key and head belong together: one of them alone is refused."""
     if os.path.lexists(place.key):
         Head(place.head).read_all()
@@ -107,7 +107,7 @@ def _has_key(place: Custody) -> bool:
     return False
 
 
-def _make_key(place: Custody, account: str) -> None:
+def _make_key(place: AccountLocation, account: str) -> None:
     """A new key (0600) and its head, for an account that no key was made for yet."""
     if any(known.name == account for known in place.ledger.accounts()):
         raise AccountRefusal(

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 from rich.table import Table
 
-from pipelines.account import location as custody
+from pipelines.account import location
 from pipelines.commands.options import console, progress_bars
 from pipelines.commands.release import show, summarise
 from pipelines.demo.fleet import Fleet, write_sample
@@ -38,8 +38,8 @@ def demo(output: Path) -> int:
     spec = load(spec_path)
     sample = output / "sample.parquet"
     out.print(f"{write_sample(fleet, sample):,} reports of {fleet.vehicles} made-up buses on {fleet.day}: {sample}")
-    place = custody.find(str(output / "ledger.sqlite"), None)
-    custody.open_account(place, spec.account)
+    place = location.find(str(output / "ledger.sqlite"), None)
+    location.open_account(place, spec.account)
     when = scheduled.range_of(spec.timetable, fleet.day.isoformat(), fleet.day.isoformat())
     with progress_bars(quiet=False) as report:
         done = scheduled.release(spec, when, str(sample), output / "hats", place, ("parquet", "csv"), report)
@@ -48,7 +48,7 @@ def demo(output: Path) -> int:
     return 0
 
 
-def _busiest(spec: Specification, place: custody.Custody, done: scheduled.Release) -> Table:
+def _busiest(spec: Specification, place: location.AccountLocation, done: scheduled.Release) -> Table:
     """The HATs whose means are known best, for a first look."""
     units = [unit for period in done.calendar.periods for unit in place.ledger.released(spec.spec_id, period)]
     by_slot = [row for unit in units for row in rows_of([unit]) if row["status"] == "ok"]

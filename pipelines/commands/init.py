@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from pipelines.account import location as custody
+from pipelines.account import location
 from pipelines.commands.options import key_option, ledger_option, spec_option
 from pipelines.specification import load
 
@@ -23,13 +23,13 @@ def init(spec_path: Path, ledger: str | None, key_path: Path | None) -> None:
       hatstream init --spec austin.toml --ledger austin.sqlite --key austin.key
     """
     spec = load(spec_path)
-    place = custody.find(ledger, key_path)
-    outcome = custody.open_account(place, spec.account)
+    place = location.find(ledger, key_path)
+    outcome = location.open_account(place, spec.account)
     click.echo(f"account {spec.account.name!r}: {outcome}")
     click.echo(f"  unit {spec.account.unit}, limit {float(spec.account.limit):g}, adjacency {spec.account.adjacency}")
     click.echo(f"  ledger  {place.shown}")
     click.echo(f"  key     {place.key} (secret: let nobody read it)")
     click.echo(f"  head    {place.head} (keep a copy of both, together)")
-    if others := custody.other_accounts(place, spec.account.name):
+    if others := location.other_accounts(place, spec.account.name):
         known = ", ".join(map(repr, others))
         click.echo(f"  beware  a vehicle that reports to several accounts spends all their budgets; also here: {known}")

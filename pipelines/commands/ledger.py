@@ -10,7 +10,7 @@ import click
 import msgspec
 from rich.table import Table
 
-from pipelines.account import location as custody
+from pipelines.account import location
 from pipelines.account.missing_slots import Gap, gaps, is_due
 from pipelines.commands.options import console, json_option, key_option, ledger_option, spec_option
 from pipelines.scheduled.release import range_of
@@ -30,7 +30,7 @@ def ledger() -> None:
 
 
 def _open(url: str | None, key_path: Path | None) -> Ledger:
-    place = custody.find(url, key_path)
+    place = location.find(url, key_path)
     book = Ledger(place.url, place.head, read_only=True)
     if not book.exists():
         raise LedgerError(f"there is no ledger at {place.shown}")

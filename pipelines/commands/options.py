@@ -14,7 +14,7 @@ from transforms.sinks.files import FORMATS
 from transforms.sources.kafka_partition import Topic
 
 
-def _topic(_context: click.Context, _parameter: click.Parameter, value: str | None) -> Topic | None:
+def kafka_topic(_context: click.Context, _parameter: click.Parameter, value: str | None) -> Topic | None:
     if value is None:
         return None
     found = re.fullmatch(r"([^/\s]+:\d+)/([A-Za-z0-9._-]{1,249})", value)
@@ -41,7 +41,7 @@ key_option = click.option(
 kafka_output_option = click.option(
     "--kafka-output",
     metavar="BROKERS/TOPIC",
-    callback=_topic,
+    callback=kafka_topic,
     help="A Kafka topic, as host:port,../name, that takes every released row as one JSON message too.",
 )
 

@@ -12,7 +12,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from pipelines.account import location as custody
+from pipelines.account import location
 from pipelines.account.guarantee import sentence
 from pipelines.commands.levels_summary import show_levels, summarise_levels
 from pipelines.commands.options import (
@@ -89,7 +89,7 @@ def release(
         when = scheduled.yesterday(spec.timetable, now)
     else:
         when = scheduled.closed_range(spec.timetable, start or "", end or "", now)
-    place = custody.find(ledger, key_path)
+    place = location.find(ledger, key_path)
     with progress_bars(quiet=as_json) as report:
         done = scheduled.release(
             spec, when, pattern, output, place, formats, report, kafka_output, allow_empty=allow_empty
@@ -106,7 +106,7 @@ def release(
     return DIFFERS if done.outcome.units_changed and spec.counts_are_public else DONE
 
 
-def summarise(spec: Specification, done: scheduled.Release, place: custody.Custody) -> dict[str, Any]:
+def summarise(spec: Specification, done: scheduled.Release, place: location.AccountLocation) -> dict[str, Any]:
     """What a run did, as plain values: printed as tables for people and as it is for programs."""
     outcome = done.outcome
     periods, hat, bound = [], Fraction(0), Fraction(0)
@@ -154,7 +154,9 @@ def _with_data(spec: Specification, units: Sequence[Sealed]) -> int | None:
     return len({unit.slot_s for unit in units if any(released.plan is not None for released in unit.released)})
 
 
-def _spent(spec: Specification, outcome: Outcome, place: custody.Custody, period: str) -> tuple[Fraction, Spend | None]:
+def _spent(
+    spec: Specification, outcome: Outcome, place: location.AccountLocation, period: str
+) -> tuple[Fraction, Spend | None]:
     """All debits of a period on the account; exactly what vehicles spent if this run recorded all of them."""
     spent = place.ledger.spent(spec.account.name, period)
     units = sum(by.slots for by in spent) * spec.release_shards

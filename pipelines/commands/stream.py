@@ -13,7 +13,7 @@ from typing import Any
 import click
 import msgspec
 
-from pipelines.account import location as custody
+from pipelines.account import location
 from pipelines.build import Source
 from pipelines.commands.options import formats_option, kafka_output_option, key_option, ledger_option, spec_option
 from pipelines.exit_codes import DONE
@@ -88,7 +88,7 @@ def stream(
     _check_options(brokers, topic, folder, kafka_output, engine)
     start_s = streaming.first_slot(spec, start, datetime.now(UTC))
     streaming.check(spec, start_s)
-    place = custody.find(ledger, key_path)
+    place = location.find(ledger, key_path)
     source = _source(spec, brokers, topic, folder, start_s)
     made = streaming.prepare(spec, start_s, source, place, output, formats, kafka_output)
     say = _Sayer(log)

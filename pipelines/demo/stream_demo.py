@@ -18,7 +18,7 @@ import click
 
 import pipelines.silence_beam  # noqa: F401  # isort: skip
 
-from pipelines.account import location as custody
+from pipelines.account import location
 from pipelines.commands.stream import asked_to_stop
 from pipelines.demo.feeder import SPEED_UP, Feeder, replay
 from pipelines.demo.fleet import Fleet
@@ -78,7 +78,9 @@ def demo(minutes: float, vehicles: int, parallelism: int, output: Path) -> int:
     return DONE
 
 
-def set_up(stack: ExitStack, folder: Path, parallelism: int) -> tuple[Specification, custody.Custody, Topic, Engine]:
+def set_up(
+    stack: ExitStack, folder: Path, parallelism: int
+) -> tuple[Specification, location.AccountLocation, Topic, Engine]:
     """The servers, an account on their ledger and a topic, and where the stream runs; all of it ends with the stack."""
     url = stack.enter_context(postgres_server()).new_database()
     kafka = stack.enter_context(Kafka(folder / "kafka"))
@@ -92,8 +94,8 @@ def set_up(stack: ExitStack, folder: Path, parallelism: int) -> tuple[Specificat
         checkpoint_s=5.0,
     )
     spec = _specification(folder)
-    place = custody.find(url, folder / "stream-demo.key")
-    custody.open_account(place, spec.account)
+    place = location.find(url, folder / "stream-demo.key")
+    location.open_account(place, spec.account)
     return spec, place, Topic(brokers=kafka.brokers, name=TOPIC), engine
 
 
@@ -112,7 +114,7 @@ def _specification(folder: Path) -> Specification:
 class _Show:
     """Writes health for people; under each slot, the HAT that is known best."""
 
-    def __init__(self, spec: Specification, place: custody.Custody) -> None:
+    def __init__(self, spec: Specification, place: location.AccountLocation) -> None:
         self._spec, self._place = spec, place
 
     def __call__(self, facts: Mapping[str, Any]) -> None:

@@ -49,7 +49,7 @@ class Errors:
 
 
 @dataclass(frozen=True)
-class Spent:
+class CompositionCost:
     """What a composition made of a total: medians over periods of K and epsilon of a HAT, and what is left out."""
 
     composition: str
@@ -79,7 +79,7 @@ Report = Callable[[str, int, int | None], None]
 
 def compare(
     spec: Specification, paths: Sequence[str], totals: Sequence[str], runs: int, report: Report
-) -> tuple[Truth, list[Errors], list[Spent]]:
+) -> tuple[Truth, list[Errors], list[CompositionCost]]:
     """Releases telemetry with each composition at each total, divided over all HATs of a period at once."""
     when, events = read_events(spec, paths, report)
     plain = replace(spec, scope="period", cap=None, clip_user=False, release_shards=1)
@@ -91,7 +91,7 @@ def compare(
     truth = _truth(whole, spec.grid)
     ways = _ways(whole)
     errors: list[Errors] = []
-    spent: list[Spent] = []
+    spent: list[CompositionCost] = []
     for label, cap, clip_user in ways:
         rows = whole if cap is None else _tallied(events, cap)
         periods = [rows.take(np.isin(rows.slot_s, slots)) for slots in {facts.plan for facts in job.slots.values()}]
@@ -185,13 +185,13 @@ def _summed(label: str, total: str, statistic: str, error: Float64s, truth: Trut
     return Errors(label, total, statistic, mean, by_class, mean > constant)
 
 
-def _spent(label: str, total: str, divided: Sequence[Divided], truth: Truth) -> Spent:
+def _spent(label: str, total: str, divided: Sequence[Divided], truth: Truth) -> CompositionCost:
     kept = sum(int(each.rows.kept.sum()) for each in divided)
     valued = sum(
         np.unique(np.stack([each.rows.slot_s, each.rows.cell])[:, each.rows.kept > 0], axis=1).shape[1]
         for each in divided
     )
-    return Spent(
+    return CompositionCost(
         composition=label,
         total=total,
         most_hats=float(np.median([each.most_hats for each in divided])),
@@ -204,7 +204,7 @@ def _spent(label: str, total: str, divided: Sequence[Divided], truth: Truth) -> 
 # --- tables ----------------------------------------------------------------------------------------------------------
 
 
-def spent_table(spent: Sequence[Spent]) -> Table:
+def spent_table(spent: Sequence[CompositionCost]) -> Table:
     """What each composition makes of the total of a vehicle and period."""
     table = Table(title="What a vehicle's total is divided into", title_justify="left")
     for name in ("composition", "total", "most HATs (K)", "epsilon of a HAT", "reports left out", "HATs without value"):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 from zoneinfo import ZoneInfo
 
-from pipelines.account.location import Custody
+from pipelines.account.location import AccountLocation
 from pipelines.assembly import admitted, assemble, book_of, facts_of
 from pipelines.build import Job
 from pipelines.scheduled import levels
@@ -102,7 +102,7 @@ def release(
     when: Calendar,
     pattern: str,
     output: Path,
-    custody: Custody,
+    location: AccountLocation,
     formats: Sequence[str],
     progress: local.Progress,
     topic: Topic | None = None,
@@ -114,13 +114,13 @@ def release(
     topic: takes the released rows too. allow_empty: seals a period of which the input holds no row.
     """
     _check_period(spec, when)
-    secret = admitted(spec, custody)
+    secret = admitted(spec, location)
     paths = paths_of(pattern)
     make_writable(output)
     if topic is not None:
         kafka_sink.check(topic)
-    job = replace(job_of(spec, when, secret, book_of(spec, custody), output, formats), topic=topic)
-    needed = _needed(spec, when, custody, allow_empty=allow_empty)
+    job = replace(job_of(spec, when, secret, book_of(spec, location), output, formats), topic=topic)
+    needed = _needed(spec, when, location, allow_empty=allow_empty)
     if spec.levels is None:
         outcome = local.run(job, paths, when.slots, needed, progress)
     else:
@@ -130,7 +130,7 @@ def release(
     if needed is not None and (outcome.unusable or outcome.periods_empty):
         raise InputError(_no_rows(outcome))
     if outcome.periods_refused:
-        raise AccountRefusal(_refusal(spec, custody, outcome))
+        raise AccountRefusal(_refusal(spec, location, outcome))
     stems = [file_stem(spec.spec_id, facts.start) for facts in job.slots.values()]
     return Release(outcome, when, tuple(output / f"{stem}.{kind}" for stem in stems for kind in formats), topic)
 
@@ -189,7 +189,7 @@ def paths_of(pattern: str) -> list[str]:
     return found
 
 
-def _needed(spec: Specification, when: Calendar, custody: Custody, *, allow_empty: bool) -> list[str] | None:
+def _needed(spec: Specification, when: Calendar, location: AccountLocation, *, allow_empty: bool) -> list[str] | None:
     """The periods of which the input must hold rows: a day that is sealed empty by a wrong file is lost for ever.
 
     Those with a slot that is not sealed yet, unless the operator says that nothing happened. None where counts are
@@ -199,7 +199,7 @@ def _needed(spec: Specification, when: Calendar, custody: Custody, *, allow_empt
         return None
     if allow_empty:
         return []
-    sealed = custody.ledger.sealed(spec.account.name, spec.spec_id, when.from_s, when.to_s)
+    sealed = location.ledger.sealed(spec.account.name, spec.spec_id, when.from_s, when.to_s)
     open_slots = (
         slot for slot in when.slots for shard in range(spec.release_shards) if (slot.start_s, shard) not in sealed
     )
@@ -228,9 +228,9 @@ def _listed(periods: Sequence[str]) -> str:
     return ", ".join(periods[:SHOWN_PERIODS]) + (f" and {more} more periods" if more > 0 else "")
 
 
-def _refusal(spec: Specification, custody: Custody, outcome: local.Outcome) -> str:
+def _refusal(spec: Specification, location: AccountLocation, outcome: local.Outcome) -> str:
     """What was released nevertheless; for periods over the limit, what was spent, when, by which specification."""
-    limit = custody.ledger.limit(spec.account.name, spec.account.limit)
+    limit = location.ledger.limit(spec.account.name, spec.account.limit)
     released = ", ".join(outcome.periods_released)
     lines = [
         f"account {spec.account.name!r} allows a vehicle {float(limit):g} in a period; "
@@ -244,7 +244,7 @@ def _refusal(spec: Specification, custody: Custody, outcome: local.Outcome) -> s
         lines.append(
             f"period {period}: this release ({spec.name}, {spec.spec_id}) asks for {float(outcome.debits[period]):g}"
         )
-        for spent in custody.ledger.spent(spec.account.name, period):
+        for spent in location.ledger.spent(spec.account.name, period):
             lines.append(
                 f"  {float(spent.epsilon):g} spent by {spent.spec_name} ({spent.spec_id}) in {spent.slots} slots, "
                 f"{spent.first_at} to {spent.last_at}"

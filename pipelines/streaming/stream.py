@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 import apache_beam as beam
 import msgspec
 
-from pipelines.account.location import Custody, account_of
+from pipelines.account.location import AccountLocation, account_of
 from pipelines.assembly import admitted, assemble, book_of, facts_of
 from pipelines.build import Job, Source, stream
 from pipelines.demo.servers.process import ServerError
@@ -29,8 +29,8 @@ from transforms.sources.kafka import ReadKafka
 from transforms.sources.kafka_partition import KafkaSourceError, Topic, starts
 from transforms.time.calendar import CalendarError
 from transforms.time.heartbeat import Heartbeat
-from transforms.time.stream_calendar import RunningCalendar, slots_from
-from transforms.time.watermark import AHEAD_S, Watermark
+from transforms.time.stream_calendar import StreamCalendar, slots_from
+from transforms.time.watermark import CLOCK_ERROR_S, Watermark
 
 CHECKED_DAYS = 3 * 366
 """How far ahead clock changes are looked for; time zones are decided by law, seldom years before."""
@@ -50,17 +50,21 @@ class Stream:
 
 
 @dataclass(frozen=True)
-class RunningFacts(Mapping[int, SlotFacts]):
+class StreamFacts(Mapping[int, SlotFacts]):
     """What is public about any slot of service in [from_s, to_s), said when it is asked for."""
 
     spec: Specification
     from_s: int
     to_s: int
+    _slots_of: dict[str, int] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """How many slots share what a vehicle may spend in a period, counted once a period."""
 
     def __getitem__(self, slot_s: int) -> SlotFacts:
         timetable = self.spec.timetable
         period = timetable.period_of(datetime.fromtimestamp(slot_s, ZoneInfo(timetable.zone)).date())
-        return facts_of(self.spec, period, slot_s, (slot_s,), _slots_of_period(self.spec, period, slot_s))
+        if period not in self._slots_of:
+            self._slots_of[period] = len(self.spec.slots_of_period(slot_s))
+        return facts_of(self.spec, period, slot_s, (slot_s,), self._slots_of[period])
 
     def __iter__(self) -> Iterator[int]:
         return slots_from(self.spec.timetable, self.from_s, self.to_s)
@@ -69,22 +73,11 @@ class RunningFacts(Mapping[int, SlotFacts]):
         return sum(1 for _ in self)
 
 
-_SLOTS: dict[tuple[str, str], int] = {}
-
-
-def _slots_of_period(spec: Specification, period: str, slot_s: int) -> int:
-    """How many slots share what a vehicle may spend in the period; counted once a period."""
-    key = spec.spec_id, period
-    if key not in _SLOTS:
-        _SLOTS[key] = len(spec.slots_of_period(slot_s))
-    return _SLOTS[key]
-
-
 def prepare(
     spec: Specification,
     start_s: int,
     source: Source,
-    custody: Custody,
+    location: AccountLocation,
     output: Path,
     formats: Sequence[str],
     topic: Topic | None = None,
@@ -93,14 +86,14 @@ def prepare(
 
     Raises InputError, AccountRefusal, LedgerError or StepError.
     """
-    custody = replace(custody, key=custody.key.absolute())  # workers may stand in another folder
-    secret = admitted(spec, custody)
+    location = replace(location, key=location.key.absolute())  # workers may stand in another folder
+    secret = admitted(spec, location)
     make_writable(output)
     if topic is not None:
         kafka_sink.check(topic)
     from_s, to_s = _life(spec)
-    calendar, facts = RunningCalendar(spec.timetable, start_s, from_s, to_s), RunningFacts(spec, from_s, to_s)
-    job = assemble(spec, calendar, facts, "slot", secret, book_of(spec, custody), output.absolute(), formats)
+    calendar, facts = StreamCalendar(spec.timetable, start_s, from_s, to_s), StreamFacts(spec, from_s, to_s)
+    job = assemble(spec, calendar, facts, "slot", secret, book_of(spec, location), output.absolute(), formats)
     return Stream(
         job=replace(job, topic=topic),
         source=source,
@@ -112,7 +105,7 @@ def prepare(
 def run(
     spec: Specification,
     made: Stream,
-    place: Custody,
+    place: AccountLocation,
     engine: Engine,
     stop: threading.Event,
     say: Say,
@@ -141,7 +134,7 @@ def kafka_source(spec: Specification, topic: Topic, start_s: int) -> ReadKafka:
     except ValueError as error:
         raise SpecificationError(f"input: {error}") from None
     try:
-        found = starts(topic, (start_s - AHEAD_S) * 1_000)  # a producer's clock may be that much behind
+        found = starts(topic, (start_s - CLOCK_ERROR_S) * 1_000)  # a producer's clock may be that much behind
     except KafkaSourceError as error:
         raise InputError(str(error)) from None
     return ReadKafka(topic, found, _watermark(spec, start_s), layout)

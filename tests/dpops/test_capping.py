@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpops.forecast import transport_bias
-from dpops.means.capping import Cap, CapRule, chosen
+from dpops.means.capping import CapRule, CountCap, chosen
 from dpops.mechanism import Mechanism, Plan, Totals
 from dpops.mechanisms.baseline import Baseline
 from dpops.mechanisms.baseline_variance import BaselineVariance
@@ -30,7 +30,7 @@ class Silent(Noise):
         return np.zeros(len(scales), np.int64)
 
 
-def cap_at(m_ub: CapRule, counts: Int64s, reported: int) -> Cap:
+def cap_at(m_ub: CapRule, counts: Int64s, reported: int) -> CountCap:
     return chosen(m_ub, counts, reported, lambda _: 0.0)
 
 

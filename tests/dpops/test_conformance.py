@@ -233,7 +233,7 @@ def test_the_interval_covers_the_true_value_even_at_the_worst_bias(mechanism: Me
         values = np.array([mechanism.value(integers, plan) for integers in released])
         off = np.abs(values - float(_truth(mechanism, totals)))
         for miss in (0.05, 0.5):
-            widths = np.array([mechanism.settle(integers, plan).half_width(miss) for integers in released])
+            widths = np.array([mechanism.resolve(integers, plan).half_width(miss) for integers in released])
             covered = (off <= widths + 1e-9).mean()
             assert covered >= 1 - miss - 5.5 * (miss * (1 - miss) / draws) ** 0.5
 

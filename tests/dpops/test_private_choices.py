@@ -127,7 +127,7 @@ def wide_choice(mechanism: Mechanism, plan: Plan) -> list[int]:
 
 def given(mechanism: Mechanism, plan: Plan, totals: Totals, choice: list[int]) -> Int64s:
     """DRAWS noisy queries of a release whose private choice came out as `choice`."""
-    settled = mechanism.settle([*choice, 0], plan)
+    settled = mechanism.resolve([*choice, 0], plan)
     exact = int(totals.sums[0]) * (1 if isinstance(mechanism, Akmv) else FINE)
     return exact + seeded(43 + (exact > 0)).laplace([settled.scale] * DRAWS)
 
@@ -145,7 +145,7 @@ def test_levys_noise_is_for_the_interval_that_was_drawn(counts: Int64s) -> None:
             middle = (index * tau + min((index + 1) * tau, upper)) // 2
             low, high = (0, upper) if plan.facts["bins"] == 1 else (middle - 3 * tau // 2, middle + 3 * tau // 2)
             exact = int(np.clip(array_means([totals], [plan]).means, max(low, 0), min(high, upper)).sum())
-            assert laplace_fit(VIEWS["query"](mine) - exact, Levy.settle([index, 0], plan).scale) > 1e-6
+            assert laplace_fit(VIEWS["query"](mine) - exact, Levy.resolve([index, 0], plan).scale) > 1e-6
 
 
 def test_akmvs_noise_is_for_the_bound_that_was_drawn() -> None:
@@ -156,7 +156,7 @@ def test_akmvs_noise_is_for_the_bound_that_was_drawn() -> None:
     assert {integers[0] for integers in drawn} == {1, 2, 3, 4}
     for bound in range(1, 5):
         mine = [integers for integers in drawn if integers[0] == bound]
-        scale = Akmv.settle([bound, 0], plan).scale
+        scale = Akmv.resolve([bound, 0], plan).scale
         assert scale == 2 * bound
         assert laplace_fit(VIEWS["query"](mine) - int(np.minimum(counts, bound).sum()), scale) > 1e-6
 
@@ -230,12 +230,12 @@ def test_nearest_means_nearest_midpoint_and_not_least_distance() -> None:
 def test_what_the_release_settles_is_narrower_than_the_plan_said(mechanism: Mechanism, counts: Int64s) -> None:
     plan = plan_of(mechanism, counts)
     for integers in released(mechanism, plan, Totals(counts, counts * 2_000), 200, seeded(47)):
-        settled = mechanism.settle(integers, plan)
+        settled = mechanism.resolve(integers, plan)
         assert 0 <= settled.scale <= plan.scale
         assert settled.scale.denominator <= plan.scale.denominator * 10**12
         assert 0 <= settled.bias_bound <= plan.bias_bound == float(GRID.upper)
         again = Plan.from_public(plan.mechanism, plan.public())
-        assert mechanism.settle(integers, again).public() == settled.public()
+        assert mechanism.resolve(integers, again).public() == settled.public()
 
 
 @every_chooser
@@ -259,7 +259,7 @@ def test_the_bias_bound_of_the_drawn_interval_holds_for_any_speeds(mechanism: Me
             )[0]
             truth = float(Fraction(int(sums.sum()), int(counts.sum())) * GRID.step)
             off = abs(mechanism.value(integers, plan) - truth)
-            assert off <= mechanism.settle(integers, plan).bias_bound + 1e-9
+            assert off <= mechanism.resolve(integers, plan).bias_bound + 1e-9
 
 
 def test_the_rank_of_the_epsilon_quantile_is_the_same_at_both_ends() -> None:
@@ -275,7 +275,7 @@ def test_one_array_gives_all_of_the_range() -> None:
     assert plan.facts["bins"] == 1
     [[index, _]] = Levy().release([Totals(COUNTS[0], COUNTS[0])], [plan], Noise())
     assert index == 0
-    assert Levy.settle([0, 0], plan).scale == plan.scale == 2 * GRID.upper_steps * FINE / EPSILON
+    assert Levy.resolve([0, 0], plan).scale == plan.scale == 2 * GRID.upper_steps * FINE / EPSILON
 
 
 def test_users_with_large_sums_draw_from_coarse_steps() -> None:

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpops.claims import PerHat, PerPeriod
+from dpops.forecast import Float64s
 from dpops.suppression import search as rounds
-from dpops.suppression.clip_user import Bools, Clipped, Weights, clip_user, share_out, worst_errors
+from dpops.suppression.clip_user import Bools, Clipped, Weights, clip_user, share_out
 from dpops.types import Int64s
 from tests.dpops import reference
 from tests.dpops.reference import Counts
@@ -231,6 +232,27 @@ def test_rounds_are_greedy_not_optimal() -> None:
         assert best <= found
         smaller += best < found
     assert smaller >= 5
+
+
+def worst_errors(
+    hat: Int64s,
+    vehicle: Int64s,
+    counts: Int64s,
+    samples: Int64s | None,
+    kept: Bools,
+    epsilon: Fraction,
+    errors: Weights,
+) -> Float64s:
+    """The error bound of each HAT, float64 (HATs,), with the kept rows only: bias plus noise scale, of all asked for.
+
+    Bias counts against all reported samples, also where the rows are no longer all.
+    Source: algorithms 9.1, gridErr.
+    """
+    factors = errors.factors(epsilon)
+    everything = rounds.RowsByHat.of(hat, vehicle, counts, samples)
+    left = rounds.RowsByHat.of(hat[kept], vehicle[kept], counts[kept], everything.samples)
+    states = zip(left.samples.tolist(), left.kept.tolist(), left.heaviest.tolist(), strict=True)
+    return np.array([float(factors.exact(*state)) for state in states], np.float64)
 
 
 def test_errors_are_those_of_the_formulas() -> None:

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import pytest
 
-from pipelines.account import location as custody
+from pipelines.account import location
 from pipelines.cli import main
 from tests import city
 from tests.transforms.test_ledger import opened, unit
@@ -43,7 +43,7 @@ def test_four_releases_at_once_publish_the_same_bytes_and_spend_once(tmp_path):
         racer.join()
     assert [code for code, _ in found] == [0] * RACERS
     assert all(files == found[0][1] for _, files in found)
-    ledger = custody.find(str(tmp_path / "ledger.sqlite"), None).ledger
+    ledger = location.find(str(tmp_path / "ledger.sqlite"), None).ledger
     assert [float(spent.epsilon) for spent in ledger.spent("small")] == [9.0, 9.0]
     ledger.verify()
 

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-from pipelines.account import location as custody
+from pipelines.account import location
 from tests import city
 from tests.servers import GUARDED
 from tests.transforms.test_ledger import opened, record, unit
@@ -336,7 +336,7 @@ def test_a_password_is_never_shown(run, postgres, monkeypatch, command):
 @pytest.mark.parametrize("password", ["geheim", "127"])
 def test_a_password_is_in_no_exception_and_no_description_of_a_place(monkeypatch, tmp_path, password):
     monkeypatch.setattr(databases, "RETRY_WAITS_S", ())
-    place = custody.find(f"postgresql://user:{password}@localhost:1/db", tmp_path / "key")
+    place = location.find(f"postgresql://user:{password}@localhost:1/db", tmp_path / "key")
     with pytest.raises(LedgerError) as caught:
         place.ledger.check_head()
     book = Book(place.url, place.head, "city", Fraction(1), "name", "{}")
@@ -347,4 +347,4 @@ def test_a_password_is_in_no_exception_and_no_description_of_a_place(monkeypatch
 
 def test_without_a_key_s_name_the_key_of_a_server_s_ledger_is_in_the_state_folder(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    assert custody.find("postgresql://user@localhost/db", None).key == tmp_path / "hatstream" / "ledger.key"
+    assert location.find("postgresql://user@localhost/db", None).key == tmp_path / "hatstream" / "ledger.key"

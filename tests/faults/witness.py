@@ -5,7 +5,7 @@ from collections.abc import Collection
 from fractions import Fraction
 from pathlib import Path
 
-from pipelines.account import location as custody
+from pipelines.account import location
 from transforms.ledger import Ledger
 from transforms.release.recorded import Sealed, debit_of
 from transforms.sinks.files import FORMATS, file_stem, rows_of
@@ -44,7 +44,7 @@ class Witness:
             assert {path.name for path in folder.iterdir()} == whole, "all files and nothing else"
 
     def _ledger(self) -> Ledger:
-        return custody.find(str(self._path), None).ledger
+        return location.find(str(self._path), None).ledger
 
     def _units(self) -> list[Sealed]:
         ledger = self._ledger()

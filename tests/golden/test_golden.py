@@ -14,7 +14,7 @@ from dpops.mechanism import Plan
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.registry import registered
 from dpops.types import Grid
-from pipelines.account.location import Custody
+from pipelines.account.location import AccountLocation
 from pipelines.build import count, observe, publish, seal
 from pipelines.scheduled import parts as local
 from pipelines.scheduled.release import job_of, range_of
@@ -98,7 +98,7 @@ class _Labels(PipelineVisitor):
 def test_the_labels_of_the_road_are_stable_because_a_running_stream_is_updated_by_them(tmp_path):
     city.write(tmp_path)
     spec = load(tmp_path / "spec.toml")
-    place = Custody("sqlite://", tmp_path / "key")
+    place = AccountLocation("sqlite://", tmp_path / "key")
     book = Book(place.url, place.head, "small", Fraction(1), spec.name, spec.text)
     job = job_of(spec, range_of(spec.timetable, *city.DAYS), SECRET, book, tmp_path, ("csv",))
     p = beam.Pipeline(runner=local.FnApiRunner(), options=PipelineOptions([]))

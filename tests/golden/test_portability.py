@@ -23,7 +23,7 @@ from transforms.observe.vehicle_hash import Secret
 from transforms.sources.growing_folder import ReadGrowing
 from transforms.sources.kafka import ReadKafka
 from transforms.sources.kafka_partition import PartitionStart, Topic
-from transforms.sources.known_elements import Given
+from transforms.sources.known_elements import KnownElements
 from transforms.steps import Assign, Book, Parse, Read, SlotShard
 from transforms.time.lateness import IntoSlots, RefuseLate
 from transforms.time.watermark import Watermark
@@ -52,9 +52,9 @@ def job_in(folder):
 def scheduled(job):
     """The four stretches of the scheduled job, joined end to end."""
     p = empty()
-    events = observe(p | "paths" >> Given([b"a"]).with_output_types(bytes) | "read" >> Read(job.layout), job)
+    events = observe(p | "paths" >> KnownElements([b"a"]).with_output_types(bytes) | "read" >> Read(job.layout), job)
     keyed = events | "keyed" >> beam.Map(key_of).with_output_types(PAIR)
-    finish(keyed, p | "heartbeat" >> Given([]).with_output_types(PAIR), job)
+    finish(keyed, p | "heartbeat" >> KnownElements([]).with_output_types(PAIR), job)
     return p.to_runner_api()
 
 
@@ -69,7 +69,9 @@ def stream(job, source):
     parsed = read.batches | "parse" >> Parse(job.rules)
     timely = parsed.observations | "lateness" >> RefuseLate(HOUR_S)
     assigned = timely.observations | "assign" >> Assign(job.resolution, job.policy.region, 2)
-    beats = p | "heartbeat" >> Given([]).with_output_types(PAIR) | "beats" >> beam.WindowInto(FixedWindows(HOUR_S))
+    beats = (
+        p | "heartbeat" >> KnownElements([]).with_output_types(PAIR) | "beats" >> beam.WindowInto(FixedWindows(HOUR_S))
+    )
     finish(assigned.events | "slots" >> IntoSlots(HOUR_S, 0), beats, job)
     return p.to_runner_api()
 
@@ -135,7 +137,7 @@ class Keeping(beam.DoFn):
 
 
 def pairs(p, kind=tuple[int, int]):
-    return p | "pairs" >> Given([]).with_output_types(kind)
+    return p | "pairs" >> KnownElements([]).with_output_types(kind)
 
 
 def grouped_by_anything(p):
@@ -143,7 +145,7 @@ def grouped_by_anything(p):
 
 
 def with_a_side_input(p):
-    side = p | "side" >> Given([1])
+    side = p | "side" >> KnownElements([1])
     _ = pairs(p) | "look" >> beam.Map(aside, beam.pvalue.AsList(side))
 
 

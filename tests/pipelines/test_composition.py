@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from pipelines.account import location as custody
+from pipelines.account import location
 from pipelines.scheduled import parts as local
 from pipelines.specification import load
 from tests import city
@@ -47,7 +47,7 @@ def rows_in(folder):
 
 
 def ledger_of(folder):
-    return custody.find(str(folder / "ledger.sqlite"), None).ledger
+    return location.find(str(folder / "ledger.sqlite"), None).ledger
 
 
 def test_a_period_planned_as_a_whole_debits_exactly_its_total(tmp_path, hatstream):

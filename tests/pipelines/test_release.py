@@ -16,7 +16,7 @@ import h3
 import numpy as np
 import pytest
 
-from pipelines.account import location as custody
+from pipelines.account import location
 from pipelines.scheduled import parts as local
 from pipelines.scheduled import release as scheduled
 from pipelines.scheduled.spool import Spool
@@ -656,7 +656,7 @@ def test_of_two_copies_of_a_ledger_only_one_publishes_even_if_their_runs_overlap
     first = []
 
     def release(ledger, folder, report):
-        place = custody.find(str(town / ledger), town / "ledger.key")
+        place = location.find(str(town / ledger), town / "ledger.key")
         scheduled.release(spec, when, str(town / "feed.csv"), town / folder, place, ("csv",), report)
 
     def meanwhile(reached, *_):

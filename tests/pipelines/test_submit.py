@@ -96,7 +96,7 @@ def stream(tmp_path, hatstream, monkeypatch):
     city.write(tmp_path)
     assert hatstream(*city.init(tmp_path))[0] == 0
     spec = load(tmp_path / "spec.toml")
-    place = streaming.Custody(f"sqlite:///{tmp_path / 'ledger.sqlite'}", tmp_path / "ledger.key")
+    place = streaming.AccountLocation(f"sqlite:///{tmp_path / 'ledger.sqlite'}", tmp_path / "ledger.key")
     start_s = streaming.first_slot(spec, "2026-03-01", None)
     source = streaming.folder_source(spec, tmp_path, start_s)
     made = streaming.prepare(spec, start_s, source, place, tmp_path / "out", ())

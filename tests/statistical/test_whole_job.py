@@ -14,7 +14,7 @@ import pytest
 
 from dpops.claims import PerPeriod
 from dpops.types import Int64s
-from pipelines.account import location as custody
+from pipelines.account import location
 from pipelines.cli import main
 from pipelines.exit_codes import DONE, FAILED
 from tests.statistical.audit import bound_of_samples
@@ -144,7 +144,7 @@ def evidence(released: Released) -> float:
 
 
 def recorded(folder: Path) -> list[Sealed]:
-    ledger = custody.find(str(folder / "ledger.sqlite"), None).ledger
+    ledger = location.find(str(folder / "ledger.sqlite"), None).ledger
     return [unit for spent in ledger.spent("audit") for unit in ledger.released(spent.spec_id, spent.period)]
 
 

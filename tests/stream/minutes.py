@@ -18,7 +18,7 @@ from typing import NamedTuple
 import msgspec
 from confluent_kafka import Producer
 
-from pipelines.account import location as custody
+from pipelines.account import location
 from pipelines.cli import main
 from pipelines.specification import load
 from pipelines.streaming import stream as streaming
@@ -85,8 +85,8 @@ class Town:
         self.folder, self.url, self.kafka = folder, ledger_url, kafka
         (folder / "spec.toml").write_text(SPEC)
         self.spec = load(folder / "spec.toml")
-        self.place = custody.find(ledger_url, folder / "key")
-        custody.open_account(self.place, self.spec.account)
+        self.place = location.find(ledger_url, folder / "key")
+        location.open_account(self.place, self.spec.account)
         self.start_s = (int(time.time()) // 60 - SLOTS - 2) * 60
         self.slots = [self.start_s + 60 * i for i in range(SLOTS)]
         self.topic = f"minutes-{next(_NUMBERS)}"
@@ -150,8 +150,8 @@ class Town:
         shutil.copy(self.folder / "key", folder / "key")
         (folder / "key.head").write_text("{}")
         url = f"sqlite:///{folder / 'ledger.sqlite'}"
-        place = custody.find(url, folder / "key")
-        custody.open_account(place, self.spec.account)
+        place = location.find(url, folder / "key")
+        location.open_account(place, self.spec.account)
         assert self.release(url, folder / "key", "apart/out") == 0
         return self.released(place)
 

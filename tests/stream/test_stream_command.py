@@ -4,10 +4,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from pipelines.account import location as custody
+from pipelines.account import location
 from pipelines.scheduled.release import UsageError, job_of, range_of
 from pipelines.specification import SpecificationError, load
-from pipelines.streaming.stream import RunningFacts, check, first_slot
+from pipelines.streaming.stream import StreamFacts, check, first_slot
 from tests import city
 from transforms.ledger.databases import database_of
 from transforms.observe.vehicle_hash import Secret
@@ -129,7 +129,7 @@ def test_a_ledgers_file_is_that_of_the_folder_where_the_command_is_typed(tmp_pat
     """Workers may stand in another one."""
     monkeypatch.chdir(tmp_path)
     for named in ("ledger.sqlite", "sqlite:///ledger.sqlite"):
-        place = custody.find(named, None)
+        place = location.find(named, None)
         monkeypatch.chdir("/")
         assert database_of(place.url).path == tmp_path / "ledger.sqlite"
         monkeypatch.chdir(tmp_path)
@@ -189,6 +189,6 @@ def test_the_facts_of_a_slot_are_those_of_the_scheduled_job(tmp_path, per, unit)
     spec = load(tmp_path / "spec.toml")
     book = Book("", tmp_path, "small", 1, "", "")
     closed = job_of(spec, range_of(spec.timetable, "2026-03-02", "2026-03-15"), Secret(b"k" * 32), book, tmp_path, ())
-    facts = RunningFacts(spec, min(closed.slots), max(closed.slots) + 1)
+    facts = StreamFacts(spec, min(closed.slots), max(closed.slots) + 1)
     assert dict(facts) == closed.slots
     assert len(facts) == len(closed.slots)

@@ -9,8 +9,8 @@ import pytest
 
 from tests.stream.by_hand import ByHand
 from transforms.time.calendar import Timetable, calendar
-from transforms.time.heartbeat import AHEAD_S, MOST, _Beat, _Slots, due
-from transforms.time.stream_calendar import RunningCalendar, slots_from
+from transforms.time.heartbeat import BEAT_AHEAD_S, MOST, _Beat, _Slots, due
+from transforms.time.stream_calendar import StreamCalendar, slots_from
 
 NEW_YORK = Timetable("America/New_York", "vehicle-week", 30, 5 * 60, 22 * 60)
 FROM_S, TO_S = 946_684_800, 4_102_444_800
@@ -25,7 +25,7 @@ def around(day, days=9):
 @pytest.mark.parametrize("day", [datetime(2026, 3, 5, tzinfo=UTC), datetime(2025, 10, 29, tzinfo=UTC)])
 def test_events_have_the_slots_and_periods_of_a_closed_range_also_where_the_clock_changes(day):
     events = around(day)
-    running = RunningCalendar(NEW_YORK, FROM_S, FROM_S, TO_S).locate(events)
+    running = StreamCalendar(NEW_YORK, FROM_S, FROM_S, TO_S).locate(events)
     closed = calendar(
         NEW_YORK, NEW_YORK.midnight(day.date() - timedelta(2)), NEW_YORK.midnight(day.date() + timedelta(20))
     )
@@ -41,7 +41,7 @@ def test_events_have_the_slots_and_periods_of_a_closed_range_also_where_the_cloc
 def test_events_of_any_time_are_placed_or_refused_and_the_far_future_is_outside_of_the_range():
     now_us = int(time.time()) * 1_000_000
     events = np.array([-(2**63), 0, now_us, now_us + 2 * 86_400_000_000, 2**63 - 1], np.int64)
-    where = RunningCalendar(Timetable("UTC", "vehicle-day", 60), FROM_S, FROM_S, TO_S).locate(events)
+    where = StreamCalendar(Timetable("UTC", "vehicle-day", 60), FROM_S, FROM_S, TO_S).locate(events)
     assert where.in_range.tolist() == where.in_service.tolist() == [False, False, True, False, False]
 
 
@@ -54,7 +54,7 @@ def test_an_event_of_any_year_has_a_place_also_on_days_that_slots_cannot_follow(
     timetable = Timetable(zone, "vehicle-day", minutes)
     edge_s = int(timetable.midnight(datetime(2026, 3, 7).date()).timestamp())
     events = np.arange(FROM_S, edge_s, 3_600, np.int64) * 1_000_000
-    where = RunningCalendar(timetable, edge_s, FROM_S, TO_S).locate(events)
+    where = StreamCalendar(timetable, edge_s, FROM_S, TO_S).locate(events)
     assert where.in_range.all()
     assert where.in_service.all()
     assert (where.slot_start_us <= events).all()
@@ -68,7 +68,7 @@ def test_an_event_of_any_day_costs_the_same():
     events = np.arange(FROM_S, FROM_S + 20 * 365 * 86_400, 86_400, np.int64) * 1_000_000
     tracemalloc.start()
     try:
-        RunningCalendar(minutes, FROM_S, FROM_S, TO_S).locate(events)
+        StreamCalendar(minutes, FROM_S, FROM_S, TO_S).locate(events)
         most = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -76,7 +76,7 @@ def test_an_event_of_any_day_costs_the_same():
 
 
 def test_no_event_is_no_error():
-    where = RunningCalendar(NEW_YORK, FROM_S, FROM_S, TO_S).locate(np.zeros(0, np.int64))
+    where = StreamCalendar(NEW_YORK, FROM_S, FROM_S, TO_S).locate(np.zeros(0, np.int64))
     assert where.in_range.size == where.slot_start_us.size == 0
 
 
@@ -111,7 +111,7 @@ def test_a_heartbeat_beats_for_every_slot_once_also_after_a_restart_and_never_pr
     slots = sorted({slot_s for ((slot_s, _), _), _ in found})
     assert slots == list(range(start_s, start_s + 60 * len(slots), 60))
     assert sorted(found) == [(((slot_s, shard), b""), slot_s) for slot_s in slots for shard in range(2)]
-    assert now_s < int(again.watermark) == slots[-1] + 60 <= int(time.time()) + AHEAD_S + 60
+    assert now_s < int(again.watermark) == slots[-1] + 60 <= int(time.time()) + BEAT_AHEAD_S + 60
 
 
 def test_the_heartbeat_of_an_account_that_ends_ends_with_it():

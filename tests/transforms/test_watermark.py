@@ -6,7 +6,7 @@ from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.time.watermark import AHEAD_S, Watermark, element_time, newest_plausible_ms
+from transforms.time.watermark import CLOCK_ERROR_S, Watermark, element_time, newest_plausible_ms
 
 NOW_MS = 1_800_000_000_000
 RULE = Watermark(120)
@@ -43,7 +43,7 @@ def test_it_never_goes_back_nor_beyond_the_wall_clock_minus_the_lag(promised, ti
 
 @given(
     times=st.lists(st.integers(1, NOW_MS), min_size=1),
-    absurd=st.lists(st.integers(NOW_MS + AHEAD_S * 1_000 + 1, 2**63 - 1)),
+    absurd=st.lists(st.integers(NOW_MS + CLOCK_ERROR_S * 1_000 + 1, 2**63 - 1)),
 )
 def test_absurd_times_among_others_change_nothing(times, absurd):
     assert newest_plausible_ms(ms(*times, *absurd, 0, -1), NOW_MS) == max(times)
@@ -55,7 +55,7 @@ def test_no_time_at_all_is_none():
 
 
 def test_a_time_within_a_clocks_error_counts_as_now():
-    assert RULE.after(None, newest_plausible_ms(ms(NOW_MS + AHEAD_S * 1_000), NOW_MS), NOW_MS, False) == at(
+    assert RULE.after(None, newest_plausible_ms(ms(NOW_MS + CLOCK_ERROR_S * 1_000), NOW_MS), NOW_MS, False) == at(
         NOW_MS - 120_000
     )
 

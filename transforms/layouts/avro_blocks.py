@@ -12,6 +12,8 @@ from transforms.layouts.base import UnreadableFile
 
 BLOCK_BYTES = 64 << 20
 HEADER_BYTES = 1 << 20
+SMALL_ROWS, ROWS_PER_BYTE = 1 << 20, 100
+"""Deflate makes at most a thousand bytes of one, and an observation is of more than ten: no speed decides this."""
 
 _MAGIC = b"Obj\x01"
 _SYNC_BYTES = 16
@@ -58,6 +60,7 @@ def read_header(path: str, file: BinaryIO) -> Header:
 
 def read_blocks(path: str, file: BinaryIO, header: Header) -> Iterator[Block]:
     """Raises UnreadableFile for a block that expands too far, Truncated or zlib.error for a damaged one."""
+    claimed = 0
     while file.read(1):
         file.seek(-1, 1)
         rows, size = _long(file), _long(file)
@@ -74,6 +77,9 @@ def read_blocks(path: str, file: BinaryIO, header: Header) -> Iterator[Block]:
                 raise _too_big(path)
         if not 0 <= rows <= len(data):
             raise UnreadableFile(path, "a block claims more records than it has bytes")
+        claimed += rows
+        if claimed > max(SMALL_ROWS, ROWS_PER_BYTE * file.tell()):
+            raise UnreadableFile(path, f"expands to more than {ROWS_PER_BYTE} rows per byte")
         yield Block(rows, data)
 
 

@@ -14,12 +14,13 @@ import pyarrow as pa
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from google.transit import gtfs_realtime_pb2
 
-from transforms.layouts.base import BATCH_ROWS, KMH_PER_UNIT, Units, UnreadableFile, raw_batch
+from transforms.layouts.base import KMH_PER_UNIT, Units, UnreadableFile, raw_batch
 from transforms.layouts.lines import LINE_BYTES
 from transforms.records import RawBatch
 
 UNITS = Units("s", KMH_PER_UNIT["m/s"])
 FEED_BYTES = 64 << 20
+BATCH_ROWS = 16_384  # of rows that are made one by one
 
 _HEADER, _ENTITY = 1, 2
 _REASONS = ("too-long", "not-utf8", "malformed")

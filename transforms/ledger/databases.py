@@ -138,9 +138,9 @@ class SqliteFile:
         """
         path = self.path
         log = path.with_name(path.name + "-wal")
-        settled = not log.exists() or log.stat().st_size == 0
+        is_checkpointed = not log.exists() or log.stat().st_size == 0
         guarded = not (path.stat().st_mode & 0o222 and os.access(path, os.W_OK) and os.access(path.parent, os.W_OK))
-        options = "mode=ro&immutable=1" if settled and guarded else "mode=ro"
+        options = "mode=ro&immutable=1" if is_checkpointed and guarded else "mode=ro"
         address = f"file:{quote(str(path.absolute()))}?{options}"
         return sqlite3.connect(address, uri=True, timeout=BUSY_S, isolation_level=None)
 

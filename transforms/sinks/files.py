@@ -58,7 +58,7 @@ def _row(unit: Sealed, released: Released) -> Row:
     value = lower = upper = std = bias = epsilon = None
     if released.plan is not None and released.integers is not None:
         mechanism = registered()[released.mechanism]
-        plan = mechanism.settle(released.integers, Plan.from_public(released.mechanism, released.plan))
+        plan = mechanism.resolve(released.integers, Plan.from_public(released.mechanism, released.plan))
         value = mechanism.value(released.integers, plan)
         half = plan.half_width(MISS)
         # The interval lies around the published value, which is the noisy one brought back into [0, U]: that moves it

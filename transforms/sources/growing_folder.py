@@ -26,7 +26,7 @@ from apache_beam.utils.timestamp import Duration
 
 from transforms.layouts import Layout, UnreadableFile
 from transforms.records import RawBatch
-from transforms.sources.known_elements import Given
+from transforms.sources.known_elements import KnownElements
 from transforms.steps import NAMESPACE, REFUSED, Refusal, Refused, StepError, batches_of, reason_of
 from transforms.time.watermark import Watermark, element_time, newest_plausible_ms
 
@@ -101,7 +101,7 @@ class ReadGrowing(beam.PTransform[PBegin, DoOutputsTuple]):
     layout: Layout
 
     def expand(self, begin: PBegin) -> DoOutputsTuple:
-        folders = begin | "folder" >> Given([str(self.folder)])
+        folders = begin | "folder" >> KnownElements([str(self.folder)])
         found = folders | "watch" >> beam.ParDo(_Watch(self.watermark)).with_output_types(bytes)
         return found | "read" >> beam.ParDo(_ReadFile(self.layout)).with_outputs(REFUSED, main="batches")
 

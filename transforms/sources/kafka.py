@@ -18,10 +18,11 @@ from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Duration
 
 from transforms.layouts import MessageLayout
+from transforms.layouts.apart import messages_apart
 from transforms.records import Messages, RawBatch
 from transforms.sources.kafka_partition import POLL_MESSAGES, Partition, PartitionStart, Poll, Topic
-from transforms.sources.known_elements import Given
-from transforms.sources.unending import NO_END, EndlessTracker
+from transforms.sources.known_elements import KnownElements
+from transforms.sources.unbounded import NO_END, UnboundedTracker
 from transforms.steps import NAMESPACE, REFUSED, Refusal, Refused
 from transforms.time.watermark import Watermark, element_time, is_ahead, newest_plausible_ms
 
@@ -46,7 +47,7 @@ class ReadKafka(beam.PTransform[PBegin, DoOutputsTuple]):
     poll_messages: int = POLL_MESSAGES
 
     def expand(self, begin: PBegin) -> DoOutputsTuple:
-        starts = begin | "partitions" >> Given(self.starts)
+        starts = begin | "partitions" >> KnownElements(self.starts)
         spread = starts | "spread" >> beam.Reshuffle()
         polled = spread | "poll" >> beam.ParDo(_ReadPartition(self.topic, self.watermark, self.poll_messages))
         return polled | "decode" >> beam.ParDo(_Decode(self.layout)).with_outputs(REFUSED, main="batches")
@@ -58,8 +59,8 @@ class _Offsets(RestrictionProvider):
     def initial_restriction(self, element: PartitionStart) -> OffsetRange:
         return OffsetRange(element.offset, NO_END)
 
-    def create_tracker(self, restriction: OffsetRange) -> EndlessTracker:
-        return EndlessTracker(restriction)
+    def create_tracker(self, restriction: OffsetRange) -> UnboundedTracker:
+        return UnboundedTracker(restriction)
 
     def restriction_size(self, element: PartitionStart, restriction: OffsetRange) -> int:  # noqa: ARG002
         return 1
@@ -102,7 +103,7 @@ class _ReadPartition(beam.DoFn):
         if poll.payloads:
             yield TimestampedValue(Messages(start.partition, poll.payloads, poll.timestamps_ms, time.micros), time)
         newest_ms = newest_plausible_ms(poll.timestamps_ms, poll.at_ms)
-        promise = self._watermark.after(promised, newest_ms, poll.at_ms, poll.idle) if poll.settled else promised
+        promise = self._watermark.after(promised, newest_ms, poll.at_ms, poll.idle) if poll.outage_over else promised
         if promise is not None and promise != held:
             estimator.set_watermark(promise)
         tracker.defer_remainder(Duration(seconds=0 if len(poll.payloads) >= self._most else PAUSE_S))
@@ -125,7 +126,7 @@ class _Decode(beam.DoFn):
         self._layout = layout
 
     def process(self, element: Messages) -> Iterator[RawBatch | Refusal]:
-        for batch in self._layout.from_messages(element.payloads):
+        for batch in messages_apart(self._layout, element.payloads):
             Metrics.counter(NAMESPACE, "rows").inc(batch.rows)
             for reason, rows in batch.refused.items():
                 yield TaggedOutput(REFUSED, Refused("read", reason, rows))

@@ -92,7 +92,7 @@ class Poll(NamedTuple):
     """What one poll brought. timestamps_ms: Kafka's, of each payload; -1 where it has none. position: the next offset.
 
     removed: offsets that retention removed before they were read. at_ms: wall clock when the poll began. idle: nothing
-    came for a while, and nothing lay unread at `at_ms`. settled: no outage is so lately over that what it held up may
+    came for a while, and nothing lay unread at `at_ms`. outage_over: none ended so lately that what it held up may
     still come.
     """
 
@@ -102,7 +102,7 @@ class Poll(NamedTuple):
     removed: int
     at_ms: int
     idle: bool
-    settled: bool = True
+    outage_over: bool = True
 
 
 def starts(topic: Topic, since_ms: int | None = None) -> list[PartitionStart]:
@@ -170,11 +170,11 @@ class Partition:
             self._at, self._heard_s = _offset(messages[-1]) + 1, time.monotonic()
             with suppress(KafkaException):  # it is asked again
                 self._check_partitions(self._heard_s)
-            return Poll(_payloads(messages), _timestamps(messages), self._at, 0, at_ms, False, self._is_settled())
+            return Poll(_payloads(messages), _timestamps(messages), self._at, 0, at_ms, False, self._is_outage_over())
         if out_of_range:
             earliest = self._earliest(position)
             return Poll([], np.zeros(0, np.int64), earliest, earliest - position, at_ms, False)
-        return Poll([], np.zeros(0, np.int64), position, 0, at_ms, self._is_idle(position), self._is_settled())
+        return Poll([], np.zeros(0, np.int64), position, 0, at_ms, self._is_idle(position), self._is_outage_over())
 
     def _sorted_out(self, events: list[Message]) -> tuple[list[Message], bool]:
         """The messages among the events, and whether the asked-for offset does not exist."""
@@ -279,7 +279,7 @@ class Partition:
             self._away_since_s, self._trouble = None, ""
             self._back_s = time.monotonic()
 
-    def _is_settled(self) -> bool:
+    def _is_outage_over(self) -> bool:
         return time.monotonic() - self._back_s >= RETURN_S
 
     def __str__(self) -> str:

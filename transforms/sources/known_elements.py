@@ -9,17 +9,17 @@ from apache_beam.pvalue import PBegin, PCollection
 
 
 @dataclass
-class Given(beam.PTransform[PBegin, PCollection[Any]]):
+class KnownElements(beam.PTransform[PBegin, PCollection[Any]]):
     """Hands over these elements. Beam's own `Create` has a step whose name is a line number of Beam's source: a
     savepoint, which finds its steps by name, would not outlive a new Beam."""
 
     elements: Sequence[Any]
 
     def expand(self, begin: PBegin) -> PCollection[Any]:
-        return begin | "impulse" >> beam.Impulse() | "each" >> beam.ParDo(_Given(tuple(self.elements)))
+        return begin | "impulse" >> beam.Impulse() | "each" >> beam.ParDo(_KnownElements(tuple(self.elements)))
 
 
-class _Given(beam.DoFn):
+class _KnownElements(beam.DoFn):
     def __init__(self, elements: tuple[Any, ...]) -> None:
         self._elements = elements
 

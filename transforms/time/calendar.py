@@ -37,7 +37,7 @@ class Where(NamedTuple):
 
 
 class Locator(Protocol):
-    """Finds the slots of events: of a closed range (`Calendar`), or of a stream (`RunningCalendar`)."""
+    """Finds the slots of events: of a closed range (`Calendar`), or of a stream (`StreamCalendar`)."""
 
     def locate(self, event_us: Int64s) -> Where:
         """Slot and period of each event. event_us: int64 microseconds since 1970 UTC, any value."""

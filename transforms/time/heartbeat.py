@@ -19,14 +19,14 @@ from apache_beam.transforms.core import RestrictionProvider
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Duration, Timestamp
 
-from transforms.sources.known_elements import Given
-from transforms.sources.unending import EndlessTracker
+from transforms.sources.known_elements import KnownElements
+from transforms.sources.unbounded import UnboundedTracker
 from transforms.steps import SlotShard
 from transforms.time.calendar import Timetable
 from transforms.time.lateness import slot_windows
 from transforms.time.stream_calendar import slots_from
 
-AHEAD_S = 60
+BEAT_AHEAD_S = 60
 MOST = 1_000
 """Slots a call: a stream that begins in the past has many to catch up with."""
 PAUSE_S = 1.0
@@ -45,7 +45,7 @@ class Heartbeat(beam.PTransform[PBegin, PCollection[tuple[SlotShard, bytes]]]):
     shards: int
 
     def expand(self, begin: PBegin) -> PCollection[tuple[SlotShard, bytes]]:
-        life = begin | "life" >> Given([(self.start_s, self.end_s)]).with_output_types(tuple[int, int])
+        life = begin | "life" >> KnownElements([(self.start_s, self.end_s)]).with_output_types(tuple[int, int])
         beat = beam.ParDo(_Beat(self.timetable, self.shards)).with_output_types(tuple[SlotShard, bytes])
         return life | "beat" >> beat | "window" >> beam.WindowInto(slot_windows(self.timetable.slot_s, self.start_s))
 
@@ -56,8 +56,8 @@ class _Slots(RestrictionProvider):
     def initial_restriction(self, element: tuple[int, int]) -> OffsetRange:
         return OffsetRange(*element)
 
-    def create_tracker(self, restriction: OffsetRange) -> EndlessTracker:
-        return EndlessTracker(restriction)
+    def create_tracker(self, restriction: OffsetRange) -> UnboundedTracker:
+        return UnboundedTracker(restriction)
 
     def restriction_size(self, element: tuple[int, int], restriction: OffsetRange) -> int:  # noqa: ARG002
         return 1
@@ -82,7 +82,9 @@ class _Beat(beam.DoFn):
         estimator: Any = _PROMISE,
     ) -> Iterator[Any]:
         end_s = element[1]
-        slots, next_s = due(self._timetable, tracker.current_restriction().start, end_s, int(time.time()) + AHEAD_S)
+        slots, next_s = due(
+            self._timetable, tracker.current_restriction().start, end_s, int(time.time()) + BEAT_AHEAD_S
+        )
         for slot_s in slots:
             if not tracker.try_claim(slot_s):
                 return

@@ -14,12 +14,12 @@ from dpops.types import Int64s
 from transforms.time.calendar import Timetable, Where
 
 DAY_S = 86_400
-AHEAD_S = DAY_S
+MOST_AHEAD_S = DAY_S
 """An event dated further ahead of the wall clock than this is outside of the range: its slot would be kept for ever."""
 
 
 @dataclass(frozen=True)
-class RunningCalendar:
+class StreamCalendar:
     """Finds slots as `Calendar` does, from `from_s` on; the clock, and at last `to_s`, end the range.
 
     edge_s: where a slot begins. from_s, to_s: seconds since 1970 UTC. Slots are counted from the edge, as windows are,
@@ -35,7 +35,7 @@ class RunningCalendar:
     def locate(self, event_us: Int64s) -> Where:
         """Slot and period of each event. event_us: int64 microseconds since 1970 UTC, any value."""
         edge_us, slot_us = self.edge_s * 1_000_000, self.timetable.slot_s * 1_000_000
-        to_us = min(self.to_s, int(time.time()) + AHEAD_S) * 1_000_000
+        to_us = min(self.to_s, int(time.time()) + MOST_AHEAD_S) * 1_000_000
         in_range = (event_us >= self.from_s * 1_000_000) & (event_us < to_us)
         found_us = np.where(in_range, event_us, edge_us)
         start_us = found_us - (found_us - edge_us) % slot_us

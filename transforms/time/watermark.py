@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpops.types import Int64s
 
-AHEAD_S = 300
+CLOCK_ERROR_S = 300
 """A timestamp further ahead of the wall clock than this is no clock's error: it moves nothing."""
 
 
@@ -51,7 +51,7 @@ class Watermark:
 
 def is_ahead(timestamps_ms: Int64s, now_ms: int) -> NDArray[np.bool_]:
     """Which are absurdly far ahead of the wall clock: one of the year 9999 would close every slot there is."""
-    return timestamps_ms > now_ms + 1_000 * AHEAD_S
+    return timestamps_ms > now_ms + 1_000 * CLOCK_ERROR_S
 
 
 def newest_plausible_ms(timestamps_ms: Int64s, now_ms: int) -> int | None:

@@ -6,7 +6,7 @@ from apache_beam.io.restriction_trackers import OffsetRange, OffsetRestrictionTr
 NO_END = 2**62
 
 
-class EndlessTracker(OffsetRestrictionTracker):
+class UnboundedTracker(OffsetRestrictionTracker):
     """Claims positions one after the other. Splits only where it is, never into a part that lies ahead."""
 
     def try_split(self, fraction_of_remainder: float) -> tuple[OffsetRange, OffsetRange] | None:

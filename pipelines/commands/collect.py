@@ -1,0 +1,80 @@
+"""`hatstream collect`: polls a GTFS-realtime address into a folder or a Kafka topic."""
+
+import time
+from collections import Counter
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import click
+
+from pipelines.collect.keep import Keep, in_folder, in_topic
+from pipelines.collect.poll import Poller
+from pipelines.commands.options import kafka_topic
+from pipelines.commands.stream import asked_to_stop
+from pipelines.scheduled.release import UsageError
+from transforms.sources.kafka_partition import Topic
+
+SAY_EVERY_S = 60.0
+
+
+def _headers(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    pairs = [value.partition(":") for value in values]
+    if any(not name.strip() or not found for name, found, _ in pairs):
+        raise click.BadParameter("a header is like 'X-Api-Key: secret'")
+    return {name.strip(): text.strip() for name, _, text in pairs}
+
+
+@click.command()
+@click.option("--url", required=True, help="Where the feed is: http:// or https://.")
+@click.option(
+    "--every", "every_s", default=30.0, show_default=True, type=click.FloatRange(1), help="Seconds between questions."
+)
+@click.option(
+    "--output", type=click.Path(path_type=Path, file_okay=False), help="A folder that takes a file each message."
+)
+@click.option("--kafka", "topic", metavar="BROKERS/TOPIC", callback=kafka_topic, help="Or a Kafka topic.")
+@click.option("--header", "headers", multiple=True, callback=_headers, help="Sent with each question; may repeat.")
+@click.option("--for", "for_s", type=click.FloatRange(0), help="Seconds after which it ends. [default: never]")
+def collect(
+    url: str, every_s: float, output: Path | None, topic: Topic | None, headers: dict[str, str], for_s: float | None
+) -> int:
+    """Ask a GTFS-realtime address again and again and keep each new message.
+
+    Asks with ETag and Last-Modified, keeps no message twice in a row, waits longer after each failure. Ctrl-C ends it.
+
+    \b
+    Example:
+      hatstream collect --url https://agency.example/vehicle-positions.pb --every 15 --output feed
+    """
+    if not url.startswith(("http://", "https://")):
+        raise UsageError(f"--url must begin with http:// or https://; it is {url[:60]!r}")
+    kept_in: AbstractContextManager[Keep]
+    if output is not None and topic is None:
+        kept_in = in_folder(output)
+    elif topic is not None and output is None:
+        kept_in = in_topic(topic)
+    else:
+        raise UsageError("give either --output or --kafka")
+    with kept_in as keep, asked_to_stop() as stop:
+        poller, counts, until, said = Poller(url, every_s, headers), Counter[str](), _end(for_s), time.monotonic()
+        while not stop.is_set() and time.monotonic() < until:
+            outcome, message = poller.poll()
+            counts[outcome] += 1
+            if outcome == "new":
+                keep(message)
+            if outcome == "failed":
+                click.echo(f"{poller.reason}; asking again in {poller.wait_s():.0f} s", err=True)
+            if time.monotonic() - said >= SAY_EVERY_S:
+                click.echo(_line(counts), err=True)
+                said = time.monotonic()
+            stop.wait(min(poller.wait_s(), max(until - time.monotonic(), 0)))
+    click.echo(_line(counts))
+    return 0 if counts["new"] or counts["unchanged"] else 4
+
+
+def _end(for_s: float | None) -> float:
+    return float("inf") if for_s is None else time.monotonic() + for_s
+
+
+def _line(counts: Counter[str]) -> str:
+    return f"{counts['new']:,} messages kept, {counts['unchanged']:,} unchanged, {counts['failed']:,} failures"

@@ -1,0 +1,172 @@
+"""Files and messages of formats that can crash or hang their decoder, decoded in a process apart from this one.
+
+The process is kept for the next file. One that crashes, hangs or wants too much memory ends, and is begun anew.
+"""
+
+import fcntl
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+
+import msgspec
+import pyarrow as pa
+
+from transforms.layouts.base import FIELDS, Layout, MessageLayout, UnreadableFile, raw_batch
+from transforms.layouts.csv_table import CsvTable
+from transforms.layouts.decoder import MEMORY_BYTES, STEP_CPU_S, Answer, Work, receive, send, unpacked
+from transforms.layouts.jsonl import JsonLines
+from transforms.records import RawBatch
+
+MESSAGE_ROWS = 1 << 20
+"""Most rows of one message; those of a poll are held together until all of it is decoded."""
+PIPE_BYTES = 1 << 20
+
+_LINE_BY_LINE = (CsvTable, JsonLines)  # of bounded lines: they are decoded here
+_KEPT = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TMPDIR")
+_PROGRAM = "from transforms.layouts.decoder import serve; serve()"
+_IDLE: "list[_Decoder]" = []
+_LOCK = threading.Lock()
+os.register_at_fork(after_in_child=_IDLE.clear)  # two processes must not ask the same decoder
+
+
+def read_apart(layout: Layout, path: str) -> Iterator[RawBatch]:
+    """As `layout.read`: raises UnreadableFile or OSError."""
+    if isinstance(layout, _LINE_BY_LINE):
+        yield from layout.read(path)
+        return
+    try:
+        yield from _answers(Work(layout, os.path.abspath(path)))
+    except _Refusal as error:
+        raise UnreadableFile(path, str(error)) from None
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from None
+
+
+def messages_apart(layout: MessageLayout, payloads: Sequence[bytes]) -> Iterator[RawBatch]:
+    """As `layout.from_messages`: one that its decoder cannot take is a refused row, and the others go on."""
+    if isinstance(layout, _LINE_BY_LINE):
+        yield from layout.from_messages(payloads)
+        return
+    try:
+        yield from _together(layout, payloads)
+    except _Refusal as error:
+        if len(payloads) == 1:
+            yield raw_batch({name: pa.nulls(0) for name in FIELDS}, {error.reason: 1})
+            return
+        for payload in payloads:
+            yield from messages_apart(layout, [payload])
+
+
+class _Refusal(Exception):
+    """Why a decoder did not come to an end, in words and as the reason of a dead letter."""
+
+    def __init__(self, text: str, reason: str = "malformed") -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+def _together(layout: MessageLayout, payloads: Sequence[bytes]) -> list[RawBatch]:
+    """All or nothing of them."""
+    found: list[RawBatch] = []
+    rows = 0
+    for batch in _answers(Work(layout, None, payloads)):
+        rows += batch.rows
+        if rows > MESSAGE_ROWS:
+            raise _Refusal(f"more than {MESSAGE_ROWS:,} rows", "too-long")
+        found.append(batch)
+    return found
+
+
+def _answers(work: Work) -> Iterator[RawBatch]:
+    """Raises _Refusal or OSError."""
+    decoder, is_done = _idle(), False
+    try:
+        decoder.ask(work)
+        while True:
+            answer, batch = decoder.answer()
+            if batch is not None:
+                yield batch
+                continue
+            is_done = True
+            if answer.kind == "unreadable":
+                raise _Refusal(answer.text)
+            if answer.kind == "system":
+                raise OSError(answer.errno, answer.text)
+            return
+    finally:
+        if is_done:
+            with _LOCK:
+                _IDLE.append(decoder)
+        else:
+            decoder.end()
+
+
+def _idle() -> "_Decoder":
+    with _LOCK:
+        while _IDLE:
+            decoder = _IDLE.pop()
+            if decoder.is_alive:
+                return decoder
+    return _Decoder()
+
+
+class _Decoder:
+    """A process of transforms/layouts/decoder.py. It ends when this process does, whose end of the pipe is closed."""
+
+    def __init__(self) -> None:
+        environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        environment |= {"PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)), "OPENBLAS_NUM_THREADS": "1"}
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-c", _PROGRAM],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,  # a crash would be described there, with what it crashed on
+            env=environment,
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._asks, self._answers = self._process.stdin, self._process.stdout
+        fcntl.fcntl(self._answers, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    def ask(self, work: Work) -> None:
+        try:
+            send(self._asks, pickle.dumps(work))
+        except OSError:
+            raise self._lost() from None
+
+    def answer(self) -> tuple[Answer, RawBatch | None]:
+        head, body = receive(self._answers), receive(self._answers)
+        if not head:
+            raise self._lost()
+        try:
+            answer = msgspec.json.decode(head, type=Answer)
+            table = unpacked(body) if answer.kind == "batch" else None
+        except (msgspec.MsgspecError, pa.ArrowException):  # it ended within a word, or it is out of its mind
+            self._process.kill()
+            raise self._lost() from None
+        if table is None:
+            return answer, None
+        return answer, RawBatch(table.num_rows + sum(answer.refused.values()), table, answer.refused)
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        with suppress(OSError):  # of a request that it took no more
+            self._asks.close()
+        self._answers.close()
+
+    def _lost(self) -> _Refusal:
+        number = -self._process.wait()
+        if number == signal.SIGXCPU:
+            return _Refusal(f"cannot be decoded: it takes more than {STEP_CPU_S} s, far too long for what it holds")
+        how = f"signal {number}" if number > 0 else f"exit code {-number}"
+        return _Refusal(f"cannot be decoded: it crashes its decoder ({how}), or needs over {MEMORY_BYTES >> 30} GiB")

@@ -1,0 +1,140 @@
+"""The process in which files and messages are decoded: what crashes or hangs there costs one of them alone.
+
+It answers one request after the other. Only numbers, words and Arrow columns come back from it, no pickles: what it
+has read may have damaged it.
+"""
+
+import os
+import pickle
+import resource
+import signal
+import struct
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import IO, Any, Literal, NamedTuple
+
+import msgspec
+import pyarrow as pa
+
+from transforms.layouts.base import Layout, MessageLayout, UnreadableFile
+from transforms.records import RawBatch
+
+MEMORY_BYTES = 1 << 30
+STEP_CPU_S = 3
+BYTE_CPU_S, ROW_CPU_S = 1e-7, 2e-5
+"""Processor time for one batch; and for all batches that much again, for each byte of input and each row found.
+An honest byte or row takes a tenth of it at most."""
+
+
+class Work(NamedTuple):
+    """A file to be read, or else messages to be decoded."""
+
+    layout: Layout
+    path: str | None
+    payloads: Sequence[bytes] = ()
+
+    def batches(self) -> Iterator[RawBatch]:
+        if self.path is not None:
+            return self.layout.read(self.path)
+        assert isinstance(self.layout, MessageLayout)
+        return self.layout.from_messages(self.payloads)
+
+    def size(self) -> int:
+        return sum(map(len, self.payloads)) if self.path is None else os.path.getsize(self.path)
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What comes of one step; with a batch comes its table. text: why a file is unreadable. errno: of the system."""
+
+    kind: Literal["batch", "end", "unreadable", "system"]
+    refused: dict[str, int] = {}
+    text: str = ""
+    errno: int = 0
+
+
+def serve() -> None:
+    """Answers requests on standard input until it is closed. Nothing else is written to standard output."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who is interrupted decides what becomes of its decoder
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core would hold vehicles
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
+    pa.set_memory_pool(pa.system_memory_pool())  # others reserve more than they use
+    with os.fdopen(os.dup(0), "rb") as asked, os.fdopen(os.dup(1), "wb") as answers, ThreadPoolExecutor(1) as sender:
+        os.dup2(2, 1)
+        while request := receive(asked):
+            sent: Future[None] | None = None
+            for answer, table in _answers(pickle.loads(request)):
+                if sent is not None:
+                    sent.result()
+                sent = sender.submit(_send_answer, answers, answer, table)  # while the next batch is decoded
+
+
+def _send_answer(file: IO[bytes], answer: Answer, table: pa.RecordBatch | None) -> None:
+    send(file, msgspec.json.encode(answer), packed(table) if table is not None else b"")
+
+
+def send(file: IO[bytes], *parts: bytes | pa.Buffer) -> None:
+    for part in parts:
+        file.write(struct.pack("<q", len(part)))
+        file.write(part)
+    file.flush()
+
+
+def receive(file: IO[bytes]) -> bytes:
+    """One part; of no bytes where the other side has ended."""
+    size = file.read(8)
+    return file.read(struct.unpack("<q", size)[0]) if len(size) == 8 else b""
+
+
+def _answers(work: Work) -> Iterator[tuple[Answer, pa.RecordBatch | None]]:
+    try:
+        for batch in _within_time(work):
+            _check(batch.table)
+            yield Answer("batch", refused=batch.refused), batch.table
+        yield Answer("end"), None
+    except UnreadableFile as error:
+        yield Answer("unreadable", text=error.rule), None
+    except OSError as error:
+        yield Answer("system", text=error.strerror or type(error).__name__, errno=error.errno or 0), None
+    except Exception as error:  # noqa: BLE001 - whatever a decoder raises is about this one file or message
+        yield Answer("unreadable", text=f"cannot be decoded ({type(error).__name__})"), None
+
+
+def _within_time(work: Work) -> Iterator[RawBatch]:
+    """The system ends this process when it has used too much processor time for one batch, or for all so far."""
+    allowed = time.process_time() + STEP_CPU_S + BYTE_CPU_S * work.size()
+    batches = work.batches()
+    while True:
+        until = min(allowed, time.process_time() + STEP_CPU_S)
+        resource.setrlimit(resource.RLIMIT_CPU, (int(until) + 1, resource.RLIM_INFINITY))
+        batch = next(batches, None)
+        if batch is None:
+            return
+        allowed += ROW_CPU_S * batch.table.num_rows
+        yield batch
+
+
+def _check(table: pa.RecordBatch) -> None:
+    """Raises pa.ArrowInvalid for a column that would crash whoever looks at its values. Texts need not be UTF-8."""
+    for column in table.columns:
+        if pa.types.is_dictionary(column.type):
+            column = pa.DictionaryArray.from_arrays(column.indices, _as_bytes(column.dictionary))
+        _as_bytes(column).validate(full=True)
+
+
+def _as_bytes(column: Any) -> Any:
+    if pa.types.is_string(column.type):
+        return column.view(pa.binary())
+    return column.view(pa.large_binary()) if pa.types.is_large_string(column.type) else column
+
+
+def packed(table: pa.RecordBatch) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_batch(table)
+    return sink.getvalue()
+
+
+def unpacked(data: bytes) -> pa.RecordBatch:
+    with pa.ipc.open_stream(data) as reader:
+        return reader.read_next_batch()
