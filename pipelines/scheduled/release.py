@@ -11,7 +11,7 @@ from typing import TypeVar
 from zoneinfo import ZoneInfo
 
 from pipelines.account.location import AccountLocation
-from pipelines.assembly import admitted, assemble, book_of, facts_of
+from pipelines.assembly import admitted, assemble, book_of, continuing, facts_of
 from pipelines.build import Job
 from pipelines.scheduled import levels
 from pipelines.scheduled import parts as local
@@ -119,7 +119,8 @@ def release(
     make_writable(output)
     if topic is not None:
         kafka_sink.check(topic)
-    job = replace(job_of(spec, when, secret, book_of(spec, location), output, formats), topic=topic)
+    job = job_of(spec, when, secret, book_of(spec, location), output, formats)
+    job = replace(continuing(job, location.ledger), topic=topic)
     needed = _needed(spec, when, location, allow_empty=allow_empty)
     if spec.levels is None:
         outcome = local.run(job, paths, when.slots, needed, progress)

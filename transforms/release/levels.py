@@ -148,7 +148,7 @@ def rows_of(tally: Tally, region: Sequence[int], slots: Sequence[int]) -> Rows:
     order = np.lexsort((tally.slot_s, tally.cell, tally.vehicle))
     cell = np.searchsorted(np.array(region, np.int64), tally.cell[order])
     slot = np.searchsorted(np.array(slots, np.int64), tally.slot_s[order])
-    return Rows(tally.vehicle[order], cell, slot, tally.kept[order], tally.total[order])
+    return Rows(tally.vehicle[order], cell, slot, tally.kept[order], tally.sums["sums"][order])
 
 
 def seal_stage(

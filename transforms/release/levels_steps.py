@@ -12,6 +12,7 @@ from apache_beam.pvalue import PCollection
 
 from dpops.levels import Sums, sum_up
 from dpops.noise import Noise
+from dpops.statistics import SUMS
 from transforms.count import wire
 from transforms.count.tally import tally
 from transforms.failpoints import failpoint
@@ -22,6 +23,9 @@ from transforms.release.policy import SlotFacts
 from transforms.release.recorded import Sealed
 from transforms.sinks.files import file_stem, write_rows
 from transforms.steps import NAMESPACE, Book, SlotShard, reason_of, recorded_but
+
+COLUMNS = (SUMS,)
+"""What a tally carries beside counts."""
 
 
 @dataclass
@@ -41,10 +45,10 @@ class _TallyVehicles(beam.DoFn):
 
     def process(self, group: tuple[SlotShard, Iterable[bytes]]) -> Iterator[tuple[SlotShard, bytes]]:
         (slot_s, shard), parts = group
-        table, duplicates = tally(wire.unpack_events(parts), slot_s, None)
+        table, duplicates = tally(wire.unpack_events(parts), slot_s, None, COLUMNS)
         Metrics.counter(NAMESPACE, "duplicates").inc(duplicates)
         failpoint("tally")
-        yield (self._slots[slot_s].plan[0], shard), wire.pack(table)
+        yield (self._slots[slot_s].plan[0], shard), wire.pack_tally(table)
 
 
 @dataclass
@@ -70,7 +74,7 @@ class _AddUpVectors(beam.DoFn):
 
     def process(self, group: tuple[SlotShard, Iterable[bytes]]) -> Iterator[tuple[int, bytes]]:
         (first_s, _), parts = group
-        rows = rows_of(wire.unpack_tally(parts), self._policy.region, self._slots[first_s].plan)
+        rows = rows_of(wire.unpack_tally(parts, COLUMNS), self._policy.region, self._slots[first_s].plan)
         failpoint("vectors")
         yield first_s, _packed(sum_up(rows, self._plans[first_s].read(self._policy.region)))
 

@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-Scope = Literal["slot", "period", "stage"]
+Scope = Literal["slot", "period"]
 
 
 class Released(msgspec.Struct, frozen=True):
@@ -25,7 +25,7 @@ class Sealed(msgspec.Struct, frozen=True, kw_only=True):
     slot_start, slot_end: ISO 8601 with the zone's offset. epsilon_hat, epsilon_slot: rational text, of each HAT and
     the most that any vehicle spends in the slot. digest: keyed, of the input, for the operator alone. scope: what was
     planned, and is sealed, together. debit: what the account is debited, where that is not epsilon_slot: with scope
-    "period" the first slot stands for all. epsilon_total: what the plan allows a vehicle in the whole period, where the
+    "period" the first slot stands for all. With scope "stage" the unit is one look at a whole period, numbered by `shard`. epsilon_total: what the plan allows a vehicle in the whole period, where the
     specification gives a total.
     """
 
@@ -40,7 +40,7 @@ class Sealed(msgspec.Struct, frozen=True, kw_only=True):
     unit: str
     released: list[Released]
     digest: str
-    scope: Scope = "slot"
+    scope: Scope | Literal["stage"] = "slot"
     debit: str | None = None
     epsilon_total: str | None = None
 
