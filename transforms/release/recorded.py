@@ -25,8 +25,8 @@ class Sealed(msgspec.Struct, frozen=True, kw_only=True):
     slot_start, slot_end: ISO 8601 with the zone's offset. epsilon_hat, epsilon_slot: rational text, of each HAT and
     the most that any vehicle spends in the slot. digest: keyed, of the input, for the operator alone. scope: what was
     planned, and is sealed, together. debit: what the account is debited, where that is not epsilon_slot: with scope
-    "period" the first slot stands for all. With scope "stage" the unit is one look at a whole period, numbered by `shard`. epsilon_total: what the plan allows a vehicle in the whole period, where the
-    specification gives a total.
+    "period" the first slot stands for all, and with "stage" the unit is one look at a period, numbered by `shard`.
+    epsilon_total: what the plan allows a vehicle in the whole period, where the specification gives a total.
     """
 
     spec_id: str
