@@ -134,7 +134,11 @@ def file_stem(spec_id: str, slot_start: str) -> str:
 
 def publish_slot(units: Sequence[Sealed], folder: Path, formats: Sequence[str]) -> list[Path]:
     """Writes one file per format for one slot; a file appears whole under its name, or not at all."""
-    rows, stem = rows_of(units), file_stem(units[0].spec_id, units[0].slot_start)
+    return write_rows(rows_of(units), file_stem(units[0].spec_id, units[0].slot_start), folder, formats)
+
+
+def write_rows(rows: Sequence[Row], stem: str, folder: Path, formats: Sequence[str]) -> list[Path]:
+    """Writes one slot's rows, one file per format, each whole or not at all."""
     written = []
     failpoint("before-publish")
     for kind in formats:
