@@ -52,7 +52,11 @@ class Facts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """All that is kept of earlier releases. days: how many were taken in; recent: the last of them, as released."""
+    """All that is kept of earlier releases.
+
+    days: how many were taken in. recent: the last of them, as released, at least `least_recent`. counts, means: what
+    the older ones say.
+    """
 
     design: Design
     facts: Facts
@@ -60,9 +64,11 @@ class State:
     recent: tuple[DayValues, ...]
     counts: Information
     means: Information
+    least_recent: int | None
 
     @staticmethod
-    def new(design: Design, facts: Facts) -> "State":
+    def new(design: Design, facts: Facts, least_recent: int | None = RECENT) -> "State":
+        """Before the first day. least_recent: None keeps every day as released, so that each can be estimated."""
         return State(
             design=design,
             facts=facts,
@@ -70,6 +76,7 @@ class State:
             recent=(),
             counts=Information.none(design.columns),
             means=Information.none(design.columns + 1),
+            least_recent=least_recent,
         )
 
 
@@ -96,21 +103,24 @@ class Learned:
     state: State
     counts: Counts
     means: Means
-    last: "_Day | None"
+    recent: "tuple[_Day, ...]"
 
     def forecast(self, hours: Int64s) -> Field:
         """Of a day that is still to come."""
         usual = self.counts.hats(self.state.design, hours)
         return self._field(usual, usual, Deviations.unknown(self.state.design), hours)
 
-    def estimate(self) -> Field:
-        """Of the last day that was taken in, its own releases included. Raises ValueError before the first."""
-        if self.last is None:
-            raise ValueError("nothing has been released yet: there is a forecast, and no estimate")
-        hours = self.last.day.hours
-        usual = self.counts.hats(self.state.design, hours)
-        field = self._field(self.last.weights, usual, self.last.information.deviations(self.means), hours)
-        return _with_single_hats(field, self.last.day)
+    def estimate(self, back: int = 0) -> Field:
+        """Of the last day that was taken in, or one `back` days before it, by all that is known; of a recent day only.
+
+        Raises ValueError for a day that is not kept as released (any more), or before the first one.
+        """
+        if not 0 <= back < len(self.recent):
+            raise ValueError(f"of {len(self.recent)} recent days, none is {back} before the last: there is no estimate")
+        found = self.recent[-1 - back]
+        usual = self.counts.hats(self.state.design, found.day.hours)
+        field = self._field(found.weights, usual, found.information.deviations(self.means), found.day.hours)
+        return _with_single_hats(field, found.day)
 
     def _field(self, weights: Float64s, usual: Float64s, deviations: Deviations, hours: Int64s) -> Field:
         design, traffic = self.state.design, traffic_of(usual)
@@ -130,9 +140,9 @@ class _Day:
 def taken_in(state: State, day: DayValues) -> State:
     """The state after a day. When twice the recent days are kept, the older half is folded in as understood now."""
     state = replace(state, days=state.days + 1, recent=(*state.recent, day))
-    if len(state.recent) < 2 * RECENT:
+    if state.least_recent is None or len(state.recent) < 2 * state.least_recent:
         return state
-    older, recent = state.recent[:RECENT], state.recent[RECENT:]
+    older, recent = state.recent[: state.least_recent], state.recent[state.least_recent :]
     fitted, rows = _fitted_counts(state), _speed_rows(state.design)
     counts, means = state.counts, state.means
     for old in older:
@@ -148,7 +158,7 @@ def learned(state: State) -> Learned:
     information = state.means
     for day in days:
         information = information + day.information.kept
-    return Learned(state, counts, fit_means(state.design, information), days[-1] if days else None)
+    return Learned(state, counts, fit_means(state.design, information), tuple(days))
 
 
 def deviation_variance(vehicles: Float64s) -> Float64s:

@@ -19,7 +19,7 @@ def after(days: int, noise: float, seed: int = 0) -> State:
 def test_before_the_first_day_there_is_a_forecast_and_no_estimate() -> None:
     nothing = learned(State.new(design(), FACTS))
     assert np.allclose(nothing.forecast(HOURS).values, 20)
-    with pytest.raises(ValueError, match="nothing has been released"):
+    with pytest.raises(ValueError, match="there is no estimate"):
         nothing.estimate()
 
 
