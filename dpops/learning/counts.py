@@ -106,6 +106,16 @@ class Counts:
         """Weight of each HAT on a usual day, (cells, slots)."""
         return weights_of(design, self.effects, hours)
 
+    def variances(self, design: Design, hours: Int64s) -> Float64s:
+        """Variance of the logarithm of each HAT's weight, (cells, slots)."""
+        columns = design.of_hats(hours)
+        total = sum(
+            self.covariance[columns[..., one], columns[..., other]]
+            for one in range(columns.shape[-1])
+            for other in range(columns.shape[-1])
+        )
+        return np.maximum(total, 0.0)
+
 
 def weights_of(design: Design, effects: Float64s, hours: Int64s) -> Float64s:
     weights: Float64s = np.exp(np.clip(design.described(effects, hours), -_FAR, _FAR))

@@ -80,12 +80,12 @@ class State:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
     """What is believed about each HAT of a day, (cells, slots) each.
 
     values: km/h. variances: of the belief in the HAT's usual mean. deviations: variance of its own mean around that.
-    weights: expected. vehicles: expected. unknown: what part of the city's pattern is not known, see `spread_of`.
+    weights, vehicles: expected; log_variances: of the logarithm of both. unknown: what part of the city's pattern is not known, see `spread_of`.
     """
 
     values: Float64s
@@ -93,6 +93,7 @@ class Field:
     deviations: Float64s
     weights: Float64s
     vehicles: Float64s
+    log_variances: Float64s
     unknown: float
 
 
@@ -127,7 +128,15 @@ class Learned:
         vehicles = weights / self.state.facts.hat_weight
         values = self.means.described(design, hours, traffic) + deviations.values[hours]
         spread = spread_of(design, self.means, deviations, hours, traffic, weights)
-        return Field(values, spread.variances, deviation_variance(vehicles), weights, vehicles, spread.unknown)
+        return Field(
+            values=values,
+            variances=spread.variances,
+            deviations=deviation_variance(vehicles),
+            weights=weights,
+            vehicles=vehicles,
+            log_variances=self.counts.variances(design, hours),
+            unknown=spread.unknown,
+        )
 
 
 @dataclass(frozen=True, slots=True)

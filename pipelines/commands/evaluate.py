@@ -11,7 +11,8 @@ import msgspec
 
 from dpops.types import Int64s
 from pipelines.commands.options import console, json_option, progress_bars
-from pipelines.evaluation import compositions, datasets, real, report
+from pipelines.evaluation import compositions, datasets, learned_errors, real, report
+from pipelines.evaluation.learned import read_city
 from pipelines.evaluation.reference import REFERENCE
 from pipelines.evaluation.simulate import PROCESSES, Cell, contenders, run_all
 from pipelines.scheduled import release as scheduled
@@ -52,6 +53,7 @@ NOT_PRIVATE = "NOT PRIVATE: these figures are functions of true values; do not p
     metavar="NUMBERS",
     help="With --data: compare compositions instead, at these epsilons per vehicle and period.",
 )
+@click.option("--learned", is_flag=True, help="With --data and --totals: what `levels` and a past would be worth.")
 @click.option(
     "--not-private", is_flag=True, help="With --data and --sets: I know that the output shows functions of true values."
 )
@@ -67,6 +69,7 @@ def evaluate(
     spec_path: Path | None,
     epsilons: str,
     totals: str | None,
+    learned: bool,
     not_private: bool,
     as_json: bool,
 ) -> None:
@@ -77,19 +80,22 @@ def evaluate(
       hatstream evaluate --runs 1000 --output build/evaluation
       hatstream evaluate --data 'feed/*.csv' --spec austin.toml --not-private
       hatstream evaluate --data 'feed/*.csv' --spec austin.toml --not-private --totals 10,100
+      hatstream evaluate --data 'feed/*.csv' --spec austin.toml --not-private --totals 1,2.64 --learned --runs 5
     """
     if pattern is not None:
         if spec_path is None or not not_private:
             raise scheduled.UsageError(
                 "--data needs --spec and --not-private: the output shows functions of true values"
             )
-        if totals is None:
+        if learned:
+            _learned(pattern, spec_path, _epsilons(totals or "1,2.64,10", "--totals"), runs or 5, output, as_json)
+        elif totals is None:
             _telemetry(pattern, spec_path, _epsilons(epsilons), runs or 20, as_json)
         else:
             _compositions(pattern, spec_path, _epsilons(totals, "--totals"), runs or 20, as_json)
         return
-    if totals is not None:
-        raise scheduled.UsageError("--totals goes with --data")
+    if totals is not None or learned:
+        raise scheduled.UsageError("--totals and --learned go with --data")
     if spec_path is not None or not_private != (folder is not None):
         raise scheduled.UsageError("--spec goes with --data; --not-private with --data and --sets, which need it")
     try:
@@ -206,6 +212,36 @@ def _compositions(pattern: str, spec_path: Path, totals: list[str], runs: int, a
     out.print(compositions.spent_table(spent))
     for name in statistics:
         out.print(compositions.error_table(name, errors, truth))
+    out.print(NOT_PRIVATE)
+
+
+def _learned(pattern: str, spec_path: Path, totals: list[str], runs: int, output: Path | None, as_json: bool) -> None:
+    spec = load(spec_path)
+    paths = scheduled.paths_of(pattern)
+    with progress_bars(quiet=as_json) as bars:
+        city = read_city(spec, paths, bars)
+        errors, coverage = learned_errors.evaluated(city, totals, runs, partial(bars, "totals simulated"))
+    plain = {
+        "not_private": NOT_PRIVATE,
+        "days": [day.name for day in city.days],
+        "cells": len(city.region),
+        "region_of_first_day": city.made_region,
+        "city_mean_kmh": city.mean_kmh,
+        "errors": [asdict(each) for each in errors],
+        "coverage": [asdict(each) for each in coverage],
+    }
+    if output is not None:
+        output.mkdir(parents=True, exist_ok=True)
+        (output / "learned.json").write_bytes(msgspec.json.encode(plain))
+    if as_json:
+        click.echo(msgspec.json.encode(plain).decode())
+        return
+    out = console()
+    out.print(f"[bold]{NOT_PRIVATE}[/bold]")
+    region = "the first day's cells and a ring, which carries no guarantee" if city.made_region else "as specified"
+    out.print(f"{len(city.days)} days, {len(city.region):,} cells ({region}), {runs} runs")
+    out.print(learned_errors.error_table(errors, city))
+    out.print(learned_errors.coverage_table(coverage))
     out.print(NOT_PRIVATE)
 
 
