@@ -20,10 +20,11 @@ from pipelines.scheduled.parts import (
 )
 from pipelines.scheduled.spool import Spool
 from transforms.ledger import Ledger
+from transforms.records import KeyedEvents, KeyedTally
 from transforms.release.levels import LevelsPolicy, StagePlan
 from transforms.release.levels_order import CentresOf, hours_of, plan_for
 from transforms.release.levels_publish import Estimator
-from transforms.release.levels_steps import AddUpVectors, PublishPeriod, ReleaseStage, TallyVehicles
+from transforms.release.levels_steps import AddUpVectors, EstimatePeriod, ReleaseStage, TallyVehicles
 from transforms.steps import Record
 from transforms.time.calendar import Slot
 
@@ -69,7 +70,7 @@ def run(
 def _tally(job: Job, part: Sequence[Slot], events: Spool, tallies: Spool) -> Any:
     keys = [(slot.start_s, shard) for slot in part for shard in range(VEHICLE_SHARDS)]
     with pipeline() as p:
-        counted = unspooled(p, keys, events) | "by vehicle" >> TallyVehicles(job.slots)
+        counted = unspooled(p, keys, events, KeyedEvents) | "by vehicle" >> TallyVehicles(job.slots)
         _ = counted | "keep tallies" >> beam.Map(lambda element: tallies.append(*element))
     return p.result
 
@@ -100,9 +101,11 @@ def _release_stage(
 ) -> Any:
     keys = [(first_s, shard) for first_s in plans for shard in range(VEHICLE_SHARDS)]
     with pipeline() as p:
-        sums = unspooled(p, keys, tallies) | "by vehicle" >> AddUpVectors(policy, job.slots, plans)
+        sums = unspooled(p, keys, tallies, KeyedTally) | "by vehicle" >> AddUpVectors(policy, job.slots, plans)
         beats = p | "heartbeat" >> beam.Create([(first_s, b"") for first_s in plans], reshuffle=False)
         both = (sums, beats) | "with heartbeat" >> beam.Flatten()
         recorded = both | "stage" >> ReleaseStage(policy, job.slots, plans) | "record" >> Record(job.book)
-        _ = recorded | "publish" >> PublishPeriod(job.book, policy, job.slots, estimator, job.folder, job.formats)
+        estimates = recorded | "publish/estimate" >> EstimatePeriod(job.book, policy, job.slots, estimator)
+        for name, sink in job.sinks.items():
+            _ = estimates | name >> sink
     return p.result

@@ -16,6 +16,7 @@ from pipelines.build import Job
 from pipelines.scheduled import levels
 from pipelines.scheduled import parts as local
 from pipelines.specification import Specification
+from transforms.errors import reason_of
 from transforms.ledger import AccountRefusal
 from transforms.observe.vehicle_hash import Secret
 from transforms.release.levels_publish import constant_centres, nothing_known
@@ -23,7 +24,7 @@ from transforms.release.policy import SlotFacts
 from transforms.sinks import kafka as kafka_sink
 from transforms.sinks.files import file_stem
 from transforms.sources.kafka_partition import Topic
-from transforms.steps import Book, reason_of
+from transforms.steps import Book
 from transforms.time.calendar import Calendar, CalendarError, Timetable, calendar
 
 SHOWN_PERIODS = 7

@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 
 from dpops.types import Int64s
 from transforms.release.levels import LevelsPolicy, StagePlan, first_centres, plan_of, stage_plan
-from transforms.release.recorded import Sealed, Sequenced
+from transforms.release.recorded import Sequenced
 
 CentresOf = Callable[[Sequence[Sequenced], LevelsPolicy, Sequence[int]], Int64s]
 """(recorded stages in the order of the ledger, at least one; policy; hours of a period) -> (cells, slots), int64."""
@@ -48,11 +48,3 @@ def plan_for(
     if not entries:
         return stage_plan(policy, stages, stage, hours, first_centres(len(policy.region), len(hours)), 0)
     return stage_plan(policy, stages, stage, hours, centres_of(entries, policy, hours), entries[-1].sequence)
-
-
-def up_to(entries: Sequence[Sequenced], unit: Sealed) -> list[Sequenced]:
-    """The entries up to a recorded one, that one included."""
-    (at,) = [
-        n for n, entry in enumerate(entries) if entry.unit.slot_s == unit.slot_s and entry.unit.shard == unit.shard
-    ]
-    return list(entries[: at + 1])

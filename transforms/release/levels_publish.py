@@ -1,4 +1,4 @@
-"""From a period's recorded stages, and all entries before them, to rows for every cell and slot: post-processing."""
+"""From a period's recorded stages, and all entries before them, to an estimate of every HAT: post-processing."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -6,12 +6,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dpops.estimate import Estimate, Number
 from dpops.levels.stages import FIRST_CENTRE
 from dpops.types import Int64s
 from transforms.observe.hexagons import cell_text
+from transforms.records import HatEstimate, SlotEstimates
 from transforms.release.levels import MECHANISM, LevelsPolicy
-from transforms.release.recorded import Sequenced
-from transforms.sinks.files import Row
+from transforms.release.policy import SlotFacts
+from transforms.release.recorded import Sealed, Sequenced
 
 Float64s = NDArray[np.float64]
 
@@ -44,28 +46,26 @@ def constant_centres(_entries: Sequence[Sequenced], policy: LevelsPolicy, hours:
     return np.full((len(policy.region), len(hours)), FIRST_CENTRE, np.int64)
 
 
-def rows_of_slot(
-    estimates: HatEstimates, slot: int, start: str, end: str, epsilon: float, policy: LevelsPolicy
-) -> list[Row]:
-    """One row for every cell of the region, by cell. slot: its index in the period."""
+def estimates_of_slot(
+    estimates: HatEstimates, slot: int, facts: SlotFacts, unit: Sealed, policy: LevelsPolicy
+) -> SlotEstimates:
+    """One estimate for every cell of the region, by cell. slot: its index in the period."""
     columns = [column[:, slot].tolist() for column in estimates]
-    return [
-        {
-            "spec_id": policy.spec_id,
-            "slot_start": start,
-            "slot_end": end,
-            "cell": cell_text(cell),
-            "statistic": "mean",
-            "value": round(value, 6),
-            "unit": "km/h",
-            "lower95": round(lower, 6),
-            "upper95": round(upper, 6),
-            "noise_std": round(sd, 6),
-            "bias_bound": None,
-            "mechanism": MECHANISM,
-            "epsilon": None,
-            "epsilon_slot": epsilon,
-            "status": status,
-        }
+    hats = [
+        HatEstimate(
+            cell_text(cell),
+            "mean",
+            MECHANISM,
+            str(policy.epsilon),
+            Estimate(
+                numbers={"mean": Number(value, lower, upper)},
+                lists={},
+                noise_std=sd,
+                bias_bound=None,
+                epsilon=None,
+                status=status,
+            ),
+        )
         for cell, value, lower, upper, sd, status in zip(policy.region, *columns, strict=True)
     ]
+    return SlotEstimates(unit.spec_id, facts.start, facts.end, unit.unit, ("mean",), hats)
