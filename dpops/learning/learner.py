@@ -85,7 +85,8 @@ class Field:
     """What is believed about each HAT of a day, (cells, slots) each.
 
     values: km/h. variances: of the belief in the HAT's usual mean. deviations: variance of its own mean around that.
-    weights, vehicles: expected; log_variances: of the logarithm of both. unknown: what part of the city's pattern is not known, see `spread_of`.
+    weights, vehicles: expected. log_variances: of the logarithm of both. unknown: what part of the city's pattern is
+    not known, see `spread_of`.
     """
 
     values: Float64s

@@ -11,7 +11,19 @@ from fractions import Fraction
 import h3
 import numpy as np
 
-from dpops.learning import DayValues, Design, Facts, Groups, LevelValues, StageValues, State, learned, taken_in
+from dpops.learning import (
+    DayValues,
+    Design,
+    Facts,
+    Groups,
+    LevelValues,
+    StageValues,
+    State,
+    Status,
+    learned,
+    published,
+    taken_in,
+)
 from dpops.learning.learner import RECENT, Field, Learned
 from dpops.levels import ReleasedStage, centres_of
 from dpops.levels.defaults import Fleet, Shares
@@ -19,7 +31,10 @@ from dpops.levels.stages import CENTRE_STEP_KMH, Kind
 from dpops.types import Int64s
 from transforms.observe.hexagons import cell_text
 from transforms.release.levels import LevelsPolicy, hats_of, plan_of, read_unit
+from transforms.release.levels_publish import HatEstimates
 from transforms.release.recorded import Sequenced
+
+STATUS_NAMES = np.array([status.name.lower().replace("_", "-") for status in Status])
 
 MARGIN_KMH = Fraction(3)
 """Centres stay so far from both ends of the speeds."""
@@ -33,9 +48,23 @@ def learned_centres(entries: Sequence[Sequenced], policy: LevelsPolicy, hours: S
     return centres_of(own.values, MARGIN_KMH, policy.grid.upper - MARGIN_KMH)
 
 
-def period_estimate(entries: Sequence[Sequenced], policy: LevelsPolicy) -> Field:
-    """The last recorded period's estimate from its own and earlier entries."""
-    return learned_from(entries, policy).estimate()
+def learned_estimates(
+    entries: Sequence[Sequenced],
+    policy: LevelsPolicy,
+    hours: Sequence[int],  # noqa: ARG001 - the period's own entries say them too
+) -> HatEstimates:
+    """The last recorded period's estimates from its own and earlier entries."""
+    return hat_estimates(learned_from(entries, policy).estimate(), policy)
+
+
+def hat_estimates(belief: Field, policy: LevelsPolicy, *, forecast: bool = False) -> HatEstimates:
+    """As published; no value where the account knows too little of the city."""
+    found = published(belief, float(policy.grid.upper), forecast=forecast)
+    known = found.status != Status.HELD_BACK
+    value, lower, upper, sd = (
+        np.where(known, column, np.nan) for column in (found.values, found.lower95, found.upper95, found.sd)
+    )
+    return HatEstimates(value, lower, upper, sd, STATUS_NAMES[found.status])
 
 
 def learned_from(entries: Sequence[Sequenced], policy: LevelsPolicy, least_recent: int | None = RECENT) -> Learned:

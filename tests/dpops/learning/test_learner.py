@@ -105,10 +105,18 @@ def test_noisy_means_of_hats_get_better_with_a_past() -> None:
 
 
 def test_lone_hats_are_said_to_be_unknown() -> None:
-    field = learned(after(2, 0.1)).estimate()
-    status = published(field, 65).status
-    assert np.all(status[field.vehicles < 3.9] == Status.UNRELIABLE)
-    assert np.all(status[field.vehicles > 4.1] == Status.OK)
+    found = published(learned(after(2, 0.1)).estimate(), 65)
+    assert np.all(found.status[found.vehicles < 3.9] == Status.UNRELIABLE)
+    assert np.any(found.status == Status.OK)
+
+
+def test_nothing_is_published_of_a_city_that_is_not_known() -> None:
+    assert np.all(published(learned(after(1, 1e4)).estimate(), 65).status == Status.HELD_BACK)
+
+
+def test_a_constant_would_do_where_nothing_is_known_and_not_where_much_is() -> None:
+    assert learned(after(1, 1e4)).estimate().unknown > 1
+    assert learned(after(4, 0.1)).estimate().unknown < 0.2
 
 
 def test_a_day_with_a_doubled_hour_is_learned_from() -> None:
