@@ -15,7 +15,7 @@ LEAST_VEHICLES = 4.0
 """Below so many expected vehicles an honest interval is as wide as all speeds: the value counts as not known."""
 
 CAUTION = 1.3
-"""Vehicles are divided by exp of this times the variance of their logarithm. Fitted on one real and four made cities."""
+"""Vehicles are divided by exp of this times the variance of their logarithm. Fitted on a real city and four made up."""
 MOST_LOG_VARIANCE = 0.5
 """Beyond it a HAT's number of vehicles is hardly known, so neither is how far its mean may be from the usual one."""
 MOST_UNKNOWN = 0.8
@@ -33,7 +33,10 @@ class Status(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimates:
-    """Published numbers, (cells, slots) each, in km/h and rounded. vehicles: cautiously expected. status: int64, of `Status`."""
+    """Published numbers, (cells, slots) each, in km/h and rounded.
+
+    vehicles: cautiously expected. status: int64, of `Status`.
+    """
 
     values: Float64s
     sd: Float64s

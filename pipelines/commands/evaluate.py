@@ -10,9 +10,10 @@ import click
 import msgspec
 
 from dpops.types import Int64s
+from pipelines.commands.evaluate_distributions import evaluate_distributions
+from pipelines.commands.evaluate_learned import evaluate_learned
 from pipelines.commands.options import console, json_option, progress_bars
-from pipelines.evaluation import compositions, datasets, learned_errors, real, report
-from pipelines.evaluation.learned import read_city
+from pipelines.evaluation import compositions, datasets, real, report
 from pipelines.evaluation.reference import REFERENCE
 from pipelines.evaluation.simulate import PROCESSES, Cell, contenders, run_all
 from pipelines.scheduled import release as scheduled
@@ -55,6 +56,12 @@ NOT_PRIVATE = "NOT PRIVATE: these figures are functions of true values; do not p
 )
 @click.option("--learned", is_flag=True, help="With --data and --totals: what `levels` and a past would be worth.")
 @click.option(
+    "--distributions",
+    is_flag=True,
+    help="Released distributions instead: crossovers, a made-up city, and with --data errors on telemetry.",
+)
+@click.option("--bins", type=click.IntRange(1, 1_000), default=65, show_default=True, help="With --distributions.")
+@click.option(
     "--not-private", is_flag=True, help="With --data and --sets: I know that the output shows functions of true values."
 )
 @json_option
@@ -70,6 +77,8 @@ def evaluate(
     epsilons: str,
     totals: str | None,
     learned: bool,
+    distributions: bool,
+    bins: int,
     not_private: bool,
     as_json: bool,
 ) -> None:
@@ -81,14 +90,25 @@ def evaluate(
       hatstream evaluate --data 'feed/*.csv' --spec austin.toml --not-private
       hatstream evaluate --data 'feed/*.csv' --spec austin.toml --not-private --totals 10,100
       hatstream evaluate --data 'feed/*.csv' --spec austin.toml --not-private --totals 1,2.64 --learned --runs 5
+      hatstream evaluate --distributions --data 'feed/*.csv' --spec austin.toml --not-private --output build/figures
     """
+    if distributions:
+        if (pattern is None) != (spec_path is None) or (pattern is not None) != not_private or totals or folder:
+            raise scheduled.UsageError(
+                "--distributions stands alone, or with --data, --spec and --not-private, because the output then shows "
+                "functions of true values"
+            )
+        evaluate_distributions(pattern, spec_path, bins, _epsilons(epsilons), runs or 3, seed, output, as_json=as_json)
+        return
     if pattern is not None:
         if spec_path is None or not not_private:
             raise scheduled.UsageError(
                 "--data needs --spec and --not-private: the output shows functions of true values"
             )
         if learned:
-            _learned(pattern, spec_path, _epsilons(totals or "1,2.64,10", "--totals"), runs or 5, output, as_json)
+            evaluate_learned(
+                pattern, spec_path, _epsilons(totals or "1,2.64,10", "--totals"), runs or 5, output, as_json
+            )
         elif totals is None:
             _telemetry(pattern, spec_path, _epsilons(epsilons), runs or 20, as_json)
         else:
@@ -112,7 +132,7 @@ def evaluate(
     if output is not None:
         from pipelines.evaluation import pictures  # matplotlib takes a second to import
 
-        paths = [path for name in _names(cells) for path in pictures.draw_errors(name, _of(cells, name), output)]
+        paths = [pictures.draw_errors(name, _of(cells, name), output) for name in _names(cells)]
         (output / "evaluation.json").write_bytes(msgspec.json.encode(document(cells, exact=exact)))
         click.echo(f"wrote {output / 'evaluation.json'} and {len(paths)} pictures beside it", err=as_json)
 
@@ -190,6 +210,8 @@ def _telemetry(pattern: str, spec_path: Path, epsilons: list[str], runs: int, as
 
 def _compositions(pattern: str, spec_path: Path, totals: list[str], runs: int, as_json: bool) -> None:
     spec = load(spec_path)
+    if not {stat.name for stat in spec.statistics} <= {"mean", "variance"}:
+        raise scheduled.UsageError("--totals compares means and variances; leave other statistics out of --spec")
     paths = scheduled.paths_of(pattern)
     with progress_bars(quiet=as_json) as bars:
         truth, errors, spent = compositions.compare(spec, paths, totals, runs, bars)
@@ -212,36 +234,6 @@ def _compositions(pattern: str, spec_path: Path, totals: list[str], runs: int, a
     out.print(compositions.spent_table(spent))
     for name in statistics:
         out.print(compositions.error_table(name, errors, truth))
-    out.print(NOT_PRIVATE)
-
-
-def _learned(pattern: str, spec_path: Path, totals: list[str], runs: int, output: Path | None, as_json: bool) -> None:
-    spec = load(spec_path)
-    paths = scheduled.paths_of(pattern)
-    with progress_bars(quiet=as_json) as bars:
-        city = read_city(spec, paths, bars)
-        errors, coverage = learned_errors.evaluated(city, totals, runs, partial(bars, "totals simulated"))
-    plain = {
-        "not_private": NOT_PRIVATE,
-        "days": [day.name for day in city.days],
-        "cells": len(city.region),
-        "region_of_first_day": city.made_region,
-        "city_mean_kmh": city.mean_kmh,
-        "errors": [asdict(each) for each in errors],
-        "coverage": [asdict(each) for each in coverage],
-    }
-    if output is not None:
-        output.mkdir(parents=True, exist_ok=True)
-        (output / "learned.json").write_bytes(msgspec.json.encode(plain))
-    if as_json:
-        click.echo(msgspec.json.encode(plain).decode())
-        return
-    out = console()
-    out.print(f"[bold]{NOT_PRIVATE}[/bold]")
-    region = "the first day's cells and a ring, which carries no guarantee" if city.made_region else "as specified"
-    out.print(f"{len(city.days)} days, {len(city.region):,} cells ({region}), {runs} runs")
-    out.print(learned_errors.error_table(errors, city))
-    out.print(learned_errors.coverage_table(coverage))
     out.print(NOT_PRIVATE)
 
 

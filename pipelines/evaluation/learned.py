@@ -27,6 +27,7 @@ from dpops.levels import (
     stage_of,
     sum_up,
 )
+from dpops.levels.defaults import BoundsOnly
 from dpops.noise import Noise
 from dpops.statistics import SUMS
 from dpops.types import Float64s, Grid, Int64s
@@ -126,7 +127,8 @@ def _true_day(
 def recipe_for(city: TrueCity, kind: Kind, epsilon: Fraction, delta: Fraction) -> Recipe:
     """The default recipe at a total of (epsilon, delta), or of epsilon alone for Laplace noise."""
     rho = rho_within(epsilon, delta) if kind == "gaussian" else None
-    return recipe(kind, epsilon, rho, hats_of(city.region, city.days[0].hours), city.fleet)
+    hats = hats_of(city.region, city.days[0].hours)
+    return recipe(kind, epsilon, rho, BoundsOnly(hats=hats, fleet=city.fleet))
 
 
 def simulate(city: TrueCity, how: Recipe, noise: Noise | None) -> Simulated:

@@ -19,8 +19,8 @@ from pipelines.specification import Specification
 from transforms.count import wire
 from transforms.count.tally import tally
 from transforms.layouts.base import KMH_PER_UNIT, Units
-from transforms.observe.hexagons import cells_of
-from transforms.observe.parse import Rules, parse
+from transforms.observe.events import events_of
+from transforms.observe.parse import Rules
 from transforms.time.calendar import calendar
 
 MOST_SAMPLES = (1 << 31) - 1
@@ -87,11 +87,10 @@ def sample_counts(day: pa.Table, fleet: Fleet, spec: Specification) -> Counts:
         vehicle_key=b"made-up vehicles have no secrets",
     )
     whole = day.rename_columns(["vehicle", "time", "lat", "lon", "speed"]).combine_chunks()
-    observations, _ = parse(whole.to_batches()[0], rules)
     parts = []
-    for (slot_s, _), packed, _ in wire.split(observations, cells_of(observations, spec.resolution), 1):
+    for slot_s, packed in events_of(whole.to_batches()[0], rules, spec.resolution):
         table = tally(wire.unpack_events([packed]), slot_s, None, ()).tally
-        parts.append((np.full(table.cell.size, slot_s), table.cell, table.vehicle, table.kept))
+        parts.append((table.slot_s, table.cell, table.vehicle, table.kept))
     if not parts:
         raise InputError("the made-up fleet does not drive within slot.service; give your own --counts")
     slot, place, vehicle, count = (np.concatenate(columns) for columns in zip(*parts, strict=True))

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from dpops.claims import ZCDP, PureDP, rho_within
-from dpops.levels import LEVELS, UNIT, Fleet, Kind, Profile, Recipe, recipe
+from dpops.levels import LEVELS, UNIT, BoundsOnly, Fleet, Kind, Profile, Recipe, recipe
 from dpops.levels.defaults import Settings, Shares
 from dpops.levels.stages import EXPONENT
 from dpops.types import Grid
@@ -106,7 +106,7 @@ def levels_release(
     kind: Kind = "laplace" if delta is None else "gaussian"
     hours = range(timetable.service_start_minute // 60, -(-timetable.service_end_minute // 60))
     rho = None if delta is None else rho_within(epsilon, delta)
-    default = recipe(kind, epsilon, rho, hats_of(region, list(hours)), public)
+    default = recipe(kind, epsilon, rho, BoundsOnly(hats=hats_of(region, list(hours)), fleet=public))
     return LevelsRelease(
         epsilon=epsilon,
         delta=delta,

@@ -4,7 +4,7 @@ import hashlib
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import date, datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -15,10 +15,11 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from dpops import statistics as registry
-from dpops.claims import Composition, PerHat, PerPeriod
+from dpops.allocation import Allocation, Per, Scope
 from dpops.forecast import Prior
 from dpops.mechanism import Mechanism
 from dpops.mechanisms.auto import Auto
+from dpops.mechanisms.tree import Tree
 from dpops.registry import registered
 from dpops.statistics import RequestedStatistic
 from dpops.types import Grid
@@ -27,7 +28,7 @@ from pipelines.specification.numbers import from_toml
 from transforms.count.tally import Cap
 from transforms.layouts import Layout, layout
 from transforms.observe.hexagons import cells_of_geojson, cells_of_list
-from transforms.release.recorded import Scope
+from transforms.release.policy import weights_of
 from transforms.time.calendar import DAY_MINUTES, Timetable, Unit
 
 BOUND = Fraction(1_000_000)
@@ -74,7 +75,7 @@ class SpeedTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 class PrivacyTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     epsilon: Fraction
-    per: Literal["hat", "period"]
+    per: Per
     delta: Fraction | None = None
     composition: Literal["none", "clip-user", "cap"] = "none"
     scope: Scope = "slot"
@@ -116,10 +117,8 @@ class Specification:
     region: tuple[int, ...] | None
     bbox: tuple[float, float, float, float] | None
     grid: Grid
-    composition: Composition
+    allocation: Allocation
     cap: Cap | None
-    clip_user: bool
-    scope: Scope
     release_shards: int
     statistics: tuple[RequestedStatistic, ...]
     levels: LevelsRelease | None
@@ -140,7 +139,7 @@ class Specification:
 
     def slots_of_period(self, start_s: int) -> tuple[int, ...]:
         """All slots of the period that one is in; none where nothing depends on them."""
-        if self.scope == "slot" and not isinstance(self.composition, PerPeriod):
+        if not self.allocation.needs_period:
             return ()
         day = datetime.fromtimestamp(start_s, ZoneInfo(self.timetable.zone)).date()
         days = self.timetable.period_days(day, self.account.since, self.account.until)
@@ -167,10 +166,12 @@ def _check(document: Document, folder: Path) -> Specification:
     timetable = _timetable(document)
     _check_account(document.account)
     grid = _grid(document.speed)
-    composition, cap = _privacy(document.privacy, document.account)
+    allocation, cap = _privacy(document.privacy, document.account)
     region = _region(document.cells, folder)
     levels = _levels(document, region, timetable)
     statistics = _statistics(document) if levels is None else ()
+    if document.privacy.composition == "clip-user":
+        allocation = replace(allocation, suppress=weights_of(grid, statistics))
     source = _layout(document.input)
     bbox = _bbox(document.cells)
     return Specification(
@@ -181,10 +182,8 @@ def _check(document: Document, folder: Path) -> Specification:
         region=region,
         bbox=bbox,
         grid=grid,
-        composition=composition,
+        allocation=allocation,
         cap=cap,
-        clip_user=document.privacy.composition == "clip-user",
-        scope=document.privacy.scope,
         release_shards=document.privacy.release_shards,
         statistics=statistics,
         levels=levels,
@@ -256,7 +255,7 @@ def _grid(speed: SpeedTable) -> Grid:
     return Grid(step=speed.grid_kmh, upper_steps=int(steps))
 
 
-def _privacy(privacy: PrivacyTable, account: AccountTable) -> tuple[Composition, Cap | None]:
+def _privacy(privacy: PrivacyTable, account: AccountTable) -> tuple[Allocation, Cap | None]:
     _need(1 / BOUND <= privacy.epsilon <= BOUND, "privacy.epsilon", "must be between 1e-6 and 1e6", privacy.epsilon)
     cap = None
     if privacy.composition == "cap":
@@ -269,10 +268,13 @@ def _privacy(privacy: PrivacyTable, account: AccountTable) -> tuple[Composition,
     shards = privacy.release_shards
     _need(1 <= shards <= 1024, "privacy.release_shards", "must be between 1 and 1024", shards)
     _need(shards == 1 or cap is not None, "privacy.release_shards", "must be 1 without composition = 'cap'", shards)
-    _need(shards == 1 or privacy.scope == "slot", "privacy.release_shards", "must be 1 with scope = 'period'", shards)
-    if "period" in (privacy.per, privacy.scope) and account.unit == "vehicle-ever":
+    most_hats = cap.max_cells if cap is not None and shards > 1 else None
+    allocation = Allocation(epsilon=privacy.epsilon, per=privacy.per, scope=privacy.scope, most_hats=most_hats)
+    fits = shards == 1 or not allocation.whole_periods
+    _need(fits, "privacy.release_shards", "must be 1 with scope = 'period'", shards)
+    if allocation.needs_period and account.unit == "vehicle-ever":
         _need(account.since is not None, "account.since", "is needed to divide a vehicle-ever period", "missing")
-    return (PerHat if privacy.per == "hat" else PerPeriod)(privacy.epsilon), cap
+    return allocation, cap
 
 
 def _bbox(cells: CellsTable) -> tuple[float, float, float, float] | None:
@@ -389,6 +391,8 @@ def _statistic(table: dict[str, Any], document: Document, prior: Prior | None) -
         mechanism = _mechanism(known[wanted], second_stage | table)
         if isinstance(mechanism, Auto):
             mechanism = Auto(prior=prior, statistic=name)
+        if isinstance(mechanism, Tree):
+            mechanism = replace(mechanism, prior=prior)
         return str(name), mechanism, _weight(weight)
     except (msgspec.ValidationError, ValueError) as error:
         raise SpecificationError(f"statistic with mechanism {wanted!r}: {error}") from None
@@ -412,17 +416,18 @@ def _mechanism(cls: type[Mechanism], options: Mapping[str, Any]) -> Mechanism:
     for name, value in options.items():
         if name not in names:
             raise ValueError(f"unknown option {name!r}; it has {sorted(names) or 'none'}")
-        if isinstance(value, str | int) and not _fits(cls, name, value):
-            raise ValueError(f"{name} = {value!r} is not available")
+        if isinstance(value, str | int):
+            _check_option(cls, name, value)
     return msgspec.convert(options, cls)
 
 
-def _fits(cls: type[Mechanism], name: str, value: object) -> bool:
+def _check_option(cls: type[Mechanism], name: str, value: object) -> None:
+    """Raises ValueError with the mechanism's own rule for the option, if it states one."""
     try:
         msgspec.convert({name: value}, cls)
-    except msgspec.ValidationError:
-        return False
-    return True
+    except msgspec.ValidationError as error:
+        rule = str(error)
+        raise ValueError(rule if rule.startswith(f"{name} must") else f"{name} = {value!r} is not available") from None
 
 
 def _decisive_text(

@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-Scope = Literal["slot", "period"]
+from dpops.allocation import Scope
 
 
 class Released(msgspec.Struct, frozen=True):

@@ -18,7 +18,8 @@ def after(days: int, noise: float, seed: int = 0) -> State:
 
 def test_before_the_first_day_there_is_a_forecast_and_no_estimate() -> None:
     nothing = learned(State.new(design(), FACTS))
-    assert np.allclose(nothing.forecast(HOURS).values, 20)
+    before = nothing.forecast(HOURS)
+    assert abs(np.average(before.values, weights=before.weights) - 20) < 0.5
     with pytest.raises(ValueError, match="there is no estimate"):
         nothing.estimate()
 
@@ -75,7 +76,8 @@ def test_any_noise_gives_finite_numbers(noise: float) -> None:
 
 
 def test_huge_noise_leaves_what_was_believed_before() -> None:
-    assert np.allclose(learned(after(3, 1e6)).estimate().values, 20, atol=0.5)
+    before = learned(State.new(design(), FACTS)).forecast(HOURS).values
+    assert np.allclose(learned(after(3, 1e6)).estimate().values, before, atol=1)
 
 
 def test_one_cell_and_one_slot_are_enough() -> None:

@@ -1,0 +1,105 @@
+"""By vehicle: duplicates, caps and sums, whatever the order, split or merge of the events."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpops.statistics import SQUARES, SUMS, Histogram
+from transforms.count.tally import Cap, Counted, merge_panes, tally, tally_pane
+from transforms.count.wire import Events, pack_events, pack_partial, unpack_events, unpack_partial
+
+COLUMNS = (SUMS, SQUARES, Histogram(bins=5, upper_steps=50))
+ROW = st.tuples(
+    st.integers(0, 3),  # vehicle
+    st.integers(0, 5),  # offset_us
+    st.integers(-2, 2),  # lat_e7
+    st.integers(-2, 2),  # lon_e7
+    st.integers(0, 50),  # speed
+)
+
+
+def events_of(rows):
+    columns = np.array(rows, np.int64).reshape(-1, 5).T
+    vehicle, offset, lat, lon, speed = columns
+    return Events(vehicle, offset, lat, lon, lat * 5 + lon + 100, speed)  # equal positions are equal cells
+
+
+def as_lists(counted):
+    table = counted.tally
+    return [column.tolist() for column in (*table.keys(), *table.sums.values())], counted.duplicates
+
+
+@given(st.lists(ROW, max_size=40), st.randoms(use_true_random=False), st.booleans())
+def test_any_order_gives_the_same_tally(rows, random, capped):
+    cap = Cap(max_cells=2, max_samples=2) if capped else None
+    shuffled = random.sample(rows, len(rows))
+    assert as_lists(tally(events_of(rows), 0, cap, COLUMNS)) == as_lists(tally(events_of(shuffled), 0, cap, COLUMNS))
+
+
+@given(st.lists(ROW, max_size=40), st.integers(0, 40))
+def test_any_split_into_batches_gives_the_same_tally(rows, cut):
+    parts = [pack_events(events_of(rows[:cut])), pack_events(events_of(rows[cut:]))]
+    assert as_lists(tally(unpack_events(parts), 0, None, COLUMNS)) == as_lists(tally(events_of(rows), 0, None, COLUMNS))
+
+
+@given(st.lists(ROW, min_size=1, max_size=60), st.integers(1, 6), st.booleans(), st.randoms(use_true_random=False))
+def test_any_panes_give_the_tally_of_the_whole_slot(rows, pane_us, capped, random):
+    cap = Cap(max_cells=2, max_samples=2) if capped else None
+    panes = [[row for row in rows if row[1] // pane_us == at] for at in range(6)]
+    random.shuffle(panes)
+    counted = [tally_pane(events_of(pane), cap, COLUMNS) for pane in panes]
+    travelled = [unpack_partial(pack_partial(each.partial), () if capped else COLUMNS) for each in counted]
+    merged = Counted(merge_panes(travelled, 7, cap, COLUMNS), sum(each.duplicates for each in counted))
+    assert as_lists(merged) == as_lists(tally(events_of(rows), 7, cap, COLUMNS))
+
+
+@given(st.lists(ROW, max_size=40))
+def test_every_event_three_times_changes_nothing_but_the_number_of_duplicates(rows):
+    once, thrice = tally(events_of(rows), 0, None, COLUMNS), tally(events_of(rows * 3), 0, None, COLUMNS)
+    assert as_lists(once)[0] == as_lists(thrice)[0]
+    assert thrice.duplicates == once.duplicates + 2 * len(rows)
+
+
+@given(st.lists(ROW, max_size=40))
+def test_every_row_is_kept_dropped_or_a_duplicate(rows):
+    counted = tally(events_of(rows), 0, Cap(max_cells=1, max_samples=2), COLUMNS)
+    assert int(counted.tally.kept.sum() + counted.tally.dropped.sum()) + counted.duplicates == len(rows)
+    assert counted.tally.kept.max(initial=0) <= 2
+    assert np.unique(counted.tally.vehicle[counted.tally.kept > 0], return_counts=True)[1].max(initial=0) <= 1
+
+
+@given(st.lists(ROW, max_size=40), st.data())
+def test_no_speed_decides_a_place_a_count_or_who_is_kept(rows, data):
+    other = [(*row[:4], data.draw(st.integers(0, 50))) for row in rows]
+    for cap in (None, Cap(max_cells=1, max_samples=1)):
+        first, second = tally(events_of(rows), 0, cap, COLUMNS), tally(events_of(other), 0, cap, COLUMNS)
+        for name in ("vehicle", "cell", "kept", "dropped"):
+            assert getattr(first.tally, name).tolist() == getattr(second.tally, name).tolist()
+
+
+def test_of_two_rows_of_one_vehicle_and_time_the_smaller_position_stays_though_it_is_slower():
+    counted = tally(events_of([(1, 5, 1, 0, 50), (1, 5, 0, 2, 3), (1, 5, 0, 1, 7)]), 0, None, COLUMNS)
+    assert (counted.tally.cell.tolist(), counted.tally.sums["sums"].tolist(), counted.duplicates) == ([101], [7], 2)
+
+
+def test_between_identical_positions_the_smaller_speed_stays():
+    assert tally(events_of([(1, 5, 0, 0, 9), (1, 5, 0, 0, 4)]), 0, None, COLUMNS).tally.sums["sums"].tolist() == [4]
+
+
+def test_the_cap_keeps_other_samples_in_another_slot_and_for_another_vehicle_hash():
+    rows = [(vehicle, offset, 2 if offset % 2 else -2, 0, 1) for vehicle in range(4) for offset in range(6)]
+    kept = [as_lists(tally(events_of(rows), slot_s, Cap(max_cells=1, max_samples=9), COLUMNS)) for slot_s in range(8)]
+    assert len({str(k) for k in kept}) > 1
+
+
+def test_an_empty_shard_has_an_empty_tally():
+    counted = tally(events_of([]), 0, Cap(max_cells=1, max_samples=1), COLUMNS)
+    assert [column.size for column in (*counted.tally.keys(), *counted.tally.sums.values())] == [0] * 8
+
+
+@pytest.mark.parametrize("top", [255, 65_535, 2**31 - 1, 2**32 - 1, 2**62])
+def test_columns_travel_exactly_whatever_their_width(top):
+    column = np.array([0, 1, top], np.int64)
+    sent = Events(column, column, -column // 2**31, column, column, column)
+    assert [c.tolist() for c in unpack_events([pack_events(sent)])] == [c.tolist() for c in sent]
