@@ -10,6 +10,7 @@ import pipelines.silence_beam  # noqa: F401  # isort: skip
 from pipelines.commands.collect import collect
 from pipelines.commands.demo import demo
 from pipelines.commands.evaluate import evaluate
+from pipelines.commands.fuse import fuse, perturb
 from pipelines.commands.init import init
 from pipelines.commands.ledger import ledger
 from pipelines.commands.map import map_
@@ -53,7 +54,7 @@ def hatstream() -> None:
     """
 
 
-for command in (demo, init, plan, release, stream, evaluate, ledger, map_, collect):
+for command in (demo, init, plan, release, stream, evaluate, ledger, map_, collect, perturb, fuse):
     hatstream.add_command(command)
 
 

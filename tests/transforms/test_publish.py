@@ -13,7 +13,8 @@ import pytest
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.types import Grid
 from transforms.release.recorded import Released, Sealed
-from transforms.sinks.files import FORMATS, SCHEMA, file_stem, publish_slot, rows_of
+from transforms.sinks.files import SCHEMA, file_stem, publish_slot, rows_of
+from transforms.sinks.formats import FORMATS
 
 PLAN = ArrayAverage().plan(np.array([3, 2, 2]), 7, Grid(step=Fraction(1, 100), upper_steps=6500), Fraction(1))
 

@@ -1,17 +1,10 @@
 """Publishing: rows made from what the ledger returned and nothing else, in files written whole or not at all."""
 
-import csv
-import hashlib
-import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
-import fastavro
-import msgspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from dpops import statistics
 from dpops.mechanism import Plan, fraction
@@ -19,6 +12,7 @@ from dpops.registry import registered
 from transforms.atomic_files import locked, replacing
 from transforms.failpoints import failpoint
 from transforms.release.recorded import Released, Sealed
+from transforms.sinks.formats import FORMATS, Row
 
 MISS = 0.05
 """An interval [lower95, upper95] misses the true value with at most this probability."""
@@ -42,8 +36,6 @@ SCHEMA = pa.schema(
         pa.field("status", pa.string(), nullable=False),
     ]
 )
-
-Row = dict[str, Any]
 
 
 def rows_of(units: Sequence[Sealed]) -> list[Row]:
@@ -86,47 +78,6 @@ def _rounded(number: float | None) -> float | None:
     return None if number is None else round(number, 6)
 
 
-def _parquet(rows: Sequence[Row], _name: str) -> bytes:
-    sink = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist(list(rows), schema=SCHEMA), sink)
-    return sink.getvalue()
-
-
-def _avro(rows: Sequence[Row], name: str) -> bytes:
-    kinds = {pa.string(): "string", pa.float64(): "double"}
-    fields = [{"name": f.name, "type": ["null", kinds[f.type]] if f.nullable else kinds[f.type]} for f in SCHEMA]
-    schema = fastavro.parse_schema({"type": "record", "name": "HatStatistic", "fields": fields})
-    sink = io.BytesIO()
-    # The sync marker is random by default; the same release must give the same bytes.
-    fastavro.writer(sink, schema, rows, codec="deflate", sync_marker=hashlib.sha256(name.encode()).digest()[:16])
-    return sink.getvalue()
-
-
-def _csv(rows: Sequence[Row], _name: str) -> bytes:
-    sink = io.StringIO(newline="")
-    writer = csv.DictWriter(sink, SCHEMA.names, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return sink.getvalue().encode()
-
-
-def _jsonl(rows: Sequence[Row], _name: str) -> bytes:
-    return b"".join(json_of(row) + b"\n" for row in rows)
-
-
-def json_of(row: Row) -> bytes:
-    """A row as one JSON object, its keys in the order of SCHEMA."""
-    return msgspec.json.encode(row)
-
-
-FORMATS: Mapping[str, Callable[[Sequence[Row], str], bytes]] = {
-    "parquet": _parquet,
-    "avro": _avro,
-    "csv": _csv,
-    "jsonl": _jsonl,
-}
-
-
 def file_stem(spec_id: str, slot_start: str) -> str:
     """Fixed by specification and slot: local start with its offset, in characters that every file system takes."""
     return f"hats-{spec_id}-{datetime.fromisoformat(slot_start).strftime('%Y%m%dT%H%M%S%z')}"
@@ -139,13 +90,14 @@ def publish_slot(units: Sequence[Sealed], folder: Path, formats: Sequence[str]) 
     failpoint("before-publish")
     for kind in formats:
         path = folder / f"{stem}.{kind}"
-        _write_whole(path, FORMATS[kind](rows, stem))
+        write_whole(path, FORMATS[kind](rows, stem, SCHEMA, "HatStatistic"))
         written.append(path)
     failpoint("after-publish")
     return written
 
 
-def _write_whole(path: Path, data: bytes) -> None:
+def write_whole(path: Path, data: bytes) -> None:
+    """The file appears whole under its name, or not at all."""
     with locked(path.parent), replacing(path) as file:
         file.write(data[: len(data) // 2])
         file.flush()

@@ -13,7 +13,8 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka import Message as Sent
 
 from transforms.release.recorded import Sealed
-from transforms.sinks.files import Row, json_of, rows_of
+from transforms.sinks.files import rows_of
+from transforms.sinks.formats import Row, json_of
 from transforms.sources.kafka_partition import KafkaSourceError, Topic, starts
 from transforms.steps import StepError, recorded_but
 
