@@ -1,6 +1,6 @@
 """The road of an event, from what a source hands over to published files.
 
-    read -> parse -> lateness -> assign -> by vehicle -> by hexagon -> record -> publish
+    read -> parse -> lateness -> assign -> by vehicle -> by hexagon -> record -> estimate -> publish
 
 Four stretches, because the scheduled job travels them in parts (pipelines/scheduled/parts.py); a stream joins them
 end to end.
@@ -17,38 +17,52 @@ from apache_beam.pvalue import DoOutputsTuple, PBegin, PCollection
 from transforms.count.tally import Cap
 from transforms.layouts import Layout
 from transforms.observe.parse import Rules
+from transforms.records import (
+    EXPOSURE,
+    REFUSED,
+    ExposureBytes,
+    KeyedEvents,
+    KeyedPartial,
+    KeyedTally,
+    KeyedUnit,
+    PackedEvents,
+    SlotEstimates,
+)
 from transforms.release.policy import Policy, SlotFacts
+from transforms.sinks.files import PublishFiles
 from transforms.sinks.kafka import PublishToKafka
 from transforms.sources.kafka_partition import Topic
 from transforms.steps import (
-    EXPOSURE,
-    REFUSED,
     Assign,
     Book,
     ByHexagon,
     ByVehicle,
     CountRefused,
-    PackedEvents,
+    Estimate,
+    InPanes,
     Parse,
-    Publish,
     Record,
-    SlotShard,
     Together,
 )
 from transforms.time.heartbeat import Heartbeat
-from transforms.time.lateness import IntoSlots, RefuseLate
+from transforms.time.lateness import IntoPanes, IntoSlots, RefuseLate
 
 VEHICLE_SHARDS = 2
+PANE_S = 60
+"""A stream counts its slots in panes of this length: two reports of a vehicle at one time are in the same one, so that
+duplicates can be dropped and contributions added up before the slot ends. It divides every slot."""
 
 Source = beam.PTransform[PBegin, DoOutputsTuple]
 """Hands over main: RawBatch; refused: Refused."""
+
+Sink = beam.PTransform[PCollection[SlotEstimates], PCollection[None]]
 
 
 class Released(NamedTuple):
     """sealed: (what is recorded together, encoded Sealed). exposure: (slot, packed Exposure)."""
 
-    sealed: PCollection[tuple[str, bytes]]
-    exposure: PCollection[tuple[int, bytes]]
+    sealed: PCollection[KeyedUnit]
+    exposure: PCollection[tuple[int, ExposureBytes]]
 
 
 @dataclass(frozen=True)
@@ -71,6 +85,14 @@ class Job:
     formats: tuple[str, ...]
     topic: Topic | None = None
 
+    @property
+    def sinks(self) -> dict[str, Sink]:
+        """Where estimates go, by the names of the steps."""
+        found: dict[str, Sink] = {"publish": PublishFiles(self.folder, self.formats)}
+        if self.topic is not None:
+            found["publish to kafka"] = PublishToKafka(self.topic)
+        return found
+
 
 def stream(p: beam.Pipeline, source: Source, heartbeat: Heartbeat, job: Job, identity: str) -> None:
     """The whole road, end to end and without an end. Exposures, which are added up over a period, are dropped.
@@ -79,31 +101,35 @@ def stream(p: beam.Pipeline, source: Source, heartbeat: Heartbeat, job: Job, ide
     savepoint with slots, cells and speeds of another one, or with vehicles that would be counted twice under our key.
     """
     beats = p | f"heartbeat of {identity}" >> heartbeat
-    events = observe(p | "read" >> source, job) | "into slots" >> IntoSlots(job.slot_s, heartbeat.start_s)
-    publish(seal(count(events, job), beats, job).sealed, job)
+    events = observe(p | "read" >> source, job, PANE_S) | "into panes" >> IntoPanes(PANE_S, heartbeat.start_s)
+    partials = events | "in panes" >> InPanes(job.cap, job.policy.columns)  # (slot, vehicle shard), Partial
+    in_slots = partials | "into slots" >> IntoSlots(job.slot_s, heartbeat.start_s)
+    publish(seal(count(in_slots, job, in_panes=True), beats, job).sealed, job)
 
 
-def observe(read: DoOutputsTuple, job: Job) -> PCollection[PackedEvents]:
+def observe(read: DoOutputsTuple, job: Job, pane_s: int | None = None) -> PCollection[PackedEvents]:
     """What a source read -> accepted observations, packed by (slot, vehicle shard). Refused rows are counted only.
 
     read: main: RawBatch; refused: Refused. No file is late: without a promise of its source, no event can be.
+    pane_s: length of the panes that a slot is counted in, in seconds; None: the whole slot at once.
     """
     parsed = read.batches | "parse" >> Parse(job.rules)  # Observations
-    timely = parsed.observations | "lateness" >> RefuseLate(job.slot_s)  # the same
-    assigned = timely.observations | "assign" >> Assign(job.resolution, job.policy.region, VEHICLE_SHARDS)
+    timely = parsed.observations | "lateness" >> RefuseLate(pane_s or job.slot_s)  # the same
+    assigned = timely.observations | "assign" >> Assign(job.resolution, job.policy.region, VEHICLE_SHARDS, pane_s)
     refused = (read[REFUSED], parsed[REFUSED], timely[REFUSED], assigned[REFUSED]) | "all refused" >> beam.Flatten()
     _ = refused | "count refused" >> CountRefused()
     return assigned.events  # PackedEvents
 
 
-def count(events: PCollection[tuple[SlotShard, bytes]], job: Job) -> PCollection[tuple[SlotShard, bytes]]:
-    """Events -> tallies by (plan, release shard): what each vehicle did in each cell."""
-    return events | "by vehicle" >> ByVehicle(job.cap, job.policy.columns, job.policy.release_shards, job.slots)
+def count(
+    parts: PCollection[KeyedEvents | KeyedPartial], job: Job, *, in_panes: bool = False
+) -> PCollection[KeyedTally]:
+    """Events, or partial tallies of panes -> tallies by (plan, release shard): what each vehicle did in each cell."""
+    policy = job.policy
+    return parts | "by vehicle" >> ByVehicle(job.cap, policy.columns, policy.release_shards, job.slots, in_panes)
 
 
-def seal(
-    tallies: PCollection[tuple[SlotShard, bytes]], heartbeat: PCollection[tuple[SlotShard, bytes]], job: Job
-) -> Released:
+def seal(tallies: PCollection[KeyedTally], heartbeat: PCollection[KeyedTally], job: Job) -> Released:
     """Tallies -> sealed units, and how many cells each vehicle took part in.
 
     heartbeat: one ((plan, release shard), b"") for every plan, so that a slot is sealed even if nothing happened.
@@ -113,9 +139,9 @@ def seal(
     return Released(done.sealed, done[EXPOSURE])
 
 
-def publish(sealed: PCollection[tuple[str, bytes]], job: Job) -> None:
-    """Sealed units -> the ledger's answer -> files, and messages of a topic."""
-    recorded = sealed | "record" >> Record(job.book)  # the slot's list[Sealed]
-    _ = recorded | "publish" >> Publish(job.folder, job.formats)
-    if job.topic is not None:
-        _ = recorded | "publish to kafka" >> PublishToKafka(job.topic)
+def publish(sealed: PCollection[KeyedUnit], job: Job) -> None:
+    """Sealed units -> the ledger's answer -> estimates -> files, and messages of a topic."""
+    recorded = sealed | "record" >> Record(job.book)  # RecordedSlot
+    estimates = recorded | "publish/estimate" >> Estimate(job.policy.names)  # SlotEstimates
+    for name, sink in job.sinks.items():
+        _ = estimates | name >> sink

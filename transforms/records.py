@@ -1,11 +1,50 @@
-"""Everything that crosses between stages: polls, observation batches, tallies, refused rows, sealed slots."""
+"""Everything that crosses between stages, and its keys: polls, batches, packed columns, refused rows, slots, estimates.
 
-from typing import NamedTuple
+What crosses a group-by has a key of integers or text and a value of bytes: coders that every engine knows, and that
+give equal keys equal bytes. The bytes are Arrow streams with named columns (transforms.count.wire), or JSON.
+"""
+
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, NewType
 
 import numpy as np
 import pyarrow as pa
+from apache_beam.pvalue import TaggedOutput
 
+from dpops.estimate import Estimate
 from dpops.types import Int64s
+from transforms.release.recorded import Sealed
+
+if TYPE_CHECKING:
+    EventBytes = NewType("EventBytes", bytes)
+    PartialBytes = NewType("PartialBytes", bytes)
+    TallyBytes = NewType("TallyBytes", bytes)
+    ExposureBytes = NewType("ExposureBytes", bytes)
+    UnitBytes = NewType("UnitBytes", bytes)
+else:  # Beam finds no coder for a NewType
+    EventBytes = PartialBytes = TallyBytes = ExposureBytes = UnitBytes = bytes
+
+SlotShard = tuple[int, int]
+"""A group-by key: start of the slot (or of the first slot of a plan) in seconds since 1970 UTC, and a vehicle shard or
+a release shard."""
+
+
+KeyedEvents = tuple[SlotShard, EventBytes]
+"""Packed `Events` of a slot, by vehicle shard."""
+
+PaneShard = tuple[SlotShard, int]
+"""A group-by key: slot and vehicle shard, and the start of a pane of the slot in seconds since 1970 UTC."""
+
+KeyedPane = tuple[PaneShard, EventBytes]
+"""Packed `Events` of a pane."""
+
+KeyedPartial = tuple[SlotShard, PartialBytes]
+"""A packed `Partial` of one of a slot's panes, by vehicle shard."""
+
+KeyedTally = tuple[SlotShard, TallyBytes]
+"""A packed `Tally` by release shard and the first slot of its plan; a heartbeat has no bytes."""
+
+KeyedUnit = tuple[str, UnitBytes]
+"""An encoded `Sealed` by what the ledger records in one transaction: a period or a slot."""
 
 
 class RawBatch(NamedTuple):
@@ -26,7 +65,7 @@ class Messages(NamedTuple):
 
     payloads: as they came, empty where a message has none. timestamps_ms: Kafka's, of each message, -1 where it has
     none. promised_us: the partition's watermark before them, in microseconds since 1970 UTC; Beam's least if it had
-    none. An event whose slot ended before it is late.
+    none. An event whose pane ended before it is late.
     """
 
     partition: int
@@ -51,3 +90,56 @@ class Observations(NamedTuple):
 
     def take(self, chosen: "np.typing.NDArray[np.bool_] | Int64s") -> "Observations":
         return Observations(*(column[chosen] for column in self))
+
+
+class Refused(NamedTuple):
+    """Dead letters: how many rows, at which stage, for which reason. Never the rows."""
+
+    stage: str
+    reason: str
+    rows: int
+
+
+class PackedEvents(NamedTuple):
+    """Observations of one slot, pane and vehicle shard on their way to a group-by. pane_s: start of the pane."""
+
+    key: SlotShard
+    data: EventBytes
+    rows: int
+    pane_s: int
+
+
+Refusal = TaggedOutput[Literal["refused"], Refused]
+
+Exposed = TaggedOutput[Literal["exposure"], tuple[int, ExposureBytes]]
+
+REFUSED: Final = "refused"
+EXPOSURE: Final = "exposure"
+
+
+class RecordedSlot(NamedTuple):
+    """One slot as the ledger returned it: its units, one per release shard, and the sequence number of each entry."""
+
+    units: list[Sealed]
+    sequences: list[int]
+
+
+class HatEstimate(NamedTuple):
+    """One statistic of one HAT. epsilon_slot: rational text, the most that a vehicle spends in the slot."""
+
+    cell: str
+    statistic: str
+    mechanism: str
+    epsilon_slot: str
+    estimate: Estimate
+
+
+class SlotEstimates(NamedTuple):
+    """All estimates of a slot. slot_start, slot_end: ISO 8601. unit: of a speed. statistics: those asked for."""
+
+    spec_id: str
+    slot_start: str
+    slot_end: str
+    unit: str
+    statistics: tuple[str, ...]
+    hats: list[HatEstimate]

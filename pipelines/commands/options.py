@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from pipelines.scheduled.parts import Progress as Report
-from transforms.sinks.formats import FORMATS
+from transforms.sinks.files import FORMATS
 from transforms.sources.kafka_partition import Topic
 
 

@@ -21,11 +21,13 @@ from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from pipelines.scheduled.release import InputError, make_writable, paths_of
 from pipelines.scheduled.spool import Spool
 from pipelines.specification.fusion import FusionSpecification
+from transforms import counters
+from transforms.records import REFUSED
 from transforms.reports.fuse import SCHEMA, Group
 from transforms.reports.steps import SPENT, FuseGroups, JoinUsers, ParseReports, Spent
-from transforms.sinks.files import write_whole
-from transforms.sinks.formats import FORMATS, Row
-from transforms.steps import NAMESPACE, REFUSED, CountRefused, Read
+from transforms.sinks.files import FORMATS, write_whole
+from transforms.sinks.rows import Row
+from transforms.steps import CountRefused, Read
 
 _GROUPS = "groups"
 
@@ -64,7 +66,7 @@ def run(spec: FusionSpecification, pattern: str, output: Path, formats: Sequence
     stem = f"fused-{spec.spec_id}"
     for kind in formats:
         path = output / f"{stem}.{kind}"
-        write_whole(path, FORMATS[kind](found.rows, stem, SCHEMA, "FusedStatistic"))
+        write_whole(path, FORMATS[kind](found.rows, SCHEMA, stem))
         found.files += (path,)
     return found
 
@@ -101,12 +103,12 @@ def _placed(row: Row, group: Group, spec: FusionSpecification) -> Row:
 
 
 def _count(found: Fused, result: Any) -> None:
-    for counter in result.metrics().query(MetricsFilter().with_namespace(NAMESPACE))["counters"]:
+    for counter in result.metrics().query(MetricsFilter().with_namespace(counters.NAMESPACE))["counters"]:
         name, value = counter.key.metric.name, counter.committed
-        if name == "rows":
+        if name == counters.ROWS:
             found.read += value
-        elif name.startswith("refused/"):
-            reason = name.removeprefix("refused/")
+        elif name.startswith(counters.REFUSED):
+            reason = name.removeprefix(counters.REFUSED)
             found.refused[reason] = found.refused.get(reason, 0) + value
 
 

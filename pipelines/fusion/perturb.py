@@ -17,8 +17,7 @@ from transforms.observe.vehicle_hash import Secret
 from transforms.records import Observations
 from transforms.reports.columns import Hours
 from transforms.reports.perturb import SCHEMA, perturb
-from transforms.sinks.files import write_whole
-from transforms.sinks.formats import FORMATS
+from transforms.sinks.files import FORMATS, write_whole
 
 Report = Callable[[str, int, int | None], None]
 
@@ -66,5 +65,5 @@ def run(spec: FusionSpecification, pattern: str, output: Path, secret: Secret, r
     made.reports, made.vehicles = len(rows), len(values)
     made.leakage = max(values.values()) / len(spec.fusion.services) * spec.epsilon_of_all
     output.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(output, FORMATS[kind](rows, output.stem, SCHEMA, "LocalReport"))
+    write_whole(output, FORMATS[kind](rows, SCHEMA, output.stem))
     return made

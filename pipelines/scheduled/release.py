@@ -15,13 +15,14 @@ from pipelines.assembly import admitted, assemble, book_of, continuing, facts_of
 from pipelines.build import Job
 from pipelines.scheduled import parts as local
 from pipelines.specification import Specification
+from transforms.errors import reason_of
 from transforms.ledger import AccountRefusal
 from transforms.observe.vehicle_hash import Secret
 from transforms.release.policy import SlotFacts
 from transforms.sinks import kafka as kafka_sink
 from transforms.sinks.files import file_stem
 from transforms.sources.kafka_partition import Topic
-from transforms.steps import Book, reason_of
+from transforms.steps import Book
 from transforms.time.calendar import Calendar, CalendarError, Timetable, calendar
 
 SHOWN_PERIODS = 7
@@ -145,14 +146,14 @@ def _slot_facts(spec: Specification, when: Calendar) -> dict[int, SlotFacts]:
             whole = spec.slots_of_period(starts[0])
         except CalendarError as error:
             raise UsageError(str(error)) from None
-        if spec.scope == "period" and starts != whole:
+        if spec.allocation.whole_periods and starts != whole:
             raise UsageError(
                 f"privacy.scope = 'period' plans and seals a period as a whole: {period} has {len(whole or ())} slots, "
                 f"the range holds {len(starts)} of them"
             )
         for at in starts:
-            plan = starts if spec.scope == "period" else (at,)
-            facts[at] = facts_of(spec, period, at, plan, 1 if spec.scope == "period" else len(whole))
+            plan = spec.allocation.planned_with(at, starts)
+            facts[at] = facts_of(spec, period, at, plan, spec.allocation.plans(len(whole)))
     return facts
 
 

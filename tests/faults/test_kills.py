@@ -12,7 +12,7 @@ from tests import city
 from tests.faults.processes import run
 from tests.faults.witness import Witness
 from transforms.failpoints import NAMES, acting
-from transforms.sinks.formats import FORMATS
+from transforms.sinks.files import FORMATS
 
 SLOTS, BUSY_SLOTS, PERIODS = 8, 6, 2
 PASSAGES = {

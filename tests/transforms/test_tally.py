@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpops.statistics import SQUARES, SUMS, Histogram
-from transforms.count.tally import Cap, tally
-from transforms.count.wire import Events, pack, unpack_events
+from transforms.count.tally import Cap, Counted, merge_panes, tally, tally_pane
+from transforms.count.wire import Events, pack_events, pack_partial, unpack_events, unpack_partial
 
 COLUMNS = (SUMS, SQUARES, Histogram(bins=5, upper_steps=50))
 ROW = st.tuples(
@@ -39,8 +39,19 @@ def test_any_order_gives_the_same_tally(rows, random, capped):
 
 @given(st.lists(ROW, max_size=40), st.integers(0, 40))
 def test_any_split_into_batches_gives_the_same_tally(rows, cut):
-    parts = [pack(events_of(rows[:cut])), pack(events_of(rows[cut:]))]
+    parts = [pack_events(events_of(rows[:cut])), pack_events(events_of(rows[cut:]))]
     assert as_lists(tally(unpack_events(parts), 0, None, COLUMNS)) == as_lists(tally(events_of(rows), 0, None, COLUMNS))
+
+
+@given(st.lists(ROW, min_size=1, max_size=60), st.integers(1, 6), st.booleans(), st.randoms(use_true_random=False))
+def test_any_panes_give_the_tally_of_the_whole_slot(rows, pane_us, capped, random):
+    cap = Cap(max_cells=2, max_samples=2) if capped else None
+    panes = [[row for row in rows if row[1] // pane_us == at] for at in range(6)]
+    random.shuffle(panes)
+    counted = [tally_pane(events_of(pane), cap, COLUMNS) for pane in panes]
+    travelled = [unpack_partial(pack_partial(each.partial), () if capped else COLUMNS) for each in counted]
+    merged = Counted(merge_panes(travelled, 7, cap, COLUMNS), sum(each.duplicates for each in counted))
+    assert as_lists(merged) == as_lists(tally(events_of(rows), 7, cap, COLUMNS))
 
 
 @given(st.lists(ROW, max_size=40))
@@ -91,4 +102,4 @@ def test_an_empty_shard_has_an_empty_tally():
 def test_columns_travel_exactly_whatever_their_width(top):
     column = np.array([0, 1, top], np.int64)
     sent = Events(column, column, -column // 2**31, column, column, column)
-    assert [c.tolist() for c in unpack_events([pack(sent)])] == [c.tolist() for c in sent]
+    assert [c.tolist() for c in unpack_events([pack_events(sent)])] == [c.tolist() for c in sent]

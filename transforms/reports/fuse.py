@@ -14,7 +14,7 @@ from dpops.local.means import Method, fused_mean
 from dpops.local.reports import Reports, Service
 from dpops.types import Float64s
 from transforms.reports.columns import Reported
-from transforms.sinks.formats import Row
+from transforms.sinks.rows import Row
 
 FUSED = "all"
 """The service of a fused row; the rows of single services stand beside it for comparison."""

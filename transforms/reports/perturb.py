@@ -8,7 +8,7 @@ import pyarrow as pa
 from dpops.local.reports import Service
 from dpops.noise import Noise
 from transforms.records import Observations
-from transforms.sinks.formats import Row
+from transforms.sinks.rows import Row
 
 SCHEMA = pa.schema(
     [

@@ -8,11 +8,11 @@ import apache_beam as beam
 from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import DoOutputsTuple, PCollection, TaggedOutput
 
-from transforms.records import RawBatch
+from transforms import counters
+from transforms.records import REFUSED, RawBatch, Refusal, Refused
 from transforms.reports.columns import ReportRules, parse_reports
 from transforms.reports.fuse import FusionRules, Group, fuse, join
-from transforms.sinks.formats import Row
-from transforms.steps import NAMESPACE, REFUSED, Refusal, Refused
+from transforms.sinks.rows import Row
 
 SPENT: Final = "spent"
 
@@ -90,7 +90,7 @@ class _Fuse(beam.DoFn):
         self._rules = rules
 
     def process(self, group: tuple[Group, Iterable[bytes]]) -> Iterator[tuple[Group, list[Row]]]:
-        Metrics.counter(NAMESPACE, "groups").inc()
+        Metrics.counter(counters.NAMESPACE, "groups").inc()
         yield group[0], fuse(list(group[1]), self._rules)
 
 
