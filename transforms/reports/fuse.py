@@ -116,12 +116,13 @@ def fuse(parts: Sequence[bytes], rules: FusionRules) -> list[Row]:
 
 
 def _mean_row(reports: Reports, rules: FusionRules, name: str) -> Row:
-    """The mean with an interval of two standard errors, both brought into [0, U]."""
+    """The mean brought into [0, U], with an interval of two standard errors around it: so it is never empty."""
     fused = fused_mean(reports, rules.mean)
-    ends = fused.value + 2 * fused.standard_error * np.array([-1.0, 0.0, 1.0])
-    lower, value, upper = np.clip((ends + 1) / 2, 0, 1) * rules.upper_kmh
-    row = _row("mean", name, float(value), "km/h", fused.users, reports.leakage())
-    return row | {"lower95": round(float(lower), 6), "upper95": round(float(upper), 6)}
+    upper = rules.upper_kmh
+    value = min(max((fused.value + 1) / 2 * upper, 0.0), upper)
+    half = fused.standard_error * upper  # two of them, on a scale that is half as long
+    row = _row("mean", name, value, "km/h", fused.users, reports.leakage())
+    return row | {"lower95": round(max(value - half, 0.0), 6), "upper95": round(min(value + half, upper), 6)}
 
 
 def _share_rows(reports: Reports, rules: FusionRules) -> list[Row]:
