@@ -4,11 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 OUTPUT ?= build/demo
 
-<<<<<<< HEAD
-.PHONY: install servers run stream-demo test test-all check bench bench-fusion bench-stream lock clean
-=======
-.PHONY: install servers run stream-demo test test-all check bench bench-stream pictures lock clean
->>>>>>> main
+.PHONY: install servers run stream-demo test test-all check bench bench-fusion bench-stream pictures lock clean
 
 install: $(VENV)/.installed
 
