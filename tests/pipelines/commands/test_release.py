@@ -571,7 +571,7 @@ def test_one_usable_row_among_many_parts_is_enough(town, hatstream, monkeypatch)
 
 def test_beams_own_name_for_the_local_runner_means_the_same_runner(town, hatstream):
     assert hatstream(*city.release(town, "--runner", "DirectRunner"))[0] == 0
-    pipeline = local._pipeline()
+    pipeline = local.pipeline()
     assert type(pipeline.runner).__name__ == "FnApiRunner"
 
 
