@@ -11,7 +11,7 @@ from typing import TypeVar
 from zoneinfo import ZoneInfo
 
 from pipelines.account.location import AccountLocation
-from pipelines.assembly import admitted, assemble, book_of, continuing, facts_of
+from pipelines.assembly import admitted, assemble, continuing, facts_of, ledger_account_of
 from pipelines.build import Job
 from pipelines.scheduled import levels
 from pipelines.scheduled import parts as local
@@ -19,12 +19,12 @@ from pipelines.specification import Specification
 from transforms.errors import reason_of
 from transforms.ledger import AccountRefusal
 from transforms.observe.vehicle_hash import Secret
-from transforms.release.levels_publish import constant_centres, nothing_known
+from transforms.release.learned import learned_centres, learned_estimates
 from transforms.release.policy import SlotFacts
 from transforms.sinks import kafka as kafka_sink
 from transforms.sinks.files import file_stem
 from transforms.sources.kafka_partition import Topic
-from transforms.steps import Book
+from transforms.steps import LedgerAccount
 from transforms.time.calendar import Calendar, CalendarError, Timetable, calendar
 
 SHOWN_PERIODS = 7
@@ -120,14 +120,14 @@ def release(
     make_writable(output)
     if topic is not None:
         kafka_sink.check(topic)
-    job = job_of(spec, when, secret, book_of(spec, location), output, formats)
+    job = job_of(spec, when, secret, ledger_account_of(spec, location), output, formats)
     job = replace(continuing(job, location.ledger), topic=topic)
     needed = _needed(spec, when, location, allow_empty=allow_empty)
     if spec.levels is None:
         outcome = local.run(job, paths, when.slots, needed, progress)
     else:
         policy = spec.levels.policy(spec.spec_id, spec.region or (), spec.grid, secret.derive("digest"))
-        learned = constant_centres, nothing_known
+        learned = learned_centres, learned_estimates
         outcome = levels.run(job, policy, spec.timetable.zone, paths, when.slots, needed, learned, progress)
     if needed is not None and (outcome.unusable or outcome.periods_empty):
         raise InputError(_no_rows(outcome))
@@ -138,10 +138,10 @@ def release(
 
 
 def job_of(
-    spec: Specification, when: Calendar, secret: Secret, book: Book, output: Path, formats: Sequence[str]
+    spec: Specification, when: Calendar, secret: Secret, account: LedgerAccount, output: Path, formats: Sequence[str]
 ) -> Job:
     """The road of a closed range, a period recorded at a time. Raises UsageError, see `_slot_facts`."""
-    return assemble(spec, when, _slot_facts(spec, when), "period", secret, book, output, formats)
+    return assemble(spec, when, _slot_facts(spec, when), "period", secret, account, output, formats)
 
 
 def _slot_facts(spec: Specification, when: Calendar) -> dict[int, SlotFacts]:
