@@ -80,8 +80,8 @@ def read_events(spec: Specification, paths: Sequence[str], report: Report) -> tu
             if region is not None:
                 inside = np.isin(cell, region)
                 observations, cell = observations.take(inside), cell[inside]
-            for (slot_s, _), data, _ in wire.split(observations, cell, 1):
-                parts.setdefault(slot_s, []).append(data)
+            for part in wire.split(observations, cell, 1):
+                parts.setdefault(part.slot_s, []).append(part.data)
         report("files read", done + 1, len(paths))
     if not parts:
         raise InputError("no row of the input became an observation")
