@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from dpops import statistics as registry
+from dpops.accountant import Limit
 from dpops.allocation import Allocation, Per, Scope
 from dpops.forecast import Prior
 from dpops.mechanism import Mechanism
@@ -22,6 +23,7 @@ from dpops.mechanisms.auto import Auto
 from dpops.registry import registered
 from dpops.statistics import RequestedStatistic
 from dpops.types import Grid
+from pipelines.specification.limits import limit_from_toml
 from transforms.count.tally import Cap
 from transforms.layouts import Layout, layout
 from transforms.observe.hexagons import cells_of_geojson, cells_of_list
@@ -41,7 +43,7 @@ class AccountTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     unit: Unit
     timezone: str
     adjacency: str
-    limit: Fraction
+    limit: Limit
     since: date | None = None
     until: date | None = None
 
@@ -146,10 +148,16 @@ def load(path: Path) -> Specification:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SpecificationError(f"{path} is not TOML: {error}") from None
     try:
-        document = msgspec.convert(data, Document, dec_hook=_from_toml)
+        document = msgspec.convert(data, Document, dec_hook=_value)
     except msgspec.ValidationError as error:
         raise SpecificationError(f"{path}: {error}") from None
     return _check(document, path.parent)
+
+
+def _value(kind: type, value: object) -> Fraction | Limit:
+    if kind is Limit:
+        return limit_from_toml(value, lambda number: _from_toml(Fraction, number))
+    return _from_toml(kind, value)
 
 
 def _from_toml(kind: type, value: object) -> Fraction:
@@ -230,7 +238,6 @@ def _timetable(document: Document) -> Timetable:
 
 def _check_account(account: AccountTable) -> None:
     _need(bool(account.name.strip()), "account.name", "must not be empty", account.name)
-    _need(account.limit > 0, "account.limit", "must be above 0", account.limit)
     ever = account.unit == "vehicle-ever"
     _need(not ever or account.until is not None, "account.until", "is needed with vehicle-ever", "missing")
     for name in ("since", "until"):
@@ -419,6 +426,6 @@ def _decisive_text(
 
 
 def _plain(value: object) -> str:
-    if isinstance(value, Fraction):
+    if isinstance(value, Fraction | Limit):
         return str(value)
     raise TypeError(type(value).__name__)
