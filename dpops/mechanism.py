@@ -82,7 +82,7 @@ class Plan:
         """The claim of a plan that `public` gave; some kinds of plans name theirs."""
         if "claim" in stored:
             return claim_of(stored["claim"])
-        return _claimed(stored["epsilon"], stored["scale"], stored["facts"].get("sensitivity", 0))
+        return _claimed(stored["epsilon"], stored["scale"], stored.get("facts", {}).get("sensitivity", 0))
 
     def noise_std(self) -> float:
         """Standard deviation of the noise, in units."""

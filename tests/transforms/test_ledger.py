@@ -208,7 +208,7 @@ def test_an_account_keeps_what_it_was_opened_with(ledger, field, value):
 
 
 def test_a_second_shard_that_debits_more_than_the_first_is_held_to_the_limit(ledger):
-    record(ledger, unit(epsilon="0"))
+    record(ledger, unit(epsilon="0", plan=None))
     with pytest.raises(AccountRefusal, match="limit 3 "):
         record(ledger, structs.replace(unit(epsilon="500"), shard=1))
     record(ledger, structs.replace(unit(epsilon="3"), shard=1))
@@ -455,10 +455,10 @@ def test_what_cannot_be_a_ledger_is_refused_by_name(tmp_path, url, said):
 def test_many_entries_are_written_by_one_statement_after_one_look_at_the_tip(ledger, monkeypatch):
     statements = []
     monkeypatch.setattr(sa.Connection, "execute", _noting(statements, sa.Connection.execute))
-    record(ledger, *(unit(slot_s, epsilon="0") for slot_s in range(100)))
+    record(ledger, *(unit(slot_s, epsilon="0", plan=None) for slot_s in range(100)))
     one_hundred = list(statements)
     statements.clear()
-    record(ledger, unit(1000, epsilon="0"))
+    record(ledger, unit(1000, epsilon="0", plan=None))
     assert [text for text in one_hundred if text.startswith("INSERT")] == ["INSERT"]
     assert abs(len(one_hundred) - len(statements)) <= 2
     assert ledger.verify() == 103
