@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 
-from dpops.claims import Adjacency, Claim, PureDP, claim_of
+from dpops.claims import Adjacency, PureDP
 from dpops.estimate import Estimate, Number
 from dpops.forecast import Prior, laplace_bound, laplace_std, mean_absolute_error
 from dpops.noise import MOST_SCALE, Noise
@@ -78,10 +78,8 @@ class Plan:
         return _claimed(str(self.epsilon), str(self.scale), self.facts.get("sensitivity", 0))
 
     @staticmethod
-    def claim_of_stored(stored: Mapping[str, Any]) -> Claim:
-        """The claim of a plan that `public` gave; some kinds of plans name theirs."""
-        if "claim" in stored:
-            return claim_of(stored["claim"])
+    def claim_of_stored(stored: Mapping[str, Any]) -> PureDP:
+        """The claim of a plan that `public` gave."""
         return _claimed(stored["epsilon"], stored["scale"], stored.get("facts", {}).get("sensitivity", 0))
 
     def noise_std(self) -> float:
@@ -200,6 +198,11 @@ class Mechanism(Protocol):
             bias_bound=plan.bias_bound,
             epsilon=plan.epsilon,
         )
+
+    @classmethod
+    def estimates(cls, released: Sequence[Integers], plans: Sequence[Plan], miss: float) -> list[Estimate]:
+        """The same of many HATs; for mechanisms that read them faster together."""
+        return [cls.estimate(integers, plan, miss) for integers, plan in zip(released, plans, strict=True)]
 
 
 def with_noise(exact: Int64s, scales: Sequence[Fraction], noise: Noise) -> list[int]:

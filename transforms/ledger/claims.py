@@ -14,6 +14,7 @@ from dpops.claims import Claim, PureDP, claim_of
 from dpops.mechanism import Plan
 from transforms.ledger.chain import ENTRY
 from transforms.ledger.head import LedgerError
+from transforms.release import levels
 from transforms.release.recorded import Released, Sealed, debit_of
 
 _Group = tuple[str, str, int | None]
@@ -64,7 +65,7 @@ class _Claimed:
             by_cell[each.cell] += _claims(each)
         self.hats.update(map(tuple, by_cell.values()))
         rate = claim_of(unit.epsilon_hat)
-        if isinstance(rate, PureDP):
+        if isinstance(rate, PureDP) and not unit.is_stage:
             self.rates.add(rate.epsilon)
 
     @property
@@ -84,7 +85,11 @@ class _Claimed:
 
 
 def _claims(released: Released) -> Iterator[Claim]:
-    if released.plan is not None:
+    if released.plan is None:
+        return
+    if released.mechanism == levels.MECHANISM:
+        yield msgspec.convert(released.plan, levels.StagePlan).claim
+    else:
         yield Plan.claim_of_stored(released.plan)
 
 

@@ -32,7 +32,7 @@ from transforms.ledger.claims import check_all_claims
 from transforms.ledger.head import Head, LedgerError
 from transforms.ledger.releases import Audit, Recorded, json_of, seal_missing, stored_units
 from transforms.ledger.spending import Spent, check_total, is_over, spent_by_specification
-from transforms.release.recorded import Debit, Sealed, debit
+from transforms.release.recorded import Debit, Sealed, Sequenced, debit
 
 UNKNOWN_TO_HEAD = "the head file beside the key file does not know this ledger"
 
@@ -169,6 +169,14 @@ class Ledger:
             ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id, ENTRY.c.slot_s.in_(slots)
         )
         return self._run(lambda db: [msgspec.json.decode(body, type=Sealed) for body in db.execute(query).scalars()])
+
+    def stages(self, account: str, spec_id: str) -> list[Sequenced]:
+        """All recorded stages of a specification with their sequence numbers, in the order of the chain."""
+        query = sa.select(ENTRY.c.seq, ENTRY.c.body).where(
+            ENTRY.c.kind == "release", ENTRY.c.account == account, ENTRY.c.spec_id == spec_id
+        )
+        rows = self._run(lambda db: db.execute(query.order_by(ENTRY.c.seq)).all())
+        return [Sequenced(row.seq, msgspec.json.decode(row.body, type=Sealed)) for row in rows]
 
     def first_digest(self, spec_id: str) -> str | None:
         """The input digest of a specification's oldest release."""

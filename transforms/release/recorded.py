@@ -1,7 +1,7 @@
 """What the ledger keeps of a release: every plan and noisy integer of a slot and release shard, and what they cost."""
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -26,8 +26,8 @@ class Sealed(msgspec.Struct, frozen=True, kw_only=True):
     slot_start, slot_end: ISO 8601 with the zone's offset. epsilon_hat, epsilon_slot: rational text, of each HAT and
     the most that any vehicle spends in the slot. digest: keyed, of the input, for the operator alone. scope: what was
     planned, and is sealed, together. debit: what the account is debited, where that is not epsilon_slot: with scope
-    "period" the first slot stands for all. epsilon_total: what the plan allows a vehicle in the whole period, where the
-    specification gives a total.
+    "period" the first slot stands for all, and with "stage" the unit is one look at a period, numbered by `shard`.
+    epsilon_total: what the plan allows a vehicle in the whole period, where the specification gives a total.
     """
 
     spec_id: str
@@ -41,7 +41,7 @@ class Sealed(msgspec.Struct, frozen=True, kw_only=True):
     unit: str
     released: list[Released]
     digest: str
-    scope: Scope = "slot"
+    scope: Scope | Literal["stage"] = "slot"
     debit: str | None = None
     epsilon_total: str | None = None
 
@@ -49,6 +49,18 @@ class Sealed(msgspec.Struct, frozen=True, kw_only=True):
     def is_of_whole_period(self) -> bool:
         """Whether it was planned, and is debited and sealed, together with all slots of its period."""
         return self.scope == "period"
+
+    @property
+    def is_stage(self) -> bool:
+        """Whether it is one look at a whole period, in which every vehicle takes part once."""
+        return self.scope == "stage"
+
+
+class Sequenced(NamedTuple):
+    """A recorded unit and its sequence number in the ledger."""
+
+    sequence: int
+    unit: Sealed
 
 
 class Spending(msgspec.Struct, frozen=True):
