@@ -46,7 +46,7 @@ def agrees(cell: Cell) -> bool | None:
     known = reference_of(cell)
     if known is None or cell.table != "mean":
         return None
-    return abs(cell.value - known) <= 4 * cell.error + 10.0 ** (math.floor(math.log10(known)) - 2)
+    return bool(abs(cell.value - known) <= 4 * cell.error + 10.0 ** (math.floor(math.log10(known)) - 2))
 
 
 def mean_table(cells: Sequence[Cell]) -> Table:
