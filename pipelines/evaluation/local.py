@@ -1,6 +1,7 @@
 """Fusion of local reports on drawn values: errors of means and distances of distributions, trial by trial."""
 
 import hashlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -179,10 +180,9 @@ def run_all(
 def cell_of(table: str, data: str, config: str, column: str, trials: Float64s, users: int) -> Cell:
     number = len(trials)
     if table == "mean":
-        bias, square, fourth = trials.mean(axis=0)
-        variance = square - bias**2
-        error = np.sqrt((fourth - square**2) / (number * users))
-        return Cell(table, data, config, column, variance / SCALE, error / SCALE, bias, number)
+        bias, square, fourth = trials.mean(axis=0).tolist()
+        error = math.sqrt((fourth - square**2) / (number * users))
+        return Cell(table, data, config, column, (square - bias**2) / SCALE, error / SCALE, bias, number)
     values = trials[:, 0]
-    error = values.std(ddof=1) / np.sqrt(number) if number > 1 else np.inf
-    return Cell(table, data, config, column, float(values.mean()), float(error), float(np.sqrt(values).mean()), number)
+    error = float(values.std(ddof=1)) / math.sqrt(number) if number > 1 else math.inf
+    return Cell(table, data, config, column, float(values.mean()), error, float(np.sqrt(values).mean()), number)
