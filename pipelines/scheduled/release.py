@@ -140,12 +140,15 @@ def release(
 def job_of(
     spec: Specification, when: Calendar, secret: Secret, account: LedgerAccount, output: Path, formats: Sequence[str]
 ) -> Job:
-    """The road of a closed range, a period recorded at a time. Raises UsageError, see `_slot_facts`."""
-    return assemble(spec, when, _slot_facts(spec, when), "period", secret, account, output, formats)
+    """The road of a closed range, a period recorded at a time. Raises UsageError, see `slot_facts`."""
+    return assemble(spec, when, slot_facts(spec, when), "period", secret, account, output, formats)
 
 
-def _slot_facts(spec: Specification, when: Calendar) -> dict[int, SlotFacts]:
-    """Raises UsageError for a range that cuts a period which is planned as a whole."""
+def slot_facts(spec: Specification, when: Calendar) -> dict[int, SlotFacts]:
+    """What is known of each slot of a range beforehand.
+
+    Raises UsageError for a range that cuts a period which is planned as a whole.
+    """
     facts = {}
     for period, slots in groupby(when.slots, key=lambda slot: slot.period):
         starts = tuple(slot.start_s for slot in slots)
@@ -235,7 +238,7 @@ def _refusal(spec: Specification, location: AccountLocation, outcome: local.Outc
     limit = location.ledger.limit(spec.account.name, spec.account.limit)
     released = ", ".join(outcome.periods_released)
     lines = [
-        f"account {spec.account.name!r} allows a vehicle {float(limit):g} in a period; "
+        f"account {spec.account.name!r} allows a vehicle {limit.said()} in a period; "
         + (
             f"what was left changed meanwhile. Only this was released: {released}"
             if released
@@ -244,11 +247,11 @@ def _refusal(spec: Specification, location: AccountLocation, outcome: local.Outc
     ]
     for period in outcome.periods_refused:
         lines.append(
-            f"period {period}: this release ({spec.name}, {spec.spec_id}) asks for {float(outcome.debits[period]):g}"
+            f"period {period}: this release ({spec.name}, {spec.spec_id}) asks for {limit.told(outcome.debits[period])}"
         )
         for spent in location.ledger.spent(spec.account.name, period):
             lines.append(
-                f"  {float(spent.epsilon):g} spent by {spent.spec_name} ({spent.spec_id}) in {spent.slots} slots, "
+                f"  {limit.told(spent.debited)} spent by {spent.spec_name} ({spent.spec_id}) in {spent.slots} slots, "
                 f"{spent.first_at} to {spent.last_at}"
             )
     return "\n".join(lines)
