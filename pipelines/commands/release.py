@@ -14,7 +14,7 @@ from rich.table import Table
 
 from pipelines.account import location
 from pipelines.account.guarantee import sentence
-from pipelines.assembly import book_of
+from pipelines.assembly import ledger_account_of
 from pipelines.commands.levels_summary import show_check, show_levels, summarise_levels
 from pipelines.commands.options import (
     console,
@@ -100,7 +100,7 @@ def release(
     place = location.find(ledger, key_path)
     if check_input:
         with progress_bars(quiet=as_json) as report:
-            checked = check(spec, when, pattern, book_of(spec, place), report)
+            checked = check(spec, when, pattern, ledger_account_of(spec, place), report)
         show_check(checked, as_json=as_json)
         return DONE if checked.is_complete else FAILED
     with progress_bars(quiet=as_json) as report:

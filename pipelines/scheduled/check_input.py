@@ -8,7 +8,7 @@ from pipelines.scheduled.release import job_of, paths_of
 from pipelines.scheduled.spool import Spool
 from pipelines.specification import Specification
 from transforms.observe.vehicle_hash import Secret
-from transforms.steps import Book
+from transforms.steps import LedgerAccount
 from transforms.time.calendar import Calendar, Slot
 
 
@@ -31,10 +31,12 @@ class InputCheck(NamedTuple):
         return all(period.rows for period in self.periods)
 
 
-def check_input(spec: Specification, when: Calendar, pattern: str, book: Book, progress: Progress) -> InputCheck:
-    """Reads the input as a release would. Raises UsageError, InputError or StepError. book: is not opened."""
+def check_input(
+    spec: Specification, when: Calendar, pattern: str, account: LedgerAccount, progress: Progress
+) -> InputCheck:
+    """Reads the input as a release would. Raises UsageError, InputError or StepError. account: its ledger is not opened."""
     paths = paths_of(pattern)
-    job = job_of(spec, when, Secret(b""), book, book.head.parent, ())
+    job = job_of(spec, when, Secret(b""), account, account.head.parent, ())
     outcome = Outcome()
     with Spool() as events:
         with reporting(lambda: progress("observations read", events.total_rows, None)):
