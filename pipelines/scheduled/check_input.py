@@ -34,7 +34,7 @@ class InputCheck(NamedTuple):
 def check_input(
     spec: Specification, when: Calendar, pattern: str, account: LedgerAccount, progress: Progress
 ) -> InputCheck:
-    """Reads the input as a release would. Raises UsageError, InputError or StepError. account: its ledger is not opened."""
+    """Reads the input as a release would, without opening the ledger. Raises UsageError, InputError or StepError."""
     paths = paths_of(pattern)
     job = job_of(spec, when, Secret(b""), account, account.head.parent, ())
     outcome = Outcome()
