@@ -177,7 +177,7 @@ class Ledger:
         )
 
         def find(db: sa.Connection) -> Sequence[Any]:
-            _known(db, account)
+            known_account(db, account)
             return db.execute(query.order_by(ENTRY.c.seq)).all()
 
         return [Sequenced(row.seq, msgspec.json.decode(row.body, type=Sealed)) for row in self._run(find)]
