@@ -15,7 +15,8 @@ from rich.table import Table
 from dpops.accountant import Accountant
 from pipelines.account import location
 from pipelines.account.guarantee import sentence
-from pipelines.commands.levels_summary import show_levels, summarise_levels
+from pipelines.assembly import ledger_account_of
+from pipelines.commands.levels_summary import show_check, show_levels, summarise_levels
 from pipelines.commands.options import (
     console,
     formats_option,
@@ -26,8 +27,9 @@ from pipelines.commands.options import (
     progress_bars,
     spec_option,
 )
-from pipelines.exit_codes import DIFFERS, DONE
+from pipelines.exit_codes import DIFFERS, DONE, FAILED
 from pipelines.scheduled import release as scheduled
+from pipelines.scheduled.check_input import check_input as check
 from pipelines.scheduled.parts import Outcome, Spend
 from pipelines.specification import Specification, load
 from transforms.release.recorded import Sealed
@@ -57,6 +59,11 @@ from transforms.sources.kafka_partition import Topic
 @click.option(
     "--allow-empty", is_flag=True, help="Nothing happened: seal a period, for ever, of which the input has no row."
 )
+@click.option(
+    "--check-input",
+    is_flag=True,
+    help="Only say what the input holds of the range. The answer is for the operator alone.",
+)
 @json_option
 def release(
     spec_path: Path,
@@ -71,6 +78,7 @@ def release(
     kafka_output: Topic | None,
     runner: str,  # noqa: ARG001 - both names mean the one runner there is
     allow_empty: bool,
+    check_input: bool,
     as_json: bool,
 ) -> int:
     """Release the statistics of a closed range of time, exactly once.
@@ -91,6 +99,11 @@ def release(
     else:
         when = scheduled.closed_range(spec.timetable, start or "", end or "", now)
     place = location.find(ledger, key_path)
+    if check_input:
+        with progress_bars(quiet=as_json) as report:
+            checked = check(spec, when, pattern, ledger_account_of(spec, place), report)
+        show_check(checked, as_json=as_json)
+        return DONE if checked.is_complete else FAILED
     with progress_bars(quiet=as_json) as report:
         done = scheduled.release(
             spec, when, pattern, output, place, formats, report, kafka_output, allow_empty=allow_empty

@@ -175,8 +175,12 @@ class Ledger:
         query = sa.select(ENTRY.c.seq, ENTRY.c.body).where(
             ENTRY.c.kind == "release", ENTRY.c.account == account, ENTRY.c.spec_id == spec_id
         )
-        rows = self._run(lambda db: db.execute(query.order_by(ENTRY.c.seq)).all())
-        return [Sequenced(row.seq, msgspec.json.decode(row.body, type=Sealed)) for row in rows]
+
+        def find(db: sa.Connection) -> Sequence[Any]:
+            known_account(db, account)
+            return db.execute(query.order_by(ENTRY.c.seq)).all()
+
+        return [Sequenced(row.seq, msgspec.json.decode(row.body, type=Sealed)) for row in self._run(find)]
 
     def first_digest(self, spec_id: str) -> str | None:
         """The input digest of a specification's oldest release."""
