@@ -21,6 +21,7 @@ from pipelines.demo.servers.process import ServerError
 from pipelines.exit_codes import BAD_SPECIFICATION, DONE, FAILED, REFUSED, WRONG_USE
 from pipelines.scheduled.release import InputError, UsageError
 from pipelines.specification import SpecificationError
+from pipelines.streaming.engine import EngineError
 from transforms.errors import StepError
 from transforms.layouts import UnreadableFile
 from transforms.ledger import AccountRefusal
@@ -35,6 +36,7 @@ _CODES: dict[type[Exception], int] = {
     StepError: FAILED,
     UnreadableFile: FAILED,
     MissingTool: FAILED,
+    EngineError: FAILED,
     ServerError: FAILED,
 }
 
