@@ -8,33 +8,11 @@ from fractions import Fraction
 import pytest
 import sqlalchemy as sa
 from msgspec import structs
-from sqlalchemy.pool import NullPool
 
-from transforms.ledger import Account, AccountRefusal, Ledger
+from tests.transforms.ledger.entries import ACCOUNT, PLAN, opened, record, tamper, unit
+from transforms.ledger import AccountRefusal, Ledger
 from transforms.ledger.databases import database_of
 from transforms.ledger.head import Head, LedgerError
-from transforms.release.recorded import Released, Sealed
-
-ACCOUNT = Account(
-    name="city",
-    unit="vehicle-day",
-    since=None,
-    until=None,
-    timezone="UTC",
-    adjacency="counts-public",
-    limit="3",
-    key_check="00",
-)
-PLAN = {"epsilon": "1", "step": "1/100", "scale": "6500", "upper": "65", "bias_bound": 0.0, "facts": {}}
-
-
-def opened(url, head, *, limit="3"):
-    """A new ledger with its account and its head file."""
-    Head(head).create()
-    book = Ledger(url, head)
-    book.create()
-    book.open_account(replace(ACCOUNT, limit=limit))
-    return book
 
 
 @pytest.fixture
@@ -55,36 +33,6 @@ def another_url(ledger_url, tmp_path, request):
     if ledger_url.startswith("sqlite"):
         return f"sqlite:///{tmp_path / 'another.sqlite'}"
     return request.getfixturevalue("postgres").new_database()
-
-
-def tamper(book, statement, **values):
-    """Changes a ledger behind its back."""
-    engine = sa.create_engine(sa.make_url(book.url).set(drivername=DRIVERS[book.url[:6]]), poolclass=NullPool)
-    with engine.begin() as db:
-        db.execute(sa.text(statement), values)
-
-
-DRIVERS = {"sqlite": "sqlite", "postgr": "postgresql+psycopg"}
-
-
-def unit(slot_s=0, *, epsilon="1", integer=7, digest="d", spec_id="a", period="day 1", shard=0, plan=PLAN):
-    return Sealed(
-        spec_id=spec_id,
-        period=period,
-        slot_s=slot_s,
-        slot_start="2026-01-01T00:00:00+00:00",
-        slot_end="2026-01-01T01:00:00+00:00",
-        shard=shard,
-        epsilon_hat="1",
-        epsilon_slot=epsilon,
-        unit="km/h",
-        released=[Released("872830828ffffff", "mean", "baseline", plan, [integer])],
-        digest=digest,
-    )
-
-
-def record(book, *units, limit=3):
-    return book.record("city", Fraction(limit), "name", "{}", units)
 
 
 def test_the_first_writer_wins_and_a_second_run_gets_what_was_recorded(ledger):
