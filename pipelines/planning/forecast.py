@@ -188,7 +188,7 @@ def _statistics(
             if planned:
                 shown.append(_hat_class(bounds, len(members), planned))
         name = stat.mechanism.name if isinstance(stat.mechanism, Auto) else label(stat.mechanism)
-        statistics.append(StatisticPlan(stat.name, registered()[stat.name].unit.format("km/h"), name, shown))
+        statistics.append(StatisticPlan(stat.name, registered()[stat.name].plan_unit.format("km/h"), name, shown))
     return statistics
 
 

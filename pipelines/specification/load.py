@@ -19,6 +19,7 @@ from dpops.allocation import Allocation, Per, Scope
 from dpops.forecast import Prior
 from dpops.mechanism import Mechanism
 from dpops.mechanisms.auto import Auto
+from dpops.mechanisms.tree import Tree
 from dpops.registry import registered
 from dpops.statistics import RequestedStatistic
 from dpops.types import Grid
@@ -390,6 +391,8 @@ def _statistic(table: dict[str, Any], document: Document, prior: Prior | None) -
         mechanism = _mechanism(known[wanted], second_stage | table)
         if isinstance(mechanism, Auto):
             mechanism = Auto(prior=prior, statistic=name)
+        if isinstance(mechanism, Tree):
+            mechanism = replace(mechanism, prior=prior)
         return str(name), mechanism, _weight(weight)
     except (msgspec.ValidationError, ValueError) as error:
         raise SpecificationError(f"statistic with mechanism {wanted!r}: {error}") from None
@@ -413,17 +416,18 @@ def _mechanism(cls: type[Mechanism], options: Mapping[str, Any]) -> Mechanism:
     for name, value in options.items():
         if name not in names:
             raise ValueError(f"unknown option {name!r}; it has {sorted(names) or 'none'}")
-        if isinstance(value, str | int) and not _fits(cls, name, value):
-            raise ValueError(f"{name} = {value!r} is not available")
+        if isinstance(value, str | int):
+            _check_option(cls, name, value)
     return msgspec.convert(options, cls)
 
 
-def _fits(cls: type[Mechanism], name: str, value: object) -> bool:
+def _check_option(cls: type[Mechanism], name: str, value: object) -> None:
+    """Raises ValueError with the mechanism's own rule for the option, if it states one."""
     try:
         msgspec.convert({name: value}, cls)
-    except msgspec.ValidationError:
-        return False
-    return True
+    except msgspec.ValidationError as error:
+        rule = str(error)
+        raise ValueError(rule if rule.startswith(f"{name} must") else f"{name} = {value!r} is not available") from None
 
 
 def _decisive_text(

@@ -29,7 +29,10 @@ EXACT = (Baseline, ArrayAverage, OptArray)
 """Their sensitivity and bias bound are attained, but for rounding."""
 AUDITED: frozenset[Adjacency] = frozenset({"counts-public"})
 STATISTICS = frozenset({"mean", "variance"})
-EXAMPLES = [example for kind in registered().values() for example in kind.examples()]
+DISTRIBUTIONS = frozenset({"distribution"})
+NUMBERS = [kind for kind in registered().values() if kind.statistics <= STATISTICS]
+"""Those that release one number; distributions: tests/dpops/trees/test_mechanisms.py."""
+EXAMPLES = [example for kind in NUMBERS for example in kind.examples()]
 COUNTS = [
     np.array(counts, np.int64)
     for counts in (
