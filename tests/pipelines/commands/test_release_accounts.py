@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import pytest
 
+from dpops.accountant import PureLimit
 from tests import city
 from tests.pipelines.commands.releases import files_in, summary_of
 from tests.transforms.ledger.entries import unit
@@ -53,7 +54,8 @@ def test_a_budget_that_another_job_takes_meanwhile_refuses_its_period_and_the_ot
 
     def look_and_lose(ledger, *arguments):
         found = look(ledger, *arguments)
-        ledger.record("small", Fraction(50), "rival", "{}", [unit(spec_id="r", period=city.DAYS[1], epsilon="45")])
+        rival = unit(spec_id="r", period=city.DAYS[1], epsilon="45")
+        ledger.record("small", PureLimit(Fraction(50)), "rival", "{}", [rival])
         return found
 
     monkeypatch.setattr(Ledger, "excess", look_and_lose)

@@ -6,6 +6,7 @@ from fractions import Fraction
 import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
 
+from dpops.accountant import PureLimit
 from transforms.ledger import Account, Ledger
 from transforms.ledger.head import Head
 from transforms.release.recorded import Released, Sealed
@@ -32,6 +33,16 @@ def opened(url, head, *, limit="3"):
     return book
 
 
+def tamper(book, statement, **values):
+    """Changes a ledger behind its back."""
+    engine = sa.create_engine(sa.make_url(book.url).set(drivername=DRIVERS[book.url[:6]]), poolclass=NullPool)
+    with engine.begin() as db:
+        db.execute(sa.text(statement), values)
+
+
+DRIVERS = {"sqlite": "sqlite", "postgr": "postgresql+psycopg"}
+
+
 def unit(slot_s=0, *, epsilon="1", integer=7, digest="d", spec_id="a", period="day 1", shard=0, plan=PLAN):
     return Sealed(
         spec_id=spec_id,
@@ -49,14 +60,4 @@ def unit(slot_s=0, *, epsilon="1", integer=7, digest="d", spec_id="a", period="d
 
 
 def record(book, *units, limit=3):
-    return book.record("city", Fraction(limit), "name", "{}", units)
-
-
-DRIVERS = {"sqlite": "sqlite", "postgr": "postgresql+psycopg"}
-
-
-def tamper(book, statement, **values):
-    """Changes a ledger behind its back."""
-    engine = sa.create_engine(sa.make_url(book.url).set(drivername=DRIVERS[book.url[:6]]), poolclass=NullPool)
-    with engine.begin() as db:
-        db.execute(sa.text(statement), values)
+    return book.record("city", PureLimit(Fraction(limit)), "name", "{}", units)
