@@ -4,6 +4,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import sqlalchemy as sa
+from msgspec import structs
 from sqlalchemy.pool import NullPool
 
 from dpops.accountant import PureLimit
@@ -61,3 +62,20 @@ def unit(slot_s=0, *, epsilon="1", integer=7, digest="d", spec_id="a", period="d
 
 def record(book, *units, limit=3):
     return book.record("city", PureLimit(Fraction(limit)), "name", "{}", units)
+
+
+def whole(*slots, epsilon="2", total=None):
+    """Units of a period that is planned as a whole: the first slot is debited for all."""
+    return [
+        structs.replace(unit(at), scope="period", debit=epsilon if i == 0 else "0", epsilon_total=total)
+        for i, at in enumerate(slots)
+    ]
+
+
+def files_of(folder):
+    return {path.name: (path.stat().st_mode, path.read_bytes()) for path in folder.iterdir()}
+
+
+def look_at(folder, url=None):
+    book = Ledger(url or f"sqlite:///{folder / 'ledger.sqlite'}", folder / "key.head", read_only=True)
+    return book.verify(), [account.name for account in book.accounts()], [s.epsilon for s in book.spent("city")]

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from dpops.accountant import PureLimit
 from dpops.claims import PureDP
-from tests.transforms.ledger.entries import ACCOUNT, PLAN, opened, record, tamper, unit
+from tests.transforms.ledger.entries import ACCOUNT, PLAN, files_of, look_at, opened, record, tamper, unit, whole
 from transforms.ledger import AccountRefusal, Ledger
 from transforms.ledger.databases import database_of
 from transforms.ledger.head import Head, LedgerError
@@ -100,14 +100,6 @@ def test_specifications_on_one_account_share_its_limit_and_periods_do_not(ledger
 def test_the_shards_of_a_slot_share_one_debit(ledger):
     record(ledger, unit(epsilon="3", shard=0), unit(epsilon="3", shard=1))
     assert [spent.epsilon for spent in ledger.spent("city")] == [3]
-
-
-def whole(*slots, epsilon="2", total=None):
-    """Units of a period that is planned as a whole: the first slot is debited for all."""
-    return [
-        structs.replace(unit(at), scope="period", debit=epsilon if i == 0 else "0", epsilon_total=total)
-        for i, at in enumerate(slots)
-    ]
 
 
 def test_a_period_planned_as_a_whole_has_one_debit(ledger):
@@ -307,15 +299,6 @@ def test_an_init_that_was_killed_before_the_head_knew_of_it_is_run_again(ledger,
         ledger.check_account(ACCOUNT)
     assert ledger.open_account(ACCOUNT) == "unchanged"
     ledger.check_account(ACCOUNT)
-
-
-def files_of(folder):
-    return {path.name: (path.stat().st_mode, path.read_bytes()) for path in folder.iterdir()}
-
-
-def look_at(folder, url=None):
-    book = Ledger(url or f"sqlite:///{folder / 'ledger.sqlite'}", folder / "key.head", read_only=True)
-    return book.verify(), [account.name for account in book.accounts()], [s.epsilon for s in book.spent("city")]
 
 
 def test_looking_at_the_ledger_changes_no_file_and_stands_in_nobodys_way(in_file, tmp_path):
