@@ -20,7 +20,7 @@ from pipelines.specification.document import (
     SpeedTable,
 )
 from pipelines.specification.values import Cells, Input
-from transforms.count.tally import Cap
+from transforms.count.tally import ContributionBound
 from transforms.layouts import layout
 from transforms.observe.hexagons import cells_of_geojson, cells_of_list
 from transforms.time.calendar import DAY_MINUTES, Timetable
@@ -90,13 +90,13 @@ def grid_of(speed: SpeedTable) -> Grid:
     return Grid(step=speed.grid_kmh, upper_steps=int(steps))
 
 
-def allocation_of(privacy: PrivacyTable, account: AccountTable) -> tuple[Allocation, Cap | None]:
+def allocation_of(privacy: PrivacyTable, account: AccountTable) -> tuple[Allocation, ContributionBound | None]:
     need(1 / BOUND <= privacy.epsilon <= BOUND, "privacy.epsilon", "must be between 1e-6 and 1e6", privacy.epsilon)
     cap = None
     if privacy.composition == "cap":
         for name, value in (("max_cells", privacy.max_cells), ("max_samples", privacy.max_samples)):
             need(value is not None and value >= 1, f"privacy.{name}", "is needed with 'cap', at least 1", value)
-        cap = Cap(privacy.max_cells or 1, privacy.max_samples or 1)
+        cap = ContributionBound(privacy.max_cells or 1, privacy.max_samples or 1)
     else:
         for name, value in (("max_cells", privacy.max_cells), ("max_samples", privacy.max_samples)):
             need(value is None, f"privacy.{name}", "goes with composition = 'cap'", value)

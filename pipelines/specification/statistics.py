@@ -1,7 +1,7 @@
 """The statistics of a specification: each with its mechanism and options, and its share of the epsilon."""
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from fractions import Fraction
 from typing import Any
 
@@ -11,6 +11,7 @@ from dpops import statistics as registry
 from dpops.forecast import Prior
 from dpops.mechanism import Mechanism
 from dpops.mechanisms.auto import Auto
+from dpops.mechanisms.tree import Tree
 from dpops.registry import registered
 from dpops.statistics import RequestedStatistic
 from pipelines.specification.checks import need
@@ -44,6 +45,8 @@ def _statistic(table: dict[str, Any], document: Document, prior: Prior | None) -
         mechanism = _mechanism(known[wanted], second_stage | table)
         if isinstance(mechanism, Auto):
             mechanism = Auto(prior=prior, statistic=name)
+        if isinstance(mechanism, Tree):
+            mechanism = replace(mechanism, prior=prior)
         return str(name), mechanism, _weight(weight)
     except (msgspec.ValidationError, ValueError) as error:
         raise SpecificationError(f"statistic with mechanism {wanted!r}: {error}") from None
@@ -67,17 +70,18 @@ def _mechanism(cls: type[Mechanism], options: Mapping[str, Any]) -> Mechanism:
     for name, value in options.items():
         if name not in names:
             raise ValueError(f"unknown option {name!r}; it has {sorted(names) or 'none'}")
-        if isinstance(value, str | int) and not _fits(cls, name, value):
-            raise ValueError(f"{name} = {value!r} is not available")
+        if isinstance(value, str | int):
+            _check_option(cls, name, value)
     return msgspec.convert(options, cls)
 
 
-def _fits(cls: type[Mechanism], name: str, value: object) -> bool:
+def _check_option(cls: type[Mechanism], name: str, value: object) -> None:
+    """Raises ValueError with the mechanism's own rule for the option, if it states one."""
     try:
         msgspec.convert({name: value}, cls)
-    except msgspec.ValidationError:
-        return False
-    return True
+    except msgspec.ValidationError as error:
+        rule = str(error)
+        raise ValueError(rule if rule.startswith(f"{name} must") else f"{name} = {value!r} is not available") from None
 
 
 def levels_of(document: Document, region: tuple[int, ...] | None, timetable: Timetable) -> LevelsRelease | None:

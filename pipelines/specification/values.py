@@ -14,7 +14,7 @@ from dpops.types import Grid
 from pipelines.specification.document import AccountTable
 from pipelines.specification.identity import decisive_text, spec_id_of
 from pipelines.specification.levels import FleetTable, LevelsRelease
-from transforms.count.tally import Cap
+from transforms.count.tally import ContributionBound
 from transforms.layouts import Layout
 from transforms.time.calendar import Timetable
 
@@ -67,7 +67,7 @@ class Specification:
     cells: Cells
     speeds: Speeds
     allocation: Allocation
-    cap: Cap | None
+    cap: ContributionBound | None
     release_shards: int
     statistics: tuple[RequestedStatistic, ...]
     levels: LevelsRelease | None
