@@ -117,7 +117,7 @@ def test_histograms_are_tallied_only_where_a_distribution_is_asked_for(tmp_path:
     from dpops.statistics import columns_of
 
     plain, asked = (load(spec_of(tmp_path, text)) for text in (city.SPEC, SPEC))
-    assert [column.name for column in columns_of(plain.statistics, plain.grid)] == ["sums"]
+    assert [column.name for column in columns_of(plain.statistics, plain.speeds.grid)] == ["sums"]
     assert columns_of(asked.statistics, asked.speeds.grid)[0] == Histogram(65, 6_500)
 
 
