@@ -19,7 +19,7 @@ from pipelines.specification import Specification
 from transforms.errors import reason_of
 from transforms.ledger import AccountRefusal
 from transforms.observe.vehicle_hash import Secret
-from transforms.release.levels_publish import constant_centres, nothing_known
+from transforms.release.learned import learned_centres, learned_estimates
 from transforms.release.policy import SlotFacts
 from transforms.sinks import kafka as kafka_sink
 from transforms.sinks.files import file_stem
@@ -127,7 +127,7 @@ def release(
         outcome = local.run(job, paths, when.slots, needed, progress)
     else:
         policy = spec.levels.policy(spec.spec_id, spec.cells.region or (), spec.speeds.grid, secret.derive("digest"))
-        learned = constant_centres, nothing_known
+        learned = learned_centres, learned_estimates
         outcome = levels.run(job, policy, spec.timetable.zone, paths, when.slots, needed, learned, progress)
     if needed is not None and (outcome.unusable or outcome.periods_empty):
         raise InputError(_no_rows(outcome))
