@@ -12,6 +12,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from dpops.accountant import Accountant
 from pipelines.account import location
 from pipelines.account.guarantee import sentence
 from pipelines.commands.levels_summary import show_levels, summarise_levels
@@ -161,7 +162,9 @@ def _spent(
     spent = place.ledger.spent(spec.account.name, period)
     units = sum(by.slots for by in spent) * spec.release_shards
     is_whole = {by.spec_id for by in spent} == {spec.spec_id} and units == outcome.new.get(period, 0)
-    return sum((by.epsilon for by in spent), Fraction(0)), outcome.spent[period] if is_whole else None
+    limit = place.ledger.limit(spec.account.name, spec.account.limit)
+    total = limit.shown(sum((by.debited for by in spent), Accountant()))
+    return total.epsilon, outcome.spent[period] if is_whole else None
 
 
 def show(summary: dict[str, Any], out: Console) -> None:

@@ -18,6 +18,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.pvalue import PCollection
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
+from dpops.accountant import Accountant
 from pipelines.build import VEHICLE_SHARDS, HexagonOutputs, Job, count, draw, observe, publish
 from pipelines.scheduled.spool import Spool
 from transforms import counters
@@ -25,7 +26,7 @@ from transforms.count.wire import unpack_exposure
 from transforms.ledger import Ledger
 from transforms.observe.parse import REASONS
 from transforms.records import KeyedEvents, KeyedTally, KeyedUnit, PackedEvents, SlotShard, TallyBytes
-from transforms.release.recorded import SpecSlot, Spending, debit_of, debits_by_slot
+from transforms.release.recorded import Debit, Spending, debit, debits_by_slot
 from transforms.steps import Read
 from transforms.time.calendar import Slot
 
@@ -39,8 +40,8 @@ Progress = Callable[[str, int, int | None], None]
 ELSEWHERE = ("parse/outside-range", "parse/outside-service", "assign/outside-region")
 """Reasons that say only that a row belongs to another release."""
 
-Wanted = dict[str, dict[SpecSlot, Fraction]]
-"""Debits by period, and in it by specification and slot."""
+Wanted = dict[str, list[Debit]]
+"""Debits of the units of each period."""
 
 
 class Spend(NamedTuple):
@@ -65,7 +66,7 @@ class Outcome:
     units_lost_to_the_limit: int = 0
     periods_refused: list[str] = field(default_factory=list)
     periods_empty: list[str] = field(default_factory=list)
-    debits: dict[str, Fraction] = field(default_factory=dict)
+    debits: dict[str, Accountant] = field(default_factory=dict)
     spent: dict[str, Spend] = field(default_factory=dict)
 
     @property
@@ -242,8 +243,8 @@ def _spending(slots: Sequence[Slot], exposures: Spool, units: Spool, outcome: Ou
     wanted: Wanted = {}
     for period in dict.fromkeys(slot.period for slot in slots):
         sealed = [msgspec.json.decode(data, type=Spending) for data in units.read(period)]
-        wanted[period] = debits_by_slot((unit.spec_id, unit.slot_s, debit_of(unit)) for unit in sealed)
-        outcome.debits[period] = sum(wanted[period].values(), Fraction(0))
+        wanted[period] = list(map(debit, sealed))
+        outcome.debits[period] = sum(debits_by_slot(wanted[period]).values(), Accountant())
         rates = {unit.slot_s: Fraction(unit.epsilon_hat) for unit in sealed}
         outcome.spent[period] = _spend(rates, exposures)
     return wanted

@@ -235,7 +235,7 @@ def _refusal(spec: Specification, location: AccountLocation, outcome: local.Outc
     limit = location.ledger.limit(spec.account.name, spec.account.limit)
     released = ", ".join(outcome.periods_released)
     lines = [
-        f"account {spec.account.name!r} allows a vehicle {float(limit):g} in a period; "
+        f"account {spec.account.name!r} allows a vehicle {limit.said()} in a period; "
         + (
             f"what was left changed meanwhile. Only this was released: {released}"
             if released
@@ -244,11 +244,11 @@ def _refusal(spec: Specification, location: AccountLocation, outcome: local.Outc
     ]
     for period in outcome.periods_refused:
         lines.append(
-            f"period {period}: this release ({spec.name}, {spec.spec_id}) asks for {float(outcome.debits[period]):g}"
+            f"period {period}: this release ({spec.name}, {spec.spec_id}) asks for {limit.told(outcome.debits[period])}"
         )
         for spent in location.ledger.spent(spec.account.name, period):
             lines.append(
-                f"  {float(spent.epsilon):g} spent by {spent.spec_name} ({spent.spec_id}) in {spent.slots} slots, "
+                f"  {limit.told(spent.debited)} spent by {spent.spec_name} ({spent.spec_id}) in {spent.slots} slots, "
                 f"{spent.first_at} to {spent.last_at}"
             )
     return "\n".join(lines)

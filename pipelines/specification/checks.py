@@ -65,7 +65,6 @@ def timetable_of(document: Document) -> Timetable:
 
 def check_account(account: AccountTable) -> None:
     need(bool(account.name.strip()), "account.name", "must not be empty", account.name)
-    need(account.limit > 0, "account.limit", "must be above 0", account.limit)
     ever = account.unit == "vehicle-ever"
     need(not ever or account.until is not None, "account.until", "is needed with vehicle-ever", "missing")
     for name in ("since", "until"):

@@ -9,8 +9,10 @@ from typing import Any, Literal
 
 import msgspec
 
+from dpops.accountant import Limit
 from dpops.allocation import Per, Scope
 from pipelines.specification.levels import FleetTable
+from pipelines.specification.limits import limit_from_toml
 from pipelines.specification.numbers import from_toml
 from transforms.time.calendar import Unit
 
@@ -24,7 +26,7 @@ class AccountTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     unit: Unit
     timezone: str
     adjacency: str
-    limit: Fraction
+    limit: Limit
     since: date | None = None
     until: date | None = None
 
@@ -92,6 +94,10 @@ def read(path: Path) -> Document:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SpecificationError(f"{path} is not TOML: {error}") from None
     try:
-        return msgspec.convert(data, Document, dec_hook=from_toml)
+        return msgspec.convert(data, Document, dec_hook=_value)
     except msgspec.ValidationError as error:
         raise SpecificationError(f"{path}: {error}") from None
+
+
+def _value(kind: type, value: object) -> Fraction | Limit:
+    return limit_from_toml(value) if kind is Limit else from_toml(kind, value)

@@ -1,12 +1,13 @@
 """What the ledger keeps of a release: every plan and noisy integer of a slot and release shard, and what they cost."""
 
 from collections.abc import Iterable
-from fractions import Fraction
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from dpops.accountant import Accountant
 from dpops.allocation import Scope
+from dpops.claims import Claim, claim_of
 
 
 class Released(msgspec.Struct, frozen=True):
@@ -44,6 +45,16 @@ class Sealed(msgspec.Struct, frozen=True, kw_only=True):
     debit: str | None = None
     epsilon_total: str | None = None
 
+    @property
+    def is_of_whole_period(self) -> bool:
+        """Whether it was planned, and is debited and sealed, together with all slots of its period."""
+        return self.scope == "period"
+
+    @property
+    def is_stage(self) -> bool:
+        """Whether it is one look at a whole period, in which every vehicle takes part once."""
+        return self.scope == "stage"
+
 
 class Sequenced(NamedTuple):
     """A recorded unit and its sequence number in the ledger."""
@@ -57,6 +68,7 @@ class Spending(msgspec.Struct, frozen=True):
 
     spec_id: str
     slot_s: int
+    shard: int
     epsilon_hat: str
     epsilon_slot: str
     debit: str | None = None
@@ -67,13 +79,25 @@ SpecSlot = tuple[str, int]
 
 
 def debit_of(unit: Sealed | Spending) -> str:
-    """What the account is debited for a unit, as rational text."""
+    """What the account is debited for a unit, as `dpops.claims.claim_of` reads it."""
     return unit.epsilon_slot if unit.debit is None else unit.debit
 
 
-def debits_by_slot(units: Iterable[tuple[str, int, str]]) -> dict[SpecSlot, Fraction]:
-    """Debit per (specification, slot), from (spec_id, slot_s, debit) of units: a slot's shards share the largest."""
-    debits: dict[SpecSlot, Fraction] = {}
-    for spec_id, slot_s, epsilon in units:
-        debits[spec_id, slot_s] = max(Fraction(epsilon), debits.get((spec_id, slot_s), Fraction(0)))
-    return debits
+class Debit(NamedTuple):
+    """What one unit asks of the account. unit: its specification, slot and shard."""
+
+    unit: tuple[str, int, int]
+    claim: Claim
+
+
+def debit(unit: Sealed | Spending) -> Debit:
+    return Debit((unit.spec_id, unit.slot_s, unit.shard), claim_of(debit_of(unit)))
+
+
+def debits_by_slot(debits: Iterable[Debit]) -> dict[SpecSlot, Accountant]:
+    """Debit per (specification, slot): a slot's shards share the largest."""
+    found: dict[SpecSlot, Accountant] = {}
+    for (spec_id, slot_s, _), claim in debits:
+        mine = Accountant().compose([claim])
+        found[spec_id, slot_s] = mine.largest(found.get((spec_id, slot_s), Accountant()))
+    return found

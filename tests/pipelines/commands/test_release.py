@@ -16,6 +16,7 @@ import h3
 import numpy as np
 import pytest
 
+from dpops.accountant import PureLimit
 from pipelines.account import location
 from pipelines.scheduled import parts as local
 from pipelines.scheduled import release as scheduled
@@ -241,7 +242,8 @@ def test_a_budget_that_another_job_takes_meanwhile_refuses_its_period_and_the_ot
 
     def look_and_lose(ledger, *arguments):
         found = look(ledger, *arguments)
-        ledger.record("small", Fraction(50), "rival", "{}", [unit(spec_id="r", period=city.DAYS[1], epsilon="45")])
+        rival = unit(spec_id="r", period=city.DAYS[1], epsilon="45")
+        ledger.record("small", PureLimit(Fraction(50)), "rival", "{}", [rival])
         return found
 
     monkeypatch.setattr(Ledger, "excess", look_and_lose)
