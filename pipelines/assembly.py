@@ -12,7 +12,7 @@ from transforms.observe.parse import Rules
 from transforms.observe.vehicle_hash import Secret
 from transforms.release.digest import is_plain
 from transforms.release.policy import Policy, SlotFacts
-from transforms.steps import Book, Together
+from transforms.steps import LedgerAccount, Transaction
 from transforms.time.calendar import Locator
 
 
@@ -33,8 +33,8 @@ def admitted(spec: Specification, location: AccountLocation) -> Secret:
     return secret
 
 
-def book_of(spec: Specification, location: AccountLocation) -> Book:
-    return Book(location.url, location.head, spec.account.name, spec.account.limit, spec.name, spec.text)
+def ledger_account_of(spec: Specification, location: AccountLocation) -> LedgerAccount:
+    return LedgerAccount(location.url, location.head, spec.account.name, spec.account.limit, spec.name, spec.text)
 
 
 def facts_of(spec: Specification, period: str, slot_s: int, plan: tuple[int, ...], plans: int) -> SlotFacts:
@@ -53,9 +53,9 @@ def assemble(
     spec: Specification,
     calendar: Locator,
     slots: Mapping[int, SlotFacts],
-    together: Together,
+    transaction: Transaction,
     secret: Secret,
-    book: Book,
+    account: LedgerAccount,
     output: Path,
     formats: Sequence[str],
 ) -> Job:
@@ -83,8 +83,8 @@ def assemble(
             digest_key=secret.derive("digest"),
         ),
         slots=slots,
-        together=together,
-        book=book,
+        transaction=transaction,
+        account=account,
         folder=output,
         formats=tuple(formats),
     )

@@ -25,7 +25,7 @@ from dpops.statistics import RequestedStatistic
 from dpops.types import Grid
 from pipelines.specification.levels import MECHANISM, FleetTable, LevelsRelease, levels_release, refusal
 from pipelines.specification.numbers import from_toml
-from transforms.count.tally import Cap
+from transforms.count.tally import ContributionBound
 from transforms.layouts import Layout, layout
 from transforms.observe.hexagons import cells_of_geojson, cells_of_list
 from transforms.release.policy import weights_of
@@ -118,7 +118,7 @@ class Specification:
     bbox: tuple[float, float, float, float] | None
     grid: Grid
     allocation: Allocation
-    cap: Cap | None
+    cap: ContributionBound | None
     release_shards: int
     statistics: tuple[RequestedStatistic, ...]
     levels: LevelsRelease | None
@@ -255,13 +255,13 @@ def _grid(speed: SpeedTable) -> Grid:
     return Grid(step=speed.grid_kmh, upper_steps=int(steps))
 
 
-def _privacy(privacy: PrivacyTable, account: AccountTable) -> tuple[Allocation, Cap | None]:
+def _privacy(privacy: PrivacyTable, account: AccountTable) -> tuple[Allocation, ContributionBound | None]:
     _need(1 / BOUND <= privacy.epsilon <= BOUND, "privacy.epsilon", "must be between 1e-6 and 1e6", privacy.epsilon)
     cap = None
     if privacy.composition == "cap":
         for name, value in (("max_cells", privacy.max_cells), ("max_samples", privacy.max_samples)):
             _need(value is not None and value >= 1, f"privacy.{name}", "is needed with 'cap', at least 1", value)
-        cap = Cap(privacy.max_cells or 1, privacy.max_samples or 1)
+        cap = ContributionBound(privacy.max_cells or 1, privacy.max_samples or 1)
     else:
         for name, value in (("max_cells", privacy.max_cells), ("max_samples", privacy.max_samples)):
             _need(value is None, f"privacy.{name}", "goes with composition = 'cap'", value)

@@ -12,7 +12,7 @@ import apache_beam as beam
 import msgspec
 
 from pipelines.account.location import AccountLocation, account_of
-from pipelines.assembly import admitted, assemble, book_of, continuing, facts_of
+from pipelines.assembly import admitted, assemble, continuing, facts_of, ledger_account_of
 from pipelines.build import Job, Source, stream
 from pipelines.scheduled.release import InputError, UsageError, instant_of, make_writable
 from pipelines.specification import Specification, SpecificationError
@@ -92,7 +92,7 @@ def prepare(
         kafka_sink.check(topic)
     from_s, to_s = _life(spec)
     calendar, facts = StreamCalendar(spec.timetable, start_s, from_s, to_s), StreamFacts(spec, from_s, to_s)
-    job = assemble(spec, calendar, facts, "slot", secret, book_of(spec, location), output.absolute(), formats)
+    job = assemble(spec, calendar, facts, "slot", secret, ledger_account_of(spec, location), output.absolute(), formats)
     return Stream(
         job=replace(continuing(job, location.ledger), topic=topic),
         source=source,
@@ -114,8 +114,8 @@ def run(
     job = engine.submit(made.build, f"hatstream-{spec.spec_id}-{time.time_ns()}")
     try:
         say({"job": job.id, "spec_id": spec.spec_id, "from": spec.timetable.text(start_s)})
-        book = Ledger(place.url, place.head, read_only=True)
-        attend(spec, (start_s, made.heartbeat.end_s), book, job, stop, say)
+        ledger = Ledger(place.url, place.head, read_only=True)
+        attend(spec, (start_s, made.heartbeat.end_s), ledger, job, stop, say)
     except EngineError:
         raise  # it has ended, or there is nobody to be asked
     except BaseException:

@@ -15,10 +15,20 @@ from transforms.layouts.jsonl import JsonLines
 from transforms.layouts.parquet import ParquetTable
 from transforms.observe.columns import TimeUnit
 
-__all__ = ["FIXED", "MAPPED", "Layout", "MessageLayout", "Units", "UnreadableFile", "layout", "message_layout"]
+__all__ = [
+    "FIXED",
+    "MAPPED",
+    "Layout",
+    "MessageLayout",
+    "Units",
+    "UnreadableFile",
+    "layout",
+    "message_layout",
+    "report_layout",
+]
 
 FIXED: Mapping[str, Layout] = {"capmetro": CAPMETRO, "iudx": Iudx(), "gtfs-realtime": GtfsRealtime()}
-MAPPED: Mapping[str, Callable[[Units, tuple[str, ...]], Layout]] = {
+MAPPED: Mapping[str, Callable[[Units, tuple[str, ...], tuple[str, ...]], Layout]] = {
     "csv": CsvTable,
     "jsonl": JsonLines,
     "parquet": ParquetTable,
@@ -52,13 +62,23 @@ def layout(
         return FIXED[name]
     if name not in MAPPED:
         raise ValueError(f"layout: must be one of {', '.join([*FIXED, *MAPPED])}, got {name!r}")
-    units, names = _units(time_unit or "iso", speed_unit or "km/h", time_zone), _column_names(name, columns)
+    units, names = _units(time_unit or "iso", speed_unit or "km/h", time_zone), _column_names(name, columns, FIELDS)
     if name == "csv":
-        return CsvTable(units, names, _delimiter(delimiter), header is not False)
+        return CsvTable(units, names, FIELDS, _delimiter(delimiter), header is not False)
     for field, value in of_csv.items():
         if value is not None:
             raise ValueError(f"{field}: goes with layout 'csv' only, got {value!r}")
-    return MAPPED[name](units, names)
+    return MAPPED[name](units, names, FIELDS)
+
+
+def report_layout(
+    name: str, columns: Mapping[str, str] | None, time_unit: str | None, fields: tuple[str, ...]
+) -> Layout:
+    """The mapped layout of that name for rows of other fields. Raises ValueError as `layout` does."""
+    if name not in MAPPED:
+        raise ValueError(f"layout: must be one of {', '.join(MAPPED)}, got {name!r}")
+    units = _units(time_unit or "iso", "km/h", None)
+    return MAPPED[name](units, _column_names(name, columns, fields), fields)
 
 
 def message_layout(name: str, layout: Layout) -> MessageLayout:
@@ -90,11 +110,11 @@ def _units(time_unit: str, speed_unit: str, time_zone: str | None) -> Units:
     return Units(_TIME_UNITS[time_unit], KMH_PER_UNIT[speed_unit], time_zone)
 
 
-def _column_names(name: str, columns: Mapping[str, str] | None) -> tuple[str, ...]:
-    if columns is None or set(columns) != set(FIELDS):
+def _column_names(name: str, columns: Mapping[str, str] | None, fields: tuple[str, ...]) -> tuple[str, ...]:
+    if columns is None or set(columns) != set(fields):
         given = "none" if columns is None else ", ".join(sorted(columns)) or "none"
-        raise ValueError(f"columns: layout {name!r} needs exactly {', '.join(FIELDS)}, got {given}")
-    for field in FIELDS:
+        raise ValueError(f"columns: layout {name!r} needs exactly {', '.join(fields)}, got {given}")
+    for field in fields:
         if not columns[field]:
             raise ValueError(f"columns.{field}: must name a column of the input, got {columns[field]!r}")
-    return tuple(columns[field] for field in FIELDS)
+    return tuple(columns[field] for field in fields)

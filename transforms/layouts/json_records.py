@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from transforms.layouts.base import Units, UnreadableFile
+from transforms.layouts.base import FIELDS, Units, UnreadableFile
 from transforms.layouts.iudx import ARRAY_BYTES, read_array
 from transforms.layouts.jsonl import batch_of_messages, read_json_lines
 from transforms.layouts.lines import BOM
@@ -17,13 +17,14 @@ _LOOK_BYTES = 4_096
 
 @dataclass(frozen=True)
 class JsonRecords:
-    """columns: the dotted path of each of FIELDS, in that order; a part that is a number indexes an array."""
+    """columns: the dotted path of each of the fields, in that order; a part that is a number indexes an array."""
 
     units: Units
     columns: tuple[str, ...]
+    fields: tuple[str, ...] = FIELDS
 
     def read(self, path: str) -> Iterator[RawBatch]:
-        paths = Paths.dotted(self.columns)
+        paths = Paths.dotted(self.columns, self.fields)
         if not self._is_array(path):
             with opened(path) as file:
                 yield from read_json_lines(file, paths)
@@ -39,4 +40,4 @@ class JsonRecords:
             return file.read(_LOOK_BYTES).removeprefix(BOM).lstrip(_BLANK).startswith(b"[")
 
     def from_messages(self, payloads: Sequence[bytes]) -> Iterator[RawBatch]:
-        yield batch_of_messages(payloads, Paths.dotted(self.columns))
+        yield batch_of_messages(payloads, Paths.dotted(self.columns, self.fields))

@@ -32,6 +32,7 @@ def _avro(rows: Sequence[Row], columns: pa.Schema, name: str) -> bytes:
     kinds = {
         pa.string(): "string",
         pa.float64(): "double",
+        pa.int64(): "long",
         pa.list_(pa.float64()): {"type": "array", "items": "double"},
     }
     fields = [{"name": f.name, "type": ["null", kinds[f.type]] if f.nullable else kinds[f.type]} for f in columns]
@@ -103,13 +104,14 @@ def publish_slot(slot: SlotEstimates, folder: Path, formats: Sequence[str]) -> l
     failpoint("before-publish")
     for kind in formats:
         path = folder / f"{stem}.{kind}"
-        _write_whole(path, FORMATS[kind](rows, schema, stem))
+        write_whole(path, FORMATS[kind](rows, schema, stem))
         written.append(path)
     failpoint("after-publish")
     return written
 
 
-def _write_whole(path: Path, data: bytes) -> None:
+def write_whole(path: Path, data: bytes) -> None:
+    """The file appears whole under its name, or not at all."""
     with locked(path.parent), replacing(path) as file:
         file.write(data[: len(data) // 2])
         file.flush()
