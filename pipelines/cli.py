@@ -34,7 +34,7 @@ COMMANDS = {
 
 _CODES = {
     "pipelines.scheduled.release.UsageError": WRONG_USE,
-    "pipelines.specification.load.SpecificationError": BAD_SPECIFICATION,
+    "pipelines.specification.document.SpecificationError": BAD_SPECIFICATION,
     "transforms.ledger.ledger.AccountRefusal": REFUSED,
     "transforms.ledger.head.LedgerError": FAILED,
     "pipelines.scheduled.release.InputError": FAILED,

@@ -176,7 +176,9 @@ def _telemetry(pattern: str, spec_path: Path, epsilons: list[str], runs: int, as
     paths = scheduled.paths_of(pattern)
     with progress_bars(quiet=as_json) as bars:
         hats = real.read_hats(spec, paths, bars)
-        errors = real.errors_of(hats, spec.grid, epsilons, runs, spec.prior, partial(bars, "mechanisms compared"))
+        errors = real.errors_of(
+            hats, spec.speeds.grid, epsilons, runs, spec.speeds.prior, partial(bars, "mechanisms compared")
+        )
     if as_json:
         plain = {
             "not_private": NOT_PRIVATE,

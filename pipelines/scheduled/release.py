@@ -126,7 +126,7 @@ def release(
     if spec.levels is None:
         outcome = local.run(job, paths, when.slots, needed, progress)
     else:
-        policy = spec.levels.policy(spec.spec_id, spec.region or (), spec.grid, secret.derive("digest"))
+        policy = spec.levels.policy(spec.spec_id, spec.cells.region or (), spec.speeds.grid, secret.derive("digest"))
         learned = constant_centres, nothing_known
         outcome = levels.run(job, policy, spec.timetable.zone, paths, when.slots, needed, learned, progress)
     if needed is not None and (outcome.unusable or outcome.periods_empty):
@@ -216,6 +216,10 @@ def _no_rows(outcome: local.Outcome) -> str:
     )
     lines = [f"{what}; nothing was recorded and nothing was spent."]
     lines += [f"  {rows:,} refused: {reason}" for reason, rows in sorted(outcome.refused.items())]
+    if outcome.refused.get("parse/no-offset"):
+        lines.append(
+            "Times have no offset: set input.time_zone to the zone of their clock, America/Chicago for instance."
+        )
     return "\n".join(
         [
             *lines,
