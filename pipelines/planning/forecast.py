@@ -9,6 +9,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from dpops.accountant import Accountant
 from dpops.allocation import Allocation
 from dpops.forecast import Prior
 from dpops.mechanism import Mechanism, Plan
@@ -167,7 +168,7 @@ def plan(spec: Specification, counts: Counts, recount: Recount | None, progress:
         guarantees=translated(spec, composed),
         not_protected=NOT_PROTECTED,
         choices=choices,
-        notes=[*_notes(spec, counts, statistics), *impossible],
+        notes=[*_notes(spec, counts, statistics), *_notes_on_delta(spec, composed), *impossible],
     )
 
 
@@ -312,6 +313,20 @@ def _choice(name: str, spec: Specification, counts: Counts, forecaster: Forecast
         forecast_error=errors,
         composed=composed,
     )
+
+
+def _notes_on_delta(spec: Specification, composed: Composed) -> list[str]:
+    """Pure claims are dear on an account that is kept in rho and sets no part apart for them."""
+    epsilon = composed.debit_of_a_period.epsilon
+    if epsilon is None:
+        return []
+    shown = spec.account.limit.shown(Accountant(pure=Fraction(epsilon)))
+    if shown.epsilon <= Fraction(epsilon):
+        return []
+    return [
+        f"the account is kept in rho, where the pure epsilon of {epsilon:g} counts as {shown.said()}: "
+        "set a part of its limit apart (pure = ..), or use an account without delta"
+    ]
 
 
 def _notes(spec: Specification, counts: Counts, statistics: list[StatisticPlan]) -> list[str]:

@@ -140,12 +140,15 @@ def release(
 def job_of(
     spec: Specification, when: Calendar, secret: Secret, account: LedgerAccount, output: Path, formats: Sequence[str]
 ) -> Job:
-    """The road of a closed range, a period recorded at a time. Raises UsageError, see `_slot_facts`."""
-    return assemble(spec, when, _slot_facts(spec, when), "period", secret, account, output, formats)
+    """The road of a closed range, a period recorded at a time. Raises UsageError, see `slot_facts`."""
+    return assemble(spec, when, slot_facts(spec, when), "period", secret, account, output, formats)
 
 
-def _slot_facts(spec: Specification, when: Calendar) -> dict[int, SlotFacts]:
-    """Raises UsageError for a range that cuts a period which is planned as a whole."""
+def slot_facts(spec: Specification, when: Calendar) -> dict[int, SlotFacts]:
+    """What is known of each slot of a range beforehand.
+
+    Raises UsageError for a range that cuts a period which is planned as a whole.
+    """
     facts = {}
     for period, slots in groupby(when.slots, key=lambda slot: slot.period):
         starts = tuple(slot.start_s for slot in slots)

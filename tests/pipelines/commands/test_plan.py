@@ -135,6 +135,14 @@ def test_the_composed_total_of_a_hand_made_table_is_exact(planned):
     assert composed["within_limit"] is True
 
 
+def test_what_pure_epsilon_comes_to_on_an_account_with_delta_is_said_before_it_is_spent(planned):
+    document = planned(city.SPEC.replace("limit = 50", "limit = { epsilon = 50, delta = 1e-6 }"), counts=TABLE)
+    assert document["composed"]["within_limit"] is True
+    assert any("pure epsilon of 5 counts as 37.4218 at delta 1e-06" in note for note in document["notes"])
+    apart = planned(city.SPEC.replace("limit = 50", "limit = { epsilon = 50, delta = 1e-6, pure = 6 }"), counts=TABLE)
+    assert not any("counts as" in note for note in apart["notes"])
+
+
 def test_a_limit_below_the_debit_is_exceeded(planned):
     document = planned(city.SPEC.replace("limit = 50", "limit = 4.5"), counts=TABLE)
     assert document["composed"]["within_limit"] is False
