@@ -182,35 +182,10 @@ def _spent(
 
 def show(summary: dict[str, Any], out: Console) -> None:
     """The summary as tables, the guarantee, and where the files are."""
-    rows = Table(title=f"{summary['name']} ({summary['spec_id']})", title_justify="left")
-    rows.add_column("rows")
-    rows.add_column("number", justify="right")
-    for name in ("rows", "observations", "duplicates"):
-        rows.add_row({"rows": "read"}.get(name, name), f"{summary[name]:,}")
-    for reason, number in summary["refused"].items():
-        rows.add_row(f"refused: {reason}", f"{number:,}")
-    if summary["left_out_by_the_cap"]:
-        rows.add_row("observations left out by the cap", f"{summary['left_out_by_the_cap']:,}")
-    out.print(rows)
-    spent = Table()
-    for title in ("period", "slots", "HATs", "no data", "sum of slot maxima", "most spent by a vehicle"):
-        spent.add_column(title, justify="left" if title == "period" else "right")
+    out.print(_rows_table(summary))
+    out.print(_spending_table(summary["periods"]))
     for period in summary["periods"]:
-        spent.add_row(
-            period["period"],
-            str(period["slots"]),
-            f"{period['hats']:,}",
-            f"{period['no_data']:,}",
-            f"{period['sum_of_slot_maxima']:g}",
-            "not known" if period["most_spent_by_a_vehicle"] is None else f"{period['most_spent_by_a_vehicle']:g}",
-        )
-    out.print(spent)
-    for period in summary["periods"]:
-        if period["slots_with_data"] is not None:
-            out.print(f"{period['period']}: {period['slots_with_data']} of {period['slots']} slots have data.")
-        if period["most_spent_by_a_vehicle"] is not None:
-            half, most = period["spent_by_half_of_vehicles_at_most"], period["spent_by_nine_in_ten_at_most"]
-            out.print(f"{period['period']}: half of the vehicles spent at most {half:g}, nine in ten at most {most:g}.")
+        _show_period(period, out)
     if any(period["most_spent_by_a_vehicle"] is None for period in summary["periods"]):
         out.print(
             "Not known: other runs recorded slots of the period; the sum of slot maxima bounds what a vehicle spent."
@@ -227,3 +202,40 @@ def show(summary: dict[str, Any], out: Console) -> None:
         out.print(f"  {path}", soft_wrap=True, highlight=False)
     if summary["kafka"]:
         out.print(f"the rows were sent to {summary['kafka']} too", soft_wrap=True, highlight=False)
+
+
+def _rows_table(summary: dict[str, Any]) -> Table:
+    rows = Table(title=f"{summary['name']} ({summary['spec_id']})", title_justify="left")
+    rows.add_column("rows")
+    rows.add_column("number", justify="right")
+    for name in ("rows", "observations", "duplicates"):
+        rows.add_row({"rows": "read"}.get(name, name), f"{summary[name]:,}")
+    for reason, number in summary["refused"].items():
+        rows.add_row(f"refused: {reason}", f"{number:,}")
+    if summary["left_out_by_the_cap"]:
+        rows.add_row("observations left out by the cap", f"{summary['left_out_by_the_cap']:,}")
+    return rows
+
+
+def _spending_table(periods: Sequence[dict[str, Any]]) -> Table:
+    spent = Table()
+    for title in ("period", "slots", "HATs", "no data", "sum of slot maxima", "most spent by a vehicle"):
+        spent.add_column(title, justify="left" if title == "period" else "right")
+    for period in periods:
+        spent.add_row(
+            period["period"],
+            str(period["slots"]),
+            f"{period['hats']:,}",
+            f"{period['no_data']:,}",
+            f"{period['sum_of_slot_maxima']:g}",
+            "not known" if period["most_spent_by_a_vehicle"] is None else f"{period['most_spent_by_a_vehicle']:g}",
+        )
+    return spent
+
+
+def _show_period(period: dict[str, Any], out: Console) -> None:
+    if period["slots_with_data"] is not None:
+        out.print(f"{period['period']}: {period['slots_with_data']} of {period['slots']} slots have data.")
+    if period["most_spent_by_a_vehicle"] is not None:
+        half, most = period["spent_by_half_of_vehicles_at_most"], period["spent_by_nine_in_ten_at_most"]
+        out.print(f"{period['period']}: half of the vehicles spent at most {half:g}, nine in ten at most {most:g}.")

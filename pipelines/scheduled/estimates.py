@@ -45,7 +45,7 @@ def recorded(spec: Specification, location: AccountLocation) -> Recorded:
         raise UsageError("estimates are learned from statistics by 'levels'; other rows are what `release` writes")
     if not location.ledger.exists():
         raise AccountRefusal(f"there is no ledger at {location.shown}: name it with --ledger")
-    policy = spec.levels.policy(spec.spec_id, spec.region or (), spec.grid, b"")
+    policy = spec.levels.policy(spec.spec_id, spec.cells.region or (), spec.speeds.grid, b"")
     return Recorded(spec, policy, location.ledger.stages(spec.account.name, spec.spec_id))
 
 

@@ -126,7 +126,7 @@ def release(
     if spec.levels is None:
         outcome = local.run(job, paths, when.slots, needed, progress)
     else:
-        policy = spec.levels.policy(spec.spec_id, spec.region or (), spec.grid, secret.derive("digest"))
+        policy = spec.levels.policy(spec.spec_id, spec.cells.region or (), spec.speeds.grid, secret.derive("digest"))
         learned = learned_centres, learned_estimates
         outcome = levels.run(job, policy, spec.timetable.zone, paths, when.slots, needed, learned, progress)
     if needed is not None and (outcome.unusable or outcome.periods_empty):
