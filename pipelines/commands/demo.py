@@ -103,7 +103,7 @@ def _tell(out: Console, classes: list[ClassError], city_kmh: float, guarantee: s
     out.print(table)
     out.print(
         f"Mean absolute errors. Constant: the town's true mean, {city_kmh:.1f} km/h, which only a made-up town tells. "
-        "Where few vehicles drive little is known, and the rows say so (status). `hatstream plan` says what more "
-        "vehicles would bring; each further day teaches more under the same total a day."
+        "Where few vehicles drive little is known, and the rows say so (status). Each further day teaches more, of the "
+        "days before too: `hatstream estimate --whole`."
     )
     out.print(f"Guarantee: {guarantee}")
