@@ -22,7 +22,7 @@ from pipelines.scheduled.spool import Spool
 from transforms.count.wire import unpack_exposure
 from transforms.ledger import Ledger
 from transforms.observe.parse import REASONS
-from transforms.release.recorded import SpecSlot, Spending, debit_of, debits_by_slot
+from transforms.release.recorded import Debit, Spending, debit, debits_by_slot
 from transforms.steps import NAMESPACE, PackedEvents, Read, SlotShard
 from transforms.time.calendar import Slot
 
@@ -36,8 +36,8 @@ Progress = Callable[[str, int, int | None], None]
 ELSEWHERE = ("parse/outside-range", "parse/outside-service", "assign/outside-region")
 """Reasons that say only that a row belongs to another release."""
 
-Wanted = dict[str, dict[SpecSlot, Fraction]]
-"""Debits by period, and in it by specification and slot."""
+Wanted = dict[str, list[Debit]]
+"""Debits of the units of each period."""
 
 
 class Spend(NamedTuple):
@@ -232,8 +232,8 @@ def _spending(slots: Sequence[Slot], exposures: Spool, units: Spool, outcome: Ou
     wanted: Wanted = {}
     for period in dict.fromkeys(slot.period for slot in slots):
         sealed = [msgspec.json.decode(data, type=Spending) for data in units.read(period)]
-        wanted[period] = debits_by_slot((unit.spec_id, unit.slot_s, debit_of(unit)) for unit in sealed)
-        outcome.debits[period] = sum(wanted[period].values(), Fraction(0))
+        wanted[period] = list(map(debit, sealed))
+        outcome.debits[period] = sum(debits_by_slot(wanted[period]).values(), Fraction(0))
         rates = {unit.slot_s: Fraction(unit.epsilon_hat) for unit in sealed}
         outcome.spent[period] = _spend(rates, exposures)
     return wanted

@@ -13,7 +13,7 @@ from sqlalchemy.pool import NullPool
 from transforms.ledger import Account, AccountRefusal, Ledger
 from transforms.ledger.databases import database_of
 from transforms.ledger.head import Head, LedgerError
-from transforms.release.recorded import Released, Sealed
+from transforms.release.recorded import Debit, Released, Sealed
 
 ACCOUNT = Account(
     name="city",
@@ -196,6 +196,19 @@ def test_an_account_keeps_what_it_was_opened_with(ledger, field, value):
             attempt(asked)
 
 
+def test_a_second_shard_that_debits_more_than_the_first_is_held_to_the_limit(ledger):
+    record(ledger, unit(epsilon="0"))
+    with pytest.raises(AccountRefusal, match="limit 3 "):
+        record(ledger, structs.replace(unit(epsilon="500"), shard=1))
+    record(ledger, structs.replace(unit(epsilon="3"), shard=1))
+    assert [spent.epsilon for spent in ledger.spent("city")] == [3]
+
+
+def test_a_recorded_slot_is_returned_though_its_new_input_would_debit_more(ledger):
+    record(ledger, unit(epsilon="2"))
+    assert record(ledger, structs.replace(unit(epsilon="4"), digest="other")).changed == 1
+
+
 def test_a_limit_may_be_lowered_and_then_stays_low(ledger):
     assert ledger.open_account(replace(ACCOUNT, limit="5/2")) == "limit lowered"
     assert ledger.limit("city", Fraction(3)) == Fraction(5, 2)
@@ -206,7 +219,7 @@ def test_a_limit_may_be_lowered_and_then_stays_low(ledger):
 
 def test_a_limit_that_is_lowered_during_a_release_holds_for_it(ledger):
     ledger.open_account(replace(ACCOUNT, limit="1"))
-    assert ledger.excess("city", Fraction(3), {"day 1": {("a", 0): Fraction(2)}}) == ["day 1"]
+    assert ledger.excess("city", Fraction(3), {"day 1": [Debit(("a", 0, 0), Fraction(2))]}) == ["day 1"]
     with pytest.raises(AccountRefusal, match="limit 1 "):
         record(ledger, unit(epsilon="2"), limit=3)
     assert ledger.spent("city") == []

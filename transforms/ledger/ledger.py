@@ -20,7 +20,7 @@ from transforms.failpoints import failpoint
 from transforms.ledger import chain, databases
 from transforms.ledger.chain import ENTRY, METADATA, Entry, Tip
 from transforms.ledger.head import Head, LedgerError
-from transforms.release.recorded import Sealed, SpecSlot, debit_of, debits_by_slot
+from transforms.release.recorded import Debit, Sealed, SpecSlot, debit, debit_of, debits_by_slot
 
 UNKNOWN_TO_HEAD = "the head file beside the key file does not know this ledger"
 
@@ -166,8 +166,8 @@ class Ledger:
         """Debits by period and specification, oldest period first."""
         return self._run(lambda db: _spent(db, account, period))
 
-    def excess(self, account: str, limit: Fraction, wanted: Mapping[str, Mapping[SpecSlot, Fraction]]) -> list[str]:
-        """Periods in which the wanted debits do not fit any more, counting only slots not recorded yet."""
+    def excess(self, account: str, limit: Fraction, wanted: Mapping[str, Sequence[Debit]]) -> list[str]:
+        """Periods in which the wanted debits do not fit any more, counting only units not recorded yet."""
 
         def over(db: sa.Connection) -> list[str]:
             in_force = _limit(db, account, limit)
@@ -188,9 +188,8 @@ class Ledger:
         def seal(db: sa.Connection) -> tuple[Recorded, Tip]:
             if not self._compare_with_head(db):  # again, for another process may have used another copy meanwhile
                 raise LedgerError(UNKNOWN_TO_HEAD)
-            debits = debits_by_slot((unit.spec_id, unit.slot_s, debit_of(unit)) for unit in units)
             in_force = _limit(db, account, limit)
-            if _over(db, account, in_force, period, debits):
+            if _over(db, account, in_force, period, list(map(debit, units))):
                 raise LimitExceeded(f"period {period}: the account's limit {float(in_force):g} would be exceeded")
             recorded = _seal_missing(db, account, period, spec_id, spec_name, spec_text, units)
             _check_total(db, account, units)
@@ -423,20 +422,25 @@ def _stored(
     return {(unit.slot_s, unit.shard): unit for unit in found}
 
 
-def _over(db: sa.Connection, account: str, limit: Fraction, period: str, wanted: Mapping[SpecSlot, Fraction]) -> bool:
-    before = _slot_debits(db, account, period)
-    after = dict(before)
-    for slot, epsilon in wanted.items():
-        after.setdefault(slot, epsilon)
-    return len(after) > len(before) and sum(after.values(), Fraction(0)) > limit
+def _over(db: sa.Connection, account: str, limit: Fraction, period: str, wanted: Sequence[Debit]) -> bool:
+    """Whether what is not recorded yet would raise the period's debits above the limit."""
+    recorded = _debits(db, account, period)
+    known = {debit.unit for debit in recorded}
+    new = [debit for debit in wanted if debit.unit not in known]
+    before, after = (sum(debits_by_slot(all_).values(), Fraction(0)) for all_ in (recorded, recorded + new))
+    return after > before and after > limit
 
 
 def _slot_debits(db: sa.Connection, account: str, period: str) -> dict[SpecSlot, Fraction]:
     """Debit per (specification, slot) of a period; the shards of a slot share one."""
-    query = sa.select(ENTRY.c.spec_id, ENTRY.c.slot_s, ENTRY.c.epsilon).where(
+    return debits_by_slot(_debits(db, account, period))
+
+
+def _debits(db: sa.Connection, account: str, period: str) -> list[Debit]:
+    query = sa.select(ENTRY.c.spec_id, ENTRY.c.slot_s, ENTRY.c.shard, ENTRY.c.epsilon).where(
         ENTRY.c.kind == "release", ENTRY.c.account == account, ENTRY.c.period == period
     )
-    return debits_by_slot((row.spec_id, row.slot_s, row.epsilon) for row in db.execute(query))
+    return [Debit((row.spec_id, row.slot_s, row.shard), Fraction(row.epsilon)) for row in db.execute(query)]
 
 
 def _spent(db: sa.Connection, account: str, period: str | None) -> list[Spent]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -50,6 +50,7 @@ class Spending(msgspec.Struct, frozen=True):
 
     spec_id: str
     slot_s: int
+    shard: int
     epsilon_hat: str
     epsilon_slot: str
     debit: str | None = None
@@ -64,9 +65,20 @@ def debit_of(unit: Sealed | Spending) -> str:
     return unit.epsilon_slot if unit.debit is None else unit.debit
 
 
-def debits_by_slot(units: Iterable[tuple[str, int, str]]) -> dict[SpecSlot, Fraction]:
-    """Debit per (specification, slot), from (spec_id, slot_s, debit) of units: a slot's shards share the largest."""
-    debits: dict[SpecSlot, Fraction] = {}
-    for spec_id, slot_s, epsilon in units:
-        debits[spec_id, slot_s] = max(Fraction(epsilon), debits.get((spec_id, slot_s), Fraction(0)))
-    return debits
+class Debit(NamedTuple):
+    """What one unit asks of the account. unit: its specification, slot and shard."""
+
+    unit: tuple[str, int, int]
+    epsilon: Fraction
+
+
+def debit(unit: Sealed | Spending) -> Debit:
+    return Debit((unit.spec_id, unit.slot_s, unit.shard), Fraction(debit_of(unit)))
+
+
+def debits_by_slot(debits: Iterable[Debit]) -> dict[SpecSlot, Fraction]:
+    """Debit per (specification, slot): a slot's shards share the largest."""
+    found: dict[SpecSlot, Fraction] = {}
+    for (spec_id, slot_s, _), epsilon in debits:
+        found[spec_id, slot_s] = max(epsilon, found.get((spec_id, slot_s), Fraction(0)))
+    return found
