@@ -28,12 +28,14 @@ class Totals(NamedTuple):
     """What the users of one HAT sum up to, in canonical order (count descending, then hash): int64 (users,) each.
 
     counts: samples kept, >= 1. sums: of the samples' grid steps, in [0, counts * upper_steps]. squares: of the squares
-    of these steps; empty where only means are asked for.
+    of these steps. histograms: (users, K), samples in each of K bins. All but `counts` are empty where no statistic
+    that is asked for needs them (dpops.statistics).
     """
 
     counts: Int64s
-    sums: Int64s
+    sums: Int64s = _NONE
     squares: Int64s = _NONE
+    histograms: Int64s = _NONE
 
 
 class PlanError(ValueError):
@@ -119,7 +121,7 @@ Integers = list[int]
 class Mechanism(Protocol):
     """One file under dpops/mechanisms holds one mechanism: a frozen dataclass whose fields are its options.
 
-    statistics: what it can release, "mean" or "variance".
+    statistics: which it can release, by name (dpops.statistics).
     """
 
     name: ClassVar[str]

@@ -1,14 +1,16 @@
 """What a scheduled job and a stream have in common before they start: the account's consent, and the road's values."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from pipelines.account.location import AccountLocation, account_of, read_key
 from pipelines.build import Job
 from pipelines.specification import Specification
-from transforms.ledger import AccountRefusal
+from transforms.ledger import AccountRefusal, Ledger
 from transforms.observe.parse import Rules
 from transforms.observe.vehicle_hash import Secret
+from transforms.release.digest import is_plain
 from transforms.release.policy import Policy, SlotFacts
 from transforms.steps import Book, Together
 from transforms.time.calendar import Locator
@@ -39,6 +41,12 @@ def facts_of(spec: Specification, period: str, slot_s: int, plan: tuple[int, ...
     """What is public about a slot. plan: the slots that are planned together. plans: how many share the period."""
     start, end = (spec.timetable.text(edge) for edge in (slot_s, slot_s + spec.timetable.slot_s))
     return SlotFacts(period, start, end, plan, plans)
+
+
+def continuing(job: Job, ledger: Ledger) -> Job:
+    """The job with digests of the form that the ledger has of its specification (transforms.release.digest)."""
+    before = ledger.first_digest(job.policy.spec_id)
+    return replace(job, policy=replace(job.policy, plain_digests=before is not None and is_plain(before)))
 
 
 def assemble(

@@ -98,7 +98,7 @@ def observe(read: DoOutputsTuple, job: Job) -> PCollection[PackedEvents]:
 
 def count(events: PCollection[tuple[SlotShard, bytes]], job: Job) -> PCollection[tuple[SlotShard, bytes]]:
     """Events -> tallies by (plan, release shard): what each vehicle did in each cell."""
-    return events | "by vehicle" >> ByVehicle(job.cap, job.policy.release_shards, job.slots)
+    return events | "by vehicle" >> ByVehicle(job.cap, job.policy.columns, job.policy.release_shards, job.slots)
 
 
 def seal(

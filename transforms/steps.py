@@ -15,6 +15,7 @@ from apache_beam.pvalue import DoOutputsTuple, PCollection, TaggedOutput
 
 from dpops.mechanism import PlanError
 from dpops.noise import Noise
+from dpops.statistics import Column
 from dpops.types import Int64s
 from transforms.count import wire
 from transforms.count.tally import Cap, tally
@@ -171,28 +172,31 @@ class ByVehicle(beam.PTransform[PCollection[tuple[SlotShard, bytes]], PCollectio
     """Grouped events -> ((plan, release shard), packed Tally)."""
 
     cap: Cap | None
+    columns: tuple[Column, ...]
     release_shards: int
     slots: Mapping[int, SlotFacts]
 
     def expand(self, events: PCollection[tuple[SlotShard, bytes]]) -> PCollection[tuple[SlotShard, bytes]]:
         grouped = events | "group" >> beam.GroupByKey()
-        fn = _ByVehicle(self.cap, self.release_shards, self.slots)
+        fn = _ByVehicle(self.cap, self.columns, self.release_shards, self.slots)
         return grouped | "tally" >> beam.ParDo(fn).with_output_types(tuple[SlotShard, bytes])
 
 
 class _ByVehicle(beam.DoFn):
-    def __init__(self, cap: Cap | None, release_shards: int, slots: Mapping[int, SlotFacts]) -> None:
-        self._cap, self._shards, self._slots = cap, release_shards, slots
+    def __init__(
+        self, cap: Cap | None, columns: tuple[Column, ...], release_shards: int, slots: Mapping[int, SlotFacts]
+    ) -> None:
+        self._cap, self._columns, self._shards, self._slots = cap, columns, release_shards, slots
 
     def process(self, group: tuple[SlotShard, Iterable[bytes]]) -> Iterator[tuple[SlotShard, bytes]]:
         (slot_s, _), parts = group
-        table, duplicates = tally(wire.unpack_events(parts), slot_s, self._cap)
+        table, duplicates = tally(wire.unpack_events(parts), slot_s, self._cap, self._columns)
         Metrics.counter(NAMESPACE, "duplicates").inc(duplicates)
         Metrics.counter(NAMESPACE, "capped").inc(int(table.dropped.sum()))
         shard = release_shard(table.cell, self._shards)
         failpoint("tally")
         for chosen in np.unique(shard).tolist():
-            yield (self._slots[slot_s].plan[0], chosen), wire.pack(table.take(shard == chosen))
+            yield (self._slots[slot_s].plan[0], chosen), wire.pack_tally(table.take(shard == chosen))
 
 
 @dataclass
@@ -217,7 +221,7 @@ class _ByHexagon(beam.DoFn):
 
     def process(self, group: tuple[SlotShard, Iterable[bytes]]) -> Iterator[tuple[str, bytes] | Exposed]:
         (plan_s, shard), parts = group
-        table = wire.unpack_tally(part for part in parts if part)
+        table = wire.unpack_tally((part for part in parts if part), self._policy.columns)
         failpoint("before-noise")
         try:
             done = seal(plan_s, shard, table, self._slots, self._policy, Noise())

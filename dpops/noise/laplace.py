@@ -29,6 +29,11 @@ def draw(source: Words, scales: Sequence[Fraction]) -> Int64s:
     return out
 
 
+def drawn_scale(scale: Fraction) -> Fraction:
+    """The scale that a draw really has: rounded up where its numerator or denominator is 2**50 or more."""
+    return Fraction(*_ratio(scale))
+
+
 def of_ratio(source: Words, numerator: Int64s, denominator: Int64s) -> Int64s:
     """Draws of scale numerator / denominator, both in [1, 2**50).
 

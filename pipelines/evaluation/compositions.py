@@ -15,6 +15,7 @@ from rich.table import Table
 
 from dpops.claims import PerPeriod
 from dpops.noise import Noise
+from dpops.statistics import SQUARES, SUMS, Column, RequestedStatistic, columns_of, registered
 from dpops.types import Grid, Int64s
 from pipelines.evaluation.real import CLASSES, against, class_name, in_class, read_events
 from pipelines.scheduled.release import InputError, UsageError, job_of
@@ -24,8 +25,7 @@ from transforms.count.tally import Cap, tally
 from transforms.count.wire import Tally
 from transforms.observe.vehicle_hash import Secret
 from transforms.release.by_hexagon import Divided, divide, hats_of
-from transforms.release.policy import Policy, RequestedStatistic
-from transforms.sinks.files import UNITS
+from transforms.release.policy import Policy
 from transforms.steps import Book
 
 Float64s = NDArray[np.float64]
@@ -87,13 +87,14 @@ def compare(
         job = job_of(plain, when, NO_KEY, Book("", Path(), "", Fraction(1), "", ""), Path(), ())
     except UsageError as error:
         raise InputError(f"the files do not hold whole periods: {error}") from None
-    whole = _tallied(events, None)
+    columns = tuple(dict.fromkeys((SUMS, SQUARES, *columns_of(spec.statistics, spec.grid))))  # truths need these two
+    whole = _tallied(events, None, columns)
     truth = _truth(whole, spec.grid)
     ways = _ways(whole)
     errors: list[Errors] = []
     spent: list[CompositionCost] = []
     for label, cap, clip_user in ways:
-        rows = whole if cap is None else _tallied(events, cap)
+        rows = whole if cap is None else _tallied(events, cap, columns)
         periods = [rows.take(np.isin(rows.slot_s, slots)) for slots in {facts.plan for facts in job.slots.values()}]
         for total in totals:
             policy = replace(job.policy, composition=PerPeriod(Fraction(total)), clip_user=clip_user)
@@ -104,9 +105,10 @@ def compare(
     return truth, [*errors, *_constants(truth, spec.statistics)], spent
 
 
-def _tallied(events: dict[int, list[bytes]], cap: Cap | None) -> Tally:
-    parts = [tally(wire.unpack_events(packed), slot_s, cap).tally for slot_s, packed in sorted(events.items())]
-    return Tally(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+def _tallied(events: dict[int, list[bytes]], cap: Cap | None, columns: Sequence[Column]) -> Tally:
+    return wire.joined(
+        [tally(wire.unpack_events(packed), slot_s, cap, columns).tally for slot_s, packed in sorted(events.items())]
+    )
 
 
 def _ways(whole: Tally) -> list[tuple[str, Cap | None, bool]]:
@@ -220,8 +222,9 @@ def spent_table(spent: Sequence[CompositionCost]) -> Table:
 
 def error_table(statistic: str, errors: Sequence[Errors], truth: Truth) -> Table:
     """Errors of one statistic, overall and by the number of vehicles in the HAT; a star: the constant does better."""
+    unit = registered()[statistic].unit.format("km/h")
     table = Table(
-        title=f"NOT PRIVATE: actual mean absolute error of the {statistic}, {UNITS[statistic].format('km/h')}",
+        title=f"NOT PRIVATE: actual mean absolute error of the {statistic}, {unit}",
         caption="* worse than publishing one constant for the whole city; columns to the right: HATs by vehicles.",
         title_justify="left",
         caption_justify="left",

@@ -17,6 +17,7 @@ from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.auto import Auto
 from dpops.noise import Noise
 from dpops.registry import registered
+from dpops.statistics import SUMS
 from dpops.types import Grid
 from pipelines.scheduled.release import InputError, range_of
 from pipelines.specification import Specification
@@ -93,8 +94,8 @@ def read_hats(spec: Specification, paths: Sequence[str], report: Report) -> Hats
     found: list[tuple[Totals, int, float]] = []
     for slot_s in sorted(parts):
         events = wire.unpack_events(parts[slot_s])
-        whole = tally(events, slot_s, None).tally
-        kept = whole if spec.cap is None else tally(events, slot_s, spec.cap).tally
+        whole = tally(events, slot_s, None, (SUMS,)).tally
+        kept = whole if spec.cap is None else tally(events, slot_s, spec.cap, (SUMS,)).tally
         found += _hats(kept, whole, spec.grid)
     truth, rows = (np.array([hat[at] for hat in found], np.float64) for at in (2, 1))
     vehicles = np.array([hat[0].counts.size for hat in found], np.float64)
@@ -126,8 +127,8 @@ def _hats(kept: Tally, whole: Tally, grid: Grid) -> list[tuple[Totals, int, floa
         mine, every = (kept.cell == cell) & (kept.kept > 0), whole.cell == cell
         order = np.lexsort((kept.vehicle[mine], -kept.kept[mine]))
         reported = int(whole.kept[every].sum())
-        mean = float(Fraction(int(whole.total[every].sum()), reported) * grid.step)
-        found.append((Totals(kept.kept[mine][order], kept.total[mine][order]), reported, mean))
+        mean = float(Fraction(int(whole.sums["sums"][every].sum()), reported) * grid.step)
+        found.append((Totals(kept.kept[mine][order], kept.sums["sums"][mine][order]), reported, mean))
     return found
 
 

@@ -90,7 +90,7 @@ def sample_counts(day: pa.Table, fleet: Fleet, spec: Specification) -> Counts:
     observations, _ = parse(whole.to_batches()[0], rules)
     parts = []
     for (slot_s, _), packed, _ in wire.split(observations, cells_of(observations, spec.resolution), 1):
-        table = tally(wire.unpack_events([packed]), slot_s, None).tally
+        table = tally(wire.unpack_events([packed]), slot_s, None, ()).tally
         parts.append((np.full(table.cell.size, slot_s), table.cell, table.vehicle, table.kept))
     if not parts:
         raise InputError("the made-up fleet does not drive within slot.service; give your own --counts")

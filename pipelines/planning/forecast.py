@@ -13,14 +13,13 @@ from dpops.claims import Composition, PerPeriod
 from dpops.forecast import Prior
 from dpops.mechanism import Mechanism, Plan
 from dpops.mechanisms.auto import Auto
+from dpops.statistics import RequestedStatistic, registered
 from pipelines.account.guarantee import NOT_PROTECTED, Guarantee, translated
 from pipelines.planning.composed import Composed, Hat, lay_out
 from pipelines.planning.counts import Counts
 from pipelines.scheduled.parts import Progress
 from pipelines.scheduled.release import InputError
 from pipelines.specification import Specification
-from transforms.release.policy import RequestedStatistic
-from transforms.sinks.files import UNITS
 from transforms.time.calendar import DAY_MINUTES
 
 CLASSES = ((1, 1), (2, 3), (4, 7), (8, 15), (16, 31), (32, 63), (64, None))
@@ -187,7 +186,7 @@ def _statistics(
             if planned:
                 shown.append(_hat_class(bounds, len(members), planned))
         name = stat.mechanism.name if isinstance(stat.mechanism, Auto) else label(stat.mechanism)
-        statistics.append(StatisticPlan(stat.name, UNITS[stat.name].format("km/h"), name, shown))
+        statistics.append(StatisticPlan(stat.name, registered()[stat.name].unit.format("km/h"), name, shown))
     return statistics
 
 

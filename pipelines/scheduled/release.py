@@ -11,7 +11,7 @@ from typing import TypeVar
 from zoneinfo import ZoneInfo
 
 from pipelines.account.location import AccountLocation
-from pipelines.assembly import admitted, assemble, book_of, facts_of
+from pipelines.assembly import admitted, assemble, book_of, continuing, facts_of
 from pipelines.build import Job
 from pipelines.scheduled import parts as local
 from pipelines.specification import Specification
@@ -117,7 +117,8 @@ def release(
     make_writable(output)
     if topic is not None:
         kafka_sink.check(topic)
-    job = replace(job_of(spec, when, secret, book_of(spec, location), output, formats), topic=topic)
+    job = job_of(spec, when, secret, book_of(spec, location), output, formats)
+    job = replace(continuing(job, location.ledger), topic=topic)
     needed = _needed(spec, when, location, allow_empty=allow_empty)
     outcome = local.run(job, paths, when.slots, needed, progress)
     if needed is not None and (outcome.unusable or outcome.periods_empty):

@@ -14,16 +14,17 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
+from dpops import statistics as registry
 from dpops.claims import Composition, PerHat, PerPeriod
 from dpops.forecast import Prior
 from dpops.mechanism import Mechanism
 from dpops.mechanisms.auto import Auto
 from dpops.registry import registered
+from dpops.statistics import RequestedStatistic
 from dpops.types import Grid
 from transforms.count.tally import Cap
 from transforms.layouts import Layout, layout
 from transforms.observe.hexagons import cells_of_geojson, cells_of_list
-from transforms.release.policy import RequestedStatistic
 from transforms.release.recorded import Scope
 from transforms.time.calendar import DAY_MINUTES, Timetable, Unit
 
@@ -341,10 +342,9 @@ def _prior(speed: SpeedTable) -> Prior | None:
 
 
 def _statistic(table: dict[str, Any], document: Document, prior: Prior | None) -> tuple[str, Mechanism, Fraction]:
-    name, wanted = table.pop("name", None), table.pop("mechanism", "auto")
-    if name == "distribution":
-        raise SpecificationError("statistic.name = 'distribution' is not available yet; 'mean' and 'variance' are")
-    _need(name in ("mean", "variance"), "statistic.name", "must be 'mean', 'variance' or 'distribution'", name)
+    name, offered = table.pop("name", None), registry.registered()
+    _need(name in offered, "statistic.name", f"must be one of {', '.join(offered)}", name)
+    wanted = table.pop("mechanism", offered[str(name)].default)
     weight, adjacency = table.pop("weight", 1), document.account.adjacency
     known = {key: cls for key, cls in registered().items() if name in cls.statistics}
     fit = [key for key, cls in known.items() if adjacency in cls.adjacencies]

@@ -12,7 +12,7 @@ import apache_beam as beam
 import msgspec
 
 from pipelines.account.location import AccountLocation, account_of
-from pipelines.assembly import admitted, assemble, book_of, facts_of
+from pipelines.assembly import admitted, assemble, book_of, continuing, facts_of
 from pipelines.build import Job, Source, stream
 from pipelines.demo.servers.process import ServerError
 from pipelines.scheduled.release import InputError, UsageError, instant_of, make_writable
@@ -95,7 +95,7 @@ def prepare(
     calendar, facts = StreamCalendar(spec.timetable, start_s, from_s, to_s), StreamFacts(spec, from_s, to_s)
     job = assemble(spec, calendar, facts, "slot", secret, book_of(spec, location), output.absolute(), formats)
     return Stream(
-        job=replace(job, topic=topic),
+        job=replace(continuing(job, location.ledger), topic=topic),
         source=source,
         heartbeat=Heartbeat(spec.timetable, start_s, to_s, spec.release_shards),
         identity=f"{spec.spec_id}-{account_of(spec.account, secret).key_check}",

@@ -1,5 +1,6 @@
 """By hexagon: plans from counts alone, canonical order, heartbeats, regions, shards."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import h3
@@ -12,10 +13,12 @@ from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.baseline import Baseline
 from dpops.mechanisms.baseline_variance import BaselineVariance as Variance
 from dpops.noise import Noise
+from dpops.statistics import RequestedStatistic
 from dpops.types import Grid
-from transforms.count.wire import Tally
+from transforms.count.wire import Tally, joined
 from transforms.release.by_hexagon import seal
-from transforms.release.policy import Policy, RequestedStatistic, SlotFacts, release_shard
+from transforms.release.digest import is_plain
+from transforms.release.policy import Policy, SlotFacts, release_shard
 from transforms.release.recorded import debit_of
 
 GRID = Grid(step=Fraction(1, 100), upper_steps=6500)
@@ -53,7 +56,8 @@ def tally_of(*rows, slot_s=3600):
     vehicle, cell, kept, total, dropped = columns
     cell = np.array([CELLS[i] for i in cell], np.int64)
     square = total * total // np.maximum(kept, 1)
-    return Tally(np.full(kept.size, slot_s), vehicle, cell, kept, total, square, dropped)
+    sums = {"sums": total, "squares": square}
+    return Tally(np.full(kept.size, slot_s), vehicle, cell, kept, dropped, sums=sums)
 
 
 def sealed(table, noise=None, shard=0, **changes):
@@ -86,7 +90,7 @@ def test_with_release_shards_the_cap_stands_for_what_no_shard_can_see():
 
 
 def test_statistics_share_the_epsilon_of_a_hat():
-    halves = tuple(RequestedStatistic(name, Baseline(), Fraction(1, 2)) for name in ("mean", "again"))
+    halves = tuple(RequestedStatistic(name, Baseline(), Fraction(1, 2)) for name in ("mean", "variance"))
     unit = sealed(tally_of((1, 0, 2, 0, 0)), statistics=halves)
     assert [r.plan["epsilon"] for r in unit.released] == ["1/2", "1/2"]
     assert unit.epsilon_slot == "1"
@@ -134,6 +138,12 @@ def test_the_plan_sees_counts_and_never_speeds():
     assert one.digest != other.digest
 
 
+def test_a_release_of_means_carries_no_squares_unless_the_ledger_has_plain_digests():
+    assert [column.name for column in policy().columns] == ["sums"]
+    assert [column.name for column in policy(plain_digests=True).columns] == ["sums", "squares"]
+    assert is_plain(sealed(tally_of((1, 0, 2, 90, 0)), plain_digests=True).digest)
+
+
 def test_digests_need_the_key():
     table = tally_of((1, 0, 4, 5, 0))
     assert sealed(table).digest != sealed(table, digest_key=b"other").digest
@@ -157,15 +167,15 @@ DAY = {
 
 
 def of_day(*tables, noise=None, **changes):
-    table = Tally(*(np.concatenate(columns) for columns in zip(*tables, strict=True)))
-    return [unit for unit, _ in seal(3600, 0, table, DAY, policy(scope="period", **changes), noise or Quiet())]
+    return [unit for unit, _ in seal(3600, 0, joined(tables), DAY, policy(scope="period", **changes), noise or Quiet())]
 
 
 def test_a_variance_comes_from_sums_of_squares_and_not_from_the_vehicles_means():
     """One vehicle at 10 and at 30 km/h, the other always at 20: the variance is 50, that of the means 0."""
     steps = np.array([1000, 3000], np.int64)
     rows = tally_of((1, 0, 2, int(steps.sum()), 0), (2, 0, 2, 4000, 0))
-    rows = rows._replace(square=np.array([int((steps**2).sum()), 2 * 2000**2]))
+    squares = np.array([int((steps**2).sum()), 2 * 2000**2])
+    rows = replace(rows, sums=rows.sums | {"squares": squares})
     mean, variance = sealed(rows, statistics=BOTH).released
     assert (mean.statistic, variance.statistic) == ("mean", "variance")
     plan = Plan.from_public(variance.mechanism, variance.plan)
@@ -218,7 +228,7 @@ def test_clip_user_under_a_total_releases_at_what_is_left_to_a_hat():
 
 def test_clip_user_sees_counts_and_never_speeds():
     table = crowd()
-    fast = table._replace(total=table.kept * 6500, square=table.kept * 6500**2)
+    fast = replace(table, sums={"sums": table.kept * 6500, "squares": table.kept * 6500**2})
     units = [sealed(t, clip_user=True, composition=PerHat(Fraction(1, 100)), statistics=BOTH) for t in (table, fast)]
     assert [r.plan for r in units[0].released] == [r.plan for r in units[1].released]
     assert units[0].digest != units[1].digest

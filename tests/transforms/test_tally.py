@@ -5,9 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpops.statistics import SQUARES, SUMS, Histogram
 from transforms.count.tally import Cap, tally
 from transforms.count.wire import Events, pack, unpack_events
 
+COLUMNS = (SUMS, SQUARES, Histogram(bins=5, upper_steps=50))
 ROW = st.tuples(
     st.integers(0, 3),  # vehicle
     st.integers(0, 5),  # offset_us
@@ -24,32 +26,33 @@ def events_of(rows):
 
 
 def as_lists(counted):
-    return [column.tolist() for column in counted.tally], counted.duplicates
+    table = counted.tally
+    return [column.tolist() for column in (*table.keys(), *table.sums.values())], counted.duplicates
 
 
 @given(st.lists(ROW, max_size=40), st.randoms(use_true_random=False), st.booleans())
 def test_any_order_gives_the_same_tally(rows, random, capped):
     cap = Cap(max_cells=2, max_samples=2) if capped else None
     shuffled = random.sample(rows, len(rows))
-    assert as_lists(tally(events_of(rows), 0, cap)) == as_lists(tally(events_of(shuffled), 0, cap))
+    assert as_lists(tally(events_of(rows), 0, cap, COLUMNS)) == as_lists(tally(events_of(shuffled), 0, cap, COLUMNS))
 
 
 @given(st.lists(ROW, max_size=40), st.integers(0, 40))
 def test_any_split_into_batches_gives_the_same_tally(rows, cut):
     parts = [pack(events_of(rows[:cut])), pack(events_of(rows[cut:]))]
-    assert as_lists(tally(unpack_events(parts), 0, None)) == as_lists(tally(events_of(rows), 0, None))
+    assert as_lists(tally(unpack_events(parts), 0, None, COLUMNS)) == as_lists(tally(events_of(rows), 0, None, COLUMNS))
 
 
 @given(st.lists(ROW, max_size=40))
 def test_every_event_three_times_changes_nothing_but_the_number_of_duplicates(rows):
-    once, thrice = tally(events_of(rows), 0, None), tally(events_of(rows * 3), 0, None)
+    once, thrice = tally(events_of(rows), 0, None, COLUMNS), tally(events_of(rows * 3), 0, None, COLUMNS)
     assert as_lists(once)[0] == as_lists(thrice)[0]
     assert thrice.duplicates == once.duplicates + 2 * len(rows)
 
 
 @given(st.lists(ROW, max_size=40))
 def test_every_row_is_kept_dropped_or_a_duplicate(rows):
-    counted = tally(events_of(rows), 0, Cap(max_cells=1, max_samples=2))
+    counted = tally(events_of(rows), 0, Cap(max_cells=1, max_samples=2), COLUMNS)
     assert int(counted.tally.kept.sum() + counted.tally.dropped.sum()) + counted.duplicates == len(rows)
     assert counted.tally.kept.max(initial=0) <= 2
     assert np.unique(counted.tally.vehicle[counted.tally.kept > 0], return_counts=True)[1].max(initial=0) <= 1
@@ -59,29 +62,29 @@ def test_every_row_is_kept_dropped_or_a_duplicate(rows):
 def test_no_speed_decides_a_place_a_count_or_who_is_kept(rows, data):
     other = [(*row[:4], data.draw(st.integers(0, 50))) for row in rows]
     for cap in (None, Cap(max_cells=1, max_samples=1)):
-        first, second = tally(events_of(rows), 0, cap), tally(events_of(other), 0, cap)
+        first, second = tally(events_of(rows), 0, cap, COLUMNS), tally(events_of(other), 0, cap, COLUMNS)
         for name in ("vehicle", "cell", "kept", "dropped"):
             assert getattr(first.tally, name).tolist() == getattr(second.tally, name).tolist()
 
 
 def test_of_two_rows_of_one_vehicle_and_time_the_smaller_position_stays_though_it_is_slower():
-    counted = tally(events_of([(1, 5, 1, 0, 50), (1, 5, 0, 2, 3), (1, 5, 0, 1, 7)]), 0, None)
-    assert (counted.tally.cell.tolist(), counted.tally.total.tolist(), counted.duplicates) == ([101], [7], 2)
+    counted = tally(events_of([(1, 5, 1, 0, 50), (1, 5, 0, 2, 3), (1, 5, 0, 1, 7)]), 0, None, COLUMNS)
+    assert (counted.tally.cell.tolist(), counted.tally.sums["sums"].tolist(), counted.duplicates) == ([101], [7], 2)
 
 
 def test_between_identical_positions_the_smaller_speed_stays():
-    assert tally(events_of([(1, 5, 0, 0, 9), (1, 5, 0, 0, 4)]), 0, None).tally.total.tolist() == [4]
+    assert tally(events_of([(1, 5, 0, 0, 9), (1, 5, 0, 0, 4)]), 0, None, COLUMNS).tally.sums["sums"].tolist() == [4]
 
 
 def test_the_cap_keeps_other_samples_in_another_slot_and_for_another_vehicle_hash():
     rows = [(vehicle, offset, 2 if offset % 2 else -2, 0, 1) for vehicle in range(4) for offset in range(6)]
-    kept = [as_lists(tally(events_of(rows), slot_s, Cap(max_cells=1, max_samples=9))) for slot_s in range(8)]
+    kept = [as_lists(tally(events_of(rows), slot_s, Cap(max_cells=1, max_samples=9), COLUMNS)) for slot_s in range(8)]
     assert len({str(k) for k in kept}) > 1
 
 
 def test_an_empty_shard_has_an_empty_tally():
-    counted = tally(events_of([]), 0, Cap(max_cells=1, max_samples=1))
-    assert [column.size for column in counted.tally] == [0] * 7
+    counted = tally(events_of([]), 0, Cap(max_cells=1, max_samples=1), COLUMNS)
+    assert [column.size for column in (*counted.tally.keys(), *counted.tally.sums.values())] == [0] * 8
 
 
 @pytest.mark.parametrize("top", [255, 65_535, 2**31 - 1, 2**32 - 1, 2**62])

@@ -1,11 +1,13 @@
 """By vehicle: duplicates dropped, contributions counted and capped, speeds summed per (vehicle, cell)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpops.statistics import Column
 from dpops.types import Int64s
 from transforms.count.wire import Events, Tally
 from transforms.scatter import scatter
@@ -24,8 +26,10 @@ class Counted(NamedTuple):
     duplicates: int
 
 
-def tally(events: Events, slot_start_s: int, cap: Cap | None) -> Counted:
+def tally(events: Events, slot_start_s: int, cap: Cap | None, columns: Sequence[Column]) -> Counted:
     """The tally of one slot and vehicle shard; the same for every order, split and merge of the events.
+
+    columns: what the statistics need of the samples; those that a cap drops add nothing to them.
 
     An observation is identified by (vehicle, event time). Of several, the smallest position stays, and the speed
     decides only between identical positions, so that no speed decides a place or a count.
@@ -35,16 +39,14 @@ def tally(events: Events, slot_start_s: int, cap: Cap | None) -> Counted:
     vehicle, cell = events.vehicle[order], events.cell[order]
     first = np.flatnonzero(_changes(vehicle, cell))
     reported = np.diff(first, append=vehicle.size)
-    speed = events.speed[order]
-    if cap is not None and vehicle.size:
+    speed, row = events.speed[order], np.repeat(np.arange(first.size), reported)
+    if cap is not None:
         keep = _kept(vehicle, cell, events.offset_us[order], slot_start_s, first, cap)
-        count = np.add.reduceat(keep.astype(np.int64), first)
-        speed = np.where(keep, speed, 0)
-    else:
-        count = reported
-    total, square = (np.add.reduceat(each, first) if vehicle.size else each for each in (speed, speed * speed))
+        speed, row = speed[keep], row[keep]
+    kept = np.bincount(row, minlength=first.size).astype(np.int64)
+    sums = {column.name: column.add_up(speed, row, first.size) for column in columns}
     slot_s = np.full(first.size, slot_start_s, np.int64)
-    return Counted(Tally(slot_s, vehicle[first], cell[first], count, total, square, reported - count), duplicates)
+    return Counted(Tally(slot_s, vehicle[first], cell[first], kept, reported - kept, sums=sums), duplicates)
 
 
 def _distinct(events: Events) -> tuple[Events, int]:

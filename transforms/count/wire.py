@@ -3,15 +3,18 @@
 What a group-by shuffles, the local runner holds several times over, so every byte of an event counts.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from dpops.statistics import Column
 from dpops.types import Int64s
 from transforms.records import Observations
 
+_KEYS = ("slot_s", "vehicle", "cell", "kept", "dropped")
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="zstd")
 
 
@@ -26,23 +29,36 @@ class Events(NamedTuple):
     speed: Int64s
 
 
-class Tally(NamedTuple):
+@dataclass(frozen=True)
+class Tally:
     """What vehicles did in cells, one entry per (slot, cell, vehicle).
 
-    slot_s: start of the slot. kept: samples that count. total, square: sums of their grid steps and of the squares of
-    these. dropped: samples that a cap left out.
+    slot_s: start of the slot. kept: samples that count. dropped: samples that a cap left out. sums: what the kept
+    samples add up to, by the names of the columns that statistics asked for; int64 (entries,) or (entries, K).
     """
 
     slot_s: Int64s
     vehicle: Int64s
     cell: Int64s
     kept: Int64s
-    total: Int64s
-    square: Int64s
     dropped: Int64s
+    sums: Mapping[str, Int64s] = field(kw_only=True)
 
     def take(self, chosen: "np.typing.NDArray[np.bool_] | Int64s") -> "Tally":
-        return Tally(*(column[chosen] for column in self))
+        sums = {name: column[chosen] for name, column in self.sums.items()}
+        return Tally(*(column[chosen] for column in self.keys()), sums=sums)
+
+    def keys(self) -> tuple[Int64s, Int64s, Int64s, Int64s, Int64s]:
+        """The columns that every tally has."""
+        return self.slot_s, self.vehicle, self.cell, self.kept, self.dropped
+
+
+def joined(parts: Sequence[Tally]) -> Tally:
+    """Tallies one behind another; all with the same sums, and at least one."""
+    sums = {name: np.concatenate([part.sums[name] for part in parts]) for name in parts[0].sums}
+    return Tally(
+        *(np.concatenate(columns) for columns in zip(*(part.keys() for part in parts), strict=True)), sums=sums
+    )
 
 
 class Exposure(NamedTuple):
@@ -75,10 +91,19 @@ def split(observations: Observations, cell: Int64s, shards: int) -> Iterable[tup
         yield (slot_us // 1_000_000, int(group[start] % shards)), pack(events), chosen.size
 
 
-def pack(columns: Events | Tally | Exposure) -> bytes:
+def pack(columns: Events | Exposure) -> bytes:
     """The columns as one compressed Arrow stream."""
-    arrays = [pa.array(_narrow(column)) for column in columns]
-    batch = pa.RecordBatch.from_arrays(arrays, names=list(columns._fields))
+    return _packed(columns._asdict())
+
+
+def pack_tally(rows: Tally) -> bytes:
+    """As `pack`; the sums follow the columns that every tally has, under their names."""
+    return _packed(dict(zip(_KEYS, rows.keys(), strict=True)) | {f"sum of {name}": c for name, c in rows.sums.items()})
+
+
+def _packed(columns: Mapping[str, Int64s]) -> bytes:
+    arrays = [_array(column) for column in columns.values()]
+    batch = pa.RecordBatch.from_arrays(arrays, names=list(columns))
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema, options=_OPTIONS) as writer:
         writer.write_batch(batch)
@@ -89,8 +114,17 @@ def unpack_events(parts: Iterable[bytes]) -> Events:
     return Events(*_columns(parts, len(Events._fields)))
 
 
-def unpack_tally(parts: Iterable[bytes]) -> Tally:
-    return Tally(*_columns(parts, len(Tally._fields)))
+def unpack_tally(parts: Iterable[bytes], columns: Sequence[Column]) -> Tally:
+    """columns: those that the parts were packed with."""
+    whole = [_unpacked(part, columns) for part in parts]
+    nothing = np.zeros(0, np.int64)
+    return joined([Tally(*[nothing] * 5, sums={c.name: c.add_up(nothing, nothing, 0) for c in columns}), *whole])
+
+
+def _unpacked(part: bytes, columns: Sequence[Column]) -> Tally:
+    batch = pa.ipc.open_stream(part).read_next_batch()
+    sums = {column.name: _numbers(batch.column(f"sum of {column.name}")) for column in columns}
+    return Tally(*(_numbers(batch.column(name)) for name in _KEYS), sums=sums)
 
 
 def unpack_exposure(parts: Iterable[bytes]) -> Exposure:
@@ -101,10 +135,20 @@ def _columns(parts: Iterable[bytes], width: int) -> list[Int64s]:
     batches = [pa.ipc.open_stream(part).read_next_batch() for part in parts]
     if not batches:
         return [np.zeros(0, np.int64) for _ in range(width)]
-    return [
-        np.concatenate([batch.column(i).to_numpy(zero_copy_only=False) for batch in batches]).astype(np.int64)
-        for i in range(width)
-    ]
+    return [np.concatenate([_numbers(batch.column(i)) for batch in batches]) for i in range(width)]
+
+
+def _numbers(column: pa.Array) -> Int64s:
+    """int64 (entries,), or (entries, K) of a column of lists."""
+    if pa.types.is_fixed_size_list(column.type):
+        return _numbers(column.flatten()).reshape(-1, column.type.list_size)
+    found: Int64s = column.to_numpy(zero_copy_only=False).astype(np.int64)
+    return found
+
+
+def _array(column: Int64s) -> pa.Array:
+    flat = pa.array(_narrow(column.ravel()))
+    return flat if column.ndim == 1 else pa.FixedSizeListArray.from_arrays(flat, column.shape[1])
 
 
 def _narrow(column: Int64s) -> "np.typing.NDArray[np.integer]":

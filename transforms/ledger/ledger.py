@@ -215,6 +215,12 @@ class Ledger:
         )
         return self._run(lambda db: [msgspec.json.decode(body, type=Sealed) for body in db.execute(query).scalars()])
 
+    def first_digest(self, spec_id: str) -> str | None:
+        """The input digest of a specification's oldest release."""
+        query = sa.select(ENTRY.c.body).where(ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id)
+        body = self._run(lambda db: db.execute(query.order_by(ENTRY.c.seq).limit(1)).scalar())
+        return None if body is None else msgspec.json.decode(body, type=Sealed).digest
+
     def sealed(self, account: str, spec_id: str, from_s: int, to_s: int) -> set[tuple[int, int]]:
         """(slot, shard) of all that a specification has released of the slots that start in [from_s, to_s)."""
         query = sa.select(ENTRY.c.slot_s, ENTRY.c.shard).where(

@@ -1,7 +1,7 @@
 """By hexagon: the public plan of a slot from counts alone, then noisy integers; the result is ready to be recorded."""
 
-import hmac
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -10,10 +10,12 @@ import numpy as np
 from dpops.claims import PerPeriod, slot_debit
 from dpops.mechanism import Plan, Totals
 from dpops.noise import Noise
+from dpops.statistics import RequestedStatistic
 from dpops.suppression.clip_user import share_out
 from transforms.count.wire import Exposure, Tally
 from transforms.observe.hexagons import cell_text
-from transforms.release.policy import Policy, RequestedStatistic, SlotFacts, release_shard, weights_of
+from transforms.release.digest import digest_of
+from transforms.release.policy import Policy, SlotFacts, release_shard, weights_of
 from transforms.release.recorded import Released, Sealed
 
 
@@ -76,7 +78,7 @@ def divide(rows: Tally, plans: int, policy: Policy) -> Divided:
     errors = weights_of(policy.grid, policy.statistics) if policy.clip_user else None
     shared = share_out(hat, rows.vehicle, rows.kept, reported, policy.composition, plans, errors)
     left = np.where(shared.kept, rows.kept, 0)
-    rows = rows._replace(kept=left, dropped=reported - left)
+    rows = replace(rows, kept=left, dropped=reported - left)
     return Divided(rows, shared.most_hats, shared.epsilon_hat)
 
 
@@ -119,9 +121,8 @@ def hats_of(rows: Tally) -> list[Hat]:
         return []
     last = first + np.add.reduceat((rows.kept > 0).astype(np.int64), first)
     reported = np.add.reduceat(rows.kept + rows.dropped, first)
-    columns = rows.kept, rows.total, rows.square
     return [
-        Hat(cell, Totals(*(column[start:stop] for column in columns)), samples)
+        Hat(cell, Totals(rows.kept[start:stop], **{name: c[start:stop] for name, c in rows.sums.items()}), samples)
         for cell, start, stop, samples in zip(
             rows.cell[first].tolist(), first.tolist(), last.tolist(), reported.tolist(), strict=True
         )
@@ -154,6 +155,5 @@ def _rows_to_publish(occupied: list[int], shard: int, policy: Policy) -> list[in
 
 
 def _digest(rows: Tally, slot_s: int, shard: int, policy: Policy) -> str:
-    """Keyed: a plain hash of small totals would be found by trying all totals."""
-    where = f"{policy.spec_id}/{slot_s}/{shard}/".encode()
-    return hmac.digest(policy.digest_key, where + b"".join(c.astype("<i8").tobytes() for c in rows), "sha256").hex()
+    where = f"{policy.spec_id}/{slot_s}/{shard}/"
+    return digest_of(rows, where, policy.digest_key, plain=policy.plain_digests)

@@ -7,20 +7,12 @@ from fractions import Fraction
 import numpy as np
 
 from dpops.claims import Composition
-from dpops.mechanism import Mechanism
+from dpops.statistics import Column, RequestedStatistic, columns_of, registered
 from dpops.suppression.clip_user import Weights
 from dpops.types import Grid, Int64s
+from transforms.release.digest import PLAIN
 from transforms.release.recorded import Scope
 from transforms.scatter import scatter
-
-
-@dataclass(frozen=True)
-class RequestedStatistic:
-    """One released statistic. share: its part of the HAT's epsilon; the shares of a specification add up to 1."""
-
-    name: str
-    mechanism: Mechanism
-    share: Fraction
 
 
 @dataclass(frozen=True)
@@ -39,7 +31,7 @@ class SlotFacts:
 class Policy:
     """How HATs are released. clip_user: whether vehicles are suppressed in HATs. most_cells: fixed by a cap where
     shards cannot see the whole slot, else None. region: the cells that get a row in any case, or None for those with
-    reports.
+    reports. plain_digests: see transforms.release.digest.
     """
 
     spec_id: str
@@ -53,6 +45,13 @@ class Policy:
     most_cells: int | None
     region: tuple[int, ...] | None
     digest_key: bytes = field(repr=False)
+    plain_digests: bool = False
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """What tallies carry: what the statistics need, by name, and what a plain digest needs."""
+        asked = columns_of(self.statistics, self.grid)
+        return (*asked, *(column for column in PLAIN if column not in asked)) if self.plain_digests else asked
 
 
 def release_shard(cell: Int64s, shards: int) -> Int64s:
@@ -62,4 +61,7 @@ def release_shard(cell: Int64s, shards: int) -> Int64s:
 
 def weights_of(grid: Grid, statistics: Iterable[RequestedStatistic]) -> Weights:
     """What suppression weighs: the statistics that are asked for, with their shares of a HAT's epsilon."""
-    return Weights(upper=grid.upper, **{stat.name: stat.share for stat in statistics})
+    shares = {"mean": Fraction(0), "variance": Fraction(0)}
+    for stat in statistics:
+        shares[registered()[stat.name].weighs_as] += stat.share
+    return Weights(upper=grid.upper, **shares)

@@ -13,6 +13,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dpops import statistics
 from dpops.mechanism import Plan, fraction
 from dpops.registry import registered
 from transforms.atomic_files import locked, replacing
@@ -42,9 +43,6 @@ SCHEMA = pa.schema(
     ]
 )
 
-UNITS = {"mean": "{}", "variance": "({})^2"}
-"""The unit of a statistic, from that of a speed."""
-
 Row = dict[str, Any]
 
 
@@ -72,7 +70,7 @@ def _row(unit: Sealed, released: Released) -> Row:
         "cell": released.cell,
         "statistic": released.statistic,
         "value": _rounded(value),
-        "unit": UNITS[released.statistic].format(unit.unit),
+        "unit": statistics.registered()[released.statistic].unit.format(unit.unit),
         "lower95": _rounded(lower),
         "upper95": _rounded(upper),
         "noise_std": _rounded(std),

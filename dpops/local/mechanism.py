@@ -1,0 +1,96 @@
+"""What a local mechanism is: it perturbs one value of one user before the value leaves the user's hands."""
+
+import math
+from decimal import Context, Decimal
+from typing import ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpops.noise import Noise
+from dpops.types import Int64s
+
+Float64s = NDArray[np.float64]
+
+STEPS = 1 << 20
+"""The stated grid: a sampler knows a value in [-1, 1] only as one of 0..STEPS, each step worth 2 / STEPS."""
+
+LEAST_EPSILON, MOST_EPSILON = 1e-4, 50.0
+
+COIN_BITS = 62
+"""A sampler's one biased choice is a comparison with a whole multiple of 2**-62."""
+
+EXACT = Context(prec=80)
+"""Constants of mechanisms are worked out with 80 digits, so that no difference of near numbers loses any at a small
+epsilon and nothing overflows at a large one; only the finished constant is rounded to a double."""
+
+
+class LocalMechanism(Protocol):
+    """One file of this package holds one mechanism: a frozen dataclass with the epsilon of one report.
+
+    Values v are in [-1, 1], the common domain. Any two values are neighbours: for every report x and all v, w,
+    density(x | v) <= exp(epsilon) density(x | w). `low` and `high` bound the raw reports. Arrays broadcast.
+    """
+
+    name: ClassVar[str]
+
+    @property
+    def epsilon(self) -> float: ...
+    @property
+    def low(self) -> float: ...
+    @property
+    def high(self) -> float: ...
+
+    def log_density(self, reports: Float64s, values: Float64s) -> Float64s:
+        """Log density of a raw report given the value (log probability where reports are few)."""
+        ...
+
+    def raw_mean(self, values: Float64s) -> Float64s: ...
+
+    def raw_variance(self, values: Float64s) -> Float64s: ...
+
+    def unbiased(self, reports: Float64s) -> Float64s:
+        """The affine image of raw reports whose mean is the value itself."""
+        ...
+
+    def variance(self, values: Float64s) -> Float64s:
+        """Variance of the unbiased report, in the common domain."""
+        ...
+
+    def sample(self, values: Float64s, noise: Noise) -> Float64s:
+        """One raw report for each value in [-1, 1], which is first rounded to the stated grid.
+
+        Raises ValueError for a value outside [-1, 1] or not a number.
+        """
+        ...
+
+    def real_epsilon(self) -> float:
+        """The epsilon that the sampler has on its finite grid: the largest log ratio of two exact probabilities."""
+        ...
+
+
+def check_epsilon(epsilon: float) -> None:
+    if not LEAST_EPSILON <= epsilon <= MOST_EPSILON:
+        raise ValueError(f"the epsilon of a local report must be from {LEAST_EPSILON:g} to {MOST_EPSILON:g}")
+
+
+def exp(epsilon: float) -> Decimal:
+    """e**epsilon with 80 digits."""
+    return EXACT.exp(Decimal(epsilon))
+
+
+def to_steps(values: Float64s) -> Int64s:
+    """The grid's step 0..STEPS nearest to each value in [-1, 1]."""
+    if not np.all(np.abs(values) <= 1):
+        raise ValueError("a value to perturb must be in [-1, 1]")
+    return np.rint((values + 1) * (STEPS / 2)).astype(np.int64)
+
+
+def coin_below(share: Decimal) -> int:
+    """The largest T with T / 2**62 <= share: rounding goes to the side that tells less."""
+    return math.floor(EXACT.multiply(share, Decimal(1 << COIN_BITS)))
+
+
+def flip(threshold: int, size: int, noise: Noise) -> NDArray[np.bool_]:
+    """Independent coins that show heads with probability threshold / 2**62 exactly."""
+    return noise.below(np.full(size, 1 << COIN_BITS, np.int64)) < threshold

@@ -1,0 +1,71 @@
+"""Statistics: what they need of samples adds up, and the registry says where each mechanism belongs."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpops import statistics
+from dpops.mechanism import Mechanism
+from dpops.mechanisms.auto import Auto
+from dpops.mechanisms.baseline import Baseline
+from dpops.mechanisms.baseline_variance import BaselineVariance
+from dpops.registry import registered
+from dpops.statistics import SQUARES, SUMS, Binned, Histogram, RequestedStatistic, columns_of
+from dpops.types import Grid
+
+GRID = Grid(step=Fraction(1), upper_steps=50)
+COLUMNS = (SUMS, SQUARES, Histogram(bins=7, upper_steps=50))
+SAMPLES = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 50)), max_size=30)
+
+
+def arrays_of(samples):
+    group, steps = np.array(sorted(samples), np.int64).reshape(-1, 2).T
+    return steps, group
+
+
+@given(SAMPLES, SAMPLES)
+def test_the_columns_of_two_parts_add_up_to_those_of_the_whole(first, second):
+    for column in COLUMNS:
+        parts = [column.add_up(*arrays_of(part), 4) for part in (first, second)]
+        assert np.array_equal(sum(parts), column.add_up(*arrays_of(first + second), 4))
+
+
+@given(SAMPLES)
+def test_power_sums_and_histograms_are_those_of_python(samples):
+    sums, squares, bins = (column.add_up(*arrays_of(samples), 4) for column in COLUMNS)
+    for group in range(4):
+        mine = [steps for of, steps in samples if of == group]
+        assert (sums[group], squares[group]) == (sum(mine), sum(x * x for x in mine))
+        assert bins[group].tolist() == [sum(min(x * 7 // 50, 6) == k for x in mine) for k in range(7)]
+
+
+def test_every_mechanism_releases_statistics_that_a_specification_can_name():
+    known = statistics.registered()
+    for mechanism in registered().values():
+        assert mechanism.statistics <= known.keys(), mechanism.name
+    for statistic in known.values():
+        assert statistic.name in registered()[statistic.default].statistics
+        assert not statistic.outputs[0].is_list
+
+
+def test_a_mean_needs_no_squares_and_a_variance_both():
+    mean = RequestedStatistic("mean", Baseline(), Fraction(1, 2))
+    variance = RequestedStatistic("variance", BaselineVariance(), Fraction(1, 2))
+    assert columns_of([mean], GRID) == (SUMS,)
+    assert columns_of([variance, mean], GRID) == (SQUARES, SUMS)
+
+
+@dataclass(frozen=True)
+class InBins(Mechanism):
+    name = "in-bins"
+    bins: int = 8
+
+
+def test_a_statistic_of_histograms_takes_the_bins_from_its_mechanism():
+    assert Binned().columns(InBins(bins=5), GRID) == (Histogram(bins=5, upper_steps=50),)
+    with pytest.raises(TypeError, match="auto does not say how many bins"):
+        Binned().columns(Auto(), GRID)
