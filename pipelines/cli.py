@@ -19,6 +19,7 @@ from pipelines.commands.stream import stream
 from pipelines.demo.servers.maven import MissingTool
 from pipelines.demo.servers.process import ServerError
 from pipelines.exit_codes import BAD_SPECIFICATION, DONE, FAILED, REFUSED, WRONG_USE
+from pipelines.output_folder import OutputError
 from pipelines.scheduled.release import InputError, UsageError
 from pipelines.specification import SpecificationError
 from transforms.layouts import UnreadableFile
@@ -32,6 +33,7 @@ _CODES: dict[type[Exception], int] = {
     AccountRefusal: REFUSED,
     LedgerError: FAILED,
     InputError: FAILED,
+    OutputError: FAILED,
     StepError: FAILED,
     UnreadableFile: FAILED,
     MissingTool: FAILED,

@@ -30,6 +30,7 @@ from transforms.release.by_hexagon import seal
 from transforms.release.policy import Policy, SlotFacts, release_shard
 from transforms.release.recorded import Sealed
 from transforms.sinks.files import publish_slot
+from transforms.sinks.published import OtherValues
 
 NAMESPACE = "hatstream"
 
@@ -300,6 +301,8 @@ class _Publish(beam.DoFn):
     def process(self, units: list[Sealed]) -> None:
         try:
             publish_slot(units, self._folder, self._formats)
+        except OtherValues as error:
+            raise StepError(str(error)) from None
         except OSError as error:
             raise _recorded_but(error, self._folder) from None
 

@@ -81,13 +81,19 @@ def read_key(path: Path) -> Secret:
 def open_account(place: AccountLocation, table: AccountTable) -> str:
     """Opens the account; makes ledger, key file and head file where they are missing. Returns what it found or did."""
     place.key.parent.mkdir(parents=True, exist_ok=True)
-    with locked(place.key.parent):
-        has_key = _has_key(place)
-        place.ledger.create()
-        place.ledger.verify_chain()
-        if not has_key:
-            _make_key(place, table.name)
-    return place.ledger.open_account(account_of(table, read_key(place.key)))
+    is_new = not place.ledger.exists()
+    try:
+        with locked(place.key.parent):
+            has_key = _has_key(place)
+            place.ledger.create()
+            place.ledger.verify_chain()
+            if not has_key:
+                _make_key(place, table.name)
+        return place.ledger.open_account(account_of(table, read_key(place.key)))
+    except (AccountRefusal, LedgerError):
+        if is_new and place.ledger.exists():
+            place.ledger.discard()
+        raise
 
 
 def other_accounts(place: AccountLocation, account: str) -> list[str]:

@@ -1,7 +1,6 @@
 """From a specification and a range of time to a finished scheduled release: what `release` and `demo` both run."""
 
 import glob
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
@@ -13,6 +12,7 @@ from zoneinfo import ZoneInfo
 from pipelines.account.location import AccountLocation
 from pipelines.assembly import admitted, assemble, book_of, continuing, facts_of
 from pipelines.build import Job
+from pipelines.output_folder import prepare_folder
 from pipelines.scheduled import parts as local
 from pipelines.specification import Specification
 from transforms.ledger import AccountRefusal
@@ -21,7 +21,7 @@ from transforms.release.policy import SlotFacts
 from transforms.sinks import kafka as kafka_sink
 from transforms.sinks.files import file_stem
 from transforms.sources.kafka_partition import Topic
-from transforms.steps import Book, reason_of
+from transforms.steps import Book
 from transforms.time.calendar import Calendar, CalendarError, Timetable, calendar
 
 SHOWN_PERIODS = 7
@@ -114,7 +114,7 @@ def release(
     _check_period(spec, when)
     secret = admitted(spec, location)
     paths = paths_of(pattern)
-    make_writable(output)
+    prepare_folder(output, spec, location)
     if topic is not None:
         kafka_sink.check(topic)
     job = job_of(spec, when, secret, book_of(spec, location), output, formats)
@@ -163,16 +163,6 @@ def _check_period(spec: Specification, when: Calendar) -> None:
         raise AccountRefusal(f"account {spec.account.name!r} ends at {until}: nothing is released from then on")
     if since is not None and when.from_s < spec.timetable.midnight(since).timestamp():
         raise AccountRefusal(f"account {spec.account.name!r} begins at {since}: nothing is released before")
-
-
-def make_writable(folder: Path) -> None:
-    """Makes the output folder and proves that files can be made in it, before anything is spent."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=folder, prefix=".hatstream-"):
-            pass
-    except OSError as error:
-        raise InputError(f"the output folder {folder} cannot be written: {reason_of(error)}") from None
 
 
 def paths_of(pattern: str) -> list[str]:

@@ -15,7 +15,8 @@ from pipelines.account.location import AccountLocation, account_of
 from pipelines.assembly import admitted, assemble, book_of, continuing, facts_of
 from pipelines.build import Job, Source, stream
 from pipelines.demo.servers.process import ServerError
-from pipelines.scheduled.release import InputError, UsageError, instant_of, make_writable
+from pipelines.output_folder import prepare_folder
+from pipelines.scheduled.release import InputError, UsageError, instant_of
 from pipelines.specification import Specification, SpecificationError
 from pipelines.streaming.flink.submit import Engine, cancel, submit
 from pipelines.streaming.health import Say, attend
@@ -88,7 +89,7 @@ def prepare(
     """
     location = replace(location, key=location.key.absolute())  # workers may stand in another folder
     secret = admitted(spec, location)
-    make_writable(output)
+    prepare_folder(output, spec, location)
     if topic is not None:
         kafka_sink.check(topic)
     from_s, to_s = _life(spec)

@@ -353,6 +353,12 @@ def test_a_refused_init_leaves_no_new_key_behind(town, hatstream):
     assert not list(town.glob("new.key*"))
 
 
+def test_a_refused_init_leaves_no_new_ledger_behind(town, hatstream):
+    code, _, err = hatstream(*city.init(town), "--ledger", town / "new.sqlite", "--key", town / "ledger.key")
+    assert (code, "lives in another ledger" in err) == (3, True)
+    assert not list(town.glob("new.sqlite*"))
+
+
 def test_every_slot_of_the_range_is_published_even_if_nothing_happened(town, hatstream):
     city.write(town, lines=[])
     code, out, _ = hatstream(*city.release(town, "--allow-empty", "--json"))
@@ -501,7 +507,7 @@ def test_an_input_that_may_not_be_read_is_named_with_the_reason(town, hatstream,
 
 
 def test_an_output_folder_that_may_not_be_written_is_noticed_before_anything_is_spent(town, hatstream, monkeypatch):
-    monkeypatch.setattr("pipelines.scheduled.release.tempfile.NamedTemporaryFile", denied)
+    monkeypatch.setattr("pipelines.output_folder.locked", denied)
     code, out, err = hatstream(*city.release(town))
     assert (code, out) == (4, "")
     assert err == f"hatstream: the output folder {town / 'out'} cannot be written: Permission denied\n"

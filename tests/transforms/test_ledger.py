@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from msgspec import structs
 from sqlalchemy.pool import NullPool
 
+from transforms import atomic_files
 from transforms.ledger import Account, AccountRefusal, Ledger
 from transforms.ledger.databases import database_of
 from transforms.ledger.head import Head, LedgerError
@@ -457,3 +458,15 @@ def _noting(statements, execute):
         return execute(db, statement, *arguments, **options)
 
     return noting
+
+
+def test_a_ledger_in_a_file_is_for_its_owner_alone(in_file, tmp_path):
+    record(in_file, unit())
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.glob("ledger.sqlite*")} == {0o600}
+
+
+def test_a_folder_that_a_stranger_keeps_locked_is_said_after_a_while(tmp_path, monkeypatch):
+    monkeypatch.setattr(atomic_files, "LOCK_S", 0.1)
+    too_long = pytest.raises(TimeoutError, match="kept it locked")
+    with atomic_files.locked(tmp_path), too_long, atomic_files.locked(tmp_path):
+        pass

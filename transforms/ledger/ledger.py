@@ -4,6 +4,7 @@ Accounts, specifications, released slots (which are also the debits) and audit e
 head of the chain is kept outside the database too, so that a rolled-back copy is noticed.
 """
 
+import os
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -108,7 +109,17 @@ class Ledger:
         """Makes the file, where it is one, and the table where they are missing."""
         if self._database.path is not None:
             self._database.path.parent.mkdir(parents=True, exist_ok=True)
+            os.close(os.open(self._database.path, os.O_RDWR | os.O_CREAT, 0o600))  # with what SQLite puts beside it
         self._run(METADATA.create_all)
+
+    def discard(self) -> None:
+        """Removes a ledger without an entry, as if it had never been made."""
+        if self._run(chain.genesis) is not None:
+            return
+        self._run(METADATA.drop_all)
+        if self._database.path is not None:
+            for suffix in ("-wal", "-shm", ""):
+                Path(f"{self._database.path}{suffix}").unlink(missing_ok=True)
 
     def open_account(self, account: Account) -> str:
         """Writes the account once. Returns "created", "unchanged" or "limit lowered"; refuses any other change."""

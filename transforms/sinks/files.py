@@ -19,6 +19,7 @@ from dpops.registry import registered
 from transforms.atomic_files import locked, replacing
 from transforms.failpoints import failpoint
 from transforms.release.recorded import Released, Sealed
+from transforms.sinks.published import refuse_other_values
 
 MISS = 0.05
 """An interval [lower95, upper95] misses the true value with at most this probability."""
@@ -133,23 +134,28 @@ def file_stem(spec_id: str, slot_start: str) -> str:
 
 
 def publish_slot(units: Sequence[Sealed], folder: Path, formats: Sequence[str]) -> list[Path]:
-    """Writes one file per format for one slot; a file appears whole under its name, or not at all."""
+    """Writes one file per format for one slot; a file appears whole under its name, or not at all.
+
+    Raises OtherValues where a file of the release holds other values already.
+    """
     rows, stem = rows_of(units), file_stem(units[0].spec_id, units[0].slot_start)
     written = []
     failpoint("before-publish")
     for kind in formats:
         path = folder / f"{stem}.{kind}"
-        _write_whole(path, FORMATS[kind](rows, stem))
+        _write_whole(path, rows, FORMATS[kind](rows, stem))
         written.append(path)
     failpoint("after-publish")
     return written
 
 
-def _write_whole(path: Path, data: bytes) -> None:
-    with locked(path.parent), replacing(path) as file:
-        file.write(data[: len(data) // 2])
-        file.flush()
-        failpoint("mid-file")
-        file.write(data[len(data) // 2 :])
-        file.flush()
-        failpoint("before-rename")
+def _write_whole(path: Path, rows: Sequence[Row], data: bytes) -> None:
+    with locked(path.parent):
+        refuse_other_values(path, rows)
+        with replacing(path) as file:
+            file.write(data[: len(data) // 2])
+            file.flush()
+            failpoint("mid-file")
+            file.write(data[len(data) // 2 :])
+            file.flush()
+            failpoint("before-rename")
