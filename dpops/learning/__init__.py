@@ -1,0 +1,29 @@
+"""What one's own noisy releases teach: counts and means with intervals, a gate and forecasts.
+
+Post-processing: it looks at released values and public facts alone, so it costs no privacy. A state is updated day by
+day (`taken_in`), is fitted when asked (`learned`), and never needs the data again.
+"""
+
+from dpops.learning.design import Design
+from dpops.learning.interval import Estimates, Status, published
+from dpops.learning.learner import Facts, Field, Learned, State, learned, taken_in
+from dpops.learning.queries import Groups
+from dpops.learning.releases import DayValues, LevelValues, StageValues, single_means
+
+__all__ = [
+    "DayValues",
+    "Design",
+    "Estimates",
+    "Facts",
+    "Field",
+    "Groups",
+    "Learned",
+    "LevelValues",
+    "StageValues",
+    "State",
+    "Status",
+    "learned",
+    "published",
+    "single_means",
+    "taken_in",
+]

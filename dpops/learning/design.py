@@ -1,0 +1,122 @@
+"""The public grid that is learned on: cells with neighbours and parents, hours of the day, and the smooth effects."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from dpops.types import Float64s, Int64s
+
+HOURS = 24
+BLOCK_H = 4
+"""Hours of a part of the day: a parent's own effect lasts that long."""
+BLOCKS = HOURS // BLOCK_H
+
+
+@dataclass(frozen=True, kw_only=True)
+class Design:
+    """What is public about a city before any release, and which effects describe it.
+
+    parents: int64 (cells,), the coarser cell that each cell belongs to, numbered from 0.
+    neighbours: int64 (pairs, 2), cells that touch; each pair once.
+
+    An effect is a number per city (1), per cell, per hour of the day, and per parent and part of the day: one column
+    each, in this order. A HAT is described by one column of each kind.
+    """
+
+    parents: Int64s
+    neighbours: Int64s
+    columns: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        pairs = np.asarray(self.neighbours, np.int64).reshape(-1, 2)
+        parents = np.asarray(self.parents, np.int64)
+        if parents.size == 0 or parents.min() < 0:
+            raise ValueError("a design needs at least one cell, and parents numbered from 0")
+        if pairs.size and (pairs.min() < 0 or pairs.max() >= parents.size or np.any(pairs[:, 0] == pairs[:, 1])):
+            raise ValueError("neighbours must be pairs of two different cells of the region")
+        object.__setattr__(self, "parents", parents)
+        object.__setattr__(self, "neighbours", pairs)
+        object.__setattr__(self, "columns", 1 + self.cells + HOURS + BLOCKS * (int(parents.max()) + 1))
+
+    @property
+    def cells(self) -> int:
+        return int(self.parents.size)
+
+    @property
+    def cell_columns(self) -> slice:
+        return slice(1, 1 + self.cells)
+
+    @property
+    def hour_columns(self) -> slice:
+        return slice(1 + self.cells, 1 + self.cells + HOURS)
+
+    @property
+    def parent_columns(self) -> slice:
+        return slice(1 + self.cells + HOURS, self.columns)
+
+    def of_hats(self, hours: Int64s) -> Int64s:
+        """The columns that describe each HAT, int64 (cells, slots, 4); hours: of the slots, 0 to 23."""
+        shape = (self.cells, hours.size)
+        cell = np.broadcast_to(np.arange(1, 1 + self.cells)[:, None], shape)
+        hour = np.broadcast_to(self.hour_columns.start + hours, shape)
+        block = self.parent_columns.start + self.parents[:, None] * BLOCKS + hours // BLOCK_H
+        return np.stack([np.zeros(shape, np.int64), cell, hour, block], axis=-1)
+
+    def described(self, effects: Float64s, hours: Int64s) -> Float64s:
+        """The sum of each HAT's effects, (cells, slots)."""
+        block = effects[self.parent_columns].reshape(-1, BLOCKS)[self.parents]
+        by_hour = effects[self.hour_columns] + np.repeat(block, BLOCK_H, axis=1)
+        total: Float64s = effects[0] + effects[self.cell_columns, None] + by_hour[:, hours]
+        return total
+
+    @cached_property
+    def cell_smoothness(self) -> Float64s:
+        """Graph Laplacian of neighbouring cells plus the identity, (cells, cells)."""
+        matrix = np.eye(self.cells)
+        one, other = self.neighbours.T
+        np.add.at(matrix, (one, one), 1.0)
+        np.add.at(matrix, (other, other), 1.0)
+        np.add.at(matrix, (one, other), -1.0)
+        np.add.at(matrix, (other, one), -1.0)
+        return matrix
+
+
+def hour_smoothness() -> Float64s:
+    """Laplacian of the ring of 24 hours plus half the identity."""
+    ring = np.roll(np.eye(HOURS), 1, axis=1)
+    return 2.5 * np.eye(HOURS) - ring - ring.T
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Smoothness:
+    """How strongly effects are held together: prior precisions of cells, hours, and parents by part of the day."""
+
+    cells: float
+    hours: float
+    parents: float
+
+    def matrix(self, design: Design) -> Float64s:
+        """Prior precision of all effects, (columns, columns); the city's own number has none."""
+        precision = np.zeros((design.columns, design.columns))
+        precision[design.cell_columns, design.cell_columns] = self.cells * design.cell_smoothness
+        precision[design.hour_columns, design.hour_columns] = self.hours * hour_smoothness()
+        span = np.arange(design.columns)[design.parent_columns]
+        precision[span, span] = self.parents
+        return precision
+
+    def learned(self, design: Design, effects: Float64s, covariance: Float64s, default: "Smoothness") -> "Smoothness":
+        """One step of expectation-maximisation with a Gamma prior that is worth six effects at the default."""
+        new = {}
+        for name, span, matrix in (
+            ("cells", design.cell_columns, design.cell_smoothness),
+            ("hours", design.hour_columns, hour_smoothness()),
+            ("parents", design.parent_columns, None),
+        ):
+            part, spread = effects[span], covariance[span, span]
+            if matrix is None:
+                energy = float(part @ part + np.trace(spread))
+            else:
+                energy = float(part @ matrix @ part + np.sum(matrix * spread))
+            new[name] = (part.size + 6) / (energy + 6 / getattr(default, name))
+        return Smoothness(**new)

@@ -1,0 +1,242 @@
+"""What an account's releases have taught: a state that is updated day by day, a day's estimates, forecasts."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dpops.learning import counts as count_model
+from dpops.learning.counts import CountProblem, CountQueries, Counts, fit_counts
+from dpops.learning.design import Design
+from dpops.learning.information import Information
+from dpops.learning.means import DayInformation, Deviations, Means, SpeedQueries, day_information, fit_means, variances
+from dpops.learning.queries import GroupRows, Groups
+from dpops.learning.releases import DayValues, LevelValues
+from dpops.types import Float64s, Int64s
+
+HOUR_SPREAD = 0.05
+"""Squared coefficient of variation of a day's weight in one hour around the city's habit."""
+KEPT = 0.9
+"""Share of a vehicle's weight that clipping leaves, roughly."""
+RECENT = 7
+"""Days that are kept as they were released; older ones are folded into one matrix as they are understood then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """Public facts about a fleet, in the weights of the releases.
+
+    vehicles: expected on a day. vehicle_weight: all HATs of a typical vehicle-day together. hat_weight: one of them.
+    """
+
+    vehicles: float
+    vehicle_weight: float
+    hat_weight: float
+
+    def __post_init__(self) -> None:
+        if not min(self.vehicles, self.vehicle_weight, self.hat_weight) > 0:
+            raise ValueError("a fleet's facts must be above 0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """All that is kept of earlier releases. days: how many were taken in; recent: the last of them, as released."""
+
+    design: Design
+    facts: Facts
+    days: int
+    recent: tuple[DayValues, ...]
+    counts: Information
+    means: Information
+
+    @staticmethod
+    def new(design: Design, facts: Facts) -> "State":
+        none = Information.none(design.columns)
+        return State(design=design, facts=facts, days=0, recent=(), counts=none, means=none)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """What is believed about each HAT of a day, (cells, slots) each.
+
+    values: km/h. variances: of the belief in the HAT's usual mean. deviations: variance of its own mean around that.
+    weights: expected. vehicles: expected.
+    """
+
+    values: Float64s
+    variances: Float64s
+    deviations: Float64s
+    weights: Float64s
+    vehicles: Float64s
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """The models fitted to a state."""
+
+    state: State
+    counts: Counts
+    means: Means
+    last: "_Day | None"
+
+    def forecast(self, hours: Int64s) -> Field:
+        """Of a day that is still to come."""
+        usual = self.counts.hats(self.state.design, hours)
+        return self._field(usual, Deviations.unknown(self.state.design), hours)
+
+    def estimate(self) -> Field:
+        """Of the last day that was taken in, its own releases included. Raises ValueError before the first."""
+        if self.last is None:
+            raise ValueError("nothing has been released yet: there is a forecast, and no estimate")
+        field = self._field(self.last.weights, self.last.information.deviations(self.means), self.last.day.hours)
+        return _with_single_hats(field, self.last.day)
+
+    def _field(self, weights: Float64s, deviations: Deviations, hours: Int64s) -> Field:
+        design, vehicles = self.state.design, weights / self.state.facts.hat_weight
+        values = design.described(self.means.effects, hours) + deviations.values[hours]
+        spread = variances(design, self.means, deviations, hours)
+        return Field(values, spread, deviation_variance(vehicles), weights, vehicles)
+
+
+@dataclass(frozen=True, slots=True)
+class _Day:
+    day: DayValues
+    weights: Float64s
+    information: DayInformation
+
+
+def taken_in(state: State, day: DayValues) -> State:
+    """The state after a day. The oldest day beyond the recent ones is folded in as it is understood now."""
+    state = replace(state, days=state.days + 1, recent=(*state.recent, day))
+    if len(state.recent) <= RECENT:
+        return state
+    oldest, *recent = state.recent
+    counts = _fitted_counts(state, _row_maker(state.design))
+    return replace(
+        state,
+        recent=tuple(recent),
+        counts=state.counts + _count_information(state, oldest, counts),
+        means=state.means + _understood(state, oldest, counts, _row_maker(state.design)).information.kept,
+    )
+
+
+def learned(state: State) -> Learned:
+    """Counts first, then means; a function of the state alone."""
+    rows = _row_maker(state.design)
+    counts = _fitted_counts(state, rows)
+    days = [_understood(state, day, counts, rows) for day in state.recent]
+    information = state.means
+    for day in days:
+        information = information + day.information.kept
+    return Learned(state, counts, fit_means(state.design, information), days[-1] if days else None)
+
+
+def deviation_variance(vehicles: Float64s) -> Float64s:
+    """Variance of a HAT's mean around what describes it, (km/h)^2. Fitted on three real cities."""
+    total: Float64s = 4 + 150 / np.maximum(vehicles, 1e-6)
+    return total
+
+
+_Rows = Callable[[Groups, Int64s], GroupRows]
+
+
+def _row_maker(design: Design) -> _Rows:
+    made: dict[tuple[bytes, ...], GroupRows] = {}
+
+    def rows(groups: Groups, hours: Int64s) -> GroupRows:
+        key = (groups.cells.tobytes(), groups.slots.tobytes(), hours.tobytes())
+        if key not in made:
+            made[key] = GroupRows(groups, design.of_hats(hours), design.columns)
+        return made[key]
+
+    return rows
+
+
+def _fitted_counts(state: State, rows: _Rows) -> Counts:
+    hours = state.recent[-1].hours if state.recent else np.arange(24)
+    problem = CountProblem(
+        design=state.design,
+        hours=hours,
+        anchor=KEPT * state.facts.vehicles * state.facts.vehicle_weight,
+        queries=_count_queries(state.recent, rows),
+        earlier=state.counts,
+    )
+    return fit_counts(problem)
+
+
+def _count_queries(days: Sequence[DayValues], rows: _Rows) -> list[CountQueries]:
+    """One per kind of groups."""
+    found: dict[int, tuple[GroupRows, Int64s, list[LevelValues]]] = {}
+    for day in days:
+        for level in _levels(day):
+            made = rows(level.groups, day.hours)
+            found.setdefault(id(made), (made, day.hours, []))[2].append(level)
+    queries = []
+    for made, hours, levels in found.values():
+        precision = np.stack([level.weight_precision.ravel() for level in levels])
+        values = np.stack([level.weights.ravel() for level in levels])
+        mean = np.sum(precision * values, axis=0) / np.maximum(np.sum(precision, axis=0), 1e-300)
+        queries.append(CountQueries(made, hours, mean, 1 / np.maximum(precision, 1e-300)))
+    return queries
+
+
+def _levels(day: DayValues) -> list[LevelValues]:
+    return [level for stage in day.stages for level in stage.levels]
+
+
+def _count_information(state: State, day: DayValues, counts: Counts) -> Information:
+    """What one day says about the counts' effects, made linear where they are now."""
+    total = Information.none(state.design.columns)
+    for query in _count_queries([day], _row_maker(state.design)):
+        hats = counts.hats(state.design, query.hours)
+        rows, precision = query.rows(hats), query.precision(hats)
+        matrix = rows.gram(precision)
+        total = total + Information(matrix, matrix @ counts.effects + rows.project(precision * query.misses(hats)))
+    return total
+
+
+def _understood(state: State, day: DayValues, counts: Counts, rows: _Rows) -> _Day:
+    """What a day says about means, once the weights of its HATs are known."""
+    weights = _day_weights(state, day, counts.hats(state.design, day.hours))
+    deviations = weights**2 * deviation_variance(weights / state.facts.hat_weight)
+    queries = []
+    for stage in day.stages:
+        for level in stage.levels:
+            values = level.speeds + level.groups.totals(weights * stage.centre)
+            spread = level.speed_variance + level.groups.totals(deviations)
+            queries.append(SpeedQueries(rows(level.groups, day.hours), weights, values.ravel(), spread.ravel()))
+    return _Day(day, weights, day_information(state.design, queries))
+
+
+def _day_weights(state: State, day: DayValues, usual: Float64s) -> Float64s:
+    """The usual weights times the day's own factor by hour, and its own where single HATs were released."""
+    weights = usual
+    for level in _levels(day):
+        if level.groups.shape == (1, day.hours.size):
+            total = np.maximum(weights.sum(axis=0), 1e-9)
+            gain = _gain(HOUR_SPREAD * total**2, level.weight_precision[0])
+            weights = weights * np.clip(1 + gain * (level.weights[0] / total - 1), 0.2, 5.0)
+    for level in _levels(day):
+        if level.groups.shape == weights.shape:
+            own = weights * (count_model.OVERDISPERSION * weights + state.facts.hat_weight)
+            gain = _gain(own, level.groups.spread(level.weight_precision))
+            weights = np.maximum(weights + gain * (level.groups.spread(level.weights) - weights), 0.05 * weights)
+    return weights
+
+
+def _gain(variance: Float64s, precision: Float64s) -> Float64s:
+    """What part of an observation's surprise is believed."""
+    part: Float64s = variance * precision / (1 + variance * precision)
+    return part
+
+
+def _with_single_hats(field: Field, day: DayValues) -> Field:
+    """Adds what a release of single HATs says about their own means."""
+    values, left = field.values, field.deviations
+    for stage in day.stages:
+        for level in stage.levels:
+            if level.groups.shape == values.shape:
+                part = _gain(field.weights**2 * left, level.groups.spread(level.speed_precision))
+                own = level.groups.spread(level.speeds) / field.weights + stage.centre - values
+                values, left = values + part * own, left * (1 - part)
+    return replace(field, values=values, deviations=left)

@@ -1,0 +1,83 @@
+"""One day's releases as they are learned from: noisy sums of groups around public centres, or noisy means of HATs."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpops.learning.queries import Groups
+from dpops.types import Float64s, Int64s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LevelValues:
+    """What one level says: noisy sums over each group, (cell groups, slot groups), in weights and weights times km/h.
+
+    A variance is that of the noise: one number, or one for each group; infinite where nothing is said.
+    """
+
+    groups: Groups
+    weights: Float64s
+    speeds: Float64s
+    weight_variance: float | Float64s
+    speed_variance: float | Float64s
+
+    def __post_init__(self) -> None:
+        if not self.weights.shape == self.speeds.shape == self.groups.shape:
+            raise ValueError(f"a level's values must be {self.groups.shape}, one per group")
+        if not (np.all(np.isfinite(self.weights)) and np.all(np.isfinite(self.speeds))):
+            raise ValueError("a level's values must be finite")
+        if not (np.all(np.asarray(self.weight_variance) >= 0) and np.all(np.asarray(self.speed_variance) > 0)):
+            raise ValueError("the noise of speeds must have a variance above 0, that of weights at least 0")
+
+    @property
+    def weight_precision(self) -> Float64s:
+        """Per group. Exact weights count as known to a thousandth of a vehicle."""
+        precision: Float64s = 1 / np.maximum(np.broadcast_to(self.weight_variance, self.groups.shape), 1e-6)
+        return precision
+
+    @property
+    def speed_precision(self) -> Float64s:
+        precision: Float64s = 1 / np.broadcast_to(self.speed_variance, self.groups.shape)
+        return precision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageValues:
+    """One look at a day: the centre in km/h, (cells, slots), around which residuals were taken, and its levels."""
+
+    centre: Float64s
+    levels: tuple[LevelValues, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DayValues:
+    """Everything released of one day. hours: int64 (slots,), the hour of the day in which each slot begins."""
+
+    hours: Int64s
+    stages: tuple[StageValues, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.hours.size == 0 or self.hours.min() < 0 or self.hours.max() > 23:
+            raise ValueError("a day needs slots whose hours are 0 to 23")
+        shapes = [(level.groups.cells.size, level.groups.slots.size) for s in self.stages for level in s.levels]
+        shapes += [stage.centre.shape for stage in self.stages]
+        if any(slots != self.hours.size for _, slots in shapes):
+            raise ValueError("stages and hours are about different slots")
+
+
+def single_means(vehicles: Int64s, values: Float64s, variances: Float64s, bias_kmh: Float64s) -> StageValues:
+    """Noisy means of single HATs whose counts are public, as a stage; (cells, slots) each, 0 vehicles where none is.
+
+    values: km/h. variances: of the noise. bias_kmh: how far the noiseless value may be from the true one; taken as
+    uniform up to there. A HAT's weight is its number of vehicles.
+    """
+    there, weights = vehicles > 0, vehicles.astype(np.float64)
+    errors = weights**2 * (variances + bias_kmh**2 / 3)
+    level = LevelValues(
+        groups=Groups(cells=np.arange(vehicles.shape[0]), slots=np.arange(vehicles.shape[1])),
+        weights=weights,
+        speeds=np.where(there, weights * values, 0.0),
+        weight_variance=0.0,
+        speed_variance=np.where(there, np.maximum(errors, 1e-6), np.inf),
+    )
+    return StageValues(centre=np.zeros(vehicles.shape), levels=(level,))

@@ -1,0 +1,51 @@
+"""A made-up city whose true means are known, and noisy releases of it."""
+
+import numpy as np
+
+from dpops.learning import DayValues, Design, Facts, Groups, LevelValues, StageValues
+from dpops.learning.learner import Field
+
+HOURS = np.arange(24)
+FACTS = Facts(vehicles=100, vehicle_weight=1.0, hat_weight=0.05)
+
+
+def design(side: int = 6) -> Design:
+    """A square of cells; parents are squares of 2 x 2."""
+    at = np.arange(side * side).reshape(side, side)
+    pairs = [np.stack([at[:, :-1].ravel(), at[:, 1:].ravel()], 1), np.stack([at[:-1].ravel(), at[1:].ravel()], 1)]
+    row, column = np.divmod(np.arange(side * side), side)
+    return Design(parents=(row // 2) * ((side + 1) // 2) + column // 2, neighbours=np.concatenate(pairs))
+
+
+def truth(of: Design) -> tuple[np.ndarray, np.ndarray]:
+    """True weights and means of every HAT, (cells, 24) each: smooth over cells and hours."""
+    cell = np.linspace(-1, 1, of.cells)[:, None]
+    hour = np.sin(2 * np.pi * HOURS / 24)[None, :]
+    weights = np.exp(cell + hour)
+    return weights * 100 / weights.sum(), 25 + 8 * cell - 6 * hour
+
+
+def released_day(of: Design, noise: float, seed: int, centre: np.ndarray | None = None) -> DayValues:
+    """Cells' days and the city's hours, with Gaussian noise: sd `noise` in weights, 7 times that in speeds."""
+    rng = np.random.default_rng(seed)
+    weights, means = truth(of)
+    centre = np.full(weights.shape, 20.0) if centre is None else centre
+    levels = []
+    for cells, slots in ((np.arange(of.cells), 0 * HOURS), (np.zeros(of.cells, np.int64), HOURS)):
+        groups = Groups(cells=cells, slots=slots)
+        levels.append(
+            LevelValues(
+                groups=groups,
+                weights=groups.totals(weights) + noise * rng.normal(size=groups.shape),
+                speeds=groups.totals(weights * (means - centre)) + 7 * noise * rng.normal(size=groups.shape),
+                weight_variance=noise**2,
+                speed_variance=49 * noise**2,
+            )
+        )
+    return DayValues(hours=HOURS, stages=(StageValues(centre=centre, levels=tuple(levels)),))
+
+
+def error(field: Field, of: Design) -> float:
+    """Mean absolute error, weighted by what the HATs weigh."""
+    weights, means = truth(of)
+    return float(np.sum(weights * np.abs(field.values - means)) / weights.sum())

@@ -1,0 +1,120 @@
+"""What is learned day by day: better with every day, never from the data, and never a crash."""
+
+import numpy as np
+import pytest
+
+from dpops.learning import DayValues, Design, Facts, State, Status, learned, published, single_means, taken_in
+from dpops.learning.learner import RECENT
+from tests.dpops.learning.city import FACTS, HOURS, design, error, released_day, truth
+
+
+def after(days: int, noise: float, seed: int = 0) -> State:
+    of = design()
+    state = State.new(of, FACTS)
+    for day in range(days):
+        state = taken_in(state, released_day(of, noise, seed * 100 + day, learned(state).forecast(HOURS).values))
+    return state
+
+
+def test_before_the_first_day_there_is_a_forecast_and_no_estimate() -> None:
+    nothing = learned(State.new(design(), FACTS))
+    assert np.allclose(nothing.forecast(HOURS).values, 20)
+    with pytest.raises(ValueError, match="nothing has been released"):
+        nothing.estimate()
+
+
+def test_with_little_noise_the_smooth_city_is_found() -> None:
+    assert error(learned(after(2, 0.02)).estimate(), design()) < 0.7
+
+
+def test_errors_fall_with_the_days() -> None:
+    first, later = [], []
+    for seed in range(5):
+        first.append(error(learned(after(1, 1.0, seed)).estimate(), design()))
+        later.append(error(learned(after(6, 1.0, seed)).estimate(), design()))
+    assert np.mean(later) < 0.8 * np.mean(first)
+
+
+def test_a_forecast_is_close_to_the_next_days_estimate() -> None:
+    state = after(4, 0.5)
+    assert abs(error(learned(state).forecast(HOURS), design()) - error(learned(state).estimate(), design())) < 0.5
+
+
+def test_intervals_hold_the_truth() -> None:
+    held = []
+    for seed in range(10):
+        field = learned(after(2, 1.0, seed)).estimate()
+        sd = np.sqrt(field.variances + 4)
+        held.append(np.abs(field.values - truth(design())[1]) < 2 * sd)
+    assert np.mean(held) > 0.9
+
+
+def test_what_is_kept_does_not_grow_and_what_is_folded_is_not_forgotten() -> None:
+    state = after(RECENT + 4, 1.0)
+    assert len(state.recent) == RECENT
+    assert state.days == RECENT + 4
+    fresh = State.new(state.design, FACTS)
+    for day in state.recent:
+        fresh = taken_in(fresh, day)
+    folded, alone = learned(state).forecast(HOURS), learned(fresh).forecast(HOURS)
+    assert folded.variances.mean() < 0.9 * alone.variances.mean()
+
+
+def test_the_state_decides_what_is_learned() -> None:
+    one, same = learned(after(3, 1.0)).estimate(), learned(after(3, 1.0)).estimate()
+    assert np.array_equal(one.values, same.values)
+    assert np.array_equal(one.variances, same.variances)
+
+
+@pytest.mark.parametrize("noise", [1e-3, 10.0, 1e4, 1e9])
+def test_any_noise_gives_finite_numbers(noise: float) -> None:
+    field = learned(after(3, noise)).estimate()
+    assert np.all(np.isfinite(field.values))
+    assert np.all(field.vehicles > 0)
+    assert np.all(np.isfinite(published(field, 65).sd))
+
+
+def test_huge_noise_leaves_what_was_believed_before() -> None:
+    assert np.allclose(learned(after(3, 1e6)).estimate().values, 20, atol=0.5)
+
+
+def test_one_cell_and_one_slot_are_enough() -> None:
+    of = Design(parents=np.zeros(1, np.int64), neighbours=np.zeros((0, 2), np.int64))
+    state = State.new(of, FACTS)
+    hours = np.array([7])
+    means = single_means(np.array([[5]]), np.array([[31.0]]), np.array([[1.0]]), np.array([[0.0]]))
+    field = learned(taken_in(state, DayValues(hours=hours, stages=(means,)))).estimate()
+    assert 25 < field.values[0, 0] < 31
+
+
+def test_a_day_without_any_release_changes_little() -> None:
+    state = after(2, 0.5)
+    quiet = taken_in(state, DayValues(hours=HOURS))
+    assert np.allclose(learned(quiet).forecast(HOURS).values, learned(state).forecast(HOURS).values)
+
+
+def test_noisy_means_of_hats_get_better_with_a_past() -> None:
+    of, rng = design(), np.random.default_rng(1)
+    vehicles, means = np.full((36, 24), 8), truth(of)[1]
+    state = State.new(of, Facts(vehicles=100, vehicle_weight=60, hat_weight=1))
+    for _ in range(4):
+        noisy = means + 10 * rng.normal(size=means.shape)
+        stage = single_means(vehicles, noisy, np.full(means.shape, 100.0), np.zeros(means.shape))
+        state = taken_in(state, DayValues(hours=HOURS, stages=(stage,)))
+    assert np.abs(learned(state).estimate().values - means).mean() < 0.4 * np.abs(noisy - means).mean()
+
+
+def test_lone_hats_are_said_to_be_unknown() -> None:
+    field = learned(after(2, 0.1)).estimate()
+    status = published(field, 65).status
+    assert np.all(status[field.vehicles < 3.9] == Status.UNRELIABLE)
+    assert np.all(status[field.vehicles > 4.1] == Status.OK)
+
+
+def test_a_day_with_a_doubled_hour_is_learned_from() -> None:
+    of = design()
+    state = after(2, 0.5)
+    hours = np.sort(np.append(HOURS, 1))
+    stage = single_means(np.full((36, 25), 3), np.full((36, 25), 30.0), np.ones((36, 25)), np.zeros((36, 25)))
+    field = learned(taken_in(state, DayValues(hours=hours, stages=(stage,)))).estimate()
+    assert field.values.shape == (of.cells, 25)
