@@ -9,6 +9,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self
 import numpy as np
 
 from dpops.claims import Adjacency, PureDP
+from dpops.estimate import Estimate, Number
 from dpops.forecast import Prior, laplace_bound, laplace_std, mean_absolute_error
 from dpops.noise import MOST_SCALE, Noise
 from dpops.types import Grid, Int64s
@@ -167,6 +168,26 @@ class Mechanism(Protocol):
         """The noisy query in units, clamped into [0, upper]; one correctly rounded division. Post-processing."""
         value = integers[-1] * plan.step.numerator / plan.step.denominator
         return min(max(value, 0.0), float(plan.upper))
+
+    @classmethod
+    def estimate(cls, integers: Sequence[int], plan: Plan, miss: float) -> Estimate:
+        """What the integers say, with intervals that each miss the true value with at most that probability.
+
+        Of a mechanism whose statistic has one output. Post-processing.
+        """
+        (statistic,) = cls.statistics
+        plan = cls.resolve(integers, plan)
+        value, half = cls.value(integers, plan), plan.half_width(miss)
+        # The interval lies around the published value, which is the noisy one brought back into [0, U]: that moves it
+        # nearer to any true value there, so the interval keeps its level and is never empty.
+        number = Number(value, max(value - half, 0.0), min(value + half, float(plan.upper)))
+        return Estimate(
+            numbers={statistic: number},
+            lists={},
+            noise_std=plan.noise_std(),
+            bias_bound=plan.bias_bound,
+            epsilon=plan.epsilon,
+        )
 
 
 def with_noise(exact: Int64s, scales: Sequence[Fraction], noise: Noise) -> list[int]:

@@ -1,6 +1,6 @@
 """The road of an event, from what a source hands over to published files.
 
-    read -> parse -> lateness -> assign -> by vehicle -> by hexagon -> record -> publish
+    read -> parse -> lateness -> assign -> by vehicle -> by hexagon -> record -> estimate -> publish
 
 Four stretches, because the scheduled job travels them in parts (pipelines/scheduled/parts.py); a stream joins them
 end to end.
@@ -17,22 +17,29 @@ from apache_beam.pvalue import DoOutputsTuple, PBegin, PCollection
 from transforms.count.tally import Cap
 from transforms.layouts import Layout
 from transforms.observe.parse import Rules
+from transforms.records import (
+    EXPOSURE,
+    REFUSED,
+    ExposureBytes,
+    KeyedEvents,
+    KeyedTally,
+    KeyedUnit,
+    PackedEvents,
+    SlotEstimates,
+)
 from transforms.release.policy import Policy, SlotFacts
+from transforms.sinks.files import PublishFiles
 from transforms.sinks.kafka import PublishToKafka
 from transforms.sources.kafka_partition import Topic
 from transforms.steps import (
-    EXPOSURE,
-    REFUSED,
     Assign,
     Book,
     ByHexagon,
     ByVehicle,
     CountRefused,
-    PackedEvents,
+    Estimate,
     Parse,
-    Publish,
     Record,
-    SlotShard,
     Together,
 )
 from transforms.time.heartbeat import Heartbeat
@@ -43,12 +50,14 @@ VEHICLE_SHARDS = 2
 Source = beam.PTransform[PBegin, DoOutputsTuple]
 """Hands over main: RawBatch; refused: Refused."""
 
+Sink = beam.PTransform[PCollection[SlotEstimates], PCollection[None]]
+
 
 class Released(NamedTuple):
     """sealed: (what is recorded together, encoded Sealed). exposure: (slot, packed Exposure)."""
 
-    sealed: PCollection[tuple[str, bytes]]
-    exposure: PCollection[tuple[int, bytes]]
+    sealed: PCollection[KeyedUnit]
+    exposure: PCollection[tuple[int, ExposureBytes]]
 
 
 @dataclass(frozen=True)
@@ -70,6 +79,14 @@ class Job:
     folder: Path
     formats: tuple[str, ...]
     topic: Topic | None = None
+
+    @property
+    def sinks(self) -> dict[str, Sink]:
+        """Where estimates go, by the names of the steps."""
+        found: dict[str, Sink] = {"publish": PublishFiles(self.folder, self.formats)}
+        if self.topic is not None:
+            found["publish to kafka"] = PublishToKafka(self.topic)
+        return found
 
 
 def stream(p: beam.Pipeline, source: Source, heartbeat: Heartbeat, job: Job, identity: str) -> None:
@@ -96,14 +113,12 @@ def observe(read: DoOutputsTuple, job: Job) -> PCollection[PackedEvents]:
     return assigned.events  # PackedEvents
 
 
-def count(events: PCollection[tuple[SlotShard, bytes]], job: Job) -> PCollection[tuple[SlotShard, bytes]]:
+def count(events: PCollection[KeyedEvents], job: Job) -> PCollection[KeyedTally]:
     """Events -> tallies by (plan, release shard): what each vehicle did in each cell."""
     return events | "by vehicle" >> ByVehicle(job.cap, job.policy.columns, job.policy.release_shards, job.slots)
 
 
-def seal(
-    tallies: PCollection[tuple[SlotShard, bytes]], heartbeat: PCollection[tuple[SlotShard, bytes]], job: Job
-) -> Released:
+def seal(tallies: PCollection[KeyedTally], heartbeat: PCollection[KeyedTally], job: Job) -> Released:
     """Tallies -> sealed units, and how many cells each vehicle took part in.
 
     heartbeat: one ((plan, release shard), b"") for every plan, so that a slot is sealed even if nothing happened.
@@ -113,9 +128,9 @@ def seal(
     return Released(done.sealed, done[EXPOSURE])
 
 
-def publish(sealed: PCollection[tuple[str, bytes]], job: Job) -> None:
-    """Sealed units -> the ledger's answer -> files, and messages of a topic."""
-    recorded = sealed | "record" >> Record(job.book)  # the slot's list[Sealed]
-    _ = recorded | "publish" >> Publish(job.folder, job.formats)
-    if job.topic is not None:
-        _ = recorded | "publish to kafka" >> PublishToKafka(job.topic)
+def publish(sealed: PCollection[KeyedUnit], job: Job) -> None:
+    """Sealed units -> the ledger's answer -> estimates -> files, and messages of a topic."""
+    recorded = sealed | "record" >> Record(job.book)  # RecordedSlot
+    estimates = recorded | "publish/estimate" >> Estimate(job.policy.names)  # SlotEstimates
+    for name, sink in job.sinks.items():
+        _ = estimates | name >> sink

@@ -22,10 +22,10 @@ from pipelines.exit_codes import BAD_SPECIFICATION, DONE, FAILED, REFUSED, WRONG
 from pipelines.output_folder import OutputError
 from pipelines.scheduled.release import InputError, UsageError
 from pipelines.specification import SpecificationError
+from transforms.errors import StepError
 from transforms.layouts import UnreadableFile
 from transforms.ledger import AccountRefusal
 from transforms.ledger.head import LedgerError
-from transforms.steps import StepError
 
 _CODES: dict[type[Exception], int] = {
     UsageError: WRONG_USE,

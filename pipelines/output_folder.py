@@ -6,8 +6,8 @@ from pathlib import Path
 from pipelines.account.location import AccountLocation
 from pipelines.specification import Specification
 from transforms.atomic_files import locked
+from transforms.errors import reason_of
 from transforms.sinks.published import published_slots
-from transforms.steps import reason_of
 
 PROBE = ".hatstream-probe"
 

@@ -1,11 +1,40 @@
-"""Everything that crosses between stages: polls, observation batches, tallies, refused rows, sealed slots."""
+"""Everything that crosses between stages, and its keys: polls, batches, packed columns, refused rows, slots, estimates.
 
-from typing import NamedTuple
+What crosses a group-by has a key of integers or text and a value of bytes: coders that every engine knows, and that
+give equal keys equal bytes. The bytes are Arrow streams with named columns (transforms.count.wire), or JSON.
+"""
+
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, NewType
 
 import numpy as np
 import pyarrow as pa
+from apache_beam.pvalue import TaggedOutput
 
+from dpops.estimate import Estimate
 from dpops.types import Int64s
+from transforms.release.recorded import Sealed
+
+if TYPE_CHECKING:
+    EventBytes = NewType("EventBytes", bytes)
+    TallyBytes = NewType("TallyBytes", bytes)
+    ExposureBytes = NewType("ExposureBytes", bytes)
+    UnitBytes = NewType("UnitBytes", bytes)
+else:  # Beam finds no coder for a NewType
+    EventBytes = TallyBytes = ExposureBytes = UnitBytes = bytes
+
+SlotShard = tuple[int, int]
+"""A group-by key: start of the slot (or of the first slot of a plan) in seconds since 1970 UTC, and a vehicle shard or
+a release shard."""
+
+
+KeyedEvents = tuple[SlotShard, EventBytes]
+"""Packed `Events` of a slot, by vehicle shard."""
+
+KeyedTally = tuple[SlotShard, TallyBytes]
+"""A packed `Tally` by release shard and the first slot of its plan; a heartbeat has no bytes."""
+
+KeyedUnit = tuple[str, UnitBytes]
+"""An encoded `Sealed` by what the ledger records in one transaction: a period or a slot."""
 
 
 class RawBatch(NamedTuple):
@@ -51,3 +80,55 @@ class Observations(NamedTuple):
 
     def take(self, chosen: "np.typing.NDArray[np.bool_] | Int64s") -> "Observations":
         return Observations(*(column[chosen] for column in self))
+
+
+class Refused(NamedTuple):
+    """Dead letters: how many rows, at which stage, for which reason. Never the rows."""
+
+    stage: str
+    reason: str
+    rows: int
+
+
+class PackedEvents(NamedTuple):
+    """Observations of one slot and vehicle shard on their way to a group-by."""
+
+    key: SlotShard
+    data: EventBytes
+    rows: int
+
+
+Refusal = TaggedOutput[Literal["refused"], Refused]
+
+Exposed = TaggedOutput[Literal["exposure"], tuple[int, ExposureBytes]]
+
+REFUSED: Final = "refused"
+EXPOSURE: Final = "exposure"
+
+
+class RecordedSlot(NamedTuple):
+    """One slot as the ledger returned it: its units, one per release shard, and the sequence number of each entry."""
+
+    units: list[Sealed]
+    sequences: list[int]
+
+
+class HatEstimate(NamedTuple):
+    """One statistic of one HAT. epsilon_slot: rational text, the most that a vehicle spends in the slot."""
+
+    cell: str
+    statistic: str
+    mechanism: str
+    epsilon_slot: str
+    estimate: Estimate
+
+
+class SlotEstimates(NamedTuple):
+    """All estimates of a slot. slot_start, slot_end: ISO 8601. unit: of a speed. statistics: those asked for."""
+
+    spec_id: str
+    slot_start: str
+    slot_end: str
+    unit: str
+    statistics: tuple[str, ...]
+    hats: list[HatEstimate]

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Literal
 
 import apache_beam as beam
 import msgspec
@@ -17,63 +17,42 @@ from dpops.mechanism import PlanError
 from dpops.noise import Noise
 from dpops.statistics import Column
 from dpops.types import Int64s
+from transforms import counters
 from transforms.count import wire
 from transforms.count.tally import Cap, tally
+from transforms.errors import StepError, reason_of, recorded_but
 from transforms.failpoints import failpoint
 from transforms.layouts import Layout, UnreadableFile
 from transforms.layouts.apart import read_apart
 from transforms.ledger import Ledger, LimitExceeded
 from transforms.observe import hexagons
 from transforms.observe.parse import Rules, parse
-from transforms.records import Observations, RawBatch
+from transforms.records import (
+    EXPOSURE,
+    REFUSED,
+    EventBytes,
+    Exposed,
+    KeyedEvents,
+    KeyedTally,
+    KeyedUnit,
+    Observations,
+    PackedEvents,
+    RawBatch,
+    RecordedSlot,
+    Refusal,
+    Refused,
+    SlotEstimates,
+    SlotShard,
+    TallyBytes,
+    UnitBytes,
+)
 from transforms.release.by_hexagon import seal
+from transforms.release.estimates import estimates_of
 from transforms.release.policy import Policy, SlotFacts, release_shard
 from transforms.release.recorded import Sealed
-from transforms.sinks.files import publish_slot
-from transforms.sinks.published import OtherValues
-
-NAMESPACE = "hatstream"
-
-SlotShard = tuple[int, int]
-"""A group-by key: start of the slot (or of the first slot of a plan) in seconds since 1970 UTC, and a vehicle shard or
-a release shard."""
-
 
 Together = Literal["period", "slot"]
 """What the ledger records in one transaction."""
-
-
-class StepError(Exception):
-    """A step cannot go on with a file; the message names the file and what is wrong, and shows nothing of its content.
-
-    Beam makes a RuntimeError of other exceptions of input and output, and adds its step's name to their messages.
-    """
-
-    _tagged_with_step = True  # Beam leaves it alone
-
-
-class Refused(NamedTuple):
-    """Dead letters: how many rows, at which stage, for which reason. Never the rows."""
-
-    stage: str
-    reason: str
-    rows: int
-
-
-class PackedEvents(NamedTuple):
-    """Observations of one slot and vehicle shard on their way to a group-by."""
-
-    key: SlotShard
-    data: bytes
-    rows: int
-
-
-Refusal = TaggedOutput[Literal["refused"], Refused]
-
-Exposed = TaggedOutput[Literal["exposure"], tuple[int, bytes]]
-
-REFUSED: Final = "refused"
-EXPOSURE: Final = "exposure"
 
 
 def _dead_letters(stage: str, reasons: Mapping[str, int]) -> Iterator[Refusal]:
@@ -89,13 +68,13 @@ class Read(beam.PTransform[PCollection[bytes], DoOutputsTuple]):
     layout: Layout
 
     def expand(self, paths: PCollection[bytes]) -> DoOutputsTuple:
-        return paths | beam.ParDo(_Read(self.layout)).with_outputs(REFUSED, main="batches")
+        return paths | "read files" >> beam.ParDo(_Read(self.layout)).with_outputs(REFUSED, main="batches")
 
 
 def batches_of(layout: Layout, path: str) -> Iterator[RawBatch | Refusal]:
     """The batches of one file, counted, each after what was refused of it. Raises UnreadableFile or OSError."""
     for batch in read_apart(layout, path):
-        Metrics.counter(NAMESPACE, "rows").inc(batch.rows)
+        Metrics.counter(counters.NAMESPACE, counters.ROWS).inc(batch.rows)
         yield from _dead_letters("read", batch.refused)
         yield batch
         failpoint("read")
@@ -122,7 +101,7 @@ class Parse(beam.PTransform[PCollection[RawBatch], DoOutputsTuple]):
     rules: Rules
 
     def expand(self, batches: PCollection[RawBatch]) -> DoOutputsTuple:
-        return batches | beam.ParDo(_Parse(self.rules)).with_outputs(REFUSED, main="observations")
+        return batches | "check rows" >> beam.ParDo(_Parse(self.rules)).with_outputs(REFUSED, main="observations")
 
 
 class _Parse(beam.DoFn):
@@ -150,7 +129,7 @@ class Assign(beam.PTransform[PCollection[Observations], DoOutputsTuple]):
     def expand(self, observations: PCollection[Observations]) -> DoOutputsTuple:
         region = None if self.region is None else np.array(self.region, np.int64)
         fn = _Assign(self.resolution, region, self.vehicle_shards)
-        return observations | beam.ParDo(fn).with_outputs(REFUSED, main="events")
+        return observations | "find cells" >> beam.ParDo(fn).with_outputs(REFUSED, main="events")
 
 
 class _Assign(beam.DoFn):
@@ -169,7 +148,7 @@ class _Assign(beam.DoFn):
 
 
 @dataclass
-class ByVehicle(beam.PTransform[PCollection[tuple[SlotShard, bytes]], PCollection[tuple[SlotShard, bytes]]]):
+class ByVehicle(beam.PTransform[PCollection[KeyedEvents], PCollection[KeyedTally]]):
     """Grouped events -> ((plan, release shard), packed Tally)."""
 
     cap: Cap | None
@@ -177,10 +156,10 @@ class ByVehicle(beam.PTransform[PCollection[tuple[SlotShard, bytes]], PCollectio
     release_shards: int
     slots: Mapping[int, SlotFacts]
 
-    def expand(self, events: PCollection[tuple[SlotShard, bytes]]) -> PCollection[tuple[SlotShard, bytes]]:
+    def expand(self, events: PCollection[KeyedEvents]) -> PCollection[KeyedTally]:
         grouped = events | "group" >> beam.GroupByKey()
         fn = _ByVehicle(self.cap, self.columns, self.release_shards, self.slots)
-        return grouped | "tally" >> beam.ParDo(fn).with_output_types(tuple[SlotShard, bytes])
+        return grouped | "tally" >> beam.ParDo(fn).with_output_types(KeyedTally)
 
 
 class _ByVehicle(beam.DoFn):
@@ -189,11 +168,11 @@ class _ByVehicle(beam.DoFn):
     ) -> None:
         self._cap, self._columns, self._shards, self._slots = cap, columns, release_shards, slots
 
-    def process(self, group: tuple[SlotShard, Iterable[bytes]]) -> Iterator[tuple[SlotShard, bytes]]:
+    def process(self, group: tuple[SlotShard, Iterable[EventBytes]]) -> Iterator[KeyedTally]:
         (slot_s, _), parts = group
         table, duplicates = tally(wire.unpack_events(parts), slot_s, self._cap, self._columns)
-        Metrics.counter(NAMESPACE, "duplicates").inc(duplicates)
-        Metrics.counter(NAMESPACE, "capped").inc(int(table.dropped.sum()))
+        Metrics.counter(counters.NAMESPACE, counters.DUPLICATES).inc(duplicates)
+        Metrics.counter(counters.NAMESPACE, counters.CAPPED).inc(int(table.dropped.sum()))
         shard = release_shard(table.cell, self._shards)
         failpoint("tally")
         for chosen in np.unique(shard).tolist():
@@ -201,7 +180,7 @@ class _ByVehicle(beam.DoFn):
 
 
 @dataclass
-class ByHexagon(beam.PTransform[PCollection[tuple[SlotShard, bytes]], DoOutputsTuple]):
+class ByHexagon(beam.PTransform[PCollection[KeyedTally], DoOutputsTuple]):
     """Tallies and heartbeats of ((plan, release shard), packed Tally or b"") -> main: (key, encoded Sealed);
     exposure: (slot, packed Exposure). The key says what is recorded together."""
 
@@ -209,18 +188,18 @@ class ByHexagon(beam.PTransform[PCollection[tuple[SlotShard, bytes]], DoOutputsT
     slots: Mapping[int, SlotFacts]
     together: Together
 
-    def expand(self, tallies: PCollection[tuple[SlotShard, bytes]]) -> DoOutputsTuple:
+    def expand(self, tallies: PCollection[KeyedTally]) -> DoOutputsTuple:
         grouped = tallies | "group" >> beam.GroupByKey()
         return grouped | "seal" >> beam.ParDo(_ByHexagon(self.policy, self.slots, self.together)).with_outputs(
             EXPOSURE, main="sealed"
-        ).with_output_types(tuple[str, bytes])
+        ).with_output_types(KeyedUnit)
 
 
 class _ByHexagon(beam.DoFn):
     def __init__(self, policy: Policy, slots: Mapping[int, SlotFacts], together: Together) -> None:
         self._policy, self._slots, self._together = policy, slots, together
 
-    def process(self, group: tuple[SlotShard, Iterable[bytes]]) -> Iterator[tuple[str, bytes] | Exposed]:
+    def process(self, group: tuple[SlotShard, Iterable[TallyBytes]]) -> Iterator[KeyedUnit | Exposed]:
         (plan_s, shard), parts = group
         table = wire.unpack_tally((part for part in parts if part), self._policy.columns)
         failpoint("before-noise")
@@ -230,8 +209,8 @@ class _ByHexagon(beam.DoFn):
             raise StepError(f"a HAT cannot be released: {error}") from None
         failpoint("after-noise")
         for unit, exposure in done:
-            yield TaggedOutput(EXPOSURE, (unit.slot_s, wire.pack(exposure)))
-            yield unit.period if self._together == "period" else str(unit.slot_s), msgspec.json.encode(unit)
+            yield TaggedOutput(EXPOSURE, (unit.slot_s, wire.pack_exposure(exposure)))
+            yield unit.period if self._together == "period" else str(unit.slot_s), UnitBytes(msgspec.json.encode(unit))
 
 
 @dataclass(frozen=True)
@@ -250,12 +229,12 @@ class Book:
 
 
 @dataclass
-class Record(beam.PTransform[PCollection[tuple[str, bytes]], PCollection[list[Sealed]]]):
-    """(key, encoded Sealed) -> list[Sealed] of one slot, as the ledger returned them. One transaction a key."""
+class Record(beam.PTransform[PCollection[KeyedUnit], PCollection[RecordedSlot]]):
+    """(key, encoded Sealed) -> RecordedSlot, as the ledger returned it. One transaction a key."""
 
     book: Book
 
-    def expand(self, units: PCollection[tuple[str, bytes]]) -> PCollection[list[Sealed]]:
+    def expand(self, units: PCollection[KeyedUnit]) -> PCollection[RecordedSlot]:
         grouped = units | "group" >> beam.GroupByKey()
         return grouped | "record" >> beam.ParDo(_Record(self.book))
 
@@ -264,61 +243,43 @@ class _Record(beam.DoFn):
     def __init__(self, book: Book) -> None:
         self._book = book
 
-    def process(self, group: tuple[str, Iterable[bytes]]) -> Iterator[list[Sealed]]:
+    def process(self, group: tuple[str, Iterable[UnitBytes]]) -> Iterator[RecordedSlot]:
         book = self._book
         units = sorted((msgspec.json.decode(u, type=Sealed) for u in group[1]), key=lambda u: (u.slot_s, u.shard))
         try:
             done = book.open().record(book.account, book.limit, book.spec_name, book.spec_text, units)
         except LimitExceeded:
-            Metrics.counter(NAMESPACE, "units lost to the limit").inc(len(units))
+            Metrics.counter(counters.NAMESPACE, counters.UNITS_LOST).inc(len(units))
             return
         except OSError as error:  # only the head file is written without the database, and after it
-            raise _recorded_but(error, book.head) from None
-        Metrics.counter(NAMESPACE, f"new/{units[0].period}").inc(done.new)
-        Metrics.counter(NAMESPACE, "units changed").inc(done.changed)
-        Metrics.counter(NAMESPACE, "units redrawn").inc(done.redrawn)
-        by_slot: dict[int, list[Sealed]] = {}
-        for unit in done.sealed:
-            by_slot.setdefault(unit.slot_s, []).append(unit)
+            raise recorded_but(f"{error.filename or book.head}: {reason_of(error)}") from None
+        Metrics.counter(counters.NAMESPACE, counters.new(units[0].period)).inc(done.new)
+        Metrics.counter(counters.NAMESPACE, counters.UNITS_CHANGED).inc(done.changed)
+        Metrics.counter(counters.NAMESPACE, counters.UNITS_REDRAWN).inc(done.redrawn)
+        by_slot: dict[int, RecordedSlot] = {}
+        for unit, sequence in zip(done.sealed, done.sequences, strict=True):
+            slot = by_slot.setdefault(unit.slot_s, RecordedSlot([], []))
+            slot.units.append(unit)
+            slot.sequences.append(sequence)
         yield from by_slot.values()
 
 
 @dataclass
-class Publish(beam.PTransform[PCollection[list[Sealed]], PCollection[None]]):
-    """list[Sealed] of one slot -> files."""
+class Estimate(beam.PTransform[PCollection[RecordedSlot], PCollection[SlotEstimates]]):
+    """RecordedSlot -> its estimates. statistics: the names of all that the specification asks for."""
 
-    folder: Path
-    formats: tuple[str, ...]
+    statistics: tuple[str, ...]
 
-    def expand(self, slots: PCollection[list[Sealed]]) -> PCollection[None]:
-        return slots | beam.ParDo(_Publish(self.folder, self.formats))
-
-
-class _Publish(beam.DoFn):
-    def __init__(self, folder: Path, formats: tuple[str, ...]) -> None:
-        self._folder, self._formats = folder, formats
-
-    def process(self, units: list[Sealed]) -> None:
-        try:
-            publish_slot(units, self._folder, self._formats)
-        except OtherValues as error:
-            raise StepError(str(error)) from None
-        except OSError as error:
-            raise _recorded_but(error, self._folder) from None
+    def expand(self, slots: PCollection[RecordedSlot]) -> PCollection[SlotEstimates]:
+        return slots | "read integers" >> beam.ParDo(_Estimate(self.statistics))
 
 
-def _recorded_but(error: OSError, path: Path) -> StepError:
-    return recorded_but(f"{error.filename or path}: {reason_of(error)}")
+class _Estimate(beam.DoFn):
+    def __init__(self, statistics: tuple[str, ...]) -> None:
+        self._statistics = statistics
 
-
-def recorded_but(what: str) -> StepError:
-    """What failed, after the ledger's commit."""
-    return StepError(f"{what}. The release is recorded; running the same command again publishes it.")
-
-
-def reason_of(error: OSError) -> str:
-    """What the operating system says, without the file's name."""
-    return error.strerror or type(error).__name__
+    def process(self, slot: RecordedSlot) -> Iterator[SlotEstimates]:
+        yield estimates_of(slot.units, self._statistics)
 
 
 @dataclass
@@ -326,9 +287,9 @@ class CountRefused(beam.PTransform[PCollection[Refused], PCollection[None]]):
     """Dead letters -> counters `refused/<stage>/<reason>`; nothing else of them is kept."""
 
     def expand(self, refused: PCollection[Refused]) -> PCollection[None]:
-        return refused | beam.ParDo(_CountRefused())
+        return refused | "count" >> beam.ParDo(_CountRefused())
 
 
 class _CountRefused(beam.DoFn):
     def process(self, refused: Refused) -> None:
-        Metrics.counter(NAMESPACE, f"refused/{refused.stage}/{refused.reason}").inc(refused.rows)
+        Metrics.counter(counters.NAMESPACE, counters.refused(refused.stage, refused.reason)).inc(refused.rows)

@@ -12,7 +12,8 @@ from pipelines.commands.release import show, summarise
 from pipelines.demo.fleet import Fleet, write_sample
 from pipelines.scheduled import release as scheduled
 from pipelines.specification import Specification, load
-from transforms.sinks.files import rows_of
+from transforms.release.estimates import estimates_of
+from transforms.sinks.rows import rows_of
 
 SHOWN = 8
 
@@ -51,7 +52,7 @@ def demo(output: Path) -> int:
 def _busiest(spec: Specification, place: location.AccountLocation, done: scheduled.Release) -> Table:
     """The HATs whose means are known best, for a first look."""
     units = [unit for period in done.calendar.periods for unit in place.ledger.released(spec.spec_id, period)]
-    by_slot = [row for unit in units for row in rows_of([unit]) if row["status"] == "ok"]
+    by_slot = [row for unit in units for row in rows_of(estimates_of([unit], ())) if row["status"] == "ok"]
     best = sorted(by_slot, key=lambda row: row["upper95"] - row["lower95"])[:SHOWN]
     table = Table(title=f"Mean speeds of the {len(best)} best known of {len(by_slot)} HATs", title_justify="left")
     for title in ("slot", "cell", "mean km/h", "95 % interval", "noise std", "bias at most", "epsilon"):

@@ -31,7 +31,8 @@ from pipelines.specification import Specification, load
 from pipelines.streaming import stream as streaming
 from pipelines.streaming.flink.submit import Engine, local_servers
 from transforms.ledger.head import LedgerError
-from transforms.sinks.files import rows_of
+from transforms.release.estimates import estimates_of
+from transforms.sinks.rows import rows_of
 from transforms.sources.kafka_partition import Topic
 
 PARTITIONS = 4
@@ -129,7 +130,7 @@ class _Show:
         start = datetime.fromisoformat(slot)
         ledger, period = self._place.ledger, self._spec.timetable.period_of(start.date())
         units = [unit for unit in ledger.released(self._spec.spec_id, period) if unit.slot_start == slot]
-        rows = [row for row in rows_of(units) if row["status"] == "ok"]
+        rows = [row for row in rows_of(estimates_of(units, ())) if row["status"] == "ok"] if units else []
         if not rows:
             return "no HATs"
         best = min(rows, key=lambda row: row["upper95"] - row["lower95"])

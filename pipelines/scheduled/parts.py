@@ -3,6 +3,7 @@
 import math
 import os
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,11 +20,13 @@ from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
 from pipelines.build import VEHICLE_SHARDS, Job, Released, count, observe, publish, seal
 from pipelines.scheduled.spool import Spool
+from transforms import counters
 from transforms.count.wire import unpack_exposure
 from transforms.ledger import Ledger
 from transforms.observe.parse import REASONS
+from transforms.records import KeyedEvents, KeyedTally, KeyedUnit, PackedEvents, SlotShard, TallyBytes
 from transforms.release.recorded import Debit, Spending, debit, debits_by_slot
-from transforms.steps import NAMESPACE, PackedEvents, Read, SlotShard
+from transforms.steps import Read
 from transforms.time.calendar import Slot
 
 PART_ROWS = 4_000_000
@@ -153,7 +156,7 @@ def _release(job: Job, part: Sequence[Slot], events: Spool, tallies: Spool, expo
     """Counts the part's slots and seals them; with scope "period" their tallies wait for the rest of the period."""
     keys = [(slot.start_s, shard) for slot in part for shard in range(VEHICLE_SHARDS)]
     with _pipeline() as p:
-        counted = count(_unspooled(p, keys, events), job)
+        counted = count(_unspooled(p, keys, events, KeyedEvents), job)
         if job.policy.scope == "period":
             _ = counted | "keep tallies" >> beam.Map(_keep, tallies)
         else:
@@ -163,18 +166,19 @@ def _release(job: Job, part: Sequence[Slot], events: Spool, tallies: Spool, expo
 
 def _seal(job: Job, plans: Sequence[int], tallies: Spool, exposures: Spool, units: Spool) -> Any:
     with _pipeline() as p:
-        counted = _unspooled(p, [(plan_s, 0) for plan_s in plans], tallies)
+        counted = _unspooled(p, [(plan_s, 0) for plan_s in plans], tallies, KeyedTally)
         _keep_sealed(seal(counted, _heartbeat(p, plans, job), job), exposures, units)
     return p.result
 
 
-def _heartbeat(p: beam.Pipeline, plans: Sequence[int], job: Job) -> PCollection[tuple[SlotShard, bytes]]:
-    beats = [((plan_s, shard), b"") for plan_s in plans for shard in range(job.policy.release_shards)]
-    return p | "heartbeat" >> beam.Create(beats, reshuffle=False).with_output_types(tuple[SlotShard, bytes])
+def _heartbeat(p: beam.Pipeline, plans: Sequence[int], job: Job) -> PCollection[KeyedTally]:
+    beats = [((plan_s, shard), TallyBytes(b"")) for plan_s in plans for shard in range(job.policy.release_shards)]
+    return p | "heartbeat" >> beam.Create(beats, reshuffle=False).with_output_types(KeyedTally)
 
 
-def _unspooled(p: beam.Pipeline, keys: Sequence[SlotShard], spool: Spool) -> PCollection[tuple[SlotShard, bytes]]:
-    unspool = beam.FlatMap(_read_back, spool).with_output_types(tuple[SlotShard, bytes])
+def _unspooled(p: beam.Pipeline, keys: Sequence[SlotShard], spool: Spool, element: Any) -> PCollection[Any]:
+    """Elements of that type: a key and the bytes that the spool has of it."""
+    unspool = beam.FlatMap(_read_back, spool).with_output_types(element)
     return p | "keys" >> beam.Create(list(keys), reshuffle=False) | "unspool" >> unspool
 
 
@@ -184,7 +188,7 @@ def _keep_sealed(released: Released, exposures: Spool, units: Spool) -> None:
 
 
 def _publish(job: Job, periods: Sequence[str], units: Spool) -> Any:
-    unspool = beam.FlatMap(_read_back, units).with_output_types(tuple[str, bytes])
+    unspool = beam.FlatMap(_read_back, units).with_output_types(KeyedUnit)
     with _pipeline() as p:
         publish(p | "periods" >> beam.Create(list(periods), reshuffle=False) | "unspool" >> unspool, job)
     return p.result
@@ -273,12 +277,18 @@ def _reporting(report: Callable[[], None]) -> Iterator[None]:
 
 def _count(outcome: Outcome, result: Any) -> None:
     """Adds a pipeline's counters to the outcome."""
-    for counter in result.metrics().query(MetricsFilter().with_namespace(NAMESPACE))["counters"]:
-        name, value = counter.key.metric.name, counter.result
-        group, _, key = name.partition("/")
-        if key:
-            counts: dict[str, int] = getattr(outcome, group)
-            counts[key] = counts.get(key, 0) + value
-        else:
-            field_name = name.replace(" ", "_")
-            setattr(outcome, field_name, getattr(outcome, field_name) + value)
+    found = result.metrics().query(MetricsFilter().with_namespace(counters.NAMESPACE))["counters"]
+    counts = Counter[str]()
+    for counter in found:
+        counts[counter.key.metric.name] += counter.result
+    outcome.rows += counts[counters.ROWS]
+    outcome.duplicates += counts[counters.DUPLICATES]
+    outcome.capped += counts[counters.CAPPED]
+    outcome.units_changed += counts[counters.UNITS_CHANGED]
+    outcome.units_redrawn += counts[counters.UNITS_REDRAWN]
+    outcome.units_lost_to_the_limit += counts[counters.UNITS_LOST]
+    for prefix, numbers in ((counters.REFUSED, outcome.refused), (counters.NEW, outcome.new)):
+        for name, number in counts.items():
+            if name.startswith(prefix):
+                key = name.removeprefix(prefix)
+                numbers[key] = numbers.get(key, 0) + number

@@ -12,7 +12,7 @@ import threading
 import weakref
 from collections.abc import Hashable, Iterator
 
-from transforms.steps import StepError, reason_of
+from transforms.errors import StepError, reason_of
 
 _OPEN: "weakref.WeakValueDictionary[int, Spool]" = weakref.WeakValueDictionary()
 _NUMBERS = itertools.count()

@@ -11,6 +11,7 @@ from pipelines.account.missing_slots import is_due
 from pipelines.demo.servers.process import ServerError
 from pipelines.specification import Specification
 from pipelines.streaming.flink.rest import ENDED, Cluster
+from transforms import counters
 from transforms.ledger import Ledger
 from transforms.ledger.head import LedgerError
 from transforms.time.stream_calendar import slots_from
@@ -18,7 +19,7 @@ from transforms.time.stream_calendar import slots_from
 LOOK_EVERY_S = 1.0
 SILENT_S = 60.0
 """After so long without an answer from the cluster, nobody can say whether the stream still runs."""
-LOST = "units_lost_to_the_limit"
+LOST = counters.in_flink(counters.UNITS_LOST)
 LOSSES_EVERY = 10
 """Looks without a new slot: an account whose limit is reached records nothing, and that must be said."""
 OVERDUE_S = 60
@@ -167,14 +168,15 @@ class _Watch:
         new = {name: count - before.get(name, 0) for name, count in now.items()}
         if any(count < 0 for count in new.values()):
             new = dict(now)
-        refused = {name.removeprefix("refused/"): count for name, count in new.items() if name.startswith("refused/")}
+        prefix = counters.REFUSED
+        refused = {name.removeprefix(prefix): count for name, count in new.items() if name.startswith(prefix)}
         return {
-            "rows": new.get("rows", 0),
-            "duplicates": new.get("duplicates", 0),
+            "rows": new.get(counters.ROWS, 0),
+            "duplicates": new.get(counters.DUPLICATES, 0),
             "refused": {reason: count for reason, count in sorted(refused.items()) if count},
             LOST: new.get(LOST, 0),
-            "units_changed": new.get("units_changed", 0),
-            "units_redrawn": new.get("units_redrawn", 0),
+            "units_changed": new.get(counters.in_flink(counters.UNITS_CHANGED), 0),
+            "units_redrawn": new.get(counters.in_flink(counters.UNITS_REDRAWN), 0),
         }
 
 

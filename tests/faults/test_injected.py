@@ -22,6 +22,7 @@ from transforms import steps
 from transforms.failpoints import NAMES, Action, acting
 from transforms.ledger import ledger
 from transforms.sinks import files as publish
+from transforms.sinks.files import _PublishFiles
 
 SLOTS, BUSY_SLOTS, PERIODS, FORMATS, FEEDS = 6, 4, 2, ("parquet", "jsonl"), 2
 SPENT = [6, 6]
@@ -47,7 +48,7 @@ PASSAGES = {
     "after-publish": SLOTS,
 }
 WAYS = ("failing", "tried-again", "overtaken")
-STEPS = (steps._Read, steps._Parse, steps._Assign, steps._ByVehicle, steps._ByHexagon, steps._Record, steps._Publish)
+STEPS = (steps._Read, steps._Parse, steps._Assign, steps._ByVehicle, steps._ByHexagon, steps._Record, _PublishFiles)
 HOLDING_A_LOCK = ("before-commit", "mid-file", "before-rename")
 """Places where another process has to wait for this one."""
 

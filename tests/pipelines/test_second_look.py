@@ -6,7 +6,7 @@ from datetime import datetime
 import pytest
 
 from tests import city
-from tests.transforms.test_publish import unit
+from tests.transforms.test_publish import slot_of, unit
 from transforms.sinks.files import FORMATS, publish_slot
 from transforms.sinks.published import OtherValues, published_slots
 
@@ -55,20 +55,20 @@ def test_another_ledger_and_key_publish_nothing_over_what_is_published(town, hat
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_a_file_is_written_again_with_its_values_and_never_with_others(kind, tmp_path):
-    (path,) = publish_slot([unit(3_000, None)], tmp_path, (kind,))
+    (path,) = publish_slot(slot_of(unit(3_000, None)), tmp_path, (kind,))
     before = path.read_bytes()
-    publish_slot([unit(3_000, None)], tmp_path, (kind,))
+    publish_slot(slot_of(unit(3_000, None)), tmp_path, (kind,))
     with pytest.raises(OtherValues, match=path.name):
-        publish_slot([unit(4_000, None)], tmp_path, (kind,))
+        publish_slot(slot_of(unit(4_000, None)), tmp_path, (kind,))
     assert path.read_bytes() == before
     path.write_bytes(before[: len(before) // 2])
     with pytest.raises(OtherValues, match="moved away"):
-        publish_slot([unit(3_000, None)], tmp_path, (kind,))
+        publish_slot(slot_of(unit(3_000, None)), tmp_path, (kind,))
 
 
 def test_the_slots_of_a_folder_are_those_of_its_files_of_any_format(tmp_path):
     done = unit(3_000)
-    publish_slot([done], tmp_path, ("csv", "avro"))
+    publish_slot(slot_of(done), tmp_path, ("csv", "avro"))
     (tmp_path / f"hats-{done.spec_id}-notes.txt").touch()
     assert list(published_slots(tmp_path, done.spec_id)) == [datetime.fromisoformat(done.slot_start).timestamp()]
     assert published_slots(tmp_path, "other") == {}

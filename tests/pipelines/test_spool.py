@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from pipelines.scheduled.spool import Spool
-from transforms.steps import StepError
+from transforms.errors import StepError
 
 
 def test_what_is_appended_by_many_threads_comes_back_whole():

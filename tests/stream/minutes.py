@@ -232,7 +232,7 @@ class Forgetful:
             rows = [(unit.slot_s, msgspec.json.encode(unit.released).decode()) for unit in units]
             db.executemany("insert into attempts values (?, ?)", rows)
         failpoint("after-commit")
-        return Recorded(list(units), len(units), 0, 0)
+        return Recorded(list(units), len(units), 0, 0, list(range(len(units))))
 
     def values(self):
         """slot -> its different values; a slot without HATs has the one that is empty."""

@@ -11,14 +11,16 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from tests import city
 from tests.transforms.test_publish import unit
-from transforms.release.recorded import Sealed
+from transforms.errors import StepError
+from transforms.records import SlotEstimates
+from transforms.release.estimates import estimates_of
 from transforms.sinks import kafka as kafka_sink
-from transforms.sinks.files import publish_slot, rows_of
+from transforms.sinks.files import publish_slot
 from transforms.sinks.kafka import Message, Outbox, PublishToKafka, check, message_of
+from transforms.sinks.rows import rows_of
 from transforms.sources.kafka_partition import Topic
-from transforms.steps import StepError
 
-SLOT = [unit(5_000_000, None, shard=0), unit(9, shard=1)]
+SLOT = estimates_of([unit(5_000_000, None, shard=0), unit(9, shard=1)], ("mean",))
 _NUMBERS = count()
 
 
@@ -35,9 +37,9 @@ def made(kafka, partitions=2, **settings):
 
 
 def send(topic, *slots):
-    """Publishes slots as the road does, each of them a list of sealed units."""
+    """Publishes the estimates of slots as the road does."""
     with beam.Pipeline(runner=FnApiRunner()) as p:
-        recorded = p | beam.Create(list(slots), reshuffle=False).with_output_types(list[Sealed])
+        recorded = p | beam.Create(list(slots), reshuffle=False).with_output_types(SlotEstimates)
         _ = recorded | "publish to kafka" >> PublishToKafka(topic)
 
 
@@ -68,7 +70,7 @@ def test_a_message_is_keyed_by_its_release_id_and_holds_the_line_of_the_jsonl_fi
     found = [message_of(row) for row in rows_of(SLOT)]
     assert [message.value for message in found] == path.read_bytes().splitlines()
     assert found[0].key == b"0123456789abcdef/2026-05-01T10:00:00-05:00/872830828ffffff/mean"
-    assert len({message_of(row).key for row in rows_of(SLOT[:1])}) == 2
+    assert len({message_of(row).key for row in rows_of(SLOT)}) == 2
 
 
 def test_every_row_of_a_slot_is_there_when_the_bundle_has_ended(topic):
@@ -85,7 +87,7 @@ def test_sending_twice_sends_the_same_keys_and_bytes_to_the_same_partitions(topi
 
 
 def test_a_slot_without_rows_sends_nothing(topic):
-    send(topic, [unit()])
+    send(topic, estimates_of([unit()], ("mean",)))
     assert messages(topic) == []
 
 

@@ -9,8 +9,9 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import NewPartitions
 
 from tests.stream.by_hand import ByHand, Counters
+from transforms.counters import AHEAD, REMOVED
 from transforms.sources import kafka_partition
-from transforms.sources.kafka import AHEAD, REMOVED, _Offsets, _ReadPartition
+from transforms.sources.kafka import _Offsets, _ReadPartition
 from transforms.sources.kafka_partition import IDLE_S, KafkaSourceError, PartitionStart, Topic, starts
 from transforms.time.watermark import Watermark
 

@@ -104,6 +104,14 @@ def test_other_input_is_an_audit_event_once_and_never_a_second_release(ledger):
     assert ledger.audit("city") == (1, 3)
 
 
+def test_what_is_recorded_comes_with_the_place_of_its_entry_in_the_chain(ledger):
+    first = record(ledger, unit(3600), unit(0))
+    again = record(ledger, unit(0), unit(3600), unit(7200))
+    assert again.sequences == [*reversed(first.sequences), max(again.sequences)]
+    kept = {entry["seq"]: entry["slot_s"] for entry in ledger.entries() if entry["kind"] == "release"}
+    assert [kept[sequence] for sequence in again.sequences] == [0, 3600, 7200]
+
+
 def test_every_draw_that_lost_is_counted_and_the_same_one_offered_again_is_none(ledger):
     record(ledger, unit(integer=7), unit(3600, integer=7))
     assert record(ledger, unit(integer=7)).redrawn == 0

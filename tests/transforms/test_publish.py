@@ -10,10 +10,16 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from dpops import statistics
+from dpops.estimate import NO_DATA, Estimate, Number
 from dpops.mechanisms.array_average import ArrayAverage
+from dpops.statistics import SHARE, Moments, Output, Statistic
 from dpops.types import Grid
+from transforms.records import HatEstimate
+from transforms.release.estimates import estimates_of
 from transforms.release.recorded import Released, Sealed
-from transforms.sinks.files import FORMATS, SCHEMA, file_stem, publish_slot, rows_of
+from transforms.sinks.files import FORMATS, file_stem, publish_slot
+from transforms.sinks.rows import SCHEMA, rows_of, schema_of
 
 PLAN = ArrayAverage().plan(np.array([3, 2, 2]), 7, Grid(step=Fraction(1, 100), upper_steps=6500), Fraction(1))
 
@@ -43,8 +49,12 @@ def unit(*integers, shard=0):
     )
 
 
+def slot_of(*units, statistics=("mean",)):
+    return estimates_of(units, statistics)
+
+
 def test_a_row_has_the_promised_columns_and_nothing_else():
-    assert list(rows_of([unit(1)])[0]) == SCHEMA.names == [
+    assert list(rows_of(slot_of(unit(1)))[0]) == SCHEMA.names == [
         "spec_id", "slot_start", "slot_end", "cell", "statistic", "value", "unit", "lower95", "upper95",
         "noise_std", "bias_bound", "mechanism", "epsilon", "epsilon_slot", "status",
     ]  # fmt: skip
@@ -52,20 +62,20 @@ def test_a_row_has_the_promised_columns_and_nothing_else():
 
 @pytest.mark.parametrize("integer", [-(10**12), -1, 0, 1, 10**7, 10**15])
 def test_values_and_intervals_lie_between_zero_and_the_upper_bound(integer):
-    row = rows_of([unit(integer)])[0]
+    row = rows_of(slot_of(unit(integer)))[0]
     assert 0 <= row["lower95"] <= row["value"] <= row["upper95"] <= 65
 
 
 def test_a_cell_without_data_says_so_and_shows_no_number():
-    row = rows_of([unit(None)])[0]
+    row = rows_of(slot_of(unit(None)))[0]
     assert row["status"] == "no-data"
     assert [row[name] for name in ("value", "lower95", "upper95", "noise_std", "bias_bound", "epsilon")] == [None] * 6
     assert row["epsilon_slot"] == 3.5
 
 
 def test_all_formats_hold_the_same_rows(tmp_path):
-    paths = publish_slot([unit(5_000_000, None, 9)], tmp_path, tuple(FORMATS))
-    rows = rows_of([unit(5_000_000, None, 9)])
+    paths = publish_slot(slot_of(unit(5_000_000, None, 9)), tmp_path, tuple(FORMATS))
+    rows = rows_of(slot_of(unit(5_000_000, None, 9)))
     read = {path.suffix: path.read_bytes() for path in paths}
     assert pq.read_table(io.BytesIO(read[".parquet"])).to_pylist() == rows
     assert list(fastavro.reader(io.BytesIO(read[".avro"]))) == rows
@@ -75,12 +85,12 @@ def test_all_formats_hold_the_same_rows(tmp_path):
 
 
 def test_the_same_slot_twice_is_the_same_bytes(tmp_path):
-    first = [path.read_bytes() for path in publish_slot([unit(5)], tmp_path, tuple(FORMATS))]
-    assert [path.read_bytes() for path in publish_slot([unit(5)], tmp_path, tuple(FORMATS))] == first
+    first = [path.read_bytes() for path in publish_slot(slot_of(unit(5)), tmp_path, tuple(FORMATS))]
+    assert [path.read_bytes() for path in publish_slot(slot_of(unit(5)), tmp_path, tuple(FORMATS))] == first
 
 
 def test_an_empty_slot_is_a_file_without_rows(tmp_path):
-    for path in publish_slot([unit()], tmp_path, tuple(FORMATS)):
+    for path in publish_slot(slot_of(unit()), tmp_path, tuple(FORMATS)):
         assert path.stat().st_size >= 0
     assert (
         pq.read_table(tmp_path / f"{file_stem('0123456789abcdef', '2026-05-01T10:00:00-05:00')}.parquet").num_rows == 0
@@ -88,7 +98,7 @@ def test_an_empty_slot_is_a_file_without_rows(tmp_path):
 
 
 def test_names_are_fixed_by_specification_slot_and_format(tmp_path):
-    names = [path.name for path in publish_slot([unit(5)], tmp_path, ("csv", "avro"))]
+    names = [path.name for path in publish_slot(slot_of(unit(5)), tmp_path, ("csv", "avro"))]
     assert names == [f"hats-0123456789abcdef-20260501T100000-0500.{kind}" for kind in ("csv", "avro")]
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
 
@@ -97,7 +107,7 @@ def test_a_link_planted_where_a_file_is_made_is_not_followed(tmp_path):
     victim = tmp_path / "victim"
     victim.write_text("untouched")
     (tmp_path / ".hats-0123456789abcdef-20260501T100000-0500.csv.part").symlink_to(victim)
-    (path,) = publish_slot([unit(5)], tmp_path, ("csv",))
+    (path,) = publish_slot(slot_of(unit(5)), tmp_path, ("csv",))
     assert victim.read_text() == "untouched"
     assert not path.is_symlink()
     assert len(path.read_text().splitlines()) == 2
@@ -105,10 +115,54 @@ def test_a_link_planted_where_a_file_is_made_is_not_followed(tmp_path):
 
 def test_the_part_of_a_killed_writer_is_replaced(tmp_path):
     (tmp_path / ".hats-0123456789abcdef-20260501T100000-0500.csv.part").write_text("half a file")
-    (path,) = publish_slot([unit(5)], tmp_path, ("csv",))
+    (path,) = publish_slot(slot_of(unit(5)), tmp_path, ("csv",))
     assert [found.name for found in tmp_path.iterdir()] == [path.name]
 
 
 def test_the_shards_of_a_slot_make_one_file_in_the_order_of_cells():
-    rows = rows_of([unit(1, 2, shard=1), unit(None, shard=0)])
+    rows = rows_of(slot_of(unit(1, 2, shard=1), unit(None, shard=0)))
     assert [row["cell"] for row in rows] == sorted(row["cell"] for row in rows)
+
+
+SPREAD = Statistic(
+    name="spread", needs=Moments(()), outputs=(Output("p50"), Output("p85"), Output("cdf", SHARE, is_list=True))
+)
+
+
+@pytest.fixture
+def _spread(monkeypatch):
+    """A statistic of several outputs, asked for beside the mean."""
+    known = statistics.registered() | {"spread": SPREAD}
+    monkeypatch.setattr(statistics, "registered", lambda: known)
+
+
+def several():
+    """A cell with all outputs of the statistic, one without data, and one with a mean."""
+    numbers = {"p50": Number(20.0, 15.0, 25.0), "p85": Number(40.0, 30.0, 50.0)}
+    found = Estimate(
+        numbers=numbers, lists={"cdf": (0.25, 0.75)}, noise_std=1.0, bias_bound=0.0, epsilon=Fraction(1, 2)
+    )
+    (mean,) = slot_of(unit(5_000_000)).hats
+    hats = [mean, *(HatEstimate(mean.cell, "spread", "tree", "1", each) for each in (found, NO_DATA))]
+    return slot_of(unit(), statistics=("mean", "spread"))._replace(hats=hats)
+
+
+@pytest.mark.usefixtures("_spread")
+def test_a_statistic_of_several_outputs_adds_columns_and_shows_the_first_as_its_value(tmp_path):
+    rows, schema = rows_of(several()), schema_of(("mean", "spread"))
+    more = ["p50", "p50_lower95", "p50_upper95", "p85", "p85_lower95", "p85_upper95", "cdf"]
+    assert list(rows[0]) == schema.names == [*SCHEMA.names, *more]
+    assert [rows[0][name] for name in more] == [None] * 7
+    assert [rows[1][name] for name in ("value", "upper95", *more)] == [20, 25, 20, 15, 25, 40, 30, 50, [0.25, 0.75]]
+    assert [rows[2][name] for name in ("value", "upper95", *more, "status")] == [None] * 9 + ["no-data"]
+    read = {path.suffix: path.read_bytes() for path in publish_slot(several(), tmp_path, tuple(FORMATS))}
+    assert pq.read_table(io.BytesIO(read[".parquet"])).to_pylist() == rows
+    assert list(fastavro.reader(io.BytesIO(read[".avro"]))) == rows
+    assert [json.loads(line) for line in read[".jsonl"].splitlines()] == rows
+    assert [row["cdf"] for row in csv.DictReader(io.StringIO(read[".csv"].decode()))] == ["", "[0.25,0.75]", ""]
+
+
+@pytest.mark.usefixtures("_spread")
+def test_a_slot_without_hats_has_the_columns_of_all_slots(tmp_path):
+    (path,) = publish_slot(slot_of(unit(), statistics=("mean", "spread")), tmp_path, ("parquet",))
+    assert pq.read_schema(path).names == schema_of(("mean", "spread")).names

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from dpops.statistics import SQUARES, SUMS, Histogram
 from transforms.count.tally import Cap, tally
-from transforms.count.wire import Events, pack, unpack_events
+from transforms.count.wire import Events, pack_events, unpack_events
 
 COLUMNS = (SUMS, SQUARES, Histogram(bins=5, upper_steps=50))
 ROW = st.tuples(
@@ -39,7 +39,7 @@ def test_any_order_gives_the_same_tally(rows, random, capped):
 
 @given(st.lists(ROW, max_size=40), st.integers(0, 40))
 def test_any_split_into_batches_gives_the_same_tally(rows, cut):
-    parts = [pack(events_of(rows[:cut])), pack(events_of(rows[cut:]))]
+    parts = [pack_events(events_of(rows[:cut])), pack_events(events_of(rows[cut:]))]
     assert as_lists(tally(unpack_events(parts), 0, None, COLUMNS)) == as_lists(tally(events_of(rows), 0, None, COLUMNS))
 
 
@@ -91,4 +91,4 @@ def test_an_empty_shard_has_an_empty_tally():
 def test_columns_travel_exactly_whatever_their_width(top):
     column = np.array([0, 1, top], np.int64)
     sent = Events(column, column, -column // 2**31, column, column, column)
-    assert [c.tolist() for c in unpack_events([pack(sent)])] == [c.tolist() for c in sent]
+    assert [c.tolist() for c in unpack_events([pack_events(sent)])] == [c.tolist() for c in sent]

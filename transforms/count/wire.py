@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from dpops.statistics import Column
 from dpops.types import Int64s
-from transforms.records import Observations
+from transforms.records import EventBytes, ExposureBytes, Observations, SlotShard, TallyBytes
 
 _KEYS = ("slot_s", "vehicle", "cell", "kept", "dropped")
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="zstd")
@@ -68,7 +68,7 @@ class Exposure(NamedTuple):
     cells: Int64s
 
 
-def split(observations: Observations, cell: Int64s, shards: int) -> Iterable[tuple[tuple[int, int], bytes, int]]:
+def split(observations: Observations, cell: Int64s, shards: int) -> Iterable[tuple[SlotShard, EventBytes, int]]:
     """Cuts a batch by (slot start in seconds, vehicle shard); yields key, packed events and their number."""
     slots, slot_code = np.unique(observations.slot_start_us, return_inverse=True)
     group = slot_code * shards + observations.vehicle % shards
@@ -88,20 +88,25 @@ def split(observations: Observations, cell: Int64s, shards: int) -> Iterable[tup
             cell=cell[chosen],
             speed=observations.speed[chosen],
         )
-        yield (slot_us // 1_000_000, int(group[start] % shards)), pack(events), chosen.size
+        yield (slot_us // 1_000_000, int(group[start] % shards)), pack_events(events), chosen.size
 
 
-def pack(columns: Events | Exposure) -> bytes:
-    """The columns as one compressed Arrow stream."""
-    return _packed(columns._asdict())
+def pack_events(events: Events) -> EventBytes:
+    return EventBytes(_packed(events._asdict()))
 
 
-def pack_tally(rows: Tally) -> bytes:
-    """As `pack`; the sums follow the columns that every tally has, under their names."""
-    return _packed(dict(zip(_KEYS, rows.keys(), strict=True)) | {f"sum of {name}": c for name, c in rows.sums.items()})
+def pack_exposure(exposure: Exposure) -> ExposureBytes:
+    return ExposureBytes(_packed(exposure._asdict()))
+
+
+def pack_tally(rows: Tally) -> TallyBytes:
+    """The sums follow the columns that every tally has."""
+    sums = {f"sum of {name}": column for name, column in rows.sums.items()}
+    return TallyBytes(_packed(dict(zip(_KEYS, rows.keys(), strict=True)) | sums))
 
 
 def _packed(columns: Mapping[str, Int64s]) -> bytes:
+    """The columns as one compressed Arrow stream."""
     arrays = [_array(column) for column in columns.values()]
     batch = pa.RecordBatch.from_arrays(arrays, names=list(columns))
     sink = pa.BufferOutputStream()

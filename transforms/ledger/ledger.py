@@ -71,13 +71,15 @@ class Spent(NamedTuple):
 class Recorded(NamedTuple):
     """What the ledger returned for a period. changed: units whose input or code now differs from what was released.
 
-    redrawn: units whose noise was drawn once more, in vain: what was recorded first stands.
+    redrawn: units whose noise was drawn once more, in vain: what was recorded first stands. sequences: of the entry of
+    each sealed unit; what is computed from earlier entries can be computed again from those below it.
     """
 
     sealed: list[Sealed]
     new: int
     changed: int
     redrawn: int
+    sequences: list[int]
 
 
 class Audit(NamedTuple):
@@ -348,7 +350,17 @@ def _seal_missing(
     new += _redraws(account, redrawn)
     chain.append(db, *new)
     sealed = [known or unit for unit, known in zip(units, before, strict=True)]
-    return Recorded(sealed, len(missing), len(differing), len(redrawn))
+    sequences = _sequences(db, spec_id, period)
+    entries = [sequences[unit.slot_s, unit.shard] for unit in units]
+    return Recorded(sealed, len(missing), len(differing), len(redrawn), entries)
+
+
+def _sequences(db: sa.Connection, spec_id: str, period: str) -> dict[tuple[int, int], int]:
+    """Where in the chain each release of a period stands, by (slot, shard)."""
+    query = sa.select(ENTRY.c.slot_s, ENTRY.c.shard, ENTRY.c.seq).where(
+        ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id, ENTRY.c.period == period
+    )
+    return {(row.slot_s, row.shard): row.seq for row in db.execute(query)}
 
 
 def _knows_spec(db: sa.Connection, account: str, spec_id: str) -> bool:

@@ -48,6 +48,11 @@ class Policy:
     plain_digests: bool = False
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """Of the statistics."""
+        return tuple(stat.name for stat in self.statistics)
+
+    @property
     def columns(self) -> tuple[Column, ...]:
         """What tallies carry: what the statistics need, by name, and what a plain digest needs."""
         asked = columns_of(self.statistics, self.grid)

@@ -1,4 +1,4 @@
-"""A Kafka topic of released rows: one message a row, made from what the ledger returned and nothing else.
+"""A Kafka topic of released rows: one message a row, made from estimates and nothing else.
 
 Sending again sends the same keys and the same bytes, so a reader keeps one message per key, or the topic is compacted.
 """
@@ -12,10 +12,10 @@ from apache_beam.pvalue import PCollection
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka import Message as Sent
 
-from transforms.release.recorded import Sealed
-from transforms.sinks.files import Row, json_of, rows_of
+from transforms.errors import StepError, recorded_but
+from transforms.records import SlotEstimates
+from transforms.sinks.rows import Row, json_of, rows_of
 from transforms.sources.kafka_partition import KafkaSourceError, Topic, starts
-from transforms.steps import StepError, recorded_but
 
 DELIVERY_S = 30.0
 """A row that no broker has confirmed for so long is given up; the next attempt sends all rows again."""
@@ -51,8 +51,8 @@ def check(topic: Topic) -> None:
 
 
 @dataclass
-class PublishToKafka(beam.PTransform[PCollection[list[Sealed]], PCollection[None]]):
-    """list[Sealed] of one slot -> one message per row; all are confirmed before the bundle ends.
+class PublishToKafka(beam.PTransform[PCollection[SlotEstimates], PCollection[None]]):
+    """The estimates of a slot -> one message per row; all are confirmed before the bundle ends.
 
     Raises ValueError for settings of the topic that sending safely depends on.
     """
@@ -64,7 +64,7 @@ class PublishToKafka(beam.PTransform[PCollection[list[Sealed]], PCollection[None
             if setting in _OURS:
                 raise ValueError(f"settings: {setting} is not to be set: sending twice safely depends on it")
 
-    def expand(self, slots: PCollection[list[Sealed]]) -> PCollection[None]:
+    def expand(self, slots: PCollection[SlotEstimates]) -> PCollection[None]:
         return slots | "send" >> beam.ParDo(_Send(self.topic))
 
 
@@ -73,10 +73,10 @@ class _Send(beam.DoFn):
         self._topic = topic
         self._outbox: Outbox | None = None
 
-    def process(self, units: list[Sealed]) -> None:
+    def process(self, slot: SlotEstimates) -> None:
         try:
             self._outbox = self._outbox or Outbox(self._topic)
-            self._outbox.put(map(message_of, rows_of(units)))
+            self._outbox.put(map(message_of, rows_of(slot)))
         except KafkaException as error:
             raise self._recorded_but(error) from None
 

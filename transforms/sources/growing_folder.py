@@ -24,10 +24,12 @@ from apache_beam.transforms.core import RestrictionProvider
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Duration
 
+from transforms import counters
+from transforms.errors import StepError, reason_of
 from transforms.layouts import Layout, UnreadableFile
-from transforms.records import RawBatch
+from transforms.records import REFUSED, RawBatch, Refusal, Refused
 from transforms.sources.known_elements import KnownElements
-from transforms.steps import NAMESPACE, REFUSED, Refusal, Refused, StepError, batches_of, reason_of
+from transforms.steps import batches_of
 from transforms.time.watermark import Watermark, element_time, newest_plausible_ms
 
 LOG = logging.getLogger("hatstream.folder")
@@ -233,5 +235,5 @@ class _ReadFile(beam.DoFn):
 
 
 def _refused_file(reason: str) -> Refusal:
-    Metrics.counter(NAMESPACE, "rows").inc(1)
+    Metrics.counter(counters.NAMESPACE, counters.ROWS).inc(1)
     return TaggedOutput(REFUSED, Refused("read", reason, 1))

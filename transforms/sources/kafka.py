@@ -5,7 +5,7 @@ The restriction holds the offset, so the engine's checkpoints own it; see docs/a
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import apache_beam as beam
 import numpy as np
@@ -17,19 +17,17 @@ from apache_beam.transforms.core import RestrictionProvider
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Duration
 
+from transforms import counters
 from transforms.layouts import MessageLayout
 from transforms.layouts.apart import messages_apart
-from transforms.records import Messages, RawBatch
+from transforms.records import REFUSED, Messages, RawBatch, Refusal, Refused
 from transforms.sources.kafka_partition import POLL_MESSAGES, Partition, PartitionStart, Poll, Topic
 from transforms.sources.known_elements import KnownElements
 from transforms.sources.unbounded import NO_END, UnboundedTracker
-from transforms.steps import NAMESPACE, REFUSED, Refusal, Refused
 from transforms.time.watermark import Watermark, element_time, is_ahead, newest_plausible_ms
 
 PAUSE_S = 1.0
 """Between polls that were not full. Flink takes whole seconds only, and each poll costs it a timer and a state."""
-REMOVED: Final = "messages removed unread"
-AHEAD: Final = "timestamps ahead"
 
 
 @dataclass
@@ -116,9 +114,9 @@ class _ReadPartition(beam.DoFn):
 
 def _count(poll: Poll) -> None:
     if poll.removed:
-        Metrics.counter(NAMESPACE, REMOVED).inc(poll.removed)
+        Metrics.counter(counters.NAMESPACE, counters.REMOVED).inc(poll.removed)
     if ahead := int(np.count_nonzero(is_ahead(poll.timestamps_ms, poll.at_ms))):
-        Metrics.counter(NAMESPACE, AHEAD).inc(ahead)
+        Metrics.counter(counters.NAMESPACE, counters.AHEAD).inc(ahead)
 
 
 class _Decode(beam.DoFn):
@@ -127,7 +125,7 @@ class _Decode(beam.DoFn):
 
     def process(self, element: Messages) -> Iterator[RawBatch | Refusal]:
         for batch in messages_apart(self._layout, element.payloads):
-            Metrics.counter(NAMESPACE, "rows").inc(batch.rows)
+            Metrics.counter(counters.NAMESPACE, counters.ROWS).inc(batch.rows)
             for reason, rows in batch.refused.items():
                 yield TaggedOutput(REFUSED, Refused("read", reason, rows))
             yield batch

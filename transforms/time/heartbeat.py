@@ -19,9 +19,9 @@ from apache_beam.transforms.core import RestrictionProvider
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Duration, Timestamp
 
+from transforms.records import KeyedTally, TallyBytes
 from transforms.sources.known_elements import KnownElements
 from transforms.sources.unbounded import UnboundedTracker
-from transforms.steps import SlotShard
 from transforms.time.calendar import Timetable
 from transforms.time.lateness import slot_windows
 from transforms.time.stream_calendar import slots_from
@@ -33,7 +33,7 @@ PAUSE_S = 1.0
 
 
 @dataclass
-class Heartbeat(beam.PTransform[PBegin, PCollection[tuple[SlotShard, bytes]]]):
+class Heartbeat(beam.PTransform[PBegin, PCollection[KeyedTally]]):
     """((slot, release shard), b"") for every slot of service in [start_s, end_s), each in its slot's window.
 
     start_s, end_s: seconds since 1970 UTC. shards: of releases.
@@ -44,9 +44,9 @@ class Heartbeat(beam.PTransform[PBegin, PCollection[tuple[SlotShard, bytes]]]):
     end_s: int
     shards: int
 
-    def expand(self, begin: PBegin) -> PCollection[tuple[SlotShard, bytes]]:
+    def expand(self, begin: PBegin) -> PCollection[KeyedTally]:
         life = begin | "life" >> KnownElements([(self.start_s, self.end_s)]).with_output_types(tuple[int, int])
-        beat = beam.ParDo(_Beat(self.timetable, self.shards)).with_output_types(tuple[SlotShard, bytes])
+        beat = beam.ParDo(_Beat(self.timetable, self.shards)).with_output_types(KeyedTally)
         return life | "beat" >> beat | "window" >> beam.WindowInto(slot_windows(self.timetable.slot_s, self.start_s))
 
 
@@ -89,7 +89,7 @@ class _Beat(beam.DoFn):
             if not tracker.try_claim(slot_s):
                 return
             for shard in range(self._shards):
-                yield TimestampedValue(((slot_s, shard), b""), slot_s)
+                yield TimestampedValue(((slot_s, shard), TallyBytes(b"")), slot_s)
         if next_s == end_s:
             tracker.try_claim(end_s)
             return

@@ -10,8 +10,7 @@ from apache_beam.pvalue import DoOutputsTuple, PCollection, TaggedOutput
 from apache_beam.transforms.window import FixedWindows, TimestampedValue
 from numpy.typing import NDArray
 
-from transforms.records import Observations
-from transforms.steps import REFUSED, PackedEvents, Refusal, Refused, SlotShard
+from transforms.records import REFUSED, KeyedEvents, Observations, PackedEvents, Refusal, Refused
 
 LATE: Final = "late"
 _MS_US = 1_000
@@ -37,7 +36,9 @@ class RefuseLate(beam.PTransform[PCollection[Observations], DoOutputsTuple]):
     slot_s: int
 
     def expand(self, observations: PCollection[Observations]) -> DoOutputsTuple:
-        return observations | beam.ParDo(_RefuseLate(self.slot_s)).with_outputs(REFUSED, main="observations")
+        return observations | "compare with the watermark" >> beam.ParDo(_RefuseLate(self.slot_s)).with_outputs(
+            REFUSED, main="observations"
+        )
 
 
 class _RefuseLate(beam.DoFn):
@@ -55,7 +56,7 @@ class _RefuseLate(beam.DoFn):
 
 
 @dataclass
-class IntoSlots(beam.PTransform[PCollection[PackedEvents], PCollection[tuple[SlotShard, bytes]]]):
+class IntoSlots(beam.PTransform[PCollection[PackedEvents], PCollection[KeyedEvents]]):
     """PackedEvents -> (slot, vehicle shard), packed events, each in its slot's window, which fires once.
 
     slot_s: length of a slot. offset_s: start of any slot, in seconds since 1970 UTC: zones need not lie on whole hours.
@@ -64,8 +65,8 @@ class IntoSlots(beam.PTransform[PCollection[PackedEvents], PCollection[tuple[Slo
     slot_s: int
     offset_s: int
 
-    def expand(self, events: PCollection[PackedEvents]) -> PCollection[tuple[SlotShard, bytes]]:
-        stamped = events | "stamp" >> beam.Map(_stamped).with_output_types(tuple[SlotShard, bytes])
+    def expand(self, events: PCollection[PackedEvents]) -> PCollection[KeyedEvents]:
+        stamped = events | "stamp" >> beam.Map(_stamped).with_output_types(KeyedEvents)
         return stamped | "window" >> beam.WindowInto(slot_windows(self.slot_s, self.offset_s))
 
 

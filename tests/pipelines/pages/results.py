@@ -6,7 +6,7 @@ import h3
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from transforms.sinks.files import SCHEMA
+from transforms.sinks.rows import SCHEMA
 
 CENTRE = h3.latlng_to_cell(50.45, -104.6, 7)
 CELLS = sorted(h3.grid_disk(CENTRE, 2))

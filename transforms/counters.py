@@ -1,0 +1,29 @@
+"""The counters of the road, under the names that operators see."""
+
+NAMESPACE = "hatstream"
+
+ROWS = "rows"
+DUPLICATES = "duplicates"
+CAPPED = "capped"
+UNITS_CHANGED = "units changed"
+UNITS_REDRAWN = "units redrawn"
+UNITS_LOST = "units lost to the limit"
+REMOVED = "messages removed unread"
+AHEAD = "timestamps ahead"
+REFUSED = "refused/"
+NEW = "new/"
+
+
+def refused(stage: str, reason: str) -> str:
+    """Rows refused at a stage for a reason."""
+    return f"{REFUSED}{stage}/{reason}"
+
+
+def new(period: str) -> str:
+    """Units recorded of a period."""
+    return f"{NEW}{period}"
+
+
+def in_flink(name: str) -> str:
+    """The name under which Flink tells a counter."""
+    return name.replace(" ", "_")

@@ -1,0 +1,97 @@
+"""The rows of the result table: one per statistic and HAT, made from estimates and nothing else."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from dpops import statistics
+from dpops.mechanism import fraction
+from dpops.statistics import Output
+from transforms.records import HatEstimate, SlotEstimates
+
+SCHEMA = pa.schema(
+    [
+        pa.field("spec_id", pa.string(), nullable=False),
+        pa.field("slot_start", pa.string(), nullable=False),
+        pa.field("slot_end", pa.string(), nullable=False),
+        pa.field("cell", pa.string(), nullable=False),
+        pa.field("statistic", pa.string(), nullable=False),
+        pa.field("value", pa.float64()),
+        pa.field("unit", pa.string(), nullable=False),
+        pa.field("lower95", pa.float64()),
+        pa.field("upper95", pa.float64()),
+        pa.field("noise_std", pa.float64()),
+        pa.field("bias_bound", pa.float64()),
+        pa.field("mechanism", pa.string(), nullable=False),
+        pa.field("epsilon", pa.float64()),
+        pa.field("epsilon_slot", pa.float64(), nullable=False),
+        pa.field("status", pa.string(), nullable=False),
+    ]
+)
+"""Of statistics with one output; `schema_of` adds to it what others put out."""
+
+Row = dict[str, Any]
+
+
+def schema_of(asked: Sequence[str]) -> pa.Schema:
+    """The columns of a specification's rows, by the names of its statistics: the same for every slot."""
+    extras = [field for output in statistics.extras_of(asked) for field in _fields(output)]
+    return pa.schema([*SCHEMA, *extras])
+
+
+def _fields(output: Output) -> list[pa.Field]:
+    if output.is_list:
+        return [pa.field(output.name, pa.list_(pa.float64()))]
+    return [pa.field(name, pa.float64()) for name in _names(output)]
+
+
+def _names(output: Output) -> tuple[str, str, str]:
+    return output.name, f"{output.name}_lower95", f"{output.name}_upper95"
+
+
+def rows_of(slot: SlotEstimates) -> list[Row]:
+    """The rows of one slot by cell and statistic; all have the columns of `schema_of`, in this order."""
+    extras = statistics.extras_of(slot.statistics)
+    return [_row(slot, hat, extras) for hat in slot.hats]
+
+
+def _row(slot: SlotEstimates, hat: HatEstimate, extras: Sequence[Output]) -> Row:
+    statistic, estimate = statistics.registered()[hat.statistic], hat.estimate
+    value, lower, upper = estimate.numbers.get(statistic.outputs[0].name, (None, None, None))
+    row: Row = {
+        "spec_id": slot.spec_id,
+        "slot_start": slot.slot_start,
+        "slot_end": slot.slot_end,
+        "cell": hat.cell,
+        "statistic": hat.statistic,
+        "value": _rounded(value),
+        "unit": statistic.unit.format(slot.unit),
+        "lower95": _rounded(lower),
+        "upper95": _rounded(upper),
+        "noise_std": _rounded(estimate.noise_std),
+        "bias_bound": _rounded(estimate.bias_bound),
+        "mechanism": hat.mechanism,
+        "epsilon": None if estimate.epsilon is None else float(estimate.epsilon),
+        "epsilon_slot": float(fraction(hat.epsilon_slot)),
+        "status": estimate.status,
+    }
+    for output in extras:
+        asked = output in statistic.extras
+        if output.is_list:
+            found = estimate.lists.get(output.name) if asked else None
+            row[output.name] = None if found is None else [round(number, 6) for number in found]
+        else:
+            three = estimate.numbers.get(output.name, (None,) * 3) if asked else (None,) * 3
+            row |= {name: _rounded(number) for name, number in zip(_names(output), three, strict=True)}
+    return row
+
+
+def _rounded(number: float | None) -> float | None:
+    return None if number is None else round(number, 6)
+
+
+def json_of(row: Row) -> bytes:
+    """A row as one JSON object, its keys in the order of the schema."""
+    return msgspec.json.encode(row)
