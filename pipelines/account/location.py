@@ -12,6 +12,7 @@ from platformdirs import user_state_path
 from pipelines.specification import AccountTable
 from transforms.atomic_files import locked, replacing
 from transforms.ledger import Account, AccountRefusal, Ledger
+from transforms.ledger.chain import Signature
 from transforms.ledger.databases import database_of
 from transforms.ledger.head import Head, LedgerError
 from transforms.observe.vehicle_hash import Secret
@@ -38,7 +39,20 @@ class AccountLocation:
 
     @property
     def ledger(self) -> Ledger:
-        return Ledger(self.url, self.head)
+        return Ledger(self.url, self.head, self.signature)
+
+    @property
+    def signature(self) -> Signature | None:
+        """None where there is no key."""
+        return signature_of(read_key(self.key)) if os.path.lexists(self.key) else None
+
+    def reader(self) -> Ledger:
+        """A look at the ledger, for anybody who may read it: with the signatures if the key can be read too."""
+        try:
+            signature = self.signature
+        except (LedgerError, AccountRefusal):
+            signature = None
+        return Ledger(self.url, self.head, signature, read_only=True)
 
 
 def find(ledger: str | None, key: Path | None) -> AccountLocation:
@@ -124,6 +138,14 @@ def _make_key(place: AccountLocation, account: str) -> None:
         file.write(f"{secrets.token_hex(KEY_BYTES)}\n".encode())
 
 
+def signature_of(secret: Secret) -> Signature:
+    return Signature(secret.derive("ledger"), _key_check(secret))
+
+
+def _key_check(secret: Secret) -> str:
+    return secret.derive("key check").hex()[:16]
+
+
 def account_of(table: AccountTable, secret: Secret) -> Account:
     """The account as the ledger keeps it."""
     return Account(
@@ -134,5 +156,5 @@ def account_of(table: AccountTable, secret: Secret) -> Account:
         timezone=table.timezone,
         adjacency=table.adjacency,
         limit=str(table.limit),
-        key_check=secret.derive("key check").hex()[:16],
+        key_check=_key_check(secret),
     )

@@ -22,7 +22,6 @@ from pipelines.build import VEHICLE_SHARDS, Job, Released, count, observe, publi
 from pipelines.scheduled.spool import Spool
 from transforms import counters
 from transforms.count.wire import unpack_exposure
-from transforms.ledger import Ledger
 from transforms.observe.parse import REASONS
 from transforms.records import KeyedEvents, KeyedTally, KeyedUnit, PackedEvents, SlotShard, TallyBytes
 from transforms.release.recorded import Debit, Spending, debit, debits_by_slot
@@ -133,7 +132,7 @@ def _run(
         plans = dict.fromkeys(job.slots[slot.start_s].plan[0] for slot in slots)
         _count(outcome, _seal(job, list(plans), tallies, exposures, units))
     wanted = _spending(slots, exposures, units, outcome)
-    ledger = Ledger(job.book.url, job.book.head)
+    ledger = job.book.open()
     if excess := ledger.excess(job.book.account, job.book.limit, wanted):
         outcome.periods_refused = excess
         return outcome

@@ -21,7 +21,7 @@ from pipelines.specification import Specification, SpecificationError
 from pipelines.streaming.flink.submit import Engine, cancel, submit
 from pipelines.streaming.health import Say, attend
 from transforms.layouts import message_layout
-from transforms.ledger import AccountRefusal, Ledger
+from transforms.ledger import AccountRefusal
 from transforms.observe.parse import FROM_US, TO_US
 from transforms.release.policy import SlotFacts
 from transforms.sinks import kafka as kafka_sink
@@ -116,8 +116,7 @@ def run(
     job_id = submit(made.build, engine, f"hatstream-{spec.spec_id}-{time.time_ns()}")
     try:
         say({"job": job_id, "spec_id": spec.spec_id, "from": spec.timetable.text(start_s)})
-        book = Ledger(place.url, place.head, read_only=True)
-        attend(spec, (start_s, made.heartbeat.end_s), book, engine.cluster, job_id, stop, say)
+        attend(spec, (start_s, made.heartbeat.end_s), place.reader(), engine.cluster, job_id, stop, say)
     except ServerError:
         raise  # it has ended, or there is nobody to be asked
     except BaseException:

@@ -19,7 +19,7 @@ import sqlalchemy as sa
 
 from transforms.failpoints import failpoint
 from transforms.ledger import chain, databases
-from transforms.ledger.chain import ENTRY, METADATA, Entry, Tip
+from transforms.ledger.chain import ENTRY, METADATA, Entry, Signature, Tip, Walked
 from transforms.ledger.head import Head, LedgerError
 from transforms.release.recorded import Debit, Sealed, SpecSlot, debit, debit_of, debits_by_slot
 
@@ -92,12 +92,13 @@ class Audit(NamedTuple):
 class Ledger:
     """One ledger database. Every public method is one transaction, or two; each raises LedgerError where it cannot."""
 
-    def __init__(self, url: str, head: Path, *, read_only: bool = False) -> None:
+    def __init__(self, url: str, head: Path, signature: Signature | None = None, *, read_only: bool = False) -> None:
         """url: of SQLite or PostgreSQL, as `database_of` takes it. head: keeps the chain's head outside the database.
 
+        signature: of the account's key; without it signatures are neither made nor compared.
         read_only: looks at the ledger without writing to it or waiting for writers.
         """
-        self.url, self._head = url, Head(head)
+        self.url, self._head, self._signature = url, Head(head), signature
         self._database = databases.database_of(url)
         self._engine = self._database.engine(read_only=read_only)
 
@@ -132,7 +133,7 @@ class Ledger:
             known = _account(db, account.name)
             if known is None:
                 body = asdict(account) | {"nonce": secrets.token_hex(16)}  # no two ledgers begin alike
-                chain.append(db, {"kind": "account", "account": account.name, "body": _json(body)})
+                chain.append(db, self._signature, {"kind": "account", "account": account.name, "body": _json(body)})
                 outcome = "created"
             else:
                 _match(known, account)
@@ -140,7 +141,7 @@ class Ledger:
                     outcome = "unchanged"
                 else:
                     lowered = {"kind": "limit", "account": account.name, "epsilon": account.limit, "body": "{}"}
-                    chain.append(db, lowered)
+                    chain.append(db, self._signature, lowered)
                     outcome = "limit lowered"
             return outcome, chain.tip(db)
 
@@ -204,7 +205,7 @@ class Ledger:
             in_force = _limit(db, account, limit)
             if _over(db, account, in_force, period, list(map(debit, units))):
                 raise LimitExceeded(f"period {period}: the account's limit {float(in_force):g} would be exceeded")
-            recorded = _seal_missing(db, account, period, spec_id, spec_name, spec_text, units)
+            recorded = _seal_missing(db, self._signature, account, period, spec_id, spec_name, spec_text, units)
             _check_total(db, account, units)
             tip = chain.tip(db)
             failpoint("before-commit")
@@ -218,7 +219,7 @@ class Ledger:
 
     def released(self, spec_id: str, period: str) -> list[Sealed]:
         """All that a specification has released in a period, by slot and shard."""
-        stored = self._run(lambda db: _stored(db, spec_id, period))
+        stored = self._run(lambda db: _stored(db, self._signature, spec_id, period))
         return [stored[key] for key in sorted(stored)]
 
     def released_of(self, spec_id: str, slots: Sequence[int]) -> list[Sealed]:
@@ -255,15 +256,15 @@ class Ledger:
         with self._transaction() as db:
             yield from chain.entries(db)
 
-    def verify(self) -> int:
-        """Walks the chain and compares its head; returns its length. Raises LedgerError where something is amiss."""
-        length = self.verify_chain()
+    def verify(self) -> Walked:
+        """Walks the chain and compares its head. Raises LedgerError where something is amiss."""
+        walked = self.verify_chain()
         self.check_head()
-        return length
+        return walked
 
-    def verify_chain(self) -> int:
-        """Walks the chain; returns its length. Raises LedgerError at the first entry that does not fit."""
-        return self._run(chain.walk)
+    def verify_chain(self) -> Walked:
+        """Walks the chain. Raises LedgerError at the first entry that does not fit."""
+        return self._run(lambda db: chain.walk(db, self._signature))
 
     def check_head(self) -> None:
         """Refuses a database that the head file does not know, or that has lost the entry it remembers."""
@@ -325,6 +326,7 @@ class Ledger:
 
 def _seal_missing(
     db: sa.Connection,
+    signature: Signature | None,
     account: str,
     period: str,
     spec_id: str,
@@ -333,7 +335,7 @@ def _seal_missing(
     units: Sequence[Sealed],
 ) -> Recorded:
     slots = [unit.slot_s for unit in units]
-    stored = _stored(db, spec_id, period, None if units[0].scope == "period" else (min(slots), max(slots)))
+    stored = _stored(db, signature, spec_id, period, None if units[0].scope == "period" else (min(slots), max(slots)))
     _check_whole(stored, units)
     before = [stored.get((unit.slot_s, unit.shard)) for unit in units]
     missing = [unit for unit, known in zip(units, before, strict=True) if known is None]
@@ -348,7 +350,7 @@ def _seal_missing(
     new += [_release(account, unit) for unit in missing]
     new += _changes(db, account, spec_id, period, differing)
     new += _redraws(account, redrawn)
-    chain.append(db, *new)
+    chain.append(db, signature, *new)
     sealed = [known or unit for unit, known in zip(units, before, strict=True)]
     sequences = _sequences(db, spec_id, period)
     entries = [sequences[unit.slot_s, unit.shard] for unit in units]
@@ -439,16 +441,25 @@ def _redraws(account: str, units: Sequence[Sealed]) -> list[Entry]:
 
 
 def _stored(
-    db: sa.Connection, spec_id: str, period: str, slots: tuple[int, int] | None = None
+    db: sa.Connection,
+    signature: Signature | None,
+    spec_id: str,
+    period: str,
+    slots: tuple[int, int] | None = None,
 ) -> dict[tuple[int, int], Sealed]:
-    """What is released of a period by (slot, shard). slots: only from the first to the last of them."""
-    query = sa.select(ENTRY.c.body).where(
-        ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id, ENTRY.c.period == period
-    )
+    """What is released of a period by (slot, shard). slots: only from the first to the last of them.
+
+    Checked again here: between two looks at the whole chain somebody may have written what was never released.
+    """
+    query = sa.select(ENTRY).where(ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id, ENTRY.c.period == period)
     if slots is not None:
         query = query.where(ENTRY.c.slot_s.between(*slots))
-    found = (msgspec.json.decode(body, type=Sealed) for body in db.execute(query).scalars())
-    return {(unit.slot_s, unit.shard): unit for unit in found}
+    found = db.execute(query).mappings().all()
+    since = {account: chain.signed_since(db, account) for account in {row["account"] for row in found}}
+    for row in found:
+        chain.check(row, since[row["account"]], signature)
+    units = (msgspec.json.decode(row["body"], type=Sealed) for row in found)
+    return {(unit.slot_s, unit.shard): unit for unit in units}
 
 
 def _over(db: sa.Connection, account: str, limit: Fraction, period: str, wanted: Sequence[Debit]) -> bool:
