@@ -19,7 +19,7 @@ from dpops.mechanisms.baseline import Baseline
 from dpops.mechanisms.baseline_variance import BaselineVariance
 from dpops.noise import Noise
 from dpops.registry import registered
-from dpops.types import Grid
+from dpops.types import CountsKnown, Grid
 
 HATS, MOST_VEHICLES = 10_000, 70
 GRID = Grid(step=Fraction(1, 100), upper_steps=6_500)
@@ -51,7 +51,7 @@ def main() -> None:
         table.add_column(name, justify="left" if name == "mechanism" else "right")
     for name, mechanism in contenders().items():
         start = time.process_time()
-        plans = [mechanism.plan(hat.counts, int(hat.counts.sum()), GRID, Fraction(1)) for hat in hats]
+        plans = [mechanism.plan(CountsKnown.all_of(hat.counts), GRID, Fraction(1)) for hat in hats]
         planned = time.process_time()
         mechanism.release(hats, plans, Noise())
         done = time.process_time()

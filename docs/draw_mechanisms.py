@@ -30,7 +30,7 @@ from dpops.mechanisms.levy import Levy
 from dpops.mechanisms.opt_array import OptArray
 from dpops.mechanisms.worst_case_optimal import WorstCaseOptimal
 from dpops.noise import Noise
-from dpops.types import Grid, Int64s
+from dpops.types import CountsKnown, Grid, Int64s
 from pipelines.evaluation.datasets import geometric, itms_counts
 
 FOLDER = Path(__file__).parent / "pictures"
@@ -72,7 +72,7 @@ def draw_baseline() -> Figure:
         noise = []
         for most in heaviest.tolist():
             counts = np.array([most] + [5] * 20)
-            plan = mechanism.plan(counts, int(counts.sum()), GRID, Fraction(1))
+            plan = mechanism.plan(CountsKnown.all_of(counts), GRID, Fraction(1))
             noise.append(float(plan.scale * plan.step))
         label = mechanism.name + ("" if mechanism.name == "baseline" else " (and a clipping bias)")
         axes.plot(heaviest, noise, label=label, color=COLOURS[mechanism.name], lw=2)
@@ -166,7 +166,7 @@ def draw_levy() -> Figure:
     totals = example(60, 120)
     epsilon = Fraction(1, 2)
     mechanism = Levy()
-    plan = mechanism.plan(totals.counts, int(totals.counts.sum()), GRID, epsilon)
+    plan = mechanism.plan(CountsKnown.all_of(totals.counts), GRID, epsilon)
     unit = float(plan.step * plan.facts["arrays"])
     means = array_means([totals], [plan]).means * unit
     tau, bins = plan.facts["tau"] * unit, plan.facts["bins"]
@@ -206,7 +206,7 @@ def _draw_quantiles(mechanism: QuantileInterval, title: str) -> Figure:
     figure = Figure(figsize=(7.2, 5), layout="constrained")
     rows: Sequence[Axes] = figure.subplots(2, 1, sharex=True)
     for axes, epsilon in zip(rows, (Fraction(1), Fraction(4)), strict=True):
-        plan = mechanism.plan(totals.counts, int(totals.counts.sum()), GRID, epsilon)
+        plan = mechanism.plan(CountsKnown.all_of(totals.counts), GRID, epsilon)
         means = np.sort(array_means([totals], [plan]).means * float(plan.step * plan.facts["arrays"]))
         rank = float(mechanism.rank(means.size, epsilon))
         ends = np.unique(np.concatenate([[0.0], means, [float(UPPER)]]))
@@ -230,7 +230,7 @@ def draw_opt_array() -> Figure:
     counts = np.sort(itms_counts())[::-1].copy()
     figure, axes = _one(6.4, 3.8)
     epsilons = [Fraction(number, 1000) for number in range(2, 1500, 2)]
-    lengths = [OptArray().plan(counts, int(counts.sum()), GRID, epsilon).facts["m_ub"] for epsilon in epsilons]
+    lengths = [OptArray().plan(CountsKnown.all_of(counts), GRID, epsilon).facts["m_ub"] for epsilon in epsilons]
     axes.step([float(epsilon) for epsilon in epsilons], lengths, where="post", color=COLOURS["opt-array"], lw=2)
     high = float(epsilons[lengths.index(int(counts.max()))])
     axes.axvline(high, color="black", ls="--", lw=1)
@@ -275,7 +275,7 @@ def _draw_clipping(axes: Axes, counts: Int64s) -> None:
     count = np.geomspace(1, 64, 200)
     shades = mpl.colormaps["Purples"]
     for depth, epsilon in enumerate(("2", "1", "0.5", "0.2")):
-        bound = WorstCaseOptimal().plan(counts, int(counts.sum()), GRID, Fraction(epsilon)).facts["bound"]
+        bound = WorstCaseOptimal().plan(CountsKnown.all_of(counts), GRID, Fraction(epsilon)).facts["bound"]
         half = np.minimum(bound / 100 / count, UPPER) / 2
         name = f"epsilon {epsilon}: T = {bound // GRID.upper_steps} U"
         axes.fill_between(count, UPPER / 2 - half, UPPER / 2 + half, color=shades(0.25 + 0.2 * depth), label=name)
@@ -292,7 +292,7 @@ def draw_akmv() -> Figure:
     totals = example(40, 20)
     epsilon = Fraction(1)
     mechanism = Akmv()
-    plan = mechanism.plan(totals.counts, int(totals.counts.sum()), GRID, epsilon)
+    plan = mechanism.plan(CountsKnown.all_of(totals.counts), GRID, epsilon)
     runs = 20_000
     bound = np.array([integers[0] for integers in mechanism.release([totals] * runs, [plan] * runs, _seeded())]) / 100
     sums = np.sort(totals.sums)[::-1] / 100
@@ -328,7 +328,7 @@ def draw_auto() -> Figure:
         winners = []
         for users in numbers.tolist():
             counts = log_normal_counts(users, middle, 0.8)
-            ranked = auto.ranking(counts, int(counts.sum()), GRID, Fraction(1))
+            ranked = auto.ranking(CountsKnown.all_of(counts), GRID, Fraction(1))
             winners.append(ranked[0].plan.mechanism)
             for name in COLOURS:
                 errors[name].append(min(each.error for each in ranked if each.plan.mechanism == name))
@@ -363,7 +363,7 @@ def _arrow(axes: Axes, start: Float64s, end: Float64s) -> None:
 
 
 def _forecast(mechanism: Mechanism, counts: Int64s, epsilon: Fraction, prior: Prior) -> float:
-    return mechanism.forecast(mechanism.plan(counts, int(counts.sum()), GRID, epsilon), counts, prior)
+    return mechanism.forecast(mechanism.plan(CountsKnown.all_of(counts), GRID, epsilon), counts, prior)
 
 
 def _settle(figure: Figure) -> None:

@@ -1,12 +1,12 @@
 """Privacy claims as values: what one draw costs, and how claims convert. Every rounding is upwards."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
-from typing import Literal, Protocol
+from typing import Literal
 
 Adjacency = Literal["counts-public", "add-remove"]
 
@@ -170,47 +170,3 @@ def _checked_delta(delta: Fraction) -> Fraction:
     if not 0 < delta < 1:
         raise ClaimError(f"zero-concentrated privacy gives an epsilon for a delta between 0 and 1 only, got {delta}")
     return delta
-
-
-def compose(claims: Iterable[PureDP]) -> PureDP:
-    """Sequential composition: the epsilons of what one vehicle takes part in add up."""
-    return PureDP(sum((claim.epsilon for claim in claims), Fraction(0)))
-
-
-class Composition(Protocol):
-    """How the epsilon of a specification becomes the epsilon of one HAT."""
-
-    @property
-    def epsilon(self) -> Fraction: ...
-
-    def hat(self, most_cells: int, slots: int) -> Fraction:
-        """Epsilon of each HAT of a slot.
-
-        most_cells: the most HATs of this slot that one vehicle takes part in, >= 1; slots: slots of the whole period.
-        """
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class PerHat:
-    """Each HAT gets epsilon; what a vehicle spends follows from where it drove, and is reported."""
-
-    epsilon: Fraction
-
-    def hat(self, most_cells: int, slots: int) -> Fraction:  # noqa: ARG002 - the interface of Composition
-        return self.epsilon
-
-
-@dataclass(frozen=True, slots=True)
-class PerPeriod:
-    """A vehicle spends at most epsilon in the whole period: divided over its slots, then over the cells it keeps."""
-
-    epsilon: Fraction
-
-    def hat(self, most_cells: int, slots: int) -> Fraction:
-        return self.epsilon / slots / most_cells
-
-
-def slot_debit(hat_epsilon: Fraction, most_cells: int) -> Fraction:
-    """The most that any vehicle spends in a slot. Source: S2, composition max over users of sum over its grids."""
-    return compose([PureDP(hat_epsilon)] * most_cells).epsilon

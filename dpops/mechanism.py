@@ -12,7 +12,7 @@ from dpops.claims import Adjacency, PureDP
 from dpops.estimate import Estimate, Number
 from dpops.forecast import Prior, laplace_bound, laplace_std, mean_absolute_error
 from dpops.noise import MOST_SCALE, Noise
-from dpops.types import Grid, Int64s
+from dpops.types import CountsKnown, Grid, Int64s
 
 
 @lru_cache(maxsize=4096)
@@ -139,12 +139,8 @@ class Mechanism(Protocol):
         """The variants that `auto` compares."""
         return [cls()]
 
-    def plan(self, counts: Int64s, reported: int, grid: Grid, epsilon: Fraction) -> Plan:
-        """The public plan of one HAT.
-
-        counts: int64 (users,), samples kept per user, each >= 1, in canonical order.
-        reported: samples that the HAT's true mean is over; more than counts.sum() where a cap dropped some.
-        """
+    def plan(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
+        """The public plan of one HAT: it may see the counts, so it is for where these are public."""
         ...
 
     def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:

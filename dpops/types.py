@@ -2,12 +2,30 @@
 
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
+
+
+class CountsKnown(NamedTuple):
+    """What a plan may see of a HAT where counts are public; the type of what it may see says which adjacency it keeps.
+
+    Where they are secret, it sees public facts alone (`dpops.levels.BoundsOnly`), and there is no count to be read.
+    counts: int64 (users,), samples kept per user, each >= 1, in canonical order. reported: samples that the HAT's true
+    value is over; more than counts.sum() where a cap dropped some.
+    """
+
+    counts: Int64s
+    reported: int
+
+    @classmethod
+    def all_of(cls, counts: Int64s) -> "CountsKnown":
+        """Where every reported sample is kept."""
+        return cls(counts, int(counts.sum()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

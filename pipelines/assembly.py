@@ -62,7 +62,6 @@ def assemble(
     formats: Sequence[str],
 ) -> Job:
     """The specification, translated into what the steps of the road need."""
-    most_cells = spec.cap.max_cells if spec.cap and spec.release_shards > 1 else None
     return Job(
         layout=spec.layout,
         slot_s=spec.timetable.slot_s,
@@ -80,11 +79,8 @@ def assemble(
             grid=spec.grid,
             unit="km/h",
             statistics=spec.statistics,
-            composition=spec.composition,
-            clip_user=spec.clip_user,
-            scope=spec.scope,
+            allocation=spec.allocation,
             release_shards=spec.release_shards,
-            most_cells=most_cells,
             region=spec.region,
             digest_key=secret.derive("digest"),
         ),

@@ -22,6 +22,7 @@ from transforms.records import (
     REFUSED,
     ExposureBytes,
     KeyedEvents,
+    KeyedPartial,
     KeyedTally,
     KeyedUnit,
     PackedEvents,
@@ -38,14 +39,18 @@ from transforms.steps import (
     ByVehicle,
     CountRefused,
     Estimate,
+    InPanes,
     Parse,
     Record,
     Together,
 )
 from transforms.time.heartbeat import Heartbeat
-from transforms.time.lateness import IntoSlots, RefuseLate
+from transforms.time.lateness import IntoPanes, IntoSlots, RefuseLate
 
 VEHICLE_SHARDS = 2
+PANE_S = 60
+"""A stream counts its slots in panes of this length: two reports of a vehicle at one time are in the same one, so that
+duplicates can be dropped and contributions added up before the slot ends. It divides every slot."""
 
 Source = beam.PTransform[PBegin, DoOutputsTuple]
 """Hands over main: RawBatch; refused: Refused."""
@@ -96,26 +101,32 @@ def stream(p: beam.Pipeline, source: Source, heartbeat: Heartbeat, job: Job, ide
     savepoint with slots, cells and speeds of another one, or with vehicles that would be counted twice under our key.
     """
     beats = p | f"heartbeat of {identity}" >> heartbeat
-    events = observe(p | "read" >> source, job) | "into slots" >> IntoSlots(job.slot_s, heartbeat.start_s)
-    publish(seal(count(events, job), beats, job).sealed, job)
+    events = observe(p | "read" >> source, job, PANE_S) | "into panes" >> IntoPanes(PANE_S, heartbeat.start_s)
+    partials = events | "in panes" >> InPanes(job.cap, job.policy.columns)  # (slot, vehicle shard), Partial
+    in_slots = partials | "into slots" >> IntoSlots(job.slot_s, heartbeat.start_s)
+    publish(seal(count(in_slots, job, in_panes=True), beats, job).sealed, job)
 
 
-def observe(read: DoOutputsTuple, job: Job) -> PCollection[PackedEvents]:
+def observe(read: DoOutputsTuple, job: Job, pane_s: int | None = None) -> PCollection[PackedEvents]:
     """What a source read -> accepted observations, packed by (slot, vehicle shard). Refused rows are counted only.
 
     read: main: RawBatch; refused: Refused. No file is late: without a promise of its source, no event can be.
+    pane_s: length of the panes that a slot is counted in, in seconds; None: the whole slot at once.
     """
     parsed = read.batches | "parse" >> Parse(job.rules)  # Observations
-    timely = parsed.observations | "lateness" >> RefuseLate(job.slot_s)  # the same
-    assigned = timely.observations | "assign" >> Assign(job.resolution, job.policy.region, VEHICLE_SHARDS)
+    timely = parsed.observations | "lateness" >> RefuseLate(pane_s or job.slot_s)  # the same
+    assigned = timely.observations | "assign" >> Assign(job.resolution, job.policy.region, VEHICLE_SHARDS, pane_s)
     refused = (read[REFUSED], parsed[REFUSED], timely[REFUSED], assigned[REFUSED]) | "all refused" >> beam.Flatten()
     _ = refused | "count refused" >> CountRefused()
     return assigned.events  # PackedEvents
 
 
-def count(events: PCollection[KeyedEvents], job: Job) -> PCollection[KeyedTally]:
-    """Events -> tallies by (plan, release shard): what each vehicle did in each cell."""
-    return events | "by vehicle" >> ByVehicle(job.cap, job.policy.columns, job.policy.release_shards, job.slots)
+def count(
+    parts: PCollection[KeyedEvents | KeyedPartial], job: Job, *, in_panes: bool = False
+) -> PCollection[KeyedTally]:
+    """Events, or partial tallies of panes -> tallies by (plan, release shard): what each vehicle did in each cell."""
+    policy = job.policy
+    return parts | "by vehicle" >> ByVehicle(job.cap, policy.columns, policy.release_shards, job.slots, in_panes)
 
 
 def seal(tallies: PCollection[KeyedTally], heartbeat: PCollection[KeyedTally], job: Job) -> Released:

@@ -16,11 +16,12 @@ from transforms.release.recorded import Sealed
 
 if TYPE_CHECKING:
     EventBytes = NewType("EventBytes", bytes)
+    PartialBytes = NewType("PartialBytes", bytes)
     TallyBytes = NewType("TallyBytes", bytes)
     ExposureBytes = NewType("ExposureBytes", bytes)
     UnitBytes = NewType("UnitBytes", bytes)
 else:  # Beam finds no coder for a NewType
-    EventBytes = TallyBytes = ExposureBytes = UnitBytes = bytes
+    EventBytes = PartialBytes = TallyBytes = ExposureBytes = UnitBytes = bytes
 
 SlotShard = tuple[int, int]
 """A group-by key: start of the slot (or of the first slot of a plan) in seconds since 1970 UTC, and a vehicle shard or
@@ -29,6 +30,15 @@ a release shard."""
 
 KeyedEvents = tuple[SlotShard, EventBytes]
 """Packed `Events` of a slot, by vehicle shard."""
+
+PaneShard = tuple[SlotShard, int]
+"""A group-by key: slot and vehicle shard, and the start of a pane of the slot in seconds since 1970 UTC."""
+
+KeyedPane = tuple[PaneShard, EventBytes]
+"""Packed `Events` of a pane."""
+
+KeyedPartial = tuple[SlotShard, PartialBytes]
+"""A packed `Partial` of one of a slot's panes, by vehicle shard."""
 
 KeyedTally = tuple[SlotShard, TallyBytes]
 """A packed `Tally` by release shard and the first slot of its plan; a heartbeat has no bytes."""
@@ -55,7 +65,7 @@ class Messages(NamedTuple):
 
     payloads: as they came, empty where a message has none. timestamps_ms: Kafka's, of each message, -1 where it has
     none. promised_us: the partition's watermark before them, in microseconds since 1970 UTC; Beam's least if it had
-    none. An event whose slot ended before it is late.
+    none. An event whose pane ended before it is late.
     """
 
     partition: int
@@ -91,11 +101,12 @@ class Refused(NamedTuple):
 
 
 class PackedEvents(NamedTuple):
-    """Observations of one slot and vehicle shard on their way to a group-by."""
+    """Observations of one slot, pane and vehicle shard on their way to a group-by. pane_s: start of the pane."""
 
     key: SlotShard
     data: EventBytes
     rows: int
+    pane_s: int
 
 
 Refusal = TaggedOutput[Literal["refused"], Refused]

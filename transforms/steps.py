@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import apache_beam as beam
 import msgspec
@@ -19,7 +19,7 @@ from dpops.statistics import Column
 from dpops.types import Int64s
 from transforms import counters
 from transforms.count import wire
-from transforms.count.tally import Cap, tally
+from transforms.count.tally import Cap, merge_panes, tally, tally_pane
 from transforms.errors import StepError, reason_of, recorded_but
 from transforms.failpoints import failpoint
 from transforms.layouts import Layout, UnreadableFile
@@ -34,10 +34,14 @@ from transforms.records import (
     EventBytes,
     Exposed,
     KeyedEvents,
+    KeyedPane,
+    KeyedPartial,
     KeyedTally,
     KeyedUnit,
     Observations,
     PackedEvents,
+    PaneShard,
+    PartialBytes,
     RawBatch,
     RecordedSlot,
     Refusal,
@@ -120,22 +124,23 @@ class _Parse(beam.DoFn):
 class Assign(beam.PTransform[PCollection[Observations], DoOutputsTuple]):
     """PCollection[Observations] -> main: PackedEvents by (slot, vehicle shard); refused: Refused.
 
-    region: the only cells that are released, or None for all.
+    region: the only cells that are released, or None for all. pane_s: length of a pane; None: a slot is one.
     """
 
     resolution: int
     region: tuple[int, ...] | None
     vehicle_shards: int
+    pane_s: int | None
 
     def expand(self, observations: PCollection[Observations]) -> DoOutputsTuple:
         region = None if self.region is None else np.array(self.region, np.int64)
-        fn = _Assign(self.resolution, region, self.vehicle_shards)
+        fn = _Assign(self.resolution, region, self.vehicle_shards, self.pane_s)
         return observations | "find cells" >> beam.ParDo(fn).with_outputs(REFUSED, main="events")
 
 
 class _Assign(beam.DoFn):
-    def __init__(self, resolution: int, region: Int64s | None, shards: int) -> None:
-        self._resolution, self._region, self._shards = resolution, region, shards
+    def __init__(self, resolution: int, region: Int64s | None, shards: int, pane_s: int | None) -> None:
+        self._resolution, self._region, self._shards, self._pane_s = resolution, region, shards, pane_s
 
     def process(self, observations: Observations) -> Iterator[PackedEvents | Refusal]:
         cell = hexagons.cells_of(observations, self._resolution)
@@ -144,40 +149,83 @@ class _Assign(beam.DoFn):
             yield from _dead_letters("assign", {hexagons.OUTSIDE_REGION: int((~inside).sum())})
             observations, cell = observations.take(inside), cell[inside]
         failpoint("assign")
-        for key, data, rows in wire.split(observations, cell, self._shards):
-            yield PackedEvents(key, data, rows)
+        for part in wire.split(observations, cell, self._shards, self._pane_s):
+            yield PackedEvents((part.slot_s, part.shard), part.data, part.rows, part.pane_s)
 
 
 @dataclass
-class ByVehicle(beam.PTransform[PCollection[KeyedEvents], PCollection[KeyedTally]]):
-    """Grouped events -> ((plan, release shard), packed Tally)."""
+class ByVehicle(beam.PTransform[PCollection[KeyedEvents | KeyedPartial], PCollection[KeyedTally]]):
+    """By (slot, vehicle shard): events, or partial tallies of panes -> ((plan, release shard), packed Tally)."""
 
     cap: Cap | None
     columns: tuple[Column, ...]
     release_shards: int
     slots: Mapping[int, SlotFacts]
+    in_panes: bool = False
 
-    def expand(self, events: PCollection[KeyedEvents]) -> PCollection[KeyedTally]:
+    def expand(self, events: PCollection[KeyedEvents | KeyedPartial]) -> PCollection[KeyedTally]:
         grouped = events | "group" >> beam.GroupByKey()
-        fn = _ByVehicle(self.cap, self.columns, self.release_shards, self.slots)
+        fn = _ByVehicle(self.cap, self.columns, self.release_shards, self.slots, self.in_panes)
         return grouped | "tally" >> beam.ParDo(fn).with_output_types(KeyedTally)
 
 
+@dataclass
+class InPanes(beam.PTransform[PCollection[KeyedPane], PCollection[KeyedPartial]]):
+    """Events by ((slot, vehicle shard), pane) -> their partial tallies by (slot, vehicle shard)."""
+
+    cap: Cap | None
+    columns: tuple[Column, ...]
+
+    def expand(self, events: PCollection[KeyedPane]) -> PCollection[KeyedPartial]:
+        grouped = events | "group" >> beam.GroupByKey()
+        fn = _InPanes(self.cap, self.columns)
+        return grouped | "tally the pane" >> beam.ParDo(fn).with_output_types(KeyedPartial)
+
+
+class _InPanes(beam.DoFn):
+    def __init__(self, cap: Cap | None, columns: tuple[Column, ...]) -> None:
+        self._cap, self._columns = cap, columns
+
+    def process(self, group: tuple[PaneShard, Iterable[EventBytes]]) -> Iterator[KeyedPartial]:
+        (slot_shard, _), parts = group
+        partial, duplicates = tally_pane(wire.unpack_events(parts), self._cap, self._columns)
+        Metrics.counter(counters.NAMESPACE, counters.DUPLICATES).inc(duplicates)
+        failpoint("tally")
+        yield slot_shard, wire.pack_partial(partial)
+
+
 class _ByVehicle(beam.DoFn):
+    """in_panes: whether what comes are partial tallies of panes, not events."""
+
     def __init__(
-        self, cap: Cap | None, columns: tuple[Column, ...], release_shards: int, slots: Mapping[int, SlotFacts]
+        self,
+        cap: Cap | None,
+        columns: tuple[Column, ...],
+        release_shards: int,
+        slots: Mapping[int, SlotFacts],
+        in_panes: bool,
     ) -> None:
         self._cap, self._columns, self._shards, self._slots = cap, columns, release_shards, slots
+        self._in_panes = in_panes
 
-    def process(self, group: tuple[SlotShard, Iterable[EventBytes]]) -> Iterator[KeyedTally]:
+    def process(self, group: tuple[SlotShard, Iterable[Any]]) -> Iterator[KeyedTally]:
         (slot_s, _), parts = group
-        table, duplicates = tally(wire.unpack_events(parts), slot_s, self._cap, self._columns)
-        Metrics.counter(counters.NAMESPACE, counters.DUPLICATES).inc(duplicates)
+        table = self._merged(slot_s, parts) if self._in_panes else self._tallied(slot_s, parts)
         Metrics.counter(counters.NAMESPACE, counters.CAPPED).inc(int(table.dropped.sum()))
         shard = release_shard(table.cell, self._shards)
         failpoint("tally")
         for chosen in np.unique(shard).tolist():
             yield (self._slots[slot_s].plan[0], chosen), wire.pack_tally(table.take(shard == chosen))
+
+    def _tallied(self, slot_s: int, parts: Iterable[EventBytes]) -> wire.Tally:
+        table, duplicates = tally(wire.unpack_events(parts), slot_s, self._cap, self._columns)
+        Metrics.counter(counters.NAMESPACE, counters.DUPLICATES).inc(duplicates)
+        return table
+
+    def _merged(self, slot_s: int, parts: Iterable[PartialBytes]) -> wire.Tally:
+        packed_sums = () if self._cap else self._columns
+        panes = [wire.unpack_partial(part, packed_sums) for part in parts]
+        return merge_panes(panes, slot_s, self._cap, self._columns)
 
 
 @dataclass

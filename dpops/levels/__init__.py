@@ -5,7 +5,7 @@ count but the noisy sums.
 """
 
 from dpops.levels.bounded import Rows, Sums, Vectors, sum_up, vectors
-from dpops.levels.defaults import Fleet, Profile, Recipe, Settings, recipe, stage_of
+from dpops.levels.defaults import BoundsOnly, Fleet, Profile, Recipe, Settings, recipe, stage_of
 from dpops.levels.groups import LEVELS, Hats, Level, level
 from dpops.levels.noisy import ReleasedLevel, ReleasedStage, read, release, release_rows
 from dpops.levels.simulate import rows_of
@@ -15,6 +15,7 @@ __all__ = [
     "FIRST_CENTRE",
     "LEVELS",
     "UNIT",
+    "BoundsOnly",
     "Fleet",
     "Hats",
     "Kind",

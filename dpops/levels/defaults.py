@@ -57,6 +57,17 @@ class Fleet:
 
 
 @dataclass(frozen=True, kw_only=True)
+class BoundsOnly:
+    """What a plan may see where counts are secret: the public HATs of a day, and what an operator knows of the fleet.
+
+    It holds no count, so that a plan made of it depends on none (where counts are public: `dpops.types.CountsKnown`).
+    """
+
+    hats: Hats
+    fleet: Fleet
+
+
+@dataclass(frozen=True, kw_only=True)
 class Settings:
     """One stage's numbers, see `Stage`."""
 
@@ -99,10 +110,10 @@ def default_shares(kind: Kind, epsilon: Fraction) -> Shares:
     return _MIDDLE if kind == "laplace" and epsilon < 30 else _FINE
 
 
-def recipe(kind: Kind, epsilon: Fraction, rho: Fraction | None, hats: Hats, fleet: Fleet) -> Recipe:
+def recipe(kind: Kind, epsilon: Fraction, rho: Fraction | None, known: BoundsOnly) -> Recipe:
     """The default stages for a total of epsilon. rho: of a Gaussian, the zCDP that the total comes to, rounded down."""
     spread = spread_of(kind, epsilon if rho is None else rho)
-    shares = affordable(kind, spread, default_shares(kind, epsilon), hats, fleet)
+    shares = affordable(kind, spread, default_shares(kind, epsilon), known)
     coarse = shares != default_shares(kind, epsilon)
     bound, part, alpha1, alpha2 = _FIRST_NUMBERS[kind]
     later_bound, later_alpha = _LATER_NUMBERS[kind]
@@ -125,27 +136,27 @@ def spread_of(kind: Kind, budget: Fraction) -> Fraction:
     return Fraction(math.ceil(UNIT * UNIT / (2 * budget)))
 
 
-def affordable(kind: Kind, spread: Fraction, shares: Shares, hats: Hats, fleet: Fleet) -> Shares:
+def affordable(kind: Kind, spread: Fraction, shares: Shares, known: BoundsOnly) -> Shares:
     """These shares, or coarser levels where a cell's mean group would drown in noise even after a week."""
-    if group_sd_kmh(kind, spread, "cell", _share_of(shares, "cell"), hats, fleet) <= LIMIT_SD_KMH:
+    if group_sd_kmh(kind, spread, "cell", _share_of(shares, "cell"), known) <= LIMIT_SD_KMH:
         return shares
     places, times = ("parent-day", "grandparent-day", "city"), ("hour", "part")
     found = []
     for names, part in ((places, Fraction(7, 10)), (times, Fraction(3, 10))):
-        fits = [name for name in names if group_sd_kmh(kind, spread, name, part, hats, fleet) <= LIMIT_SD_KMH]
+        fits = [name for name in names if group_sd_kmh(kind, spread, name, part, known) <= LIMIT_SD_KMH]
         found.append((fits[0] if fits else names[-1], part))
     return tuple(found)
 
 
-def group_sd_kmh(kind: Kind, spread: Fraction, name: str, share: Fraction, hats: Hats, fleet: Fleet) -> float:
+def group_sd_kmh(kind: Kind, spread: Fraction, name: str, share: Fraction, known: BoundsOnly) -> float:
     """Expected noise of a mean group of a level after a week of later days, in km/h."""
-    groups, touched = level(name, hats, Fraction(1)).size, fleet.profile.touched(name)
+    groups, touched = level(name, known.hats, Fraction(1)).size, known.fleet.profile.touched(name)
     bound, alpha = _LATER_NUMBERS[kind]
     if kind == "laplace":
         noise = math.sqrt(2) * float(spread) / UNIT * groups / float(share * alpha)
     else:
         noise = math.sqrt(float(spread)) / UNIT * groups / math.sqrt(touched * float(share * alpha))
-    return noise * float(bound) / fleet.vehicles / math.sqrt(_LEARNING_DAYS)
+    return noise * float(bound) / known.fleet.vehicles / math.sqrt(_LEARNING_DAYS)
 
 
 def stage_of(

@@ -12,7 +12,7 @@ from dpops.forecast import Float64s, Prior, normal_scores, transport_bias
 from dpops.means import contribution_bound as bounds
 from dpops.means.grouping import Grouping, best_fit, wrap_around
 from dpops.mechanism import Plan, Totals, check_plan_input, stack
-from dpops.types import Grid, Int64s
+from dpops.types import CountsKnown, Grid, Int64s
 
 FINE = 1000
 """Fine steps per grid step inside an array mean: rounding then costs below 0.1 % of sensitivity."""
@@ -56,13 +56,12 @@ def check_rule(m_ub: str | int) -> None:
         raise ValueError(f"m_ub must be at least 1, got {m_ub}")
 
 
-def lay_out(
-    counts: Int64s, reported: int, grid: Grid, epsilon: Fraction, m_ub: Rule, grouping: str = "best-fit"
-) -> Arrays:
+def lay_out(known: CountsKnown, grid: Grid, epsilon: Fraction, m_ub: Rule, grouping: str = "best-fit") -> Arrays:
     """Groups the users of one HAT into arrays. bias: worst clipping bias with rounding, in units.
 
     A user who holds r of an array's w slots moves its mean by at most ceil(U r / w) fine steps.
     """
+    counts, reported = known
     check_plan_input(counts, reported, grid.upper_steps * FINE, epsilon)
     return _laid_out(np.ascontiguousarray(counts, np.int64).tobytes(), reported, grid, epsilon, m_ub, grouping)
 

@@ -16,7 +16,7 @@ from dpops.means.clipped_mean import clipped_release, interval_errors, interval_
 from dpops.means.quantile import expected_quantile, private_quantiles
 from dpops.mechanism import Integers, Mechanism, Plan, Totals
 from dpops.noise import Noise
-from dpops.types import Grid, Int64s
+from dpops.types import CountsKnown, Grid, Int64s
 
 _POINTS = 16
 """A forecast stands each quantile's law by so many points of equal probability."""
@@ -46,8 +46,8 @@ class QuantileInterval(Mechanism):
         """The target of the lower end, counted from below; that of the upper end is as far from above."""
         raise NotImplementedError
 
-    def plan(self, counts: Int64s, reported: int, grid: Grid, epsilon: Fraction) -> ArrayPlan:
-        made = lay_out(counts, reported, grid, epsilon, self.m_ub)
+    def plan(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> ArrayPlan:
+        made = lay_out(known, grid, epsilon, self.m_ub)
         rank = self.rank(made.grouping.fills.size, epsilon)
         facts = {"rank_numerator": rank.numerator, "rank_denominator": rank.denominator}
         return interval_plan(self.name, made, grid, epsilon, grid.upper_steps * FINE, facts)

@@ -14,7 +14,7 @@ from dpops.means.quantile import expected_quantile, private_quantiles
 from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, stack, with_noise
 from dpops.noise import Noise
 from dpops.noise.exponential import MOST_CANDIDATES
-from dpops.types import Grid, Int64s
+from dpops.types import CountsKnown, Grid, Int64s
 
 _POINTS = 64
 
@@ -32,7 +32,8 @@ class Akmv(Mechanism):
     statistics: ClassVar[frozenset[str]] = frozenset({"mean"})
     adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
 
-    def plan(self, counts: Int64s, reported: int, grid: Grid, epsilon: Fraction) -> Plan:
+    def plan(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
+        counts, reported = known
         check_plan_input(counts, reported, grid.upper_steps, epsilon)
         samples, heaviest = int(counts.sum()), int(counts.max())
         most = grid.upper_steps * heaviest

@@ -12,7 +12,7 @@ from dpops.forecast import Prior, clamped_errors, normal_scores
 from dpops.means.arrays import FINE, ArrayPlan, Rule, array_means, check_rule, lay_out, spread
 from dpops.mechanism import Integers, Mechanism, Plan, Totals, with_noise
 from dpops.noise import Noise
-from dpops.types import Grid, Int64s
+from dpops.types import CountsKnown, Grid, Int64s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +45,8 @@ class ArrayAverage(Mechanism):
     def candidates(cls) -> Sequence["ArrayAverage"]:
         return [cls(), cls(m_ub="argmax")]
 
-    def plan(self, counts: Int64s, reported: int, grid: Grid, epsilon: Fraction) -> ArrayPlan:
-        laid = lay_out(counts, reported, grid, epsilon, self.m_ub, self.grouping)
+    def plan(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> ArrayPlan:
+        laid = lay_out(known, grid, epsilon, self.m_ub, self.grouping)
         return ArrayPlan(
             mechanism=self.name,
             epsilon=epsilon,

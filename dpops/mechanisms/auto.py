@@ -11,7 +11,7 @@ from dpops.forecast import Prior
 from dpops.mechanism import Integers, Mechanism, Plan, PlanError, Totals
 from dpops.noise import Noise
 from dpops.registry import registered
-from dpops.types import Grid, Int64s
+from dpops.types import CountsKnown, Grid, Int64s
 
 
 class Ranked(NamedTuple):
@@ -48,24 +48,24 @@ class Auto(Mechanism):
     def candidates(cls) -> Sequence["Auto"]:
         return []
 
-    def ranking(self, counts: Int64s, reported: int, grid: Grid, epsilon: Fraction) -> list[Ranked]:
+    def ranking(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> list[Ranked]:
         """All candidates, the best forecast first; of equal ones the first by name."""
         ranked = []
         refusal = PlanError("auto: no mechanism to choose from")
         for mechanism in _candidates(self.statistic):
             try:
-                plan = mechanism.plan(counts, reported, grid, epsilon)
+                plan = mechanism.plan(known, grid, epsilon)
             except PlanError as reason:  # noise beyond bounds, where a constant still has a plan
                 refusal = reason
                 continue
-            error = plan.error() if self.prior is None else mechanism.forecast(plan, counts, self.prior)
+            error = plan.error() if self.prior is None else mechanism.forecast(plan, known.counts, self.prior)
             ranked.append(Ranked(error, mechanism, plan))
         if not ranked:
             raise refusal
         return sorted(ranked, key=lambda each: each.error)
 
-    def plan(self, counts: Int64s, reported: int, grid: Grid, epsilon: Fraction) -> Plan:
-        return self.ranking(counts, reported, grid, epsilon)[0].plan
+    def plan(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
+        return self.ranking(known, grid, epsilon)[0].plan
 
     def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
         return _by_name(self.statistic)[plan.mechanism].forecast(plan, counts, prior)

@@ -13,7 +13,7 @@ from dpops.means.arrays import FINE
 from dpops.means.capping import CapRule, CountCap, Retained, check_cap, chosen, retained, weights
 from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, stack, with_noise
 from dpops.noise import Noise
-from dpops.types import Grid, Int64s
+from dpops.types import CountsKnown, Grid, Int64s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,8 @@ class Baseline(Mechanism):
     def examples(cls) -> Sequence["Baseline"]:
         return [cls(), cls(m_ub="opt"), cls(m_ub=3)]
 
-    def plan(self, counts: Int64s, reported: int, grid: Grid, epsilon: Fraction) -> Plan:
+    def plan(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
+        counts, reported = known
         check_plan_input(counts, reported, grid.upper_steps * (1 if self.m_ub == "none" else FINE), epsilon)
         rate = float(epsilon)
         cap = chosen(self.m_ub, counts, reported, lambda cap: _worst(cap, rate))

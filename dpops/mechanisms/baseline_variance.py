@@ -13,7 +13,7 @@ from dpops.means.capping import CapRule, CountCap, Retained, check_cap, chosen, 
 from dpops.mechanism import Integers, Mechanism, Plan, Stacked, Totals, check_plan_input, stack, with_noise
 from dpops.noise import Noise
 from dpops.suppression.worst_errors import Ratio, variance_bias, variance_sensitivity
-from dpops.types import Grid, Int64s
+from dpops.types import CountsKnown, Grid, Int64s
 
 RANGE = 1 << 30
 """Steps of the released integer from variance 0 to U^2 / 4."""
@@ -54,7 +54,8 @@ class BaselineVariance(Mechanism):
     def candidates(cls) -> Sequence["BaselineVariance"]:
         return [cls(), cls(m_ub="opt")]
 
-    def plan(self, counts: Int64s, reported: int, grid: Grid, epsilon: Fraction) -> Plan:
+    def plan(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
+        counts, reported = known
         check_plan_input(counts, reported, grid.upper_steps**2, epsilon)
         rate = float(epsilon)
         cap = chosen(self.m_ub, counts, reported, lambda cap: _over(_bias(cap)) + _over(_sensitivity(cap)) / rate)

@@ -26,7 +26,7 @@ from dpops.means.clipped_mean import clipped_release, interval_errors, interval_
 from dpops.mechanism import Integers, Mechanism, Plan, Totals
 from dpops.noise import Noise
 from dpops.noise.exponential import choose
-from dpops.types import Grid, Int64s
+from dpops.types import CountsKnown, Grid, Int64s
 
 GAMMA = 0.2
 """The chance that the paper allows for an array mean to lie farther than tau from the expectation."""
@@ -55,8 +55,8 @@ class Levy(Mechanism):
     def examples(cls) -> Sequence["Levy"]:
         return [cls(), cls(m_ub=3)]
 
-    def plan(self, counts: Int64s, reported: int, grid: Grid, epsilon: Fraction) -> ArrayPlan:
-        made = lay_out(counts, reported, grid, epsilon, self.m_ub)
+    def plan(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> ArrayPlan:
+        made = lay_out(known, grid, epsilon, self.m_ub)
         upper = grid.upper_steps * FINE
         share = math.sqrt(math.log(2 * made.grouping.fills.size / GAMMA) / (2 * made.m_ub))
         tau = 2 * math.ceil(min(share, 1.0) * upper / 2)  # even, so that midpoints and 1.5 tau are integers

@@ -11,7 +11,7 @@ from dpops.means.arrays import ArrayPlan
 from dpops.mechanism import Integers, Mechanism, Plan, Totals
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.noise import Noise
-from dpops.types import Grid, Int64s
+from dpops.types import CountsKnown, Grid, Int64s
 
 _AVERAGE = ArrayAverage(m_ub="opt")
 
@@ -28,8 +28,8 @@ class OptArray(Mechanism):
     statistics: ClassVar[frozenset[str]] = frozenset({"mean"})
     adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
 
-    def plan(self, counts: Int64s, reported: int, grid: Grid, epsilon: Fraction) -> ArrayPlan:
-        return replace(_AVERAGE.plan(counts, reported, grid, epsilon), mechanism=self.name)
+    def plan(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> ArrayPlan:
+        return replace(_AVERAGE.plan(known, grid, epsilon), mechanism=self.name)
 
     def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
         return _AVERAGE.forecast(plan, counts, prior)

@@ -12,7 +12,7 @@ from dpops.claims import Adjacency
 from dpops.forecast import Float64s, Prior, clamped_errors, normal_scores
 from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, stack, with_noise
 from dpops.noise import Noise
-from dpops.types import Grid, Int64s
+from dpops.types import CountsKnown, Grid, Int64s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,8 @@ class WorstCaseOptimal(Mechanism):
     def candidates(cls) -> Sequence["WorstCaseOptimal"]:
         return [*cls.examples(), cls(constant=True)]
 
-    def plan(self, counts: Int64s, reported: int, grid: Grid, epsilon: Fraction) -> Plan:
+    def plan(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
+        counts, reported = known
         check_plan_input(counts, reported, 2 * grid.upper_steps, epsilon)
         ordered = np.sort(counts)[::-1]
         rank = math.ceil(2 / epsilon)

@@ -11,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpops.claims import Composition
 from dpops.suppression.search import Factors, RowsByHat, Search
 from dpops.types import Int64s
 
@@ -54,42 +53,6 @@ class Clipped(NamedTuple):
 
     kept: Bools
     most_hats: int
-
-
-class Share(NamedTuple):
-    """What is released of a plan, and at which epsilon each HAT. most_hats is 0 when there are no rows."""
-
-    kept: Bools
-    most_hats: int
-    epsilon_hat: Fraction
-
-
-def share_out(
-    hat: Int64s,
-    vehicle: Int64s,
-    counts: Int64s,
-    reported: Int64s,
-    composition: Composition,
-    plans: int,
-    errors: Weights | None,
-) -> Share:
-    """The composition over HATs of a plan, with suppression if `errors` says what it must not worsen.
-
-    One row per vehicle and HAT, int64 (rows,): codes in any order, samples that count (0 where a cap left none: then
-    the row is not kept), and samples reported. plans: how many of them share what the composition has for the period.
-    Suppression happens once, at the epsilon that HATs would have without it. Source: S2; algorithms 9.2.
-    """
-    some = np.flatnonzero(counts)
-    hats, hat_code = np.unique(hat[some], return_inverse=True)
-    vehicle_code = np.unique(vehicle[some], return_inverse=True)[1]
-    most_hats = int(np.bincount(vehicle_code, minlength=1).max())
-    kept = np.zeros(hat.size, np.bool_)
-    kept[some] = True
-    if errors is not None and most_hats:
-        samples = np.bincount(hat, reported).astype(np.int64)[hats]  # exact: below 2**53
-        epsilon = composition.hat(most_hats, plans)
-        kept[some], most_hats = clip_user(hat_code, vehicle_code, counts[some], samples, epsilon, errors)
-    return Share(kept, most_hats, composition.hat(max(most_hats, 1), plans))
 
 
 def clip_user(

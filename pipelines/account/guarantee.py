@@ -6,7 +6,6 @@ from typing import Literal
 
 import msgspec
 
-from dpops.claims import PerPeriod
 from pipelines.planning.composed import Composed, Total
 from pipelines.specification import Specification
 
@@ -61,7 +60,8 @@ def _of_alike_days(day: Total) -> Literal["at most", "if alike", "unknown"]:
 
 def sentence(spec: Specification, hat: Fraction, spent: Fraction) -> str:
     """hat: the largest epsilon of a HAT in the release. spent: bounds what a vehicle spent in any period of it."""
-    period = max(spec.composition.epsilon, spent) if isinstance(spec.composition, PerPeriod) else spent
+    total = spec.allocation.total
+    period = spent if total is None else max(total, spent)
     return (
         f"No single figure of this release changes the odds of any guess about the speeds of one vehicle by more than "
         f"a factor of {_factor(hat)} (epsilon {float(hat):g}); somebody who combines all figures that the account has "

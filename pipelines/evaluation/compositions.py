@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.table import Table
 
-from dpops.claims import PerPeriod
+from dpops.allocation import Allocation
 from dpops.noise import Noise
 from dpops.statistics import SQUARES, SUMS, Column, RequestedStatistic, columns_of, registered
-from dpops.types import Grid, Int64s
+from dpops.types import CountsKnown, Grid, Int64s
 from pipelines.evaluation.real import CLASSES, against, class_name, in_class, read_events
 from pipelines.scheduled.release import InputError, UsageError, job_of
 from pipelines.specification import Specification
@@ -25,7 +25,7 @@ from transforms.count.tally import Cap, tally
 from transforms.count.wire import Tally
 from transforms.observe.vehicle_hash import Secret
 from transforms.release.by_hexagon import Divided, divide, hats_of
-from transforms.release.policy import Policy
+from transforms.release.policy import Policy, weights_of
 from transforms.steps import Book
 
 Float64s = NDArray[np.float64]
@@ -82,7 +82,8 @@ def compare(
 ) -> tuple[Truth, list[Errors], list[CompositionCost]]:
     """Releases telemetry with each composition at each total, divided over all HATs of a period at once."""
     when, events = read_events(spec, paths, report)
-    plain = replace(spec, scope="period", cap=None, clip_user=False, release_shards=1)
+    whole_period = Allocation(epsilon=spec.allocation.epsilon, per="period", scope="period")
+    plain = replace(spec, allocation=whole_period, cap=None, release_shards=1)
     try:
         job = job_of(plain, when, NO_KEY, Book("", Path(), "", Fraction(1), "", ""), Path(), ())
     except UsageError as error:
@@ -97,7 +98,9 @@ def compare(
         rows = whole if cap is None else _tallied(events, cap, columns)
         periods = [rows.take(np.isin(rows.slot_s, slots)) for slots in {facts.plan for facts in job.slots.values()}]
         for total in totals:
-            policy = replace(job.policy, composition=PerPeriod(Fraction(total)), clip_user=clip_user)
+            suppress = weights_of(spec.grid, spec.statistics) if clip_user else None
+            allocation = replace(whole_period, epsilon=Fraction(total), suppress=suppress)
+            policy = replace(job.policy, allocation=allocation)
             divided = [divide(_ordered(period), 1, policy) for period in periods if period.cell.size]
             spent.append(_spent(label, total, divided, truth))
             errors += _errors(label, total, divided, policy, truth, runs)
@@ -151,8 +154,8 @@ def _errors(
     for stat in policy.statistics:
         true, constant = truth.values[stat.name], truth.constant(stat.name)
         error = np.abs(true - constant)
-        for rows, _, epsilon in divided:
-            at, wrong = _actual(rows, stat, epsilon * stat.share, policy.grid, truth, runs)
+        for rows, share in divided:
+            at, wrong = _actual(rows, stat, share.epsilon_hat * stat.share, policy.grid, truth, runs)
             error[at] = wrong
         yield _summed(label, total, stat.name, error, truth)
 
@@ -163,7 +166,7 @@ def _actual(
     """Index in `truth` of each HAT with a value, and its mean absolute error over the runs."""
     found = [(slot_s, hat) for slot_s, mine in _slots(rows) for hat in hats_of(mine) if hat.totals.counts.size]
     at = np.array([truth.keys[slot_s, hat.cell] for slot_s, hat in found], np.int64)
-    plans = [stat.mechanism.plan(hat.totals.counts, hat.reported, grid, epsilon) for _, hat in found]
+    plans = [stat.mechanism.plan(CountsKnown(hat.totals.counts, hat.reported), grid, epsilon) for _, hat in found]
     true = truth.values[stat.name][at]
     error = np.zeros(at.size)
     for _ in range(runs):
@@ -196,8 +199,8 @@ def _spent(label: str, total: str, divided: Sequence[Divided], truth: Truth) -> 
     return CompositionCost(
         composition=label,
         total=total,
-        most_hats=float(np.median([each.most_hats for each in divided])),
-        epsilon_hat=float(np.median([float(each.epsilon_hat) for each in divided])),
+        most_hats=float(np.median([each.share.most_hats for each in divided])),
+        epsilon_hat=float(np.median([float(each.share.epsilon_hat) for each in divided])),
         reports_left_out=1 - kept / float(truth.reports.sum()),
         hats_without_value=1 - valued / len(truth.keys),
     )

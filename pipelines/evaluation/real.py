@@ -18,7 +18,7 @@ from dpops.mechanisms.auto import Auto
 from dpops.noise import Noise
 from dpops.registry import registered
 from dpops.statistics import SUMS
-from dpops.types import Grid
+from dpops.types import CountsKnown, Grid
 from pipelines.scheduled.release import InputError, range_of
 from pipelines.specification import Specification
 from transforms.count import wire
@@ -80,8 +80,8 @@ def read_events(spec: Specification, paths: Sequence[str], report: Report) -> tu
             if region is not None:
                 inside = np.isin(cell, region)
                 observations, cell = observations.take(inside), cell[inside]
-            for (slot_s, _), data, _ in wire.split(observations, cell, 1):
-                parts.setdefault(slot_s, []).append(data)
+            for part in wire.split(observations, cell, 1):
+                parts.setdefault(part.slot_s, []).append(part.data)
         report("files read", done + 1, len(paths))
     if not parts:
         raise InputError("no row of the input became an observation")
@@ -160,7 +160,7 @@ def errors_of(
 
 def _actual(mechanism: Mechanism, hats: Hats, grid: Grid, epsilon: Fraction, runs: int) -> Float64s:
     """Mean absolute error of each HAT over the runs."""
-    plans = [mechanism.plan(totals.counts, reported, grid, epsilon) for totals, reported in hats.totals]
+    plans = [mechanism.plan(CountsKnown(totals.counts, reported), grid, epsilon) for totals, reported in hats.totals]
     totals = [totals for totals, _ in hats.totals]
     error = np.zeros(len(plans))
     for _ in range(runs):

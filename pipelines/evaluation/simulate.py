@@ -15,6 +15,7 @@ from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.auto import Auto
 from dpops.noise import Noise
 from dpops.registry import registered
+from dpops.types import CountsKnown
 from pipelines.evaluation.datasets import GRID, UPPER_KMH, DataSet
 
 PROCESSES = 2
@@ -60,7 +61,7 @@ def run_cell(data: DataSet, label: str, epsilon: str, runs: int, seed: int) -> C
     """Releases a data set so many times with one mechanism."""
     mechanism = contenders(data)[label]
     counts, samples = data.counts, int(data.counts.sum())
-    plan = mechanism.plan(counts, samples, GRID, Fraction(epsilon))
+    plan = mechanism.plan(CountsKnown(counts, samples), GRID, Fraction(epsilon))
     own = hashlib.sha256(f"{seed}/{data.name}/{label}/{epsilon}".encode()).digest()
     rng = np.random.default_rng(int.from_bytes(own[:8]))
     noise = Noise(rng.bytes)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import date, timedelta
 from fractions import Fraction
 from functools import cache
@@ -11,13 +12,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from dpops.claims import PerPeriod, slot_debit
-from dpops.suppression.clip_user import share_out
+from dpops.allocation import Share
 from dpops.types import Int64s
 from pipelines.planning.counts import Counts
 from pipelines.specification import Specification
 from transforms.count.tally import Cap
-from transforms.release.policy import weights_of
 from transforms.time.calendar import CalendarError, Timetable
 
 _SOME_DAY = date(2026, 5, 13)  # periods of one unit are equally long, clock changes apart
@@ -53,39 +52,32 @@ class Hat(NamedTuple):
     epsilon: Fraction
 
 
-class _Plan(NamedTuple):
-    """What the HATs of one slot, or of all slots of a period, share: epsilon of each, and the debit of them all."""
-
-    rate: Fraction
-    debit: Fraction
-
-
 def lay_out(spec: Specification, counts: Counts) -> tuple[list[Hat], Composed]:
     """The HATs with the epsilon that sealing would give each, and what a vehicle spends in all of them."""
     kept = _kept(counts, spec.cap)
     slots, slot = np.unique(counts.slot, return_inverse=True)
-    plan = slot if spec.scope == "slot" else np.zeros(slot.size, np.int64)
-    plans = [_plan(spec, counts, slot, kept, plan == at) for at in range(int(plan.max(initial=0)) + 1)]
-    rates = [plans[0 if spec.scope == "period" else at].rate for at in range(slots.size)]
+    codes = tuple(range(slots.size))
+    first = np.array([spec.allocation.planned_with(at, codes)[0] for at in codes], np.int64)
+    plans = {at: _plan(spec, counts, slot, kept, first[slot] == at) for at in np.unique(first).tolist()}
+    rates = [plans[at].epsilon_hat for at in first.tolist()]
     stays = _stays(slot, counts.vehicle, kept)
-    debit = sum((each.debit for each in plans), Fraction(0))
+    debit = sum((each.debit for each in plans.values()), Fraction(0))
     return list(_hats(counts, slot, kept, rates)), _composed(spec, counts, stays, rates, debit)
 
 
-def _plan(spec: Specification, counts: Counts, slot: Int64s, kept: Int64s, mine: NDArray[np.bool_]) -> _Plan:
+def _plan(spec: Specification, counts: Counts, slot: Int64s, kept: Int64s, mine: NDArray[np.bool_]) -> Share:
     """Plans some HATs as sealing would. Suppressed samples are taken out of `kept`."""
     named = counts.slots_named and counts.vehicles_named
-    plans = 1 if spec.scope == "period" else period_slots(spec) or 1
-    if spec.cap and not (spec.release_shards == 1 and named):
-        rate = spec.composition.hat(spec.cap.max_cells, plans)
-        return _Plan(rate, slot_debit(rate, spec.cap.max_cells))
+    allocation = spec.allocation
+    if spec.cap and not named:
+        allocation = replace(allocation, most_hats=spec.cap.max_cells)
     place = slot[mine] * (int(counts.place.max()) + 1) + counts.place[mine]
     hat = np.unique(place, return_inverse=True)[1]
     vehicle = counts.vehicle[mine] if named else np.arange(hat.size)
-    errors = weights_of(spec.grid, spec.statistics) if spec.clip_user else None
-    shared = share_out(hat, vehicle, kept[mine], counts.samples[mine], spec.composition, plans, errors)
-    kept[mine] *= shared.kept
-    return _Plan(shared.epsilon_hat, slot_debit(shared.epsilon_hat, shared.most_hats))
+    plans = allocation.plans(period_slots(spec) or 1)
+    share = allocation.divide(hat, vehicle, kept[mine], counts.samples[mine], plans)
+    kept[mine] *= share.kept
+    return share
 
 
 class _Stays(NamedTuple):
@@ -141,7 +133,7 @@ def _composed(spec: Specification, counts: Counts, stays: _Stays, rates: list[Fr
     else:
         slot, debit = _bounds(spec, rates[0])
         period = debit
-        if in_period is not None and not isinstance(spec.composition, PerPeriod):
+        if in_period is not None and spec.allocation.total is None:
             period = Total(float(rates[0] * in_period), "exact")
             slot = slot if slot.epsilon is not None else Total(period.epsilon, "at most")
     fits = debit.known != "if alike" and debit.epsilon is not None and debit.epsilon <= spec.account.limit
@@ -166,9 +158,8 @@ def _of_all_days(spec: Specification, of_one: Total) -> Total:
         return Total(None, "unknown")
     if of_one.epsilon is None:
         return of_one
-    if isinstance(spec.composition, PerPeriod):
-        return Total(min(days * of_one.epsilon, float(spec.composition.epsilon)), "if alike")
-    return Total(days * of_one.epsilon, "if alike")
+    whole, total = days * of_one.epsilon, spec.allocation.total
+    return Total(whole if total is None else min(whole, float(total)), "if alike")
 
 
 def _exactly(stays: _Stays, rates: list[Fraction]) -> tuple[Total, Total]:
@@ -186,13 +177,12 @@ def _exactly(stays: _Stays, rates: list[Fraction]) -> tuple[Total, Total]:
 def _bounds(spec: Specification, rate: Fraction) -> tuple[Total, Total]:
     """What the specification alone says of a vehicle's slot and period."""
     lengths = period_lengths(spec)
-    if isinstance(spec.composition, PerPeriod):
-        epsilon = spec.composition.epsilon
-        plans = 1 if spec.scope == "period" or lengths is None else lengths[0]
-        return Total(float(epsilon / plans), "at most"), Total(float(epsilon), "at most")
+    if (total := spec.allocation.total) is not None:
+        plans = 1 if lengths is None else spec.allocation.plans(lengths[0])
+        return Total(float(total / plans), "at most"), Total(float(total), "at most")
     if spec.cap is None:
         return Total(None, "unknown"), Total(None, "unknown")
-    slot = slot_debit(rate, spec.cap.max_cells)
+    slot = rate * spec.cap.max_cells
     period = Total(None, "unknown") if lengths is None else Total(float(slot * lengths[1]), "at most")
     return Total(float(slot), "at most"), period
 

@@ -89,9 +89,9 @@ def sample_counts(day: pa.Table, fleet: Fleet, spec: Specification) -> Counts:
     whole = day.rename_columns(["vehicle", "time", "lat", "lon", "speed"]).combine_chunks()
     observations, _ = parse(whole.to_batches()[0], rules)
     parts = []
-    for (slot_s, _), packed, _ in wire.split(observations, cells_of(observations, spec.resolution), 1):
-        table = tally(wire.unpack_events([packed]), slot_s, None, ()).tally
-        parts.append((np.full(table.cell.size, slot_s), table.cell, table.vehicle, table.kept))
+    for part in wire.split(observations, cells_of(observations, spec.resolution), 1):
+        table = tally(wire.unpack_events([part.data]), part.slot_s, None, ()).tally
+        parts.append((table.slot_s, table.cell, table.vehicle, table.kept))
     if not parts:
         raise InputError("the made-up fleet does not drive within slot.service; give your own --counts")
     slot, place, vehicle, count = (np.concatenate(columns) for columns in zip(*parts, strict=True))

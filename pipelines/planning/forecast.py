@@ -9,17 +9,19 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from dpops.claims import Composition, PerPeriod
+from dpops.allocation import Allocation
 from dpops.forecast import Prior
 from dpops.mechanism import Mechanism, Plan
 from dpops.mechanisms.auto import Auto
 from dpops.statistics import RequestedStatistic, registered
+from dpops.types import CountsKnown
 from pipelines.account.guarantee import NOT_PROTECTED, Guarantee, translated
 from pipelines.planning.composed import Composed, Hat, lay_out
 from pipelines.planning.counts import Counts
 from pipelines.scheduled.parts import Progress
 from pipelines.scheduled.release import InputError
 from pipelines.specification import Specification
+from transforms.release.policy import weights_of
 from transforms.time.calendar import DAY_MINUTES
 
 CLASSES = ((1, 1), (2, 3), (4, 7), (8, 15), (16, 31), (32, 63), (64, None))
@@ -124,9 +126,9 @@ class Forecaster:
 
     def _rank(self, mechanism: Mechanism, hat: Hat, epsilon: Fraction) -> list[Candidate]:
         if isinstance(mechanism, Auto):
-            ranking = mechanism.ranking(hat.kept, hat.reported, self._grid, epsilon)
+            ranking = mechanism.ranking(CountsKnown(hat.kept, hat.reported), self._grid, epsilon)
             return [Candidate(label(each.mechanism), each.plan, each.error) for each in ranking]
-        plan = mechanism.plan(hat.kept, hat.reported, self._grid, epsilon)
+        plan = mechanism.plan(CountsKnown(hat.kept, hat.reported), self._grid, epsilon)
         error = plan.error() if self._prior is None else mechanism.forecast(plan, hat.kept, self._prior)
         return [Candidate(label(mechanism), plan, error)]
 
@@ -261,14 +263,15 @@ def _other_choices(
     """
     choices = []
     for factor in FACTORS:
-        epsilon = spec.composition.epsilon * factor
+        epsilon = spec.allocation.epsilon * factor
         said = f"epsilon {float(epsilon):g}" + (AS_IS if factor == 1 else "")
-        choices.append((said, replace(spec, composition=_with_epsilon(spec.composition, epsilon)), True))
+        choices.append((said, _with(spec, replace(spec.allocation, epsilon=epsilon)), True))
     if named and spec.cap is None:
-        if not spec.clip_user:
-            choices.append(("clip-user", replace(spec, clip_user=True), True))
-        if spec.scope == "slot":
-            choices.append(("periods as a whole", replace(spec, scope="period"), True))
+        if spec.allocation.suppress is None:
+            suppress = weights_of(spec.grid, spec.statistics)
+            choices.append(("clip-user", _with(spec, replace(spec.allocation, suppress=suppress)), True))
+        if not spec.allocation.whole_periods:
+            choices.append(("periods as a whole", _with(spec, spec.allocation.over_whole_periods()), True))
     if not positions:
         return choices, ["other resolutions and slot lengths need positions: see --synthetic"]
     impossible = []
@@ -286,9 +289,8 @@ def _other_choices(
     return choices, impossible
 
 
-def _with_epsilon(composition: Composition, epsilon: Fraction) -> Composition:
-    changed: Composition = replace(composition, epsilon=epsilon)  # type: ignore[type-var]
-    return changed
+def _with(spec: Specification, allocation: Allocation) -> Specification:
+    return replace(spec, allocation=allocation)
 
 
 def _choice(name: str, spec: Specification, counts: Counts, forecaster: Forecaster) -> Choice:
@@ -301,7 +303,7 @@ def _choice(name: str, spec: Specification, counts: Counts, forecaster: Forecast
     return Choice(
         choice=name,
         as_specified=name.endswith(AS_IS),
-        epsilon=float(spec.composition.epsilon),
+        epsilon=float(spec.allocation.epsilon),
         resolution=spec.resolution,
         slot_minutes=spec.timetable.slot_minutes,
         hats=len(hats),
@@ -324,7 +326,7 @@ def _notes(spec: Specification, counts: Counts, statistics: list[StatisticPlan])
     if not (counts.slots_named and counts.vehicles_named):
         missing = [n for n, named in (("vehicle", counts.vehicles_named), ("slot", counts.slots_named)) if not named]
         notes.append(f"the counts name no {' and no '.join(missing)}, so not all of the composed total is known")
-        if isinstance(spec.composition, PerPeriod) and spec.cap is None:
+        if spec.allocation.total is not None and spec.cap is None:
             notes.append("epsilon per HAT is at best: as if a vehicle took part in one HAT of each slot")
     elif counts.one_day and spec.account.unit != "vehicle-day":
         notes.append(

@@ -128,7 +128,7 @@ def _run(
         _count(outcome, _release(job, part, events, tallies, exposures, units))
         done += len(part)
         progress("slots released", done, len(slots))
-    if job.policy.scope == "period":
+    if job.policy.allocation.whole_periods:
         plans = dict.fromkeys(job.slots[slot.start_s].plan[0] for slot in slots)
         _count(outcome, _seal(job, list(plans), tallies, exposures, units))
     wanted = _spending(slots, exposures, units, outcome)
@@ -156,7 +156,7 @@ def _release(job: Job, part: Sequence[Slot], events: Spool, tallies: Spool, expo
     keys = [(slot.start_s, shard) for slot in part for shard in range(VEHICLE_SHARDS)]
     with _pipeline() as p:
         counted = count(_unspooled(p, keys, events, KeyedEvents), job)
-        if job.policy.scope == "period":
+        if job.policy.allocation.whole_periods:
             _ = counted | "keep tallies" >> beam.Map(_keep, tallies)
         else:
             _keep_sealed(seal(counted, _heartbeat(p, [slot.start_s for slot in part], job), job), exposures, units)

@@ -145,14 +145,14 @@ def _slot_facts(spec: Specification, when: Calendar) -> dict[int, SlotFacts]:
             whole = spec.slots_of_period(starts[0])
         except CalendarError as error:
             raise UsageError(str(error)) from None
-        if spec.scope == "period" and starts != whole:
+        if spec.allocation.whole_periods and starts != whole:
             raise UsageError(
                 f"privacy.scope = 'period' plans and seals a period as a whole: {period} has {len(whole or ())} slots, "
                 f"the range holds {len(starts)} of them"
             )
         for at in starts:
-            plan = starts if spec.scope == "period" else (at,)
-            facts[at] = facts_of(spec, period, at, plan, 1 if spec.scope == "period" else len(whole))
+            plan = spec.allocation.planned_with(at, starts)
+            facts[at] = facts_of(spec, period, at, plan, spec.allocation.plans(len(whole)))
     return facts
 
 

@@ -4,7 +4,7 @@ import hashlib
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import date, datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from dpops import statistics as registry
-from dpops.claims import Composition, PerHat, PerPeriod
+from dpops.allocation import Allocation, Per, Scope
 from dpops.forecast import Prior
 from dpops.mechanism import Mechanism
 from dpops.mechanisms.auto import Auto
@@ -25,7 +25,7 @@ from dpops.types import Grid
 from transforms.count.tally import Cap
 from transforms.layouts import Layout, layout
 from transforms.observe.hexagons import cells_of_geojson, cells_of_list
-from transforms.release.recorded import Scope
+from transforms.release.policy import weights_of
 from transforms.time.calendar import DAY_MINUTES, Timetable, Unit
 
 BOUND = Fraction(1_000_000)
@@ -72,7 +72,7 @@ class SpeedTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 class PrivacyTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     epsilon: Fraction
-    per: Literal["hat", "period"]
+    per: Per
     composition: Literal["none", "clip-user", "cap"] = "none"
     scope: Scope = "slot"
     release_shards: int = 1
@@ -109,10 +109,8 @@ class Specification:
     region: tuple[int, ...] | None
     bbox: tuple[float, float, float, float] | None
     grid: Grid
-    composition: Composition
+    allocation: Allocation
     cap: Cap | None
-    clip_user: bool
-    scope: Scope
     release_shards: int
     statistics: tuple[RequestedStatistic, ...]
     prior: Prior | None
@@ -132,7 +130,7 @@ class Specification:
 
     def slots_of_period(self, start_s: int) -> tuple[int, ...]:
         """All slots of the period that one is in; none where nothing depends on them."""
-        if self.scope == "slot" and not isinstance(self.composition, PerPeriod):
+        if not self.allocation.needs_period:
             return ()
         day = datetime.fromtimestamp(start_s, ZoneInfo(self.timetable.zone)).date()
         days = self.timetable.period_days(day, self.account.since, self.account.until)
@@ -170,9 +168,11 @@ def _check(document: Document, folder: Path) -> Specification:
     timetable = _timetable(document)
     _check_account(document.account)
     grid = _grid(document.speed)
-    composition, cap = _privacy(document.privacy, document.account)
+    allocation, cap = _privacy(document.privacy, document.account)
     region = _region(document.cells, folder)
     statistics = _statistics(document)
+    if document.privacy.composition == "clip-user":
+        allocation = replace(allocation, suppress=weights_of(grid, statistics))
     source = _layout(document.input)
     bbox = _bbox(document.cells)
     return Specification(
@@ -183,10 +183,8 @@ def _check(document: Document, folder: Path) -> Specification:
         region=region,
         bbox=bbox,
         grid=grid,
-        composition=composition,
+        allocation=allocation,
         cap=cap,
-        clip_user=document.privacy.composition == "clip-user",
-        scope=document.privacy.scope,
         release_shards=document.privacy.release_shards,
         statistics=statistics,
         prior=_prior(document.speed),
@@ -262,7 +260,7 @@ def _grid(speed: SpeedTable) -> Grid:
     return Grid(step=speed.grid_kmh, upper_steps=int(steps))
 
 
-def _privacy(privacy: PrivacyTable, account: AccountTable) -> tuple[Composition, Cap | None]:
+def _privacy(privacy: PrivacyTable, account: AccountTable) -> tuple[Allocation, Cap | None]:
     _need(1 / BOUND <= privacy.epsilon <= BOUND, "privacy.epsilon", "must be between 1e-6 and 1e6", privacy.epsilon)
     cap = None
     if privacy.composition == "cap":
@@ -275,10 +273,13 @@ def _privacy(privacy: PrivacyTable, account: AccountTable) -> tuple[Composition,
     shards = privacy.release_shards
     _need(1 <= shards <= 1024, "privacy.release_shards", "must be between 1 and 1024", shards)
     _need(shards == 1 or cap is not None, "privacy.release_shards", "must be 1 without composition = 'cap'", shards)
-    _need(shards == 1 or privacy.scope == "slot", "privacy.release_shards", "must be 1 with scope = 'period'", shards)
-    if "period" in (privacy.per, privacy.scope) and account.unit == "vehicle-ever":
+    most_hats = cap.max_cells if cap is not None and shards > 1 else None
+    allocation = Allocation(epsilon=privacy.epsilon, per=privacy.per, scope=privacy.scope, most_hats=most_hats)
+    fits = shards == 1 or not allocation.whole_periods
+    _need(fits, "privacy.release_shards", "must be 1 with scope = 'period'", shards)
+    if allocation.needs_period and account.unit == "vehicle-ever":
         _need(account.since is not None, "account.since", "is needed to divide a vehicle-ever period", "missing")
-    return (PerHat if privacy.per == "hat" else PerPeriod)(privacy.epsilon), cap
+    return allocation, cap
 
 
 def _bbox(cells: CellsTable) -> tuple[float, float, float, float] | None:

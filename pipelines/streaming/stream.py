@@ -175,7 +175,7 @@ def first_slot(spec: Specification, text: str | None, now: datetime) -> int:
 
 def check(spec: Specification, start_s: int) -> None:
     """Whether slots of the specification can be released one by one for ever. Raises SpecificationError."""
-    if spec.scope == "period":
+    if spec.allocation.whole_periods:
         raise SpecificationError(
             "privacy.scope = 'period' plans and seals a period as a whole, which a stream never holds: "
             "use `hatstream release`, or scope = 'slot'"

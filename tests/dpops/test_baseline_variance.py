@@ -19,7 +19,7 @@ from dpops.mechanisms.baseline import Baseline
 from dpops.mechanisms.baseline_variance import RANGE, BaselineVariance
 from dpops.noise import Noise
 from dpops.suppression.worst_errors import variance_bias, variance_sensitivity
-from dpops.types import Grid, Int64s
+from dpops.types import CountsKnown, Grid, Int64s
 from tests.dpops.reference import unlike, variance
 from tests.statistical.audit import Release, epsilon_lower_bound
 from tests.statistical.checks import seeded
@@ -41,7 +41,7 @@ def plan_of(
 ) -> Plan:
     vector = np.array(counts, np.int64)
     made = BaselineVariance(m_ub=m_ub)  # type: ignore[arg-type]
-    return made.plan(vector, int(vector.sum()) + dropped, grid, Fraction(epsilon))
+    return made.plan(CountsKnown(vector, int(vector.sum()) + dropped), grid, Fraction(epsilon))
 
 
 def totals_of(users: Sequence[Sequence[int]]) -> Totals:
@@ -262,7 +262,7 @@ def test_the_interval_counts_noise_bias_and_rounding() -> None:
 
 
 def test_plans_stored_before_there_was_a_rounding_are_of_means() -> None:
-    plan = Baseline().plan(np.array([5, 3, 1]), 9, GRID, Fraction(1))
+    plan = Baseline().plan(CountsKnown(np.array([5, 3, 1]), 9), GRID, Fraction(1))
     stored = plan.public()
     del stored["rounding"]
     assert Plan.from_public("baseline", stored).rounding == plan.rounding == 0.005
@@ -300,10 +300,10 @@ def test_auto_of_the_variance_chooses_among_mechanisms_that_release_it() -> None
         auto = Auto(prior=prior, statistic="variance")
         for counts in ([1], [5, 3, 1], [200] + [3] * 40):
             vector = np.array(counts, np.int64)
-            ranking = auto.ranking(vector, int(vector.sum()), GRID, Fraction(1, 4))
+            ranking = auto.ranking(CountsKnown.all_of(vector), GRID, Fraction(1, 4))
             assert {each.plan.mechanism for each in ranking} == {"baseline-variance"}
             assert [each.error for each in ranking] == sorted(each.error for each in ranking)
-            plan = auto.plan(vector, int(vector.sum()), GRID, Fraction(1, 4))
+            plan = auto.plan(CountsKnown.all_of(vector), GRID, Fraction(1, 4))
             totals = unlike(vector, vector // 2 * 6_500, 6_500)
             [[integer]] = auto.release([totals], [plan], Silent())
             assert [integer] == released(plan, totals)
@@ -311,7 +311,7 @@ def test_auto_of_the_variance_chooses_among_mechanisms_that_release_it() -> None
 
 
 def test_auto_of_the_mean_never_plans_a_variance() -> None:
-    ranking = Auto().ranking(np.array([5, 3, 1]), 9, GRID, Fraction(1))
+    ranking = Auto().ranking(CountsKnown(np.array([5, 3, 1]), 9), GRID, Fraction(1))
     assert "baseline-variance" not in {each.plan.mechanism for each in ranking}
     assert {each.plan.upper for each in ranking} == {65}
 

@@ -12,7 +12,7 @@ import pkgutil
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import get_args
+from typing import get_args, get_type_hints
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ from dpops.mechanisms.baseline_variance import BaselineVariance
 from dpops.mechanisms.opt_array import OptArray
 from dpops.noise import Noise
 from dpops.registry import registered
-from dpops.types import Grid, Int64s
+from dpops.types import CountsKnown, Grid, Int64s
 from tests.dpops.reference import alike, unlike
 from tests.statistical.audit import Release, epsilon_lower_bound
 from tests.statistical.checks import laplace_fit, seeded
@@ -114,7 +114,7 @@ def test_no_neighbours_of_a_small_hat_differ_by_more_than_the_sensitivity(
     """Every dataset of a small HAT on a coarse grid is enumerated, so the largest difference is exact."""
     counts = np.array(sorted(data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=4)))[::-1], np.int64)
     upper_steps = data.draw(st.integers(1, 3 if counts.sum() <= 6 else 1))
-    plan = mechanism.plan(counts, int(counts.sum()), Grid(step=Fraction(1), upper_steps=upper_steps), EPSILON)
+    plan = mechanism.plan(CountsKnown.all_of(counts), Grid(step=Fraction(1), upper_steps=upper_steps), EPSILON)
     moved = _enumerated_sensitivity(mechanism, plan, counts, upper_steps)
     assert moved <= plan.facts["sensitivity"]
     assert plan.scale == Fraction(plan.facts["sensitivity"]) / plan.epsilon
@@ -181,7 +181,7 @@ def test_no_float_reaches_the_noise(mechanism: Mechanism) -> None:
 
 @every_example
 def test_the_plan_is_made_from_counts_and_cannot_see_a_value(mechanism: Mechanism) -> None:
-    assert list(inspect.signature(mechanism.plan).parameters) == ["counts", "reported", "grid", "epsilon"]
+    assert list(inspect.signature(mechanism.plan).parameters) == ["known", "grid", "epsilon"]
     for counts in COUNTS:
         before = counts.copy()
         plan = _plan(mechanism, counts)
@@ -193,7 +193,7 @@ def test_the_plan_is_made_from_counts_and_cannot_see_a_value(mechanism: Mechanis
 @every_plain
 def test_the_claim_is_the_epsilon_asked_for(mechanism: Mechanism) -> None:
     for epsilon in (Fraction(1, 1000), Fraction(1, 3), Fraction(7)):
-        plan = mechanism.plan(COUNTS[3], 9, GRID, epsilon)
+        plan = mechanism.plan(CountsKnown(COUNTS[3], 9), GRID, epsilon)
         assert plan.claim().epsilon == plan.epsilon == epsilon
         assert plan.scale == Fraction(plan.facts["sensitivity"]) / epsilon
 
@@ -227,7 +227,7 @@ def test_the_interval_covers_the_true_value_even_at_the_worst_bias(mechanism: Me
     bias out misses nearly always at a large epsilon."""
     draws = 4_000
     for epsilon in (EPSILON, Fraction(1_000)):
-        plan = mechanism.plan(counts, int(counts.sum()), GRID, epsilon)
+        plan = mechanism.plan(CountsKnown.all_of(counts), GRID, epsilon)
         totals = _worst_biased(mechanism, plan, counts)
         released = mechanism.release([totals] * draws, [plan] * draws, seeded(37))
         values = np.array([mechanism.value(integers, plan) for integers in released])
@@ -252,7 +252,7 @@ def test_the_realised_bias_never_exceeds_its_bound(mechanism: Mechanism, data: s
     dropped = data.draw(st.integers(0, 40))
     reported = int(counts.sum()) + dropped
     at = data.draw(extremes)
-    plan = mechanism.plan(counts, reported, GRID, EPSILON)
+    plan = mechanism.plan(CountsKnown(counts, reported), GRID, EPSILON)
     totals = data.draw(st.sampled_from([alike(counts, sums), unlike(counts, sums, GRID.upper_steps)]))
     lost = (dropped, dropped * at, dropped * at * at)
     truth = float(_truth(mechanism, Totals(*(np.append(kept, gone) for kept, gone in zip(totals, lost, strict=True)))))
@@ -284,7 +284,7 @@ def test_equal_speeds_are_returned_within_rounding(mechanism: Mechanism, counts:
     """Also where a cap dropped half of the samples. Only worst-case-optimal draws heavy users towards U/2."""
     samples = int(counts.sum())
     for reported in (samples, 2 * samples):
-        plan = mechanism.plan(counts, reported, GRID, EPSILON)
+        plan = mechanism.plan(CountsKnown(counts, reported), GRID, EPSILON)
         for speed in (0, 1, 2_067, GRID.upper_steps):
             totals = alike(counts, counts * speed)
             value = mechanism.value(_noiseless(mechanism, plan, [totals]), plan)
@@ -324,7 +324,7 @@ def test_baseline_and_array_average_agree_when_all_counts_are_equal(users: int, 
 @pytest.mark.parametrize("epsilon", [Fraction(0), Fraction(-1)])
 def test_an_epsilon_that_is_not_positive_is_refused(mechanism: Mechanism, epsilon: Fraction) -> None:
     with pytest.raises(ValueError, match="epsilon"):
-        mechanism.plan(COUNTS[3], 9, GRID, epsilon)
+        mechanism.plan(CountsKnown(COUNTS[3], 9), GRID, epsilon)
 
 
 @every_example
@@ -333,7 +333,7 @@ def test_an_epsilon_that_is_not_positive_is_refused(mechanism: Mechanism, epsilo
 )
 def test_counts_that_make_no_hat_are_refused(mechanism: Mechanism, counts: list[int], reported: int) -> None:
     with pytest.raises(ValueError, match="sample"):
-        mechanism.plan(np.array(counts, np.int64), reported, GRID, EPSILON)
+        mechanism.plan(CountsKnown(np.array(counts, np.int64), reported), GRID, EPSILON)
 
 
 @every_example
@@ -387,7 +387,9 @@ def test_sums_that_would_overflow_are_refused_or_exact(
     vector = np.array(counts, np.int64)
     try:
         plan = mechanism.plan(
-            vector, int(vector.sum()), Grid(step=Fraction(65, upper_steps), upper_steps=upper_steps), EPSILON
+            CountsKnown.all_of(vector),
+            Grid(step=Fraction(65, upper_steps), upper_steps=upper_steps),
+            EPSILON,
         )
         totals = Totals(vector, vector * upper_steps)
         if _statistic(mechanism) == "variance":  # is largest with half of the samples at U
@@ -429,6 +431,8 @@ def test_every_adjacency_and_statistic_of_a_mechanism_is_audited_here(kind: type
     assert kind.adjacencies
     assert kind.adjacencies <= set(get_args(Adjacency))
     assert kind.adjacencies <= AUDITED, "this file audits neighbours that share all counts; add the audit of the others"
+    if get_type_hints(kind.plan)["known"] is CountsKnown:
+        assert kind.adjacencies == {"counts-public"}, "a plan that may see counts is for where these are public"
     assert kind.statistics
     assert kind.statistics <= STATISTICS, "this file knows the truth of these statistics only"
     assert "Source:" in (kind.__doc__ or "")
@@ -438,7 +442,7 @@ def test_every_adjacency_and_statistic_of_a_mechanism_is_audited_here(kind: type
 
 
 def _plan(mechanism: Mechanism, counts: Int64s) -> Plan:
-    return mechanism.plan(counts, int(counts.sum()), GRID, EPSILON)
+    return mechanism.plan(CountsKnown.all_of(counts), GRID, EPSILON)
 
 
 def _statistic(mechanism: Mechanism) -> str:

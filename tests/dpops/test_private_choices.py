@@ -19,7 +19,7 @@ from dpops.mechanisms.fixed_quantile import FixedQuantile
 from dpops.mechanisms.levy import Levy
 from dpops.mechanisms.worst_case_optimal import WorstCaseOptimal
 from dpops.noise import Noise
-from dpops.types import Grid, Int64s
+from dpops.types import CountsKnown, Grid, Int64s
 from tests.dpops.test_choice import fit
 from tests.statistical.audit import epsilon_lower_bound
 from tests.statistical.checks import laplace_fit, seeded
@@ -49,7 +49,7 @@ VIEWS: dict[str, View] = {
 
 
 def plan_of(mechanism: Mechanism, counts: Int64s, epsilon: Fraction = EPSILON) -> Plan:
-    return mechanism.plan(counts, int(counts.sum()), GRID, epsilon)
+    return mechanism.plan(CountsKnown.all_of(counts), GRID, epsilon)
 
 
 def released(mechanism: Mechanism, plan: Plan, totals: Totals, draws: int, noise: Noise) -> Released:
@@ -151,7 +151,7 @@ def test_levys_noise_is_for_the_interval_that_was_drawn(counts: Int64s) -> None:
 def test_akmvs_noise_is_for_the_bound_that_was_drawn() -> None:
     """False-alarm rate 1e-6: three users on a grid of one step, so that the four bounds repeat."""
     counts = np.array([4, 2, 1], np.int64)
-    plan = Akmv().plan(counts, 7, Grid(step=Fraction(65), upper_steps=1), Fraction(1))
+    plan = Akmv().plan(CountsKnown(counts, 7), Grid(step=Fraction(65), upper_steps=1), Fraction(1))
     drawn = released(Akmv(), plan, Totals(counts, counts), 40_000, seeded(49))
     assert {integers[0] for integers in drawn} == {1, 2, 3, 4}
     for bound in range(1, 5):
@@ -282,7 +282,7 @@ def test_users_with_large_sums_draw_from_coarse_steps() -> None:
     """A sum of up to 10**6 samples of 10**6 steps: coarser candidates, but the clipped sum stays exact."""
     grid = Grid(step=Fraction(65, 10**6), upper_steps=10**6)
     counts = np.array([1_000_000, 3], np.int64)
-    plan = Akmv().plan(counts, int(counts.sum()), grid, Fraction(10**4))
+    plan = Akmv().plan(CountsKnown.all_of(counts), grid, Fraction(10**4))
     assert plan.facts["coarse"] == 10
     totals = Totals(counts, counts * 400_000)
     [[bound, noisy]] = Akmv().release([totals], [replace(plan, scale=Fraction(0))], Noise())
@@ -297,7 +297,7 @@ def test_auto_releases_with_the_mechanism_that_its_plan_names() -> None:
     auto = Auto(prior=Prior(20.0, 12.0))
     plans = [plan_of(auto, counts) for counts in COUNTS]
     for counts, plan in zip(COUNTS, plans, strict=True):
-        best = auto.ranking(counts, int(counts.sum()), GRID, EPSILON)
+        best = auto.ranking(CountsKnown.all_of(counts), GRID, EPSILON)
         assert plan.public() == best[0].plan.public()
         assert plan.mechanism == best[0].mechanism.name
         assert [each.error for each in best] == sorted(each.error for each in best)
@@ -310,7 +310,7 @@ def test_auto_releases_with_the_mechanism_that_its_plan_names() -> None:
 
 def test_without_a_prior_auto_takes_the_best_worst_case() -> None:
     for counts in COUNTS:
-        ranking = Auto().ranking(counts, int(counts.sum()), GRID, EPSILON)
+        ranking = Auto().ranking(CountsKnown.all_of(counts), GRID, EPSILON)
         assert ranking[0].plan.error() == min(each.plan.error() for each in ranking)
         assert ranking[0].mechanism.name not in {"levy", "akmv", "fixed-quantile", "epsilon-quantile"}
 
@@ -320,14 +320,14 @@ def test_more_epsilon_never_makes_the_forecast_of_auto_worse() -> None:
     auto = Auto(prior=Prior(20.0, 12.0))
     for counts in (np.array([1]), np.array([3, 2]), np.array([9, 4, 4, 1])):
         best = [
-            auto.ranking(counts, int(counts.sum()), GRID, Fraction(e))[0].error for e in ("1/4", "1", "2", "4", "9")
+            auto.ranking(CountsKnown.all_of(counts), GRID, Fraction(e))[0].error for e in ("1/4", "1", "2", "4", "9")
         ]
         assert best == sorted(best, reverse=True)
 
 
 def test_a_constant_spends_nothing_and_says_how_wrong_it_may_be() -> None:
     for counts in COUNTS:
-        plan = WorstCaseOptimal(constant=True).plan(counts, int(counts.sum()), GRID, Fraction(9))
+        plan = WorstCaseOptimal(constant=True).plan(CountsKnown.all_of(counts), GRID, Fraction(9))
         assert plan.scale == 0
         assert plan.bias_bound == 32.5
         [integers] = WorstCaseOptimal(constant=True).release([Totals(counts, counts * 6_500)], [plan], Noise())
@@ -342,7 +342,7 @@ def test_noise_beyond_bounds_is_refused_by_the_plan_and_never_after_a_private_ch
     grid = Grid(step=Fraction(65, 10**6), upper_steps=10**6)
     counts = np.array([900_000, 500_000], np.int64)
     try:
-        plan = mechanism.plan(counts, 1_400_000, grid, Fraction(1, 10**6))
+        plan = mechanism.plan(CountsKnown(counts, 1_400_000), grid, Fraction(1, 10**6))
     except PlanError:
         return
     for _ in range(20):

@@ -1,5 +1,6 @@
 """Suppression of whole vehicles does what the published rounds do, ties included, and keeps its promises."""
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -8,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpops.claims import PerHat, PerPeriod
+from dpops.allocation import Allocation, Share
 from dpops.forecast import Float64s
 from dpops.suppression import search as rounds
-from dpops.suppression.clip_user import Bools, Clipped, Weights, clip_user, share_out
+from dpops.suppression.clip_user import Bools, Clipped, Weights, clip_user
 from dpops.types import Int64s
 from tests.dpops import reference
 from tests.dpops.reference import Counts
@@ -330,9 +331,21 @@ def test_any_epsilon_is_in_the_range_of_floats() -> None:
         assert case.clip().most_hats in (1, 12)
 
 
+def share_out(
+    hat: Int64s,
+    vehicle: Int64s,
+    counts: Int64s,
+    reported: Int64s,
+    allocation: Allocation,
+    plans: int,
+    errors: Weights | None,
+) -> Share:
+    return replace(allocation, suppress=errors).divide(hat, vehicle, counts, reported, plans)
+
+
 def test_per_hat_suppresses_at_its_epsilon() -> None:
     rows = rows_of(heavy_hitter())
-    share = share_out(*rows, rows[2], PerHat(Fraction(1, 20)), 24, BOTH)
+    share = share_out(*rows, rows[2], Allocation(epsilon=Fraction(1, 20)), 24, BOTH)
     assert same(Clipped(share.kept, share.most_hats), clip_user(*rows, None, Fraction(1, 20), BOTH))
     assert (share.most_hats, share.epsilon_hat) == (2, Fraction(1, 20))
 
@@ -340,15 +353,16 @@ def test_per_hat_suppresses_at_its_epsilon() -> None:
 def test_per_period_suppresses_once_and_shares_among_those_left() -> None:
     """12 epsilon over 12 HATs are 1 each, at which 6 remain, which get 2 each: at 2 nothing would be suppressed."""
     rows = rows_of(heavy_hitter())
-    share = share_out(*rows, rows[2], PerPeriod(Fraction(24)), 2, BOTH)
+    share = share_out(*rows, rows[2], Allocation(epsilon=Fraction(24), per="period"), 2, BOTH)
     assert same(Clipped(share.kept, share.most_hats), clip_user(*rows, None, Fraction(1), BOTH))
     assert (share.most_hats, share.epsilon_hat) == (6, Fraction(2))
 
 
 def test_without_suppression_all_rows_are_kept() -> None:
     rows = rows_of(heavy_hitter())
-    for composition, epsilon in ((PerHat(Fraction(1)), Fraction(1)), (PerPeriod(Fraction(1)), Fraction(1, 36))):
-        share = share_out(*rows, rows[2], composition, 3, None)
+    per_hat, per_period = Allocation(epsilon=Fraction(1)), Allocation(epsilon=Fraction(1), per="period")
+    for allocation, epsilon in ((per_hat, Fraction(1)), (per_period, Fraction(1, 36))):
+        share = share_out(*rows, rows[2], allocation, 3, None)
         assert share.kept.all()
         assert (share.most_hats, share.epsilon_hat) == (12, epsilon)
 
@@ -358,18 +372,18 @@ def test_no_vehicle_spends_more_than_the_plans_part_of_the_period(seed: int, eps
     case = a_case(np.random.default_rng(seed))
     reported = case.rows.counts.copy()
     reported[np.unique(case.rows.hat, return_index=True)[1]] += np.array(case.missing)
-    share = share_out(*case.rows, reported, PerPeriod(epsilon), slots, case.errors)
+    share = share_out(*case.rows, reported, Allocation(epsilon=epsilon, per="period"), slots, case.errors)
     spent = np.bincount(case.rows.vehicle[share.kept]).max() * share.epsilon_hat
     assert spent == epsilon / slots
 
 
 def test_a_row_of_which_a_cap_left_nothing_is_not_kept_but_was_reported() -> None:
     hat, vehicle, counts = (np.array(column) for column in ([7, 7, 7, 9], [1, 2, 3, 1], [4, 4, 0, 0]))
-    share = share_out(hat, vehicle, counts, np.array([4, 4, 5, 5]), PerHat(Fraction(1)), 1, BOTH)
+    share = share_out(hat, vehicle, counts, np.array([4, 4, 5, 5]), Allocation(epsilon=Fraction(1)), 1, BOTH)
     assert share.kept.tolist() == [True, True, False, False]
     assert share.most_hats == 1
 
 
 def test_a_plan_without_rows_spends_nothing() -> None:
-    share = share_out(*NO_ROWS, NO_ROWS[2], PerPeriod(Fraction(1)), 4, BOTH)
+    share = share_out(*NO_ROWS, NO_ROWS[2], Allocation(epsilon=Fraction(1), per="period"), 4, BOTH)
     assert (share.kept.size, share.most_hats, share.epsilon_hat) == (0, 0, Fraction(1, 4))

@@ -13,7 +13,7 @@ from apache_beam.pipeline import PipelineVisitor
 from dpops.mechanism import Plan
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.registry import registered
-from dpops.types import Grid
+from dpops.types import CountsKnown, Grid
 from pipelines.account.location import AccountLocation
 from pipelines.build import count, observe, publish, seal
 from pipelines.scheduled import parts as local
@@ -79,7 +79,9 @@ def test_an_old_plan_is_decoded_as_it_was_stored():
         b'"sensitivity":6500000}}'
     )
     plan = Plan.from_public("array-average", msgspec.json.decode(stored))
-    made = ArrayAverage().plan(np.array([3, 2, 2]), 7, Grid(step=Fraction(1, 100), upper_steps=6500), Fraction(1))
+    made = ArrayAverage().plan(
+        CountsKnown.all_of(np.array([3, 2, 2])), Grid(step=Fraction(1, 100), upper_steps=6500), Fraction(1)
+    )
     assert {**plan.public(), "bias_bound": 0} == {**made.public(), "bias_bound": 0}
     assert ArrayAverage.value([6_000_000], plan) == 20.0
 

@@ -13,7 +13,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.transforms import trigger, userstate
 from apache_beam.transforms.window import FixedWindows
 
-from pipelines.build import count, observe, publish, seal
+from pipelines.build import PANE_S, count, observe, publish, seal
 from pipelines.scheduled.release import job_of, range_of
 from pipelines.specification import load
 from tests import city
@@ -24,8 +24,8 @@ from transforms.sources.growing_folder import ReadGrowing
 from transforms.sources.kafka import ReadKafka
 from transforms.sources.kafka_partition import PartitionStart, Topic
 from transforms.sources.known_elements import KnownElements
-from transforms.steps import Assign, Book, Parse, Read, SlotShard
-from transforms.time.lateness import IntoSlots, RefuseLate
+from transforms.steps import Assign, Book, InPanes, Parse, Read, SlotShard
+from transforms.time.lateness import IntoPanes, IntoSlots, RefuseLate
 from transforms.time.watermark import Watermark
 
 TOPIC = Topic(brokers="127.0.0.1:1", name="any")
@@ -67,17 +67,18 @@ def stream(job, source):
     p = empty()
     read = p | "read" >> source
     parsed = read.batches | "parse" >> Parse(job.rules)
-    timely = parsed.observations | "lateness" >> RefuseLate(HOUR_S)
-    assigned = timely.observations | "assign" >> Assign(job.resolution, job.policy.region, 2)
+    timely = parsed.observations | "lateness" >> RefuseLate(PANE_S)
+    assigned = timely.observations | "assign" >> Assign(job.resolution, job.policy.region, 2, PANE_S)
     beats = (
         p | "heartbeat" >> KnownElements([]).with_output_types(PAIR) | "beats" >> beam.WindowInto(FixedWindows(HOUR_S))
     )
-    finish(assigned.events | "slots" >> IntoSlots(HOUR_S, 0), beats, job)
+    panes = assigned.events | "panes" >> IntoPanes(PANE_S, 0) | "in panes" >> InPanes(job.cap, job.policy.columns)
+    finish(panes | "slots" >> IntoSlots(HOUR_S, 0), beats, job, in_panes=True)
     return p.to_runner_api()
 
 
-def finish(events, heartbeat, job):
-    publish(seal(count(events, job), heartbeat, job).sealed, job)
+def finish(events, heartbeat, job, *, in_panes=False):
+    publish(seal(count(events, job, in_panes=in_panes), heartbeat, job).sealed, job)
 
 
 @pytest.mark.parametrize("road", ["scheduled", "kafka", "folder"])
@@ -86,7 +87,8 @@ def test_the_road_keeps_to_what_every_engine_does_alike(tmp_path, road):
     sources = {"kafka": from_kafka(), "folder": ReadGrowing(tmp_path, Watermark(0), LAYOUT)}
     graph = scheduled(job) if road == "scheduled" else stream(job, sources[road])
     assert findings(graph) == []
-    assert len([name for name in labels(graph) if name.endswith("/group")]) == 3
+    groups = 3 if road == "scheduled" else 4  # a stream counts its slots in panes
+    assert len([name for name in labels(graph) if name.endswith("/group")]) == groups
 
 
 def test_the_names_of_steps_are_the_same_in_every_process(tmp_path):

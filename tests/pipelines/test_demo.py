@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dpops.claims import PerPeriod
+from dpops.allocation import Allocation
 from pipelines.account.guarantee import sentence
 from pipelines.cli import main
 from pipelines.specification import load
@@ -47,10 +47,10 @@ def test_the_sentence_says_what_one_figure_and_all_of_them_give_away(hat, spent,
 
 
 def test_per_period_the_sentence_names_the_total_that_was_asked_for():
-    spec = replace(load(DEMO_SPEC), composition=PerPeriod(Fraction(3)))
+    spec = replace(load(DEMO_SPEC), allocation=Allocation(epsilon=Fraction(3), per="period"))
     assert "(epsilon 3)" in sentence(spec, Fraction(1, 100), Fraction(2))
 
 
 def test_per_period_the_sentence_counts_what_other_specifications_of_the_account_spent():
-    spec = replace(load(DEMO_SPEC), composition=PerPeriod(Fraction(3)))
+    spec = replace(load(DEMO_SPEC), allocation=Allocation(epsilon=Fraction(3), per="period"))
     assert "(epsilon 5)" in sentence(spec, Fraction(1, 100), Fraction(5))

@@ -15,6 +15,7 @@ from dpops.forecast import Prior
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.auto import Auto
 from dpops.registry import registered
+from dpops.types import CountsKnown
 from pipelines.cli import main
 from pipelines.planning.composed import lay_out
 from pipelines.planning.counts import read_counts, sample_counts, sample_day
@@ -84,7 +85,7 @@ def test_without_a_prior_the_numbers_are_those_of_the_mechanisms_plan(planned, t
     counts = [40, 30, 9, 9, 2]
     only = only_class(planned(city.SPEC, counts=json.dumps(counts), name="counts.json"))
     grid = load(tmp_path / "spec.toml").grid
-    made = ArrayAverage().plan(np.array(counts), sum(counts), grid, Fraction(1))
+    made = ArrayAverage().plan(CountsKnown(np.array(counts), sum(counts)), grid, Fraction(1))
     assert (only["vehicles"], only["hats"], only["m_ub"]) == ("4-7", 1, made.facts["m_ub"])
     assert only["noise_scale"] == float(made.scale * made.step)
     assert only["bias_bound"] == made.bias_bound
@@ -98,7 +99,7 @@ def test_with_a_prior_the_error_is_the_mechanisms_forecast(planned, tmp_path):
     spec = city.SPEC.replace("upper_kmh = 65", PRIOR.replace("12 }", "12, between = 0.25 }"))
     document = planned(spec, counts=json.dumps(counts.tolist()), name="counts.json")
     mechanism = ArrayAverage()
-    made = mechanism.plan(counts, int(counts.sum()), load(tmp_path / "spec.toml").grid, Fraction(1))
+    made = mechanism.plan(CountsKnown.all_of(counts), load(tmp_path / "spec.toml").grid, Fraction(1))
     assert only_class(document)["forecast_error"] == mechanism.forecast(made, counts, Prior(20, 12, 0.25))
     assert "25% of the variance" in document["forecast"]
 
@@ -107,7 +108,7 @@ def test_auto_shows_its_choice_and_the_runners_up_in_order(planned, plan, tmp_pa
     counts = np.array([40, 30, 29, 25, 22, 21, 9, 9, 2])
     only = only_class(planned(auto(), counts=json.dumps(counts.tolist()), name="counts.json"))
     grid = load(tmp_path / "spec.toml").grid
-    ranking = Auto(prior=Prior(20, 12)).ranking(counts, int(counts.sum()), grid, Fraction(1))
+    ranking = Auto(prior=Prior(20, 12)).ranking(CountsKnown.all_of(counts), grid, Fraction(1))
     wanted = [(label(each.mechanism), each.error) for each in ranking]
     assert (only["chosen"][0]["mechanism"], only["forecast_error"]) == wanted[0]
     assert [(other["mechanism"], other["forecast_error"]) for other in only["runners_up"]] == wanted[1:3]

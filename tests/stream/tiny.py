@@ -14,7 +14,7 @@ import apache_beam as beam
 from tests.transforms.inputs import mapped, rules, slots
 from transforms.layouts import Units
 from transforms.steps import REFUSED, Assign, Parse
-from transforms.time.lateness import IntoSlots, RefuseLate
+from transforms.time.lateness import IntoPanes, RefuseLate
 
 LAYOUT = mapped("jsonl", time_unit="ms")
 SHARDS = 2
@@ -36,10 +36,10 @@ class Tiny:
         read = p | "read" >> self.source
         parsed = read.batches | "parse" >> Parse(rules(found, start=self.days[0], end=self.days[1]))
         timely = parsed.observations | "lateness" >> RefuseLate(calendar.slot_s)
-        assigned = timely.observations | "assign" >> Assign(7, None, SHARDS)
+        assigned = timely.observations | "assign" >> Assign(7, None, SHARDS, None)
         refused = (read[REFUSED], parsed[REFUSED], timely[REFUSED], assigned[REFUSED]) | "all refused" >> beam.Flatten()
         _ = refused | "note refused" >> beam.Map(note_refused, str(self.folder))
-        slotted = assigned.events | "slots" >> IntoSlots(calendar.slot_s, calendar.slots[0].start_s)
+        slotted = assigned.events | "slots" >> IntoPanes(calendar.slot_s, calendar.slots[0].start_s)
         count = beam.ParDo(Count(str(self.folder))).with_output_types(tuple[int, int])
         counted = slotted | "by vehicle" >> beam.GroupByKey() | "count" >> count
         _ = counted | "by slot" >> beam.GroupByKey() | "write" >> beam.Map(write, str(self.folder))
@@ -56,7 +56,7 @@ class Count(beam.DoFn):
         if armed.exists():
             armed.unlink()
             raise RuntimeError("as planned")
-        (slot_s, _), parts = group
+        ((slot_s, _), _), parts = group
         yield slot_s, len(unpack_events(parts).vehicle)
 
 

@@ -29,10 +29,10 @@ ACCOUNT = Account(
 PLAN = {"epsilon": "1", "step": "1/100", "scale": "6500", "upper": "65", "bias_bound": 0.0, "facts": {}}
 
 
-def opened(url, head, *, limit="3"):
+def opened(url, head, *, limit="3", signature=None):
     """A new ledger with its account and its head file."""
     Head(head).create()
-    book = Ledger(url, head)
+    book = Ledger(url, head, signature)
     book.create()
     book.open_account(replace(ACCOUNT, limit=limit))
     return book

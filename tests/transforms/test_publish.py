@@ -14,14 +14,16 @@ from dpops import statistics
 from dpops.estimate import NO_DATA, Estimate, Number
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.statistics import SHARE, Moments, Output, Statistic
-from dpops.types import Grid
+from dpops.types import CountsKnown, Grid
 from transforms.records import HatEstimate
 from transforms.release.estimates import estimates_of
 from transforms.release.recorded import Released, Sealed
 from transforms.sinks.files import FORMATS, file_stem, publish_slot
 from transforms.sinks.rows import SCHEMA, rows_of, schema_of
 
-PLAN = ArrayAverage().plan(np.array([3, 2, 2]), 7, Grid(step=Fraction(1, 100), upper_steps=6500), Fraction(1))
+PLAN = ArrayAverage().plan(
+    CountsKnown.all_of(np.array([3, 2, 2])), Grid(step=Fraction(1, 100), upper_steps=6500), Fraction(1)
+)
 
 
 def unit(*integers, shard=0):

@@ -7,7 +7,7 @@ import h3
 import numpy as np
 import pytest
 
-from dpops.claims import PerHat, PerPeriod
+from dpops.allocation import Allocation
 from dpops.mechanism import Plan
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.baseline import Baseline
@@ -18,7 +18,7 @@ from dpops.types import Grid
 from transforms.count.wire import Tally, joined
 from transforms.release.by_hexagon import seal
 from transforms.release.digest import is_plain
-from transforms.release.policy import Policy, SlotFacts, release_shard
+from transforms.release.policy import Policy, SlotFacts, release_shard, weights_of
 from transforms.release.recorded import debit_of
 
 GRID = Grid(step=Fraction(1, 100), upper_steps=6500)
@@ -33,17 +33,18 @@ class Quiet(Noise):
         return np.zeros(len(scales), np.int64)
 
 
-def policy(**changes):
+def policy(epsilon=1, per="hat", scope="slot", most_hats=None, clip_user=False, **changes):
+    statistics = changes.get("statistics", (RequestedStatistic("mean", Baseline(), Fraction(1)),))
+    suppress = weights_of(GRID, statistics) if clip_user else None
     known = {
         "spec_id": "spec",
         "grid": GRID,
         "unit": "km/h",
-        "statistics": (RequestedStatistic("mean", Baseline(), Fraction(1)),),
-        "composition": PerHat(Fraction(1)),
-        "clip_user": False,
-        "scope": "slot",
+        "statistics": statistics,
+        "allocation": Allocation(
+            epsilon=Fraction(epsilon), per=per, scope=scope, most_hats=most_hats, suppress=suppress
+        ),
         "release_shards": 1,
-        "most_cells": None,
         "region": None,
         "digest_key": b"k",
     }
@@ -80,12 +81,12 @@ def test_the_debit_is_the_most_that_any_vehicle_spends():
 
 
 def test_per_period_divides_over_the_slots_and_the_cells_that_a_vehicle_keeps():
-    unit = sealed(tally_of((1, 0, 2, 0, 0), (1, 1, 1, 0, 0)), composition=PerPeriod(Fraction(6)))
+    unit = sealed(tally_of((1, 0, 2, 0, 0), (1, 1, 1, 0, 0)), per="period", epsilon=Fraction(6))
     assert (unit.epsilon_hat, unit.epsilon_slot) == ("1/8", "1/4")
 
 
 def test_with_release_shards_the_cap_stands_for_what_no_shard_can_see():
-    unit = sealed(tally_of((1, 0, 2, 0, 0)), release_shards=2, most_cells=5, shard=1)
+    unit = sealed(tally_of((1, 0, 2, 0, 0)), release_shards=2, most_hats=5, shard=1)
     assert unit.epsilon_slot == "5"
 
 
@@ -128,7 +129,7 @@ def test_every_cell_belongs_to_one_shard():
     found = []
     for shard in range(2):
         mine = tally_of(*[row for row, s in zip(rows, shards, strict=True) if s == shard])
-        found += sealed(mine, shard=shard, release_shards=2, most_cells=3, region=region).released
+        found += sealed(mine, shard=shard, release_shards=2, most_hats=3, region=region).released
     assert sorted(r.integers for r in found) == [[0], [1], [2]]
 
 
@@ -185,7 +186,7 @@ def test_a_variance_comes_from_sums_of_squares_and_not_from_the_vehicles_means()
 
 def test_a_plan_of_a_period_divides_the_total_over_all_hats_of_the_busiest_vehicle():
     first = tally_of((1, 0, 2, 0, 0), (1, 1, 1, 0, 0), (2, 0, 1, 0, 0))
-    units = of_day(first, tally_of((1, 2, 1, 0, 0), slot_s=7200), composition=PerPeriod(Fraction(6)))
+    units = of_day(first, tally_of((1, 2, 1, 0, 0), slot_s=7200), per="period", epsilon=Fraction(6))
     assert [unit.epsilon_hat for unit in units] == ["2", "2"]
     assert [unit.epsilon_slot for unit in units] == ["4", "2"]
     assert [unit.debit for unit in units] == ["6", "0"], "the first slot stands for all"
@@ -199,7 +200,7 @@ def test_with_the_epsilon_of_a_hat_given_a_whole_period_debits_what_its_busiest_
 
 
 def test_a_period_in_which_nothing_happened_is_sealed_empty_and_spends_nothing():
-    units = of_day(tally_of(), composition=PerPeriod(Fraction(6)))
+    units = of_day(tally_of(), per="period", epsilon=Fraction(6))
     assert [(unit.released, debit_of(unit)) for unit in units] == [([], "0"), ([], "0")]
 
 
@@ -210,7 +211,7 @@ def crowd():
 
 
 def test_clip_user_takes_whole_vehicles_out_and_says_what_it_dropped():
-    unit = sealed(crowd(), clip_user=True, composition=PerHat(Fraction(1, 100)), statistics=BOTH)
+    unit = sealed(crowd(), clip_user=True, epsilon=Fraction(1, 100), statistics=BOTH)
     kept = [released.plan["facts"]["samples"] for released in unit.released if released.statistic == "mean"]
     assert sorted(kept) == [2, 20, 21]
     assert {released.plan["facts"]["reported"] for released in unit.released} == {2, 21}
@@ -219,7 +220,7 @@ def test_clip_user_takes_whole_vehicles_out_and_says_what_it_dropped():
 
 def test_clip_user_under_a_total_releases_at_what_is_left_to_a_hat():
     plain, clipped = (
-        sealed(crowd(), clip_user=clip, composition=PerPeriod(Fraction(1, 100)), statistics=BOTH)
+        sealed(crowd(), clip_user=clip, per="period", epsilon=Fraction(1, 100), statistics=BOTH)
         for clip in (False, True)
     )
     assert [plain.epsilon_hat, clipped.epsilon_hat] == ["1/4800", "1/2400"]
@@ -229,14 +230,12 @@ def test_clip_user_under_a_total_releases_at_what_is_left_to_a_hat():
 def test_clip_user_sees_counts_and_never_speeds():
     table = crowd()
     fast = replace(table, sums={"sums": table.kept * 6500, "squares": table.kept * 6500**2})
-    units = [sealed(t, clip_user=True, composition=PerHat(Fraction(1, 100)), statistics=BOTH) for t in (table, fast)]
+    units = [sealed(t, clip_user=True, epsilon=Fraction(1, 100), statistics=BOTH) for t in (table, fast)]
     assert [r.plan for r in units[0].released] == [r.plan for r in units[1].released]
     assert units[0].digest != units[1].digest
 
 
 def test_the_exposure_counts_the_hats_that_are_left_to_a_vehicle():
-    ((_, exposure),) = seal(
-        3600, 0, crowd(), {3600: FACTS}, policy(clip_user=True, composition=PerHat(Fraction(1, 100))), Quiet()
-    )
+    ((_, exposure),) = seal(3600, 0, crowd(), {3600: FACTS}, policy(clip_user=True, epsilon=Fraction(1, 100)), Quiet())
     assert exposure.cells.max() == 1
     assert exposure.vehicle.size == 42

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpops.statistics import SQUARES, SUMS, Histogram
-from transforms.count.tally import Cap, tally
-from transforms.count.wire import Events, pack_events, unpack_events
+from transforms.count.tally import Cap, Counted, merge_panes, tally, tally_pane
+from transforms.count.wire import Events, pack_events, pack_partial, unpack_events, unpack_partial
 
 COLUMNS = (SUMS, SQUARES, Histogram(bins=5, upper_steps=50))
 ROW = st.tuples(
@@ -41,6 +41,17 @@ def test_any_order_gives_the_same_tally(rows, random, capped):
 def test_any_split_into_batches_gives_the_same_tally(rows, cut):
     parts = [pack_events(events_of(rows[:cut])), pack_events(events_of(rows[cut:]))]
     assert as_lists(tally(unpack_events(parts), 0, None, COLUMNS)) == as_lists(tally(events_of(rows), 0, None, COLUMNS))
+
+
+@given(st.lists(ROW, min_size=1, max_size=60), st.integers(1, 6), st.booleans(), st.randoms(use_true_random=False))
+def test_any_panes_give_the_tally_of_the_whole_slot(rows, pane_us, capped, random):
+    cap = Cap(max_cells=2, max_samples=2) if capped else None
+    panes = [[row for row in rows if row[1] // pane_us == at] for at in range(6)]
+    random.shuffle(panes)
+    counted = [tally_pane(events_of(pane), cap, COLUMNS) for pane in panes]
+    travelled = [unpack_partial(pack_partial(each.partial), () if capped else COLUMNS) for each in counted]
+    merged = Counted(merge_panes(travelled, 7, cap, COLUMNS), sum(each.duplicates for each in counted))
+    assert as_lists(merged) == as_lists(tally(events_of(rows), 7, cap, COLUMNS))
 
 
 @given(st.lists(ROW, max_size=40))

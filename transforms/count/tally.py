@@ -1,6 +1,6 @@
-"""By vehicle: duplicates dropped, contributions counted and capped, speeds summed per (vehicle, cell)."""
+"""By vehicle, pane by pane: duplicates dropped, contributions counted and capped, speeds summed per (vehicle, cell)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dpops.statistics import Column
 from dpops.types import Int64s
-from transforms.count.wire import Events, Tally
+from transforms.count.wire import NO_SAMPLES, Events, Partial, Samples, Tally
 from transforms.scatter import scatter
 
 
@@ -26,6 +26,11 @@ class Counted(NamedTuple):
     duplicates: int
 
 
+class CountedPane(NamedTuple):
+    partial: Partial
+    duplicates: int
+
+
 def tally(events: Events, slot_start_s: int, cap: Cap | None, columns: Sequence[Column]) -> Counted:
     """The tally of one slot and vehicle shard; the same for every order, split and merge of the events.
 
@@ -34,19 +39,72 @@ def tally(events: Events, slot_start_s: int, cap: Cap | None, columns: Sequence[
     An observation is identified by (vehicle, event time). Of several, the smallest position stays, and the speed
     decides only between identical positions, so that no speed decides a place or a count.
     """
+    partial, duplicates = tally_pane(events, cap, columns)
+    return Counted(merge_panes([partial], slot_start_s, cap, columns), duplicates)
+
+
+def tally_pane(events: Events, cap: Cap | None, columns: Sequence[Column]) -> CountedPane:
+    """The contributions of one pane of a slot, which must hold all events of any (vehicle, event time) that it has."""
     events, duplicates = _distinct(events)
     order = np.lexsort((events.cell, events.vehicle))
     vehicle, cell = events.vehicle[order], events.cell[order]
     first = np.flatnonzero(_changes(vehicle, cell))
     reported = np.diff(first, append=vehicle.size)
-    speed, row = events.speed[order], np.repeat(np.arange(first.size), reported)
+    row, speed = np.repeat(np.arange(first.size), reported), events.speed[order]
+    if cap is None:
+        sums = {column.name: column.add_up(speed, row, first.size) for column in columns}
+        return CountedPane(Partial(vehicle[first], cell[first], reported, sums, NO_SAMPLES), duplicates)
+    # The rank is keyed through the vehicle's hash, which nobody without the key can tell.
+    rank = scatter(vehicle ^ scatter(events.offset_us[order] ^ scatter(cell)))
+    lowest = _rank_in_group(row, rank) < cap.max_samples
+    samples = Samples(vehicle[lowest], cell[lowest], rank[lowest], speed[lowest])
+    return CountedPane(Partial(vehicle[first], cell[first], reported, {}, samples), duplicates)
+
+
+def merge_panes(partials: Sequence[Partial], slot_start_s: int, cap: Cap | None, columns: Sequence[Column]) -> Tally:
+    """The tally of a slot and vehicle shard from its panes, at least one: the same however it was cut into panes."""
+    rows = _added_up(partials)
+    sums, kept = rows.sums, rows.reported
     if cap is not None:
-        keep = _kept(vehicle, cell, events.offset_us[order], slot_start_s, first, cap)
-        speed, row = speed[keep], row[keep]
-    kept = np.bincount(row, minlength=first.size).astype(np.int64)
-    sums = {column.name: column.add_up(speed, row, first.size) for column in columns}
-    slot_s = np.full(first.size, slot_start_s, np.int64)
-    return Counted(Tally(slot_s, vehicle[first], cell[first], kept, reported - kept, sums=sums), duplicates)
+        row, speed = _capped(rows, slot_start_s, cap)
+        sums = {column.name: column.add_up(speed, row, rows.vehicle.size) for column in columns}
+        kept = np.bincount(row, minlength=rows.vehicle.size).astype(np.int64)
+    slot_s = np.full(rows.vehicle.size, slot_start_s, np.int64)
+    return Tally(slot_s, rows.vehicle, rows.cell, kept, rows.reported - kept, sums=sums)
+
+
+def _added_up(partials: Sequence[Partial]) -> Partial:
+    """One row per (vehicle, cell); its samples behind one another in the rows' order."""
+    if len(partials) == 1:
+        return partials[0]
+    vehicle, cell, reported = (np.concatenate(found) for found in zip(*(p[:3] for p in partials), strict=True))
+    order = np.lexsort((cell, vehicle))
+    vehicle, cell = vehicle[order], cell[order]
+    first = np.flatnonzero(_changes(vehicle, cell))
+
+    def added(columns: Iterable[Int64s]) -> Int64s:
+        whole = np.concatenate(list(columns))[order]
+        return np.add.reduceat(whole, first) if first.size else whole
+
+    sums = {name: added(partial.sums[name] for partial in partials) for name in partials[0].sums}
+    samples = Samples(*(np.concatenate(found) for found in zip(*(p.samples for p in partials), strict=True)))
+    in_order = np.lexsort((samples.cell, samples.vehicle))
+    samples = Samples(*(column[in_order] for column in samples))
+    return Partial(vehicle[first], cell[first], added([reported]), sums, samples)
+
+
+def _capped(rows: Partial, slot_start_s: int, cap: Cap) -> tuple[Int64s, Int64s]:
+    """Row and speed of the samples that stay: those of lowest rank, in the cells of lowest rank of each vehicle.
+
+    The rule sees neither speeds nor the order of arrival. Samples that a pane dropped would be dropped here too.
+    """
+    samples = rows.samples
+    row = np.cumsum(_changes(samples.vehicle, samples.cell), dtype=np.int64) - 1
+    vehicle_group = np.cumsum(_changes(rows.vehicle, rows.vehicle), dtype=np.int64)
+    slot_salt = scatter(np.full(rows.vehicle.size, slot_start_s, np.int64))
+    cell_rank = _rank_in_group(vehicle_group, scatter(rows.vehicle ^ scatter(rows.cell ^ slot_salt)))
+    stays = (_rank_in_group(row, samples.rank) < cap.max_samples) & (cell_rank < cap.max_cells)[row]
+    return row[stays], samples.speed[stays]
 
 
 def _distinct(events: Events) -> tuple[Events, int]:
@@ -69,22 +127,6 @@ def _distinct(events: Events) -> tuple[Events, int]:
 def _identity_last(events: Events) -> tuple[Int64s, ...]:
     """Sort keys, least important first, as np.lexsort wants them."""
     return events.speed, events.lon_e7, events.lat_e7, events.offset_us, events.vehicle
-
-
-def _kept(
-    vehicle: Int64s, cell: Int64s, offset_us: Int64s, slot_start_s: int, first: Int64s, cap: Cap
-) -> NDArray[np.bool_]:
-    """Which samples stay: those of lowest keyed rank, by a rule that sees neither speeds nor the order of arrival.
-
-    The rule is keyed through the vehicle's hash, which nobody without the key can tell.
-    """
-    group = np.repeat(np.arange(first.size), np.diff(first, append=vehicle.size))
-    rank = _rank_in_group(group, scatter(vehicle ^ scatter(offset_us ^ scatter(cell))))
-    row_vehicle, row_cell = vehicle[first], cell[first]
-    vehicle_group = np.cumsum(_changes(row_vehicle, row_vehicle), dtype=np.int64)
-    slot_salt = scatter(np.full(first.size, slot_start_s, np.int64))
-    cell_rank = _rank_in_group(vehicle_group, scatter(row_vehicle ^ scatter(row_cell ^ slot_salt)))
-    return (rank < cap.max_samples) & (cell_rank < cap.max_cells)[group]
 
 
 def _rank_in_group(group: Int64s, key: Int64s) -> Int64s:

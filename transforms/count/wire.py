@@ -12,9 +12,11 @@ import pyarrow as pa
 
 from dpops.statistics import Column
 from dpops.types import Int64s
-from transforms.records import EventBytes, ExposureBytes, Observations, SlotShard, TallyBytes
+from transforms.records import EventBytes, ExposureBytes, Observations, PartialBytes, TallyBytes
 
 _KEYS = ("slot_s", "vehicle", "cell", "kept", "dropped")
+S_US = 1_000_000
+_PARTIAL_KEYS = ("vehicle", "cell", "reported")
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="zstd")
 
 
@@ -53,6 +55,31 @@ class Tally:
         return self.slot_s, self.vehicle, self.cell, self.kept, self.dropped
 
 
+class Samples(NamedTuple):
+    """Single samples, where a cap has yet to choose among them; by (vehicle, cell). The lowest ranks stay."""
+
+    vehicle: Int64s
+    cell: Int64s
+    rank: Int64s
+    speed: Int64s
+
+
+NO_SAMPLES = Samples(*[np.zeros(0, np.int64)] * 4)
+
+
+class Partial(NamedTuple):
+    """What vehicles did in cells during one pane of a slot, one entry per (vehicle, cell), in that order.
+
+    reported: samples, duplicates left out. sums: of all of them, without a cap; samples: with one, the candidates.
+    """
+
+    vehicle: Int64s
+    cell: Int64s
+    reported: Int64s
+    sums: Mapping[str, Int64s]
+    samples: Samples
+
+
 def joined(parts: Sequence[Tally]) -> Tally:
     """Tallies one behind another; all with the same sums, and at least one."""
     sums = {name: np.concatenate([part.sums[name] for part in parts]) for name in parts[0].sums}
@@ -68,10 +95,23 @@ class Exposure(NamedTuple):
     cells: Int64s
 
 
-def split(observations: Observations, cell: Int64s, shards: int) -> Iterable[tuple[SlotShard, EventBytes, int]]:
-    """Cuts a batch by (slot start in seconds, vehicle shard); yields key, packed events and their number."""
-    slots, slot_code = np.unique(observations.slot_start_us, return_inverse=True)
-    group = slot_code * shards + observations.vehicle % shards
+class Part(NamedTuple):
+    """Events of one slot, pane and vehicle shard. slot_s, pane_s: their starts, in seconds since 1970 UTC."""
+
+    slot_s: int
+    pane_s: int
+    shard: int
+    data: EventBytes
+    rows: int
+
+
+def split(observations: Observations, cell: Int64s, shards: int, pane_s: int | None = None) -> Iterable[Part]:
+    """Cuts a batch by slot, pane and vehicle shard. pane_s: length of panes, counted from the slot; None: the slot."""
+    pane_us = observations.slot_start_us
+    if pane_s is not None:
+        pane_us = observations.event_us - (observations.event_us - pane_us) % (pane_s * S_US)
+    panes, first, pane_code = np.unique(pane_us, return_index=True, return_inverse=True)
+    group = pane_code * shards + observations.vehicle % shards
     order = np.argsort(group, kind="stable")
     group = group[order]
     cuts = np.flatnonzero(np.diff(group)) + 1
@@ -79,7 +119,8 @@ def split(observations: Observations, cell: Int64s, shards: int) -> Iterable[tup
         if start == stop:
             continue
         chosen = order[start:stop]
-        slot_us = int(slots[group[start] // shards])
+        pane = group[start] // shards
+        slot_us = int(observations.slot_start_us[first[pane]])
         events = Events(
             vehicle=observations.vehicle[chosen],
             offset_us=observations.event_us[chosen] - slot_us,
@@ -88,7 +129,8 @@ def split(observations: Observations, cell: Int64s, shards: int) -> Iterable[tup
             cell=cell[chosen],
             speed=observations.speed[chosen],
         )
-        yield (slot_us // 1_000_000, int(group[start] % shards)), pack_events(events), chosen.size
+        pane_start_s, shard = int(panes[pane]) // S_US, int(group[start] % shards)
+        yield Part(slot_us // S_US, pane_start_s, shard, pack_events(events), int(chosen.size))
 
 
 def pack_events(events: Events) -> EventBytes:
@@ -103,6 +145,24 @@ def pack_tally(rows: Tally) -> TallyBytes:
     """The sums follow the columns that every tally has."""
     sums = {f"sum of {name}": column for name, column in rows.sums.items()}
     return TallyBytes(_packed(dict(zip(_KEYS, rows.keys(), strict=True)) | sums))
+
+
+def pack_partial(rows: Partial) -> PartialBytes:
+    """Two Arrow streams, one behind the other: the entries and the samples."""
+    columns = dict(zip(_PARTIAL_KEYS, (rows.vehicle, rows.cell, rows.reported), strict=True))
+    entries = _packed(columns | {f"sum of {name}": column for name, column in rows.sums.items()})
+    return PartialBytes(entries + _packed(rows.samples._asdict()))
+
+
+def unpack_partial(part: PartialBytes, columns: Sequence[Column]) -> Partial:
+    """columns: those that the part was packed with, none where a cap has yet to choose."""
+    source = pa.BufferReader(part)
+    entries, samples = (pa.ipc.open_stream(source).read_all().combine_chunks() for _ in range(2))
+    sums = {column.name: _numbers(entries.column(f"sum of {column.name}").combine_chunks()) for column in columns}
+    vehicle, cell, reported = (_numbers(entries.column(name).combine_chunks()) for name in _PARTIAL_KEYS)
+    return Partial(
+        vehicle, cell, reported, sums, Samples(*(_numbers(column.combine_chunks()) for column in samples.columns))
+    )
 
 
 def _packed(columns: Mapping[str, Int64s]) -> bytes:

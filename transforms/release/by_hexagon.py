@@ -7,15 +7,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpops.claims import PerPeriod, slot_debit
+from dpops.allocation import Share
 from dpops.mechanism import Plan, Totals
 from dpops.noise import Noise
 from dpops.statistics import RequestedStatistic
-from dpops.suppression.clip_user import share_out
+from dpops.types import CountsKnown
 from transforms.count.wire import Exposure, Tally
 from transforms.observe.hexagons import cell_text
 from transforms.release.digest import digest_of
-from transforms.release.policy import Policy, SlotFacts, release_shard, weights_of
+from transforms.release.policy import Policy, SlotFacts, release_shard
 from transforms.release.recorded import Released, Sealed
 
 
@@ -29,14 +29,13 @@ def seal(
     """
     facts = slots[plan_s]
     reported = tally.take(np.lexsort((tally.vehicle, tally.cell, tally.slot_s)))
-    rows, most_hats, hat_epsilon = divide(reported, facts.plans, policy)
+    rows, share = divide(reported, facts.plans, policy)
+    masks = [rows.slot_s == slot_s for slot_s in facts.plan]
+    exposures = [_exposure(rows.take(mine)) for mine in masks]
+    debits = policy.allocation.debits(share, [int(exposure.cells.max(initial=0)) for exposure in exposures])
+    total, hat_epsilon = policy.allocation.total, share.epsilon_hat
     sealed = []
-    for slot_s in facts.plan:
-        mine = rows.slot_s == slot_s
-        kept = rows.take(mine)
-        exposure = _exposure(kept)
-        in_slot = most_hats if policy.scope == "slot" else int(exposure.cells.max(initial=0))
-        whole = slot_debit(hat_epsilon, most_hats if slot_s == plan_s else 0)
+    for slot_s, mine, exposure, debit in zip(facts.plan, masks, exposures, debits, strict=True):
         unit = Sealed(
             spec_id=policy.spec_id,
             period=facts.period,
@@ -45,41 +44,36 @@ def seal(
             slot_end=slots[slot_s].end,
             shard=shard,
             epsilon_hat=str(hat_epsilon),
-            epsilon_slot=str(slot_debit(hat_epsilon, in_slot)),
+            epsilon_slot=str(debit.spent),
             unit=policy.unit,
-            released=_release(kept, shard, hat_epsilon, policy, noise),
+            released=_release(rows.take(mine), shard, hat_epsilon, policy, noise),
             digest=_digest(reported.take(mine), slot_s, shard, policy),
-            scope=policy.scope,
-            debit=None if policy.scope == "slot" else str(whole),
-            epsilon_total=str(policy.composition.epsilon) if isinstance(policy.composition, PerPeriod) else None,
+            scope=policy.allocation.scope,
+            debit=None if debit.debited is None else str(debit.debited),
+            epsilon_total=None if total is None else str(total),
         )
         sealed.append((unit, exposure))
     return sealed
 
 
 class Divided(NamedTuple):
-    """rows: less what suppression drops. most_hats: of any vehicle. epsilon_hat: of each HAT."""
+    """rows: less what suppression drops. share: what their HATs get."""
 
     rows: Tally
-    most_hats: int
-    epsilon_hat: Fraction
+    share: Share
 
 
 def divide(rows: Tally, plans: int, policy: Policy) -> Divided:
-    """How the HATs of a plan share what a vehicle may spend. plans: how many such plans share the period.
+    """How the HATs of a plan share what a vehicle may spend.
 
-    rows: by slot, cell and vehicle; slot and cell number the HATs, and ascending hash the vehicles.
+    rows: by slot, cell and vehicle; slot and cell number the HATs, and ascending hash the vehicles. plans: how many
+    such plans share the period.
     """
-    if policy.most_cells is not None:
-        most = policy.most_cells
-        return Divided(rows, most if rows.cell.size else 0, policy.composition.hat(max(most, 1), plans))
     hat = np.cumsum((np.diff(rows.slot_s, prepend=-1) != 0) | (np.diff(rows.cell, prepend=-1) != 0)) - 1
     reported = rows.kept + rows.dropped
-    errors = weights_of(policy.grid, policy.statistics) if policy.clip_user else None
-    shared = share_out(hat, rows.vehicle, rows.kept, reported, policy.composition, plans, errors)
-    left = np.where(shared.kept, rows.kept, 0)
-    rows = replace(rows, kept=left, dropped=reported - left)
-    return Divided(rows, shared.most_hats, shared.epsilon_hat)
+    share = policy.allocation.divide(hat, rows.vehicle, rows.kept, reported, plans)
+    left = np.where(share.kept, rows.kept, 0)
+    return Divided(replace(rows, kept=left, dropped=reported - left), share)
 
 
 def _exposure(rows: Tally) -> Exposure:
@@ -139,7 +133,7 @@ def _release_statistic(
     for total, samples in totals:
         key = (samples, total.counts.tobytes())
         if key not in known:
-            plan = stat.mechanism.plan(total.counts, samples, policy.grid, epsilon)
+            plan = stat.mechanism.plan(CountsKnown(total.counts, samples), policy.grid, epsilon)
             known[key] = plan, plan.public()
         plans.append(known[key])
     released = stat.mechanism.release([total for total, _ in totals], [plan for plan, _ in plans], noise)

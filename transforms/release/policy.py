@@ -6,12 +6,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpops.claims import Composition
+from dpops.allocation import Allocation
 from dpops.statistics import Column, RequestedStatistic, columns_of, registered
 from dpops.suppression.clip_user import Weights
 from dpops.types import Grid, Int64s
 from transforms.release.digest import PLAIN
-from transforms.release.recorded import Scope
 from transforms.scatter import scatter
 
 
@@ -29,20 +28,16 @@ class SlotFacts:
 
 @dataclass(frozen=True)
 class Policy:
-    """How HATs are released. clip_user: whether vehicles are suppressed in HATs. most_cells: fixed by a cap where
-    shards cannot see the whole slot, else None. region: the cells that get a row in any case, or None for those with
-    reports. plain_digests: see transforms.release.digest.
+    """How HATs are released. region: the cells that get a row in any case, or None for those with reports.
+    plain_digests: see transforms.release.digest.
     """
 
     spec_id: str
     grid: Grid
     unit: str
     statistics: tuple[RequestedStatistic, ...]
-    composition: Composition
-    clip_user: bool
-    scope: Scope
+    allocation: Allocation
     release_shards: int
-    most_cells: int | None
     region: tuple[int, ...] | None
     digest_key: bytes = field(repr=False)
     plain_digests: bool = False

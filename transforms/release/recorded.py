@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 from fractions import Fraction
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
-Scope = Literal["slot", "period"]
+from dpops.allocation import Scope
 
 
 class Released(msgspec.Struct, frozen=True):

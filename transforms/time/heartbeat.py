@@ -23,7 +23,7 @@ from transforms.records import KeyedTally, TallyBytes
 from transforms.sources.known_elements import KnownElements
 from transforms.sources.unbounded import UnboundedTracker
 from transforms.time.calendar import Timetable
-from transforms.time.lateness import slot_windows
+from transforms.time.lateness import windows
 from transforms.time.stream_calendar import slots_from
 
 BEAT_AHEAD_S = 60
@@ -47,7 +47,7 @@ class Heartbeat(beam.PTransform[PBegin, PCollection[KeyedTally]]):
     def expand(self, begin: PBegin) -> PCollection[KeyedTally]:
         life = begin | "life" >> KnownElements([(self.start_s, self.end_s)]).with_output_types(tuple[int, int])
         beat = beam.ParDo(_Beat(self.timetable, self.shards)).with_output_types(KeyedTally)
-        return life | "beat" >> beat | "window" >> beam.WindowInto(slot_windows(self.timetable.slot_s, self.start_s))
+        return life | "beat" >> beat | "window" >> beam.WindowInto(windows(self.timetable.slot_s, self.start_s))
 
 
 class _Slots(RestrictionProvider):

@@ -1,0 +1,122 @@
+"""The allocation: how a specification's budget is divided, and what its slots are debited.
+
+It is asked: no other place compares what the budget is of, or what is planned together.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpops.suppression.clip_user import Weights, clip_user
+from dpops.types import Int64s
+
+Per = Literal["hat", "period"]
+Scope = Literal["slot", "period"]
+
+
+class Share(NamedTuple):
+    """What is released of a plan, and at which epsilon each HAT.
+
+    kept: bool (rows,). most_hats: the most HATs that a vehicle is in, 0 when there are no rows.
+    """
+
+    kept: NDArray[np.bool_]
+    most_hats: int
+    epsilon_hat: Fraction
+
+    @property
+    def debit(self) -> Fraction:
+        """The most that any vehicle spends in the plan. Source: S2, composition: the maximum over users of sums."""
+        return self.epsilon_hat * self.most_hats
+
+
+class SlotDebit(NamedTuple):
+    """spent: the most that a vehicle spends in the slot. debited: where it is something else, else None."""
+
+    spent: Fraction
+    debited: Fraction | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allocation:
+    """A budget and how it is divided: per HAT or per period, over a period's slots, over the HATs a vehicle keeps.
+
+    epsilon: of each HAT (per "hat": what a vehicle spends follows from where it drove, and is reported), or of a
+    vehicle in a whole period (per "period").
+    scope: what is planned, debited and sealed together: a slot, or all slots of a period.
+    most_hats: of a vehicle in a plan, fixed by a cap where nobody sees the whole plan. None: counted.
+    suppress: what suppression must not worsen. None: nothing is suppressed.
+    """
+
+    epsilon: Fraction
+    per: Per = "hat"
+    scope: Scope = "slot"
+    most_hats: int | None = None
+    suppress: Weights | None = None
+
+    @property
+    def total(self) -> Fraction | None:
+        """What a vehicle spends in a period at most; None where that follows from where it drove."""
+        return self.epsilon if self.per == "period" else None
+
+    @property
+    def whole_periods(self) -> bool:
+        """Whether all slots of a period are planned together."""
+        return self.scope == "period"
+
+    @property
+    def needs_period(self) -> bool:
+        """Whether anything depends on which slots a period has."""
+        return self.whole_periods or self.total is not None
+
+    def planned_with(self, slot_s: int, period: tuple[int, ...]) -> tuple[int, ...]:
+        """The slots that are planned together with one, itself included. period: all of its period."""
+        return period if self.whole_periods else (slot_s,)
+
+    def plans(self, slots: int) -> int:
+        """How many plans share what a vehicle may spend in a period of so many slots."""
+        return 1 if self.whole_periods else slots
+
+    def over_whole_periods(self) -> "Allocation":
+        return replace(self, scope="period")
+
+    def hat(self, most_hats: int, plans: int) -> Fraction:
+        """Epsilon of each HAT of a plan.
+
+        most_hats: the most HATs of it that one vehicle takes part in, >= 1. plans: of the whole period, see `plans`.
+        """
+        return self.epsilon if self.total is None else self.total / plans / most_hats
+
+    def divide(self, hat: Int64s, vehicle: Int64s, counts: Int64s, reported: Int64s, plans: int) -> Share:
+        """How the HATs of a plan share what a vehicle may spend, with suppression if it is asked for.
+
+        One row per vehicle and HAT, int64 (rows,): codes in any order, samples that count (0 where a cap left none:
+        then the row is not kept), and samples reported. Suppression happens once, at the epsilon that HATs would have
+        without it. Source: S2; algorithms 9.2.
+        """
+        kept = counts > 0
+        if self.most_hats is not None:
+            return Share(kept, self.most_hats if counts.size else 0, self.hat(max(self.most_hats, 1), plans))
+        some = np.flatnonzero(kept)
+        hats, hat_code = np.unique(hat[some], return_inverse=True)
+        vehicle_code = np.unique(vehicle[some], return_inverse=True)[1]
+        most_hats = int(np.bincount(vehicle_code, minlength=1).max())
+        if self.suppress is not None and most_hats:
+            samples = np.bincount(hat, reported).astype(np.int64)[hats]  # exact: below 2**53
+            epsilon = self.hat(most_hats, plans)
+            kept[some], most_hats = clip_user(hat_code, vehicle_code, counts[some], samples, epsilon, self.suppress)
+        return Share(kept, most_hats, self.hat(max(most_hats, 1), plans))
+
+    def debits(self, share: Share, hats_in_slot: Sequence[int]) -> list[SlotDebit]:
+        """Of each slot of a plan; the first slot of a whole period is debited for all.
+
+        hats_in_slot: the most HATs of each slot that a vehicle was counted in.
+        """
+        if not self.whole_periods:
+            return [SlotDebit(share.debit, None) for _ in hats_in_slot]
+        first = [share.debit, *[Fraction(0)] * (len(hats_in_slot) - 1)]
+        return [SlotDebit(share.epsilon_hat * most, debit) for most, debit in zip(hats_in_slot, first, strict=True)]

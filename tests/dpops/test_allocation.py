@@ -1,0 +1,73 @@
+"""The allocation divides a budget so that nobody spends more than is debited, and debits no more than there is."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpops.allocation import Allocation, Share, SlotDebit
+
+epsilons = st.fractions(Fraction(1, 1000), 100, max_denominator=10**6)
+numbers = st.integers(1, 10_000)
+ONE = Fraction(1)
+ROWS = (np.array([0, 1, 1, 2]), np.array([7, 7, 8, 7]), np.array([5, 1, 2, 0]), np.array([5, 1, 3, 4]))
+"""Three HATs, two vehicles; a cap left nothing of the last row."""
+
+
+@given(epsilons, numbers, numbers)
+def test_per_hat_is_the_same_in_every_hat(epsilon: Fraction, most_hats: int, plans: int) -> None:
+    assert Allocation(epsilon=epsilon).hat(most_hats, plans) == epsilon
+
+
+@given(epsilons, st.lists(st.integers(1, 30), min_size=1, max_size=30))
+def test_per_period_spends_all_of_the_period_and_no_more(epsilon: Fraction, most_hats: list[int]) -> None:
+    """Each slot may have another number of HATs per vehicle; the busiest vehicle of each spends all."""
+    allocation = Allocation(epsilon=epsilon, per="period")
+    plans = allocation.plans(len(most_hats))
+    assert sum(allocation.hat(most, plans) * most for most in most_hats) == epsilon == allocation.total
+
+
+@given(epsilons, st.lists(st.tuples(st.integers(1, 30), st.integers(0, 30)), min_size=1, max_size=30))
+def test_no_vehicle_spends_more_than_a_slots_debit(epsilon: Fraction, slots: list[tuple[int, int]]) -> None:
+    """(most HATs of any vehicle, HATs of this one) in each slot."""
+    for allocation in (Allocation(epsilon=epsilon), Allocation(epsilon=epsilon, per="period")):
+        for most, mine in slots:
+            share = Share(np.ones(0, np.bool_), most, allocation.hat(most, len(slots)))
+            (debit,) = allocation.debits(share, [most])
+            assert share.epsilon_hat * min(mine, most) <= debit.spent
+            assert debit.debited is None
+
+
+def test_a_plan_gives_its_hats_what_the_busiest_vehicle_can_be_in() -> None:
+    share = Allocation(epsilon=Fraction(12), per="period").divide(*ROWS, plans=3)
+    assert share.kept.tolist() == [True, True, True, False]
+    assert (share.most_hats, share.epsilon_hat, share.debit) == (2, Fraction(2), Fraction(4))
+
+
+def test_what_a_cap_fixes_is_not_counted() -> None:
+    capped = Allocation(epsilon=Fraction(12), per="period", most_hats=4)
+    assert capped.divide(*ROWS, plans=3)[1:] == (4, ONE)
+    none = capped.divide(*(column[:0] for column in ROWS), plans=3)
+    assert (none.debit, none.epsilon_hat) == (0, ONE)
+
+
+def test_whole_periods_are_one_plan_that_its_first_slot_is_debited_for() -> None:
+    slots, allocation = (0, 3600, 7200), Allocation(epsilon=ONE)
+    whole = allocation.over_whole_periods()
+    assert [allocation.planned_with(at, slots) for at in slots] == [(0,), (3600,), (7200,)]
+    assert [whole.planned_with(at, slots) for at in slots] == [slots] * 3
+    assert (allocation.plans(3), whole.plans(3)) == (3, 1)
+    share = Share(np.ones(0, np.bool_), 3, ONE)
+    assert whole.debits(share, [2, 0, 1]) == [
+        SlotDebit(2 * ONE, 3 * ONE),
+        SlotDebit(0 * ONE, 0 * ONE),
+        SlotDebit(ONE, 0 * ONE),
+    ]
+
+
+def test_the_slots_of_a_period_matter_where_they_share_a_total_or_a_plan() -> None:
+    assert not Allocation(epsilon=ONE).needs_period
+    assert Allocation(epsilon=ONE, per="period").needs_period
+    assert replace(Allocation(epsilon=ONE), scope="period").needs_period
