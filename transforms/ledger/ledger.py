@@ -454,7 +454,7 @@ def _stored(
     query = sa.select(ENTRY).where(ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id, ENTRY.c.period == period)
     if slots is not None:
         query = query.where(ENTRY.c.slot_s.between(*slots))
-    found = db.execute(query).mappings().all()
+    found = [dict(row) for row in db.execute(query).mappings()]
     since = {account: chain.signed_since(db, account) for account in {row["account"] for row in found}}
     for row in found:
         chain.check(row, since[row["account"]], signature)
