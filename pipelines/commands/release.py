@@ -14,6 +14,7 @@ from rich.table import Table
 
 from pipelines.account import location
 from pipelines.account.guarantee import sentence
+from pipelines.account.spending import spending
 from pipelines.commands.options import (
     console,
     formats_option,
@@ -26,7 +27,6 @@ from pipelines.commands.options import (
 )
 from pipelines.exit_codes import DIFFERS, DONE
 from pipelines.scheduled import release as scheduled
-from pipelines.scheduled.parts import Outcome, Spend
 from pipelines.specification import Specification, load
 from transforms.release.recorded import Sealed
 from transforms.sources.kafka_partition import Topic
@@ -109,7 +109,7 @@ def summarise(spec: Specification, done: scheduled.Release, place: location.Acco
     for period in done.calendar.periods:
         units = [unit for unit in place.ledger.released(spec.spec_id, period) if unit.slot_s in wanted]
         hat = max([hat, *(Fraction(unit.epsilon_hat) for unit in units)])
-        debits, spend = _spent(spec, outcome, place, period)
+        debits, spend = spending(place.ledger, spec, period)
         bound = max(bound, debits if spend is None else spend.most)
         empty = Counter(released.plan is None for unit in units for released in unit.released)
         periods.append(
@@ -147,16 +147,6 @@ def _with_data(spec: Specification, units: Sequence[Sealed]) -> int | None:
     if not spec.counts_are_public:
         return None
     return len({unit.slot_s for unit in units if any(released.plan is not None for released in unit.released)})
-
-
-def _spent(
-    spec: Specification, outcome: Outcome, place: location.AccountLocation, period: str
-) -> tuple[Fraction, Spend | None]:
-    """All debits of a period on the account; exactly what vehicles spent if this run recorded all of them."""
-    spent = place.ledger.spent(spec.account.name, period)
-    units = sum(by.slots for by in spent) * spec.release_shards
-    is_whole = {by.spec_id for by in spent} == {spec.spec_id} and units == outcome.new.get(period, 0)
-    return sum((by.epsilon for by in spent), Fraction(0)), outcome.spent[period] if is_whole else None
 
 
 def show(summary: dict[str, Any], out: Console) -> None:

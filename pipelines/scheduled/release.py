@@ -10,6 +10,7 @@ from typing import TypeVar
 from zoneinfo import ZoneInfo
 
 from pipelines.account.location import AccountLocation
+from pipelines.account.spending import note_spending
 from pipelines.assembly import admitted, assemble, book_of, continuing, facts_of
 from pipelines.build import Job
 from pipelines.output_folder import prepare_folder
@@ -125,6 +126,7 @@ def release(
         raise InputError(_no_rows(outcome))
     if outcome.periods_refused:
         raise AccountRefusal(_refusal(spec, location, outcome))
+    note_spending(location.ledger, spec, outcome)
     stems = [file_stem(spec.spec_id, facts.start) for facts in job.slots.values()]
     return Release(outcome, when, tuple(output / f"{stem}.{kind}" for stem in stems for kind in formats), topic)
 

@@ -24,7 +24,7 @@ ENTRY = sa.Table(
     METADATA,
     sa.Column("seq", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("at", sa.Text, nullable=False),
-    sa.Column("kind", sa.Text, nullable=False),  # account, limit, spec, release, changed, redrawn, signed
+    sa.Column("kind", sa.Text, nullable=False),  # account, limit, spec, release, changed, redrawn, signed, note
     sa.Column("account", sa.Text, nullable=False, index=True),
     sa.Column("spec_id", sa.Text),
     sa.Column("period", sa.Text),

@@ -217,6 +217,23 @@ class Ledger:
         self.check_head()  # of two copies that recorded at once, only the one that the head took is published
         return recorded
 
+    def note(self, account: str, spec_id: str, period: str, known: Mapping[str, str]) -> None:
+        """Keeps what a run knew of a period when it recorded it."""
+        entry = {"kind": "note", "account": account, "spec_id": spec_id, "period": period, "body": _json(known)}
+
+        def write(db: sa.Connection) -> Tip:
+            chain.append(db, self._signature, entry)
+            return chain.tip(db)
+
+        self._head.advance(*self._run(write), account)
+
+    def noted(self, account: str, spec_id: str, period: str) -> dict[str, str] | None:
+        """What was kept of a period, the newest of it."""
+        of_period = (ENTRY.c.account == account, ENTRY.c.spec_id == spec_id, ENTRY.c.period == period)
+        query = sa.select(ENTRY.c.body).where(ENTRY.c.kind == "note", *of_period).order_by(ENTRY.c.seq.desc()).limit(1)
+        body = self._run(lambda db: db.execute(query).scalar())
+        return None if body is None else msgspec.json.decode(body, type=dict[str, str])
+
     def released(self, spec_id: str, period: str) -> list[Sealed]:
         """All that a specification has released in a period, by slot and shard."""
         stored = self._run(lambda db: _stored(db, self._signature, spec_id, period))
