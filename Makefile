@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 OUTPUT ?= build/demo
 
-.PHONY: install servers run stream-demo test test-all check bench bench-stream lock clean
+.PHONY: install servers run stream-demo test test-all check bench bench-stream pictures lock clean
 
 install: $(VENV)/.installed
 
@@ -52,6 +52,12 @@ bench: install
 bench-stream: install
 	@$(BIN)/python -m benchmarks.stream
 	@$(BIN)/python -m benchmarks.sustained
+
+# The pictures of docs/, but for that of a stream, which `make bench-stream` draws; some minutes.
+pictures: install
+	@$(BIN)/python docs/draw_mechanisms.py
+	@$(BIN)/hatstream evaluate --output build/evaluation
+	@cp build/evaluation/error-itms-like.png build/evaluation/error-samples-x10.png build/evaluation/error-extreme.png docs/pictures/
 
 # Maintainers: uv pip compile (uv comes from the Python package index).
 lock:

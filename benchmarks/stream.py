@@ -19,9 +19,10 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 from confluent_kafka import Producer
 
-from pipelines.demo.servers.flink import JobServer, options
+from pipelines.demo.servers.flink import JobServer
 from pipelines.demo.servers.kafka import Kafka
-from pipelines.streaming.worker_pool import WorkerPool
+from pipelines.demo.servers.worker_pool import WorkerPool
+from pipelines.streaming.flink.engine import Flink
 from transforms.layouts import layout, message_layout
 from transforms.layouts.base import FIELDS
 from transforms.records import RawBatch
@@ -71,8 +72,8 @@ def rate(topic: Topic, flink: JobServer, pool: WorkerPool, parallelism: int, fol
     """Messages a second from the end of the first batch to the end of the last."""
     path = folder / f"rows-{parallelism}-{time.time_ns()}"
     path.touch()
-    more = [f"--sdk_worker_parallelism={parallelism}"]
-    p = beam.Pipeline(options=PipelineOptions(options(flink.address, pool.address, parallelism=parallelism) + more))
+    engine = Flink(job_server=flink.address, worker_pool=pool.address, rest=flink.rest, parallelism=parallelism)
+    p = beam.Pipeline(options=PipelineOptions(engine.options))
     columns = {name: name for name in FIELDS}
     decode = message_layout("jsonl", layout("jsonl", columns, "s", None))
     read = p | ReadKafka(topic, starts(topic), Watermark(120), decode)

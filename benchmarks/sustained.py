@@ -38,9 +38,10 @@ from pipelines.cli import main
 from pipelines.demo.feeder import DELAY_S, SETTINGS, replay
 from pipelines.demo.fleet import Fleet
 from pipelines.demo.stream_demo import set_up, stop_at
+from pipelines.evaluation.pictures import save
 from pipelines.specification import Specification
 from pipelines.streaming import stream as streaming
-from pipelines.streaming.flink.submit import Engine
+from pipelines.streaming.engine import Engine
 from transforms.sources.kafka_partition import Topic
 
 CONSOLE = Console()
@@ -234,8 +235,7 @@ def sustained(minutes: int, vehicles: int, parallelism: int) -> None:
         sent = {int(at): rows for at, rows in json.loads(feed.archive.with_suffix(".sent").read_text()).items()}
     CONSOLE.print(lags(found, calm_s), rates(sent, start_s, calm_s), memory.table(start_s + WARM_UP_S, calm_s))
     picture = draw(start_s, slot_s, found, sent, memory)
-    for suffix in ("svg", "png"):
-        picture.savefig(FOLDER / f"sustained.{suffix}")
+    save(picture, FOLDER, "sustained")
     agree = sum(apart.get(at) == digest for at, digest in streamed.items())
     CONSOLE.print(f"{agree} of {len(apart)} slots and shards have the input digest of the scheduled job")
     if streamed != apart:

@@ -32,6 +32,7 @@ from dpops.mechanisms.worst_case_optimal import WorstCaseOptimal
 from dpops.noise import Noise
 from dpops.types import CountsKnown, Grid, Int64s
 from pipelines.evaluation.datasets import geometric, itms_counts
+from pipelines.evaluation.pictures import save
 
 FOLDER = Path(__file__).parent / "pictures"
 GRID = Grid(step=Fraction(1, 100), upper_steps=6500)
@@ -366,15 +367,6 @@ def _forecast(mechanism: Mechanism, counts: Int64s, epsilon: Fraction, prior: Pr
     return mechanism.forecast(mechanism.plan(CountsKnown.all_of(counts), GRID, epsilon), counts, prior)
 
 
-def _settle(figure: Figure) -> None:
-    """Ends the layout with rounded places: their last bits differ from run to run, and names in the SVG with them."""
-    figure.draw_without_rendering()
-    figure.set_layout_engine("none")
-    for axes in figure.axes:
-        left, bottom, width, height = (round(edge, 4) for edge in axes.get_position(original=True).bounds)
-        axes.set_position((left, bottom, width, height))
-
-
 def _one(width: float, height: float) -> tuple[Figure, Axes]:
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, figure.add_subplot()
@@ -400,13 +392,9 @@ PICTURES: dict[str, Callable[[], Figure]] = {
 
 
 def main() -> None:
-    FOLDER.mkdir(exist_ok=True)
     for name, draw in PICTURES.items():
-        path = FOLDER / f"{name}.svg"
-        with mpl.rc_context({"svg.hashsalt": name, "axes.spines.top": False, "axes.spines.right": False}):
-            figure = draw()
-            _settle(figure)
-            figure.savefig(path, metadata={"Date": None})
+        with mpl.rc_context({"axes.spines.top": False, "axes.spines.right": False}):
+            path = save(draw(), FOLDER, name)
         print(f"{path}: {math.ceil(path.stat().st_size / 1000)} kB")
 
 

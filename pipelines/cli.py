@@ -1,5 +1,6 @@
 """The command line `hatstream`: its commands, and one place where errors become exit codes."""
 
+import importlib
 import os
 import sys
 
@@ -7,41 +8,59 @@ import click
 
 import pipelines.silence_beam  # noqa: F401  # isort: skip
 
-from pipelines.commands.collect import collect
-from pipelines.commands.demo import demo
-from pipelines.commands.evaluate import evaluate
-from pipelines.commands.init import init
-from pipelines.commands.ledger import ledger
-from pipelines.commands.map import map_
-from pipelines.commands.plan import plan
-from pipelines.commands.release import release
-from pipelines.commands.stream import stream
-from pipelines.demo.servers.maven import MissingTool
-from pipelines.demo.servers.process import ServerError
 from pipelines.exit_codes import BAD_SPECIFICATION, DONE, FAILED, REFUSED, WRONG_USE
-from pipelines.output_folder import OutputError
-from pipelines.scheduled.release import InputError, UsageError
-from pipelines.specification import SpecificationError
-from transforms.errors import StepError
-from transforms.layouts import UnreadableFile
-from transforms.ledger import AccountRefusal
-from transforms.ledger.head import LedgerError
 
-_CODES: dict[type[Exception], int] = {
-    UsageError: WRONG_USE,
-    SpecificationError: BAD_SPECIFICATION,
-    AccountRefusal: REFUSED,
-    LedgerError: FAILED,
-    InputError: FAILED,
-    OutputError: FAILED,
-    StepError: FAILED,
-    UnreadableFile: FAILED,
-    MissingTool: FAILED,
-    ServerError: FAILED,
+COMMANDS = {
+    "demo": ("pipelines.commands.demo:demo", "Make a sample day of a made-up bus fleet and release its mean speeds."),
+    "init": (
+        "pipelines.commands.init:init",
+        "Open the account of a specification: its ledger, its key and its head file.",
+    ),
+    "plan": ("pipelines.commands.plan:plan", "Say what a specification would give, before anything is spent."),
+    "release": ("pipelines.commands.release:release", "Release the closed slots of a range, once."),
+    "stream": ("pipelines.commands.stream:stream", "Release slots as they end, until it is stopped."),
+    "collect": ("pipelines.commands.collect:collect", "Keep each new message of a GTFS-realtime address."),
+    "map": ("pipelines.commands.map:map_", "Draw result files as a map in one HTML file that needs no network."),
+    "evaluate": ("pipelines.commands.evaluate:evaluate", "Show what mechanisms are worth, on reference or real data."),
+    "ledger": ("pipelines.commands.ledger:ledger", "Show what was spent, and check that the record is whole."),
 }
+"""Where each command is, and what it does in one line; its module, and Beam with it, is imported when it is called."""
+
+_CODES = {
+    "pipelines.scheduled.release.UsageError": WRONG_USE,
+    "pipelines.specification.load.SpecificationError": BAD_SPECIFICATION,
+    "transforms.ledger.ledger.AccountRefusal": REFUSED,
+    "transforms.ledger.head.LedgerError": FAILED,
+    "pipelines.scheduled.release.InputError": FAILED,
+    "pipelines.output_folder.OutputError": FAILED,
+    "transforms.errors.StepError": FAILED,
+    "transforms.layouts.base.UnreadableFile": FAILED,
+    "pipelines.demo.servers.maven.MissingTool": FAILED,
+    "pipelines.demo.servers.process.ServerError": FAILED,
+    "pipelines.streaming.engine.EngineError": FAILED,
+}
+"""Exit codes of errors, by the names of their classes, whose modules need not be imported to say so."""
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+class _Commands(click.Group):
+    """A group whose commands are imported when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's interface
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:  # noqa: ARG002 - click's interface
+        if name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[name][0].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="hatstream")
 def hatstream() -> None:
     """Publish private statistics of vehicle speeds per hexagon and timeslot.
@@ -55,10 +74,6 @@ def hatstream() -> None:
     """
 
 
-for command in (demo, init, plan, release, stream, evaluate, ledger, map_, collect):
-    hatstream.add_command(command)
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Runs a command line and returns its exit code."""
     try:
@@ -69,19 +84,24 @@ def main(arguments: list[str] | None = None) -> int:
     except click.exceptions.Abort:
         click.echo("stopped", err=True)
         return FAILED
-    except tuple(_CODES) as error:
-        click.echo(f"hatstream: {error}", err=True)
-        return next(code for kind, code in _CODES.items() if isinstance(error, kind))
     except OSError as error:
         click.echo(f"hatstream: {error.strerror or type(error).__name__}: {error.filename or ''}", err=True)
         return FAILED
     except Exception as error:
+        if (code := _code_of(error)) is not None:
+            click.echo(f"hatstream: {error}", err=True)
+            return code
         # The last resort: an unforeseen message could hold a value of the input, so it is not shown.
         if os.environ.get("HATSTREAM_DEBUG"):
             raise
         click.echo(f"hatstream: internal error ({type(error).__name__}); HATSTREAM_DEBUG=1 shows where", err=True)
         return FAILED
     return result if isinstance(result, int) else DONE
+
+
+def _code_of(error: Exception) -> int | None:
+    names = (f"{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__)
+    return next((_CODES[name] for name in names if name in _CODES), None)
 
 
 def run() -> None:

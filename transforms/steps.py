@@ -27,6 +27,7 @@ from transforms.layouts.apart import read_apart
 from transforms.ledger import Ledger, LimitExceeded
 from transforms.ledger.chain import Signature
 from transforms.observe import hexagons
+from transforms.observe.events import locate
 from transforms.observe.parse import Rules, parse
 from transforms.records import (
     EXPOSURE,
@@ -143,13 +144,10 @@ class _Assign(beam.DoFn):
         self._resolution, self._region, self._shards, self._pane_s = resolution, region, shards, pane_s
 
     def process(self, observations: Observations) -> Iterator[PackedEvents | Refusal]:
-        cell = hexagons.cells_of(observations, self._resolution)
-        if self._region is not None:
-            inside = np.isin(cell, self._region)
-            yield from _dead_letters("assign", {hexagons.OUTSIDE_REGION: int((~inside).sum())})
-            observations, cell = observations.take(inside), cell[inside]
+        found = locate(observations, self._resolution, self._region)
+        yield from _dead_letters("assign", {hexagons.OUTSIDE_REGION: found.outside})
         failpoint("assign")
-        for part in wire.split(observations, cell, self._shards, self._pane_s):
+        for part in wire.split(found.observations, found.cell, self._shards, self._pane_s):
             yield PackedEvents((part.slot_s, part.shard), part.data, part.rows, part.pane_s)
 
 

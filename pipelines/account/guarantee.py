@@ -8,6 +8,7 @@ import msgspec
 
 from pipelines.planning.composed import Composed, Total
 from pipelines.specification import Specification
+from pipelines.specification.levels import LevelsRelease
 
 LITTLE_PROTECTION = 10
 """An epsilon above which the sentence says what the number means."""
@@ -69,6 +70,26 @@ def sentence(spec: Specification, hat: Fraction, spent: Fraction) -> str:
         f"(epsilon {float(period):g}{', which is little protection' if period > LITTLE_PROTECTION else ''}); "
         "that a vehicle drove, when and where is treated as public."
     )
+
+
+def levels_sentence(spec: Specification, levels: LevelsRelease) -> str:
+    """Of a release that gives a vehicle and period one total."""
+    what = "the speeds of one vehicle" if spec.counts_are_public else "one vehicle"
+    hidden = (
+        "that a vehicle drove, when and where is treated as public"
+        if spec.counts_are_public
+        else "that it drove at all, when, where and how fast included"
+    )
+    delta = "" if levels.delta is None else f", but for a chance of {float(levels.delta):g} (delta)"
+    total = f"(epsilon {float(levels.epsilon):g}{_warning(levels)}){delta}"
+    return (
+        f"All figures of this release{_SPAN[spec.account.unit]} together change the odds of any guess about {what} by "
+        f"at most a factor of {_factor(levels.epsilon)} {total}; {hidden}."
+    )
+
+
+def _warning(levels: LevelsRelease) -> str:
+    return ", which is little protection" if levels.epsilon > LITTLE_PROTECTION else ""
 
 
 def _factor(epsilon: Fraction) -> str:

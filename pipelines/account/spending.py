@@ -1,4 +1,4 @@
-"""What vehicles spent in a period: exact where one run recorded all of it, and kept in the ledger for the runs after."""
+"""What vehicles spent in a period: exact where one run recorded all of it, and kept in the ledger for later runs."""
 
 from fractions import Fraction
 
@@ -33,6 +33,6 @@ def spending(ledger: Ledger, spec: Specification, period: str) -> tuple[Fraction
 def _units(ledger: Ledger, spec: Specification, period: str) -> int | None:
     """Units that are recorded of a period; None if the account has some of another specification."""
     spent = ledger.spent(spec.account.name, period)
-    return (
-        sum(by.slots for by in spent) * spec.release_shards if {by.spec_id for by in spent} <= {spec.spec_id} else None
-    )
+    if {by.spec_id for by in spent} - {spec.spec_id}:
+        return None
+    return sum(by.slots for by in spent) * spec.release_shards

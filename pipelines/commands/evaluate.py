@@ -106,7 +106,7 @@ def evaluate(
     if output is not None:
         from pipelines.evaluation import pictures  # matplotlib takes a second to import
 
-        paths = [path for name in _names(cells) for path in pictures.draw_errors(name, _of(cells, name), output)]
+        paths = [pictures.draw_errors(name, _of(cells, name), output) for name in _names(cells)]
         (output / "evaluation.json").write_bytes(msgspec.json.encode(document(cells, exact=exact)))
         click.echo(f"wrote {output / 'evaluation.json'} and {len(paths)} pictures beside it", err=as_json)
 

@@ -15,6 +15,7 @@ from rich.table import Table
 from pipelines.account import location
 from pipelines.account.guarantee import sentence
 from pipelines.account.spending import spending
+from pipelines.commands.levels_summary import show_levels, summarise_levels
 from pipelines.commands.options import (
     console,
     formats_option,
@@ -93,12 +94,16 @@ def release(
         done = scheduled.release(
             spec, when, pattern, output, place, formats, report, kafka_output, allow_empty=allow_empty
         )
-    summary = summarise(spec, done, place)
+    if spec.levels is None:
+        summary = summarise(spec, done, place)
+    else:
+        summary = summarise_levels(spec, spec.levels, done, place.ledger)
     if as_json:
         click.echo(msgspec.json.encode(summary).decode())
     else:
-        show(summary, console())
-    return DIFFERS if done.outcome.units_changed else DONE
+        (show if spec.levels is None else show_levels)(summary, console())
+    # Whether the input is the same as before decides no exit code where counts are secret.
+    return DIFFERS if done.outcome.units_changed and spec.counts_are_public else DONE
 
 
 def summarise(spec: Specification, done: scheduled.Release, place: location.AccountLocation) -> dict[str, Any]:

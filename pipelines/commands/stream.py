@@ -16,11 +16,13 @@ import msgspec
 from pipelines.account import location
 from pipelines.build import Source
 from pipelines.commands.options import formats_option, kafka_output_option, key_option, ledger_option, spec_option
+from pipelines.demo.servers.worker_pool import local_servers
 from pipelines.exit_codes import DONE
 from pipelines.scheduled.release import UsageError
 from pipelines.specification import Specification, load
 from pipelines.streaming import stream as streaming
-from pipelines.streaming.flink.submit import Engine, local_servers
+from pipelines.streaming.engine import Engine
+from pipelines.streaming.flink.engine import Flink
 from transforms.sources.kafka_partition import Topic
 
 
@@ -129,7 +131,7 @@ def _engine(
         state = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hatstream-")))
         flink, pool = stack.enter_context(local_servers(state, rest_of["parallelism"]))
         job_server, worker_pool, rest = flink.address, pool.address, flink.rest
-    return Engine(job_server=job_server or "", worker_pool=worker_pool or "", rest=rest or "", **rest_of)
+    return Flink(job_server=job_server or "", worker_pool=worker_pool or "", rest=rest or "", **rest_of)
 
 
 @contextmanager

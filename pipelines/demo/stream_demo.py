@@ -26,10 +26,12 @@ from pipelines.demo.servers.kafka import Kafka
 from pipelines.demo.servers.maven import MissingTool, missing_tools
 from pipelines.demo.servers.postgres import missing_programs, postgres_server
 from pipelines.demo.servers.process import ServerError
+from pipelines.demo.servers.worker_pool import local_servers
 from pipelines.exit_codes import DONE, FAILED
 from pipelines.specification import Specification, load
 from pipelines.streaming import stream as streaming
-from pipelines.streaming.flink.submit import Engine, local_servers
+from pipelines.streaming.engine import Engine, EngineError
+from pipelines.streaming.flink.engine import Flink
 from transforms.ledger.head import LedgerError
 from transforms.release.estimates import estimates_of
 from transforms.sinks.rows import rows_of
@@ -87,7 +89,7 @@ def set_up(
     kafka = stack.enter_context(Kafka(folder / "kafka"))
     kafka.make_topic(TOPIC, PARTITIONS)
     flink, pool = stack.enter_context(local_servers(folder, parallelism))
-    engine = Engine(
+    engine = Flink(
         job_server=flink.address,
         worker_pool=pool.address,
         rest=flink.rest,
@@ -149,7 +151,7 @@ def main() -> int:
         return int(demo.main(standalone_mode=False) or DONE)
     except click.ClickException as error:
         error.show()
-    except (MissingTool, ServerError, LedgerError, RuntimeError) as error:
+    except (MissingTool, ServerError, EngineError, LedgerError, RuntimeError) as error:
         click.echo(f"stream-demo: {error}", err=True)
     return FAILED
 

@@ -1,15 +1,18 @@
 """Error-against-epsilon pictures. In a file of its own, for matplotlib takes a second to import."""
 
 from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
 
-import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from PIL import Image
 
 from pipelines.evaluation.report import reference_of
 from pipelines.evaluation.simulate import Cell
 
+DPI = 96
+COLOURS = 64
 _MARKERS = "osv^D<>pXh*P8"
 _COLOURS = (
     "#4d4d4d", "#d62728", "#ff7f0e", "#8c564b", "#1f77b4", "#2ca02c", "#17becf", "#9467bd", "#e377c2", "#b8860b",
@@ -18,8 +21,8 @@ _COLOURS = (
 _STYLES = (":", "-", "--", "-.", "-")
 
 
-def draw_errors(name: str, cells: Sequence[Cell], folder: Path) -> list[Path]:
-    """Error against epsilon, a line a mechanism, the reference as open rings; PNG and SVG."""
+def draw_errors(name: str, cells: Sequence[Cell], folder: Path) -> Path:
+    """Error against epsilon, a line a mechanism, the reference as open rings."""
     figure = Figure(figsize=(8.6, 5.2), layout="constrained")
     axes = figure.add_subplot()
     for number, label in enumerate(dict.fromkeys(cell.label for cell in cells)):
@@ -46,11 +49,10 @@ def draw_errors(name: str, cells: Sequence[Cell], folder: Path) -> list[Path]:
     return save(figure, folder, f"error-{name}")
 
 
-def save(figure: Figure, folder: Path, stem: str) -> list[Path]:
-    """Writes the picture as PNG and SVG, the same bytes for the same figures."""
+def save(figure: Figure, folder: Path, stem: str) -> Path:
+    """Writes the picture as a small PNG of a few colours, the same bytes for the same figure."""
     folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / f"{stem}.png", folder / f"{stem}.svg"]
-    with mpl.rc_context({"svg.hashsalt": stem}):
-        figure.savefig(paths[0], dpi=130, metadata={"Software": None})
-        figure.savefig(paths[1], metadata={"Date": None})
-    return paths
+    path, drawn = folder / f"{stem}.png", BytesIO()
+    figure.savefig(drawn, format="png", dpi=DPI)
+    Image.open(drawn).convert("RGB").quantize(COLOURS).save(path, optimize=True)
+    return path

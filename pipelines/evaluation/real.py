@@ -1,7 +1,7 @@
 """Actual errors on telemetry: not private, because true means are looked at."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
@@ -24,9 +24,10 @@ from pipelines.specification import Specification
 from transforms.count import wire
 from transforms.count.tally import tally
 from transforms.count.wire import Tally
-from transforms.observe import hexagons
 from transforms.observe.columns import instants
-from transforms.observe.parse import FROM_US, TO_US, Rules, parse
+from transforms.observe.events import events_of
+from transforms.observe.parse import FROM_US, TO_US, Rules
+from transforms.release.by_hexagon import hats_of
 from transforms.time.calendar import Calendar
 
 Float64s = NDArray[np.float64]
@@ -71,17 +72,11 @@ def read_events(spec: Specification, paths: Sequence[str], report: Report) -> tu
     """Reads and parses files as a release does, over the whole range of days that they hold: packed events by slot."""
     when = _days(spec, paths)
     rules = Rules(grid=spec.grid, units=spec.layout.units, bbox=spec.bbox, calendar=when, vehicle_key=os.urandom(32))
-    region = None if spec.region is None else np.array(spec.region, np.int64)
     parts: dict[int, list[bytes]] = {}
     for done, path in enumerate(paths):
         for batch in spec.layout.read(path):
-            observations, _ = parse(batch.table, rules)
-            cell = hexagons.cells_of(observations, spec.resolution)
-            if region is not None:
-                inside = np.isin(cell, region)
-                observations, cell = observations.take(inside), cell[inside]
-            for part in wire.split(observations, cell, 1):
-                parts.setdefault(part.slot_s, []).append(part.data)
+            for slot_s, packed in events_of(batch.table, rules, spec.resolution, spec.region):
+                parts.setdefault(slot_s, []).append(packed)
         report("files read", done + 1, len(paths))
     if not parts:
         raise InputError("no row of the input became an observation")
@@ -120,16 +115,11 @@ def _days(spec: Specification, paths: Sequence[str]) -> Calendar:
     return range_of(spec.timetable, first.date().isoformat(), last.date().isoformat())
 
 
-def _hats(kept: Tally, whole: Tally, grid: Grid) -> list[tuple[Totals, int, float]]:
-    """(totals, samples reported, true mean in km/h) of each cell that keeps a vehicle."""
-    found = []
-    for cell in np.unique(kept.cell[kept.kept > 0]).tolist():
-        mine, every = (kept.cell == cell) & (kept.kept > 0), whole.cell == cell
-        order = np.lexsort((kept.vehicle[mine], -kept.kept[mine]))
-        reported = int(whole.kept[every].sum())
-        mean = float(Fraction(int(whole.sums["sums"][every].sum()), reported) * grid.step)
-        found.append((Totals(kept.kept[mine][order], kept.sums["sums"][mine][order]), reported, mean))
-    return found
+def _hats(kept: Tally, whole: Tally, grid: Grid) -> Iterator[tuple[Totals, int, float]]:
+    """(totals, samples reported, true mean in km/h) of each cell that keeps a vehicle. Both tallies: of one slot."""
+    for hat, full in zip(hats_of(kept), hats_of(whole), strict=True):
+        if hat.totals.counts.size:
+            yield hat.totals, hat.reported, float(Fraction(int(full.totals.sums.sum()), full.reported) * grid.step)
 
 
 def contenders(prior: Prior | None) -> dict[str, Mechanism]:

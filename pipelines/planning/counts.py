@@ -19,8 +19,8 @@ from pipelines.specification import Specification
 from transforms.count import wire
 from transforms.count.tally import tally
 from transforms.layouts.base import KMH_PER_UNIT, Units
-from transforms.observe.hexagons import cells_of
-from transforms.observe.parse import Rules, parse
+from transforms.observe.events import events_of
+from transforms.observe.parse import Rules
 from transforms.time.calendar import calendar
 
 MOST_SAMPLES = (1 << 31) - 1
@@ -87,10 +87,9 @@ def sample_counts(day: pa.Table, fleet: Fleet, spec: Specification) -> Counts:
         vehicle_key=b"made-up vehicles have no secrets",
     )
     whole = day.rename_columns(["vehicle", "time", "lat", "lon", "speed"]).combine_chunks()
-    observations, _ = parse(whole.to_batches()[0], rules)
     parts = []
-    for part in wire.split(observations, cells_of(observations, spec.resolution), 1):
-        table = tally(wire.unpack_events([part.data]), part.slot_s, None, ()).tally
+    for slot_s, packed in events_of(whole.to_batches()[0], rules, spec.resolution):
+        table = tally(wire.unpack_events([packed]), slot_s, None, ()).tally
         parts.append((table.slot_s, table.cell, table.vehicle, table.kept))
     if not parts:
         raise InputError("the made-up fleet does not drive within slot.service; give your own --counts")

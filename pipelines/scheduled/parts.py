@@ -116,35 +116,41 @@ def _run(
     units: Spool,
 ) -> Outcome:
     outcome = Outcome()
-    with _reporting(lambda: progress("observations read", events.total_rows, None)):
-        _count(outcome, _observe(job, paths, events))
-    if needed is not None:
-        having = {slot.period for slot in slots if _rows(slot, events)}
-        outcome.periods_empty = [period for period in needed if period not in having]
-        if outcome.periods_empty or outcome.unusable:
-            return outcome
+    with reporting(lambda: progress("observations read", events.total_rows, None)):
+        count_in(outcome, observe_files(job, paths, events))
+    if is_refused(outcome, slots, needed, events):
+        return outcome
     done = 0
-    for part in _parts(slots, events):
-        _count(outcome, _release(job, part, events, tallies, exposures, units))
+    for part in parts_of(slots, events):
+        count_in(outcome, _release(job, part, events, tallies, exposures, units))
         done += len(part)
         progress("slots released", done, len(slots))
     if job.policy.allocation.whole_periods:
         plans = dict.fromkeys(job.slots[slot.start_s].plan[0] for slot in slots)
-        _count(outcome, _seal(job, list(plans), tallies, exposures, units))
+        count_in(outcome, _seal(job, list(plans), tallies, exposures, units))
     wanted = _spending(slots, exposures, units, outcome)
     ledger = job.book.open()
     if excess := ledger.excess(job.book.account, job.book.limit, wanted):
         outcome.periods_refused = excess
         return outcome
-    _count(outcome, _publish(job, list(wanted), units))
+    count_in(outcome, _publish(job, list(wanted), units))
     if outcome.units_lost_to_the_limit:  # another process spent the budget since it was looked at
         outcome.periods_refused = ledger.excess(job.book.account, job.book.limit, wanted)
     progress("periods recorded and published", len(wanted), len(wanted))
     return outcome
 
 
-def _observe(job: Job, paths: Sequence[str], events: Spool) -> Any:
-    with _pipeline() as p:
+def is_refused(outcome: Outcome, slots: Sequence[Slot], needed: Collection[str] | None, events: Spool) -> bool:
+    """Whether the input is none of these slots. Notes the needed periods that it has no row of."""
+    if needed is None:
+        return False
+    having = {slot.period for slot in slots if rows_in(slot, events)}
+    outcome.periods_empty = [period for period in needed if period not in having]
+    return bool(outcome.periods_empty) or outcome.unusable
+
+
+def observe_files(job: Job, paths: Sequence[str], events: Spool) -> Any:
+    with pipeline() as p:
         names = [os.fsencode(path) for path in paths]  # which need not be UTF-8, as texts between steps must
         read = p | "paths" >> beam.Create(names, reshuffle=False) | "read" >> Read(job.layout)
         _ = observe(read, job) | "spool" >> beam.Map(_keep_events, events)
@@ -154,8 +160,8 @@ def _observe(job: Job, paths: Sequence[str], events: Spool) -> Any:
 def _release(job: Job, part: Sequence[Slot], events: Spool, tallies: Spool, exposures: Spool, units: Spool) -> Any:
     """Counts the part's slots and seals them; with scope "period" their tallies wait for the rest of the period."""
     keys = [(slot.start_s, shard) for slot in part for shard in range(VEHICLE_SHARDS)]
-    with _pipeline() as p:
-        counted = count(_unspooled(p, keys, events, KeyedEvents), job)
+    with pipeline() as p:
+        counted = count(unspooled(p, keys, events, KeyedEvents), job)
         if job.policy.allocation.whole_periods:
             _ = counted | "keep tallies" >> beam.Map(_keep, tallies)
         else:
@@ -164,8 +170,8 @@ def _release(job: Job, part: Sequence[Slot], events: Spool, tallies: Spool, expo
 
 
 def _seal(job: Job, plans: Sequence[int], tallies: Spool, exposures: Spool, units: Spool) -> Any:
-    with _pipeline() as p:
-        counted = _unspooled(p, [(plan_s, 0) for plan_s in plans], tallies, KeyedTally)
+    with pipeline() as p:
+        counted = unspooled(p, [(plan_s, 0) for plan_s in plans], tallies, KeyedTally)
         _keep_sealed(seal(counted, _heartbeat(p, plans, job), job), exposures, units)
     return p.result
 
@@ -175,7 +181,7 @@ def _heartbeat(p: beam.Pipeline, plans: Sequence[int], job: Job) -> PCollection[
     return p | "heartbeat" >> beam.Create(beats, reshuffle=False).with_output_types(KeyedTally)
 
 
-def _unspooled(p: beam.Pipeline, keys: Sequence[SlotShard], spool: Spool, element: Any) -> PCollection[Any]:
+def unspooled(p: beam.Pipeline, keys: Sequence[SlotShard], spool: Spool, element: Any) -> PCollection[Any]:
     """Elements of that type: a key and the bytes that the spool has of it."""
     unspool = beam.FlatMap(_read_back, spool).with_output_types(element)
     return p | "keys" >> beam.Create(list(keys), reshuffle=False) | "unspool" >> unspool
@@ -188,12 +194,12 @@ def _keep_sealed(released: Released, exposures: Spool, units: Spool) -> None:
 
 def _publish(job: Job, periods: Sequence[str], units: Spool) -> Any:
     unspool = beam.FlatMap(_read_back, units).with_output_types(KeyedUnit)
-    with _pipeline() as p:
+    with pipeline() as p:
         publish(p | "periods" >> beam.Create(list(periods), reshuffle=False) | "unspool" >> unspool, job)
     return p.result
 
 
-def _pipeline() -> beam.Pipeline:
+def pipeline() -> beam.Pipeline:
     """Beam's name `DirectRunner` would choose a runner by itself, download one, or run twice; this one is named."""
     return beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([]))
 
@@ -211,12 +217,12 @@ def _read_back(key: Any, spool: Spool) -> Iterator[tuple[Any, bytes]]:
         yield key, data
 
 
-def _parts(slots: Sequence[Slot], events: Spool) -> Iterator[list[Slot]]:
+def parts_of(slots: Sequence[Slot], events: Spool) -> Iterator[list[Slot]]:
     """Consecutive slots of at most PART_ROWS events together (or one slot that is larger by itself)."""
     part: list[Slot] = []
     size = 0
     for slot in slots:
-        rows = _rows(slot, events)
+        rows = rows_in(slot, events)
         if part and size + rows > PART_ROWS:
             yield part
             part, size = [], 0
@@ -226,7 +232,7 @@ def _parts(slots: Sequence[Slot], events: Spool) -> Iterator[list[Slot]]:
         yield part
 
 
-def _rows(slot: Slot, events: Spool) -> int:
+def rows_in(slot: Slot, events: Spool) -> int:
     return sum(events.rows((slot.start_s, shard)) for shard in range(VEHICLE_SHARDS))
 
 
@@ -256,7 +262,7 @@ def _spend(rates: dict[int, Fraction], exposures: Spool) -> Spend:
 
 
 @contextmanager
-def _reporting(report: Callable[[], None]) -> Iterator[None]:
+def reporting(report: Callable[[], None]) -> Iterator[None]:
     """Calls `report` a few times a second while a pipeline runs, and once at its end."""
     done = threading.Event()
 
@@ -274,7 +280,7 @@ def _reporting(report: Callable[[], None]) -> Iterator[None]:
         report()
 
 
-def _count(outcome: Outcome, result: Any) -> None:
+def count_in(outcome: Outcome, result: Any) -> None:
     """Adds a pipeline's counters to the outcome."""
     found = result.metrics().query(MetricsFilter().with_namespace(counters.NAMESPACE))["counters"]
     counts = Counter[str]()

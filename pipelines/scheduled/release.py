@@ -14,10 +14,12 @@ from pipelines.account.spending import note_spending
 from pipelines.assembly import admitted, assemble, book_of, continuing, facts_of
 from pipelines.build import Job
 from pipelines.output_folder import prepare_folder
+from pipelines.scheduled import levels
 from pipelines.scheduled import parts as local
 from pipelines.specification import Specification
 from transforms.ledger import AccountRefusal
 from transforms.observe.vehicle_hash import Secret
+from transforms.release.levels_publish import constant_centres, nothing_known
 from transforms.release.policy import SlotFacts
 from transforms.sinks import kafka as kafka_sink
 from transforms.sinks.files import file_stem
@@ -121,7 +123,12 @@ def release(
     job = job_of(spec, when, secret, book_of(spec, location), output, formats)
     job = replace(continuing(job, location.ledger), topic=topic)
     needed = _needed(spec, when, location, allow_empty=allow_empty)
-    outcome = local.run(job, paths, when.slots, needed, progress)
+    if spec.levels is None:
+        outcome = local.run(job, paths, when.slots, needed, progress)
+    else:
+        policy = spec.levels.policy(spec.spec_id, spec.region or (), spec.grid, secret.derive("digest"))
+        learned = constant_centres, nothing_known
+        outcome = levels.run(job, policy, spec.timetable.zone, paths, when.slots, needed, learned, progress)
     if needed is not None and (outcome.unusable or outcome.periods_empty):
         raise InputError(_no_rows(outcome))
     if outcome.periods_refused:

@@ -22,6 +22,8 @@ from dpops.mechanisms.auto import Auto
 from dpops.registry import registered
 from dpops.statistics import RequestedStatistic
 from dpops.types import Grid
+from pipelines.specification.levels import MECHANISM, FleetTable, LevelsRelease, levels_release, refusal
+from pipelines.specification.numbers import from_toml
 from transforms.count.tally import Cap
 from transforms.layouts import Layout, layout
 from transforms.observe.hexagons import cells_of_geojson, cells_of_list
@@ -73,6 +75,7 @@ class SpeedTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 class PrivacyTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     epsilon: Fraction
     per: Per
+    delta: Fraction | None = None
     composition: Literal["none", "clip-user", "cap"] = "none"
     scope: Scope = "slot"
     release_shards: int = 1
@@ -96,11 +99,15 @@ class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     privacy: PrivacyTable
     statistic: list[dict[str, Any]]
     input: InputTable
+    fleet: FleetTable | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Specification:
-    """A checked specification. region: sorted cells, or None for `occupied`. text: what the spec_id is the hash of."""
+    """A checked specification. region: sorted cells, or None for `occupied`. text: what the spec_id is the hash of.
+
+    levels: a mean by `levels`, which then is the only statistic and not among `statistics`.
+    """
 
     name: str
     account: AccountTable
@@ -113,6 +120,7 @@ class Specification:
     cap: Cap | None
     release_shards: int
     statistics: tuple[RequestedStatistic, ...]
+    levels: LevelsRelease | None
     prior: Prior | None
     layout: Layout
     allowed_lateness_s: int
@@ -146,21 +154,10 @@ def load(path: Path) -> Specification:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SpecificationError(f"{path} is not TOML: {error}") from None
     try:
-        document = msgspec.convert(data, Document, dec_hook=_from_toml)
+        document = msgspec.convert(data, Document, dec_hook=from_toml)
     except msgspec.ValidationError as error:
         raise SpecificationError(f"{path}: {error}") from None
     return _check(document, path.parent)
-
-
-def _from_toml(kind: type, value: object) -> Fraction:
-    """Numbers are taken as written: 0.1 is one tenth."""
-    if kind is Fraction and isinstance(value, int | Decimal) and not isinstance(value, bool):
-        if isinstance(value, Decimal) and not value.is_finite():
-            raise ValueError(f"expected a finite number, got {value}")
-        if isinstance(value, Decimal) and value and abs(value.adjusted()) > 30:
-            raise ValueError(f"expected a number between 1e-30 and 1e30, got {value}")
-        return Fraction(value)
-    raise ValueError(f"expected a number, got {value!r}")
 
 
 def _check(document: Document, folder: Path) -> Specification:
@@ -170,7 +167,8 @@ def _check(document: Document, folder: Path) -> Specification:
     grid = _grid(document.speed)
     allocation, cap = _privacy(document.privacy, document.account)
     region = _region(document.cells, folder)
-    statistics = _statistics(document)
+    levels = _levels(document, region, timetable)
+    statistics = _statistics(document) if levels is None else ()
     if document.privacy.composition == "clip-user":
         allocation = replace(allocation, suppress=weights_of(grid, statistics))
     source = _layout(document.input)
@@ -187,10 +185,11 @@ def _check(document: Document, folder: Path) -> Specification:
         cap=cap,
         release_shards=document.privacy.release_shards,
         statistics=statistics,
+        levels=levels,
         prior=_prior(document.speed),
         layout=source,
         allowed_lateness_s=document.slot.allowed_lateness_s,
-        text=_decisive_text(document, region, statistics, source),
+        text=_decisive_text(document, region, statistics, levels, source),
     )
 
 
@@ -238,13 +237,8 @@ def _check_account(account: AccountTable) -> None:
         _need(ever or value is None, f"account.{name}", "goes with vehicle-ever only", value)
     if account.since is not None and account.until is not None:
         _need(account.since < account.until, "account.since", "must be before account.until", account.since)
-    if account.adjacency == "add-remove":
-        fit = sorted(name for name, cls in registered().items() if "add-remove" in cls.adjacencies)
-        raise SpecificationError(
-            f"account.adjacency = 'add-remove': no mechanism for it is available yet (those that fit: {fit or 'none'})"
-        )
     _need(
-        account.adjacency == "counts-public",
+        account.adjacency in ("counts-public", "add-remove"),
         "account.adjacency",
         "must be 'counts-public' or 'add-remove'",
         account.adjacency,
@@ -330,6 +324,45 @@ def _statistics(document: Document) -> tuple[RequestedStatistic, ...]:
     return tuple(RequestedStatistic(name, mechanism, weight / whole) for name, mechanism, weight in parsed)
 
 
+def _levels(document: Document, region: tuple[int, ...] | None, timetable: Timetable) -> LevelsRelease | None:
+    """The `levels` release that is asked for, if it is; under secret counts nothing else is."""
+    account, privacy, tables = document.account, document.privacy, document.statistic
+    wanted = [table.get("mechanism", "levels") for table in tables]
+    if account.adjacency == "counts-public" and "levels" not in [table.get("mechanism") for table in tables]:
+        for name, value in (("privacy.delta", privacy.delta), ("fleet", document.fleet)):
+            _need(value is None, name, "goes with mechanism = 'levels'", "given")
+        return None
+    other = next((name for name in wanted if name != "levels"), None)
+    _need(other is None, "statistic.mechanism", "must be 'levels', alone, under add-remove", other)
+    refused = refusal(
+        adjacency=account.adjacency,
+        unit=account.unit,
+        region=region,
+        per=privacy.per,
+        scope=privacy.scope,
+        composition=privacy.composition,
+        release_shards=privacy.release_shards,
+        statistics=[str(table.get("name")) for table in tables],
+    )
+    if refused is not None:
+        raise SpecificationError(refused)
+    delta = privacy.delta
+    _need(delta is None or 0 < delta < Fraction(1, 100), "privacy.delta", "must be above 0 and below 0.01", delta)
+    options = {name: value for name, value in tables[0].items() if name not in ("name", "mechanism", "weight")}
+    try:
+        return levels_release(
+            options,
+            epsilon=privacy.epsilon,
+            delta=delta,
+            fleet=document.fleet or FleetTable(),
+            region=region or (),
+            timetable=timetable,
+            counts_public=account.adjacency == "counts-public",
+        )
+    except (msgspec.ValidationError, ValueError) as error:
+        raise SpecificationError(f"statistic with mechanism 'levels': {error}") from None
+
+
 def _prior(speed: SpeedTable) -> Prior | None:
     if speed.prior is None:
         return None
@@ -363,7 +396,7 @@ def _statistic(table: dict[str, Any], document: Document, prior: Prior | None) -
 
 
 def _weight(value: object) -> Fraction:
-    weight = _from_toml(Fraction, value)
+    weight = from_toml(Fraction, value)
     _need(weight > 0, "statistic.weight", "must be above 0", weight)
     return weight
 
@@ -394,7 +427,11 @@ def _fits(cls: type[Mechanism], name: str, value: object) -> bool:
 
 
 def _decisive_text(
-    document: Document, region: tuple[int, ...] | None, statistics: tuple[RequestedStatistic, ...], source: Layout
+    document: Document,
+    region: tuple[int, ...] | None,
+    statistics: tuple[RequestedStatistic, ...],
+    levels: LevelsRelease | None,
+    source: Layout,
 ) -> str:
     """Canonical JSON of everything that decides a release, defaults resolved.
 
@@ -415,6 +452,11 @@ def _decisive_text(
         }
         for stat in statistics
     ]
+    if levels is not None:
+        plain["statistic"] = [{"name": "mean", "mechanism": MECHANISM, "options": levels.text()}]
+    for table, name in ((plain["privacy"], "delta"), (plain, "fleet")):
+        if table[name] is None:  # as before there was such a thing
+            del table[name]
     return msgspec.json.encode(plain, order="deterministic").decode()
 
 

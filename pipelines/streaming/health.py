@@ -8,9 +8,8 @@ from contextlib import suppress
 from typing import Any
 
 from pipelines.account.missing_slots import is_due
-from pipelines.demo.servers.process import ServerError
 from pipelines.specification import Specification
-from pipelines.streaming.flink.rest import ENDED, Cluster
+from pipelines.streaming.engine import ENDED, EngineError, StreamJob
 from transforms import counters
 from transforms.ledger import Ledger
 from transforms.ledger.head import LedgerError
@@ -36,23 +35,22 @@ def attend(
     spec: Specification,
     life_s: tuple[int, int],
     ledger: Ledger,
-    cluster: Cluster,
-    job_id: str,
+    job: StreamJob,
     stop: threading.Event,
     say: Say,
 ) -> None:
-    """Says how the job is until `stop` is set. Raises ServerError if the job ends first or the cluster is gone.
+    """Says how the job is until `stop` is set. Raises EngineError if the job ends first or the engine is gone.
 
     life_s: where the stream's first slot begins and its last one ends, in seconds since 1970 UTC.
     """
-    watch = _Watch(spec, life_s, ledger, cluster, job_id)
+    watch = _Watch(spec, life_s, ledger, job)
     heard_s, state = time.monotonic(), None
     while not stop.wait(LOOK_EVERY_S):
-        found = cluster.state(job_id)
+        found = job.state()
         if found is None:
             if time.monotonic() - heard_s > SILENT_S:
-                raise ServerError(
-                    f"the cluster at {cluster.rest} has not answered for {SILENT_S:.0f} s: job {job_id} may run on"
+                raise EngineError(
+                    f"the cluster at {job.where} has not answered for {SILENT_S:.0f} s: job {job.id} may run on"
                 )
             continue
         heard_s = time.monotonic()
@@ -60,7 +58,7 @@ def attend(
             say({"state": found})
             state = found
         if found in ENDED:
-            raise ServerError(f"the stream has ended ({found}): the page of job {job_id} at {cluster.rest} says why")
+            raise EngineError(f"the stream has ended ({found}): the page of job {job.id} at {job.where} says why")
         for line in watch.look():
             say(line)
 
@@ -68,10 +66,8 @@ def attend(
 class _Watch:
     """Remembers what was said."""
 
-    def __init__(
-        self, spec: Specification, life_s: tuple[int, int], ledger: Ledger, cluster: Cluster, job_id: str
-    ) -> None:
-        self._spec, self._ledger, self._cluster, self._job_id = spec, ledger, cluster, job_id
+    def __init__(self, spec: Specification, life_s: tuple[int, int], ledger: Ledger, job: StreamJob) -> None:
+        self._spec, self._ledger, self._job = spec, ledger, job
         self._from_s, self._to_s = life_s
         self._said: set[int] = set()
         self._counted: Mapping[str, int] = {}
@@ -84,8 +80,8 @@ class _Watch:
     def look(self) -> list[dict[str, Any]]:
         """Facts of each slot that is whole in the ledger since the last look, oldest first; or what was lost.
 
-        How many slots are overdue, whenever there are some or none any more. A ledger that cannot be asked is said
-        once, and waited for as the job does.
+        How many slots are overdue, whenever there are some or none any more. Says once that the ledger
+        is unreachable, and waits for it as the job does.
         """
         try:
             new = sorted(set(self._whole()) - self._said)
@@ -142,7 +138,7 @@ class _Watch:
 
     def _lost(self) -> int:
         try:
-            return self._cluster.counters(self._job_id).get(LOST, 0)
+            return self._job.counters().get(LOST, 0)
         except OSError:
             return 0
 
@@ -161,7 +157,7 @@ class _Watch:
     def _since_the_last(self) -> dict[str, Any]:
         """What the job counted since the last line; from nothing again after a restart."""
         try:
-            now = self._cluster.counters(self._job_id)
+            now = self._job.counters()
         except OSError:
             return {}
         before, self._counted = self._counted, now

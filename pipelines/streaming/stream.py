@@ -14,11 +14,10 @@ import msgspec
 from pipelines.account.location import AccountLocation, account_of
 from pipelines.assembly import admitted, assemble, book_of, continuing, facts_of
 from pipelines.build import Job, Source, stream
-from pipelines.demo.servers.process import ServerError
 from pipelines.output_folder import prepare_folder
 from pipelines.scheduled.release import InputError, UsageError, instant_of
 from pipelines.specification import Specification, SpecificationError
-from pipelines.streaming.flink.submit import Engine, cancel, submit
+from pipelines.streaming.engine import Engine, EngineError
 from pipelines.streaming.health import Say, attend
 from transforms.layouts import message_layout
 from transforms.ledger import AccountRefusal
@@ -111,18 +110,18 @@ def run(
     stop: threading.Event,
     say: Say,
 ) -> None:
-    """Runs a stream until `stop` is set, then cancels it. Raises ServerError if it cannot, or if it ends by itself."""
+    """Runs a stream until `stop` is set, then cancels it. Raises EngineError if it cannot, or if it ends by itself."""
     start_s = made.heartbeat.start_s
-    job_id = submit(made.build, engine, f"hatstream-{spec.spec_id}-{time.time_ns()}")
+    job = engine.submit(made.build, f"hatstream-{spec.spec_id}-{time.time_ns()}")
     try:
-        say({"job": job_id, "spec_id": spec.spec_id, "from": spec.timetable.text(start_s)})
-        attend(spec, (start_s, made.heartbeat.end_s), place.reader(), engine.cluster, job_id, stop, say)
-    except ServerError:
+        say({"job": job.id, "spec_id": spec.spec_id, "from": spec.timetable.text(start_s)})
+        attend(spec, (start_s, made.heartbeat.end_s), place.reader(), job, stop, say)
+    except EngineError:
         raise  # it has ended, or there is nobody to be asked
     except BaseException:
-        cancel(engine.cluster, job_id)
+        job.cancel()
         raise
-    cancel(engine.cluster, job_id)
+    job.cancel()
     say({"state": "CANCELED"})
 
 

@@ -17,34 +17,6 @@ from apache_beam.portability.api import beam_fn_api_pb2_grpc
 from apache_beam.runners.worker.worker_pool_main import BeamFnExternalWorkerPoolServicer, kill_process_gracefully
 from apache_beam.utils import thread_pool_executor
 
-from pipelines.demo.servers.process import LOOPBACK, Server, free_ports, is_open
-
-READY_S = 60.0
-
-
-class WorkerPool:
-    """`with WorkerPool(folder) as pool:` a pool at `pool.address`, in a process of its own. `python` is this Python."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._port = free_ports(1)[0]
-
-    @property
-    def address(self) -> str:
-        return f"{LOOPBACK}:{self._port}"
-
-    def __enter__(self) -> "WorkerPool":
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._server = Server(
-            [sys.executable, "-m", "pipelines.streaming.worker_pool", "--address", self.address],
-            self._folder / "pool.log",
-        )
-        self._server.wait(lambda: is_open(self._port), READY_S)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.stop()
-
 
 def serve(address: str) -> None:
     """Serves at `host:port` until SIGTERM or SIGINT, then ends the workers it started."""

@@ -11,7 +11,7 @@ import pytest
 from pipelines.account import location
 from pipelines.cli import main
 from tests import city
-from tests.transforms.test_ledger import opened, unit
+from tests.transforms.ledger.test_ledger import opened, unit
 from transforms.ledger import AccountRefusal, Ledger
 from transforms.ledger.head import Head
 

@@ -87,7 +87,7 @@ def test_a_known_plate_appears_in_no_output_log_ledger_or_file_name(tmp_path, ca
     WRITERS[layout](feed)
     (tmp_path / "spec.toml").write_text(city.SPEC.replace('layout = "csv"', f'layout = "{layout}"'))
     run = [*city.release(tmp_path)]
-    run[run.index("--input") + 1] = str(feed)
+    run[run.index("--input") + 1], run[run.index("--to") + 1] = str(feed), "2022-01-01"
     assert main(city.init(tmp_path)) == 0
     assert main(run) == 0
     assert main([*run, "--json"]) == 0

@@ -19,6 +19,10 @@ def laplace(noise: Noise, exact: int, scale: Fraction) -> Release:
     return lambda draws: exact + noise.laplace([scale] * draws)
 
 
+epsilons = pytest.mark.parametrize("epsilon", [pytest.param(Fraction(1), marks=pytest.mark.slow), Fraction(2)])
+"""Of one trial each second: the fast run takes the epsilon that the audits of mechanisms run at."""
+
+
 @pytest.mark.parametrize(("hits", "draws", "alpha"), [(10, 10, 0.05), (1, 20, 0.01), (1, 1, 0.25)])
 def test_clopper_pearson_in_closed_form(hits: int, draws: int, alpha: float) -> None:
     """All hits: alpha**(1/n). One hit: 1 - (1 - alpha)**(1/n)."""
@@ -38,7 +42,7 @@ def test_clopper_pearson_against_the_printed_table() -> None:
         binomial_lower(11, 10, 0.025)
 
 
-@pytest.mark.parametrize("epsilon", [Fraction(1), Fraction(2)])
+@epsilons
 def test_the_bound_stays_below_the_truth_and_near_it(epsilon: Fraction) -> None:
     """False-alarm rate 40 x 1e-6 for the right mechanism; it reaches 80 % of the truth."""
     noise = seeded(11)
@@ -51,7 +55,7 @@ def test_the_bound_stays_below_the_truth_and_near_it(epsilon: Fraction) -> None:
         assert np.median(bounds) >= 0.8 * float(epsilon)
 
 
-@pytest.mark.parametrize("epsilon", [Fraction(1), Fraction(2)])
+@epsilons
 @pytest.mark.parametrize("sign", [1, -1])
 def test_a_quarter_too_little_sensitivity_is_caught_every_time(epsilon: Fraction, sign: int) -> None:
     """Power of one trial: at epsilon 2 the bound lies 6 of its standard deviations above the claim, at epsilon 1,
@@ -85,6 +89,7 @@ def test_randomised_response_is_bounded_by_its_epsilon() -> None:
     assert 0.8 <= min(bounds) <= max(bounds) <= 1
 
 
+@pytest.mark.slow  # 10 s
 def test_choosing_the_event_does_not_raise_the_false_alarm_rate() -> None:
     """At alpha 5 % and few draws, 2000 audits of the exact mechanism exceed its epsilon in at most 5 % (+ 5 standard
     deviations; false-alarm rate < 1e-6). An auditor that chose and tested on the same draws would exceed it more often.

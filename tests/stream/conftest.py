@@ -7,7 +7,7 @@ import pytest
 from pipelines.demo.servers.flink import JobServer
 from pipelines.demo.servers.kafka import Kafka
 from pipelines.demo.servers.maven import MissingTool, class_path
-from pipelines.streaming.worker_pool import WorkerPool
+from pipelines.demo.servers.worker_pool import WorkerPool
 from tests.servers import unavailable
 
 CONFIGURATION = Path(__file__).resolve().parents[2] / "deploy" / "flink" / "config.yaml"

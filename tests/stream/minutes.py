@@ -22,8 +22,8 @@ from pipelines.account import location
 from pipelines.cli import main
 from pipelines.specification import load
 from pipelines.streaming import stream as streaming
-from pipelines.streaming.flink.submit import Engine, cancel, submit
-from tests.stream.test_kafka_source import ANY_TIME
+from pipelines.streaming.flink.engine import Flink, FlinkJob
+from tests.stream.feed import ANY_TIME
 from transforms.failpoints import failpoint
 from transforms.ledger import Recorded
 from transforms.sinks.files import file_stem
@@ -262,16 +262,16 @@ def submitted(town, flink, pool, checkpoint_s=1.0, savepoint=None, forgetful=Non
     if forgetful:
         values = {field.name: getattr(made.job.book, field.name) for field in fields(Book)}
         made = replace(made, job=replace(made.job, book=ForgetfulBook(**values | {"url": str(forgetful)})))
-    chosen = Engine(
+    chosen = Flink(
         job_server=flink.address, worker_pool=pool.address, rest=flink.rest, checkpoint_s=checkpoint_s,
         savepoint=savepoint,
     )  # fmt: skip
-    job_id = submit(made.build, chosen, f"minutes-{time.time_ns()}")
+    job_id = chosen.submit(made.build, f"minutes-{time.time_ns()}").id
     try:
         yield job_id
     finally:
         if flink.is_running(job_id):
-            cancel(flink, job_id)
+            FlinkJob(flink, job_id).cancel()
 
 
 class Attended:
@@ -281,7 +281,7 @@ class Attended:
     """
 
     def __init__(self, town, flink, pool, poll_messages):
-        engine = Engine(job_server=flink.address, worker_pool=pool.address, rest=flink.rest, checkpoint_s=1.0)
+        engine = Flink(job_server=flink.address, worker_pool=pool.address, rest=flink.rest, checkpoint_s=1.0)
         self.health, self._stop = [], threading.Event()
         made = prepared(town, poll_messages=poll_messages)
         run = (town.spec, made, town.place, engine, self._stop, self.health.append)

@@ -10,12 +10,12 @@ import pytest
 
 from pipelines.demo.servers.flink import JAVA, flink_alone, job_server_jar
 from pipelines.demo.servers.process import LOOPBACK, Server, free_ports, is_open
-from pipelines.demo.servers.standalone import Standalone
+from tests.stream.cluster import has_gone_on, slots_in_use, wait_for
 from tests.stream.conftest import CONFIGURATION, QUICK, fetched
+from tests.stream.listening import LOOPBACK as ONLY_HERE
+from tests.stream.listening import listeners, offspring
 from tests.stream.minutes import SLOTS, Running, Town, refused
-from tests.stream.test_flink import wait_for
-from tests.stream.test_servers import LOOPBACK as ONLY_HERE
-from tests.stream.test_servers import listeners, offspring
+from tests.stream.standalone import Standalone
 
 DEPLOY = CONFIGURATION.parent
 READY_S = 60
@@ -76,7 +76,7 @@ def test_the_stream_runs_on_two_task_managers_and_is_upgraded_as_the_runbook_say
         wait_for(lambda: stream.has_ended() or (len(town.released()) == SLOTS and town.has_published("out")), 120)
         assert not stream.has_ended(), stream.stop()
         job = job_of(stream)
-        assert cluster.slots_in_use() == {"task-manager-1": 1, "task-manager-2": 1}
+        assert slots_in_use(cluster) == {"task-manager-1": 1, "task-manager-2": 1}
         assert {address for address, _ in listeners(offspring(os.getpid()))} <= ONLY_HERE
         assert job in flink(cluster, tmp_path, "list", "--running")
         said = flink(cluster, tmp_path, "savepoint", job, (tmp_path / "savepoints").as_uri())
@@ -88,7 +88,7 @@ def test_the_stream_runs_on_two_task_managers_and_is_upgraded_as_the_runbook_say
     with Running(town, *servers, "--savepoint", savepoint) as stream:
         wait_for(lambda: any("slot" in line for line in stream.health()[before:]), 150)
         assert job_of(stream) != job
-        assert cluster.has_gone_on(job_of(stream))
+        assert has_gone_on(cluster, job_of(stream))
         job = job_of(stream)
         assert stream.stop(signal.SIGKILL)[0] == -signal.SIGKILL
     assert cluster.is_running(job)

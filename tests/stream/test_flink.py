@@ -1,30 +1,19 @@
 """The Kafka source on a real Flink: every slot's total is exact, also when a stage fails on the way."""
 
-import json
 import os
 import time
-from collections import Counter
-from contextlib import contextmanager
 
-import apache_beam as beam
 import pytest
-from apache_beam.options.pipeline_options import PipelineOptions
-from confluent_kafka import Producer
 
-from pipelines.demo.servers.flink import JobServer, options
-from pipelines.demo.servers.standalone import Standalone
+from pipelines.demo.servers.flink import JobServer
+from tests.stream.cluster import checkpoint_bytes, has_gone_on, has_restarted, savepoint, wait_for
 from tests.stream.conftest import CONFIGURATION, QUICK, fetched
-from tests.stream.test_kafka_source import ANY_TIME, YEAR_9999_MS
+from tests.stream.feed import YEAR_9999_MS
+from tests.stream.hours import DAYS, HOUR_MS, START_MS, Fleet, position, running
+from tests.stream.standalone import Standalone
 from tests.stream.tiny import ARM, LAYOUT, Tiny, database, totals
 from transforms.sources.growing_folder import ReadGrowing
-from transforms.sources.kafka import ReadKafka
-from transforms.sources.kafka_partition import Topic, starts
 from transforms.time.watermark import Watermark
-
-DAYS = ("2023-11-15", "2023-11-16")
-START_MS = 1_700_006_400_000  # 2023-11-15 UTC
-HOUR_MS = 3_600_000
-PARTITIONS = 3
 
 
 @pytest.fixture
@@ -38,65 +27,7 @@ def standalone(tmp_path):
         yield running
 
 
-class Fleet:
-    """Sends positions of an hour after the other, as a replay of a day, and counts what it sent by slot."""
-
-    def __init__(self, kafka, name):
-        kafka.make_topic(name, PARTITIONS, ANY_TIME)
-        self.topic = Topic(brokers=kafka.brokers, name=name)
-        # Idempotent, for a retry would put a batch behind the next one, and the order of the topic decides lateness.
-        self._producer = Producer(
-            {"bootstrap.servers": kafka.brokers, "linger.ms": 5, "log_level": 2, "enable.idempotence": True}
-        )
-        self.sent = Counter()
-
-    def drive(self, hours, each=300):
-        for hour in hours:
-            slot_ms = START_MS + hour * HOUR_MS
-            for i in range(each):
-                at_ms = slot_ms + i * HOUR_MS // each
-                self.send(position(at_ms, i), at_ms, i)
-            self.sent[slot_ms // 1_000] += each
-        assert self._producer.flush(30) == 0
-
-    def source(self, poll_messages=20_000):
-        """Few messages a poll make reading take several checkpoints."""
-        return ReadKafka(self.topic, starts(self.topic), Watermark(0), LAYOUT, poll_messages)
-
-    def send(self, payload, at_ms, i=0):
-        self._producer.produce(self.topic.name, payload, partition=i % PARTITIONS, timestamp=at_ms)
-
-
-def position(at_ms, i):
-    row = {"vehicle": f"bus{i % 50}", "time": at_ms, "lat": 30.0, "lon": -97.5, "speed": i % 60}
-    return json.dumps(row).encode()
-
-
-@contextmanager
-def running(tiny, flink, pool, savepoint=None, **more):
-    chosen = options(flink.address, pool.address, checkpoint_s=1.0, **more)
-    chosen += [f"--savepoint_path={savepoint}"] if savepoint else []
-    p = beam.Pipeline(options=PipelineOptions(chosen))
-    tiny.build(p)
-    before = {job["jid"] for job in flink.jobs()}
-    p.run()
-    job = wait_for(lambda: next((job for job in flink.jobs() if job["jid"] not in before), None), 60)
-    try:
-        yield job["jid"]
-    finally:
-        if flink.is_running(job["jid"]):
-            flink.cancel(job["jid"])
-
-
-def wait_for(look, seconds):
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        if found := look():
-            return found
-        time.sleep(0.2)
-    raise AssertionError(f"nothing after {seconds} s")
-
-
+@pytest.mark.slow
 def test_totals_are_exact_after_a_stage_failed_and_poison_and_absurd_times_change_nothing(kafka, flink, pool, tmp_path):
     """30 s."""
     fleet = Fleet(kafka, "exact")
@@ -108,7 +39,7 @@ def test_totals_are_exact_after_a_stage_failed_and_poison_and_absurd_times_chang
         wait_for(lambda: len(totals(tmp_path)) >= 3, 60)
         (tmp_path / ARM).touch()
         wait_for(lambda: len(totals(tmp_path)) == 24, 60)
-        assert flink.has_restarted(job)
+        assert has_restarted(flink, job)
     assert totals(tmp_path) == fleet.sent
     assert not (tmp_path / ARM).exists()
     with database(tmp_path) as db:
@@ -142,12 +73,12 @@ def test_a_job_that_goes_on_from_a_savepoint_counts_every_message_once(kafka, st
     fleet.drive(range(24))
     with running(Tiny(fleet.source(50), tmp_path, DAYS), flink, pool) as job:
         wait_for(lambda: len(totals(tmp_path)) >= 5, 60)
-        place = flink.savepoint_and_cancel(job)
+        place = savepoint(flink, job, cancel=True)
     before = len(totals(tmp_path))
     assert before < 24
     with running(Tiny(fleet.source(50), tmp_path, DAYS), flink, pool, savepoint=place) as job:
         wait_for(lambda: len(totals(tmp_path)) == 24, 60)
-        assert flink.has_gone_on(job)
+        assert has_gone_on(flink, job)
     assert totals(tmp_path) == fleet.sent
 
 
@@ -171,7 +102,7 @@ def test_a_folder_that_grows_is_read_once_also_after_a_stage_failed(flink, pool,
         wait_for(lambda: len(totals(tmp_path)) >= 1, 60)
         (tmp_path / ARM).touch()
         wait_for(lambda: len(totals(tmp_path)) == 18, 60)
-        assert (tmp_path / ARM).exists() or flink.has_restarted(job)
+        assert (tmp_path / ARM).exists() or has_restarted(flink, job)
     assert totals(tmp_path) == sent
 
 
@@ -183,6 +114,6 @@ def test_the_checkpoints_of_a_source_that_polls_on_stay_level(kafka, flink, pool
     with running(Tiny(fleet.source(), tmp_path, DAYS), flink, pool) as job:
         wait_for(lambda: len(totals(tmp_path)) == 2, 60)
         time.sleep(3)
-        before = wait_for(lambda: flink.checkpoint_bytes(job), 10)
+        before = wait_for(lambda: checkpoint_bytes(flink, job), 10)
         time.sleep(15)
-        assert flink.checkpoint_bytes(job) < before + 20_000
+        assert checkpoint_bytes(flink, job) < before + 20_000

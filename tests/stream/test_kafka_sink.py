@@ -10,7 +10,7 @@ from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from tests import city
-from tests.transforms.test_publish import unit
+from tests.transforms.sinks.test_files import unit
 from transforms.errors import StepError
 from transforms.records import SlotEstimates
 from transforms.release.estimates import estimates_of
@@ -102,6 +102,7 @@ def test_more_messages_than_may_be_on_their_way_are_waited_for(kafka):
 # --- what goes wrong ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow  # the broker starts again: 20 s
 def test_a_broker_that_is_away_is_an_error_without_data_and_the_next_attempt_sends_all(kafka):
     topic = made(kafka, **{"delivery.timeout.ms": "1500"})
     send(topic, SLOT)

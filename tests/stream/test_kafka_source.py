@@ -2,52 +2,21 @@
 
 import logging
 import time
-from itertools import count
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import NewPartitions
 
-from tests.stream.by_hand import ByHand, Counters
+from tests.stream.by_hand import Counters
+from tests.stream.feed import LAG_S, YEAR_9999_MS, Feed
 from transforms.counters import AHEAD, REMOVED
 from transforms.sources import kafka_partition
-from transforms.sources.kafka import _Offsets, _ReadPartition
 from transforms.sources.kafka_partition import IDLE_S, KafkaSourceError, PartitionStart, Topic, starts
-from transforms.time.watermark import Watermark
-
-LAG_S = 5
-ANY_TIME = {"message.timestamp.after.max.ms": str(2**63 - 1), "message.timestamp.before.max.ms": str(2**63 - 1)}
-YEAR_9999_MS = 253_402_300_799_000
-_NUMBERS = count()
 
 
 @pytest.fixture
 def counters(monkeypatch):
     return Counters(monkeypatch, "transforms.sources.kafka").counts
-
-
-class Feed:
-    """A new topic, its producer, and its partitions' readers."""
-
-    def __init__(self, kafka, partitions=1, settings=None):
-        self.kafka, self.name = kafka, f"positions-{next(_NUMBERS)}"
-        kafka.make_topic(self.name, partitions, {**ANY_TIME, **(settings or {})})
-        self.topic = Topic(brokers=kafka.brokers, name=self.name)
-        self.producer = Producer(
-            {"bootstrap.servers": kafka.brokers, "linger.ms": 5, "log_level": 2, "enable.idempotence": True}
-        )
-        self.readers = []
-
-    def send(self, payloads, partition=0, at_ms=None):
-        for payload in payloads:
-            times = {} if at_ms is None else {"timestamp": at_ms}
-            self.producer.produce(self.name, payload, partition=partition, **times)
-        assert self.producer.flush(30) == 0
-
-    def reader(self, partition=0, most=1_000):
-        fn = _ReadPartition(self.topic, Watermark(LAG_S), most)
-        self.readers.append(ByHand(fn, _Offsets(), starts(self.topic)[partition]))
-        return self.readers[-1]
 
 
 @pytest.fixture
@@ -254,18 +223,14 @@ def away(feed, caplog, monkeypatch, seconds):
     return [record.getMessage() for record in caplog.records if record.name.startswith("hatstream")]
 
 
-def test_a_broker_that_is_away_is_waited_for_and_said_once(feed, caplog, monkeypatch):
-    said = away(feed, caplog, monkeypatch, 6)
+@pytest.mark.slow
+def test_a_broker_that_is_away_for_half_a_minute_is_waited_for_and_said_once(feed, caplog, monkeypatch):
+    """50 s."""
+    said = away(feed, caplog, monkeypatch, 30)
     assert len(said) == 2
     assert "no answer from a broker" in said[0]
     assert "answers again after" in said[1]
     assert not any("MARKER" in line for line in said)
-
-
-@pytest.mark.slow
-def test_a_broker_may_be_away_for_half_a_minute(feed, caplog, monkeypatch):
-    """50 s."""
-    assert len(away(feed, caplog, monkeypatch, 30)) == 2
 
 
 def test_what_retention_removed_unread_is_counted_and_reading_goes_on(feed, counters, caplog):

@@ -1,15 +1,13 @@
 """The local servers listen on 127.0.0.1 and nowhere else, also while a job runs."""
 
 import os
-from pathlib import Path
 
 import pytest
 
-from tests.stream.test_flink import DAYS, Fleet, running, wait_for
+from tests.stream.cluster import wait_for
+from tests.stream.hours import DAYS, Fleet, running
+from tests.stream.listening import LOOPBACK, listeners, offspring
 from tests.stream.tiny import Tiny, totals
-
-LISTENING = "0A"
-LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F"}  # as the kernel writes 127.0.0.1, alone and in IPv6
 
 
 @pytest.mark.slow
@@ -22,30 +20,3 @@ def test_every_server_and_every_port_of_a_running_job_listens_on_the_loopback_ad
         found = listeners(offspring(os.getpid()))
     assert len(found) >= 10
     assert {address for address, _ in found} <= LOOPBACK
-
-
-def offspring(pid):
-    """The ids of all processes below this one."""
-    parents = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
-        except OSError:  # it has ended
-            continue
-    below, new = set(), {pid}
-    while new:
-        new = {child for child, parent in parents.items() if parent in new} - below
-        below |= new
-    return below
-
-
-def listeners(pids):
-    """(address, port) in the kernel's hexadecimal, of every TCP socket that these processes listen on."""
-    sockets = {os.readlink(fd) for pid in pids for fd in Path(f"/proc/{pid}/fd").iterdir() if fd.is_symlink()}
-    found = set()
-    for table in ("tcp", "tcp6"):
-        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
-            fields = line.split()
-            if fields[3] == LISTENING and f"socket:[{fields[9]}]" in sockets:
-                found.add(tuple(fields[1].split(":")))
-    return found

@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
+from tests.stream.cluster import wait_for
 from tests.stream.minutes import SLOTS, Running, Town, engine
-from tests.stream.test_flink import wait_for
 
 
 @pytest.fixture

@@ -7,12 +7,12 @@ would notice.
 import pytest
 
 from pipelines.demo.servers.flink import JobServer
-from pipelines.demo.servers.standalone import Standalone
+from pipelines.demo.servers.worker_pool import WorkerPool
 from pipelines.specification import load
-from pipelines.streaming.worker_pool import WorkerPool
+from tests.stream.cluster import checkpoint, has_gone_on, has_restarted, savepoint, slots_in_use, wait_for
 from tests.stream.conftest import CONFIGURATION, QUICK, fetched
 from tests.stream.minutes import SLOTS, Forgetful, Town, submitted
-from tests.stream.test_flink import wait_for
+from tests.stream.standalone import Standalone
 from transforms.failpoints import FILE_VARIABLE
 
 pytestmark = pytest.mark.slow
@@ -124,7 +124,7 @@ def test_a_slot_is_released_once_and_whole(town, flink, pool, armed, kind, place
         assert len(book.recorded()) < SLOTS
         armed.write_text(f"{place} {what}")
         wait_for(lambda: not armed.exists(), 60)
-        wait_for(lambda: flink.has_restarted(job), 60)
+        wait_for(lambda: has_restarted(flink, job), 60)
         wait_for(lambda: whole(book, town), 90)
     book.check("out")
 
@@ -137,17 +137,17 @@ def test_a_slot_is_released_once_and_whole_where_a_task_manager_is_killed_and_an
     book = kind(town)
     with submitted(town, flink, pool, NEVER_S, forgetful=book.forgetful) as job:
         wait_for(book.recorded, 90)
-        flink.checkpoint(job)
+        checkpoint(flink, job)
         before = len(book.recorded())
         wait_for(lambda: len(book.recorded()) > before, 60)
-        (killed,) = cluster.slots_in_use()
+        (killed,) = slots_in_use(cluster)
         cluster.kill_task_manager(killed)
         assert len(book.recorded()) < SLOTS
-        wait_for(lambda: flink.has_restarted(job), 60)
+        wait_for(lambda: has_restarted(flink, job), 60)
         cluster.start_task_manager()
         wait_for(lambda: whole(book, town), 90)
-        assert flink.has_gone_on(job)
-        assert killed not in cluster.slots_in_use()
+        assert has_gone_on(flink, job)
+        assert killed not in slots_in_use(cluster)
     book.check("out")
 
 
@@ -159,13 +159,13 @@ def test_a_stream_that_goes_on_from_a_savepoint_releases_again_nothing_that_it_r
     book = kind(town)
     with submitted(town, flink, pool, 60, forgetful=book.forgetful) as job:
         wait_for(lambda: len(book.recorded()) >= SOME, 90)
-        place = flink.savepoint(job)
+        place = savepoint(flink, job)
         before = len(book.recorded())
         assert before < SLOTS - 1
         wait_for(lambda: whole(book, town), 60)
     with submitted(town, flink, pool, 1, savepoint=place, forgetful=book.forgetful, output="again") as job:
         wait_for(lambda: town.has_published("again"), 60)
-        assert flink.has_gone_on(job)
+        assert has_gone_on(flink, job)
     book.check("out", "again")
 
 
@@ -174,12 +174,12 @@ def test_a_stream_that_was_stopped_with_a_savepoint_goes_on_where_it_was(town, f
     book = Once(town)
     with submitted(town, flink, pool) as job:
         wait_for(lambda: len(book.recorded()) >= SOME, 90)
-        place = flink.savepoint_and_cancel(job)
+        place = savepoint(flink, job, cancel=True)
         wait_for(lambda: not flink.is_running(job), 60)
     assert len(book.recorded()) < SLOTS
     with submitted(town, flink, pool, savepoint=place, output="again") as job:
         wait_for(lambda: whole(book, town, "again"), 60)
-        assert flink.has_gone_on(job)
+        assert has_gone_on(flink, job)
     book.check("out", "again", redrawn=0)
 
 
@@ -187,7 +187,7 @@ def test_a_savepoint_of_another_specification_is_refused(town, flink, pool):
     """30 s: it holds events as steps of another grid, in slots that may have another length."""
     with submitted(town, flink, pool) as job:
         wait_for(lambda: town.released(), 90)
-        place = flink.savepoint_and_cancel(job)
+        place = savepoint(flink, job, cancel=True)
         wait_for(lambda: not flink.is_running(job), 60)
     path = town.folder / "spec.toml"
     path.write_text(path.read_text().replace("upper_kmh = 65", "upper_kmh = 10"))
@@ -201,7 +201,7 @@ def test_a_savepoint_of_another_key_is_refused(town, tmp_path_factory, postgres,
     """30 s: its vehicles would have other hashes than ours, and whoever is in both would count twice."""
     with submitted(town, flink, pool) as job:
         wait_for(lambda: town.released(), 90)
-        place = flink.savepoint_and_cancel(job)
+        place = savepoint(flink, job, cancel=True)
         wait_for(lambda: not flink.is_running(job), 60)
     other = Town(tmp_path_factory.mktemp("other"), postgres.new_database(), kafka)
     assert other.spec.spec_id == town.spec.spec_id

@@ -7,8 +7,8 @@ from itertools import count
 
 import pytest
 
+from tests.stream.cluster import has_restarted, wait_for
 from tests.stream.minutes import SLOTS, Attended, Event, Town, position, refused
-from tests.stream.test_flink import wait_for
 
 pytestmark = pytest.mark.slow
 S = 1_000
@@ -73,7 +73,7 @@ def test_late_is_what_comes_after_its_own_partition_closed_the_slot_and_nothing_
         wait_for(lambda: len(town.released()) == SLOTS and town.has_published("out"), 120)
         wait_for(lambda: refused(stream.health, "lateness/late") >= late, 120)
         (job,) = [line["job"] for line in stream.health if "job" in line]
-        assert not flink.has_restarted(job)
+        assert not has_restarted(flink, job)
         counted = flink.counters(job)
     assert refused(stream.health, "lateness/late") == counted["refused/lateness/late"] == late
     assert counted["rows"] == town.rows

@@ -9,8 +9,8 @@ from itertools import count, cycle
 import psycopg
 import pytest
 
+from tests.stream.cluster import has_restarted, wait_for
 from tests.stream.minutes import PARTITIONS, Event, Running, Town, engine, position, refused
-from tests.stream.test_flink import wait_for
 from transforms.ledger.databases import WRITERS
 
 pytestmark = pytest.mark.slow
@@ -109,7 +109,7 @@ def test_a_ledger_that_is_killed_while_a_slot_is_recorded_takes_it_when_it_is_ba
 
         def restarted_or_ended():
             with suppress(OSError):  # this cluster ends with its job
-                return flink.has_restarted(job)
+                return has_restarted(flink, job)
             return stream.has_ended()
 
         job = wait_for(lambda: next((line["job"] for line in stream.health() if "job" in line), None), 90)

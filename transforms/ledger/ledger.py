@@ -21,7 +21,7 @@ from transforms.failpoints import failpoint
 from transforms.ledger import chain, databases
 from transforms.ledger.chain import ENTRY, METADATA, Entry, Signature, Tip, Walked
 from transforms.ledger.head import Head, LedgerError
-from transforms.release.recorded import Debit, Sealed, SpecSlot, debit, debit_of, debits_by_slot
+from transforms.release.recorded import Debit, Sealed, Sequenced, SpecSlot, debit, debit_of, debits_by_slot
 
 UNKNOWN_TO_HEAD = "the head file beside the key file does not know this ledger"
 
@@ -245,6 +245,14 @@ class Ledger:
             ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id, ENTRY.c.slot_s.in_(slots)
         )
         return self._run(lambda db: [msgspec.json.decode(body, type=Sealed) for body in db.execute(query).scalars()])
+
+    def stages(self, account: str, spec_id: str) -> list[Sequenced]:
+        """All recorded stages of a specification with their sequence numbers, in the order of the chain."""
+        query = sa.select(ENTRY.c.seq, ENTRY.c.body).where(
+            ENTRY.c.kind == "release", ENTRY.c.account == account, ENTRY.c.spec_id == spec_id
+        )
+        rows = self._run(lambda db: db.execute(query.order_by(ENTRY.c.seq)).all())
+        return [Sequenced(row.seq, msgspec.json.decode(row.body, type=Sealed)) for row in rows]
 
     def first_digest(self, spec_id: str) -> str | None:
         """The input digest of a specification's oldest release."""

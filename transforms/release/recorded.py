@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -25,8 +25,8 @@ class Sealed(msgspec.Struct, frozen=True, kw_only=True):
     slot_start, slot_end: ISO 8601 with the zone's offset. epsilon_hat, epsilon_slot: rational text, of each HAT and
     the most that any vehicle spends in the slot. digest: keyed, of the input, for the operator alone. scope: what was
     planned, and is sealed, together. debit: what the account is debited, where that is not epsilon_slot: with scope
-    "period" the first slot stands for all. epsilon_total: what the plan allows a vehicle in the whole period, where the
-    specification gives a total.
+    "period" the first slot stands for all, and with "stage" the unit is one look at a period, numbered by `shard`.
+    epsilon_total: what the plan allows a vehicle in the whole period, where the specification gives a total.
     """
 
     spec_id: str
@@ -40,9 +40,16 @@ class Sealed(msgspec.Struct, frozen=True, kw_only=True):
     unit: str
     released: list[Released]
     digest: str
-    scope: Scope = "slot"
+    scope: Scope | Literal["stage"] = "slot"
     debit: str | None = None
     epsilon_total: str | None = None
+
+
+class Sequenced(NamedTuple):
+    """A recorded unit and its sequence number in the ledger."""
+
+    sequence: int
+    unit: Sealed
 
 
 class Spending(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Beam's Flink job server with an embedded cluster on this machine, and the options of a job.
+"""Beam's Flink job server on this machine, with a cluster inside of it or beside it.
 
 Two classes of Beam are replaced (java/): one keeps it on 127.0.0.1, where as Beam ships it anybody on the network may
 send it a program to run; the other keeps a source's polls from filling its memory.
@@ -37,30 +37,6 @@ state:
   savepoints:
     dir: {folder}/savepoints
 """
-
-
-def options(
-    job_server: str, worker_pool: str, *, parallelism: int = 1, checkpoint_s: float = 10.0, restarts: int = -1
-) -> list[str]:
-    """The options of an unbounded job. Addresses are `host:port`. restarts: of a failed job; -1: as Flink is set.
-
-    `--finish_bundle_before_checkpointing` is no choice: without it, a checkpoint that meets the bundle of the first
-    element swallows that element, and the job waits for ever without a word.
-    """
-    return [
-        "--runner=PortableRunner",
-        f"--job_endpoint={job_server}",
-        "--environment_type=EXTERNAL",
-        f"--environment_config={worker_pool}",
-        f"--parallelism={parallelism}",
-        "--job_server_timeout=10",
-        "--streaming",
-        "--finish_bundle_before_checkpointing",
-        "--max_bundle_time_mills=100",
-        f"--checkpointing_interval={round(checkpoint_s * 1_000)}",
-        f"--number_of_execution_retries={restarts}",
-        "--execution_retry_delay=1000",
-    ]
 
 
 class JobServer(Cluster):

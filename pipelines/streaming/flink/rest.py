@@ -1,19 +1,16 @@
 """The REST of a Flink cluster: which jobs it has, how they are, and how they are ended."""
 
 import json
-import time
 import urllib.request
 from collections.abc import Sequence
 from http.client import HTTPException
 from typing import Any
 from urllib.parse import quote
 
-from pipelines.demo.servers.process import ServerError
+from pipelines.streaming.engine import ENDED
 
-SAVEPOINT_S = 60.0
 COUNTER = ".hatstream_"
 """What Flink writes between a step's name and the name of one of our counters (namespace `hatstream`)."""
-ENDED = ("FINISHED", "CANCELED", "FAILED")
 
 
 class Cluster:
@@ -44,83 +41,28 @@ class Cluster:
         """RUNNING, RESTARTING, FAILED ..; None where nobody answers or knows it."""
         return next((job["state"] for job in self.jobs() if job["jid"] == job_id), None)
 
-    def slots_in_use(self) -> dict[str, int]:
-        """How many slots of each task manager that has joined take part in jobs. Empty while nobody answers."""
-        try:
-            joined = self._ask("/taskmanagers")["taskmanagers"]
-        except OSError:
-            return {}
-        return {found["id"]: found["slotsNumber"] - found["freeSlots"] for found in joined}
-
     def has_ended(self, job_id: str) -> bool:
         """Whether it is over, or nobody knows it. Raises OSError where nobody answers."""
         return not any(job["jid"] == job_id and job["state"] not in ENDED for job in self._overview())
 
     def cancel(self, job_id: str) -> None:
         """Beam's own `cancel` leaves the job of Flink running."""
-        self._ask(f"/jobs/{job_id}?mode=cancel", "PATCH")
-
-    def savepoint_and_cancel(self, job_id: str) -> str:
-        """Ends a job so that another can go on from the returned place: `--savepoint_path=...`. Raises ServerError."""
-        return self.savepoint(job_id, cancel=True)
-
-    def savepoint(self, job_id: str, *, cancel: bool = False) -> str:
-        """Where another job can go on; this one goes on too unless it is cancelled. Raises ServerError."""
-        wanted = {"cancel-job": cancel}
-        asked = self._ask(f"/jobs/{job_id}/savepoints", "POST", wanted)["request-id"]
-        until = time.monotonic() + SAVEPOINT_S
-        while time.monotonic() < until:
-            found = self._ask(f"/jobs/{job_id}/savepoints/{asked}")
-            if found["status"]["id"] == "COMPLETED" and "location" in found["operation"]:
-                place: str = found["operation"]["location"]
-                return place
-            time.sleep(0.2)
-        raise ServerError(f"no savepoint of job {job_id} after {SAVEPOINT_S:.0f} s")
-
-    def checkpoint_bytes(self, job_id: str) -> int:
-        """The size of the job's newest finished checkpoint; 0 before the first."""
-        newest = self._ask(f"/jobs/{job_id}/checkpoints")["latest"]["completed"]
-        return int(newest["state_size"]) if newest else 0
-
-    def checkpoint(self, job_id: str) -> None:
-        """Makes one more checkpoint than the interval asks for. Raises ServerError."""
-        before = self._finished_checkpoints(job_id)
-        self._ask(f"/jobs/{job_id}/checkpoints", "POST", {"checkpointType": "FULL"})
-        until = time.monotonic() + SAVEPOINT_S
-        while self._finished_checkpoints(job_id) == before:
-            if time.monotonic() > until:
-                raise ServerError(f"no checkpoint of job {job_id} after {SAVEPOINT_S:.0f} s")
-            time.sleep(0.2)
-
-    def _finished_checkpoints(self, job_id: str) -> int:
-        return int(self._ask(f"/jobs/{job_id}/checkpoints")["counts"]["completed"])
-
-    def has_gone_on(self, job_id: str) -> bool:
-        """Whether Flink started the job again from a checkpoint, not from the beginning."""
-        return bool(self._ask(f"/jobs/{job_id}/checkpoints")["counts"]["restored"])
-
-    def has_restarted(self, job_id: str) -> bool:
-        """Whether Flink had to start the job again."""
-        return bool(self._ask(f"/jobs/{job_id}")["timestamps"]["RESTARTING"])
+        self.ask(f"/jobs/{job_id}?mode=cancel", "PATCH")
 
     def counters(self, job_id: str) -> dict[str, int]:
         """Our counters since the job was started or started again, spaces written as `_`. Raises OSError."""
         found: dict[str, int] = {}
-        for vertex in self._ask(f"/jobs/{job_id}")["vertices"]:
+        for vertex in self.ask(f"/jobs/{job_id}")["vertices"]:
             path = f"/jobs/{job_id}/vertices/{vertex['id']}/subtasks/metrics"
-            names = [name for entry in self._ask(path) if COUNTER in (name := entry["id"])]
+            names = [name for entry in self.ask(path) if COUNTER in (name := entry["id"])]
             if not names:
                 continue
-            for entry in self._ask(f"{path}?agg=sum&get={quote(','.join(names))}"):
+            for entry in self.ask(f"{path}?agg=sum&get={quote(','.join(names))}"):
                 name = entry["id"].partition(COUNTER)[2]
                 found[name] = found.get(name, 0) + int(entry["sum"])
         return found
 
-    def _overview(self) -> Sequence[dict[str, Any]]:
-        found: list[dict[str, Any]] = self._ask("/jobs/overview")["jobs"]
-        return found
-
-    def _ask(self, path: str, method: str = "GET", body: dict[str, Any] | None = None) -> Any:
+    def ask(self, path: str, method: str = "GET", body: dict[str, Any] | None = None) -> Any:
         """Raises OSError, also where what answers is no REST of Flink, or breaks off."""
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         data = None if body is None else json.dumps(body).encode()
@@ -131,3 +73,7 @@ class Cluster:
                 return json.loads(answer.read())
         except (HTTPException, ValueError) as error:
             raise OSError(f"{self.rest} does not answer as the REST of Flink does ({type(error).__name__})") from None
+
+    def _overview(self) -> Sequence[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.ask("/jobs/overview")["jobs"]
+        return found

@@ -1,0 +1,112 @@
+"""The scheduled job of a `levels` release: period by period, stage by stage, each around what is recorded before."""
+
+from collections.abc import Collection, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+import apache_beam as beam
+
+from pipelines.build import VEHICLE_SHARDS, Job
+from pipelines.scheduled.parts import (
+    Outcome,
+    Progress,
+    count_in,
+    is_refused,
+    observe_files,
+    parts_of,
+    pipeline,
+    reporting,
+    unspooled,
+)
+from pipelines.scheduled.spool import Spool
+from transforms.ledger import Ledger
+from transforms.records import KeyedEvents, KeyedTally
+from transforms.release.levels import LevelsPolicy, StagePlan
+from transforms.release.levels_order import CentresOf, hours_of, plan_for
+from transforms.release.levels_publish import Estimator
+from transforms.release.levels_steps import AddUpVectors, EstimatePeriod, ReleaseStage, TallyVehicles
+from transforms.release.recorded import Debit
+from transforms.steps import Record
+from transforms.time.calendar import Slot
+
+
+def run(
+    job: Job,
+    policy: LevelsPolicy,
+    zone: str,
+    paths: Sequence[str],
+    slots: Sequence[Slot],
+    needed: Collection[str] | None,
+    learned: tuple[CentresOf, Estimator],
+    progress: Progress,
+) -> Outcome:
+    """Releases whole periods.
+
+    needed: periods that must have rows, or nothing is recorded. None where counts are secret: then nothing that is
+    released, refused or spent depends on the input.
+
+    learned: what makes centres, and estimates, of recorded stages.
+    """
+    outcome = Outcome()
+    periods = {slot.period: job.slots[slot.start_s].plan for slot in slots}
+    ledger = job.book.open()
+    wanted = {period: [Debit((policy.spec_id, plan[0], 0), Fraction(policy.total))] for period, plan in periods.items()}
+    outcome.debits = dict.fromkeys(periods, Fraction(policy.total))
+    outcome.periods_refused = ledger.excess(job.book.account, job.book.limit, wanted)
+    if outcome.periods_refused:
+        return outcome
+    with Spool() as events, Spool() as tallies:
+        with reporting(lambda: progress("observations read", events.total_rows, None)):
+            count_in(outcome, observe_files(job, paths, events))
+        if is_refused(outcome, slots, needed, events):
+            return outcome
+        for part in parts_of(slots, events):
+            count_in(outcome, _tally(job, part, events, tallies))
+        for done, (period, plan) in enumerate(periods.items(), 1):
+            _release_period(job, policy, period, plan[0], hours_of(plan, zone), ledger, tallies, learned, outcome)
+            progress("periods recorded and published", done, len(periods))
+    return outcome
+
+
+def _tally(job: Job, part: Sequence[Slot], events: Spool, tallies: Spool) -> Any:
+    keys = [(slot.start_s, shard) for slot in part for shard in range(VEHICLE_SHARDS)]
+    with pipeline() as p:
+        counted = unspooled(p, keys, events, KeyedEvents) | "by vehicle" >> TallyVehicles(job.slots)
+        _ = counted | "keep tallies" >> beam.Map(lambda element: tallies.append(*element))
+    return p.result
+
+
+def _release_period(
+    job: Job,
+    policy: LevelsPolicy,
+    period: str,
+    first_s: int,
+    hours: Sequence[int],
+    ledger: Ledger,
+    tallies: Spool,
+    learned: tuple[CentresOf, Estimator],
+    outcome: Outcome,
+) -> None:
+    """Stage after stage until the period is complete; each sees what the one before recorded, whoever recorded it."""
+    stage, stages = 0, 1
+    while stage < stages:
+        entries = ledger.stages(job.book.account, policy.spec_id)
+        plan = plan_for(entries, period, stage, hours, policy, learned[0])
+        count_in(outcome, _release_stage(job, policy, {first_s: plan}, tallies, learned[1]))
+        stages = plan_for(ledger.stages(job.book.account, policy.spec_id), period, 0, hours, policy, learned[0]).stages
+        stage += 1
+
+
+def _release_stage(
+    job: Job, policy: LevelsPolicy, plans: Mapping[int, StagePlan], tallies: Spool, estimator: Estimator
+) -> Any:
+    keys = [(first_s, shard) for first_s in plans for shard in range(VEHICLE_SHARDS)]
+    with pipeline() as p:
+        sums = unspooled(p, keys, tallies, KeyedTally) | "by vehicle" >> AddUpVectors(policy, job.slots, plans)
+        beats = p | "heartbeat" >> beam.Create([(first_s, b"") for first_s in plans], reshuffle=False)
+        both = (sums, beats) | "with heartbeat" >> beam.Flatten()
+        recorded = both | "stage" >> ReleaseStage(policy, job.slots, plans) | "record" >> Record(job.book)
+        estimates = recorded | "publish/estimate" >> EstimatePeriod(job.book, policy, job.slots, estimator)
+        for name, sink in job.sinks.items():
+            _ = estimates | name >> sink
+    return p.result

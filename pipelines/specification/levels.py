@@ -1,0 +1,196 @@
+"""What a specification says of a `levels` release: its checked options, with defaults from public facts."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import msgspec
+
+from dpops.claims import ZCDP, PureDP, rho_within
+from dpops.levels import LEVELS, UNIT, BoundsOnly, Fleet, Kind, Profile, Recipe, recipe
+from dpops.levels.defaults import Settings, Shares
+from dpops.levels.stages import EXPONENT
+from dpops.types import Grid
+from pipelines.specification.numbers import from_toml
+from transforms.release.levels import LevelsPolicy, hats_of
+from transforms.time.calendar import Timetable
+
+MECHANISM = "levels"
+
+MARGIN_KMH = 3
+"""Centres stay so far from 0 and from the upper bound: the bound must be above twice of it."""
+
+
+class ProfileTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    hats: int = Profile.hats
+    cells: int = Profile.cells
+    parents: int = Profile.parents
+    grandparents: int = Profile.grandparents
+    hours: int = Profile.hours
+    parts: int = Profile.parts
+
+
+class FleetTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    vehicles: int = Fleet.vehicles
+    profile: ProfileTable = msgspec.field(default_factory=ProfileTable)
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """As written in [[statistic]]; what is left out has a default that follows from the total and the fleet."""
+
+    levels: dict[str, Fraction] | None = None
+    first_levels: dict[str, Fraction] | None = None
+    first_share: Fraction | None = None
+    bound_kmh: tuple[Fraction, Fraction] | None = None
+    alpha: tuple[Fraction, Fraction, Fraction] | None = None
+    exponent: Fraction = EXPONENT
+
+
+@dataclass(frozen=True, kw_only=True)
+class LevelsRelease:
+    """A checked `levels` statistic. epsilon, delta: the total of a vehicle and period, delta None where it is pure."""
+
+    epsilon: Fraction
+    delta: Fraction | None
+    recipe: Recipe
+    exponent: Fraction
+    fleet: Fleet
+    counts_public: bool
+
+    @property
+    def claim(self) -> PureDP | ZCDP:
+        """What a vehicle spends in a period: a whole vector of norm UNIT under the noise that is drawn."""
+        if self.recipe.kind == "laplace":
+            return PureDP(UNIT / self.recipe.spread)
+        return ZCDP.of_gaussian(Fraction(UNIT), self.recipe.spread)
+
+    def policy(self, spec_id: str, region: tuple[int, ...], grid: Grid, digest_key: bytes) -> LevelsPolicy:
+        return LevelsPolicy(
+            spec_id=spec_id,
+            kind=self.recipe.kind,
+            total=str(self.claim),
+            epsilon=self.epsilon,
+            delta=self.delta,
+            spread=self.recipe.spread,
+            first=self.recipe.first,
+            later=self.recipe.later,
+            exponent=self.exponent,
+            region=region,
+            grid=grid,
+            fleet=self.fleet,
+            counts_public=self.counts_public,
+            digest_key=digest_key,
+        )
+
+    def text(self) -> dict[str, Any]:
+        """Everything that decides the release, defaults resolved, as plain values."""
+        plain: dict[str, Any] = msgspec.to_builtins(self.recipe, enc_hook=str)
+        return plain | {"exponent": str(self.exponent)}
+
+
+def levels_release(
+    options: Mapping[str, Any],
+    *,
+    epsilon: Fraction,
+    delta: Fraction | None,
+    fleet: FleetTable,
+    region: Sequence[int],
+    timetable: Timetable,
+    counts_public: bool,
+) -> LevelsRelease:
+    """Raises ValueError naming the option."""
+    asked = msgspec.convert(dict(options), Options, dec_hook=from_toml)
+    public = Fleet(vehicles=fleet.vehicles, profile=Profile(**msgspec.structs.asdict(fleet.profile)))
+    _check_fleet(public)
+    kind: Kind = "laplace" if delta is None else "gaussian"
+    hours = range(timetable.service_start_minute // 60, -(-timetable.service_end_minute // 60))
+    rho = None if delta is None else rho_within(epsilon, delta)
+    default = recipe(kind, epsilon, rho, BoundsOnly(hats=hats_of(region, list(hours)), fleet=public))
+    return LevelsRelease(
+        epsilon=epsilon,
+        delta=delta,
+        recipe=_with(asked, default),
+        exponent=asked.exponent,
+        fleet=public,
+        counts_public=counts_public,
+    )
+
+
+def _check_fleet(fleet: Fleet) -> None:
+    profile = fleet.profile
+    numbers = {"vehicles": fleet.vehicles} | {name: getattr(profile, name) for name in ProfileTable.__struct_fields__}
+    for name, value in numbers.items():
+        if not 1 <= value <= 10_000_000:
+            raise ValueError(f"fleet: {name} must be between 1 and 10,000,000; it is {value}")
+
+
+def _with(asked: Options, default: Recipe) -> Recipe:
+    """The defaults with what the specification names instead."""
+    early, late = default.first
+    (then,) = default.later
+    shares = _shares("levels", asked.levels) or then.shares
+    first_shares = _shares("first_levels", asked.first_levels) or (early.shares if asked.levels is None else shares)
+    bound = asked.bound_kmh or (early.bound_kmh, then.bound_kmh)
+    alpha = asked.alpha or (early.alpha, late.alpha, then.alpha)
+    part = early.share if asked.first_share is None else asked.first_share
+    _need(all(value > 0 for value in bound), "bound_kmh must be two numbers above 0")
+    _need(all(0 < value < 1 for value in alpha), "alpha must be three numbers between 0 and 1")
+    _need(0 < part < 1, "first_share must be between 0 and 1")
+    _need((4 * asked.exponent).denominator == 1 and 0 <= asked.exponent <= 1, "exponent must be 0, .25, .5, .75 or 1")
+    return Recipe(
+        kind=default.kind,
+        spread=default.spread,
+        first=(
+            Settings(shares=first_shares, share=part, bound_kmh=bound[0], alpha=alpha[0]),
+            Settings(shares=shares, share=1 - part, bound_kmh=bound[0], alpha=alpha[1]),
+        ),
+        later=(Settings(shares=shares, share=Fraction(1), bound_kmh=bound[1], alpha=alpha[2]),),
+    )
+
+
+def _shares(option: str, table: Mapping[str, Fraction] | None) -> Shares | None:
+    if table is None:
+        return None
+    for name, share in table.items():
+        _need(name in LEVELS, f"{option}: there is no level {name!r}; there are {', '.join(LEVELS)}")
+        _need(share > 0, f"{option}: the share of {name} must be above 0")
+    _need(sum(table.values()) == 1, f"{option}: the shares must add up to 1")
+    return tuple(table.items())
+
+
+def _need(holds: bool, rule: str) -> None:
+    if not holds:
+        raise ValueError(rule)
+
+
+def refusal(
+    *,
+    adjacency: str,
+    unit: str,
+    region: Sequence[int] | None,
+    per: str,
+    scope: str,
+    composition: str,
+    release_shards: int,
+    statistics: Sequence[str],
+) -> str | None:
+    """The first thing of a specification that does not go together with levels, as "field rule", or nothing."""
+    rules = [
+        (list(statistics) == ["mean"], "statistic", "must be 'mean' alone: one total is spent on one look"),
+        (unit != "vehicle-ever", "account.unit", "must be 'vehicle-day' or 'vehicle-week': an estimate needs days"),
+        (
+            region is not None,
+            "cells.region",
+            "must be a GeoJSON file or a list of cells: which cells have reports is secret",
+        ),
+        (per == "period", "privacy.per", "must be 'period': epsilon is the total of a vehicle and period"),
+        (scope == "period", "privacy.scope", "must be 'period': a vehicle's whole period is one vector"),
+        (composition == "none", "privacy.composition", "must be 'none': a vector is bounded by its own norm"),
+        (release_shards == 1, "privacy.release_shards", "must be 1: a period is a few hundred sums"),
+    ]
+    found = next(((field, rule) for holds, field, rule in rules if not holds), None)
+    if found is None:
+        return None
+    why = "under account.adjacency = 'add-remove'" if adjacency == "add-remove" else "with mechanism 'levels'"
+    return f"{found[0]} {found[1]} ({why})"

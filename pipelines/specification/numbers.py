@@ -1,0 +1,15 @@
+"""Numbers of a specification as rational values."""
+
+from decimal import Decimal
+from fractions import Fraction
+
+
+def from_toml(kind: type, value: object) -> Fraction:
+    """Numbers are taken as written: 0.1 is one tenth."""
+    if kind is Fraction and isinstance(value, int | Decimal) and not isinstance(value, bool):
+        if isinstance(value, Decimal) and not value.is_finite():
+            raise ValueError(f"expected a finite number, got {value}")
+        if isinstance(value, Decimal) and value and abs(value.adjusted()) > 30:
+            raise ValueError(f"expected a number between 1e-30 and 1e30, got {value}")
+        return Fraction(value)
+    raise ValueError(f"expected a number, got {value!r}")

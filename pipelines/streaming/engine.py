@@ -1,0 +1,47 @@
+"""What a stream asks of an engine. Flink is one (pipelines/streaming/flink); another one is another such file."""
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import apache_beam as beam
+
+ENDED = ("FINISHED", "CANCELED", "FAILED")
+"""The states after which a job does nothing any more."""
+
+
+class EngineError(Exception):
+    """An engine did not take a job, lost it, or does not answer. The message says where."""
+
+
+class StreamJob(Protocol):
+    """A job that an engine has taken."""
+
+    @property
+    def id(self) -> str:
+        """What the engine calls it."""
+        ...
+
+    @property
+    def where(self) -> str:
+        """The address at which people can look at it."""
+        ...
+
+    def state(self) -> str | None:
+        """One of ENDED, RUNNING, or another word of the engine's; None while nobody answers."""
+        ...
+
+    def counters(self) -> Mapping[str, int]:
+        """Our counters since the job was started or started again, spaces as `_`. Raises OSError."""
+        ...
+
+    def cancel(self) -> None:
+        """Ends the job and waits until it has ended. Raises EngineError where it has not, or where nobody can say."""
+        ...
+
+
+class Engine(Protocol):
+    """Runs unbounded pipelines."""
+
+    def submit(self, build: Callable[[beam.Pipeline], None], name: str) -> StreamJob:
+        """Hands over the pipeline that `build` makes. name: of no other job. Raises EngineError."""
+        ...

@@ -1,0 +1,386 @@
+"""Mechanisms that choose an interval or a bound privately first: each stage against its half of epsilon."""
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dpops.forecast import Prior
+from dpops.means.arrays import FINE, array_means
+from dpops.mechanism import Mechanism, Plan, PlanError, Totals
+from dpops.mechanisms.akmv import Akmv
+from dpops.mechanisms.auto import Auto
+from dpops.mechanisms.epsilon_quantile import EpsilonQuantile
+from dpops.mechanisms.fixed_quantile import FixedQuantile
+from dpops.mechanisms.levy import Levy
+from dpops.mechanisms.worst_case_optimal import WorstCaseOptimal
+from dpops.noise import Noise
+from dpops.types import CountsKnown, Grid, Int64s
+from tests.dpops.noise.test_exponential import fit
+from tests.statistical.audit import epsilon_lower_bound
+from tests.statistical.checks import laplace_fit, seeded
+
+GRID = Grid(step=Fraction(1, 100), upper_steps=6_500)
+EPSILON = Fraction(2)
+DRAWS = 14_000
+
+CHOOSERS: list[Mechanism] = [Levy(), Levy(m_ub=3), FixedQuantile(), EpsilonQuantile(m_ub=3), Akmv()]
+every_chooser = pytest.mark.parametrize("mechanism", CHOOSERS, ids=repr)
+COUNTS = [
+    np.array(counts, np.int64)
+    for counts in ([1], [5, 3, 1], [4] * 6, sorted((1 + (i * i) % 23 for i in range(30)), reverse=True))
+]
+every_counts = pytest.mark.parametrize("counts", COUNTS, ids=lambda c: f"{c.size}users-{c[0]}most")
+
+Released = list[list[int]]
+View = Callable[[Released], Int64s]
+VIEWS: dict[str, View] = {
+    "choice": lambda released: np.array([integers[0] for integers in released], np.int64),
+    "query": lambda released: np.array([integers[-1] for integers in released], np.int64),
+    # both at once: the query decides between equal choices
+    "both": lambda released: np.array(
+        [(i[0] << 36) + min(max(i[-1], -(1 << 34)), 1 << 34) for i in released], np.int64
+    ),
+}
+
+
+def plan_of(mechanism: Mechanism, counts: Int64s, epsilon: Fraction = EPSILON) -> Plan:
+    return mechanism.plan(CountsKnown.all_of(counts), GRID, epsilon)
+
+
+def released(mechanism: Mechanism, plan: Plan, totals: Totals, draws: int, noise: Noise) -> Released:
+    return mechanism.release([totals] * draws, [plan] * draws, noise)
+
+
+def pairs(counts: Int64s) -> list[tuple[Totals, Totals]]:
+    """The heaviest user at 0 and at U, with half of the others at either end, or all at 0."""
+    top = counts * GRID.upper_steps
+    mine = np.arange(counts.size) == 0
+    backgrounds = [top * (np.arange(counts.size) % 2), top * 0]
+    return [(Totals(counts, np.where(mine, 0, b)), Totals(counts, np.where(mine, top, b))) for b in backgrounds]
+
+
+def bounds_of(mechanism: Mechanism, plan: Plan, one: Totals, other: Totals, noise: Noise) -> list[float]:
+    """Audited lower bounds on epsilon from the published integers, in each view."""
+    drawn = [released(mechanism, plan, totals, DRAWS, noise) for totals in (one, other)]
+    return [
+        epsilon_lower_bound(lambda _, v=view: v(drawn[0]), lambda _, v=view: v(drawn[1]), DRAWS)
+        for view in VIEWS.values()
+    ]
+
+
+@every_counts
+@every_chooser
+def test_the_audit_of_the_published_integers_stays_below_the_claim(mechanism: Mechanism, counts: Int64s) -> None:
+    """False-alarm rate 1e-6 for each view of each pair."""
+    plan = plan_of(mechanism, counts)
+    for one, other in pairs(counts):
+        choice, query, both = bounds_of(mechanism, plan, one, other, seeded(41))
+        assert choice <= plan.epsilon / 2
+        assert max(query, both) <= plan.claim().epsilon
+
+
+def test_a_choice_at_twice_its_rate_is_caught() -> None:
+    """The missing half of the exponential mechanism: the same release at four times epsilon, choice alone looked at.
+
+    Levy on six equal users, three at either end: one user's move turns a draw between two bins.
+    """
+    counts = COUNTS[2]
+    mechanism = Levy()
+    plan = plan_of(mechanism, counts, Fraction(2))
+    plan = replace(plan, facts={**plan.facts, "tau": 2 * (GRID.upper_steps * FINE // 4), "bins": 2})
+    top = counts * GRID.upper_steps
+    half = np.arange(6) % 2
+    one, other = (Totals(counts, top * np.where(np.arange(6) == 0, first, half)) for first in (0, 1))
+    right = bounds_of(mechanism, plan, one, other, seeded(42))[0]
+    wrong = bounds_of(mechanism, replace(plan, epsilon=4 * plan.epsilon), one, other, seeded(42))[0]
+    assert right <= plan.epsilon / 2 < wrong
+
+
+@every_chooser
+def test_a_query_with_noise_for_three_quarters_of_the_interval_is_caught(mechanism: Mechanism) -> None:
+    """One user alone, moved from 0 to U, with an epsilon so small for the choice that it is the same everywhere:
+    the query's own half of epsilon is all that is seen of a draw with a given choice."""
+    counts = COUNTS[0]
+    plan = plan_of(mechanism, counts)
+    one, other = Totals(counts, counts * 0), Totals(counts, counts * GRID.upper_steps)
+    choice = wide_choice(mechanism, plan)
+    bounds = []
+    for scale in (plan.scale, plan.scale * Fraction(3, 5)):
+        made = replace(plan, scale=scale)
+        queries = [given(mechanism, made, totals, choice) for totals in (one, other)]
+        bounds.append(epsilon_lower_bound(lambda _, q=queries: q[0], lambda _, q=queries: q[1], DRAWS))
+    assert bounds[0] <= plan.epsilon / 2 < bounds[1]
+
+
+def wide_choice(mechanism: Mechanism, plan: Plan) -> list[int]:
+    if isinstance(mechanism, Levy):
+        return [0]
+    if isinstance(mechanism, Akmv):
+        return [plan.facts["sensitivity"]]
+    return [0, GRID.upper_steps * FINE]
+
+
+def given(mechanism: Mechanism, plan: Plan, totals: Totals, choice: list[int]) -> Int64s:
+    """DRAWS noisy queries of a release whose private choice came out as `choice`."""
+    settled = mechanism.resolve([*choice, 0], plan)
+    exact = int(totals.sums[0]) * (1 if isinstance(mechanism, Akmv) else FINE)
+    return exact + seeded(43 + (exact > 0)).laplace([settled.scale] * DRAWS)
+
+
+@pytest.mark.parametrize("counts", COUNTS[1:], ids=len)
+def test_levys_noise_is_for_the_interval_that_was_drawn(counts: Int64s) -> None:
+    """False-alarm rate 1e-6: among draws that share a bin, queries are the clipped sum plus noise of its own scale."""
+    plan = plan_of(Levy(), counts, Fraction(1, 2))
+    totals = Totals(counts, counts * (np.arange(counts.size) * 997 % 6_500))
+    drawn = released(Levy(), plan, totals, 20_000, seeded(44))
+    for index in range(plan.facts["bins"]):
+        mine = [integers for integers in drawn if integers[0] == index]
+        if len(mine) > 1_000:
+            tau, upper = plan.facts["tau"], GRID.upper_steps * FINE
+            middle = (index * tau + min((index + 1) * tau, upper)) // 2
+            low, high = (0, upper) if plan.facts["bins"] == 1 else (middle - 3 * tau // 2, middle + 3 * tau // 2)
+            exact = int(np.clip(array_means([totals], [plan]).means, max(low, 0), min(high, upper)).sum())
+            assert laplace_fit(VIEWS["query"](mine) - exact, Levy.resolve([index, 0], plan).scale) > 1e-6
+
+
+def test_akmvs_noise_is_for_the_bound_that_was_drawn() -> None:
+    """False-alarm rate 1e-6: three users on a grid of one step, so that the four bounds repeat."""
+    counts = np.array([4, 2, 1], np.int64)
+    plan = Akmv().plan(CountsKnown(counts, 7), Grid(step=Fraction(65), upper_steps=1), Fraction(1))
+    drawn = released(Akmv(), plan, Totals(counts, counts), 40_000, seeded(49))
+    assert {integers[0] for integers in drawn} == {1, 2, 3, 4}
+    for bound in range(1, 5):
+        mine = [integers for integers in drawn if integers[0] == bound]
+        scale = Akmv.resolve([bound, 0], plan).scale
+        assert scale == 2 * bound
+        assert laplace_fit(VIEWS["query"](mine) - int(np.minimum(counts, bound).sum()), scale) > 1e-6
+
+
+# Levy's private median bin
+
+
+def bin_costs(means: Sequence[int], tau: int, upper: int) -> list[int]:
+    """From the paper's text: nearest midpoint of each mean, lower on ties; the larger number on either side."""
+    edges = [*range(0, upper, tau), upper]
+    middles = [Fraction(a + b, 2) for a, b in itertools.pairwise(edges)]
+    bins = [min(range(len(middles)), key=lambda j: (abs(middles[j] - mean), j)) for mean in means]
+    return [max(sum(b < j for b in bins), sum(b > j for b in bins)) for j in range(len(middles))]
+
+
+def levy_law(means: Sequence[int], tau: int, upper: int, epsilon: Fraction, over: int = 4) -> list[float]:
+    weights = [math.exp(-float(epsilon) / over * cost) for cost in bin_costs(means, tau, upper)]
+    return [w / math.fsum(weights) for w in weights]
+
+
+def levy_loss(users: int, tau: int, upper: int, epsilon: Fraction, over: int) -> float:
+    worst = 0.0
+    for means in itertools.product(range(upper + 1), repeat=users):
+        one = levy_law(means, tau, upper, epsilon, over)
+        for value in range(upper + 1):
+            other = levy_law((*means[1:], value), tau, upper, epsilon, over)
+            worst = max(worst, *(abs(math.log(p / q)) for p, q in zip(one, other, strict=True)))
+    return worst
+
+
+def test_the_law_of_the_median_bin_loses_half_of_epsilon_and_at_rate_one_half_more() -> None:
+    """Enumerated: every dataset of three arrays, every neighbour, every bin; the last bin is shorter."""
+    epsilon = Fraction(2)
+    assert levy_loss(3, 4, 9, epsilon, over=4) <= epsilon / 2 + Fraction(1, 10**9)
+    assert levy_loss(3, 4, 9, epsilon, over=2) > epsilon / 2
+
+
+@pytest.mark.parametrize(
+    "speeds", [(0, 0, 0, 0), (6_500, 0, 3_000, 3_000), (1_625, 3_250, 4_875, 6_500), (5_200, 5_850, 6_175, 100)]
+)
+@pytest.mark.parametrize("tau_steps", [1_625, 2_600, 6_500])
+def test_the_drawn_bin_follows_that_law(speeds: tuple[int, ...], tau_steps: int) -> None:
+    """False-alarm rate 1e-6 each; ties with midpoints and a short last bin included."""
+    counts = np.full(4, 2, np.int64)
+    plan = plan_of(Levy(), counts)
+    upper, tau = GRID.upper_steps * FINE, tau_steps * FINE
+    plan = replace(plan, facts={**plan.facts, "tau": tau, "bins": -(-upper // tau)})
+    totals = Totals(counts, counts * np.array(speeds))
+    drawn = VIEWS["choice"](released(Levy(), plan, totals, 30_000, seeded(45)))
+    masses = levy_law([speed * FINE for speed in speeds], tau, upper, plan.epsilon)
+    assert len(masses) == plan.facts["bins"]
+    if len(masses) > 1:
+        assert fit(np.bincount(drawn, minlength=len(masses)), masses) > 1e-6
+
+
+def test_nearest_means_nearest_midpoint_and_not_least_distance() -> None:
+    """Erratum E5: the paper prints min where it means argmin; a least distance is never above half a bin."""
+    counts = np.full(20, 1, np.int64)
+    plan = plan_of(Levy(), counts, Fraction(1_000))
+    plan = replace(plan, facts={**plan.facts, "tau": 1_000 * FINE, "bins": 7})
+    for speed, expected in ((100, 0), (1_000, 0), (1_001, 1), (5_700, 5), (6_400, 6)):
+        bins = VIEWS["choice"](released(Levy(), plan, Totals(counts, counts * speed), 50, seeded(46)))
+        assert set(bins.tolist()) == {expected}
+
+
+# what is published
+
+
+@every_counts
+@every_chooser
+def test_what_the_release_settles_is_narrower_than_the_plan_said(mechanism: Mechanism, counts: Int64s) -> None:
+    plan = plan_of(mechanism, counts)
+    for integers in released(mechanism, plan, Totals(counts, counts * 2_000), 200, seeded(47)):
+        settled = mechanism.resolve(integers, plan)
+        assert 0 <= settled.scale <= plan.scale
+        assert settled.scale.denominator <= plan.scale.denominator * 10**12
+        assert 0 <= settled.bias_bound <= plan.bias_bound == float(GRID.upper)
+        again = Plan.from_public(plan.mechanism, plan.public())
+        assert mechanism.resolve(integers, again).public() == settled.public()
+
+
+@every_chooser
+def test_the_bias_bound_of_the_drawn_interval_holds_for_any_speeds(mechanism: Mechanism) -> None:
+    """Whatever is drawn: the noiseless query lies within the settled bound of the true mean."""
+    rng = np.random.default_rng(48)
+    for counts in COUNTS:
+        plan = plan_of(mechanism, counts)
+        for _ in range(60):
+            sums = (
+                np.where(
+                    rng.random(counts.size) < 0.5,
+                    rng.integers(0, 2, counts.size) * 6_500,
+                    rng.integers(0, 6_501, counts.size),
+                )
+                * counts
+            )
+            totals = Totals(counts, sums)
+            integers = released(
+                mechanism, replace(plan, scale=Fraction(0)), totals, 1, seeded(int(rng.integers(1 << 30)))
+            )[0]
+            truth = float(Fraction(int(sums.sum()), int(counts.sum())) * GRID.step)
+            off = abs(mechanism.value(integers, plan) - truth)
+            assert off <= mechanism.resolve(integers, plan).bias_bound + 1e-9
+
+
+def test_the_rank_of_the_epsilon_quantile_is_the_same_at_both_ends() -> None:
+    """Erratum E8: t = ceil(2 / epsilon) at both ends, where the text prints floor at one; at most half the arrays."""
+    counts = np.full(40, 3, np.int64)
+    for epsilon, rank in ((Fraction(2, 3), 3), (Fraction(3, 4), 3), (Fraction(1, 2), 4), (Fraction(1, 100), 20)):
+        plan = plan_of(EpsilonQuantile(), counts, epsilon)
+        assert Fraction(plan.facts["rank_numerator"], plan.facts["rank_denominator"]) == rank
+
+
+def test_one_array_gives_all_of_the_range() -> None:
+    plan = plan_of(Levy(), COUNTS[0])
+    assert plan.facts["bins"] == 1
+    [[index, _]] = Levy().release([Totals(COUNTS[0], COUNTS[0])], [plan], Noise())
+    assert index == 0
+    assert Levy.resolve([0, 0], plan).scale == plan.scale == 2 * GRID.upper_steps * FINE / EPSILON
+
+
+def test_users_with_large_sums_draw_from_coarse_steps() -> None:
+    """A sum of up to 10**6 samples of 10**6 steps: coarser candidates, but the clipped sum stays exact."""
+    grid = Grid(step=Fraction(65, 10**6), upper_steps=10**6)
+    counts = np.array([1_000_000, 3], np.int64)
+    plan = Akmv().plan(CountsKnown.all_of(counts), grid, Fraction(10**4))
+    assert plan.facts["coarse"] == 10
+    totals = Totals(counts, counts * 400_000)
+    [[bound, noisy]] = Akmv().release([totals], [replace(plan, scale=Fraction(0))], Noise())
+    assert bound % 1024 == 0 or bound == plan.facts["sensitivity"]
+    assert noisy == min(bound, 400_000 * 1_000_000) + 1_200_000
+
+
+# auto
+
+
+def test_auto_releases_with_the_mechanism_that_its_plan_names() -> None:
+    auto = Auto(prior=Prior(20.0, 12.0))
+    plans = [plan_of(auto, counts) for counts in COUNTS]
+    for counts, plan in zip(COUNTS, plans, strict=True):
+        best = auto.ranking(CountsKnown.all_of(counts), GRID, EPSILON)
+        assert plan.public() == best[0].plan.public()
+        assert plan.mechanism == best[0].mechanism.name
+        assert [each.error for each in best] == sorted(each.error for each in best)
+    totals = [Totals(counts, counts * 3_000) for counts in COUNTS]
+    for integers, plan in zip(auto.release(totals, plans, Noise()), plans, strict=True):
+        assert len(integers) == {"akmv": 2, "levy": 2, "fixed-quantile": 3, "epsilon-quantile": 3}.get(
+            plan.mechanism, 1
+        )
+
+
+def test_without_a_prior_auto_takes_the_best_worst_case() -> None:
+    for counts in COUNTS:
+        ranking = Auto().ranking(CountsKnown.all_of(counts), GRID, EPSILON)
+        assert ranking[0].plan.error() == min(each.plan.error() for each in ranking)
+        assert ranking[0].mechanism.name not in {"levy", "akmv", "fixed-quantile", "epsilon-quantile"}
+
+
+def test_more_epsilon_never_makes_the_forecast_of_auto_worse() -> None:
+    """A HAT of few vehicles falls back on a constant where noise would drown it, whatever epsilon is."""
+    auto = Auto(prior=Prior(20.0, 12.0))
+    for counts in (np.array([1]), np.array([3, 2]), np.array([9, 4, 4, 1])):
+        best = [
+            auto.ranking(CountsKnown.all_of(counts), GRID, Fraction(e))[0].error for e in ("1/4", "1", "2", "4", "9")
+        ]
+        assert best == sorted(best, reverse=True)
+
+
+def test_a_constant_spends_nothing_and_says_how_wrong_it_may_be() -> None:
+    for counts in COUNTS:
+        plan = WorstCaseOptimal(constant=True).plan(CountsKnown.all_of(counts), GRID, Fraction(9))
+        assert plan.scale == 0
+        assert plan.bias_bound == 32.5
+        [integers] = WorstCaseOptimal(constant=True).release([Totals(counts, counts * 6_500)], [plan], Noise())
+        assert WorstCaseOptimal.value(integers, plan) == 32.5
+
+
+@pytest.mark.parametrize("mechanism", [*CHOOSERS, Auto()], ids=repr)
+def test_noise_beyond_bounds_is_refused_by_the_plan_and_never_after_a_private_choice(
+    mechanism: Mechanism,
+) -> None:
+    """A draw that fails for some choices and is then repeated would tell which choices were thrown away."""
+    grid = Grid(step=Fraction(65, 10**6), upper_steps=10**6)
+    counts = np.array([900_000, 500_000], np.int64)
+    try:
+        plan = mechanism.plan(CountsKnown(counts, 1_400_000), grid, Fraction(1, 10**6))
+    except PlanError:
+        return
+    for _ in range(20):
+        mechanism.release([Totals(counts, counts * 7)], [plan], Noise())
+
+
+# where the papers are wrong
+
+
+def test_levys_noise_shrinks_with_the_root_of_the_samples_only_while_its_interval_is_shorter_than_the_range() -> None:
+    """Erratum E11: claimed is 1 / sqrt(factor) always; with two samples each the interval is all of [0, U] before and
+    after, so four times the samples change nothing."""
+
+    def noise(each: int, users: int) -> float:
+        plan = plan_of(Levy(), np.full(users, each, np.int64))
+        return float(plan.scale * plan.step)
+
+    assert noise(8, 100) == noise(2, 100)
+    assert noise(8_000, 100) == pytest.approx(noise(2_000, 100) / 2, rel=1e-3)
+
+
+def test_the_worst_bias_of_two_intervals_is_of_one_side_at_a_time() -> None:
+    """Erratum E3: printed is the mean of max(a, U - b) over samples, here U / 2; but no speeds reach it, since one
+    sample is only ever raised and the other only ever lowered. The truth, over all speeds, is U / 4."""
+    intervals = [(0.5, 1.0), (0.0, 0.5)]
+    printed = sum(max(a, 1 - b) for a, b in intervals) / 2
+    speeds = np.linspace(0, 1, 101)
+    raised = np.clip(speeds, *intervals[0]) - speeds
+    lowered = np.clip(speeds, *intervals[1]) - speeds
+    worst = np.abs(raised[:, None] + lowered[None, :]).max() / 2
+    assert (printed, worst) == (0.5, 0.25)
+    sides = sum(a for a, _ in intervals) / 2, sum(1 - b for _, b in intervals) / 2
+    assert worst == max(sides)
+    for counts in COUNTS:  # at the optimum both sides are the same, and the bound of the plan is attained at either end
+        plan = plan_of(WorstCaseOptimal(), counts, Fraction(1, 2))
+        for speed in (0, GRID.upper_steps):
+            [integers] = WorstCaseOptimal().release(
+                [Totals(counts, counts * speed)], [replace(plan, scale=Fraction(0))], Noise()
+            )
+            off = abs(WorstCaseOptimal.value(integers, plan) - speed * 0.01)
+            assert off == pytest.approx(plan.bias_bound, abs=1e-9)

@@ -1,0 +1,360 @@
+"""`hatstream plan`: its numbers are those of the mechanisms, what adds up is exact, and nothing is spent or written."""
+
+import json
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dpops.forecast import Prior
+from dpops.mechanisms.array_average import ArrayAverage
+from dpops.mechanisms.auto import Auto
+from dpops.registry import registered
+from dpops.types import CountsKnown
+from pipelines.cli import main
+from pipelines.planning.composed import lay_out
+from pipelines.planning.counts import read_counts, sample_counts, sample_day
+from pipelines.planning.forecast import PER_CLASS, label
+from pipelines.specification import load
+from tests import city
+
+PRIOR = "upper_kmh = 65\nprior = { mean_kmh = 20, sd_kmh = 12 }"
+DEMO = (Path(__file__).parents[3] / "pipelines" / "demo" / "demo.toml").read_text()
+TABLE = """slot,cell,vehicle,count
+8,a,PLATE1,10
+8,a,PLATE2,4
+8,b,PLATE1,3
+9,a,PLATE1,5
+9,a,PLATE3,5
+9,b,PLATE3,1
+9,c,PLATE3,1
+"""
+MEANS = [name for name, kind in registered().items() if "mean" in kind.statistics]
+
+
+@pytest.fixture
+def plan(tmp_path, capsys):
+    """Runs `hatstream plan` on a specification and, if given, a file of counts; returns code, output, errors."""
+
+    def run(spec, *options, counts=None, name="counts.csv"):
+        (tmp_path / "spec.toml").write_text(spec)
+        arguments = ["plan", "--spec", str(tmp_path / "spec.toml"), *options]
+        if counts is not None:
+            (tmp_path / name).write_text(counts)
+            arguments += ["--counts", str(tmp_path / name)]
+        code = main(arguments)
+        return code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def planned(plan):
+    """The document that --json prints."""
+
+    def run(*arguments, **named):
+        code, out, err = plan(*arguments, "--json", **named)
+        assert (code, err) == (0, "")
+        return json.loads(out)
+
+    return run
+
+
+def auto(spec=city.SPEC):
+    return spec.replace('"array-average"', '"auto"').replace("upper_kmh = 65", PRIOR)
+
+
+def capped(spec, cells, samples):
+    return spec.replace(
+        'per = "hat"', f'per = "hat"\ncomposition = "cap"\nmax_cells = {cells}\nmax_samples = {samples}'
+    )
+
+
+def only_class(document):
+    (statistic,) = document["statistics"]
+    (only,) = statistic["classes"]
+    return only
+
+
+def test_without_a_prior_the_numbers_are_those_of_the_mechanisms_plan(planned, tmp_path):
+    counts = [40, 30, 9, 9, 2]
+    only = only_class(planned(city.SPEC, counts=json.dumps(counts), name="counts.json"))
+    grid = load(tmp_path / "spec.toml").grid
+    made = ArrayAverage().plan(CountsKnown(np.array(counts), sum(counts)), grid, Fraction(1))
+    assert (only["vehicles"], only["hats"], only["m_ub"]) == ("4-7", 1, made.facts["m_ub"])
+    assert only["noise_scale"] == float(made.scale * made.step)
+    assert only["bias_bound"] == made.bias_bound
+    assert only["forecast_error"] == made.error()
+    assert only["chosen"] == [{"mechanism": "array-average", "share": 1.0}]
+    assert only["runners_up"] == []
+
+
+def test_with_a_prior_the_error_is_the_mechanisms_forecast(planned, tmp_path):
+    counts = np.array([40, 30, 9, 9, 2])
+    spec = city.SPEC.replace("upper_kmh = 65", PRIOR.replace("12 }", "12, between = 0.25 }"))
+    document = planned(spec, counts=json.dumps(counts.tolist()), name="counts.json")
+    mechanism = ArrayAverage()
+    made = mechanism.plan(CountsKnown.all_of(counts), load(tmp_path / "spec.toml").grid, Fraction(1))
+    assert only_class(document)["forecast_error"] == mechanism.forecast(made, counts, Prior(20, 12, 0.25))
+    assert "25% of the variance" in document["forecast"]
+
+
+def test_auto_shows_its_choice_and_the_runners_up_in_order(planned, plan, tmp_path):
+    counts = np.array([40, 30, 29, 25, 22, 21, 9, 9, 2])
+    only = only_class(planned(auto(), counts=json.dumps(counts.tolist()), name="counts.json"))
+    grid = load(tmp_path / "spec.toml").grid
+    ranking = Auto(prior=Prior(20, 12)).ranking(CountsKnown.all_of(counts), grid, Fraction(1))
+    wanted = [(label(each.mechanism), each.error) for each in ranking]
+    assert (only["chosen"][0]["mechanism"], only["forecast_error"]) == wanted[0]
+    assert [(other["mechanism"], other["forecast_error"]) for other in only["runners_up"]] == wanted[1:3]
+    _, out, _ = plan(auto(), counts=json.dumps(counts.tolist()), name="counts.json")
+    places = [out.index(text) for text in (f" {wanted[0][0]}", f"then {wanted[1][0]}", f"then {wanted[2][0]}")]
+    assert places == sorted(places)
+
+
+def test_runners_up_never_forecast_less_than_the_choice_nor_repeat_it(planned):
+    for each in planned(auto(), "--synthetic")["statistics"][0]["classes"]:
+        errors = [each["forecast_error"], *(other["forecast_error"] for other in each["runners_up"])]
+        assert errors == sorted(errors)
+        assert len({each["chosen"][0]["mechanism"], *(o["mechanism"] for o in each["runners_up"])}) == 3
+        assert sum(share["share"] for share in each["chosen"]) == pytest.approx(1)
+
+
+def test_the_composed_total_of_a_hand_made_table_is_exact(planned):
+    composed = planned(city.SPEC, counts=TABLE)["composed"]
+    assert composed["most_hats_of_a_vehicle_in_a_slot"] == 3  # PLATE3 at 9
+    assert composed["most_hats_of_a_vehicle_in_a_period"] == 3  # PLATE1: two at 8 and one at 9; PLATE3: three at 9
+    assert composed["vehicle_and_slot"] == {"epsilon": 3.0, "known": "exact"}
+    assert composed["vehicle_and_period"] == {"epsilon": 3.0, "known": "exact"}
+    assert composed["debit_of_a_period"] == {"epsilon": 5.0, "known": "exact"}
+    assert composed["within_limit"] is True
+
+
+def test_a_limit_below_the_debit_is_exceeded(planned):
+    document = planned(city.SPEC.replace("limit = 50", "limit = 4.5"), counts=TABLE)
+    assert document["composed"]["within_limit"] is False
+    half = next(choice for choice in document["choices"] if choice["epsilon"] == 0.5)
+    assert half["composed"]["debit_of_a_period"]["epsilon"] == 2.5
+    assert half["composed"]["within_limit"] is True
+
+
+def test_per_period_each_hat_gets_the_epsilon_that_sealing_gives_it(planned):
+    composed = planned(city.SPEC.replace('per = "hat"', 'per = "period"'), counts=TABLE)["composed"]
+    assert composed["epsilon_per_hat_most"] == 1 / 8  # four slots of service; two HATs at 8, three at 9
+    assert composed["epsilon_per_hat_least"] == float(Fraction(1, 12))
+    assert composed["debit_of_a_period"]["epsilon"] == 0.5
+    assert composed["vehicle_and_period"]["epsilon"] == float(Fraction(1, 3))  # PLATE1: 2/8 and 1/12
+
+
+def test_a_cap_bounds_cells_and_samples(planned):
+    document = planned(capped(city.SPEC, 1, 3), counts=TABLE)
+    composed = document["composed"]
+    assert composed["most_hats_of_a_vehicle_in_a_slot"] == 1
+    assert composed["vehicle_and_period"]["epsilon"] == 2.0
+    assert 2 <= document["hats"] <= 4
+    assert any("anew" in note for note in document["notes"])
+
+
+def test_samples_that_a_cap_drops_still_count_as_reported(tmp_path):
+    (tmp_path / "spec.toml").write_text(capped(city.SPEC, 5, 3))
+    (tmp_path / "counts.csv").write_text(TABLE)
+    hats, _ = lay_out(load(tmp_path / "spec.toml"), read_counts(tmp_path / "counts.csv"))
+    assert [(hat.kept.tolist(), hat.reported) for hat in hats[:2]] == [([3, 3], 14), ([3], 3)]
+
+
+def test_counts_without_vehicles_leave_the_composed_total_unknown_and_say_so(planned, plan):
+    document = planned(city.SPEC, counts="[5, 3]", name="counts.json")
+    composed = document["composed"]
+    assert composed["most_hats_of_a_vehicle_in_a_slot"] is None
+    assert composed["vehicle_and_period"] == {"epsilon": None, "known": "unknown"}
+    assert composed["within_limit"] is None
+    assert "the counts name no vehicle and no slot" in " ".join(document["notes"])
+    assert "not known" in plan(city.SPEC, counts="[5, 3]", name="counts.json")[1]
+
+
+def test_without_vehicles_the_specification_may_bound_the_total(planned):
+    composed = planned(capped(city.SPEC, 3, 9), counts="[5, 3]", name="counts.json")["composed"]
+    assert composed["vehicle_and_slot"] == {"epsilon": 3.0, "known": "at most"}
+    assert composed["debit_of_a_period"] == {"epsilon": 12.0, "known": "at most"}
+    assert composed["within_limit"] is True
+    period = city.SPEC.replace('per = "hat"', 'per = "period"')
+    composed = planned(period, counts="[5, 3]", name="counts.json")["composed"]
+    assert composed["vehicle_and_period"] == {"epsilon": 1.0, "known": "at most"}
+
+
+def test_vehicles_without_slots_tell_the_total_of_a_vehicle(planned):
+    composed = planned(city.SPEC, counts="hat,vehicle,count\n1,A,3\n2,A,1\n2,B,1\n")["composed"]
+    assert composed["vehicle_and_period"] == {"epsilon": 2.0, "known": "exact"}
+    assert composed["vehicle_and_slot"] == {"epsilon": 2.0, "known": "at most"}
+    assert composed["debit_of_a_period"]["known"] == "unknown"
+
+
+def test_all_forms_of_a_table_give_the_same_plan(planned, tmp_path):
+    rows = [line.split(",") for line in TABLE.splitlines()[1:]]
+    columns = dict(zip(("slot", "cell", "vehicle", "count"), zip(*rows, strict=True), strict=True))
+    columns["count"], columns["slot"] = ([int(value) for value in columns[name]] for name in ("count", "slot"))
+    pq.write_table(pa.table({**columns, "speed": [1.0] * 7}), tmp_path / "counts.parquet")
+    lines = [json.dumps({name: columns[name][at] for name in columns}) for at in range(7)]
+    first = planned(city.SPEC, counts=TABLE)
+    second = planned(city.SPEC, counts="\n".join(lines), name="counts.jsonl")
+    third = planned(city.SPEC, "--counts", str(tmp_path / "counts.parquet"))
+    for document in (first, second, third):
+        del document["counts"]
+    assert first == second == third
+
+
+def test_equal_hats_of_other_slots_are_told_apart(tmp_path):
+    (tmp_path / "counts.csv").write_text("slot,hat,count\n1,x,3\n2,x,3\n2,x,4\n")
+    (tmp_path / "spec.toml").write_text(city.SPEC)
+    hats, _ = lay_out(load(tmp_path / "spec.toml"), read_counts(tmp_path / "counts.csv"))
+    assert [hat.kept.tolist() for hat in hats] == [[3], [4, 3]]
+
+
+def test_the_made_up_fleet_is_counted_as_the_demo_releases_it(planned):
+    document = planned(DEMO, "--synthetic")
+    assert document["hats"] == 752
+    assert document["composed"]["debit_of_a_period"]["epsilon"] == 186
+    assert document["composed"]["vehicle_and_period"]["epsilon"] == 138
+
+
+def test_other_resolutions_and_slot_lengths_are_recounted(planned, tmp_path):
+    document = planned(DEMO.replace("05:00-24:00", "04:00-24:00"), "--synthetic")
+    by_name = {choice["choice"]: choice for choice in document["choices"]}
+    names = ["resolution 6", "resolution 8", "30-minute slots", "120-minute slots"]
+    assert list(by_name)[-4:] == names
+    spec = load(tmp_path / "spec.toml")
+    counts = sample_counts(*sample_day(spec), replace(spec, resolution=8))
+    assert by_name["resolution 8"]["hats"] == len(set(zip(counts.slot.tolist(), counts.place.tolist(), strict=True)))
+    assert by_name["120-minute slots"]["hats"] < document["hats"] < by_name["30-minute slots"]["hats"]
+
+
+def test_a_slot_length_that_cannot_be_is_named(planned):
+    document = planned(DEMO, "--synthetic")
+    assert "120-minute slots" not in [choice["choice"] for choice in document["choices"]]
+    assert "120-minute slots do not fit into slot.service or the day" in document["notes"]
+
+
+def test_the_fleet_drives_in_the_zone_of_the_specification(tmp_path):
+    (tmp_path / "spec.toml").write_text(city.SPEC)
+    spec = load(tmp_path / "spec.toml")
+    day, fleet = sample_day(spec)
+    slots = np.unique(sample_counts(day, fleet, spec).slot)
+    midnight = spec.timetable.midnight(fleet.day)
+    assert midnight.tzinfo == ZoneInfo("Asia/Kolkata")
+    assert ((slots - midnight.timestamp()) / 3600).tolist() == [8, 9, 10, 11]
+
+
+def test_a_service_without_buses_is_said_plainly(plan):
+    code, _, err = plan(city.SPEC.replace("08:00-12:00", "02:00-03:00"), "--synthetic")
+    assert code == 4
+    assert "does not drive within slot.service" in err
+
+
+@pytest.mark.parametrize("mechanism", MEANS)
+def test_every_mechanism_can_be_planned_with_and_without_a_prior(planned, mechanism):
+    spec = city.SPEC.replace('"array-average"', f'"{mechanism}"')
+    for text in (spec, spec.replace("upper_kmh = 65", PRIOR)):
+        document = planned(text)
+        assert document["hats"] == 6
+        assert document["statistics"][0]["mechanism"] == mechanism
+        assert all(each["forecast_error"] >= 0 for each in document["statistics"][0]["classes"])
+        assert "typical" in document["counts"]
+
+
+def test_options_of_a_mechanism_are_shown(planned):
+    spec = city.SPEC.replace('"array-average"', '"array-average"\nm_ub = "argmax"')
+    assert planned(spec)["statistics"][0]["mechanism"] == "array-average m_ub=argmax"
+
+
+def test_a_day_of_counts_is_not_taken_for_a_week(planned):
+    day = planned(DEMO, "--synthetic")["composed"]
+    week = planned(DEMO.replace("vehicle-day", "vehicle-week"), "--synthetic")["composed"]
+    assert week["vehicle_and_period"] == {"epsilon": 7 * day["vehicle_and_period"]["epsilon"], "known": "if alike"}
+    assert week["within_limit"] is None
+
+
+@pytest.mark.parametrize(("unit", "most"), [("day", 25 * 3), ("week", 169 * 3)])
+def test_a_bound_holds_in_periods_in_which_the_clock_changes_too(planned, unit, most):
+    spec = capped(city.AUSTIN, 3, 9).replace("vehicle-day", f"vehicle-{unit}")
+    composed = planned(spec, counts="[5, 3]", name="counts.json")["composed"]
+    assert composed["debit_of_a_period"] == {"epsilon": most, "known": "at most"}
+    assert composed["within_limit"] is (True if most <= 300 else None)
+
+
+def test_a_slot_gets_most_of_a_total_on_the_shortest_day(planned):
+    spec = city.AUSTIN.replace('per = "hat"', 'per = "period"')
+    composed = planned(spec, counts="[5, 3]", name="counts.json")["composed"]
+    assert composed["vehicle_and_slot"] == {"epsilon": pytest.approx(1 / 23), "known": "at most"}
+
+
+def test_of_very_many_hats_an_even_part_is_planned_and_all_are_counted(planned):
+    lines = [f"{hat},{hat % 90 + 1}" for hat in range(PER_CLASS + 50)]
+    document = planned(city.SPEC, counts="hat,count\n" + "\n".join(lines))
+    only = only_class(document)
+    assert (only["hats"], only["hats_planned"]) == (PER_CLASS + 50, PER_CLASS)
+    assert f"{PER_CLASS} of {PER_CLASS + 50} HATs were planned" in document["notes"][0]
+
+
+def test_nothing_is_written_and_no_ledger_is_needed(plan, tmp_path, monkeypatch):
+    for variable in ("HOME", "XDG_STATE_HOME", "TMPDIR"):
+        monkeypatch.setenv(variable, str(tmp_path / "state"))
+    monkeypatch.setenv("HATSTREAM_LEDGER", str(tmp_path / "state" / "ledger.sqlite"))
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = plan(auto(), counts=TABLE)
+    assert code == 0
+    assert "nothing was released or spent" in out
+    assert plan(auto(), "--synthetic")[0] == 0
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["counts.csv", "spec.toml"]
+
+
+def test_a_second_plan_is_the_same(planned):
+    spec = capped(auto(DEMO), 3, 20)
+    assert planned(spec, "--synthetic") == planned(spec, "--synthetic")
+
+
+@pytest.mark.parametrize(
+    ("name", "counts", "said"),
+    [
+        ("counts.csv", "", "cannot be read as csv"),
+        ("counts.csv", "slot,cell,vehicle,count\n", "holds no rows"),
+        ("counts.csv", "slot,vehicle,count\n1,PLATE1,3\n", "`hat` or else `slot` and `cell`; it has slot, vehicle"),
+        ("counts.csv", "a,b\n1,2\n", "it has none of them"),
+        ("counts.csv", "hat,vehicle,count\n1,PLATE1,PLATE1\n", "every count must be a whole number"),
+        ("counts.csv", "hat,vehicle,count\n1,PLATE1,2.5\n", "every count must be a whole number"),
+        ("counts.csv", "hat,vehicle,count\n1,PLATE1,2\n1,PLATE2,0\n", "the count in row 2 must be"),
+        ("counts.csv", "hat,vehicle,count\n1,PLATE1,2\n1,,1\n", "column 'vehicle' is empty in row 2"),
+        ("counts.csv", "hat,vehicle,count\n1,PLATE1,2\n1,PLATE1,1\n", "more than one row in the same HAT"),
+        ("counts.csv", "hat,vehicle,count\n1,PLATE1,2\nPLATE1\n", "cannot be read as csv"),
+        ("counts.csv", "hat,count\n1,2000000000\n1,2000000000\n", "more than 2147483647 samples"),
+        ("counts.jsonl", '{"hat": 1, "vehicle": "PLATE1", "count": true}', "every count must be a whole number"),
+        ("counts.jsonl", '{"hat": 1, "vehicle": ["PLATE1"], "count": 1}', "'vehicle' must hold text or numbers"),
+        ("counts.jsonl", '{"hat": 1, "vehicle": "PLATE1"', "cannot be read as jsonl"),
+        ("counts.parquet", "PLATE1", "cannot be read as parquet"),
+        ("counts.json", '["PLATE1"]', "count number 1 of the list must be"),
+        ("counts.json", "[3, true]", "count number 2 of the list must be"),
+        ("counts.json", "[3, -1]", "count number 2 of the list must be"),
+        ("counts.json", '{"count": [3]}', "must hold a list of counts"),
+        ("counts.json", "[]", "must hold a list of counts"),
+        ("counts.json", "PLATE1", "is not JSON"),
+        ("counts.json", "[2000000000, 2000000000]", "more than 2147483647 samples"),
+        ("counts.txt", "PLATE1", "counts come from .json, .csv, .jsonl or .parquet files"),
+    ],
+)
+def test_a_bad_file_is_refused_clearly_without_a_vehicles_name(plan, name, counts, said):
+    code, out, err = plan(city.SPEC, counts=counts, name=name)
+    assert (code, out) == (4, "")
+    assert said in err
+    assert "PLATE" not in err
+
+
+def test_wrong_use_a_missing_file_and_a_bad_specification_have_their_codes(plan, tmp_path):
+    assert plan(city.SPEC, "--synthetic", counts="[3]", name="counts.json")[0] == 1
+    code, _, err = plan(city.SPEC, "--counts", str(tmp_path / "nowhere.csv"))
+    assert code == 4
+    assert "there is no file of counts" in err
+    assert plan(city.SPEC.replace("epsilon = 1.0", "epsilon = 0"))[0] == 2

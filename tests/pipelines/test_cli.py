@@ -1,0 +1,38 @@
+"""The command line: commands are found and imported when they are called, errors become exit codes."""
+
+import importlib
+import subprocess
+import sys
+
+import pytest
+
+from pipelines.cli import _CODES, COMMANDS, hatstream
+
+
+@pytest.mark.parametrize("name", list(COMMANDS))
+def test_every_command_is_where_the_table_says(name):
+    command = hatstream.get_command(None, name)
+    assert command.name == name
+    assert command.help
+
+
+@pytest.mark.parametrize("name", list(_CODES))
+def test_every_error_with_an_exit_code_is_where_the_table_says(name):
+    module, _, kind = name.rpartition(".")
+    found = getattr(importlib.import_module(module), kind)
+    assert issubclass(found, Exception)
+    assert f"{found.__module__}.{found.__qualname__}" == name
+
+
+def test_help_imports_neither_beam_nor_numpy():
+    ask = "import sys; from pipelines.cli import main; main(['--help'])"
+    told = f"{ask}; print(sorted({{'apache_beam', 'numpy'}} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+    assert all(name in done.stdout for name in COMMANDS)
+
+
+def test_an_unknown_command_is_wrong_use(hatstream):
+    code, _, err = hatstream("relase")
+    assert code == 1
+    assert "relase" in err

@@ -1,0 +1,181 @@
+"""A release of levels by the command line: every key whatever the input, one value per stage, centres as recorded."""
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dpops.levels.stages import FIRST_CENTRE
+from pipelines.account import location
+from pipelines.specification import SpecificationError, load
+from tests import city, levels_city
+from tests.levels_city import CELLS, DAYS, SPEC
+from transforms.release.levels import plan_of, unpack_centres
+from transforms.release.recorded import Sequenced
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+def released(folder: Path, hatstream: Run, *more: str, start: str = DAYS[0], end: str = DAYS[-1]) -> dict[str, object]:
+    code, out, err = hatstream(*city.release(folder, "--json", *more, start=start, end=end))
+    assert code == 0, err
+    found: dict[str, object] = json.loads(out)
+    return found
+
+
+def entries(folder: Path) -> list[Sequenced]:
+    spec = load(folder / "spec.toml")
+    return location.find(str(folder / "ledger.sqlite"), None).ledger.stages(spec.account.name, spec.spec_id)
+
+
+def made(folder: Path, hatstream: Run, **written: object) -> Path:
+    folder.mkdir(exist_ok=True)
+    levels_city.write(folder, **written)  # type: ignore[arg-type]
+    assert hatstream(*city.init(folder))[0] == 0
+    return folder
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(path.read_text().splitlines()))
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted((folder / "out").iterdir())}
+
+
+def test_every_cell_and_slot_gets_a_row_in_every_format(tmp_path: Path, hatstream: Run) -> None:
+    made(tmp_path, hatstream)
+    released(tmp_path, hatstream)
+    rows = [row for path in (tmp_path / "out").glob("*.csv") for row in rows_of(path)]
+    assert len({(row["slot_start"], row["cell"]) for row in rows}) == len(rows) == len(CELLS) * 4 * len(DAYS)
+    assert {path.suffix for path in (tmp_path / "out").iterdir()} == {".csv", ".parquet", ".avro", ".jsonl"}
+    assert all(0 <= float(row["lower95"]) <= float(row["value"]) <= float(row["upper95"]) <= 65 for row in rows)
+
+
+def test_an_empty_city_one_bus_and_a_full_one_publish_the_same_keys(tmp_path: Path, hatstream: Run) -> None:
+    keys, said = [], []
+    for at, buses in enumerate((0, 1, 60)):
+        folder = made(tmp_path / str(at), hatstream, lines=levels_city.rows(buses=buses))
+        summary = released(folder, hatstream)
+        del summary["operator_only"], summary["files"]
+        said.append(summary)
+        files = [path for path in sorted((folder / "out").iterdir()) if path.suffix == ".csv"]
+        columns = ("slot_start", "cell", "statistic", "epsilon_slot")
+        cut = [[[row[name] for name in columns] for row in rows_of(path)] for path in files]
+        spec_id = load(folder / "spec.toml").spec_id
+        keys.append(([path.name for path in files], cut, spec_id))
+    assert keys[0] == keys[1] == keys[2]
+    assert said[0] == said[1] == said[2]
+
+
+def test_the_first_day_has_two_stages_and_others_one_around_what_is_recorded(tmp_path: Path, hatstream: Run) -> None:
+    made(tmp_path, hatstream)
+    released(tmp_path, hatstream)
+    found = [(e.unit.period, e.unit.shard, plan_of(e.unit)) for e in entries(tmp_path)]
+    assert [(period, stage, plan.stages) for period, stage, plan in found] == [
+        (DAYS[0], 0, 2),
+        (DAYS[0], 1, 2),
+        (DAYS[1], 0, 1),
+        (DAYS[2], 0, 1),
+    ]
+    sequences = [entry.sequence for entry in entries(tmp_path)]
+    assert [plan.rests_on for _, _, plan in found] == [0, *sequences[:3]]
+    assert (unpack_centres(found[0][2].centres, (4, 4)) == FIRST_CENTRE).all()
+
+
+def test_a_period_is_debited_once_and_a_lowered_limit_refuses_a_new_one_alone(tmp_path: Path, hatstream: Run) -> None:
+    made(tmp_path, hatstream)
+    released(tmp_path, hatstream, end=DAYS[0])
+    ledger = location.find(str(tmp_path / "ledger.sqlite"), None).ledger
+    assert [float(spent.epsilon) for spent in ledger.spent("small")] == [2.64]
+    (tmp_path / "spec.toml").write_text(SPEC.replace("limit = 2.64", "limit = 2"))
+    hatstream(*city.init(tmp_path))
+    released(tmp_path, hatstream, end=DAYS[0])
+    code, _, err = hatstream(*city.release(tmp_path, start=DAYS[1], end=DAYS[1]))
+    assert code == 3
+    assert "2.64" in err
+    assert len(entries(tmp_path)) == 2
+
+
+def test_a_rerun_changes_nothing_and_another_input_is_told_to_the_operator_alone(
+    tmp_path: Path, hatstream: Run
+) -> None:
+    made(tmp_path, hatstream)
+    first = released(tmp_path, hatstream)
+    before, recorded = files_of(tmp_path), entries(tmp_path)
+    again = released(tmp_path, hatstream)
+    assert files_of(tmp_path) == before
+    assert entries(tmp_path) == recorded
+    levels_city.write(tmp_path, lines=levels_city.rows(buses=7))
+    other = released(tmp_path, hatstream)
+    assert files_of(tmp_path) == before
+    assert entries(tmp_path) == recorded
+    assert other["operator_only"]["stages_that_differ_now"] == 4  # type: ignore[index]
+    for summary in (first, again, other):
+        del summary["operator_only"], summary["stages_new"]
+    assert first == again == other
+
+
+def test_days_may_come_in_any_order_and_with_gaps(tmp_path: Path, hatstream: Run) -> None:
+    made(tmp_path, hatstream)
+    for day in (DAYS[2], DAYS[0]):
+        released(tmp_path, hatstream, start=day, end=day)
+    found = [(e.unit.period, plan_of(e.unit).stages) for e in entries(tmp_path)]
+    assert found == [(DAYS[2], 2), (DAYS[2], 2), (DAYS[0], 1)]
+    released(tmp_path, hatstream)
+    assert len(entries(tmp_path)) == 4
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        ('"levels"', '"array-average"', "statistic.mechanism must be 'levels'"),
+        (f"region = {json.dumps(CELLS)}", 'region = "occupied"', "cells.region .* which cells have reports is secret"),
+        ('scope = "period"', 'scope = "slot"', "privacy.scope must be 'period'"),
+        ('per = "period"', 'per = "hat"', "privacy.per must be 'period'"),
+        ('per = "period"', 'per = "period"\ncomposition = "clip-user"', "privacy.composition must be 'none'"),
+        ('name = "mean"', 'name = "variance"', "statistic must be 'mean' alone"),
+        ('unit = "vehicle-day"', 'unit = "vehicle-ever"\nuntil = 2030-01-01\nsince = 2020-01-01', "account.unit"),
+        ('"levels"', '"levels"\nlevels = { cell = 0.5 }', "must add up to 1"),
+        ('"levels"', '"levels"\nlevels = { street = 1 }', "no level 'street'"),
+        ('"levels"', '"levels"\nexponent = 0.6', "exponent"),
+        ('"levels"', '"levels"\nbound_kmh = [0, 7]', "bound_kmh"),
+        ("vehicles = 50", "vehicles = 0", "vehicles must be between"),
+        ('per = "period"', 'per = "period"\ndelta = 0.5', "privacy.delta"),
+        ('"add-remove"', '"remove-add"', "account.adjacency"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_in_one_sentence(tmp_path: Path, old: str, new: str, named: str) -> None:
+    assert old in SPEC
+    spec, _ = levels_city.write(tmp_path, spec=SPEC.replace(old, new))
+    with pytest.raises(SpecificationError, match=named):
+        load(spec)
+
+
+@pytest.mark.parametrize("line", ["delta = 1e-6", None])
+def test_a_delta_or_a_fleet_without_levels_is_refused(tmp_path: Path, line: str | None) -> None:
+    old, new = ('per = "hat"', f'per = "hat"\n{line}') if line else ("[input]", "[fleet]\nvehicles = 5\n[input]")
+    spec, _ = city.write(tmp_path, spec=city.SPEC.replace(old, new))
+    with pytest.raises(SpecificationError, match="goes with mechanism = 'levels'"):
+        load(spec)
+
+
+def test_levels_under_public_counts_release_too(tmp_path: Path, hatstream: Run) -> None:
+    made(tmp_path, hatstream, spec=SPEC.replace('"add-remove"', '"counts-public"'))
+    released(tmp_path, hatstream)
+    assert all(plan_of(entry.unit).counts_public for entry in entries(tmp_path))
+
+
+def test_a_fleet_too_small_for_its_cells_gets_coarser_levels(tmp_path: Path) -> None:
+    spec = SPEC.replace("vehicles = 50", "vehicles = 1").replace("epsilon = 2.64", "epsilon = 0.2")
+    few = load(levels_city.write(tmp_path, spec=spec)[0])
+    assert few.levels is not None
+    assert [name for name, _ in few.levels.recipe.later[0].shares] == ["city", "part"]
+
+
+def test_a_week_is_one_release(tmp_path: Path, hatstream: Run) -> None:
+    made(tmp_path, hatstream, spec=SPEC.replace("vehicle-day", "vehicle-week"))
+    released(tmp_path, hatstream, start="2021-12-27", end="2022-01-02")
+    assert [(e.unit.period, len(plan_of(e.unit).hours)) for e in entries(tmp_path)] == [("2021-W52", 28)] * 2

@@ -1,0 +1,62 @@
+"""What tests ask of a Flink cluster and the product does not: savepoints, checkpoints, restarts, slots in use."""
+
+import time
+
+SAVEPOINT_S = 60.0
+
+
+def has_restarted(cluster, job_id):
+    """Whether Flink had to start the job again."""
+    return bool(cluster.ask(f"/jobs/{job_id}")["timestamps"]["RESTARTING"])
+
+
+def has_gone_on(cluster, job_id):
+    """Whether Flink started the job again from a checkpoint, not from the beginning."""
+    return bool(cluster.ask(f"/jobs/{job_id}/checkpoints")["counts"]["restored"])
+
+
+def checkpoint_bytes(cluster, job_id):
+    """The size of the job's newest finished checkpoint; 0 before the first."""
+    newest = cluster.ask(f"/jobs/{job_id}/checkpoints")["latest"]["completed"]
+    return int(newest["state_size"]) if newest else 0
+
+
+def checkpoint(cluster, job_id):
+    """Makes one more checkpoint than the interval asks for."""
+
+    def finished():
+        return int(cluster.ask(f"/jobs/{job_id}/checkpoints")["counts"]["completed"])
+
+    before = finished()
+    cluster.ask(f"/jobs/{job_id}/checkpoints", "POST", {"checkpointType": "FULL"})
+    wait_for(lambda: finished() != before, SAVEPOINT_S)
+
+
+def savepoint(cluster, job_id, *, cancel=False):
+    """Where another job can go on; this one goes on too unless it is cancelled."""
+    asked = cluster.ask(f"/jobs/{job_id}/savepoints", "POST", {"cancel-job": cancel})["request-id"]
+
+    def location():
+        found = cluster.ask(f"/jobs/{job_id}/savepoints/{asked}")
+        return found["status"]["id"] == "COMPLETED" and found["operation"].get("location")
+
+    return wait_for(location, SAVEPOINT_S)
+
+
+def slots_in_use(cluster):
+    """How many slots of each task manager that has joined take part in jobs. Empty while nobody answers."""
+    try:
+        joined = cluster.ask("/taskmanagers")["taskmanagers"]
+    except OSError:
+        return {}
+    return {found["id"]: found["slotsNumber"] - found["freeSlots"] for found in joined}
+
+
+def wait_for(look, seconds):
+    """What `look` answers as soon as it is something."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if found := look():
+            return found
+        time.sleep(0.2)
+    raise AssertionError(f"nothing after {seconds} s")

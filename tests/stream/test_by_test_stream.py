@@ -1,0 +1,145 @@
+"""The road of a stream under a watermark that the test moves by hand: slots fire once, late rows are counted."""
+
+from dataclasses import dataclass, replace
+
+import apache_beam as beam
+import pyarrow as pa
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
+from apache_beam.testing.test_stream import TestStream as Clock
+from apache_beam.transforms.window import TimestampedValue
+
+from pipelines.account import location
+from pipelines.assembly import book_of
+from pipelines.build import stream
+from pipelines.scheduled.release import job_of, range_of
+from pipelines.specification import load
+from tests import city
+from tests.stream.by_hand import Counters
+from transforms import counters
+from transforms.records import REFUSED, KeyedTally, RawBatch, TallyBytes
+from transforms.time.lateness import windows
+
+HOUR_S = 3600
+
+
+@dataclass
+class Fed(beam.PTransform):
+    """A source whose watermark the test moves."""
+
+    clock: Clock
+
+    def expand(self, begin):
+        fed = begin | "clock" >> self.clock
+        return fed | "pass on" >> beam.ParDo(PassOn()).with_outputs(REFUSED, main="batches")
+
+
+class PassOn(beam.DoFn):
+    def process(self, batch):
+        yield batch
+
+
+@dataclass
+class Beats(beam.PTransform):
+    """The heartbeats of some slots, which are there from the beginning."""
+
+    slots: tuple[int, ...]
+
+    @property
+    def start_s(self):
+        return self.slots[0]
+
+    def expand(self, begin):
+        beats = [TimestampedValue(((slot_s, 0), TallyBytes(b"")), slot_s) for slot_s in self.slots]
+        stamp = beam.Map(lambda beat: beat).with_output_types(KeyedTally)
+        stamped = begin | "slots" >> beam.Create(beats) | "stamp" >> stamp
+        return stamped | "window" >> beam.WindowInto(windows(HOUR_S, self.start_s))
+
+
+def batch(*rows):
+    """rows: (vehicle, text of the time, km/h), all in one place."""
+    names = ("vehicle", "time", "speed")
+    columns = {name: [str(row[at]) for row in rows] for at, name in enumerate(names)}
+    columns |= {"lat": ["21.17"] * len(rows), "lon": ["72.83"] * len(rows)}
+    order = ("vehicle", "time", "lat", "lon", "speed")
+    return RawBatch(len(rows), pa.record_batch([columns[name] for name in order], names=list(order)), {})
+
+
+@pytest.fixture
+def released(tmp_path, monkeypatch):
+    """Runs a clock against the slots from 8 to 10; returns units by slot, what was counted, and the files' names."""
+    counts = Counters(monkeypatch, "transforms.steps").counts
+    city.write(tmp_path)
+    spec = load(tmp_path / "spec.toml")
+    place = location.find(f"sqlite:///{tmp_path / 'ledger.sqlite'}", tmp_path / "key")
+    location.open_account(place, spec.account)
+    when = range_of(spec.timetable, "2022-01-01T08:00", "2022-01-01T10:00")
+    secret = location.read_key(place.key)
+    job = replace(job_of(spec, when, secret, book_of(spec, place), tmp_path / "out", ("csv",)), together="slot")
+    (tmp_path / "out").mkdir()
+
+    def run(*moves):
+        p = beam.Pipeline(runner=BundleBasedDirectRunner(), options=PipelineOptions(["--streaming"]))
+        clock = Clock()
+        for move in moves:
+            clock = move(clock)
+        stream(p, Fed(clock.advance_watermark_to_infinity()), Beats(tuple(job.slots)), job, "test")
+        p.run().wait_until_finish()
+        units = {unit.slot_start[11:16]: unit for unit in place.ledger.released(spec.spec_id, "2022-01-01")}
+        return units, counts, sorted(path.name for path in (tmp_path / "out").iterdir())
+
+    return run
+
+
+def at(text):
+    """Seconds since 1970 UTC of a local time of the day, in +05:30."""
+    hour, minute = map(int, text.split(":"))
+    return 1_640_975_400 + hour * HOUR_S + minute * 60
+
+
+def rows(text, *speeds):
+    """Handed over while the source's watermark is at that time."""
+
+    def move(clock):
+        table = batch(*((f"bus{i}", f"2022-01-01T{text}:0{i}+05:30", v) for i, v in enumerate(speeds)))
+        return clock.add_elements([TimestampedValue(table, clock_s(clock))])
+
+    return move
+
+
+def clock_s(clock):
+    """Where the watermark of a clock stands, which is what sources stamp their elements with."""
+    moved = [event.new_watermark for event in clock._events if hasattr(event, "new_watermark")]
+    return moved[-1] if moved else at("08:00")
+
+
+def watermark(text):
+    return lambda clock: clock.advance_watermark_to(at(text))
+
+
+def test_each_slot_is_released_once_with_the_rows_that_came_before_its_end(released):
+    units, counts, files = released(
+        watermark("08:00"),
+        rows("08:10", 30, 40),
+        rows("09:05", 20),
+        watermark("09:00"),
+        rows("09:10", 25),
+        watermark("10:00"),
+    )
+    assert [(slot, len(unit.released)) for slot, unit in units.items()] == [("08:00", 1), ("09:00", 1)]
+    facts = {slot: unit.released[0].plan["facts"] for slot, unit in units.items()}
+    assert {slot: (each["users"], each["samples"]) for slot, each in facts.items()} == {
+        "08:00": (2, 2),
+        "09:00": (1, 2),
+    }
+    assert (counts[counters.new("2022-01-01")], len(files)) == (2, 2)
+
+
+def test_rows_of_a_slot_that_has_ended_are_refused_and_counted_and_change_nothing(released):
+    units, counts, _ = released(
+        watermark("08:00"), rows("08:10", 30), watermark("09:00"), rows("08:50", 60, 61), watermark("10:00")
+    )
+    assert units["08:00"].released[0].plan["facts"]["samples"] == 1
+    assert counts[counters.refused("lateness", "late")] == 2
+    assert units["09:00"].released == [], "a slot without rows fires by its heartbeat"

@@ -1,0 +1,213 @@
+"""Files and messages that crash or hang their decoder cost one file or message: their name is said, others go on."""
+
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from google.transit import gtfs_realtime_pb2
+
+from tests.transforms.inputs import (
+    KMH,
+    good_row,
+    json_line,
+    mapped,
+    write_array,
+    write_avro,
+    write_jsonl,
+    write_parquet,
+)
+from tests.transforms.layouts.test_hostile_input import FIELDS, avro_file, avro_schema, deflated
+from transforms.layouts import FIXED, UnreadableFile
+from transforms.layouts.apart import messages_apart, read_apart
+from transforms.layouts.base import raw_batch
+from transforms.layouts.decoder import MEMORY_BYTES
+from transforms.records import RawBatch
+
+HOSTILE = Path(__file__).parent / "hostile"
+CRASHES = ("aborts.parquet", "index-beyond-dictionary.parquet", "record-of-itself.avro")
+ROWS = [good_row(i) for i in range(9)]
+TYPES = {"vehicle": "string", "time": "string", "lat": "double", "lon": "double", "speed": "double"}
+
+
+def layout_of(name):
+    return mapped(name.rpartition(".")[2])
+
+
+def good_avro(folder):
+    return write_avro(folder / "good.avro", ROWS, TYPES)
+
+
+def refusal(layout, path):
+    with pytest.raises(UnreadableFile) as caught:
+        list(read_apart(layout, str(path)))
+    assert str(caught.value).startswith(f"{path}: ")
+    return caught.value.rule
+
+
+@pytest.mark.parametrize("name", CRASHES)
+def test_a_file_that_crashed_its_decoder_is_refused_by_name_and_the_next_one_is_read(name, tmp_path):
+    assert "cannot be decoded" in refusal(layout_of(name), HOSTILE / name)
+    assert sum(batch.rows for batch in read_apart(mapped("avro"), good_avro(tmp_path))) == len(ROWS)
+
+
+def test_a_file_that_hung_its_decoder_is_refused_when_its_processor_time_is_over():
+    assert "it takes more than 3 s" in refusal(mapped("avro"), HOSTILE / "nested-nulls.avro")
+
+
+def test_an_array_of_damage_that_is_slow_to_read_is_refused_when_its_processor_time_is_over(tmp_path):
+    (tmp_path / "slow.json").write_bytes(b"[" + b'{"a":[{},' * 60_000)
+    assert "far too long for what it holds" in refusal(FIXED["iudx"], tmp_path / "slow.json")
+
+
+def test_a_small_avro_file_of_millions_of_rows_is_refused(tmp_path):
+    rows = 2 << 20
+    (tmp_path / "a").write_bytes(avro_file(avro_schema(), [(rows, deflated(bytes(5 * rows)))]))
+    assert (tmp_path / "a").stat().st_size < 20_000
+    assert refusal(mapped("avro"), tmp_path / "a") == "expands to more than 100 rows per byte"
+
+
+def test_messages_around_one_that_crashes_its_decoder_are_read(tmp_path):
+    good = Path(good_avro(tmp_path)).read_bytes()
+    bad = (HOSTILE / "record-of-itself.avro").read_bytes()
+    batches = list(messages_apart(mapped("avro"), [good, bad, good]))
+    assert sum(batch.table.num_rows for batch in batches) == 2 * len(ROWS)
+    assert [batch.refused for batch in batches if batch.refused] == [{"malformed": 1}]
+
+
+@pytest.mark.slow
+def test_messages_around_one_that_hangs_its_decoder_are_read(tmp_path):
+    good = Path(good_avro(tmp_path)).read_bytes()
+    bad = (HOSTILE / "nested-nulls.avro").read_bytes()
+    batches = list(messages_apart(mapped("avro"), [good, bad, good]))
+    assert sum(batch.table.num_rows for batch in batches) == 2 * len(ROWS)
+    assert [batch.refused for batch in batches if batch.refused] == [{"malformed": 1}]
+
+
+def test_a_message_of_more_than_a_million_rows_is_too_long():
+    (batch,) = messages_apart(Long(), [b""])
+    assert (batch.rows, batch.refused) == (1, {"too-long": 1})
+
+
+@pytest.mark.parametrize("name", ["csv", "jsonl", "iudx", "parquet", "avro", "gtfs-realtime"])
+def test_what_is_read_apart_is_what_the_layout_reads(name, tmp_path):
+    path, layout = tmp_path / "in", FIXED[name] if name in FIXED else mapped(name)
+    if name == "parquet":
+        write_parquet(path, {field: [row[field] for row in ROWS] for field in FIELDS}, row_group_size=2)
+    elif name == "gtfs-realtime":
+        feed = gtfs_realtime_pb2.FeedMessage()
+        feed.header.gtfs_realtime_version = "2.0"
+        for i in range(9):
+            feed.entity.add(id=str(i)).vehicle.vehicle.id = f"bus{i}"
+        path.write_bytes(feed.SerializeToString())
+    elif name == "iudx":
+        write_array(path, [json_line(row) for row in ROWS])
+    elif name == "avro":
+        write_avro(path, ROWS, TYPES)
+    else:
+        write_jsonl(path, [",".join(FIELDS).encode()] * (name == "csv") + [json_line(row) for row in ROWS])
+    assert list(read_apart(layout, str(path))) == list(layout.read(str(path)))
+
+
+def test_a_file_that_is_not_there_is_said_as_ever(tmp_path):
+    with pytest.raises(FileNotFoundError) as caught:
+        list(read_apart(mapped("avro"), str(tmp_path / "none")))
+    assert caught.value.filename == str(tmp_path / "none")
+
+
+def test_a_file_is_found_from_where_the_caller_stands_now(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    good_avro(tmp_path)
+    assert sum(batch.rows for batch in read_apart(mapped("avro"), "good.avro")) == len(ROWS)
+
+
+def test_who_reads_no_further_leaves_no_process_behind(tmp_path):
+    pid = pid_of_decoder()
+    batches = read_apart(Long(), str(tmp_path))
+    next(batches)
+    batches.close()
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_the_same_process_decodes_one_file_after_the_other(tmp_path):
+    before = pid_of_decoder()
+    list(read_apart(mapped("avro"), good_avro(tmp_path)))
+    assert pid_of_decoder() == before != os.getpid()
+
+
+def test_a_decoder_that_wants_too_much_memory_does_not_get_it(tmp_path):
+    assert refusal(Greedy(), tmp_path) == "cannot be decoded (MemoryError)"
+
+
+def test_a_decoder_knows_no_secret_of_the_environment(tmp_path, monkeypatch):
+    refusal(Suicidal(), tmp_path)  # the next one begins anew
+    monkeypatch.setenv("PGPASSWORD", "canary")
+    assert "canary" not in told(Environment())
+
+
+def test_a_decoder_that_dies_is_said_with_what_ended_it(tmp_path):
+    assert "(signal 9)" in refusal(Suicidal(), tmp_path)
+
+
+def test_what_a_decoder_prints_is_no_answer():
+    assert told(Chatty()) == "fine"
+
+
+# --- layouts that misbehave, for the decoder's process finds this module as we do -----------------------------------
+
+
+def told(layout):
+    (batch,) = read_apart(layout, ".")
+    return batch.table.column("vehicle")[0].as_py()
+
+
+def pid_of_decoder():
+    return int(told(Pid()))
+
+
+def saying(text, rows=1) -> RawBatch:
+    return raw_batch({name: pa.array([text] * rows) for name in FIELDS}, {})
+
+
+@dataclass(frozen=True)
+class Pid:
+    units = KMH
+
+    def read(self, _path) -> Iterator[RawBatch]:
+        yield saying(str(os.getpid()))
+
+
+class Environment(Pid):
+    def read(self, _path):
+        yield saying(str(os.environ))
+
+
+class Greedy(Pid):
+    def read(self, _path):
+        yield saying(str(len(bytearray(MEMORY_BYTES))))
+
+
+class Suicidal(Pid):
+    def read(self, _path):
+        os.kill(os.getpid(), 9)
+        time.sleep(60)
+        yield saying("")
+
+
+class Chatty(Pid):
+    def read(self, _path):
+        print("x" * 100, flush=True)
+        os.write(1, b"y" * 100)
+        yield saying("fine")
+
+
+class Long(Pid):
+    def read(self, _path):
+        for _ in range(100):
+            yield saying("", 20_000)
+
+    def from_messages(self, _payloads):
+        yield from self.read("")

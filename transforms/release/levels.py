@@ -1,0 +1,185 @@
+"""A period's `levels` release: the plan of each stage, and the unit that the ledger keeps of it.
+
+The unit of stage k has the period's first slot and stands in the place of shard k: the stages of a period share one
+debit, as shards do.
+"""
+
+import base64
+import hmac
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import h3
+import h3.api.basic_int as h3_int
+import msgspec
+import numpy as np
+
+from dpops.levels import Fleet, Hats, Kind, ReleasedStage, Rows, Settings, Stage, Sums, level, read, release
+from dpops.levels.stages import FIRST_CENTRE
+from dpops.noise import Noise
+from dpops.types import Grid, Int64s
+from transforms.count.wire import Tally
+from transforms.release.policy import SlotFacts
+from transforms.release.recorded import Released, Sealed
+
+MECHANISM = "levels"
+PARENT, GRANDPARENT = 1, 2
+"""How many resolutions coarser."""
+
+
+@dataclass(frozen=True)
+class LevelsPolicy:
+    """How a specification's periods are released as levels. All of it is public but the key.
+
+    total: what a vehicle spends in a period, as the ledger writes it; epsilon, delta: the same as people read it.
+    first, later: the stages of a period before which nothing of the specification is recorded, and of all others.
+    region: sorted cells.
+    """
+
+    spec_id: str
+    kind: Kind
+    total: str
+    epsilon: Fraction
+    delta: Fraction | None
+    spread: Fraction
+    first: tuple[Settings, ...]
+    later: tuple[Settings, ...]
+    exponent: Fraction
+    region: tuple[int, ...]
+    grid: Grid
+    fleet: Fleet
+    counts_public: bool
+    digest_key: bytes = field(repr=False)
+
+
+class StagePlan(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything public about one stage, as it is kept in the ledger. Numbers are rational text.
+
+    stage, stages: which of how many. levels: name, share of the speeds, share of the weights. hours: the local hour in
+    which each slot of the period begins. rests_on: the sequence number of the newest entry that the centres were made
+    from, 0 for none. centres: of (cells, slots) in 0.01 km/h, packed.
+    """
+
+    kind: Kind
+    stage: int
+    stages: int
+    share: str
+    spread: str
+    bound_kmh: str
+    alpha: str
+    exponent: str
+    step_kmh: str
+    counts_public: bool
+    levels: list[tuple[str, str, str]]
+    hours: list[int]
+    rests_on: int
+    centres: str
+
+    def read(self, region: Sequence[int]) -> Stage:
+        """The stage on a region's cells."""
+        hats = hats_of(region, self.hours)
+        return Stage(
+            kind=self.kind,
+            levels=tuple(
+                level(name, hats, Fraction(speeds), Fraction(weights)) for name, speeds, weights in self.levels
+            ),
+            share=Fraction(self.share),
+            spread=Fraction(self.spread),
+            bound_kmh=Fraction(self.bound_kmh),
+            alpha=Fraction(self.alpha),
+            centres=unpack_centres(self.centres, (hats.cells, hats.slots)),
+            step_kmh=Fraction(self.step_kmh),
+            exponent=Fraction(self.exponent),
+            counts_public=self.counts_public,
+        )
+
+
+def hats_of(region: Sequence[int], hours: Sequence[int]) -> Hats:
+    """The HATs of a region's cells, in their order, in slots that begin in these local hours."""
+    return Hats(parents=_ancestors(region, PARENT), grandparents=_ancestors(region, GRANDPARENT), hours=tuple(hours))
+
+
+def _ancestors(region: Sequence[int], above: int) -> tuple[int, ...]:
+    """The coarser cell that each cell lies in, numbered from 0 by ascending index. There is none above resolution 0."""
+    resolution = max(h3.get_resolution(h3.int_to_str(region[0])) - above, 0)
+    coarser = [h3_int.cell_to_parent(cell, resolution) for cell in region]
+    number = {cell: at for at, cell in enumerate(sorted(set(coarser)))}
+    return tuple(number[cell] for cell in coarser)
+
+
+def stage_plan(
+    policy: LevelsPolicy, stages: Sequence[Settings], stage: int, hours: Sequence[int], centres: Int64s, rests_on: int
+) -> StagePlan:
+    settings = stages[stage]
+    return StagePlan(
+        kind=policy.kind,
+        stage=stage,
+        stages=len(stages),
+        share=str(settings.share),
+        spread=str(policy.spread),
+        bound_kmh=str(settings.bound_kmh),
+        alpha=str(settings.alpha),
+        exponent=str(policy.exponent),
+        step_kmh=str(policy.grid.step),
+        counts_public=policy.counts_public,
+        levels=[(name, str(share), str(share)) for name, share in settings.shares],
+        hours=list(hours),
+        rests_on=rests_on,
+        centres=pack_centres(centres),
+    )
+
+
+def pack_centres(centres: Int64s) -> str:
+    return base64.b64encode(zlib.compress(centres.astype("<u2").tobytes(), 9)).decode()
+
+
+def unpack_centres(packed: str, shape: tuple[int, int]) -> Int64s:
+    return np.frombuffer(zlib.decompress(base64.b64decode(packed)), "<u2").reshape(shape).astype(np.int64)
+
+
+def first_centres(cells: int, slots: int) -> Int64s:
+    return np.full((cells, slots), FIRST_CENTRE, np.int64)
+
+
+def rows_of(tally: Tally, region: Sequence[int], slots: Sequence[int]) -> Rows:
+    """What vehicles did in the region's cells and a period's slots, in canonical order. tally: in any order."""
+    order = np.lexsort((tally.slot_s, tally.cell, tally.vehicle))
+    cell = np.searchsorted(np.array(region, np.int64), tally.cell[order])
+    slot = np.searchsorted(np.array(slots, np.int64), tally.slot_s[order])
+    return Rows(tally.vehicle[order], cell, slot, tally.kept[order], tally.sums["sums"][order])
+
+
+def seal_stage(
+    sums: Sums, plan: StagePlan, slots: Sequence[SlotFacts], slot_s: int, policy: LevelsPolicy, noise: Noise
+) -> Sealed:
+    """Draws a stage's noise. slots: of the period, in order; slot_s: the start of the first."""
+    integers = release(sums, plan.read(policy.region), noise)
+    where = f"{policy.spec_id}/{slot_s}/{plan.stage}/".encode()
+    exact = b"".join(column.astype("<i8").tobytes() for column in sums)
+    return Sealed(
+        spec_id=policy.spec_id,
+        period=slots[0].period,
+        slot_s=slot_s,
+        slot_start=slots[0].start,
+        slot_end=slots[-1].end,
+        shard=plan.stage,
+        epsilon_hat=policy.total,
+        epsilon_slot=policy.total,
+        unit="km/h",
+        released=[Released("", "mean", MECHANISM, msgspec.to_builtins(plan), integers.tolist())],
+        digest=hmac.digest(policy.digest_key, where + exact, "sha256").hex(),
+        scope="stage",
+        debit=policy.total,
+        epsilon_total=policy.total,
+    )
+
+
+def plan_of(unit: Sealed) -> StagePlan:
+    return msgspec.convert(unit.released[0].plan, StagePlan)
+
+
+def read_unit(unit: Sealed, region: Sequence[int]) -> ReleasedStage:
+    """What a recorded stage says."""
+    return read(unit.released[0].integers or [], plan_of(unit).read(region))
