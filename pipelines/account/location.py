@@ -16,9 +16,11 @@ from transforms.ledger.chain import Signature
 from transforms.ledger.databases import database_of
 from transforms.ledger.head import Head, LedgerError
 from transforms.observe.vehicle_hash import Secret
+from transforms.regular_files import read_regular
 
 LEDGER_VARIABLE = "HATSTREAM_LEDGER"
 KEY_BYTES = 32
+KEY_FILE_BYTES = 4_096
 
 
 @dataclass(frozen=True)
@@ -74,13 +76,14 @@ def _sqlite(path: Path) -> str:
 def read_key(path: Path) -> Secret:
     """Reads a key file. Raises AccountRefusal where there is none, LedgerError where it is no key or open to others."""
     try:
-        mode, text = path.stat().st_mode, path.read_text()
+        mode, text = path.stat().st_mode, read_regular(path, KEY_FILE_BYTES).decode()
     except FileNotFoundError:
         raise AccountRefusal(
             f"there is no key file {path}: run `hatstream init` first, or name it with --key"
         ) from None
-    except (OSError, UnicodeDecodeError):
-        raise LedgerError(f"the key file {path} cannot be read") from None
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "no text"
+        raise LedgerError(f"the key file {path} cannot be read: {reason}") from None
     if stat.S_IMODE(mode) & 0o077:
         raise LedgerError(f"the key file {path} is open to other users: chmod 600 it")
     try:

@@ -189,7 +189,7 @@ def show(summary: dict[str, Any], out: Console) -> None:
         out.print(
             "Not known: other runs recorded slots of the period; the sum of slot maxima bounds what a vehicle spent."
         )
-    out.print(f"[bold]Guarantee[/bold]: {summary['guarantee']}", highlight=False)
+    out.print(f"Guarantee: {summary['guarantee']}", highlight=False)
     if summary["slots_that_differ_now"]:
         out.print(
             f"{summary['slots_that_differ_now']} slots were released before from other input or by other code; "

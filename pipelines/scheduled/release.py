@@ -1,7 +1,8 @@
 """From a specification and a range of time to a finished scheduled release: what `release` and `demo` both run."""
 
 import glob
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from itertools import groupby
@@ -17,6 +18,7 @@ from pipelines.output_folder import prepare_folder
 from pipelines.scheduled import levels
 from pipelines.scheduled import parts as local
 from pipelines.specification import Specification
+from pipelines.specification.numbers import shortened
 from transforms.ledger import AccountRefusal
 from transforms.observe.vehicle_hash import Secret
 from transforms.release.levels_publish import constant_centres, nothing_known
@@ -176,10 +178,29 @@ def _check_period(spec: Specification, when: Calendar) -> None:
 
 def paths_of(pattern: str) -> list[str]:
     """The files that a pattern matches, sorted. Raises InputError if there is none."""
-    found = sorted(path for path in glob.glob(pattern, recursive=True) if Path(path).is_file())
+    matching = _matching(pattern)
+    found = sorted({path for path in matching if Path(path).is_file()})
     if not found:
-        raise InputError(f"no input file matches {pattern!r}")
+        others = f": what does ({shortened(min(matching))}) is no regular file" if matching else ""
+        raise InputError(f"no input file matches {shortened(repr(pattern))}{others}")
     return found
+
+
+def _matching(pattern: str) -> list[str]:
+    """As `glob.glob(.., recursive=True)`, but `**` follows no links to folders, for these may lead in circles."""
+    head, stars, tail = pattern.partition(f"**{os.sep}")
+    if not stars:
+        return glob.glob(pattern)
+    tops = glob.glob(head) if head else [os.curdir]
+    folders = (folder for top in tops for folder in _folders(top))
+    return [path for folder in folders for path in _matching(os.path.join(glob.escape(folder), tail))]
+
+
+def _folders(top: str) -> Iterator[str]:
+    """It and all in it, hidden ones left out."""
+    for folder, inner, _ in os.walk(top):
+        inner[:] = [name for name in inner if not name.startswith(".")]
+        yield folder
 
 
 def _needed(spec: Specification, when: Calendar, location: AccountLocation, *, allow_empty: bool) -> list[str] | None:

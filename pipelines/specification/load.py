@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+import sys
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -23,13 +24,16 @@ from dpops.registry import registered
 from dpops.statistics import RequestedStatistic
 from dpops.types import Grid
 from pipelines.specification.levels import MECHANISM, FleetTable, LevelsRelease, levels_release, refusal
-from pipelines.specification.numbers import from_toml
+from pipelines.specification.numbers import from_toml, shortened
 from transforms.count.tally import Cap
 from transforms.layouts import Layout, layout
 from transforms.observe.hexagons import cells_of_geojson, cells_of_list
+from transforms.regular_files import read_regular
 from transforms.release.policy import weights_of
 from transforms.time.calendar import DAY_MINUTES, Timetable, Unit
 
+SPEC_BYTES, REGION_BYTES = 1 << 20, 64 << 20
+NAME_LETTERS = 200
 BOUND = Fraction(1_000_000)
 """Epsilon lies between 1 / BOUND, where noise nears the 2**50 steps that can be drawn exactly, and BOUND."""
 
@@ -148,20 +152,26 @@ class Specification:
 def load(path: Path) -> Specification:
     """Reads and checks a specification file. Raises SpecificationError."""
     try:
-        data = tomllib.loads(path.read_bytes().decode(), parse_float=Decimal)
+        data = tomllib.loads(read_regular(path, SPEC_BYTES).decode(), parse_float=Decimal)
     except OSError as error:
         raise SpecificationError(f"the specification cannot be read: {error.strerror}: {path}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SpecificationError(f"{path} is not TOML: {error}") from None
+        raise SpecificationError(f"{path} is not TOML: {shortened(str(error))}") from None
+    except RecursionError:
+        raise SpecificationError(f"{path} is nested too deeply") from None
+    except ValueError:  # the only other one: of a number that is too long for Python
+        raise SpecificationError(
+            f"{path} holds a number of more than {sys.get_int_max_str_digits():,} digits"
+        ) from None
     try:
         document = msgspec.convert(data, Document, dec_hook=from_toml)
     except msgspec.ValidationError as error:
-        raise SpecificationError(f"{path}: {error}") from None
+        raise SpecificationError(f"{path}: {shortened(str(error))}") from None
     return _check(document, path.parent)
 
 
 def _check(document: Document, folder: Path) -> Specification:
-    _need(bool(document.name.strip()), "name", "must not be empty", document.name)
+    _check_name("name", document.name)
     timetable = _timetable(document)
     _check_account(document.account)
     grid = _grid(document.speed)
@@ -193,6 +203,16 @@ def _check(document: Document, folder: Path) -> Specification:
     )
 
 
+def _check_name(field: str, name: str) -> None:
+    _need(bool(name.strip()), field, "must not be empty", name)
+    _need(
+        name.isprintable() and len(name) <= NAME_LETTERS,
+        field,
+        f"must be at most {NAME_LETTERS} printable letters",
+        name,
+    )
+
+
 def _need(holds: bool, name: str, rule: str, value: object) -> None:
     if not holds:
         raise SpecificationError(f"{name} {rule}; it is {_shown(value)}")
@@ -204,7 +224,7 @@ def _shown(value: object) -> str:
             return f"{float(value):g}"
         except OverflowError:
             return "beyond all floating-point numbers"
-    return repr(value) if isinstance(value, str) else str(value)
+    return shortened(repr(value) if isinstance(value, str) else str(value))
 
 
 def _timetable(document: Document) -> Timetable:
@@ -228,7 +248,7 @@ def _timetable(document: Document) -> Timetable:
 
 
 def _check_account(account: AccountTable) -> None:
-    _need(bool(account.name.strip()), "account.name", "must not be empty", account.name)
+    _check_name("account.name", account.name)
     _need(account.limit > 0, "account.limit", "must be above 0", account.limit)
     ever = account.unit == "vehicle-ever"
     _need(not ever or account.until is not None, "account.until", "is needed with vehicle-ever", "missing")
@@ -294,15 +314,17 @@ def _region(cells: CellsTable, folder: Path) -> tuple[int, ...] | None:
         if isinstance(cells.region, list):
             found = cells_of_list(cells.region, cells.resolution)
         else:
-            document = msgspec.json.decode((folder / cells.region).read_bytes())
+            document = msgspec.json.decode(read_regular(folder / cells.region, REGION_BYTES))
             found = cells_of_geojson(document, cells.resolution)
     except OSError as error:
         raise SpecificationError(
-            f"cells.region: {error.strerror}: {cells.region!r}; "
+            f"cells.region: {error.strerror}: {shortened(repr(cells.region))}; "
             'it is a GeoJSON file, a list of cells, or "occupied" for all cells with reports'
         ) from None
-    except (ValueError, TypeError, KeyError, msgspec.MsgspecError) as error:
-        raise SpecificationError(f"cells.region: {error}") from None
+    except RecursionError:
+        raise SpecificationError(f"cells.region: {shortened(repr(cells.region))} is nested too deeply") from None
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, msgspec.MsgspecError) as error:
+        raise SpecificationError(f"cells.region: {shortened(str(error))}") from None
     _need(bool(found), "cells.region", "must hold at least one cell at this resolution", "empty")
     return found
 
