@@ -102,19 +102,26 @@ class Statistic:
     """A registry entry.
 
     outputs: the first is a number, and what a row shows as its value; rows have columns for all of them if there are
-    several. default: the mechanism where a specification names none. weighs_as: as which error suppression counts it.
+    several. default: the mechanism where a specification names none. forecast_unit: of its plans and forecasts, where
+    these are not of the value. weighs_as: as which error suppression counts it.
     """
 
     name: str
     needs: Moments | Binned
     outputs: tuple[Output, ...]
     default: str = "auto"
+    forecast_unit: str | None = None
     weighs_as: Literal["mean", "variance"] = "mean"
 
     @property
     def unit(self) -> str:
         """Of the value, with that of a speed to be filled in."""
         return self.outputs[0].unit
+
+    @property
+    def plan_unit(self) -> str:
+        """Of plans and forecasts, with that of a speed to be filled in."""
+        return self.forecast_unit or self.unit
 
     @property
     def extras(self) -> tuple[Output, ...]:
@@ -129,6 +136,19 @@ _ALL = (
         needs=Moments((SUMS, SQUARES)),
         outputs=(Output("variance", SQUARED_SPEED),),
         weighs_as="variance",
+    ),
+    Statistic(
+        name="distribution",
+        needs=Binned(),
+        outputs=(
+            Output("p50"),
+            Output("p85"),
+            Output("mean"),
+            Output("variance", SQUARED_SPEED),
+            Output("cdf", SHARE, is_list=True),
+        ),
+        default="tree",
+        forecast_unit=SHARE,
     ),
 )
 

@@ -12,7 +12,7 @@ from transforms.observe.parse import Rules
 from transforms.observe.vehicle_hash import Secret
 from transforms.release.digest import is_plain
 from transforms.release.policy import Policy, SlotFacts
-from transforms.steps import Book, Together
+from transforms.steps import LedgerAccount, Transaction
 from transforms.time.calendar import Locator
 
 
@@ -33,10 +33,11 @@ def admitted(spec: Specification, location: AccountLocation) -> Secret:
     return secret
 
 
-def book_of(spec: Specification, location: AccountLocation) -> Book:
+def ledger_account_of(spec: Specification, location: AccountLocation) -> LedgerAccount:
     """Of an account that was admitted: with its key's signature."""
+    account = spec.account
     signature = signature_of(read_key(location.key))
-    return Book(location.url, location.head, spec.account.name, spec.account.limit, spec.name, spec.text, signature)
+    return LedgerAccount(location.url, location.head, account.name, account.limit, spec.name, spec.text, signature)
 
 
 def facts_of(spec: Specification, period: str, slot_s: int, plan: tuple[int, ...], plans: int) -> SlotFacts:
@@ -55,9 +56,9 @@ def assemble(
     spec: Specification,
     calendar: Locator,
     slots: Mapping[int, SlotFacts],
-    together: Together,
+    transaction: Transaction,
     secret: Secret,
-    book: Book,
+    account: LedgerAccount,
     output: Path,
     formats: Sequence[str],
 ) -> Job:
@@ -85,8 +86,8 @@ def assemble(
             digest_key=secret.derive("digest"),
         ),
         slots=slots,
-        together=together,
-        book=book,
+        transaction=transaction,
+        account=account,
         folder=output,
         formats=tuple(formats),
     )

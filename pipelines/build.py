@@ -14,7 +14,7 @@ from typing import NamedTuple
 import apache_beam as beam
 from apache_beam.pvalue import DoOutputsTuple, PBegin, PCollection
 
-from transforms.count.tally import Cap
+from transforms.count.tally import ContributionBound
 from transforms.layouts import Layout
 from transforms.observe.parse import Rules
 from transforms.records import (
@@ -34,15 +34,15 @@ from transforms.sinks.kafka import PublishToKafka
 from transforms.sources.kafka_partition import Topic
 from transforms.steps import (
     Assign,
-    Book,
     ByHexagon,
     ByVehicle,
     CountRefused,
     Estimate,
     InPanes,
+    LedgerAccount,
     Parse,
     Record,
-    Together,
+    Transaction,
 )
 from transforms.time.heartbeat import Heartbeat
 from transforms.time.lateness import IntoPanes, IntoSlots, RefuseLate
@@ -58,7 +58,7 @@ Source = beam.PTransform[PBegin, DoOutputsTuple]
 Sink = beam.PTransform[PCollection[SlotEstimates], PCollection[None]]
 
 
-class Released(NamedTuple):
+class HexagonOutputs(NamedTuple):
     """sealed: (what is recorded together, encoded Sealed). exposure: (slot, packed Exposure)."""
 
     sealed: PCollection[KeyedUnit]
@@ -76,11 +76,11 @@ class Job:
     slot_s: int
     rules: Rules
     resolution: int
-    cap: Cap | None
+    cap: ContributionBound | None
     policy: Policy
     slots: Mapping[int, SlotFacts]
-    together: Together
-    book: Book
+    transaction: Transaction
+    account: LedgerAccount
     folder: Path
     formats: tuple[str, ...]
     topic: Topic | None = None
@@ -104,7 +104,7 @@ def stream(p: beam.Pipeline, source: Source, heartbeat: Heartbeat, job: Job, ide
     events = observe(p | "read" >> source, job, PANE_S) | "into panes" >> IntoPanes(PANE_S, heartbeat.start_s)
     partials = events | "in panes" >> InPanes(job.cap, job.policy.columns)  # (slot, vehicle shard), Partial
     in_slots = partials | "into slots" >> IntoSlots(job.slot_s, heartbeat.start_s)
-    publish(seal(count(in_slots, job, in_panes=True), beats, job).sealed, job)
+    publish(draw(count(in_slots, job, in_panes=True), beats, job).sealed, job)
 
 
 def observe(read: DoOutputsTuple, job: Job, pane_s: int | None = None) -> PCollection[PackedEvents]:
@@ -129,19 +129,19 @@ def count(
     return parts | "by vehicle" >> ByVehicle(job.cap, policy.columns, policy.release_shards, job.slots, in_panes)
 
 
-def seal(tallies: PCollection[KeyedTally], heartbeat: PCollection[KeyedTally], job: Job) -> Released:
+def draw(tallies: PCollection[KeyedTally], heartbeat: PCollection[KeyedTally], job: Job) -> HexagonOutputs:
     """Tallies -> sealed units, and how many cells each vehicle took part in.
 
     heartbeat: one ((plan, release shard), b"") for every plan, so that a slot is sealed even if nothing happened.
     """
     both = (tallies, heartbeat) | "with heartbeat" >> beam.Flatten()
-    done = both | "by hexagon" >> ByHexagon(job.policy, job.slots, job.together)  # key, Sealed
-    return Released(done.sealed, done[EXPOSURE])
+    done = both | "by hexagon" >> ByHexagon(job.policy, job.slots, job.transaction)  # key, Sealed
+    return HexagonOutputs(done.sealed, done[EXPOSURE])
 
 
 def publish(sealed: PCollection[KeyedUnit], job: Job) -> None:
     """Sealed units -> the ledger's answer -> estimates -> files, and messages of a topic."""
-    recorded = sealed | "record" >> Record(job.book)  # RecordedSlot
+    recorded = sealed | "record" >> Record(job.account)  # RecordedSlot
     estimates = recorded | "publish/estimate" >> Estimate(job.policy.names)  # SlotEstimates
     for name, sink in job.sinks.items():
         _ = estimates | name >> sink

@@ -22,6 +22,10 @@ COMMANDS = {
     "stream": ("pipelines.commands.stream:stream", "Release slots as they end, until it is stopped."),
     "collect": ("pipelines.commands.collect:collect", "Keep each new message of a GTFS-realtime address."),
     "map": ("pipelines.commands.map:map_", "Draw result files as a map in one HTML file that needs no network."),
+    "report": (
+        "pipelines.commands.report:report",
+        "Write what is promised, spent and missing into one HTML page.",
+    ),
     "evaluate": ("pipelines.commands.evaluate:evaluate", "Show what mechanisms are worth, on reference or real data."),
     "ledger": ("pipelines.commands.ledger:ledger", "Show what was spent, and check that the record is whole."),
 }

@@ -19,7 +19,7 @@ from dpops.statistics import Column
 from dpops.types import Int64s
 from transforms import counters
 from transforms.count import wire
-from transforms.count.tally import Cap, merge_panes, tally, tally_pane
+from transforms.count.tally import ContributionBound, merge_panes, tally, tally_pane
 from transforms.errors import StepError, reason_of, recorded_but
 from transforms.failpoints import failpoint
 from transforms.layouts import Layout, UnreadableFile
@@ -52,12 +52,12 @@ from transforms.records import (
     TallyBytes,
     UnitBytes,
 )
-from transforms.release.by_hexagon import seal
+from transforms.release.by_hexagon import draw_releases
 from transforms.release.estimates import estimates_of
 from transforms.release.policy import Policy, SlotFacts, release_shard
 from transforms.release.recorded import Sealed
 
-Together = Literal["period", "slot"]
+Transaction = Literal["period", "slot"]
 """What the ledger records in one transaction."""
 
 
@@ -155,7 +155,7 @@ class _Assign(beam.DoFn):
 class ByVehicle(beam.PTransform[PCollection[KeyedEvents | KeyedPartial], PCollection[KeyedTally]]):
     """By (slot, vehicle shard): events, or partial tallies of panes -> ((plan, release shard), packed Tally)."""
 
-    cap: Cap | None
+    cap: ContributionBound | None
     columns: tuple[Column, ...]
     release_shards: int
     slots: Mapping[int, SlotFacts]
@@ -171,7 +171,7 @@ class ByVehicle(beam.PTransform[PCollection[KeyedEvents | KeyedPartial], PCollec
 class InPanes(beam.PTransform[PCollection[KeyedPane], PCollection[KeyedPartial]]):
     """Events by ((slot, vehicle shard), pane) -> their partial tallies by (slot, vehicle shard)."""
 
-    cap: Cap | None
+    cap: ContributionBound | None
     columns: tuple[Column, ...]
 
     def expand(self, events: PCollection[KeyedPane]) -> PCollection[KeyedPartial]:
@@ -181,7 +181,7 @@ class InPanes(beam.PTransform[PCollection[KeyedPane], PCollection[KeyedPartial]]
 
 
 class _InPanes(beam.DoFn):
-    def __init__(self, cap: Cap | None, columns: tuple[Column, ...]) -> None:
+    def __init__(self, cap: ContributionBound | None, columns: tuple[Column, ...]) -> None:
         self._cap, self._columns = cap, columns
 
     def process(self, group: tuple[PaneShard, Iterable[EventBytes]]) -> Iterator[KeyedPartial]:
@@ -197,7 +197,7 @@ class _ByVehicle(beam.DoFn):
 
     def __init__(
         self,
-        cap: Cap | None,
+        cap: ContributionBound | None,
         columns: tuple[Column, ...],
         release_shards: int,
         slots: Mapping[int, SlotFacts],
@@ -233,40 +233,43 @@ class ByHexagon(beam.PTransform[PCollection[KeyedTally], DoOutputsTuple]):
 
     policy: Policy
     slots: Mapping[int, SlotFacts]
-    together: Together
+    transaction: Transaction
 
     def expand(self, tallies: PCollection[KeyedTally]) -> DoOutputsTuple:
         grouped = tallies | "group" >> beam.GroupByKey()
-        return grouped | "seal" >> beam.ParDo(_ByHexagon(self.policy, self.slots, self.together)).with_outputs(
+        return grouped | "seal" >> beam.ParDo(_ByHexagon(self.policy, self.slots, self.transaction)).with_outputs(
             EXPOSURE, main="sealed"
         ).with_output_types(KeyedUnit)
 
 
 class _ByHexagon(beam.DoFn):
-    def __init__(self, policy: Policy, slots: Mapping[int, SlotFacts], together: Together) -> None:
-        self._policy, self._slots, self._together = policy, slots, together
+    def __init__(self, policy: Policy, slots: Mapping[int, SlotFacts], transaction: Transaction) -> None:
+        self._policy, self._slots, self._transaction = policy, slots, transaction
 
     def process(self, group: tuple[SlotShard, Iterable[TallyBytes]]) -> Iterator[KeyedUnit | Exposed]:
         (plan_s, shard), parts = group
         table = wire.unpack_tally((part for part in parts if part), self._policy.columns)
         failpoint("before-noise")
         try:
-            done = seal(plan_s, shard, table, self._slots, self._policy, Noise())
+            done = draw_releases(plan_s, shard, table, self._slots, self._policy, Noise())
         except PlanError as error:
             raise StepError(f"a HAT cannot be released: {error}") from None
         failpoint("after-noise")
         for unit, exposure in done:
             yield TaggedOutput(EXPOSURE, (unit.slot_s, wire.pack_exposure(exposure)))
-            yield unit.period if self._together == "period" else str(unit.slot_s), UnitBytes(msgspec.json.encode(unit))
+            yield (
+                unit.period if self._transaction == "period" else str(unit.slot_s),
+                UnitBytes(msgspec.json.encode(unit)),
+            )
 
 
 @dataclass(frozen=True)
-class Book:
+class LedgerAccount:
     """Where and under which account a specification's slots are recorded."""
 
     url: str = field(repr=False)  # may hold a password
     head: Path
-    account: str
+    name: str
     limit: Fraction
     spec_name: str
     spec_text: str
@@ -280,27 +283,27 @@ class Book:
 class Record(beam.PTransform[PCollection[KeyedUnit], PCollection[RecordedSlot]]):
     """(key, encoded Sealed) -> RecordedSlot, as the ledger returned it. One transaction a key."""
 
-    book: Book
+    account: LedgerAccount
 
     def expand(self, units: PCollection[KeyedUnit]) -> PCollection[RecordedSlot]:
         grouped = units | "group" >> beam.GroupByKey()
-        return grouped | "record" >> beam.ParDo(_Record(self.book))
+        return grouped | "record" >> beam.ParDo(_Record(self.account))
 
 
 class _Record(beam.DoFn):
-    def __init__(self, book: Book) -> None:
-        self._book = book
+    def __init__(self, account: LedgerAccount) -> None:
+        self._account = account
 
     def process(self, group: tuple[str, Iterable[UnitBytes]]) -> Iterator[RecordedSlot]:
-        book = self._book
+        account = self._account
         units = sorted((msgspec.json.decode(u, type=Sealed) for u in group[1]), key=lambda u: (u.slot_s, u.shard))
         try:
-            done = book.open().record(book.account, book.limit, book.spec_name, book.spec_text, units)
+            done = account.open().record(account.name, account.limit, account.spec_name, account.spec_text, units)
         except LimitExceeded:
             Metrics.counter(counters.NAMESPACE, counters.UNITS_LOST).inc(len(units))
             return
         except OSError as error:  # only the head file is written without the database, and after it
-            raise recorded_but(f"{error.filename or book.head}: {reason_of(error)}") from None
+            raise recorded_but(f"{error.filename or account.head}: {reason_of(error)}") from None
         Metrics.counter(counters.NAMESPACE, counters.new(units[0].period)).inc(done.new)
         Metrics.counter(counters.NAMESPACE, counters.UNITS_CHANGED).inc(done.changed)
         Metrics.counter(counters.NAMESPACE, counters.UNITS_REDRAWN).inc(done.redrawn)

@@ -63,6 +63,7 @@ def cube_root_shares(weights: Sequence[int]) -> tuple[Fraction, ...]:
     return tuple(Fraction(part, sum(parts)) for part in parts)
 
 
+@cache
 def best_shares(tree: Tree) -> tuple[Fraction, ...]:
     """The level budgets of least error for a tree, as shares of epsilon."""
     return cube_root_shares([max(1, digits) for digits in tree.digit_sums()])

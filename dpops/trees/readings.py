@@ -66,13 +66,15 @@ def cdf_interval(raw: Float64s, half: Float64s) -> Between:
 def quantile_interval(raw: Float64s, half: Float64s, level: float) -> Between:
     """Edges that hold the true quantile between them, wherever it lies in its bin: float64 (rows,) each.
 
-    raw +- half holds the true distribution function at any one edge with probability 1 - miss. The true quantile lies
-    above the last edge below `level` and not above the first edge that reaches it, and a miss needs one of these two
-    to be missed on one side: the intervals' miss in all, for the noise is symmetric.
+    raw +- half holds the true distribution function at any one edge with probability 1 - miss. Say it reaches `level`
+    at edge t and not before. Then raw + half reaches it at t, but for half of a miss, so the first edge where it does
+    is none after t; and raw - half stays below it at t - 1, so the last edge where it does is none before that.
     """
-    reaches = _with_ends(raw + half, low=0.0, high=1.0) >= level
-    surely = _with_ends(raw - half, low=0.0, high=1.0) >= level
-    return Between(reaches.argmax(axis=1) - 1.0, surely.argmax(axis=1) * 1.0)
+    edges = raw.shape[1] + 1
+    reached = _with_ends(raw + half) >= level
+    sure = _with_ends(raw - half) >= level
+    last_unsure = edges - (~sure)[:, ::-1].argmax(axis=1)
+    return Between(reached.argmax(axis=1) - 1.0, last_unsure + 1.0)
 
 
 def mean_interval(raw: Float64s, law: Law, size: Float64s, widths: float) -> Between:
@@ -96,15 +98,23 @@ def variance_interval(raw: Float64s, law: Law, size: Float64s, widths: float) ->
     With e1, e2 the errors of mean m and second moment, V' - V = (e2 - 2 m e1) - e1^2 at the true m. The first is linear
     in the noise; its standard deviation is convex in m, so at its largest at an end of the interval of the mean.
     """
-    at = np.arange(1.0, raw.shape[1] + 1)  # the edges; a prefix error f(t) adds -2 (t - m) f(t) to e2 - 2 m e1
-    square, cross, plain = _products(law, np.stack([2 * at, np.full(at.size, 2.0)], axis=1))
     centre, beside = mean(raw), widths * size * mean_sd(law)
     found = variance_around(raw, centre)
-    ends = np.stack([centre - beside, centre + beside])
-    spread = np.sqrt(np.maximum(square - 2 * cross * ends + plain * ends**2, 0.0)).max(axis=0)
+    spread = np.maximum(variance_sd(law, centre - beside), variance_sd(law, centre + beside))
     half = widths * size * spread
-    most = (raw.shape[1] / 2) ** 2
+    most = (raw.shape[1] + 1) ** 2 / 4
     return Between(np.clip(found - half, 0.0, most), np.clip(found + half + beside**2, 0.0, most))
+
+
+def variance_sd(law: Law, centre: Float64s) -> Float64s:
+    """Standard deviation of e2 - 2 m e1 at means m = centre, float64 (rows,), for masses of 1 and epsilon 1.
+
+    An error f(t) of the prefix at edge t adds -2 (t - m) f(t).
+    """
+    at = np.arange(1.0, law.weights.shape[1] + 1)
+    square, cross, plain = _products(law, np.stack([2 * at, np.full(at.size, 2.0)], axis=1))
+    found: Float64s = np.sqrt(np.maximum(square - 2 * cross * centre + plain * centre**2, 0.0))
+    return found
 
 
 def variance_around(raw: Float64s, centre: Float64s) -> Float64s:
@@ -125,7 +135,7 @@ def _products(law: Law, functionals: Float64s) -> tuple[float, float, float]:
     )
 
 
-def _with_ends(cdf: Float64s, low: float = 0.0, high: float = 1.0) -> Float64s:
-    """The function with its known ends, float64 (rows, K + 1)."""
+def _with_ends(cdf: Float64s) -> Float64s:
+    """The function with its known ends 0 and 1, float64 (rows, K + 1)."""
     rows = cdf.shape[0]
-    return np.concatenate([np.full((rows, 1), low), cdf, np.full((rows, 1), high)], axis=1)
+    return np.concatenate([np.zeros((rows, 1)), cdf, np.ones((rows, 1))], axis=1)

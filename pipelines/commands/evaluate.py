@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from dpops.types import Int64s
+from pipelines.commands.evaluate_distributions import evaluate_distributions
 from pipelines.commands.options import console, json_option, progress_bars
 from pipelines.evaluation import compositions, datasets, real, report
 from pipelines.evaluation.reference import REFERENCE
@@ -53,6 +54,12 @@ NOT_PRIVATE = "NOT PRIVATE: these figures are functions of true values; do not p
     help="With --data: compare compositions instead, at these epsilons per vehicle and period.",
 )
 @click.option(
+    "--distributions",
+    is_flag=True,
+    help="Released distributions instead: crossovers, a made-up city, and with --data errors on telemetry.",
+)
+@click.option("--bins", type=click.IntRange(1, 1_000), default=65, show_default=True, help="With --distributions.")
+@click.option(
     "--not-private", is_flag=True, help="With --data and --sets: I know that the output shows functions of true values."
 )
 @json_option
@@ -67,6 +74,8 @@ def evaluate(
     spec_path: Path | None,
     epsilons: str,
     totals: str | None,
+    distributions: bool,
+    bins: int,
     not_private: bool,
     as_json: bool,
 ) -> None:
@@ -77,7 +86,16 @@ def evaluate(
       hatstream evaluate --runs 1000 --output build/evaluation
       hatstream evaluate --data 'feed/*.csv' --spec austin.toml --not-private
       hatstream evaluate --data 'feed/*.csv' --spec austin.toml --not-private --totals 10,100
+      hatstream evaluate --distributions --data 'feed/*.csv' --spec austin.toml --not-private --output build/figures
     """
+    if distributions:
+        if (pattern is None) != (spec_path is None) or (pattern is not None) != not_private or totals or folder:
+            raise scheduled.UsageError(
+                "--distributions stands alone, or with --data, --spec and --not-private, because the output then shows "
+                "functions of true values"
+            )
+        evaluate_distributions(pattern, spec_path, bins, _epsilons(epsilons), runs or 3, seed, output, as_json=as_json)
+        return
     if pattern is not None:
         if spec_path is None or not not_private:
             raise scheduled.UsageError(
@@ -184,6 +202,8 @@ def _telemetry(pattern: str, spec_path: Path, epsilons: list[str], runs: int, as
 
 def _compositions(pattern: str, spec_path: Path, totals: list[str], runs: int, as_json: bool) -> None:
     spec = load(spec_path)
+    if not {stat.name for stat in spec.statistics} <= {"mean", "variance"}:
+        raise scheduled.UsageError("--totals compares means and variances; leave other statistics out of --spec")
     paths = scheduled.paths_of(pattern)
     with progress_bars(quiet=as_json) as bars:
         truth, errors, spent = compositions.compare(spec, paths, totals, runs, bars)

@@ -21,12 +21,12 @@ from pipelines.evaluation.real import CLASSES, against, class_name, in_class, re
 from pipelines.scheduled.release import InputError, UsageError, job_of
 from pipelines.specification import Specification
 from transforms.count import wire
-from transforms.count.tally import Cap, tally
+from transforms.count.tally import ContributionBound, tally
 from transforms.count.wire import Tally
 from transforms.observe.vehicle_hash import Secret
 from transforms.release.by_hexagon import Divided, divide, hats_of
 from transforms.release.policy import Policy, weights_of
-from transforms.steps import Book
+from transforms.steps import LedgerAccount
 
 Float64s = NDArray[np.float64]
 
@@ -85,7 +85,7 @@ def compare(
     whole_period = Allocation(epsilon=spec.allocation.epsilon, per="period", scope="period")
     plain = replace(spec, allocation=whole_period, cap=None, release_shards=1)
     try:
-        job = job_of(plain, when, NO_KEY, Book("", Path(), "", Fraction(1), "", ""), Path(), ())
+        job = job_of(plain, when, NO_KEY, LedgerAccount("", Path(), "", Fraction(1), "", ""), Path(), ())
     except UsageError as error:
         raise InputError(f"the files do not hold whole periods: {error}") from None
     columns = tuple(dict.fromkeys((SUMS, SQUARES, *columns_of(spec.statistics, spec.grid))))  # truths need these two
@@ -108,16 +108,18 @@ def compare(
     return truth, [*errors, *_constants(truth, spec.statistics)], spent
 
 
-def _tallied(events: dict[int, list[bytes]], cap: Cap | None, columns: Sequence[Column]) -> Tally:
+def _tallied(events: dict[int, list[bytes]], cap: ContributionBound | None, columns: Sequence[Column]) -> Tally:
     return wire.joined(
         [tally(wire.unpack_events(packed), slot_s, cap, columns).tally for slot_s, packed in sorted(events.items())]
     )
 
 
-def _ways(whole: Tally) -> list[tuple[str, Cap | None, bool]]:
+def _ways(whole: Tally) -> list[tuple[str, ContributionBound | None, bool]]:
     """Label, cap of a vehicle in a slot, and whether to suppress. The cap on samples is the median of a vehicle's."""
     samples = int(np.median(whole.kept))
-    caps = [(f"cap: {cells} cells of {samples} samples", Cap(cells, samples), False) for cells in CAPPED_CELLS]
+    caps = [
+        (f"cap: {cells} cells of {samples} samples", ContributionBound(cells, samples), False) for cells in CAPPED_CELLS
+    ]
     return [("none", None, False), ("clip-user", None, True), *caps]
 
 

@@ -16,7 +16,7 @@ from dpops.allocation import Share
 from dpops.types import Int64s
 from pipelines.planning.counts import Counts
 from pipelines.specification import Specification
-from transforms.count.tally import Cap
+from transforms.count.tally import ContributionBound
 from transforms.time.calendar import CalendarError, Timetable
 
 _SOME_DAY = date(2026, 5, 13)  # periods of one unit are equally long, clock changes apart
@@ -44,7 +44,7 @@ class Composed(msgspec.Struct, frozen=True, kw_only=True):
     within_limit: bool | None
 
 
-class Hat(NamedTuple):
+class PlannedHat(NamedTuple):
     """kept: samples of its vehicles, descending. reported: all of them, before a cap. epsilon: of the whole HAT."""
 
     kept: Int64s
@@ -52,7 +52,7 @@ class Hat(NamedTuple):
     epsilon: Fraction
 
 
-def lay_out(spec: Specification, counts: Counts) -> tuple[list[Hat], Composed]:
+def lay_out(spec: Specification, counts: Counts) -> tuple[list[PlannedHat], Composed]:
     """The HATs with the epsilon that sealing would give each, and what a vehicle spends in all of them."""
     kept = _kept(counts, spec.cap)
     slots, slot = np.unique(counts.slot, return_inverse=True)
@@ -94,7 +94,7 @@ def _stays(slot: Int64s, vehicle: Int64s, kept: Int64s) -> _Stays:
     return _Stays(*np.divmod(pairs, vehicles), cells.astype(np.int64))
 
 
-def _hats(counts: Counts, slot: Int64s, kept: Int64s, rates: Sequence[Fraction]) -> Iterator[Hat]:
+def _hats(counts: Counts, slot: Int64s, kept: Int64s, rates: Sequence[Fraction]) -> Iterator[PlannedHat]:
     """The vehicles of a HAT by descending count; HATs of which a cap left nothing are skipped, as in a release."""
     order = np.lexsort((-kept, counts.place, slot))
     slot, place, kept, count = slot[order], counts.place[order], kept[order], counts.samples[order]
@@ -102,10 +102,10 @@ def _hats(counts: Counts, slot: Int64s, kept: Int64s, rates: Sequence[Fraction])
     for start, stop in zip(first, [*first[1:], kept.size], strict=True):
         some = start + int(np.count_nonzero(kept[start:stop]))
         if some > start:
-            yield Hat(kept[start:some], int(count[start:stop].sum()), rates[slot[start]])
+            yield PlannedHat(kept[start:some], int(count[start:stop].sum()), rates[slot[start]])
 
 
-def _kept(counts: Counts, cap: Cap | None) -> Int64s:
+def _kept(counts: Counts, cap: ContributionBound | None) -> Int64s:
     """Samples that a cap leaves. Which cells a vehicle keeps is drawn with a fixed seed: a release draws others."""
     if cap is None:
         return counts.samples.copy()

@@ -16,7 +16,7 @@ from dpops.mechanisms.auto import Auto
 from dpops.statistics import RequestedStatistic, registered
 from dpops.types import CountsKnown
 from pipelines.account.guarantee import NOT_PROTECTED, Guarantee, translated
-from pipelines.planning.composed import Composed, Hat, lay_out
+from pipelines.planning.composed import Composed, PlannedHat, lay_out
 from pipelines.planning.counts import Counts
 from pipelines.scheduled.parts import Progress
 from pipelines.scheduled.release import InputError
@@ -37,7 +37,7 @@ Recount = Callable[[Specification], Counts]
 """The counts that another specification would see."""
 
 
-class Share(msgspec.Struct, frozen=True):
+class ChosenShare(msgspec.Struct, frozen=True):
     mechanism: str
     share: float
 
@@ -53,7 +53,7 @@ class HatClass(msgspec.Struct, frozen=True, kw_only=True):
     vehicles: str
     hats: int
     hats_planned: int
-    chosen: list[Share]
+    chosen: list[ChosenShare]
     m_ub: float | None
     noise_scale: float
     bias_bound: float
@@ -114,7 +114,7 @@ class Forecaster:
         self._grid, self._prior = spec.grid, spec.prior
         self._known: dict[tuple[str, Fraction, int, bytes], list[Candidate]] = {}
 
-    def candidates(self, stat: RequestedStatistic, hat: Hat) -> list[Candidate]:
+    def candidates(self, stat: RequestedStatistic, hat: PlannedHat) -> list[Candidate]:
         """The best forecast first; only `auto` has more than one."""
         key = (stat.name, hat.epsilon * stat.share, hat.reported, hat.kept.tobytes())
         if key not in self._known:
@@ -124,7 +124,7 @@ class Forecaster:
                 raise InputError(f"{stat.name}: a HAT cannot be planned: {error}") from None
         return self._known[key]
 
-    def _rank(self, mechanism: Mechanism, hat: Hat, epsilon: Fraction) -> list[Candidate]:
+    def _rank(self, mechanism: Mechanism, hat: PlannedHat, epsilon: Fraction) -> list[Candidate]:
         if isinstance(mechanism, Auto):
             ranking = mechanism.ranking(CountsKnown(hat.kept, hat.reported), self._grid, epsilon)
             return [Candidate(label(each.mechanism), each.plan, each.error) for each in ranking]
@@ -172,7 +172,7 @@ def plan(spec: Specification, counts: Counts, recount: Recount | None, progress:
 
 
 def _statistics(
-    spec: Specification, classes: list[list[Hat]], forecaster: Forecaster, progress: Progress
+    spec: Specification, classes: list[list[PlannedHat]], forecaster: Forecaster, progress: Progress
 ) -> list[StatisticPlan]:
     chosen = [_evenly(members, PER_CLASS) for members in classes]
     whole, done = sum(map(len, chosen)) * len(spec.statistics), 0
@@ -188,7 +188,7 @@ def _statistics(
             if planned:
                 shown.append(_hat_class(bounds, len(members), planned))
         name = stat.mechanism.name if isinstance(stat.mechanism, Auto) else label(stat.mechanism)
-        statistics.append(StatisticPlan(stat.name, registered()[stat.name].unit.format("km/h"), name, shown))
+        statistics.append(StatisticPlan(stat.name, registered()[stat.name].plan_unit.format("km/h"), name, shown))
     return statistics
 
 
@@ -202,11 +202,11 @@ def _forecast_basis(prior: Prior | None) -> str:
 # --- classes of HATs -------------------------------------------------------------------------------------------------
 
 
-def _by_class(hats: list[Hat]) -> list[list[Hat]]:
+def _by_class(hats: list[PlannedHat]) -> list[list[PlannedHat]]:
     return [[h for h in hats if low <= h.kept.size <= (high or h.kept.size)] for low, high in CLASSES]
 
 
-def _evenly(hats: list[Hat], most: int) -> list[Hat]:
+def _evenly(hats: list[PlannedHat], most: int) -> list[PlannedHat]:
     """So many of the HATs, evenly from the smallest to the largest."""
     if len(hats) <= most:
         return hats
@@ -223,7 +223,7 @@ def _hat_class(bounds: tuple[int, int | None], hats: int, planned: list[list[Can
         vehicles=f"{low}+" if high is None else str(low) if low == high else f"{low}-{high}",
         hats=hats,
         hats_planned=len(planned),
-        chosen=[Share(name, times / len(planned)) for name, times in chosen],
+        chosen=[ChosenShare(name, times / len(planned)) for name, times in chosen],
         m_ub=float(np.median(lengths)) if lengths else None,
         noise_scale=float(np.median([float(each.plan.scale * each.plan.step) for each in best])),
         bias_bound=float(np.median([each.plan.bias_bound for each in best])),

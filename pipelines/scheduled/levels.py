@@ -49,10 +49,10 @@ def run(
     """
     outcome = Outcome()
     periods = {slot.period: job.slots[slot.start_s].plan for slot in slots}
-    ledger = job.book.open()
+    ledger = job.account.open()
     wanted = {period: [Debit((policy.spec_id, plan[0], 0), Fraction(policy.total))] for period, plan in periods.items()}
     outcome.debits = dict.fromkeys(periods, Fraction(policy.total))
-    outcome.periods_refused = ledger.excess(job.book.account, job.book.limit, wanted)
+    outcome.periods_refused = ledger.excess(job.account.name, job.account.limit, wanted)
     if outcome.periods_refused:
         return outcome
     with Spool() as events, Spool() as tallies:
@@ -90,10 +90,10 @@ def _release_period(
     """Stage after stage until the period is complete; each sees what the one before recorded, whoever recorded it."""
     stage, stages = 0, 1
     while stage < stages:
-        entries = ledger.stages(job.book.account, policy.spec_id)
+        entries = ledger.stages(job.account.name, policy.spec_id)
         plan = plan_for(entries, period, stage, hours, policy, learned[0])
         count_in(outcome, _release_stage(job, policy, {first_s: plan}, tallies, learned[1]))
-        stages = plan_for(ledger.stages(job.book.account, policy.spec_id), period, 0, hours, policy, learned[0]).stages
+        stages = plan_for(ledger.stages(job.account.name, policy.spec_id), period, 0, hours, policy, learned[0]).stages
         stage += 1
 
 
@@ -105,8 +105,8 @@ def _release_stage(
         sums = unspooled(p, keys, tallies, KeyedTally) | "by vehicle" >> AddUpVectors(policy, job.slots, plans)
         beats = p | "heartbeat" >> beam.Create([(first_s, b"") for first_s in plans], reshuffle=False)
         both = (sums, beats) | "with heartbeat" >> beam.Flatten()
-        recorded = both | "stage" >> ReleaseStage(policy, job.slots, plans) | "record" >> Record(job.book)
-        estimates = recorded | "publish/estimate" >> EstimatePeriod(job.book, policy, job.slots, estimator)
+        recorded = both | "stage" >> ReleaseStage(policy, job.slots, plans) | "record" >> Record(job.account)
+        estimates = recorded | "publish/estimate" >> EstimatePeriod(job.account, policy, job.slots, estimator)
         for name, sink in job.sinks.items():
             _ = estimates | name >> sink
     return p.result

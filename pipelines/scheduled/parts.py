@@ -18,7 +18,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.pvalue import PCollection
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
-from pipelines.build import VEHICLE_SHARDS, Job, Released, count, observe, publish, seal
+from pipelines.build import VEHICLE_SHARDS, HexagonOutputs, Job, count, draw, observe, publish
 from pipelines.scheduled.spool import Spool
 from transforms import counters
 from transforms.count.wire import unpack_exposure
@@ -129,13 +129,13 @@ def _run(
         plans = dict.fromkeys(job.slots[slot.start_s].plan[0] for slot in slots)
         count_in(outcome, _seal(job, list(plans), tallies, exposures, units))
     wanted = _spending(slots, exposures, units, outcome)
-    ledger = job.book.open()
-    if excess := ledger.excess(job.book.account, job.book.limit, wanted):
+    ledger = job.account.open()
+    if excess := ledger.excess(job.account.name, job.account.limit, wanted):
         outcome.periods_refused = excess
         return outcome
     count_in(outcome, _publish(job, list(wanted), units))
     if outcome.units_lost_to_the_limit:  # another process spent the budget since it was looked at
-        outcome.periods_refused = ledger.excess(job.book.account, job.book.limit, wanted)
+        outcome.periods_refused = ledger.excess(job.account.name, job.account.limit, wanted)
     progress("periods recorded and published", len(wanted), len(wanted))
     return outcome
 
@@ -165,14 +165,14 @@ def _release(job: Job, part: Sequence[Slot], events: Spool, tallies: Spool, expo
         if job.policy.allocation.whole_periods:
             _ = counted | "keep tallies" >> beam.Map(_keep, tallies)
         else:
-            _keep_sealed(seal(counted, _heartbeat(p, [slot.start_s for slot in part], job), job), exposures, units)
+            _keep_sealed(draw(counted, _heartbeat(p, [slot.start_s for slot in part], job), job), exposures, units)
     return p.result
 
 
 def _seal(job: Job, plans: Sequence[int], tallies: Spool, exposures: Spool, units: Spool) -> Any:
     with pipeline() as p:
         counted = unspooled(p, [(plan_s, 0) for plan_s in plans], tallies, KeyedTally)
-        _keep_sealed(seal(counted, _heartbeat(p, plans, job), job), exposures, units)
+        _keep_sealed(draw(counted, _heartbeat(p, plans, job), job), exposures, units)
     return p.result
 
 
@@ -187,7 +187,7 @@ def unspooled(p: beam.Pipeline, keys: Sequence[SlotShard], spool: Spool, element
     return p | "keys" >> beam.Create(list(keys), reshuffle=False) | "unspool" >> unspool
 
 
-def _keep_sealed(released: Released, exposures: Spool, units: Spool) -> None:
+def _keep_sealed(released: HexagonOutputs, exposures: Spool, units: Spool) -> None:
     _ = released.sealed | "keep sealed" >> beam.Map(_keep, units)
     _ = released.exposure | "keep exposure" >> beam.Map(_keep, exposures)
 

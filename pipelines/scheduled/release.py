@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 from pipelines.account.location import AccountLocation
 from pipelines.account.spending import note_spending
-from pipelines.assembly import admitted, assemble, book_of, continuing, facts_of
+from pipelines.assembly import admitted, assemble, continuing, facts_of, ledger_account_of
 from pipelines.build import Job
 from pipelines.output_folder import prepare_folder
 from pipelines.scheduled import levels
@@ -26,7 +26,7 @@ from transforms.release.policy import SlotFacts
 from transforms.sinks import kafka as kafka_sink
 from transforms.sinks.files import file_stem
 from transforms.sources.kafka_partition import Topic
-from transforms.steps import Book
+from transforms.steps import LedgerAccount
 from transforms.time.calendar import Calendar, CalendarError, Timetable, calendar
 
 SHOWN_PERIODS = 7
@@ -122,7 +122,7 @@ def release(
     prepare_folder(output, spec, location)
     if topic is not None:
         kafka_sink.check(topic)
-    job = job_of(spec, when, secret, book_of(spec, location), output, formats)
+    job = job_of(spec, when, secret, ledger_account_of(spec, location), output, formats)
     job = replace(continuing(job, location.ledger), topic=topic)
     needed = _needed(spec, when, location, allow_empty=allow_empty)
     if spec.levels is None:
@@ -141,10 +141,10 @@ def release(
 
 
 def job_of(
-    spec: Specification, when: Calendar, secret: Secret, book: Book, output: Path, formats: Sequence[str]
+    spec: Specification, when: Calendar, secret: Secret, account: LedgerAccount, output: Path, formats: Sequence[str]
 ) -> Job:
     """The road of a closed range, a period recorded at a time. Raises UsageError, see `_slot_facts`."""
-    return assemble(spec, when, _slot_facts(spec, when), "period", secret, book, output, formats)
+    return assemble(spec, when, _slot_facts(spec, when), "period", secret, account, output, formats)
 
 
 def _slot_facts(spec: Specification, when: Calendar) -> dict[int, SlotFacts]:

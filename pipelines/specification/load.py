@@ -20,12 +20,13 @@ from dpops.allocation import Allocation, Per, Scope
 from dpops.forecast import Prior
 from dpops.mechanism import Mechanism
 from dpops.mechanisms.auto import Auto
+from dpops.mechanisms.tree import Tree
 from dpops.registry import registered
 from dpops.statistics import RequestedStatistic
 from dpops.types import Grid
 from pipelines.specification.levels import MECHANISM, FleetTable, LevelsRelease, levels_release, refusal
 from pipelines.specification.numbers import from_toml, shortened
-from transforms.count.tally import Cap
+from transforms.count.tally import ContributionBound
 from transforms.layouts import Layout, layout
 from transforms.observe.hexagons import cells_of_geojson, cells_of_list
 from transforms.regular_files import read_regular
@@ -121,7 +122,7 @@ class Specification:
     bbox: tuple[float, float, float, float] | None
     grid: Grid
     allocation: Allocation
-    cap: Cap | None
+    cap: ContributionBound | None
     release_shards: int
     statistics: tuple[RequestedStatistic, ...]
     levels: LevelsRelease | None
@@ -274,13 +275,13 @@ def _grid(speed: SpeedTable) -> Grid:
     return Grid(step=speed.grid_kmh, upper_steps=int(steps))
 
 
-def _privacy(privacy: PrivacyTable, account: AccountTable) -> tuple[Allocation, Cap | None]:
+def _privacy(privacy: PrivacyTable, account: AccountTable) -> tuple[Allocation, ContributionBound | None]:
     _need(1 / BOUND <= privacy.epsilon <= BOUND, "privacy.epsilon", "must be between 1e-6 and 1e6", privacy.epsilon)
     cap = None
     if privacy.composition == "cap":
         for name, value in (("max_cells", privacy.max_cells), ("max_samples", privacy.max_samples)):
             _need(value is not None and value >= 1, f"privacy.{name}", "is needed with 'cap', at least 1", value)
-        cap = Cap(privacy.max_cells or 1, privacy.max_samples or 1)
+        cap = ContributionBound(privacy.max_cells or 1, privacy.max_samples or 1)
     else:
         for name, value in (("max_cells", privacy.max_cells), ("max_samples", privacy.max_samples)):
             _need(value is None, f"privacy.{name}", "goes with composition = 'cap'", value)
@@ -412,6 +413,8 @@ def _statistic(table: dict[str, Any], document: Document, prior: Prior | None) -
         mechanism = _mechanism(known[wanted], second_stage | table)
         if isinstance(mechanism, Auto):
             mechanism = Auto(prior=prior, statistic=name)
+        if isinstance(mechanism, Tree):
+            mechanism = replace(mechanism, prior=prior)
         return str(name), mechanism, _weight(weight)
     except (msgspec.ValidationError, ValueError) as error:
         raise SpecificationError(f"statistic with mechanism {wanted!r}: {error}") from None
@@ -435,17 +438,18 @@ def _mechanism(cls: type[Mechanism], options: Mapping[str, Any]) -> Mechanism:
     for name, value in options.items():
         if name not in names:
             raise ValueError(f"unknown option {name!r}; it has {sorted(names) or 'none'}")
-        if isinstance(value, str | int) and not _fits(cls, name, value):
-            raise ValueError(f"{name} = {value!r} is not available")
+        if isinstance(value, str | int):
+            _check_option(cls, name, value)
     return msgspec.convert(options, cls)
 
 
-def _fits(cls: type[Mechanism], name: str, value: object) -> bool:
+def _check_option(cls: type[Mechanism], name: str, value: object) -> None:
+    """Raises ValueError with the mechanism's own rule for the option, if it states one."""
     try:
         msgspec.convert({name: value}, cls)
-    except msgspec.ValidationError:
-        return False
-    return True
+    except msgspec.ValidationError as error:
+        rule = str(error)
+        raise ValueError(rule if rule.startswith(f"{name} must") else f"{name} = {value!r} is not available") from None
 
 
 def _decisive_text(

@@ -12,7 +12,7 @@ import apache_beam as beam
 import msgspec
 
 from pipelines.account.location import AccountLocation, account_of
-from pipelines.assembly import admitted, assemble, book_of, continuing, facts_of
+from pipelines.assembly import admitted, assemble, continuing, facts_of, ledger_account_of
 from pipelines.build import Job, Source, stream
 from pipelines.output_folder import prepare_folder
 from pipelines.scheduled.release import InputError, UsageError, instant_of
@@ -93,7 +93,7 @@ def prepare(
         kafka_sink.check(topic)
     from_s, to_s = _life(spec)
     calendar, facts = StreamCalendar(spec.timetable, start_s, from_s, to_s), StreamFacts(spec, from_s, to_s)
-    job = assemble(spec, calendar, facts, "slot", secret, book_of(spec, location), output.absolute(), formats)
+    job = assemble(spec, calendar, facts, "slot", secret, ledger_account_of(spec, location), output.absolute(), formats)
     return Stream(
         job=replace(continuing(job, location.ledger), topic=topic),
         source=source,

@@ -20,7 +20,7 @@ from transforms.failpoints import VARIABLE
 from transforms.ledger import Ledger, chain, databases
 from transforms.ledger.databases import database_of
 from transforms.ledger.head import LedgerError
-from transforms.steps import Book
+from transforms.steps import LedgerAccount
 
 
 @pytest.fixture
@@ -339,7 +339,7 @@ def test_a_password_is_in_no_exception_and_no_description_of_a_place(monkeypatch
     place = location.find(f"postgresql://user:{password}@localhost:1/db", tmp_path / "key")
     with pytest.raises(LedgerError) as caught:
         place.ledger.check_head()
-    book = Book(place.url, place.head, "city", Fraction(1), "name", "{}")
+    book = LedgerAccount(place.url, place.head, "city", Fraction(1), "name", "{}")
     told = "".join(traceback.format_exception(caught.value))
     assert "localhost" in told
     assert password not in f"{told} {place!r} {place.shown} {book!r} {place.ledger!r}"

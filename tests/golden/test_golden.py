@@ -15,7 +15,7 @@ from dpops.mechanisms.array_average import ArrayAverage
 from dpops.registry import registered
 from dpops.types import CountsKnown, Grid
 from pipelines.account.location import AccountLocation
-from pipelines.build import count, observe, publish, seal
+from pipelines.build import count, draw, observe, publish
 from pipelines.scheduled import parts as local
 from pipelines.scheduled.release import job_of, range_of
 from pipelines.specification import load
@@ -23,7 +23,7 @@ from tests import city
 from transforms.ledger.chain import ENTRY
 from transforms.observe.vehicle_hash import Secret, vehicle_hashes
 from transforms.release.recorded import Sealed
-from transforms.steps import Book, Read, SlotShard
+from transforms.steps import LedgerAccount, Read, SlotShard
 
 SECRET = Secret(bytes(range(32)))
 
@@ -57,8 +57,8 @@ def test_keys_derived_for_different_purposes_differ_and_a_secret_does_not_show_i
 
 def test_the_mechanisms_that_a_specification_can_name():
     assert list(registered()) == [
-        "akmv", "array-average", "auto", "baseline", "baseline-variance", "epsilon-quantile", "fixed-quantile", "levy",
-        "opt-array", "worst-case-optimal",
+        "akmv", "array-average", "array-tree", "auto", "baseline", "baseline-variance", "capped-tree",
+        "epsilon-quantile", "fixed-quantile", "levy", "opt-array", "tree", "worst-case-optimal",
     ]  # fmt: skip
 
 
@@ -101,13 +101,13 @@ def test_the_labels_of_the_road_are_stable_because_a_running_stream_is_updated_b
     city.write(tmp_path)
     spec = load(tmp_path / "spec.toml")
     place = AccountLocation("sqlite://", tmp_path / "key")
-    book = Book(place.url, place.head, "small", Fraction(1), spec.name, spec.text)
+    book = LedgerAccount(place.url, place.head, "small", Fraction(1), spec.name, spec.text)
     job = job_of(spec, range_of(spec.timetable, *city.DAYS), SECRET, book, tmp_path, ("csv",))
     p = beam.Pipeline(runner=local.FnApiRunner(), options=PipelineOptions([]))
     observe(p | "paths" >> beam.Create([b"a"]) | "read" >> Read(job.layout), job)
     pair = tuple[SlotShard, bytes]
     events, beats = (p | name >> beam.Create([((0, 0), b"")]).with_output_types(pair) for name in ("events", "beats"))
-    publish(seal(count(events, job), beats, job).sealed, job)
+    publish(draw(count(events, job), beats, job).sealed, job)
     visitor = _Labels()
     p.visit(visitor)
     road = ["read", "parse", "lateness", "assign", "all refused", "count refused"]

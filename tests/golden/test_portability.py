@@ -13,7 +13,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.transforms import trigger, userstate
 from apache_beam.transforms.window import FixedWindows
 
-from pipelines.build import PANE_S, count, observe, publish, seal
+from pipelines.build import PANE_S, count, draw, observe, publish
 from pipelines.scheduled.release import job_of, range_of
 from pipelines.specification import load
 from tests import city
@@ -24,7 +24,7 @@ from transforms.sources.growing_folder import ReadGrowing
 from transforms.sources.kafka import ReadKafka
 from transforms.sources.kafka_partition import PartitionStart, Topic
 from transforms.sources.known_elements import KnownElements
-from transforms.steps import Assign, Book, InPanes, Parse, Read, SlotShard
+from transforms.steps import Assign, InPanes, LedgerAccount, Parse, Read, SlotShard
 from transforms.time.lateness import IntoPanes, IntoSlots, RefuseLate
 from transforms.time.watermark import Watermark
 
@@ -44,7 +44,7 @@ def empty():
 def job_in(folder):
     city.write(folder)
     spec = load(folder / "spec.toml")
-    book = Book("sqlite://", folder / "key.head", "small", Fraction(1), spec.name, spec.text)
+    book = LedgerAccount("sqlite://", folder / "key.head", "small", Fraction(1), spec.name, spec.text)
     job = job_of(spec, range_of(spec.timetable, *city.DAYS), Secret(bytes(32)), book, folder, ("csv",))
     return replace(job, topic=TOPIC)
 
@@ -78,7 +78,7 @@ def stream(job, source):
 
 
 def finish(events, heartbeat, job, *, in_panes=False):
-    publish(seal(count(events, job, in_panes=in_panes), heartbeat, job).sealed, job)
+    publish(draw(count(events, job, in_panes=in_panes), heartbeat, job).sealed, job)
 
 
 @pytest.mark.parametrize("road", ["scheduled", "kafka", "folder"])

@@ -18,7 +18,7 @@ from pipelines.account import location
 from pipelines.cli import main
 from pipelines.exit_codes import DONE, FAILED
 from tests.statistical.audit import bound_of_samples
-from transforms.release import by_hexagon as seal
+from transforms.release import by_hexagon
 from transforms.release.recorded import Released, Sealed
 
 COPIES = 10_000
@@ -175,9 +175,9 @@ def test_so_it_is_in_all_ways_to_ask_for_it(tmp_path, capsys, per, scope, statis
 
 def spend_in_each_hat(monkeypatch: pytest.MonkeyPatch, epsilon: Fraction) -> None:
     """A mutant that debits what it should, and draws the noise for another epsilon."""
-    honest = seal._release
+    honest = by_hexagon._release
     monkeypatch.setattr(
-        seal, "_release", lambda rows, shard, _hat, policy, noise: honest(rows, shard, epsilon, policy, noise)
+        by_hexagon, "_release", lambda rows, shard, _hat, policy, noise: honest(rows, shard, epsilon, policy, noise)
     )
 
 

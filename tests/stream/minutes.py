@@ -28,7 +28,7 @@ from transforms.failpoints import failpoint
 from transforms.ledger import Recorded
 from transforms.sinks.files import file_stem
 from transforms.sources.kafka_partition import Topic
-from transforms.steps import Book
+from transforms.steps import LedgerAccount
 
 PARTITIONS = 4
 SLOTS = 10
@@ -215,7 +215,7 @@ class Running:
 
 
 @dataclass(frozen=True)
-class ForgetfulBook(Book):
+class ForgetfulAccount(LedgerAccount):
     """A double of the ledger in which the first writer does not win: it keeps every value. url: of its SQLite file."""
 
     def open(self):
@@ -260,8 +260,8 @@ def submitted(town, flink, pool, checkpoint_s=1.0, savepoint=None, forgetful=Non
     """Flink's job id of a stream that takes many polls, so that faults find it on its way."""
     made = prepared(town, output)
     if forgetful:
-        values = {field.name: getattr(made.job.book, field.name) for field in fields(Book)}
-        made = replace(made, job=replace(made.job, book=ForgetfulBook(**values | {"url": str(forgetful)})))
+        values = {field.name: getattr(made.job.account, field.name) for field in fields(LedgerAccount)}
+        made = replace(made, job=replace(made.job, account=ForgetfulAccount(**values | {"url": str(forgetful)})))
     chosen = Flink(
         job_server=flink.address, worker_pool=pool.address, rest=flink.rest, checkpoint_s=checkpoint_s,
         savepoint=savepoint,

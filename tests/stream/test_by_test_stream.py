@@ -11,7 +11,7 @@ from apache_beam.testing.test_stream import TestStream as Clock
 from apache_beam.transforms.window import TimestampedValue
 
 from pipelines.account import location
-from pipelines.assembly import book_of
+from pipelines.assembly import ledger_account_of
 from pipelines.build import stream
 from pipelines.scheduled.release import job_of, range_of
 from pipelines.specification import load
@@ -76,7 +76,9 @@ def released(tmp_path, monkeypatch):
     location.open_account(place, spec.account)
     when = range_of(spec.timetable, "2022-01-01T08:00", "2022-01-01T10:00")
     secret = location.read_key(place.key)
-    job = replace(job_of(spec, when, secret, book_of(spec, place), tmp_path / "out", ("csv",)), together="slot")
+    job = replace(
+        job_of(spec, when, secret, ledger_account_of(spec, place), tmp_path / "out", ("csv",)), transaction="slot"
+    )
     (tmp_path / "out").mkdir()
 
     def run(*moves):

@@ -11,7 +11,7 @@ from pipelines.streaming.stream import StreamFacts, check, first_slot
 from tests import city
 from transforms.ledger.databases import database_of
 from transforms.observe.vehicle_hash import Secret
-from transforms.steps import Book
+from transforms.steps import LedgerAccount
 
 NOWHERE = ["--job-server", "127.0.0.1:1", "--worker-pool", "127.0.0.1:1", "--rest", "127.0.0.1:1"]
 
@@ -187,7 +187,7 @@ def test_the_facts_of_a_slot_are_those_of_the_scheduled_job(tmp_path, per, unit)
     ever = "\nsince = 2026-03-01\nuntil = 2026-03-20" if unit == "vehicle-ever" else ""
     city.write(tmp_path, spec=changed(('per = "hat"', f'per = "{per}"'), ('"vehicle-day"', f'"{unit}"{ever}')))
     spec = load(tmp_path / "spec.toml")
-    book = Book("", tmp_path, "small", 1, "", "")
+    book = LedgerAccount("", tmp_path, "small", 1, "", "")
     closed = job_of(spec, range_of(spec.timetable, "2026-03-02", "2026-03-15"), Secret(b"k" * 32), book, tmp_path, ())
     facts = StreamFacts(spec, min(closed.slots), max(closed.slots) + 1)
     assert dict(facts) == closed.slots

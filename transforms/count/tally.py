@@ -14,7 +14,7 @@ from transforms.scatter import scatter
 
 
 @dataclass(frozen=True)
-class Cap:
+class ContributionBound:
     """Most cells that a vehicle keeps in a slot, and most samples that it keeps in each of them."""
 
     max_cells: int
@@ -31,7 +31,7 @@ class CountedPane(NamedTuple):
     duplicates: int
 
 
-def tally(events: Events, slot_start_s: int, cap: Cap | None, columns: Sequence[Column]) -> Counted:
+def tally(events: Events, slot_start_s: int, cap: ContributionBound | None, columns: Sequence[Column]) -> Counted:
     """The tally of one slot and vehicle shard; the same for every order, split and merge of the events.
 
     columns: what the statistics need of the samples; those that a cap drops add nothing to them.
@@ -43,7 +43,7 @@ def tally(events: Events, slot_start_s: int, cap: Cap | None, columns: Sequence[
     return Counted(merge_panes([partial], slot_start_s, cap, columns), duplicates)
 
 
-def tally_pane(events: Events, cap: Cap | None, columns: Sequence[Column]) -> CountedPane:
+def tally_pane(events: Events, cap: ContributionBound | None, columns: Sequence[Column]) -> CountedPane:
     """The contributions of one pane of a slot, which must hold all events of any (vehicle, event time) that it has."""
     events, duplicates = _distinct(events)
     order = np.lexsort((events.cell, events.vehicle))
@@ -61,7 +61,9 @@ def tally_pane(events: Events, cap: Cap | None, columns: Sequence[Column]) -> Co
     return CountedPane(Partial(vehicle[first], cell[first], reported, {}, samples), duplicates)
 
 
-def merge_panes(partials: Sequence[Partial], slot_start_s: int, cap: Cap | None, columns: Sequence[Column]) -> Tally:
+def merge_panes(
+    partials: Sequence[Partial], slot_start_s: int, cap: ContributionBound | None, columns: Sequence[Column]
+) -> Tally:
     """The tally of a slot and vehicle shard from its panes, at least one: the same however it was cut into panes."""
     rows = _added_up(partials)
     sums, kept = rows.sums, rows.reported
@@ -93,7 +95,7 @@ def _added_up(partials: Sequence[Partial]) -> Partial:
     return Partial(vehicle[first], cell[first], added([reported]), sums, samples)
 
 
-def _capped(rows: Partial, slot_start_s: int, cap: Cap) -> tuple[Int64s, Int64s]:
+def _capped(rows: Partial, slot_start_s: int, cap: ContributionBound) -> tuple[Int64s, Int64s]:
     """Row and speed of the samples that stay: those of lowest rank, in the cells of lowest rank of each vehicle.
 
     The rule sees neither speeds nor the order of arrival. Samples that a pane dropped would be dropped here too.

@@ -199,7 +199,7 @@ class Ledger:
         period, spec_id = units[0].period, units[0].spec_id
         failpoint("before-record")
 
-        def seal(db: sa.Connection) -> tuple[Recorded, Tip]:
+        def write(db: sa.Connection) -> tuple[Recorded, Tip]:
             if not self._compare_with_head(db):  # again, for another process may have used another copy meanwhile
                 raise LedgerError(UNKNOWN_TO_HEAD)
             in_force = _limit(db, account, limit)
@@ -211,7 +211,7 @@ class Ledger:
             failpoint("before-commit")
             return recorded, tip
 
-        recorded, tip = self._run(seal)
+        recorded, tip = self._run(write)
         failpoint("after-commit")
         self._head.advance(*tip, account)
         self.check_head()  # of two copies that recorded at once, only the one that the head took is published

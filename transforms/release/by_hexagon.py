@@ -19,7 +19,7 @@ from transforms.release.policy import Policy, SlotFacts, release_shard
 from transforms.release.recorded import Released, Sealed
 
 
-def seal(
+def draw_releases(
     plan_s: int, shard: int, tally: Tally, slots: Mapping[int, SlotFacts], policy: Policy, noise: Noise
 ) -> list[tuple[Sealed, Exposure]]:
     """Plans and releases all HATs of one plan and shard: of a slot, or with scope "period" of a whole period.

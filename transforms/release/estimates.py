@@ -14,18 +14,27 @@ MISS = 0.05
 
 def estimates_of(units: Sequence[Sealed], statistics: Sequence[str]) -> SlotEstimates:
     """The estimates of one slot by cell and statistic, from its units. statistics: all of the specification's."""
+    released = [(unit, each) for unit in units for each in unit.released]
+    estimates = _estimates([each for _, each in released])
     found = [
-        HatEstimate(each.cell, each.statistic, each.mechanism, unit.epsilon_slot, _estimate(each))
-        for unit in units
-        for each in unit.released
+        HatEstimate(each.cell, each.statistic, each.mechanism, unit.epsilon_slot, estimate)
+        for (unit, each), estimate in zip(released, estimates, strict=True)
     ]
     found.sort(key=lambda hat: (int(hat.cell, 16), hat.statistic))
     slot = units[0]
     return SlotEstimates(slot.spec_id, slot.slot_start, slot.slot_end, slot.unit, tuple(statistics), found)
 
 
-def _estimate(released: Released) -> Estimate:
-    if released.plan is None or released.integers is None:
-        return NO_DATA
-    plan = Plan.from_public(released.mechanism, released.plan)
-    return registered()[released.mechanism].estimate(released.integers, plan, MISS)
+def _estimates(released: Sequence[Released]) -> list[Estimate]:
+    """In their order; those of one mechanism are read together."""
+    found = [NO_DATA] * len(released)
+    given: dict[str, list[tuple[int, list[int], Plan]]] = {}
+    for at, each in enumerate(released):
+        if each.plan is not None and each.integers is not None:
+            plan = Plan.from_public(each.mechanism, each.plan)
+            given.setdefault(each.mechanism, []).append((at, each.integers, plan))
+    for name, mine in given.items():
+        places, integers, plans = zip(*mine, strict=True)
+        for at, estimate in zip(places, registered()[name].estimates(integers, plans, MISS), strict=True):
+            found[at] = estimate
+    return found

@@ -32,7 +32,7 @@ from transforms.records import (
 from transforms.release.levels import LevelsPolicy, StagePlan, plan_of, rows_of, seal_stage
 from transforms.release.levels_publish import Estimator, estimates_of_slot
 from transforms.release.policy import SlotFacts
-from transforms.steps import Book
+from transforms.steps import LedgerAccount
 
 COLUMNS = (SUMS,)
 """What a tally carries beside counts."""
@@ -134,7 +134,7 @@ def _added(parts: Iterable[SumBytes], groups: int) -> Sums:
 class EstimatePeriod(beam.PTransform[PCollection[RecordedSlot], PCollection[SlotEstimates]]):
     """A period's last recorded stage -> the estimates of its slots. Of other stages nothing is published."""
 
-    book: Book
+    account: LedgerAccount
     policy: LevelsPolicy
     slots: Mapping[int, SlotFacts]
     estimator: Estimator
@@ -152,7 +152,7 @@ class _EstimatePeriod(beam.DoFn):
         plan = plan_of(unit)
         if plan.stage + 1 < plan.stages:
             return
-        stages = of.book.open().stages(of.book.account, unit.spec_id)
+        stages = of.account.open().stages(of.account.name, unit.spec_id)
         entries = [entry for entry in stages if entry.sequence <= recorded.sequences[0]]
         estimates = of.estimator(entries, of.policy, plan.hours)
         for at, slot_s in enumerate(of.slots[unit.slot_s].plan):

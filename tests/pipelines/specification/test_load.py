@@ -122,7 +122,7 @@ def test_the_id_is_the_same_on_every_machine_and_in_every_version(spec):
         ('"counts-public"', '"add-remove"', "add-remove"),
         ('"counts-public"', '"replace"', "account.adjacency"),
         ('name = "mean"', 'name = "variance"', "variance"),
-        ('name = "mean"', 'name = "distribution"', "distribution"),
+        ('name = "mean"', 'name = "distribution"', "array-tree"),
         ('"array-average"', '"average"', "average"),
         ('"array-average"', '"levy"\ngrouping = "wrap-around"', "grouping"),
         ('"array-average"', '"opt-array"\nm_ub = 3', "m_ub"),

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpops.statistics import SQUARES, SUMS, Histogram
-from transforms.count.tally import Cap, Counted, merge_panes, tally, tally_pane
+from transforms.count.tally import ContributionBound, Counted, merge_panes, tally, tally_pane
 from transforms.count.wire import Events, pack_events, pack_partial, unpack_events, unpack_partial
 
 COLUMNS = (SUMS, SQUARES, Histogram(bins=5, upper_steps=50))
@@ -32,7 +32,7 @@ def as_lists(counted):
 
 @given(st.lists(ROW, max_size=40), st.randoms(use_true_random=False), st.booleans())
 def test_any_order_gives_the_same_tally(rows, random, capped):
-    cap = Cap(max_cells=2, max_samples=2) if capped else None
+    cap = ContributionBound(max_cells=2, max_samples=2) if capped else None
     shuffled = random.sample(rows, len(rows))
     assert as_lists(tally(events_of(rows), 0, cap, COLUMNS)) == as_lists(tally(events_of(shuffled), 0, cap, COLUMNS))
 
@@ -45,7 +45,7 @@ def test_any_split_into_batches_gives_the_same_tally(rows, cut):
 
 @given(st.lists(ROW, min_size=1, max_size=60), st.integers(1, 6), st.booleans(), st.randoms(use_true_random=False))
 def test_any_panes_give_the_tally_of_the_whole_slot(rows, pane_us, capped, random):
-    cap = Cap(max_cells=2, max_samples=2) if capped else None
+    cap = ContributionBound(max_cells=2, max_samples=2) if capped else None
     panes = [[row for row in rows if row[1] // pane_us == at] for at in range(6)]
     random.shuffle(panes)
     counted = [tally_pane(events_of(pane), cap, COLUMNS) for pane in panes]
@@ -63,7 +63,7 @@ def test_every_event_three_times_changes_nothing_but_the_number_of_duplicates(ro
 
 @given(st.lists(ROW, max_size=40))
 def test_every_row_is_kept_dropped_or_a_duplicate(rows):
-    counted = tally(events_of(rows), 0, Cap(max_cells=1, max_samples=2), COLUMNS)
+    counted = tally(events_of(rows), 0, ContributionBound(max_cells=1, max_samples=2), COLUMNS)
     assert int(counted.tally.kept.sum() + counted.tally.dropped.sum()) + counted.duplicates == len(rows)
     assert counted.tally.kept.max(initial=0) <= 2
     assert np.unique(counted.tally.vehicle[counted.tally.kept > 0], return_counts=True)[1].max(initial=0) <= 1
@@ -72,7 +72,7 @@ def test_every_row_is_kept_dropped_or_a_duplicate(rows):
 @given(st.lists(ROW, max_size=40), st.data())
 def test_no_speed_decides_a_place_a_count_or_who_is_kept(rows, data):
     other = [(*row[:4], data.draw(st.integers(0, 50))) for row in rows]
-    for cap in (None, Cap(max_cells=1, max_samples=1)):
+    for cap in (None, ContributionBound(max_cells=1, max_samples=1)):
         first, second = tally(events_of(rows), 0, cap, COLUMNS), tally(events_of(other), 0, cap, COLUMNS)
         for name in ("vehicle", "cell", "kept", "dropped"):
             assert getattr(first.tally, name).tolist() == getattr(second.tally, name).tolist()
@@ -89,12 +89,15 @@ def test_between_identical_positions_the_smaller_speed_stays():
 
 def test_the_cap_keeps_other_samples_in_another_slot_and_for_another_vehicle_hash():
     rows = [(vehicle, offset, 2 if offset % 2 else -2, 0, 1) for vehicle in range(4) for offset in range(6)]
-    kept = [as_lists(tally(events_of(rows), slot_s, Cap(max_cells=1, max_samples=9), COLUMNS)) for slot_s in range(8)]
+    kept = [
+        as_lists(tally(events_of(rows), slot_s, ContributionBound(max_cells=1, max_samples=9), COLUMNS))
+        for slot_s in range(8)
+    ]
     assert len({str(k) for k in kept}) > 1
 
 
 def test_an_empty_shard_has_an_empty_tally():
-    counted = tally(events_of([]), 0, Cap(max_cells=1, max_samples=1), COLUMNS)
+    counted = tally(events_of([]), 0, ContributionBound(max_cells=1, max_samples=1), COLUMNS)
     assert [column.size for column in (*counted.tally.keys(), *counted.tally.sums.values())] == [0] * 8
 
 

@@ -16,7 +16,7 @@ from dpops.noise import Noise
 from dpops.statistics import RequestedStatistic
 from dpops.types import Grid
 from transforms.count.wire import Tally, joined
-from transforms.release.by_hexagon import seal
+from transforms.release.by_hexagon import draw_releases
 from transforms.release.digest import is_plain
 from transforms.release.policy import Policy, SlotFacts, release_shard, weights_of
 from transforms.release.recorded import debit_of
@@ -62,7 +62,7 @@ def tally_of(*rows, slot_s=3600):
 
 
 def sealed(table, noise=None, shard=0, **changes):
-    ((unit, _),) = seal(3600, shard, table, {3600: FACTS}, policy(**changes), noise or Quiet())
+    ((unit, _),) = draw_releases(3600, shard, table, {3600: FACTS}, policy(**changes), noise or Quiet())
     return unit
 
 
@@ -168,7 +168,10 @@ DAY = {
 
 
 def of_day(*tables, noise=None, **changes):
-    return [unit for unit, _ in seal(3600, 0, joined(tables), DAY, policy(scope="period", **changes), noise or Quiet())]
+    return [
+        unit
+        for unit, _ in draw_releases(3600, 0, joined(tables), DAY, policy(scope="period", **changes), noise or Quiet())
+    ]
 
 
 def test_a_variance_comes_from_sums_of_squares_and_not_from_the_vehicles_means():
@@ -236,6 +239,8 @@ def test_clip_user_sees_counts_and_never_speeds():
 
 
 def test_the_exposure_counts_the_hats_that_are_left_to_a_vehicle():
-    ((_, exposure),) = seal(3600, 0, crowd(), {3600: FACTS}, policy(clip_user=True, epsilon=Fraction(1, 100)), Quiet())
+    ((_, exposure),) = draw_releases(
+        3600, 0, crowd(), {3600: FACTS}, policy(clip_user=True, epsilon=Fraction(1, 100)), Quiet()
+    )
     assert exposure.cells.max() == 1
     assert exposure.vehicle.size == 42

@@ -1,0 +1,72 @@
+"""A distribution from a tree over bins to which every pseudo-user array contributes a histogram of mass 1."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+from dpops.claims import Adjacency
+from dpops.estimate import Estimate
+from dpops.forecast import Prior
+from dpops.means.arrays import Rule, check_rule, lay_out
+from dpops.mechanism import Integers, Mechanism, Plan, Totals
+from dpops.noise import Noise
+from dpops.trees.estimates import estimates
+from dpops.trees.hats import (
+    DEFAULT_BINS,
+    TreePlan,
+    check_bins,
+    check_counts,
+    forecast_share_error,
+    release_trees,
+    tree_plan,
+)
+from dpops.trees.users import array_masses
+from dpops.types import CountsKnown, Grid, Int64s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrayTree(Mechanism):
+    """Groups capped users into arrays (BestFit); the arrays' histograms, each of mass 1, are added up and released.
+
+    One user lies in one array, so moves each level by at most 2 arrays' mass. Every slot of a user stands for the
+    user's own distribution. m_ub: the array length, by the rules of dpops.means.contribution_bound, or a number.
+    Source: algorithms 10.5; the tree and its budgets are dpops.trees.design's.
+    """
+
+    name: ClassVar[str] = "array-tree"
+    statistics: ClassVar[frozenset[str]] = frozenset({"distribution"})
+    adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
+
+    bins: int = DEFAULT_BINS
+    m_ub: Rule = "median"
+
+    def __post_init__(self) -> None:
+        check_bins(self.bins)
+        check_rule(self.m_ub)
+
+    @classmethod
+    def examples(cls) -> Sequence["ArrayTree"]:
+        return [cls(bins=65), cls(bins=5, m_ub="argmax"), cls(bins=64, m_ub=3)]
+
+    def plan(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> TreePlan:
+        check_counts(known, grid, epsilon)
+        laid = lay_out(known, grid, epsilon, self.m_ub)
+        masses = array_masses(laid.grouping, known.counts.size, laid.m_ub)
+        facts = {"m_ub": laid.m_ub, "arrays": laid.grouping.fills.size}
+        return tree_plan(self.name, known, grid, epsilon, self.bins, masses, facts)
+
+    def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
+        return forecast_share_error(plan, counts, prior)
+
+    def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
+        return release_trees(totals, plans, noise)
+
+    @classmethod
+    def estimate(cls, integers: Sequence[int], plan: Plan, miss: float) -> Estimate:
+        (only,) = estimates([list(integers)], [plan], miss)
+        return only
+
+    @classmethod
+    def estimates(cls, released: Sequence[Integers], plans: Sequence[Plan], miss: float) -> list[Estimate]:
+        return estimates(released, plans, miss)

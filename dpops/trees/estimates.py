@@ -1,0 +1,143 @@
+"""What the noisy nodes of HATs say: shares below the edges, quantiles, mean and variance, each with an interval."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from dpops.estimate import Estimate, Number
+from dpops.forecast import Float64s
+from dpops.mechanism import Integers, Plan
+from dpops.trees import readings
+from dpops.trees.combine import Law, cumulative, law
+from dpops.trees.consistent import consistent
+from dpops.trees.hats import Shape, shape_of, size_of, upper_of
+from dpops.trees.readings import Between
+
+QUANTILES: Mapping[str, float] = {"p50": 0.5, "p85": 0.85}
+
+
+class Output(NamedTuple):
+    """One reading of many HATs, float64 (HATs,) each; of shares float64 (HATs, K - 1).
+
+    low, high: hold the reading of all reported samples with probability 1 - miss at least, at the worst bias.
+    noise_std: of the unbiased estimate, before it is made consistent; nan for quantiles, whose noise depends on the
+    shape of the distribution. bias_bound: at the worst; nan for quantiles, which any missing share may move anywhere.
+    """
+
+    value: Float64s
+    low: Float64s
+    high: Float64s
+    noise_std: Float64s
+    bias_bound: Float64s
+
+
+def estimates(released: Sequence[Integers], plans: Sequence[Plan], miss: float) -> list[Estimate]:
+    """What is published of each HAT: p50, p85, mean, variance, and `cdf`, the shares below k U / K for k = 1, .., K."""
+    return [_estimate(outputs, plan) for outputs, plan in zip(read(released, plans, miss), plans, strict=True)]
+
+
+def _estimate(outputs: Mapping[str, Output], plan: Plan) -> Estimate:
+    """The noise of the first output, a quantile, depends on the shape of the distribution; any bias may move it."""
+    numbers = {
+        name: Number(float(each.value), float(each.low), float(each.high))
+        for name, each in outputs.items()
+        if name != "cdf"
+    }
+    cdf = (*outputs["cdf"].value.tolist(), 1.0)
+    return Estimate(numbers=numbers, lists={"cdf": cdf}, noise_std=None, bias_bound=None, epsilon=plan.epsilon)
+
+
+def read(released: Sequence[Integers], plans: Sequence[Plan], miss: float) -> list[dict[str, Output]]:
+    """By HAT its outputs, of one row each: cdf (shares), p50, p85, mean (units), variance (units squared)."""
+    shapes = [shape_of(plan) for plan in plans]
+    found: list[dict[str, Output]] = [{} for _ in plans]
+    for shape in dict.fromkeys(shapes):
+        mine = [at for at, each in enumerate(shapes) if each == shape]
+        outputs = read_alike([released[at] for at in mine], [plans[at] for at in mine], shape, miss)
+        for row, at in enumerate(mine):
+            found[at] = {name: Output(*(part[row] for part in output)) for name, output in outputs.items()}
+    return found
+
+
+def read_alike(
+    released: Sequence[Integers],
+    plans: Sequence[Plan],
+    shape: Shape,
+    miss: float,
+    quantiles: Mapping[str, float] = QUANTILES,
+) -> dict[str, Output]:
+    """The same for HATs of one tree, as columns of all of them."""
+    of = _Hats.of(released, plans, shape)
+    widths, own = readings.standard_errors(miss), law(*shape)
+    noise = of.size[:, None] * own.prefix_sd()
+    half = widths * noise + (of.bias + of.rounding)[:, None]
+    cdf = consistent(of.raw)
+    low, high = readings.cdf_interval(of.raw, half)
+    outputs = {"cdf": _around(cdf, Between(low, high), noise, np.broadcast_to(of.bias[:, None], cdf.shape))}
+    unknown = np.full(of.size.size, np.nan)
+    for name, level in quantiles.items():
+        value = readings.quantile(cdf, level)
+        between = of.in_units(readings.quantile_interval(of.raw, half, level), of.grid / 2)
+        outputs[name] = _around(value * of.width, between, unknown, unknown)
+    outputs["mean"] = _mean(of, cdf, own, widths)
+    outputs["variance"] = _variance(of, cdf, own, readings.standard_errors(miss / 2))
+    return outputs
+
+
+class _Hats(NamedTuple):
+    """HATs of one tree. raw: unbiased shares, float64 (HATs, K - 1). The others float64 (HATs,): size of the noise in
+    the law's unit, bias and rounding of a share, U, width of a bin and grid step in units."""
+
+    raw: Float64s
+    size: Float64s
+    bias: Float64s
+    rounding: Float64s
+    upper: Float64s
+    width: Float64s
+    grid: Float64s
+
+    @classmethod
+    def of(cls, released: Sequence[Integers], plans: Sequence[Plan], shape: Shape) -> "_Hats":
+        columns = [
+            (size_of(p), p.bias_bound, p.rounding, upper_of(p), float(p.facts["total"]), p.facts["upper_steps"])
+            for p in plans
+        ]
+        size, bias, rounding, upper, total, steps = np.array(columns, np.float64).reshape(-1, 6).T
+        noisy = np.array(released, np.float64).reshape(-1, shape.tree.nodes)
+        raw = cumulative(noisy, total, *shape) / total[:, None]
+        return cls(raw, size, bias, rounding, upper, upper / shape.tree.bins, upper / steps)
+
+    def in_units(self, found: Between, more: Float64s) -> Between:
+        """From bins to units, wider by so much, within [0, U]."""
+        low, high = found.low * self.width - more, found.high * self.width + more
+        return Between(np.maximum(low, 0.0), np.minimum(high, self.upper))
+
+
+def _around(value: Float64s, found: Between, noise: Float64s, bias: Float64s) -> Output:
+    """The interval of the unbiased estimate, widened where consistency moved the value out of it."""
+    return Output(value, np.minimum(found.low, value), np.maximum(found.high, value), noise, bias)
+
+
+def _mean(of: _Hats, cdf: Float64s, own: Law, widths: float) -> Output:
+    """A share t of misplaced weight moves a mean by at most U t; the middle of its bin, a sample by half a width."""
+    bias = of.upper * of.bias
+    between = readings.mean_interval(of.raw, own, of.size, widths)
+    more = bias + of.upper * of.rounding + (of.width + of.grid) / 2
+    noise = of.size * readings.mean_sd(own) * of.width
+    return _around(readings.mean(cdf) * of.width, of.in_units(between, more), noise, bias)
+
+
+def _variance(of: _Hats, cdf: Float64s, own: Law, widths: float) -> Output:
+    """A share t of misplaced weight moves a variance by at most U^2 t (1 - t), or U^2 / 4 from t = 1/2 on; moving every
+    sample by at most e moves it by at most U e + e^2."""
+    most = of.upper**2 / 4
+    share = np.minimum(of.bias, 0.5)
+    bias = of.upper**2 * share * (1 - share)
+    between = readings.variance_interval(of.raw, own, of.size, widths)
+    moved = (of.width + of.grid) / 2
+    more = bias + of.upper * moved + moved**2 + of.upper**2 * of.rounding
+    low = np.maximum(between.low * of.width**2 - more, 0.0)
+    high = np.minimum(between.high * of.width**2 + more, most)
+    noise = of.size * readings.variance_sd(own, readings.mean(cdf)) * of.width**2
+    return _around(readings.variance(cdf) * of.width**2, Between(low, high), noise, bias)

@@ -1,0 +1,213 @@
+"""Distributions of HATs: the public plan from users' masses, noisy nodes by it, and what the nodes say.
+
+A HAT's samples are counted in K bins of equal width over [0, U]. Released are the noisy masses of all nodes of a tree
+over these bins, level by level; every reading (shares, quantiles, mean, variance) is post-processing of them.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+
+from dpops.forecast import Prior, transport_bias
+from dpops.mechanism import Integers, Plan, PlanError, Totals, check_plan_input
+from dpops.noise import Noise
+from dpops.trees.combine import law
+from dpops.trees.design import MOST_BINS, best_shares, best_tree
+from dpops.trees.forecast import errors_at, expected_cdfs
+from dpops.trees.shape import Tree, node_counts
+from dpops.trees.users import FINE, weighted_leaves
+from dpops.types import CountsKnown, Grid, Int64s
+
+DEFAULT_BINS = 65
+"""Of 1 km/h each where U is 65 km/h."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreePlan(Plan):
+    """A plan whose units are shares of samples: step is 1 / total mass, upper is 1.
+
+    masses: int64 (users,), of each user in units; public, and remade from the counts.
+    """
+
+    masses: Int64s = field(repr=False, compare=False)
+
+    def error(self) -> float:
+        """Mean absolute error of a share at the worst bias, over the inner edges, in shares."""
+        return min(1.0, self.bias_bound + size_of(self) * share_error(shape_of(self)))
+
+
+class Shape(NamedTuple):
+    """The tree of a plan and its levels' shares of epsilon."""
+
+    tree: Tree
+    shares: tuple[Fraction, ...]
+
+
+@cache
+def share_error(shape: Shape) -> float:
+    """Mean over the inner edges of the noise of a share, E|noise| of a Laplace draw, in the law's unit."""
+    spread = law(*shape).prefix_sd()
+    return float(spread.mean()) / math.sqrt(2) if spread.size else 0.0
+
+
+@cache
+def best_shape(bins: int) -> Shape:
+    """The tree of least error and its budgets."""
+    tree = best_tree(bins)
+    return Shape(tree, best_shares(tree))
+
+
+def check_bins(bins: int) -> None:
+    """Raises ValueError for a number of bins that no tree is made for."""
+    if isinstance(bins, bool) or not 1 <= bins <= MOST_BINS:
+        raise ValueError(f"bins must be 1 to {MOST_BINS}, got {bins}")
+
+
+def check_counts(known: CountsKnown, grid: Grid, epsilon: Fraction) -> None:
+    """Refuses what no tree can be planned for. A count times a mass, which is at most FINE counts, must fit 64 bits."""
+    check_plan_input(*known, grid.upper_steps, epsilon)
+    heaviest = int(known.counts.max())
+    if heaviest**2 * FINE >= 1 << 62:
+        raise PlanError(f"a user of {heaviest} samples is beyond the checked integer bounds (2**62)")
+
+
+def tree_plan(
+    mechanism: str,
+    known: CountsKnown,
+    grid: Grid,
+    epsilon: Fraction,
+    bins: int,
+    masses: Int64s,
+    facts: Mapping[str, int],
+) -> TreePlan:
+    """The plan for users of these masses, of counts that were checked.
+
+    A user moves every level by at most 2 max M in l1, rounding included.
+    bias_bound: the mass that lies elsewhere than in the plain distribution of all reported samples; it bounds the bias
+    of every share. rounding: each user's prefix may lose less than a unit.
+    """
+    counts, reported = known
+    most, total = int(masses.max()), int(masses.sum())
+    shape = best_shape(bins)
+    return TreePlan(
+        mechanism=mechanism,
+        epsilon=epsilon,
+        step=Fraction(1, total),
+        scale=2 * most / (epsilon * min(shape.shares)),
+        upper=Fraction(1),
+        bias_bound=transport_bias(masses / total, counts / reported),
+        rounding=counts.size / total,
+        facts={
+            "users": counts.size,
+            "samples": int(counts.sum()),
+            "heaviest": int(counts.max()),
+            "reported": reported,
+            "upper_steps": grid.upper_steps,
+            "grid_numerator": grid.step.numerator,
+            "grid_denominator": grid.step.denominator,
+            "total": total,
+            "sensitivity": 2 * most,
+            **facts,
+            **stored(shape),
+        },
+        masses=masses,
+    )
+
+
+def shape_of(plan: Plan) -> Shape:
+    """From the plan's facts, so that an old release is read by the tree it was made with."""
+    facts = plan.facts
+    levels = range(1, facts["levels"] + 1)
+    factors = tuple(facts[f"factor_{level}"] for level in levels)
+    return _shape(facts["bins"], factors, tuple(facts[f"share_{level}"] for level in levels), facts["share_whole"])
+
+
+@cache
+def _shape(bins: int, factors: tuple[int, ...], parts: tuple[int, ...], whole: int) -> Shape:
+    return Shape(Tree(bins, factors), tuple(Fraction(part, whole) for part in parts))
+
+
+@cache
+def stored(shape: Shape) -> Mapping[str, int]:
+    """A tree and its budgets as whole numbers, for the facts of a plan."""
+    whole = math.lcm(*(share.denominator for share in shape.shares))
+    found = {"bins": shape.tree.bins, "levels": len(shape.shares), "share_whole": whole}
+    for level, (factor, share) in enumerate(zip(shape.tree.branching, shape.shares, strict=True), start=1):
+        found |= {f"factor_{level}": factor, f"share_{level}": int(share * whole)}
+    return found
+
+
+def size_of(plan: Plan) -> float:
+    """The noise of a share in the law's unit: M / (epsilon total mass)."""
+    return plan.facts["sensitivity"] / 2 / plan.facts["total"] / float(plan.epsilon)
+
+
+def forecast_share_error(plan: Plan, counts: Int64s, prior: Prior) -> float:
+    """Expected absolute error of a share over the inner edges, where samples are as the prior says."""
+    tree, shares = shape_of(plan)
+    if tree.bins == 1:
+        return 0.0
+    upper = upper_of(plan)
+    noise = float(errors_at(size_of(plan), tree, shares, prior, upper).cdf)
+    expected = expected_cdfs(tree.bins, prior.mean, prior.sd, upper)
+    own = _made(plan).masses / plan.facts["total"]
+    spread = prior._replace(sd=1.0).spread(own - counts / plan.facts["samples"], counts)
+    bias = spread * float(np.sqrt(expected * (1 - expected)).mean()) * math.sqrt(2 / math.pi)
+    return math.hypot(noise, bias)
+
+
+def upper_of(plan: Plan) -> float:
+    """U in units of speed."""
+    return plan.facts["upper_steps"] * plan.facts["grid_numerator"] / plan.facts["grid_denominator"]
+
+
+def release_trees(totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
+    """The noisy masses of all nodes of each HAT. All plans are of one tree. Raises ValueError for what does not fit."""
+    if len(totals) != len(plans):
+        raise ValueError(f"{len(totals)} totals for {len(plans)} plans")
+    if not plans:
+        return []
+    made = [_made(plan) for plan in plans]
+    shape = shape_of(plans[0])
+    if any(shape_of(plan) != shape for plan in plans[1:]):
+        raise ValueError("the plans of one release are of several trees")
+    _check_fit(totals, made, shape.tree.bins)
+    users = np.array([plan.masses.size for plan in made])
+    masses = np.concatenate([plan.masses for plan in made])
+    histograms = np.concatenate([total.histograms for total in totals])
+    counts = np.concatenate([total.counts for total in totals])
+    nodes = node_counts(weighted_leaves(histograms, counts, masses, np.cumsum(users) - users), shape.tree)
+    scales = [scale for plan in plans for scale in _scales(plan, shape)]
+    drawn = noise.laplace(scales).reshape(nodes.shape)
+    released: list[Integers] = (nodes + drawn).tolist()
+    return released
+
+
+def _scales(plan: Plan, shape: Shape) -> list[Fraction]:
+    """One of each node, level by level: 2 max M / (share of epsilon); the plan's is that of the smallest share."""
+    least = min(shape.shares)
+    return [
+        scale
+        for share, size in zip(shape.shares, shape.tree.sizes, strict=True)
+        for scale in [plan.scale * least / share] * size
+    ]
+
+
+def _check_fit(totals: Sequence[Totals], plans: Sequence[TreePlan], bins: int) -> None:
+    for total, plan in zip(totals, plans, strict=True):
+        fits = total.counts.size == plan.masses.size and total.histograms.shape == (total.counts.size, bins)
+        facts = plan.facts
+        if not fits or (int(total.counts.sum()), int(total.counts.max())) != (facts["samples"], facts["heaviest"]):
+            raise ValueError("totals do not fit their plans: other users, samples or bins")
+
+
+def _made(plan: Plan) -> TreePlan:
+    """The plan with its masses. Raises TypeError for a plan that was read back, which has none."""
+    if not isinstance(plan, TreePlan):
+        raise TypeError("this needs the plan it made, not one read back")
+    return plan

@@ -1,0 +1,72 @@
+"""`hatstream report`: one HTML page for a privacy officer and an operator."""
+
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+
+import click
+
+from pipelines.account import location
+from pipelines.account.guarantee import levels_sentence, sentence
+from pipelines.account.missing_slots import gaps
+from pipelines.commands.options import key_option, ledger_option, spec_option
+from pipelines.pages.report import Facts, draw_report
+from pipelines.pages.rows import read_rows
+from pipelines.scheduled.release import UsageError, paths_of, range_of
+from pipelines.specification import Specification, load
+from transforms.ledger import Ledger, Spent
+from transforms.ledger.head import LedgerError
+
+
+@click.command()
+@spec_option
+@ledger_option
+@key_option
+@click.option("--input", "pattern", metavar="GLOB", help="Result files, as a quoted pattern, to say how good they are.")
+@click.option("--from", "start", metavar="DATE", help="First local date of the slots to look for.")
+@click.option("--to", "end", metavar="DATE", help="Last local date of them.")
+@click.option("--output", required=True, type=click.Path(path_type=Path, dir_okay=False), help="The HTML file.")
+def report(
+    spec_path: Path,
+    ledger: str | None,
+    key_path: Path | None,
+    pattern: str | None,
+    start: str | None,
+    end: str | None,
+    output: Path,
+) -> int:
+    """Write what is promised, spent, good and missing into one HTML page that needs no network.
+
+    \b
+    Example:
+      hatstream report --spec town.toml --ledger town.sqlite --input 'out/*.parquet' --output out/report.html
+    """
+    spec, place = load(spec_path), location.find(ledger, key_path)
+    if (start is None) != (end is None):
+        raise UsageError("give both --from and --to, or neither")
+    book = Ledger(place.url, place.head, read_only=True)
+    if not book.exists():
+        raise LedgerError(f"there is no ledger at {place.shown}")
+    spent = book.spent(spec.account.name)
+    when = range_of(spec.timetable, start, end) if start and end else None
+    facts = Facts(
+        spec=spec,
+        guarantee=_guarantee(spec, spent),
+        spent=spent,
+        limit=float(book.limit(spec.account.name, spec.account.limit)),
+        gaps=gaps(spec, when, book, int(datetime.now(UTC).timestamp())) if when else [],
+        slots=len(when.slots) if when else 0,
+        rows=read_rows(paths_of(pattern)) if pattern else None,
+    )
+    draw_report(facts, output)
+    click.echo(f"{output} ({output.stat().st_size / 1e6:.1f} MB)")
+    return 0
+
+
+def _guarantee(spec: Specification, spent: list[Spent]) -> str:
+    if spec.levels is not None:
+        return levels_sentence(spec, spec.levels)
+    by_period: dict[str, Fraction] = {}
+    for entry in spent:
+        by_period[entry.period] = by_period.get(entry.period, Fraction(0)) + entry.epsilon
+    return sentence(spec, spec.allocation.epsilon, max(by_period.values(), default=Fraction(0)))

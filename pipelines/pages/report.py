@@ -1,0 +1,119 @@
+"""The report: what is promised in plain words, what was spent, how good the figures are, what is missing."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipelines.account.missing_slots import Gap
+from pipelines.pages.map import RELIABLE, WIDE_KMH
+from pipelines.pages.page import write_page
+from pipelines.specification import Specification
+from transforms.ledger import Spent
+
+GUESSES = (0.5, 0.1, 0.01)
+"""How sure somebody was before, of anything about one vehicle."""
+
+PUBLIC, OPERATOR = "public", "the operator alone"
+
+CHANNELS = (
+    ("result rows, their files, Kafka messages", PUBLIC, PUBLIC),
+    ("the ledger, with plans and noisy integers", PUBLIC, PUBLIC),
+    ("debits, totals and the guarantee", PUBLIC, PUBLIC),
+    ("numbers of rows, refused rows by reason, lags, metrics", PUBLIC, OPERATOR),
+    ("most spent by a vehicle; exit code 5; whether an input is the same as before", OPERATOR, OPERATOR),
+    ("logs and tracebacks, the engine's page and REST", OPERATOR, OPERATOR),
+    ("checkpoints, savepoints, temporary files, the database's own logs", OPERATOR, OPERATOR),
+    ("the key and its head file", OPERATOR, OPERATOR),
+)
+"""Every output channel, and who may see it under counts-public and under add-remove; docs/guarantee.md says more."""
+
+
+class Odds(NamedTuple):
+    """How sure somebody may be after seeing everything that was published, who was `before` sure."""
+
+    before: float
+    most: float
+    least: float
+
+
+class Facts(NamedTuple):
+    """What a report is made of. rows: result rows, see pipelines.pages.rows; None where none were given."""
+
+    spec: Specification
+    guarantee: str
+    spent: Sequence[Spent]
+    limit: float
+    gaps: Sequence[Gap]
+    slots: int
+    rows: pa.Table | None
+
+
+def odds(epsilon: float, delta: float = 0.0) -> list[Odds]:
+    """Bayes' rule with a likelihood ratio of at most e^epsilon either way; delta is added to the chance."""
+    factor = math.exp(min(epsilon, 700.0))
+    return [
+        Odds(p, min(p * factor / (1 - p + p * factor) + delta, 1.0), max(p / (p + (1 - p) * factor) - delta, 0.0))
+        for p in GUESSES
+    ]
+
+
+def draw_report(facts: Facts, path: Path) -> None:
+    """Writes the report. May raise OSError."""
+    account = facts.spec.account
+    by_period = _by_period(facts.spent)
+    most = max(by_period.values(), default=0.0)
+    write_page(
+        path,
+        "report.html",
+        {"periods": list(by_period), "spent": list(by_period.values()), "limit": facts.limit},
+        title=f"{facts.spec.name}: what is published and what it protects",
+        guarantee=facts.guarantee,
+        account=account,
+        hides_driving=account.adjacency == "add-remove",
+        span=account.unit.removeprefix("vehicle-"),
+        most=most,
+        limit=facts.limit,
+        odds=odds(most if by_period else facts.limit),
+        periods=by_period,
+        classes=[] if facts.rows is None else reliability(facts.rows),
+        gaps=facts.gaps,
+        slots=facts.slots,
+        channels=CHANNELS,
+        wide=WIDE_KMH,
+    )
+
+
+def reliability(rows: pa.Table) -> list[Mapping[str, Any]]:
+    """Per statistic and status: rows, the share that is reliable, and how wide their intervals are (half-widths)."""
+    found: list[Mapping[str, Any]] = []
+    for name in sorted(rows["statistic"].unique().to_pylist()):
+        of_name = rows.filter(pc.equal(rows["statistic"], name))
+        for status in sorted(of_name["status"].unique().to_pylist()):
+            some = of_name.filter(pc.equal(of_name["status"], status))
+            half = (some["upper95"].to_numpy() - some["lower95"].to_numpy()) / 2
+            half = half[~np.isnan(half)]
+            sure = float((half <= WIDE_KMH).mean()) if half.size and status in RELIABLE else 0.0
+            quantiles = [float(q) for q in np.quantile(half, (0.1, 0.5, 0.9))] if half.size else None
+            found.append(
+                {
+                    "statistic": name,
+                    "status": status,
+                    "rows": some.num_rows,
+                    "reliable": sure,
+                    "half": quantiles,
+                    "unit": some["unit"][0].as_py(),
+                }
+            )
+    return found
+
+
+def _by_period(spent: Sequence[Spent]) -> dict[str, float]:
+    periods: dict[str, float] = {}
+    for entry in spent:
+        periods[entry.period] = periods.get(entry.period, 0.0) + float(entry.epsilon)
+    return dict(sorted(periods.items()))
