@@ -1,6 +1,9 @@
 """The folder of results, looked at before anything is spent: can it be written, and is it this ledger's?"""
 
 import os
+import tempfile
+import time
+from contextlib import suppress
 from pathlib import Path
 
 from pipelines.account.location import AccountLocation
@@ -10,6 +13,7 @@ from transforms.errors import reason_of
 from transforms.sinks.published import published_slots
 
 PROBE = ".hatstream-probe"
+OLD_S = 86_400
 
 
 class OutputError(Exception):
@@ -22,6 +26,7 @@ def prepare_folder(folder: Path, spec: Specification, location: AccountLocation)
     A slot that was published there and that the ledger does not know was released with another ledger, or with this
     one before an older copy was restored: with fresh noise it would be a second look at the same data.
     """
+    _sweep_temporary_folders()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder):
@@ -33,6 +38,15 @@ def prepare_folder(folder: Path, spec: Specification, location: AccountLocation)
     except OSError as error:
         raise OutputError(f"the output folder {folder} cannot be written: {reason_of(error)}") from None
     _refuse_unrecorded(folder, spec, location)
+
+
+def _sweep_temporary_folders() -> None:
+    """Those that Beam made for runs that were killed: empty, our own, and old."""
+    for left in Path(tempfile.gettempdir()).glob("beam-pipeline-temp*"):
+        with suppress(OSError):  # it is not empty, or gone
+            found = left.stat()
+            if found.st_uid == os.getuid() and time.time() - found.st_mtime > OLD_S:
+                left.rmdir()
 
 
 def _refuse_unrecorded(folder: Path, spec: Specification, location: AccountLocation) -> None:

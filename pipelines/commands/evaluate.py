@@ -97,6 +97,8 @@ def evaluate(
         evaluate_distributions(pattern, spec_path, bins, _epsilons(epsilons), runs or 3, seed, output, as_json=as_json)
         return
     if pattern is not None:
+        if output is not None:
+            raise scheduled.UsageError("--output goes without --data, or with --distributions: it would stay empty")
         if spec_path is None or not not_private:
             raise scheduled.UsageError(
                 "--data needs --spec and --not-private: the output shows functions of true values"

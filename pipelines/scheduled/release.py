@@ -263,4 +263,8 @@ def _refusal(spec: Specification, location: AccountLocation, outcome: local.Outc
                 f"  {float(spent.epsilon):g} spent by {spent.spec_name} ({spent.spec_id}) in {spent.slots} slots, "
                 f"{spent.first_at} to {spent.last_at}"
             )
+    lines.append(
+        "To ask for less: a smaller privacy.epsilon; per = 'period' with what is left; composition = 'cap' with fewer "
+        "cells; longer slots or larger cells. `hatstream plan` says beforehand what a specification asks for."
+    )
     return "\n".join(lines)

@@ -314,7 +314,8 @@ class Ledger:
         if home not in (None, chain.genesis(db)):
             raise AccountRefusal(
                 f"account {account!r} lives in another ledger that this key file was used with; "
-                "a new ledger would be a new budget. Name that ledger with --ledger."
+                "a new ledger would be a new budget. Name that ledger with --ledger; if it is lost, restore its copy: "
+                "without one the account has ended: open another one, by another name and with another key (--key)."
             )
         return home
 
@@ -566,7 +567,8 @@ def _match(known: Account, asked: Account) -> None:
     if Fraction(asked.limit) > Fraction(known.limit):
         raise AccountRefusal(
             f"account {known.name!r} has the limit {float(Fraction(known.limit)):g}, the specification says "
-            f"{float(Fraction(asked.limit)):g}: a limit may be lowered, never raised"
+            f"{float(Fraction(asked.limit)):g}: a limit may be lowered, never raised; "
+            f"write limit = {float(Fraction(known.limit)):g} under [account]"
         )
 
 
