@@ -9,6 +9,7 @@ import time
 from fractions import Fraction
 from pathlib import Path
 
+from dpops.accountant import PureLimit
 from transforms.ledger import Account, Ledger
 from transforms.ledger.head import Head
 from transforms.release.recorded import Released, Sealed
@@ -58,7 +59,7 @@ def measure(url: str, head: Path) -> None:
         started = time.perf_counter()
         for _ in range(transactions):
             units = [unit(slot_s, f"period {first}") for slot_s in range(first, first + batch)]
-            ledger.record("bench", Fraction(1_000_000), "bench", "{}", units)
+            ledger.record("bench", PureLimit(Fraction(1_000_000)), "bench", "{}", units)
             first += batch
         spent = time.perf_counter() - started
         print(f"  {batch:5,} {batch * transactions / spent:10,.0f}   ({spent / transactions * 1000:.1f} ms each)")

@@ -1,5 +1,6 @@
 """The accountant: adds claims of draws, and says whether the sum fits the limit of an account."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -41,6 +42,10 @@ class Accountant:
     def __add__(self, other: "Accountant") -> "Accountant":
         return self.compose(other.claims())
 
+    def largest(self, other: "Accountant") -> "Accountant":
+        """What covers both, where only one of the two is spent."""
+        return Accountant(*map(max, self._parts(), other._parts()))
+
     def covers(self, other: "Accountant") -> bool:
         """Whether this is at least as much as the other, kind by kind."""
         return all(mine >= theirs for mine, theirs in zip(self._parts(), other._parts(), strict=True))
@@ -55,8 +60,39 @@ def most_of(groups: Iterable[Accountant], most: int) -> Accountant:
     return Accountant(*(sum(sorted(column, reverse=True)[:most], ZERO) for column in columns))
 
 
+class Limit(ABC):
+    """The most that a vehicle may spend in a period over all releases on an account."""
+
+    __slots__ = ()
+
+    epsilon: Fraction
+
+    @abstractmethod
+    def said(self) -> str:
+        """As people read it."""
+
+    @abstractmethod
+    def fits(self, spent: Accountant) -> bool:
+        """Whether so much may be spent."""
+
+    @abstractmethod
+    def shown(self, spent: Accountant) -> ApproxDP:
+        """What was spent, in the limit's terms, rounded up. Raises ClaimError where these cannot say it."""
+
+    def told(self, spent: Accountant) -> str:
+        """What was spent, as people read it; the claims themselves where the limit's terms cannot say it."""
+        try:
+            return self.shown(spent).said()
+        except ClaimError:
+            return " and ".join(map(str, spent.claims()))
+
+    @abstractmethod
+    def lowers(self, other: "Limit") -> bool:
+        """Whether an account with the other limit may have this one from now on."""
+
+
 @dataclass(frozen=True, slots=True)
-class PureLimit:
+class PureLimit(Limit):
     """A vehicle may spend at most epsilon in a period: only pure claims fit."""
 
     epsilon: Fraction
@@ -67,22 +103,23 @@ class PureLimit:
     def __str__(self) -> str:
         return str(self.epsilon)
 
+    def said(self) -> str:
+        return f"{float(self.epsilon):g}"
+
     def fits(self, spent: Accountant) -> bool:
         return not (spent.rho or spent.epsilon or spent.delta) and spent.pure <= self.epsilon
 
     def shown(self, spent: Accountant) -> ApproxDP:
-        """What was spent, in the limit's terms. Raises ClaimError for claims that no epsilon alone can say."""
         if spent.rho or spent.epsilon or spent.delta:
             raise ClaimError("the account's limit names no delta: only pure epsilon can be spent on it")
         return ApproxDP(spent.pure, ZERO)
 
     def lowers(self, other: "Limit") -> bool:
-        """Whether an account with the other limit may have this one from now on."""
         return isinstance(other, PureLimit) and self.epsilon <= other.epsilon
 
 
 @dataclass(frozen=True, slots=True)
-class DeltaLimit:
+class DeltaLimit(Limit):
     """A vehicle may spend at most (epsilon, delta) in a period, kept in rho.
 
     pure: the part of epsilon that is set apart for pure claims, which are added up there. None: they count
@@ -104,6 +141,10 @@ class DeltaLimit:
         pure = "" if self.pure is None else f",pure={self.pure}"
         return f"epsilon={self.epsilon},delta={self.delta}{pure}"
 
+    def said(self) -> str:
+        apart = "" if self.pure is None else f", {float(self.pure):g} of it for pure claims"
+        return f"{float(self.epsilon):g} at delta {float(self.delta):g}{apart}"
+
     def fits(self, spent: Accountant) -> bool:
         apart = self.pure or ZERO
         if spent.delta > self.delta or (self.pure is not None and spent.pure > apart):
@@ -114,10 +155,7 @@ class DeltaLimit:
         return spent.delta < self.delta and rho <= rho_within(left, self.delta - spent.delta)
 
     def shown(self, spent: Accountant) -> ApproxDP:
-        """What was spent as (epsilon, delta): at the limit's delta, as soon as any rho is spent; rounded up.
-
-        Raises ClaimError where the delta is used up, so that nothing is left for the conversion of rho.
-        """
+        """At the limit's delta, as soon as any rho is spent."""
         pure = ZERO if self.pure is None else spent.pure
         rho = self._rho(spent)
         if rho == 0:
@@ -126,7 +164,6 @@ class DeltaLimit:
         return ApproxDP(pure + spent.epsilon + rest.epsilon, self.delta)
 
     def lowers(self, other: "Limit") -> bool:
-        """Whether an account with the other limit may have this one from now on."""
         return (
             isinstance(other, DeltaLimit)
             and self.pure == other.pure
@@ -136,9 +173,6 @@ class DeltaLimit:
 
     def _rho(self, spent: Accountant) -> Fraction:
         return spent.rho + (PureDP(spent.pure).zcdp().rho if self.pure is None else ZERO)
-
-
-Limit = PureLimit | DeltaLimit
 
 
 def limit_of(text: str) -> Limit:

@@ -77,6 +77,10 @@ class ApproxDP:
     def __str__(self) -> str:
         return f"epsilon={self.epsilon},delta={self.delta}"
 
+    def said(self) -> str:
+        """As people read it."""
+        return f"{float(self.epsilon):g}" + (f" at delta {float(self.delta):g}" if self.delta else "")
+
 
 Claim = PureDP | ZCDP | ApproxDP
 

@@ -74,7 +74,13 @@ class Plan:
             raise PlanError(f"{self.mechanism}: this epsilon needs noise beyond 2**50 steps; take a coarser grid")
 
     def claim(self) -> PureDP:
-        return PureDP(self.epsilon)
+        """What the draw costs: epsilon, or more if the noise is less than its sensitivity needs for that."""
+        return _claimed(str(self.epsilon), str(self.scale), self.facts.get("sensitivity", 0))
+
+    @staticmethod
+    def claim_of_stored(stored: Mapping[str, Any]) -> PureDP:
+        """The claim of a plan that `public` gave."""
+        return _claimed(stored["epsilon"], stored["scale"], stored.get("facts", {}).get("sensitivity", 0))
 
     def noise_std(self) -> float:
         """Standard deviation of the noise, in units."""
@@ -113,6 +119,14 @@ class Plan:
             facts=dict(stored["facts"]),
             rounding=float(stored.get("rounding", -1.0)),
         )
+
+
+@lru_cache(maxsize=4096)
+def _claimed(epsilon: str, scale: str, sensitivity: int) -> PureDP:
+    asked, noise = Fraction(epsilon), Fraction(scale)
+    if sensitivity and not noise:
+        raise PlanError("a plan with a sensitivity and no noise keeps no epsilon")
+    return PureDP(max(asked, sensitivity / noise) if noise else asked)
 
 
 Integers = list[int]

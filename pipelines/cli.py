@@ -27,6 +27,8 @@ COMMANDS = {
         "Write what is promised, spent and missing into one HTML page.",
     ),
     "evaluate": ("pipelines.commands.evaluate:evaluate", "Show what mechanisms are worth, on reference or real data."),
+    "perturb": ("pipelines.commands.fuse:perturb", "Make the reports that vehicles would send to several services."),
+    "fuse": ("pipelines.commands.fuse:fuse", "Fuse what several services were told about the same vehicles."),
     "ledger": ("pipelines.commands.ledger:ledger", "Show what was spent, and check that the record is whole."),
 }
 """Where each command is, and what it does in one line; its module, and Beam with it, is imported when it is called."""
@@ -34,7 +36,7 @@ COMMANDS = {
 _CODES = {
     "pipelines.scheduled.release.UsageError": WRONG_USE,
     "pipelines.specification.load.SpecificationError": BAD_SPECIFICATION,
-    "transforms.ledger.ledger.AccountRefusal": REFUSED,
+    "transforms.ledger.accounts.AccountRefusal": REFUSED,
     "transforms.ledger.head.LedgerError": FAILED,
     "pipelines.scheduled.release.InputError": FAILED,
     "pipelines.output_folder.OutputError": FAILED,

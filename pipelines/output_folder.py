@@ -21,11 +21,17 @@ class OutputError(Exception):
 
 
 def prepare_folder(folder: Path, spec: Specification, location: AccountLocation) -> None:
-    """Makes the folder, removes what killed runs left in it, and proves that it may be written. Raises OutputError.
+    """As `make_writable`, for releases. Raises OutputError.
 
     A slot that was published there and that the ledger does not know was released with another ledger, or with this
     one before an older copy was restored: with fresh noise it would be a second look at the same data.
     """
+    make_writable(folder)
+    _refuse_unrecorded(folder, spec, location)
+
+
+def make_writable(folder: Path) -> None:
+    """Makes the folder, removes what killed runs left in it, and proves that it may be written. Raises OutputError."""
     _sweep_temporary_folders()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -37,7 +43,6 @@ def prepare_folder(folder: Path, spec: Specification, location: AccountLocation)
             probe.unlink()
     except OSError as error:
         raise OutputError(f"the output folder {folder} cannot be written: {reason_of(error)}") from None
-    _refuse_unrecorded(folder, spec, location)
 
 
 def _sweep_temporary_folders() -> None:

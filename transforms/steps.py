@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,6 +12,7 @@ import numpy as np
 from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import DoOutputsTuple, PCollection, TaggedOutput
 
+from dpops.accountant import Limit
 from dpops.mechanism import PlanError
 from dpops.noise import Noise
 from dpops.statistics import Column
@@ -270,7 +270,7 @@ class LedgerAccount:
     url: str = field(repr=False)  # may hold a password
     head: Path
     name: str
-    limit: Fraction
+    limit: Limit
     spec_name: str
     spec_text: str
     signature: Signature | None = None

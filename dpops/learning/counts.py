@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpops.learning.design import Design, Smoothness
+from dpops.learning.design import HOURS, Design, Smoothness
 from dpops.learning.information import Information, inverse, solved
 from dpops.learning.queries import GroupRows
 from dpops.types import Float64s, Int64s
@@ -13,6 +13,9 @@ from dpops.types import Float64s, Int64s
 DEFAULT = Smoothness(cells=0.2, hours=1.5, parents=3.0)
 OVERDISPERSION = 0.1
 """Variance of a group's own weight around the surface, per sum of squared HATs."""
+USUAL_DAY = np.zeros(HOURS)
+USUAL_DAY[:6] = -1.5, -2.0, -2.0, -2.0, -1.5, -0.7
+"""Logarithm of what fleets do in each hour before anything is known: less at night."""
 ANCHOR_SD = 0.7
 """How far, in logarithms, a day's whole weight may be from what the declared fleet makes of it."""
 _STEPS = 14
@@ -106,16 +109,26 @@ class Counts:
         """Weight of each HAT on a usual day, (cells, slots)."""
         return weights_of(design, self.effects, hours)
 
+    def variances(self, design: Design, hours: Int64s) -> Float64s:
+        """Variance of the logarithm of each HAT's weight, (cells, slots)."""
+        columns = design.of_hats(hours)
+        total = sum(
+            self.covariance[columns[..., one], columns[..., other]]
+            for one in range(columns.shape[-1])
+            for other in range(columns.shape[-1])
+        )
+        return np.maximum(total, 0.0)
+
 
 def weights_of(design: Design, effects: Float64s, hours: Int64s) -> Float64s:
-    weights: Float64s = np.exp(np.clip(design.described(effects, hours), -_FAR, _FAR))
+    weights: Float64s = np.exp(np.clip(design.described(effects, hours) + USUAL_DAY[hours], -_FAR, _FAR))
     return weights
 
 
 def fit_counts(problem: CountProblem) -> Counts:
     """Fits the surface and its smoothness. It always starts from the anchor, never from another day's fit."""
     effects = np.zeros(problem.design.columns)
-    effects[0] = np.log(problem.anchor / (problem.design.cells * problem.hours.size))
+    effects[0] = np.log(problem.anchor / problem.hats(effects, problem.hours).sum())
     smoothness = DEFAULT
     for at in range(_ROUNDS):
         prior = smoothness.matrix(problem.design)

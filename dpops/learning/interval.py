@@ -14,6 +14,13 @@ Z95 = 1.96
 LEAST_VEHICLES = 4.0
 """Below so many expected vehicles an honest interval is as wide as all speeds: the value counts as not known."""
 
+CAUTION = 1.3
+"""Vehicles are divided by exp of this times the variance of their logarithm. Fitted on a real city and four made up."""
+MOST_LOG_VARIANCE = 0.5
+"""Beyond it a HAT's number of vehicles is hardly known, so neither is how far its mean may be from the usual one."""
+MOST_UNKNOWN = 0.8
+"""Beyond it values are held back: the city's mean is not known well enough to beat it where it matters."""
+
 
 class Status(IntEnum):
     """What a published value is. Held back: the account knows too little of the whole city."""
@@ -26,7 +33,10 @@ class Status(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimates:
-    """Published numbers, (cells, slots) each, in km/h and rounded. vehicles: expected. status: int64, of `Status`."""
+    """Published numbers, (cells, slots) each, in km/h and rounded.
+
+    vehicles: cautiously expected. status: int64, of `Status`.
+    """
 
     values: Float64s
     sd: Float64s
@@ -37,17 +47,26 @@ class Estimates:
 
 
 def published(field: Field, upper_kmh: float, *, forecast: bool = False) -> Estimates:
-    """Clamps into [0, upper_kmh] and rounds. Of HATs with too few vehicles the status says that they are not known."""
-    sd = np.sqrt(field.variances + field.deviations)
+    """Clamps into [0, upper_kmh], rounds, and says what is not known: a HAT, or the whole city.
+
+    vehicles is a cautious number, and a HAT's own deviation is taken for that one: what is expected of HATs about
+    which the counts say little is too high more often than not.
+    """
+    caution = np.exp(CAUTION * field.log_variances)
+    vehicles = field.vehicles / caution
+    sd = np.sqrt(field.variances + np.minimum(field.deviations * caution, upper_kmh**2))
     values = np.clip(field.values, 0, upper_kmh)
-    usual = Status.FORECAST if forecast else Status.OK
+    counted = (vehicles >= LEAST_VEHICLES) & (field.log_variances <= MOST_LOG_VARIANCE)
+    status = np.where(counted, Status.FORECAST if forecast else Status.OK, Status.UNRELIABLE)
+    if field.unknown > MOST_UNKNOWN:
+        status = np.full(values.shape, Status.HELD_BACK)
     return Estimates(
         values=rounded(values),
         sd=rounded(sd),
         lower95=rounded(np.clip(field.values - Z95 * sd, 0, upper_kmh)),
         upper95=rounded(np.clip(field.values + Z95 * sd, 0, upper_kmh)),
-        vehicles=rounded(field.vehicles),
-        status=np.where(field.vehicles < LEAST_VEHICLES, Status.UNRELIABLE, usual).astype(np.int64),
+        vehicles=rounded(vehicles),
+        status=status.astype(np.int64),
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -9,7 +10,18 @@ from dpops.learning import counts as count_model
 from dpops.learning.counts import CountProblem, CountQueries, Counts, fit_counts
 from dpops.learning.design import Design
 from dpops.learning.information import Information
-from dpops.learning.means import DayInformation, Deviations, Means, SpeedQueries, day_information, fit_means, variances
+from dpops.learning.means import (
+    DayInformation,
+    Deviations,
+    Means,
+    SpeedQueries,
+    coefficients_of,
+    columns_of,
+    day_information,
+    fit_means,
+    spread_of,
+    traffic_of,
+)
 from dpops.learning.queries import GroupRows, Groups
 from dpops.learning.releases import DayValues, LevelValues
 from dpops.types import Float64s, Int64s
@@ -19,7 +31,7 @@ HOUR_SPREAD = 0.05
 KEPT = 0.9
 """Share of a vehicle's weight that clipping leaves, roughly."""
 RECENT = 7
-"""Days that are kept as they were released; older ones are folded into one matrix as they are understood then."""
+"""Days that are kept as they were released, at least; older ones are folded into one matrix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +52,11 @@ class Facts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """All that is kept of earlier releases. days: how many were taken in; recent: the last of them, as released."""
+    """All that is kept of earlier releases.
+
+    days: how many were taken in. recent: the last of them, as released, at least `least_recent`. counts, means: what
+    the older ones say.
+    """
 
     design: Design
     facts: Facts
@@ -48,19 +64,29 @@ class State:
     recent: tuple[DayValues, ...]
     counts: Information
     means: Information
+    least_recent: int | None
 
     @staticmethod
-    def new(design: Design, facts: Facts) -> "State":
-        none = Information.none(design.columns)
-        return State(design=design, facts=facts, days=0, recent=(), counts=none, means=none)
+    def new(design: Design, facts: Facts, least_recent: int | None = RECENT) -> "State":
+        """Before the first day. least_recent: None keeps every day as released, so that each can be estimated."""
+        return State(
+            design=design,
+            facts=facts,
+            days=0,
+            recent=(),
+            counts=Information.none(design.columns),
+            means=Information.none(design.columns + 1),
+            least_recent=least_recent,
+        )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
     """What is believed about each HAT of a day, (cells, slots) each.
 
     values: km/h. variances: of the belief in the HAT's usual mean. deviations: variance of its own mean around that.
-    weights: expected. vehicles: expected.
+    weights, vehicles: expected. log_variances: of the logarithm of both. unknown: what part of the city's pattern is
+    not known, see `spread_of`.
     """
 
     values: Float64s
@@ -68,6 +94,8 @@ class Field:
     deviations: Float64s
     weights: Float64s
     vehicles: Float64s
+    log_variances: Float64s
+    unknown: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,25 +105,39 @@ class Learned:
     state: State
     counts: Counts
     means: Means
-    last: "_Day | None"
+    recent: "tuple[_Day, ...]"
 
     def forecast(self, hours: Int64s) -> Field:
         """Of a day that is still to come."""
         usual = self.counts.hats(self.state.design, hours)
-        return self._field(usual, Deviations.unknown(self.state.design), hours)
+        return self._field(usual, usual, Deviations.unknown(self.state.design), hours)
 
-    def estimate(self) -> Field:
-        """Of the last day that was taken in, its own releases included. Raises ValueError before the first."""
-        if self.last is None:
-            raise ValueError("nothing has been released yet: there is a forecast, and no estimate")
-        field = self._field(self.last.weights, self.last.information.deviations(self.means), self.last.day.hours)
-        return _with_single_hats(field, self.last.day)
+    def estimate(self, back: int = 0) -> Field:
+        """Of the last day that was taken in, or one `back` days before it, by all that is known; of a recent day only.
 
-    def _field(self, weights: Float64s, deviations: Deviations, hours: Int64s) -> Field:
-        design, vehicles = self.state.design, weights / self.state.facts.hat_weight
-        values = design.described(self.means.effects, hours) + deviations.values[hours]
-        spread = variances(design, self.means, deviations, hours)
-        return Field(values, spread, deviation_variance(vehicles), weights, vehicles)
+        Raises ValueError for a day that is not kept as released (any more), or before the first one.
+        """
+        if not 0 <= back < len(self.recent):
+            raise ValueError(f"of {len(self.recent)} recent days, none is {back} before the last: there is no estimate")
+        found = self.recent[-1 - back]
+        usual = self.counts.hats(self.state.design, found.day.hours)
+        field = self._field(found.weights, usual, found.information.deviations(self.means), found.day.hours)
+        return _with_single_hats(field, found.day)
+
+    def _field(self, weights: Float64s, usual: Float64s, deviations: Deviations, hours: Int64s) -> Field:
+        design, traffic = self.state.design, traffic_of(usual)
+        vehicles = weights / self.state.facts.hat_weight
+        values = self.means.described(design, hours, traffic) + deviations.values[hours]
+        spread = spread_of(design, self.means, deviations, hours, traffic, weights)
+        return Field(
+            values=values,
+            variances=spread.variances,
+            deviations=deviation_variance(vehicles),
+            weights=weights,
+            vehicles=vehicles,
+            log_variances=self.counts.variances(design, hours),
+            unknown=spread.unknown,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,29 +148,27 @@ class _Day:
 
 
 def taken_in(state: State, day: DayValues) -> State:
-    """The state after a day. The oldest day beyond the recent ones is folded in as it is understood now."""
+    """The state after a day. When twice the recent days are kept, the older half is folded in as understood now."""
     state = replace(state, days=state.days + 1, recent=(*state.recent, day))
-    if len(state.recent) <= RECENT:
+    if state.least_recent is None or len(state.recent) < 2 * state.least_recent:
         return state
-    oldest, *recent = state.recent
-    counts = _fitted_counts(state, _row_maker(state.design))
-    return replace(
-        state,
-        recent=tuple(recent),
-        counts=state.counts + _count_information(state, oldest, counts),
-        means=state.means + _understood(state, oldest, counts, _row_maker(state.design)).information.kept,
-    )
+    older, recent = state.recent[: state.least_recent], state.recent[state.least_recent :]
+    fitted, rows = _fitted_counts(state), _speed_rows(state.design)
+    counts, means = state.counts, state.means
+    for old in older:
+        counts = counts + _count_information(state, old, fitted)
+        means = means + _understood(state, old, fitted, rows).information.kept
+    return replace(state, recent=recent, counts=counts, means=means)
 
 
 def learned(state: State) -> Learned:
     """Counts first, then means; a function of the state alone."""
-    rows = _row_maker(state.design)
-    counts = _fitted_counts(state, rows)
+    counts, rows = _fitted_counts(state), _speed_rows(state.design)
     days = [_understood(state, day, counts, rows) for day in state.recent]
     information = state.means
     for day in days:
         information = information + day.information.kept
-    return Learned(state, counts, fit_means(state.design, information), days[-1] if days else None)
+    return Learned(state, counts, fit_means(state.design, information), tuple(days))
 
 
 def deviation_variance(vehicles: Float64s) -> Float64s:
@@ -140,25 +180,34 @@ def deviation_variance(vehicles: Float64s) -> Float64s:
 _Rows = Callable[[Groups, Int64s], GroupRows]
 
 
-def _row_maker(design: Design) -> _Rows:
+def _row_maker(columns_of: Callable[[Int64s], Int64s], width: int) -> _Rows:
+    """Makes the rows of each kind of groups once."""
     made: dict[tuple[bytes, ...], GroupRows] = {}
 
     def rows(groups: Groups, hours: Int64s) -> GroupRows:
         key = (groups.cells.tobytes(), groups.slots.tobytes(), hours.tobytes())
         if key not in made:
-            made[key] = GroupRows(groups, design.of_hats(hours), design.columns)
+            made[key] = GroupRows(groups, columns_of(hours), width)
         return made[key]
 
     return rows
 
 
-def _fitted_counts(state: State, rows: _Rows) -> Counts:
+def _count_rows(design: Design) -> _Rows:
+    return _row_maker(design.of_hats, design.columns)
+
+
+def _speed_rows(design: Design) -> _Rows:
+    return _row_maker(partial(columns_of, design), design.columns + 1)
+
+
+def _fitted_counts(state: State) -> Counts:
     hours = state.recent[-1].hours if state.recent else np.arange(24)
     problem = CountProblem(
         design=state.design,
         hours=hours,
         anchor=KEPT * state.facts.vehicles * state.facts.vehicle_weight,
-        queries=_count_queries(state.recent, rows),
+        queries=_count_queries(state.recent, _count_rows(state.design)),
         earlier=state.counts,
     )
     return fit_counts(problem)
@@ -187,7 +236,7 @@ def _levels(day: DayValues) -> list[LevelValues]:
 def _count_information(state: State, day: DayValues, counts: Counts) -> Information:
     """What one day says about the counts' effects, made linear where they are now."""
     total = Information.none(state.design.columns)
-    for query in _count_queries([day], _row_maker(state.design)):
+    for query in _count_queries([day], _count_rows(state.design)):
         hats = counts.hats(state.design, query.hours)
         rows, precision = query.rows(hats), query.precision(hats)
         matrix = rows.gram(precision)
@@ -197,14 +246,16 @@ def _count_information(state: State, day: DayValues, counts: Counts) -> Informat
 
 def _understood(state: State, day: DayValues, counts: Counts, rows: _Rows) -> _Day:
     """What a day says about means, once the weights of its HATs are known."""
-    weights = _day_weights(state, day, counts.hats(state.design, day.hours))
+    usual = counts.hats(state.design, day.hours)
+    weights, parts = _day_weights(state, day, usual), coefficients_of(traffic_of(usual))
     deviations = weights**2 * deviation_variance(weights / state.facts.hat_weight)
     queries = []
     for stage in day.stages:
         for level in stage.levels:
             values = level.speeds + level.groups.totals(weights * stage.centre)
             spread = level.speed_variance + level.groups.totals(deviations)
-            queries.append(SpeedQueries(rows(level.groups, day.hours), weights, values.ravel(), spread.ravel()))
+            hats = weights[..., None] * parts
+            queries.append(SpeedQueries(rows(level.groups, day.hours), hats, values.ravel(), spread.ravel()))
     return _Day(day, weights, day_information(state.design, queries))
 
 

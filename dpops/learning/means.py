@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,6 +13,8 @@ from dpops.types import Float64s, Int64s
 
 DEFAULT = Smoothness(cells=0.006, hours=0.1, parents=0.3)
 CITY_MEAN_KMH, CITY_SD_KMH = 20.0, 5.0
+SLOPE_KMH, SLOPE_SD_KMH = -2.0, 1.5
+"""Where e times as many vehicles report, they are so much slower: stops and centres. Three real cities agree."""
 DAY_PRECISION = 1.0
 """Prior precision of a day's own deviation by hour."""
 _ROUNDS = 4
@@ -19,8 +22,9 @@ _ROUNDS = 4
 
 @dataclass(frozen=True, slots=True)
 class SpeedQueries:
-    """Noisy values of linear combinations of HAT means. hats: (cells, slots), each HAT's coefficient in its group.
+    """Noisy values of linear combinations of HAT means.
 
+    rows: made with `columns_of`. hats: (cells, slots, kinds), each HAT's coefficient in its group times its effects'.
     values, variances: (queries,), in coefficient times km/h; the variance counts noise and the HATs' own deviations.
     """
 
@@ -32,10 +36,15 @@ class SpeedQueries:
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """Effects in km/h, (columns,), and their covariance."""
+    """Effects in km/h, (columns + 1,), and their covariance. The last one is per unit of a HAT's traffic."""
 
     effects: Float64s
     covariance: Float64s
+
+    def described(self, design: Design, hours: Int64s, traffic: Float64s) -> Float64s:
+        """The usual mean of each HAT, (cells, slots)."""
+        usual: Float64s = design.described(self.effects[:-1], hours) + self.effects[-1] * traffic
+        return usual
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +78,31 @@ class Deviations:
     def unknown(design: Design) -> "Deviations":
         """Of a day that is still to come."""
         spread = inverse(DAY_PRECISION * hour_smoothness())
-        return Deviations(np.zeros(HOURS), spread, np.zeros((design.columns, HOURS)))
+        return Deviations(np.zeros(HOURS), spread, np.zeros((design.columns + 1, HOURS)))
+
+
+def traffic_of(weights: Float64s) -> Float64s:
+    """Logarithm of each HAT's weight around its own weighted mean, cut to [-3, 3]."""
+    logs = np.log(weights)
+    around: Float64s = np.clip(logs - np.sum(logs * weights) / weights.sum(), -3.0, 3.0)
+    return around
+
+
+def columns_of(design: Design, hours: Int64s) -> Int64s:
+    """The effects that describe each HAT's mean, int64 (cells, slots, 5): the design's, and traffic."""
+    columns = design.of_hats(hours)
+    return np.concatenate([columns, np.full((*columns.shape[:2], 1), design.columns)], axis=-1)
+
+
+def coefficients_of(traffic: Float64s) -> Float64s:
+    """How much of each of these effects a HAT has, (cells, slots, 5)."""
+    return np.concatenate([np.ones((*traffic.shape, 4)), traffic[..., None]], axis=-1)
 
 
 def day_information(design: Design, queries: Sequence[SpeedQueries]) -> DayInformation:
     """Adds up a day's queries and eliminates its own hours by the Schur complement."""
-    matrix, vector, span = np.zeros((design.columns, design.columns)), np.zeros(design.columns), design.hour_columns
+    matrix, vector = np.zeros((design.columns + 1, design.columns + 1)), np.zeros(design.columns + 1)
+    span = design.hour_columns
     for query in queries:
         rows, weight = query.rows(query.hats), 1 / query.variances
         matrix += rows.gram(weight)
@@ -90,9 +118,11 @@ def fit_means(design: Design, information: Information) -> Means:
     smoothness = DEFAULT
     vector = information.vector.copy()
     vector[0] += CITY_MEAN_KMH / CITY_SD_KMH**2
+    vector[-1] += SLOPE_KMH / SLOPE_SD_KMH**2
     for at in range(_ROUNDS):
-        prior = smoothness.matrix(design)
-        prior[0, 0] = CITY_SD_KMH**-2
+        prior = np.zeros((design.columns + 1, design.columns + 1))
+        prior[:-1, :-1] = smoothness.matrix(design)
+        prior[0, 0], prior[-1, -1] = CITY_SD_KMH**-2, SLOPE_SD_KMH**-2
         covariance = inverse(information.matrix + prior)
         effects = covariance @ vector
         if at + 1 < _ROUNDS:
@@ -100,13 +130,34 @@ def fit_means(design: Design, information: Information) -> Means:
     return Means(effects, covariance)
 
 
-def variances(design: Design, means: Means, deviations: Deviations, hours: Int64s) -> Float64s:
-    """Variance of each HAT's described mean, (cells, slots): of its effects and of the day's own hours."""
-    columns = design.of_hats(hours)
-    total = np.zeros(columns.shape[:2])
+class Spread(NamedTuple):
+    """How well each HAT's described mean is known. variances: (cells, slots). unknown: see `spread_of`."""
+
+    variances: Float64s
+    unknown: float
+
+
+def spread_of(
+    design: Design, means: Means, deviations: Deviations, hours: Int64s, traffic: Float64s, weights: Float64s
+) -> Spread:
+    """Variances of the described means, and what part of the city's pattern is not known.
+
+    The second is the expected squared error of the described means over that of one constant, the city's true mean:
+    0 where all is known, 1 where one constant would do as well, above 1 where not even that is known.
+    """
+    columns, parts = columns_of(design, hours), coefficients_of(traffic)
+    share = weights / weights.sum()
+    row = np.bincount(columns.ravel(), (share[..., None] * parts).ravel(), design.columns + 1)
+    by_hour = np.bincount(hours, share.sum(axis=0), HOURS)
+    with_mean = np.sum(parts * (means.covariance @ row + deviations.joint @ by_hour)[columns], axis=-1)
+    with_mean = with_mean + (row @ deviations.joint + by_hour @ deviations.covariance)[hours]
+    own = np.broadcast_to(deviations.covariance[hours, hours], traffic.shape).copy()
     for one in range(columns.shape[-1]):
+        own += 2 * parts[..., one] * deviations.joint[columns[..., one], hours]
         for other in range(columns.shape[-1]):
-            total += means.covariance[columns[..., one], columns[..., other]]
-        total += 2 * deviations.joint[columns[..., one], hours]
-    total += deviations.covariance[hours, hours]
-    return np.maximum(total, 0.0)
+            covariance = means.covariance[columns[..., one], columns[..., other]]
+            own += parts[..., one] * parts[..., other] * covariance
+    own = np.maximum(own, 0.0)
+    values = means.described(design, hours, traffic) + deviations.values[hours]
+    constant = (values - np.sum(share * values)) ** 2 + own - 2 * with_mean + np.sum(share * with_mean)
+    return Spread(own, float(np.sum(share * own) / max(np.sum(share * constant), 1e-9)))

@@ -97,10 +97,10 @@ _FINE = _shares(cell=".2", hour=".1", hat=".7")
 _MIDDLE = _shares(cell=".5", hour=".1", cell_part=".4")
 
 _FIRST_NUMBERS = {
-    "gaussian": (Fraction(15), Fraction(1, 4), Fraction(3, 5), Fraction(17, 20)),
-    "laplace": (Fraction(14), Fraction(3, 10), Fraction(1, 2), Fraction(4, 5)),
+    "gaussian": (Fraction(7), Fraction(1, 4), Fraction(3, 5), Fraction(17, 20)),
+    "laplace": (Fraction(7), Fraction(3, 10), Fraction(1, 2), Fraction(4, 5)),
 }
-_LATER_NUMBERS = {"gaussian": (Fraction(7), Fraction(9, 10)), "laplace": (Fraction(7), Fraction(17, 20))}
+_LATER_NUMBERS = {"gaussian": (Fraction(5), Fraction(9, 10)), "laplace": (Fraction(5), Fraction(17, 20))}
 
 
 def default_shares(kind: Kind, epsilon: Fraction) -> Shares:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from dpops.local.posterior import second_moments
 from dpops.local.reports import Reports
 
 Method = Literal["fixed", "ua", "uwa"]
+METHODS: tuple[Method, ...] = get_args(Method)
 
 _USERS = 1 << 14
 _THREADS = 2

@@ -12,7 +12,8 @@ from dpops.types import Int64s
 
 Float64s = NDArray[np.float64]
 
-STEPS = 1 << 20
+STEP_BITS = 20
+STEPS = 1 << STEP_BITS
 """The stated grid: a sampler knows a value in [-1, 1] only as one of 0..STEPS, each step worth 2 / STEPS."""
 
 LEAST_EPSILON, MOST_EPSILON = 1e-4, 50.0
@@ -93,4 +94,4 @@ def coin_below(share: Decimal) -> int:
 
 def flip(threshold: int, size: int, noise: Noise) -> NDArray[np.bool_]:
     """Independent coins that show heads with probability threshold / 2**62 exactly."""
-    return noise.below(np.full(size, 1 << COIN_BITS, np.int64)) < threshold
+    return noise.words(size) >> np.uint64(64 - COIN_BITS) < np.uint64(threshold)

@@ -10,7 +10,7 @@ import numpy as np
 from dpops.local.mechanism import (
     COIN_BITS,
     EXACT,
-    STEPS,
+    STEP_BITS,
     Float64s,
     check_epsilon,
     coin_below,
@@ -73,8 +73,9 @@ class StochasticRounding:
 
     def sample(self, values: Float64s, noise: Noise) -> Float64s:
         steps = to_steps(values)
-        truthful = noise.below(np.full(steps.size, STEPS, np.int64)) < steps
-        fair = noise.below(np.full(steps.size, 2, np.int64)) == 1
+        words = noise.words(steps.size)  # the first bits are a uniform step, the last one is a fair coin
+        truthful = words >> np.uint64(64 - STEP_BITS) < steps.astype(np.uint64)
+        fair = words & np.uint64(1) == 1
         return np.where(np.where(flip(self._keep(), steps.size, noise), truthful, fair), self.high, self.low)
 
     def real_epsilon(self) -> float:

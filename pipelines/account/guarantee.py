@@ -37,7 +37,7 @@ def translated(spec: Specification, composed: Composed) -> list[Guarantee]:
     What differs in less is protected by at least as much. What differs in several periods costs the sum of them, so a
     week under `vehicle-day` is seven days.
     """
-    limit, period = float(spec.account.limit), composed.vehicle_and_period
+    limit, period = float(spec.account.limit.epsilon), composed.vehicle_and_period
     is_day = spec.account.unit == "vehicle-day"
     within = Total(period.epsilon, "unknown" if period.epsilon is None else "at most")
     week = Total(None if period.epsilon is None else WEEK * period.epsilon, _of_alike_days(period))

@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 
+from dpops.accountant import Accountant
 from pipelines.scheduled.parts import Outcome, Spend
 from pipelines.specification import Specification
 from transforms.ledger import Ledger
@@ -23,7 +24,9 @@ def note_spending(ledger: Ledger, spec: Specification, outcome: Outcome) -> None
 
 def spending(ledger: Ledger, spec: Specification, period: str) -> tuple[Fraction, Spend | None]:
     """All debits of a period on the account; exactly what vehicles spent, if that was noted and nothing came after."""
-    debits = sum((by.epsilon for by in ledger.spent(spec.account.name, period)), Fraction(0))
+    limit = ledger.limit(spec.account.name, spec.account.limit)
+    total = sum((by.debited for by in ledger.spent(spec.account.name, period)), Accountant())
+    debits = limit.shown(total).epsilon
     noted = ledger.noted(spec.account.name, spec.spec_id, period)
     if noted is None or noted.pop("units") != str(_units(ledger, spec, period)):
         return debits, None

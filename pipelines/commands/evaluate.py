@@ -11,6 +11,7 @@ import msgspec
 
 from dpops.types import Int64s
 from pipelines.commands.evaluate_distributions import evaluate_distributions
+from pipelines.commands.evaluate_learned import evaluate_learned
 from pipelines.commands.options import console, json_option, progress_bars
 from pipelines.evaluation import compositions, datasets, real, report
 from pipelines.evaluation.reference import REFERENCE
@@ -53,6 +54,7 @@ NOT_PRIVATE = "NOT PRIVATE: these figures are functions of true values; do not p
     metavar="NUMBERS",
     help="With --data: compare compositions instead, at these epsilons per vehicle and period.",
 )
+@click.option("--learned", is_flag=True, help="With --data and --totals: what `levels` and a past would be worth.")
 @click.option(
     "--distributions",
     is_flag=True,
@@ -74,6 +76,7 @@ def evaluate(
     spec_path: Path | None,
     epsilons: str,
     totals: str | None,
+    learned: bool,
     distributions: bool,
     bins: int,
     not_private: bool,
@@ -86,6 +89,7 @@ def evaluate(
       hatstream evaluate --runs 1000 --output build/evaluation
       hatstream evaluate --data 'feed/*.csv' --spec austin.toml --not-private
       hatstream evaluate --data 'feed/*.csv' --spec austin.toml --not-private --totals 10,100
+      hatstream evaluate --data 'feed/*.csv' --spec austin.toml --not-private --totals 1,2.64 --learned --runs 5
       hatstream evaluate --distributions --data 'feed/*.csv' --spec austin.toml --not-private --output build/figures
     """
     if distributions:
@@ -103,13 +107,17 @@ def evaluate(
             raise scheduled.UsageError(
                 "--data needs --spec and --not-private: the output shows functions of true values"
             )
-        if totals is None:
+        if learned:
+            evaluate_learned(
+                pattern, spec_path, _epsilons(totals or "1,2.64,10", "--totals"), runs or 5, output, as_json
+            )
+        elif totals is None:
             _telemetry(pattern, spec_path, _epsilons(epsilons), runs or 20, as_json)
         else:
             _compositions(pattern, spec_path, _epsilons(totals, "--totals"), runs or 20, as_json)
         return
-    if totals is not None:
-        raise scheduled.UsageError("--totals goes with --data")
+    if totals is not None or learned:
+        raise scheduled.UsageError("--totals and --learned go with --data")
     if spec_path is not None or not_private != (folder is not None):
         raise scheduled.UsageError("--spec goes with --data; --not-private with --data and --sets, which need it")
     try:

@@ -26,7 +26,7 @@ def init(spec_path: Path, ledger: str | None, key_path: Path | None) -> None:
     place = location.find(ledger, key_path)
     outcome = location.open_account(place, spec.account)
     click.echo(f"account {spec.account.name!r}: {outcome}")
-    click.echo(f"  unit {spec.account.unit}, limit {float(spec.account.limit):g}, adjacency {spec.account.adjacency}")
+    click.echo(f"  unit {spec.account.unit}, limit {spec.account.limit.said()}, adjacency {spec.account.adjacency}")
     click.echo(f"  ledger  {place.shown}")
     click.echo(f"  key     {place.key} (secret: let nobody read it)")
     click.echo(f"  head    {place.head} (keep a copy of both, together)")

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import click
 import msgspec
 from rich.table import Table
 
+from dpops.accountant import limit_of
 from pipelines.account import location
 from pipelines.account.missing_slots import Gap, gaps, is_due
 from pipelines.commands.options import console, json_option, key_option, ledger_option, spec_option
@@ -55,7 +55,7 @@ def show(ledger: str | None, key_path: Path | None, as_json: bool) -> None:
         return
     out = console()
     for account in accounts:
-        title = f"{account['account']}: {account['unit']}, {account['adjacency']}, limit {account['limit']:g}"
+        title = f"{account['account']}: {account['unit']}, {account['adjacency']}, limit {account['limit_text']}"
         table = Table(title=title, title_justify="left")
         for column in ("period", "specification", "spec_id", "slots", "epsilon", "first recorded", "last recorded"):
             table.add_column(column, justify="right" if column in ("slots", "epsilon") else "left")
@@ -77,12 +77,14 @@ def show(ledger: str | None, key_path: Path | None, as_json: bool) -> None:
 
 
 def _describe(book: Ledger, account: Account) -> dict[str, Any]:
+    limit = limit_of(account.limit)
     return {
         "account": account.name,
         "unit": account.unit,
         "timezone": account.timezone,
         "adjacency": account.adjacency,
-        "limit": float(Fraction(account.limit)),
+        "limit": float(limit.epsilon),
+        "limit_text": limit.said(),
         **book.audit(account.name)._asdict(),
         "spent": [
             {
@@ -90,7 +92,8 @@ def _describe(book: Ledger, account: Account) -> dict[str, Any]:
                 "specification": spent.spec_name,
                 "spec_id": spent.spec_id,
                 "slots": spent.slots,
-                "epsilon": float(spent.epsilon),
+                "epsilon": float(limit.shown(spent.debited).epsilon),
+                "delta": float(limit.shown(spent.debited).delta),
                 "first": spent.first_at,
                 "last": spent.last_at,
             }
@@ -103,7 +106,10 @@ def _describe(book: Ledger, account: Account) -> dict[str, Any]:
 @ledger_option
 @key_option
 def verify(ledger: str | None, key_path: Path | None) -> None:
-    """Walk the ledger's chain, compare its head with the one kept beside the key, and with the key its signatures.
+    """Walk the ledger's chain, compare its head with the one beside the key, and its signatures; add up stored plans.
+
+    Signatures are compared where the key is at hand. What the plans of a slot (or of a period planned as a whole) claim
+    must not be above what was debited for it.
 
     \b
     Example:

@@ -47,5 +47,5 @@ def map_(pattern: str, output: Path, spec_path: Path | None, title: str, tiles: 
 def _protected(spec: Specification) -> str:
     account = spec.account
     what = "that it drove at all, where and when included" if account.adjacency == "add-remove" else "its speeds"
-    most = f"epsilon at most {float(account.limit):g}"
+    most = f"epsilon at most {account.limit.said()}"
     return f"They protect a vehicle's whole {account.unit.removeprefix('vehicle-')}, {what}, with {most}."

@@ -53,7 +53,7 @@ def report(
         spec=spec,
         guarantee=_guarantee(spec, spent),
         spent=spent,
-        limit=float(book.limit(spec.account.name, spec.account.limit)),
+        limit=float(book.limit(spec.account.name, spec.account.limit).epsilon),
         gaps=gaps(spec, when, book, int(datetime.now(UTC).timestamp())) if when else [],
         slots=len(when.slots) if when else 0,
         rows=read_rows(paths_of(pattern)) if pattern else None,

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.table import Table
 
+from dpops.accountant import PureLimit
 from dpops.allocation import Allocation
 from dpops.noise import Noise
 from dpops.statistics import SQUARES, SUMS, Column, RequestedStatistic, columns_of, registered
@@ -85,7 +86,7 @@ def compare(
     whole_period = Allocation(epsilon=spec.allocation.epsilon, per="period", scope="period")
     plain = replace(spec, allocation=whole_period, cap=None, release_shards=1)
     try:
-        job = job_of(plain, when, NO_KEY, LedgerAccount("", Path(), "", Fraction(1), "", ""), Path(), ())
+        job = job_of(plain, when, NO_KEY, LedgerAccount("", Path(), "", PureLimit(Fraction(1)), "", ""), Path(), ())
     except UsageError as error:
         raise InputError(f"the files do not hold whole periods: {error}") from None
     columns = tuple(dict.fromkeys((SUMS, SQUARES, *columns_of(spec.statistics, spec.grid))))  # truths need these two

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from dpops.accountant import Accountant
 from dpops.allocation import Share
 from dpops.types import Int64s
 from pipelines.planning.counts import Counts
@@ -136,7 +137,7 @@ def _composed(spec: Specification, counts: Counts, stays: _Stays, rates: list[Fr
         if in_period is not None and spec.allocation.total is None:
             period = Total(float(rates[0] * in_period), "exact")
             slot = slot if slot.epsilon is not None else Total(period.epsilon, "at most")
-    fits = debit.known != "if alike" and debit.epsilon is not None and debit.epsilon <= spec.account.limit
+    fits = debit.known != "if alike" and debit.epsilon is not None and _fits(spec, debit.epsilon)
     return Composed(
         epsilon_per_hat_least=float(min(rates)),
         epsilon_per_hat_most=float(max(rates)),
@@ -145,9 +146,13 @@ def _composed(spec: Specification, counts: Counts, stays: _Stays, rates: list[Fr
         vehicle_and_slot=slot,
         vehicle_and_period=period,
         debit_of_a_period=debit,
-        account_limit=float(spec.account.limit),
+        account_limit=float(spec.account.limit.epsilon),
         within_limit=fits if fits or debit.known == "exact" else None,
     )
+
+
+def _fits(spec: Specification, epsilon: float) -> bool:
+    return spec.account.limit.fits(Accountant(pure=Fraction(epsilon)))
 
 
 def _of_all_days(spec: Specification, of_one: Total) -> Total:

@@ -1,11 +1,12 @@
 """The scheduled job of a `levels` release: period by period, stage by stage, each around what is recorded before."""
 
 from collections.abc import Collection, Mapping, Sequence
-from fractions import Fraction
 from typing import Any
 
 import apache_beam as beam
 
+from dpops.accountant import Accountant
+from dpops.claims import claim_of
 from pipelines.build import VEHICLE_SHARDS, Job
 from pipelines.scheduled.parts import (
     Outcome,
@@ -50,8 +51,8 @@ def run(
     outcome = Outcome()
     periods = {slot.period: job.slots[slot.start_s].plan for slot in slots}
     ledger = job.account.open()
-    wanted = {period: [Debit((policy.spec_id, plan[0], 0), Fraction(policy.total))] for period, plan in periods.items()}
-    outcome.debits = dict.fromkeys(periods, Fraction(policy.total))
+    wanted = {period: [Debit((policy.spec_id, plan[0], 0), claim_of(policy.total))] for period, plan in periods.items()}
+    outcome.debits = {period: Accountant().compose(each.claim for each in debits) for period, debits in wanted.items()}
     outcome.periods_refused = ledger.excess(job.account.name, job.account.limit, wanted)
     if outcome.periods_refused:
         return outcome

@@ -18,6 +18,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.pvalue import PCollection
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
+from dpops.accountant import Accountant
 from pipelines.build import VEHICLE_SHARDS, HexagonOutputs, Job, count, draw, observe, publish
 from pipelines.scheduled.spool import Spool
 from transforms import counters
@@ -64,7 +65,7 @@ class Outcome:
     units_lost_to_the_limit: int = 0
     periods_refused: list[str] = field(default_factory=list)
     periods_empty: list[str] = field(default_factory=list)
-    debits: dict[str, Fraction] = field(default_factory=dict)
+    debits: dict[str, Accountant] = field(default_factory=dict)
     spent: dict[str, Spend] = field(default_factory=dict)
 
     @property
@@ -242,7 +243,7 @@ def _spending(slots: Sequence[Slot], exposures: Spool, units: Spool, outcome: Ou
     for period in dict.fromkeys(slot.period for slot in slots):
         sealed = [msgspec.json.decode(data, type=Spending) for data in units.read(period)]
         wanted[period] = list(map(debit, sealed))
-        outcome.debits[period] = sum(debits_by_slot(wanted[period]).values(), Fraction(0))
+        outcome.debits[period] = sum(debits_by_slot(wanted[period]).values(), Accountant())
         rates = {unit.slot_s: Fraction(unit.epsilon_hat) for unit in sealed}
         outcome.spent[period] = _spend(rates, exposures)
     return wanted

@@ -21,7 +21,7 @@ from pipelines.specification import Specification
 from pipelines.specification.numbers import shortened
 from transforms.ledger import AccountRefusal
 from transforms.observe.vehicle_hash import Secret
-from transforms.release.levels_publish import constant_centres, nothing_known
+from transforms.release.learned import learned_centres, learned_estimates
 from transforms.release.policy import SlotFacts
 from transforms.sinks import kafka as kafka_sink
 from transforms.sinks.files import file_stem
@@ -129,7 +129,7 @@ def release(
         outcome = local.run(job, paths, when.slots, needed, progress)
     else:
         policy = spec.levels.policy(spec.spec_id, spec.region or (), spec.grid, secret.derive("digest"))
-        learned = constant_centres, nothing_known
+        learned = learned_centres, learned_estimates
         outcome = levels.run(job, policy, spec.timetable.zone, paths, when.slots, needed, learned, progress)
     if needed is not None and (outcome.unusable or outcome.periods_empty):
         raise InputError(_no_rows(outcome))
@@ -247,7 +247,7 @@ def _refusal(spec: Specification, location: AccountLocation, outcome: local.Outc
     limit = location.ledger.limit(spec.account.name, spec.account.limit)
     released = ", ".join(outcome.periods_released)
     lines = [
-        f"account {spec.account.name!r} allows a vehicle {float(limit):g} in a period; "
+        f"account {spec.account.name!r} allows a vehicle {limit.said()} in a period; "
         + (
             f"what was left changed meanwhile. Only this was released: {released}"
             if released
@@ -256,11 +256,11 @@ def _refusal(spec: Specification, location: AccountLocation, outcome: local.Outc
     ]
     for period in outcome.periods_refused:
         lines.append(
-            f"period {period}: this release ({spec.name}, {spec.spec_id}) asks for {float(outcome.debits[period]):g}"
+            f"period {period}: this release ({spec.name}, {spec.spec_id}) asks for {limit.told(outcome.debits[period])}"
         )
         for spent in location.ledger.spent(spec.account.name, period):
             lines.append(
-                f"  {float(spent.epsilon):g} spent by {spent.spec_name} ({spent.spec_id}) in {spent.slots} slots, "
+                f"  {limit.told(spent.debited)} spent by {spent.spec_name} ({spent.spec_id}) in {spent.slots} slots, "
                 f"{spent.first_at} to {spent.last_at}"
             )
     lines.append(

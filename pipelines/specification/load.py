@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from dpops import statistics as registry
+from dpops.accountant import Limit
 from dpops.allocation import Allocation, Per, Scope
 from dpops.forecast import Prior
 from dpops.mechanism import Mechanism
@@ -25,6 +26,7 @@ from dpops.registry import registered
 from dpops.statistics import RequestedStatistic
 from dpops.types import Grid
 from pipelines.specification.levels import MECHANISM, FleetTable, LevelsRelease, levels_release, refusal
+from pipelines.specification.limits import limit_from_toml
 from pipelines.specification.numbers import from_toml, shortened
 from transforms.count.tally import ContributionBound
 from transforms.layouts import Layout, layout
@@ -48,7 +50,7 @@ class AccountTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     unit: Unit
     timezone: str
     adjacency: str
-    limit: Fraction
+    limit: Limit
     since: date | None = None
     until: date | None = None
 
@@ -165,10 +167,14 @@ def load(path: Path) -> Specification:
             f"{path} holds a number of more than {sys.get_int_max_str_digits():,} digits"
         ) from None
     try:
-        document = msgspec.convert(data, Document, dec_hook=from_toml)
+        document = msgspec.convert(data, Document, dec_hook=_value)
     except msgspec.ValidationError as error:
         raise SpecificationError(f"{path}: {shortened(str(error))}") from None
     return _check(document, path.parent)
+
+
+def _value(kind: type, value: object) -> Fraction | Limit:
+    return limit_from_toml(value) if kind is Limit else from_toml(kind, value)
 
 
 def _check(document: Document, folder: Path) -> Specification:
@@ -250,7 +256,6 @@ def _timetable(document: Document) -> Timetable:
 
 def _check_account(account: AccountTable) -> None:
     _check_name("account.name", account.name)
-    _need(account.limit > 0, "account.limit", "must be above 0", account.limit)
     ever = account.unit == "vehicle-ever"
     _need(not ever or account.until is not None, "account.until", "is needed with vehicle-ever", "missing")
     for name in ("since", "until"):
@@ -487,6 +492,6 @@ def _decisive_text(
 
 
 def _plain(value: object) -> str:
-    if isinstance(value, Fraction):
+    if isinstance(value, Fraction | Limit):
         return str(value)
     raise TypeError(type(value).__name__)

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import pytest
 
+from dpops.accountant import PureLimit
 from pipelines.account import location
 from pipelines.cli import main
 from tests import city
@@ -59,7 +60,7 @@ def _record(url, head, seed, race, barrier, answers):
     for batch in batches:
         units = [unit(slot, period=f"day {slot // race.slots}", integer=seed) for slot in batch]
         try:
-            done = ledger.record("city", Fraction(race.limit), "name", "{}", units)
+            done = ledger.record("city", PureLimit(Fraction(race.limit)), "name", "{}", units)
             seen |= {sealed.slot_s: sealed.released[0].integers[0] for sealed in done.sealed}
         except AccountRefusal:
             refused += 1

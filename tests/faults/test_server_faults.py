@@ -12,6 +12,7 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
+from dpops.accountant import PureLimit
 from pipelines.account import location
 from tests import city
 from tests.servers import GUARDED
@@ -339,7 +340,7 @@ def test_a_password_is_in_no_exception_and_no_description_of_a_place(monkeypatch
     place = location.find(f"postgresql://user:{password}@localhost:1/db", tmp_path / "key")
     with pytest.raises(LedgerError) as caught:
         place.ledger.check_head()
-    book = LedgerAccount(place.url, place.head, "city", Fraction(1), "name", "{}")
+    book = LedgerAccount(place.url, place.head, "city", PureLimit(Fraction(1)), "name", "{}")
     told = "".join(traceback.format_exception(caught.value))
     assert "localhost" in told
     assert password not in f"{told} {place!r} {place.shown} {book!r} {place.ledger!r}"

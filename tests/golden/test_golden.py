@@ -10,6 +10,7 @@ import numpy as np
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.pipeline import PipelineVisitor
 
+from dpops.accountant import PureLimit
 from dpops.mechanism import Plan
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.registry import registered
@@ -101,7 +102,7 @@ def test_the_labels_of_the_road_are_stable_because_a_running_stream_is_updated_b
     city.write(tmp_path)
     spec = load(tmp_path / "spec.toml")
     place = AccountLocation("sqlite://", tmp_path / "key")
-    book = LedgerAccount(place.url, place.head, "small", Fraction(1), spec.name, spec.text)
+    book = LedgerAccount(place.url, place.head, "small", PureLimit(Fraction(1)), spec.name, spec.text)
     job = job_of(spec, range_of(spec.timetable, *city.DAYS), SECRET, book, tmp_path, ("csv",))
     p = beam.Pipeline(runner=local.FnApiRunner(), options=PipelineOptions([]))
     observe(p | "paths" >> beam.Create([b"a"]) | "read" >> Read(job.layout), job)

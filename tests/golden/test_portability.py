@@ -13,6 +13,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.transforms import trigger, userstate
 from apache_beam.transforms.window import FixedWindows
 
+from dpops.accountant import PureLimit
 from pipelines.build import PANE_S, count, draw, observe, publish
 from pipelines.scheduled.release import job_of, range_of
 from pipelines.specification import load
@@ -44,7 +45,7 @@ def empty():
 def job_in(folder):
     city.write(folder)
     spec = load(folder / "spec.toml")
-    book = LedgerAccount("sqlite://", folder / "key.head", "small", Fraction(1), spec.name, spec.text)
+    book = LedgerAccount("sqlite://", folder / "key.head", "small", PureLimit(Fraction(1)), spec.name, spec.text)
     job = job_of(spec, range_of(spec.timetable, *city.DAYS), Secret(bytes(32)), book, folder, ("csv",))
     return replace(job, topic=TOPIC)
 

@@ -13,10 +13,20 @@ from transforms.layouts.jsonl import JsonLines
 from transforms.layouts.parquet import ParquetTable
 from transforms.observe.columns import TimeUnit
 
-__all__ = ["FIXED", "MAPPED", "Layout", "MessageLayout", "Units", "UnreadableFile", "layout", "message_layout"]
+__all__ = [
+    "FIXED",
+    "MAPPED",
+    "Layout",
+    "MessageLayout",
+    "Units",
+    "UnreadableFile",
+    "layout",
+    "message_layout",
+    "report_layout",
+]
 
 FIXED: Mapping[str, Layout] = {"capmetro": CAPMETRO, "iudx": Iudx(), "gtfs-realtime": GtfsRealtime()}
-MAPPED: Mapping[str, Callable[[Units, tuple[str, ...]], Layout]] = {
+MAPPED: Mapping[str, Callable[[Units, tuple[str, ...], tuple[str, ...]], Layout]] = {
     "csv": CsvTable,
     "jsonl": JsonLines,
     "parquet": ParquetTable,
@@ -38,7 +48,16 @@ def layout(name: str, columns: Mapping[str, str] | None, time_unit: str | None, 
         return FIXED[name]
     if name not in MAPPED:
         raise ValueError(f"layout: must be one of {', '.join([*FIXED, *MAPPED])}, got {name!r}")
-    return MAPPED[name](_units(time_unit or "iso", speed_unit or "km/h"), _column_names(name, columns))
+    return MAPPED[name](_units(time_unit or "iso", speed_unit or "km/h"), _column_names(name, columns, FIELDS), FIELDS)
+
+
+def report_layout(
+    name: str, columns: Mapping[str, str] | None, time_unit: str | None, fields: tuple[str, ...]
+) -> Layout:
+    """The mapped layout of that name for rows of other fields. Raises ValueError as `layout` does."""
+    if name not in MAPPED:
+        raise ValueError(f"layout: must be one of {', '.join(MAPPED)}, got {name!r}")
+    return MAPPED[name](_units(time_unit or "iso", "km/h"), _column_names(name, columns, fields), fields)
 
 
 def message_layout(name: str, layout: Layout) -> MessageLayout:
@@ -57,13 +76,13 @@ def _units(time_unit: str, speed_unit: str) -> Units:
     return Units(_TIME_UNITS[time_unit], KMH_PER_UNIT[speed_unit])
 
 
-def _column_names(name: str, columns: Mapping[str, str] | None) -> tuple[str, ...]:
-    if columns is None or set(columns) != set(FIELDS):
+def _column_names(name: str, columns: Mapping[str, str] | None, fields: tuple[str, ...]) -> tuple[str, ...]:
+    if columns is None or set(columns) != set(fields):
         given = "none" if columns is None else ", ".join(sorted(columns)) or "none"
-        raise ValueError(f"columns: layout {name!r} needs exactly {', '.join(FIELDS)}, got {given}")
-    for field in FIELDS:
+        raise ValueError(f"columns: layout {name!r} needs exactly {', '.join(fields)}, got {given}")
+    for field in fields:
         if not columns[field]:
             raise ValueError(f"columns.{field}: must name a column of the input, got {columns[field]!r}")
         if list(columns.values()).count(columns[field]) > 1:
             raise ValueError(f"columns.{field}: needs a column of its own, {columns[field]!r} is given twice")
-    return tuple(columns[field] for field in FIELDS)
+    return tuple(columns[field] for field in fields)

@@ -45,16 +45,17 @@ _DAMAGE = (
 
 @dataclass(frozen=True)
 class AvroTable:
-    """columns: the record's field for each of FIELDS, in that order."""
+    """columns: the record's field for each of the fields, in that order."""
 
     units: Units
     columns: tuple[str, ...]
+    fields: tuple[str, ...] = FIELDS
 
     def read(self, path: str) -> Iterator[RawBatch]:
         with open(path, "rb") as file:
             try:
                 header = read_header(path, file)
-                plan = _plan(path, header, self.columns)
+                plan = _plan(path, header, self.columns, self.fields)
                 for blocks in _gathered(read_blocks(path, file, header)):
                     yield from _decode(plan, blocks)
             except _DAMAGE:
@@ -65,14 +66,14 @@ class AvroTable:
         for payload in payloads:
             schema, message = _opened(payload)
             if message is None:
-                yield _typed([], (None,) * len(FIELDS), {schema: 1})
+                yield _typed([], self.fields, (None,) * len(self.fields), {schema: 1})
                 continue
             mine = held.setdefault(schema, _Held())
             mine.add(message)
             if mine.size >= DECODE_BYTES:
-                yield from _decode_messages(held.pop(schema).messages, self.columns)
+                yield from _decode_messages(held.pop(schema).messages, self.columns, self.fields)
         for rest in held.values():
-            yield from _decode_messages(rest.messages, self.columns)
+            yield from _decode_messages(rest.messages, self.columns, self.fields)
 
 
 class _Message(NamedTuple):
@@ -110,31 +111,32 @@ def _opened(payload: bytes) -> tuple[str, _Message | None]:
     return json.dumps(header.schema), _Message(header, blocks)
 
 
-def _decode_messages(messages: Sequence[_Message], columns: tuple[str, ...]) -> list[RawBatch]:
+def _decode_messages(messages: Sequence[_Message], columns: tuple[str, ...], fields: tuple[str, ...]) -> list[RawBatch]:
     """Messages of one schema, together; where one of them is damaged, each by itself."""
     try:
-        plan = _plan("", messages[0].header, columns)
+        plan = _plan("", messages[0].header, columns, fields)
         return list(_decode(plan, [block for message in messages for block in message.blocks]))
     except (UnreadableFile, *_DAMAGE):
         if len(messages) == 1:
-            return [_typed([], (None,) * len(FIELDS), {"malformed": 1})]
-    return [batch for message in messages for batch in _decode_messages([message], columns)]
+            return [_typed([], fields, (None,) * len(fields), {"malformed": 1})]
+    return [batch for message in messages for batch in _decode_messages([message], columns, fields)]
 
 
 @dataclass(frozen=True)
 class _Plan:
     """header, wanted: the file's schema and the needed part of it, both without logical types.
 
-    types: for each of FIELDS the Arrow type that its values all have; None where each value has its own.
+    types: for each of the fields the Arrow type that its values all have; None where each value has its own.
     """
 
     header: Header
     wanted: Any
     columns: tuple[str, ...]
+    fields: tuple[str, ...]
     types: tuple[Any, ...]
 
 
-def _plan(path: str, header: Header, columns: tuple[str, ...]) -> _Plan:
+def _plan(path: str, header: Header, columns: tuple[str, ...], names: tuple[str, ...]) -> _Plan:
     if not isinstance(header.schema, dict) or header.schema.get("type") != "record":
         raise UnreadableFile(path, "not an Avro file of records")
     _refuse_endless(path, header.schema, {})
@@ -143,11 +145,11 @@ def _plan(path: str, header: Header, columns: tuple[str, ...]) -> _Plan:
         if column not in fields:
             raise UnreadableFile(path, f"column {column!r} is missing")
     types = tuple(
-        _arrow_type(path, column, fields[column], name == "time") for name, column in zip(FIELDS, columns, strict=True)
+        _arrow_type(path, column, fields[column], name == "time") for name, column in zip(names, columns, strict=True)
     )
     stripped = _stripped(header.schema)
     wanted = {**stripped, "fields": [field for field in stripped["fields"] if field["name"] in columns]}
-    return _Plan(header._replace(schema=stripped), wanted, columns, types)
+    return _Plan(header._replace(schema=stripped), wanted, columns, names, types)
 
 
 def _arrow_type(path: str, column: str, kind: Any, is_time: bool) -> Any:
@@ -227,26 +229,28 @@ def _decode(plan: _Plan, blocks: list[Block]) -> Iterator[RawBatch]:
     )
     needed: Callable[[Any], Any] = itemgetter(*plan.columns)
     while rows := list(map(needed, islice(reader, DECODE_ROWS))):
-        yield _batch(rows, plan.types)
+        yield _batch(rows, plan)
 
 
-def _batch(rows: list[tuple[Any, ...]], types: tuple[Any, ...]) -> RawBatch:
+def _batch(rows: list[tuple[Any, ...]], plan: _Plan) -> RawBatch:
     try:
-        return _typed(rows, types, {})
+        return _typed(rows, plan.fields, plan.types, {})
     except UnicodeEncodeError:  # lone surrogates stand for bytes that were not UTF-8
         kept = [row for row in rows if all(map(_is_encodable, row))]
-        return _typed(kept, types, {"not-utf8": len(rows) - len(kept)})
+        return _typed(kept, plan.fields, plan.types, {"not-utf8": len(rows) - len(kept)})
 
 
 def _is_encodable(value: Any) -> bool:
     return not isinstance(value, str) or not any("\udc80" <= letter <= "\udcff" for letter in value)
 
 
-def _typed(rows: list[tuple[Any, ...]], types: tuple[Any, ...], refused: Mapping[str, int]) -> RawBatch:
-    columns = zip(*rows, strict=True) if rows else ((),) * len(FIELDS)
+def _typed(
+    rows: list[tuple[Any, ...]], fields: tuple[str, ...], types: tuple[Any, ...], refused: Mapping[str, int]
+) -> RawBatch:
+    columns = zip(*rows, strict=True) if rows else ((),) * len(fields)
     arrays = {
         name: values if kind is None else _array(values, kind)
-        for name, values, kind in zip(FIELDS, columns, types, strict=True)
+        for name, values, kind in zip(fields, columns, types, strict=True)
     }
     return typed_batch(arrays, refused)
 

@@ -11,6 +11,9 @@ from transforms.observe.columns import TimeUnit
 from transforms.records import RawBatch
 
 FIELDS = ("vehicle", "time", "lat", "lon", "speed")
+"""Of a row of telemetry. A mapped layout reads rows of other fields too: the first is an id, the last is a number whose
+values do not decide whether a file is read."""
+
 BATCH_ROWS = 131_072
 
 KMH_PER_UNIT = {"km/h": Fraction(1), "m/s": Fraction(18, 5), "mph": Fraction(1_609_344, 1_000_000)}
@@ -60,7 +63,7 @@ class UnreadableFile(Exception):
 
 
 def raw_batch(columns: Mapping[str, Any], refused: Mapping[str, int]) -> RawBatch:
-    """columns: an Arrow array for each of FIELDS. refused: counts by reason; zeros are left out."""
-    table = pa.RecordBatch.from_arrays([columns[name] for name in FIELDS], names=list(FIELDS))
+    """columns: an Arrow array for each field, in their order. refused: counts by reason; zeros are left out."""
+    table = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
     counts = {reason: count for reason, count in refused.items() if count}
     return RawBatch(table.num_rows + sum(counts.values()), table, counts)

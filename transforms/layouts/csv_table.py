@@ -21,10 +21,11 @@ _COMMA = ord(",")
 
 @dataclass(frozen=True)
 class CsvTable:
-    """columns: the header's name for each of FIELDS, in that order."""
+    """columns: the header's name for each of the fields, in that order."""
 
     units: Units
     columns: tuple[str, ...]
+    fields: tuple[str, ...] = FIELDS
 
     def read(self, path: str) -> Iterator[RawBatch]:
         header: _Header | None = None
@@ -37,7 +38,7 @@ class CsvTable:
                     if first is None:
                         continue
                     header = _header(path, first, self.columns)
-                yield _batch(data, header, too_long)
+                yield _batch(data, header, self.fields, too_long)
 
 
 @dataclass(frozen=True)
@@ -67,21 +68,21 @@ def _header(path: str, line: bytes, columns: tuple[str, ...]) -> _Header:
     return _Header(len(names), tuple(names.index(column) for column in columns))
 
 
-def _batch(data: bytes, header: _Header, too_long: int) -> RawBatch:
+def _batch(data: bytes, header: _Header, fields: tuple[str, ...], too_long: int) -> RawBatch:
     lines = lines_of(data)
     full = lines.end > lines.start
     broken = full & _broken(data, lines, header.width)
     if broken.any():
         data = without(data, lines, broken)
-    table, not_utf8 = refuse_not_utf8(_columns(data, header), data)
-    malformed = int(np.count_nonzero(full)) - len(table["vehicle"]) - not_utf8
+    table, not_utf8 = refuse_not_utf8(_columns(data, header, fields), data)
+    malformed = int(np.count_nonzero(full)) - len(table[fields[0]]) - not_utf8
     return raw_batch(table, {"too-long": too_long, "malformed": malformed, "not-utf8": not_utf8})
 
 
-def _columns(data: bytes, header: _Header) -> dict[str, Any]:
+def _columns(data: bytes, header: _Header, fields: tuple[str, ...]) -> dict[str, Any]:
     """The needed fields as binary columns. Every line that is not empty has all the fields of the header."""
     if not data:
-        return {name: pa.array([], pa.binary()) for name in FIELDS}
+        return {name: pa.array([], pa.binary()) for name in fields}
     places = [str(place) for place in range(header.width)]
     table = pyarrow.csv.read_csv(
         pa.BufferReader(data),
@@ -91,7 +92,7 @@ def _columns(data: bytes, header: _Header) -> dict[str, Any]:
             column_types={str(place): pa.binary() for place in header.places},
         ),
     ).combine_chunks()
-    return {name: _one(table.column(str(place))) for name, place in zip(FIELDS, header.places, strict=True)}
+    return {name: _one(table.column(str(place))) for name, place in zip(fields, header.places, strict=True)}
 
 
 def _one(column: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from transforms.layouts.base import Units
+from transforms.layouts.base import FIELDS, Units
 from transforms.layouts.lines import LINE_BYTES, RETURN, Chunk, letters_of, lines_of, read_chunks
 from transforms.layouts.records import Paths, table_of_lines, table_of_records
 from transforms.records import RawBatch
@@ -14,17 +14,18 @@ from transforms.records import RawBatch
 
 @dataclass(frozen=True)
 class JsonLines:
-    """columns: the dotted path of each of FIELDS, in that order; a part that is a number indexes an array."""
+    """columns: the dotted path of each of the fields, in that order; a part that is a number indexes an array."""
 
     units: Units
     columns: tuple[str, ...]
+    fields: tuple[str, ...] = FIELDS
 
     def read(self, path: str) -> Iterator[RawBatch]:
         with open(path, "rb") as file:
-            yield from read_json_lines(file, Paths.dotted(self.columns))
+            yield from read_json_lines(file, Paths.dotted(self.columns, self.fields))
 
     def from_messages(self, payloads: Sequence[bytes]) -> Iterator[RawBatch]:
-        yield batch_of_messages(payloads, Paths.dotted(self.columns))
+        yield batch_of_messages(payloads, Paths.dotted(self.columns, self.fields))
 
 
 def read_json_lines(file: BinaryIO, paths: Paths) -> Iterator[RawBatch]:

@@ -29,10 +29,11 @@ _PAGE_OVERHEAD = 1 << 16
 
 @dataclass(frozen=True)
 class ParquetTable:
-    """columns: the file's column for each of FIELDS, in that order."""
+    """columns: the file's column for each of the fields, in that order."""
 
     units: Units
     columns: tuple[str, ...]
+    fields: tuple[str, ...] = FIELDS
 
     def read(self, path: str) -> Iterator[RawBatch]:
         with open(path, "rb") as file:
@@ -40,15 +41,15 @@ class ParquetTable:
             try:
                 parquet = _open(path, self.columns)
                 _refuse_bomb(path, file, parquet, self.columns)
-                yield from _batches(parquet, self.columns)
+                yield from _batches(parquet, self.columns, self.fields)
             except (pa.ArrowException, OSError, BadPage, UnicodeDecodeError):
                 raise UnreadableFile(path, "not a Parquet file that can be decoded") from None
 
 
-def _batches(parquet: pq.ParquetFile, columns: tuple[str, ...]) -> Iterator[RawBatch]:
+def _batches(parquet: pq.ParquetFile, columns: tuple[str, ...], fields: tuple[str, ...]) -> Iterator[RawBatch]:
     needed = list(dict.fromkeys(columns))
     for batch in parquet.iter_batches(BATCH_ROWS, columns=needed, use_threads=False):
-        yield raw_batch({name: batch.column(column) for name, column in zip(FIELDS, columns, strict=True)}, {})
+        yield raw_batch({name: batch.column(column) for name, column in zip(fields, columns, strict=True)}, {})
 
 
 def _open(path: str, columns: tuple[str, ...]) -> pq.ParquetFile:

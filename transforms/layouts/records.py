@@ -30,17 +30,14 @@ _ID_TYPES = (str, int)
 
 
 class Paths(NamedTuple):
-    """Where each of FIELDS is in a record: keys, and numbers that index arrays."""
+    """Where each field is in a record: keys, and numbers that index arrays."""
 
-    vehicle: Path
-    time: Path
-    lat: Path
-    lon: Path
-    speed: Path
+    fields: tuple[str, ...]
+    places: tuple[Path, ...]
 
     @classmethod
-    def dotted(cls, names: Sequence[str]) -> "Paths":
-        return cls(*(tuple(name.split(".")) for name in names))
+    def dotted(cls, names: Sequence[str], fields: tuple[str, ...] = FIELDS) -> "Paths":
+        return cls(fields, tuple(tuple(name.split(".")) for name in names))
 
 
 def table_of_lines(data: bytes, records: int, strict: bool, paths: Paths) -> RawBatch | None:
@@ -118,7 +115,7 @@ def _record_type(paths: Paths) -> type[msgspec.Struct]:
 
 
 def _first_keys(paths: Paths) -> list[str]:
-    return list(dict.fromkeys(path[0] for path in paths))
+    return list(dict.fromkeys(path[0] for path in paths.places))
 
 
 # --- columns ------------------------------------------------------------------------------------------------------
@@ -127,21 +124,22 @@ def _first_keys(paths: Paths) -> list[str]:
 def _batch(found: list[Any], paths: Paths, refused: dict[str, int]) -> RawBatch:
     keys = _first_keys(paths)
     tops = dict(zip(keys, zip(*map(msgspec.structs.astuple, found), strict=True), strict=True)) if found else {}
-    columns = {name: _walk(tops.get(path[0], ()), path[1:]) for name, path in zip(FIELDS, paths, strict=True)}
+    columns = {name: _walk(tops.get(path[0], ()), path[1:]) for name, path in zip(*paths, strict=True)}
     return typed_batch(columns, refused)
 
 
 def typed_batch(columns: Mapping[str, Any], refused: Mapping[str, int]) -> RawBatch:
-    """columns: for each of FIELDS its Python values, or an Arrow array that is taken as it is."""
+    """columns: for each field, the id first, its Python values, or an Arrow array that is taken as it is."""
     arrays = {
         name: values if isinstance(values, pa.Array) else _CONVERT[name](values) for name, values in columns.items()
     }
-    kept = _ids(columns["vehicle"])
+    first = next(iter(columns))
+    kept = _ids(columns[first])
     if kept.all():
         return raw_batch(arrays, refused)
     mask, bad = pa.array(kept), int(np.count_nonzero(~kept))
     arrays = {name: array.filter(mask) for name, array in arrays.items()}
-    return raw_batch(arrays, {**refused, "bad-vehicle": refused.get("bad-vehicle", 0) + bad})
+    return raw_batch(arrays, {**refused, f"bad-{first}": refused.get(f"bad-{first}", 0) + bad})
 
 
 def _walk(values: Sequence[Any], path: Path) -> Sequence[Any]:
@@ -206,7 +204,7 @@ def _number_text(value: Any) -> str:
     return repr(_as_float(value)) if type(value) in (float, int) else _BAD_TEXT
 
 
-def _vehicles(values: Sequence[Any]) -> Any:
+def _texts(values: Sequence[Any]) -> Any:
     """Texts, integers as their text; null where a row has a value of another type."""
     if set(map(type, values)) <= {str, type(None)}:
         return pa.array(values, pa.string())
@@ -214,16 +212,14 @@ def _vehicles(values: Sequence[Any]) -> Any:
 
 
 def _ids(values: Any) -> Bools:
-    """Rows of which the vehicle is a text, an integer or nothing."""
+    """Rows of which the id is a text, an integer or nothing."""
     if isinstance(values, pa.Array) or set(map(type, values)) <= {*_ID_TYPES, type(None)}:
         return np.ones(len(values), np.bool_)
     return np.fromiter((value is None or type(value) in _ID_TYPES for value in values), np.bool_, len(values))
 
 
 _CONVERT: dict[str, Callable[[Sequence[Any]], Any]] = {
-    "vehicle": _vehicles,
+    **dict.fromkeys(("vehicle", "user", "service", "mechanism", "cell"), _texts),
     "time": _times,
-    "lat": _numbers,
-    "lon": _numbers,
-    "speed": _numbers,
+    **dict.fromkeys(("lat", "lon", "speed", "epsilon", "report"), _numbers),
 }

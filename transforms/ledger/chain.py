@@ -130,6 +130,18 @@ def walk(db: sa.Connection, signature: Signature | None) -> Walked:
     return Walked(expected - 1, signed, checked)
 
 
+def checked(db: sa.Connection, signature: Signature | None, *which: sa.ColumnElement[bool]) -> list[dict[str, Any]]:
+    """Some entries of the chain in its order, their signatures compared again.
+
+    Between two looks at the whole chain somebody may have written what was never released.
+    """
+    found = [dict(row) for row in db.execute(sa.select(ENTRY).where(*which).order_by(ENTRY.c.seq)).mappings()]
+    since = {account: signed_since(db, account) for account in {entry["account"] for entry in found}}
+    for entry in found:
+        check(entry, since[entry["account"]], signature)
+    return found
+
+
 def signed_since(db: sa.Connection, account: str) -> int | None:
     """The first signed entry of an account."""
     first = sa.select(sa.func.min(ENTRY.c.seq)).where(ENTRY.c.account == account, ENTRY.c.hash.like("%.%"))

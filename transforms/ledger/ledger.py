@@ -9,19 +9,31 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
-from fractions import Fraction
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import sqlalchemy as sa
 
+from dpops.accountant import Limit, limit_of
 from transforms.failpoints import failpoint
 from transforms.ledger import chain, databases
-from transforms.ledger.chain import ENTRY, METADATA, Entry, Signature, Tip, Walked
+from transforms.ledger.accounts import (
+    Account,
+    AccountRefusal,
+    LimitExceeded,
+    check_match,
+    find_account,
+    known_account,
+    limit_in_force,
+)
+from transforms.ledger.chain import ENTRY, METADATA, Signature, Tip, Walked
+from transforms.ledger.claims import check_all_claims
 from transforms.ledger.head import Head, LedgerError
-from transforms.release.recorded import Debit, Sealed, Sequenced, SpecSlot, debit, debit_of, debits_by_slot
+from transforms.ledger.releases import Audit, Recorded, json_of, seal_missing, stored_units
+from transforms.ledger.spending import Spent, check_total, is_over, spent_by_specification
+from transforms.release.recorded import Debit, Sealed, Sequenced, debit
 
 UNKNOWN_TO_HEAD = "the head file beside the key file does not know this ledger"
 
@@ -30,63 +42,6 @@ Found = TypeVar("Found")
 
 class _Passing(LedgerError):
     """The database could not do it this time; the same transaction, begun anew, may succeed."""
-
-
-class AccountRefusal(Exception):
-    """The account does not allow it; the message says what was spent, when, and by which specification."""
-
-    _tagged_with_step = True  # Beam would add its step's name to the message
-
-
-class LimitExceeded(AccountRefusal):
-    """The period's debits would exceed the limit in force; other periods may still be recorded."""
-
-
-@dataclass(frozen=True)
-class Account:
-    """Whom a budget protects. limit: rational text; key_check: tells a wrong key file, gives nothing away."""
-
-    name: str
-    unit: str
-    since: str | None
-    until: str | None
-    timezone: str
-    adjacency: str
-    limit: str
-    key_check: str
-
-
-class Spent(NamedTuple):
-    """What one specification has debited in one period."""
-
-    period: str
-    spec_id: str
-    spec_name: str
-    slots: int
-    epsilon: Fraction
-    first_at: str
-    last_at: str
-
-
-class Recorded(NamedTuple):
-    """What the ledger returned for a period. changed: units whose input or code now differs from what was released.
-
-    redrawn: units whose noise was drawn once more, in vain: what was recorded first stands. sequences: of the entry of
-    each sealed unit; what is computed from earlier entries can be computed again from those below it.
-    """
-
-    sealed: list[Sealed]
-    new: int
-    changed: int
-    redrawn: int
-    sequences: list[int]
-
-
-class Audit(NamedTuple):
-    """What later runs met. changed: other input or other code; redrawn: units drawn again and thrown away."""
-
-    changed: int
-    redrawn: int
 
 
 class Ledger:
@@ -130,14 +85,14 @@ class Ledger:
         def open_or_lower(db: sa.Connection) -> tuple[str, Tip]:
             self._compare_with_head(db)
             self._home(db, account.name)
-            known = _account(db, account.name)
+            known = find_account(db, account.name)
             if known is None:
                 body = asdict(account) | {"nonce": secrets.token_hex(16)}  # no two ledgers begin alike
-                chain.append(db, self._signature, {"kind": "account", "account": account.name, "body": _json(body)})
+                chain.append(db, self._signature, {"kind": "account", "account": account.name, "body": json_of(body)})
                 outcome = "created"
             else:
-                _match(known, account)
-                if Fraction(account.limit) == Fraction(known.limit):
+                check_match(known, account)
+                if limit_of(account.limit) == limit_of(known.limit):
                     outcome = "unchanged"
                 else:
                     lowered = {"kind": "limit", "account": account.name, "epsilon": account.limit, "body": "{}"}
@@ -151,19 +106,19 @@ class Ledger:
 
     def check_account(self, account: Account) -> None:
         """Refuses a release on an account that is not known here, or that does not match."""
-        known, home = self._run(lambda db: (_known(db, account.name), self._home(db, account.name)))
+        known, home = self._run(lambda db: (known_account(db, account.name), self._home(db, account.name)))
         if home is None:
             raise AccountRefusal(f"the head file knows no account {account.name!r}: run `hatstream init` first")
-        _match(known, account)
+        check_match(known, account)
 
-    def limit(self, account: str, asked: Fraction) -> Fraction:
+    def limit(self, account: str, asked: Limit) -> Limit:
         """The limit in force now for a release that asks for one: the account's, which may have been lowered since."""
-        return self._run(lambda db: _limit(db, account, asked))
+        return self._run(lambda db: limit_in_force(db, account, asked))
 
     def accounts(self) -> list[Account]:
         """All accounts with the limits now in force, oldest first."""
         names = sa.select(ENTRY.c.account).where(ENTRY.c.kind == "account").order_by(ENTRY.c.seq)
-        return self._run(lambda db: [_known(db, name) for name in db.execute(names).scalars().all()])
+        return self._run(lambda db: [known_account(db, name) for name in db.execute(names).scalars().all()])
 
     def audit(self, account: str) -> Audit:
         """What the chain says of runs that came too late."""
@@ -178,20 +133,18 @@ class Ledger:
 
     def spent(self, account: str, period: str | None = None) -> list[Spent]:
         """Debits by period and specification, oldest period first."""
-        return self._run(lambda db: _spent(db, account, period))
+        return self._run(lambda db: spent_by_specification(db, account, period))
 
-    def excess(self, account: str, limit: Fraction, wanted: Mapping[str, Sequence[Debit]]) -> list[str]:
+    def excess(self, account: str, limit: Limit, wanted: Mapping[str, Sequence[Debit]]) -> list[str]:
         """Periods in which the wanted debits do not fit any more, counting only units not recorded yet."""
 
         def over(db: sa.Connection) -> list[str]:
-            in_force = _limit(db, account, limit)
-            return [period for period, debits in wanted.items() if _over(db, account, in_force, period, debits)]
+            in_force = limit_in_force(db, account, limit)
+            return [period for period, debits in wanted.items() if is_over(db, account, in_force, period, debits)]
 
         return self._run(over)
 
-    def record(
-        self, account: str, limit: Fraction, spec_name: str, spec_text: str, units: Sequence[Sealed]
-    ) -> Recorded:
+    def record(self, account: str, limit: Limit, spec_name: str, spec_text: str, units: Sequence[Sealed]) -> Recorded:
         """Seals what is missing of one period, whole or not at all; returns what is recorded, new or old.
 
         Raises LimitExceeded, writing nothing, if the period's debits would exceed the limit or the account's own.
@@ -202,11 +155,11 @@ class Ledger:
         def write(db: sa.Connection) -> tuple[Recorded, Tip]:
             if not self._compare_with_head(db):  # again, for another process may have used another copy meanwhile
                 raise LedgerError(UNKNOWN_TO_HEAD)
-            in_force = _limit(db, account, limit)
-            if _over(db, account, in_force, period, list(map(debit, units))):
-                raise LimitExceeded(f"period {period}: the account's limit {float(in_force):g} would be exceeded")
-            recorded = _seal_missing(db, self._signature, account, period, spec_id, spec_name, spec_text, units)
-            _check_total(db, account, units)
+            in_force = limit_in_force(db, account, limit)
+            if is_over(db, account, in_force, period, list(map(debit, units))):
+                raise LimitExceeded(f"period {period}: the account's limit {in_force.said()} would be exceeded")
+            recorded = seal_missing(db, self._signature, account, period, spec_id, spec_name, spec_text, units)
+            check_total(db, account, units)
             tip = chain.tip(db)
             failpoint("before-commit")
             return recorded, tip
@@ -219,7 +172,7 @@ class Ledger:
 
     def note(self, account: str, spec_id: str, period: str, known: Mapping[str, str]) -> None:
         """Keeps what a run knew of a period when it recorded it."""
-        entry = {"kind": "note", "account": account, "spec_id": spec_id, "period": period, "body": _json(known)}
+        entry = {"kind": "note", "account": account, "spec_id": spec_id, "period": period, "body": json_of(known)}
 
         def write(db: sa.Connection) -> Tip:
             chain.append(db, self._signature, entry)
@@ -230,29 +183,25 @@ class Ledger:
     def noted(self, account: str, spec_id: str, period: str) -> dict[str, str] | None:
         """What was kept of a period, the newest of it."""
         of_period = (ENTRY.c.account == account, ENTRY.c.spec_id == spec_id, ENTRY.c.period == period)
-        query = sa.select(ENTRY.c.body).where(ENTRY.c.kind == "note", *of_period).order_by(ENTRY.c.seq.desc()).limit(1)
-        body = self._run(lambda db: db.execute(query).scalar())
-        return None if body is None else msgspec.json.decode(body, type=dict[str, str])
+        found = self._run(lambda db: chain.checked(db, self._signature, ENTRY.c.kind == "note", *of_period))
+        return msgspec.json.decode(found[-1]["body"], type=dict[str, str]) if found else None
 
     def released(self, spec_id: str, period: str) -> list[Sealed]:
         """All that a specification has released in a period, by slot and shard."""
-        stored = self._run(lambda db: _stored(db, self._signature, spec_id, period))
+        stored = self._run(lambda db: stored_units(db, self._signature, spec_id, period))
         return [stored[key] for key in sorted(stored)]
 
     def released_of(self, spec_id: str, slots: Sequence[int]) -> list[Sealed]:
         """What a specification has released of the slots that start at these times."""
-        query = sa.select(ENTRY.c.body).where(
-            ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id, ENTRY.c.slot_s.in_(slots)
-        )
-        return self._run(lambda db: [msgspec.json.decode(body, type=Sealed) for body in db.execute(query).scalars()])
+        which = (ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id, ENTRY.c.slot_s.in_(slots))
+        found = self._run(lambda db: chain.checked(db, self._signature, *which))
+        return [msgspec.json.decode(entry["body"], type=Sealed) for entry in found]
 
     def stages(self, account: str, spec_id: str) -> list[Sequenced]:
         """All recorded stages of a specification with their sequence numbers, in the order of the chain."""
-        query = sa.select(ENTRY.c.seq, ENTRY.c.body).where(
-            ENTRY.c.kind == "release", ENTRY.c.account == account, ENTRY.c.spec_id == spec_id
-        )
-        rows = self._run(lambda db: db.execute(query.order_by(ENTRY.c.seq)).all())
-        return [Sequenced(row.seq, msgspec.json.decode(row.body, type=Sealed)) for row in rows]
+        which = (ENTRY.c.kind == "release", ENTRY.c.account == account, ENTRY.c.spec_id == spec_id)
+        found = self._run(lambda db: chain.checked(db, self._signature, *which))
+        return [Sequenced(entry["seq"], msgspec.json.decode(entry["body"], type=Sealed)) for entry in found]
 
     def first_digest(self, spec_id: str) -> str | None:
         """The input digest of a specification's oldest release."""
@@ -271,7 +220,7 @@ class Ledger:
         )
 
         def find(db: sa.Connection) -> set[tuple[int, int]]:
-            _known(db, account)
+            known_account(db, account)
             return {(row.slot_s, row.shard) for row in db.execute(query)}
 
         return self._run(find)
@@ -282,8 +231,12 @@ class Ledger:
             yield from chain.entries(db)
 
     def verify(self) -> Walked:
-        """Walks the chain and compares its head. Raises LedgerError where something is amiss."""
+        """Walks the chain, adds up what all stored plans claim, and compares debits and head.
+
+        Raises LedgerError where something is amiss.
+        """
         walked = self.verify_chain()
+        self._run(check_all_claims)
         self.check_head()
         return walked
 
@@ -348,233 +301,3 @@ class Ledger:
             raise kind(f"the ledger {name} is not usable: {self._database.reason(error)}") from None
         except (msgspec.MsgspecError, KeyError, ValueError):  # of an entry's text; it is not shown
             raise LedgerError(f"the ledger {name} is damaged: it holds an entry that cannot be read") from None
-
-
-def _seal_missing(
-    db: sa.Connection,
-    signature: Signature | None,
-    account: str,
-    period: str,
-    spec_id: str,
-    spec_name: str,
-    spec_text: str,
-    units: Sequence[Sealed],
-) -> Recorded:
-    slots = [unit.slot_s for unit in units]
-    stored = _stored(db, signature, spec_id, period, None if units[0].scope == "period" else (min(slots), max(slots)))
-    _check_whole(stored, units)
-    before = [stored.get((unit.slot_s, unit.shard)) for unit in units]
-    missing = [unit for unit, known in zip(units, before, strict=True) if known is None]
-    differing = [
-        (unit, what) for unit, known in zip(units, before, strict=True) if known and (what := _differs(known, unit))
-    ]
-    redrawn = [unit for unit, known in zip(units, before, strict=True) if known and known != unit]
-    new: list[Entry] = []
-    if not _knows_spec(db, account, spec_id):
-        text = _json({"name": spec_name, "spec": spec_text})
-        new.append({"kind": "spec", "account": account, "spec_id": spec_id, "body": text})
-    new += [_release(account, unit) for unit in missing]
-    new += _changes(db, account, spec_id, period, differing)
-    new += _redraws(account, redrawn)
-    chain.append(db, signature, *new)
-    sealed = [known or unit for unit, known in zip(units, before, strict=True)]
-    sequences = _sequences(db, spec_id, period)
-    entries = [sequences[unit.slot_s, unit.shard] for unit in units]
-    return Recorded(sealed, len(missing), len(differing), len(redrawn), entries)
-
-
-def _sequences(db: sa.Connection, spec_id: str, period: str) -> dict[tuple[int, int], int]:
-    """Where in the chain each release of a period stands, by (slot, shard)."""
-    query = sa.select(ENTRY.c.slot_s, ENTRY.c.shard, ENTRY.c.seq).where(
-        ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id, ENTRY.c.period == period
-    )
-    return {(row.slot_s, row.shard): row.seq for row in db.execute(query)}
-
-
-def _knows_spec(db: sa.Connection, account: str, spec_id: str) -> bool:
-    known = sa.select(ENTRY.c.seq).where(ENTRY.c.kind == "spec", ENTRY.c.spec_id == spec_id)
-    return db.execute(known.where(ENTRY.c.account == account)).first() is not None
-
-
-def _release(account: str, unit: Sealed) -> Entry:
-    return {
-        "kind": "release",
-        "account": account,
-        **_place(unit),
-        "epsilon": debit_of(unit),
-        "body": msgspec.json.encode(unit).decode(),
-        "release_id": _release_id(unit),
-    }
-
-
-def _place(unit: Sealed) -> Entry:
-    return {"spec_id": unit.spec_id, "period": unit.period, "slot_s": unit.slot_s, "shard": unit.shard}
-
-
-def _check_whole(stored: Mapping[tuple[int, int], Sealed], units: Sequence[Sealed]) -> None:
-    """What was planned for a whole period is sealed whole, once: no slot is added to it, and no part released again."""
-    asked = {(unit.slot_s, unit.shard) for unit in units}
-    if units[0].scope == "period" and stored and stored.keys() != asked:
-        raise AccountRefusal(
-            f"period {units[0].period} was planned and sealed as a whole with {len(stored)} slots; "
-            f"a release of {len(asked)} slots of it is another one"
-        )
-
-
-def _check_total(db: sa.Connection, account: str, units: Sequence[Sealed]) -> None:
-    """A plan that divides a total over a period never debits more than that, whatever the account allows."""
-    unit = units[0]
-    if unit.epsilon_total is None:
-        return
-    debits = _slot_debits(db, account, unit.period)
-    spent = sum((epsilon for (spec_id, _), epsilon in debits.items() if spec_id == unit.spec_id), Fraction(0))
-    if spent > Fraction(unit.epsilon_total):
-        raise LedgerError(f"period {unit.period}: the slots would spend more than the total that the plan divides")
-
-
-def _differs(before: Sealed, now: Sealed) -> str | None:
-    """What would have been released otherwise today: "input", "code", or nothing."""
-    if before.digest != now.digest:
-        return "input"
-    plans = [[(r.cell, r.statistic, r.mechanism, r.plan) for r in unit.released] for unit in (before, now)]
-    return "code" if plans[0] != plans[1] else None
-
-
-def _changes(
-    db: sa.Connection, account: str, spec_id: str, period: str, differing: Sequence[tuple[Sealed, str]]
-) -> list[Entry]:
-    """One audit event per unit and digest, however often the same change is met."""
-    if not differing:
-        return []
-    noted = sa.select(ENTRY.c.slot_s, ENTRY.c.shard, ENTRY.c.body).where(
-        ENTRY.c.kind == "changed", ENTRY.c.spec_id == spec_id, ENTRY.c.period == period
-    )
-    seen = {tuple(row) for row in db.execute(noted)}
-    bodies = [(unit, _json({"what": what, "digest": unit.digest})) for unit, what in differing]
-    return [
-        {"kind": "changed", "account": account, **_place(unit), "body": body}
-        for unit, body in bodies
-        if (unit.slot_s, unit.shard, body) not in seen
-    ]
-
-
-def _redraws(account: str, units: Sequence[Sealed]) -> list[Entry]:
-    """One audit event for all that one attempt drew again. The same draw offered twice is none."""
-    if not units:
-        return []
-    where = _place(units[0]) if len(units) == 1 else {"spec_id": units[0].spec_id, "period": units[0].period}
-    return [{"kind": "redrawn", "account": account, **where, "body": _json({"units": len(units)})}]
-
-
-def _stored(
-    db: sa.Connection,
-    signature: Signature | None,
-    spec_id: str,
-    period: str,
-    slots: tuple[int, int] | None = None,
-) -> dict[tuple[int, int], Sealed]:
-    """What is released of a period by (slot, shard). slots: only from the first to the last of them.
-
-    Checked again here: between two looks at the whole chain somebody may have written what was never released.
-    """
-    query = sa.select(ENTRY).where(ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id, ENTRY.c.period == period)
-    if slots is not None:
-        query = query.where(ENTRY.c.slot_s.between(*slots))
-    found = [dict(row) for row in db.execute(query).mappings()]
-    since = {account: chain.signed_since(db, account) for account in {row["account"] for row in found}}
-    for row in found:
-        chain.check(row, since[row["account"]], signature)
-    units = (msgspec.json.decode(row["body"], type=Sealed) for row in found)
-    return {(unit.slot_s, unit.shard): unit for unit in units}
-
-
-def _over(db: sa.Connection, account: str, limit: Fraction, period: str, wanted: Sequence[Debit]) -> bool:
-    """Whether what is not recorded yet would raise the period's debits above the limit."""
-    recorded = _debits(db, account, period)
-    known = {debit.unit for debit in recorded}
-    new = [debit for debit in wanted if debit.unit not in known]
-    before, after = (sum(debits_by_slot(all_).values(), Fraction(0)) for all_ in (recorded, recorded + new))
-    return after > before and after > limit
-
-
-def _slot_debits(db: sa.Connection, account: str, period: str) -> dict[SpecSlot, Fraction]:
-    """Debit per (specification, slot) of a period; the shards of a slot share one."""
-    return debits_by_slot(_debits(db, account, period))
-
-
-def _debits(db: sa.Connection, account: str, period: str) -> list[Debit]:
-    query = sa.select(ENTRY.c.spec_id, ENTRY.c.slot_s, ENTRY.c.shard, ENTRY.c.epsilon).where(
-        ENTRY.c.kind == "release", ENTRY.c.account == account, ENTRY.c.period == period
-    )
-    return [Debit((row.spec_id, row.slot_s, row.shard), Fraction(row.epsilon)) for row in db.execute(query)]
-
-
-def _spent(db: sa.Connection, account: str, period: str | None) -> list[Spent]:
-    names = {
-        spec_id: str(msgspec.json.decode(body)["name"])
-        for spec_id, body in db.execute(
-            sa.select(ENTRY.c.spec_id, ENTRY.c.body).where(ENTRY.c.kind == "spec", ENTRY.c.account == account)
-        )
-    }
-    query = (
-        sa.select(ENTRY.c.period, ENTRY.c.spec_id, sa.func.min(ENTRY.c.at), sa.func.max(ENTRY.c.at))
-        .where(ENTRY.c.kind == "release", ENTRY.c.account == account)
-        .group_by(ENTRY.c.period, ENTRY.c.spec_id)
-        .order_by(ENTRY.c.period, sa.func.min(ENTRY.c.seq))
-    )
-    if period is not None:
-        query = query.where(ENTRY.c.period == period)
-    found = []
-    for of_period, spec_id, first_at, last_at in db.execute(query).all():
-        debits = [e for (spec, _), e in _slot_debits(db, account, of_period).items() if spec == spec_id]
-        total = sum(debits, Fraction(0))
-        found.append(Spent(of_period, spec_id, names[spec_id], len(debits), total, first_at, last_at))
-    return found
-
-
-def _account(db: sa.Connection, name: str) -> Account | None:
-    if not chain.has_table(db):
-        return None
-    of_account = sa.select(ENTRY.c.body, ENTRY.c.epsilon).where(ENTRY.c.account == name).order_by(ENTRY.c.seq)
-    body = db.execute(of_account.where(ENTRY.c.kind == "account")).scalar()
-    if body is None:
-        return None
-    known = msgspec.json.decode(body, type=Account)
-    lowered = [row.epsilon for row in db.execute(of_account.where(ENTRY.c.kind == "limit"))]
-    return replace(known, limit=min([known.limit, *lowered], key=Fraction))
-
-
-def _known(db: sa.Connection, name: str) -> Account:
-    known = _account(db, name)
-    if known is None:
-        raise AccountRefusal(f"the ledger has no account {name!r}: run `hatstream init` first")
-    return known
-
-
-def _limit(db: sa.Connection, account: str, asked: Fraction) -> Fraction:
-    return min(Fraction(_known(db, account).limit), asked)
-
-
-def _match(known: Account, asked: Account) -> None:
-    for name in ("unit", "since", "until", "timezone", "adjacency"):
-        if getattr(known, name) != getattr(asked, name):
-            raise AccountRefusal(
-                f"account {known.name!r} has {name} = {getattr(known, name)!r}, the specification says "
-                f"{getattr(asked, name)!r}: an account keeps what it was opened with"
-            )
-    if known.key_check != asked.key_check:
-        raise AccountRefusal(f"account {known.name!r} was opened with another key file")
-    if Fraction(asked.limit) > Fraction(known.limit):
-        raise AccountRefusal(
-            f"account {known.name!r} has the limit {float(Fraction(known.limit)):g}, the specification says "
-            f"{float(Fraction(asked.limit)):g}: a limit may be lowered, never raised; "
-            f"write limit = {float(Fraction(known.limit)):g} under [account]"
-        )
-
-
-def _release_id(unit: Sealed) -> str:
-    return f"{unit.spec_id}/{unit.slot_s}/{unit.shard}"
-
-
-def _json(value: Any) -> str:
-    return msgspec.json.encode(value).decode()

@@ -16,8 +16,9 @@ import h3.api.basic_int as h3_int
 import msgspec
 import numpy as np
 
+from dpops.claims import ZCDP, PureDP
 from dpops.levels import Fleet, Hats, Kind, ReleasedStage, Rows, Settings, Stage, Sums, level, read, release
-from dpops.levels.stages import FIRST_CENTRE
+from dpops.levels.stages import FIRST_CENTRE, UNIT
 from dpops.noise import Noise
 from dpops.types import Grid, Int64s
 from transforms.count.wire import Tally
@@ -76,6 +77,14 @@ class StagePlan(msgspec.Struct, frozen=True, kw_only=True):
     hours: list[int]
     rests_on: int
     centres: str
+
+    @property
+    def claim(self) -> PureDP | ZCDP:
+        """What the stage costs a vehicle: its share of a vector of norm UNIT under the noise that is drawn."""
+        share, spread = Fraction(self.share), Fraction(self.spread)
+        if self.kind == "laplace":
+            return PureDP(share * UNIT / spread)
+        return ZCDP(share * ZCDP.of_gaussian(Fraction(UNIT), spread).rho)
 
     def read(self, region: Sequence[int]) -> Stage:
         """The stage on a region's cells."""

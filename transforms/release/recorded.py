@@ -1,12 +1,13 @@
 """What the ledger keeps of a release: every plan and noisy integer of a slot and release shard, and what they cost."""
 
 from collections.abc import Iterable
-from fractions import Fraction
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from dpops.accountant import Accountant
 from dpops.allocation import Scope
+from dpops.claims import Claim, claim_of
 
 
 class Released(msgspec.Struct, frozen=True):
@@ -44,6 +45,16 @@ class Sealed(msgspec.Struct, frozen=True, kw_only=True):
     debit: str | None = None
     epsilon_total: str | None = None
 
+    @property
+    def is_of_whole_period(self) -> bool:
+        """Whether it was planned, and is debited and sealed, together with all slots of its period."""
+        return self.scope == "period"
+
+    @property
+    def is_stage(self) -> bool:
+        """Whether it is one look at a whole period, in which every vehicle takes part once."""
+        return self.scope == "stage"
+
 
 class Sequenced(NamedTuple):
     """A recorded unit and its sequence number in the ledger."""
@@ -68,7 +79,7 @@ SpecSlot = tuple[str, int]
 
 
 def debit_of(unit: Sealed | Spending) -> str:
-    """What the account is debited for a unit, as rational text."""
+    """What the account is debited for a unit, as `dpops.claims.claim_of` reads it."""
     return unit.epsilon_slot if unit.debit is None else unit.debit
 
 
@@ -76,16 +87,17 @@ class Debit(NamedTuple):
     """What one unit asks of the account. unit: its specification, slot and shard."""
 
     unit: tuple[str, int, int]
-    epsilon: Fraction
+    claim: Claim
 
 
 def debit(unit: Sealed | Spending) -> Debit:
-    return Debit((unit.spec_id, unit.slot_s, unit.shard), Fraction(debit_of(unit)))
+    return Debit((unit.spec_id, unit.slot_s, unit.shard), claim_of(debit_of(unit)))
 
 
-def debits_by_slot(debits: Iterable[Debit]) -> dict[SpecSlot, Fraction]:
+def debits_by_slot(debits: Iterable[Debit]) -> dict[SpecSlot, Accountant]:
     """Debit per (specification, slot): a slot's shards share the largest."""
-    found: dict[SpecSlot, Fraction] = {}
-    for (spec_id, slot_s, _), epsilon in debits:
-        found[spec_id, slot_s] = max(epsilon, found.get((spec_id, slot_s), Fraction(0)))
+    found: dict[SpecSlot, Accountant] = {}
+    for (spec_id, slot_s, _), claim in debits:
+        mine = Accountant().compose([claim])
+        found[spec_id, slot_s] = mine.largest(found.get((spec_id, slot_s), Accountant()))
     return found

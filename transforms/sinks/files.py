@@ -33,6 +33,7 @@ def _avro(rows: Sequence[Row], columns: pa.Schema, name: str) -> bytes:
     kinds = {
         pa.string(): "string",
         pa.float64(): "double",
+        pa.int64(): "long",
         pa.list_(pa.float64()): {"type": "array", "items": "double"},
     }
     fields = [{"name": f.name, "type": ["null", kinds[f.type]] if f.nullable else kinds[f.type]} for f in columns]
@@ -99,25 +100,27 @@ class _PublishFiles(beam.DoFn):
 
 
 def publish_slot(slot: SlotEstimates, folder: Path, formats: Sequence[str]) -> list[Path]:
-    """Writes one file per format for one slot; a file appears whole under its name, or not at all.
-
-    Raises OtherValues where a file of the release holds other values already.
-    """
+    """Writes one file per format for one slot; a file appears whole under its name, or not at all."""
     rows, schema = rows_of(slot), schema_of(slot.statistics)
     stem = file_stem(slot.spec_id, slot.slot_start)
     written = []
     failpoint("before-publish")
     for kind in formats:
         path = folder / f"{stem}.{kind}"
-        _write_whole(path, rows, FORMATS[kind](rows, schema, stem))
+        write_whole(path, FORMATS[kind](rows, schema, stem), rows)
         written.append(path)
     failpoint("after-publish")
     return written
 
 
-def _write_whole(path: Path, rows: Sequence[Row], data: bytes) -> None:
+def write_whole(path: Path, data: bytes, released: Sequence[Row] = ()) -> None:
+    """The file appears whole under its name, or not at all.
+
+    released: what it holds of a release; then a file of other values under this name is left, and OtherValues raised.
+    """
     with locked(path.parent):
-        refuse_other_values(path, rows)
+        if released:
+            refuse_other_values(path, released)
         with replacing(path) as file:
             file.write(data[: len(data) // 2])
             file.flush()

@@ -16,6 +16,7 @@ import h3
 import numpy as np
 import pytest
 
+from dpops.accountant import PureLimit
 from pipelines.account import location
 from pipelines.scheduled import parts as local
 from pipelines.scheduled import release as scheduled
@@ -241,7 +242,8 @@ def test_a_budget_that_another_job_takes_meanwhile_refuses_its_period_and_the_ot
 
     def look_and_lose(ledger, *arguments):
         found = look(ledger, *arguments)
-        ledger.record("small", Fraction(50), "rival", "{}", [unit(spec_id="r", period=city.DAYS[1], epsilon="45")])
+        rival = unit(spec_id="r", period=city.DAYS[1], epsilon="45")
+        ledger.record("small", PureLimit(Fraction(50)), "rival", "{}", [rival])
         return found
 
     monkeypatch.setattr(Ledger, "excess", look_and_lose)
@@ -519,7 +521,7 @@ def test_the_proof_that_the_output_folder_can_be_written_leaves_nothing_in_it(to
     assert all(path.name.startswith("hats-") for path in (town / "out").iterdir())
 
 
-@pytest.mark.parametrize("broken", ["transforms.sinks.files._write_whole", "transforms.ledger.head.Head.advance"])
+@pytest.mark.parametrize("broken", ["transforms.sinks.files.write_whole", "transforms.ledger.head.Head.advance"])
 def test_a_failure_after_recording_says_that_the_same_command_publishes_what_was_recorded(
     town, hatstream, monkeypatch, broken
 ):

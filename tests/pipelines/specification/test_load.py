@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import pytest
 
+from dpops.accountant import DeltaLimit, PureLimit
 from pipelines.specification import SpecificationError, load
 from tests.city import AUSTIN
 
@@ -119,6 +120,9 @@ def test_the_id_is_the_same_on_every_machine_and_in_every_version(spec):
         ('"vehicle-day"', '"vehicle-month"', "unit"),
         ('"vehicle-day"', '"vehicle-ever"', "account.until"),
         ("limit = 300.0", "limit = 0", "account.limit"),
+        ("limit = 300.0", "limit = { epsilon = 1 }", "account.limit"),
+        ("limit = 300.0", "limit = { epsilon = 1, delta = 1 }", "delta must be above 0 and below 1"),
+        ("limit = 300.0", "limit = { epsilon = 1, delta = 1e-6, pure = 1 }", "pure must be"),
         ('"counts-public"', '"add-remove"', "add-remove"),
         ('"counts-public"', '"replace"', "account.adjacency"),
         ('name = "mean"', 'name = "variance"', "variance"),
@@ -232,3 +236,15 @@ def test_a_region_must_be_an_area(spec, tmp_path):
     (tmp_path / "a.geojson").write_text(json.dumps({"type": "Point", "coordinates": [0, 0]}))
     with pytest.raises(SpecificationError, match="polygons"):
         spec(('"occupied"', '"a.geojson"'))
+
+
+@pytest.mark.parametrize(
+    ("written", "limit"),
+    [
+        ("2.64", PureLimit(Fraction("2.64"))),
+        ("{ epsilon = 2.64, delta = 1e-6 }", DeltaLimit(Fraction("2.64"), Fraction(1, 10**6))),
+        ("{ epsilon = 2, delta = 1e-6, pure = 0.5 }", DeltaLimit(Fraction(2), Fraction(1, 10**6), Fraction(1, 2))),
+    ],
+)
+def test_a_limit_is_an_epsilon_or_has_a_delta_and_may_set_a_pure_part_apart(spec, written, limit):
+    assert spec(("limit = 300.0", f"limit = {written}")).account.limit == limit

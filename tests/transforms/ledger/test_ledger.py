@@ -10,6 +10,8 @@ import sqlalchemy as sa
 from msgspec import structs
 from sqlalchemy.pool import NullPool
 
+from dpops.accountant import PureLimit
+from dpops.claims import PureDP
 from transforms import atomic_files
 from transforms.ledger import Account, AccountRefusal, Ledger
 from transforms.ledger.databases import database_of
@@ -85,7 +87,7 @@ def unit(slot_s=0, *, epsilon="1", integer=7, digest="d", spec_id="a", period="d
 
 
 def record(book, *units, limit=3):
-    return book.record("city", Fraction(limit), "name", "{}", units)
+    return book.record("city", PureLimit(Fraction(limit)), "name", "{}", units)
 
 
 def test_the_first_writer_wins_and_a_second_run_gets_what_was_recorded(ledger):
@@ -174,7 +176,8 @@ def test_a_period_planned_as_a_whole_takes_no_other_slots_and_no_part_is_release
 
 
 def test_slots_of_a_plan_that_divides_a_total_never_debit_more_than_that(ledger):
-    parts = [structs.replace(unit(at, epsilon="1/2"), epsilon_total="1") for at in (0, 3600, 7200)]
+    halves = [unit(at, epsilon="1/2", plan={**PLAN, "epsilon": "1/2"}) for at in (0, 3600, 7200)]
+    parts = [structs.replace(half, epsilon_hat="1/2", epsilon_total="1") for half in halves]
     record(ledger, *parts[:2])
     with pytest.raises(LedgerError, match="more than the total that the plan divides"):
         record(ledger, parts[2])
@@ -206,7 +209,7 @@ def test_an_account_keeps_what_it_was_opened_with(ledger, field, value):
 
 
 def test_a_second_shard_that_debits_more_than_the_first_is_held_to_the_limit(ledger):
-    record(ledger, unit(epsilon="0"))
+    record(ledger, unit(epsilon="0", plan=None))
     with pytest.raises(AccountRefusal, match="limit 3 "):
         record(ledger, structs.replace(unit(epsilon="500"), shard=1))
     record(ledger, structs.replace(unit(epsilon="3"), shard=1))
@@ -220,15 +223,17 @@ def test_a_recorded_slot_is_returned_though_its_new_input_would_debit_more(ledge
 
 def test_a_limit_may_be_lowered_and_then_stays_low(ledger):
     assert ledger.open_account(replace(ACCOUNT, limit="5/2")) == "limit lowered"
-    assert ledger.limit("city", Fraction(3)) == Fraction(5, 2)
-    assert ledger.limit("city", Fraction(2)) == 2
+    assert ledger.limit("city", PureLimit(Fraction(3))) == PureLimit(Fraction(5, 2))
+    assert ledger.limit("city", PureLimit(Fraction(2))) == PureLimit(Fraction(2))
     with pytest.raises(AccountRefusal, match=r"2\.5"):
         ledger.open_account(ACCOUNT)
 
 
 def test_a_limit_that_is_lowered_during_a_release_holds_for_it(ledger):
     ledger.open_account(replace(ACCOUNT, limit="1"))
-    assert ledger.excess("city", Fraction(3), {"day 1": [Debit(("a", 0, 0), Fraction(2))]}) == ["day 1"]
+    assert ledger.excess("city", PureLimit(Fraction(3)), {"day 1": [Debit(("a", 0, 0), PureDP(Fraction(2)))]}) == [
+        "day 1"
+    ]
     with pytest.raises(AccountRefusal, match="limit 1 "):
         record(ledger, unit(epsilon="2"), limit=3)
     assert ledger.spent("city") == []
@@ -451,10 +456,10 @@ def test_what_cannot_be_a_ledger_is_refused_by_name(tmp_path, url, said):
 def test_many_entries_are_written_by_one_statement_after_one_look_at_the_tip(ledger, monkeypatch):
     statements = []
     monkeypatch.setattr(sa.Connection, "execute", _noting(statements, sa.Connection.execute))
-    record(ledger, *(unit(slot_s, epsilon="0") for slot_s in range(100)))
+    record(ledger, *(unit(slot_s, epsilon="0", plan=None) for slot_s in range(100)))
     one_hundred = list(statements)
     statements.clear()
-    record(ledger, unit(1000, epsilon="0"))
+    record(ledger, unit(1000, epsilon="0", plan=None))
     assert [text for text in one_hundred if text.startswith("INSERT")] == ["INSERT"]
     assert abs(len(one_hundred) - len(statements)) <= 2
     assert ledger.verify().entries == 103

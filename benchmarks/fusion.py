@@ -1,0 +1,159 @@
+"""Fusion of local reports: UWA with 4 services; the distribution (ULE) of up to 10,000,000 users from SR, PM and SW.
+
+Run: python -m benchmarks.fusion [--users 1000000,10000000]. Each ULE line is a process of its own, for its peak memory.
+"""
+
+import argparse
+import resource
+import time
+from multiprocessing import get_context
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+
+from dpops.local.aggregate import aggregate, middles
+from dpops.local.distributions import Distribution, maximum_likelihood, smoothed
+from dpops.local.means import METHODS, per_user
+from dpops.local.registry import LOCAL_MECHANISMS
+from dpops.local.reports import Reports, Service
+from dpops.noise import Noise
+
+BUCKETS = (256, 1024)
+EPSILONS = (0.1, 0.6)
+DENSE_USERS, DENSE_BUCKETS, DENSE_STEPS = 10_000, 256, 5_000
+_CHUNK = 1 << 18
+COLUMNS = (
+    "users", "l", "epsilon", "rows", "aggregate", "maximum", "steps", "KKT gap", "CPU s",
+    "EMS", "moved", "EMS CPU s", "GB",
+)  # fmt: skip
+
+
+class Fit(NamedTuple):
+    """rows: different likelihoods. gap: of the maximum, in nats per user; moved: of EMS, mass. maximum_cpu_s: with the
+    aggregation."""
+
+    rows: int
+    aggregate_s: float
+    maximum_s: float
+    steps: int
+    gap: float
+    maximum_cpu_s: float
+    smoothed_s: float
+    moved: float
+    smoothed_cpu_s: float
+    peak_gb: float
+
+
+def draw(users: int, epsilon: float, kinds: tuple[str, ...], seed: int = 1) -> Reports:
+    """Reports of Beta(2, 5) values, from a seeded generator."""
+    rng = np.random.default_rng(seed)
+    noise = Noise(rng.bytes)
+    services = [Service(kind, LOCAL_MECHANISMS[kind](epsilon)) for kind in kinds]
+    table = np.empty((len(kinds), users))
+    for start in range(0, users, _CHUNK):
+        part = slice(start, min(start + _CHUNK, users))
+        values = 2 * rng.beta(2, 5, part.stop - start) - 1
+        for row, service in zip(table, services, strict=True):
+            row[part] = service.mechanism.sample(values, noise)
+    return Reports(services, table)
+
+
+def fit(users: int, buckets: int, epsilon: float) -> Fit:
+    reports = draw(users, epsilon, ("sr", "pm", "sw"))
+    cpu, start = time.process_time(), time.perf_counter()
+    rows = aggregate(reports, buckets)
+    aggregated = time.perf_counter()
+    best = maximum_likelihood(rows)
+    found, found_cpu = time.perf_counter(), time.process_time()
+    smooth = smoothed(rows)
+    done = time.perf_counter()
+    if not (best.converged and smooth.converged):
+        raise ArithmeticError("a fit has not converged")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 << 20)
+    return Fit(
+        rows.counts.size,
+        aggregated - start,
+        found - aggregated,
+        best.steps,
+        best.gap,
+        found_cpu - cpu,
+        done - found,
+        smooth.gap,
+        time.process_time() - found_cpu,
+        peak,
+    )
+
+
+def means(users: int) -> None:
+    reports = draw(users, 0.5, ("laplace", "pm", "sr", "sw"))
+    for method in METHODS:
+        cpu, start = time.process_time(), time.perf_counter()
+        per_user(reports, method)
+        wall, spent = time.perf_counter() - start, time.process_time() - cpu
+        print(f"{method}: {users:,} users, 4 services: {wall:.2f} s, {spent:.2f} s of CPU")
+
+
+def dense(epsilon: float = 0.6) -> None:
+    """Plain EM on a matrix of users by buckets, against the same reports aggregated and maximised."""
+    reports = draw(DENSE_USERS, epsilon, ("sr", "pm", "sw"))
+    start = time.perf_counter()
+    fast: Distribution = maximum_likelihood(aggregate(reports, DENSE_BUCKETS))
+    fast_s = time.perf_counter() - start
+    start = time.perf_counter()
+    values = middles(DENSE_BUCKETS)
+    pairs = zip(reports.services, reports.values, strict=True)
+    matrix = np.exp(sum(service.mechanism.log_density(row[:, None], values) for service, row in pairs))
+    shares = np.full(DENSE_BUCKETS, 1 / DENSE_BUCKETS)
+    for _ in range(DENSE_STEPS):
+        shares *= matrix.T @ (1 / (matrix @ shares)) / DENSE_USERS
+    dense_s = time.perf_counter() - start
+    by_em, by_ours = _log_likelihood(matrix, shares), _log_likelihood(matrix, fast.shares)
+    print(
+        f"plain dense EM, {DENSE_USERS:,} users, {DENSE_BUCKETS} buckets, epsilon {epsilon}: {DENSE_STEPS:,} steps in "
+        f"{dense_s:.1f} s; ours {fast_s:.2f} s ({dense_s / fast_s:.0f} times faster); log-likelihood {by_em:.6f} and "
+        f"{by_ours:.6f}: relative difference {abs(by_ours / by_em - 1):.1e}"
+    )
+
+
+def _log_likelihood(matrix: NDArray[np.float64], shares: NDArray[np.float64]) -> float:
+    return float(np.log(matrix @ shares).sum())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--users", default="1000000,10000000", help="of ULE, separated by commas")
+    sizes = [int(part) for part in parser.parse_args().users.split(",")]
+    means(1_000_000)
+    dense()
+    table = Table(title="ULE from SR, PM and SW: seconds", title_justify="left")
+    for name in COLUMNS:
+        table.add_column(name, justify="right")
+    context = get_context("spawn")
+    for users in sizes:
+        for buckets in BUCKETS:
+            for epsilon in EPSILONS:
+                with context.Pool(1) as pool:
+                    found = pool.apply(fit, (users, buckets, epsilon))
+                table.add_row(
+                    f"{users:,}",
+                    str(buckets),
+                    str(epsilon),
+                    f"{found.rows:,}",
+                    f"{found.aggregate_s:.2f}",
+                    f"{found.maximum_s:.2f}",
+                    str(found.steps),
+                    f"{found.gap:.0e}",
+                    f"{found.maximum_cpu_s:.1f}",
+                    f"{found.smoothed_s:.2f}",
+                    f"{found.moved:.0e}",
+                    f"{found.smoothed_cpu_s:.1f}",
+                    f"{found.peak_gb:.2f}",
+                )
+    Console(width=130).print(table)
+
+
+if __name__ == "__main__":
+    main()

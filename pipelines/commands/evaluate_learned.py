@@ -1,0 +1,49 @@
+"""`hatstream evaluate --learned`: what `levels` and a past would be worth on telemetry."""
+
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+
+import click
+import msgspec
+
+from pipelines.commands.options import console, progress_bars
+from pipelines.evaluation import learned_errors
+from pipelines.evaluation.learned import read_city
+from pipelines.scheduled import release as scheduled
+from pipelines.specification import load
+
+NOT_PRIVATE = "NOT PRIVATE: these figures are functions of true values; do not publish them"
+
+
+def evaluate_learned(
+    pattern: str, spec_path: Path, totals: list[str], runs: int, output: Path | None, as_json: bool
+) -> None:
+    """Tables on standard output, learned.json into the folder."""
+    spec = load(spec_path)
+    paths = scheduled.paths_of(pattern)
+    with progress_bars(quiet=as_json) as bars:
+        city = read_city(spec, paths, bars)
+        errors, coverage = learned_errors.evaluated(city, totals, runs, partial(bars, "totals simulated"))
+    plain = {
+        "not_private": NOT_PRIVATE,
+        "days": [day.name for day in city.days],
+        "cells": len(city.region),
+        "region_of_first_day": city.made_region,
+        "city_mean_kmh": city.mean_kmh,
+        "errors": [asdict(each) for each in errors],
+        "coverage": [asdict(each) for each in coverage],
+    }
+    if output is not None:
+        output.mkdir(parents=True, exist_ok=True)
+        (output / "learned.json").write_bytes(msgspec.json.encode(plain))
+    if as_json:
+        click.echo(msgspec.json.encode(plain).decode())
+        return
+    out = console()
+    out.print(f"[bold]{NOT_PRIVATE}[/bold]")
+    region = "the first day's cells and a ring, which carries no guarantee" if city.made_region else "as specified"
+    out.print(f"{len(city.days)} days, {len(city.region):,} cells ({region}), {runs} runs")
+    out.print(learned_errors.error_table(errors, city))
+    out.print(learned_errors.coverage_table(coverage))
+    out.print(NOT_PRIVATE)

@@ -1,0 +1,212 @@
+"""Errors, coverage and widths of simulated estimates: by class of HATs, by day, as plain values and tables."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.table import Table
+
+from dpops.learning import Estimates, Status
+from dpops.levels import Kind
+from dpops.noise import Noise
+from dpops.types import Float64s
+from pipelines.evaluation.learned import Simulated, TrueCity, TrueDay, recipe_for, simulate
+
+CLASSES = ((1.0, 4.0), (4.0, 10.0), (10.0, 30.0), (30.0, np.inf))
+"""HATs by vehicles, predicted or true: from, below."""
+
+DELTA = Fraction(1, 10**6)
+KINDS: tuple[Kind, ...] = ("laplace", "gaussian")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Errors:
+    """Mean absolute errors in km/h over HATs, by rows, and over HATs with 10 and with 30 vehicles and more."""
+
+    what: str
+    total: str
+    delta: str | None
+    hats: float
+    rows: float
+    from_10: float | None
+    from_30: float | None
+    rows_by_day: list[float | None]
+    worst_day: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coverage:
+    """How often intervals hold the truth, and half their width in km/h, in HATs with [least, most) vehicles."""
+
+    total: str
+    delta: str | None
+    by: str
+    least: float
+    most: float | None
+    hats: float
+    held: float
+    half_width: float
+
+
+Report = Callable[[int, int], None]
+
+
+def evaluated(city: TrueCity, totals: Sequence[str], runs: int, report: Report) -> tuple[list[Errors], list[Coverage]]:
+    """Every total, pure and with delta, `runs` times; the noiseless model and the constant once."""
+    constant = [_constant(city, day) for day in city.days]
+    bar = _errors(city, [constant], "constant (true mean of the city)", "-", None, None)
+    exact = simulate(city, recipe_for(city, "gaussian", Fraction(1), DELTA), None)
+    errors = [bar, _errors(city, [_values(exact.causal)], "the same model, no noise", "-", None, bar)]
+    coverage = []
+    for done, (total, kind) in enumerate((total, kind) for total in totals for kind in KINDS):
+        how = recipe_for(city, kind, Fraction(total), DELTA)
+        found = [simulate(city, how, Noise()) for _ in range(runs)]
+        delta = None if kind == "laplace" else str(float(DELTA))
+        for what, of in (("causal", _causal), ("whole", _whole), ("forecast", _forecast)):
+            errors.append(_errors(city, [of(each) for each in found], what, total, delta, bar))
+        coverage += _coverage(city, found, total, delta)
+        report(done + 1, len(totals) * len(KINDS))
+    return errors, coverage
+
+
+def _causal(run: Simulated) -> list[Float64s | None]:
+    return _values(run.causal)
+
+
+def _whole(run: Simulated) -> list[Float64s | None]:
+    return _values(run.whole)
+
+
+def _forecast(run: Simulated) -> list[Float64s | None]:
+    return [None if each is None else each.values for each in run.forecast]
+
+
+def _values(estimates: Sequence[Estimates]) -> list[Float64s | None]:
+    return [each.values for each in estimates]
+
+
+def _constant(city: TrueCity, day: TrueDay) -> Float64s:
+    return np.full(day.means.shape, city.mean_kmh)
+
+
+def _errors(
+    city: TrueCity,
+    runs: Sequence[Sequence[Float64s | None]],
+    what: str,
+    total: str,
+    delta: str | None,
+    bar: Errors | None,
+) -> Errors:
+    """Over all days for which there is a value."""
+    weighted = np.zeros((len(city.days), 4, 2))
+    for values in runs:
+        for at, (day, value) in enumerate(zip(city.days, values, strict=True)):
+            if value is not None:
+                weighted[at] += _sums(day, value)
+    whole = _means(weighted.sum(axis=0))
+    by_day = [_means(each)[1] for each in weighted]
+    worst = [a / b for a, b in zip(by_day, by_day if bar is None else bar.rows_by_day, strict=True) if a and b]
+    return Errors(
+        what=what,
+        total=total,
+        delta=delta,
+        hats=whole[0] or 0.0,
+        rows=whole[1] or 0.0,
+        from_10=whole[2],
+        from_30=whole[3],
+        rows_by_day=by_day,
+        worst_day=max(worst, default=0.0),
+    )
+
+
+def _sums(day: TrueDay, values: Float64s) -> Float64s:
+    """(4, 2): summed errors and what they are divided by."""
+    there = day.reports > 0
+    error, reports, vehicles = np.abs(values - day.means)[there], day.reports[there], day.vehicles[there]
+    weights = (np.ones(error.size), reports, (vehicles >= 10).astype(np.float64), (vehicles >= 30).astype(np.float64))
+    return np.array([[float(error @ weight), float(weight.sum())] for weight in weights])
+
+
+def _means(sums: Float64s) -> list[float | None]:
+    return [float(total / count) if count else None for total, count in sums]
+
+
+def _coverage(city: TrueCity, runs: Sequence[Simulated], total: str, delta: str | None) -> list[Coverage]:
+    """Of the causal estimates with status ok, overall, by predicted and by true vehicles."""
+    predicted, true, held, half = [], [], [], []
+    for run in runs:
+        for day, each in zip(city.days, run.causal, strict=True):
+            there = (day.reports > 0) & (each.status == Status.OK)
+            predicted.append(each.vehicles[there])
+            true.append(day.vehicles[there])
+            held.append(((each.lower95 <= day.means) & (day.means <= each.upper95))[there])
+            half.append(((each.upper95 - each.lower95) / 2)[there])
+    columns = [np.concatenate(parts) for parts in (predicted, true, held, half)]
+    chosen = [("all", 0.0, np.inf, np.ones(columns[0].size, np.bool_))]
+    for by, vehicles in (("predicted", columns[0]), ("true", columns[1])):
+        chosen += [(by, least, most, (vehicles >= least) & (vehicles < most)) for least, most in CLASSES]
+    return [
+        _covered(total, delta, by, least, most, columns[2][mine], columns[3][mine], len(runs))
+        for by, least, most, mine in chosen
+        if mine.any()
+    ]
+
+
+def _covered(
+    total: str,
+    delta: str | None,
+    by: str,
+    least: float,
+    most: float,
+    held: NDArray[np.bool_],
+    half: Float64s,
+    runs: int,
+) -> Coverage:
+    return Coverage(
+        total=total,
+        delta=delta,
+        by=by,
+        least=least,
+        most=None if most == np.inf else most,
+        hats=held.size / runs,
+        held=float(held.mean()),
+        half_width=float(half.mean()),
+    )
+
+
+def error_table(errors: Sequence[Errors], city: TrueCity) -> Table:
+    table = Table(
+        title="NOT PRIVATE: actual mean absolute error of learned estimates, km/h",
+        caption="by day: rows. worst day: its error by rows over the constant's.",
+        title_justify="left",
+        caption_justify="left",
+    )
+    for name in ("total", "delta", "estimate"):
+        table.add_column(name)
+    for name in ("HATs", "rows", "10+", "30+", *(day.name for day in city.days), "worst day"):
+        table.add_column(name, justify="right")
+    for each in errors:
+        numbers = (each.hats, each.rows, each.from_10, each.from_30, *each.rows_by_day, each.worst_day)
+        cells = ("-" if number is None else f"{number:.2f}" for number in numbers)
+        table.add_row(each.total, each.delta or "-", each.what, *cells)
+    return table
+
+
+def coverage_table(coverage: Sequence[Coverage]) -> Table:
+    table = Table(
+        title="NOT PRIVATE: intervals of estimates with status ok",
+        caption="held: share of HATs whose true mean lies inside. half width: mean, km/h.",
+        title_justify="left",
+        caption_justify="left",
+    )
+    for name in ("total", "delta", "vehicles"):
+        table.add_column(name)
+    for name in ("HATs", "held", "half width"):
+        table.add_column(name, justify="right")
+    for each in coverage:
+        span = "all" if each.by == "all" else f"{each.by} {each.least:g}" + (f"-{each.most:g}" if each.most else "+")
+        numbers = (f"{each.hats:.0f}", f"{each.held:.3f}", f"{each.half_width:.1f}")
+        table.add_row(each.total, each.delta or "-", span, *numbers)
+    return table

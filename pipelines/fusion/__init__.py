@@ -1,0 +1,1 @@
+"""The jobs of local reports: fusing them, and making them from telemetry."""

@@ -1,0 +1,117 @@
+"""The road of a report, from files to one table of fused statistics, as a bounded pipeline.
+
+read -> parse -> join per user -> fuse per group -> one file per format, written whole or not at all
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import apache_beam as beam
+import msgspec
+from apache_beam.metrics.metric import MetricsFilter
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
+
+from pipelines.output_folder import make_writable
+from pipelines.scheduled.release import InputError, paths_of
+from pipelines.scheduled.spool import Spool
+from pipelines.specification.fusion import FusionSpecification
+from transforms import counters
+from transforms.records import REFUSED
+from transforms.reports.fuse import SCHEMA, Group
+from transforms.reports.steps import SPENT, FuseGroups, JoinUsers, ParseReports, Spent
+from transforms.sinks.files import FORMATS, write_whole
+from transforms.sinks.rows import Row
+from transforms.steps import CountRefused, Read
+
+_GROUPS = "groups"
+
+USER_SHARDS = 8
+"""Joined one after another: bounds the memory of a join. Changes no result."""
+
+
+@dataclass
+class Fused:
+    """What a fusion found. leakage: the most epsilon that one user gave away over all its accepted reports."""
+
+    rows: list[Row] = field(default_factory=list)
+    read: int = 0
+    refused: dict[str, int] = field(default_factory=dict)
+    users: int = 0
+    leakage: float = 0.0
+    files: tuple[Path, ...] = ()
+
+    @property
+    def accepted(self) -> int:
+        return self.read - sum(self.refused.values())
+
+
+def run(spec: FusionSpecification, pattern: str, output: Path, formats: Sequence[str]) -> Fused:
+    """Fuses the reports of all files that match. Raises InputError if no row is usable, StepError for a bad file."""
+    paths = paths_of(pattern)
+    make_writable(output)
+    with Spool() as kept:
+        found = _run(spec, paths, kept)
+        groups = [msgspec.json.decode(data, type=tuple[Group, list[Row]]) for data in kept.read(_GROUPS)]
+        spent = [msgspec.json.decode(data, type=Spent) for data in kept.read(SPENT)]
+    if not groups:
+        raise InputError(f"no report was usable: of {found.read} rows {_listed(found.refused)}")
+    found.users, found.leakage = sum(each.users for each in spent), max(each.leakage for each in spent)
+    found.rows = [_placed(row, group, spec) for group, rows in sorted(groups, key=itemgetter(0)) for row in rows]
+    stem = f"fused-{spec.spec_id}"
+    for kind in formats:
+        path = output / f"{stem}.{kind}"
+        write_whole(path, FORMATS[kind](found.rows, SCHEMA, stem))
+        found.files += (path,)
+    return found
+
+
+def _run(spec: FusionSpecification, paths: Sequence[str], kept: Spool) -> Fused:
+    with beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([])) as p:
+        names = beam.Create([os.fsencode(path) for path in paths], reshuffle=False).with_output_types(bytes)
+        read = p | "files" >> names | "read" >> Read(spec.layout)  # RawBatch
+        parsed = read.batches | "parse" >> ParseReports(spec.reports, USER_SHARDS)  # (shard, packed Reported)
+        joined = parsed.reports | "join per user" >> JoinUsers(spec.reports)  # (group, packed table)
+        fused = joined.groups | "fuse" >> FuseGroups(spec.fusion)  # (group, rows)
+        _ = (read[REFUSED], parsed[REFUSED], joined[REFUSED]) | "all refused" >> beam.Flatten() | CountRefused()
+        _ = fused | "keep groups" >> beam.Map(_keep, _GROUPS, kept)
+        _ = joined[SPENT] | "keep spent" >> beam.Map(_keep, SPENT, kept)
+    found = Fused()
+    _count(found, p.result)
+    return found
+
+
+def _keep(element: tuple[Group, list[Row]] | Spent, key: str, kept: Spool) -> None:
+    kept.append(key, msgspec.json.encode(element))
+
+
+def _placed(row: Row, group: Group, spec: FusionSpecification) -> Row:
+    """The row with its specification, slot and cell; empty texts for what is not asked for."""
+    slot_s, cell = group
+    start = end = ""
+    if spec.reports.hours is not None:
+        at = datetime.fromtimestamp(slot_s, ZoneInfo(spec.reports.hours.zone))
+        start = at.isoformat()
+        end = (at.astimezone(UTC) + timedelta(seconds=spec.reports.hours.slot_s)).astimezone(at.tzinfo).isoformat()
+    place = {"spec_id": spec.spec_id, "slot_start": start, "slot_end": end, "cell": f"{cell:x}" if cell else ""}
+    return place | row
+
+
+def _count(found: Fused, result: Any) -> None:
+    for counter in result.metrics().query(MetricsFilter().with_namespace(counters.NAMESPACE))["counters"]:
+        name, value = counter.key.metric.name, counter.committed
+        if name == counters.ROWS:
+            found.read += value
+        elif name.startswith(counters.REFUSED):
+            reason = name.removeprefix(counters.REFUSED)
+            found.refused[reason] = found.refused.get(reason, 0) + value
+
+
+def _listed(refused: dict[str, int]) -> str:
+    return ", ".join(f"{count} {reason}" for reason, count in sorted(refused.items())) or "none was refused"

@@ -1,0 +1,174 @@
+"""`hatstream perturb` makes reports of telemetry, and `hatstream fuse` fuses them from any layout."""
+
+import csv
+import json
+from pathlib import Path
+
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+from pipelines.cli import hatstream
+from pipelines.exit_codes import BAD_SPECIFICATION, DONE, FAILED
+from pipelines.specification import SpecificationError
+from pipelines.specification.fusion import load_fusion
+
+SPECIFICATION = """
+name = "three services"
+upper_kmh = 65
+slot = { minutes = 60, timezone = "America/Chicago" }
+service = [
+  { name = "maps", mechanism = "pm", epsilon = 0.5 },
+  { name = "traffic", mechanism = "laplace", epsilon = 1 },
+  { name = "weather", mechanism = "sw", epsilon = 2 },
+]
+fusion = { buckets = 16 }
+[input]
+layout = "LAYOUT"
+[input.columns]
+user = "user"
+service = "service"
+epsilon = "epsilon"
+mechanism = "mechanism"
+time = "time"
+report = "report"
+[telemetry]
+layout = "csv"
+columns = { vehicle = "bus", time = "ts", lat = "lat", lon = "lon", speed = "v" }
+"""
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "fusion.toml"
+    path.write_text(text)
+    return path
+
+
+@pytest.fixture
+def reports(tmp_path: Path) -> Path:
+    """A folder with a specification and the reports of 200 vehicles in two hours, all at 26 km/h, in every format."""
+    lines = ["bus,ts,lat,lon,v"]
+    for bus in range(200):
+        lines += [f"{bus},2026-03-01T{hour}:{minute}:00Z,30.1,-97.7,26" for hour in (17, 18) for minute in (10, 40)]
+    (tmp_path / "feed.csv").write_text("\n".join([*lines, "7,never,30,-97,1"]) + "\n")
+    key = tmp_path / "reports.key"
+    key.write_text("ab" * 32)
+    key.chmod(0o600)
+    spec = write(tmp_path, SPECIFICATION.replace("LAYOUT", "csv"))
+    for kind in ("csv", "jsonl", "parquet", "avro"):
+        arguments = ["perturb", "--spec", str(spec), "--input", str(tmp_path / "feed.csv"), "--key", str(key), "--json"]
+        found = CliRunner().invoke(hatstream, [*arguments, "--output", str(tmp_path / f"reports.{kind}")])
+        assert found.exit_code == DONE, found.output
+        made = json.loads(found.output)
+        assert (made["reports"], made["vehicles"], made["leakage"]) == (1_200, 200, 7.0)
+        assert made["refused"] == {"bad-time": 1}
+    return tmp_path
+
+
+def fused(folder: Path, kind: str) -> tuple[dict[str, object], list[dict[str, str]]]:
+    spec = write(folder, SPECIFICATION.replace("LAYOUT", kind))
+    arguments = ["fuse", "--spec", str(spec), "--input", str(folder / f"reports.{kind}"), "--formats", "csv,parquet"]
+    found = CliRunner().invoke(hatstream, [*arguments, "--output", str(folder / "out"), "--json"])
+    assert found.exit_code == DONE, found.output
+    document = json.loads(found.output)
+    written, table = (Path(name) for name in document["files"])
+    with written.open() as file:
+        rows = list(csv.DictReader(file))
+    assert pq.read_table(table).num_rows == len(rows)
+    return document, rows
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet", "avro"])
+def test_reports_of_every_layout_are_fused_per_hour(reports: Path, kind: str) -> None:
+    document, rows = fused(reports, kind)
+    assert document["refused"] == {}
+    assert (document["reports"], document["users"]) == (1_200, 200)
+    assert (document["epsilon_user_value"], document["epsilon_user_most"]) == (3.5, 7.0)
+    means = [row for row in rows if row["statistic"] == "mean"]
+    assert [row["slot_start"] for row in means if row["service"] == "all"] == [
+        "2026-03-01T11:00:00-06:00",
+        "2026-03-01T12:00:00-06:00",
+    ]
+    for row in means:
+        assert float(row["lower95"]) <= float(row["value"]) <= float(row["upper95"])
+    for row in means[::4]:
+        assert row["users"] == "200"
+        assert abs(float(row["value"]) - 26) < 15  # six standard errors
+        assert row["epsilon_user"] == "3.5"
+    assert len([row for row in rows if row["statistic"] == "share"]) == 2 * 16
+
+
+def test_bad_reports_are_counted_dead_letters_and_change_nothing_else(reports: Path) -> None:
+    _, before = fused(reports, "csv")
+    lines = (reports / "reports.csv").read_text().splitlines()
+    user, service, _, mechanism, time, cell, _ = lines[1].split(",")
+    bad = [
+        f"{user},{service},0.7,{mechanism},{time},{cell},0.1",
+        f"{user},spam,0.5,{mechanism},{time},{cell},0.1",
+        f"{user},{service},0.5,{mechanism},{time},{cell},1e9",
+        "half a line",
+        lines[1],
+    ]
+    (reports / "reports.csv").write_text("\n".join([*lines, *bad]) + "\n")
+    document, after = fused(reports, "csv")
+    assert after == before
+    assert document["refused"] == {
+        "read/malformed": 1,
+        "parse/other-epsilon": 1,
+        "parse/unknown-service": 1,
+        "parse/outside-range": 1,
+        "join/repeated": 1,
+    }
+
+
+def test_reports_of_a_whole_feed_can_be_fused_without_slots(reports: Path) -> None:
+    text = SPECIFICATION.replace("LAYOUT", "csv").replace('slot = { minutes = 60, timezone = "America/Chicago" }', "")
+    spec = write(reports, text.replace('time = "time"\n', ""))
+    first_hour = pyarrow.csv.read_csv(reports / "reports.csv").slice(0, 200)
+    pyarrow.csv.write_csv(first_hour, reports / "one.csv")
+    arguments = ["fuse", "--spec", str(spec), "--input", str(reports / "one.csv"), "--output", str(reports / "out")]
+    found = CliRunner().invoke(hatstream, arguments)
+    assert found.exit_code == DONE, found.output
+    assert "Every user gave away at most epsilon 3.5 with one value" in found.output
+
+
+def test_an_input_without_a_usable_report_is_a_failure(reports: Path) -> None:
+    spec = write(reports, SPECIFICATION.replace("LAYOUT", "csv"))
+    (reports / "empty.csv").write_text("user,service,epsilon,mechanism,time,report\nu,maps,0.5,pm,never,0.1\n")
+    arguments = ["fuse", "--spec", str(spec), "--input", str(reports / "empty.csv"), "--output", str(reports / "out")]
+    from pipelines.cli import main
+
+    assert main(arguments) == FAILED
+    assert main([*arguments[:2], str(reports / "feed.csv"), *arguments[3:]]) == BAD_SPECIFICATION
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("upper_kmh = 65", "upper_kmh = 0", "upper_kmh"),
+        ("minutes = 60", "minutes = 90", "slot.minutes must divide an hour"),
+        ('"America/Chicago"', '"Nowhere"', "slot.timezone"),
+        ('mechanism = "pm"', 'mechanism = "gauss"', "service.mechanism must be one of laplace, pm, sr, sw"),
+        ("epsilon = 0.5", "epsilon = 0", "service.epsilon"),
+        ('name = "traffic"', 'name = "maps"', "all different"),
+        ("buckets = 16", "buckets = 1", "fusion.buckets"),
+        ("buckets = 16", "bucket = 16", "bucket"),
+        ('time = "time"\n', "", "needs exactly"),
+        ('layout = "LAYOUT"', 'layout = "capmetro"', "input.layout"),
+    ],
+)
+def test_a_wrong_specification_is_refused_by_field_rule_and_value(
+    tmp_path: Path, old: str, new: str, message: str
+) -> None:
+    assert old in SPECIFICATION
+    text = SPECIFICATION.replace(old, new, 1).replace("LAYOUT", "csv")
+    with pytest.raises(SpecificationError, match=message):
+        load_fusion(write(tmp_path, text))
+
+
+def test_what_decides_the_result_decides_the_spec_id(tmp_path: Path) -> None:
+    text = SPECIFICATION.replace("LAYOUT", "csv")
+    first = load_fusion(write(tmp_path, text)).spec_id
+    assert load_fusion(write(tmp_path, text.replace("three services", "others"))).spec_id == first
+    assert load_fusion(write(tmp_path, text.replace("epsilon = 2", "epsilon = 3"))).spec_id != first

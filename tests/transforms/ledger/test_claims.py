@@ -1,0 +1,170 @@
+"""A debit below what its plans claim stops a release before anything is recorded, and is found in a stored ledger."""
+
+from contextlib import nullcontext
+from dataclasses import replace
+from fractions import Fraction
+
+import msgspec
+import pytest
+from msgspec import structs
+
+from dpops.accountant import DeltaLimit, PureLimit
+from dpops.claims import rho_within
+from tests.transforms.ledger.test_ledger import ACCOUNT, PLAN, opened, record, unit, whole
+from transforms.ledger import AccountRefusal, LedgerError, releases
+from transforms.ledger.claims import check_claims
+from transforms.release import levels
+from transforms.release.recorded import Released
+
+DELTA = Fraction(1, 10**6)
+
+
+@pytest.fixture
+def ledger(ledger_url, tmp_path):
+    return opened(ledger_url, tmp_path / "key.head")
+
+
+def with_cells(of, plans):
+    """The unit with one HAT for each list of plans, a plan a statistic."""
+    hats = [
+        Released(f"cell {at}", f"statistic {which}", "baseline", plan, [1])
+        for at, mine in enumerate(plans)
+        for which, plan in enumerate(mine)
+    ]
+    return structs.replace(of, released=hats)
+
+
+def costing(epsilon, **changes):
+    return {**PLAN, "epsilon": epsilon, **changes}
+
+
+HONEST = [
+    unit(),
+    unit(epsilon="0", plan=None),
+    with_cells(unit(), [[PLAN]] * 5),
+    with_cells(unit(epsilon="2"), [[PLAN]] * 5),
+    with_cells(unit(), [[costing("1/3"), costing("2/3")]] * 2),
+    with_cells(unit(), [[costing("1", scale="200", facts={"sensitivity": 200})]]),
+]
+CLAIMING_MORE = [
+    unit(epsilon="0"),
+    unit(epsilon="1/2"),
+    unit(plan=costing("1000001/1000000")),
+    with_cells(unit(), [[PLAN], [costing("2")]]),
+    with_cells(unit(epsilon="2"), [[costing("2")], [PLAN], [PLAN]]),
+    with_cells(unit(), [[costing("1/3"), PLAN]]),
+    with_cells(unit(), [[costing("1", scale="199", facts={"sensitivity": 200})]]),
+]
+
+
+@pytest.mark.parametrize("one", HONEST)
+def test_a_debit_that_covers_its_plans_is_recorded_and_verified(ledger, one):
+    assert record(ledger, one).new == 1
+    assert ledger.verify() == 3
+
+
+@pytest.mark.parametrize("one", CLAIMING_MORE)
+def test_a_plan_that_claims_more_than_the_debit_stops_the_release_before_anything_is_recorded(ledger, one):
+    with pytest.raises(LedgerError, match="claim more than the account was debited"):
+        record(ledger, unit(7200), one)
+    assert [entry["kind"] for entry in ledger.entries()] == ["account"]
+
+
+@pytest.mark.parametrize("one", CLAIMING_MORE)
+def test_a_plan_that_claims_more_than_the_debit_is_found_in_a_stored_ledger(ledger, one, monkeypatch):
+    monkeypatch.setattr(releases, "check_claims", lambda _units: None)  # as code without the check wrote it
+    record(ledger, unit(7200), one)
+    with pytest.raises(LedgerError, match="slot at 0 s since 1970: the plans of a claim more"):
+        ledger.verify()
+
+
+def test_no_noise_for_a_sensitivity_is_no_claim_at_all(ledger):
+    with pytest.raises(LedgerError):
+        record(ledger, unit(plan=costing("1", scale="0", facts={"sensitivity": 1})))
+
+
+def test_the_shards_of_a_slot_are_added_up_with_what_is_recorded_of_it(ledger):
+    """A vehicle may be in one HAT of each shard: one debit has to cover both."""
+    first, second = (with_cells(unit(epsilon="2", shard=shard), [[costing("1")]] * 3) for shard in (0, 1))
+    assert record(ledger, first).new == record(ledger, second).new == 1
+    dear = with_cells(unit(3600, epsilon="2", shard=1), [[costing("1")], [costing("3/2")]])
+    record(ledger, structs.replace(first, slot_s=3600, spec_id="b", period="day 2"))
+    with pytest.raises(LedgerError, match="claim more"):
+        record(ledger, structs.replace(dear, spec_id="b", period="day 2"))
+
+
+def test_the_slots_of_a_period_that_is_planned_as_a_whole_are_added_up():
+    check_claims(whole(0, 3600, 7200))
+    three = [structs.replace(each, released=[*each.released]) for each in whole(0, 3600, 7200)]
+    three[2] = structs.replace(three[2], released=[Released("cell", "mean", "baseline", costing("3/2"), [1])])
+    with pytest.raises(LedgerError, match=r"^period day 1: the plans of a claim more .*\(5/2 above 2\)"):
+        check_claims(three)
+
+
+def test_zero_concentrated_debits_fit_a_limit_with_a_delta_and_no_other(tmp_path):
+    limit = DeltaLimit(Fraction(1), DELTA)
+    most = rho_within(Fraction(1), DELTA)
+    book = opened(f"sqlite:///{tmp_path / 'ledger.sqlite'}", tmp_path / "key.head", limit=str(limit))
+    rho = f"rho={most / 2}"
+    halves = [structs.replace(unit(at, plan=None), epsilon_hat=rho, epsilon_slot=rho) for at in (0, 1, 2)]
+    assert book.record("city", limit, "name", "{}", halves[:2]).new == 2
+    with pytest.raises(AccountRefusal, match="1 at delta 1e-06 would be exceeded"):
+        book.record("city", limit, "name", "{}", halves[2:])
+    with pytest.raises(AccountRefusal):
+        book.record("city", limit, "name", "{}", [unit(3)])
+    (spent,) = book.spent("city")
+    assert limit.shown(spent.debited).said() == "1 at delta 1e-06"
+    assert book.verify() == 4
+    pure = opened(f"sqlite:///{tmp_path / 'pure.sqlite'}", tmp_path / "pure.head")
+    with pytest.raises(AccountRefusal):
+        pure.record("city", PureLimit(Fraction(3)), "name", "{}", halves[:1])
+
+
+def test_an_account_may_lower_its_delta_and_never_change_the_kind_of_its_limit(tmp_path):
+    limit = DeltaLimit(Fraction(1), DELTA, pure=Fraction(1, 2))
+    book = opened(f"sqlite:///{tmp_path / 'ledger.sqlite'}", tmp_path / "key.head", limit=str(limit))
+    lower = DeltaLimit(Fraction(1), DELTA / 2, pure=Fraction(1, 2))
+    assert book.open_account(replace(ACCOUNT, limit=str(lower))) == "limit lowered"
+    assert book.limit("city", limit) == lower
+    for other in (limit, PureLimit(Fraction(1)), DeltaLimit(Fraction(1), DELTA / 2)):
+        with pytest.raises(AccountRefusal, match="stays as it was set"):
+            book.open_account(replace(ACCOUNT, limit=str(other)))
+
+
+STAGE = levels.StagePlan(
+    kind="gaussian",
+    stage=0,
+    stages=2,
+    share="1/4",
+    spread="5",
+    bound_kmh="15",
+    alpha="3/5",
+    exponent="3/4",
+    step_kmh="1/100",
+    counts_public=False,
+    levels=[("cell", "1", "1")],
+    hours=[0],
+    rests_on=0,
+    centres="",
+)
+
+
+@pytest.mark.parametrize(("share", "fits"), [("3/4", True), ("7/10", True), ("19/20", False)])
+def test_the_shares_of_a_periods_stages_are_added_up(share, fits):
+    """A whole vector of norm 2**20 under noise of variance 5 costs 2**40 / 10."""
+    total = f"rho={Fraction(2**40, 10)}"
+    stages = [
+        structs.replace(
+            unit(shard=at, plan=msgspec.to_builtins(plan)),
+            scope="stage",
+            debit=total,
+            epsilon_slot=total,
+            epsilon_hat=total,
+        )
+        for at, plan in enumerate([STAGE, structs.replace(STAGE, stage=1, share=share)])
+    ]
+    stages = [
+        structs.replace(each, released=[structs.replace(each.released[0], mechanism="levels")]) for each in stages
+    ]
+    with nullcontext() if fits else pytest.raises(LedgerError, match="claim more"):
+        check_claims(stages)

@@ -1,0 +1,97 @@
+"""What the stored plans of a release claim, compared with what was debited for them."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import msgspec
+import sqlalchemy as sa
+
+from dpops.accountant import Accountant, most_of
+from dpops.claims import Claim, PureDP, claim_of
+from dpops.mechanism import Plan
+from transforms.ledger.chain import ENTRY
+from transforms.ledger.head import LedgerError
+from transforms.release import levels
+from transforms.release.recorded import Released, Sealed, debit_of
+
+_Group = tuple[str, str, int | None]
+"""What one debit is of: specification, period, and slot; the slot is None where a period was planned as a whole."""
+
+
+def check_claims(units: Iterable[Sealed]) -> None:
+    """Raises LedgerError for the first slot or period whose debit is below what its plans claim.
+
+    units: all of each slot, or of each period that was planned as a whole.
+    """
+    groups: dict[_Group, _Claimed] = defaultdict(_Claimed)
+    for unit in units:
+        groups[group_of(unit)].add(unit)
+    for (spec_id, period, slot_s), claimed in groups.items():
+        if not claimed.debited.covers(claimed.claim):
+            where = f"period {period}" + ("" if slot_s is None else f", slot at {slot_s} s since 1970")
+            raise LedgerError(
+                f"{where}: the plans of {spec_id} claim more than the account was debited for them "
+                f"({_said(claimed.claim)} above {_said(claimed.debited)})"
+            )
+
+
+def check_all_claims(db: sa.Connection) -> None:
+    """The same for all that was ever recorded. Raises LedgerError."""
+    query = sa.select(ENTRY.c.body).where(ENTRY.c.kind == "release").order_by(ENTRY.c.seq)
+    with closing(db.execution_options(yield_per=100).execute(query)) as found:
+        check_claims(msgspec.json.decode(row.body, type=Sealed) for row in found)
+
+
+def group_of(unit: Sealed) -> _Group:
+    return unit.spec_id, unit.period, None if unit.is_of_whole_period else unit.slot_s
+
+
+@dataclass
+class _Claimed:
+    """The units of one debit, added up. hats: of how many HATs the plans claim the same."""
+
+    debits: dict[int, Accountant] = field(default_factory=dict)
+    hats: Counter[tuple[Claim, ...]] = field(default_factory=Counter)
+    rates: set[Fraction] = field(default_factory=set)
+
+    def add(self, unit: Sealed) -> None:
+        debit = Accountant().compose([claim_of(debit_of(unit))])
+        self.debits[unit.slot_s] = debit.largest(self.debits.get(unit.slot_s, Accountant()))
+        by_cell: dict[str, list[Claim]] = defaultdict(list)
+        for each in unit.released:
+            by_cell[each.cell] += _claims(each)
+        self.hats.update(map(tuple, by_cell.values()))
+        rate = claim_of(unit.epsilon_hat)
+        if isinstance(rate, PureDP) and not unit.is_stage:
+            self.rates.add(rate.epsilon)
+
+    @property
+    def debited(self) -> Accountant:
+        """A slot's shards share the largest debit; those of the slots of a period add up."""
+        return sum(self.debits.values(), Accountant())
+
+    @property
+    def claim(self) -> Accountant:
+        """What the plans cost a vehicle: in as many HATs as were paid for, at least one, and in those that cost most.
+
+        Where no epsilon of a HAT says how many these are, a vehicle is in all of them.
+        """
+        hats = [Accountant().compose(claims) for claims in self.hats.elements()]
+        rate = min(self.rates, default=Fraction(0))
+        return most_of(hats, max(int(self.debited.pure / rate), 1) if rate else len(hats))
+
+
+def _claims(released: Released) -> Iterator[Claim]:
+    if released.plan is None:
+        return
+    if released.mechanism == levels.MECHANISM:
+        yield msgspec.convert(released.plan, levels.StagePlan).claim
+    else:
+        yield Plan.claim_of_stored(released.plan)
+
+
+def _said(sum_: Accountant) -> str:
+    return " and ".join(str(claim) for claim in sum_.claims()) or "nothing"

@@ -1,0 +1,168 @@
+"""Releases: each slot of every specification is written once, and what later runs met instead is an audit event."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+import sqlalchemy as sa
+
+from transforms.ledger import chain
+from transforms.ledger.accounts import AccountRefusal
+from transforms.ledger.chain import ENTRY, Entry, Signature
+from transforms.ledger.claims import check_claims, group_of
+from transforms.release.recorded import Sealed, debit_of
+
+
+class Recorded(NamedTuple):
+    """What the ledger returned for a period. changed: units whose input or code now differs from what was released.
+
+    redrawn: units whose noise was drawn once more, in vain: what was recorded first stands. sequences: of the entry of
+    each sealed unit; what is computed from earlier entries can be computed again from those below it.
+    """
+
+    sealed: list[Sealed]
+    new: int
+    changed: int
+    redrawn: int
+    sequences: list[int]
+
+
+class Audit(NamedTuple):
+    """What later runs met. changed: other input or other code; redrawn: units drawn again and thrown away."""
+
+    changed: int
+    redrawn: int
+
+
+def seal_missing(
+    db: sa.Connection,
+    signature: Signature | None,
+    account: str,
+    period: str,
+    spec_id: str,
+    spec_name: str,
+    spec_text: str,
+    units: Sequence[Sealed],
+) -> Recorded:
+    """Appends what is missing of one period, once it is found that the debits cover what all plans claim."""
+    slots = [unit.slot_s for unit in units]
+    stored = stored_units(
+        db, signature, spec_id, period, None if units[0].is_of_whole_period else (min(slots), max(slots))
+    )
+    _check_whole(stored, units)
+    before = [stored.get((unit.slot_s, unit.shard)) for unit in units]
+    missing = [unit for unit, known in zip(units, before, strict=True) if known is None]
+    differing = [
+        (unit, what) for unit, known in zip(units, before, strict=True) if known and (what := _differs(known, unit))
+    ]
+    _check_claims(stored.values(), missing)
+    redrawn = [unit for unit, known in zip(units, before, strict=True) if known and known != unit]
+    new: list[Entry] = []
+    if not _knows_spec(db, account, spec_id):
+        text = json_of({"name": spec_name, "spec": spec_text})
+        new.append({"kind": "spec", "account": account, "spec_id": spec_id, "body": text})
+    new += [_release(account, unit) for unit in missing]
+    new += _changes(db, account, spec_id, period, differing)
+    new += _redraws(account, redrawn)
+    chain.append(db, signature, *new)
+    sealed = [known or unit for unit, known in zip(units, before, strict=True)]
+    sequences = _sequences(db, spec_id, period)
+    entries = [sequences[unit.slot_s, unit.shard] for unit in units]
+    return Recorded(sealed, len(missing), len(differing), len(redrawn), entries)
+
+
+def _check_claims(stored: Iterable[Sealed], missing: Sequence[Sealed]) -> None:
+    """Checked together with what is recorded of the same slots, or of a period that was planned as a whole."""
+    touched = {group_of(unit) for unit in missing}
+    check_claims([*(unit for unit in stored if group_of(unit) in touched), *missing])
+
+
+def _sequences(db: sa.Connection, spec_id: str, period: str) -> dict[tuple[int, int], int]:
+    """Where in the chain each release of a period stands, by (slot, shard)."""
+    query = sa.select(ENTRY.c.slot_s, ENTRY.c.shard, ENTRY.c.seq).where(
+        ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id, ENTRY.c.period == period
+    )
+    return {(row.slot_s, row.shard): row.seq for row in db.execute(query)}
+
+
+def _knows_spec(db: sa.Connection, account: str, spec_id: str) -> bool:
+    known = sa.select(ENTRY.c.seq).where(ENTRY.c.kind == "spec", ENTRY.c.spec_id == spec_id)
+    return db.execute(known.where(ENTRY.c.account == account)).first() is not None
+
+
+def _release(account: str, unit: Sealed) -> Entry:
+    return {
+        "kind": "release",
+        "account": account,
+        **_place(unit),
+        "epsilon": debit_of(unit),
+        "body": msgspec.json.encode(unit).decode(),
+        "release_id": _release_id(unit),
+    }
+
+
+def _place(unit: Sealed) -> Entry:
+    return {"spec_id": unit.spec_id, "period": unit.period, "slot_s": unit.slot_s, "shard": unit.shard}
+
+
+def _check_whole(stored: Mapping[tuple[int, int], Sealed], units: Sequence[Sealed]) -> None:
+    """What was planned for a whole period is sealed whole, once: no slot is added to it, and no part released again."""
+    asked = {(unit.slot_s, unit.shard) for unit in units}
+    if units[0].is_of_whole_period and stored and stored.keys() != asked:
+        raise AccountRefusal(
+            f"period {units[0].period} was planned and sealed as a whole with {len(stored)} slots; "
+            f"a release of {len(asked)} slots of it is another one"
+        )
+
+
+def _differs(before: Sealed, now: Sealed) -> str | None:
+    """What would have been released otherwise today: "input", "code", or nothing."""
+    if before.digest != now.digest:
+        return "input"
+    plans = [[(r.cell, r.statistic, r.mechanism, r.plan) for r in unit.released] for unit in (before, now)]
+    return "code" if plans[0] != plans[1] else None
+
+
+def _changes(
+    db: sa.Connection, account: str, spec_id: str, period: str, differing: Sequence[tuple[Sealed, str]]
+) -> list[Entry]:
+    """One audit event per unit and digest, however often the same change is met."""
+    if not differing:
+        return []
+    noted = sa.select(ENTRY.c.slot_s, ENTRY.c.shard, ENTRY.c.body).where(
+        ENTRY.c.kind == "changed", ENTRY.c.spec_id == spec_id, ENTRY.c.period == period
+    )
+    seen = {tuple(row) for row in db.execute(noted)}
+    bodies = [(unit, json_of({"what": what, "digest": unit.digest})) for unit, what in differing]
+    return [
+        {"kind": "changed", "account": account, **_place(unit), "body": body}
+        for unit, body in bodies
+        if (unit.slot_s, unit.shard, body) not in seen
+    ]
+
+
+def _redraws(account: str, units: Sequence[Sealed]) -> list[Entry]:
+    """One audit event for all that one attempt drew again. The same draw offered twice is none."""
+    if not units:
+        return []
+    where = _place(units[0]) if len(units) == 1 else {"spec_id": units[0].spec_id, "period": units[0].period}
+    return [{"kind": "redrawn", "account": account, **where, "body": json_of({"units": len(units)})}]
+
+
+def stored_units(
+    db: sa.Connection, signature: Signature | None, spec_id: str, period: str, slots: tuple[int, int] | None = None
+) -> dict[tuple[int, int], Sealed]:
+    """What is released of a period by (slot, shard). slots: only from the first to the last of them."""
+    which = [ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id, ENTRY.c.period == period]
+    if slots is not None:
+        which.append(ENTRY.c.slot_s.between(*slots))
+    found = (msgspec.json.decode(entry["body"], type=Sealed) for entry in chain.checked(db, signature, *which))
+    return {(unit.slot_s, unit.shard): unit for unit in found}
+
+
+def _release_id(unit: Sealed) -> str:
+    return f"{unit.spec_id}/{unit.slot_s}/{unit.shard}"
+
+
+def json_of(value: Any) -> str:
+    return msgspec.json.encode(value).decode()

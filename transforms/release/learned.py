@@ -1,0 +1,128 @@
+"""What the ledger's `levels` entries teach: centres for the next stage, and a period's estimates. No data is seen.
+
+Everything here is a function of recorded entries, in their order of the ledger, and of the policy. So a day that is
+recorded late counts as later than those that were recorded before it.
+"""
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+import h3
+import numpy as np
+
+from dpops.learning import (
+    DayValues,
+    Design,
+    Facts,
+    Groups,
+    LevelValues,
+    StageValues,
+    State,
+    Status,
+    learned,
+    published,
+    taken_in,
+)
+from dpops.learning.learner import RECENT, Field, Learned
+from dpops.levels import ReleasedStage, centres_of
+from dpops.levels.defaults import Fleet, Shares
+from dpops.levels.stages import CENTRE_STEP_KMH, Kind
+from dpops.types import Int64s
+from transforms.observe.hexagons import cell_text
+from transforms.release.levels import LevelsPolicy, hats_of, plan_of, read_unit
+from transforms.release.levels_publish import HatEstimates
+from transforms.release.recorded import Sequenced
+
+STATUS_NAMES = np.array([status.name.lower().replace("_", "-") for status in Status])
+
+MARGIN_KMH = Fraction(3)
+"""Centres stay so far from both ends of the speeds."""
+
+
+def learned_centres(entries: Sequence[Sequenced], policy: LevelsPolicy, hours: Sequence[int]) -> Int64s:
+    """Around what the next stage looks: the day's own first look, or a forecast from earlier days."""
+    known = learned_from(entries, policy)
+    last = plan_of(entries[-1].unit)
+    own = known.estimate() if last.stage + 1 < last.stages else known.forecast(np.array(hours, np.int64))
+    return centres_of(own.values, MARGIN_KMH, policy.grid.upper - MARGIN_KMH)
+
+
+def learned_estimates(
+    entries: Sequence[Sequenced],
+    policy: LevelsPolicy,
+    hours: Sequence[int],  # noqa: ARG001 - the period's own entries say them too
+) -> HatEstimates:
+    """The last recorded period's estimates from its own and earlier entries."""
+    return hat_estimates(learned_from(entries, policy).estimate(), policy)
+
+
+def hat_estimates(belief: Field, policy: LevelsPolicy, *, forecast: bool = False) -> HatEstimates:
+    """As published; no value where the account knows too little of the city."""
+    found = published(belief, float(policy.grid.upper), forecast=forecast)
+    known = found.status != Status.HELD_BACK
+    value, lower, upper, sd = (
+        np.where(known, column, np.nan) for column in (found.values, found.lower95, found.upper95, found.sd)
+    )
+    return HatEstimates(value, lower, upper, sd, STATUS_NAMES[found.status])
+
+
+def learned_from(entries: Sequence[Sequenced], policy: LevelsPolicy, least_recent: int | None = RECENT) -> Learned:
+    """All entries' periods, in the order in which they were first recorded; that of the last entry comes last."""
+    state = State.new(design_of(policy.region), facts_of(policy.fleet), least_recent)
+    for day in days_of(entries, policy):
+        state = taken_in(state, day)
+    return learned(state)
+
+
+def days_of(entries: Sequence[Sequenced], policy: LevelsPolicy) -> list[DayValues]:
+    periods: dict[str, list[Sequenced]] = {}
+    for entry in entries:
+        periods.setdefault(entry.unit.period, []).append(entry)
+    if entries:  # a period whose stages have other entries between them is understood as late as its last one
+        periods[entries[-1].unit.period] = periods.pop(entries[-1].unit.period)
+    return [_day_of(stages, policy) for stages in periods.values()]
+
+
+def _day_of(entries: Sequence[Sequenced], policy: LevelsPolicy) -> DayValues:
+    stages = [stage_values(read_unit(entry.unit, policy.region), policy.fleet) for entry in entries]
+    return DayValues(hours=np.array(plan_of(entries[0].unit).hours, np.int64), stages=tuple(stages))
+
+
+def stage_values(read: ReleasedStage, fleet: Fleet) -> StageValues:
+    """A stage in units of a typical vehicle-day's weight, so that stages of other levels agree."""
+    shares = tuple((level.name, level.speed_share) for level in read.stage.levels)
+    unit, levels = vehicle_weight(read.stage.kind, shares, fleet), []
+    for level in read.levels:
+        groups = Groups(cells=np.array(level.level.cell_group), slots=level.level.of_slot)
+        levels.append(
+            LevelValues(
+                groups=groups,
+                weights=level.weights.reshape(groups.shape) / unit,
+                speeds=level.speeds.reshape(groups.shape) / unit,
+                weight_variance=(level.weight_sd / unit) ** 2,
+                speed_variance=(level.speed_sd / unit) ** 2,
+            )
+        )
+    return StageValues(centre=(read.stage.centres * float(CENTRE_STEP_KMH)).astype(np.float64), levels=tuple(levels))
+
+
+def vehicle_weight(kind: Kind, shares: Shares, fleet: Fleet) -> float:
+    """What all HATs of a typical vehicle-day weigh together before clipping, by its public profile."""
+    if kind == "laplace":
+        return 1.0
+    return 1 / math.sqrt(sum(share / fleet.profile.touched(name) for name, share in shares))
+
+
+def facts_of(fleet: Fleet) -> Facts:
+    return Facts(vehicles=fleet.vehicles, vehicle_weight=1.0, hat_weight=1 / fleet.profile.hats)
+
+
+def design_of(region: Sequence[int]) -> Design:
+    """Cells in their order, their neighbours in the region, their parents."""
+    number = {cell_text(cell): at for at, cell in enumerate(region)}
+    pairs = [
+        (at, number[near]) for cell, at in number.items() for near in h3.grid_disk(cell, 1) if at < number.get(near, -1)
+    ]
+    parents = np.array(hats_of(region, [0]).parents, np.int64)
+    return Design(parents=parents, neighbours=np.array(sorted(pairs), np.int64).reshape(-1, 2))

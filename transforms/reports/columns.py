@@ -1,0 +1,216 @@
+"""Strict checks on rows of reports: which are accepted, and for what one reason each other row is refused."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
+
+import h3.api.basic_int as h3
+import numpy as np
+import pyarrow as pa
+
+from dpops.local.reports import Service
+from dpops.types import Int64s
+from transforms.observe.columns import Bools, Floats, Numbers, TimeUnit, as_binary, instants, is_text, nulls, numbers
+from transforms.observe.parse import FROM_US, TO_US, VEHICLE_BYTES
+from transforms.observe.vehicle_hash import vehicle_hashes
+from transforms.time.calendar import Where
+
+NEEDED = ("user", "service", "epsilon", "mechanism")
+"""Fields of a row of reports; then come `time` and `cell`, if asked for, and last `report`."""
+
+REASONS = (
+    "missing-user",
+    "bad-user",
+    "unknown-service",
+    "other-mechanism",
+    "other-epsilon",
+    "missing-time",
+    "bad-time",
+    "implausible-time",
+    "bad-cell",
+    "missing-report",
+    "bad-report",
+    "outside-range",
+)
+"""In the order of the checks: the first that fails is the row's reason."""
+
+_JOIN_KEY = b"hatstream fuse"
+"""Users are joined by a hash of what the input calls them; it never leaves the job, so its key needs no secret."""
+
+_QUARTER_US = 900_000_000
+_ROUNDING = 1e-9
+"""Reports are decimal texts: one may lie beyond the end of its range by that share of it, and is held there."""
+
+
+@dataclass(frozen=True)
+class Hours:
+    """Slots that divide an hour, on the clock of a time zone: they are found for any time without a calendar."""
+
+    zone: str
+    slot_s: int
+
+    def starts_us(self, event_us: Int64s) -> Int64s:
+        """Start of each event's slot; all zones are whole quarters of an hour from UTC since 2000."""
+        quarter, at = np.unique(event_us // _QUARTER_US, return_inverse=True)
+        zone = ZoneInfo(self.zone)
+        offsets = [datetime.fromtimestamp(q * 900, zone).utcoffset() for q in quarter.tolist()]
+        shift = np.array([0 if each is None else int(each.total_seconds()) for each in offsets], np.int64)[at]
+        local = event_us + shift * 1_000_000
+        return event_us - local % (self.slot_s * 1_000_000)
+
+    def locate(self, event_us: Int64s) -> Where:
+        """As a calendar without an end, all of it one period."""
+        plausible = (event_us >= FROM_US) & (event_us < TO_US)
+        start = self.starts_us(np.where(plausible, event_us, FROM_US))
+        return Where(start, np.zeros(start.size, np.int64), plausible, plausible, ("",))
+
+
+@dataclass(frozen=True)
+class ReportRules:
+    """What decides acceptance. hours: None where reports of all times are fused together."""
+
+    services: Sequence[Service]
+    hours: Hours | None
+    has_cell: bool
+    time_unit: TimeUnit
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields of a row, in the order in which a layout reads them."""
+        return (*NEEDED, *(("time",) if self.hours else ()), *(("cell",) if self.has_cell else ()), "report")
+
+
+class Reported(NamedTuple):
+    """Accepted reports, one entry each. user: hash. slot_s, cell: 0 where not asked for. service: index in the rules.
+
+    event_us: 0 without a time. report: raw, in the range of its mechanism.
+    """
+
+    user: Int64s
+    slot_s: Int64s
+    cell: Int64s
+    service: Int64s
+    event_us: Int64s
+    report: Floats
+
+    def take(self, chosen: "Bools | Int64s") -> "Reported":
+        user, slot_s, cell, service, event_us = (column[chosen] for column in self[:5])
+        return Reported(user, slot_s, cell, service, event_us, self.report[chosen])
+
+    def packed(self) -> bytes:
+        return np.stack([*self[:5], self.report.view(np.int64)]).tobytes()
+
+    @classmethod
+    def unpacked(cls, data: bytes) -> "Reported":
+        user, slot_s, cell, service, event_us, report = np.frombuffer(data, np.int64).reshape(6, -1)
+        return cls(user, slot_s, cell, service, event_us, report.view(np.float64))
+
+
+def parse_reports(table: pa.RecordBatch, rules: ReportRules) -> tuple[Reported, dict[str, int]]:
+    """The accepted reports in their order, and how many rows were refused for each reason.
+
+    table: the columns of `rules.fields`. table.num_rows == accepted + sum of the counts.
+    """
+    code = np.zeros(table.num_rows, np.int64)
+
+    def refuse(reason: str, failed: Bools) -> None:
+        code[failed & (code == 0)] = REASONS.index(reason) + 1
+
+    user, missing, bad = _users(table.column("user"))
+    refuse("missing-user", missing)
+    refuse("bad-user", bad)
+    service = _indices(table.column("service"), {each.name: i for i, each in enumerate(rules.services)})
+    refuse("unknown-service", service < 0)
+    _check_declared(table, rules, np.maximum(service, 0), refuse)
+    slot_s, event_us = np.zeros_like(service), np.zeros_like(service)
+    if rules.hours is not None:
+        time = instants(table.column("time"), rules.time_unit)
+        refuse("missing-time", time.missing)
+        refuse("bad-time", ~time.valid)
+        refuse("implausible-time", (time.us < FROM_US) | (time.us >= TO_US))
+        event_us, slot_s = time.us, rules.hours.locate(time.us).slot_start_us // 1_000_000
+    cell = _cells(table.column("cell")) if rules.has_cell else np.zeros_like(service)
+    refuse("bad-cell", cell < 0)
+    found = numbers(table.column("report"))
+    refuse("missing-report", found.missing)
+    refuse("bad-report", ~found.valid)
+    report, outside = _in_range(found, rules, np.maximum(service, 0))
+    refuse("outside-range", outside)
+    counts = np.bincount(code, minlength=len(REASONS) + 1)[1:].tolist()
+    refused = {reason: count for reason, count in zip(REASONS, counts, strict=True) if count}
+    return Reported(user, slot_s, cell, service, event_us, report).take(code == 0), refused
+
+
+def _check_declared(table: pa.RecordBatch, rules: ReportRules, service: Int64s, refuse: Any) -> None:
+    """What a row says of its mechanism and epsilon is what the specification says of its service."""
+    names = sorted({each.mechanism.name for each in rules.services})
+    declared = np.array([names.index(each.mechanism.name) for each in rules.services], np.int64)
+    said = _indices(table.column("mechanism"), {name: i for i, name in enumerate(names)})
+    refuse("other-mechanism", said != declared[service])
+    epsilons = np.array([each.mechanism.epsilon for each in rules.services])
+    epsilon = numbers(table.column("epsilon"))
+    refuse("other-epsilon", ~epsilon.valid | (epsilon.values != epsilons[service]))
+
+
+def _in_range(found: Numbers, rules: ReportRules, service: Int64s) -> tuple[Floats, Bools]:
+    """Reports, those of two values made one of them exactly, and which are none of their mechanism's."""
+    report = found.values.copy()
+    outside = np.zeros(report.size, np.bool_)
+    for at, each in enumerate(rules.services):
+        mine = service == at
+        low, high = each.mechanism.low, each.mechanism.high
+        slack = _ROUNDING * (high - low)
+        values = report[mine]
+        wrong = (values < low - slack) | (values > high + slack)
+        if each.mechanism.name == "sr":
+            wrong |= (values > low + slack) & (values < high - slack)
+        outside[mine] = wrong
+        report[mine] = np.clip(values, low, high)
+    return report, outside
+
+
+def _texts(column: pa.Array) -> tuple[list[bytes | None], Int64s]:
+    """The different values as bytes, None for what is no text and no integer, and which one each row has."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    kind = column.type
+    if not (is_text(kind) or pa.types.is_integer(kind)):
+        return [None], np.zeros(len(column), np.int64)
+    coded = (as_binary(column) if is_text(kind) else column).dictionary_encode()
+    values = coded.dictionary.to_pylist()
+    found: list[bytes | None] = [each if isinstance(each, bytes) else str(each).encode() for each in values]
+    index = coded.indices.fill_null(len(found)).to_numpy(zero_copy_only=False).astype(np.int64)
+    return [*found, None], index
+
+
+def _users(column: pa.Array) -> tuple[Int64s, Bools, Bools]:
+    """Hashes, and which rows have no user or a bad one."""
+    values, index = _texts(column)
+    hashes = vehicle_hashes(_JOIN_KEY, [""] * len(values), [value or b"" for value in values])
+    empty = np.array([not value for value in values], np.bool_)
+    long = np.array([value is not None and len(value) > VEHICLE_BYTES for value in values], np.bool_)
+    missing = nulls(column) | (np.array([value == b"" for value in values], np.bool_)[index])
+    return hashes[index], missing, (empty | long)[index]
+
+
+def _indices(column: pa.Array, known: Mapping[str, int]) -> Int64s:
+    """The number of each row's text, -1 for one that is not known."""
+    values, index = _texts(column)
+    numbered = {name.encode(): number for name, number in known.items()}
+    return np.array([-1 if value is None else numbered.get(value, -1) for value in values], np.int64)[index]
+
+
+def _cells(column: pa.Array) -> Int64s:
+    """H3 cells from their hexadecimal text, -1 for what is none."""
+    values, index = _texts(column)
+    return np.array([_cell(value) for value in values], np.int64)[index]
+
+
+def _cell(value: bytes | None) -> int:
+    try:
+        cell = int(value or b"", 16)
+    except ValueError:
+        return -1
+    return cell if 0 < cell < 1 << 63 and h3.is_valid_cell(cell) else -1

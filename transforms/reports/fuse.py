@@ -1,0 +1,159 @@
+"""Reports joined per user, and what those of a group of users tell: pure functions on columns."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from dpops.local.aggregate import aggregate
+from dpops.local.distributions import maximum_likelihood, smoothed
+from dpops.local.laplace import Laplace
+from dpops.local.means import Method, fused_mean
+from dpops.local.reports import Reports, Service
+from dpops.types import Float64s
+from transforms.reports.columns import Reported
+from transforms.sinks.rows import Row
+
+FUSED = "all"
+"""The service of a fused row; the rows of single services stand beside it for comparison."""
+
+SCHEMA = pa.schema(
+    [
+        pa.field("spec_id", pa.string(), nullable=False),
+        pa.field("slot_start", pa.string(), nullable=False),
+        pa.field("slot_end", pa.string(), nullable=False),
+        pa.field("cell", pa.string(), nullable=False),
+        pa.field("statistic", pa.string(), nullable=False),
+        pa.field("service", pa.string(), nullable=False),
+        pa.field("from_kmh", pa.float64()),
+        pa.field("to_kmh", pa.float64()),
+        pa.field("value", pa.float64(), nullable=False),
+        pa.field("unit", pa.string(), nullable=False),
+        pa.field("lower95", pa.float64()),
+        pa.field("upper95", pa.float64()),
+        pa.field("users", pa.int64(), nullable=False),
+        pa.field("epsilon_user", pa.float64(), nullable=False),
+        pa.field("status", pa.string(), nullable=False),
+    ]
+)
+
+Group = tuple[int, int]
+"""Start of the slot in seconds since 1970 UTC, and cell; 0 for what the specification does not ask for."""
+
+
+@dataclass(frozen=True)
+class FusionRules:
+    """How a group is fused. buckets: of the distribution; 0 for none."""
+
+    services: Sequence[Service]
+    upper_kmh: float
+    mean: Method
+    distribution: str
+    buckets: int
+
+
+class Joined(NamedTuple):
+    """groups: (group, packed table of its users). repeated: exact copies; second: other reports of a user, group and
+    service that has one already. leakage: the most epsilon that any of these users gave away over all its reports."""
+
+    groups: list[tuple[Group, bytes]]
+    repeated: int
+    second: int
+    users: int
+    leakage: float
+
+
+def join(parts: Sequence[bytes], services: Sequence[Service]) -> Joined:
+    """All reports of some users, whatever their order -> per group a table of users by services.
+
+    Of several reports of one user, group and service the earliest counts, and of these the smallest; all that are no
+    exact copies have leaked, so all of them count in the leakage.
+    """
+    columns = [Reported.unpacked(part) for part in parts]
+    whole = Reported(*(np.concatenate(each) for each in zip(*columns, strict=True)))
+    whole = whole.take(np.lexsort((whole.report, whole.event_us, whole.service, whole.user, whole.cell, whole.slot_s)))
+    key = np.stack([whole.slot_s, whole.cell, whole.user, whole.service])
+    same_key = (np.diff(key, axis=1) == 0).all(axis=0)
+    copy = np.concatenate([[False], same_key & (np.diff(whole.event_us) == 0) & (np.diff(whole.report) == 0)])
+    later = np.concatenate([[False], same_key])
+    users, number = np.unique(whole.user, return_inverse=True)
+    epsilons = np.array([service.mechanism.epsilon for service in services])
+    spent = np.bincount(number, epsilons[whole.service] * ~copy, users.size)
+    groups = list(_tables(whole.take(~later), len(services)))
+    return Joined(groups, int(copy.sum()), int((later & ~copy).sum()), users.size, float(spent.max(initial=0.0)))
+
+
+def _tables(kept: Reported, services: int) -> Iterator[tuple[Group, bytes]]:
+    """The users of each group as packed rows: hash, then a report or NaN for each service."""
+    key = np.stack([kept.slot_s, kept.cell, kept.user])
+    new = np.concatenate([[True], (np.diff(key, axis=1) != 0).any(axis=0)])[: kept.user.size]
+    row = np.cumsum(new) - 1
+    table = np.full((services, int(new.sum())), np.nan)
+    table[kept.service, row] = kept.report
+    first = kept.take(new)
+    begins = np.concatenate([[True], (np.diff(np.stack([first.slot_s, first.cell]), axis=1) != 0).any(axis=0)])
+    starts = np.flatnonzero(begins[: first.user.size])
+    for start, end in zip(starts.tolist(), [*starts[1:].tolist(), first.user.size], strict=False):
+        group = int(first.slot_s[start]), int(first.cell[start])
+        packed = np.concatenate([first.user[None, start:end], table[:, start:end].view(np.int64)])
+        yield group, packed.tobytes()
+
+
+def fuse(parts: Sequence[bytes], rules: FusionRules) -> list[Row]:
+    """The rows of one group, without its place and time: fused mean, each service's mean, and the distribution."""
+    tables = [np.frombuffer(part, np.int64).reshape(len(rules.services) + 1, -1) for part in parts]
+    whole = np.concatenate(tables, axis=1)
+    whole = whole[:, np.argsort(whole[0], kind="stable")]
+    reports = Reports(rules.services, whole[1:].view(np.float64))
+    rows = [_mean_row(reports, rules, FUSED)]
+    for at, service in enumerate(reports.services):
+        single = Reports([service], reports.values[at : at + 1])
+        if not np.isnan(single.values).all():
+            rows.append(_mean_row(single, rules, service.name))
+    return rows + _share_rows(reports, rules)
+
+
+def _mean_row(reports: Reports, rules: FusionRules, name: str) -> Row:
+    """The mean brought into [0, U], with an interval of two standard errors around it: so it is never empty."""
+    fused = fused_mean(reports, rules.mean)
+    upper = rules.upper_kmh
+    value = min(max((fused.value + 1) / 2 * upper, 0.0), upper)
+    half = fused.standard_error * upper  # two of them, on a scale that is half as long
+    row = _row("mean", name, value, "km/h", fused.users, reports.leakage())
+    return row | {"lower95": round(max(value - half, 0.0), 6), "upper95": round(min(value + half, upper), 6)}
+
+
+def _share_rows(reports: Reports, rules: FusionRules) -> list[Row]:
+    """The share of users in each bucket, where a service's reports tell it."""
+    telling = [not isinstance(service.mechanism, Laplace) for service in reports.services]
+    values = reports.values[telling]
+    users = int((~np.isnan(values)).any(axis=0).sum()) if len(values) else 0
+    if not rules.buckets or not users:
+        return []
+    told = aggregate(reports, rules.buckets)
+    found = smoothed(told) if rules.distribution == "ems" else maximum_likelihood(told)
+    edges: Float64s = np.linspace(0, rules.upper_kmh, rules.buckets + 1)
+    status = "ok" if found.converged else "not-converged"
+    return [
+        _row("share", FUSED, float(share), "1", users, reports.leakage())
+        | {"from_kmh": round(float(low), 6), "to_kmh": round(float(high), 6), "status": status}
+        for share, low, high in zip(found.shares, edges[:-1], edges[1:], strict=True)
+    ]
+
+
+def _row(statistic: str, service: str, value: float, unit: str, users: int, leakage: float) -> Row:
+    return {
+        "statistic": statistic,
+        "service": service,
+        "from_kmh": None,
+        "to_kmh": None,
+        "value": round(value, 9),
+        "unit": unit,
+        "lower95": None,
+        "upper95": None,
+        "users": users,
+        "epsilon_user": leakage,
+        "status": "ok",
+    }

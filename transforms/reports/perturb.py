@@ -1,0 +1,63 @@
+"""What a vehicle's own device does: its mean speed of each slot, perturbed once for each service."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from dpops.local.reports import Service
+from dpops.noise import Noise
+from transforms.records import Observations
+from transforms.sinks.rows import Row
+
+SCHEMA = pa.schema(
+    [
+        pa.field("user", pa.string(), nullable=False),
+        pa.field("service", pa.string(), nullable=False),
+        pa.field("epsilon", pa.float64(), nullable=False),
+        pa.field("mechanism", pa.string(), nullable=False),
+        pa.field("time", pa.string(), nullable=False),
+        pa.field("cell", pa.string(), nullable=False),
+        pa.field("report", pa.float64(), nullable=False),
+    ]
+)
+
+
+def perturb(
+    observed: Observations,
+    cell: np.typing.NDArray[np.int64],
+    upper_steps: int,
+    services: Sequence[Service],
+    noise: Noise,
+) -> list[Row]:
+    """A report to each service for each vehicle, slot and cell: of the mean of its speeds there.
+
+    cell: 0 everywhere where cells are not told apart. Each report tells its service epsilon about that mean; the means
+    of one vehicle in several slots or cells are different values, so their epsilons add up.
+    """
+    key = np.stack([observed.slot_start_us, cell, observed.vehicle])
+    order = np.lexsort(key[::-1])
+    key, speed = key[:, order], observed.speed[order]
+    starts = np.flatnonzero(np.concatenate([[True], (np.diff(key, axis=1) != 0).any(axis=0)])[: speed.size])
+    if not starts.size:
+        return []
+    counts = np.diff(np.append(starts, speed.size))
+    values = 2 * np.add.reduceat(speed, starts) / (counts * upper_steps) - 1
+    key = key[:, starts]
+    times = [f"{at}Z" for at in np.datetime_as_string(key[0].view("datetime64[us]"), unit="s").tolist()]
+    rows: list[Row] = []
+    for service in services:
+        reports = service.mechanism.sample(values, noise)
+        for time, at, user, report in zip(times, key[1].tolist(), key[2].tolist(), reports.tolist(), strict=True):
+            rows.append(
+                {
+                    "user": f"{user:016x}",
+                    "service": service.name,
+                    "epsilon": service.mechanism.epsilon,
+                    "mechanism": service.mechanism.name,
+                    "time": time,
+                    "cell": f"{at:x}" if at else "",
+                    "report": report,
+                }
+            )
+    return rows

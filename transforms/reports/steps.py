@@ -1,0 +1,100 @@
+"""The PTransforms of the road of a report. Each is wiring around a pure function."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple
+
+import apache_beam as beam
+from apache_beam.metrics.metric import Metrics
+from apache_beam.pvalue import DoOutputsTuple, PCollection, TaggedOutput
+
+from transforms import counters
+from transforms.records import REFUSED, RawBatch, Refusal, Refused
+from transforms.reports.columns import ReportRules, parse_reports
+from transforms.reports.fuse import FusionRules, Group, fuse, join
+from transforms.sinks.rows import Row
+
+SPENT: Final = "spent"
+
+
+class Spent(NamedTuple):
+    """Of some users: how many they are, and the most epsilon that one of them gave away over all its reports."""
+
+    users: int
+    leakage: float
+
+
+Told = TaggedOutput[Literal["spent"], Spent]
+
+
+@dataclass
+class ParseReports(beam.PTransform[PCollection[RawBatch], DoOutputsTuple]):
+    """PCollection[RawBatch] -> main: (user shard, packed Reported); refused: Refused."""
+
+    rules: ReportRules
+    shards: int
+
+    def expand(self, batches: PCollection[RawBatch]) -> DoOutputsTuple:
+        return batches | beam.ParDo(_Parse(self.rules, self.shards)).with_outputs(REFUSED, main="reports")
+
+
+class _Parse(beam.DoFn):
+    def __init__(self, rules: ReportRules, shards: int) -> None:
+        self._rules, self._shards = rules, shards
+
+    def process(self, batch: RawBatch) -> Iterator[tuple[int, bytes] | Refusal]:
+        reported, refused = parse_reports(batch.table, self._rules)
+        yield from _dead_letters("parse", refused)
+        shard = reported.user % self._shards
+        for number in range(self._shards):
+            mine = reported.take(shard == number)
+            if mine.user.size:
+                yield number, mine.packed()
+
+
+@dataclass
+class JoinUsers(beam.PTransform[PCollection[tuple[int, bytes]], DoOutputsTuple]):
+    """(user shard, packed Reported) -> main: (group, packed table); refused: Refused; spent: Spent."""
+
+    rules: ReportRules
+
+    def expand(self, reports: PCollection[tuple[int, bytes]]) -> DoOutputsTuple:
+        shards = reports | "by user" >> beam.GroupByKey()
+        return shards | beam.ParDo(_Join(self.rules)).with_outputs(REFUSED, SPENT, main="groups")
+
+
+class _Join(beam.DoFn):
+    def __init__(self, rules: ReportRules) -> None:
+        self._rules = rules
+
+    def process(self, shard: tuple[int, Iterable[bytes]]) -> Iterator[tuple[Group, bytes] | Refusal | Told]:
+        joined = join(list(shard[1]), self._rules.services)
+        yield from _dead_letters("join", {"repeated": joined.repeated, "second-report": joined.second})
+        told: Told = TaggedOutput(SPENT, Spent(joined.users, joined.leakage))
+        yield told
+        yield from joined.groups
+
+
+@dataclass
+class FuseGroups(beam.PTransform[PCollection[tuple[Group, bytes]], PCollection[tuple[Group, list[Row]]]]):
+    """(group, packed table of some of its users) -> (group, its rows)."""
+
+    rules: FusionRules
+
+    def expand(self, groups: PCollection[tuple[Group, bytes]]) -> PCollection[tuple[Group, list[Row]]]:
+        return groups | "by group" >> beam.GroupByKey() | beam.ParDo(_Fuse(self.rules))
+
+
+class _Fuse(beam.DoFn):
+    def __init__(self, rules: FusionRules) -> None:
+        self._rules = rules
+
+    def process(self, group: tuple[Group, Iterable[bytes]]) -> Iterator[tuple[Group, list[Row]]]:
+        Metrics.counter(counters.NAMESPACE, "groups").inc()
+        yield group[0], fuse(list(group[1]), self._rules)
+
+
+def _dead_letters(stage: str, reasons: dict[str, int]) -> Iterator[Refusal]:
+    for reason, rows in reasons.items():
+        if rows:
+            yield TaggedOutput(REFUSED, Refused(stage, reason, rows))
