@@ -64,25 +64,25 @@ def assemble(
 ) -> Job:
     """The specification, translated into what the steps of the road need."""
     return Job(
-        layout=spec.layout,
+        layout=spec.input.layout,
         slot_s=spec.timetable.slot_s,
         rules=Rules(
-            grid=spec.grid,
-            units=spec.layout.units,
-            bbox=spec.bbox,
+            grid=spec.speeds.grid,
+            units=spec.input.layout.units,
+            bbox=spec.cells.bbox,
             calendar=calendar,
             vehicle_key=secret.derive("vehicle"),
         ),
-        resolution=spec.resolution,
+        resolution=spec.cells.resolution,
         cap=spec.cap,
         policy=Policy(
             spec_id=spec.spec_id,
-            grid=spec.grid,
+            grid=spec.speeds.grid,
             unit="km/h",
             statistics=spec.statistics,
             allocation=spec.allocation,
             release_shards=spec.release_shards,
-            region=spec.region,
+            region=spec.cells.region,
             digest_key=secret.derive("digest"),
         ),
         slots=slots,

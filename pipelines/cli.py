@@ -19,6 +19,10 @@ COMMANDS = {
     ),
     "plan": ("pipelines.commands.plan:plan", "Say what a specification would give, before anything is spent."),
     "release": ("pipelines.commands.release:release", "Release the closed slots of a range, once."),
+    "estimate": (
+        "pipelines.commands.estimate:estimate",
+        "Estimate released days again, or days to come, from the ledger.",
+    ),
     "stream": ("pipelines.commands.stream:stream", "Release slots as they end, until it is stopped."),
     "collect": ("pipelines.commands.collect:collect", "Keep each new message of a GTFS-realtime address."),
     "map": ("pipelines.commands.map:map_", "Draw result files as a map in one HTML file that needs no network."),

@@ -12,6 +12,7 @@ import msgspec
 from dpops.types import Int64s
 from pipelines.commands.evaluate_distributions import evaluate_distributions
 from pipelines.commands.evaluate_learned import evaluate_learned
+from pipelines.commands.evaluate_local import evaluate_local
 from pipelines.commands.options import console, json_option, progress_bars
 from pipelines.evaluation import compositions, datasets, real, report
 from pipelines.evaluation.reference import REFERENCE
@@ -64,6 +65,9 @@ NOT_PRIVATE = "NOT PRIVATE: these figures are functions of true values; do not p
 @click.option(
     "--not-private", is_flag=True, help="With --data and --sets: I know that the output shows functions of true values."
 )
+@click.option(
+    "--local", "is_local", is_flag=True, help="Of local reports and their fusion instead; --runs trials. [default: 50]"
+)
 @json_option
 def evaluate(
     runs: int | None,
@@ -80,6 +84,7 @@ def evaluate(
     distributions: bool,
     bins: int,
     not_private: bool,
+    is_local: bool,
     as_json: bool,
 ) -> None:
     """Simulate every mechanism: the tables of the papers, or the errors on your telemetry.
@@ -90,8 +95,21 @@ def evaluate(
       hatstream evaluate --data 'feed/*.csv' --spec austin.toml --not-private
       hatstream evaluate --data 'feed/*.csv' --spec austin.toml --not-private --totals 10,100
       hatstream evaluate --data 'feed/*.csv' --spec austin.toml --not-private --totals 1,2.64 --learned --runs 5
+      hatstream evaluate --local --output build/fusion
       hatstream evaluate --distributions --data 'feed/*.csv' --spec austin.toml --not-private --output build/figures
     """
+    if is_local:
+        if (
+            len({pattern is not None, spec_path is not None, not_private}) > 1
+            or counts
+            or folder
+            or totals
+            or distributions
+        ):
+            raise scheduled.UsageError("--local goes alone, or with --data, --spec (of a fusion) and --not-private")
+        data = None if pattern is None or spec_path is None else (pattern, spec_path)
+        evaluate_local(runs, seed, data, output, processes, as_json=as_json)
+        return
     if distributions:
         if (pattern is None) != (spec_path is None) or (pattern is not None) != not_private or totals or folder:
             raise scheduled.UsageError(
@@ -186,7 +204,9 @@ def _telemetry(pattern: str, spec_path: Path, epsilons: list[str], runs: int, as
     paths = scheduled.paths_of(pattern)
     with progress_bars(quiet=as_json) as bars:
         hats = real.read_hats(spec, paths, bars)
-        errors = real.errors_of(hats, spec.grid, epsilons, runs, spec.prior, partial(bars, "mechanisms compared"))
+        errors = real.errors_of(
+            hats, spec.speeds.grid, epsilons, runs, spec.speeds.prior, partial(bars, "mechanisms compared")
+        )
     if as_json:
         plain = {
             "not_private": NOT_PRIVATE,

@@ -86,9 +86,9 @@ def _telemetry(
     with progress_bars(quiet=as_json) as bars:
         hats = figures.read_distributions(spec, bins, paths, bars)
         errors = figures.errors_of(
-            hats, bins, spec.grid, epsilons, runs, spec.prior, partial(bars, "epsilons released")
+            hats, bins, spec.speeds.grid, epsilons, runs, spec.speeds.prior, partial(bars, "epsilons released")
         )
-    truth, out = figures.truth_of(hats, bins, spec.grid), console()
+    truth, out = figures.truth_of(hats, bins, spec.speeds.grid), console()
     if not as_json:
         out.print(f"[bold]{NOT_PRIVATE}[/bold]")
         for name in figures.OUTPUTS:
@@ -97,8 +97,8 @@ def _telemetry(
     if output is not None:
         from pipelines.evaluation import distribution_pictures as pictures  # matplotlib takes a second to import
 
-        drawn.append(pictures.draw_cdfs(hats, bins, spec.grid, epsilons, spec.prior, output))
-        drawn.append(pictures.draw_day(hats, bins, spec.grid, epsilons[-1], spec.prior, output))
+        drawn.append(pictures.draw_cdfs(hats, bins, spec.speeds.grid, epsilons, spec.speeds.prior, output))
+        drawn.append(pictures.draw_day(hats, bins, spec.speeds.grid, epsilons[-1], spec.speeds.prior, output))
     return {
         "not_private": NOT_PRIVATE,
         "hats": len(hats),

@@ -77,7 +77,7 @@ def perturb(spec_path: Path, pattern: str, output: Path, key_path: Path, as_json
         click.echo(msgspec.json.encode(made).decode())
         return
     out = console()
-    _tell_refused(out, made.read, dict(made.refused))
+    _tell_refused(out, made.read, made.refused)
     out.print(
         f"{made.reports:,} reports of {made.vehicles:,} vehicles in {output}. A vehicle gives away epsilon "
         f"{spec.epsilon_of_all:g} with each value (the sum over services), at most {made.leakage:g} over all of them."

@@ -30,7 +30,7 @@ def summarise_levels(spec: Specification, levels: LevelsRelease, done: Release, 
         {
             "period": period,
             "slots": sum(slot.period == period for slot in done.calendar.slots),
-            "cells": len(spec.region or ()),
+            "cells": len(spec.cells.region or ()),
             "stages": [
                 {"share": plan.share, "sequence": entry.sequence, "rests_on": plan.rests_on}
                 for entry in entries

@@ -89,9 +89,10 @@ def compare(
         job = job_of(plain, when, NO_KEY, LedgerAccount("", Path(), "", PureLimit(Fraction(1)), "", ""), Path(), ())
     except UsageError as error:
         raise InputError(f"the files do not hold whole periods: {error}") from None
-    columns = tuple(dict.fromkeys((SUMS, SQUARES, *columns_of(spec.statistics, spec.grid))))  # truths need these two
+    asked = columns_of(spec.statistics, spec.speeds.grid)
+    columns = tuple(dict.fromkeys((SUMS, SQUARES, *asked)))  # truths need these two
     whole = _tallied(events, None, columns)
-    truth = _truth(whole, spec.grid)
+    truth = _truth(whole, spec.speeds.grid)
     ways = _ways(whole)
     errors: list[Errors] = []
     spent: list[CompositionCost] = []
@@ -99,7 +100,7 @@ def compare(
         rows = whole if cap is None else _tallied(events, cap, columns)
         periods = [rows.take(np.isin(rows.slot_s, slots)) for slots in {facts.plan for facts in job.slots.values()}]
         for total in totals:
-            suppress = weights_of(spec.grid, spec.statistics) if clip_user else None
+            suppress = weights_of(spec.speeds.grid, spec.statistics) if clip_user else None
             allocation = replace(whole_period, epsilon=Fraction(total), suppress=suppress)
             policy = replace(job.policy, allocation=allocation)
             divided = [divide(_ordered(period), 1, policy) for period in periods if period.cell.size]

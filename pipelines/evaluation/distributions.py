@@ -113,7 +113,7 @@ class Errors:
 def read_distributions(spec: Specification, bins: int, paths: Sequence[str], report: Report) -> list[Hat]:
     """The HATs of some files. Not private: it holds true histograms."""
     _, parts = read_events(spec, paths, report)
-    upper = spec.grid.upper_steps
+    upper = spec.speeds.grid.upper_steps
     found: list[Hat] = []
     for slot_s in sorted(parts):
         events = wire.unpack_events(parts[slot_s])

@@ -92,13 +92,13 @@ def read_city(spec: Specification, paths: Sequence[str], report: Report) -> True
     for slot in when.slots:
         periods.setdefault(slot.period, []).append(slot.start_s)
     periods = {name: slots for name, slots in periods.items() if any(at in tallies for at in slots)}
-    region = spec.region or _around(tallies[at] for at in next(iter(periods.values())) if at in tallies)
+    region = spec.cells.region or _around(tallies[at] for at in next(iter(periods.values())) if at in tallies)
     fleet = Fleet() if spec.levels is None else spec.levels.fleet
     days = [
         _true_day(name, slots, [tallies[at] for at in slots if at in tallies], region, spec)
         for name, slots in periods.items()
     ]
-    return TrueCity(region, spec.grid, fleet, days, spec.region is None)
+    return TrueCity(region, spec.speeds.grid, fleet, days, spec.cells.region is None)
 
 
 def _around(tallies: Iterable[wire.Tally]) -> tuple[int, ...]:
@@ -120,7 +120,7 @@ def _true_day(
         np.bincount(hat, weights, shape[0] * shape[1]).astype(np.float64).reshape(shape)
         for weights in (rows.reports, None, rows.total)
     )
-    means = np.divide(total, reports, out=np.full(shape, np.nan), where=reports > 0) * float(spec.grid.step)
+    means = np.divide(total, reports, out=np.full(shape, np.nan), where=reports > 0) * float(spec.speeds.grid.step)
     return TrueDay(name, rows, tuple(hours_of(slots, spec.timetable.zone)), reports, vehicles, means)
 
 

@@ -71,11 +71,17 @@ Report = Callable[[str, int, int | None], None]
 def read_events(spec: Specification, paths: Sequence[str], report: Report) -> tuple[Calendar, dict[int, list[bytes]]]:
     """Reads and parses files as a release does, over the whole range of days that they hold: packed events by slot."""
     when = _days(spec, paths)
-    rules = Rules(grid=spec.grid, units=spec.layout.units, bbox=spec.bbox, calendar=when, vehicle_key=os.urandom(32))
+    rules = Rules(
+        grid=spec.speeds.grid,
+        units=spec.input.layout.units,
+        bbox=spec.cells.bbox,
+        calendar=when,
+        vehicle_key=os.urandom(32),
+    )
     parts: dict[int, list[bytes]] = {}
     for done, path in enumerate(paths):
-        for batch in spec.layout.read(path):
-            for slot_s, packed in events_of(batch.table, rules, spec.resolution, spec.region):
+        for batch in spec.input.layout.read(path):
+            for slot_s, packed in events_of(batch.table, rules, spec.cells.resolution, spec.cells.region):
                 parts.setdefault(slot_s, []).append(packed)
         report("files read", done + 1, len(paths))
     if not parts:
@@ -91,7 +97,7 @@ def read_hats(spec: Specification, paths: Sequence[str], report: Report) -> Hats
         events = wire.unpack_events(parts[slot_s])
         whole = tally(events, slot_s, None, (SUMS,)).tally
         kept = whole if spec.cap is None else tally(events, slot_s, spec.cap, (SUMS,)).tally
-        found += _hats(kept, whole, spec.grid)
+        found += _hats(kept, whole, spec.speeds.grid)
     truth, rows = (np.array([hat[at] for hat in found], np.float64) for at in (2, 1))
     vehicles = np.array([hat[0].counts.size for hat in found], np.float64)
     return Hats([(totals, reported) for totals, reported, _ in found], truth, rows, vehicles)
@@ -101,8 +107,8 @@ def _days(spec: Specification, paths: Sequence[str]) -> Calendar:
     """All local days between the first and the last plausible time in the files."""
     least, most = TO_US, FROM_US
     for path in paths:
-        for batch in spec.layout.read(path):
-            time = instants(batch.table.column("time"), spec.layout.units.time_unit)
+        for batch in spec.input.layout.read(path):
+            time = instants(batch.table.column("time"), spec.input.layout.units.time_unit)
             us = time.us[time.valid & (time.us >= FROM_US) & (time.us < TO_US)]
             if us.size:
                 least, most = min(least, int(us.min())), max(most, int(us.max()))

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -22,15 +22,15 @@ from transforms.sinks.files import FORMATS, write_whole
 Report = Callable[[str, int, int | None], None]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Perturbed:
     """What was made. leakage: the most epsilon that one vehicle gave away over all its reports."""
 
-    reports: int = 0
-    vehicles: int = 0
-    leakage: float = 0.0
-    read: int = 0
-    refused: Counter[str] = field(default_factory=Counter)
+    reports: int
+    vehicles: int
+    leakage: float
+    read: int
+    refused: dict[str, int]
 
 
 def run(spec: FusionSpecification, pattern: str, output: Path, secret: Secret, report: Report) -> Perturbed:
@@ -38,32 +38,38 @@ def run(spec: FusionSpecification, pattern: str, output: Path, secret: Secret, r
     kind = output.suffix.removeprefix(".")
     if kind not in FORMATS:
         raise UsageError(f"--output must end in one of {', '.join(FORMATS)}; it is {output.name!r}")
-    if spec.telemetry is None:
-        raise UsageError("the specification needs a [telemetry] table: the layout of the raw positions")
-    made = Perturbed()
-    hours = spec.reports.hours or Hours("UTC", 3600)
-    rules = Rules(spec.grid, spec.telemetry.units, None, hours, secret.derive("reports"))
-    parts: list[Observations] = []
-    paths = paths_of(pattern)
-    for done, path in enumerate(paths):
-        for batch in read_apart(spec.telemetry, path):
-            observed, refused = parse(batch.table, rules)
-            made.read += batch.rows
-            made.refused.update(batch.refused)
-            made.refused.update(refused)
-            parts.append(observed)
-        report("files read", done + 1, len(paths))
-    whole = Observations(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+    whole, refused = read_telemetry(spec, pattern, secret.derive("reports"), report)
+    read = whole.vehicle.size + sum(refused.values())
     if not whole.vehicle.size:
-        raise InputError(f"no row of the telemetry was usable, of {made.read}")
+        raise InputError(f"no row of the telemetry was usable, of {read}")
     nowhere = np.zeros_like(whole.vehicle)
     if spec.reports.hours is None:
         whole = whole._replace(slot_start_us=nowhere)
     cell = nowhere if spec.resolution is None else hexagons.cells_of(whole, spec.resolution)
     rows = perturb(whole, cell, spec.grid.upper_steps, spec.fusion.services, Noise())
     values = Counter(row["user"] for row in rows)
-    made.reports, made.vehicles = len(rows), len(values)
-    made.leakage = max(values.values()) / len(spec.fusion.services) * spec.epsilon_of_all
+    leakage = max(values.values()) / len(spec.fusion.services) * spec.epsilon_of_all
     output.parent.mkdir(parents=True, exist_ok=True)
     write_whole(output, FORMATS[kind](rows, SCHEMA, output.stem))
-    return made
+    return Perturbed(len(rows), len(values), leakage, read, dict(refused))
+
+
+def read_telemetry(
+    spec: FusionSpecification, pattern: str, vehicle_key: bytes, report: Report
+) -> tuple[Observations, Counter[str]]:
+    """All accepted rows of the files that match, and how many were refused for each reason."""
+    if spec.telemetry is None:
+        raise UsageError("the specification needs a [telemetry] table: the layout of the raw positions")
+    hours = spec.reports.hours or Hours("UTC", 3600)
+    rules = Rules(spec.grid, spec.telemetry.units, None, hours, vehicle_key)
+    refused: Counter[str] = Counter()
+    parts: list[Observations] = []
+    paths = paths_of(pattern)
+    for done, path in enumerate(paths):
+        for batch in read_apart(spec.telemetry, path):
+            observed, reasons = parse(batch.table, rules)
+            refused.update(batch.refused)
+            refused.update(reasons)
+            parts.append(observed)
+        report("files read", done + 1, len(paths))
+    return Observations(*(np.concatenate(columns) for columns in zip(*parts, strict=True))), refused

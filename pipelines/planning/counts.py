@@ -80,7 +80,7 @@ def sample_counts(day: pa.Table, fleet: Fleet, spec: Specification) -> Counts:
     timetable = spec.timetable
     when = calendar(timetable, timetable.midnight(fleet.day), timetable.midnight(fleet.day + timedelta(days=1)))
     rules = Rules(
-        grid=spec.grid,
+        grid=spec.speeds.grid,
         units=Units("us", KMH_PER_UNIT["km/h"]),
         bbox=None,
         calendar=when,
@@ -88,7 +88,7 @@ def sample_counts(day: pa.Table, fleet: Fleet, spec: Specification) -> Counts:
     )
     whole = day.rename_columns(["vehicle", "time", "lat", "lon", "speed"]).combine_chunks()
     parts = []
-    for slot_s, packed in events_of(whole.to_batches()[0], rules, spec.resolution):
+    for slot_s, packed in events_of(whole.to_batches()[0], rules, spec.cells.resolution):
         table = tally(wire.unpack_events([packed]), slot_s, None, ()).tally
         parts.append((table.slot_s, table.cell, table.vehicle, table.kept))
     if not parts:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from dpops.accountant import Accountant
 from dpops.allocation import Allocation
 from dpops.forecast import Prior
 from dpops.mechanism import Mechanism, Plan
@@ -111,7 +112,7 @@ class Forecaster:
     """Ranks mechanisms for HATs; equal counts share the answer."""
 
     def __init__(self, spec: Specification) -> None:
-        self._grid, self._prior = spec.grid, spec.prior
+        self._grid, self._prior = spec.speeds.grid, spec.speeds.prior
         self._known: dict[tuple[str, Fraction, int, bytes], list[Candidate]] = {}
 
     def candidates(self, stat: RequestedStatistic, hat: PlannedHat) -> list[Candidate]:
@@ -160,14 +161,14 @@ def plan(spec: Specification, counts: Counts, recount: Recount | None, progress:
         name=spec.name,
         spec_id=spec.spec_id,
         counts=counts.origin,
-        forecast=_forecast_basis(spec.prior),
+        forecast=_forecast_basis(spec.speeds.prior),
         hats=len(hats),
         statistics=statistics,
         composed=composed,
         guarantees=translated(spec, composed),
         not_protected=NOT_PROTECTED,
         choices=choices,
-        notes=[*_notes(spec, counts, statistics), *impossible],
+        notes=[*_notes(spec, counts, statistics), *_notes_on_delta(spec, composed), *impossible],
     )
 
 
@@ -268,16 +269,17 @@ def _other_choices(
         choices.append((said, _with(spec, replace(spec.allocation, epsilon=epsilon)), True))
     if named and spec.cap is None:
         if spec.allocation.suppress is None:
-            suppress = weights_of(spec.grid, spec.statistics)
+            suppress = weights_of(spec.speeds.grid, spec.statistics)
             choices.append(("clip-user", _with(spec, replace(spec.allocation, suppress=suppress)), True))
         if not spec.allocation.whole_periods:
             choices.append(("periods as a whole", _with(spec, spec.allocation.over_whole_periods()), True))
     if not positions:
         return choices, ["other resolutions and slot lengths need positions: see --synthetic"]
     impossible = []
-    for resolution in (spec.resolution - 1, spec.resolution + 1):
+    for resolution in (spec.cells.resolution - 1, spec.cells.resolution + 1):
         if 0 <= resolution <= 15:
-            choices.append((f"resolution {resolution}", replace(spec, resolution=resolution), False))
+            cells = replace(spec.cells, resolution=resolution)
+            choices.append((f"resolution {resolution}", replace(spec, cells=cells), False))
     table = spec.timetable
     for minutes in (Fraction(table.slot_minutes, 2), Fraction(table.slot_minutes * 2)):
         edges = (table.service_start_minute, table.service_end_minute, DAY_MINUTES)
@@ -304,7 +306,7 @@ def _choice(name: str, spec: Specification, counts: Counts, forecaster: Forecast
         choice=name,
         as_specified=name.endswith(AS_IS),
         epsilon=float(spec.allocation.epsilon),
-        resolution=spec.resolution,
+        resolution=spec.cells.resolution,
         slot_minutes=spec.timetable.slot_minutes,
         hats=len(hats),
         hats_planned=len(some),
@@ -312,6 +314,20 @@ def _choice(name: str, spec: Specification, counts: Counts, forecaster: Forecast
         forecast_error=errors,
         composed=composed,
     )
+
+
+def _notes_on_delta(spec: Specification, composed: Composed) -> list[str]:
+    """Pure claims are dear on an account that is kept in rho and sets no part apart for them."""
+    epsilon = composed.debit_of_a_period.epsilon
+    if epsilon is None:
+        return []
+    shown = spec.account.limit.shown(Accountant(pure=Fraction(epsilon)))
+    if shown.epsilon <= Fraction(epsilon):
+        return []
+    return [
+        f"the account is kept in rho, where the pure epsilon of {epsilon:g} counts as {shown.said()}: "
+        "set a part of its limit apart (pure = ..), or use an account without delta"
+    ]
 
 
 def _notes(spec: Specification, counts: Counts, statistics: list[StatisticPlan]) -> list[str]:

@@ -128,7 +128,7 @@ def release(
     if spec.levels is None:
         outcome = local.run(job, paths, when.slots, needed, progress)
     else:
-        policy = spec.levels.policy(spec.spec_id, spec.region or (), spec.grid, secret.derive("digest"))
+        policy = spec.levels.policy(spec.spec_id, spec.cells.region or (), spec.speeds.grid, secret.derive("digest"))
         learned = learned_centres, learned_estimates
         outcome = levels.run(job, policy, spec.timetable.zone, paths, when.slots, needed, learned, progress)
     if needed is not None and (outcome.unusable or outcome.periods_empty):
@@ -143,12 +143,15 @@ def release(
 def job_of(
     spec: Specification, when: Calendar, secret: Secret, account: LedgerAccount, output: Path, formats: Sequence[str]
 ) -> Job:
-    """The road of a closed range, a period recorded at a time. Raises UsageError, see `_slot_facts`."""
-    return assemble(spec, when, _slot_facts(spec, when), "period", secret, account, output, formats)
+    """The road of a closed range, a period recorded at a time. Raises UsageError, see `slot_facts`."""
+    return assemble(spec, when, slot_facts(spec, when), "period", secret, account, output, formats)
 
 
-def _slot_facts(spec: Specification, when: Calendar) -> dict[int, SlotFacts]:
-    """Raises UsageError for a range that cuts a period which is planned as a whole."""
+def slot_facts(spec: Specification, when: Calendar) -> dict[int, SlotFacts]:
+    """What is known of each slot of a range beforehand.
+
+    Raises UsageError for a range that cuts a period which is planned as a whole.
+    """
     facts = {}
     for period, slots in groupby(when.slots, key=lambda slot: slot.period):
         starts = tuple(slot.start_s for slot in slots)

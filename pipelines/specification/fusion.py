@@ -15,7 +15,7 @@ from dpops.local.means import Method
 from dpops.local.registry import LOCAL_MECHANISMS
 from dpops.local.reports import Service
 from dpops.types import Grid
-from pipelines.specification.load import SpecificationError
+from pipelines.specification.document import SpecificationError
 from transforms.layouts import MAPPED, Layout, layout, report_layout
 from transforms.reports.columns import Hours, ReportRules
 from transforms.reports.fuse import FUSED, FusionRules

@@ -9,7 +9,6 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import apache_beam as beam
-import msgspec
 
 from pipelines.account.location import AccountLocation, account_of
 from pipelines.assembly import admitted, assemble, continuing, facts_of, ledger_account_of
@@ -127,9 +126,8 @@ def run(
 
 def kafka_source(spec: Specification, topic: Topic, start_s: int) -> ReadKafka:
     """Every partition from the first message that may matter on. Raises SpecificationError or InputError."""
-    name = msgspec.json.decode(spec.text)["input"]["layout"]
     try:
-        layout = message_layout(name, spec.layout)
+        layout = message_layout(spec.input.name, spec.input.layout)
     except ValueError as error:
         raise SpecificationError(f"input: {error}") from None
     try:
@@ -143,7 +141,7 @@ def folder_source(spec: Specification, folder: Path, start_s: int) -> ReadGrowin
     """Raises InputError where there is no such folder."""
     if not folder.is_dir():
         raise InputError(f"there is no folder {folder}")
-    return ReadGrowing(folder.absolute(), _watermark(spec, start_s), spec.layout)
+    return ReadGrowing(folder.absolute(), _watermark(spec, start_s), spec.input.layout)
 
 
 def _watermark(spec: Specification, start_s: int) -> Watermark:

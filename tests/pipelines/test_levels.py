@@ -3,10 +3,12 @@
 import csv
 import json
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
+from dpops.accountant import DeltaLimit
 from dpops.levels.stages import FIRST_CENTRE
 from pipelines.account import location
 from pipelines.specification import SpecificationError, load
@@ -51,7 +53,8 @@ def test_every_cell_and_slot_gets_a_row_in_every_format(tmp_path: Path, hatstrea
     rows = [row for path in (tmp_path / "out").glob("*.csv") for row in rows_of(path)]
     assert len({(row["slot_start"], row["cell"]) for row in rows}) == len(rows) == len(CELLS) * 4 * len(DAYS)
     assert {path.suffix for path in (tmp_path / "out").iterdir()} == {".csv", ".parquet", ".avro", ".jsonl"}
-    assert all(0 <= float(row["lower95"]) <= float(row["value"]) <= float(row["upper95"]) <= 65 for row in rows)
+    known = [row for row in rows if row["status"] != "held-back"]
+    assert all(0 <= float(row["lower95"]) <= float(row["value"]) <= float(row["upper95"]) <= 65 for row in known)
 
 
 def test_an_empty_city_one_bus_and_a_full_one_publish_the_same_keys(tmp_path: Path, hatstream: Run) -> None:
@@ -97,6 +100,25 @@ def test_a_period_is_debited_once_and_a_lowered_limit_refuses_a_new_one_alone(tm
     assert code == 3
     assert "2.64" in err
     assert len(entries(tmp_path)) == 2
+
+
+def test_a_total_with_delta_is_kept_in_rho_and_fills_an_account_of_the_same_numbers(
+    tmp_path: Path, hatstream: Run
+) -> None:
+    levels_city.write(tmp_path)
+    gaussian = SPEC.replace("limit = 2.64", "limit = { epsilon = 2.64, delta = 1e-6 }")
+    gaussian = gaussian.replace('per = "period"', 'per = "period"\ndelta = 1e-6')
+    (tmp_path / "spec.toml").write_text(gaussian)
+    assert hatstream(*city.init(tmp_path))[0] == 0
+    released(tmp_path, hatstream, end=DAYS[0])
+    ledger = location.find(str(tmp_path / "ledger.sqlite"), None).ledger
+    (spent,) = ledger.spent("small")
+    limit = DeltaLimit(Fraction("2.64"), Fraction(1, 10**6))
+    assert spent.debited.pure == 0
+    assert limit.shown(spent.debited).said() == "2.64 at delta 1e-06"
+    assert ledger.verify() == 4
+    (tmp_path / "spec.toml").write_text(gaussian.replace("epsilon = 2.64\n", "epsilon = 0.1\n"))
+    assert hatstream(*city.release(tmp_path, end=DAYS[0]))[0] == 3
 
 
 def test_a_rerun_changes_nothing_and_another_input_is_told_to_the_operator_alone(

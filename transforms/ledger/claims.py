@@ -1,5 +1,6 @@
 """What the stored plans of a release claim, compared with what was debited for them."""
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import closing
@@ -21,20 +22,22 @@ _Group = tuple[str, str, int | None]
 """What one debit is of: specification, period, and slot; the slot is None where a period was planned as a whole."""
 
 
-def check_claims(units: Iterable[Sealed]) -> None:
+def check_claims(units: Iterable[Sealed], most_hats: int = 1) -> None:
     """Raises LedgerError for the first slot or period whose debit is below what its plans claim.
 
-    units: all of each slot, or of each period that was planned as a whole.
+    units: all of each slot, or of each period that was planned as a whole. most_hats: of them that a vehicle is in,
+    where that was counted.
     """
     groups: dict[_Group, _Claimed] = defaultdict(_Claimed)
     for unit in units:
         groups[group_of(unit)].add(unit)
     for (spec_id, period, slot_s), claimed in groups.items():
-        if not claimed.debited.covers(claimed.claim):
+        claim = claimed.claim(most_hats)
+        if not claimed.debited.covers(claim):
             where = f"period {period}" + ("" if slot_s is None else f", slot at {slot_s} s since 1970")
             raise LedgerError(
                 f"{where}: the plans of {spec_id} claim more than the account was debited for them "
-                f"({_said(claimed.claim)} above {_said(claimed.debited)})"
+                f"({_said(claim)} above {_said(claimed.debited)})"
             )
 
 
@@ -73,15 +76,14 @@ class _Claimed:
         """A slot's shards share the largest debit; those of the slots of a period add up."""
         return sum(self.debits.values(), Accountant())
 
-    @property
-    def claim(self) -> Accountant:
-        """What the plans cost a vehicle: in as many HATs as were paid for, at least one, and in those that cost most.
+    def claim(self, most_hats: int) -> Accountant:
+        """What the plans cost a vehicle: in as many HATs as it is in or as were paid for, and in those that cost most.
 
         Where no epsilon of a HAT says how many these are, a vehicle is in all of them.
         """
         hats = [Accountant().compose(claims) for claims in self.hats.elements()]
         rate = min(self.rates, default=Fraction(0))
-        return most_of(hats, max(int(self.debited.pure / rate), 1) if rate else len(hats))
+        return most_of(hats, max(math.ceil(self.debited.pure / rate), most_hats) if rate else len(hats))
 
 
 def _claims(released: Released) -> Iterator[Claim]:

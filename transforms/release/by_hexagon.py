@@ -1,6 +1,6 @@
 """By hexagon: the public plan of a slot from counts alone, then noisy integers; the result is ready to be recorded."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -13,6 +13,7 @@ from dpops.noise import Noise
 from dpops.statistics import RequestedStatistic
 from dpops.types import CountsKnown
 from transforms.count.wire import Exposure, Tally
+from transforms.ledger.claims import check_claims
 from transforms.observe.hexagons import cell_text
 from transforms.release.digest import digest_of
 from transforms.release.policy import Policy, SlotFacts, release_shard
@@ -25,7 +26,7 @@ def draw_releases(
     """Plans and releases all HATs of one plan and shard: of a slot, or with scope "period" of a whole period.
 
     plan_s: its first slot. tally: in any order, of all vehicles. Returns its slots in order, each with the number of
-    HATs that a vehicle takes part in.
+    HATs that a vehicle takes part in. Raises LedgerError if their plans claim more of a vehicle than their debit.
     """
     facts = slots[plan_s]
     reported = tally.take(np.lexsort((tally.vehicle, tally.cell, tally.slot_s)))
@@ -53,6 +54,7 @@ def draw_releases(
             epsilon_total=None if total is None else str(total),
         )
         sealed.append((unit, exposure))
+    check_claims((unit for unit, _ in sealed), _most_hats(exposures))
     return sealed
 
 
@@ -79,6 +81,15 @@ def divide(rows: Tally, plans: int, policy: Policy) -> Divided:
 def _exposure(rows: Tally) -> Exposure:
     vehicle, cells = np.unique(rows.vehicle[rows.kept > 0], return_counts=True)
     return Exposure(vehicle, cells.astype(np.int64))
+
+
+def _most_hats(exposures: Sequence[Exposure]) -> int:
+    """The most HATs of a plan that a vehicle takes part in, counted anew."""
+    vehicle = np.unique(np.concatenate([each.vehicle for each in exposures]), return_inverse=True)[1]
+    cells = np.concatenate([each.cells for each in exposures])
+    hats = np.zeros(int(vehicle.max(initial=-1)) + 1, np.int64)
+    np.add.at(hats, vehicle, cells)
+    return int(hats.max(initial=0))
 
 
 def _release(rows: Tally, shard: int, hat_epsilon: Fraction, policy: Policy, noise: Noise) -> list[Released]:

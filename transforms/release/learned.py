@@ -76,12 +76,16 @@ def learned_from(entries: Sequence[Sequenced], policy: LevelsPolicy, least_recen
 
 
 def days_of(entries: Sequence[Sequenced], policy: LevelsPolicy) -> list[DayValues]:
-    periods: dict[str, list[Sequenced]] = {}
-    for entry in entries:
-        periods.setdefault(entry.unit.period, []).append(entry)
-    if entries:  # a period whose stages have other entries between them is understood as late as its last one
-        periods[entries[-1].unit.period] = periods.pop(entries[-1].unit.period)
-    return [_day_of(stages, policy) for stages in periods.values()]
+    return [
+        _day_of([entry for entry in entries if entry.unit.period == period], policy) for period in period_order(entries)
+    ]
+
+
+def period_order(entries: Sequence[Sequenced]) -> list[str]:
+    """Recorded periods by their first stage; that of the newest entry comes last, whatever lies between its stages."""
+    order = list(dict.fromkeys(entry.unit.period for entry in entries))
+    last = entries[-1].unit.period if entries else ""
+    return [period for period in order if period != last] + [period for period in order if period == last]
 
 
 def _day_of(entries: Sequence[Sequenced], policy: LevelsPolicy) -> DayValues:

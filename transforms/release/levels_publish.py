@@ -12,7 +12,7 @@ from transforms.observe.hexagons import cell_text
 from transforms.records import HatEstimate, SlotEstimates
 from transforms.release.levels import MECHANISM, LevelsPolicy
 from transforms.release.policy import SlotFacts
-from transforms.release.recorded import Sealed, Sequenced
+from transforms.release.recorded import Sequenced
 
 Float64s = NDArray[np.float64]
 
@@ -35,7 +35,7 @@ Estimator = Callable[[Sequence[Sequenced], LevelsPolicy, Sequence[int]], HatEsti
 
 
 def estimates_of_slot(
-    estimates: HatEstimates, slot: int, facts: SlotFacts, unit: Sealed, policy: LevelsPolicy
+    estimates: HatEstimates, slot: int, facts: SlotFacts, unit: str, policy: LevelsPolicy
 ) -> SlotEstimates:
     """One estimate for every cell of the region, by cell. slot: its index in the period."""
     columns = [column[:, slot].tolist() for column in estimates]
@@ -56,4 +56,4 @@ def estimates_of_slot(
         )
         for cell, value, lower, upper, sd, status in zip(policy.region, *columns, strict=True)
     ]
-    return SlotEstimates(unit.spec_id, facts.start, facts.end, unit.unit, ("mean",), hats)
+    return SlotEstimates(policy.spec_id, facts.start, facts.end, unit, ("mean",), hats)

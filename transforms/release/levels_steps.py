@@ -156,4 +156,4 @@ class _EstimatePeriod(beam.DoFn):
         entries = [entry for entry in stages if entry.sequence <= recorded.sequences[0]]
         estimates = of.estimator(entries, of.policy, plan.hours)
         for at, slot_s in enumerate(of.slots[unit.slot_s].plan):
-            yield estimates_of_slot(estimates, at, of.slots[slot_s], unit, of.policy)
+            yield estimates_of_slot(estimates, at, of.slots[slot_s], unit.unit, of.policy)

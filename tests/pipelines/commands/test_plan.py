@@ -84,7 +84,7 @@ def only_class(document):
 def test_without_a_prior_the_numbers_are_those_of_the_mechanisms_plan(planned, tmp_path):
     counts = [40, 30, 9, 9, 2]
     only = only_class(planned(city.SPEC, counts=json.dumps(counts), name="counts.json"))
-    grid = load(tmp_path / "spec.toml").grid
+    grid = load(tmp_path / "spec.toml").speeds.grid
     made = ArrayAverage().plan(CountsKnown(np.array(counts), sum(counts)), grid, Fraction(1))
     assert (only["vehicles"], only["hats"], only["m_ub"]) == ("4-7", 1, made.facts["m_ub"])
     assert only["noise_scale"] == float(made.scale * made.step)
@@ -99,7 +99,7 @@ def test_with_a_prior_the_error_is_the_mechanisms_forecast(planned, tmp_path):
     spec = city.SPEC.replace("upper_kmh = 65", PRIOR.replace("12 }", "12, between = 0.25 }"))
     document = planned(spec, counts=json.dumps(counts.tolist()), name="counts.json")
     mechanism = ArrayAverage()
-    made = mechanism.plan(CountsKnown.all_of(counts), load(tmp_path / "spec.toml").grid, Fraction(1))
+    made = mechanism.plan(CountsKnown.all_of(counts), load(tmp_path / "spec.toml").speeds.grid, Fraction(1))
     assert only_class(document)["forecast_error"] == mechanism.forecast(made, counts, Prior(20, 12, 0.25))
     assert "25% of the variance" in document["forecast"]
 
@@ -107,7 +107,7 @@ def test_with_a_prior_the_error_is_the_mechanisms_forecast(planned, tmp_path):
 def test_auto_shows_its_choice_and_the_runners_up_in_order(planned, plan, tmp_path):
     counts = np.array([40, 30, 29, 25, 22, 21, 9, 9, 2])
     only = only_class(planned(auto(), counts=json.dumps(counts.tolist()), name="counts.json"))
-    grid = load(tmp_path / "spec.toml").grid
+    grid = load(tmp_path / "spec.toml").speeds.grid
     ranking = Auto(prior=Prior(20, 12)).ranking(CountsKnown.all_of(counts), grid, Fraction(1))
     wanted = [(label(each.mechanism), each.error) for each in ranking]
     assert (only["chosen"][0]["mechanism"], only["forecast_error"]) == wanted[0]
@@ -133,6 +133,14 @@ def test_the_composed_total_of_a_hand_made_table_is_exact(planned):
     assert composed["vehicle_and_period"] == {"epsilon": 3.0, "known": "exact"}
     assert composed["debit_of_a_period"] == {"epsilon": 5.0, "known": "exact"}
     assert composed["within_limit"] is True
+
+
+def test_what_pure_epsilon_comes_to_on_an_account_with_delta_is_said_before_it_is_spent(planned):
+    document = planned(city.SPEC.replace("limit = 50", "limit = { epsilon = 50, delta = 1e-6 }"), counts=TABLE)
+    assert document["composed"]["within_limit"] is True
+    assert any("pure epsilon of 5 counts as 37.4218 at delta 1e-06" in note for note in document["notes"])
+    apart = planned(city.SPEC.replace("limit = 50", "limit = { epsilon = 50, delta = 1e-6, pure = 6 }"), counts=TABLE)
+    assert not any("counts as" in note for note in apart["notes"])
 
 
 def test_a_limit_below_the_debit_is_exceeded(planned):
@@ -228,7 +236,7 @@ def test_other_resolutions_and_slot_lengths_are_recounted(planned, tmp_path):
     names = ["resolution 6", "resolution 8", "30-minute slots", "120-minute slots"]
     assert list(by_name)[-4:] == names
     spec = load(tmp_path / "spec.toml")
-    counts = sample_counts(*sample_day(spec), replace(spec, resolution=8))
+    counts = sample_counts(*sample_day(spec), replace(spec, cells=replace(spec.cells, resolution=8)))
     assert by_name["resolution 8"]["hats"] == len(set(zip(counts.slot.tolist(), counts.place.tolist(), strict=True)))
     assert by_name["120-minute slots"]["hats"] < document["hats"] < by_name["30-minute slots"]["hats"]
 

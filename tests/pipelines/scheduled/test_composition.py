@@ -7,7 +7,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dpops.allocation import Share
+from dpops.mechanisms.array_average import ArrayAverage
 from pipelines.account import location
+from pipelines.exit_codes import FAILED
 from pipelines.scheduled import parts as local
 from pipelines.specification import load
 from tests import city
@@ -56,6 +59,38 @@ def test_a_period_planned_as_a_whole_debits_exactly_its_total(tmp_path, hatstrea
         assert (period["sum_of_slot_maxima"], period["most_spent_by_a_vehicle"]) == (6, 6)
     assert {float(row["epsilon"]) for row in rows_in(tmp_path)} == {6 / 9}, "every bus is in 9 HATs of the day"
     assert [spent.epsilon for spent in ledger_of(tmp_path).spent("small")] == [6, 6]
+
+
+def half_debit(patch):
+    patch.setattr(Share, "debit", property(lambda share: share.epsilon_hat * share.most_hats / 2))
+
+
+def plans_of_twice_the_epsilon(patch):
+    plan = ArrayAverage.plan
+    patch.setattr(ArrayAverage, "plan", lambda self, known, grid, epsilon: plan(self, known, grid, 2 * epsilon))
+
+
+@pytest.mark.parametrize("privacy", ['per = "hat"', WHOLE])
+@pytest.mark.parametrize("wrong", [half_debit, plans_of_twice_the_epsilon])
+def test_a_job_whose_plans_claim_more_than_its_debit_releases_nothing(tmp_path, hatstream, monkeypatch, privacy, wrong):
+    opened(tmp_path, hatstream, spec_of(privacy))
+    wrong(monkeypatch)
+    code, _, err = hatstream(*city.release(tmp_path, *DAY))
+    assert (code, "claim more than the account was debited" in err) == (FAILED, True)
+    assert ledger_of(tmp_path).spent("small") == []
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+@pytest.mark.parametrize("privacy", ['per = "hat"', WHOLE])
+def test_verify_finds_plans_that_claimed_more_than_their_debit(tmp_path, hatstream, monkeypatch, privacy):
+    opened(tmp_path, hatstream, spec_of(privacy))
+    with monkeypatch.context() as careless:
+        plans_of_twice_the_epsilon(careless)
+        careless.setattr("transforms.release.by_hexagon.check_claims", lambda _units, _most_hats: None)
+        careless.setattr("transforms.ledger.releases.check_claims", lambda _units: None)
+        assert hatstream(*city.release(tmp_path, *DAY))[0] == 0
+    code, _, err = hatstream("ledger", "verify", "--ledger", str(tmp_path / "ledger.sqlite"))
+    assert (code, "claim more than the account was debited" in err) == (FAILED, True)
 
 
 def test_a_part_of_a_period_that_is_planned_as_a_whole_is_refused_before_and_after(tmp_path, hatstream):

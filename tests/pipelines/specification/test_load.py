@@ -25,7 +25,7 @@ def spec(tmp_path):
 
 def test_numbers_are_taken_as_written(spec):
     assert spec(("epsilon = 1.0", "epsilon = 0.1")).allocation.epsilon == Fraction(1, 10)
-    assert spec(("upper_kmh = 65", "upper_kmh = 65\ngrid_kmh = 0.1")).grid.upper_steps == 650
+    assert spec(("upper_kmh = 65", "upper_kmh = 65\ngrid_kmh = 0.1")).speeds.grid.upper_steps == 650
 
 
 @pytest.mark.parametrize("epsilon", ["1e-6", "1e6"])
@@ -188,10 +188,10 @@ def test_a_region_counts_by_its_cells_wherever_its_file_lies(spec, tmp_path):
     for name, document in (("a", SQUARE), ("b", {"type": "Feature", "properties": {"x": 1}, "geometry": SQUARE})):
         (tmp_path / f"{name}.geojson").write_text(json.dumps(document, indent=2))
     first, second = (spec(('"occupied"', f'"{name}.geojson"')) for name in ("a", "b"))
-    assert first.region == second.region
-    assert len(first.region) > 50
+    assert first.cells.region == second.cells.region
+    assert len(first.cells.region) > 50
     assert first.spec_id == second.spec_id
-    cells = ", ".join(f'"{cell:x}"' for cell in reversed(first.region))
+    cells = ", ".join(f'"{cell:x}"' for cell in reversed(first.cells.region))
     assert spec(('"occupied"', f"[{cells}]")).spec_id == first.spec_id
 
 
@@ -222,14 +222,14 @@ def test_a_region_split_at_the_antimeridian_has_the_cells_of_both_sides(spec, tm
     for name, parts in (("west", [(179.5, 180)]), ("east", [(-180, -179.5)]), ("both", [(179.5, 180), (-180, -179.5)])):
         document = {"type": "MultiPolygon", "coordinates": [rectangle(*side) for side in parts]}
         (tmp_path / f"{name}.geojson").write_text(json.dumps(document))
-        found.append(set(spec(('"occupied"', f'"{name}.geojson"')).region))
+        found.append(set(spec(('"occupied"', f'"{name}.geojson"')).cells.region))
     assert found[2] == found[0] | found[1]
     assert min(len(found[0]), len(found[1])) > 50
 
 
 def test_a_box_may_cross_the_antimeridian(spec):
     crossing = spec(('region = "occupied"', 'region = "occupied"\nbbox = [179, -19, -179, -17]'))
-    assert crossing.bbox == (179, -19, -179, -17)
+    assert crossing.cells.bbox == (179, -19, -179, -17)
 
 
 def test_a_region_must_be_an_area(spec, tmp_path):

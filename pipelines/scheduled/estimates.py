@@ -1,0 +1,106 @@
+"""Estimates of released days again, or of days to come, from the ledger alone: no data is read, nothing is spent."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from itertools import groupby
+from pathlib import Path
+
+import numpy as np
+
+from dpops.learning.learner import Learned
+from pipelines.account.location import AccountLocation
+from pipelines.output_folder import make_writable
+from pipelines.scheduled.release import UsageError, range_of, slot_facts
+from pipelines.specification import Specification
+from transforms.ledger import AccountRefusal
+from transforms.records import SlotEstimates
+from transforms.release.learned import hat_estimates, learned_from, period_order
+from transforms.release.levels import LevelsPolicy
+from transforms.release.levels_order import hours_of, is_complete
+from transforms.release.levels_publish import HatEstimates, estimates_of_slot
+from transforms.release.policy import SlotFacts
+from transforms.release.recorded import Sequenced
+from transforms.sinks.files import publish_slot
+from transforms.time.calendar import Calendar
+
+MOST_DAYS = 366
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The recorded stages of a `levels` specification, in the order of the ledger, and how they are read."""
+
+    spec: Specification
+    policy: LevelsPolicy
+    entries: Sequence[Sequenced]
+
+    @property
+    def periods(self) -> set[str]:
+        return {entry.unit.period for entry in self.entries if is_complete(self.entries, entry.unit.period)}
+
+
+def recorded(spec: Specification, location: AccountLocation) -> Recorded:
+    """Raises UsageError for a specification that nothing is learned from, and AccountRefusal without a ledger."""
+    if spec.levels is None:
+        raise UsageError("estimates are learned from statistics by 'levels'; other rows are what `release` writes")
+    if not location.ledger.exists():
+        raise AccountRefusal(f"there is no ledger at {location.shown}: name it with --ledger")
+    policy = spec.levels.policy(spec.spec_id, spec.cells.region or (), spec.speeds.grid, b"")
+    return Recorded(spec, policy, location.ledger.stages(spec.account.name, spec.spec_id))
+
+
+def estimate_again(
+    known: Recorded, when: Calendar, folder: Path, formats: Sequence[str], *, whole: bool
+) -> tuple[list[Path], list[str]]:
+    """Writes the estimates of a range's released periods; answers with the files, and the periods not released.
+
+    Causal: as published, from each period's own and earlier entries. whole: from all that is known by now.
+    """
+    make_writable(folder)
+    facts = slot_facts(known.spec, when)
+    missing, written = [], []
+    everything = learned_from(known.entries, known.policy, None) if whole and known.entries else None
+    for period, group in groupby(when.slots, key=lambda slot: slot.period):
+        slots = [facts[slot.start_s] for slot in group]
+        if period not in known.periods:
+            missing.append(period)
+            continue
+        found = _causal(known, period) if everything is None else _by_all(known, everything, period)
+        for slot in slots_of(found, slots, known.policy):
+            written += publish_slot(slot, folder, formats)
+    return written, missing
+
+
+def _causal(known: Recorded, period: str) -> HatEstimates:
+    last = max(entry.sequence for entry in known.entries if entry.unit.period == period)
+    entries = [entry for entry in known.entries if entry.sequence <= last]
+    return hat_estimates(learned_from(entries, known.policy).estimate(), known.policy)
+
+
+def _by_all(known: Recorded, everything: Learned, period: str) -> HatEstimates:
+    order = period_order(known.entries)
+    return hat_estimates(everything.estimate(len(order) - 1 - order.index(period)), known.policy)
+
+
+def forecast(known: Recorded, first: date, days: int, folder: Path, formats: Sequence[str]) -> list[Path]:
+    """Writes what is expected of days from `first` on, whether they are released or not."""
+    if not known.entries:
+        raise UsageError("nothing is released yet: there is nothing to forecast from")
+    make_writable(folder)
+    last = first + timedelta(days=days - 1)
+    when = range_of(known.spec.timetable, first.isoformat(), last.isoformat())
+    facts, zone = slot_facts(known.spec, when), known.spec.timetable.zone
+    learned, written = learned_from(known.entries, known.policy), []
+    for _, group in groupby(when.slots, key=lambda slot: slot.period):
+        starts = [slot.start_s for slot in group]
+        belief = learned.forecast(np.array(hours_of(starts, zone), np.int64))
+        found = hat_estimates(belief, known.policy, forecast=True)
+        for slot in slots_of(found, [facts[at] for at in starts], known.policy):
+            written += publish_slot(slot, folder, formats)
+    return written
+
+
+def slots_of(found: HatEstimates, slots: Sequence[SlotFacts], policy: LevelsPolicy) -> Iterator[SlotEstimates]:
+    for at, facts in enumerate(slots):
+        yield estimates_of_slot(found, at, facts, "km/h", policy)

@@ -1,0 +1,180 @@
+"""The rules of a specification, table by table: each gives a checked value, or says which rule is broken."""
+
+import re
+from fractions import Fraction
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from dpops.allocation import Allocation
+from dpops.forecast import Prior
+from dpops.types import Grid
+from pipelines.specification.document import (
+    AccountTable,
+    CellsTable,
+    Document,
+    InputTable,
+    PrivacyTable,
+    SpecificationError,
+    SpeedTable,
+)
+from pipelines.specification.numbers import shortened
+from pipelines.specification.values import Cells, Input
+from transforms.count.tally import ContributionBound
+from transforms.layouts import layout
+from transforms.observe.hexagons import cells_of_geojson, cells_of_list
+from transforms.regular_files import read_regular
+from transforms.time.calendar import DAY_MINUTES, Timetable
+
+BOUND = Fraction(1_000_000)
+"""Epsilon lies between 1 / BOUND, where noise nears the 2**50 steps that can be drawn exactly, and BOUND."""
+
+NAME_LETTERS, REGION_BYTES = 200, 64 << 20
+
+
+def need(holds: bool, name: str, rule: str, value: object) -> None:
+    if not holds:
+        raise SpecificationError(f"{name} {rule}; it is {_shown(value)}")
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, Fraction):
+        try:
+            return f"{float(value):g}"
+        except OverflowError:
+            return "beyond all floating-point numbers"
+    return shortened(repr(value) if isinstance(value, str) else str(value))
+
+
+def check_name(field: str, name: str) -> None:
+    need(bool(name.strip()), field, "must not be empty", name)
+    fits = name.isprintable() and len(name) <= NAME_LETTERS
+    need(fits, field, f"must be at most {NAME_LETTERS} printable letters", name)
+
+
+def timetable_of(document: Document) -> Timetable:
+    minutes = document.slot.minutes
+    need(1 <= minutes <= DAY_MINUTES and DAY_MINUTES % minutes == 0, "slot.minutes", "must divide a day", minutes)
+    need(document.slot.allowed_lateness_s >= 0, "slot.allowed_lateness_s", "must not be negative", "negative")
+    service = document.slot.service
+    found = re.fullmatch(r"(\d\d):(\d\d)-(\d\d):(\d\d)", service)
+    need(found is not None, "slot.service", 'must look like "05:00-24:00"', service)
+    numbers = [int(group) for group in found.groups()] if found else []
+    start, end = numbers[0] * 60 + numbers[1], numbers[2] * 60 + numbers[3]
+    ordered = max(numbers[1], numbers[3]) < 60 and start < end <= DAY_MINUTES
+    need(ordered, "slot.service", "must start before it ends, within one day", service)
+    need(start % minutes == end % minutes == 0, "slot.service", f"must lie on slots of {minutes} minutes", service)
+    zone = document.account.timezone
+    try:
+        ZoneInfo(zone)
+    except (KeyError, ValueError, OSError):
+        raise SpecificationError(f"account.timezone must be a name like America/Chicago; it is {zone!r}") from None
+    return Timetable(zone, document.account.unit, minutes, start, end)
+
+
+def check_account(account: AccountTable) -> None:
+    check_name("account.name", account.name)
+    ever = account.unit == "vehicle-ever"
+    need(not ever or account.until is not None, "account.until", "is needed with vehicle-ever", "missing")
+    for name in ("since", "until"):
+        value = getattr(account, name)
+        need(ever or value is None, f"account.{name}", "goes with vehicle-ever only", value)
+    if account.since is not None and account.until is not None:
+        need(account.since < account.until, "account.since", "must be before account.until", account.since)
+    need(
+        account.adjacency in ("counts-public", "add-remove"),
+        "account.adjacency",
+        "must be 'counts-public' or 'add-remove'",
+        account.adjacency,
+    )
+
+
+def grid_of(speed: SpeedTable) -> Grid:
+    need(0 < speed.upper_kmh <= 100_000, "speed.upper_kmh", "must be above 0, at most 100000", speed.upper_kmh)
+    need(speed.grid_kmh > 0, "speed.grid_kmh", "must be above 0", speed.grid_kmh)
+    steps = speed.upper_kmh / speed.grid_kmh
+    need(steps.denominator == 1, "speed.grid_kmh", "must divide speed.upper_kmh", speed.grid_kmh)
+    need(steps <= 1_000_000, "speed.grid_kmh", "must give at most 1,000,000 steps up to upper_kmh", speed.grid_kmh)
+    return Grid(step=speed.grid_kmh, upper_steps=int(steps))
+
+
+def allocation_of(privacy: PrivacyTable, account: AccountTable) -> tuple[Allocation, ContributionBound | None]:
+    need(1 / BOUND <= privacy.epsilon <= BOUND, "privacy.epsilon", "must be between 1e-6 and 1e6", privacy.epsilon)
+    cap = None
+    if privacy.composition == "cap":
+        for name, value in (("max_cells", privacy.max_cells), ("max_samples", privacy.max_samples)):
+            need(value is not None and value >= 1, f"privacy.{name}", "is needed with 'cap', at least 1", value)
+        cap = ContributionBound(privacy.max_cells or 1, privacy.max_samples or 1)
+    else:
+        for name, value in (("max_cells", privacy.max_cells), ("max_samples", privacy.max_samples)):
+            need(value is None, f"privacy.{name}", "goes with composition = 'cap'", value)
+    shards = privacy.release_shards
+    need(1 <= shards <= 1024, "privacy.release_shards", "must be between 1 and 1024", shards)
+    need(shards == 1 or cap is not None, "privacy.release_shards", "must be 1 without composition = 'cap'", shards)
+    most_hats = cap.max_cells if cap is not None and shards > 1 else None
+    allocation = Allocation(epsilon=privacy.epsilon, per=privacy.per, scope=privacy.scope, most_hats=most_hats)
+    fits = shards == 1 or not allocation.whole_periods
+    need(fits, "privacy.release_shards", "must be 1 with scope = 'period'", shards)
+    if allocation.needs_period and account.unit == "vehicle-ever":
+        need(account.since is not None, "account.since", "is needed to divide a vehicle-ever period", "missing")
+    return allocation, cap
+
+
+def cells_of(table: CellsTable, folder: Path) -> Cells:
+    """folder: where paths of region files begin."""
+    _check_bbox(table)
+    return Cells(resolution=table.resolution, region=_region(table, folder), exact_bbox=table.bbox)
+
+
+def _check_bbox(cells: CellsTable) -> None:
+    if cells.bbox is None:
+        return
+    west, south, east, north = (float(edge) for edge in cells.bbox)
+    fits = max(abs(west), abs(east)) <= 180 and west != east and -90 <= south < north <= 90
+    rule = "must be west, south, east, north in degrees, south < north (west > east crosses the antimeridian)"
+    need(fits, "cells.bbox", rule, [west, south, east, north])
+
+
+def _region(cells: CellsTable, folder: Path) -> tuple[int, ...] | None:
+    need(0 <= cells.resolution <= 15, "cells.resolution", "must be between 0 and 15", cells.resolution)
+    if cells.region == "occupied":
+        return None
+    try:
+        if isinstance(cells.region, list):
+            found = cells_of_list(cells.region, cells.resolution)
+        else:
+            document = msgspec.json.decode(read_regular(folder / cells.region, REGION_BYTES))
+            found = cells_of_geojson(document, cells.resolution)
+    except OSError as error:
+        raise SpecificationError(
+            f"cells.region: {error.strerror}: {shortened(repr(cells.region))}; "
+            'it is a GeoJSON file, a list of cells, or "occupied" for all cells with reports'
+        ) from None
+    except RecursionError:
+        raise SpecificationError(f"cells.region: {shortened(repr(cells.region))} is nested too deeply") from None
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, msgspec.MsgspecError) as error:
+        raise SpecificationError(f"cells.region: {shortened(str(error))}") from None
+    need(bool(found), "cells.region", "must hold at least one cell at this resolution", "empty")
+    return found
+
+
+def input_of(table: InputTable) -> Input:
+    try:
+        return Input(
+            table.layout, table.columns, layout(table.layout, table.columns, table.time_unit, table.speed_unit)
+        )
+    except ValueError as error:
+        raise SpecificationError(f"input: {error}") from None
+
+
+def prior_of(speed: SpeedTable) -> Prior | None:
+    if speed.prior is None:
+        return None
+    mean, sd, between = speed.prior.mean_kmh, speed.prior.sd_kmh, speed.prior.between
+    need(0 <= mean <= speed.upper_kmh, "speed.prior.mean_kmh", "must be between 0 and upper_kmh", mean)
+    need(
+        speed.upper_kmh / 1000 <= sd <= speed.upper_kmh, "speed.prior.sd_kmh", "must be upper_kmh/1000 to upper_kmh", sd
+    )
+    need(0 <= between <= 1, "speed.prior.between", "must be between 0 and 1", between)
+    return Prior(float(mean), float(sd), float(between))

@@ -1,0 +1,97 @@
+"""What a specification's id is the hash of: its content, so that a changed copy has another id."""
+
+import hashlib
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from pipelines.specification.levels import MECHANISM
+
+if TYPE_CHECKING:
+    from pipelines.specification.values import Specification
+
+
+def spec_id_of(text: str) -> str:
+    """16 hex digits."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def decisive_text(spec: "Specification") -> str:
+    """Canonical JSON of everything that decides a release, defaults resolved, in the form of the document's tables.
+
+    Left out: names, the account's limit, lateness. A region counts by its cells, so that moving the file or editing
+    its white space draws no new noise. A prior counts as an option of the mechanisms that use it.
+    """
+    plain: dict[str, Any] = {
+        "account": _account(spec),
+        "slot": {"minutes": spec.timetable.slot_minutes, "service": _service(spec)},
+        "cells": _cells(spec),
+        "speed": {"upper_kmh": str(spec.speeds.grid.upper), "grid_kmh": str(spec.speeds.grid.step), "prior": None},
+        "privacy": _privacy(spec),
+        "statistic": _statistics(spec),
+        "input": _input(spec),
+    }
+    if spec.fleet is not None:
+        plain["fleet"] = msgspec.to_builtins(spec.fleet)
+    return msgspec.json.encode(plain, order="deterministic").decode()
+
+
+def _account(spec: "Specification") -> dict[str, Any]:
+    plain: dict[str, Any] = msgspec.to_builtins(spec.account, enc_hook=str)
+    del plain["limit"]
+    return plain
+
+
+def _service(spec: "Specification") -> str:
+    edges = spec.timetable.service_start_minute, spec.timetable.service_end_minute
+    return "-".join(f"{edge // 60:02}:{edge % 60:02}" for edge in edges)
+
+
+def _cells(spec: "Specification") -> dict[str, Any]:
+    cells = spec.cells
+    return {
+        "resolution": cells.resolution,
+        "region": "occupied" if cells.region is None else [f"{cell:x}" for cell in cells.region],
+        "bbox": None if cells.exact_bbox is None else [str(edge) for edge in cells.exact_bbox],
+    }
+
+
+def _privacy(spec: "Specification") -> dict[str, Any]:
+    allocation, cap = spec.allocation, spec.cap
+    plain = {
+        "epsilon": str(allocation.epsilon),
+        "per": allocation.per,
+        "composition": "clip-user" if allocation.suppress else "none" if cap is None else "cap",
+        "scope": allocation.scope,
+        "release_shards": spec.release_shards,
+        "max_cells": None if cap is None else cap.max_cells,
+        "max_samples": None if cap is None else cap.max_samples,
+    }
+    if spec.levels is not None and spec.levels.delta is not None:
+        plain["delta"] = str(spec.levels.delta)
+    return plain
+
+
+def _statistics(spec: "Specification") -> list[dict[str, Any]]:
+    if spec.levels is not None:
+        return [{"name": "mean", "mechanism": MECHANISM, "options": spec.levels.text()}]
+    return [
+        {
+            "name": stat.name,
+            "mechanism": stat.mechanism.name,
+            "share": str(stat.share),
+            "options": {f.name: getattr(stat.mechanism, f.name) for f in fields(stat.mechanism)},  # type: ignore[arg-type]
+        }
+        for stat in spec.statistics
+    ]
+
+
+def _input(spec: "Specification") -> dict[str, Any]:
+    units = spec.input.layout.units
+    return {
+        "layout": spec.input.name,
+        "columns": spec.input.columns,
+        "time_unit": units.time_unit,
+        "speed_unit": str(units.kmh_per_unit),
+    }

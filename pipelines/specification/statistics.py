@@ -1,0 +1,123 @@
+"""The statistics of a specification: each with its mechanism and options, and its share of the epsilon."""
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from fractions import Fraction
+from typing import Any
+
+import msgspec
+
+from dpops import statistics as registry
+from dpops.forecast import Prior
+from dpops.mechanism import Mechanism
+from dpops.mechanisms.auto import Auto
+from dpops.mechanisms.tree import Tree
+from dpops.registry import registered
+from dpops.statistics import RequestedStatistic
+from pipelines.specification.checks import need
+from pipelines.specification.document import Document, SpecificationError
+from pipelines.specification.levels import FleetTable, LevelsRelease, levels_release, refusal
+from pipelines.specification.numbers import from_toml
+from transforms.time.calendar import Timetable
+
+
+def statistics_of(document: Document, prior: Prior | None) -> tuple[RequestedStatistic, ...]:
+    need(bool(document.statistic), "statistic", "needs at least one entry", "empty")
+    parsed = [_statistic(dict(table), document, prior) for table in document.statistic]
+    names = [name for name, _, _ in parsed]
+    need(len(set(names)) == len(names), "statistic.name", "must not repeat", names)
+    whole = sum((weight for _, _, weight in parsed), Fraction(0))
+    return tuple(RequestedStatistic(name, mechanism, weight / whole) for name, mechanism, weight in parsed)
+
+
+def _statistic(table: dict[str, Any], document: Document, prior: Prior | None) -> tuple[str, Mechanism, Fraction]:
+    name, offered = table.pop("name", None), registry.registered()
+    need(name in offered, "statistic.name", f"must be one of {', '.join(offered)}", name)
+    wanted = table.pop("mechanism", offered[str(name)].default)
+    weight, adjacency = table.pop("weight", 1), document.account.adjacency
+    known = {key: cls for key, cls in registered().items() if name in cls.statistics}
+    fit = [key for key, cls in known.items() if adjacency in cls.adjacencies]
+    if wanted not in known:
+        raise SpecificationError(f"statistic.mechanism = {wanted!r} is not available; those that fit: {', '.join(fit)}")
+    need(wanted in fit, "statistic.mechanism", f"must fit {adjacency} ({', '.join(fit)})", wanted)
+    try:
+        second_stage = _second_stage(known[wanted]) if document.privacy.composition == "clip-user" else {}
+        mechanism = _mechanism(known[wanted], second_stage | table)
+        if isinstance(mechanism, Auto):
+            mechanism = Auto(prior=prior, statistic=name)
+        if isinstance(mechanism, Tree):
+            mechanism = replace(mechanism, prior=prior)
+        return str(name), mechanism, _weight(weight)
+    except (msgspec.ValidationError, ValueError) as error:
+        raise SpecificationError(f"statistic with mechanism {wanted!r}: {error}") from None
+
+
+def _weight(value: object) -> Fraction:
+    weight = from_toml(Fraction, value)
+    need(weight > 0, "statistic.weight", "must be above 0", weight)
+    return weight
+
+
+def _second_stage(cls: type[Mechanism]) -> dict[str, str]:
+    """After suppression the plain estimators also cap the vehicles that are left (algorithms 9.4), unless told else."""
+    capped = any(field.name == "m_ub" and field.default == "none" for field in fields(cls))  # type: ignore[arg-type]
+    return {"m_ub": "opt"} if capped else {}
+
+
+def _mechanism(cls: type[Mechanism], options: Mapping[str, Any]) -> Mechanism:
+    """The mechanism with its options, which are the fields of its class."""
+    names = {field.name for field in fields(cls)} - {"prior", "statistic"}  # type: ignore[arg-type]
+    for name, value in options.items():
+        if name not in names:
+            raise ValueError(f"unknown option {name!r}; it has {sorted(names) or 'none'}")
+        if isinstance(value, str | int):
+            _check_option(cls, name, value)
+    return msgspec.convert(options, cls)
+
+
+def _check_option(cls: type[Mechanism], name: str, value: object) -> None:
+    """Raises ValueError with the mechanism's own rule for the option, if it states one."""
+    try:
+        msgspec.convert({name: value}, cls)
+    except msgspec.ValidationError as error:
+        rule = str(error)
+        raise ValueError(rule if rule.startswith(f"{name} must") else f"{name} = {value!r} is not available") from None
+
+
+def levels_of(document: Document, region: tuple[int, ...] | None, timetable: Timetable) -> LevelsRelease | None:
+    """The `levels` release that is asked for, if it is; under secret counts nothing else is."""
+    account, privacy, tables = document.account, document.privacy, document.statistic
+    wanted = [table.get("mechanism", "levels") for table in tables]
+    if account.adjacency == "counts-public" and "levels" not in [table.get("mechanism") for table in tables]:
+        for name, value in (("privacy.delta", privacy.delta), ("fleet", document.fleet)):
+            need(value is None, name, "goes with mechanism = 'levels'", "given")
+        return None
+    other = next((name for name in wanted if name != "levels"), None)
+    need(other is None, "statistic.mechanism", "must be 'levels', alone, under add-remove", other)
+    refused = refusal(
+        adjacency=account.adjacency,
+        unit=account.unit,
+        region=region,
+        per=privacy.per,
+        scope=privacy.scope,
+        composition=privacy.composition,
+        release_shards=privacy.release_shards,
+        statistics=[str(table.get("name")) for table in tables],
+    )
+    if refused is not None:
+        raise SpecificationError(refused)
+    delta = privacy.delta
+    need(delta is None or 0 < delta < Fraction(1, 100), "privacy.delta", "must be above 0 and below 0.01", delta)
+    options = {name: value for name, value in tables[0].items() if name not in ("name", "mechanism", "weight")}
+    try:
+        return levels_release(
+            options,
+            epsilon=privacy.epsilon,
+            delta=delta,
+            fleet=document.fleet or FleetTable(),
+            region=region or (),
+            timetable=timetable,
+            counts_public=account.adjacency == "counts-public",
+        )
+    except (msgspec.ValidationError, ValueError) as error:
+        raise SpecificationError(f"statistic with mechanism 'levels': {error}") from None

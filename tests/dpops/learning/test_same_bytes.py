@@ -1,0 +1,25 @@
+"""Published numbers do not depend on how a machine adds up: other kernels and threads of its linear algebra."""
+
+import hashlib
+import os
+import subprocess
+import sys
+
+from dpops.learning import learned, published
+from tests.dpops.learning.test_learner import after
+
+
+def digest() -> str:
+    found = published(learned(after(3, 0.5)).estimate(), 65)
+    columns = (found.values, found.sd, found.lower95, found.upper95, found.vehicles, found.status)
+    return hashlib.sha256(b"".join(column.tobytes() for column in columns)).hexdigest()
+
+
+def test_kernels_and_threads_change_no_byte() -> None:
+    settings = [{"OPENBLAS_CORETYPE": "Haswell"}, {"OPENBLAS_CORETYPE": "Prescott"}, {"OPENBLAS_NUM_THREADS": "2"}]
+    code = "from tests.dpops.learning.test_same_bytes import digest; print(digest())"
+    found = {
+        subprocess.run([sys.executable, "-c", code], env=os.environ | more, capture_output=True, check=True).stdout
+        for more in settings
+    }
+    assert found == {digest().encode() + b"\n"}

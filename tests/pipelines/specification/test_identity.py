@@ -1,0 +1,42 @@
+"""A specification's id is the hash of its content, also of a copy in which something was replaced."""
+
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from dpops.types import Grid
+from pipelines.specification import Specification, load
+from tests import city
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Specification:
+    (tmp_path / "spec.toml").write_text(city.AUSTIN)
+    return load(tmp_path / "spec.toml")
+
+
+def loaded(folder: Path, old: str, new: str) -> Specification:
+    assert old in city.AUSTIN
+    (folder / "other.toml").write_text(city.AUSTIN.replace(old, new))
+    return load(folder / "other.toml")
+
+
+def test_a_copy_has_the_id_of_the_file_that_says_the_same(spec: Specification, tmp_path: Path) -> None:
+    assert spec.spec_id
+    half = Grid(step=Fraction(1, 2), upper_steps=130)
+    copies = {
+        "epsilon = 0.5": replace(spec, allocation=replace(spec.allocation, epsilon=Fraction(1, 2))),
+        "resolution = 8": replace(spec, cells=replace(spec.cells, resolution=8)),
+        "minutes = 30": replace(spec, timetable=replace(spec.timetable, slot_minutes=30)),
+        "upper_kmh = 65\ngrid_kmh = 0.5": replace(spec, speeds=replace(spec.speeds, grid=half)),
+    }
+    originals = ("epsilon = 1.0", "resolution = 7", "minutes = 60", "upper_kmh = 65")
+    for old, (new, copy) in zip(originals, copies.items(), strict=True):
+        assert copy.spec_id == loaded(tmp_path, old, new).spec_id, new
+    assert len({copy.spec_id for copy in copies.values()} | {spec.spec_id}) == 5
+
+
+def test_what_decides_no_release_decides_no_id(spec: Specification) -> None:
+    assert replace(spec, name="other", allowed_lateness_s=99).spec_id == spec.spec_id
