@@ -359,8 +359,8 @@ def _shade(axes: Axes, numbers: Float64s, winners: Sequence[str]) -> None:
 
 
 def _arrow(axes: Axes, start: Float64s, end: Float64s) -> None:
-    style = {"arrowstyle": "->", "lw": 1.8, "color": "black"}
-    axes.annotate("", xy=(end[0], end[1]), xytext=(start[0], start[1]), arrowprops=style)
+    style = {"arrowstyle": "->", "lw": 1.8}
+    axes.annotate("", (end[0], end[1]), (start[0], start[1]), arrowprops=style)
 
 
 def _forecast(mechanism: Mechanism, counts: Int64s, epsilon: Fraction, prior: Prior) -> float:
@@ -368,12 +368,10 @@ def _forecast(mechanism: Mechanism, counts: Int64s, epsilon: Fraction, prior: Pr
 
 
 def _one(width: float, height: float) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(width, height), layout="constrained")
-    return figure, figure.add_subplot()
+    return (figure := Figure(figsize=(width, height), layout="constrained")), figure.add_subplot()
 
 
-def _seeded() -> Noise:
-    """Noise for pictures: the same at every drawing."""
+def _seeded() -> Noise:  # the same at every drawing
     return Noise(np.random.default_rng(1).bytes)
 
 

@@ -39,7 +39,7 @@ COMMANDS = {
 
 _CODES = {
     "pipelines.scheduled.release.UsageError": WRONG_USE,
-    "pipelines.specification.load.SpecificationError": BAD_SPECIFICATION,
+    "pipelines.specification.document.SpecificationError": BAD_SPECIFICATION,
     "transforms.ledger.accounts.AccountRefusal": REFUSED,
     "transforms.ledger.head.LedgerError": FAILED,
     "pipelines.scheduled.release.InputError": FAILED,

@@ -120,6 +120,13 @@ def other_accounts(place: AccountLocation, account: str) -> list[str]:
     return sorted((in_ledger | with_key) - {account})
 
 
+def that_void(place: AccountLocation, table: AccountTable) -> list[str]:
+    """The ledger's accounts with public counts beside one that hides whether a vehicle drove."""
+    if table.adjacency != "add-remove":
+        return []
+    return sorted(known.name for known in place.ledger.accounts() if known.adjacency == "counts-public")
+
+
 def _has_key(place: AccountLocation) -> bool:
     """Whether there is a key file. Key and head belong together: one of them alone is refused."""
     if os.path.lexists(place.key):

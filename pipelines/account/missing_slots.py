@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from pipelines.specification import Specification
 from transforms.ledger import Ledger
+from transforms.release.levels_order import is_complete
 from transforms.time.calendar import Calendar
 
 
@@ -26,7 +27,11 @@ def is_due(spec: Specification, slot_s: int, now_s: int) -> bool:
 
 def gaps(spec: Specification, when: Calendar, ledger: Ledger, now_s: int) -> list[Gap]:
     """The missing slots of a range that are due at `now_s`. Raises AccountRefusal for an account it does not know."""
-    sealed = ledger.sealed(spec.account.name, spec.spec_id, when.from_s, when.to_s)
+    if spec.levels is None:
+        sealed = ledger.sealed(spec.account.name, spec.spec_id, when.from_s, when.to_s)
+    else:
+        stages = ledger.stages(spec.account.name, spec.spec_id)
+        sealed = {(slot.start_s, 0) for slot in when.slots if is_complete(stages, slot.period)}
     found = []
     for slot in when.slots:
         lacking = tuple(shard for shard in range(spec.release_shards) if (slot.start_s, shard) not in sealed)

@@ -1,24 +1,28 @@
-"""`hatstream demo`: a sample day of a made-up bus fleet, released as a city would."""
+"""`hatstream demo`: four days of a made-up bus fleet, released as a city would, and how near to the truth that is."""
 
+from dataclasses import replace
+from datetime import timedelta
 from importlib.resources import files
 from pathlib import Path
 
 import click
+import msgspec
+from rich.console import Console
+from rich.progress import track
 from rich.table import Table
 
 from pipelines.account import location
+from pipelines.account.guarantee import levels_sentence
 from pipelines.commands.options import console, progress_bars
-from pipelines.commands.release import show, summarise
 from pipelines.demo.fleet import Fleet, write_sample
+from pipelines.demo.truth import ClassError, compared
+from pipelines.evaluation.learned import read_city
+from pipelines.pages.map import draw_map
+from pipelines.pages.rows import read_rows
 from pipelines.scheduled import release as scheduled
 from pipelines.specification import Specification, load
-from transforms.release.estimates import estimates_of
-from transforms.sinks.rows import rows_of
 
-SHOWN = 8
-LAPLACE_95 = 2.12
-"""Half of an interval that Laplace noise misses once in twenty times, in standard deviations. Intervals as published
-are cut at the edges, so that noise beyond them would look like knowledge."""
+DAYS = 4
 
 
 @click.command()
@@ -26,7 +30,7 @@ are cut at the edges, so that noise beyond them would look like knowledge."""
     "--output", required=True, type=click.Path(path_type=Path, file_okay=False), help="Folder for the demo's files."
 )
 def demo(output: Path) -> int:
-    """Make a sample day of a made-up bus fleet and release its mean speeds.
+    """Make four days of a made-up bus fleet, release their mean speeds, and show how near to the truth they are.
 
     Everything, the ledger and the key too, is kept in the output folder; running it again returns the same numbers.
 
@@ -35,39 +39,71 @@ def demo(output: Path) -> int:
       hatstream demo --output build/demo
     """
     out = console()
-    fleet = Fleet()
     output.mkdir(parents=True, exist_ok=True)
-    spec_path = output / "demo.toml"
-    spec_path.write_bytes(files("pipelines.demo").joinpath("demo.toml").read_bytes())
-    spec = load(spec_path)
-    sample = output / "sample.parquet"
-    out.print(f"{write_sample(fleet, sample):,} reports of {fleet.vehicles} made-up buses on {fleet.day}: {sample}")
+    fleets = made_up_fleets()
+    spec = _specification(output, fleets[0])
+    samples = _samples(out, output, fleets)
     place = location.find(str(output / "ledger.sqlite"), None)
     location.open_account(place, spec.account)
-    when = scheduled.range_of(spec.timetable, fleet.day.isoformat(), fleet.day.isoformat())
+    when = scheduled.range_of(spec.timetable, fleets[0].day.isoformat(), fleets[-1].day.isoformat())
     with progress_bars(quiet=False) as report:
-        done = scheduled.release(spec, when, str(sample), output / "hats", place, ("parquet", "csv"), report)
-    out.print(_busiest(spec, place, done))
-    show(summarise(spec, done, place), out)
+        pattern = str(output / "sample*.parquet")
+        done = scheduled.release(spec, when, pattern, output / "hats", place, ("parquet",), report)
+        city = read_city(spec, samples, lambda *_: None)
+    rows = read_rows([str(path) for path in done.files])
+    guarantee = levels_sentence(spec, spec.levels) if spec.levels else ""
+    hexagons = draw_map(rows, output / "map.html", title="Speeds of a made-up bus fleet", claim=guarantee)
+    _tell(out, compared(city, rows), city.mean_kmh, guarantee)
+    out.print(f"The map of {hexagons} hexagons opens from disk in any browser:\n  {output / 'map.html'}")
+    out.print(f"{len(done.files)} result files: {done.files[0].parent}. Next: README.md, 'Release a feed of your own'.")
     return 0
 
 
-def _busiest(spec: Specification, place: location.AccountLocation, done: scheduled.Release) -> Table:
-    """The HATs whose means are known best, for a first look."""
-    units = [unit for period in done.calendar.periods for unit in place.ledger.released(spec.spec_id, period)]
-    by_slot = [row for unit in units for row in rows_of(estimates_of([unit], ())) if row["status"] == "ok"]
-    best = sorted(by_slot, key=lambda row: LAPLACE_95 * row["noise_std"] + row["bias_bound"])[:SHOWN]
-    table = Table(title=f"Mean speeds of the {len(best)} best known of {len(by_slot)} HATs", title_justify="left")
-    for title in ("slot", "cell", "mean km/h", "95 % interval", "noise std", "bias at most", "epsilon"):
-        table.add_column(title, justify="left" if title in ("slot", "cell") else "right")
-    for row in sorted(best, key=lambda row: (row["slot_start"], row["cell"])):
+def made_up_fleets() -> list[Fleet]:
+    """The same buses on some days in a row, which differ."""
+    first = Fleet()
+    return [replace(first, seed=first.seed + day, day=first.day + timedelta(days=day)) for day in range(DAYS)]
+
+
+def _specification(output: Path, fleet: Fleet) -> Specification:
+    """Writes the specification and the town's bounds, which are public, into the folder."""
+    west, south, east, north = fleet.bbox
+    ring = [[west, south], [east, south], [east, north], [west, north], [west, south]]
+    (output / "town.geojson").write_bytes(msgspec.json.encode({"type": "Polygon", "coordinates": [ring]}))
+    path = output / "town.toml"
+    path.write_bytes(files("pipelines.demo").joinpath("town.toml").read_bytes())
+    return load(path)
+
+
+def _samples(out: Console, output: Path, fleets: list[Fleet]) -> list[str]:
+    """A file a day; the first is named without its date, as README.md's example releases it."""
+    paths, reports = [], 0
+    for at, fleet in enumerate(track(fleets, "driving the made-up fleet", console=out, transient=True)):
+        path = output / ("sample.parquet" if at == 0 else f"sample-{fleet.day}.parquet")
+        reports += write_sample(fleet, path)
+        paths.append(str(path))
+    buses = f"{fleets[0].vehicles} made-up buses on {len(fleets)} days"
+    out.print(f"{reports:,} reports of {buses}: {output}/sample*.parquet")
+    return paths
+
+
+def _tell(out: Console, classes: list[ClassError], city_kmh: float, guarantee: str) -> None:
+    table = Table(title="How far from the truth, by vehicles in the hexagon and hour", title_justify="left")
+    for title in ("vehicles", "HATs", "estimate", "constant", "interval", "holds the truth"):
+        table.add_column(title, justify="left" if title == "vehicles" else "right")
+    for each in classes:
         table.add_row(
-            f"{row['slot_start'][:16]} to {row['slot_end'][11:16]}",
-            row["cell"],
-            f"{row['value']:.1f}",
-            f"{row['lower95']:.1f} to {row['upper95']:.1f}",
-            f"{row['noise_std']:.2f}",
-            f"{row['bias_bound']:.2f}",
-            f"{row['epsilon']:g}",
+            each.name,
+            f"{each.hats:,}",
+            "none" if each.estimate is None else f"{each.estimate:.1f} km/h",
+            f"{each.constant:.1f} km/h",
+            "" if each.half_width is None else f"±{each.half_width:.0f} km/h",
+            "" if each.covered is None else f"{100 * each.covered:.0f} %",
         )
-    return table
+    out.print(table)
+    out.print(
+        f"Mean absolute errors. Constant: the town's true mean, {city_kmh:.1f} km/h, which only a made-up town tells. "
+        "Where few vehicles drive little is known, and the rows say so (status). `hatstream plan` says what more "
+        "vehicles would bring; each further day teaches more under the same total a day."
+    )
+    out.print(f"Guarantee: {guarantee}")

@@ -99,51 +99,71 @@ def evaluate(
       hatstream evaluate --distributions --data 'feed/*.csv' --spec austin.toml --not-private --output build/figures
     """
     if is_local:
-        if (
-            len({pattern is not None, spec_path is not None, not_private}) > 1
-            or counts
-            or folder
-            or totals
-            or distributions
-        ):
+        others = any((counts, folder, totals, distributions))
+        if others or len({pattern is not None, spec_path is not None, not_private}) > 1:
             raise scheduled.UsageError("--local goes alone, or with --data, --spec (of a fusion) and --not-private")
         data = None if pattern is None or spec_path is None else (pattern, spec_path)
         evaluate_local(runs, seed, data, output, processes, as_json=as_json)
         return
+    asked = {"distributions": distributions, "learned": learned, "not_private": not_private}
+    _check_options(pattern, spec_path, totals, folder, **asked)
+    if distributions:
+        evaluate_distributions(pattern, spec_path, bins, _epsilons(epsilons), runs or 3, seed, output, as_json=as_json)
+    elif pattern is None or spec_path is None:
+        _simulate(runs or 10_000, seed, counts, folder, output, processes, as_json=as_json)
+    elif learned:
+        evaluate_learned(pattern, spec_path, _epsilons(totals or "1,2.64,10", "--totals"), runs or 5, output, as_json)
+    elif totals is None:
+        _telemetry(pattern, spec_path, _epsilons(epsilons), runs or 20, as_json)
+    else:
+        _compositions(pattern, spec_path, _epsilons(totals, "--totals"), runs or 20, as_json)
+
+
+def _check_options(
+    pattern: str | None,
+    spec_path: Path | None,
+    totals: str | None,
+    folder: Path | None,
+    *,
+    distributions: bool,
+    learned: bool,
+    not_private: bool,
+) -> None:
+    """Raises UsageError for options that do not go together."""
     if distributions:
         if (pattern is None) != (spec_path is None) or (pattern is not None) != not_private or totals or folder:
             raise scheduled.UsageError(
                 "--distributions stands alone, or with --data, --spec and --not-private, because the output then shows "
                 "functions of true values"
             )
-        evaluate_distributions(pattern, spec_path, bins, _epsilons(epsilons), runs or 3, seed, output, as_json=as_json)
-        return
-    if pattern is not None:
-        if output is not None:
-            raise scheduled.UsageError("--output goes without --data, or with --distributions: it would stay empty")
+    elif pattern is not None:
         if spec_path is None or not not_private:
             raise scheduled.UsageError(
                 "--data needs --spec and --not-private: the output shows functions of true values"
             )
-        if learned:
-            evaluate_learned(
-                pattern, spec_path, _epsilons(totals or "1,2.64,10", "--totals"), runs or 5, output, as_json
-            )
-        elif totals is None:
-            _telemetry(pattern, spec_path, _epsilons(epsilons), runs or 20, as_json)
-        else:
-            _compositions(pattern, spec_path, _epsilons(totals, "--totals"), runs or 20, as_json)
-        return
-    if totals is not None or learned:
+    elif totals is not None or learned:
         raise scheduled.UsageError("--totals and --learned go with --data")
-    if spec_path is not None or not_private != (folder is not None):
+    elif spec_path is not None or not_private != (folder is not None):
         raise scheduled.UsageError("--spec goes with --data; --not-private with --data and --sets, which need it")
+
+
+def _simulate(
+    runs: int,
+    seed: int,
+    counts: Path | None,
+    folder: Path | None,
+    output: Path | None,
+    processes: int,
+    *,
+    as_json: bool,
+) -> None:
+    """The tables of the papers, simulated."""
     try:
         given = None if counts is None else datasets.counts_from(counts)
     except (ValueError, KeyError, TypeError) as error:
         raise scheduled.InputError(f"{counts} is not a JSON list of counts: {error}") from None
     source = partial(data_sets, seed, given, folder)
-    cells = simulate(source, runs or 10_000, seed, processes, quiet=as_json)
+    cells = simulate(source, runs, seed, processes, quiet=as_json)
     exact = folder is not None
     if as_json:
         click.echo(msgspec.json.encode(document(cells, exact=exact)).decode())
@@ -189,7 +209,7 @@ def document(cells: Sequence[Cell], *, exact: bool) -> dict[str, object]:
 def _show(cells: Sequence[Cell], *, exact: bool) -> None:
     out = console()
     if exact:
-        out.print(NOT_PRIVATE, style="bold")
+        out.print(f"[bold]{NOT_PRIVATE}[/bold]")
     for name in _names(cells):
         same = exact or name in REDRAWN
         note = SAME_DATA if same else OTHER_DATA
@@ -218,7 +238,7 @@ def _telemetry(pattern: str, spec_path: Path, epsilons: list[str], runs: int, as
         click.echo(msgspec.json.encode(plain).decode())
         return
     out = console()
-    out.print(NOT_PRIVATE, style="bold")
+    out.print(f"[bold]{NOT_PRIVATE}[/bold]")
     out.print(
         f"{len(hats.totals)} HATs, {int(hats.rows.sum())} samples, city mean {hats.city_mean:.2f} km/h, {runs} runs"
     )
@@ -250,7 +270,7 @@ def _compositions(pattern: str, spec_path: Path, totals: list[str], runs: int, a
         click.echo(msgspec.json.encode(plain).decode())
         return
     out = console()
-    out.print(NOT_PRIVATE, style="bold")
+    out.print(f"[bold]{NOT_PRIVATE}[/bold]")
     constants = ", ".join(f"{name} {truth.constant(name):.2f}" for name in statistics)
     out.print(f"{len(truth.keys):,} HATs, {int(truth.reports.sum()):,} reports, whole city: {constants}; {runs} runs")
     out.print(compositions.spent_table(spent))

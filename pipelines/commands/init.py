@@ -33,3 +33,8 @@ def init(spec_path: Path, ledger: str | None, key_path: Path | None) -> None:
     if others := location.other_accounts(place, spec.account.name):
         known = ", ".join(map(repr, others))
         click.echo(f"  beware  a vehicle that reports to several accounts spends all their budgets; also here: {known}")
+    if voids := location.that_void(place, spec.account):
+        known = ", ".join(map(repr, voids))
+        click.echo(
+            f"  beware  counts-public accounts publish who drove: about the same vehicles they void this one: {known}"
+        )

@@ -70,10 +70,20 @@ def show(ledger: str | None, key_path: Path | None, as_json: bool) -> None:
                 s["last"],
             )
         out.print(table)
+        if voids := _that_void(account, accounts):
+            out.print(
+                f"beware: counts-public accounts publish who drove; about the same vehicles they void this one: {voids}"
+            )
         if account["changed"]:
             out.print(f"{account['changed']} audit events: later runs met other input or other code")
         if account["redrawn"]:
             out.print(f"{account['redrawn']} units were drawn again by later runs or restarts; the first draw stands")
+
+
+def _that_void(account: dict[str, Any], accounts: Sequence[dict[str, Any]]) -> str:
+    if account["adjacency"] != "add-remove":
+        return ""
+    return ", ".join(repr(other["account"]) for other in accounts if other["adjacency"] == "counts-public")
 
 
 def _describe(book: Ledger, account: Account) -> dict[str, Any]:

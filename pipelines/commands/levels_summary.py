@@ -2,10 +2,14 @@
 
 from typing import Any
 
+import click
+import msgspec
 from rich.console import Console
 from rich.table import Table
 
 from pipelines.account.guarantee import levels_sentence
+from pipelines.commands.options import console
+from pipelines.scheduled.check_input import InputCheck
 from pipelines.scheduled.release import Release
 from pipelines.specification import Specification
 from pipelines.specification.levels import LevelsRelease
@@ -79,3 +83,22 @@ def show_levels(summary: dict[str, Any], out: Console) -> None:
     for reason, number in secret["refused"].items():
         own.add_row(f"refused: {reason}", f"{number:,}")
     out.print(own)
+
+
+def show_check(checked: InputCheck, *, as_json: bool) -> None:
+    """What `--check-input` found, all of it for the operator alone."""
+    refused = dict(sorted(checked.outcome.refused.items()))
+    if as_json:
+        found = {"periods": [each._asdict() for each in checked.periods], "refused": refused}
+        click.echo(msgspec.json.encode({"operator_only": {"rows": checked.outcome.rows} | found}).decode())
+        return
+    table = Table(title=OPERATOR_ONLY, title_justify="left")
+    for title in ("period", "slots", "with observations", "observations"):
+        table.add_column(title, justify="left" if title == "period" else "right")
+    for each in checked.periods:
+        table.add_row(each.period, str(each.slots), str(each.slots_with_rows), f"{each.rows:,}")
+    out = console()
+    out.print(table)
+    out.print(f"{checked.outcome.rows:,} rows read; nothing was released, recorded or spent")
+    for reason, number in refused.items():
+        out.print(f"  {number:,} refused: {reason}", highlight=False)

@@ -43,6 +43,10 @@ def plan(spec_path: Path, counts_path: Path | None, synthetic: bool, as_json: bo
       hatstream plan --spec austin.toml --counts counts.csv --json
     """
     spec = load(spec_path)
+    if spec.levels is not None:
+        raise UsageError(
+            "mechanism 'levels' has no forecast from counts: docs/levels.md says how many vehicles it needs"
+        )
     if counts_path and synthetic:
         raise UsageError("give --counts or --synthetic, not both")
     counts, recount = _counts(spec, counts_path, synthetic)

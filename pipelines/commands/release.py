@@ -15,7 +15,8 @@ from rich.table import Table
 from pipelines.account import location
 from pipelines.account.guarantee import sentence
 from pipelines.account.spending import spending
-from pipelines.commands.levels_summary import show_levels, summarise_levels
+from pipelines.assembly import ledger_account_of
+from pipelines.commands.levels_summary import show_check, show_levels, summarise_levels
 from pipelines.commands.options import (
     console,
     formats_option,
@@ -26,8 +27,9 @@ from pipelines.commands.options import (
     progress_bars,
     spec_option,
 )
-from pipelines.exit_codes import DIFFERS, DONE
+from pipelines.exit_codes import DIFFERS, DONE, FAILED
 from pipelines.scheduled import release as scheduled
+from pipelines.scheduled.check_input import check_input as check
 from pipelines.specification import Specification, load
 from transforms.release.recorded import Sealed
 from transforms.sources.kafka_partition import Topic
@@ -56,6 +58,11 @@ from transforms.sources.kafka_partition import Topic
 @click.option(
     "--allow-empty", is_flag=True, help="Nothing happened: seal a period, for ever, of which the input has no row."
 )
+@click.option(
+    "--check-input",
+    is_flag=True,
+    help="Only say what the input holds of the range. The answer is for the operator alone.",
+)
 @json_option
 def release(
     spec_path: Path,
@@ -70,6 +77,7 @@ def release(
     kafka_output: Topic | None,
     runner: str,  # noqa: ARG001 - both names mean the one runner there is
     allow_empty: bool,
+    check_input: bool,
     as_json: bool,
 ) -> int:
     """Release the statistics of a closed range of time, exactly once.
@@ -90,6 +98,11 @@ def release(
     else:
         when = scheduled.closed_range(spec.timetable, start or "", end or "", now)
     place = location.find(ledger, key_path)
+    if check_input:
+        with progress_bars(quiet=as_json) as report:
+            checked = check(spec, when, pattern, ledger_account_of(spec, place), report)
+        show_check(checked, as_json=as_json)
+        return DONE if checked.is_complete else FAILED
     with progress_bars(quiet=as_json) as report:
         done = scheduled.release(
             spec, when, pattern, output, place, formats, report, kafka_output, allow_empty=allow_empty
@@ -156,35 +169,10 @@ def _with_data(spec: Specification, units: Sequence[Sealed]) -> int | None:
 
 def show(summary: dict[str, Any], out: Console) -> None:
     """The summary as tables, the guarantee, and where the files are."""
-    rows = Table(title=f"{summary['name']} ({summary['spec_id']})", title_justify="left")
-    rows.add_column("rows")
-    rows.add_column("number", justify="right")
-    for name in ("rows", "observations", "duplicates"):
-        rows.add_row({"rows": "read"}.get(name, name), f"{summary[name]:,}")
-    for reason, number in summary["refused"].items():
-        rows.add_row(f"refused: {reason}", f"{number:,}")
-    if summary["left_out_by_the_cap"]:
-        rows.add_row("observations left out by the cap", f"{summary['left_out_by_the_cap']:,}")
-    out.print(rows)
-    spent = Table()
-    for title in ("period", "slots", "HATs", "no data", "sum of slot maxima", "most spent by a vehicle"):
-        spent.add_column(title, justify="left" if title == "period" else "right")
+    out.print(_rows_table(summary))
+    out.print(_spending_table(summary["periods"]))
     for period in summary["periods"]:
-        spent.add_row(
-            period["period"],
-            str(period["slots"]),
-            f"{period['hats']:,}",
-            f"{period['no_data']:,}",
-            f"{period['sum_of_slot_maxima']:g}",
-            "not known" if period["most_spent_by_a_vehicle"] is None else f"{period['most_spent_by_a_vehicle']:g}",
-        )
-    out.print(spent)
-    for period in summary["periods"]:
-        if period["slots_with_data"] is not None:
-            out.print(f"{period['period']}: {period['slots_with_data']} of {period['slots']} slots have data.")
-        if period["most_spent_by_a_vehicle"] is not None:
-            half, most = period["spent_by_half_of_vehicles_at_most"], period["spent_by_nine_in_ten_at_most"]
-            out.print(f"{period['period']}: half of the vehicles spent at most {half:g}, nine in ten at most {most:g}.")
+        _show_period(period, out)
     if any(period["most_spent_by_a_vehicle"] is None for period in summary["periods"]):
         out.print(
             "Not known: other runs recorded slots of the period; the sum of slot maxima bounds what a vehicle spent."
@@ -201,3 +189,40 @@ def show(summary: dict[str, Any], out: Console) -> None:
         out.print(f"  {path}", soft_wrap=True, highlight=False)
     if summary["kafka"]:
         out.print(f"the rows were sent to {summary['kafka']} too", soft_wrap=True, highlight=False)
+
+
+def _rows_table(summary: dict[str, Any]) -> Table:
+    rows = Table(title=f"{summary['name']} ({summary['spec_id']})", title_justify="left")
+    rows.add_column("rows")
+    rows.add_column("number", justify="right")
+    for name in ("rows", "observations", "duplicates"):
+        rows.add_row({"rows": "read"}.get(name, name), f"{summary[name]:,}")
+    for reason, number in summary["refused"].items():
+        rows.add_row(f"refused: {reason}", f"{number:,}")
+    if summary["left_out_by_the_cap"]:
+        rows.add_row("observations left out by the cap", f"{summary['left_out_by_the_cap']:,}")
+    return rows
+
+
+def _spending_table(periods: Sequence[dict[str, Any]]) -> Table:
+    spent = Table()
+    for title in ("period", "slots", "HATs", "no data", "sum of slot maxima", "most spent by a vehicle"):
+        spent.add_column(title, justify="left" if title == "period" else "right")
+    for period in periods:
+        spent.add_row(
+            period["period"],
+            str(period["slots"]),
+            f"{period['hats']:,}",
+            f"{period['no_data']:,}",
+            f"{period['sum_of_slot_maxima']:g}",
+            "not known" if period["most_spent_by_a_vehicle"] is None else f"{period['most_spent_by_a_vehicle']:g}",
+        )
+    return spent
+
+
+def _show_period(period: dict[str, Any], out: Console) -> None:
+    if period["slots_with_data"] is not None:
+        out.print(f"{period['period']}: {period['slots_with_data']} of {period['slots']} slots have data.")
+    if period["most_spent_by_a_vehicle"] is not None:
+        half, most = period["spent_by_half_of_vehicles_at_most"], period["spent_by_nine_in_ten_at_most"]
+        out.print(f"{period['period']}: half of the vehicles spent at most {half:g}, nine in ten at most {most:g}.")

@@ -108,7 +108,7 @@ def _days(spec: Specification, paths: Sequence[str]) -> Calendar:
     least, most = TO_US, FROM_US
     for path in paths:
         for batch in spec.input.layout.read(path):
-            time = instants(batch.table.column("time"), spec.input.layout.units.time_unit)
+            time = instants(batch.table.column("time"), spec.input.layout.units.time_unit, spec.input.layout.units.zone)
             us = time.us[time.valid & (time.us >= FROM_US) & (time.us < TO_US)]
             if us.size:
                 least, most = min(least, int(us.min())), max(most, int(us.max()))

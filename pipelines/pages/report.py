@@ -22,10 +22,10 @@ PUBLIC, OPERATOR = "public", "the operator alone"
 
 CHANNELS = (
     ("result rows, their files, Kafka messages", PUBLIC, PUBLIC),
-    ("the ledger, with plans and noisy integers", PUBLIC, PUBLIC),
     ("debits, totals and the guarantee", PUBLIC, PUBLIC),
-    ("numbers of rows, refused rows by reason, lags, metrics", PUBLIC, OPERATOR),
-    ("most spent by a vehicle; exit code 5; whether an input is the same as before", OPERATOR, OPERATOR),
+    ("numbers of rows, refused rows by reason, lags, metrics, the most that a vehicle spent", PUBLIC, OPERATOR),
+    ("exit code 5, and whatever says whether an input is the same as before", OPERATOR, OPERATOR),
+    ("the ledger itself, with its audit events", OPERATOR, OPERATOR),
     ("logs and tracebacks, the engine's page and REST", OPERATOR, OPERATOR),
     ("checkpoints, savepoints, temporary files, the database's own logs", OPERATOR, OPERATOR),
     ("the key and its head file", OPERATOR, OPERATOR),

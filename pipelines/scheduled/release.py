@@ -231,6 +231,10 @@ def _no_rows(outcome: local.Outcome) -> str:
     )
     lines = [f"{what}; nothing was recorded and nothing was spent."]
     lines += [f"  {rows:,} refused: {reason}" for reason, rows in sorted(outcome.refused.items())]
+    if outcome.refused.get("parse/no-offset"):
+        lines.append(
+            "Times have no offset: set input.time_zone to the zone of their clock, America/Chicago for instance."
+        )
     return "\n".join(
         [
             *lines,

@@ -161,9 +161,16 @@ def _region(cells: CellsTable, folder: Path) -> tuple[int, ...] | None:
 
 def input_of(table: InputTable) -> Input:
     try:
-        return Input(
-            table.layout, table.columns, layout(table.layout, table.columns, table.time_unit, table.speed_unit)
+        found = layout(
+            table.layout,
+            table.columns,
+            table.time_unit,
+            table.speed_unit,
+            time_zone=table.time_zone,
+            delimiter=table.delimiter,
+            header=table.header,
         )
+        return Input(table.layout, table.columns, found)
     except ValueError as error:
         raise SpecificationError(f"input: {error}") from None
 

@@ -75,6 +75,9 @@ class InputTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     columns: dict[str, str] | None = None
     time_unit: str | None = None
     speed_unit: str | None = None
+    time_zone: str | None = None
+    delimiter: str | None = None
+    header: bool | None = None
 
 
 class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

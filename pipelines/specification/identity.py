@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from pipelines.specification.levels import MECHANISM
+from transforms.layouts.csv_table import CsvTable
 
 if TYPE_CHECKING:
     from pipelines.specification.values import Specification
@@ -88,10 +89,15 @@ def _statistics(spec: "Specification") -> list[dict[str, Any]]:
 
 
 def _input(spec: "Specification") -> dict[str, Any]:
-    units = spec.input.layout.units
-    return {
+    units, found = spec.input.layout.units, spec.input.layout
+    plain: dict[str, Any] = {
         "layout": spec.input.name,
         "columns": spec.input.columns,
         "time_unit": units.time_unit,
         "speed_unit": str(units.kmh_per_unit),
     }
+    if units.zone is not None:
+        plain["time_zone"] = units.zone
+    if isinstance(found, CsvTable) and (found.delimiter, found.has_header) != (",", True):
+        plain |= {"delimiter": found.delimiter, "header": found.has_header}
+    return plain

@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests import city
-from tests.transforms.ledger.test_ledger import opened, record, unit
+from tests.transforms.ledger.entries import opened, record, unit
 from transforms.ledger import Ledger, databases
 from transforms.ledger.head import LedgerError
 

@@ -12,7 +12,7 @@ from dpops.accountant import PureLimit
 from pipelines.account import location
 from pipelines.cli import main
 from tests import city
-from tests.transforms.ledger.test_ledger import opened, unit
+from tests.transforms.ledger.entries import opened, unit
 from transforms.ledger import AccountRefusal, Ledger
 from transforms.ledger.head import Head
 

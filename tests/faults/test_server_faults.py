@@ -16,7 +16,7 @@ from dpops.accountant import PureLimit
 from pipelines.account import location
 from tests import city
 from tests.servers import GUARDED
-from tests.transforms.ledger.test_ledger import opened, record, unit
+from tests.transforms.ledger.entries import opened, record, unit
 from transforms.failpoints import VARIABLE
 from transforms.ledger import Ledger, chain, databases
 from transforms.ledger.databases import database_of

@@ -116,7 +116,7 @@ def test_a_total_with_delta_is_kept_in_rho_and_fills_an_account_of_the_same_numb
     limit = DeltaLimit(Fraction("2.64"), Fraction(1, 10**6))
     assert spent.debited.pure == 0
     assert limit.shown(spent.debited).said() == "2.64 at delta 1e-06"
-    assert ledger.verify() == 4
+    assert ledger.verify().entries == 4
     (tmp_path / "spec.toml").write_text(gaussian.replace("epsilon = 2.64\n", "epsilon = 0.1\n"))
     assert hatstream(*city.release(tmp_path, end=DAYS[0]))[0] == 3
 
@@ -201,3 +201,37 @@ def test_a_week_is_one_release(tmp_path: Path, hatstream: Run) -> None:
     made(tmp_path, hatstream, spec=SPEC.replace("vehicle-day", "vehicle-week"))
     released(tmp_path, hatstream, start="2021-12-27", end="2022-01-02")
     assert [(e.unit.period, len(plan_of(e.unit).hours)) for e in entries(tmp_path)] == [("2021-W52", 28)] * 2
+
+
+def test_checking_an_input_releases_nothing_and_needs_no_account(tmp_path: Path, hatstream: Run) -> None:
+    levels_city.write(tmp_path, lines=levels_city.rows(days=DAYS[:1]))
+    code, out, err = hatstream(*city.release(tmp_path, "--check-input", "--json", start=DAYS[0], end=DAYS[1]))
+    assert code == 4, err
+    found = json.loads(out)["operator_only"]
+    assert [(each["period"], each["slots_with_rows"], each["rows"]) for each in found["periods"]] == [
+        (DAYS[0], 3, 48),
+        (DAYS[1], 0, 0),
+    ]
+    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "ledger.sqlite").exists()
+    code, out, _ = hatstream(*city.release(tmp_path, "--check-input", start=DAYS[0], end=DAYS[0]))
+    assert code == 0
+    assert "for the operator alone" in " ".join(out.split())
+
+
+def test_a_counts_public_account_on_the_same_ledger_is_named(tmp_path: Path, hatstream: Run) -> None:
+    levels_city.write(tmp_path, spec=SPEC.replace('"add-remove"', '"counts-public"').replace('"small"', '"open"'))
+    hatstream(*city.init(tmp_path))
+    levels_city.write(tmp_path)
+    assert "void this one: 'open'" in hatstream(*city.init(tmp_path))[1]
+    shown = hatstream("ledger", "show", "--ledger", str(tmp_path / "ledger.sqlite"))[1]
+    assert "void this one: 'open'" in " ".join(shown.split())
+
+
+def test_what_is_missing_is_whole_periods(tmp_path: Path, hatstream: Run) -> None:
+    made(tmp_path, hatstream)
+    released(tmp_path, hatstream, end=DAYS[0])
+    command = ["ledger", "missing", "--spec", str(tmp_path / "spec.toml"), "--ledger", str(tmp_path / "ledger.sqlite")]
+    found = json.loads(hatstream(*command, "--from", DAYS[0], "--to", DAYS[1], "--json")[1])
+    assert {gap["period"] for gap in found["missing"]} == {DAYS[1]}
+    assert len(found["missing"]) == 4

@@ -144,3 +144,12 @@ def _cell(low: int | None, high: int | None, scale: Fraction) -> float:
     if high is None:
         return laplace_below(1 - low, scale)  # the mirror image of Z >= low
     return laplace_mass(low, high - 1, scale)
+
+
+def chi_square_fit(counts: Int64s, masses: list[float]) -> float:
+    """The p-value of counts under these masses; where a mass is 0, nothing may be counted."""
+    expected = np.array(masses) * counts.sum()
+    seen = expected > 0
+    assert not counts[~seen].any()
+    statistic = float(((counts[seen] - expected[seen]) ** 2 / expected[seen]).sum())
+    return chi_square_tail(statistic, int(seen.sum()) - 1)

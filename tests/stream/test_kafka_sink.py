@@ -10,7 +10,7 @@ from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from tests import city
-from tests.transforms.sinks.test_files import unit
+from tests.transforms.sinks.units import unit
 from transforms.errors import StepError
 from transforms.records import SlotEstimates
 from transforms.release.estimates import estimates_of

@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Mapping
 from typing import get_args
+from zoneinfo import ZoneInfo
 
 from transforms.layouts.avro import AvroTable
 from transforms.layouts.base import FIELDS, KMH_PER_UNIT, Layout, MessageLayout, Units, UnreadableFile
 from transforms.layouts.capmetro import CAPMETRO
-from transforms.layouts.csv_table import CsvTable
+from transforms.layouts.csv_table import DELIMITERS, CsvTable
 from transforms.layouts.gtfs_realtime import GtfsRealtime
 from transforms.layouts.iudx import Iudx
+from transforms.layouts.json_records import JsonRecords
 from transforms.layouts.jsonl import JsonLines
 from transforms.layouts.parquet import ParquetTable
 from transforms.observe.columns import TimeUnit
@@ -31,24 +33,42 @@ MAPPED: Mapping[str, Callable[[Units, tuple[str, ...], tuple[str, ...]], Layout]
     "jsonl": JsonLines,
     "parquet": ParquetTable,
     "avro": AvroTable,
+    "json": JsonRecords,
 }
 _TIME_UNITS: Mapping[str, TimeUnit] = {unit: unit for unit in get_args(TimeUnit)}
 
 
-def layout(name: str, columns: Mapping[str, str] | None, time_unit: str | None, speed_unit: str | None) -> Layout:
+def layout(
+    name: str,
+    columns: Mapping[str, str] | None,
+    time_unit: str | None,
+    speed_unit: str | None,
+    *,
+    time_zone: str | None = None,
+    delimiter: str | None = None,
+    header: bool | None = None,
+) -> Layout:
     """The layout of that name. Raises ValueError naming the field, the rule and the value.
 
     columns: which column of the input holds each of vehicle, time, lat, lon, speed; units: `iso` and `km/h` unless
-    given. A fixed layout takes none of the three.
+    given. time_zone: of times without an offset. delimiter, header: of CSV. A fixed layout takes none of them.
     """
+    given = {"columns": columns, "time_unit": time_unit, "speed_unit": speed_unit, "time_zone": time_zone}
+    of_csv = {"delimiter": delimiter, "header": header}
     if name in FIXED:
-        for field, value in (("columns", columns), ("time_unit", time_unit), ("speed_unit", speed_unit)):
+        for field, value in (given | of_csv).items():
             if value is not None:
                 raise ValueError(f"{field}: layout {name!r} has its own units and columns, got {value!r}")
         return FIXED[name]
     if name not in MAPPED:
         raise ValueError(f"layout: must be one of {', '.join([*FIXED, *MAPPED])}, got {name!r}")
-    return MAPPED[name](_units(time_unit or "iso", speed_unit or "km/h"), _column_names(name, columns, FIELDS), FIELDS)
+    units, names = _units(time_unit or "iso", speed_unit or "km/h", time_zone), _column_names(name, columns, FIELDS)
+    if name == "csv":
+        return CsvTable(units, names, FIELDS, _delimiter(delimiter), header is not False)
+    for field, value in of_csv.items():
+        if value is not None:
+            raise ValueError(f"{field}: goes with layout 'csv' only, got {value!r}")
+    return MAPPED[name](units, names, FIELDS)
 
 
 def report_layout(
@@ -57,7 +77,8 @@ def report_layout(
     """The mapped layout of that name for rows of other fields. Raises ValueError as `layout` does."""
     if name not in MAPPED:
         raise ValueError(f"layout: must be one of {', '.join(MAPPED)}, got {name!r}")
-    return MAPPED[name](_units(time_unit or "iso", "km/h"), _column_names(name, columns, fields), fields)
+    units = _units(time_unit or "iso", "km/h", None)
+    return MAPPED[name](units, _column_names(name, columns, fields), fields)
 
 
 def message_layout(name: str, layout: Layout) -> MessageLayout:
@@ -68,12 +89,25 @@ def message_layout(name: str, layout: Layout) -> MessageLayout:
     raise ValueError(f"layout: messages must be one of {', '.join(able)}, got {name!r}")
 
 
-def _units(time_unit: str, speed_unit: str) -> Units:
+def _delimiter(delimiter: str | None) -> str:
+    if delimiter is not None and delimiter not in DELIMITERS:
+        raise ValueError(f"delimiter: must be one of {', '.join(map(repr, DELIMITERS))}, got {delimiter[:20]!r}")
+    return delimiter or ","
+
+
+def _units(time_unit: str, speed_unit: str, time_zone: str | None) -> Units:
     if time_unit not in _TIME_UNITS:
         raise ValueError(f"time_unit: must be one of {', '.join(_TIME_UNITS)}, got {time_unit!r}")
     if speed_unit not in KMH_PER_UNIT:
         raise ValueError(f"speed_unit: must be one of {', '.join(KMH_PER_UNIT)}, got {speed_unit!r}")
-    return Units(_TIME_UNITS[time_unit], KMH_PER_UNIT[speed_unit])
+    if time_zone is not None:
+        if time_unit != "iso":
+            raise ValueError(f"time_zone: goes with time_unit 'iso', got {time_unit!r}")
+        try:
+            ZoneInfo(time_zone)
+        except (KeyError, ValueError, OSError):
+            raise ValueError(f"time_zone: must be a name like America/Chicago, got {time_zone[:60]!r}") from None
+    return Units(_TIME_UNITS[time_unit], KMH_PER_UNIT[speed_unit], time_zone)
 
 
 def _column_names(name: str, columns: Mapping[str, str] | None, fields: tuple[str, ...]) -> tuple[str, ...]:

@@ -21,10 +21,11 @@ KMH_PER_UNIT = {"km/h": Fraction(1), "m/s": Fraction(18, 5), "mph": Fraction(1_6
 
 @dataclass(frozen=True)
 class Units:
-    """The units of a layout's time and speed columns."""
+    """The units of a layout's time and speed columns. zone: of times that say no offset, or None."""
 
     time_unit: TimeUnit
     kmh_per_unit: Fraction
+    zone: str | None = None
 
 
 class Layout(Protocol):

@@ -1,4 +1,4 @@
-"""CSV with a header: a record is a line, so no quote and no damage reaches the lines around it."""
+"""CSV: a record is a line, so no quote and no damage reaches the lines around it."""
 
 import csv
 from collections.abc import Iterator
@@ -13,38 +13,56 @@ from numpy.typing import NDArray
 from dpops.types import Int64s
 from transforms.layouts.base import FIELDS, Units, UnreadableFile, raw_batch
 from transforms.layouts.lines import QUOTE, RETURN, Lines, letters_of, lines_of, read_chunks, without
+from transforms.layouts.opened import opened
 from transforms.layouts.utf8 import refuse_not_utf8
 from transforms.records import RawBatch
 
-_COMMA = ord(",")
+DELIMITERS = (",", ";", "\t", "|")
 
 
 @dataclass(frozen=True)
 class CsvTable:
-    """columns: the header's name for each of the fields, in that order."""
+    """columns: the header's name for each of the fields, in that order; without a header, their numbers from 1 on."""
 
     units: Units
     columns: tuple[str, ...]
     fields: tuple[str, ...] = FIELDS
+    delimiter: str = ","
+    has_header: bool = True
 
     def read(self, path: str) -> Iterator[RawBatch]:
         header: _Header | None = None
-        with open(path, "rb") as file:
+        with opened(path) as file:
             for data, too_long in read_chunks(file):
                 if header is None:
-                    first, data = _first_line(data)
+                    first, follows = _first_line(data)
                     if too_long and first is None:
                         raise UnreadableFile(path, "the header is too long")
                     if first is None:
                         continue
-                    header = _header(path, first, self.columns)
+                    header = self._header(path, first)
+                    data = follows if self.has_header else data
                 yield _batch(data, header, self.fields, too_long)
+
+    def _header(self, path: str, line: bytes) -> "_Header":
+        try:
+            names = next(csv.reader([line.decode()], delimiter=self.delimiter, strict=True))
+        except (UnicodeDecodeError, csv.Error, StopIteration):
+            raise UnreadableFile(path, "the first line is not UTF-8 in fields as CSV has them") from None
+        if not self.has_header:
+            names = [str(number) for number in range(1, len(names) + 1)]
+        for column in self.columns:
+            if names.count(column) != 1:
+                rule = "missing" if column not in names else "there more than once"
+                raise UnreadableFile(path, f"column {column!r} is {rule}")
+        return _Header(len(names), tuple(names.index(column) for column in self.columns), self.delimiter)
 
 
 @dataclass(frozen=True)
 class _Header:
     width: int
     places: tuple[int, ...]
+    delimiter: str
 
 
 def _first_line(data: bytes) -> tuple[bytes | None, bytes]:
@@ -56,22 +74,10 @@ def _first_line(data: bytes) -> tuple[bytes | None, bytes]:
     return None, b""
 
 
-def _header(path: str, line: bytes, columns: tuple[str, ...]) -> _Header:
-    try:
-        names = next(csv.reader([line.decode()], strict=True))
-    except (UnicodeDecodeError, csv.Error, StopIteration):
-        raise UnreadableFile(path, "the header is not a line of comma-separated UTF-8") from None
-    for column in columns:
-        if names.count(column) != 1:
-            rule = "missing" if column not in names else "there more than once"
-            raise UnreadableFile(path, f"column {column!r} is {rule}")
-    return _Header(len(names), tuple(names.index(column) for column in columns))
-
-
 def _batch(data: bytes, header: _Header, fields: tuple[str, ...], too_long: int) -> RawBatch:
     lines = lines_of(data)
     full = lines.end > lines.start
-    broken = full & _broken(data, lines, header.width)
+    broken = full & _broken(data, lines, header)
     if broken.any():
         data = without(data, lines, broken)
     table, not_utf8 = refuse_not_utf8(_columns(data, header, fields), data)
@@ -87,6 +93,7 @@ def _columns(data: bytes, header: _Header, fields: tuple[str, ...]) -> dict[str,
     table = pyarrow.csv.read_csv(
         pa.BufferReader(data),
         pyarrow.csv.ReadOptions(column_names=places, use_threads=False, block_size=len(data) + 1),
+        pyarrow.csv.ParseOptions(delimiter=header.delimiter),
         convert_options=pyarrow.csv.ConvertOptions(
             include_columns=[str(place) for place in header.places],
             column_types={str(place): pa.binary() for place in header.places},
@@ -99,23 +106,24 @@ def _one(column: Any) -> Any:
     return column.chunk(0) if column.num_chunks else pa.array([], pa.binary())
 
 
-def _broken(data: bytes, lines: Lines, width: int) -> NDArray[np.bool_]:
-    """Lines with a lone carriage return, with quotes that RFC 4180 does not know, or not of `width` fields.
+def _broken(data: bytes, lines: Lines, header: _Header) -> NDArray[np.bool_]:
+    """Lines with a lone carriage return, with quotes that RFC 4180 does not know, or not of as many fields.
 
     Such quotes would make a reader run on into the following lines. The rule: around a whole field, doubled inside.
     """
     letters = letters_of(data)
     broken = np.zeros(len(lines.start), np.bool_)
-    commas = np.flatnonzero(letters == _COMMA)
+    mark = ord(header.delimiter)
+    commas = np.flatnonzero(letters == mark)
     if b"\r" in data:
         returns = np.flatnonzero(letters == RETURN)
         line = np.searchsorted(lines.start, returns, side="right") - 1
         broken[line[returns < lines.end[line]]] = True
     if b'"' in data:
         quotes = np.flatnonzero(letters == QUOTE)
-        broken |= _misquoted(letters, quotes, lines)
+        broken |= _misquoted(letters, quotes, lines, mark)
         commas = commas[_quotes_before(commas, quotes, lines) % 2 == 0]
-    broken |= np.diff(np.searchsorted(commas, lines.start), append=len(commas)) != width - 1
+    broken |= np.diff(np.searchsorted(commas, lines.start), append=len(commas)) != header.width - 1
     return broken
 
 
@@ -125,15 +133,15 @@ def _quotes_before(places: Int64s, quotes: Int64s, lines: Lines) -> Int64s:
     return np.searchsorted(quotes, places) - np.searchsorted(quotes, lines.start)[line]
 
 
-def _misquoted(letters: NDArray[np.uint8], quotes: Int64s, lines: Lines) -> NDArray[np.bool_]:
+def _misquoted(letters: NDArray[np.uint8], quotes: Int64s, lines: Lines, mark: int) -> NDArray[np.bool_]:
     line = np.searchsorted(lines.start, quotes, side="right") - 1
     opening = _quotes_before(quotes, quotes, lines) % 2 == 0
     before = letters[np.maximum(quotes - 1, 0)]
     after = letters[np.minimum(quotes + 1, len(letters) - 1)]
     fine = np.where(
         opening,
-        (quotes == lines.start[line]) | (before == _COMMA) | (before == QUOTE),
-        (quotes + 1 == lines.end[line]) | (after == _COMMA) | (after == QUOTE),
+        (quotes == lines.start[line]) | (before == mark) | (before == QUOTE),
+        (quotes + 1 == lines.end[line]) | (after == mark) | (after == QUOTE),
     )
     broken: NDArray[np.bool_] = np.bincount(line, minlength=len(lines.start)) % 2 == 1
     broken[line[~fine]] = True

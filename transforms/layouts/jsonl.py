@@ -8,6 +8,7 @@ import numpy as np
 
 from transforms.layouts.base import FIELDS, Units
 from transforms.layouts.lines import LINE_BYTES, RETURN, Chunk, letters_of, lines_of, read_chunks
+from transforms.layouts.opened import opened
 from transforms.layouts.records import Paths, table_of_lines, table_of_records
 from transforms.records import RawBatch
 
@@ -21,7 +22,7 @@ class JsonLines:
     fields: tuple[str, ...] = FIELDS
 
     def read(self, path: str) -> Iterator[RawBatch]:
-        with open(path, "rb") as file:
+        with opened(path) as file:
             yield from read_json_lines(file, Paths.dotted(self.columns, self.fields))
 
     def from_messages(self, payloads: Sequence[bytes]) -> Iterator[RawBatch]:

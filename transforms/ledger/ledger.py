@@ -200,7 +200,12 @@ class Ledger:
     def stages(self, account: str, spec_id: str) -> list[Sequenced]:
         """All recorded stages of a specification with their sequence numbers, in the order of the chain."""
         which = (ENTRY.c.kind == "release", ENTRY.c.account == account, ENTRY.c.spec_id == spec_id)
-        found = self._run(lambda db: chain.checked(db, self._signature, *which))
+
+        def find(db: sa.Connection) -> list[dict[str, Any]]:
+            known_account(db, account)
+            return chain.checked(db, self._signature, *which)
+
+        found = self._run(find)
         return [Sequenced(entry["seq"], msgspec.json.decode(entry["body"], type=Sealed)) for entry in found]
 
     def first_digest(self, spec_id: str) -> str | None:

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dpops.types import Int64s
+from transforms.observe.local_time import to_utc
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -22,7 +23,7 @@ _US_PER_ARROW_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _FAR_US = 2**62
 _LARGEST = np.finfo(np.float64).max
 
-_ISO_SHORTEST = len("2000-01-01T00:00Z")
+_ISO_SHORTEST = len("2000-01-01T00:00")
 _ISO_LONGEST = 64
 
 
@@ -35,11 +36,17 @@ class Numbers(NamedTuple):
 
 
 class Instants(NamedTuple):
-    """One entry per row. us: int64 microseconds since 1970 UTC, held inside +-2**62, 0 where not valid."""
+    """One entry per row. us: int64 microseconds since 1970 UTC, held inside +-2**62, 0 where not valid.
+
+    no_offset: not valid for want of an offset alone. clock_change: not valid because the local clock shows this time
+    twice or never.
+    """
 
     us: Int64s
     valid: Bools
     missing: Bools
+    no_offset: Bools
+    clock_change: Bools
 
 
 def numbers(column: pa.Array) -> Numbers:
@@ -63,25 +70,40 @@ def numbers(column: pa.Array) -> Numbers:
     return Numbers(values if valid.all() else np.where(valid, values, 0.0), valid, missing)
 
 
-def instants(column: pa.Array, time_unit: TimeUnit) -> Instants:
-    """The instants of a column: Arrow timestamps with a zone whatever the unit, else texts or numbers in `time_unit`.
+def instants(column: pa.Array, time_unit: TimeUnit, zone: str | None = None) -> Instants:
+    """The instants of a column: Arrow timestamps whatever the unit, else texts or numbers in `time_unit`.
 
     iso: `YYYY-MM-DD[T ]HH:MM[:SS[.fraction]]` and an offset `Z`, `+HH:MM`, `+HHMM` or `+HH`; what a fraction says
     below a microsecond is cut off. s, ms, us: numbers or plain texts since 1970 UTC, rounded to microseconds.
+    zone: of texts without an offset and of Arrow timestamps without a zone, which are not valid where it is None.
     """
     kind = column.type
     if pa.types.is_dictionary(kind):
-        return Instants(*_of_dictionary(column, instants(column.dictionary, time_unit)))
-    if pa.types.is_timestamp(kind) and kind.tz is not None:
-        return _timestamps(column)
-    if time_unit == "iso":
-        return _iso(column) if is_text(kind) else _no_instants(column)
+        return _instants_of_dictionary(column, instants(column.dictionary, time_unit, zone))
     if pa.types.is_timestamp(kind):
-        return _no_instants(column)
+        return _timestamps(column) if kind.tz is not None else _local(_timestamps(column), None, zone)
+    if time_unit == "iso":
+        return _iso(column, zone) if is_text(kind) else _no_instants(column)
     found = numbers(column)
     scale = US_PER_UNIT[time_unit]
     held = np.clip(found.values, -_FAR_US / scale, _FAR_US / scale)
-    return Instants(np.rint(held * scale).astype(np.int64), found.valid, found.missing)
+    return _absolute(np.rint(held * scale).astype(np.int64), found.valid, found.missing)
+
+
+def _absolute(us: Int64s, valid: Bools, missing: Bools) -> Instants:
+    never = np.zeros(len(us), np.bool_)
+    return Instants(us, valid, missing, never, never)
+
+
+def _local(found: Instants, chosen: Bools | None, zone: str | None) -> Instants:
+    """Reads the chosen entries (None: all), which are times on a clock of the zone."""
+    local = found.valid if chosen is None else found.valid & chosen
+    if zone is None or not local.any():
+        return found._replace(us=np.where(local, 0, found.us), valid=found.valid & ~local, no_offset=local)
+    us, once = to_utc(np.where(local, found.us, 0), zone)
+    valid = found.valid & (once | ~local)
+    us = np.where(valid, np.where(local, us, found.us), 0)
+    return found._replace(us=us, valid=valid, clock_change=local & ~once)
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -157,9 +179,16 @@ def _blank(text: pa.Array) -> Bools:
     return blank
 
 
+def _instants_of_dictionary(column: pa.Array, of_values: Instants) -> Instants:
+    us, valid, missing = _of_dictionary(column, of_values[:3])
+    _, no_offset, _ = _of_dictionary(column, (of_values.us, of_values.no_offset, of_values.missing))
+    _, clock_change, _ = _of_dictionary(column, (of_values.us, of_values.clock_change, of_values.missing))
+    return Instants(us, valid, missing, no_offset, clock_change)
+
+
 def _no_instants(column: pa.Array) -> Instants:
     nothing = np.zeros(len(column), np.int64)
-    return Instants(nothing, np.zeros(len(column), np.bool_), nulls(column))
+    return _absolute(nothing, np.zeros(len(column), np.bool_), nulls(column))
 
 
 def _timestamps(column: pa.Array) -> Instants:
@@ -171,21 +200,21 @@ def _timestamps(column: pa.Array) -> Instants:
     else:
         scale = _US_PER_ARROW_UNIT[unit]
         us = np.clip(ticks, -(_FAR_US // scale), _FAR_US // scale) * scale
-    return Instants(us, ~missing, missing)
+    return _absolute(us, ~missing, missing)
 
 
 # --- ISO 8601 -----------------------------------------------------------------------------------------------------
 
 
-def _iso(column: pa.Array) -> Instants:
+def _iso(column: pa.Array, zone: str | None) -> Instants:
     """Texts of one length have their digits in the same places: each length is one matrix of bytes."""
     text = as_binary(column)
     size = len(text)
     _, offsets_buffer, data_buffer = text.buffers()
     missing = nulls(text)
-    us, valid = np.zeros(size, np.int64), np.zeros(size, np.bool_)
+    us, valid, local = np.zeros(size, np.int64), np.zeros(size, np.bool_), np.zeros(size, np.bool_)
     if not size or data_buffer is None:
-        return Instants(us, valid, np.ones(size, np.bool_))
+        return _absolute(us, valid, np.ones(size, np.bool_))
     offsets = np.frombuffer(offsets_buffer, np.int32, size + 1, text.offset * 4)
     data = np.frombuffer(data_buffer, np.uint8)
     length = np.where(missing, 0, np.diff(offsets))
@@ -195,36 +224,42 @@ def _iso(column: pa.Array) -> Instants:
             continue
         if seen[width] == size:
             matrix = data[offsets[0] : offsets[-1]].reshape(size, width)
-            us, valid = _iso_matrix(matrix)
+            us, valid, local = _iso_matrix(matrix)
         else:
             rows = np.flatnonzero(length == width)
-            us[rows], valid[rows] = _iso_matrix(data[offsets[rows][:, None] + np.arange(width, dtype=np.int32)])
-    return Instants(us, valid, length == 0)
+            us[rows], valid[rows], local[rows] = _iso_matrix(
+                data[offsets[rows][:, None] + np.arange(width, dtype=np.int32)]
+            )
+    found = _absolute(us, valid, length == 0)
+    return _local(found, local, zone) if local.any() else found
 
 
-def _iso_matrix(text: Bytes) -> tuple[Int64s, Bools]:
-    """text: uint8 (rows, width). Returns microseconds since 1970 and validity."""
+def _iso_matrix(text: Bytes) -> tuple[Int64s, Bools, Bools]:
+    """text: uint8 (rows, width). Returns microseconds since 1970, validity, and which rows have no offset."""
     rows, width = text.shape
-    us, valid = np.zeros(rows, np.int64), np.zeros(rows, np.bool_)
+    us, valid, local = np.zeros(rows, np.int64), np.zeros(rows, np.bool_), np.zeros(rows, np.bool_)
     for tail, chosen in _offset_forms(text):
         body = width - tail
         if not (body in (16, 19) or body >= 21) or not chosen.any():
             continue
         if chosen.all():
-            return _iso_form(text, body)
+            return *_iso_form(text, body), local if tail else ~local
         us[chosen], valid[chosen] = _iso_form(text[chosen], body)
-    return us, valid
+        local |= chosen if not tail else False
+    return us, valid, local & valid
 
 
 def _offset_forms(text: Bytes) -> list[tuple[int, Bools]]:
-    """The four ways to write an offset: its width, and the rows that may use it (no row fits two)."""
+    """The four ways to write an offset, and that without one: its width, and the rows that use it (no row fits two)."""
     colon = text[:, -3] == ord(":")
-    return [
+    forms = [
         (1, text[:, -1] == ord("Z")),
         (6, _sign(text[:, -6]) & colon),
         (5, _sign(text[:, -5]) & (text[:, -3] - ord("0") <= 9)),
         (3, _sign(text[:, -3])),
     ]
+    none = ~np.logical_or.reduce([chosen for _, chosen in forms])
+    return [*forms, (0, none)]
 
 
 def _sign(letters: Bytes) -> Bools:
@@ -271,7 +306,7 @@ def _two(digit: Bytes, at: int) -> Int64s:
 
 def _offset(text: Bytes, digit: Bytes, body: int) -> tuple[Int64s, Bools]:
     tail = text.shape[1] - body
-    if tail == 1:
+    if tail <= 1:
         return np.zeros(len(text), np.int64), np.ones(len(text), np.bool_)
     hour = _two(digit, body + 1)
     minute = _two(digit, body + tail - 2) if tail > 3 else np.zeros(len(text), np.int64)

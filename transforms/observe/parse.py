@@ -20,6 +20,8 @@ REASONS = (
     "missing-vehicle",
     "bad-vehicle",
     "missing-time",
+    "no-offset",
+    "clock-change",
     "bad-time",
     "implausible-time",
     "outside-range",
@@ -86,7 +88,7 @@ def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, 
     holds. Whether a row is accepted never depends on the value of a finite speed.
     """
     vehicles = _vehicles(table.column("vehicle"))
-    time = instants(table.column("time"), rules.units.time_unit)
+    time = instants(table.column("time"), rules.units.time_unit, rules.units.zone)
     lat, lon = numbers(table.column("lat")), numbers(table.column("lon"))
     speed = numbers(table.column("speed"))
     where = rules.calendar.locate(time.us)
@@ -95,6 +97,8 @@ def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, 
     verdict.refuse("missing-vehicle", vehicles.missing)
     verdict.refuse("bad-vehicle", vehicles.bad)
     verdict.refuse("missing-time", time.missing)
+    verdict.refuse("no-offset", time.no_offset)
+    verdict.refuse("clock-change", time.clock_change)
     verdict.refuse("bad-time", ~time.valid)
     verdict.refuse("implausible-time", (time.us < FROM_US) | (time.us >= TO_US))
     verdict.refuse("outside-range", ~where.in_range)

@@ -85,7 +85,6 @@ class _AddUpVectors(beam.DoFn):
     def process(self, group: tuple[SlotShard, Iterable[TallyBytes]]) -> Iterator[KeyedSums]:
         (first_s, _), parts = group
         rows = rows_of(wire.unpack_tally(parts, COLUMNS), self._policy.region, self._slots[first_s].plan)
-        failpoint("vectors")
         yield first_s, _packed(sum_up(rows, self._plans[first_s].read(self._policy.region)))
 
 

@@ -20,9 +20,8 @@ from dpops.mechanisms.levy import Levy
 from dpops.mechanisms.worst_case_optimal import WorstCaseOptimal
 from dpops.noise import Noise
 from dpops.types import CountsKnown, Grid, Int64s
-from tests.dpops.noise.test_exponential import fit
 from tests.statistical.audit import epsilon_lower_bound
-from tests.statistical.checks import laplace_fit, seeded
+from tests.statistical.checks import chi_square_fit, laplace_fit, seeded
 
 GRID = Grid(step=Fraction(1, 100), upper_steps=6_500)
 EPSILON = Fraction(2)
@@ -209,7 +208,7 @@ def test_the_drawn_bin_follows_that_law(speeds: tuple[int, ...], tau_steps: int)
     masses = levy_law([speed * FINE for speed in speeds], tau, upper, plan.epsilon)
     assert len(masses) == plan.facts["bins"]
     if len(masses) > 1:
-        assert fit(np.bincount(drawn, minlength=len(masses)), masses) > 1e-6
+        assert chi_square_fit(np.bincount(drawn, minlength=len(masses)), masses) > 1e-6
 
 
 def test_nearest_means_nearest_midpoint_and_not_least_distance() -> None:

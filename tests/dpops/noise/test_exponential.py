@@ -14,7 +14,7 @@ from dpops.noise import Noise
 from dpops.noise import exponential as choice
 from dpops.noise.exponential import MOST_CANDIDATES, choose, exp_minus
 from dpops.types import Int64s
-from tests.statistical.checks import chi_square_tail, seeded
+from tests.statistical.checks import chi_square_fit, seeded
 
 DRAWS = 60_000
 
@@ -31,14 +31,6 @@ def law(widths: Int64s, costs: Int64s, rate: Fraction) -> list[float]:
     return [w / math.fsum(weights) for w in weights]
 
 
-def fit(counts: Int64s, masses: list[float]) -> float:
-    expected = np.array(masses) * counts.sum()
-    seen = expected > 0
-    assert not counts[~seen].any()
-    statistic = float(((counts[seen] - expected[seen]) ** 2 / expected[seen]).sum())
-    return chi_square_tail(statistic, int(seen.sum()) - 1)
-
-
 CASES = [
     (ints(1, 1), ints(0, 1), Fraction(1)),
     (ints(3, 0, 5, 2), ints(0, 0, 1, 3), Fraction(1, 3)),
@@ -53,21 +45,21 @@ def test_draws_follow_the_exponential_law(widths: Int64s, costs: Int64s, rate: F
     """False-alarm rate 1e-6 each; a rate wrong by 5 % in the first case is seen with probability 1 - 1e-4."""
     first = np.arange(DRAWS) * widths.size
     drawn = choose(np.tile(widths, DRAWS), np.tile(costs, DRAWS), first, [rate] * DRAWS, seeded(1))
-    assert fit(np.bincount(drawn.entry - first, minlength=widths.size), law(widths, costs, rate)) > 1e-6
+    assert chi_square_fit(np.bincount(drawn.entry - first, minlength=widths.size), law(widths, costs, rate)) > 1e-6
     assert np.all((drawn.offset >= 0) & (drawn.offset < np.tile(widths, DRAWS)[drawn.entry]))
     widest = int(np.argmax(widths))
     inside = drawn.offset[drawn.entry - first == widest]
     if inside.size > 1_000 and widths[widest] > 1:  # every candidate of an entry is as likely as the next
         tenths = np.minimum(inside * 10 // int(widths[widest]), 9) if widths[widest] >= 10 else inside
         cells = np.bincount(tenths)
-        assert fit(cells, [1 / cells.size] * cells.size) > 1e-6
+        assert chi_square_fit(cells, [1 / cells.size] * cells.size) > 1e-6
 
 
 def test_a_rate_five_percent_off_fails_the_check_of_the_law() -> None:
     widths, costs, rate = CASES[0]
     first = np.arange(DRAWS) * 2
     drawn = choose(np.tile(widths, DRAWS), np.tile(costs, DRAWS), first, [rate * Fraction(105, 100)] * DRAWS, seeded(2))
-    assert fit(np.bincount(drawn.entry - first), law(widths, costs, rate)) < 1e-4
+    assert chi_square_fit(np.bincount(drawn.entry - first), law(widths, costs, rate)) < 1e-4
 
 
 def test_choices_of_one_call_have_their_own_rates_and_sizes() -> None:
@@ -80,7 +72,7 @@ def test_choices_of_one_call_have_their_own_rates_and_sizes() -> None:
     drawn = choose(np.tile(widths, repeats), np.tile(costs, repeats), all_first, rates, seeded(3)).entry - all_first
     for column, case in enumerate(CASES[:4]):
         counts = np.bincount(drawn.reshape(repeats, -1)[:, column], minlength=case[0].size)
-        assert fit(counts, law(*case)) > 1e-6
+        assert chi_square_fit(counts, law(*case)) > 1e-6
 
 
 def test_the_law_is_right_where_the_proposal_weights_have_reached_their_floor() -> None:
@@ -91,7 +83,7 @@ def test_the_law_is_right_where_the_proposal_weights_have_reached_their_floor() 
     wide = ints(1, MOST_CANDIDATES - 1)
     drawn = choose(np.tile(wide, 2_000), np.tile(ints(0, 1), 2_000), first, [Fraction(21)] * 2_000, noise)
     counts += np.bincount(drawn.entry - first, minlength=2)
-    assert fit(counts, law(wide, ints(0, 1), Fraction(21))) > 1e-6
+    assert chi_square_fit(counts, law(wide, ints(0, 1), Fraction(21))) > 1e-6
 
 
 @pytest.mark.parametrize("coin", range(8))
@@ -182,7 +174,7 @@ def test_quantile_draws_follow_that_law(values: tuple[int, ...], upper: int, ran
     drawn = private_quantiles(many, first, np.full(DRAWS, upper), [rank] * DRAWS, [epsilon] * DRAWS, seeded(6))
     counts = np.bincount(drawn, minlength=upper + 1)
     assert counts[0] == 0
-    assert fit(counts[1:], quantile_law(values, upper, rank, epsilon)) > 1e-6
+    assert chi_square_fit(counts[1:], quantile_law(values, upper, rank, epsilon)) > 1e-6
 
 
 def test_a_tiny_epsilon_gives_any_value_and_a_huge_one_the_target_gap() -> None:

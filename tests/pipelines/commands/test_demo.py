@@ -1,6 +1,7 @@
 """`hatstream demo`, which is what `make run` runs, and the sentence that a newspaper could print."""
 
 from dataclasses import replace
+from datetime import date
 from fractions import Fraction
 from pathlib import Path
 
@@ -9,28 +10,35 @@ import pytest
 from dpops.allocation import Allocation
 from pipelines.account.guarantee import sentence
 from pipelines.cli import main
+from pipelines.demo.fleet import Fleet
 from pipelines.specification import load
 
-DEMO_SPEC = Path(__file__).parents[3] / "pipelines" / "demo" / "demo.toml"
+MEANS = Path(__file__).parents[3] / "examples" / "hourly-means.toml"
 
 
-def test_the_demo_ends_with_a_table_the_guarantee_and_the_paths_of_its_files(tmp_path, capsys):
+@pytest.fixture
+def small(monkeypatch):
+    """Two days of a fleet that is soon driven."""
+    fleets = [Fleet(vehicles=12, report_every_s=60.0, seed=day, day=date(2026, 5, 13 + day)) for day in range(2)]
+    monkeypatch.setattr("pipelines.commands.demo.made_up_fleets", lambda: fleets)
+
+
+@pytest.mark.usefixtures("small")
+def test_the_demo_ends_with_truth_beside_estimate_beside_constant_the_guarantee_and_a_map(tmp_path, capsys):
     assert main(["demo", "--output", str(tmp_path)]) == 0
-    shown = capsys.readouterr().out
-    assert "mean km/h" in shown
-    assert "Guarantee: No single figure" in shown
-    files = sorted((tmp_path / "hats").iterdir())
-    assert len(files) == 19 * 2
-    assert files[1].name in shown
-    assert files[-2].name in shown
+    shown = " ".join(capsys.readouterr().out.split())
+    for part in ("estimate", "constant", "holds the truth", "epsilon 2.64", "that it drove at all", "hexagons opens"):
+        assert part in shown
+    assert len(list((tmp_path / "hats").iterdir())) == 2 * 19
+    assert (tmp_path / "map.html").stat().st_size < 6_000_000
 
 
+@pytest.mark.usefixtures("small")
 def test_the_demo_twice_returns_the_same_numbers(tmp_path, capsys):
     seen = []
     for _ in range(2):
         assert main(["demo", "--output", str(tmp_path)]) == 0
-        means = capsys.readouterr().out.partition("most spent")[0]
-        seen.append(({path.name: path.read_bytes() for path in (tmp_path / "hats").iterdir()}, means))
+        seen.append(({path.name: path.read_bytes() for path in (tmp_path / "hats").iterdir()}, capsys.readouterr().out))
     assert seen[0] == seen[1]
 
 
@@ -43,14 +51,14 @@ def test_the_demo_twice_returns_the_same_numbers(tmp_path, capsys):
 )
 def test_the_sentence_says_what_one_figure_and_all_of_them_give_away(hat, spent, said):
     for part in said:
-        assert part in sentence(load(DEMO_SPEC), hat, spent)
+        assert part in sentence(load(MEANS), hat, spent)
 
 
 def test_per_period_the_sentence_names_the_total_that_was_asked_for():
-    spec = replace(load(DEMO_SPEC), allocation=Allocation(epsilon=Fraction(3), per="period"))
+    spec = replace(load(MEANS), allocation=Allocation(epsilon=Fraction(3), per="period"))
     assert "(epsilon 3)" in sentence(spec, Fraction(1, 100), Fraction(2))
 
 
 def test_per_period_the_sentence_counts_what_other_specifications_of_the_account_spent():
-    spec = replace(load(DEMO_SPEC), allocation=Allocation(epsilon=Fraction(3), per="period"))
+    spec = replace(load(MEANS), allocation=Allocation(epsilon=Fraction(3), per="period"))
     assert "(epsilon 5)" in sentence(spec, Fraction(1, 100), Fraction(5))

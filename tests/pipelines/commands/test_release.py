@@ -1,115 +1,28 @@
-"""`hatstream release` end to end, as a user runs it: figures on real data, exactly once, refusals, exit codes."""
+"""`hatstream release` from files to rows: what is published, counted and said."""
 
-import csv
 import json
 import os
 import random
 import sqlite3
 import subprocess
 import sys
-from collections import defaultdict
 from contextlib import closing
-from datetime import datetime
 from fractions import Fraction
 
 import h3
 import numpy as np
 import pytest
 
-from dpops.accountant import PureLimit
 from pipelines.account import location
 from pipelines.scheduled import parts as local
 from pipelines.scheduled import release as scheduled
 from pipelines.scheduled.spool import Spool
 from pipelines.specification import load
 from tests import city
-from tests.transforms.ledger.test_ledger import unit
+from tests.pipelines.commands.releases import files_in, rows_in, summary_of
 from transforms.count.wire import Exposure, pack_exposure
-from transforms.ledger import Ledger
 from transforms.ledger.head import LedgerError
 from transforms.release.policy import release_shard
-
-
-@pytest.fixture
-def town(tmp_path, hatstream):
-    """The small city with its account opened."""
-    city.write(tmp_path)
-    assert hatstream(*city.init(tmp_path))[0] == 0
-    return tmp_path
-
-
-def summary_of(output):
-    return json.loads(output.splitlines()[-1])
-
-
-def files_in(folder):
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())} if folder.exists() else {}
-
-
-def rows_in(folder):
-    rows = []
-    for path in sorted(folder.glob("*.csv")):
-        with path.open() as file:
-            rows += csv.DictReader(file)
-    return rows
-
-
-def release_real(hatstream, folder, spec, pattern, start, end, *more):
-    (folder / "spec.toml").write_text(spec)
-    place = ["--spec", folder / "spec.toml", "--ledger", folder / "ledger.sqlite"]
-    assert hatstream("init", *place)[0] == 0
-    rest = ["--from", start, "--to", end, "--output", folder / "out", "--formats", "csv", "--json"]
-    code, out, _ = hatstream("release", *place, "--input", pattern, *rest, *more)
-    assert code == 0
-    return summary_of(out)
-
-
-def test_four_days_of_austin_give_the_known_figures(telemetry, tmp_path, hatstream):
-    done = release_real(hatstream, tmp_path, city.AUSTIN, telemetry / "capmetro/*.csv", "2016-11-24", "2016-11-27")
-    assert (done["rows"], done["observations"], done["duplicates"], done["refused"]) == (115_088, 115_088, 0, {})
-    assert [period["hats"] for period in done["periods"]] == [1529, 1580, 1715, 1530]
-    assert [period["sum_of_slot_maxima"] for period in done["periods"]] == [223, 199, 235, 226]
-    assert [period["most_spent_by_a_vehicle"] for period in done["periods"]] == [123, 133, 141, 125]
-    assert len(done["files"]) == 96
-    assert len(rows_in(tmp_path / "out")) == 6354
-
-
-def test_with_hardly_any_noise_the_means_are_those_of_an_independent_count(telemetry, tmp_path, hatstream):
-    spec = city.AUSTIN.replace("epsilon = 1.0", "epsilon = 1000000").replace('"array-average"', '"baseline"')
-    spec = spec.replace("limit = 300", "limit = 1000000000")
-    release_real(hatstream, tmp_path, spec, telemetry / "capmetro/2016-11-24.csv", "2016-11-24", "2016-11-24")
-    speeds = defaultdict(list)
-    with (telemetry / "capmetro/2016-11-24.csv").open() as file:
-        for row in csv.DictReader(file):
-            slot = datetime.fromisoformat(row["timestamp"]).replace(minute=0, second=0).isoformat()
-            cell = h3.latlng_to_cell(float(row["latitude"]), float(row["longitude"]), 7)
-            speeds[slot, cell].append(min(max(float(row["speed"]) * 3.6, 0), 65))
-    found = {(row["slot_start"], row["cell"]): float(row["value"]) for row in rows_in(tmp_path / "out")}
-    assert found.keys() == speeds.keys()
-    for key, values in speeds.items():
-        assert found[key] == pytest.approx(sum(values) / len(values), abs=0.01)
-
-
-def test_surat_at_ten_o_clock_has_64_hats(telemetry, tmp_path, hatstream):
-    spec = city.AUSTIN.replace("America/Chicago", "Asia/Kolkata").replace("capmetro", "iudx")
-    at = ("2022-01-01T10:00", "2022-01-01T11:00")
-    done = release_real(hatstream, tmp_path, spec, telemetry / "surat/suratITMS.json", *at)
-    assert (done["rows"], done["periods"][0]["hats"], done["periods"][0]["slots"]) == (5_000, 64, 1)
-
-
-@pytest.mark.parametrize(
-    ("file", "zone", "day", "rows", "observations", "duplicates"),
-    [
-        ("mbta", "America/New_York", "2022-11-16", 449, 50, 0),
-        ("delhi_otd_2021", "Asia/Kolkata", "2018-12-12", 89, 88, 1),
-        ("delhi_otd_2025", "Asia/Kolkata", "2025-09-11", 1715, 1707, 0),
-    ],
-)
-def test_snapshots_of_transit_feeds(telemetry, tmp_path, hatstream, file, zone, day, rows, observations, duplicates):
-    spec = city.AUSTIN.replace("America/Chicago", zone).replace("capmetro", "gtfs-realtime")
-    done = release_real(hatstream, tmp_path, spec, telemetry / f"gtfs_rt/{file}.pb", day, day)
-    assert (done["rows"], done["observations"], done["duplicates"]) == (rows, observations, duplicates)
-    assert sum(done["refused"].values()) == rows - observations - duplicates
 
 
 def test_an_input_file_may_have_a_name_that_is_not_utf_8(town, hatstream):
@@ -199,166 +112,6 @@ def test_a_late_row_is_told_to_the_operator_and_never_released(town, hatstream):
     assert "1 slots were released before" in " ".join(out.split())
     assert files_in(town / "out") == first
     assert hatstream("ledger", "verify", "--ledger", town / "ledger.sqlite")[0] == 0
-
-
-def test_a_release_over_the_limit_is_refused_and_says_who_spent_what_and_when(town, hatstream):
-    assert hatstream(*city.release(town))[0] == 0
-    first = files_in(town / "out")
-    other = city.SPEC.replace("epsilon = 1.0", "epsilon = 5").replace('"small-city"', '"greedy"')
-    city.write(town, spec=other)
-    code, out, err = hatstream(*city.release(town))
-    assert (code, out) == (3, "")
-    for said in (
-        "allows a vehicle 50",
-        "nothing was released",
-        "greedy",
-        "asks for 45",
-        "9 spent by small-city",
-        "202",
-    ):
-        assert said in err
-    assert files_in(town / "out") == first
-    assert (
-        summary_of(hatstream("ledger", "show", "--ledger", town / "ledger.sqlite", "--json")[1])[0]["spent"][0][
-            "epsilon"
-        ]
-        == 9
-    )
-
-
-def test_one_period_over_the_limit_refuses_the_whole_range(town, hatstream):
-    city.write(town, spec=city.SPEC.replace("epsilon = 1.0", "epsilon = 4"))
-    assert hatstream(*city.release(town, start=city.DAYS[1]))[0] == 0
-    city.write(town, spec=city.SPEC.replace("epsilon = 1.0", "epsilon = 5"))
-    before = files_in(town / "out")
-    assert hatstream(*city.release(town))[0] == 3
-    assert files_in(town / "out") == before
-
-
-def test_a_budget_that_another_job_takes_meanwhile_refuses_its_period_and_the_others_are_named(
-    town, hatstream, monkeypatch
-):
-    look = Ledger.excess
-
-    def look_and_lose(ledger, *arguments):
-        found = look(ledger, *arguments)
-        rival = unit(spec_id="r", period=city.DAYS[1], epsilon="45")
-        ledger.record("small", PureLimit(Fraction(50)), "rival", "{}", [rival])
-        return found
-
-    monkeypatch.setattr(Ledger, "excess", look_and_lose)
-    code, out, err = hatstream(*city.release(town))
-    assert (code, out) == (3, "")
-    assert "Only this was released: 2022-01-01" in err
-    assert "nothing was released" not in err
-    assert "period 2022-01-02: this release" in err
-    assert "45 spent by rival" in err
-    assert len(files_in(town / "out")) == 4 * 4
-
-
-def test_a_release_without_init_is_refused_and_makes_no_ledger(tmp_path, hatstream):
-    city.write(tmp_path)
-    code, _, err = hatstream(*city.release(tmp_path))
-    assert code == 3
-    assert "init" in err
-    assert not (tmp_path / "ledger.sqlite").exists()
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [('"vehicle-day"', '"vehicle-week"'), ("Asia/Kolkata", "Asia/Kathmandu"), ("limit = 50", "limit = 51")],
-)
-def test_a_release_that_does_not_match_its_account_is_refused(town, hatstream, old, new):
-    city.write(town, spec=city.SPEC.replace(old, new))
-    code, _, err = hatstream(*city.release(town))
-    assert code == 3
-    assert "account 'small'" in err
-
-
-def test_a_release_with_another_key_is_refused(town, hatstream):
-    assert hatstream("init", "--spec", town / "spec.toml", "--ledger", town / "other.sqlite")[0] == 0
-    code, _, err = hatstream(*city.release(town, "--key", str(town / "other.key")))
-    assert code == 3
-    assert "key" in err
-
-
-def test_a_key_that_others_may_read_is_refused(town, hatstream):
-    (town / "ledger.key").chmod(0o644)
-    assert hatstream(*city.release(town))[0] == 4
-    assert (town / "ledger.key").stat().st_mode & 0o777 == 0o644
-
-
-def test_init_makes_a_key_that_only_its_owner_may_read_and_keeps_it(town, hatstream):
-    assert (town / "ledger.key").stat().st_mode & 0o777 == 0o600
-    key = (town / "ledger.key").read_bytes()
-    assert hatstream(*city.init(town))[0] == 0
-    assert (town / "ledger.key").read_bytes() == key
-
-
-def test_a_copied_key_without_its_head_opens_no_account(town, hatstream):
-    (town / "copy.key").write_bytes((town / "ledger.key").read_bytes())
-    (town / "copy.key").chmod(0o600)
-    fresh = ["init", "--spec", town / "spec.toml", "--ledger", town / "fresh.sqlite", "--key", town / "copy.key"]
-    code, out, err = hatstream(*fresh)
-    assert (code, out) == (4, "")
-    assert "copy.key.head" in err
-    assert "backup" in err
-    assert not (town / "fresh.sqlite").exists()
-
-
-def test_a_fresh_ledger_made_elsewhere_is_refused_beside_the_key(town, hatstream):
-    (town / "copy.key").write_bytes((town / "ledger.key").read_bytes())
-    (town / "copy.key").chmod(0o600)
-    (town / "copy.key.head").write_text("{}")
-    fresh = ["--spec", town / "spec.toml", "--ledger", town / "fresh.sqlite"]
-    assert hatstream("init", *fresh, "--key", town / "copy.key")[0] == 0
-    code, _, err = hatstream(*city.release(town, "--ledger", town / "fresh.sqlite", "--key", town / "ledger.key"))
-    assert code == 3
-    assert "another ledger" in err
-    assert not (town / "out").exists()
-
-
-def test_a_release_without_its_head_file_is_refused_and_names_it(town, hatstream):
-    (town / "ledger.key.head").unlink()
-    for command in (city.release(town), city.init(town)):
-        code, _, err = hatstream(*command)
-        assert code == 4
-        assert "ledger.key.head" in err
-    assert not (town / "ledger.key.head").exists()
-
-
-@pytest.mark.parametrize(
-    "change", ["delete from entry where seq = 5", "update entry set epsilon = '0' where kind = 'release'"]
-)
-def test_a_changed_ledger_is_refused_by_release_and_init(town, hatstream, change):
-    assert hatstream(*city.release(town))[0] == 0
-    with closing(sqlite3.connect(town / "ledger.sqlite")) as db, db:
-        db.execute(change)
-    for command in (city.release(town), city.init(town), [*city.init(town), "--key", town / "new.key"]):
-        code, out, err = hatstream(*command)
-        assert (code, out) == (4, "")
-        assert "tampered" in err
-    assert not list(town.glob("new.key*"))
-
-
-def test_a_lost_key_is_not_replaced_by_a_new_one(town, hatstream):
-    (town / "ledger.key").unlink()
-    assert hatstream(*city.init(town))[0] == 4
-    assert not (town / "ledger.key").exists()
-
-
-def test_a_refused_init_leaves_no_new_key_behind(town, hatstream):
-    code, _, err = hatstream(*city.init(town), "--key", town / "new.key")
-    assert code == 3
-    assert "new.key" in err
-    assert not list(town.glob("new.key*"))
-
-
-def test_a_refused_init_leaves_no_new_ledger_behind(town, hatstream):
-    code, _, err = hatstream(*city.init(town), "--ledger", town / "new.sqlite", "--key", town / "ledger.key")
-    assert (code, "lives in another ledger" in err) == (3, True)
-    assert not list(town.glob("new.sqlite*"))
 
 
 def test_every_slot_of_the_range_is_published_even_if_nothing_happened(town, hatstream):
@@ -490,91 +243,6 @@ def test_a_file_without_its_columns_is_refused_by_name_and_nothing_is_sealed(tow
     assert code == 4
     assert err == f"hatstream: {town / 'feed.csv'}: column 'ts' is missing\n"
     assert summary_of(hatstream("ledger", "show", "--ledger", town / "ledger.sqlite", "--json")[1])[0]["spent"] == []
-
-
-def denied(*_arguments, **_options):
-    raise PermissionError(13, "Permission denied")
-
-
-def spent_by(hatstream, folder):
-    _, out, _ = hatstream("ledger", "show", "--ledger", folder / "ledger.sqlite", "--json")
-    return summary_of(out)[0]["spent"]
-
-
-def test_an_input_that_may_not_be_read_is_named_with_the_reason(town, hatstream, monkeypatch):
-    monkeypatch.setattr("transforms.layouts.csv_table.open", denied, raising=False)
-    code, out, err = hatstream(*city.release(town))
-    assert (code, out, err) == (4, "", f"hatstream: {town / 'feed.csv'}: Permission denied\n")
-    assert spent_by(hatstream, town) == []
-
-
-def test_an_output_folder_that_may_not_be_written_is_noticed_before_anything_is_spent(town, hatstream, monkeypatch):
-    monkeypatch.setattr("pipelines.output_folder.locked", denied)
-    code, out, err = hatstream(*city.release(town))
-    assert (code, out) == (4, "")
-    assert err == f"hatstream: the output folder {town / 'out'} cannot be written: Permission denied\n"
-    assert spent_by(hatstream, town) == []
-
-
-def test_the_proof_that_the_output_folder_can_be_written_leaves_nothing_in_it(town, hatstream):
-    assert hatstream(*city.release(town))[0] == 0
-    assert all(path.name.startswith("hats-") for path in (town / "out").iterdir())
-
-
-@pytest.mark.parametrize("broken", ["transforms.sinks.files.write_whole", "transforms.ledger.head.Head.advance"])
-def test_a_failure_after_recording_says_that_the_same_command_publishes_what_was_recorded(
-    town, hatstream, monkeypatch, broken
-):
-    with monkeypatch.context() as patch:
-        patch.setattr(broken, denied)
-        code, out, err = hatstream(*city.release(town))
-    assert (code, out) == (4, "")
-    assert "Permission denied. The release is recorded; running the same command again publishes it." in err
-    assert files_in(town / "out") == {}
-    code, out, _ = hatstream(*city.release(town, "--json"))
-    assert (code, len(files_in(town / "out"))) == (0, 8 * 4)
-
-
-OUTSIDE = "PLATE0,2021-12-31T08:00:00+05:30,21.17,72.83,7\n"
-NO_SPEED = "PLATE0,2022-01-01T08:00:00+05:30,21.17,72.83,fast\n"
-BROKEN = "PLATE0,yesterday,21.17,72.83,7\n"
-
-
-@pytest.mark.parametrize(
-    ("spec", "lines", "said"),
-    [
-        (city.SPEC, [BROKEN], "1 refused: parse/bad-time"),
-        (city.SPEC, [BROKEN, BROKEN, OUTSIDE], "1 refused: parse/outside-range"),
-        (city.SPEC, ["one,two\n"], "1 refused: read/malformed"),
-        (city.SPEC, [NO_SPEED, *[OUTSIDE] * 9], "1 refused: parse/bad-speed"),
-        (city.SPEC + 'time_unit = "s"\n', ["A,1641006000000,21,72,9\n"], "implausible-time"),
-        (city.SPEC.replace('"csv"', '"jsonl"'), None, "read/malformed"),
-    ],
-)
-def test_an_input_of_which_no_row_is_usable_seals_nothing_and_spends_nothing(town, hatstream, spec, lines, said):
-    city.write(town, spec=spec, lines=lines)
-    code, out, err = hatstream(*city.release(town, "--json"))
-    assert (code, out) == (4, "")
-    assert said in err
-    assert "nothing was spent" in err
-    assert files_in(town / "out") == {}
-    city.write(town)
-    code, out, _ = hatstream(*city.release(town, "--json"))
-    assert (code, summary_of(out)["slots_new"]) == (0, 8)
-
-
-@pytest.mark.parametrize("lines", [[], [OUTSIDE], [BROKEN, OUTSIDE, OUTSIDE]])
-def test_an_input_in_which_nothing_happened_is_sealed_as_such_where_the_operator_says_so(town, hatstream, lines):
-    city.write(town, lines=lines)
-    code, out, _ = hatstream(*city.release(town, "--allow-empty", "--json"))
-    assert (code, summary_of(out)["slots_new"], summary_of(out)["observations"]) == (0, 8, 0)
-
-
-def test_one_usable_row_among_many_parts_is_enough(town, hatstream, monkeypatch):
-    monkeypatch.setattr(local, "PART_ROWS", 1)
-    city.write(town, lines=[BROKEN, BROKEN, city.rows()[-1]])
-    code, out, _ = hatstream(*city.release(town, "--json", start=city.DAYS[1]))
-    assert (code, summary_of(out)["observations"]) == (0, 1)
 
 
 def test_beams_own_name_for_the_local_runner_means_the_same_runner(town, hatstream):

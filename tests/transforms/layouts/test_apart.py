@@ -11,6 +11,7 @@ import pytest
 from google.transit import gtfs_realtime_pb2
 
 from tests.transforms.inputs import (
+    FIELDS,
     KMH,
     good_row,
     json_line,
@@ -20,7 +21,7 @@ from tests.transforms.inputs import (
     write_jsonl,
     write_parquet,
 )
-from tests.transforms.layouts.test_hostile_input import FIELDS, avro_file, avro_schema, deflated
+from tests.transforms.layouts.hostile_files import avro_file, avro_schema, deflated
 from transforms.layouts import FIXED, UnreadableFile
 from transforms.layouts.apart import messages_apart, read_apart
 from transforms.layouts.base import raw_batch

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from dpops.accountant import DeltaLimit, PureLimit
 from dpops.claims import rho_within
-from tests.transforms.ledger.test_ledger import ACCOUNT, PLAN, opened, record, unit, whole
+from tests.transforms.ledger.entries import ACCOUNT, PLAN, opened, record, unit, whole
 from transforms.ledger import AccountRefusal, LedgerError, releases
 from transforms.ledger.claims import check_claims
 from transforms.release import levels

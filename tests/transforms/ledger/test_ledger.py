@@ -8,36 +8,15 @@ from fractions import Fraction
 import pytest
 import sqlalchemy as sa
 from msgspec import structs
-from sqlalchemy.pool import NullPool
 
 from dpops.accountant import PureLimit
 from dpops.claims import PureDP
+from tests.transforms.ledger.entries import ACCOUNT, PLAN, files_of, look_at, opened, record, tamper, unit, whole
 from transforms import atomic_files
-from transforms.ledger import Account, AccountRefusal, Ledger
+from transforms.ledger import AccountRefusal, Ledger
 from transforms.ledger.databases import database_of
 from transforms.ledger.head import Head, LedgerError
-from transforms.release.recorded import Debit, Released, Sealed
-
-ACCOUNT = Account(
-    name="city",
-    unit="vehicle-day",
-    since=None,
-    until=None,
-    timezone="UTC",
-    adjacency="counts-public",
-    limit="3",
-    key_check="00",
-)
-PLAN = {"epsilon": "1", "step": "1/100", "scale": "6500", "upper": "65", "bias_bound": 0.0, "facts": {}}
-
-
-def opened(url, head, *, limit="3", signature=None):
-    """A new ledger with its account and its head file."""
-    Head(head).create()
-    book = Ledger(url, head, signature)
-    book.create()
-    book.open_account(replace(ACCOUNT, limit=limit))
-    return book
+from transforms.release.recorded import Debit
 
 
 @pytest.fixture
@@ -58,36 +37,6 @@ def another_url(ledger_url, tmp_path, request):
     if ledger_url.startswith("sqlite"):
         return f"sqlite:///{tmp_path / 'another.sqlite'}"
     return request.getfixturevalue("postgres").new_database()
-
-
-def tamper(book, statement, **values):
-    """Changes a ledger behind its back."""
-    engine = sa.create_engine(sa.make_url(book.url).set(drivername=DRIVERS[book.url[:6]]), poolclass=NullPool)
-    with engine.begin() as db:
-        db.execute(sa.text(statement), values)
-
-
-DRIVERS = {"sqlite": "sqlite", "postgr": "postgresql+psycopg"}
-
-
-def unit(slot_s=0, *, epsilon="1", integer=7, digest="d", spec_id="a", period="day 1", shard=0, plan=PLAN):
-    return Sealed(
-        spec_id=spec_id,
-        period=period,
-        slot_s=slot_s,
-        slot_start="2026-01-01T00:00:00+00:00",
-        slot_end="2026-01-01T01:00:00+00:00",
-        shard=shard,
-        epsilon_hat="1",
-        epsilon_slot=epsilon,
-        unit="km/h",
-        released=[Released("872830828ffffff", "mean", "baseline", plan, [integer])],
-        digest=digest,
-    )
-
-
-def record(book, *units, limit=3):
-    return book.record("city", PureLimit(Fraction(limit)), "name", "{}", units)
 
 
 def test_the_first_writer_wins_and_a_second_run_gets_what_was_recorded(ledger):
@@ -152,14 +101,6 @@ def test_specifications_on_one_account_share_its_limit_and_periods_do_not(ledger
 def test_the_shards_of_a_slot_share_one_debit(ledger):
     record(ledger, unit(epsilon="3", shard=0), unit(epsilon="3", shard=1))
     assert [spent.epsilon for spent in ledger.spent("city")] == [3]
-
-
-def whole(*slots, epsilon="2", total=None):
-    """Units of a period that is planned as a whole: the first slot is debited for all."""
-    return [
-        structs.replace(unit(at), scope="period", debit=epsilon if i == 0 else "0", epsilon_total=total)
-        for i, at in enumerate(slots)
-    ]
 
 
 def test_a_period_planned_as_a_whole_has_one_debit(ledger):
@@ -359,15 +300,6 @@ def test_an_init_that_was_killed_before_the_head_knew_of_it_is_run_again(ledger,
         ledger.check_account(ACCOUNT)
     assert ledger.open_account(ACCOUNT) == "unchanged"
     ledger.check_account(ACCOUNT)
-
-
-def files_of(folder):
-    return {path.name: (path.stat().st_mode, path.read_bytes()) for path in folder.iterdir()}
-
-
-def look_at(folder, url=None):
-    book = Ledger(url or f"sqlite:///{folder / 'ledger.sqlite'}", folder / "key.head", read_only=True)
-    return book.verify().entries, [account.name for account in book.accounts()], [s.epsilon for s in book.spent("city")]
 
 
 def test_looking_at_the_ledger_changes_no_file_and_stands_in_nobodys_way(in_file, tmp_path):

@@ -7,7 +7,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from tests.transforms.ledger.test_ledger import ACCOUNT, opened, record, tamper, unit
+from tests.transforms.ledger.entries import ACCOUNT, opened, record, tamper, unit
 from transforms.ledger import Ledger, chain
 from transforms.ledger.chain import Signature
 from transforms.ledger.head import LedgerError

@@ -6,49 +6,17 @@ import json
 from fractions import Fraction
 
 import fastavro
-import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
 from dpops import statistics
 from dpops.estimate import NO_DATA, Estimate, Number
-from dpops.mechanisms.array_average import ArrayAverage
 from dpops.statistics import SHARE, Moments, Output, Statistic
-from dpops.types import CountsKnown, Grid
+from tests.transforms.sinks.units import unit
 from transforms.records import HatEstimate
 from transforms.release.estimates import estimates_of
-from transforms.release.recorded import Released, Sealed
 from transforms.sinks.files import FORMATS, file_stem, publish_slot
 from transforms.sinks.rows import SCHEMA, rows_of, schema_of
-
-PLAN = ArrayAverage().plan(
-    CountsKnown.all_of(np.array([3, 2, 2])), Grid(step=Fraction(1, 100), upper_steps=6500), Fraction(1)
-)
-
-
-def unit(*integers, shard=0):
-    return Sealed(
-        spec_id="0123456789abcdef",
-        period="2026-05-01",
-        slot_s=0,
-        slot_start="2026-05-01T10:00:00-05:00",
-        slot_end="2026-05-01T11:00:00-05:00",
-        shard=shard,
-        epsilon_hat="1",
-        epsilon_slot="7/2",
-        unit="km/h",
-        released=[
-            Released(
-                f"87283082{i:x}ffffff",
-                "mean",
-                "array-average",
-                None if n is None else PLAN.public(),
-                None if n is None else [n],
-            )
-            for i, n in enumerate(integers, start=8)
-        ],
-        digest="",
-    )
 
 
 def slot_of(*units, statistics=("mean",)):

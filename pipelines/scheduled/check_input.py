@@ -1,0 +1,49 @@
+"""What an input holds of a range, for the operator alone: nothing is released, recorded or spent."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pipelines.scheduled.parts import Outcome, Progress, count_in, observe_files, reporting, rows_in
+from pipelines.scheduled.release import job_of, paths_of
+from pipelines.scheduled.spool import Spool
+from pipelines.specification import Specification
+from transforms.observe.vehicle_hash import Secret
+from transforms.steps import LedgerAccount
+from transforms.time.calendar import Calendar, Slot
+
+
+class PeriodInput(NamedTuple):
+    """slots_with_rows: of so many slots how many have an observation. rows: observations, duplicates among them."""
+
+    period: str
+    slots: int
+    slots_with_rows: int
+    rows: int
+
+
+class InputCheck(NamedTuple):
+    outcome: Outcome
+    periods: list[PeriodInput]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every period has an observation."""
+        return all(period.rows for period in self.periods)
+
+
+def check_input(
+    spec: Specification, when: Calendar, pattern: str, account: LedgerAccount, progress: Progress
+) -> InputCheck:
+    """Reads the input as a release would, without opening the ledger. Raises UsageError, InputError or StepError."""
+    paths = paths_of(pattern)
+    job = job_of(spec, when, Secret(b""), account, account.head.parent, ())
+    outcome = Outcome()
+    with Spool() as events:
+        with reporting(lambda: progress("observations read", events.total_rows, None)):
+            count_in(outcome, observe_files(job, paths, events))
+        return InputCheck(outcome, [_of_period(period, when.slots, events) for period in when.periods])
+
+
+def _of_period(period: str, slots: Sequence[Slot], events: Spool) -> PeriodInput:
+    rows = [rows_in(slot, events) for slot in slots if slot.period == period]
+    return PeriodInput(period, len(rows), sum(n > 0 for n in rows), sum(rows))

@@ -1,0 +1,183 @@
+"""What the conformance tests share: examples of every registered mechanism, count vectors, worst neighbours."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+from dpops.claims import Adjacency
+from dpops.mechanism import Mechanism, Plan, Totals
+from dpops.mechanisms.array_average import ArrayAverage
+from dpops.mechanisms.auto import Auto
+from dpops.mechanisms.baseline import Baseline
+from dpops.mechanisms.baseline_variance import BaselineVariance
+from dpops.mechanisms.opt_array import OptArray
+from dpops.noise import Noise
+from dpops.registry import registered
+from dpops.types import CountsKnown, Grid, Int64s
+from tests.dpops.reference import unlike
+from tests.statistical.audit import Release
+
+GRID = Grid(step=Fraction(1, 100), upper_steps=6_500)
+EPSILON = Fraction(2)
+DRAWS = 14_000
+EXACT = (Baseline, ArrayAverage, OptArray)
+"""Their sensitivity and bias bound are attained, but for rounding."""
+AUDITED: frozenset[Adjacency] = frozenset({"counts-public"})
+STATISTICS = frozenset({"mean", "variance"})
+DISTRIBUTIONS = frozenset({"distribution"})
+NUMBERS = [kind for kind in registered().values() if kind.statistics <= STATISTICS]
+"""Those that release one number; distributions: tests/dpops/trees/test_mechanisms.py."""
+EXAMPLES = [example for kind in NUMBERS for example in kind.examples()]
+COUNTS = [
+    np.array(counts, np.int64)
+    for counts in (
+        [1],
+        [7],
+        [1, 1],
+        [5, 3, 1],
+        [4, 4, 4, 4],
+        [3, 2, 2, 1, 1, 1, 1],
+        [417, 60, 46, 46, 20, 9, 3, 1, 1],
+        sorted((1 + (i * i) % 23 for i in range(30)), reverse=True),
+    )
+]
+PLAIN = [each for each in EXAMPLES if each.name not in {"akmv", "epsilon-quantile", "fixed-quantile", "levy"}]
+PLAIN = [each for each in PLAIN if not (isinstance(each, Auto) and each.prior and each.statistic == "mean")]
+every_example = pytest.mark.parametrize("mechanism", EXAMPLES, ids=repr)
+# Those that choose nothing privately, so that the plan alone settles the noise; the others: test_private_choices.py.
+every_plain = pytest.mark.parametrize("mechanism", PLAIN, ids=repr)
+plain_kinds = pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, id=kind.name, marks=[] if kind in (ArrayAverage, BaselineVariance) else pytest.mark.slow)
+        for kind in dict.fromkeys(map(type, PLAIN))
+    ],
+)
+"""The fast run takes one mechanism of each statistic, the whole suite all: 8 s each."""
+every_counts = pytest.mark.parametrize("counts", COUNTS, ids=lambda c: f"{c.size}users-{c[0]}most")
+few_counts = pytest.mark.parametrize(
+    "counts",
+    [
+        pytest.param(c, id=f"{c.size}users-{c[0]}most", marks=[] if c.size in (3, 9) else pytest.mark.slow)
+        for c in COUNTS
+    ],
+)
+"""For simulations: the fast run takes two count vectors, the whole suite all."""
+count_vectors = st.lists(st.integers(1, 60), min_size=1, max_size=25).map(lambda c: np.array(sorted(c)[::-1], np.int64))
+
+
+def plan_for(mechanism: Mechanism, counts: Int64s) -> Plan:
+    return mechanism.plan(CountsKnown.all_of(counts), GRID, EPSILON)
+
+
+def statistic_of(mechanism: Mechanism) -> str:
+    if isinstance(mechanism, Auto):
+        return mechanism.statistic
+    (only,) = mechanism.statistics
+    return only
+
+
+def truth_of(mechanism: Mechanism, totals: Totals) -> Fraction:
+    """The statistic of all samples, in units."""
+    samples, total, squares = (int(column.sum()) for column in totals)
+    if statistic_of(mechanism) == "mean":
+        return Fraction(total, samples) * GRID.step
+    return Fraction(samples * squares - total**2, samples**2) * GRID.step**2
+
+
+def totals_of(counts: Sequence[int], sums: Sequence[int]) -> Totals:
+    """Totals that may fit nothing. Their squares are no samples' either, but it is the sums that are refused."""
+    return Totals(np.array(counts, np.int64), np.array(sums, np.int64), np.array(sums, np.int64) ** 2)
+
+
+def is_exact(mechanism: Mechanism, plan: Plan) -> bool:
+    """Whether the sensitivity is attained but for rounding."""
+    if isinstance(mechanism, BaselineVariance):
+        return "m_ub" not in plan.facts or plan.facts["kept"] > 2 * plan.facts["m_ub"]
+    return isinstance(mechanism, EXACT)
+
+
+def is_attained(mechanism: Mechanism, counts: Int64s) -> bool:
+    plan = plan_for(mechanism, counts)
+    one, other = noiseless_of(mechanism, plan, worst_neighbours(mechanism, plan, counts))
+    return abs(one - other) >= 0.99 * plan.facts["sensitivity"]
+
+
+def noiseless_of(mechanism: Mechanism, plan: Plan, totals: Sequence[Totals]) -> list[int]:
+    return noiseless_many(mechanism, [plan] * len(totals), totals)
+
+
+def noiseless_many(mechanism: Mechanism, plans: Sequence[Plan], totals: Sequence[Totals]) -> list[int]:
+    """The integers that noise of scale 0 gives."""
+    return [integers[-1] for integers in mechanism.release(totals, silenced(plans), Noise())]
+
+
+def silenced(plans: Sequence[Plan]) -> list[Plan]:
+    return [replace(plan, scale=Fraction(0)) for plan in plans]
+
+
+def last_of(released: Sequence[Sequence[int]]) -> Int64s:
+    """The noisy query of each HAT."""
+    return np.array([integers[-1] for integers in released], np.int64)
+
+
+def releases_of(mechanism: Mechanism, plan: Plan, totals: Totals, noise: Noise) -> Release:
+    return lambda draws: last_of(mechanism.release([totals] * draws, [plan] * draws, noise))
+
+
+def worst_neighbours(mechanism: Mechanism, plan: Plan, counts: Int64s) -> tuple[Totals, Totals]:
+    """Of all users moved from 0 to count * U, over several sums of the others, the pair that differs most.
+
+    Also from 0 to as much as makes half of all that is kept: a variance is largest there. Samples are 0 and U, but one.
+    """
+    rng = np.random.default_rng(36)
+    top = counts * GRID.upper_steps
+    backgrounds = [top * 0, top, top // 2, *(rng.integers(0, top + 1) for _ in range(3))]
+    retained = np.minimum(counts, plan.facts.get("m_ub", counts.max()))
+    half = np.minimum(counts * retained.sum() // (2 * retained) * GRID.upper_steps, top)
+    pairs = []
+    for sums, end in itertools.product(backgrounds, (top, half)):
+        for user in range(counts.size):
+            mine = np.arange(counts.size) == user
+            ends = (unlike(counts, np.where(mine, x, sums), GRID.upper_steps) for x in (0, end))
+            pairs.append((next(ends), next(ends)))
+    answers = noiseless_of(mechanism, plan, [totals for pair in pairs for totals in pair])
+    moved = np.abs(np.array(answers[::2]) - np.array(answers[1::2]))
+    return pairs[int(np.argmax(moved))]
+
+
+def worst_biased(mechanism: Mechanism, plan: Plan, counts: Int64s) -> Totals:
+    """The users whose weight in the release is above their share of the samples at U, all others at 0.
+
+    Of the variance, which is no sum over users: the worst of all that put the first users, or the others, at U.
+    """
+    top = counts * GRID.upper_steps
+    if statistic_of(mechanism) == "variance":
+        heads = [np.where(np.arange(counts.size) < users, top, 0) for users in range(counts.size + 1)]
+        hats = [unlike(counts, sums, GRID.upper_steps) for sums in (*heads, *(top - head for head in heads))]
+        released = noiseless_of(mechanism, plan, hats)
+        off = [abs(x * plan.step - truth_of(mechanism, hat)) for x, hat in zip(released, hats, strict=True)]
+        return hats[off.index(max(off))]
+    alone = [Totals(counts, np.where(np.arange(counts.size) == user, top, 0)) for user in range(counts.size)]
+    weights = np.array(noiseless_of(mechanism, plan, alone)) * float(plan.step)
+    return Totals(counts, np.where(weights > counts / counts.sum() * float(GRID.upper), top, 0))
+
+
+def enumerated_sensitivity(mechanism: Mechanism, plan: Plan, counts: Int64s, upper_steps: int) -> int:
+    """The largest |q(D) - q(D')| over all datasets on the grid: along each axis of the cube of the users' moments."""
+    axes = [moments_of(count, upper_steps) for count in counts.tolist()]
+    cube = np.array(list(itertools.product(*axes)), np.int64)
+    answers = noiseless_of(mechanism, plan, [Totals(counts, *moments.T) for moments in cube])
+    table = np.array(answers, np.int64).reshape([len(axis) for axis in axes])
+    return max(int(np.ptp(table, axis=axis).max()) for axis in range(table.ndim))
+
+
+def moments_of(count: int, upper_steps: int) -> list[tuple[int, int]]:
+    """All sums and sums of squares that so many samples on the grid have."""
+    every = itertools.combinations_with_replacement(range(upper_steps + 1), count)
+    return sorted({(sum(samples), sum(x * x for x in samples)) for samples in every})

@@ -1,0 +1,111 @@
+"""What every registered mechanism refuses, and that its sums never overflow."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dpops.mechanism import Mechanism, Totals
+from dpops.noise import Noise
+from dpops.types import CountsKnown, Grid
+from tests.dpops.mechanisms.conformance import (
+    COUNTS,
+    EPSILON,
+    GRID,
+    every_example,
+    every_plain,
+    noiseless_of,
+    plan_for,
+    statistic_of,
+    totals_of,
+)
+from tests.dpops.reference import alike, unlike
+
+
+@every_example
+@pytest.mark.parametrize("epsilon", [Fraction(0), Fraction(-1)])
+def test_an_epsilon_that_is_not_positive_is_refused(mechanism: Mechanism, epsilon: Fraction) -> None:
+    with pytest.raises(ValueError, match="epsilon"):
+        mechanism.plan(CountsKnown(COUNTS[3], 9), GRID, epsilon)
+
+
+@every_example
+@pytest.mark.parametrize(
+    ("counts", "reported"), [([], 0), ([0], 0), ([3, 0], 3), ([3, -1], 2), ([3, 2], 4), ([1], 1 << 31)]
+)
+def test_counts_that_make_no_hat_are_refused(mechanism: Mechanism, counts: list[int], reported: int) -> None:
+    with pytest.raises(ValueError, match="sample"):
+        mechanism.plan(CountsKnown(np.array(counts, np.int64), reported), GRID, EPSILON)
+
+
+@every_example
+@pytest.mark.parametrize(
+    ("counts", "sums"),
+    [
+        ([5, 3, 1], [-1, 0, 0]),
+        ([5, 3, 1], [5 * 6_500 + 1, 0, 0]),
+        ([5, 3, 1], [0, 0, 6_501]),
+        ([5, 3], [0, 0]),
+        ([5, 3, 2], [0, 0, 0]),
+        ([5, 3, 1], [0, 0]),
+    ],
+)
+def test_totals_that_do_not_fit_the_plan_are_refused(mechanism: Mechanism, counts: list[int], sums: list[int]) -> None:
+    plan = plan_for(mechanism, COUNTS[3])
+    with pytest.raises(ValueError, match="do not fit") as refusal:
+        mechanism.release([totals_of(counts, sums)], [plan], Noise())
+    assert "6501" not in str(refusal.value)
+
+
+@every_plain
+def test_totals_of_other_users_never_exceed_the_plans_sensitivity(mechanism: Mechanism) -> None:
+    """As many users and samples, but one user heavier than planned: refused, or still within the sensitivity."""
+    plan = plan_for(mechanism, np.array([3, 3], np.int64))
+    counts = np.array([5, 1], np.int64)
+    answers = []
+    for sums in ([0, 0], [5 * 6_500, 0]):
+        try:
+            answers += noiseless_of(mechanism, plan, [alike(counts, np.array(sums, np.int64))])
+        except ValueError:
+            return
+    assert abs(answers[0] - answers[1]) <= plan.facts["sensitivity"]
+
+
+@every_plain
+@pytest.mark.parametrize(
+    ("counts", "upper_steps"),
+    [
+        ([1 << 23], 1 << 39),
+        ([1 << 20, 1], 1 << 44),
+        ([1] * (1 << 15), 1 << 49),
+        ([1] * (1 << 15), (1 << 49) // 1_000),
+    ],
+    ids=["long", "heavy", "many", "many-fine"],
+)
+def test_sums_that_would_overflow_are_refused_or_exact(
+    mechanism: Mechanism, counts: list[int], upper_steps: int
+) -> None:
+    """A wrapped integer would move the answer by more than any noise hides."""
+    vector = np.array(counts, np.int64)
+    try:
+        plan = mechanism.plan(
+            CountsKnown.all_of(vector),
+            Grid(step=Fraction(65, upper_steps), upper_steps=upper_steps),
+            EPSILON,
+        )
+        totals = Totals(vector, vector * upper_steps)
+        if statistic_of(mechanism) == "variance":  # is largest with half of the samples at U
+            half = np.where(vector > 1, vector // 2, np.arange(vector.size) % 2)
+            totals = unlike(vector, half * upper_steps, upper_steps)
+        top = noiseless_of(mechanism, plan, [totals])[0]
+    except ValueError:
+        return
+    assert float(top * plan.step) == pytest.approx(float(plan.upper), rel=1e-3)
+
+
+@every_example
+def test_as_many_plans_as_totals(mechanism: Mechanism) -> None:
+    plan = plan_for(mechanism, COUNTS[3])
+    with pytest.raises(ValueError, match="plans"):
+        mechanism.release([alike(COUNTS[3], COUNTS[3])] * 2, [plan], Noise())
+    assert mechanism.release([], [], Noise()) == []

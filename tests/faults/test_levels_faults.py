@@ -1,0 +1,132 @@
+"""Levels under kills, races and another input in between: one value per stage, centres as recorded, nothing twice."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from pipelines.account import location
+from pipelines.cli import main
+from pipelines.specification import load
+from tests import city, levels_city
+from tests.faults.processes import other_process, run
+from tests.levels_city import DAYS, SPEC
+from transforms.failpoints import FailpointError, acting
+from transforms.release.levels import plan_of
+from transforms.release.recorded import Sequenced
+
+STAGES = 4
+"""Of three days: two of the first, and one of each other."""
+PASSAGES = {
+    "tally": 9,
+    "before-noise": STAGES,
+    "after-noise": STAGES,
+    "before-record": STAGES,
+    "before-commit": STAGES,
+    "after-commit": STAGES,
+    "before-publish": 12,
+    "mid-file": 12,
+    "before-rename": 12,
+    "after-publish": 12,
+}
+
+
+def release(folder: Path, ledger: str) -> list[str]:
+    base = city.release(folder, start=DAYS[0], end=DAYS[-1])
+    base[base.index("--ledger") + 1] = ledger
+    base[base.index("--formats") + 1] = "csv"
+    return [*base, "--key", str(folder / "key")]
+
+
+def start(folder: Path, ledger: str) -> None:
+    levels_city.write(folder)
+    opened = ["init", "--spec", str(folder / "spec.toml"), "--ledger", ledger, "--key", str(folder / "key")]
+    assert main(opened) == 0
+
+
+def stages(folder: Path, ledger: str) -> list[Sequenced]:
+    spec = load(folder / "spec.toml")
+    return location.find(ledger, folder / "key").ledger.stages(spec.account.name, spec.spec_id)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted((folder / "out").glob("hats-*"))}
+
+
+def check_whole(folder: Path, ledger: str, seen: list[Sequenced]) -> None:
+    """Every stage once, around what was recorded before it; what was seen stands; files are the ledger's."""
+    found = stages(folder, ledger)
+    assert found[: len(seen)] == seen
+    assert len({(entry.unit.period, entry.unit.shard) for entry in found}) == len(found)
+    for period in DAYS:
+        mine = [entry for entry in found if entry.unit.period == period]
+        assert [entry.unit.shard for entry in mine] == list(range(plan_of(mine[0].unit).stages))
+        assert (
+            sum(float(s.epsilon) for s in location.find(ledger, folder / "key").ledger.spent("small", period)) == 2.64
+        )
+    for at, entry in enumerate(found):
+        assert plan_of(entry.unit).rests_on in [0, *(earlier.sequence for earlier in found[:at])]
+    assert location.find(ledger, folder / "key").ledger.verify() > 0
+    before = files(folder)
+    assert len(before) == 4 * len(DAYS)
+    assert main(release(folder, ledger)) == 0
+    assert files(folder) == before
+    assert stages(folder, ledger) == found
+
+
+def kill_and_rerun(folder: Path, ledger: str, **kill: object) -> None:
+    start(folder, ledger)
+    run(release(folder, ledger), **kill)  # type: ignore[arg-type]
+    seen = stages(folder, ledger)
+    assert run(release(folder, ledger)) == 0
+    check_whole(folder, ledger, seen)
+
+
+@pytest.mark.parametrize(
+    "place", ["after-noise:1", "after-commit:1", "before-commit:2", "after-commit:2", "mid-file:3"]
+)
+def test_a_kill_between_the_stages_loses_and_repeats_nothing(tmp_path: Path, place: str) -> None:
+    kill_and_rerun(tmp_path, str(tmp_path / "ledger.sqlite"), place=place)
+
+
+@pytest.mark.slow  # about 4 minutes
+@pytest.mark.parametrize("seed", range(50))
+def test_fifty_random_kills_lose_and_repeat_nothing(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    ledger = str(tmp_path / "ledger.sqlite")
+    if seed % 2:
+        kill_and_rerun(tmp_path, ledger, kill_after_s=chance.uniform(0.0, 4.0))
+    else:
+        name = chance.choice(list(PASSAGES))
+        kill_and_rerun(tmp_path, ledger, place=f"{name}:{chance.randint(1, PASSAGES[name])}")
+
+
+def test_of_two_racers_one_value_per_stage_stands(tmp_path: Path, ledger_url: str) -> None:
+    """The other one stands with its first stage drawn while this one releases all days; then it goes on."""
+    start(tmp_path, ledger_url)
+    with other_process() as other:
+        other.start(release(tmp_path, ledger_url))
+        assert main(release(tmp_path, ledger_url)) == 0
+        seen, before = stages(tmp_path, ledger_url), files(tmp_path)
+        assert other.end() == 0
+    assert files(tmp_path) == before
+    check_whole(tmp_path, ledger_url, seen)
+
+
+def test_a_later_stage_is_made_from_other_input_and_the_first_one_stands(tmp_path: Path) -> None:
+    """Under secret counts nothing of it is refused, and the operator's audit says that the input differs."""
+    ledger = str(tmp_path / "ledger.sqlite")
+    start(tmp_path, ledger)
+
+    def stop(name: str, passage: int) -> None:
+        if (name, passage) == ("after-commit", 1):
+            raise FailpointError(name)
+
+    with acting(stop):
+        assert main(release(tmp_path, ledger)) == 4
+    seen = stages(tmp_path, ledger)
+    assert len(seen) == 1
+    levels_city.write(tmp_path, spec=SPEC, lines=levels_city.rows(buses=9))
+    assert main(release(tmp_path, ledger)) == 0
+    check_whole(tmp_path, ledger, seen)
+    assert location.find(ledger, tmp_path / "key").ledger.audit("small").changed == 1

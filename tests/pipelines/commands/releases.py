@@ -1,0 +1,39 @@
+"""What tests of `hatstream release` read of a finished run."""
+
+import csv
+import json
+
+
+def summary_of(output):
+    return json.loads(output.splitlines()[-1])
+
+
+def files_in(folder):
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())} if folder.exists() else {}
+
+
+def rows_in(folder):
+    rows = []
+    for path in sorted(folder.glob("*.csv")):
+        with path.open() as file:
+            rows += csv.DictReader(file)
+    return rows
+
+
+def release_real(hatstream, folder, spec, pattern, start, end, *more):
+    (folder / "spec.toml").write_text(spec)
+    place = ["--spec", folder / "spec.toml", "--ledger", folder / "ledger.sqlite"]
+    assert hatstream("init", *place)[0] == 0
+    rest = ["--from", start, "--to", end, "--output", folder / "out", "--formats", "csv", "--json"]
+    code, out, _ = hatstream("release", *place, "--input", pattern, *rest, *more)
+    assert code == 0
+    return summary_of(out)
+
+
+def denied(*_arguments, **_options):
+    raise PermissionError(13, "Permission denied")
+
+
+def spent_by(hatstream, folder):
+    _, out, _ = hatstream("ledger", "show", "--ledger", folder / "ledger.sqlite", "--json")
+    return summary_of(out)[0]["spent"]

@@ -1,0 +1,167 @@
+"""`hatstream release` and the account: limits, keys, heads and ledgers that do not fit are refused."""
+
+import sqlite3
+from contextlib import closing
+from fractions import Fraction
+
+import pytest
+
+from dpops.accountant import PureLimit
+from tests import city
+from tests.pipelines.commands.releases import files_in, summary_of
+from tests.transforms.ledger.entries import unit
+from transforms.ledger import Ledger
+
+
+def test_a_release_over_the_limit_is_refused_and_says_who_spent_what_and_when(town, hatstream):
+    assert hatstream(*city.release(town))[0] == 0
+    first = files_in(town / "out")
+    other = city.SPEC.replace("epsilon = 1.0", "epsilon = 5").replace('"small-city"', '"greedy"')
+    city.write(town, spec=other)
+    code, out, err = hatstream(*city.release(town))
+    assert (code, out) == (3, "")
+    for said in (
+        "allows a vehicle 50",
+        "nothing was released",
+        "greedy",
+        "asks for 45",
+        "9 spent by small-city",
+        "202",
+    ):
+        assert said in err
+    assert files_in(town / "out") == first
+    assert (
+        summary_of(hatstream("ledger", "show", "--ledger", town / "ledger.sqlite", "--json")[1])[0]["spent"][0][
+            "epsilon"
+        ]
+        == 9
+    )
+
+
+def test_one_period_over_the_limit_refuses_the_whole_range(town, hatstream):
+    city.write(town, spec=city.SPEC.replace("epsilon = 1.0", "epsilon = 4"))
+    assert hatstream(*city.release(town, start=city.DAYS[1]))[0] == 0
+    city.write(town, spec=city.SPEC.replace("epsilon = 1.0", "epsilon = 5"))
+    before = files_in(town / "out")
+    assert hatstream(*city.release(town))[0] == 3
+    assert files_in(town / "out") == before
+
+
+def test_a_budget_that_another_job_takes_meanwhile_refuses_its_period_and_the_others_are_named(
+    town, hatstream, monkeypatch
+):
+    look = Ledger.excess
+
+    def look_and_lose(ledger, *arguments):
+        found = look(ledger, *arguments)
+        rival = unit(spec_id="r", period=city.DAYS[1], epsilon="45")
+        ledger.record("small", PureLimit(Fraction(50)), "rival", "{}", [rival])
+        return found
+
+    monkeypatch.setattr(Ledger, "excess", look_and_lose)
+    code, out, err = hatstream(*city.release(town))
+    assert (code, out) == (3, "")
+    assert "Only this was released: 2022-01-01" in err
+    assert "nothing was released" not in err
+    assert "period 2022-01-02: this release" in err
+    assert "45 spent by rival" in err
+    assert len(files_in(town / "out")) == 4 * 4
+
+
+def test_a_release_without_init_is_refused_and_makes_no_ledger(tmp_path, hatstream):
+    city.write(tmp_path)
+    code, _, err = hatstream(*city.release(tmp_path))
+    assert code == 3
+    assert "init" in err
+    assert not (tmp_path / "ledger.sqlite").exists()
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [('"vehicle-day"', '"vehicle-week"'), ("Asia/Kolkata", "Asia/Kathmandu"), ("limit = 50", "limit = 51")],
+)
+def test_a_release_that_does_not_match_its_account_is_refused(town, hatstream, old, new):
+    city.write(town, spec=city.SPEC.replace(old, new))
+    code, _, err = hatstream(*city.release(town))
+    assert code == 3
+    assert "account 'small'" in err
+
+
+def test_a_release_with_another_key_is_refused(town, hatstream):
+    assert hatstream("init", "--spec", town / "spec.toml", "--ledger", town / "other.sqlite")[0] == 0
+    code, _, err = hatstream(*city.release(town, "--key", str(town / "other.key")))
+    assert code == 3
+    assert "key" in err
+
+
+def test_a_key_that_others_may_read_is_refused(town, hatstream):
+    (town / "ledger.key").chmod(0o644)
+    assert hatstream(*city.release(town))[0] == 4
+    assert (town / "ledger.key").stat().st_mode & 0o777 == 0o644
+
+
+def test_init_makes_a_key_that_only_its_owner_may_read_and_keeps_it(town, hatstream):
+    assert (town / "ledger.key").stat().st_mode & 0o777 == 0o600
+    key = (town / "ledger.key").read_bytes()
+    assert hatstream(*city.init(town))[0] == 0
+    assert (town / "ledger.key").read_bytes() == key
+
+
+def test_a_copied_key_without_its_head_opens_no_account(town, hatstream):
+    (town / "copy.key").write_bytes((town / "ledger.key").read_bytes())
+    (town / "copy.key").chmod(0o600)
+    fresh = ["init", "--spec", town / "spec.toml", "--ledger", town / "fresh.sqlite", "--key", town / "copy.key"]
+    code, out, err = hatstream(*fresh)
+    assert (code, out) == (4, "")
+    assert "copy.key.head" in err
+    assert "backup" in err
+    assert not (town / "fresh.sqlite").exists()
+
+
+def test_a_fresh_ledger_made_elsewhere_is_refused_beside_the_key(town, hatstream):
+    (town / "copy.key").write_bytes((town / "ledger.key").read_bytes())
+    (town / "copy.key").chmod(0o600)
+    (town / "copy.key.head").write_text("{}")
+    fresh = ["--spec", town / "spec.toml", "--ledger", town / "fresh.sqlite"]
+    assert hatstream("init", *fresh, "--key", town / "copy.key")[0] == 0
+    code, _, err = hatstream(*city.release(town, "--ledger", town / "fresh.sqlite", "--key", town / "ledger.key"))
+    assert code == 3
+    assert "another ledger" in err
+    assert not (town / "out").exists()
+
+
+def test_a_release_without_its_head_file_is_refused_and_names_it(town, hatstream):
+    (town / "ledger.key.head").unlink()
+    for command in (city.release(town), city.init(town)):
+        code, _, err = hatstream(*command)
+        assert code == 4
+        assert "ledger.key.head" in err
+    assert not (town / "ledger.key.head").exists()
+
+
+@pytest.mark.parametrize(
+    "change", ["delete from entry where seq = 5", "update entry set epsilon = '0' where kind = 'release'"]
+)
+def test_a_changed_ledger_is_refused_by_release_and_init(town, hatstream, change):
+    assert hatstream(*city.release(town))[0] == 0
+    with closing(sqlite3.connect(town / "ledger.sqlite")) as db, db:
+        db.execute(change)
+    for command in (city.release(town), city.init(town), [*city.init(town), "--key", town / "new.key"]):
+        code, out, err = hatstream(*command)
+        assert (code, out) == (4, "")
+        assert "tampered" in err
+    assert not list(town.glob("new.key*"))
+
+
+def test_a_lost_key_is_not_replaced_by_a_new_one(town, hatstream):
+    (town / "ledger.key").unlink()
+    assert hatstream(*city.init(town))[0] == 4
+    assert not (town / "ledger.key").exists()
+
+
+def test_a_refused_init_leaves_no_new_key_behind(town, hatstream):
+    code, _, err = hatstream(*city.init(town), "--key", town / "new.key")
+    assert code == 3
+    assert "new.key" in err
+    assert not list(town.glob("new.key*"))

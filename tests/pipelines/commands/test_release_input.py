@@ -1,0 +1,83 @@
+"""`hatstream release` where input or output cannot be used: nothing is sealed or spent, and the reason is said."""
+
+import pytest
+
+from pipelines.scheduled import parts as local
+from tests import city
+from tests.pipelines.commands.releases import denied, files_in, spent_by, summary_of
+
+
+def test_an_input_that_may_not_be_read_is_named_with_the_reason(town, hatstream, monkeypatch):
+    monkeypatch.setattr("transforms.layouts.csv_table.open", denied, raising=False)
+    code, out, err = hatstream(*city.release(town))
+    assert (code, out, err) == (4, "", f"hatstream: {town / 'feed.csv'}: Permission denied\n")
+    assert spent_by(hatstream, town) == []
+
+
+def test_an_output_folder_that_may_not_be_written_is_noticed_before_anything_is_spent(town, hatstream, monkeypatch):
+    monkeypatch.setattr("pipelines.output_folder.locked", denied)
+    code, out, err = hatstream(*city.release(town))
+    assert (code, out) == (4, "")
+    assert err == f"hatstream: the output folder {town / 'out'} cannot be written: Permission denied\n"
+    assert spent_by(hatstream, town) == []
+
+
+def test_the_proof_that_the_output_folder_can_be_written_leaves_nothing_in_it(town, hatstream):
+    assert hatstream(*city.release(town))[0] == 0
+    assert all(path.name.startswith("hats-") for path in (town / "out").iterdir())
+
+
+@pytest.mark.parametrize("broken", ["transforms.sinks.files.write_whole", "transforms.ledger.head.Head.advance"])
+def test_a_failure_after_recording_says_that_the_same_command_publishes_what_was_recorded(
+    town, hatstream, monkeypatch, broken
+):
+    with monkeypatch.context() as patch:
+        patch.setattr(broken, denied)
+        code, out, err = hatstream(*city.release(town))
+    assert (code, out) == (4, "")
+    assert "Permission denied. The release is recorded; running the same command again publishes it." in err
+    assert files_in(town / "out") == {}
+    code, out, _ = hatstream(*city.release(town, "--json"))
+    assert (code, len(files_in(town / "out"))) == (0, 8 * 4)
+
+
+OUTSIDE = "PLATE0,2021-12-31T08:00:00+05:30,21.17,72.83,7\n"
+NO_SPEED = "PLATE0,2022-01-01T08:00:00+05:30,21.17,72.83,fast\n"
+BROKEN = "PLATE0,yesterday,21.17,72.83,7\n"
+
+
+@pytest.mark.parametrize(
+    ("spec", "lines", "said"),
+    [
+        (city.SPEC, [BROKEN], "1 refused: parse/bad-time"),
+        (city.SPEC, [BROKEN, BROKEN, OUTSIDE], "1 refused: parse/outside-range"),
+        (city.SPEC, ["one,two\n"], "1 refused: read/malformed"),
+        (city.SPEC, [NO_SPEED, *[OUTSIDE] * 9], "1 refused: parse/bad-speed"),
+        (city.SPEC + 'time_unit = "s"\n', ["A,1641006000000,21,72,9\n"], "implausible-time"),
+        (city.SPEC.replace('"csv"', '"jsonl"'), None, "read/malformed"),
+    ],
+)
+def test_an_input_of_which_no_row_is_usable_seals_nothing_and_spends_nothing(town, hatstream, spec, lines, said):
+    city.write(town, spec=spec, lines=lines)
+    code, out, err = hatstream(*city.release(town, "--json"))
+    assert (code, out) == (4, "")
+    assert said in err
+    assert "nothing was spent" in err
+    assert files_in(town / "out") == {}
+    city.write(town)
+    code, out, _ = hatstream(*city.release(town, "--json"))
+    assert (code, summary_of(out)["slots_new"]) == (0, 8)
+
+
+@pytest.mark.parametrize("lines", [[], [OUTSIDE], [BROKEN, OUTSIDE, OUTSIDE]])
+def test_an_input_in_which_nothing_happened_is_sealed_as_such_where_the_operator_says_so(town, hatstream, lines):
+    city.write(town, lines=lines)
+    code, out, _ = hatstream(*city.release(town, "--allow-empty", "--json"))
+    assert (code, summary_of(out)["slots_new"], summary_of(out)["observations"]) == (0, 8, 0)
+
+
+def test_one_usable_row_among_many_parts_is_enough(town, hatstream, monkeypatch):
+    monkeypatch.setattr(local, "PART_ROWS", 1)
+    city.write(town, lines=[BROKEN, BROKEN, city.rows()[-1]])
+    code, out, _ = hatstream(*city.release(town, "--json", start=city.DAYS[1]))
+    assert (code, summary_of(out)["observations"]) == (0, 1)

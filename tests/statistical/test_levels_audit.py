@@ -1,0 +1,174 @@
+"""An audit of levels from tallies to what is recorded, over two stages: ten thousand copies of each neighbour at once.
+
+A copy is a cell of its own in which one vehicle drives, or nobody. The level is `cell` alone, so that a copy's integers
+tell nothing of another copy.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from statistics import NormalDist
+
+import apache_beam as beam
+import h3
+import msgspec
+import numpy as np
+import pytest
+from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
+
+from dpops.claims import rho_within
+from dpops.levels import Fleet, Kind, Settings, sum_up
+from dpops.levels.defaults import spread_of
+from dpops.types import Grid, Int64s
+from pipelines.scheduled.spool import Spool
+from tests.dpops.levels.cities import rows
+from tests.statistical.audit import _best_event, binomial_lower, binomial_upper, bound_of_samples
+from transforms.count import wire
+from transforms.count.wire import Tally
+from transforms.release.levels import LevelsPolicy, StagePlan, first_centres, stage_plan
+from transforms.release.levels_order import plan_for
+from transforms.release.levels_steps import AddUpVectors, ReleaseStage
+from transforms.release.policy import SlotFacts
+from transforms.release.recorded import Sealed, Sequenced
+
+COPIES = 10_000
+"""Of each neighbour."""
+
+EPSILON, DELTA = Fraction(66, 25), Fraction(1, 10**6)
+LEAST = 0.4
+"""Part of the claim that the bound must reach to say anything."""
+
+ALPHA = 1e-6
+FIRST_S, SLOT_S = 1_640_995_200, 3_600
+REGION = tuple(sorted(h3.str_to_int(cell) for cell in h3.cell_to_children(h3.latlng_to_cell(0, 0, 3), 9)))[: 2 * COPIES]
+SLOTS = {at: SlotFacts("day", "a", "b", (FIRST_S, FIRST_S + SLOT_S), 1) for at in (FIRST_S, FIRST_S + SLOT_S)}
+
+
+def policy(kind: Kind, *, noise: Fraction = Fraction(1)) -> LevelsPolicy:
+    """noise: what the noise is multiplied by, against what is claimed."""
+    budget = EPSILON if kind == "laplace" else rho_within(EPSILON, DELTA)
+    shares = (("cell", Fraction(1)),)
+    part = Fraction(3, 10)
+    return LevelsPolicy(
+        spec_id="audit",
+        kind=kind,
+        total="0",
+        epsilon=EPSILON,
+        delta=None if kind == "laplace" else DELTA,
+        spread=spread_of(kind, budget) * (noise if kind == "laplace" else noise * noise),
+        first=(
+            Settings(shares=shares, share=part, bound_kmh=Fraction(14), alpha=Fraction(1, 2)),
+            Settings(shares=shares, share=1 - part, bound_kmh=Fraction(14), alpha=Fraction(4, 5)),
+        ),
+        later=(),
+        exponent=Fraction(3, 4),
+        region=REGION,
+        grid=Grid(step=Fraction(1, 100), upper_steps=6_500),
+        fleet=Fleet(),
+        counts_public=False,
+        digest_key=b"",
+    )
+
+
+def released(kind: Kind, how: LevelsPolicy) -> tuple[list[Sealed], Int64s]:
+    """The two recorded stages, and which integers of a copy's vehicle they hide: (stages, weight and speed)."""
+    driven = np.array(REGION[:COPIES], np.int64)
+    one = np.ones(2 * COPIES, np.int64)
+    tally = Tally(
+        np.repeat([FIRST_S, FIRST_S + SLOT_S], COPIES),
+        np.tile(np.arange(COPIES), 2),
+        np.tile(driven, 2),
+        2 * one,
+        0 * one,
+        sums={"sums": 2 * 3_400 * one},  # 34 km/h: as far from the centre as the bound, so that nothing is clipped
+    )
+    units: list[Sealed] = []
+    for stage in range(2):
+        entries = [Sequenced(at + 1, unit) for at, unit in enumerate(units)]
+        plan = plan_for(entries, "day", stage, [8, 9], how, lambda *_: first_centres(len(REGION), 2))
+        units.append(_one_stage(tally, plan, how))
+    return units, _alone(kind, how)
+
+
+def _one_stage(tally: Tally, plan: StagePlan, how: LevelsPolicy) -> Sealed:
+    with Spool() as kept:
+        with beam.Pipeline(runner=FnApiRunner()) as p:
+            parts = [((FIRST_S, shard), wire.pack_tally(tally.take(tally.vehicle % 3 == shard))) for shard in range(3)]
+            sums = p | "tallies" >> beam.Create(parts) | "vectors" >> AddUpVectors(how, SLOTS, {FIRST_S: plan})
+            both = (sums, p | "heartbeat" >> beam.Create([(FIRST_S, b"")])) | beam.Flatten()
+            units = both | "noise" >> ReleaseStage(how, SLOTS, {FIRST_S: plan})
+            _ = units | beam.Map(_keep, kept)
+        (unit,) = kept.read("day")
+        return msgspec.json.decode(unit, type=Sealed)
+
+
+def _keep(keyed: tuple[str, bytes], kept: Spool) -> None:
+    kept.append(*keyed)
+
+
+def _alone(kind: Kind, how: LevelsPolicy) -> Int64s:
+    """What one vehicle alone adds to its cell's weight and speed in each stage, (stages, 2)."""
+    found = []
+    for at, settings in enumerate(how.first):
+        plan = stage_plan(how, how.first, at, [8, 9], first_centres(len(REGION), 2), 0)
+        assert settings.share == Fraction(plan.share)
+        sums = sum_up(rows([[(0, 0, 2, 3_400), (0, 1, 2, 3_400)]]), plan.read(REGION))
+        found.append([sums.weights[0], sums.speeds[0]])
+    assert kind == how.kind
+    return np.array(found, np.int64)
+
+
+def likelihoods(units: Sequence[Sealed], alone: Int64s, kind: Kind) -> tuple[Int64s, Int64s]:
+    """The best statistic of each copy, with the vehicle and without it: (COPIES,) each, in small steps."""
+    whole = np.zeros(2 * COPIES)
+    for unit, shifts in zip(units, alone, strict=True):
+        integers = np.array(unit.released[0].integers, np.float64).reshape(2, -1)
+        for values, shift in zip(integers, shifts.tolist(), strict=True):
+            whole += np.abs(values) - np.abs(values - shift) if kind == "laplace" else values * shift / 2**20
+    steps = np.rint(whole / np.abs(whole).max() * 10**9).astype(np.int64)
+    return steps[:COPIES], steps[COPIES:]
+
+
+def mu_bound(first: Int64s, second: Int64s) -> float:
+    """A lower bound on the mu of Gaussian privacy, rho = mu^2 / 2; wrong with probability ALPHA at most."""
+    part = COPIES // 5
+    threshold, tail, swap = _best_event(first[:part], second[:part], ALPHA)
+    likely, rare = (second, first) if swap else (first, second)
+    low = binomial_lower(int((tail * likely[part:] >= threshold).sum()), COPIES - part, ALPHA / 2)
+    high = binomial_upper(int((tail * rare[part:] >= threshold).sum()), COPIES - part, ALPHA / 2)
+    law = NormalDist()
+    return law.inv_cdf(low) - law.inv_cdf(high)
+
+
+def test_a_pure_release_spends_at_most_its_epsilon_and_the_audit_sees_much_of_it() -> None:
+    """On average the bound reaches 1.6; false-alarm rate of the first line 1e-6."""
+    first, second = likelihoods(*released("laplace", policy("laplace")), "laplace")
+    bound = bound_of_samples(first, second, ALPHA)
+    assert bound <= float(EPSILON)
+    assert bound >= LEAST * float(EPSILON)
+
+
+def test_a_gaussian_release_spends_at_most_its_rho_and_the_audit_sees_much_of_it() -> None:
+    first, second = likelihoods(*released("gaussian", policy("gaussian")), "gaussian")
+    claim = float(2 * rho_within(EPSILON, DELTA)) ** 0.5
+    assert LEAST * claim <= mu_bound(first, second) <= claim
+
+
+@pytest.mark.parametrize("kind", ["laplace", "gaussian"])
+def test_a_third_of_the_noise_is_caught(kind: Kind) -> None:
+    first, second = likelihoods(*released(kind, policy(kind, noise=Fraction(1, 3))), kind)
+    if kind == "laplace":
+        assert bound_of_samples(first, second, ALPHA) > float(EPSILON)
+    else:
+        assert mu_bound(first, second) > float(2 * rho_within(EPSILON, DELTA)) ** 0.5
+
+
+@pytest.mark.parametrize("kind", ["laplace", "gaussian"])
+def test_stages_that_both_take_the_whole_share_are_caught(kind: Kind) -> None:
+    honest = policy(kind)
+    greedy = replace(honest, first=tuple(replace(settings, share=Fraction(1)) for settings in honest.first))
+    first, second = likelihoods(*released(kind, replace(greedy, spread=honest.spread / 2)), kind)
+    if kind == "gaussian":
+        assert mu_bound(first, second) > float(2 * rho_within(EPSILON, DELTA)) ** 0.5
+    else:
+        assert bound_of_samples(first, second, ALPHA) > float(EPSILON)

@@ -1,0 +1,122 @@
+"""Feeds as agencies have them: other delimiters, no header, JSON arrays and pretty print, compressed files."""
+
+import gzip
+import json
+import zipfile
+
+import pyarrow as pa
+import pytest
+
+from tests.transforms.inputs import FIELDS, csv_line, good_row
+from transforms.layouts import UnreadableFile, layout
+from transforms.layouts.apart import read_apart
+
+ROWS = [good_row(i) for i in range(50)]
+BY_NAME = {field: field for field in FIELDS}
+
+
+def read(found, path):
+    """Vehicles of all rows as text, and how many rows were refused for each reason."""
+    vehicles, refused = [], {}
+    for batch in read_apart(found, str(path)):
+        vehicles += [v.decode() if isinstance(v, bytes) else v for v in batch.table["vehicle"].to_pylist()]
+        for reason, rows in batch.refused.items():
+            refused[reason] = refused.get(reason, 0) + rows
+    return vehicles, refused
+
+
+def vehicles():
+    return [row["vehicle"] for row in ROWS]
+
+
+def csv_text(delimiter=",", header=True):
+    lines = [",".join(FIELDS).encode()] if header else []
+    return b"\n".join([*lines, *map(csv_line, ROWS)]).replace(b",", delimiter.encode()) + b"\n"
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("header", [True, False])
+def test_csv_with_any_delimiter_with_a_header_or_without(tmp_path, delimiter, header):
+    (tmp_path / "feed.csv").write_bytes(csv_text(delimiter, header))
+    columns = BY_NAME if header else {field: str(place) for place, field in enumerate(FIELDS, 1)}
+    found = layout("csv", columns, None, None, delimiter=delimiter, header=header)
+    assert read(found, tmp_path / "feed.csv") == (vehicles(), {})
+
+
+def test_a_line_with_another_number_of_fields_is_malformed_whatever_the_delimiter(tmp_path):
+    (tmp_path / "feed.csv").write_bytes(csv_text(";") + b"a;b;c\n" + b'"x;y";2023-11-15T00:00:00Z;1;2;3\n')
+    found = layout("csv", BY_NAME, None, None, delimiter=";")
+    assert read(found, tmp_path / "feed.csv") == ([*vehicles(), "x;y"], {"malformed": 1})
+
+
+def test_a_column_number_that_a_file_lacks_is_named(tmp_path):
+    (tmp_path / "feed.csv").write_bytes(csv_text(header=False))
+    found = layout(
+        "csv", BY_NAME | {"speed": "9"} | {f: str(i) for i, f in enumerate(FIELDS[:4], 1)}, None, None, header=False
+    )
+    with pytest.raises(UnreadableFile, match="column '9' is missing"):
+        read(found, tmp_path / "feed.csv")
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_a_json_array_printed_in_any_way_is_read_as_lines_are(tmp_path, indent):
+    (tmp_path / "feed.json").write_text(json.dumps(ROWS, indent=indent))
+    assert read(layout("json", BY_NAME, None, None), tmp_path / "feed.json") == (vehicles(), {})
+    (tmp_path / "feed.json").write_text("\n".join(map(json.dumps, ROWS)))
+    assert read(layout("json", BY_NAME, None, None), tmp_path / "feed.json") == (vehicles(), {})
+
+
+def compressed(path, data):
+    if path.suffix == ".gz":
+        path.write_bytes(gzip.compress(data))
+    elif path.suffix == ".zst":
+        path.write_bytes(pa.Codec("zstd").compress(data, asbytes=True))
+    else:
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("feed", data)
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst", ".zip"])
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "json"])
+def test_a_compressed_file_is_read_as_it_is_without(tmp_path, kind, suffix):
+    lines = "\n".join(map(json.dumps, ROWS)).encode()
+    data = {"csv": csv_text(), "jsonl": lines, "json": json.dumps(ROWS).encode()}[kind]
+    compressed(tmp_path / f"feed.{kind}{suffix}", data)
+    assert read(layout(kind, BY_NAME, None, None), tmp_path / f"feed.{kind}{suffix}") == (vehicles(), {})
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst", ".zip"])
+def test_a_compressed_file_that_is_cut_short_is_refused_by_its_name(tmp_path, suffix):
+    path = tmp_path / f"feed.csv{suffix}"
+    compressed(path, csv_text() * 40)
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(UnreadableFile, match=r"feed\.csv"):
+        read(layout("csv", BY_NAME, None, None), path)
+
+
+def test_a_zip_of_two_files_is_refused(tmp_path):
+    with zipfile.ZipFile(tmp_path / "feed.zip", "w") as archive:
+        archive.writestr("a", b"")
+        archive.writestr("b", b"")
+    with pytest.raises(UnreadableFile, match="exactly one file"):
+        read(layout("csv", BY_NAME, None, None), tmp_path / "feed.zip")
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("capmetro", {"time_zone": "UTC"}, "time_zone: layout 'capmetro' has its own"),
+        ("csv", {"delimiter": "x"}, "delimiter: must be one of"),
+        ("jsonl", {"delimiter": ";"}, "delimiter: goes with layout 'csv' only"),
+        ("csv", {"time_zone": "Austin"}, "time_zone: must be a name like"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(name, options, message):
+    columns = None if name == "capmetro" else BY_NAME
+    with pytest.raises(ValueError, match=message):
+        layout(name, columns, None, None, **options)
+
+
+def test_a_time_zone_goes_with_texts_only():
+    with pytest.raises(ValueError, match="goes with time_unit 'iso'"):
+        layout("csv", BY_NAME, "s", None, time_zone="UTC")

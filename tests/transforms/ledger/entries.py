@@ -1,0 +1,81 @@
+"""A ledger with one account, and entries for it."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import sqlalchemy as sa
+from msgspec import structs
+from sqlalchemy.pool import NullPool
+
+from dpops.accountant import PureLimit
+from transforms.ledger import Account, Ledger
+from transforms.ledger.head import Head
+from transforms.release.recorded import Released, Sealed
+
+ACCOUNT = Account(
+    name="city",
+    unit="vehicle-day",
+    since=None,
+    until=None,
+    timezone="UTC",
+    adjacency="counts-public",
+    limit="3",
+    key_check="00",
+)
+PLAN = {"epsilon": "1", "step": "1/100", "scale": "6500", "upper": "65", "bias_bound": 0.0, "facts": {}}
+
+
+def opened(url, head, *, limit="3", signature=None):
+    """A new ledger with its account and its head file."""
+    Head(head).create()
+    book = Ledger(url, head, signature)
+    book.create()
+    book.open_account(replace(ACCOUNT, limit=limit))
+    return book
+
+
+def tamper(book, statement, **values):
+    """Changes a ledger behind its back."""
+    engine = sa.create_engine(sa.make_url(book.url).set(drivername=DRIVERS[book.url[:6]]), poolclass=NullPool)
+    with engine.begin() as db:
+        db.execute(sa.text(statement), values)
+
+
+DRIVERS = {"sqlite": "sqlite", "postgr": "postgresql+psycopg"}
+
+
+def unit(slot_s=0, *, epsilon="1", integer=7, digest="d", spec_id="a", period="day 1", shard=0, plan=PLAN):
+    return Sealed(
+        spec_id=spec_id,
+        period=period,
+        slot_s=slot_s,
+        slot_start="2026-01-01T00:00:00+00:00",
+        slot_end="2026-01-01T01:00:00+00:00",
+        shard=shard,
+        epsilon_hat="1",
+        epsilon_slot=epsilon,
+        unit="km/h",
+        released=[Released("872830828ffffff", "mean", "baseline", plan, [integer])],
+        digest=digest,
+    )
+
+
+def record(book, *units, limit=3):
+    return book.record("city", PureLimit(Fraction(limit)), "name", "{}", units)
+
+
+def whole(*slots, epsilon="2", total=None):
+    """Units of a period that is planned as a whole: the first slot is debited for all."""
+    return [
+        structs.replace(unit(at), scope="period", debit=epsilon if i == 0 else "0", epsilon_total=total)
+        for i, at in enumerate(slots)
+    ]
+
+
+def files_of(folder):
+    return {path.name: (path.stat().st_mode, path.read_bytes()) for path in folder.iterdir()}
+
+
+def look_at(folder, url=None):
+    book = Ledger(url or f"sqlite:///{folder / 'ledger.sqlite'}", folder / "key.head", read_only=True)
+    return book.verify().entries, [account.name for account in book.accounts()], [s.epsilon for s in book.spent("city")]

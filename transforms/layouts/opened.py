@@ -1,0 +1,46 @@
+"""Opens input files: plain, or compressed as their names say (.gz, .zst, .zip with one file inside)."""
+
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import BinaryIO, cast
+
+import pyarrow as pa
+
+from transforms.layouts.base import UnreadableFile
+
+_CODECS = {".gz": "gzip", ".zst": "zstd"}
+_DAMAGE = (EOFError, zlib.error, zipfile.BadZipFile, pa.ArrowInvalid)
+
+
+@contextmanager
+def opened(path: str) -> Iterator[BinaryIO]:
+    """The file's bytes, decompressed as they are read. Raises UnreadableFile where they are damaged, or OSError."""
+    with ExitStack() as stack:
+        try:
+            yield _open(path, stack)
+        except _DAMAGE:
+            raise _damaged(path) from None
+        except OSError as error:
+            if error.errno is not None:
+                raise
+            raise _damaged(path) from None  # Arrow says so of a stream that is cut short
+
+
+def _damaged(path: str) -> UnreadableFile:
+    return UnreadableFile(path, "the compressed file is damaged or cut short")
+
+
+def _open(path: str, stack: ExitStack) -> BinaryIO:
+    file = stack.enter_context(open(path, "rb"))  # noqa: SIM115 - the stack closes it
+    for suffix, codec in _CODECS.items():
+        if path.endswith(suffix):
+            return cast(BinaryIO, stack.enter_context(pa.CompressedInputStream(file, codec)))
+    if path.endswith(".zip"):
+        archive = stack.enter_context(zipfile.ZipFile(file))
+        inside = [info for info in archive.infolist() if not info.is_dir()]
+        if len(inside) != 1 or inside[0].flag_bits & 1:
+            raise UnreadableFile(path, "a .zip must hold exactly one file, not encrypted")
+        return cast(BinaryIO, stack.enter_context(archive.open(inside[0])))
+    return file
