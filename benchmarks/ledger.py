@@ -64,7 +64,7 @@ def measure(url: str, head: Path) -> None:
         spent = time.perf_counter() - started
         print(f"  {batch:5,} {batch * transactions / spent:10,.0f}   ({spent / transactions * 1000:.1f} ms each)")
     started = time.perf_counter()
-    length = ledger.verify()
+    length = ledger.verify().entries
     print(f"  verify: {length / (time.perf_counter() - started):,.0f} entries a second")
 
 

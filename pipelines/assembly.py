@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pipelines.account.location import AccountLocation, account_of, read_key
+from pipelines.account.location import AccountLocation, account_of, read_key, signature_of
 from pipelines.build import Job
 from pipelines.specification import Specification
 from transforms.ledger import AccountRefusal, Ledger
@@ -34,7 +34,10 @@ def admitted(spec: Specification, location: AccountLocation) -> Secret:
 
 
 def ledger_account_of(spec: Specification, location: AccountLocation) -> LedgerAccount:
-    return LedgerAccount(location.url, location.head, spec.account.name, spec.account.limit, spec.name, spec.text)
+    """Of an account that was admitted: with its key's signature."""
+    account = spec.account
+    signature = signature_of(read_key(location.key))
+    return LedgerAccount(location.url, location.head, account.name, account.limit, spec.name, spec.text, signature)
 
 
 def facts_of(spec: Specification, period: str, slot_s: int, plan: tuple[int, ...], plans: int) -> SlotFacts:

@@ -1,6 +1,7 @@
 """The command line `hatstream`: its commands, and one place where errors become exit codes."""
 
 import importlib
+import io
 import os
 import sys
 
@@ -42,6 +43,7 @@ _CODES = {
     "transforms.ledger.accounts.AccountRefusal": REFUSED,
     "transforms.ledger.head.LedgerError": FAILED,
     "pipelines.scheduled.release.InputError": FAILED,
+    "pipelines.output_folder.OutputError": FAILED,
     "transforms.errors.StepError": FAILED,
     "transforms.layouts.base.UnreadableFile": FAILED,
     "pipelines.demo.servers.maven.MissingTool": FAILED,
@@ -115,7 +117,17 @@ def _code_of(error: Exception) -> int | None:
 
 def run() -> None:
     """The console script."""
-    sys.exit(main())
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a locale without our letters is no reason to fail
+    code = main()
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left would fail again at the end
+        click.echo(f"hatstream: standard output: {error.strerror}", err=True)
+        code = code or FAILED
+    sys.exit(code)
 
 
 if __name__ == "__main__":

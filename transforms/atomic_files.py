@@ -1,23 +1,41 @@
 """Files written whole or not at all, by one writer at a time."""
 
+import errno
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+LOCK_S = 60.0
+"""Whoever may read a folder may lock it: so long we wait for others. A writer holds it for one file."""
+_LOOK_EVERY_S = 0.02
+
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """One writer at a time in a folder. On leaving, the names in it are on disk."""
+    """One writer at a time in a folder. On leaving, the names in it are on disk. Raises OSError."""
     handle = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        _lock(handle, folder)
         yield
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _lock(handle: int, folder: Path) -> None:
+    until = time.monotonic() + LOCK_S
+    while True:
+        try:
+            return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                rule = f"another process has kept it locked for over {LOCK_S:g} s"
+                raise TimeoutError(errno.ETIMEDOUT, rule, str(folder)) from None
+        time.sleep(_LOOK_EVERY_S)
 
 
 @contextmanager
@@ -29,8 +47,12 @@ def replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
     part = path.with_name(f".{path.name}.part")
     part.unlink(missing_ok=True)
     handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
-    with os.fdopen(handle, "wb") as file:
-        yield file
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except OSError:
+        part.unlink(missing_ok=True)  # of a full disk
+        raise

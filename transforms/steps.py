@@ -25,6 +25,7 @@ from transforms.failpoints import failpoint
 from transforms.layouts import Layout, UnreadableFile
 from transforms.layouts.apart import read_apart
 from transforms.ledger import Ledger, LimitExceeded
+from transforms.ledger.chain import Signature
 from transforms.observe import hexagons
 from transforms.observe.events import locate
 from transforms.observe.parse import Rules, parse
@@ -272,9 +273,10 @@ class LedgerAccount:
     limit: Limit
     spec_name: str
     spec_text: str
+    signature: Signature | None = None
 
     def open(self) -> Ledger:
-        return Ledger(self.url, self.head)
+        return Ledger(self.url, self.head, self.signature)
 
 
 @dataclass

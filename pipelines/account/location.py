@@ -12,12 +12,15 @@ from platformdirs import user_state_path
 from pipelines.specification import AccountTable
 from transforms.atomic_files import locked, replacing
 from transforms.ledger import Account, AccountRefusal, Ledger
+from transforms.ledger.chain import Signature
 from transforms.ledger.databases import database_of
 from transforms.ledger.head import Head, LedgerError
 from transforms.observe.vehicle_hash import Secret
+from transforms.regular_files import read_regular
 
 LEDGER_VARIABLE = "HATSTREAM_LEDGER"
 KEY_BYTES = 32
+KEY_FILE_BYTES = 4_096
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,20 @@ class AccountLocation:
 
     @property
     def ledger(self) -> Ledger:
-        return Ledger(self.url, self.head)
+        return Ledger(self.url, self.head, self.signature)
+
+    @property
+    def signature(self) -> Signature | None:
+        """None where there is no key."""
+        return signature_of(read_key(self.key)) if os.path.lexists(self.key) else None
+
+    def reader(self) -> Ledger:
+        """A look at the ledger, for anybody who may read it: with the signatures if the key can be read too."""
+        try:
+            signature = self.signature
+        except (LedgerError, AccountRefusal):
+            signature = None
+        return Ledger(self.url, self.head, signature, read_only=True)
 
 
 def find(ledger: str | None, key: Path | None) -> AccountLocation:
@@ -60,13 +76,14 @@ def _sqlite(path: Path) -> str:
 def read_key(path: Path) -> Secret:
     """Reads a key file. Raises AccountRefusal where there is none, LedgerError where it is no key or open to others."""
     try:
-        mode, text = path.stat().st_mode, path.read_text()
+        mode, text = path.stat().st_mode, read_regular(path, KEY_FILE_BYTES).decode()
     except FileNotFoundError:
         raise AccountRefusal(
             f"there is no key file {path}: run `hatstream init` first, or name it with --key"
         ) from None
-    except (OSError, UnicodeDecodeError):
-        raise LedgerError(f"the key file {path} cannot be read") from None
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "no text"
+        raise LedgerError(f"the key file {path} cannot be read: {reason}") from None
     if stat.S_IMODE(mode) & 0o077:
         raise LedgerError(f"the key file {path} is open to other users: chmod 600 it")
     try:
@@ -81,13 +98,19 @@ def read_key(path: Path) -> Secret:
 def open_account(place: AccountLocation, table: AccountTable) -> str:
     """Opens the account; makes ledger, key file and head file where they are missing. Returns what it found or did."""
     place.key.parent.mkdir(parents=True, exist_ok=True)
-    with locked(place.key.parent):
-        has_key = _has_key(place)
-        place.ledger.create()
-        place.ledger.verify_chain()
-        if not has_key:
-            _make_key(place, table.name)
-    return place.ledger.open_account(account_of(table, read_key(place.key)))
+    is_new = not place.ledger.exists()
+    try:
+        with locked(place.key.parent):
+            has_key = _has_key(place)
+            place.ledger.create()
+            place.ledger.verify_chain()
+            if not has_key:
+                _make_key(place, table.name)
+        return place.ledger.open_account(account_of(table, read_key(place.key)))
+    except (AccountRefusal, LedgerError):
+        if is_new and place.ledger.exists():
+            place.ledger.discard()
+        raise
 
 
 def other_accounts(place: AccountLocation, account: str) -> list[str]:
@@ -125,6 +148,14 @@ def _make_key(place: AccountLocation, account: str) -> None:
         file.write(f"{secrets.token_hex(KEY_BYTES)}\n".encode())
 
 
+def signature_of(secret: Secret) -> Signature:
+    return Signature(secret.derive("ledger"), _key_check(secret))
+
+
+def _key_check(secret: Secret) -> str:
+    return secret.derive("key check").hex()[:16]
+
+
 def account_of(table: AccountTable, secret: Secret) -> Account:
     """The account as the ledger keeps it."""
     return Account(
@@ -135,5 +166,5 @@ def account_of(table: AccountTable, secret: Secret) -> Account:
         timezone=table.timezone,
         adjacency=table.adjacency,
         limit=str(table.limit),
-        key_check=secret.derive("key check").hex()[:16],
+        key_check=_key_check(secret),
     )

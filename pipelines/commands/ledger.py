@@ -31,7 +31,7 @@ def ledger() -> None:
 
 def _open(url: str | None, key_path: Path | None) -> Ledger:
     place = location.find(url, key_path)
-    book = Ledger(place.url, place.head, read_only=True)
+    book = place.reader()
     if not book.exists():
         raise LedgerError(f"there is no ledger at {place.shown}")
     return book
@@ -116,16 +116,21 @@ def _describe(book: Ledger, account: Account) -> dict[str, Any]:
 @ledger_option
 @key_option
 def verify(ledger: str | None, key_path: Path | None) -> None:
-    """Walk the ledger's chain of hashes, compare its head with the one kept beside the key, and add up stored plans.
+    """Walk the ledger's chain, compare its head with the one beside the key, and its signatures; add up stored plans.
 
-    What the plans of a slot (or of a period planned as a whole) claim must not be above what was debited for it.
+    Signatures are compared where the key is at hand. What the plans of a slot (or of a period planned as a whole) claim
+    must not be above what was debited for it.
 
     \b
     Example:
       hatstream ledger verify --ledger austin.sqlite
     """
-    length = _open(ledger, key_path).verify()
-    click.echo(f"the ledger is whole: {length:,} entries")
+    walked = _open(ledger, key_path).verify()
+    click.echo(f"the ledger is whole: {walked.entries:,} entries")
+    if unsigned := walked.entries - walked.signed:
+        click.echo(f"{unsigned:,} of them have no signature: they are from before entries were signed")
+    if unread := walked.signed - walked.checked:
+        click.echo(f"the signatures of {unread:,} of them were not compared: that needs their accounts' key (--key)")
 
 
 @ledger.command()

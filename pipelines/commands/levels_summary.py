@@ -67,7 +67,7 @@ def show_levels(summary: dict[str, Any], out: Console) -> None:
         numbers = (f"{each['slots']}", f"{each['cells']:,}", f"{len(each['stages'])}")
         table.add_row(each["period"], *numbers, f"{each['epsilon']:g}", f"{each['delta']:g}")
     out.print(table)
-    out.print(f"[bold]Guarantee[/bold]: {summary['guarantee']}", highlight=False)
+    out.print(f"Guarantee: {summary['guarantee']}", highlight=False)
     files = summary["files"]
     out.print(f"{len(files)} files, first ... last:" if files else "no files")
     for path in dict.fromkeys([files[0], files[-1]] if files else []):

@@ -62,8 +62,8 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 
 def console() -> Console:
     """Standard output; wide enough for our tables where it is no terminal."""
-    out = Console()
-    return out if out.is_terminal else Console(width=130)
+    out = Console(markup=False, emoji=False)  # names and paths are shown as they are
+    return out if out.is_terminal else Console(width=130, markup=False, emoji=False)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import click
 import msgspec
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from pipelines.account.guarantee import Guarantee
 from pipelines.commands.options import console, json_option, progress_bars, spec_option
@@ -68,9 +69,7 @@ def _counts(spec: Specification, path: Path | None, synthetic: bool) -> tuple[so
 
 def show(planned: Planned, out: Console) -> None:
     """The plan as tables."""
-    out.print(
-        f"[bold]{planned.name}[/bold] ({planned.spec_id}): a plan; nothing was released or spent", highlight=False
-    )
+    out.print(f"{planned.name} ({planned.spec_id}): a plan; nothing was released or spent", highlight=False)
     out.print(f"Counts ({planned.hats:,} HAT{'s' if planned.hats > 1 else ''}): {planned.counts}", highlight=False)
     out.print(f"Forecast: {planned.forecast}", highlight=False)
     for statistic in planned.statistics:
@@ -101,7 +100,7 @@ def _classes(statistic: StatisticPlan) -> Table:
             "-" if each.m_ub is None else f"{each.m_ub:g}",
             _short(each.noise_scale),
             _short(each.bias_bound),
-            f"[bold]{_short(each.forecast_error)}[/bold]",
+            Text(_short(each.forecast_error), "bold"),
             end_section=not each.runners_up,
         )
         for at, other in enumerate(each.runners_up, 1):

@@ -12,9 +12,9 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from dpops.accountant import Accountant
 from pipelines.account import location
 from pipelines.account.guarantee import sentence
+from pipelines.account.spending import spending
 from pipelines.assembly import ledger_account_of
 from pipelines.commands.levels_summary import show_check, show_levels, summarise_levels
 from pipelines.commands.options import (
@@ -30,7 +30,6 @@ from pipelines.commands.options import (
 from pipelines.exit_codes import DIFFERS, DONE, FAILED
 from pipelines.scheduled import release as scheduled
 from pipelines.scheduled.check_input import check_input as check
-from pipelines.scheduled.parts import Outcome, Spend
 from pipelines.specification import Specification, load
 from transforms.release.recorded import Sealed
 from transforms.sources.kafka_partition import Topic
@@ -128,7 +127,7 @@ def summarise(spec: Specification, done: scheduled.Release, place: location.Acco
     for period in done.calendar.periods:
         units = [unit for unit in place.ledger.released(spec.spec_id, period) if unit.slot_s in wanted]
         hat = max([hat, *(Fraction(unit.epsilon_hat) for unit in units)])
-        debits, spend = _spent(spec, outcome, place, period)
+        debits, spend = spending(place.ledger, spec, period)
         bound = max(bound, debits if spend is None else spend.most)
         empty = Counter(released.plan is None for unit in units for released in unit.released)
         periods.append(
@@ -168,18 +167,6 @@ def _with_data(spec: Specification, units: Sequence[Sealed]) -> int | None:
     return len({unit.slot_s for unit in units if any(released.plan is not None for released in unit.released)})
 
 
-def _spent(
-    spec: Specification, outcome: Outcome, place: location.AccountLocation, period: str
-) -> tuple[Fraction, Spend | None]:
-    """All debits of a period on the account; exactly what vehicles spent if this run recorded all of them."""
-    spent = place.ledger.spent(spec.account.name, period)
-    units = sum(by.slots for by in spent) * spec.release_shards
-    is_whole = {by.spec_id for by in spent} == {spec.spec_id} and units == outcome.new.get(period, 0)
-    limit = place.ledger.limit(spec.account.name, spec.account.limit)
-    total = limit.shown(sum((by.debited for by in spent), Accountant()))
-    return total.epsilon, outcome.spent[period] if is_whole else None
-
-
 def show(summary: dict[str, Any], out: Console) -> None:
     """The summary as tables, the guarantee, and where the files are."""
     out.print(_rows_table(summary))
@@ -190,7 +177,7 @@ def show(summary: dict[str, Any], out: Console) -> None:
         out.print(
             "Not known: other runs recorded slots of the period; the sum of slot maxima bounds what a vehicle spent."
         )
-    out.print(f"[bold]Guarantee[/bold]: {summary['guarantee']}", highlight=False)
+    out.print(f"Guarantee: {summary['guarantee']}", highlight=False)
     if summary["slots_that_differ_now"]:
         out.print(
             f"{summary['slots_that_differ_now']} slots were released before from other input or by other code; "

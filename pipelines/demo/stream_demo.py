@@ -76,7 +76,7 @@ def demo(minutes: float, vehicles: int, parallelism: int, output: Path) -> int:
         made = streaming.prepare(spec, start_s, source, place, output, ("parquet", "csv"))
         stop_at(start_s + 60 * minutes + SHOWING_S, stop)
         streaming.run(spec, made, place, engine, stop, _Show(spec, place))
-        click.echo(f"the ledger is whole: {place.ledger.verify()} entries; stopping the servers ...")
+        click.echo(f"the ledger is whole: {place.ledger.verify().entries} entries; stopping the servers ...")
     click.echo(f"stopped. The releases are in {output}")
     return DONE
 

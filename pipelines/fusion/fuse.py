@@ -18,7 +18,8 @@ from apache_beam.metrics.metric import MetricsFilter
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
-from pipelines.scheduled.release import InputError, make_writable, paths_of
+from pipelines.output_folder import make_writable
+from pipelines.scheduled.release import InputError, paths_of
 from pipelines.scheduled.spool import Spool
 from pipelines.specification.fusion import FusionSpecification
 from transforms import counters

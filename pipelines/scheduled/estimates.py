@@ -10,7 +10,8 @@ import numpy as np
 
 from dpops.learning.learner import Learned
 from pipelines.account.location import AccountLocation
-from pipelines.scheduled.release import UsageError, make_writable, range_of, slot_facts
+from pipelines.output_folder import make_writable
+from pipelines.scheduled.release import UsageError, range_of, slot_facts
 from pipelines.specification import Specification
 from transforms.ledger import AccountRefusal
 from transforms.records import SlotEstimates

@@ -50,7 +50,7 @@ def run(
     """
     outcome = Outcome()
     periods = {slot.period: job.slots[slot.start_s].plan for slot in slots}
-    ledger = Ledger(job.account.url, job.account.head)
+    ledger = job.account.open()
     wanted = {period: [Debit((policy.spec_id, plan[0], 0), claim_of(policy.total))] for period, plan in periods.items()}
     outcome.debits = {period: Accountant().compose(each.claim for each in debits) for period, debits in wanted.items()}
     outcome.periods_refused = ledger.excess(job.account.name, job.account.limit, wanted)

@@ -23,7 +23,6 @@ from pipelines.build import VEHICLE_SHARDS, HexagonOutputs, Job, count, draw, ob
 from pipelines.scheduled.spool import Spool
 from transforms import counters
 from transforms.count.wire import unpack_exposure
-from transforms.ledger import Ledger
 from transforms.observe.parse import REASONS
 from transforms.records import KeyedEvents, KeyedTally, KeyedUnit, PackedEvents, SlotShard, TallyBytes
 from transforms.release.recorded import Debit, Spending, debit, debits_by_slot
@@ -131,7 +130,7 @@ def _run(
         plans = dict.fromkeys(job.slots[slot.start_s].plan[0] for slot in slots)
         count_in(outcome, _seal(job, list(plans), tallies, exposures, units))
     wanted = _spending(slots, exposures, units, outcome)
-    ledger = Ledger(job.account.url, job.account.head)
+    ledger = job.account.open()
     if excess := ledger.excess(job.account.name, job.account.limit, wanted):
         outcome.periods_refused = excess
         return outcome

@@ -1,8 +1,8 @@
 """From a specification and a range of time to a finished scheduled release: what `release` and `demo` both run."""
 
 import glob
-import tempfile
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from itertools import groupby
@@ -11,12 +11,14 @@ from typing import TypeVar
 from zoneinfo import ZoneInfo
 
 from pipelines.account.location import AccountLocation
+from pipelines.account.spending import note_spending
 from pipelines.assembly import admitted, assemble, continuing, facts_of, ledger_account_of
 from pipelines.build import Job
+from pipelines.output_folder import prepare_folder
 from pipelines.scheduled import levels
 from pipelines.scheduled import parts as local
 from pipelines.specification import Specification
-from transforms.errors import reason_of
+from pipelines.specification.numbers import shortened
 from transforms.ledger import AccountRefusal
 from transforms.observe.vehicle_hash import Secret
 from transforms.release.learned import learned_centres, learned_estimates
@@ -117,7 +119,7 @@ def release(
     _check_period(spec, when)
     secret = admitted(spec, location)
     paths = paths_of(pattern)
-    make_writable(output)
+    prepare_folder(output, spec, location)
     if topic is not None:
         kafka_sink.check(topic)
     job = job_of(spec, when, secret, ledger_account_of(spec, location), output, formats)
@@ -133,6 +135,7 @@ def release(
         raise InputError(_no_rows(outcome))
     if outcome.periods_refused:
         raise AccountRefusal(_refusal(spec, location, outcome))
+    note_spending(location.ledger, spec, outcome)
     stems = [file_stem(spec.spec_id, facts.start) for facts in job.slots.values()]
     return Release(outcome, when, tuple(output / f"{stem}.{kind}" for stem in stems for kind in formats), topic)
 
@@ -176,22 +179,31 @@ def _check_period(spec: Specification, when: Calendar) -> None:
         raise AccountRefusal(f"account {spec.account.name!r} begins at {since}: nothing is released before")
 
 
-def make_writable(folder: Path) -> None:
-    """Makes the output folder and proves that files can be made in it, before anything is spent."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=folder, prefix=".hatstream-"):
-            pass
-    except OSError as error:
-        raise InputError(f"the output folder {folder} cannot be written: {reason_of(error)}") from None
-
-
 def paths_of(pattern: str) -> list[str]:
     """The files that a pattern matches, sorted. Raises InputError if there is none."""
-    found = sorted(path for path in glob.glob(pattern, recursive=True) if Path(path).is_file())
+    matching = _matching(pattern)
+    found = sorted({path for path in matching if Path(path).is_file()})
     if not found:
-        raise InputError(f"no input file matches {pattern!r}")
+        others = f": what does ({shortened(min(matching))}) is no regular file" if matching else ""
+        raise InputError(f"no input file matches {shortened(repr(pattern))}{others}")
     return found
+
+
+def _matching(pattern: str) -> list[str]:
+    """As `glob.glob(.., recursive=True)`, but `**` follows no links to folders, for these may lead in circles."""
+    head, stars, tail = pattern.partition(f"**{os.sep}")
+    if not stars:
+        return glob.glob(pattern)
+    tops = glob.glob(head) if head else [os.curdir]
+    folders = (folder for top in tops for folder in _folders(top))
+    return [path for folder in folders for path in _matching(os.path.join(glob.escape(folder), tail))]
+
+
+def _folders(top: str) -> Iterator[str]:
+    """It and all in it, hidden ones left out."""
+    for folder, inner, _ in os.walk(top):
+        inner[:] = [name for name in inner if not name.startswith(".")]
+        yield folder
 
 
 def _needed(spec: Specification, when: Calendar, location: AccountLocation, *, allow_empty: bool) -> list[str] | None:
@@ -258,4 +270,8 @@ def _refusal(spec: Specification, location: AccountLocation, outcome: local.Outc
                 f"  {limit.told(spent.debited)} spent by {spent.spec_name} ({spent.spec_id}) in {spent.slots} slots, "
                 f"{spent.first_at} to {spent.last_at}"
             )
+    lines.append(
+        "To ask for less: a smaller privacy.epsilon; per = 'period' with what is left; composition = 'cap' with fewer "
+        "cells; longer slots or larger cells. `hatstream plan` says beforehand what a specification asks for."
+    )
     return "\n".join(lines)

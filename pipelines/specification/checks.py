@@ -19,14 +19,18 @@ from pipelines.specification.document import (
     SpecificationError,
     SpeedTable,
 )
+from pipelines.specification.numbers import shortened
 from pipelines.specification.values import Cells, Input
 from transforms.count.tally import ContributionBound
 from transforms.layouts import layout
 from transforms.observe.hexagons import cells_of_geojson, cells_of_list
+from transforms.regular_files import read_regular
 from transforms.time.calendar import DAY_MINUTES, Timetable
 
 BOUND = Fraction(1_000_000)
 """Epsilon lies between 1 / BOUND, where noise nears the 2**50 steps that can be drawn exactly, and BOUND."""
+
+NAME_LETTERS, REGION_BYTES = 200, 64 << 20
 
 
 def need(holds: bool, name: str, rule: str, value: object) -> None:
@@ -40,7 +44,13 @@ def _shown(value: object) -> str:
             return f"{float(value):g}"
         except OverflowError:
             return "beyond all floating-point numbers"
-    return repr(value) if isinstance(value, str) else str(value)
+    return shortened(repr(value) if isinstance(value, str) else str(value))
+
+
+def check_name(field: str, name: str) -> None:
+    need(bool(name.strip()), field, "must not be empty", name)
+    fits = name.isprintable() and len(name) <= NAME_LETTERS
+    need(fits, field, f"must be at most {NAME_LETTERS} printable letters", name)
 
 
 def timetable_of(document: Document) -> Timetable:
@@ -64,7 +74,7 @@ def timetable_of(document: Document) -> Timetable:
 
 
 def check_account(account: AccountTable) -> None:
-    need(bool(account.name.strip()), "account.name", "must not be empty", account.name)
+    check_name("account.name", account.name)
     ever = account.unit == "vehicle-ever"
     need(not ever or account.until is not None, "account.until", "is needed with vehicle-ever", "missing")
     for name in ("since", "until"):
@@ -134,15 +144,17 @@ def _region(cells: CellsTable, folder: Path) -> tuple[int, ...] | None:
         if isinstance(cells.region, list):
             found = cells_of_list(cells.region, cells.resolution)
         else:
-            document = msgspec.json.decode((folder / cells.region).read_bytes())
+            document = msgspec.json.decode(read_regular(folder / cells.region, REGION_BYTES))
             found = cells_of_geojson(document, cells.resolution)
     except OSError as error:
         raise SpecificationError(
-            f"cells.region: {error.strerror}: {cells.region!r}; "
+            f"cells.region: {error.strerror}: {shortened(repr(cells.region))}; "
             'it is a GeoJSON file, a list of cells, or "occupied" for all cells with reports'
         ) from None
-    except (ValueError, TypeError, KeyError, msgspec.MsgspecError) as error:
-        raise SpecificationError(f"cells.region: {error}") from None
+    except RecursionError:
+        raise SpecificationError(f"cells.region: {shortened(repr(cells.region))} is nested too deeply") from None
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, msgspec.MsgspecError) as error:
+        raise SpecificationError(f"cells.region: {shortened(str(error))}") from None
     need(bool(found), "cells.region", "must hold at least one cell at this resolution", "empty")
     return found
 

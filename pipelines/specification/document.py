@@ -1,5 +1,6 @@
 """The specification as it is written: one strict TOML file, as tables of numbers and text."""
 
+import sys
 import tomllib
 from datetime import date
 from decimal import Decimal
@@ -13,8 +14,11 @@ from dpops.accountant import Limit
 from dpops.allocation import Per, Scope
 from pipelines.specification.levels import FleetTable
 from pipelines.specification.limits import limit_from_toml
-from pipelines.specification.numbers import from_toml
+from pipelines.specification.numbers import from_toml, shortened
+from transforms.regular_files import read_regular
 from transforms.time.calendar import Unit
+
+SPEC_BYTES = 1 << 20
 
 
 class SpecificationError(Exception):
@@ -91,15 +95,20 @@ class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 def read(path: Path) -> Document:
     """The document of a specification file, of which only the types are checked. Raises SpecificationError."""
     try:
-        data = tomllib.loads(path.read_bytes().decode(), parse_float=Decimal)
+        data = tomllib.loads(read_regular(path, SPEC_BYTES).decode(), parse_float=Decimal)
     except OSError as error:
         raise SpecificationError(f"the specification cannot be read: {error.strerror}: {path}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SpecificationError(f"{path} is not TOML: {error}") from None
+        raise SpecificationError(f"{path} is not TOML: {shortened(str(error))}") from None
+    except RecursionError:
+        raise SpecificationError(f"{path} is nested too deeply") from None
+    except ValueError:  # the only other one: of a number that is too long for Python
+        most = sys.get_int_max_str_digits()
+        raise SpecificationError(f"{path} holds a number of more than {most:,} digits") from None
     try:
         return msgspec.convert(data, Document, dec_hook=_value)
     except msgspec.ValidationError as error:
-        raise SpecificationError(f"{path}: {error}") from None
+        raise SpecificationError(f"{path}: {shortened(str(error))}") from None
 
 
 def _value(kind: type, value: object) -> Fraction | Limit:

@@ -7,9 +7,9 @@ from pipelines.specification.checks import (
     allocation_of,
     cells_of,
     check_account,
+    check_name,
     grid_of,
     input_of,
-    need,
     prior_of,
     timetable_of,
 )
@@ -25,7 +25,7 @@ def load(path: Path) -> Specification:
 
 
 def _checked(document: Document, folder: Path) -> Specification:
-    need(bool(document.name.strip()), "name", "must not be empty", document.name)
+    check_name("name", document.name)
     timetable = timetable_of(document)
     check_account(document.account)
     speeds = Speeds(grid=grid_of(document.speed), prior=prior_of(document.speed))

@@ -9,7 +9,13 @@ def from_toml(kind: type, value: object) -> Fraction:
     if kind is Fraction and isinstance(value, int | Decimal) and not isinstance(value, bool):
         if isinstance(value, Decimal) and not value.is_finite():
             raise ValueError(f"expected a finite number, got {value}")
-        if isinstance(value, Decimal) and value and abs(value.adjusted()) > 30:
-            raise ValueError(f"expected a number between 1e-30 and 1e30, got {value}")
+        if value and abs(Decimal(value).adjusted()) > 30:
+            raise ValueError(f"expected a number between 1e-30 and 1e30, got {shortened(str(value))}")
         return Fraction(value)
     raise ValueError(f"expected a number, got {value!r}")
+
+
+def shortened(text: str, most: int = 300) -> str:
+    """For messages: what is long keeps its beginning and its end; nothing in it moves a terminal's cursor."""
+    kept = text if len(text) <= most else f"{text[: most // 2]} .. {text[-most // 4 :]}"
+    return "".join(letter if letter.isprintable() or letter == "\n" else "\ufffd" for letter in kept)

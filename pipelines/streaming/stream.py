@@ -13,12 +13,13 @@ import apache_beam as beam
 from pipelines.account.location import AccountLocation, account_of
 from pipelines.assembly import admitted, assemble, continuing, facts_of, ledger_account_of
 from pipelines.build import Job, Source, stream
-from pipelines.scheduled.release import InputError, UsageError, instant_of, make_writable
+from pipelines.output_folder import prepare_folder
+from pipelines.scheduled.release import InputError, UsageError, instant_of
 from pipelines.specification import Specification, SpecificationError
 from pipelines.streaming.engine import Engine, EngineError
 from pipelines.streaming.health import Say, attend
 from transforms.layouts import message_layout
-from transforms.ledger import AccountRefusal, Ledger
+from transforms.ledger import AccountRefusal
 from transforms.observe.parse import FROM_US, TO_US
 from transforms.release.policy import SlotFacts
 from transforms.sinks import kafka as kafka_sink
@@ -86,7 +87,7 @@ def prepare(
     """
     location = replace(location, key=location.key.absolute())  # workers may stand in another folder
     secret = admitted(spec, location)
-    make_writable(output)
+    prepare_folder(output, spec, location)
     if topic is not None:
         kafka_sink.check(topic)
     from_s, to_s = _life(spec)
@@ -113,8 +114,7 @@ def run(
     job = engine.submit(made.build, f"hatstream-{spec.spec_id}-{time.time_ns()}")
     try:
         say({"job": job.id, "spec_id": spec.spec_id, "from": spec.timetable.text(start_s)})
-        ledger = Ledger(place.url, place.head, read_only=True)
-        attend(spec, (start_s, made.heartbeat.end_s), ledger, job, stop, say)
+        attend(spec, (start_s, made.heartbeat.end_s), place.reader(), job, stop, say)
     except EngineError:
         raise  # it has ended, or there is nobody to be asked
     except BaseException:

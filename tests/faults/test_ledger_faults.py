@@ -94,7 +94,7 @@ def test_a_file_that_may_not_grow_keeps_what_it_had(tmp_path):
     process.start()
     process.join(60)
     assert process.exitcode == 4
-    assert ledger.verify() == 3
+    assert ledger.verify().entries == 3
     assert record(ledger, unit(integer=8), unit(3600, integer=9)).new == 1
 
 

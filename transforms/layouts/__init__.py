@@ -117,4 +117,6 @@ def _column_names(name: str, columns: Mapping[str, str] | None, fields: tuple[st
     for field in fields:
         if not columns[field]:
             raise ValueError(f"columns.{field}: must name a column of the input, got {columns[field]!r}")
+        if list(columns.values()).count(columns[field]) > 1:
+            raise ValueError(f"columns.{field}: needs a column of its own, {columns[field]!r} is given twice")
     return tuple(columns[field] for field in fields)

@@ -77,5 +77,6 @@ def check_match(known: Account, asked: Account) -> None:
     if not wanted.lowers(limit):
         raise AccountRefusal(
             f"account {known.name!r} has the limit {limit.said()}, the specification says {wanted.said()}: "
-            "a limit may be lowered, never raised, and a delta or a pure part stays as it was set"
+            "a limit may be lowered, never raised, and a delta or a pure part stays as it was set; "
+            f"write the limit {limit.said()} under [account]"
         )

@@ -1,10 +1,17 @@
-"""The ledger's one table, only ever appended to: each entry is hashed together with the hash of the one before."""
+"""The ledger's one table, only ever appended to: each entry is hashed together with the hash of the one before.
+
+Whoever can write to the database could go on with the chain. So an entry of an account whose key is at hand is also
+signed: its `hash` is the hash, a dot, and an HMAC with a key derived from the account's. Once an account has a signed
+entry, all that follow must be; entries from before that (a ledger of an older version) stay as they are.
+"""
 
 import hashlib
+import hmac
 from collections.abc import Generator, Mapping
 from contextlib import closing
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import sqlalchemy as sa
@@ -17,7 +24,7 @@ ENTRY = sa.Table(
     METADATA,
     sa.Column("seq", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("at", sa.Text, nullable=False),
-    sa.Column("kind", sa.Text, nullable=False),  # account, limit, spec, release, changed, redrawn
+    sa.Column("kind", sa.Text, nullable=False),  # account, limit, spec, release, changed, redrawn, signed, note
     sa.Column("account", sa.Text, nullable=False, index=True),
     sa.Column("spec_id", sa.Text),
     sa.Column("period", sa.Text),
@@ -38,6 +45,26 @@ Tip = tuple[str, int, str]
 """Hash of the first entry, last sequence number, last hash."""
 
 
+@dataclass(frozen=True)
+class Signature:
+    """What signs entries. key: derived from the accounts' secret; key_check: names it in the accounts' entries."""
+
+    key: bytes = field(repr=False)
+    key_check: str
+
+    def of(self, entry: Mapping[str, Any], plain: str) -> str:
+        message = msgspec.json.encode([plain, *(entry[name] for name in _FIELDS)])
+        return hmac.digest(self.key, message, "sha256").hex()
+
+
+class Walked(NamedTuple):
+    """How many entries a chain has. signed: of these with a signature. checked: whose signature was compared."""
+
+    entries: int
+    signed: int
+    checked: int
+
+
 def has_table(db: sa.Connection) -> bool:
     return sa.inspect(db).has_table(ENTRY.name)
 
@@ -52,16 +79,22 @@ def tip(db: sa.Connection) -> Tip:
     return (_first_hash(db) or "", last.seq, last.hash) if last else ("", 0, "")
 
 
-def append(db: sa.Connection, *new: Entry) -> None:
+def append(db: sa.Connection, signature: Signature | None, *new: Entry) -> None:
     """Continues the chain by these entries, in one statement. The caller has waited for all other writers."""
     if not new:
         return
     _, sequence, before = tip(db)
+    account = new[0]["account"]
+    if signature and sequence and new[0]["kind"] != "account" and signed_since(db, account) is None:
+        body = msgspec.json.encode({"entries before": sequence}).decode()
+        new = ({"kind": "signed", "account": account, "body": body}, *new)
     at = datetime.now(UTC).isoformat(timespec="seconds")
     rows = []
     for seq, values in enumerate(new, sequence + 1):
         entry = {name: values.get(name) for name in _FIELDS} | {"seq": seq, "at": at}
         before = _hash(before, entry)
+        if signature:
+            before = f"{before}.{signature.of(entry, before)}"
         rows.append(entry | {"hash": before})
     db.execute(ENTRY.insert(), rows)
 
@@ -73,15 +106,59 @@ def entries(db: sa.Connection) -> Generator[dict[str, Any], None, None]:
             yield dict(row)
 
 
-def walk(db: sa.Connection) -> int:
-    """Checks every hash; returns the chain's length. Raises LedgerError at the first entry that does not fit."""
-    before, expected = "", 1
+def walk(db: sa.Connection, signature: Signature | None) -> Walked:
+    """Checks every hash, and the signatures of accounts with this key.
+
+    Raises LedgerError at the first entry that does not fit.
+    """
+    before, expected, signed, checked = "", 1, 0, 0
+    since: dict[str, int] = {}  # by account: the first signed entry
+    own: set[str] = set()
     with closing(entries(db)) as found:
         for entry in found:
-            if entry["seq"] != expected or entry["hash"] != _hash(before, entry):
+            plain, dot, _ = entry["hash"].partition(".")
+            account = entry["account"]
+            if entry["kind"] == "account" and signature and f'"{signature.key_check}"' in entry["body"]:
+                own.add(account)
+            if dot:
+                since.setdefault(account, expected)
+            if entry["seq"] != expected or plain != _hash(before, entry):
                 raise LedgerError(f"entry {expected} of the ledger is not what was written: it was tampered with")
-            before, expected = entry["hash"], expected + 1
-    return expected - 1
+            check(entry, since.get(account), signature if account in own else None)
+            before, expected, signed = entry["hash"], expected + 1, signed + bool(dot)
+            checked += bool(dot) and account in own
+    return Walked(expected - 1, signed, checked)
+
+
+def checked(db: sa.Connection, signature: Signature | None, *which: sa.ColumnElement[bool]) -> list[dict[str, Any]]:
+    """Some entries of the chain in its order, their signatures compared again.
+
+    Between two looks at the whole chain somebody may have written what was never released.
+    """
+    found = [dict(row) for row in db.execute(sa.select(ENTRY).where(*which).order_by(ENTRY.c.seq)).mappings()]
+    since = {account: signed_since(db, account) for account in {entry["account"] for entry in found}}
+    for entry in found:
+        check(entry, since[entry["account"]], signature)
+    return found
+
+
+def signed_since(db: sa.Connection, account: str) -> int | None:
+    """The first signed entry of an account."""
+    first = sa.select(sa.func.min(ENTRY.c.seq)).where(ENTRY.c.account == account, ENTRY.c.hash.like("%.%"))
+    found: int | None = db.execute(first).scalar()
+    return found
+
+
+def check(entry: Mapping[str, Any], since: int | None, signature: Signature | None) -> None:
+    """Refuses an entry that somebody without the key has written. since: the account's first signed entry."""
+    if since is None or entry["seq"] < since:
+        return
+    plain, _, sign = entry["hash"].partition(".")
+    if not sign or (signature and not hmac.compare_digest(sign, signature.of(entry, plain))):
+        raise LedgerError(
+            f"entry {entry['seq']} of the ledger was written without the account's key: it is forged. Nothing is "
+            "released; restore the ledger from a copy that `hatstream ledger verify` finds whole"
+        )
 
 
 def _first_hash(db: sa.Connection) -> str | None:

@@ -117,6 +117,7 @@ class SqliteFile:
         return False
 
     def _connect(self) -> sqlite3.Connection:
+        self._refuse_other_than_files()
         if self.path.exists() and not os.access(self.path, os.W_OK):
             # Asked first, for SQLite would leave files beside the database that stand in the way of later writers.
             raise LedgerError(f"the ledger {self.path} is not usable: this user may not write to it")
@@ -129,6 +130,10 @@ class SqliteFile:
             raise
         return connection
 
+    def _refuse_other_than_files(self) -> None:
+        if self.path.exists() and not self.path.is_file():
+            raise LedgerError(f"the ledger {self.path} is not usable: it is no regular file")
+
     def _connect_to_read(self) -> sqlite3.Connection:
         """A connection that cannot write.
 
@@ -136,6 +141,7 @@ class SqliteFile:
         write to it these would stand in the way of later writers, and nothing moves: there SQLite is told to take it
         as it is.
         """
+        self._refuse_other_than_files()
         path = self.path
         log = path.with_name(path.name + "-wal")
         is_checkpointed = not log.exists() or log.stat().st_size == 0

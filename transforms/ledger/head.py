@@ -2,17 +2,29 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict
 
 import msgspec
 
 from transforms.atomic_files import locked, replacing
+from transforms.regular_files import read_regular
 
 
 class LedgerError(Exception):
     """The ledger cannot be read, is damaged, or was rolled back. Nothing is released while that is so."""
 
     _tagged_with_step = True  # Beam would add its step's name to the message
+
+
+HEAD_BYTES = 64 << 20
+
+
+class Known(TypedDict):
+    """What is remembered of one ledger: its newest entry, and the accounts in it."""
+
+    sequence: int
+    hash: str
+    accounts: list[str]
 
 
 class Remembered(NamedTuple):
@@ -31,9 +43,9 @@ class Head:
         with replacing(self._path) as file:
             file.write(b"{}")
 
-    def read_all(self) -> Mapping[str, Any]:
+    def read_all(self) -> Mapping[str, Known]:
         try:
-            found: Mapping[str, Any] = msgspec.json.decode(self._path.read_bytes())
+            found = msgspec.json.decode(read_regular(self._path, HEAD_BYTES), type=dict[str, Known])
         except FileNotFoundError:
             raise LedgerError(
                 f"the head file {self._path} is missing: restore it from the backup, it belongs with the key file"
@@ -56,10 +68,10 @@ class Head:
             if self.home(account) not in (None, genesis):
                 raise LedgerError(f"account {account!r} was opened in another ledger at the same time")
             known = dict(self.read_all())
-            mine = known.get(genesis, {"sequence": 0, "hash": "", "accounts": []})
+            mine = known.get(genesis, Known(sequence=0, hash="", accounts=[]))
             accounts = sorted({*mine["accounts"], account})
             if sequence > mine["sequence"]:
-                mine = {"sequence": sequence, "hash": hash_}
-            known[genesis] = {**mine, "accounts": accounts}
+                mine = Known(sequence=sequence, hash=hash_, accounts=[])
+            known[genesis] = Known(sequence=mine["sequence"], hash=mine["hash"], accounts=accounts)
             with replacing(self._path) as file:
                 file.write(msgspec.json.encode(known))

@@ -4,6 +4,7 @@ Accounts, specifications, released slots (which are also the debits) and audit e
 head of the chain is kept outside the database too, so that a rolled-back copy is noticed.
 """
 
+import os
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,7 +28,7 @@ from transforms.ledger.accounts import (
     known_account,
     limit_in_force,
 )
-from transforms.ledger.chain import ENTRY, METADATA, Tip
+from transforms.ledger.chain import ENTRY, METADATA, Signature, Tip, Walked
 from transforms.ledger.claims import check_all_claims
 from transforms.ledger.head import Head, LedgerError
 from transforms.ledger.releases import Audit, Recorded, json_of, seal_missing, stored_units
@@ -46,12 +47,13 @@ class _Passing(LedgerError):
 class Ledger:
     """One ledger database. Every public method is one transaction, or two; each raises LedgerError where it cannot."""
 
-    def __init__(self, url: str, head: Path, *, read_only: bool = False) -> None:
+    def __init__(self, url: str, head: Path, signature: Signature | None = None, *, read_only: bool = False) -> None:
         """url: of SQLite or PostgreSQL, as `database_of` takes it. head: keeps the chain's head outside the database.
 
+        signature: of the account's key; without it signatures are neither made nor compared.
         read_only: looks at the ledger without writing to it or waiting for writers.
         """
-        self.url, self._head = url, Head(head)
+        self.url, self._head, self._signature = url, Head(head), signature
         self._database = databases.database_of(url)
         self._engine = self._database.engine(read_only=read_only)
 
@@ -65,7 +67,17 @@ class Ledger:
         """Makes the file, where it is one, and the table where they are missing."""
         if self._database.path is not None:
             self._database.path.parent.mkdir(parents=True, exist_ok=True)
+            os.close(os.open(self._database.path, os.O_RDWR | os.O_CREAT, 0o600))  # with what SQLite puts beside it
         self._run(METADATA.create_all)
+
+    def discard(self) -> None:
+        """Removes a ledger without an entry, as if it had never been made."""
+        if self._run(chain.genesis) is not None:
+            return
+        self._run(METADATA.drop_all)
+        if self._database.path is not None:
+            for suffix in ("-wal", "-shm", ""):
+                Path(f"{self._database.path}{suffix}").unlink(missing_ok=True)
 
     def open_account(self, account: Account) -> str:
         """Writes the account once. Returns "created", "unchanged" or "limit lowered"; refuses any other change."""
@@ -76,7 +88,7 @@ class Ledger:
             known = find_account(db, account.name)
             if known is None:
                 body = asdict(account) | {"nonce": secrets.token_hex(16)}  # no two ledgers begin alike
-                chain.append(db, {"kind": "account", "account": account.name, "body": json_of(body)})
+                chain.append(db, self._signature, {"kind": "account", "account": account.name, "body": json_of(body)})
                 outcome = "created"
             else:
                 check_match(known, account)
@@ -84,7 +96,7 @@ class Ledger:
                     outcome = "unchanged"
                 else:
                     lowered = {"kind": "limit", "account": account.name, "epsilon": account.limit, "body": "{}"}
-                    chain.append(db, lowered)
+                    chain.append(db, self._signature, lowered)
                     outcome = "limit lowered"
             return outcome, chain.tip(db)
 
@@ -146,7 +158,7 @@ class Ledger:
             in_force = limit_in_force(db, account, limit)
             if is_over(db, account, in_force, period, list(map(debit, units))):
                 raise LimitExceeded(f"period {period}: the account's limit {in_force.said()} would be exceeded")
-            recorded = seal_missing(db, account, period, spec_id, spec_name, spec_text, units)
+            recorded = seal_missing(db, self._signature, account, period, spec_id, spec_name, spec_text, units)
             check_total(db, account, units)
             tip = chain.tip(db)
             failpoint("before-commit")
@@ -158,29 +170,43 @@ class Ledger:
         self.check_head()  # of two copies that recorded at once, only the one that the head took is published
         return recorded
 
+    def note(self, account: str, spec_id: str, period: str, known: Mapping[str, str]) -> None:
+        """Keeps what a run knew of a period when it recorded it."""
+        entry = {"kind": "note", "account": account, "spec_id": spec_id, "period": period, "body": json_of(known)}
+
+        def write(db: sa.Connection) -> Tip:
+            chain.append(db, self._signature, entry)
+            return chain.tip(db)
+
+        self._head.advance(*self._run(write), account)
+
+    def noted(self, account: str, spec_id: str, period: str) -> dict[str, str] | None:
+        """What was kept of a period, the newest of it."""
+        of_period = (ENTRY.c.account == account, ENTRY.c.spec_id == spec_id, ENTRY.c.period == period)
+        found = self._run(lambda db: chain.checked(db, self._signature, ENTRY.c.kind == "note", *of_period))
+        return msgspec.json.decode(found[-1]["body"], type=dict[str, str]) if found else None
+
     def released(self, spec_id: str, period: str) -> list[Sealed]:
         """All that a specification has released in a period, by slot and shard."""
-        stored = self._run(lambda db: stored_units(db, spec_id, period))
+        stored = self._run(lambda db: stored_units(db, self._signature, spec_id, period))
         return [stored[key] for key in sorted(stored)]
 
     def released_of(self, spec_id: str, slots: Sequence[int]) -> list[Sealed]:
         """What a specification has released of the slots that start at these times."""
-        query = sa.select(ENTRY.c.body).where(
-            ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id, ENTRY.c.slot_s.in_(slots)
-        )
-        return self._run(lambda db: [msgspec.json.decode(body, type=Sealed) for body in db.execute(query).scalars()])
+        which = (ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id, ENTRY.c.slot_s.in_(slots))
+        found = self._run(lambda db: chain.checked(db, self._signature, *which))
+        return [msgspec.json.decode(entry["body"], type=Sealed) for entry in found]
 
     def stages(self, account: str, spec_id: str) -> list[Sequenced]:
         """All recorded stages of a specification with their sequence numbers, in the order of the chain."""
-        query = sa.select(ENTRY.c.seq, ENTRY.c.body).where(
-            ENTRY.c.kind == "release", ENTRY.c.account == account, ENTRY.c.spec_id == spec_id
-        )
+        which = (ENTRY.c.kind == "release", ENTRY.c.account == account, ENTRY.c.spec_id == spec_id)
 
-        def find(db: sa.Connection) -> Sequence[Any]:
+        def find(db: sa.Connection) -> list[dict[str, Any]]:
             known_account(db, account)
-            return db.execute(query.order_by(ENTRY.c.seq)).all()
+            return chain.checked(db, self._signature, *which)
 
-        return [Sequenced(row.seq, msgspec.json.decode(row.body, type=Sealed)) for row in self._run(find)]
+        found = self._run(find)
+        return [Sequenced(entry["seq"], msgspec.json.decode(entry["body"], type=Sealed)) for entry in found]
 
     def first_digest(self, spec_id: str) -> str | None:
         """The input digest of a specification's oldest release."""
@@ -209,19 +235,19 @@ class Ledger:
         with self._transaction() as db:
             yield from chain.entries(db)
 
-    def verify(self) -> int:
-        """Walks the chain, adds up what all stored plans claim, and compares debits and head; returns its length.
+    def verify(self) -> Walked:
+        """Walks the chain, adds up what all stored plans claim, and compares debits and head.
 
         Raises LedgerError where something is amiss.
         """
-        length = self.verify_chain()
+        walked = self.verify_chain()
         self._run(check_all_claims)
         self.check_head()
-        return length
+        return walked
 
-    def verify_chain(self) -> int:
-        """Walks the chain; returns its length. Raises LedgerError at the first entry that does not fit."""
-        return self._run(chain.walk)
+    def verify_chain(self) -> Walked:
+        """Walks the chain. Raises LedgerError at the first entry that does not fit."""
+        return self._run(lambda db: chain.walk(db, self._signature))
 
     def check_head(self) -> None:
         """Refuses a database that the head file does not know, or that has lost the entry it remembers."""
@@ -246,7 +272,8 @@ class Ledger:
         if home not in (None, chain.genesis(db)):
             raise AccountRefusal(
                 f"account {account!r} lives in another ledger that this key file was used with; "
-                "a new ledger would be a new budget. Name that ledger with --ledger."
+                "a new ledger would be a new budget. Name that ledger with --ledger; if it is lost, restore its copy: "
+                "without one the account has ended: open another one, by another name and with another key (--key)."
             )
         return home
 

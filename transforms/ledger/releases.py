@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from transforms.ledger import chain
 from transforms.ledger.accounts import AccountRefusal
-from transforms.ledger.chain import ENTRY, Entry
+from transforms.ledger.chain import ENTRY, Entry, Signature
 from transforms.ledger.claims import check_claims, group_of
 from transforms.release.recorded import Sealed, debit_of
 
@@ -36,6 +36,7 @@ class Audit(NamedTuple):
 
 def seal_missing(
     db: sa.Connection,
+    signature: Signature | None,
     account: str,
     period: str,
     spec_id: str,
@@ -45,7 +46,9 @@ def seal_missing(
 ) -> Recorded:
     """Appends what is missing of one period, once it is found that the debits cover what all plans claim."""
     slots = [unit.slot_s for unit in units]
-    stored = stored_units(db, spec_id, period, None if units[0].is_of_whole_period else (min(slots), max(slots)))
+    stored = stored_units(
+        db, signature, spec_id, period, None if units[0].is_of_whole_period else (min(slots), max(slots))
+    )
     _check_whole(stored, units)
     before = [stored.get((unit.slot_s, unit.shard)) for unit in units]
     missing = [unit for unit, known in zip(units, before, strict=True) if known is None]
@@ -61,7 +64,7 @@ def seal_missing(
     new += [_release(account, unit) for unit in missing]
     new += _changes(db, account, spec_id, period, differing)
     new += _redraws(account, redrawn)
-    chain.append(db, *new)
+    chain.append(db, signature, *new)
     sealed = [known or unit for unit, known in zip(units, before, strict=True)]
     sequences = _sequences(db, spec_id, period)
     entries = [sequences[unit.slot_s, unit.shard] for unit in units]
@@ -147,15 +150,13 @@ def _redraws(account: str, units: Sequence[Sealed]) -> list[Entry]:
 
 
 def stored_units(
-    db: sa.Connection, spec_id: str, period: str, slots: tuple[int, int] | None = None
+    db: sa.Connection, signature: Signature | None, spec_id: str, period: str, slots: tuple[int, int] | None = None
 ) -> dict[tuple[int, int], Sealed]:
     """What is released of a period by (slot, shard). slots: only from the first to the last of them."""
-    query = sa.select(ENTRY.c.body).where(
-        ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id, ENTRY.c.period == period
-    )
+    which = [ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id, ENTRY.c.period == period]
     if slots is not None:
-        query = query.where(ENTRY.c.slot_s.between(*slots))
-    found = (msgspec.json.decode(body, type=Sealed) for body in db.execute(query).scalars())
+        which.append(ENTRY.c.slot_s.between(*slots))
+    found = (msgspec.json.decode(entry["body"], type=Sealed) for entry in chain.checked(db, signature, *which))
     return {(unit.slot_s, unit.shard): unit for unit in found}
 
 

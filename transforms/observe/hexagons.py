@@ -1,5 +1,6 @@
 """H3 cells of positions, and the cells of a region."""
 
+import math
 from collections.abc import Sequence
 from itertools import repeat
 from typing import Any
@@ -12,6 +13,10 @@ from dpops.types import Int64s
 from transforms.records import Observations
 
 OUTSIDE_REGION = "outside-region"
+
+MOST_CELLS = 5_000_000
+"""Of a region: more would not fit into memory."""
+KM_PER_DEGREE = 111.2
 
 
 def cells_of(observations: Observations, resolution: int) -> Int64s:
@@ -35,6 +40,13 @@ def cells_of_list(names: Sequence[str], resolution: int) -> tuple[int, ...]:
     return tuple(sorted({h3.str_to_int(name) for name in names}))
 
 
+def _rectangle_km2(rings: Sequence[Sequence[Sequence[float]]]) -> float:
+    """Square kilometres of the rectangle around a polygon."""
+    lons, lats = ([position[axis] for position in rings[0]] for axis in (0, 1))
+    middle = math.cos(math.radians((min(lats) + max(lats)) / 2))
+    return (max(lons) - min(lons)) * (max(lats) - min(lats)) * middle * KM_PER_DEGREE**2
+
+
 def cells_of_geojson(document: dict[str, Any], resolution: int) -> tuple[int, ...]:
     """Cells whose centre lies in a GeoJSON polygon, multipolygon, feature or collection; sorted.
 
@@ -56,4 +68,6 @@ def cells_of_geojson(document: dict[str, Any], resolution: int) -> tuple[int, ..
     for longitude, *_ in (position for rings in polygons for ring in rings for position in ring):
         if abs(longitude) > 180:
             raise ValueError(f"longitude {longitude} is beyond 180 degrees: split the region at the antimeridian")
+    if (cells := sum(map(_rectangle_km2, polygons)) / h3.average_hexagon_area(resolution, "km^2")) > MOST_CELLS:
+        raise ValueError(f"the area takes about {cells:,.0f} cells of resolution {resolution}; at most {MOST_CELLS:,}")
     return tuple(sorted(h3.str_to_int(cell) for cell in h3.geo_to_cells(document, resolution)))

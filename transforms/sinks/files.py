@@ -16,9 +16,10 @@ import pyarrow.parquet as pq
 from apache_beam.pvalue import PCollection
 
 from transforms.atomic_files import locked, replacing
-from transforms.errors import reason_of, recorded_but
+from transforms.errors import StepError, reason_of, recorded_but
 from transforms.failpoints import failpoint
 from transforms.records import SlotEstimates
+from transforms.sinks.published import OtherValues, refuse_other_values
 from transforms.sinks.rows import Row, json_of, rows_of, schema_of
 
 
@@ -92,6 +93,8 @@ class _PublishFiles(beam.DoFn):
     def process(self, slot: SlotEstimates) -> None:
         try:
             publish_slot(slot, self._folder, self._formats)
+        except OtherValues as error:
+            raise StepError(str(error)) from None
         except OSError as error:
             raise recorded_but(f"{error.filename or self._folder}: {reason_of(error)}") from None
 
@@ -104,18 +107,24 @@ def publish_slot(slot: SlotEstimates, folder: Path, formats: Sequence[str]) -> l
     failpoint("before-publish")
     for kind in formats:
         path = folder / f"{stem}.{kind}"
-        write_whole(path, FORMATS[kind](rows, schema, stem))
+        write_whole(path, FORMATS[kind](rows, schema, stem), rows)
         written.append(path)
     failpoint("after-publish")
     return written
 
 
-def write_whole(path: Path, data: bytes) -> None:
-    """The file appears whole under its name, or not at all."""
-    with locked(path.parent), replacing(path) as file:
-        file.write(data[: len(data) // 2])
-        file.flush()
-        failpoint("mid-file")
-        file.write(data[len(data) // 2 :])
-        file.flush()
-        failpoint("before-rename")
+def write_whole(path: Path, data: bytes, released: Sequence[Row] = ()) -> None:
+    """The file appears whole under its name, or not at all.
+
+    released: what it holds of a release; then a file of other values under this name is left, and OtherValues raised.
+    """
+    with locked(path.parent):
+        if released:
+            refuse_other_values(path, released)
+        with replacing(path) as file:
+            file.write(data[: len(data) // 2])
+            file.flush()
+            failpoint("mid-file")
+            file.write(data[len(data) // 2 :])
+            file.flush()
+            failpoint("before-rename")

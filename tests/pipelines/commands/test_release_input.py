@@ -8,14 +8,14 @@ from tests.pipelines.commands.releases import denied, files_in, spent_by, summar
 
 
 def test_an_input_that_may_not_be_read_is_named_with_the_reason(town, hatstream, monkeypatch):
-    monkeypatch.setattr("transforms.layouts.csv_table.open", denied, raising=False)
+    monkeypatch.setattr("transforms.layouts.csv_table.opened", denied)
     code, out, err = hatstream(*city.release(town))
     assert (code, out, err) == (4, "", f"hatstream: {town / 'feed.csv'}: Permission denied\n")
     assert spent_by(hatstream, town) == []
 
 
 def test_an_output_folder_that_may_not_be_written_is_noticed_before_anything_is_spent(town, hatstream, monkeypatch):
-    monkeypatch.setattr("pipelines.scheduled.release.tempfile.NamedTemporaryFile", denied)
+    monkeypatch.setattr("pipelines.output_folder.locked", denied)
     code, out, err = hatstream(*city.release(town))
     assert (code, out) == (4, "")
     assert err == f"hatstream: the output folder {town / 'out'} cannot be written: Permission denied\n"
@@ -27,7 +27,7 @@ def test_the_proof_that_the_output_folder_can_be_written_leaves_nothing_in_it(to
     assert all(path.name.startswith("hats-") for path in (town / "out").iterdir())
 
 
-@pytest.mark.parametrize("broken", ["transforms.sinks.files._write_whole", "transforms.ledger.head.Head.advance"])
+@pytest.mark.parametrize("broken", ["transforms.sinks.files.write_whole", "transforms.ledger.head.Head.advance"])
 def test_a_failure_after_recording_says_that_the_same_command_publishes_what_was_recorded(
     town, hatstream, monkeypatch, broken
 ):

@@ -25,10 +25,10 @@ ACCOUNT = Account(
 PLAN = {"epsilon": "1", "step": "1/100", "scale": "6500", "upper": "65", "bias_bound": 0.0, "facts": {}}
 
 
-def opened(url, head, *, limit="3"):
+def opened(url, head, *, limit="3", signature=None):
     """A new ledger with its account and its head file."""
     Head(head).create()
-    book = Ledger(url, head)
+    book = Ledger(url, head, signature)
     book.create()
     book.open_account(replace(ACCOUNT, limit=limit))
     return book
@@ -78,4 +78,4 @@ def files_of(folder):
 
 def look_at(folder, url=None):
     book = Ledger(url or f"sqlite:///{folder / 'ledger.sqlite'}", folder / "key.head", read_only=True)
-    return book.verify(), [account.name for account in book.accounts()], [s.epsilon for s in book.spent("city")]
+    return book.verify().entries, [account.name for account in book.accounts()], [s.epsilon for s in book.spent("city")]

@@ -60,7 +60,7 @@ CLAIMING_MORE = [
 @pytest.mark.parametrize("one", HONEST)
 def test_a_debit_that_covers_its_plans_is_recorded_and_verified(ledger, one):
     assert record(ledger, one).new == 1
-    assert ledger.verify() == 3
+    assert ledger.verify().entries == 3
 
 
 @pytest.mark.parametrize("one", CLAIMING_MORE)
@@ -114,7 +114,7 @@ def test_zero_concentrated_debits_fit_a_limit_with_a_delta_and_no_other(tmp_path
         book.record("city", limit, "name", "{}", [unit(3)])
     (spent,) = book.spent("city")
     assert limit.shown(spent.debited).said() == "1 at delta 1e-06"
-    assert book.verify() == 4
+    assert book.verify().entries == 4
     pure = opened(f"sqlite:///{tmp_path / 'pure.sqlite'}", tmp_path / "pure.head")
     with pytest.raises(AccountRefusal):
         pure.record("city", PureLimit(Fraction(3)), "name", "{}", halves[:1])

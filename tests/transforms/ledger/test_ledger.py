@@ -12,6 +12,7 @@ from msgspec import structs
 from dpops.accountant import PureLimit
 from dpops.claims import PureDP
 from tests.transforms.ledger.entries import ACCOUNT, PLAN, files_of, look_at, opened, record, tamper, unit, whole
+from transforms import atomic_files
 from transforms.ledger import AccountRefusal, Ledger
 from transforms.ledger.databases import database_of
 from transforms.ledger.head import Head, LedgerError
@@ -187,7 +188,7 @@ def test_an_account_that_was_never_opened_has_no_budget(ledger):
 def test_a_tampered_entry_is_found_by_its_number(ledger):
     record(ledger, unit())
     record(ledger, unit(3600))
-    assert ledger.verify() == 4
+    assert ledger.verify().entries == 4
     tamper(ledger, "update entry set epsilon = '1/2' where seq = 3")
     with pytest.raises(LedgerError, match="entry 3"):
         ledger.verify()
@@ -205,7 +206,7 @@ def test_a_tail_that_was_cut_off_is_found_by_what_the_head_remembers(ledger):
     record(ledger, unit())
     record(ledger, unit(3600))
     tamper(ledger, "delete from entry where seq = 4")
-    assert ledger.verify_chain() == 3
+    assert ledger.verify_chain().entries == 3
     for attempt in (ledger.check_head, ledger.verify, lambda: record(ledger, unit(7200))):
         with pytest.raises(LedgerError, match="rolled back or replaced: entry 4"):
             attempt()
@@ -393,7 +394,7 @@ def test_many_entries_are_written_by_one_statement_after_one_look_at_the_tip(led
     record(ledger, unit(1000, epsilon="0", plan=None))
     assert [text for text in one_hundred if text.startswith("INSERT")] == ["INSERT"]
     assert abs(len(one_hundred) - len(statements)) <= 2
-    assert ledger.verify() == 103
+    assert ledger.verify().entries == 103
 
 
 def _noting(statements, execute):
@@ -402,3 +403,15 @@ def _noting(statements, execute):
         return execute(db, statement, *arguments, **options)
 
     return noting
+
+
+def test_a_ledger_in_a_file_is_for_its_owner_alone(in_file, tmp_path):
+    record(in_file, unit())
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.glob("ledger.sqlite*")} == {0o600}
+
+
+def test_a_folder_that_a_stranger_keeps_locked_is_said_after_a_while(tmp_path, monkeypatch):
+    monkeypatch.setattr(atomic_files, "LOCK_S", 0.1)
+    too_long = pytest.raises(TimeoutError, match="kept it locked")
+    with atomic_files.locked(tmp_path), too_long, atomic_files.locked(tmp_path):
+        pass

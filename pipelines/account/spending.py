@@ -1,0 +1,41 @@
+"""What vehicles spent in a period: exact where one run recorded all of it, and kept in the ledger for later runs."""
+
+from fractions import Fraction
+
+from dpops.accountant import Accountant
+from pipelines.scheduled.parts import Outcome, Spend
+from pipelines.specification import Specification
+from transforms.ledger import Ledger
+
+
+def note_spending(ledger: Ledger, spec: Specification, outcome: Outcome) -> None:
+    """Keeps what vehicles spent in the periods of which this run recorded all that the account has.
+
+    Only where counts are public: what the busiest vehicle spent follows from them.
+    """
+    if not spec.counts_are_public:
+        return
+    for period, new in outcome.new.items():
+        units = _units(ledger, spec, period)
+        if units is not None and units == new:
+            spend = {name: str(value) for name, value in outcome.spent[period]._asdict().items()}
+            ledger.note(spec.account.name, spec.spec_id, period, spend | {"units": str(units)})
+
+
+def spending(ledger: Ledger, spec: Specification, period: str) -> tuple[Fraction, Spend | None]:
+    """All debits of a period on the account; exactly what vehicles spent, if that was noted and nothing came after."""
+    limit = ledger.limit(spec.account.name, spec.account.limit)
+    total = sum((by.debited for by in ledger.spent(spec.account.name, period)), Accountant())
+    debits = limit.shown(total).epsilon
+    noted = ledger.noted(spec.account.name, spec.spec_id, period)
+    if noted is None or noted.pop("units") != str(_units(ledger, spec, period)):
+        return debits, None
+    return debits, Spend(**{name: Fraction(value) for name, value in noted.items()})
+
+
+def _units(ledger: Ledger, spec: Specification, period: str) -> int | None:
+    """Units that are recorded of a period; None if the account has some of another specification."""
+    spent = ledger.spent(spec.account.name, period)
+    if {by.spec_id for by in spent} - {spec.spec_id}:
+        return None
+    return sum(by.slots for by in spent) * spec.release_shards

@@ -1,0 +1,69 @@
+"""The folder of results, looked at before anything is spent: can it be written, and is it this ledger's?"""
+
+import os
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from pipelines.account.location import AccountLocation
+from pipelines.specification import Specification
+from transforms.atomic_files import locked
+from transforms.errors import reason_of
+from transforms.sinks.published import published_slots
+
+PROBE = ".hatstream-probe"
+OLD_S = 86_400
+
+
+class OutputError(Exception):
+    """The output folder cannot be used."""
+
+
+def prepare_folder(folder: Path, spec: Specification, location: AccountLocation) -> None:
+    """As `make_writable`, for releases. Raises OutputError.
+
+    A slot that was published there and that the ledger does not know was released with another ledger, or with this
+    one before an older copy was restored: with fresh noise it would be a second look at the same data.
+    """
+    make_writable(folder)
+    _refuse_unrecorded(folder, spec, location)
+
+
+def make_writable(folder: Path) -> None:
+    """Makes the folder, removes what killed runs left in it, and proves that it may be written. Raises OutputError."""
+    _sweep_temporary_folders()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with locked(folder):
+            for left in (*folder.glob(".hats-*.part"), *folder.glob(".hatstream-*")):  # no writer is at work now
+                left.unlink()
+            probe = folder / PROBE
+            os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW))
+            probe.unlink()
+    except OSError as error:
+        raise OutputError(f"the output folder {folder} cannot be written: {reason_of(error)}") from None
+
+
+def _sweep_temporary_folders() -> None:
+    """Those that Beam made for runs that were killed: empty, our own, and old."""
+    for left in Path(tempfile.gettempdir()).glob("beam-pipeline-temp*"):
+        with suppress(OSError):  # it is not empty, or gone
+            found = left.stat()
+            if found.st_uid == os.getuid() and time.time() - found.st_mtime > OLD_S:
+                left.rmdir()
+
+
+def _refuse_unrecorded(folder: Path, spec: Specification, location: AccountLocation) -> None:
+    published = published_slots(folder, spec.spec_id)
+    if not published:
+        return
+    recorded = location.ledger.sealed(spec.account.name, spec.spec_id, min(published), max(published) + 1)
+    unknown = sorted(published.keys() - {slot_s for slot_s, _ in recorded})
+    if unknown:
+        raise OutputError(
+            f"{published[unknown[0]]} was published, but the ledger {location.shown} has no record of its slot "
+            f"({len(unknown)} such slots): it was released with another ledger, or with this one before an older copy "
+            "was restored. Fresh noise would be a second look, so nothing was recorded. Name the ledger and the key "
+            "that it was released with (--ledger, --key); if they are lost, the account has ended"
+        )

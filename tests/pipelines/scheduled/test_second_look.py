@@ -1,0 +1,93 @@
+"""What was published once is never overwritten by fresh noise, whatever ledger or key a run is given."""
+
+import os
+import shutil
+import time
+from datetime import datetime
+
+import pytest
+
+from tests import city
+from tests.transforms.sinks.test_files import slot_of, unit
+from transforms.sinks.files import FORMATS, publish_slot
+from transforms.sinks.published import OtherValues, published_slots
+
+FILES = ("ledger.sqlite", "ledger.key", "ledger.key.head")
+
+
+@pytest.fixture
+def town(tmp_path, hatstream):
+    city.write(tmp_path)
+    assert hatstream(*city.init(tmp_path))[0] == 0
+    return tmp_path
+
+
+def files_in(folder):
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def test_a_restored_snapshot_of_ledger_key_and_head_publishes_nothing_over_what_is_published(town, hatstream):
+    for name in FILES:
+        shutil.copy2(town / name, town / f"{name}.before")
+    assert hatstream(*city.release(town))[0] == 0
+    published = files_in(town / "out")
+    for name in FILES:
+        shutil.copy2(town / f"{name}.before", town / name)
+    code, _, err = hatstream(*city.release(town))
+    assert code == 4
+    assert "has no record of its slot (8 such slots)" in err
+    assert "nothing was recorded" in err
+    code, _, err = hatstream(*city.release(town), "--output", town / "elsewhere")
+    assert code == 0, "a folder that holds nothing tells nothing"
+    code, _, err = hatstream(*city.release(town))
+    assert code == 4
+    assert "holds other values of the same release" in err
+    assert files_in(town / "out") == published
+
+
+def test_another_ledger_and_key_publish_nothing_over_what_is_published(town, hatstream):
+    assert hatstream(*city.release(town))[0] == 0
+    published = files_in(town / "out")
+    other = ["--ledger", town / "other.sqlite"]
+    assert hatstream("init", "--spec", town / "spec.toml", *other)[0] == 0
+    code, _, err = hatstream(*city.release(town), *other)
+    assert (code, "other.sqlite has no record" in err) == (4, True)
+    assert files_in(town / "out") == published
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_file_is_written_again_with_its_values_and_never_with_others(kind, tmp_path):
+    (path,) = publish_slot(slot_of(unit(3_000, None)), tmp_path, (kind,))
+    before = path.read_bytes()
+    publish_slot(slot_of(unit(3_000, None)), tmp_path, (kind,))
+    with pytest.raises(OtherValues, match=path.name):
+        publish_slot(slot_of(unit(4_000, None)), tmp_path, (kind,))
+    assert path.read_bytes() == before
+    path.write_bytes(before[: len(before) // 2])
+    with pytest.raises(OtherValues, match="moved away"):
+        publish_slot(slot_of(unit(3_000, None)), tmp_path, (kind,))
+
+
+def test_the_slots_of_a_folder_are_those_of_its_files_of_any_format(tmp_path):
+    done = unit(3_000)
+    publish_slot(slot_of(done), tmp_path, ("csv", "avro"))
+    (tmp_path / f"hats-{done.spec_id}-notes.txt").touch()
+    assert list(published_slots(tmp_path, done.spec_id)) == [datetime.fromisoformat(done.slot_start).timestamp()]
+    assert published_slots(tmp_path, "other") == {}
+
+
+def test_what_killed_runs_left_in_the_folder_is_removed_by_the_next(town, hatstream):
+    (town / "out").mkdir()
+    for name in (".hatstream-abc123", ".hats-0123-20220101T080000+0530.csv.part"):
+        (town / "out" / name).touch()
+    assert hatstream(*city.release(town))[0] == 0
+    assert not [name for name in files_in(town / "out") if name.startswith(".")]
+
+
+def test_old_empty_temporary_folders_of_killed_runs_are_removed(town, hatstream, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(town))
+    for name, age_s in (("beam-pipeline-temp-old", 90_000), ("beam-pipeline-temp-new", 0)):
+        (town / name).mkdir()
+        os.utime(town / name, (time.time() - age_s,) * 2)
+    assert hatstream(*city.release(town))[0] == 0
+    assert [path.name for path in town.glob("beam-pipeline-temp*")] == ["beam-pipeline-temp-new"]

@@ -1,0 +1,103 @@
+"""What is no specification, key, region, ledger or input at all is said in one sentence, at once, and costs nothing."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests import city
+
+DEEP = 100_000
+
+
+@pytest.fixture
+def town(tmp_path, hatstream):
+    city.write(tmp_path)
+    assert hatstream(*city.init(tmp_path))[0] == 0
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('name = "small-city"', 'name = "a\\u001b[2Jb"', "name must be at most 200 printable letters"),
+        ('name = "small-city"', f'name = "{"x" * 5_000}"', "name must be at most 200 printable letters"),
+        ('name = "small"', 'name = "\\r"', "account.name must"),
+        ("limit = 50", "limit = 1" + "0" * 400, "between 1e-30 and 1e30"),
+        ("limit = 50", "limit = 1" + "0" * 5_000, "a number of more than 4,300 digits"),
+        ("limit = 50", "limit = 1e400", "between 1e-30 and 1e30"),
+        ("minutes = 60", "minutes = 1" + "0" * 3_000, "slot.minutes"),
+        ('name = "small-city"', "name = " + "[" * DEEP + "]" * DEEP, "nested too deeply"),
+        ('lat = "lat"', 'lat = "v"', "columns.lat: needs a column of its own, 'v' is given twice"),
+        ('region = "occupied"', 'region = "pipe"', "is no regular file"),
+        ('region = "occupied"', 'region = "/dev/zero"', "is no regular file"),
+        ('region = "occupied"', 'region = "deep.json"', "nested"),
+        ('region = "occupied"', 'region = "world.json"', "at most 5,000,000"),
+    ],
+)
+def test_a_strange_specification_is_refused_by_field_rule_and_shortened_value(tmp_path, hatstream, old, new, said):
+    os.mkfifo(tmp_path / "pipe")
+    deep = '{"type":"Feature","geometry":' * DEEP + "null" + "}" * DEEP
+    (tmp_path / "deep.json").write_text(deep)
+    ring = "[[-170,-80],[170,-80],[170,80],[-170,80],[-170,-80]]"
+    (tmp_path / "world.json").write_text(f'{{"type":"Polygon","coordinates":[{ring}]}}')
+    city.write(tmp_path, spec=city.SPEC.replace(old, new, 1))
+    code, out, err = hatstream(*city.init(tmp_path))
+    assert (code, out) == (2, "")
+    assert said in err
+    assert len(err) < 800
+    assert "\x1b" not in err
+    assert not list(tmp_path.glob("ledger*"))
+
+
+@pytest.mark.parametrize("option", ["--spec", "--key", "--ledger", "--input"])
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_a_pipe_or_a_device_is_refused_at_once(town, hatstream, option, kind):
+    path = town / "strange"
+    os.mkfifo(path) if kind == "pipe" else path.symlink_to("/dev/zero")
+    code, _, err = hatstream(*city.release(town, "--key", str(town / "ledger.key"), option, str(path)))
+    assert code in (2, 4)
+    assert "regular file" in err
+
+
+def test_links_that_lead_in_circles_are_not_followed(town, hatstream):
+    folder = town / "feeds"
+    folder.mkdir()
+    for name in ("again", "and-again"):
+        (folder / name).symlink_to(folder)
+    (town / "feed.csv").rename(folder / "feed.csv")
+    assert hatstream(*city.release(town, "--input", str(town / "feeds" / "**" / "*.csv")))[0] == 0
+
+
+def test_names_with_markup_are_shown_as_they_are(tmp_path, hatstream):
+    spec = city.SPEC.replace('"small-city"', '"[/x]"').replace('"small"', '"[bold]"')
+    city.write(tmp_path, spec=spec)
+    assert hatstream(*city.init(tmp_path))[0] == 0
+    assert "[/x]" in hatstream(*city.release(tmp_path))[1]
+    assert "[bold]" in hatstream("ledger", "show", "--ledger", tmp_path / "ledger.sqlite")[1]
+
+
+@pytest.mark.parametrize("text", ["[]", '{"a":1}', '{"a":{"sequence":"x","hash":1,"accounts":[]}}', "{" * 5])
+def test_a_head_file_that_is_none_is_said(town, hatstream, text):
+    (town / "ledger.key.head").write_text(text)
+    code, _, err = hatstream(*city.release(town))
+    assert (code, "head file" in err) == (4, True)
+
+
+@pytest.mark.parametrize(("output", "code"), [("/dev/full", 4), ("/dev/null", 0)])
+def test_output_that_is_full_is_an_exit_code_and_no_trace(town, output, code):
+    command = [
+        sys.executable,
+        "-m",
+        "pipelines.cli",
+        "ledger",
+        "show",
+        "--ledger",
+        str(town / "ledger.sqlite"),
+        "--json",
+    ]
+    with open(output, "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=os.environ | {"LC_ALL": "C"})
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr

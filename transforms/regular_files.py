@@ -1,0 +1,18 @@
+"""Small files of an operator's, read whole: never a pipe or a device, and never more than was to be expected."""
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+
+def read_regular(path: Path, most_bytes: int) -> bytes:
+    """Raises OSError, also for what is no regular file (at once: it is not opened to wait) and for a larger one."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    with os.fdopen(handle, "rb") as file:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, "is no regular file", str(path))
+        if found.st_size > most_bytes:
+            raise OSError(errno.EFBIG, f"is of more than {most_bytes:,} bytes", str(path))
+        return file.read(most_bytes)

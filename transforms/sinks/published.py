@@ -1,0 +1,99 @@
+"""What a folder holds already of a release: slots that were published, and values that are never overwritten."""
+
+import csv
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+SAME = 2e-6
+"""Values are published with six digits after the point."""
+
+_NAME = "hats-{}-"
+_DAMAGE = (OSError, ValueError, LookupError, TypeError, EOFError, csv.Error, msgspec.MsgspecError, pa.ArrowException)
+
+Values = dict[tuple[str, str], float | None]
+"""What was published, by cell and statistic."""
+
+
+class OtherValues(Exception):
+    """A file of the same release id holds other values, or cannot be read."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{path} holds other values of the same release, or cannot be read, and is left as it is: a release is "
+            "published once. Was it released with another ledger or key? Name those with --ledger and --key; a file "
+            "that is damaged can be moved away"
+        )
+
+
+def published_slots(folder: Path, spec_id: str) -> dict[int, Path]:
+    """Start of each slot, in seconds since 1970 UTC, of which the folder has a file; with one of them."""
+    found = {}
+    prefix = _NAME.format(spec_id)
+    for path in folder.glob(f"{prefix}*"):
+        try:
+            start = datetime.strptime(path.name.removeprefix(prefix).partition(".")[0], "%Y%m%dT%H%M%S%z")
+        except ValueError:
+            continue
+        found[int(start.timestamp())] = path
+    return found
+
+
+def refuse_other_values(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Raises OtherValues where the path has a file that does not hold the values of these rows."""
+    if not path.exists():
+        return
+    try:
+        before = _values(READERS[path.suffix[1:]](path))
+    except _DAMAGE:
+        raise OtherValues(path) from None
+    now = _values(rows)
+    if before.keys() != now.keys() or not all(_same(before[key], now[key]) for key in now):
+        raise OtherValues(path)
+
+
+def _values(rows: Iterable[Mapping[str, Any]]) -> Values:
+    return {
+        (row["cell"], row["statistic"]): float(row["value"]) if row["value"] not in (None, "") else None for row in rows
+    }
+
+
+def _same(before: float | None, now: float | None) -> bool:
+    if before is None or now is None:
+        return before is now
+    return math.isclose(before, now, rel_tol=0, abs_tol=SAME)
+
+
+def _parquet(path: Path) -> Sequence[Mapping[str, Any]]:
+    rows: list[Mapping[str, Any]] = pq.read_table(path, columns=["cell", "statistic", "value"]).to_pylist()
+    return rows
+
+
+def _avro(path: Path) -> Sequence[Mapping[str, Any]]:
+    with path.open("rb") as file:
+        return [row for row in fastavro.reader(file) if isinstance(row, dict)]
+
+
+def _csv(path: Path) -> Sequence[Mapping[str, Any]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def _jsonl(path: Path) -> Sequence[Mapping[str, Any]]:
+    return [msgspec.json.decode(line, type=dict[str, Any]) for line in path.read_bytes().splitlines()]
+
+
+READERS: Mapping[str, Callable[[Path], Sequence[Mapping[str, Any]]]] = {
+    "parquet": _parquet,
+    "avro": _avro,
+    "csv": _csv,
+    "jsonl": _jsonl,
+}
+"""Of each format that transforms/sinks/files.py writes."""
