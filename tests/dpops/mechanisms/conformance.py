@@ -84,7 +84,7 @@ def statistic_of(mechanism: Mechanism) -> str:
 
 def truth_of(mechanism: Mechanism, totals: Totals) -> Fraction:
     """The statistic of all samples, in units."""
-    samples, total, squares = (int(column.sum()) for column in totals)
+    samples, total, squares = (int(column.sum()) for column in (totals.counts, totals.sums, totals.squares))
     if statistic_of(mechanism) == "mean":
         return Fraction(total, samples) * GRID.step
     return Fraction(samples * squares - total**2, samples**2) * GRID.step**2

@@ -88,7 +88,7 @@ def test_a_mutant_with_a_quarter_too_little_sensitivity_is_caught_twenty_times_o
         one, other = worst_neighbours(mechanism, plan, counts)
         mutant = replace(plan, scale=plan.scale * Fraction(4, 5))
         releases = (releases_of(mechanism, mutant, totals, noise) for totals in (one, other))
-        caught += epsilon_lower_bound(*releases, DRAWS) > mutant.claim().epsilon
+        caught += epsilon_lower_bound(*releases, DRAWS) > mutant.epsilon
     assert caught == 20
 
 
