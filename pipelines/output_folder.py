@@ -58,8 +58,10 @@ def _refuse_unrecorded(folder: Path, spec: Specification, location: AccountLocat
     published = published_slots(folder, spec.spec_id)
     if not published:
         return
-    recorded = location.ledger.sealed(spec.account.name, spec.spec_id, min(published), max(published) + 1)
-    unknown = sorted(published.keys() - {slot_s for slot_s, _ in recorded})
+    standing = {slot_s: _recorded_as(spec, slot_s) for slot_s in published}
+    sealed = location.ledger.sealed(spec.account.name, spec.spec_id, min(standing.values()), max(standing.values()) + 1)
+    recorded = {slot_s for slot_s, _ in sealed}
+    unknown = sorted(slot_s for slot_s in published if standing[slot_s] not in recorded)
     if unknown:
         raise OutputError(
             f"{published[unknown[0]]} was published, but the ledger {location.shown} has no record of its slot "
@@ -67,3 +69,8 @@ def _refuse_unrecorded(folder: Path, spec: Specification, location: AccountLocat
             "was restored. Fresh noise would be a second look, so nothing was recorded. Name the ledger and the key "
             "that it was released with (--ledger, --key); if they are lost, the account has ended"
         )
+
+
+def _recorded_as(spec: Specification, slot_s: int) -> int:
+    """The slot whose entry stands for this one: under `levels` the period's first."""
+    return slot_s if spec.levels is None else spec.slots_of_period(slot_s)[0]

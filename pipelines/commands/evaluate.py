@@ -209,7 +209,7 @@ def document(cells: Sequence[Cell], *, exact: bool) -> dict[str, object]:
 def _show(cells: Sequence[Cell], *, exact: bool) -> None:
     out = console()
     if exact:
-        out.print(f"[bold]{NOT_PRIVATE}[/bold]")
+        out.print(NOT_PRIVATE, style="bold")
     for name in _names(cells):
         same = exact or name in REDRAWN
         note = SAME_DATA if same else OTHER_DATA
@@ -238,7 +238,7 @@ def _telemetry(pattern: str, spec_path: Path, epsilons: list[str], runs: int, as
         click.echo(msgspec.json.encode(plain).decode())
         return
     out = console()
-    out.print(f"[bold]{NOT_PRIVATE}[/bold]")
+    out.print(NOT_PRIVATE, style="bold")
     out.print(
         f"{len(hats.totals)} HATs, {int(hats.rows.sum())} samples, city mean {hats.city_mean:.2f} km/h, {runs} runs"
     )
@@ -270,7 +270,7 @@ def _compositions(pattern: str, spec_path: Path, totals: list[str], runs: int, a
         click.echo(msgspec.json.encode(plain).decode())
         return
     out = console()
-    out.print(f"[bold]{NOT_PRIVATE}[/bold]")
+    out.print(NOT_PRIVATE, style="bold")
     constants = ", ".join(f"{name} {truth.constant(name):.2f}" for name in statistics)
     out.print(f"{len(truth.keys):,} HATs, {int(truth.reports.sum()):,} reports, whole city: {constants}; {runs} runs")
     out.print(compositions.spent_table(spent))

@@ -90,7 +90,7 @@ def _telemetry(
         )
     truth, out = figures.truth_of(hats, bins, spec.speeds.grid), console()
     if not as_json:
-        out.print(f"[bold]{NOT_PRIVATE}[/bold]")
+        out.print(NOT_PRIVATE, style="bold")
         for name in figures.OUTPUTS:
             out.print(report.error_table(name, [each for each in errors if each.output == name], truth, "telemetry"))
         out.print(NOT_PRIVATE)

@@ -41,7 +41,7 @@ def evaluate_learned(
         click.echo(msgspec.json.encode(plain).decode())
         return
     out = console()
-    out.print(f"[bold]{NOT_PRIVATE}[/bold]")
+    out.print(NOT_PRIVATE, style="bold")
     region = "the first day's cells and a ring, which carries no guarantee" if city.made_region else "as specified"
     out.print(f"{len(city.days)} days, {len(city.region):,} cells ({region}), {runs} runs")
     out.print(learned_errors.error_table(errors, city))
