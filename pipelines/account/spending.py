@@ -13,7 +13,7 @@ def note_spending(ledger: Ledger, spec: Specification, outcome: Outcome) -> None
 
     Only where counts are public: what the busiest vehicle spent follows from them.
     """
-    if not spec.counts_are_public:
+    if not spec.counts_are_public or spec.levels is not None:  # under `levels` every vehicle may spend the total
         return
     for period, new in outcome.new.items():
         units = _units(ledger, spec, period)

@@ -100,7 +100,7 @@ def release(
     place = location.find(ledger, key_path)
     if check_input:
         with progress_bars(quiet=as_json) as report:
-            checked = check(spec, when, pattern, ledger_account_of(spec, place), report)
+            checked = check(spec, when, pattern, ledger_account_of(spec, place, signs=False), report)
         show_check(checked, as_json=as_json)
         return DONE if checked.is_complete else FAILED
     with progress_bars(quiet=as_json) as report:
