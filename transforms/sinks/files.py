@@ -10,6 +10,7 @@ from pathlib import Path
 
 import apache_beam as beam
 import fastavro
+import h3
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -62,11 +63,26 @@ def _jsonl(rows: Sequence[Row], _schema: pa.Schema, _name: str) -> bytes:
     return b"".join(json_of(row) + b"\n" for row in rows)
 
 
+def _geojson(rows: Sequence[Row], _schema: pa.Schema, _name: str) -> bytes:
+    """A feature each row: the hexagon, and the row as properties. Source: RFC 7946 (rings run counter-clockwise)."""
+    features = [
+        {"type": "Feature", "geometry": {"type": "Polygon", "coordinates": [_ring(row["cell"])]}, "properties": row}
+        for row in rows
+    ]
+    return msgspec.json.encode({"type": "FeatureCollection", "features": features}) + b"\n"
+
+
+def _ring(cell: str) -> list[list[float]]:
+    corners = [[round(lon, 6), round(lat, 6)] for lat, lon in h3.cell_to_boundary(cell)]
+    return [*corners, corners[0]]
+
+
 FORMATS: Mapping[str, Callable[[Sequence[Row], pa.Schema, str], bytes]] = {
     "parquet": _parquet,
     "avro": _avro,
     "csv": _csv,
     "jsonl": _jsonl,
+    "geojson": _geojson,
 }
 
 

@@ -90,10 +90,16 @@ def _jsonl(path: Path) -> Sequence[Mapping[str, Any]]:
     return [msgspec.json.decode(line, type=dict[str, Any]) for line in path.read_bytes().splitlines()]
 
 
+def _geojson(path: Path) -> Sequence[Mapping[str, Any]]:
+    features = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])["features"]
+    return [feature["properties"] for feature in features]
+
+
 READERS: Mapping[str, Callable[[Path], Sequence[Mapping[str, Any]]]] = {
     "parquet": _parquet,
     "avro": _avro,
     "csv": _csv,
     "jsonl": _jsonl,
+    "geojson": _geojson,
 }
 """Of each format that transforms/sinks/files.py writes."""
