@@ -276,7 +276,8 @@ def test_a_ledger_whose_last_writer_wins_is_found_out(tmp_path, other, monkeypat
         return record(self, account, limit, spec_name, spec_text, units)._replace(sealed=list(units))
 
     monkeypatch.setattr(ledger.Ledger, "record", forgetful)
-    with pytest.raises(AssertionError, match="two values"):
+    # Two values of one release id are seen, or the folder refuses (exit 4) to overwrite the first with the second.
+    with pytest.raises(AssertionError, match=r"two values|\b4\b"):
         happen(place, tmp_path, other)
 
 

@@ -283,7 +283,7 @@ def test_a_server_that_dies_during_a_release_publishes_nothing_of_it_and_a_rerun
     [
         ("update entry set epsilon = '1/7' where seq = 5", "entry 5 "),
         ("delete from entry where seq = 5", "entry 5 "),
-        ("delete from entry where seq = 10", "rolled back"),
+        ("delete from entry where seq = 12", "rolled back"),
         ("delete from entry", "does not know this ledger"),
     ],
 )
