@@ -8,7 +8,9 @@ import pytest
 
 from tests.servers import Postgres, postgres_server
 
-hypothesis.settings.register_profile("untimed", deadline=None)  # the machine may be busy
+hypothesis.settings.register_profile(
+    "untimed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)  # the machine may be busy
 hypothesis.settings.load_profile("untimed")
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
