@@ -54,6 +54,7 @@ layout = "capmetro"
 """
 DAYS = ("2022-01-01", "2022-01-02")
 HEADER = "bus,ts,lat,lon,v\n"
+FORMATS = ("parquet", "avro", "csv", "jsonl")
 
 
 def rows(days: tuple[str, ...] = DAYS, hours: range = range(8, 11)) -> list[str]:
@@ -84,5 +85,5 @@ def release(folder: Path, *more: str, start: str = DAYS[0], end: str = DAYS[-1])
     return [
         "release", "--spec", str(folder / "spec.toml"), "--ledger", str(folder / "ledger.sqlite"),
         "--input", str(folder / "feed.csv"), "--from", start, "--to", end,
-        "--output", str(folder / "out"), "--formats", "parquet,avro,csv,jsonl", *more,
+        "--output", str(folder / "out"), "--formats", ",".join(FORMATS), *more,
     ]  # fmt: skip

@@ -12,7 +12,6 @@ from tests import city
 from tests.faults.processes import run
 from tests.faults.witness import Witness
 from transforms.failpoints import NAMES, acting
-from transforms.sinks.files import FORMATS
 
 SLOTS, BUSY_SLOTS, PERIODS = 8, 6, 2
 PASSAGES = {
@@ -26,8 +25,8 @@ PASSAGES = {
     "before-commit": PERIODS,
     "after-commit": PERIODS,
     "before-publish": SLOTS,
-    "mid-file": SLOTS * len(FORMATS),
-    "before-rename": SLOTS * len(FORMATS),
+    "mid-file": SLOTS * len(city.FORMATS),
+    "before-rename": SLOTS * len(city.FORMATS),
     "after-publish": SLOTS,
 }
 TWENTY_TWO = [
@@ -48,7 +47,7 @@ def kill_and_rerun(folder: Path, **kill) -> int | None:
     killed = run(city.release(folder), **kill)
     witness.look()
     assert run(city.release(folder)) == 0
-    witness.look_at_the_end(slots=SLOTS, spent=[9, 9], formats=FORMATS)
+    witness.look_at_the_end(slots=SLOTS, spent=[9, 9], formats=city.FORMATS)
     return killed
 
 
