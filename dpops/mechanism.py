@@ -122,7 +122,7 @@ class Plan:
 
     @classmethod
     def from_public(cls, mechanism: str, stored: Mapping[str, Any]) -> "Plan":
-        """Plans stored before there was a rounding of their own are of means; those without a version are of the first."""
+        """Plans stored before there was a rounding of their own are of means; without a version, it is the first."""
         return Plan(
             mechanism=mechanism,
             epsilon=fraction(stored["epsilon"]),

@@ -109,9 +109,9 @@ def _counted(counts: Int64s) -> dict[str, int]:
 def _bias_steps(bound: int, facts: Mapping[str, int]) -> Fraction:
     """The largest distance of sum(min(s, T)) / n from the mean of all R reported samples, in grid steps; exact.
 
-    Either every dropped sample is at U, and a user with c samples at U where c U / R - min(c U, T) / n is positive, else
-    at 0; or every dropped sample is at 0, and every user's sum at min(c U, T). The distance is linear in a user's sum
-    below T and above it, so that no other sums are worse.
+    Either every dropped sample is at U, and a user with c samples at U where c U / R - min(c U, T) / n is positive,
+    else at 0; or every dropped sample is at 0, and every user's sum at min(c U, T). The distance is linear in a user's
+    sum below T and above it, so that no other sums are worse.
     """
     kept, reported, upper = facts["samples"], facts["reported"], facts["upper_steps"]
     below, above = Fraction((reported - kept) * upper, reported), Fraction(0)
