@@ -258,6 +258,18 @@ def stack(totals: Sequence[Totals], plans: Sequence[Plan]) -> Stacked:
     return Stacked(counts, sums, start)
 
 
+def facts_of(known: CountsKnown, grid: Grid) -> dict[str, int]:
+    """The facts that `stack` checks totals against, and how many samples there were before a cap."""
+    counts, reported = known
+    return {
+        "users": counts.size,
+        "samples": int(counts.sum()),
+        "heaviest": int(counts.max()),
+        "reported": reported,
+        "upper_steps": grid.upper_steps,
+    }
+
+
 def check_plan_input(counts: Int64s, reported: int, upper: int, epsilon: Fraction) -> None:
     """Refuses what no mechanism can plan for (algorithms: edge cases).
 
