@@ -118,7 +118,7 @@ def _bias_steps(bound: int, facts: Mapping[str, int]) -> Fraction:
     for at in range(1, facts["counts"] + 1):
         users, most = facts[f"users_{at}"], facts[f"count_{at}"] * upper
         held = Fraction(min(most, bound), kept)
-        below += users * max(Fraction(most, reported) - held, 0)
+        below += users * max(Fraction(most, reported) - held, Fraction(0))
         above += users * held * (1 - Fraction(kept, reported))
     return max(below, above)
 
