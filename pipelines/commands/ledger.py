@@ -55,21 +55,7 @@ def show(ledger: str | None, key_path: Path | None, as_json: bool) -> None:
         return
     out = console()
     for account in accounts:
-        title = f"{account['account']}: {account['unit']}, {account['adjacency']}, limit {account['limit_text']}"
-        table = Table(title=title, title_justify="left")
-        for column in ("period", "specification", "spec_id", "slots", "epsilon", "first recorded", "last recorded"):
-            table.add_column(column, justify="right" if column in ("slots", "epsilon") else "left")
-        for s in account["spent"]:
-            table.add_row(
-                s["period"],
-                s["specification"],
-                s["spec_id"],
-                str(s["slots"]),
-                f"{s['epsilon']:g}",
-                s["first"],
-                s["last"],
-            )
-        out.print(table)
+        out.print(_account_table(account))
         if voids := _that_void(account, accounts):
             out.print(
                 f"beware: counts-public accounts publish who drove; about the same vehicles they void this one: {voids}"
@@ -78,6 +64,25 @@ def show(ledger: str | None, key_path: Path | None, as_json: bool) -> None:
             out.print(f"{account['changed']} audit events: later runs met other input or other code")
         if account["redrawn"]:
             out.print(f"{account['redrawn']} units were drawn again by later runs or restarts; the first draw stands")
+
+
+def _account_table(account: dict[str, Any]) -> Table:
+    """What each specification has spent in each period."""
+    title = f"{account['account']}: {account['unit']}, {account['adjacency']}, limit {account['limit_text']}"
+    table = Table(title=title, title_justify="left")
+    for column in ("period", "specification", "spec_id", "slots", "epsilon", "first recorded", "last recorded"):
+        table.add_column(column, justify="right" if column in ("slots", "epsilon") else "left")
+    for s in account["spent"]:
+        table.add_row(
+            s["period"],
+            s["specification"],
+            s["spec_id"],
+            str(s["slots"]),
+            f"{s['epsilon']:g}",
+            s["first"],
+            s["last"],
+        )
+    return table
 
 
 def _that_void(account: dict[str, Any], accounts: Sequence[dict[str, Any]]) -> str:

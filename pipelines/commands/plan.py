@@ -35,8 +35,8 @@ _KNOWN = {"at most": "<= ", "if alike": "if days are alike "}
     "--counts",
     "counts_path",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Counts of one period: a .json list (one HAT), or a .csv, .jsonl or .parquet table with columns count, hat "
-    "(or slot and cell) and, so that totals are exact, slot and vehicle.",
+    help="Counts: a .json list (one HAT), or a .csv, .jsonl or .parquet table with columns count, hat (or slot and "
+    "cell) and, so that totals are exact, slot and vehicle. Of one period, or with slots named by their start.",
 )
 @click.option("--synthetic", is_flag=True, help="Count a day of the made-up fleet of `hatstream demo`.")
 @click.option(
@@ -111,7 +111,7 @@ def _given(
 ) -> tuple[sources.Counts, Recount | None] | None:
     """The counts that were asked for, and how to count again in other cells and slots."""
     if path is not None:
-        return sources.read_counts(path), None
+        return sources.read_counts(path, spec.timetable), None
     if pattern is not None:
         feed = fullest_period(spec, pattern, progress)
         return feed.counts(spec), feed.counts

@@ -60,7 +60,10 @@ class FeedPeriod:
         whole = wire.joined(parts)
         origin = f"{self.period}, the fullest of {self.periods:,} periods of the input"
         vehicle = np.unique(whole.vehicle, return_inverse=True)[1]
-        return Counts(whole.slot_s, whole.cell, vehicle, whole.kept, True, True, origin, one_day=self.days == 1)
+        zone = ZoneInfo(table.zone)
+        days = {datetime.fromtimestamp(at, zone).date() for at in np.unique(whole.slot_s).tolist()}
+        period = np.zeros(vehicle.size, np.int64)
+        return Counts(whole.slot_s, whole.cell, vehicle, whole.kept, True, True, origin, period, (len(days),))
 
 
 def fullest_period(spec: Specification, pattern: str, progress: Progress) -> FeedPeriod:
