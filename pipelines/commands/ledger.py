@@ -55,7 +55,7 @@ def show(ledger: str | None, key_path: Path | None, as_json: bool) -> None:
         return
     out = console()
     for account in accounts:
-        out.print(_spent_table(account))
+        out.print(_account_table(account))
         if voids := _that_void(account, accounts):
             out.print(
                 f"beware: counts-public accounts publish who drove; about the same vehicles they void this one: {voids}"
@@ -66,7 +66,8 @@ def show(ledger: str | None, key_path: Path | None, as_json: bool) -> None:
             out.print(f"{account['redrawn']:,} units were drawn again by later runs or restarts; the first draw stands")
 
 
-def _spent_table(account: dict[str, Any]) -> Table:
+def _account_table(account: dict[str, Any]) -> Table:
+    """What each specification has spent in each period."""
     title = f"{account['account']}: {account['unit']}, {account['adjacency']}, limit {account['limit_text']}"
     table = Table(title=title, title_justify="left")
     for column in ("period", "specification", "slots", "epsilon", "recorded (UTC)"):

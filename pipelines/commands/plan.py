@@ -27,8 +27,8 @@ _KNOWN = {"at most": "<= ", "if alike": "if days are alike "}
     "--counts",
     "counts_path",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Counts of one period: a .json list (one HAT), or a .csv, .jsonl or .parquet table with columns count, hat "
-    "(or slot and cell) and, so that totals are exact, slot and vehicle.",
+    help="Counts: a .json list (one HAT), or a .csv, .jsonl or .parquet table with columns count, hat (or slot and "
+    "cell) and, so that totals are exact, slot and vehicle. Of one period, or with slots named by their start.",
 )
 @click.option("--synthetic", is_flag=True, help="Count a day of the made-up fleet of `hatstream demo`.")
 @json_option
@@ -60,7 +60,7 @@ def plan(spec_path: Path, counts_path: Path | None, synthetic: bool, as_json: bo
 
 def _counts(spec: Specification, path: Path | None, synthetic: bool) -> tuple[sources.Counts, Recount | None]:
     if path is not None:
-        return sources.read_counts(path), None
+        return sources.read_counts(path, spec.timetable), None
     if not synthetic:
         return sources.typical_counts(), None
     day, fleet = sources.sample_day(spec)
