@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pipelines.scheduled.parts import Outcome, Progress, count_in, observe_files, reporting, rows_in
+from pipelines.scheduled.parts import Outcome, Progress, count_in, read_input, rows_in
 from pipelines.scheduled.release import job_of, paths_of
 from pipelines.scheduled.spool import Spool
 from pipelines.specification import Specification
@@ -39,8 +39,7 @@ def check_input(
     job = job_of(spec, when, Secret(b""), account, account.head.parent, ())
     outcome = Outcome()
     with Spool() as events:
-        with reporting(lambda: progress("observations read", events.total_rows, None)):
-            count_in(outcome, observe_files(job, paths, events))
+        count_in(outcome, read_input(job, paths, events, progress))
         return InputCheck(outcome, [_of_period(period, when.slots, events) for period in when.periods])
 
 

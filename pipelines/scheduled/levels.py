@@ -13,10 +13,9 @@ from pipelines.scheduled.parts import (
     Progress,
     count_in,
     is_refused,
-    observe_files,
     parts_of,
     pipeline,
-    reporting,
+    read_input,
     unspooled,
 )
 from pipelines.scheduled.spool import Spool
@@ -57,8 +56,7 @@ def run(
     if outcome.periods_refused:
         return outcome
     with Spool() as events, Spool() as tallies:
-        with reporting(lambda: progress("observations read", events.total_rows, None)):
-            count_in(outcome, observe_files(job, paths, events))
+        count_in(outcome, read_input(job, paths, events, progress))
         if is_refused(outcome, slots, needed, events):
             return outcome
         for part in parts_of(slots, events):

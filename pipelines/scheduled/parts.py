@@ -20,6 +20,7 @@ from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
 from dpops.accountant import Accountant
 from pipelines.build import VEHICLE_SHARDS, HexagonOutputs, Job, count, draw, observe, publish
+from pipelines.scheduled.input_size import rows_about
 from pipelines.scheduled.spool import Spool
 from transforms import counters
 from transforms.count.wire import unpack_exposure
@@ -117,8 +118,7 @@ def _run(
     units: Spool,
 ) -> Outcome:
     outcome = Outcome()
-    with reporting(lambda: progress("observations read", events.total_rows, None)):
-        count_in(outcome, observe_files(job, paths, events))
+    count_in(outcome, read_input(job, paths, events, progress))
     if is_refused(outcome, slots, needed, events):
         return outcome
     done = 0
@@ -148,6 +148,15 @@ def is_refused(outcome: Outcome, slots: Sequence[Slot], needed: Collection[str] 
     having = {slot.period for slot in slots if rows_in(slot, events)}
     outcome.periods_empty = [period for period in needed if period not in having]
     return bool(outcome.periods_empty) or outcome.unusable
+
+
+def read_input(job: Job, paths: Sequence[str], events: Spool, progress: Progress) -> Any:
+    """As `observe_files`, with its progress."""
+    phase, about = "observations read", rows_about(paths)
+    with reporting(lambda: progress(phase, events.total_rows, about)):
+        result = observe_files(job, paths, events)
+    progress(phase, events.total_rows, events.total_rows)  # the rest was refused
+    return result
 
 
 def observe_files(job: Job, paths: Sequence[str], events: Spool) -> Any:
