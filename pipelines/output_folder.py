@@ -36,7 +36,9 @@ def make_writable(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder):
-            for left in (*folder.glob(".hats-*.part"), *folder.glob(".hatstream-*")):  # no writer is at work now
+            for left in (
+                left for kind in (".hats-*.part", ".live-*.part", ".hatstream-*") for left in folder.glob(kind)
+            ):  # no writer is at work now
                 left.unlink()
             probe = folder / PROBE
             os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW))

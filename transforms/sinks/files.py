@@ -86,9 +86,10 @@ FORMATS: Mapping[str, Callable[[Sequence[Row], pa.Schema, str], bytes]] = {
 }
 
 
-def file_stem(spec_id: str, slot_start: str) -> str:
+def file_stem(spec_id: str, slot_start: str, *, is_live: bool = False) -> str:
     """Fixed by specification and slot: local start with its offset, in characters that every file system takes."""
-    return f"hats-{spec_id}-{datetime.fromisoformat(slot_start).strftime('%Y%m%dT%H%M%S%z')}"
+    kind = "live" if is_live else "hats"
+    return f"{kind}-{spec_id}-{datetime.fromisoformat(slot_start).strftime('%Y%m%dT%H%M%S%z')}"
 
 
 @dataclass
@@ -118,7 +119,7 @@ class _PublishFiles(beam.DoFn):
 def publish_slot(slot: SlotEstimates, folder: Path, formats: Sequence[str]) -> list[Path]:
     """Writes one file per format for one slot; a file appears whole under its name, or not at all."""
     rows, schema = rows_of(slot), schema_of(slot.statistics)
-    stem = file_stem(slot.spec_id, slot.slot_start)
+    stem = file_stem(slot.spec_id, slot.slot_start, is_live=slot.is_live)
     written = []
     failpoint("before-publish")
     for kind in formats:
