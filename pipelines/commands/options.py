@@ -9,7 +9,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from pipelines.scheduled.parts import Progress as Report
+from pipelines.scheduled.outcome import Progress as Report
 from transforms.sinks.files import FORMATS
 from transforms.sources.kafka_partition import Topic
 
