@@ -27,6 +27,7 @@ from pipelines.commands.options import (
     progress_bars,
     spec_option,
 )
+from pipelines.commands.terminal import detail
 from pipelines.exit_codes import DIFFERS, DONE, FAILED
 from pipelines.scheduled import release as scheduled
 from pipelines.scheduled.check_input import check_input as check
@@ -105,6 +106,8 @@ def release(
     else:
         when = scheduled.closed_range(spec.timetable, start or "", end or "", now)
     place = location.find(ledger, key_path)
+    detail(f"{spec.name} ({spec.spec_id}): {len(when.slots):,} slots of {len(when.periods):,} periods")
+    detail(f"ledger {place.shown}\nkey {place.key}\nhead {place.head}")
     if check_input:
         with progress_bars(quiet=as_json) as report:
             checked = check(spec, when, pattern, ledger_account_of(spec, place, signs=False), workers, report)
@@ -196,11 +199,11 @@ def show(summary: dict[str, Any], out: Console) -> None:
     out.print(f"Guarantee: {summary['guarantee']}", highlight=False)
     if summary["slots_that_differ_now"]:
         out.print(
-            f"{summary['slots_that_differ_now']} slots were released before from other input or by other code; "
+            f"{summary['slots_that_differ_now']:,} slots were released before from other input or by other code; "
             "what was released then stands."
         )
     files = summary["files"]
-    out.print(f"{len(files)} files, first ... last:" if files else "no files")
+    out.print(f"{len(files):,} files, first ... last:" if files else "no files")
     for path in dict.fromkeys([files[0], files[-1]] if files else []):
         out.print(f"  {path}", soft_wrap=True, highlight=False)
     if summary["kafka"]:
@@ -227,7 +230,7 @@ def _spending_table(periods: Sequence[dict[str, Any]]) -> Table:
     for period in periods:
         spent.add_row(
             period["period"],
-            str(period["slots"]),
+            f"{period['slots']:,}",
             f"{period['hats']:,}",
             f"{period['no_data']:,}",
             f"{period['sum_of_slot_maxima']:g}",

@@ -1,13 +1,12 @@
 """The first half of a scheduled job: files read into a spool, then slots counted, in parts that fit into memory."""
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 
 from dpops.statistics import Column
 from pipelines.build import Job
 from pipelines.scheduled.crew import Crew, pieces_of
-from pipelines.scheduled.outcome import Outcome, Progress, count_in
+from pipelines.scheduled.input_size import rows_about
+from pipelines.scheduled.outcome import Outcome, Progress, count_in, reporting
 from pipelines.scheduled.spool import Place, Spool
 from pipelines.scheduled.tasks import Count, Divide, Road, Task
 from transforms.count.tally import ContributionBound
@@ -27,8 +26,10 @@ def road_of(job: Job, cap: ContributionBound | None, columns: tuple[Column, ...]
 def observe_files(crew: Crew, road: Road, paths: Sequence[str], outcome: Outcome, progress: Progress) -> Spool:
     """Accepted events by (slot, 0). Raises StepError for a file that cannot be read."""
     events = Spool(crew.shelf)
-    with _reporting(lambda: progress("observations read", crew.rows, None)):
+    phase, about = "observations read", rows_about(paths)
+    with reporting(lambda: progress(phase, crew.rows, about)):
         _perform(crew, pieces_of(road.layout, paths), events, outcome)
+    progress(phase, crew.rows, crew.rows)
     return events
 
 
@@ -91,22 +92,3 @@ def _perform(
             spool.note(*entry)
         count_in(outcome, done.counts)
         report(number)
-
-
-@contextmanager
-def _reporting(report: Callable[[], None]) -> Iterator[None]:
-    """Calls `report` a few times a second until the end of the block, and once more then."""
-    done = threading.Event()
-
-    def poll() -> None:
-        while not done.wait(0.3):
-            report()
-
-    thread = threading.Thread(target=poll, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
-        report()

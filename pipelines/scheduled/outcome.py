@@ -1,6 +1,8 @@
 """What a scheduled job did: rows, duplicates and refusals, units recorded, what was asked for and spent."""
 
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple
@@ -79,3 +81,22 @@ def count_in(outcome: Outcome, counts: Mapping[str, int]) -> None:
             if name.startswith(prefix):
                 key = name.removeprefix(prefix)
                 numbers[key] = numbers.get(key, 0) + number
+
+
+@contextmanager
+def reporting(report: Callable[[], None]) -> Iterator[None]:
+    """Calls `report` a few times a second until the end of the block, and once more then."""
+    done = threading.Event()
+
+    def poll() -> None:
+        while not done.wait(0.3):
+            report()
+
+    thread = threading.Thread(target=poll, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+        report()

@@ -36,7 +36,7 @@ class ParseReports(beam.PTransform[PCollection[RawBatch], DoOutputsTuple]):
     shards: int
 
     def expand(self, batches: PCollection[RawBatch]) -> DoOutputsTuple:
-        return batches | beam.ParDo(_Parse(self.rules, self.shards)).with_outputs(REFUSED, main="reports")
+        return batches | "parse" >> beam.ParDo(_Parse(self.rules, self.shards)).with_outputs(REFUSED, main="reports")
 
 
 class _Parse(beam.DoFn):
@@ -61,7 +61,7 @@ class JoinUsers(beam.PTransform[PCollection[tuple[int, bytes]], DoOutputsTuple])
 
     def expand(self, reports: PCollection[tuple[int, bytes]]) -> DoOutputsTuple:
         shards = reports | "by user" >> beam.GroupByKey()
-        return shards | beam.ParDo(_Join(self.rules)).with_outputs(REFUSED, SPENT, main="groups")
+        return shards | "join" >> beam.ParDo(_Join(self.rules)).with_outputs(REFUSED, SPENT, main="groups")
 
 
 class _Join(beam.DoFn):
@@ -83,7 +83,7 @@ class FuseGroups(beam.PTransform[PCollection[tuple[Group, bytes]], PCollection[t
     rules: FusionRules
 
     def expand(self, groups: PCollection[tuple[Group, bytes]]) -> PCollection[tuple[Group, list[Row]]]:
-        return groups | "by group" >> beam.GroupByKey() | beam.ParDo(_Fuse(self.rules))
+        return groups | "by group" >> beam.GroupByKey() | "fuse" >> beam.ParDo(_Fuse(self.rules))
 
 
 class _Fuse(beam.DoFn):
