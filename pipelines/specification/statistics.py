@@ -87,12 +87,31 @@ def _check_option(cls: type[Mechanism], name: str, value: object) -> None:
 def levels_of(document: Document, region: tuple[int, ...] | None, timetable: Timetable) -> LevelsRelease | None:
     """The `levels` release that is asked for, if it is; under secret counts nothing else is."""
     account, privacy, tables = document.account, document.privacy, document.statistic
-    wanted = [table.get("mechanism", "levels") for table in tables]
     if account.adjacency == "counts-public" and "levels" not in [table.get("mechanism") for table in tables]:
         for name, value in (("privacy.delta", privacy.delta), ("fleet", document.fleet), ("live", document.live)):
             need(value is None, name, "goes with mechanism = 'levels'", "given")
         return None
-    _check_live(document)
+    _check_levels(document, region)
+    options = {name: value for name, value in tables[0].items() if name not in ("name", "mechanism", "weight")}
+    try:
+        return levels_release(
+            options,
+            epsilon=privacy.epsilon,
+            delta=privacy.delta,
+            fleet=document.fleet or FleetTable(),
+            region=region or (),
+            timetable=timetable,
+            counts_public=account.adjacency == "counts-public",
+            live=document.live,
+        )
+    except (msgspec.ValidationError, ValueError) as error:
+        raise SpecificationError(f"statistic with mechanism 'levels': {error}") from None
+
+
+def _check_levels(document: Document, region: tuple[int, ...] | None) -> None:
+    """Raises SpecificationError for what does not go together with `levels`."""
+    account, privacy, tables = document.account, document.privacy, document.statistic
+    wanted = [table.get("mechanism", "levels") for table in tables]
     other = next((name for name in wanted if name != "levels"), None)
     need(other is None, "statistic.mechanism", "must be 'levels', alone, under add-remove", other)
     refused = refusal(
@@ -109,20 +128,7 @@ def levels_of(document: Document, region: tuple[int, ...] | None, timetable: Tim
         raise SpecificationError(refused)
     delta = privacy.delta
     need(delta is None or 0 < delta < Fraction(1, 100), "privacy.delta", "must be above 0 and below 0.01", delta)
-    options = {name: value for name, value in tables[0].items() if name not in ("name", "mechanism", "weight")}
-    try:
-        return levels_release(
-            options,
-            epsilon=privacy.epsilon,
-            delta=delta,
-            fleet=document.fleet or FleetTable(),
-            region=region or (),
-            timetable=timetable,
-            counts_public=account.adjacency == "counts-public",
-            live=document.live,
-        )
-    except (msgspec.ValidationError, ValueError) as error:
-        raise SpecificationError(f"statistic with mechanism 'levels': {error}") from None
+    _check_live(document)
 
 
 def _check_live(document: Document) -> None:

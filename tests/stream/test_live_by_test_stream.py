@@ -22,7 +22,7 @@ from pipelines.streaming import stream as streaming
 from tests import city, levels_city
 from tests.levels_city import CELLS, DAYS
 from tests.stream.by_hand import Counters
-from tests.stream.test_by_test_stream import Beats, Fed, batch
+from tests.stream.clock import Beats, Fed, batch
 from transforms import counters
 from transforms.release.levels import plan_of
 from transforms.release.period_steps import IntoPeriods
