@@ -35,6 +35,7 @@ from pipelines.commands.terminal import detail
 from pipelines.exit_codes import DIFFERS, DONE, FAILED
 from pipelines.scheduled import release as scheduled
 from pipelines.scheduled.check_input import check_input as check
+from pipelines.scheduled.crew import MOST_WORKERS
 from pipelines.specification import Specification, load
 from transforms.release.recorded import Sealed
 from transforms.sources.kafka_partition import Topic
@@ -61,6 +62,11 @@ from transforms.sources.kafka_partition import Topic
     help="DirectRunner is another name for FnApiRunner here.",
 )
 @click.option(
+    "--workers",
+    type=click.IntRange(1, MOST_WORKERS),
+    help="Processes that read and count. [default: the cores there are; 1 for a small input]",
+)
+@click.option(
     "--allow-empty", is_flag=True, help="Nothing happened: seal a period, for ever, of which the input has no row."
 )
 @click.option(
@@ -83,6 +89,7 @@ def release(
     by_date: bool,
     kafka_output: Topic | None,
     runner: str,  # noqa: ARG001 - both names mean the one runner there is
+    workers: int | None,
     allow_empty: bool,
     check_input: bool,
     as_json: bool,
@@ -110,12 +117,22 @@ def release(
     detail(f"ledger {place.shown}\nkey {place.key}\nhead {place.head}")
     if check_input:
         with progress_bars(quiet=as_json) as report:
-            checked = check(spec, when, pattern, ledger_account_of(spec, place, signs=False), report)
+            checked = check(spec, when, pattern, ledger_account_of(spec, place, signs=False), workers, report)
         show_check(checked, as_json=as_json)
         return DONE if checked.is_complete else FAILED
     with progress_bars(quiet=as_json) as report:
         done = scheduled.release(
-            spec, when, pattern, output, place, formats, report, kafka_output, allow_empty=allow_empty, shape=shape
+            spec,
+            when,
+            pattern,
+            output,
+            place,
+            formats,
+            report,
+            kafka_output,
+            allow_empty=allow_empty,
+            workers=workers,
+            shape=shape,
         )
     if spec.levels is None:
         summary = summarise(spec, done, place)

@@ -30,7 +30,7 @@ from pipelines.demo.servers.postgres import missing_programs, postgres_server
 from pipelines.demo.servers.process import ServerError
 from pipelines.demo.servers.worker_pool import local_servers
 from pipelines.exit_codes import DONE, FAILED
-from pipelines.scheduled.parts import reporting
+from pipelines.scheduled.outcome import reporting
 from pipelines.specification import Specification, load
 from pipelines.streaming import stream as streaming
 from pipelines.streaming.engine import Engine, EngineError
