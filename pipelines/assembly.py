@@ -75,19 +75,23 @@ def assemble(
         ),
         resolution=spec.cells.resolution,
         cap=spec.cap,
-        policy=Policy(
-            spec_id=spec.spec_id,
-            grid=spec.speeds.grid,
-            unit="km/h",
-            statistics=spec.statistics,
-            allocation=spec.allocation,
-            release_shards=spec.release_shards,
-            region=spec.cells.region,
-            digest_key=secret.derive("digest"),
-        ),
+        policy=_policy(spec, secret),
         slots=slots,
         transaction=transaction,
         account=account,
         folder=output,
         formats=tuple(formats),
+    )
+
+
+def _policy(spec: Specification, secret: Secret) -> Policy:
+    return Policy(
+        spec_id=spec.spec_id,
+        grid=spec.speeds.grid,
+        unit="km/h",
+        statistics=spec.statistics,
+        allocation=spec.allocation,
+        release_shards=spec.release_shards,
+        region=spec.cells.region,
+        digest_key=secret.derive("digest"),
     )

@@ -5,28 +5,21 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-from dpops.claims import Adjacency
-from dpops.estimate import Estimate
-from dpops.forecast import Prior
 from dpops.means.arrays import Rule, check_rule, lay_out
-from dpops.mechanism import Integers, Mechanism, Plan, Totals
-from dpops.noise import Noise
-from dpops.trees.estimates import estimates
 from dpops.trees.hats import (
     DEFAULT_BINS,
     TreePlan,
     check_bins,
     check_counts,
-    forecast_share_error,
-    release_trees,
     tree_plan,
 )
+from dpops.trees.mechanism import TreeMechanism
 from dpops.trees.users import array_masses
-from dpops.types import CountsKnown, Grid, Int64s
+from dpops.types import CountsKnown, Grid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ArrayTree(Mechanism):
+class ArrayTree(TreeMechanism):
     """Groups capped users into arrays (BestFit); the arrays' histograms, each of mass 1, are added up and released.
 
     One user lies in one array, so moves each level by at most 2 arrays' mass. Every slot of a user stands for the
@@ -35,8 +28,6 @@ class ArrayTree(Mechanism):
     """
 
     name: ClassVar[str] = "array-tree"
-    statistics: ClassVar[frozenset[str]] = frozenset({"distribution"})
-    adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
 
     bins: int = DEFAULT_BINS
     m_ub: Rule = "median"
@@ -55,18 +46,3 @@ class ArrayTree(Mechanism):
         masses = array_masses(laid.grouping, known.counts.size, laid.m_ub)
         facts = {"m_ub": laid.m_ub, "arrays": laid.grouping.fills.size}
         return tree_plan(self.name, known, grid, epsilon, self.bins, masses, facts)
-
-    def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
-        return forecast_share_error(plan, counts, prior)
-
-    def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
-        return release_trees(totals, plans, noise)
-
-    @classmethod
-    def estimate(cls, integers: Sequence[int], plan: Plan, miss: float) -> Estimate:
-        (only,) = estimates([list(integers)], [plan], miss)
-        return only
-
-    @classmethod
-    def estimates(cls, released: Sequence[Integers], plans: Sequence[Plan], miss: float) -> list[Estimate]:
-        return estimates(released, plans, miss)

@@ -11,7 +11,7 @@ from dpops.claims import Adjacency
 from dpops.forecast import Prior, clamped_errors, normal_scores
 from dpops.means.arrays import FINE
 from dpops.means.capping import CapRule, CountCap, Retained, check_cap, chosen, retained, weights
-from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, stack, with_noise
+from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, facts_of, stack, with_noise
 from dpops.noise import Noise
 from dpops.types import CountsKnown, Grid, Int64s
 
@@ -55,15 +55,7 @@ class Baseline(Mechanism):
             scale=sensitivity / epsilon,
             upper=grid.upper,
             bias_bound=float(grid.upper * Fraction(*cap.moved)),
-            facts={
-                "users": counts.size,
-                "samples": int(counts.sum()),
-                "heaviest": int(counts.max()),
-                "reported": reported,
-                "upper_steps": grid.upper_steps,
-                **cap.facts(),
-                "sensitivity": sensitivity,
-            },
+            facts={**facts_of(known, grid), **cap.facts(), "sensitivity": sensitivity},
             rounding=float(grid.step / 2 if cap.whole else grid.step / 2 + step),
         )
 

@@ -10,7 +10,7 @@ import numpy as np
 from dpops.claims import Adjacency
 from dpops.forecast import Prior, clamped_errors, normal_scores
 from dpops.means.capping import CapRule, CountCap, Retained, check_cap, chosen, retained, weights
-from dpops.mechanism import Integers, Mechanism, Plan, Stacked, Totals, check_plan_input, stack, with_noise
+from dpops.mechanism import Integers, Mechanism, Plan, Stacked, Totals, check_plan_input, facts_of, stack, with_noise
 from dpops.noise import Noise
 from dpops.suppression.worst_errors import Ratio, variance_bias, variance_sensitivity
 from dpops.types import CountsKnown, Grid, Int64s
@@ -69,15 +69,7 @@ class BaselineVariance(Mechanism):
             scale=sensitivity / epsilon,
             upper=upper,
             bias_bound=float(upper * Fraction(*_bias(cap))),
-            facts={
-                "users": counts.size,
-                "samples": int(counts.sum()),
-                "heaviest": int(counts.max()),
-                "reported": reported,
-                "upper_steps": grid.upper_steps,
-                **cap.facts(),
-                "sensitivity": sensitivity,
-            },
+            facts={**facts_of(known, grid), **cap.facts(), "sensitivity": sensitivity},
             rounding=float(_rounding(grid) + upper / RANGE),
         )
 

@@ -5,30 +5,23 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-from dpops.claims import Adjacency
-from dpops.estimate import Estimate
-from dpops.forecast import Prior
 from dpops.means.capping import CapRule, CountCap, check_cap, chosen
-from dpops.mechanism import Integers, Mechanism, Plan, Totals
-from dpops.noise import Noise
-from dpops.trees.estimates import estimates
 from dpops.trees.hats import (
     DEFAULT_BINS,
     TreePlan,
     best_shape,
     check_bins,
     check_counts,
-    forecast_share_error,
-    release_trees,
     share_error,
     tree_plan,
 )
+from dpops.trees.mechanism import TreeMechanism
 from dpops.trees.users import capped_masses
-from dpops.types import CountsKnown, Grid, Int64s
+from dpops.types import CountsKnown, Grid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CappedTree(Mechanism):
+class CappedTree(TreeMechanism):
     """Releases noisy counts of all nodes of a tree over `bins` bins; one user moves each level by at most 2 m samples.
 
     A user of more than m samples keeps its own distribution with the weight of m. m_ub: "none" keeps whole users, a
@@ -37,8 +30,6 @@ class CappedTree(Mechanism):
     """
 
     name: ClassVar[str] = "capped-tree"
-    statistics: ClassVar[frozenset[str]] = frozenset({"distribution"})
-    adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
 
     bins: int = DEFAULT_BINS
     m_ub: CapRule = "opt"
@@ -61,18 +52,3 @@ class CappedTree(Mechanism):
         cap = chosen(self.m_ub, known.counts, known.reported, cost)
         masses = capped_masses(known.counts, cap.most)
         return tree_plan(self.name, known, grid, epsilon, self.bins, masses, {"m_ub": cap.most})
-
-    def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
-        return forecast_share_error(plan, counts, prior)
-
-    def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
-        return release_trees(totals, plans, noise)
-
-    @classmethod
-    def estimate(cls, integers: Sequence[int], plan: Plan, miss: float) -> Estimate:
-        (only,) = estimates([list(integers)], [plan], miss)
-        return only
-
-    @classmethod
-    def estimates(cls, released: Sequence[Integers], plans: Sequence[Plan], miss: float) -> list[Estimate]:
-        return estimates(released, plans, miss)

@@ -6,20 +6,16 @@ from fractions import Fraction
 from functools import cache
 from typing import ClassVar
 
-from dpops.claims import Adjacency
-from dpops.estimate import Estimate
 from dpops.forecast import Prior
-from dpops.mechanism import Integers, Mechanism, Plan, Totals
 from dpops.mechanisms.array_tree import ArrayTree
 from dpops.mechanisms.capped_tree import CappedTree
-from dpops.noise import Noise
-from dpops.trees.estimates import estimates
-from dpops.trees.hats import DEFAULT_BINS, TreePlan, check_bins, forecast_share_error, release_trees
+from dpops.trees.hats import DEFAULT_BINS, TreePlan, check_bins, forecast_share_error
+from dpops.trees.mechanism import TreeMechanism
 from dpops.types import CountsKnown, Grid, Int64s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tree(Mechanism):
+class Tree(TreeMechanism):
     """Plans capped-tree (whole users, and the best cap) and array-tree (median and argmax), and takes the best.
 
     Public information alone decides, so the choice costs nothing; the plan names what was chosen.
@@ -28,8 +24,6 @@ class Tree(Mechanism):
     """
 
     name: ClassVar[str] = "tree"
-    statistics: ClassVar[frozenset[str]] = frozenset({"distribution"})
-    adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
 
     bins: int = DEFAULT_BINS
     prior: Prior | None = None
@@ -44,21 +38,6 @@ class Tree(Mechanism):
     def plan(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> TreePlan:
         plans = [mechanism.plan(known, grid, epsilon) for mechanism in _candidates(self.bins)]
         return min(plans, key=lambda plan: self._error(plan, known.counts))
-
-    def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
-        return forecast_share_error(plan, counts, prior)
-
-    def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
-        return release_trees(totals, plans, noise)
-
-    @classmethod
-    def estimate(cls, integers: Sequence[int], plan: Plan, miss: float) -> Estimate:
-        (only,) = estimates([list(integers)], [plan], miss)
-        return only
-
-    @classmethod
-    def estimates(cls, released: Sequence[Integers], plans: Sequence[Plan], miss: float) -> list[Estimate]:
-        return estimates(released, plans, miss)
 
     def _error(self, plan: TreePlan, counts: Int64s) -> float:
         return plan.error() if self.prior is None else forecast_share_error(plan, counts, self.prior)

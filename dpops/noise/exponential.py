@@ -43,12 +43,7 @@ def choose(widths: Int64s, costs: Int64s, first: Int64s, rates: Sequence[Fractio
     if first.size == 0:
         return chosen
     sizes = np.diff(first, append=widths.size)
-    candidates = np.add.reduceat(widths, first) if np.all(sizes > 0) else np.zeros(1)
-    if np.any(widths < 0) or np.any(candidates < 1) or np.any(candidates > MOST_CANDIDATES):
-        raise ValueError(f"a private choice needs between 1 and {MOST_CANDIDATES} candidates")
-    # Only differences of costs matter, exactly, so the best candidate may stand at 0.
-    least = np.minimum.reduceat(np.where(widths > 0, costs, np.iinfo(np.int64).max), first)
-    above = np.maximum(costs - np.repeat(least, sizes), 0)
+    above = _above_the_best(widths, costs, first, sizes)
     weight, low, high = _look_up(above, rates, sizes)
     entry_weight = widths * weight
     open_, entries = np.arange(first.size), np.arange(widths.size)
@@ -67,6 +62,16 @@ def choose(widths: Int64s, costs: Int64s, first: Int64s, rates: Sequence[Fractio
         entries = entries[np.repeat(~accepted, sizes[open_])]
         open_ = open_[~accepted]
     return chosen
+
+
+def _above_the_best(widths: Int64s, costs: Int64s, first: Int64s, sizes: Int64s) -> Int64s:
+    """The costs less the least of their choice: only differences matter, exactly. Raises as `choose`."""
+    candidates = np.add.reduceat(widths, first) if np.all(sizes > 0) else np.zeros(1)
+    if np.any(widths < 0) or np.any(candidates < 1) or np.any(candidates > MOST_CANDIDATES):
+        raise ValueError(f"a private choice needs between 1 and {MOST_CANDIDATES} candidates")
+    least = np.minimum.reduceat(np.where(widths > 0, costs, np.iinfo(np.int64).max), first)
+    above: Int64s = np.maximum(costs - np.repeat(least, sizes), 0)
+    return above
 
 
 def _propose(weights: Int64s, sizes: Int64s, noise: Noise) -> tuple[Int64s, Int64s]:

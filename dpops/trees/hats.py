@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpops.forecast import Prior, transport_bias
-from dpops.mechanism import Integers, Plan, PlanError, Totals, check_plan_input
+from dpops.mechanism import Integers, Plan, PlanError, Totals, check_plan_input, facts_of
 from dpops.noise import Noise
 from dpops.trees.combine import law
 from dpops.trees.design import MOST_BINS, best_shares, best_tree
@@ -91,30 +91,19 @@ def tree_plan(
     bias_bound: the mass that lies elsewhere than in the plain distribution of all reported samples; it bounds the bias
     of every share. rounding: each user's prefix may lose less than a unit.
     """
-    counts, reported = known
     most, total = int(masses.max()), int(masses.sum())
     shape = best_shape(bins)
+    on_grid = {"grid_numerator": grid.step.numerator, "grid_denominator": grid.step.denominator}
+    own = {"total": total, "sensitivity": 2 * most}
     return TreePlan(
         mechanism=mechanism,
         epsilon=epsilon,
         step=Fraction(1, total),
         scale=2 * most / (epsilon * min(shape.shares)),
         upper=Fraction(1),
-        bias_bound=transport_bias(masses / total, counts / reported),
-        rounding=counts.size / total,
-        facts={
-            "users": counts.size,
-            "samples": int(counts.sum()),
-            "heaviest": int(counts.max()),
-            "reported": reported,
-            "upper_steps": grid.upper_steps,
-            "grid_numerator": grid.step.numerator,
-            "grid_denominator": grid.step.denominator,
-            "total": total,
-            "sensitivity": 2 * most,
-            **facts,
-            **stored(shape),
-        },
+        bias_bound=transport_bias(masses / total, known.counts / known.reported),
+        rounding=known.counts.size / total,
+        facts={**facts_of(known, grid), **on_grid, **own, **facts, **stored(shape)},
         masses=masses,
     )
 

@@ -34,8 +34,7 @@ def draw_releases(
     masks = [rows.slot_s == slot_s for slot_s in facts.plan]
     exposures = [_exposure(rows.take(mine)) for mine in masks]
     debits = policy.allocation.debits(share, [int(exposure.cells.max(initial=0)) for exposure in exposures])
-    total, hat_epsilon = policy.allocation.total, share.epsilon_hat
-    sealed = []
+    total, sealed = policy.allocation.total, []
     for slot_s, mine, exposure, debit in zip(facts.plan, masks, exposures, debits, strict=True):
         unit = Sealed(
             spec_id=policy.spec_id,
@@ -44,10 +43,10 @@ def draw_releases(
             slot_start=slots[slot_s].start,
             slot_end=slots[slot_s].end,
             shard=shard,
-            epsilon_hat=str(hat_epsilon),
+            epsilon_hat=str(share.epsilon_hat),
             epsilon_slot=str(debit.spent),
             unit=policy.unit,
-            released=_release(rows.take(mine), shard, hat_epsilon, policy, noise),
+            released=_release(rows.take(mine), shard, share.epsilon_hat, policy, noise),
             digest=_digest(reported.take(mine), slot_s, shard, policy),
             scope=policy.allocation.scope,
             debit=None if debit.debited is None else str(debit.debited),
@@ -145,7 +144,7 @@ def _release_statistic(
         key = (samples, total.counts.tobytes())
         if key not in known:
             plan = stat.mechanism.plan(CountsKnown(total.counts, samples), policy.grid, epsilon)
-            known[key] = plan, plan.public()
+            known[key] = plan, plan.document()
         plans.append(known[key])
     released = stat.mechanism.release([total for total, _ in totals], [plan for plan, _ in plans], noise)
     return [(plan.mechanism, public, integers) for (plan, public), integers in zip(plans, released, strict=True)]

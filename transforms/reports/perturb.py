@@ -5,8 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from dpops.local.mechanism import Float64s
 from dpops.local.reports import Service
 from dpops.noise import Noise
+from dpops.types import Int64s
 from transforms.records import Observations
 from transforms.sinks.rows import Row
 
@@ -25,7 +27,7 @@ SCHEMA = pa.schema(
 
 def perturb(
     observed: Observations,
-    cell: np.typing.NDArray[np.int64],
+    cell: Int64s,
     upper_steps: int,
     services: Sequence[Service],
     noise: Noise,
@@ -35,15 +37,7 @@ def perturb(
     cell: 0 everywhere where cells are not told apart. Each report tells its service epsilon about that mean; the means
     of one vehicle in several slots or cells are different values, so their epsilons add up.
     """
-    key = np.stack([observed.slot_start_us, cell, observed.vehicle])
-    order = np.lexsort(key[::-1])
-    key, speed = key[:, order], observed.speed[order]
-    starts = np.flatnonzero(np.concatenate([[True], (np.diff(key, axis=1) != 0).any(axis=0)])[: speed.size])
-    if not starts.size:
-        return []
-    counts = np.diff(np.append(starts, speed.size))
-    values = 2 * np.add.reduceat(speed, starts) / (counts * upper_steps) - 1
-    key = key[:, starts]
+    key, values = _means(observed, cell, upper_steps)
     times = [f"{at}Z" for at in np.datetime_as_string(key[0].view("datetime64[us]"), unit="s").tolist()]
     rows: list[Row] = []
     for service in services:
@@ -61,3 +55,15 @@ def perturb(
                 }
             )
     return rows
+
+
+def _means(observed: Observations, cell: Int64s, upper_steps: int) -> tuple[Int64s, Float64s]:
+    """Slot, cell and vehicle, int64 (3, n), and the mean speed of each on [-1, 1]."""
+    key = np.stack([observed.slot_start_us, cell, observed.vehicle])
+    order = np.lexsort(key[::-1])
+    key, speed = key[:, order], observed.speed[order]
+    starts = np.flatnonzero(np.concatenate([[True], (np.diff(key, axis=1) != 0).any(axis=0)])[: speed.size])
+    counts = np.diff(np.append(starts, speed.size))
+    # np.add.reduceat takes no empty list of starts.
+    sums = np.add.reduceat(speed, starts) if starts.size else speed
+    return key[:, starts], 2 * sums / (counts * upper_steps) - 1

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dpops.learning import DayValues, Design, Facts, Groups, LevelValues, StageValues
+from dpops.learning import DayValues, Design, Facts, Groups, LevelValues, StageValues, State, learned, taken_in
 from dpops.learning.learner import Field
 
 HOURS = np.arange(24)
@@ -49,3 +49,12 @@ def error(field: Field, of: Design) -> float:
     """Mean absolute error, weighted by what the HATs weigh."""
     weights, means = truth(of)
     return float(np.sum(weights * np.abs(field.values - means)) / weights.sum())
+
+
+def after(days: int, noise: float, seed: int = 0) -> State:
+    """What is known after so many released days."""
+    of = design()
+    state = State.new(of, FACTS)
+    for day in range(days):
+        state = taken_in(state, released_day(of, noise, seed * 100 + day, learned(state).forecast(HOURS).values))
+    return state

@@ -5,15 +5,7 @@ import pytest
 
 from dpops.learning import DayValues, Design, Facts, State, Status, learned, published, single_means, taken_in
 from dpops.learning.learner import RECENT
-from tests.dpops.learning.city import FACTS, HOURS, design, error, released_day, truth
-
-
-def after(days: int, noise: float, seed: int = 0) -> State:
-    of = design()
-    state = State.new(of, FACTS)
-    for day in range(days):
-        state = taken_in(state, released_day(of, noise, seed * 100 + day, learned(state).forecast(HOURS).values))
-    return state
+from tests.dpops.learning.city import FACTS, HOURS, after, design, error, truth
 
 
 def test_before_the_first_day_there_is_a_forecast_and_no_estimate() -> None:

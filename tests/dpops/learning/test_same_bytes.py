@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from dpops.learning import learned, published
-from tests.dpops.learning.test_learner import after
+from tests.dpops.learning.city import after
 
 
 def digest() -> str:

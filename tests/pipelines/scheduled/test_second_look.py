@@ -8,7 +8,7 @@ from datetime import datetime
 import pytest
 
 from tests import city
-from tests.transforms.sinks.test_files import slot_of, unit
+from tests.transforms.sinks.units import slot_of, unit
 from transforms.sinks.files import FORMATS, publish_slot
 from transforms.sinks.published import OtherValues, published_slots
 

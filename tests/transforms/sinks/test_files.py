@@ -12,15 +12,10 @@ import pytest
 from dpops import statistics
 from dpops.estimate import NO_DATA, Estimate, Number
 from dpops.statistics import SHARE, Moments, Output, Statistic
-from tests.transforms.sinks.units import unit
+from tests.transforms.sinks.units import slot_of, unit
 from transforms.records import HatEstimate
-from transforms.release.estimates import estimates_of
 from transforms.sinks.files import FORMATS, file_stem, publish_slot
 from transforms.sinks.rows import SCHEMA, rows_of, schema_of
-
-
-def slot_of(*units, statistics=("mean",)):
-    return estimates_of(units, statistics)
 
 
 def test_a_row_has_the_promised_columns_and_nothing_else():

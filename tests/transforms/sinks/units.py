@@ -6,6 +6,7 @@ import numpy as np
 
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.types import CountsKnown, Grid
+from transforms.release.estimates import estimates_of
 from transforms.release.recorded import Released, Sealed
 
 PLAN = ArrayAverage().plan(
@@ -36,3 +37,7 @@ def unit(*integers, shard=0):
         ],
         digest="",
     )
+
+
+def slot_of(*units, statistics=("mean",)):
+    return estimates_of(units, statistics)
