@@ -49,8 +49,9 @@ def make_writable(folder: Path) -> None:
 
 def _remove_parts(folder: Path) -> None:
     """What killed runs left in a folder that is locked, so that no writer is at work in it."""
-    for left in (*folder.glob(".hats-*.part"), *folder.glob(".hatstream-*")):
-        left.unlink()
+    for kind in (".hats-*.part", ".live-*.part", ".hatstream-*"):
+        for left in folder.glob(kind):
+            left.unlink()
 
 
 def _sweep_temporary_folders() -> None:

@@ -68,7 +68,7 @@ class Messages(NamedTuple):
 
     payloads: as they came, empty where a message has none. timestamps_ms: Kafka's, of each message, -1 where it has
     none. promised_us: the partition's watermark before them, in microseconds since 1970 UTC; Beam's least if it had
-    none. An event whose pane ended before it is late.
+    none; where lateness follows own times, theirs. An event whose pane ended before it is late.
     """
 
     partition: int
@@ -145,7 +145,10 @@ class HatEstimate(NamedTuple):
 
 
 class SlotEstimates(NamedTuple):
-    """All estimates of a slot. slot_start, slot_end: ISO 8601. unit: of a speed. statistics: those asked for."""
+    """All estimates of a slot. slot_start, slot_end: ISO 8601. unit: of a speed. statistics: those asked for.
+
+    is_live: made while the slot's period lasted; the period's release has other values of the slot.
+    """
 
     spec_id: str
     slot_start: str
@@ -153,3 +156,4 @@ class SlotEstimates(NamedTuple):
     unit: str
     statistics: tuple[str, ...]
     hats: list[HatEstimate]
+    is_live: bool = False

@@ -100,15 +100,16 @@ FORMATS: Mapping[str, Callable[[Sequence[Row], pa.Schema, str], bytes]] = {
 }
 
 
-def file_of(spec_id: str, slot_start: str, kind: str, shape: Shape = PLAIN) -> Path:
+def file_of(spec_id: str, slot_start: str, kind: str, shape: Shape = PLAIN, *, is_live: bool = False) -> Path:
     """Where in an output folder the file of a slot lies."""
     folder = Path(f"date={slot_start[:10]}") if shape.by_date else Path()
-    return folder / f"{file_stem(spec_id, slot_start)}.{kind}"
+    return folder / f"{file_stem(spec_id, slot_start, is_live=is_live)}.{kind}"
 
 
-def file_stem(spec_id: str, slot_start: str) -> str:
+def file_stem(spec_id: str, slot_start: str, *, is_live: bool = False) -> str:
     """Fixed by specification and slot: local start with its offset, in characters that every file system takes."""
-    return f"hats-{spec_id}-{datetime.fromisoformat(slot_start).strftime('%Y%m%dT%H%M%S%z')}"
+    kind = "live" if is_live else "hats"
+    return f"{kind}-{spec_id}-{datetime.fromisoformat(slot_start).strftime('%Y%m%dT%H%M%S%z')}"
 
 
 @dataclass
@@ -139,11 +140,11 @@ class _PublishFiles(beam.DoFn):
 def publish_slot(slot: SlotEstimates, folder: Path, formats: Sequence[str], shape: Shape = PLAIN) -> list[Path]:
     """Writes one file per format for one slot; a file appears whole under its name, or not at all."""
     rows, schema = rows_of(slot, shape), schema_of(slot.statistics, shape)
-    stem = file_stem(slot.spec_id, slot.slot_start)
+    stem = file_stem(slot.spec_id, slot.slot_start, is_live=slot.is_live)
     written = []
     failpoint("before-publish")
     for kind in formats:
-        path = folder / file_of(slot.spec_id, slot.slot_start, kind, shape)
+        path = folder / file_of(slot.spec_id, slot.slot_start, kind, shape, is_live=slot.is_live)
         path.parent.mkdir(exist_ok=True)
         write_whole(path, FORMATS[kind](rows, schema, stem), rows)
         written.append(path)

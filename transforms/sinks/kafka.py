@@ -30,15 +30,17 @@ _DEFAULTS: Mapping[str, Any] = {
 
 
 class Message(NamedTuple):
-    """key: the release id `spec_id/slot start/cell/statistic`. value: the row as a line of the format jsonl has it."""
+    """key: the release id `spec_id/slot start/cell/statistic`, of live rows with `/live` behind it. value: the row as a
+    line of the format jsonl has it."""
 
     key: bytes
     value: bytes
 
 
-def message_of(row: Row) -> Message:
+def message_of(row: Row, *, is_live: bool = False) -> Message:
     """The message of a published row; equal rows have equal messages."""
-    release_id = "/".join((row["spec_id"], row["slot_start"], row["cell"], row["statistic"]))
+    parts = (row["spec_id"], row["slot_start"], row["cell"], row["statistic"], *(["live"] if is_live else []))
+    release_id = "/".join(parts)
     return Message(release_id.encode(), json_of(row))
 
 
@@ -77,7 +79,7 @@ class _Send(beam.DoFn):
     def process(self, slot: SlotEstimates) -> None:
         try:
             self._outbox = self._outbox or Outbox(self._topic)
-            self._outbox.put(map(message_of, rows_of(slot, self._shape)))
+            self._outbox.put(message_of(row, is_live=slot.is_live) for row in rows_of(slot, self._shape))
         except KafkaException as error:
             raise self._recorded_but(error) from None
 
