@@ -39,6 +39,10 @@ class Totals(NamedTuple):
     histograms: Int64s = _NONE
 
 
+PLAN_VERSION = 2
+"""Of the documents of plans that are made now; see `Plan.version`."""
+
+
 class PlanError(ValueError):
     """There is no plan for this HAT; the message is made of public facts."""
 
@@ -55,6 +59,7 @@ class Plan:
     facts: what a reviewer may ask for (users, samples, arrays, sensitivity in steps, ..).
     rounding: how far rounding alone, of speeds to the grid above all, may move the statistic either way, in units.
     Below 0, as it is by default, it becomes that of a mean: half a grid step.
+    version: of its document; before 2, the bias that is published with a value left rounding out.
     """
 
     mechanism: str
@@ -65,6 +70,7 @@ class Plan:
     bias_bound: float
     facts: Mapping[str, int] = field(default_factory=dict)
     rounding: float = -1.0
+    version: int = PLAN_VERSION
 
     def __post_init__(self) -> None:
         if self.rounding < 0:
@@ -90,12 +96,20 @@ class Plan:
         """Half of an interval that misses the true value with at most that probability: noise, bias, rounding."""
         return laplace_bound(self.scale, miss) * float(self.step) + self.bias_bound + self.rounding
 
+    def stated_bias(self) -> float:
+        """What is published beside a value: its worst distance from the true one but for noise, in units."""
+        return self.bias_bound if self.version < 2 else min(self.bias_bound + self.rounding, float(self.upper))
+
     def error(self) -> float:
         """Forecast of the mean absolute error when the bias is at its worst, in units."""
         return mean_absolute_error(self.bias_bound, float(self.scale * self.step))
 
+    def document(self) -> dict[str, Any]:
+        """What is stored beside the mechanism's name; `from_public` reads it back."""
+        return {**self.public(), "version": self.version}
+
     def public(self) -> dict[str, Any]:
-        """The plan as plain values for storage beside the mechanism's name; `from_public` reads it back."""
+        """All that the plan says, as plain values."""
         return {
             "epsilon": str(self.epsilon),
             "step": str(self.step),
@@ -108,7 +122,7 @@ class Plan:
 
     @classmethod
     def from_public(cls, mechanism: str, stored: Mapping[str, Any]) -> "Plan":
-        """Plans stored before there was a rounding of their own are of means."""
+        """Plans stored before there was a rounding of their own are of means; without a version, it is the first."""
         return Plan(
             mechanism=mechanism,
             epsilon=fraction(stored["epsilon"]),
@@ -118,6 +132,7 @@ class Plan:
             bias_bound=float(stored["bias_bound"]),
             facts=dict(stored["facts"]),
             rounding=float(stored.get("rounding", -1.0)),
+            version=int(stored.get("version", 1)),
         )
 
 
@@ -195,7 +210,7 @@ class Mechanism(Protocol):
             numbers={statistic: number},
             lists={},
             noise_std=plan.noise_std(),
-            bias_bound=plan.bias_bound,
+            bias_bound=plan.stated_bias(),
             epsilon=plan.epsilon,
         )
 

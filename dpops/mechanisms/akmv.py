@@ -1,7 +1,7 @@
 """AKMV: users' sums clipped at a private upper quantile of the sums."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar
@@ -53,6 +53,7 @@ class Akmv(Mechanism):
                 "rank": counts.size - min(math.ceil(2 / epsilon), counts.size),
                 "coarse": max(0, most.bit_length() - (MOST_CANDIDATES.bit_length() - 1)),
                 "sensitivity": most,
+                **_counted(counts),
             },
         )
 
@@ -86,10 +87,44 @@ class Akmv(Mechanism):
 
     @staticmethod
     def resolve(integers: Sequence[int], plan: Plan) -> Plan:
-        """One user at least may exceed T, all may reach U: a user's sum keeps T, the others their whole mean."""
+        """Noise of the drawn T, and the worst bias that clipping at T and dropped samples can do together.
+
+        Plans stored before they held all counts keep the looser bound that they were released with.
+        """
         bound, most = integers[0], plan.facts["sensitivity"]
-        samples, reported = plan.facts["samples"], plan.facts["reported"]
-        share = Fraction(samples * plan.facts["upper_steps"] - bound, samples) if bound < most else Fraction(0)
-        clipping = share * plan.step * samples
-        bias = min(float(clipping + plan.upper * (1 - Fraction(samples, reported))), float(plan.upper))
+        steps = _bias_steps(bound, plan.facts) if "counts" in plan.facts else _loose_bias_steps(bound, plan.facts)
+        bias = float(min(steps * plan.upper / plan.facts["upper_steps"], plan.upper))
         return replace(plan, scale=plan.scale * Fraction(bound, most), bias_bound=bias)
+
+
+def _counted(counts: Int64s) -> dict[str, int]:
+    """How many distinct counts there are, and of each, the largest first, how many users have it."""
+    distinct, users = np.unique(counts, return_counts=True)
+    facts = {"counts": distinct.size}
+    for at, (count, number) in enumerate(zip(distinct[::-1].tolist(), users[::-1].tolist(), strict=True), 1):
+        facts |= {f"count_{at}": count, f"users_{at}": number}
+    return facts
+
+
+def _bias_steps(bound: int, facts: Mapping[str, int]) -> Fraction:
+    """The largest distance of sum(min(s, T)) / n from the mean of all R reported samples, in grid steps; exact.
+
+    Either every dropped sample is at U, and a user with c samples at U where c U / R - min(c U, T) / n is positive,
+    else at 0; or every dropped sample is at 0, and every user's sum at min(c U, T). The distance is linear in a user's
+    sum below T and above it, so that no other sums are worse.
+    """
+    kept, reported, upper = facts["samples"], facts["reported"], facts["upper_steps"]
+    below, above = Fraction((reported - kept) * upper, reported), Fraction(0)
+    for at in range(1, facts["counts"] + 1):
+        users, most = facts[f"users_{at}"], facts[f"count_{at}"] * upper
+        held = Fraction(min(most, bound), kept)
+        below += users * max(Fraction(most, reported) - held, Fraction(0))
+        above += users * held * (1 - Fraction(kept, reported))
+    return max(below, above)
+
+
+def _loose_bias_steps(bound: int, facts: Mapping[str, int]) -> Fraction:
+    """As if one user kept T and the others lost their whole mean."""
+    samples, upper = facts["samples"], facts["upper_steps"]
+    clipping = Fraction(samples * upper - bound, samples) if bound < facts["sensitivity"] else Fraction(0)
+    return clipping + upper * (1 - Fraction(samples, facts["reported"]))

@@ -34,7 +34,10 @@ def evaluate_local(
         cells = local.run_all(sets, USERS, trials or TRIALS, seed, pool, processes, progress)
     from pipelines.evaluation import local_report  # matplotlib takes a second to import
 
-    document = [{**asdict(cell), "reference": local_report.reference_of(cell)} for cell in cells]
+    document = [
+        {**asdict(cell), "reference": local_report.reference_of(cell), "exact": local_report.exact_of(cell)}
+        for cell in cells
+    ]
     encoded = msgspec.json.encode({"users": USERS, "cells": document})
     if as_json:
         click.echo(encoded.decode())

@@ -8,7 +8,15 @@ from rich.console import Console
 from rich.table import Table
 
 from pipelines.account.location import read_key
-from pipelines.commands.options import console, formats_option, json_option, progress_bars, spec_option
+from pipelines.commands.local_path import LocalPath
+from pipelines.commands.options import (
+    console,
+    formats_option,
+    json_option,
+    output_folder_option,
+    progress_bars,
+    spec_option,
+)
 from pipelines.fusion import fuse as fusing
 from pipelines.fusion import perturb as perturbing
 from pipelines.specification.fusion import FusionSpecification, load_fusion
@@ -21,9 +29,7 @@ MOST_GROUPS = 40
 @click.command()
 @spec_option
 @click.option("--input", "pattern", required=True, metavar="GLOB", help="The files of reports, as a quoted pattern.")
-@click.option(
-    "--output", required=True, type=click.Path(path_type=Path, file_okay=False), help="Folder for the results."
-)
+@output_folder_option
 @formats_option
 @json_option
 def fuse(spec_path: Path, pattern: str, output: Path, formats: tuple[str, ...], as_json: bool) -> None:
@@ -46,14 +52,14 @@ def fuse(spec_path: Path, pattern: str, output: Path, formats: tuple[str, ...], 
         f"at most {found.leakage:g} over all its reports; fusing them adds nothing."
     )
     for path in found.files:
-        out.print(f"wrote {path}")
+        out.print(f"wrote {path}", soft_wrap=True, highlight=False)
 
 
 @click.command()
 @spec_option
 @click.option("--input", "pattern", required=True, metavar="GLOB", help="The files of telemetry, as a quoted pattern.")
 @click.option(
-    "--output", required=True, type=click.Path(path_type=Path, dir_okay=False), help="The file of reports to write."
+    "--output", required=True, type=LocalPath(path_type=Path, dir_okay=False), help="The file of reports to write."
 )
 @click.option(
     "--key",
@@ -89,14 +95,16 @@ def _table(found: fusing.Fused) -> Table:
     names = sorted({row["service"] for row in found.rows} - {FUSED})
     table = Table(title="mean, km/h (95 % interval)", title_justify="left")
     for name in ("slot", "cell", "users", "fused", *names):
-        table.add_column(name, justify="left" if name in ("slot", "cell") else "right")
+        table.add_column(
+            name, justify="left" if name in ("slot", "cell") else "right", no_wrap=name in ("slot", "cell")
+        )
     means = [row for row in found.rows if row["statistic"] == "mean"]
     places = list(dict.fromkeys((row["slot_start"], row["cell"]) for row in means))
     by_place = {(row["slot_start"], row["cell"], row["service"]): row for row in means}
     for slot, cell in places[:MOST_GROUPS]:
         shown = [by_place.get((slot, cell, name)) for name in (FUSED, *names)]
         texts = ["-" if r is None else f"{r['value']:.1f} ({r['lower95']:.1f} to {r['upper95']:.1f})" for r in shown]
-        table.add_row(slot[:16].replace("T", " "), cell, str(by_place[slot, cell, FUSED]["users"]), *texts)
+        table.add_row(slot[:16].replace("T", " "), cell, f"{by_place[slot, cell, FUSED]['users']:,}", *texts)
     if len(places) > MOST_GROUPS:
         table.caption = f"{len(places) - MOST_GROUPS:,} more in the files"
     return table

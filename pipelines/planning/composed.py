@@ -1,6 +1,7 @@
 """HATs of a plan: the epsilon that sealing would give each, and what adds up for a vehicle in all of them."""
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import date, timedelta
@@ -54,7 +55,39 @@ class PlannedHat(NamedTuple):
 
 
 def lay_out(spec: Specification, counts: Counts) -> tuple[list[PlannedHat], Composed]:
-    """The HATs with the epsilon that sealing would give each, and what a vehicle spends in all of them."""
+    """The HATs with the epsilon that sealing would give each, and the most that adds up in any period."""
+    hats, composed = zip(*(_lay_out(spec, each) for each in counts.by_period()), strict=True)
+    return [hat for some in hats for hat in some], _largest(composed)
+
+
+def _largest(composed: Sequence[Composed]) -> Composed:
+    """Of several periods what each would show alone, the largest of everything: a limit holds for each period."""
+    first, *others = composed
+    if not others:
+        return first
+    return Composed(
+        epsilon_per_hat_least=min(each.epsilon_per_hat_least for each in composed),
+        epsilon_per_hat_most=max(each.epsilon_per_hat_most for each in composed),
+        most_hats_of_a_vehicle_in_a_slot=_most(each.most_hats_of_a_vehicle_in_a_slot for each in composed),
+        most_hats_of_a_vehicle_in_a_period=_most(each.most_hats_of_a_vehicle_in_a_period for each in composed),
+        vehicle_and_slot=max((each.vehicle_and_slot for each in composed), key=_size),
+        vehicle_and_period=max((each.vehicle_and_period for each in composed), key=_size),
+        debit_of_a_period=max((each.debit_of_a_period for each in composed), key=_size),
+        account_limit=first.account_limit,
+        within_limit=max(composed, key=lambda each: _size(each.debit_of_a_period)).within_limit,
+    )
+
+
+def _most(numbers: Iterable[int | None]) -> int | None:
+    return max((number for number in numbers if number is not None), default=None)
+
+
+def _size(total: Total) -> float:
+    return math.inf if total.epsilon is None else total.epsilon
+
+
+def _lay_out(spec: Specification, counts: Counts) -> tuple[list[PlannedHat], Composed]:
+    """Of one period."""
     kept = _kept(counts, spec.cap)
     slots, slot = np.unique(counts.slot, return_inverse=True)
     codes = tuple(range(slots.size))
@@ -129,8 +162,10 @@ def _composed(spec: Specification, counts: Counts, stays: _Stays, rates: list[Fr
     if in_slot is not None:
         slot, period = _exactly(stays, rates)
         debit = Total(float(debited), "exact")
-        if counts.one_day and spec.account.unit != "vehicle-day":
-            period, debit = (_of_all_days(spec, total) for total in (period, debit))
+        if counts.days is not None:
+            period, debit = (_of_all_days(spec, total, counts.days[0]) for total in (period, debit))
+        elif of_several_periods(spec, counts):
+            period, debit = (Total(total.epsilon, "at most") for total in (period, debit))
     else:
         slot, debit = _bounds(spec, rates[0])
         period = debit
@@ -155,15 +190,22 @@ def _fits(spec: Specification, epsilon: float) -> bool:
     return spec.account.limit.fits(Accountant(pure=Fraction(epsilon)))
 
 
-def _of_all_days(spec: Specification, of_one: Total) -> Total:
-    """What a period of many days comes to if all are like the one that was counted."""
+def of_several_periods(spec: Specification, counts: Counts) -> bool:
+    """Whether slots that are not named by their start are more than a period has."""
+    lengths = period_lengths(spec)
+    slots = int(np.unique(counts.slot).size)
+    return counts.days is None and counts.slots_named and lengths is not None and slots > lengths[1]
+
+
+def _of_all_days(spec: Specification, counted: Total, days: int) -> Total:
+    """What a period of more days comes to if the others are like those that were counted."""
     try:
-        days = len(spec.timetable.period_days(_SOME_DAY, spec.account.since, spec.account.until))
+        whole_days = len(spec.timetable.period_days(_SOME_DAY, spec.account.since, spec.account.until))
     except CalendarError:
         return Total(None, "unknown")
-    if of_one.epsilon is None:
-        return of_one
-    whole, total = days * of_one.epsilon, spec.allocation.total
+    if counted.epsilon is None or days >= whole_days:
+        return counted
+    whole, total = whole_days * counted.epsilon / days, spec.allocation.total
     return Total(whole if total is None else min(whole, float(total)), "if alike")
 
 

@@ -1,8 +1,9 @@
 """Who reported how often where, for planning: from a file of counts, from the made-up fleet, or typical ones."""
 
-from datetime import timedelta
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
 
 import msgspec
 import numpy as np
@@ -11,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from dpops.types import Int64s
 from pipelines.demo.fleet import Fleet, simulate
@@ -21,9 +23,11 @@ from transforms.count.tally import tally
 from transforms.layouts.base import KMH_PER_UNIT, Units
 from transforms.observe.events import events_of
 from transforms.observe.parse import Rules
-from transforms.time.calendar import calendar
+from transforms.time.calendar import Timetable, calendar
 
 MOST_SAMPLES = (1 << 31) - 1
+_FIRST_S, _LAST_S = 10**8, 10**10
+"""Whole numbers between are seconds since 1970, from 1973 to 2286; others are mere names of slots."""
 TYPICAL_VEHICLES = (1, 2, 5, 10, 20, 50)
 TYPICAL_COUNTS = (2, 40)
 _RULE = f"a whole number from 1 to {MOST_SAMPLES}"
@@ -35,7 +39,8 @@ class Counts(NamedTuple):
 
     place: the cell, or whatever names a HAT within its slot. slots_named, vehicles_named: whether `slot` and `vehicle`
     mean anything; where they do not, there is one slot, and every entry counts as another vehicle. origin: in words.
-    one_day: whether they are of a single day, however long the period is.
+    period: code of the period that the slot is in, and days: local days counted in each period; None where slots are
+    not named by their start, and all are taken as those of one period.
     """
 
     slot: Int64s
@@ -45,7 +50,19 @@ class Counts(NamedTuple):
     slots_named: bool
     vehicles_named: bool
     origin: str
-    one_day: bool = False
+    period: Int64s | None = None
+    days: tuple[int, ...] | None = None
+
+    def by_period(self) -> "list[Counts]":
+        """The counts of each period apart."""
+        if self.period is None or self.days is None:
+            return [self]
+        return [self._of(self.period == at, days) for at, days in enumerate(self.days)]
+
+    def _of(self, mine: NDArray[np.bool_], days: int) -> "Counts":
+        columns = (self.slot[mine], self.place[mine], self.vehicle[mine], self.samples[mine])
+        period = np.zeros(int(mine.sum()), np.int64)
+        return Counts(*columns, self.slots_named, self.vehicles_named, self.origin, period, (days,))
 
 
 def typical_counts() -> Counts:
@@ -95,20 +112,22 @@ def sample_counts(day: pa.Table, fleet: Fleet, spec: Specification) -> Counts:
         raise InputError("the made-up fleet does not drive within slot.service; give your own --counts")
     slot, place, vehicle, count = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     origin = f"one day of {fleet.vehicles} made-up buses in a made-up town"
-    return Counts(slot, place, np.unique(vehicle, return_inverse=True)[1], count, True, True, origin, one_day=True)
+    codes = np.unique(vehicle, return_inverse=True)[1]
+    return Counts(slot, place, codes, count, True, True, origin, np.zeros(count.size, np.int64), (1,))
 
 
-def read_counts(path: Path) -> Counts:
+def read_counts(path: Path, timetable: Timetable) -> Counts:
     """The counts of a file, told apart by the ending of its name. Raises InputError, which shows no name in the file.
 
     .json: a list of whole numbers, or an object with such a list under "counts": the vehicles of one HAT. .csv, .jsonl,
-    .parquet: a table with the column `count` and either `hat`, or `slot` and `cell`; optionally `vehicle`.
+    .parquet: a table with the column `count` and either `hat`, or `slot` and `cell`; optionally `vehicle`. Periods are
+    the timetable's, where every slot is named by its start.
     """
     if not path.is_file():
         raise InputError(f"there is no file of counts at {path}")
     if path.suffix == ".json":
         return _listed(path)
-    return _tabled(path, _table(path))
+    return _tabled(path, _table(path), timetable)
 
 
 def _listed(path: Path) -> Counts:
@@ -162,7 +181,7 @@ def _table(path: Path) -> pa.Table:
     return pa.table(held)
 
 
-def _tabled(path: Path, table: pa.Table) -> Counts:
+def _tabled(path: Path, table: pa.Table, timetable: Timetable) -> Counts:
     names = set(table.column_names)
     if "count" not in names or not ({"hat"} <= names or {"slot", "cell"} <= names):
         raise InputError(
@@ -179,7 +198,40 @@ def _tabled(path: Path, table: pa.Table) -> Counts:
         raise InputError(f"{path}: a vehicle has more than one row in the same HAT")
     # Counts are far below 2**31 and rows fit into memory: the float sum is near enough to find what is too large.
     _check_sum(path, int(np.bincount(hat, count).max()))
-    return Counts(slot, place, vehicle, count, "slot" in names, "vehicle" in names, str(path))
+    found = Counts(slot, place, vehicle, count, "slot" in names, "vehicle" in names, str(path))
+    days = _days(table.column("slot"), slot, timetable) if "slot" in names else None
+    return found if days is None else _in_periods(found, days, timetable)
+
+
+def _in_periods(counts: Counts, days: list[date], timetable: Timetable) -> Counts:
+    """days: the local day of each code of a slot."""
+    periods = [timetable.period_of(day) for day in days]
+    names = list(dict.fromkeys(periods))
+    numbers = tuple(len({day for day, mine in zip(days, periods, strict=True) if mine == name}) for name in names)
+    codes = np.array([names.index(name) for name in periods], np.int64)
+    return counts._replace(period=codes[counts.slot], days=numbers)
+
+
+def _days(column: Any, slot: Int64s, timetable: Timetable) -> list[date] | None:
+    """The local day of each slot in the order of codes; None where not all are named by their start."""
+    first = np.unique(slot, return_index=True)[1]
+    days = [_day_of(value, ZoneInfo(timetable.zone)) for value in column.take(pa.array(first)).to_pylist()]
+    known = [day for day in days if day is not None]
+    return known if len(known) == len(days) else None
+
+
+def _day_of(name: Any, zone: ZoneInfo) -> date | None:
+    """Of a slot's start: ISO 8601, of which the account's clock is meant without an offset; or seconds since 1970."""
+    if isinstance(name, str):
+        try:
+            name = int(name) if name.isdecimal() else datetime.fromisoformat(name)
+        except ValueError:
+            return None
+    if isinstance(name, int) and _FIRST_S <= name < _LAST_S:
+        return datetime.fromtimestamp(name, zone).date()
+    if isinstance(name, datetime):
+        return (name if name.tzinfo is None else name.astimezone(zone)).date()
+    return None
 
 
 def _whole_numbers(path: Path, column: Any) -> Int64s:

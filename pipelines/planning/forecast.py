@@ -17,9 +17,10 @@ from dpops.mechanisms.auto import Auto
 from dpops.statistics import RequestedStatistic, registered
 from dpops.types import CountsKnown
 from pipelines.account.guarantee import NOT_PROTECTED, Guarantee, translated
-from pipelines.planning.composed import Composed, PlannedHat, lay_out
+from pipelines.planning.composed import Composed, PlannedHat, lay_out, of_several_periods
 from pipelines.planning.counts import Counts
-from pipelines.scheduled.parts import Progress
+from pipelines.planning.needs import Needs
+from pipelines.scheduled.outcome import Progress
 from pipelines.scheduled.release import InputError
 from pipelines.specification import Specification
 from transforms.release.policy import weights_of
@@ -98,6 +99,7 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
     not_protected: str
     choices: list[Choice]
     notes: list[str]
+    needs: Needs | None = None
 
 
 class Candidate(NamedTuple):
@@ -274,7 +276,7 @@ def _other_choices(
         if not spec.allocation.whole_periods:
             choices.append(("periods as a whole", _with(spec, spec.allocation.over_whole_periods()), True))
     if not positions:
-        return choices, ["other resolutions and slot lengths need positions: see --synthetic"]
+        return choices, ["other resolutions and slot lengths need positions: see --input and --synthetic"]
     impossible = []
     for resolution in (spec.cells.resolution - 1, spec.cells.resolution + 1):
         if 0 <= resolution <= 15:
@@ -330,6 +332,25 @@ def _notes_on_delta(spec: Specification, composed: Composed) -> list[str]:
     ]
 
 
+def _note_on_periods(spec: Specification, counts: Counts) -> str:
+    """Which periods the slots of the counts were taken for."""
+    unit, period = spec.account.unit, spec.account.unit.removeprefix("vehicle-")
+    if of_several_periods(spec, counts):
+        return (
+            f"the counts name more slots than a {period} has: what adds up is of all of them, so at most that in one "
+            f"period ({unit}); slots named by their start, such as 2026-05-13T08:00, are told apart by period"
+        )
+    one = "one day" if unit == "vehicle-day" else f"one period ({unit})"
+    if counts.days is None:
+        return f"all slots of the counts are taken as those of {one}"
+    if len(counts.days) > 1:
+        return f"the counts are of {len(counts.days)} periods ({unit}); what adds up is of the one in which it is most"
+    if unit == "vehicle-day":
+        return "all slots of the counts are those of one day"
+    days = "one day" if counts.days == (1,) else f"{counts.days[0]} days"
+    return f"the counts are of {days}; what adds up in a period ({unit}) is so if days are alike"
+
+
 def _notes(spec: Specification, counts: Counts, statistics: list[StatisticPlan]) -> list[str]:
     """What a reader has to know to take the numbers for what they are."""
     notes = []
@@ -344,14 +365,8 @@ def _notes(spec: Specification, counts: Counts, statistics: list[StatisticPlan])
         notes.append(f"the counts name no {' and no '.join(missing)}, so not all of the composed total is known")
         if spec.allocation.total is not None and spec.cap is None:
             notes.append("epsilon per HAT is at best: as if a vehicle took part in one HAT of each slot")
-    elif counts.one_day and spec.account.unit != "vehicle-day":
-        notes.append(
-            f"the counts are of one day; what adds up in a period ({spec.account.unit}) is so if days are alike"
-        )
-    elif spec.account.unit == "vehicle-day":
-        notes.append("all slots of the counts are taken as those of one day")
     else:
-        notes.append(f"all slots of the counts are taken as those of one period ({spec.account.unit})")
+        notes.append(_note_on_periods(spec, counts))
     if any(each.noise_scale == 0 for stat in statistics for each in stat.classes):
         notes.append("noise 0: for half or more of these HATs a constant is published, whatever was driven there")
     if spec.cap is not None:

@@ -144,7 +144,7 @@ def _release_statistic(
         key = (samples, total.counts.tobytes())
         if key not in known:
             plan = stat.mechanism.plan(CountsKnown(total.counts, samples), policy.grid, epsilon)
-            known[key] = plan, plan.public()
+            known[key] = plan, plan.document()
         plans.append(known[key])
     released = stat.mechanism.release([total for total, _ in totals], [plan for plan, _ in plans], noise)
     return [(plan.mechanism, public, integers) for (plan, public), integers in zip(plans, released, strict=True)]

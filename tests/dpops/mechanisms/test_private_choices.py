@@ -383,3 +383,50 @@ def test_the_worst_bias_of_two_intervals_is_of_one_side_at_a_time() -> None:
             )
             off = abs(WorstCaseOptimal.value(integers, plan) - speed * 0.01)
             assert off == pytest.approx(plan.bias_bound, abs=1e-9)
+
+
+# the bias of a drawn bound, and what is stored
+
+OLD_PLAN = {
+    "epsilon": "1", "step": "1/1000", "scale": "65000", "upper": "65", "bias_bound": 65.0, "rounding": 0.005,
+    "facts": {
+        "users": 4, "samples": 10, "heaviest": 5, "reported": 12, "upper_steps": 6500, "rank": 2, "coarse": 0,
+        "sensitivity": 32500,
+    },
+}  # fmt: skip
+"""Of AKMV, as it was stored before plans had a version: users of 5, 3, 1 and 1 samples, two samples dropped."""
+
+
+@pytest.mark.parametrize(("counts", "dropped"), [((3, 1), 0), ((3, 1), 2), ((2, 2, 1), 1), ((4,), 3), ((1, 1, 1), 0)])
+def test_the_bias_of_a_drawn_bound_is_the_worst_over_all_speeds_and_no_more(
+    counts: tuple[int, ...], dropped: int
+) -> None:
+    upper, kept = 4, sum(counts)
+    grid = Grid(step=Fraction(1, 100), upper_steps=upper)
+    plan = Akmv().plan(CountsKnown(np.array(counts), kept + dropped), grid, Fraction(1))
+    sums = np.array(list(itertools.product(*(range(c * upper + 1) for c in counts))))
+    lost = np.arange(dropped * upper + 1)
+    truth = (sums.sum(axis=1)[:, None] + lost) / (kept + dropped)
+    for bound in range(max(counts) * upper + 1):
+        off = np.abs(np.minimum(sums, bound).sum(axis=1)[:, None] / kept - truth).max()
+        assert Akmv.resolve([bound, 0], plan).bias_bound == pytest.approx(off * 0.01, abs=1e-12)
+
+
+def test_a_plan_that_was_stored_before_plans_had_a_version_publishes_what_it_did() -> None:
+    old = Plan.from_public("akmv", OLD_PLAN)
+    published = [
+        Akmv.estimate(integers, old, 0.05) for integers in ([9_000, 21_000], [20_000, 40_000], [32_500, 61_234])
+    ]
+    assert [each.bias_bound for each in published] == [65.0, 55.833333333333336, 10.833333333333334]
+    assert [each.noise_std for each in published] == [25.455844119442066, 56.56854249345066, 91.92388155334464]
+    assert [each.numbers["mean"].value for each in published] == [21.0, 40.0, 61.234]
+
+
+def test_a_new_plan_publishes_the_bias_with_rounding_and_says_so_by_its_version() -> None:
+    new = Akmv().plan(CountsKnown(np.array([5, 3, 1, 1]), 12), GRID, Fraction(1))
+    assert new.document() == {**new.public(), "version": 2}
+    read = Plan.from_public("akmv", new.document())
+    assert Akmv.estimate([20_000, 40_000], read, 0.05).bias_bound == pytest.approx(215 / 12 + 0.005)
+    assert Akmv.resolve([20_000, 0], read).half_width(0.05) == pytest.approx(
+        Akmv.resolve([20_000, 0], replace(read, version=1)).half_width(0.05)
+    )  # the interval counted rounding before

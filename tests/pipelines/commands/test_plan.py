@@ -135,6 +135,51 @@ def test_the_composed_total_of_a_hand_made_table_is_exact(planned):
     assert composed["within_limit"] is True
 
 
+DAYS = {
+    "mon": [("08", "a", "x"), ("08", "b", "x"), ("09", "a", "y")],
+    "tue": [("08", "a", "x"), ("09", "a", "x"), ("09", "b", "x"), ("09", "b", "y")],
+}
+"""Alone: a vehicle spends 2 and the account 3 on the first day, 3 and 3 on the second; together 5 and 4."""
+
+
+def of_days(days, **named):
+    """A table of their counts; slots are named by what `named` says of the day."""
+    rows = [f"{named[day]}{hour}{named.get('end', '')},{c},{v},4" for day in days for hour, c, v in DAYS[day]]
+    return "\n".join(["slot,cell,vehicle,count", *rows]) + "\n"
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        {"mon": "2026-05-11T", "tue": "2026-05-12T", "end": ":00:00-05:00"},
+        {"mon": "2026-05-11 ", "tue": "2026-05-12 ", "end": ":00"},
+        {"mon": "20260511T", "tue": "20260512T", "end": "0000"},
+    ],
+    ids=["with an offset", "without", "as in file names"],
+)
+def test_totals_of_several_days_are_those_of_the_day_with_the_most(planned, named):
+    both = planned(city.SPEC, counts=of_days(["mon", "tue"], **named))
+    alone = [planned(city.SPEC, counts=of_days([day], **named))["composed"] for day in DAYS]
+    for total in ("vehicle_and_period", "debit_of_a_period", "vehicle_and_slot"):
+        assert both["composed"][total] == max((one[total] for one in alone), key=lambda one: one["epsilon"])
+    assert both["composed"]["vehicle_and_period"] == {"epsilon": 3.0, "known": "exact"}
+    assert both["composed"]["most_hats_of_a_vehicle_in_a_period"] == 3
+    assert "the counts are of 2 periods (vehicle-day)" in " ".join(both["notes"])
+
+
+def test_days_of_a_week_that_were_not_counted_are_taken_to_be_alike(planned):
+    week = city.SPEC.replace('"vehicle-day"', '"vehicle-week"')
+    composed = planned(week, counts=of_days(["mon", "tue"], mon="2026-05-11T", tue="2026-05-12T"))["composed"]
+    assert composed["vehicle_and_period"] == {"epsilon": 7 * 5 / 2, "known": "if alike"}
+
+
+def test_more_slots_than_a_day_has_are_of_several_and_bound_what_one_day_adds_up_to(planned):
+    document = planned(city.SPEC, counts=of_days(["mon", "tue"], mon="mon ", tue="tue ") + "wed 08,a,x,1\n")
+    assert document["composed"]["vehicle_and_period"] == {"epsilon": 6.0, "known": "at most"}
+    assert document["composed"]["debit_of_a_period"]["known"] == "at most"
+    assert "more slots than a day has" in " ".join(document["notes"])
+
+
 def test_what_pure_epsilon_comes_to_on_an_account_with_delta_is_said_before_it_is_spent(planned):
     document = planned(city.SPEC.replace("limit = 50", "limit = { epsilon = 50, delta = 1e-6 }"), counts=TABLE)
     assert document["composed"]["within_limit"] is True
@@ -171,7 +216,8 @@ def test_a_cap_bounds_cells_and_samples(planned):
 def test_samples_that_a_cap_drops_still_count_as_reported(tmp_path):
     (tmp_path / "spec.toml").write_text(capped(city.SPEC, 5, 3))
     (tmp_path / "counts.csv").write_text(TABLE)
-    hats, _ = lay_out(load(tmp_path / "spec.toml"), read_counts(tmp_path / "counts.csv"))
+    spec = load(tmp_path / "spec.toml")
+    hats, _ = lay_out(spec, read_counts(tmp_path / "counts.csv", spec.timetable))
     assert [(hat.kept.tolist(), hat.reported) for hat in hats[:2]] == [([3, 3], 14), ([3], 3)]
 
 
@@ -219,7 +265,8 @@ def test_all_forms_of_a_table_give_the_same_plan(planned, tmp_path):
 def test_equal_hats_of_other_slots_are_told_apart(tmp_path):
     (tmp_path / "counts.csv").write_text("slot,hat,count\n1,x,3\n2,x,3\n2,x,4\n")
     (tmp_path / "spec.toml").write_text(city.SPEC)
-    hats, _ = lay_out(load(tmp_path / "spec.toml"), read_counts(tmp_path / "counts.csv"))
+    spec = load(tmp_path / "spec.toml")
+    hats, _ = lay_out(spec, read_counts(tmp_path / "counts.csv", spec.timetable))
     assert [hat.kept.tolist() for hat in hats] == [[3], [4, 3]]
 
 

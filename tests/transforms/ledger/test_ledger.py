@@ -76,6 +76,12 @@ def test_every_draw_that_lost_is_counted_and_the_same_one_offered_again_is_none(
 def test_another_plan_for_the_same_input_is_an_audit_event_too(ledger):
     record(ledger, unit())
     assert record(ledger, unit(plan={**PLAN, "scale": "1"})).changed == 1
+    assert record(ledger, unit(plan={name: PLAN[name] for name in PLAN if name != "scale"})).changed == 1
+
+
+def test_a_plan_that_says_more_today_than_when_it_was_stored_is_no_other_plan(ledger):
+    record(ledger, unit())
+    assert record(ledger, unit(plan={**PLAN, "version": 2, "facts": {"counts": 1}})).changed == 0
 
 
 def test_a_period_over_the_limit_is_refused_whole(ledger):
