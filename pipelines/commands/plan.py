@@ -21,7 +21,7 @@ from pipelines.planning.forecast import Choice, HatClass, Planned, Recount, Stat
 from pipelines.planning.forecast import plan as make_plan
 from pipelines.planning.levels import plan_levels
 from pipelines.planning.needs import needs_of
-from pipelines.scheduled.parts import Progress
+from pipelines.scheduled.outcome import Progress
 from pipelines.scheduled.release import UsageError
 from pipelines.specification import Specification, load
 

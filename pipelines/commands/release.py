@@ -18,19 +18,24 @@ from pipelines.account.spending import spending
 from pipelines.assembly import ledger_account_of
 from pipelines.commands.levels_summary import show_check, show_levels, summarise_levels
 from pipelines.commands.options import (
+    by_date_option,
+    columns_option,
     console,
     formats_option,
     json_option,
     kafka_output_option,
     key_option,
     ledger_option,
+    output_folder_option,
     progress_bars,
+    shape_of,
     spec_option,
 )
 from pipelines.commands.terminal import detail
 from pipelines.exit_codes import DIFFERS, DONE, FAILED
 from pipelines.scheduled import release as scheduled
 from pipelines.scheduled.check_input import check_input as check
+from pipelines.scheduled.crew import MOST_WORKERS
 from pipelines.specification import Specification, load
 from transforms.release.recorded import Sealed
 from transforms.sources.kafka_partition import Topic
@@ -42,12 +47,12 @@ from transforms.sources.kafka_partition import Topic
 @click.option("--from", "start", metavar="DATE", help="First local date, or an ISO time on the edge of a slot.")
 @click.option("--to", "end", metavar="DATE", help="Last local date (included), or an ISO time (excluded).")
 @click.option("--yesterday", is_flag=True, help="The local day before today, for schedulers.")
-@click.option(
-    "--output", required=True, type=click.Path(path_type=Path, file_okay=False), help="Folder for the results."
-)
+@output_folder_option
 @ledger_option
 @key_option
 @formats_option
+@columns_option
+@by_date_option
 @kafka_output_option
 @click.option(
     "--runner",
@@ -55,6 +60,11 @@ from transforms.sources.kafka_partition import Topic
     default="FnApiRunner",
     show_default=True,
     help="DirectRunner is another name for FnApiRunner here.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(1, MOST_WORKERS),
+    help="Processes that read and count. [default: the cores there are; 1 for a small input]",
 )
 @click.option(
     "--allow-empty", is_flag=True, help="Nothing happened: seal a period, for ever, of which the input has no row."
@@ -75,8 +85,11 @@ def release(
     ledger: str | None,
     key_path: Path | None,
     formats: tuple[str, ...],
+    columns: frozenset[str],
+    by_date: bool,
     kafka_output: Topic | None,
     runner: str,  # noqa: ARG001 - both names mean the one runner there is
+    workers: int | None,
     allow_empty: bool,
     check_input: bool,
     as_json: bool,
@@ -93,6 +106,7 @@ def release(
     spec = load(spec_path)
     if yesterday == bool(start or end) or bool(start) != bool(end):
         raise scheduled.UsageError("give either --from and --to, or --yesterday")
+    shape = shape_of(spec, columns, formats, by_date=by_date)
     now = datetime.now(UTC)
     if yesterday:
         when = scheduled.yesterday(spec.timetable, now)
@@ -103,12 +117,22 @@ def release(
     detail(f"ledger {place.shown}\nkey {place.key}\nhead {place.head}")
     if check_input:
         with progress_bars(quiet=as_json) as report:
-            checked = check(spec, when, pattern, ledger_account_of(spec, place, signs=False), report)
+            checked = check(spec, when, pattern, ledger_account_of(spec, place, signs=False), workers, report)
         show_check(checked, as_json=as_json)
         return DONE if checked.is_complete else FAILED
     with progress_bars(quiet=as_json) as report:
         done = scheduled.release(
-            spec, when, pattern, output, place, formats, report, kafka_output, allow_empty=allow_empty
+            spec,
+            when,
+            pattern,
+            output,
+            place,
+            formats,
+            report,
+            kafka_output,
+            allow_empty=allow_empty,
+            workers=workers,
+            shape=shape,
         )
     if spec.levels is None:
         summary = summarise(spec, done, place)

@@ -15,7 +15,17 @@ import msgspec
 
 from pipelines.account import location
 from pipelines.build import Source
-from pipelines.commands.options import formats_option, kafka_output_option, key_option, ledger_option, spec_option
+from pipelines.commands.options import (
+    by_date_option,
+    columns_option,
+    formats_option,
+    kafka_output_option,
+    key_option,
+    ledger_option,
+    output_folder_option,
+    shape_of,
+    spec_option,
+)
 from pipelines.commands.terminal import note
 from pipelines.demo.servers.worker_pool import local_servers
 from pipelines.exit_codes import DONE
@@ -24,6 +34,8 @@ from pipelines.specification import Specification, load
 from pipelines.streaming import stream as streaming
 from pipelines.streaming.engine import Engine
 from pipelines.streaming.flink.engine import Flink
+from pipelines.streaming.health import Say
+from pipelines.streaming.metrics import Metrics, served
 from transforms.sources.kafka_partition import Topic
 
 
@@ -39,12 +51,12 @@ def _address(_context: click.Context, _parameter: click.Parameter, value: str | 
 @click.option("--topic", help="The topic of positions.")
 @click.option("--folder", type=click.Path(path_type=Path, file_okay=False), help="Instead: a folder that grows.")
 @click.option("--from", "start", metavar="TIME", help="First slot, where it has begun already: an ISO time or date.")
-@click.option(
-    "--output", required=True, type=click.Path(path_type=Path, file_okay=False), help="Folder for the results."
-)
+@output_folder_option
 @ledger_option
 @key_option
 @formats_option
+@columns_option
+@by_date_option
 @kafka_output_option
 @click.option("--local", is_flag=True, help="Start a job server and a worker pool on this machine, to try it.")
 @click.option("--job-server", metavar="HOST:PORT", callback=_address, help="Beam's Flink job server.")
@@ -62,6 +74,12 @@ def _address(_context: click.Context, _parameter: click.Parameter, value: str | 
 @click.option("--restarts", type=int, default=-1, show_default=True, help="Of a failed job; -1: as the cluster is set.")
 @click.option("--savepoint", metavar="PATH", help="Go on from a savepoint of this specification's stream.")
 @click.option("--health", "log", type=click.Path(path_type=Path, dir_okay=False), help="[default: standard error]")
+@click.option(
+    "--metrics",
+    metavar="HOST:PORT",
+    callback=_address,
+    help="Serve health to Prometheus there, such as 127.0.0.1:9464; to whoever asks, so keep it on a private address.",
+)
 def stream(
     spec_path: Path,
     brokers: str | None,
@@ -72,8 +90,11 @@ def stream(
     ledger: str | None,
     key_path: Path | None,
     formats: tuple[str, ...],
+    columns: frozenset[str],
+    by_date: bool,
     kafka_output: Topic | None,
     log: Path | None,
+    metrics: str | None,
     **engine: Any,
 ) -> int:
     """Release slot after slot as they close, each exactly once, until SIGINT or SIGTERM.
@@ -88,14 +109,19 @@ def stream(
           --job-server 127.0.0.1:8099 --worker-pool 127.0.0.1:50000 --rest 10.0.0.4:8081
     """
     spec = load(spec_path)
+    shape = shape_of(spec, columns, formats, by_date=by_date)
     _check_options(brokers, topic, folder, kafka_output, engine)
     start_s = streaming.first_slot(spec, start, datetime.now(UTC))
     streaming.check(spec, start_s)
     place = location.find(ledger, key_path)
     source = _source(spec, brokers, topic, folder, start_s)
-    made = streaming.prepare(spec, start_s, source, place, output, formats, kafka_output)
-    say = _Sayer(log)
+    made = streaming.prepare(spec, start_s, source, place, output, formats, kafka_output, shape)
+    say: Say = _Sayer(log)
     with ExitStack() as stack:
+        if metrics is not None:
+            measured = Metrics(spec)
+            stack.enter_context(served(measured, metrics))
+            say = _both(say, measured)
         stop = stack.enter_context(asked_to_stop())
         streaming.run(spec, made, place, _engine(stack, **engine), stop, say)
     return DONE
@@ -145,6 +171,14 @@ def asked_to_stop() -> Iterator[threading.Event]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _both(first: Say, second: Say) -> Say:
+    def say(facts: Mapping[str, Any]) -> None:
+        first(facts)
+        second(facts)
+
+    return say
 
 
 class _Sayer:

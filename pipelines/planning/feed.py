@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from pipelines.planning.counts import Counts
-from pipelines.scheduled.parts import Progress
+from pipelines.scheduled.outcome import Progress
 from pipelines.scheduled.release import InputError, paths_of
 from pipelines.specification import Specification
 from transforms.count import wire

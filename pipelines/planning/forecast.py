@@ -20,7 +20,7 @@ from pipelines.account.guarantee import NOT_PROTECTED, Guarantee, translated
 from pipelines.planning.composed import Composed, PlannedHat, lay_out, of_several_periods
 from pipelines.planning.counts import Counts
 from pipelines.planning.needs import Needs
-from pipelines.scheduled.parts import Progress
+from pipelines.scheduled.outcome import Progress
 from pipelines.scheduled.release import InputError
 from pipelines.specification import Specification
 from transforms.release.policy import weights_of

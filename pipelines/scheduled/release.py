@@ -17,6 +17,7 @@ from pipelines.build import Job
 from pipelines.output_folder import prepare_folder
 from pipelines.scheduled import levels
 from pipelines.scheduled import parts as local
+from pipelines.scheduled.outcome import Outcome, Progress
 from pipelines.specification import Specification
 from pipelines.specification.numbers import shortened
 from transforms.ledger import AccountRefusal
@@ -24,7 +25,8 @@ from transforms.observe.vehicle_hash import Secret
 from transforms.release.learned import learned_centres, learned_estimates
 from transforms.release.policy import SlotFacts
 from transforms.sinks import kafka as kafka_sink
-from transforms.sinks.files import file_stem
+from transforms.sinks.files import file_of
+from transforms.sinks.rows import PLAIN, Shape
 from transforms.sources.kafka_partition import Topic
 from transforms.steps import LedgerAccount
 from transforms.time.calendar import Calendar, CalendarError, Timetable, calendar
@@ -46,7 +48,7 @@ class InputError(Exception):
 class Release:
     """A finished run. files: all paths that hold the range's rows, sorted. topic: has them too, where there is one."""
 
-    outcome: local.Outcome
+    outcome: Outcome
     calendar: Calendar
     files: tuple[Path, ...]
     topic: Topic | None
@@ -107,14 +109,17 @@ def release(
     output: Path,
     location: AccountLocation,
     formats: Sequence[str],
-    progress: local.Progress,
+    progress: Progress,
     topic: Topic | None = None,
     *,
     allow_empty: bool = False,
+    workers: int | None = None,
+    shape: Shape = PLAIN,
 ) -> Release:
     """Releases the slots of a range. Raises UsageError, InputError, AccountRefusal, LedgerError or StepError.
 
-    topic: takes the released rows too. allow_empty: seals a period of which the input holds no row.
+    topic: takes the released rows too. allow_empty: seals a period of which the input holds no row. workers: processes
+    that read and count; the cores there are, for a large input, if None. shape: what rows and files have on request.
     """
     _check_period(spec, when)
     secret = admitted(spec, location)
@@ -123,21 +128,22 @@ def release(
     if topic is not None:
         kafka_sink.check(topic)
     job = job_of(spec, when, secret, ledger_account_of(spec, location), output, formats)
-    job = replace(continuing(job, location.ledger), topic=topic)
+    job = replace(continuing(job, location.ledger), topic=topic, shape=shape)
     needed = _needed(spec, when, location, allow_empty=allow_empty)
     if spec.levels is None:
-        outcome = local.run(job, paths, when.slots, needed, progress)
+        outcome = local.run(job, paths, when.slots, needed, workers, progress)
     else:
         policy = spec.levels.policy(spec.spec_id, spec.cells.region or (), spec.speeds.grid, secret.derive("digest"))
         learned = learned_centres, learned_estimates
-        outcome = levels.run(job, policy, spec.timetable.zone, paths, when.slots, needed, learned, progress)
+        outcome = levels.run(job, policy, spec.timetable.zone, paths, when.slots, needed, learned, workers, progress)
     if needed is not None and (outcome.unusable or outcome.periods_empty):
         raise InputError(_no_rows(outcome))
     if outcome.periods_refused:
         raise AccountRefusal(_refusal(spec, location, outcome))
     note_spending(location.ledger, spec, outcome)
-    stems = [file_stem(spec.spec_id, facts.start) for facts in job.slots.values()]
-    return Release(outcome, when, tuple(output / f"{stem}.{kind}" for stem in stems for kind in formats), topic)
+    starts = [facts.start for facts in job.slots.values()]
+    files = tuple(output / file_of(spec.spec_id, start, kind, shape) for start in starts for kind in formats)
+    return Release(outcome, when, files, topic)
 
 
 def job_of(
@@ -223,7 +229,7 @@ def _needed(spec: Specification, when: Calendar, location: AccountLocation, *, a
     return list(dict.fromkeys(slot.period for slot in open_slots))
 
 
-def _no_rows(outcome: local.Outcome) -> str:
+def _no_rows(outcome: Outcome) -> str:
     what = (
         f"none of the {outcome.rows:,} rows is usable"
         if outcome.unusable
@@ -249,7 +255,7 @@ def _listed(periods: Sequence[str]) -> str:
     return ", ".join(periods[:SHOWN_PERIODS]) + (f" and {more} more periods" if more > 0 else "")
 
 
-def _refusal(spec: Specification, location: AccountLocation, outcome: local.Outcome) -> str:
+def _refusal(spec: Specification, location: AccountLocation, outcome: Outcome) -> str:
     """What was released nevertheless; for periods over the limit, what was spent, when, by which specification."""
     limit = location.ledger.limit(spec.account.name, spec.account.limit)
     released = ", ".join(outcome.periods_released)

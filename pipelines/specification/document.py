@@ -13,7 +13,7 @@ import msgspec
 from dpops.accountant import Limit
 from dpops.allocation import Per, Scope
 from pipelines.specification.hints import hint
-from pipelines.specification.levels import FleetTable
+from pipelines.specification.levels import FleetTable, LiveTable
 from pipelines.specification.limits import limit_from_toml
 from pipelines.specification.numbers import from_toml, shortened
 from transforms.layouts import FIXED, MAPPED
@@ -147,6 +147,7 @@ class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     statistic: Annotated[list[dict[str, Any]], about("one table [[statistic]] for each statistic")]
     input: InputTable
     fleet: Annotated[FleetTable | None, about("with mechanism levels: what is publicly known of the fleet")] = None
+    live: Annotated[LiveTable | None, about("with mechanism levels: how a stream gives slots before a day ends")] = None
 
 
 def read(path: Path) -> Document:

@@ -1,4 +1,4 @@
-"""The steps of a `levels` release: tallies of a period by vehicle, their vectors added up, noise, rows."""
+"""The steps of a `levels` release: a period's tallies by vehicle become vectors, added up, noise, rows."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -6,19 +6,14 @@ from dataclasses import dataclass
 import apache_beam as beam
 import msgspec
 import numpy as np
-from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import PCollection
 
 from dpops.levels import Sums, sum_up
 from dpops.noise import Noise
 from dpops.statistics import SUMS
-from transforms import counters
 from transforms.count import wire
-from transforms.count.tally import tally
 from transforms.failpoints import failpoint
 from transforms.records import (
-    EventBytes,
-    KeyedEvents,
     KeyedSums,
     KeyedTally,
     KeyedUnit,
@@ -36,29 +31,6 @@ from transforms.steps import LedgerAccount
 
 COLUMNS = (SUMS,)
 """What a tally carries beside counts."""
-
-
-@dataclass
-class TallyVehicles(beam.PTransform[PCollection[KeyedEvents], PCollection[KeyedTally]]):
-    """((slot, vehicle shard), packed events) -> ((first slot of the period, vehicle shard), packed Tally)."""
-
-    slots: Mapping[int, SlotFacts]
-
-    def expand(self, events: PCollection[KeyedEvents]) -> PCollection[KeyedTally]:
-        grouped = events | "group" >> beam.GroupByKey()
-        return grouped | "tally" >> beam.ParDo(_TallyVehicles(self.slots)).with_output_types(KeyedTally)
-
-
-class _TallyVehicles(beam.DoFn):
-    def __init__(self, slots: Mapping[int, SlotFacts]) -> None:
-        self._slots = slots
-
-    def process(self, group: tuple[SlotShard, Iterable[EventBytes]]) -> Iterator[KeyedTally]:
-        (slot_s, shard), parts = group
-        table, duplicates = tally(wire.unpack_events(parts), slot_s, None, COLUMNS)
-        Metrics.counter(counters.NAMESPACE, counters.DUPLICATES).inc(duplicates)
-        failpoint("tally")
-        yield (self._slots[slot_s].plan[0], shard), wire.pack_tally(table)
 
 
 @dataclass
@@ -147,12 +119,23 @@ class _EstimatePeriod(beam.DoFn):
         self._of = of
 
     def process(self, recorded: RecordedSlot) -> Iterator[SlotEstimates]:
-        of, (unit,) = self._of, recorded.units
-        plan = plan_of(unit)
-        if plan.stage + 1 < plan.stages:
-            return
-        stages = of.account.open().stages(of.account.name, unit.spec_id)
-        entries = [entry for entry in stages if entry.sequence <= recorded.sequences[0]]
-        estimates = of.estimator(entries, of.policy, plan.hours)
-        for at, slot_s in enumerate(of.slots[unit.slot_s].plan):
-            yield estimates_of_slot(estimates, at, of.slots[slot_s], unit.unit, of.policy)
+        of = self._of
+        yield from estimates_of_period(recorded, of.account, of.policy, of.slots, of.estimator)
+
+
+def estimates_of_period(
+    recorded: RecordedSlot,
+    account: LedgerAccount,
+    policy: LevelsPolicy,
+    slots: Mapping[int, SlotFacts],
+    estimator: Estimator,
+) -> Iterator[SlotEstimates]:
+    """The estimates of a period's slots from its last recorded stage and what stands before it; else nothing."""
+    (unit,), (sequence,) = recorded.units, recorded.sequences
+    plan = plan_of(unit)
+    if plan.stage + 1 < plan.stages:
+        return
+    stages = account.open().stages(account.name, unit.spec_id)
+    estimates = estimator([entry for entry in stages if entry.sequence <= sequence], policy, plan.hours)
+    for at, slot_s in enumerate(slots[unit.slot_s].plan):
+        yield estimates_of_slot(estimates, at, slots[slot_s], unit.unit, policy)
