@@ -31,6 +31,7 @@ from transforms.records import (
 from transforms.release.policy import Policy, SlotFacts
 from transforms.sinks.files import PublishFiles
 from transforms.sinks.kafka import PublishToKafka
+from transforms.sinks.rows import PLAIN, Shape
 from transforms.sources.kafka_partition import Topic
 from transforms.steps import (
     Assign,
@@ -69,7 +70,7 @@ class HexagonOutputs(NamedTuple):
 class Job:
     """Everything that the road needs to know, as the small values that its steps define.
 
-    topic: takes the released rows too, where there is one.
+    topic: takes the released rows too, where there is one. shape: what rows and files have on request.
     """
 
     layout: Layout
@@ -84,13 +85,14 @@ class Job:
     folder: Path
     formats: tuple[str, ...]
     topic: Topic | None = None
+    shape: Shape = PLAIN
 
     @property
     def sinks(self) -> dict[str, Sink]:
         """Where estimates go, by the names of the steps."""
-        found: dict[str, Sink] = {"publish": PublishFiles(self.folder, self.formats)}
+        found: dict[str, Sink] = {"publish": PublishFiles(self.folder, self.formats, self.shape)}
         if self.topic is not None:
-            found["publish to kafka"] = PublishToKafka(self.topic)
+            found["publish to kafka"] = PublishToKafka(self.topic, self.shape)
         return found
 
 
@@ -107,14 +109,15 @@ def stream(p: beam.Pipeline, source: Source, heartbeat: Heartbeat, job: Job, ide
     publish(draw(count(in_slots, job, in_panes=True), beats, job).sealed, job)
 
 
-def observe(read: DoOutputsTuple, job: Job, pane_s: int | None = None) -> PCollection[PackedEvents]:
+def observe(read: DoOutputsTuple, job: Job, pane_s: int | None = None, more_s: int = 0) -> PCollection[PackedEvents]:
     """What a source read -> accepted observations, packed by (slot, vehicle shard). Refused rows are counted only.
 
     read: main: RawBatch; refused: Refused. No file is late: without a promise of its source, no event can be.
-    pane_s: length of the panes that a slot is counted in, in seconds; None: the whole slot at once.
+    pane_s: length of the panes that a slot is counted in, in seconds; None: the whole slot at once. more_s: so much
+    longer reports are taken than the source's watermark lags.
     """
     parsed = read.batches | "parse" >> Parse(job.rules)  # Observations
-    timely = parsed.observations | "lateness" >> RefuseLate(pane_s or job.slot_s)  # the same
+    timely = parsed.observations | "lateness" >> RefuseLate(pane_s or job.slot_s, more_s)  # the same
     assigned = timely.observations | "assign" >> Assign(job.resolution, job.policy.region, VEHICLE_SHARDS, pane_s)
     refused = (read[REFUSED], parsed[REFUSED], timely[REFUSED], assigned[REFUSED]) | "all refused" >> beam.Flatten()
     _ = refused | "count refused" >> CountRefused()

@@ -68,7 +68,7 @@ class Messages(NamedTuple):
 
     payloads: as they came, empty where a message has none. timestamps_ms: Kafka's, of each message, -1 where it has
     none. promised_us: the partition's watermark before them, in microseconds since 1970 UTC; Beam's least if it had
-    none. An event whose pane ended before it is late.
+    none; where lateness follows own times, theirs. An event whose pane ended before it is late.
     """
 
     partition: int
@@ -123,18 +123,32 @@ class RecordedSlot(NamedTuple):
     sequences: list[int]
 
 
+class HatCounts(NamedTuple):
+    """Of a HAT whose counts are public: the vehicles in its figure, and the reports that its true value is over."""
+
+    vehicles: int
+    reports: int
+
+
 class HatEstimate(NamedTuple):
-    """One statistic of one HAT. epsilon_slot: rational text, the most that a vehicle spends in the slot."""
+    """One statistic of one HAT. epsilon_slot: rational text, the most that a vehicle spends in the slot.
+
+    counts: as its plan has them; None where they are secret, and where there is no plan.
+    """
 
     cell: str
     statistic: str
     mechanism: str
     epsilon_slot: str
     estimate: Estimate
+    counts: HatCounts | None = None
 
 
 class SlotEstimates(NamedTuple):
-    """All estimates of a slot. slot_start, slot_end: ISO 8601. unit: of a speed. statistics: those asked for."""
+    """All estimates of a slot. slot_start, slot_end: ISO 8601. unit: of a speed. statistics: those asked for.
+
+    is_live: made while the slot's period lasted; the period's release has other values of the slot.
+    """
 
     spec_id: str
     slot_start: str
@@ -142,3 +156,4 @@ class SlotEstimates(NamedTuple):
     unit: str
     statistics: tuple[str, ...]
     hats: list[HatEstimate]
+    is_live: bool = False

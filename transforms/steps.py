@@ -1,7 +1,7 @@
 """The road's PTransforms. Each is wiring around a pure function; what crosses between them is typed."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -24,7 +24,7 @@ from transforms.errors import StepError, reason_of, recorded_but
 from transforms.failpoints import failpoint
 from transforms.layouts import Layout, UnreadableFile
 from transforms.layouts.apart import read_apart
-from transforms.ledger import Ledger, LimitExceeded
+from transforms.ledger import Ledger, LimitExceeded, PeriodClosed
 from transforms.ledger.chain import Signature
 from transforms.observe import hexagons
 from transforms.observe.events import locate
@@ -288,24 +288,31 @@ class _Record(beam.DoFn):
         self._account = account
 
     def process(self, group: tuple[str, Iterable[UnitBytes]]) -> Iterator[RecordedSlot]:
-        account = self._account
-        units = sorted((msgspec.json.decode(u, type=Sealed) for u in group[1]), key=lambda u: (u.slot_s, u.shard))
-        try:
-            done = account.open().record(account.name, account.limit, account.spec_name, account.spec_text, units)
-        except LimitExceeded:
-            Metrics.counter(counters.NAMESPACE, counters.UNITS_LOST).inc(len(units))
-            return
-        except OSError as error:  # only the head file is written without the database, and after it
-            raise recorded_but(f"{error.filename or account.head}: {reason_of(error)}") from None
-        Metrics.counter(counters.NAMESPACE, counters.new(units[0].period)).inc(done.new)
-        Metrics.counter(counters.NAMESPACE, counters.UNITS_CHANGED).inc(done.changed)
-        Metrics.counter(counters.NAMESPACE, counters.UNITS_REDRAWN).inc(done.redrawn)
-        by_slot: dict[int, RecordedSlot] = {}
-        for unit, sequence in zip(done.sealed, done.sequences, strict=True):
-            slot = by_slot.setdefault(unit.slot_s, RecordedSlot([], []))
-            slot.units.append(unit)
-            slot.sequences.append(sequence)
-        yield from by_slot.values()
+        units = (msgspec.json.decode(unit, type=Sealed) for unit in group[1])
+        yield from recorded(sorted(units, key=lambda unit: (unit.slot_s, unit.shard)), self._account)
+
+
+def recorded(units: Sequence[Sealed], account: LedgerAccount) -> list[RecordedSlot]:
+    """What the ledger returned for units of one transaction, by slot; none where it refused them, which is counted."""
+    try:
+        done = account.open().record(account.name, account.limit, account.spec_name, account.spec_text, units)
+    except LimitExceeded:
+        Metrics.counter(counters.NAMESPACE, counters.UNITS_LOST).inc(len(units))
+        return []
+    except PeriodClosed:
+        Metrics.counter(counters.NAMESPACE, counters.MISSED).inc(len(units))
+        return []
+    except OSError as error:  # only the head file is written without the database, and after it
+        raise recorded_but(f"{error.filename or account.head}: {reason_of(error)}") from None
+    Metrics.counter(counters.NAMESPACE, counters.new(units[0].period)).inc(done.new)
+    Metrics.counter(counters.NAMESPACE, counters.UNITS_CHANGED).inc(done.changed)
+    Metrics.counter(counters.NAMESPACE, counters.UNITS_REDRAWN).inc(done.redrawn)
+    by_slot: dict[int, RecordedSlot] = {}
+    for unit, sequence in zip(done.sealed, done.sequences, strict=True):
+        slot = by_slot.setdefault(unit.slot_s, RecordedSlot([], []))
+        slot.units.append(unit)
+        slot.sequences.append(sequence)
+    return list(by_slot.values())
 
 
 @dataclass

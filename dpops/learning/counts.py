@@ -1,13 +1,16 @@
 """How much weight each HAT gets: a smooth log-linear surface fitted to noisy sums by penalised Gauss-Newton."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dpops.learning.covariances import hat_variances, usual_hours
 from dpops.learning.design import HOURS, Design, Smoothness
-from dpops.learning.information import Information, inverse, solved
+from dpops.learning.information import Information, Wide
+from dpops.learning.layout import Layout
 from dpops.learning.queries import GroupRows
+from dpops.learning.system import Part, Solved, learned_smoothness, system_of
 from dpops.types import Float64s, Int64s
 
 DEFAULT = Smoothness(cells=0.2, hours=1.5, parents=3.0)
@@ -46,6 +49,11 @@ class CountQueries:
         missed: Float64s = self.mean - self.rows.groups.totals(hats).ravel()
         return missed
 
+    def linear(self, effects: Float64s, hats: Float64s) -> Information:
+        """What the values say where the effects are near these; hats: the weights that they describe."""
+        rows = self.rows(hats)
+        return rows.information(self.precision(hats), rows.applied(effects) + self.misses(hats))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountProblem:
@@ -55,35 +63,29 @@ class CountProblem:
     from releases that are not among the queries any more.
     """
 
-    design: Design
+    layout: Layout
     hours: Int64s
     anchor: float
     queries: Sequence[CountQueries]
     earlier: Information
 
     def hats(self, effects: Float64s, hours: Int64s) -> Float64s:
-        return weights_of(self.design, effects, hours)
+        return weights_of(self.layout.design, effects, hours)
 
-    def normal(self, effects: Float64s) -> tuple[Float64s, Float64s]:
-        """Gauss-Newton information and gradient of everything but the smoothness."""
-        usual = self.hats(effects, self.hours)
-        row = self._share_row(usual)
-        information = np.outer(row, row) / ANCHOR_SD**2 + self.earlier.matrix
-        gradient = row * self._off(usual) / ANCHOR_SD**2 + self.earlier.vector - self.earlier.matrix @ effects
+    def linear(self, effects: Float64s) -> Information:
+        """The queries and the anchor, made linear at these effects (Gauss-Newton)."""
+        found = self._anchored(effects)
         for query in self.queries:
-            hats = self.hats(effects, query.hours)
-            rows, precision = query.rows(hats), query.precision(hats)
-            information += rows.gram(precision)
-            gradient += rows.project(precision * query.misses(hats))
-        return information, gradient
+            found = found + query.linear(effects, self.hats(effects, query.hours))
+        return found
 
     def precisions(self, effects: Float64s) -> list[Float64s]:
         return [query.precision(self.hats(effects, query.hours)) for query in self.queries]
 
-    def cost(self, effects: Float64s, precisions: Sequence[Float64s]) -> float:
-        """Twice the negative log-likelihood, with the variances held where a step begins."""
+    def cost(self, effects: Float64s, precisions: Sequence[Float64s], smoothness: Smoothness) -> float:
+        """Twice the negative log-likelihood and log-prior, with the variances held where a step begins."""
         cost = (self._off(self.hats(effects, self.hours)) / ANCHOR_SD) ** 2
-        cost += float(effects @ self.earlier.matrix @ effects - 2 * self.earlier.vector @ effects)
+        cost += self.earlier.cost(self.layout, effects) + smoothness.cost(self.layout.design, effects)
         for query, precision in zip(self.queries, precisions, strict=True):
             cost += float(precision @ query.misses(self.hats(effects, query.hours)) ** 2)
         return cost
@@ -91,33 +93,31 @@ class CountProblem:
     def _off(self, usual: Float64s) -> float:
         return float(np.log(self.anchor) - np.log(usual.sum()))
 
-    def _share_row(self, usual: Float64s) -> Float64s:
-        columns = self.design.of_hats(self.hours)
+    def _anchored(self, effects: Float64s) -> Information:
+        """One wide row: the usual day's whole weight is about the anchor."""
+        layout, usual = self.layout, self.hats(effects, self.hours)
+        columns = layout.design.of_hats(self.hours)
         spread = np.repeat(usual.ravel(), columns.shape[-1])
-        row: Float64s = np.bincount(columns.ravel(), spread, self.design.columns) / usual.sum()
-        return row
+        row = np.bincount(columns.ravel(), spread, layout.width)[None] / usual.sum()
+        value = row @ effects + self._off(usual)
+        wide = Wide(row[:, layout.local], row[:, layout.border], np.array([ANCHOR_SD**-2]), value)
+        return replace(Information.none(layout), wide={b"anchor": wide})
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """A fitted surface: its effects, (columns,), in logarithms of weight, and their covariance."""
+    """A fitted surface: its effects, (columns,), in logarithms of weight, and what their covariances are made of."""
 
     effects: Float64s
-    covariance: Float64s
+    solved: Solved
 
     def hats(self, design: Design, hours: Int64s) -> Float64s:
         """Weight of each HAT on a usual day, (cells, slots)."""
         return weights_of(design, self.effects, hours)
 
-    def variances(self, design: Design, hours: Int64s) -> Float64s:
+    def variances(self, hours: Int64s) -> Float64s:
         """Variance of the logarithm of each HAT's weight, (cells, slots)."""
-        columns = design.of_hats(hours)
-        total = sum(
-            self.covariance[columns[..., one], columns[..., other]]
-            for one in range(columns.shape[-1])
-            for other in range(columns.shape[-1])
-        )
-        return np.maximum(total, 0.0)
+        return hat_variances(self.solved, usual_hours(self.solved)).variances[:, hours]
 
 
 def weights_of(design: Design, effects: Float64s, hours: Int64s) -> Float64s:
@@ -127,39 +127,39 @@ def weights_of(design: Design, effects: Float64s, hours: Int64s) -> Float64s:
 
 def fit_counts(problem: CountProblem) -> Counts:
     """Fits the surface and its smoothness. It always starts from the anchor, never from another day's fit."""
-    effects = np.zeros(problem.design.columns)
+    effects = np.zeros(problem.layout.width)
     effects[0] = np.log(problem.anchor / problem.hats(effects, problem.hours).sum())
     smoothness = DEFAULT
     for at in range(_ROUNDS):
-        prior = smoothness.matrix(problem.design)
-        effects = _climbed(problem, prior, effects)
-        covariance = inverse(problem.normal(effects)[0] + prior)
+        effects = _climbed(problem, smoothness, effects)
+        solved = _solved(problem, smoothness, effects)
         if at + 1 < _ROUNDS:
-            smoothness = smoothness.learned(problem.design, effects, covariance, DEFAULT)
-    return Counts(effects, covariance)
+            smoothness = learned_smoothness(solved, effects, DEFAULT)
+    return Counts(effects, solved)
 
 
-def _climbed(problem: CountProblem, prior: Float64s, effects: Float64s) -> Float64s:
+def _solved(problem: CountProblem, smoothness: Smoothness, effects: Float64s) -> Solved:
+    nothing = np.zeros(problem.layout.border.size)
+    parts = [Part(problem.earlier), Part(problem.linear(effects))]
+    return system_of(problem.layout, smoothness, nothing, nothing, parts).solved()
+
+
+def _climbed(problem: CountProblem, smoothness: Smoothness, effects: Float64s) -> Float64s:
     for _ in range(_STEPS):
-        information, gradient = problem.normal(effects)
-        step = solved(information + prior, gradient - prior @ effects)
-        effects = _damped(problem, prior, effects, step)
+        step = _solved(problem, smoothness, effects).effects - effects
+        effects = _damped(problem, smoothness, effects, step)
         if np.abs(step).max() < _SMALL_STEP:
             break
     return effects
 
 
-def _damped(problem: CountProblem, prior: Float64s, effects: Float64s, step: Float64s) -> Float64s:
+def _damped(problem: CountProblem, smoothness: Smoothness, effects: Float64s, step: Float64s) -> Float64s:
     """Goes along the step as far as the cost falls."""
     precisions = problem.precisions(effects)
-
-    def cost(at: Float64s) -> float:
-        return float(at @ prior @ at) + problem.cost(at, precisions)
-
-    largest = float(np.abs(problem.design.described(step, problem.hours)).max())
-    size, before = min(1.0, _MOST_STEP / max(largest, 1e-12)), cost(effects)
+    largest = float(np.abs(problem.layout.design.described(step, problem.hours)).max())
+    size, before = min(1.0, _MOST_STEP / max(largest, 1e-12)), problem.cost(effects, precisions, smoothness)
     for _ in range(8):
-        if cost(effects + size * step) < before:
+        if problem.cost(effects + size * step, precisions, smoothness) < before:
             return effects + size * step
         size /= 2
     return effects

@@ -1,7 +1,6 @@
 """The public grid that is learned on: cells with neighbours and parents, hours of the day, and the smooth effects."""
 
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 
@@ -70,17 +69,6 @@ class Design:
         total: Float64s = effects[0] + effects[self.cell_columns, None] + by_hour[:, hours]
         return total
 
-    @cached_property
-    def cell_smoothness(self) -> Float64s:
-        """Graph Laplacian of neighbouring cells plus the identity, (cells, cells)."""
-        matrix = np.eye(self.cells)
-        one, other = self.neighbours.T
-        np.add.at(matrix, (one, one), 1.0)
-        np.add.at(matrix, (other, other), 1.0)
-        np.add.at(matrix, (one, other), -1.0)
-        np.add.at(matrix, (other, one), -1.0)
-        return matrix
-
 
 def hour_smoothness() -> Float64s:
     """Laplacian of the ring of 24 hours plus half the identity."""
@@ -90,33 +78,24 @@ def hour_smoothness() -> Float64s:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Smoothness:
-    """How strongly effects are held together: prior precisions of cells, hours, and parents by part of the day."""
+    """How strongly effects are held together: prior precisions of cells, hours, and parents by part of the day.
+
+    Cells: times the graph Laplacian of neighbours plus the identity; hours: times `hour_smoothness`.
+    """
 
     cells: float
     hours: float
     parents: float
 
-    def matrix(self, design: Design) -> Float64s:
-        """Prior precision of all effects, (columns, columns); the city's own number has none."""
-        precision = np.zeros((design.columns, design.columns))
-        precision[design.cell_columns, design.cell_columns] = self.cells * design.cell_smoothness
-        precision[design.hour_columns, design.hour_columns] = self.hours * hour_smoothness()
-        span = np.arange(design.columns)[design.parent_columns]
-        precision[span, span] = self.parents
-        return precision
-
-    def learned(self, design: Design, effects: Float64s, covariance: Float64s, default: "Smoothness") -> "Smoothness":
-        """One step of expectation-maximisation with a Gamma prior that is worth six effects at the default."""
-        new = {}
-        for name, span, matrix in (
-            ("cells", design.cell_columns, design.cell_smoothness),
-            ("hours", design.hour_columns, hour_smoothness()),
-            ("parents", design.parent_columns, None),
-        ):
-            part, spread = effects[span], covariance[span, span]
-            if matrix is None:
-                energy = float(part @ part + np.trace(spread))
-            else:
-                energy = float(part @ matrix @ part + np.sum(matrix * spread))
-            new[name] = (part.size + 6) / (energy + 6 / getattr(default, name))
-        return Smoothness(**new)
+    def cost(self, design: Design, effects: Float64s) -> float:
+        """Effects' prior precision effects."""
+        cells, hours, parts = (
+            effects[span] for span in (design.cell_columns, design.hour_columns, design.parent_columns)
+        )
+        one, other = design.neighbours.T
+        rough = float(cells @ cells + np.sum((cells[one] - cells[other]) ** 2))
+        return (
+            self.cells * rough
+            + self.hours * float(hours @ hour_smoothness() @ hours)
+            + self.parents * float(parts @ parts)
+        )

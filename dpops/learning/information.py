@@ -1,33 +1,91 @@
-"""What linear observations say about effects: a matrix and a vector that add up over days."""
+"""What linear observations say about effects, kept as sparsely as they are: it adds up over days."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from dpops.learning.layout import Layout
 from dpops.types import Float64s
 
 
 @dataclass(frozen=True, slots=True)
+class Wide:
+    """Observations that touch many families, one a row. local: (rows, places). border: (rows, border).
+
+    precisions, values: (rows,).
+    """
+
+    local: Float64s
+    border: Float64s
+    precisions: Float64s
+    values: Float64s
+
+    def scaled(self) -> "Wide":
+        """Rows of means: with the city's number once in each."""
+        size = np.maximum(self.border[:, 0], 1e-100)
+        return Wide(
+            self.local / size[:, None], self.border / size[:, None], self.precisions * size**2, self.values / size
+        )
+
+    def __add__(self, other: "Wide") -> "Wide":
+        """Scaled rows of the same groups become one, weighted by precision: exact where they are the same."""
+        total = np.maximum(self.precisions + other.precisions, 1e-300)
+        one, another = self.precisions / total, other.precisions / total
+        return Wide(
+            one[:, None] * self.local + another[:, None] * other.local,
+            one[:, None] * self.border + another[:, None] * other.border,
+            self.precisions + other.precisions,
+            one * self.values + another * other.values,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Information:
-    """The precision (columns, columns) that observations bring, and precision times value (columns,)."""
+    """The precision that observations bring, and precision times value.
 
-    matrix: Float64s
-    vector: Float64s
+    families: flat, the matrices of all families' own effects. mixed: (places, border). corner: (border, border).
+    local: (places,) and border: (border,), precision times value. wide: by a key that says which groups they are of.
+    """
 
-    def __add__(self, other: "Information") -> "Information":
-        return Information(self.matrix + other.matrix, self.vector + other.vector)
+    families: Float64s
+    mixed: Float64s
+    corner: Float64s
+    local: Float64s
+    border: Float64s
+    wide: Mapping[bytes, Wide] = field(default_factory=dict)
 
     @staticmethod
-    def none(columns: int) -> "Information":
-        return Information(np.zeros((columns, columns)), np.zeros(columns))
+    def none(layout: Layout) -> "Information":
+        places, border = layout.local.size, layout.border.size
+        return Information(
+            np.zeros(int(layout.entries[-1])),
+            np.zeros((places, border)),
+            np.zeros((border, border)),
+            np.zeros(places),
+            np.zeros(border),
+        )
 
+    def __add__(self, other: "Information") -> "Information":
+        wide = dict(self.wide)
+        for key, rows in other.wide.items():
+            wide[key] = wide[key] + rows if key in wide else rows
+        return Information(
+            self.families + other.families,
+            self.mixed + other.mixed,
+            self.corner + other.corner,
+            self.local + other.local,
+            self.border + other.border,
+            wide,
+        )
 
-def inverse(matrix: Float64s) -> Float64s:
-    """Of a symmetric positive definite matrix."""
-    found: Float64s = np.linalg.inv(matrix).astype(np.float64)
-    return found
-
-
-def solved(matrix: Float64s, target: Float64s) -> Float64s:
-    found: Float64s = np.linalg.solve(matrix, target).astype(np.float64)
-    return found
+    def cost(self, layout: Layout, effects: Float64s) -> float:
+        """Effects' information effects - 2 vector' effects, up to a constant."""
+        local, border = effects[layout.local], effects[layout.border]
+        row, column = layout.pair_places
+        cost = float(np.sum(self.families * local[row] * local[column]))
+        cost += float(2 * local @ self.mixed @ border + border @ self.corner @ border)
+        cost -= float(2 * (self.local @ local + self.border @ border))
+        for rows in self.wide.values():
+            cost += float(rows.precisions @ (rows.values - rows.local @ local - rows.border @ border) ** 2)
+        return cost

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from dpops.learning import counts as count_model
 from dpops.learning.counts import CountProblem, CountQueries, Counts, fit_counts
 from dpops.learning.design import Design
 from dpops.learning.information import Information
+from dpops.learning.layout import Layout
 from dpops.learning.means import (
     DayInformation,
     Deviations,
@@ -30,7 +32,7 @@ HOUR_SPREAD = 0.05
 """Squared coefficient of variation of a day's weight in one hour around the city's habit."""
 KEPT = 0.9
 """Share of a vehicle's weight that clipping leaves, roughly."""
-RECENT = 7
+RECENT = 4
 """Days that are kept as they were released, at least; older ones are folded into one matrix."""
 
 
@@ -50,6 +52,13 @@ class Facts:
             raise ValueError("a fleet's facts must be above 0")
 
 
+class Layouts(NamedTuple):
+    """How the effects of the two models are ordered."""
+
+    counts: Layout
+    means: Layout
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
     """All that is kept of earlier releases.
@@ -59,23 +68,26 @@ class State:
     """
 
     design: Design
+    layouts: Layouts
     facts: Facts
     days: int
     recent: tuple[DayValues, ...]
     counts: Information
-    means: Information
+    means: DayInformation | None
     least_recent: int | None
 
     @staticmethod
     def new(design: Design, facts: Facts, least_recent: int | None = RECENT) -> "State":
         """Before the first day. least_recent: None keeps every day as released, so that each can be estimated."""
+        layouts = Layouts(Layout(design, 0), Layout(design, 1))
         return State(
             design=design,
             facts=facts,
             days=0,
             recent=(),
-            counts=Information.none(design.columns),
-            means=Information.none(design.columns + 1),
+            layouts=layouts,
+            counts=Information.none(layouts.counts),
+            means=None,
             least_recent=least_recent,
         )
 
@@ -110,7 +122,7 @@ class Learned:
     def forecast(self, hours: Int64s) -> Field:
         """Of a day that is still to come."""
         usual = self.counts.hats(self.state.design, hours)
-        return self._field(usual, usual, Deviations.unknown(self.state.design), hours)
+        return self._field(usual, usual, self.means.unknown_deviations(), hours)
 
     def estimate(self, back: int = 0) -> Field:
         """Of the last day that was taken in, or one `back` days before it, by all that is known; of a recent day only.
@@ -121,21 +133,22 @@ class Learned:
             raise ValueError(f"of {len(self.recent)} recent days, none is {back} before the last: there is no estimate")
         found = self.recent[-1 - back]
         usual = self.counts.hats(self.state.design, found.day.hours)
-        field = self._field(found.weights, usual, found.information.deviations(self.means), found.day.hours)
+        deviations = self.means.deviations(len(self.means.own) - 1 - back)
+        field = self._field(found.weights, usual, deviations, found.day.hours)
         return _with_single_hats(field, found.day)
 
     def _field(self, weights: Float64s, usual: Float64s, deviations: Deviations, hours: Int64s) -> Field:
         design, traffic = self.state.design, traffic_of(usual)
         vehicles = weights / self.state.facts.hat_weight
         values = self.means.described(design, hours, traffic) + deviations.values[hours]
-        spread = spread_of(design, self.means, deviations, hours, traffic, weights)
+        spread = spread_of(self.means, deviations, hours, traffic, weights)
         return Field(
             values=values,
             variances=spread.variances,
             deviations=deviation_variance(vehicles),
             weights=weights,
             vehicles=vehicles,
-            log_variances=self.counts.variances(design, hours),
+            log_variances=self.counts.variances(hours),
             unknown=spread.unknown,
         )
 
@@ -153,22 +166,23 @@ def taken_in(state: State, day: DayValues) -> State:
     if state.least_recent is None or len(state.recent) < 2 * state.least_recent:
         return state
     older, recent = state.recent[: state.least_recent], state.recent[state.least_recent :]
-    fitted, rows = _fitted_counts(state), _speed_rows(state.design)
+    fitted, rows = _fitted_counts(state), _speed_rows(state)
     counts, means = state.counts, state.means
     for old in older:
         counts = counts + _count_information(state, old, fitted)
-        means = means + _understood(state, old, fitted, rows).information.kept
+        information = _understood(state, old, fitted, rows).information
+        means = information if means is None else means + information
     return replace(state, recent=recent, counts=counts, means=means)
 
 
 def learned(state: State) -> Learned:
     """Counts first, then means; a function of the state alone."""
-    counts, rows = _fitted_counts(state), _speed_rows(state.design)
+    counts, rows = _fitted_counts(state), _speed_rows(state)
     days = [_understood(state, day, counts, rows) for day in state.recent]
-    information = state.means
-    for day in days:
-        information = information + day.information.kept
-    return Learned(state, counts, fit_means(state.design, information), tuple(days))
+    information = [day.information for day in days]
+    if state.means is not None:
+        information.insert(0, state.means)
+    return Learned(state, counts, fit_means(state.layouts.means, information), tuple(days))
 
 
 def deviation_variance(vehicles: Float64s) -> Float64s:
@@ -180,34 +194,34 @@ def deviation_variance(vehicles: Float64s) -> Float64s:
 _Rows = Callable[[Groups, Int64s], GroupRows]
 
 
-def _row_maker(columns_of: Callable[[Int64s], Int64s], width: int) -> _Rows:
+def _row_maker(columns_of: Callable[[Int64s], Int64s], layout: Layout) -> _Rows:
     """Makes the rows of each kind of groups once."""
-    made: dict[tuple[bytes, ...], GroupRows] = {}
+    made: dict[bytes, GroupRows] = {}
 
     def rows(groups: Groups, hours: Int64s) -> GroupRows:
-        key = (groups.cells.tobytes(), groups.slots.tobytes(), hours.tobytes())
+        key = b"/".join((groups.cells.tobytes(), groups.slots.tobytes(), hours.tobytes()))
         if key not in made:
-            made[key] = GroupRows(groups, columns_of(hours), width)
+            made[key] = GroupRows(groups, columns_of(hours), layout, key)
         return made[key]
 
     return rows
 
 
-def _count_rows(design: Design) -> _Rows:
-    return _row_maker(design.of_hats, design.columns)
+def _count_rows(state: State) -> _Rows:
+    return _row_maker(state.design.of_hats, state.layouts.counts)
 
 
-def _speed_rows(design: Design) -> _Rows:
-    return _row_maker(partial(columns_of, design), design.columns + 1)
+def _speed_rows(state: State) -> _Rows:
+    return _row_maker(partial(columns_of, state.design), state.layouts.means)
 
 
 def _fitted_counts(state: State) -> Counts:
     hours = state.recent[-1].hours if state.recent else np.arange(24)
     problem = CountProblem(
-        design=state.design,
+        layout=state.layouts.counts,
         hours=hours,
         anchor=KEPT * state.facts.vehicles * state.facts.vehicle_weight,
-        queries=_count_queries(state.recent, _count_rows(state.design)),
+        queries=_count_queries(state.recent, _count_rows(state)),
         earlier=state.counts,
     )
     return fit_counts(problem)
@@ -235,12 +249,9 @@ def _levels(day: DayValues) -> list[LevelValues]:
 
 def _count_information(state: State, day: DayValues, counts: Counts) -> Information:
     """What one day says about the counts' effects, made linear where they are now."""
-    total = Information.none(state.design.columns)
-    for query in _count_queries([day], _count_rows(state.design)):
-        hats = counts.hats(state.design, query.hours)
-        rows, precision = query.rows(hats), query.precision(hats)
-        matrix = rows.gram(precision)
-        total = total + Information(matrix, matrix @ counts.effects + rows.project(precision * query.misses(hats)))
+    total = Information.none(state.layouts.counts)
+    for query in _count_queries([day], _count_rows(state)):
+        total = total + query.linear(counts.effects, counts.hats(state.design, query.hours))
     return total
 
 
@@ -256,7 +267,7 @@ def _understood(state: State, day: DayValues, counts: Counts, rows: _Rows) -> _D
             spread = level.speed_variance + level.groups.totals(deviations)
             hats = weights[..., None] * parts
             queries.append(SpeedQueries(rows(level.groups, day.hours), hats, values.ravel(), spread.ravel()))
-    return _Day(day, weights, day_information(state.design, queries))
+    return _Day(day, weights, day_information(state.layouts.means, queries))
 
 
 def _day_weights(state: State, day: DayValues, usual: Float64s) -> Float64s:

@@ -1,4 +1,4 @@
-"""Mean speeds from noisy sums: linear-Gaussian effects, a day's own hours eliminated, one information matrix kept."""
+"""Mean speeds from noisy sums: linear-Gaussian effects, with each day's own deviation by hour."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,9 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dpops.learning.covariances import hat_variances, usual_hours
 from dpops.learning.design import HOURS, Design, Smoothness, hour_smoothness
-from dpops.learning.information import Information, inverse, solved
+from dpops.learning.information import Information
+from dpops.learning.layout import Layout
 from dpops.learning.queries import GroupRows
+from dpops.learning.system import Part, Solved, learned_smoothness, system_of
 from dpops.types import Float64s, Int64s
 
 DEFAULT = Smoothness(cells=0.006, hours=0.1, parents=0.3)
@@ -36,49 +39,58 @@ class SpeedQueries:
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """Effects in km/h, (columns + 1,), and their covariance. The last one is per unit of a HAT's traffic."""
+    """Fitted effects in km/h, (columns + 1,); the last one is per unit of a HAT's traffic.
+
+    own: of each day that was fitted, in their order, where its own deviation by hour stands in the border.
+    """
 
     effects: Float64s
-    covariance: Float64s
+    solved: Solved
+    own: Sequence[slice]
 
     def described(self, design: Design, hours: Int64s, traffic: Float64s) -> Float64s:
         """The usual mean of each HAT, (cells, slots)."""
         usual: Float64s = design.described(self.effects[:-1], hours) + self.effects[-1] * traffic
         return usual
 
+    def deviations(self, day: int) -> "Deviations":
+        """Of one of the days that were fitted."""
+        rows = usual_hours(self.solved)
+        rows[:, self.own[day]] = np.eye(HOURS)
+        return Deviations(self.solved.border[self.own[day]], rows, np.zeros((HOURS, HOURS)))
 
-@dataclass(frozen=True, slots=True)
-class DayInformation:
-    """What one day says of the lasting effects (`kept`), and of its own 24 hours given them.
-
-    own: the precision of its own hours, prior included. cross: (columns, 24), with the lasting effects. vector: (24,).
-    """
-
-    kept: Information
-    own: Float64s
-    cross: Float64s
-    vector: Float64s
-
-    def deviations(self, means: Means) -> "Deviations":
-        spread = inverse(self.own)
-        back = self.cross @ spread
-        joint = -means.covariance @ back
-        return Deviations(spread @ self.vector - back.T @ means.effects, spread - back.T @ joint, joint)
+    def unknown_deviations(self) -> "Deviations":
+        """Of a day that is still to come."""
+        spread: Float64s = np.linalg.inv(DAY_PRECISION * hour_smoothness()).astype(np.float64)
+        return Deviations(np.zeros(HOURS), usual_hours(self.solved), spread)
 
 
 @dataclass(frozen=True, slots=True)
 class Deviations:
-    """A day's own deviation by hour, (24,), its covariance, and its covariance with the effects, (columns, 24)."""
+    """A day's own deviation by hour, (24,). hours: (24, border), what describes an hour of that day in the border.
+
+    more: (24, 24), covariance of what is not in the border.
+    """
 
     values: Float64s
-    covariance: Float64s
-    joint: Float64s
+    hours: Float64s
+    more: Float64s
 
-    @staticmethod
-    def unknown(design: Design) -> "Deviations":
-        """Of a day that is still to come."""
-        spread = inverse(DAY_PRECISION * hour_smoothness())
-        return Deviations(np.zeros(HOURS), spread, np.zeros((design.columns + 1, HOURS)))
+
+@dataclass(frozen=True, slots=True)
+class DayInformation:
+    """What a number of days say of the lasting effects and of their own hours, which their information has as well."""
+
+    information: Information
+    days: int = 1
+
+    def __add__(self, other: "DayInformation") -> "DayInformation":
+        """As one day that is so much better known: its own hours are the mean of theirs."""
+        return DayInformation(self.information + other.information, self.days + other.days)
+
+    @property
+    def part(self) -> Part:
+        return Part(self.information, self.days * DAY_PRECISION * hour_smoothness())
 
 
 def traffic_of(weights: Float64s) -> Float64s:
@@ -99,35 +111,24 @@ def coefficients_of(traffic: Float64s) -> Float64s:
     return np.concatenate([np.ones((*traffic.shape, 4)), traffic[..., None]], axis=-1)
 
 
-def day_information(design: Design, queries: Sequence[SpeedQueries]) -> DayInformation:
-    """Adds up a day's queries and eliminates its own hours by the Schur complement."""
-    matrix, vector = np.zeros((design.columns + 1, design.columns + 1)), np.zeros(design.columns + 1)
-    span = design.hour_columns
+def day_information(layout: Layout, queries: Sequence[SpeedQueries]) -> DayInformation:
+    total = Information.none(layout)
     for query in queries:
-        rows, weight = query.rows(query.hats), 1 / query.variances
-        matrix += rows.gram(weight)
-        vector += rows.project(weight * query.values)
-    own = DAY_PRECISION * hour_smoothness() + matrix[span, span]
-    cross, day_vector = matrix[:, span].copy(), vector[span].copy()
-    back = solved(own, cross.T)
-    return DayInformation(Information(matrix - cross @ back, vector - back.T @ day_vector), own, cross, day_vector)
+        total = total + query.rows(query.hats).information(1 / query.variances, query.values)
+    return DayInformation(total)
 
 
-def fit_means(design: Design, information: Information) -> Means:
+def fit_means(layout: Layout, days: Sequence[DayInformation]) -> Means:
     """Effects from all days' information; their smoothness is learned from it by EM, from the default."""
-    smoothness = DEFAULT
-    vector = information.vector.copy()
-    vector[0] += CITY_MEAN_KMH / CITY_SD_KMH**2
-    vector[-1] += SLOPE_KMH / SLOPE_SD_KMH**2
+    smoothness, precision, value = DEFAULT, np.zeros(layout.border.size), np.zeros(layout.border.size)
+    precision[0], precision[-1] = CITY_SD_KMH**-2, SLOPE_SD_KMH**-2
+    value[0], value[-1] = CITY_MEAN_KMH * precision[0], SLOPE_KMH * precision[-1]
     for at in range(_ROUNDS):
-        prior = np.zeros((design.columns + 1, design.columns + 1))
-        prior[:-1, :-1] = smoothness.matrix(design)
-        prior[0, 0], prior[-1, -1] = CITY_SD_KMH**-2, SLOPE_SD_KMH**-2
-        covariance = inverse(information.matrix + prior)
-        effects = covariance @ vector
+        system = system_of(layout, smoothness, precision, value, [day.part for day in days])
+        solved = system.solved()
         if at + 1 < _ROUNDS:
-            smoothness = smoothness.learned(design, effects, covariance, DEFAULT)
-    return Means(effects, covariance)
+            smoothness = learned_smoothness(solved, solved.effects, DEFAULT)
+    return Means(solved.effects, solved, [each for each in system.own if each is not None])
 
 
 class Spread(NamedTuple):
@@ -137,27 +138,42 @@ class Spread(NamedTuple):
     unknown: float
 
 
-def spread_of(
-    design: Design, means: Means, deviations: Deviations, hours: Int64s, traffic: Float64s, weights: Float64s
-) -> Spread:
+def spread_of(means: Means, deviations: Deviations, hours: Int64s, traffic: Float64s, weights: Float64s) -> Spread:
     """Variances of the described means, and what part of the city's pattern is not known.
 
     The second is the expected squared error of the described means over that of one constant, the city's true mean:
     0 where all is known, 1 where one constant would do as well, above 1 where not even that is known.
     """
-    columns, parts = columns_of(design, hours), coefficients_of(traffic)
-    share = weights / weights.sum()
-    row = np.bincount(columns.ravel(), (share[..., None] * parts).ravel(), design.columns + 1)
-    by_hour = np.bincount(hours, share.sum(axis=0), HOURS)
-    with_mean = np.sum(parts * (means.covariance @ row + deviations.joint @ by_hour)[columns], axis=-1)
-    with_mean = with_mean + (row @ deviations.joint + by_hour @ deviations.covariance)[hours]
-    own = np.broadcast_to(deviations.covariance[hours, hours], traffic.shape).copy()
-    for one in range(columns.shape[-1]):
-        own += 2 * parts[..., one] * deviations.joint[columns[..., one], hours]
-        for other in range(columns.shape[-1]):
-            covariance = means.covariance[columns[..., one], columns[..., other]]
-            own += parts[..., one] * parts[..., other] * covariance
-    own = np.maximum(own, 0.0)
+    solved, share = means.solved, weights / weights.sum()
+    design = solved.system.layout.design
+    found = hat_variances(solved, deviations.hours)
+    slope = solved.spread[traffic_at(solved), traffic_at(solved)]
+    own = found.variances[:, hours] + traffic**2 * slope + 2 * traffic * found.with_last[:, hours]
+    own = np.maximum(own + np.diag(deviations.more)[hours], 0.0)
+    with_mean = _with_mean(solved, deviations, hours, traffic, share)
     values = means.described(design, hours, traffic) + deviations.values[hours]
     constant = (values - np.sum(share * values)) ** 2 + own - 2 * with_mean + np.sum(share * with_mean)
     return Spread(own, float(np.sum(share * own) / max(np.sum(share * constant), 1e-9)))
+
+
+def traffic_at(solved: Solved) -> int:
+    """Where the effect of traffic stands in the border."""
+    return solved.system.layout.border.size - 1
+
+
+def _with_mean(solved: Solved, deviations: Deviations, hours: Int64s, traffic: Float64s, share: Float64s) -> Float64s:
+    """Covariance of each HAT's described mean with the city's, (cells, slots)."""
+    layout, columns = solved.system.layout, columns_of(solved.system.layout.design, hours)
+    parts = share[..., None] * coefficients_of(traffic)
+    row = np.bincount(columns.ravel(), parts.ravel(), layout.width).astype(np.float64)
+    by_hour = np.bincount(hours, share.sum(axis=0), HOURS)
+    border = by_hour @ deviations.hours
+    border[traffic_at(solved)] = row[-1]
+    local, at_border = solved.times(row[layout.local], border)
+    at_place = np.zeros(layout.width)
+    at_place[layout.local] = local
+    by_slot = (deviations.hours @ at_border + by_hour @ deviations.more)[hours]
+    found: Float64s = (
+        at_place[columns[..., 1]] + at_place[columns[..., 3]] + by_slot + traffic * at_border[traffic_at(solved)]
+    )
+    return found

@@ -1,9 +1,12 @@
-"""Linear queries of HATs: sums over groups, their rows in terms of effects, and what such rows add up to."""
+"""Linear queries of HATs: sums over groups, and what they say about the effects that describe HATs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
+from dpops.learning.information import Information, Wide
+from dpops.learning.layout import Layout
 from dpops.types import Float64s, Int64s
 
 
@@ -24,11 +27,8 @@ class Groups:
     def totals(self, hats: Float64s) -> Float64s:
         """Sums over each group, (cell groups, slot groups), of one number per HAT, (cells, slots)."""
         rows, columns = self.shape
-        by_slot = np.zeros((hats.shape[0], columns))
-        np.add.at(by_slot.T, self.slots, hats.T)
-        total = np.zeros((rows, columns))
-        np.add.at(total, self.cells, by_slot)
-        return total
+        group = self.cells[:, None] * columns + self.slots
+        return _added(group, hats, rows * columns).reshape(rows, columns)
 
     def spread(self, groups: Float64s) -> Float64s:
         """Each group's number at each of its HATs, (cells, slots)."""
@@ -39,57 +39,100 @@ class Groups:
         return np.array_equal(self.cells, other.cells) and np.array_equal(self.slots, other.slots)
 
 
+class GroupRows:
+    """The rows of groups: the places of their entries are found once, their values change with the weights."""
+
+    def __init__(self, groups: Groups, columns: Int64s, layout: Layout, key: bytes) -> None:
+        """columns: int64 (cells, slots, kinds), the effects of each HAT. key: says which groups these are."""
+        self.groups, self._kinds, self._layout, self._key = groups, columns.shape[-1], layout, key
+        self._count = groups.shape[0] * groups.shape[1]
+        query = groups.cells[:, None] * groups.shape[1] + groups.slots
+        keys, self._entry = np.unique((query[:, :, None] * layout.width + columns).ravel(), return_inverse=True)
+        self._row, self._column = np.divmod(keys, layout.width)
+        place = layout.place[self._column]
+        self._is_local = place >= 0
+        self._local = _Padded(self._row[self._is_local], place[self._is_local], self._count)
+        self._border = _Padded(self._row[~self._is_local], layout.in_border[self._column[~self._is_local]], self._count)
+
+    def __call__(self, hats: Float64s) -> "Rows":
+        """The sum over each group of `hats` times the HAT's effects; (cells, slots), or (cells, slots, kinds)."""
+        spread = np.repeat(hats.ravel(), self._kinds) if hats.ndim == 2 else hats.ravel()
+        return Rows(self, np.bincount(self._entry, spread, self._row.size).astype(np.float64, copy=False))
+
+    def applied(self, entries: Float64s, effects: Float64s) -> Float64s:
+        return _added(self._row, entries * effects[self._column], self._count)
+
+    def information(self, entries: Float64s, precisions: Float64s, values: Float64s) -> Information:
+        layout, none = self._layout, Information.none(self._layout)
+        local, border = self._local.filled(entries[self._is_local]), self._border.filled(entries[~self._is_local])
+        beside = self._border.dense(border, layout.border.size)
+        if not self._is_narrow:
+            wide = Wide(self._local.dense(local, layout.local.size), beside, precisions, values)
+            return replace(none, wide={self._key: wide.scaled()})
+        weighted = local * precisions[:, None]
+        across = self._local.columns[:, :, None] * layout.border.size + np.arange(layout.border.size)
+        mixed = _added(across, weighted[:, :, None] * beside[:, None, :], none.mixed.size)
+        return Information(
+            families=_added(self._pairs, weighted[:, :, None] * local[:, None, :], none.families.size),
+            mixed=mixed.reshape(none.mixed.shape),
+            corner=(beside.T * precisions) @ beside,
+            local=_added(self._local.columns, weighted * values[:, None], layout.local.size),
+            border=beside.T @ (precisions * values),
+        )
+
+    @cached_property
+    def _is_narrow(self) -> bool:
+        """Whether each row touches one family only."""
+        family = self._layout.family[self._local.columns]
+        return bool(np.all(family == family[:, :1]))
+
+    @cached_property
+    def _pairs(self) -> Int64s:
+        """Where each pair of a row's local entries stands among the families' matrices."""
+        layout, columns = self._layout, self._local.columns
+        family = layout.family[columns[:, 0]]
+        start, size = layout.starts[family, None], np.diff(layout.starts)[family, None, None]
+        inner = columns - start
+        pairs: Int64s = layout.entries[family, None, None] + inner[:, :, None] * size + inner[:, None, :]
+        return pairs
+
+
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Sparse rows of a matrix: row i is sum of values[i, k] at column columns[i, k]; int64 and float (rows, width)."""
+    """Rows of groups with their values."""
 
-    columns: Int64s
-    values: Float64s
-    width: int
-    """Columns of the whole matrix."""
+    of: GroupRows
+    entries: Float64s
 
-    def dense(self) -> Float64s:
+    def applied(self, effects: Float64s) -> Float64s:
+        """Rows times effects, (queries,)."""
+        return self.of.applied(self.entries, effects)
+
+    def information(self, precisions: Float64s, values: Float64s) -> Information:
+        """What observing `values` of the rows says; (queries,) each."""
+        return self.of.information(self.entries, precisions, values)
+
+
+class _Padded:
+    """Entries of sparse rows as a rectangle: columns, int64 (rows, most), repeat a row's first where it has fewer."""
+
+    def __init__(self, row: Int64s, column: Int64s, count: int) -> None:
+        self._row = row
+        first = np.searchsorted(row, np.arange(count))
+        self._position = np.arange(row.size) - first[row]
+        shape = count, int(self._position.max(initial=0)) + 1
+        self.columns = np.broadcast_to(column[np.minimum(first, column.size - 1)][:, None], shape).copy()
+        self.columns[row, self._position] = column
+
+    def filled(self, entries: Float64s) -> Float64s:
+        values = np.zeros(self.columns.shape)
+        values[self._row, self._position] = entries
+        return values
+
+    def dense(self, values: Float64s, width: int) -> Float64s:
         count = self.columns.shape[0]
-        flat = (np.arange(count)[:, None] * self.width + self.columns).ravel()
-        return _added(flat, self.values, count * self.width).reshape(count, self.width)
-
-    def gram(self, weights: Float64s) -> Float64s:
-        """rows' diag(weights) rows, (width, width); pair by pair where rows are short, else as one product."""
-        count, most = self.columns.shape
-        if most * most * 8 > self.width * self.width // 4 or count * most * most > 50_000_000:
-            matrix = self.dense()
-            product: Float64s = (matrix.T * weights) @ matrix
-            return product
-        flat = self.columns[:, :, None] * self.width + self.columns[:, None, :]
-        scaled = self.values * weights[:, None]
-        pairs = scaled[:, :, None] * self.values[:, None, :]
-        return _added(flat, pairs, self.width**2).reshape(self.width, self.width)
-
-    def project(self, targets: Float64s) -> Float64s:
-        """rows' targets, (width,)."""
-        return _added(self.columns, self.values * targets[:, None], self.width)
-
-
-class GroupRows:
-    """Makes the rows of groups: the places of their entries are found once, their values change with the weights."""
-
-    def __init__(self, groups: Groups, columns: Int64s, width: int) -> None:
-        """columns: int64 (cells, slots, kinds), the effects of each HAT; width: of all effects."""
-        self.groups, self._kinds, self._width = groups, columns.shape[-1], width
-        count = groups.shape[0] * groups.shape[1]
-        query = groups.cells[:, None] * groups.shape[1] + groups.slots
-        keys, self._place = np.unique((query[:, :, None] * width + columns).ravel(), return_inverse=True)
-        self._row, column = np.divmod(keys, width)
-        self._position = np.arange(keys.size) - np.searchsorted(self._row, np.arange(count))[self._row]
-        self._columns = np.zeros((count, int(self._position.max()) + 1), np.int64)
-        self._columns[self._row, self._position] = column
-
-    def __call__(self, hats: Float64s) -> Rows:
-        """The sum over each group of `hats` times the HAT's effects; (cells, slots), or (cells, slots, kinds)."""
-        values = np.zeros(self._columns.shape)
-        spread = np.repeat(hats.ravel(), self._kinds) if hats.ndim == 2 else hats.ravel()
-        values[self._row, self._position] = np.bincount(self._place, spread, self._row.size)
-        return Rows(self._columns, values, self._width)
+        flat = np.arange(count)[:, None] * width + self.columns
+        return _added(flat, values, count * width).reshape(count, width)
 
 
 def _added(places: Int64s, values: Float64s, size: int) -> Float64s:

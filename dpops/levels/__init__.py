@@ -7,6 +7,7 @@ count but the noisy sums.
 from dpops.levels.bounded import Rows, Sums, Vectors, sum_up, vectors
 from dpops.levels.defaults import BoundsOnly, Fleet, Profile, Recipe, Settings, recipe, stage_of
 from dpops.levels.groups import LEVELS, Hats, Level, level
+from dpops.levels.live import LiveSettings, live_settings
 from dpops.levels.noisy import ReleasedLevel, ReleasedStage, read, release, release_rows
 from dpops.levels.simulate import rows_of
 from dpops.levels.stages import FIRST_CENTRE, UNIT, Kind, Stage, centres_of
@@ -20,6 +21,7 @@ __all__ = [
     "Hats",
     "Kind",
     "Level",
+    "LiveSettings",
     "Profile",
     "Recipe",
     "ReleasedLevel",
@@ -31,6 +33,7 @@ __all__ = [
     "Vectors",
     "centres_of",
     "level",
+    "live_settings",
     "read",
     "recipe",
     "release",

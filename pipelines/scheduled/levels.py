@@ -44,7 +44,7 @@ def run(
     outcome = Outcome()
     periods = {slot.period: job.slots[slot.start_s].plan for slot in slots}
     ledger = job.account.open()
-    wanted = {period: [Debit((policy.spec_id, plan[0], 0), claim_of(policy.total))] for period, plan in periods.items()}
+    wanted = _wanted(periods, policy, is_first=not ledger.stages(job.account.name, policy.spec_id))
     outcome.debits = {period: Accountant().compose(each.claim for each in debits) for period, debits in wanted.items()}
     outcome.periods_refused = ledger.excess(job.account.name, job.account.limit, wanted)
     if outcome.periods_refused:
@@ -61,6 +61,15 @@ def run(
             _release_period(job, policy, period, keys, hours_of(plan, zone), ledger, tallies, learned, outcome)
             progress("periods recorded and published", done, len(periods))
     return outcome
+
+
+def _wanted(periods: Mapping[str, Sequence[int]], policy: LevelsPolicy, *, is_first: bool) -> dict[str, list[Debit]]:
+    """What the periods' ends will be debited. is_first: nothing of the specification is recorded yet."""
+    found = {}
+    for period, plan in periods.items():
+        cost = policy.cost_of_period(len(policy.first if is_first else policy.later))
+        found[period], is_first = [Debit((policy.spec_id, plan[0], 0), claim_of(cost))], False
+    return found
 
 
 def _release_period(

@@ -12,7 +12,7 @@ import msgspec
 
 from dpops.accountant import Limit
 from dpops.allocation import Per, Scope
-from pipelines.specification.levels import FleetTable
+from pipelines.specification.levels import FleetTable, LiveTable
 from pipelines.specification.limits import limit_from_toml
 from pipelines.specification.numbers import from_toml, shortened
 from transforms.regular_files import read_regular
@@ -90,6 +90,7 @@ class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     statistic: list[dict[str, Any]]
     input: InputTable
     fleet: FleetTable | None = None
+    live: LiveTable | None = None
 
 
 def read(path: Path) -> Document:

@@ -1,14 +1,14 @@
 """What a specification says of a `levels` release: its checked options, with defaults from public facts."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 import msgspec
 
 from dpops.claims import ZCDP, PureDP, rho_within
-from dpops.levels import LEVELS, UNIT, BoundsOnly, Fleet, Kind, Profile, Recipe, recipe
+from dpops.levels import LEVELS, UNIT, BoundsOnly, Fleet, Kind, LiveSettings, Profile, Recipe, live_settings, recipe
 from dpops.levels.defaults import Settings, Shares
 from dpops.levels.stages import EXPONENT
 from dpops.types import Grid
@@ -36,6 +36,14 @@ class FleetTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     profile: ProfileTable = msgspec.field(default_factory=ProfileTable)
 
 
+class LiveTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """share: of the total, for all slots of a period. day_lateness_s: so long after a period's end a stream releases it
+    whole, and until then counts late reports; where it is left out, a scheduled job does."""
+
+    share: Fraction | None = None
+    day_lateness_s: int | None = None
+
+
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """As written in [[statistic]]; what is left out has a default that follows from the total and the fleet."""
 
@@ -57,6 +65,7 @@ class LevelsRelease:
     exponent: Fraction
     fleet: Fleet
     counts_public: bool
+    live: LiveSettings | None = None
 
     @property
     def claim(self) -> PureDP | ZCDP:
@@ -74,19 +83,26 @@ class LevelsRelease:
             delta=self.delta,
             spread=self.recipe.spread,
             first=self.recipe.first,
-            later=self.recipe.later,
+            later=self._later(),
             exponent=self.exponent,
             region=region,
             grid=grid,
             fleet=self.fleet,
             counts_public=self.counts_public,
             digest_key=digest_key,
+            live=self.live,
         )
+
+    def _later(self) -> tuple[Settings, ...]:
+        """The stages of days with live slots, which have a part of the total beforehand."""
+        rest = 1 - (self.live.share if self.live is not None else 0)
+        return tuple(replace(stage, share=stage.share * rest) for stage in self.recipe.later)
 
     def text(self) -> dict[str, Any]:
         """Everything that decides the release, defaults resolved, as plain values."""
         plain: dict[str, Any] = msgspec.to_builtins(self.recipe, enc_hook=str)
-        return plain | {"exponent": str(self.exponent)}
+        live = {} if self.live is None else {"live": msgspec.to_builtins(self.live, enc_hook=str)}
+        return plain | {"exponent": str(self.exponent)} | live
 
 
 def levels_release(
@@ -98,6 +114,7 @@ def levels_release(
     region: Sequence[int],
     timetable: Timetable,
     counts_public: bool,
+    live: LiveTable | None,
 ) -> LevelsRelease:
     """Raises ValueError naming the option."""
     asked = msgspec.convert(dict(options), Options, dec_hook=from_toml)
@@ -114,6 +131,7 @@ def levels_release(
         exponent=asked.exponent,
         fleet=public,
         counts_public=counts_public,
+        live=None if live is None else live_settings(kind, epsilon, live.share),
     )
 
 

@@ -49,4 +49,5 @@ def _checked(document: Document, folder: Path) -> Specification:
         levels=levels,
         fleet=document.fleet,
         input=input_of(document.input),
+        live=document.live,
     )

@@ -18,7 +18,7 @@ from pipelines.specification.checks import need
 from pipelines.specification.document import Document, SpecificationError
 from pipelines.specification.levels import FleetTable, LevelsRelease, levels_release, refusal
 from pipelines.specification.numbers import from_toml
-from transforms.time.calendar import Timetable
+from transforms.time.calendar import DAY_MINUTES, Timetable
 
 
 def statistics_of(document: Document, prior: Prior | None) -> tuple[RequestedStatistic, ...]:
@@ -88,7 +88,7 @@ def levels_of(document: Document, region: tuple[int, ...] | None, timetable: Tim
     """The `levels` release that is asked for, if it is; under secret counts nothing else is."""
     account, privacy, tables = document.account, document.privacy, document.statistic
     if account.adjacency == "counts-public" and "levels" not in [table.get("mechanism") for table in tables]:
-        for name, value in (("privacy.delta", privacy.delta), ("fleet", document.fleet)):
+        for name, value in (("privacy.delta", privacy.delta), ("fleet", document.fleet), ("live", document.live)):
             need(value is None, name, "goes with mechanism = 'levels'", "given")
         return None
     _check_levels(document, region)
@@ -102,6 +102,7 @@ def levels_of(document: Document, region: tuple[int, ...] | None, timetable: Tim
             region=region or (),
             timetable=timetable,
             counts_public=account.adjacency == "counts-public",
+            live=document.live,
         )
     except (msgspec.ValidationError, ValueError) as error:
         raise SpecificationError(f"statistic with mechanism 'levels': {error}") from None
@@ -127,3 +128,23 @@ def _check_levels(document: Document, region: tuple[int, ...] | None) -> None:
         raise SpecificationError(refused)
     delta = privacy.delta
     need(delta is None or 0 < delta < Fraction(1, 100), "privacy.delta", "must be above 0 and below 0.01", delta)
+    _check_live(document)
+
+
+def _check_live(document: Document) -> None:
+    """Where counts are public, slots are released one by one at full length; live slots go with secret ones."""
+    live = document.live
+    if live is None:
+        return
+    secret = document.account.adjacency == "add-remove"
+    need(secret, "live", "goes with account.adjacency = 'add-remove'", document.account.adjacency)
+    share, lateness_s = live.share, live.day_lateness_s
+    need(
+        share is None or 0 < share < 1,
+        "live.share",
+        "must be above 0 and below 1: the period's end has the rest",
+        share,
+    )
+    least = document.slot.allowed_lateness_s
+    fits = lateness_s is None or least <= lateness_s <= DAY_MINUTES * 60
+    need(fits, "live.day_lateness_s", f"must be slot.allowed_lateness_s = {least} to a day's 86400", lateness_s)

@@ -13,7 +13,7 @@ from dpops.statistics import RequestedStatistic
 from dpops.types import Grid
 from pipelines.specification.document import AccountTable
 from pipelines.specification.identity import decisive_text, spec_id_of
-from pipelines.specification.levels import FleetTable, LevelsRelease
+from pipelines.specification.levels import FleetTable, LevelsRelease, LiveTable
 from transforms.count.tally import ContributionBound
 from transforms.layouts import Layout
 from transforms.time.calendar import Timetable
@@ -57,7 +57,7 @@ class Specification:
     """A checked specification.
 
     levels: a mean by `levels`, which then is the only statistic and not among `statistics`. fleet: what is known of it,
-    where it is written.
+    where it is written. live: of a stream that releases `levels`.
     """
 
     name: str
@@ -73,6 +73,7 @@ class Specification:
     levels: LevelsRelease | None
     fleet: FleetTable | None
     input: Input
+    live: LiveTable | None = None
 
     @cached_property
     def text(self) -> str:

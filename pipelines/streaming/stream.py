@@ -16,13 +16,21 @@ from pipelines.build import Job, Source, stream
 from pipelines.output_folder import prepare_folder
 from pipelines.scheduled.release import InputError, UsageError, instant_of
 from pipelines.specification import Specification, SpecificationError
+from pipelines.streaming import levels
 from pipelines.streaming.engine import Engine, EngineError
 from pipelines.streaming.health import Say, attend
+from pipelines.streaming.levels import LevelsStream
 from transforms.layouts import message_layout
 from transforms.ledger import AccountRefusal
 from transforms.observe.parse import FROM_US, TO_US
+from transforms.observe.vehicle_hash import Secret
+from transforms.release.learned import learned_centres, learned_estimates
+from transforms.release.live_publish import shifted_forecast
+from transforms.release.live_steps import LivePolicy
+from transforms.release.period_steps import PeriodPolicy
 from transforms.release.policy import SlotFacts
 from transforms.sinks import kafka as kafka_sink
+from transforms.sinks.rows import PLAIN, Shape
 from transforms.sources.growing_folder import ReadGrowing
 from transforms.sources.kafka import ReadKafka
 from transforms.sources.kafka_partition import KafkaSourceError, Topic, starts
@@ -43,27 +51,36 @@ class Stream:
     source: Source
     heartbeat: Heartbeat
     identity: str
+    levels: LevelsStream | None = None
 
     def build(self, p: beam.Pipeline) -> None:
-        stream(p, self.source, self.heartbeat, self.job, self.identity)
+        if self.levels is None:
+            stream(p, self.source, self.heartbeat, self.job, self.identity)
+        else:
+            levels.stream(p, self.source, self.heartbeat, self.job, self.levels, self.identity)
 
 
 @dataclass(frozen=True)
 class StreamFacts(Mapping[int, SlotFacts]):
-    """What is public about any slot of service in [from_s, to_s), said when it is asked for."""
+    """What is public about any slot of service in [from_s, to_s), said when it is asked for.
+
+    whole_periods: whether a slot's `plan` is its whole period, else the slot.
+    """
 
     spec: Specification
     from_s: int
     to_s: int
-    _slots_of: dict[str, int] = field(default_factory=dict, init=False, repr=False, compare=False)
-    """How many slots share what a vehicle may spend in a period, counted once a period."""
+    whole_periods: bool = False
+    _slots_of: dict[str, tuple[int, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """The slots that share what a vehicle may spend in a period, found once a period."""
 
     def __getitem__(self, slot_s: int) -> SlotFacts:
         timetable = self.spec.timetable
         period = timetable.period_of(datetime.fromtimestamp(slot_s, ZoneInfo(timetable.zone)).date())
         if period not in self._slots_of:
-            self._slots_of[period] = len(self.spec.slots_of_period(slot_s))
-        return facts_of(self.spec, period, slot_s, (slot_s,), self._slots_of[period])
+            self._slots_of[period] = self.spec.slots_of_period(slot_s)
+        slots = self._slots_of[period]
+        return facts_of(self.spec, period, slot_s, slots if self.whole_periods else (slot_s,), len(slots))
 
     def __iter__(self) -> Iterator[int]:
         return slots_from(self.spec.timetable, self.from_s, self.to_s)
@@ -80,8 +97,11 @@ def prepare(
     output: Path,
     formats: Sequence[str],
     topic: Topic | None = None,
+    shape: Shape = PLAIN,
 ) -> Stream:
     """A stream of the slots from `start_s` on. topic: takes the released rows too.
+
+    shape: what rows and files have on request.
 
     Raises InputError, AccountRefusal, LedgerError or StepError.
     """
@@ -94,11 +114,25 @@ def prepare(
     calendar, facts = StreamCalendar(spec.timetable, start_s, from_s, to_s), StreamFacts(spec, from_s, to_s)
     job = assemble(spec, calendar, facts, "slot", secret, ledger_account_of(spec, location), output.absolute(), formats)
     return Stream(
-        job=replace(continuing(job, location.ledger), topic=topic),
+        job=replace(continuing(job, location.ledger), topic=topic, shape=shape),
         source=source,
         heartbeat=Heartbeat(spec.timetable, start_s, to_s, spec.release_shards),
         identity=f"{spec.spec_id}-{account_of(spec.account, secret).key_check}",
+        levels=_levels(spec, from_s, to_s, secret),
     )
+
+
+def _levels(spec: Specification, from_s: int, to_s: int, secret: Secret) -> LevelsStream | None:
+    if spec.levels is None or spec.live is None:
+        return None
+    policy = spec.levels.policy(spec.spec_id, spec.cells.region or (), spec.speeds.grid, secret.derive("digest"))
+    periods, zone = StreamFacts(spec, from_s, to_s, whole_periods=True), spec.timetable.zone
+    live = LivePolicy(policy, periods, zone, learned_centres, shifted_forecast)
+    whole = PeriodPolicy(policy, periods, zone, learned_centres, learned_estimates)
+    lateness_s = spec.live.day_lateness_s
+    if lateness_s is None:
+        return LevelsStream(live, None, 0)
+    return LevelsStream(live, whole, lateness_s - spec.allowed_lateness_s)
 
 
 def run(
@@ -145,7 +179,7 @@ def folder_source(spec: Specification, folder: Path, start_s: int) -> ReadGrowin
 
 
 def _watermark(spec: Specification, start_s: int) -> Watermark:
-    return Watermark(spec.allowed_lateness_s, start_s)
+    return Watermark(spec.allowed_lateness_s, start_s, by_own_times=not spec.counts_are_public)
 
 
 def first_slot(spec: Specification, text: str | None, now: datetime) -> int:
@@ -172,7 +206,12 @@ def first_slot(spec: Specification, text: str | None, now: datetime) -> int:
 
 def check(spec: Specification, start_s: int) -> None:
     """Whether slots of the specification can be released one by one for ever. Raises SpecificationError."""
-    if spec.allocation.whole_periods:
+    if spec.levels is not None and spec.live is None:
+        raise SpecificationError(
+            "live is needed to stream statistics by 'levels': [live] says which part of the total slots get before "
+            "their period ends; without it use `hatstream release`"
+        )
+    if spec.allocation.whole_periods and spec.levels is None:
         raise SpecificationError(
             "privacy.scope = 'period' plans and seals a period as a whole, which a stream never holds: "
             "use `hatstream release`, or scope = 'slot'"

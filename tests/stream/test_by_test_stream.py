@@ -1,9 +1,8 @@
 """The road of a stream under a watermark that the test moves by hand: slots fire once, late rows are counted."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import apache_beam as beam
-import pyarrow as pa
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
@@ -17,53 +16,10 @@ from pipelines.scheduled.release import job_of, range_of
 from pipelines.specification import load
 from tests import city
 from tests.stream.by_hand import Counters
+from tests.stream.clock import Beats, Fed, batch
 from transforms import counters
-from transforms.records import REFUSED, KeyedTally, RawBatch, TallyBytes
-from transforms.time.lateness import windows
 
 HOUR_S = 3600
-
-
-@dataclass
-class Fed(beam.PTransform):
-    """A source whose watermark the test moves."""
-
-    clock: Clock
-
-    def expand(self, begin):
-        fed = begin | "clock" >> self.clock
-        return fed | "pass on" >> beam.ParDo(PassOn()).with_outputs(REFUSED, main="batches")
-
-
-class PassOn(beam.DoFn):
-    def process(self, batch):
-        yield batch
-
-
-@dataclass
-class Beats(beam.PTransform):
-    """The heartbeats of some slots, which are there from the beginning."""
-
-    slots: tuple[int, ...]
-
-    @property
-    def start_s(self):
-        return self.slots[0]
-
-    def expand(self, begin):
-        beats = [TimestampedValue(((slot_s, 0), TallyBytes(b"")), slot_s) for slot_s in self.slots]
-        stamp = beam.Map(lambda beat: beat).with_output_types(KeyedTally)
-        stamped = begin | "slots" >> beam.Create(beats) | "stamp" >> stamp
-        return stamped | "window" >> beam.WindowInto(windows(HOUR_S, self.start_s))
-
-
-def batch(*rows):
-    """rows: (vehicle, text of the time, km/h), all in one place."""
-    names = ("vehicle", "time", "speed")
-    columns = {name: [str(row[at]) for row in rows] for at, name in enumerate(names)}
-    columns |= {"lat": ["21.17"] * len(rows), "lon": ["72.83"] * len(rows)}
-    order = ("vehicle", "time", "lat", "lon", "speed")
-    return RawBatch(len(rows), pa.record_batch([columns[name] for name in order], names=list(order)), {})
 
 
 @pytest.fixture

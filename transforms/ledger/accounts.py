@@ -21,6 +21,10 @@ class LimitExceeded(AccountRefusal):
     """The period's debits would exceed the limit in force; other periods may still be recorded."""
 
 
+class PeriodClosed(AccountRefusal):
+    """A live slot came when its period was released already: it is missed for ever, and nothing is spent on it."""
+
+
 @dataclass(frozen=True)
 class Account:
     """Whom a budget protects. limit: text, see `dpops.accountant.limit_of`. key_check: tells a wrong

@@ -18,8 +18,10 @@ from transforms.ledger.head import LedgerError
 from transforms.release import levels
 from transforms.release.recorded import Released, Sealed, debit_of
 
-_Group = tuple[str, str, int | None]
-"""What one debit is of: specification, period, and slot; the slot is None where a period was planned as a whole."""
+_Group = tuple[str, str, int | None, bool]
+"""What one debit is of: specification, period, slot, and whether it is live.
+
+The slot is None where a period was planned as a whole."""
 
 
 def check_claims(units: Iterable[Sealed], most_hats: int = 1) -> None:
@@ -31,7 +33,7 @@ def check_claims(units: Iterable[Sealed], most_hats: int = 1) -> None:
     groups: dict[_Group, _Claimed] = defaultdict(_Claimed)
     for unit in units:
         groups[group_of(unit)].add(unit)
-    for (spec_id, period, slot_s), claimed in groups.items():
+    for (spec_id, period, slot_s, _), claimed in groups.items():
         claim = claimed.claim(most_hats)
         if not claimed.debited.covers(claim):
             where = f"period {period}" + ("" if slot_s is None else f", slot at {slot_s} s since 1970")
@@ -49,7 +51,7 @@ def check_all_claims(db: sa.Connection) -> None:
 
 
 def group_of(unit: Sealed) -> _Group:
-    return unit.spec_id, unit.period, None if unit.is_of_whole_period else unit.slot_s
+    return unit.spec_id, unit.period, None if unit.is_of_whole_period else unit.slot_s, unit.is_live
 
 
 @dataclass
@@ -68,7 +70,7 @@ class _Claimed:
             by_cell[each.cell] += _claims(each)
         self.hats.update(map(tuple, by_cell.values()))
         rate = claim_of(unit.epsilon_hat)
-        if isinstance(rate, PureDP) and not unit.is_stage:
+        if isinstance(rate, PureDP) and not (unit.is_stage or unit.is_live):
             self.rates.add(rate.epsilon)
 
     @property

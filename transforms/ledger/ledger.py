@@ -33,7 +33,7 @@ from transforms.ledger.claims import check_all_claims
 from transforms.ledger.head import Head, LedgerError
 from transforms.ledger.releases import Audit, Recorded, json_of, seal_missing, stored_units
 from transforms.ledger.spending import Spent, check_total, is_over, spent_by_specification
-from transforms.release.recorded import Debit, Sealed, Sequenced, debit
+from transforms.release.recorded import LIVE_SHARD, Debit, Sealed, Sequenced, debit
 
 UNKNOWN_TO_HEAD = "the head file beside the key file does not know this ledger"
 
@@ -147,7 +147,8 @@ class Ledger:
     def record(self, account: str, limit: Limit, spec_name: str, spec_text: str, units: Sequence[Sealed]) -> Recorded:
         """Seals what is missing of one period, whole or not at all; returns what is recorded, new or old.
 
-        Raises LimitExceeded, writing nothing, if the period's debits would exceed the limit or the account's own.
+        Raises LimitExceeded, writing nothing, if the period's debits would exceed the limit or the account's own, and
+        PeriodClosed for a live slot of a period of which the first stage is recorded.
         """
         period, spec_id = units[0].period, units[0].spec_id
         failpoint("before-record")
@@ -199,11 +200,18 @@ class Ledger:
 
     def stages(self, account: str, spec_id: str) -> list[Sequenced]:
         """All recorded stages of a specification with their sequence numbers, in the order of the chain."""
-        which = (ENTRY.c.kind == "release", ENTRY.c.account == account, ENTRY.c.spec_id == spec_id)
+        return self._looks(account, spec_id, ENTRY.c.shard != LIVE_SHARD)
+
+    def live(self, account: str, spec_id: str, period: str) -> list[Sequenced]:
+        """The recorded live slots of a period with their sequence numbers, in the order of the chain."""
+        return self._looks(account, spec_id, ENTRY.c.shard == LIVE_SHARD, ENTRY.c.period == period)
+
+    def _looks(self, account: str, spec_id: str, *which: sa.ColumnElement[bool]) -> list[Sequenced]:
+        of_spec = (ENTRY.c.kind == "release", ENTRY.c.account == account, ENTRY.c.spec_id == spec_id)
 
         def find(db: sa.Connection) -> list[dict[str, Any]]:
             known_account(db, account)
-            return chain.checked(db, self._signature, *which)
+            return chain.checked(db, self._signature, *of_spec, *which)
 
         found = self._run(find)
         return [Sequenced(entry["seq"], msgspec.json.decode(entry["body"], type=Sealed)) for entry in found]

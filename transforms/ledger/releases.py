@@ -7,10 +7,10 @@ import msgspec
 import sqlalchemy as sa
 
 from transforms.ledger import chain
-from transforms.ledger.accounts import AccountRefusal
+from transforms.ledger.accounts import AccountRefusal, PeriodClosed
 from transforms.ledger.chain import ENTRY, Entry, Signature
 from transforms.ledger.claims import check_claims, group_of
-from transforms.release.recorded import Sealed, debit_of
+from transforms.release.recorded import LIVE_SHARD, Sealed, debit_of
 
 
 class Recorded(NamedTuple):
@@ -55,6 +55,8 @@ def seal_missing(
     differing = [
         (unit, what) for unit, known in zip(units, before, strict=True) if known and (what := _differs(known, unit))
     ]
+    if any(unit.is_live for unit in missing):
+        _check_open(db, spec_id, period)
     _check_claims(stored.values(), missing)
     redrawn = [unit for unit, known in zip(units, before, strict=True) if known and known != unit]
     new: list[Entry] = []
@@ -75,6 +77,13 @@ def _check_claims(stored: Iterable[Sealed], missing: Sequence[Sealed]) -> None:
     """Checked together with what is recorded of the same slots, or of a period that was planned as a whole."""
     touched = {group_of(unit) for unit in missing}
     check_claims([*(unit for unit in stored if group_of(unit) in touched), *missing])
+
+
+def _check_open(db: sa.Connection, spec_id: str, period: str) -> None:
+    """The first stage of a period seals what is not recorded of its live slots as missed, in its own transaction."""
+    of_period = (ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id, ENTRY.c.period == period)
+    if db.execute(sa.select(ENTRY.c.seq).where(*of_period, ENTRY.c.shard != LIVE_SHARD)).first() is not None:
+        raise PeriodClosed(f"period {period} of {spec_id} is released: its live slots that are not recorded are missed")
 
 
 def _sequences(db: sa.Connection, spec_id: str, period: str) -> dict[tuple[int, int], int]:

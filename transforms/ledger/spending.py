@@ -70,7 +70,7 @@ def spent_by_specification(db: sa.Connection, account: str, period: str | None) 
         query = query.where(ENTRY.c.period == period)
     found = []
     for of_period, spec_id, first_at, last_at in db.execute(query).all():
-        debits = [debit for (spec, _), debit in _slot_debits(db, account, of_period).items() if spec == spec_id]
+        debits = [debit for (spec, *_), debit in _slot_debits(db, account, of_period).items() if spec == spec_id]
         total = sum(debits, Accountant())
         found.append(Spent(of_period, spec_id, names[spec_id], len(debits), total, first_at, last_at))
     return found
@@ -82,6 +82,6 @@ def check_total(db: sa.Connection, account: str, units: Sequence[Sealed]) -> Non
     if unit.epsilon_total is None:
         return
     debits = _slot_debits(db, account, unit.period)
-    spent = sum((debit for (spec_id, _), debit in debits.items() if spec_id == unit.spec_id), Accountant())
+    spent = sum((debit for (spec_id, *_), debit in debits.items() if spec_id == unit.spec_id), Accountant())
     if not Accountant().compose([claim_of(unit.epsilon_total)]).covers(spent):
         raise LedgerError(f"period {unit.period}: the slots would spend more than the total that the plan divides")

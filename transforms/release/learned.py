@@ -5,7 +5,9 @@ recorded late counts as later than those that were recorded before it.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
 
 import h3
 import numpy as np
@@ -56,6 +58,12 @@ def learned_estimates(
     return hat_estimates(learned_from(entries, policy).estimate(), policy)
 
 
+def learned_forecast(entries: Sequence[Sequenced], policy: LevelsPolicy, hours: Sequence[int]) -> HatEstimates:
+    """What the recorded periods make expected of slots that begin in these local hours, of a day to come."""
+    belief = learned_from(entries, policy).forecast(np.array(hours, np.int64))
+    return hat_estimates(belief, policy)
+
+
 def hat_estimates(belief: Field, policy: LevelsPolicy, *, forecast: bool = False) -> HatEstimates:
     """As published; no value where the account knows too little of the city."""
     found = published(belief, float(policy.grid.upper), forecast=forecast)
@@ -67,11 +75,35 @@ def hat_estimates(belief: Field, policy: LevelsPolicy, *, forecast: bool = False
 
 
 def learned_from(entries: Sequence[Sequenced], policy: LevelsPolicy, least_recent: int | None = RECENT) -> Learned:
-    """All entries' periods, in the order in which they were first recorded; that of the last entry comes last."""
-    state = State.new(design_of(policy.region), facts_of(policy.fleet), least_recent)
-    for day in days_of(entries, policy):
+    """All entries' periods, in the order in which they were first recorded; that of the last entry comes last.
+
+    What a period's estimates are made of, the next one's centres are too: so the last two fits are kept.
+    """
+    released = tuple((entry.sequence, entry.unit.period, tuple(_integers(entry))) for entry in entries)
+    return _fitted(_Given(released, policy, least_recent, entries))
+
+
+@dataclass(frozen=True)
+class _Given:
+    """All that a fit is a function of; `entries` are compared by what they released."""
+
+    released: tuple[tuple[int, str, tuple[int, ...]], ...]
+    policy: LevelsPolicy
+    least_recent: int | None
+    entries: Sequence[Sequenced] = field(compare=False, repr=False)
+
+
+@lru_cache(maxsize=2)
+def _fitted(given: _Given) -> Learned:
+    policy = given.policy
+    state = State.new(design_of(policy.region), facts_of(policy.fleet), given.least_recent)
+    for day in days_of(given.entries, policy):
         state = taken_in(state, day)
     return learned(state)
+
+
+def _integers(entry: Sequenced) -> list[int]:
+    return entry.unit.released[0].integers or []
 
 
 def days_of(entries: Sequence[Sequenced], policy: LevelsPolicy) -> list[DayValues]:

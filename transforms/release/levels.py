@@ -16,8 +16,21 @@ import h3.api.basic_int as h3_int
 import msgspec
 import numpy as np
 
-from dpops.claims import ZCDP, PureDP
-from dpops.levels import Fleet, Hats, Kind, ReleasedStage, Rows, Settings, Stage, Sums, level, read, release
+from dpops.claims import ZCDP, PureDP, claim_of
+from dpops.levels import (
+    Fleet,
+    Hats,
+    Kind,
+    LiveSettings,
+    ReleasedStage,
+    Rows,
+    Settings,
+    Stage,
+    Sums,
+    level,
+    read,
+    release,
+)
 from dpops.levels.stages import FIRST_CENTRE, UNIT
 from dpops.noise import Noise
 from dpops.types import Grid, Int64s
@@ -36,7 +49,7 @@ class LevelsPolicy:
 
     total: what a vehicle spends in a period, as the ledger writes it; epsilon, delta: the same as people read it.
     first, later: the stages of a period before which nothing of the specification is recorded, and of all others.
-    region: sorted cells.
+    live: what slots get while a period lasts; `later` has the rest of the total. region: sorted cells.
     """
 
     spec_id: str
@@ -53,14 +66,26 @@ class LevelsPolicy:
     fleet: Fleet
     counts_public: bool
     digest_key: bytes = field(repr=False)
+    live: LiveSettings | None = None
+
+    def costs(self, share: Fraction) -> str:
+        """What a share of the total is, as the ledger writes it."""
+        whole = claim_of(self.total)
+        return str(ZCDP(whole.rho * share) if isinstance(whole, ZCDP) else PureDP(Fraction(self.total) * share))
+
+    def cost_of_period(self, stages: int) -> str:
+        """What a period's end, of so many stages, is debited: all of the total, or what live slots leave of it."""
+        settings = self.first if stages == len(self.first) else self.later
+        return self.costs(sum((stage.share for stage in settings), Fraction(0)))
 
 
 class StagePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything public about one stage, as it is kept in the ledger. Numbers are rational text.
+    """Everything public about one stage, or one live slot, as it is kept in the ledger. Numbers are rational text.
 
-    stage, stages: which of how many. levels: name, share of the speeds, share of the weights. hours: the local hour in
-    which each slot of the period begins. rests_on: the sequence number of the newest entry that the centres were made
-    from, 0 for none. centres: of (cells, slots) in 0.01 km/h, packed.
+    stage, stages: which of how many; of a live slot the first of one. levels: name, share of the speeds, share of the
+    weights. hours: the local hour in which each slot of the period begins, or the live slot. rests_on: the sequence
+    number of the newest entry that the centres were made from, 0 for none. centres: of (cells, slots) in 0.01 km/h,
+    packed.
     """
 
     kind: Kind
@@ -180,7 +205,7 @@ def seal_stage(
         released=[Released("", "mean", MECHANISM, msgspec.to_builtins(plan), integers.tolist())],
         digest=hmac.digest(policy.digest_key, where + exact, "sha256").hex(),
         scope="stage",
-        debit=policy.total,
+        debit=policy.cost_of_period(plan.stages),
         epsilon_total=policy.total,
     )
 

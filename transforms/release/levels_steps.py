@@ -119,12 +119,23 @@ class _EstimatePeriod(beam.DoFn):
         self._of = of
 
     def process(self, recorded: RecordedSlot) -> Iterator[SlotEstimates]:
-        of, (unit,) = self._of, recorded.units
-        plan = plan_of(unit)
-        if plan.stage + 1 < plan.stages:
-            return
-        stages = of.account.open().stages(of.account.name, unit.spec_id)
-        entries = [entry for entry in stages if entry.sequence <= recorded.sequences[0]]
-        estimates = of.estimator(entries, of.policy, plan.hours)
-        for at, slot_s in enumerate(of.slots[unit.slot_s].plan):
-            yield estimates_of_slot(estimates, at, of.slots[slot_s], unit.unit, of.policy)
+        of = self._of
+        yield from estimates_of_period(recorded, of.account, of.policy, of.slots, of.estimator)
+
+
+def estimates_of_period(
+    recorded: RecordedSlot,
+    account: LedgerAccount,
+    policy: LevelsPolicy,
+    slots: Mapping[int, SlotFacts],
+    estimator: Estimator,
+) -> Iterator[SlotEstimates]:
+    """The estimates of a period's slots from its last recorded stage and what stands before it; else nothing."""
+    (unit,), (sequence,) = recorded.units, recorded.sequences
+    plan = plan_of(unit)
+    if plan.stage + 1 < plan.stages:
+        return
+    stages = account.open().stages(account.name, unit.spec_id)
+    estimates = estimator([entry for entry in stages if entry.sequence <= sequence], policy, plan.hours)
+    for at, slot_s in enumerate(slots[unit.slot_s].plan):
+        yield estimates_of_slot(estimates, at, slots[slot_s], unit.unit, policy)

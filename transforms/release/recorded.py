@@ -9,6 +9,9 @@ from dpops.accountant import Accountant
 from dpops.allocation import Scope
 from dpops.claims import Claim, claim_of
 
+LIVE_SHARD = -1
+"""Stands in the place of a release shard where a slot is released live; a period's stages have others."""
+
 
 class Released(msgspec.Struct, frozen=True):
     """One statistic of one HAT: its whole public plan and its noisy integers; both null where there is no data."""
@@ -26,7 +29,8 @@ class Sealed(msgspec.Struct, frozen=True, kw_only=True):
     slot_start, slot_end: ISO 8601 with the zone's offset. epsilon_hat, epsilon_slot: rational text, of each HAT and
     the most that any vehicle spends in the slot. digest: keyed, of the input, for the operator alone. scope: what was
     planned, and is sealed, together. debit: what the account is debited, where that is not epsilon_slot: with scope
-    "period" the first slot stands for all, and with "stage" the unit is one look at a period, numbered by `shard`.
+    "period" the first slot stands for all, with "stage" the unit is one look at a period, numbered by `shard`, and
+    with "live" it is a look at one slot before its period's stages, of shard `LIVE_SHARD`.
     epsilon_total: what the plan allows a vehicle in the whole period, where the specification gives a total.
     """
 
@@ -41,7 +45,7 @@ class Sealed(msgspec.Struct, frozen=True, kw_only=True):
     unit: str
     released: list[Released]
     digest: str
-    scope: Scope | Literal["stage"] = "slot"
+    scope: Scope | Literal["stage", "live"] = "slot"
     debit: str | None = None
     epsilon_total: str | None = None
 
@@ -54,6 +58,11 @@ class Sealed(msgspec.Struct, frozen=True, kw_only=True):
     def is_stage(self) -> bool:
         """Whether it is one look at a whole period, in which every vehicle takes part once."""
         return self.scope == "stage"
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it is a look at one slot of a period of which stages will follow; both spend of one total."""
+        return self.scope == "live"
 
 
 class Sequenced(NamedTuple):
@@ -74,8 +83,8 @@ class Spending(msgspec.Struct, frozen=True):
     debit: str | None = None
 
 
-SpecSlot = tuple[str, int]
-"""A specification's id and the start of a slot."""
+SpecSlot = tuple[str, int, bool]
+"""A specification's id, the start of a slot, and whether it is the slot's live release: that has a debit of its own."""
 
 
 def debit_of(unit: Sealed | Spending) -> str:
@@ -95,9 +104,9 @@ def debit(unit: Sealed | Spending) -> Debit:
 
 
 def debits_by_slot(debits: Iterable[Debit]) -> dict[SpecSlot, Accountant]:
-    """Debit per (specification, slot): a slot's shards share the largest."""
+    """Debit per (specification, slot), live ones apart: a slot's shards share the largest."""
     found: dict[SpecSlot, Accountant] = {}
-    for (spec_id, slot_s, _), claim in debits:
-        mine = Accountant().compose([claim])
-        found[spec_id, slot_s] = mine.largest(found.get((spec_id, slot_s), Accountant()))
+    for (spec_id, slot_s, shard), claim in debits:
+        mine, key = Accountant().compose([claim]), (spec_id, slot_s, shard == LIVE_SHARD)
+        found[key] = mine.largest(found.get(key, Accountant()))
     return found

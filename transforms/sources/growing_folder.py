@@ -22,7 +22,7 @@ from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import DoOutputsTuple, PBegin, TaggedOutput
 from apache_beam.transforms.core import RestrictionProvider
 from apache_beam.transforms.window import TimestampedValue
-from apache_beam.utils.timestamp import Duration
+from apache_beam.utils.timestamp import Duration, Timestamp
 
 from transforms import counters
 from transforms.errors import StepError, reason_of
@@ -192,12 +192,22 @@ class _Watch(beam.DoFn):
         promised = self._watermark.first if held is None else held
         for file in seen.unread:
             path = os.fsencode(Path(element) / file.name)  # a name need not be UTF-8, as texts between steps must
-            yield TimestampedValue(path, element_time(promised))
+            yield TimestampedValue(path, self._late_from(file, promised))
         newest_ms = newest_plausible_ms(np.array([file.modified_ms for file in seen.unread], np.int64), seen.at_ms)
         promise = self._watermark.after(promised, newest_ms, seen.at_ms, seen.idle)
         if promise is not None and promise != held:
             estimator.set_watermark(promise)
         tracker.defer_remainder(Duration(seconds=0 if len(seen.unread) >= POLL_FILES else PAUSE_S))
+
+    def _late_from(self, file: Found, promised: Timestamp | None) -> Timestamp:
+        """The time from which on a file's events are late."""
+        time = element_time(promised)
+        if not self._watermark.by_own_times:
+            return time
+        own_us = self._watermark.own_times(np.array([file.modified_ms], np.int64))
+        if self._watermark.is_behind(promised, own_us)[0]:
+            Metrics.counter(counters.NAMESPACE, counters.OVERTAKEN).inc(1)
+        return max(time, Timestamp(micros=int(own_us[0])))
 
     def _look(self, folder: Path, read: frozenset[str]) -> Look | None:
         """None while the folder cannot be listed, which is said once: an outage is not silence."""

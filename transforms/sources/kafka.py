@@ -15,7 +15,7 @@ from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import DoOutputsTuple, PBegin, TaggedOutput
 from apache_beam.transforms.core import RestrictionProvider
 from apache_beam.transforms.window import TimestampedValue
-from apache_beam.utils.timestamp import Duration
+from apache_beam.utils.timestamp import Duration, Timestamp
 
 from transforms import counters
 from transforms.layouts import MessageLayout
@@ -98,14 +98,31 @@ class _ReadPartition(beam.DoFn):
         _count(poll)
         held = estimator.current_watermark()
         promised = self._watermark.first if held is None else held
-        time = element_time(promised)
-        if poll.payloads:
-            yield TimestampedValue(Messages(start.partition, poll.payloads, poll.timestamps_ms, time.micros), time)
+        yield from self._handed_over(start.partition, poll, promised)
         newest_ms = newest_plausible_ms(poll.timestamps_ms, poll.at_ms)
         promise = self._watermark.after(promised, newest_ms, poll.at_ms, poll.idle) if poll.outage_over else promised
         if promise is not None and promise != held:
             estimator.set_watermark(promise)
         tracker.defer_remainder(Duration(seconds=0 if len(poll.payloads) >= self._most else PAUSE_S))
+
+    def _handed_over(self, partition: int, poll: Poll, promised: Timestamp | None) -> Iterator[Any]:
+        """A poll's messages, with the time from which on their events are late: one for all, or each with its own."""
+        if not poll.payloads:
+            return
+        time = element_time(promised)
+        if not self._watermark.by_own_times:
+            yield TimestampedValue(Messages(partition, poll.payloads, poll.timestamps_ms, time.micros), time)
+            return
+        own_us = self._watermark.own_times(poll.timestamps_ms)
+        if behind := int(np.count_nonzero(self._watermark.is_behind(promised, own_us))):
+            Metrics.counter(counters.NAMESPACE, counters.OVERTAKEN).inc(behind)
+        for at_us in np.unique(own_us).tolist():
+            chosen = np.flatnonzero(own_us == at_us)
+            late_from = max(time, Timestamp(micros=at_us))
+            payloads = [poll.payloads[i] for i in chosen.tolist()]
+            yield TimestampedValue(
+                Messages(partition, payloads, poll.timestamps_ms[chosen], late_from.micros), late_from
+            )
 
     def _partition(self, start: PartitionStart) -> Partition:
         if start.partition not in self._open:

@@ -6,10 +6,12 @@ from typing import Any, Final
 
 import apache_beam as beam
 import numpy as np
+from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import DoOutputsTuple, PCollection, TaggedOutput
 from apache_beam.transforms.window import FixedWindows, TimestampedValue
 from numpy.typing import NDArray
 
+from transforms import counters
 from transforms.records import (
     REFUSED,
     KeyedPane,
@@ -25,15 +27,15 @@ _MS_US = 1_000
 _S_US = 1_000_000
 
 
-def is_late(observations: Observations, pane_s: int, promised_us: int) -> NDArray[np.bool_]:
+def is_late(observations: Observations, pane_s: int, promised_us: int, more_s: int = 0) -> NDArray[np.bool_]:
     """Which events have a pane that ended before `promised_us`, their partition's watermark when they were handed over.
 
-    pane_s: length of a pane; the first of a slot begins with it. Engines count milliseconds, and close a window of
-    which the watermark has reached the last one: so does this.
+    pane_s: length of a pane; the first of a slot begins with it. more_s: so much longer they are taken.
+    Engines count milliseconds, and close a window of which the watermark has reached the last one: so does this.
     """
     pane_us = pane_s * _S_US
     pane_start_us = observations.event_us - (observations.event_us - observations.slot_start_us) % pane_us
-    return pane_start_us + (pane_us - _MS_US) <= promised_us
+    return pane_start_us + (pane_us - _MS_US) + more_s * _S_US <= promised_us
 
 
 @dataclass
@@ -45,21 +47,21 @@ class RefuseLate(beam.PTransform[PCollection[Observations], DoOutputsTuple]):
     """
 
     pane_s: int
+    more_s: int = 0
 
     def expand(self, observations: PCollection[Observations]) -> DoOutputsTuple:
-        return observations | "compare with the watermark" >> beam.ParDo(_RefuseLate(self.pane_s)).with_outputs(
-            REFUSED, main="observations"
-        )
+        fn = beam.ParDo(_RefuseLate(self.pane_s, self.more_s))
+        return observations | "compare with the watermark" >> fn.with_outputs(REFUSED, main="observations")
 
 
 class _RefuseLate(beam.DoFn):
-    def __init__(self, pane_s: int) -> None:
-        self._pane_s = pane_s
+    def __init__(self, pane_s: int, more_s: int) -> None:
+        self._pane_s, self._more_s = pane_s, more_s
 
     def process(
         self, observations: Observations, promised: Any = beam.DoFn.TimestampParam
     ) -> Iterator[Observations | Refusal]:
-        late = is_late(observations, self._pane_s, promised.micros)
+        late = is_late(observations, self._pane_s, promised.micros, self._more_s)
         if late.any():
             yield TaggedOutput(REFUSED, Refused("lateness", LATE, int(late.sum())))
             observations = observations.take(~late)
@@ -71,15 +73,37 @@ class IntoPanes(beam.PTransform[PCollection[PackedEvents], PCollection[KeyedPane
     """PackedEvents -> ((slot, vehicle shard), pane), packed events, each in its pane's window, which fires once.
 
     pane_s: length of a pane, which divides a slot. offset_s: start of any slot, in seconds since 1970 UTC: zones need
-    not lie on whole hours.
+    not lie on whole hours. more_s: so much later its window lies, to fire later.
     """
 
     pane_s: int
     offset_s: int
+    more_s: int = 0
 
     def expand(self, events: PCollection[PackedEvents]) -> PCollection[KeyedPane]:
-        stamped = events | "stamp" >> beam.Map(_stamped).with_output_types(KeyedPane)
-        return stamped | "window" >> beam.WindowInto(windows(self.pane_s, self.offset_s))
+        stamped = events | "stamp" >> beam.Map(_stamped, self.more_s).with_output_types(KeyedPane)
+        return stamped | "window" >> beam.WindowInto(windows(self.pane_s, self.offset_s + self.more_s))
+
+
+@dataclass
+class InTime(beam.PTransform[PCollection[PackedEvents], PCollection[PackedEvents]]):
+    """Those whose pane is still open, where others are taken `more_s` longer for something else. Others are counted."""
+
+    pane_s: int
+
+    def expand(self, events: PCollection[PackedEvents]) -> PCollection[PackedEvents]:
+        return events | "leave out late ones" >> beam.ParDo(_InTime(self.pane_s)).with_output_types(PackedEvents)
+
+
+class _InTime(beam.DoFn):
+    def __init__(self, pane_s: int) -> None:
+        self._pane_s = pane_s
+
+    def process(self, packed: PackedEvents, promised: Any = beam.DoFn.TimestampParam) -> Iterator[PackedEvents]:
+        if (packed.pane_s + self._pane_s) * _S_US - _MS_US > promised.micros:
+            yield packed
+        else:
+            Metrics.counter(counters.NAMESPACE, counters.LATE_FOR_LIVE).inc(packed.rows)
 
 
 @dataclass
@@ -98,5 +122,5 @@ def windows(length_s: int, offset_s: int) -> FixedWindows:
     return FixedWindows(length_s, offset_s % length_s)
 
 
-def _stamped(packed: PackedEvents) -> Any:
-    return TimestampedValue(((packed.key, packed.pane_s), packed.data), packed.pane_s)
+def _stamped(packed: PackedEvents, more_s: int) -> Any:
+    return TimestampedValue(((packed.key, packed.pane_s), packed.data), packed.pane_s + more_s)

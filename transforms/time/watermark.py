@@ -12,6 +12,12 @@ from numpy.typing import NDArray
 
 from dpops.types import Int64s
 
+RECEIVED_S = 10
+"""Where lateness follows a report's own times, the time at which it was received counts in steps of so many seconds."""
+GUARD_S = 30
+"""So much longer a watermark then lags, so that what the rule lets in has open windows: for steps and for clocks that
+differ, or producers' times that are out of order."""
+_LAST_MS = 253_402_300_799_000  # of the year 9999
 CLOCK_ERROR_S = 300
 """A timestamp further ahead of the wall clock than this is no clock's error: it moves nothing."""
 
@@ -22,10 +28,13 @@ class Watermark:
 
     start_s: what a stream promises from its beginning, in seconds since 1970 UTC: that it leaves alone the slots that
     end before. It belongs to the estimator's state, so that it is asked for once, however often the stream starts.
+    by_own_times: whether a report is late by its event's time and its own transport's time alone, see `own_times`; else
+    by what its partition promised, which other vehicles' reports move.
     """
 
     lag_s: int
     start_s: int | None = None
+    by_own_times: bool = False
 
     def __post_init__(self) -> None:
         if self.lag_s < 0:
@@ -45,8 +54,21 @@ class Watermark:
         newest_ms = now_ms if idle else newest_ms
         if newest_ms is None:
             return promised
-        found = Timestamp(micros=1_000 * (min(newest_ms, now_ms) - 1_000 * self.lag_s))
+        lag_s = self.lag_s + (GUARD_S if self.by_own_times else 0)
+        found = Timestamp(micros=1_000 * (min(newest_ms, now_ms) - 1_000 * lag_s))
         return found if promised is None or found > promised else promised
+
+    def own_times(self, received_ms: Int64s) -> Int64s:
+        """When what was received then stops to be in time, in microseconds since 1970 UTC: an event of a pane that
+        ended before it is late. Whatever else a partition holds decides nothing."""
+        step_ms = 1_000 * RECEIVED_S
+        return 1_000 * (np.clip(received_ms, 0, _LAST_MS) // step_ms * step_ms - 1_000 * self.lag_s)
+
+    def is_behind(self, promised: Timestamp | None, own_us: Int64s) -> NDArray[np.bool_]:
+        """Which came when their own time was promised away already: a clock's fault, for an engine may drop them."""
+        if promised is None or promised == self.first:
+            return np.zeros(own_us.size, np.bool_)
+        return own_us < promised.micros
 
 
 def is_ahead(timestamps_ms: Int64s, now_ms: int) -> NDArray[np.bool_]:

@@ -43,9 +43,9 @@ def test_intervals_hold_the_truth() -> None:
 
 
 def test_what_is_kept_does_not_grow_and_what_is_folded_is_not_forgotten() -> None:
-    state = after(2 * RECENT + 4, 1.0)
-    assert len(state.recent) == RECENT + 4
-    assert state.days == 2 * RECENT + 4
+    state = after(2 * RECENT + 2, 1.0)
+    assert len(state.recent) == RECENT + 2
+    assert state.days == 2 * RECENT + 2
     fresh = State.new(state.design, FACTS)
     for day in state.recent:
         fresh = taken_in(fresh, day)

@@ -1,0 +1,59 @@
+"""CPU and memory of the learned model's daily update: `python -m benchmarks.learning --rings 18` (1,027 cells)."""
+
+import resource
+import time
+from fractions import Fraction
+
+import click
+import h3
+import numpy as np
+
+from dpops.claims import rho_within
+from dpops.learning import DayValues, State, learned, taken_in
+from dpops.levels import Fleet, Rows, recipe, release_rows, stage_of
+from dpops.levels.defaults import BoundsOnly
+from dpops.noise import Noise
+from transforms.release.learned import design_of, facts_of, stage_values
+from transforms.release.levels import first_centres, hats_of
+
+TOTAL, DELTA = Fraction("2.64"), Fraction(1, 10**6)
+
+
+@click.command()
+@click.option("--rings", default=18, show_default=True, help="Of cells around one.")
+@click.option("--days", default=7, show_default=True)
+@click.option("--vehicles", default=1000, show_default=True)
+def benchmark(rings: int, days: int, vehicles: int) -> None:
+    """Made-up vehicles; each day is released around 20 km/h, taken in, learned from and estimated."""
+    region = sorted(h3.str_to_int(cell) for cell in h3.grid_disk(h3.latlng_to_cell(30.3, -97.7, 7), rings))
+    hats, fleet, hours = hats_of(region, list(range(24))), Fleet(vehicles=vehicles), np.arange(24)
+    how = recipe("gaussian", TOTAL, rho_within(TOTAL, DELTA), BoundsOnly(hats=hats, fleet=fleet))
+    stage = stage_of(how.later[0], how.kind, how.spread, hats, Fraction(1, 100), first_centres(hats.cells, hats.slots))
+    state = State.new(design_of(region), facts_of(fleet))
+    print(f"{hats.cells} cells, {state.design.columns} effects, {_memory_mb()} MB")
+    for day in range(days):
+        values = stage_values(release_rows(_made_up(hats.cells, vehicles, day), stage, Noise()), fleet)
+        start = time.process_time()
+        state = taken_in(state, DayValues(hours=hours, stages=(values,)))
+        learned(state).estimate()
+        print(f"day {day + 1}: {time.process_time() - start:.2f} s of CPU, {_memory_mb()} MB at most")
+
+
+def _made_up(cells: int, vehicles: int, seed: int) -> Rows:
+    """Each vehicle 60 times in about a dozen neighbouring cells."""
+    rng = np.random.default_rng(seed)
+    home = np.repeat(rng.integers(0, cells, vehicles), 60)
+    cell = np.clip(home + rng.integers(0, 12, home.size), 0, cells - 1)
+    slot = rng.integers(0, 24, home.size)
+    key = np.unique((np.repeat(np.arange(vehicles), 60) * cells + cell) * 24 + slot)
+    vehicle, rest = np.divmod(key, cells * 24)
+    reports = rng.integers(1, 5, key.size)
+    return Rows(vehicle, rest // 24, rest % 24, reports, reports * rng.integers(500, 4000, key.size))
+
+
+def _memory_mb() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
+
+if __name__ == "__main__":
+    benchmark()

@@ -1,0 +1,70 @@
+"""The road of a stream under secret counts: coarse live slots while a period lasts, and the whole period at its end.
+
+    read -> parse -> lateness -> assign -+-> in time -> panes -> slots -> by vehicle -> vectors, noise -> record -> rows
+                                         +-> panes -> slots -> by vehicle -> periods -> stages -> rows
+
+The lower branch is there where the stream itself ends periods. It takes reports longer, so all its windows lie later.
+"""
+
+from dataclasses import dataclass
+
+import apache_beam as beam
+from apache_beam.pvalue import PCollection
+
+from pipelines.build import PANE_S, Job, Source, observe
+from transforms.records import KeyedTally, PackedEvents, SlotEstimates
+from transforms.release.levels_steps import COLUMNS
+from transforms.release.live_steps import EstimateLive, LivePolicy, ReleaseLive
+from transforms.release.period_steps import IntoPeriods, PeriodPolicy, ReleasePeriod
+from transforms.steps import ByVehicle, InPanes, Record
+from transforms.time.heartbeat import Heartbeat
+from transforms.time.lateness import InTime, IntoPanes, IntoSlots
+
+
+@dataclass(frozen=True)
+class LevelsStream:
+    """policy: of the whole periods that the stream ends `more_s` after their slots; None: a scheduled job does."""
+
+    live: LivePolicy
+    periods: PeriodPolicy | None
+    more_s: int
+
+
+def stream(
+    p: beam.Pipeline, source: Source, heartbeat: Heartbeat, job: Job, levels: LevelsStream, identity: str
+) -> None:
+    """The whole road, without an end. identity: as of `pipelines.build.stream`."""
+    beats = p | f"heartbeat of {identity}" >> heartbeat
+    events = observe(p | "read" >> source, job, PANE_S, levels.more_s)  # PackedEvents
+    timely = events | "in time" >> InTime(PANE_S)
+    slots = timely | "by vehicle" >> _Tallied(job, heartbeat.start_s, 0)  # (slot, 0), Tally
+    both = (slots, beats) | "with heartbeat" >> beam.Flatten()
+    sealed = both | "live" >> ReleaseLive(job.account, levels.live)  # slot, Sealed
+    recorded = sealed | "record" >> Record(job.account)
+    _publish(recorded | "publish/estimate" >> EstimateLive(job.account, levels.live), job, "")
+    if levels.periods is None:
+        return
+    whole = events | "by vehicle, later" >> _Tallied(job, heartbeat.start_s, levels.more_s)
+    all_ = (whole, beats) | "later with heartbeat" >> beam.Flatten()
+    into = IntoPeriods(levels.periods.periods, job.slot_s, heartbeat.start_s, levels.more_s)
+    _publish(all_ | "into periods" >> into | "period" >> ReleasePeriod(job.account, levels.periods), job, "period: ")
+
+
+@dataclass
+class _Tallied(beam.PTransform[PCollection[PackedEvents], PCollection[KeyedTally]]):
+    """Events -> ((slot, 0), packed Tally), a slot at a time; `more_s` later than the slot ends."""
+
+    job: Job
+    start_s: int
+    more_s: int
+
+    def expand(self, events: PCollection[PackedEvents]) -> PCollection[KeyedTally]:
+        panes = events | "into panes" >> IntoPanes(PANE_S, self.start_s, self.more_s)
+        partials = panes | "in panes" >> InPanes(None, COLUMNS)
+        in_slots = partials | "into slots" >> IntoSlots(self.job.slot_s, self.start_s + self.more_s)
+        return in_slots | "tally" >> ByVehicle(None, COLUMNS, 1, self.job.slots, in_panes=True)
+
+
+def _publish(estimates: PCollection[SlotEstimates], job: Job, of: str) -> None:
+    for name, sink in job.sinks.items():
+        _ = estimates | f"{of}{name}" >> sink

@@ -1,0 +1,229 @@
+"""Live slots and the end of a period under a watermark that the test moves: nothing that is public follows data."""
+
+import csv
+import shutil
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+import apache_beam as beam
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
+from apache_beam.testing.test_stream import TestStream as Clock
+from apache_beam.transforms.window import TimestampedValue
+
+from dpops.accountant import Accountant
+from dpops.claims import claim_of
+from pipelines.account import location
+from pipelines.cli import main
+from pipelines.specification import load
+from pipelines.streaming import stream as streaming
+from tests import city, levels_city
+from tests.levels_city import CELLS, DAYS
+from tests.stream.by_hand import Counters
+from tests.stream.clock import Beats, Fed, batch
+from transforms import counters
+from transforms.release.levels import plan_of
+from transforms.release.period_steps import IntoPeriods
+from transforms.release.recorded import debit_of
+
+SPEC = levels_city.SPEC + "[live]\nshare = 0.4\nday_lateness_s = 1800\n"
+SLOTS = 4
+"""Of a day's service, from 08:00 to 12:00."""
+
+
+class Town:
+    """A city, maybe with its first day released, and a stream of the second."""
+
+    def __init__(self, folder, monkeypatch=None):
+        self.folder = folder
+        self.spec = load(folder / "spec.toml")
+        self.place = location.find(str(folder / "ledger.sqlite"), None)
+        if monkeypatch is not None:
+            counted = Counters(monkeypatch, "transforms.steps")
+            monkeypatch.setattr("transforms.time.lateness.Metrics", counted)
+            self.counts = counted.counts
+
+    def release(self, day):
+        base = city.release(self.folder, start=day, end=day)
+        base[base.index("--formats") + 1] = "csv"
+        return main(base)
+
+    def stream(self, *moves, day=DAYS[1], output="out"):
+        start_s = at(day, "08:00")
+        made = streaming.prepare(self.spec, start_s, None, self.place, self.folder / output, ("csv",))
+        clock = Clock()
+        for move in moves:
+            clock = move(clock)
+        beats = Beats(tuple(start_s + 3600 * i for i in range(SLOTS)))
+        made = replace(made, source=Fed(clock.advance_watermark_to_infinity()), heartbeat=beats)
+        p = beam.Pipeline(runner=BundleBasedDirectRunner(), options=PipelineOptions(["--streaming"]))
+        made.build(p)
+        p.run().wait_until_finish()
+        return self
+
+    def live(self, day=DAYS[1]):
+        return self.place.ledger.live(self.spec.account.name, self.spec.spec_id, day)
+
+    def stages(self):
+        return self.place.ledger.stages(self.spec.account.name, self.spec.spec_id)
+
+    def files(self, kind="live", output="out"):
+        return {path.name: path.read_bytes() for path in sorted((self.folder / output).glob(f"{kind}-*.csv"))}
+
+
+def at(day, text):
+    return int(datetime.fromisoformat(f"{day}T{text}:00+05:30").timestamp())
+
+
+def reports(text, received=None, buses=4, day=DAYS[1]):
+    """One report of each bus at a time, received then or later."""
+
+    def move(clock):
+        table = batch(*((f"PLATE{bus}", f"{day}T{text}:0{bus % 10}+05:30", 10 * bus + 5) for bus in range(buses)))
+        return clock.add_elements([TimestampedValue(table, at(day, received or text))])
+
+    return move
+
+
+def watermark(text, day=DAYS[1]):
+    return lambda clock: clock.advance_watermark_to(at(day, text))
+
+
+WHOLE = (
+    watermark("08:00"),
+    reports("08:10"),
+    reports("08:40"),
+    watermark("09:00"),
+    reports("09:10"),
+    watermark("12:00"),
+    watermark("13:00"),
+)
+
+
+def opened(folder):
+    levels_city.write(folder, spec=SPEC, lines=levels_city.rows(buses=4))
+    assert main(city.init(folder)) == 0
+    return Town(folder)
+
+
+@pytest.fixture(scope="module")
+def first_day(tmp_path_factory):
+    """A folder with a ledger of a released day, to be copied."""
+    folder = tmp_path_factory.mktemp("first") / "city"
+    folder.mkdir()
+    assert opened(folder).release(DAYS[0]) == 0
+    return folder
+
+
+@pytest.fixture
+def town(first_day, tmp_path, monkeypatch):
+    return Town(Path(shutil.copytree(first_day, tmp_path / "city")), monkeypatch)
+
+
+def public(town):
+    """What leaves for the public, values apart: names, keys, plans, debits."""
+    rows = {
+        name: [[row[key] for key in ("slot_start", "cell", "statistic", "mechanism", "epsilon_slot")] for row in found]
+        for name, found in ((name, list(csv.DictReader(data.decode().splitlines()))) for name, data in
+                            (town.files() | town.files("hats")).items())
+    }  # fmt: skip
+    entries = [*town.live(), *town.stages()]
+    plans = [
+        (each.unit.slot_s, each.unit.shard, debit_of(each.unit), plan_of(each.unit).share, plan_of(each.unit).levels)
+        for each in entries
+    ]
+    return rows, plans
+
+
+def test_each_slot_is_released_live_and_the_rest_when_the_day_ends(town):
+    town.stream(*WHOLE)
+    live = town.live()
+    assert [entry.unit.slot_start[11:16] for entry in live] == ["08:00", "09:00", "10:00", "11:00"]
+    assert [plan_of(entry.unit).share for entry in live] == ["1/10"] * SLOTS
+    last = town.stages()[-1].unit
+    assert (last.period, plan_of(last).share, plan_of(last).stages) == (DAYS[1], "3/5", 1)
+    debits = Accountant().compose(claim_of(debit_of(unit)) for unit in [*(e.unit for e in live), last])
+    assert debits == Accountant().compose([claim_of(last.epsilon_total)])
+    (spent,) = town.place.ledger.spent("small", DAYS[1])
+    assert spent.debited == debits
+    assert len(town.files()) == SLOTS
+    assert len(town.files("hats")) == 2 * SLOTS
+    assert all(len(data.splitlines()) == 1 + len(CELLS) for data in town.files().values())
+    town.place.ledger.verify()
+
+
+def test_nothing_public_follows_from_who_drove(first_day, tmp_path):
+    seen = []
+    for buses in (0, 1, 7):
+        town = Town(Path(shutil.copytree(first_day, tmp_path / str(buses))))
+        moves = [reports("08:10", buses=buses), reports("09:10", buses=buses)] if buses else []
+        seen.append(public(town.stream(watermark("08:00"), *moves, watermark("12:00"), watermark("13:00"))))
+    assert seen[0] == seen[1] == seen[2]
+
+
+def test_on_a_first_day_nothing_is_live_and_the_day_has_the_whole_total(tmp_path):
+    town = opened(tmp_path).stream(*WHOLE)
+    assert town.live() == []
+    assert [plan_of(entry.unit).share for entry in town.stages()] == ["3/10", "7/10"]
+    assert not town.files()
+
+
+def test_a_late_report_counts_in_the_days_release_and_one_later_than_that_is_refused(town):
+    town.stream(
+        watermark("08:00"),
+        reports("08:10"),
+        watermark("09:00"),
+        reports("08:40", received="09:01"),
+        watermark("09:20"),
+        reports("08:41", received="09:25"),
+        watermark("12:00"),
+        watermark("13:00"),
+    )
+    assert town.counts[counters.LATE_FOR_LIVE] == 4
+    assert town.counts[counters.refused("lateness", "late")] == 4
+    rows = [
+        f"PLATE{bus},{DAYS[1]}T{text}:0{bus}+05:30,21.17,72.83,{10 * bus + 5}\n"
+        for text in ("08:10", "08:40")
+        for bus in range(4)
+    ]
+    levels_city.write(town.folder, spec=SPEC, lines=rows)
+    recorded = town.stages()
+    assert town.release(DAYS[1]) == 0
+    assert town.stages() == recorded
+    assert town.place.ledger.audit("small").changed == 0, "the scheduled job makes the same day of the same reports"
+
+
+def test_the_scheduled_job_alone_gives_the_same_day_without_live_slots(town):
+    town.release(DAYS[1])
+    assert town.live() == []
+    assert plan_of(town.stages()[-1].unit).share == "3/5"
+
+
+def test_after_a_day_is_released_its_live_slots_are_missed_and_nothing_is_spent_on_them(town):
+    town.release(DAYS[1])
+    before = town.place.ledger.spent("small")
+    town.stream(*WHOLE)
+    assert town.live() == []
+    assert not town.files()
+    assert town.place.ledger.spent("small") == before
+
+
+def test_a_second_stream_draws_nothing_again_and_publishes_the_same(town):
+    town.stream(*WHOLE)
+    live, stages, spent = town.live(), town.stages(), town.place.ledger.spent("small")
+    town.stream(watermark("08:00"), reports("08:30", buses=9), watermark("12:00"), watermark("13:00"), output="again")
+    assert (town.live(), town.stages(), town.place.ledger.spent("small")) == (live, stages, spent)
+    assert town.files(output="again") == town.files()
+    assert town.files("hats", "again").items() <= town.files("hats").items()
+
+
+def test_a_stream_that_began_within_a_day_leaves_its_end_to_the_scheduled_job(town):
+    start_s = at(DAYS[1], "09:00")
+    facts = streaming.StreamFacts(town.spec, start_s - 86_400, start_s + 86_400, whole_periods=True)
+    assert list(IntoPeriods(facts, 3600, start_s, 0)._stamped(((start_s, 0), b""))) == []
+    whole = IntoPeriods(facts, 3600, start_s - 3600, 0)
+    (stamped,) = whole._stamped(((start_s, 0), b""))
+    assert stamped.value == ((start_s - 3600, 0), b"")
+    assert stamped.timestamp.micros == (start_s + 3 * 3600) * 10**6 - 1000
