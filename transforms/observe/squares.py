@@ -5,8 +5,8 @@ wide again from south to north, twice as wide from west to east. That is enough.
 circles, and it is convex but where they cross an edge of H3's icosahedron: there they turn by 22.7 degrees at most, so
 that what lies outside fills an angle of 157 degrees or more, seen from the turn. Up to 70 degrees of latitude, two
 neighbouring corners are less than 155 degrees apart, seen from any point of the square: a turn inside it would show at
-a corner. (A parallel is no great circle, but strays from one by less than a hundredth of the side.) All that is nearer to
-a pole or at the 180th meridian is left to H3.
+a corner. (A parallel is no great circle, but strays from one by less than a hundredth of the side.) All that is nearer
+to a pole or at the 180th meridian is left to H3.
 """
 
 from collections.abc import Callable
