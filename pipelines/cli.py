@@ -50,6 +50,7 @@ _CODES = {
     "pipelines.demo.servers.maven.MissingTool": FAILED,
     "pipelines.demo.servers.process.ServerError": FAILED,
     "pipelines.streaming.engine.EngineError": FAILED,
+    "pipelines.streaming.metrics.MetricsError": FAILED,
 }
 """Exit codes of errors, by the names of their classes, whose modules need not be imported to say so."""
 

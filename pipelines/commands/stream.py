@@ -34,6 +34,8 @@ from pipelines.specification import Specification, load
 from pipelines.streaming import stream as streaming
 from pipelines.streaming.engine import Engine
 from pipelines.streaming.flink.engine import Flink
+from pipelines.streaming.health import Say
+from pipelines.streaming.metrics import Metrics, served
 from transforms.sources.kafka_partition import Topic
 
 
@@ -72,6 +74,12 @@ def _address(_context: click.Context, _parameter: click.Parameter, value: str | 
 @click.option("--restarts", type=int, default=-1, show_default=True, help="Of a failed job; -1: as the cluster is set.")
 @click.option("--savepoint", metavar="PATH", help="Go on from a savepoint of this specification's stream.")
 @click.option("--health", "log", type=click.Path(path_type=Path, dir_okay=False), help="[default: standard error]")
+@click.option(
+    "--metrics",
+    metavar="HOST:PORT",
+    callback=_address,
+    help="Serve health to Prometheus there, such as 127.0.0.1:9464; to whoever asks, so keep it on a private address.",
+)
 def stream(
     spec_path: Path,
     brokers: str | None,
@@ -86,6 +94,7 @@ def stream(
     by_date: bool,
     kafka_output: Topic | None,
     log: Path | None,
+    metrics: str | None,
     **engine: Any,
 ) -> int:
     """Release slot after slot as they close, each exactly once, until SIGINT or SIGTERM.
@@ -107,8 +116,12 @@ def stream(
     place = location.find(ledger, key_path)
     source = _source(spec, brokers, topic, folder, start_s)
     made = streaming.prepare(spec, start_s, source, place, output, formats, kafka_output, shape)
-    say = _Sayer(log)
+    say: Say = _Sayer(log)
     with ExitStack() as stack:
+        if metrics is not None:
+            measured = Metrics(spec)
+            stack.enter_context(served(measured, metrics))
+            say = _both(say, measured)
         stop = stack.enter_context(asked_to_stop())
         streaming.run(spec, made, place, _engine(stack, **engine), stop, say)
     return DONE
@@ -158,6 +171,14 @@ def asked_to_stop() -> Iterator[threading.Event]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _both(first: Say, second: Say) -> Say:
+    def say(facts: Mapping[str, Any]) -> None:
+        first(facts)
+        second(facts)
+
+    return say
 
 
 class _Sayer:

@@ -1,0 +1,90 @@
+"""A stream's health as metrics for Prometheus: the facts of its health lines alone, about no vehicle and no HAT.
+
+Under add-remove all that is counted from rows is the operator's alone, as those lines are (docs/guarantee.md): bind the
+address where the operator's own Prometheus reaches it and nobody else does.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
+
+from pipelines.specification import Specification
+
+PREFIX = "hatstream_"
+_COUNTED = {
+    "rows": ("rows", "Rows that came in."),
+    "duplicates": ("rows_duplicate", "Rows that were there already."),
+    "units_lost_to_the_limit": ("units_lost_to_the_limit", "Units not recorded: the account's limit was reached."),
+    "units_changed": ("units_changed", "Units drawn again from other input or by other code; operator only."),
+    "units_redrawn": ("units_redrawn", "Units drawn again after a restart; the first values stand."),
+}
+"""Numbers of a health line since the line before, with their metric and what it means."""
+
+
+class MetricsError(Exception):
+    """The metrics cannot be served at their address."""
+
+
+class Metrics:
+    """Called with each fact of health. registry: what is served."""
+
+    def __init__(self, spec: Specification) -> None:
+        self.registry = CollectorRegistry()
+        self._slot_s = spec.timetable.slot_s
+        info = self._gauge("stream_info", "1; the labels say which specification is streamed.", "name", "spec_id")
+        info.labels(spec.name, spec.spec_id).set(1)
+        self._running = self._gauge("stream_running", "1 while the engine says that the job runs, else 0.")
+        self._ledger = self._gauge("ledger_reachable", "1 while the ledger answers, else 0.")
+        self._ledger.set(1)
+        self._overdue = self._gauge("slots_overdue", "Slots that are not whole in the ledger though they are due.")
+        self._lag = self._gauge("slot_lag_seconds", "Seconds from the end of the newest slot until it was recorded.")
+        self._end = self._gauge("newest_slot_end_timestamp_seconds", "End of the newest recorded slot, since 1970 UTC.")
+        self._slots = self._counter("slots_recorded", "Slots that were recorded whole.")
+        self._empty = self._counter("slots_without_data", "Of them, slots that were sealed without a report.")
+        self._refused = self._counter("rows_refused", "Refused rows, by stage and reason.", "reason")
+        self._counted = {fact: self._counter(*metric) for fact, metric in _COUNTED.items()}
+
+    def _gauge(self, name: str, meaning: str, *labels: str) -> Gauge:
+        return Gauge(PREFIX + name, meaning, labels, registry=self.registry)
+
+    def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
+        return Counter(PREFIX + name, meaning, labels, registry=self.registry)
+
+    def __call__(self, facts: Mapping[str, Any]) -> None:
+        if "state" in facts:
+            self._running.set(facts["state"] == "RUNNING")
+        if "ledger" in facts:
+            self._ledger.set(facts["ledger"] == "answers")
+        if "overdue" in facts:
+            self._overdue.set(facts["overdue"])
+        if "slot" in facts:
+            self._recorded(facts)
+        for name, counter in self._counted.items():
+            counter.inc(facts.get(name, 0))
+        for reason, rows in facts.get("refused", {}).items():
+            self._refused.labels(reason).inc(rows)
+
+    def _recorded(self, facts: Mapping[str, Any]) -> None:
+        self._slots.inc()
+        self._empty.inc("no_data" in facts)
+        self._lag.set(facts["lag_s"])
+        self._end.set(datetime.fromisoformat(facts["slot"]).timestamp() + self._slot_s)
+
+
+@contextmanager
+def served(metrics: Metrics, address: str) -> Iterator[int]:
+    """Serves the metrics at `host:port` over HTTP, to whoever asks; answers with the port. Raises MetricsError."""
+    host, _, port = address.rpartition(":")
+    try:
+        server, thread = start_http_server(int(port), host, metrics.registry)
+    except (OSError, OverflowError) as error:
+        raise MetricsError(f"--metrics {address}: {getattr(error, 'strerror', None) or error}") from None
+    try:
+        yield int(server.server_port)
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
