@@ -12,16 +12,8 @@ from transforms.observe.squares import cells_by_squares
 
 KM_PER_DEGREE = 111.2
 PENTAGONS = [h3.cell_to_latlng(cell) for cell in sorted(h3.get_pentagons(0))]
-PLACES = [
-    (30.27, -97.74),
-    (21.17, 72.83),
-    (0.0, 0.0),
-    (69.99, 10.0),
-    (71.0, 25.0),
-    (89.9, 0.0),
-    (-89.999, 50.0),
-    (5.0, 179.9999),
-]
+PLACES = [(30.27, -97.74), (21.17, 72.83), (0.0, 0.0), (69.99, 10.0)]
+FAR_PLACES = [(71.0, 25.0), (89.9, 0.0), (-89.999, 50.0), (5.0, 179.9999)]
 
 
 def asker(resolution, asked=None):
