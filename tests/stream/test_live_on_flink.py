@@ -18,8 +18,8 @@ from transforms.release.levels import plan_of
 from transforms.release.recorded import debit_of
 
 pytestmark = pytest.mark.slow
-SERVICE = SLOTS + 3
-"""Slots of a day: those of the feed, two that have passed since, and the one that it is."""
+SERVICE = SLOTS + 4
+"""Slots of a day: those of the feed, two that have passed since, and two that are to come."""
 ZONE = ZoneInfo("Asia/Kolkata")
 REGION = {
     "type": "Polygon",
@@ -28,7 +28,7 @@ REGION = {
 
 
 def town_of(tmp_path, url, kafka):
-    """Service from the feed's first minute to the next minute's end, with which the day ends; the one before is released."""
+    """Service from the feed's first minute to the end of the next, which ends the day; the day before is released."""
     start_s = (int(time.time()) // 60 - SLOTS - 2) * 60
     edges = [datetime.fromtimestamp(start_s + 60 * minutes, ZONE) for minutes in (0, SERVICE)]
     if edges[0].date() != edges[1].date():
@@ -43,18 +43,18 @@ def town_of(tmp_path, url, kafka):
         .replace("epsilon = 1.0", "epsilon = 2.64")
         .replace('per = "hat"', 'per = "period"\nscope = "period"')
         .replace('"array-average"', '"levels"')
-    ) + "[live]\nshare = 0.5\nday_lateness_s = 30\n"
+    ) + "[live]\nshare = 0.5\nday_lateness_s = 90\n"
     town = Town(tmp_path, url, kafka, spec=spec)
     assert town.start_s == start_s, "a minute ended meanwhile"
     (tmp_path / "nothing.jsonl").write_text("")
     day = datetime.fromtimestamp(start_s - 86_400, ZONE).date().isoformat()
-    release(town, day, tmp_path / "nothing.jsonl")
+    release(town, day, day, tmp_path / "nothing.jsonl")
     return town
 
 
-def release(town, day, feed):
+def release(town, start, end, feed):
     assert main([
-        "release", *map(str, town.options), "--input", str(feed), "--from", day, "--to", day,
+        "release", *map(str, town.options), "--input", str(feed), "--from", start, "--to", end,
         "--output", str(town.folder / "out"), "--formats", "jsonl", "--json",
     ]) == 0  # fmt: skip
 
@@ -71,7 +71,7 @@ def stage(town):
 def check(town):
     slots = [entry.unit for entry in town.place.ledger.live("minutes", town.spec.spec_id, period(town))]
     assert sorted(unit.slot_s for unit in slots) == [town.start_s + 60 * i for i in range(SERVICE)]
-    assert {plan_of(unit).share for unit in slots} == {"1/26"}
+    assert {plan_of(unit).share for unit in slots} == {"1/28"}
     debits = Accountant().compose(claim_of(debit_of(unit)) for unit in [*slots, stage(town)])
     (spent,) = town.place.ledger.spent("minutes", period(town))
     assert spent.debited == debits
@@ -79,7 +79,7 @@ def check(town):
 
 
 def test_live_slots_and_the_days_end_are_released_by_one_stream(tmp_path, postgres, kafka, flink, pool):
-    """2 to 3 minutes: the day ends in one or two."""
+    """4 minutes: the day ends in two."""
     town = town_of(tmp_path, postgres.new_database(), kafka)
     with Running(town, *engine(flink, pool)) as stream:
         wait_for(lambda: stage(town) or stream.has_ended(), 240)
@@ -92,7 +92,8 @@ def test_live_slots_and_the_days_end_are_released_by_one_stream(tmp_path, postgr
     health = stream.health()
     assert sum("slot" in line for line in health) == SERVICE
     before = town.place.ledger.stages("minutes", town.spec.spec_id)
-    release(town, period(town), tmp_path / "feed.jsonl")
+    edges = [town.spec.timetable.text(town.start_s + 60 * minutes) for minutes in (0, SERVICE)]
+    release(town, *edges, tmp_path / "feed.jsonl")
     assert town.place.ledger.stages("minutes", town.spec.spec_id) == before
     assert town.place.ledger.audit("minutes").changed == 0, "the scheduled job makes the same day"
 
@@ -107,7 +108,7 @@ def failing_pool(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("place", ["after-noise", "after-commit"])
 def test_a_worker_that_is_killed_loses_and_repeats_nothing(tmp_path, kafka, flink, failing_pool, place):
-    """2 to 3 minutes: the day ends in one or two."""
+    """4 minutes: the day ends in two."""
     town = town_of(tmp_path, f"sqlite:///{tmp_path / 'ledger.sqlite'}", kafka)
 
     def live():
