@@ -116,12 +116,12 @@ def dense(buckets: int, steps: int, epsilon: float = 0.6) -> None:
     dense_s = time.perf_counter() - start
     on_from_ours = _plain_em(matrix, fast.shares, 100)
     by_em, by_ours, further = (_log_likelihood(matrix, each) for each in (shares, fast.shares, on_from_ours))
-    print(
-        f"plain dense EM, {DENSE_USERS:,} users, {buckets} buckets, epsilon {epsilon}: {steps:,} steps in "
-        f"{dense_s:.1f} s, gap {_gradient(matrix, shares).max() - 1:.0e}\n"
-        f"  ours {fast_s:.2f} s ({dense_s / fast_s:.0f} times faster), gap {fast.gap:.0e}\n  log-likelihood {by_em:.5f} and {by_ours:.5f}: relative difference "
-        f"{(by_ours - by_em) / abs(by_em):.0e}; 100 steps of EM from ours gain {(further - by_ours) / abs(by_ours):.0e}"
-    )
+    gap = _gradient(matrix, shares).max() - 1
+    print(f"plain dense EM, {DENSE_USERS:,} users, {buckets} buckets, epsilon {epsilon}:")
+    print(f"  {steps:,} steps in {dense_s:.1f} s, gap {gap:.0e}")
+    print(f"  ours {fast_s:.2f} s ({dense_s / fast_s:.0f} times faster), gap {fast.gap:.0e}")
+    print(f"  log-likelihood {by_em:.5f} and {by_ours:.5f}: relative difference {(by_ours - by_em) / abs(by_em):.0e}")
+    print(f"  100 steps of EM from ours gain {(further - by_ours) / abs(by_ours):.0e}")
 
 
 def _plain_em(matrix: NDArray[np.float64], shares: NDArray[np.float64], steps: int) -> NDArray[np.float64]:
