@@ -9,6 +9,7 @@ import click
 
 import pipelines.silence_beam  # noqa: F401  # isort: skip
 
+from pipelines.commands.terminal import with_verbosity
 from pipelines.exit_codes import BAD_SPECIFICATION, DONE, FAILED, REFUSED, WRONG_USE
 
 COMMANDS = {
@@ -64,7 +65,7 @@ class _Commands(click.Group):
             return None
         module, _, attribute = COMMANDS[name][0].partition(":")
         command: click.Command = getattr(importlib.import_module(module), attribute)
-        return command
+        return with_verbosity(command)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
@@ -83,6 +84,9 @@ def hatstream() -> None:
     Example:
       hatstream demo --output build/demo
     """
+
+
+with_verbosity(hatstream)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -117,10 +121,16 @@ def _code_of(error: Exception) -> int | None:
 
 def run() -> None:
     """The console script."""
+    is_closed = sys.stdout is None
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 - for as long as the process
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a locale without our letters is no reason to fail
     code = main()
+    if is_closed:
+        click.echo("hatstream: standard output is closed: nobody saw the results", err=True)
+        sys.exit(code or FAILED)
     try:
         sys.stdout.flush()
     except OSError as error:

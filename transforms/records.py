@@ -4,11 +4,10 @@ What crosses a group-by has a key of integers or text and a value of bytes: code
 give equal keys equal bytes. The bytes are Arrow streams with named columns (transforms.count.wire), or JSON.
 """
 
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, NewType
+from typing import TYPE_CHECKING, Final, NamedTuple, NewType
 
 import numpy as np
 import pyarrow as pa
-from apache_beam.pvalue import TaggedOutput
 
 from dpops.estimate import Estimate
 from dpops.types import Int64s
@@ -112,10 +111,6 @@ class PackedEvents(NamedTuple):
     rows: int
     pane_s: int
 
-
-Refusal = TaggedOutput[Literal["refused"], Refused]
-
-Exposed = TaggedOutput[Literal["exposure"], tuple[int, ExposureBytes]]
 
 REFUSED: Final = "refused"
 EXPOSURE: Final = "exposure"

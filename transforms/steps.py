@@ -33,7 +33,6 @@ from transforms.records import (
     EXPOSURE,
     REFUSED,
     EventBytes,
-    Exposed,
     KeyedEvents,
     KeyedPane,
     KeyedPartial,
@@ -45,7 +44,6 @@ from transforms.records import (
     PartialBytes,
     RawBatch,
     RecordedSlot,
-    Refusal,
     Refused,
     SlotEstimates,
     SlotShard,
@@ -56,15 +54,10 @@ from transforms.release.by_hexagon import draw_releases
 from transforms.release.estimates import estimates_of
 from transforms.release.policy import Policy, SlotFacts, release_shard
 from transforms.release.recorded import Sealed
+from transforms.side_outputs import Exposed, Refusal, dead_letters
 
 Transaction = Literal["period", "slot"]
 """What the ledger records in one transaction."""
-
-
-def _dead_letters(stage: str, reasons: Mapping[str, int]) -> Iterator[Refusal]:
-    for reason, rows in reasons.items():
-        if rows:
-            yield TaggedOutput(REFUSED, Refused(stage, reason, rows))
 
 
 @dataclass
@@ -81,7 +74,7 @@ def batches_of(layout: Layout, path: str) -> Iterator[RawBatch | Refusal]:
     """The batches of one file, counted, each after what was refused of it. Raises UnreadableFile or OSError."""
     for batch in read_apart(layout, path):
         Metrics.counter(counters.NAMESPACE, counters.ROWS).inc(batch.rows)
-        yield from _dead_letters("read", batch.refused)
+        yield from dead_letters("read", batch.refused)
         yield batch
         failpoint("read")
 
@@ -116,7 +109,7 @@ class _Parse(beam.DoFn):
 
     def process(self, batch: RawBatch) -> Iterator[Observations | Refusal]:
         observations, refused = parse(batch.table, self._rules)
-        yield from _dead_letters("parse", refused)
+        yield from dead_letters("parse", refused)
         failpoint("parse")
         yield observations
 
@@ -145,7 +138,7 @@ class _Assign(beam.DoFn):
 
     def process(self, observations: Observations) -> Iterator[PackedEvents | Refusal]:
         found = locate(observations, self._resolution, self._region)
-        yield from _dead_letters("assign", {hexagons.OUTSIDE_REGION: found.outside})
+        yield from dead_letters("assign", {hexagons.OUTSIDE_REGION: found.outside})
         failpoint("assign")
         for part in wire.split(found.observations, found.cell, self._shards, self._pane_s):
             yield PackedEvents((part.slot_s, part.shard), part.data, part.rows, part.pane_s)

@@ -159,6 +159,13 @@ def group_sd_kmh(kind: Kind, spread: Fraction, name: str, share: Fraction, known
     return noise * float(bound) / known.fleet.vehicles / math.sqrt(_LEARNING_DAYS)
 
 
+def vehicle_weight(kind: Kind, shares: Shares, fleet: Fleet) -> float:
+    """What all HATs of a typical vehicle-day weigh together before clipping, by its public profile."""
+    if kind == "laplace":
+        return 1.0
+    return 1 / math.sqrt(sum(share / fleet.profile.touched(name) for name, share in shares))
+
+
 def stage_of(
     settings: Settings, kind: Kind, spread: Fraction, hats: Hats, step_kmh: Fraction, centres: Int64s | None = None
 ) -> Stage:

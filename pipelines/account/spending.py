@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 from dpops.accountant import Accountant
-from pipelines.scheduled.parts import Outcome, Spend
+from pipelines.scheduled.outcome import Outcome, Spend
 from pipelines.specification import Specification
 from transforms.ledger import Ledger
 

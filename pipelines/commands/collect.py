@@ -11,6 +11,7 @@ from pipelines.collect.keep import Keep, in_folder, in_topic
 from pipelines.collect.poll import Poller
 from pipelines.commands.options import kafka_topic
 from pipelines.commands.stream import asked_to_stop
+from pipelines.commands.terminal import note
 from pipelines.scheduled.release import UsageError
 from transforms.sources.kafka_partition import Topic
 
@@ -65,7 +66,7 @@ def collect(
             if outcome == "failed":
                 click.echo(f"{poller.reason}; asking again in {poller.wait_s():.0f} s", err=True)
             if time.monotonic() - said >= SAY_EVERY_S:
-                click.echo(_line(counts), err=True)
+                note(_line(counts))
                 said = time.monotonic()
             stop.wait(min(poller.wait_s(), max(until - time.monotonic(), 0)))
     click.echo(_line(counts))

@@ -8,7 +8,6 @@ from pathlib import Path
 import click
 import msgspec
 from rich.console import Console
-from rich.progress import track
 from rich.table import Table
 
 from pipelines.account import location
@@ -49,13 +48,16 @@ def demo(output: Path) -> int:
     with progress_bars(quiet=False) as report:
         pattern = str(output / "sample*.parquet")
         done = scheduled.release(spec, when, pattern, output / "hats", place, ("parquet",), report)
-        city = read_city(spec, samples, lambda *_: None)
+        city = read_city(spec, samples, report)
     rows = read_rows([str(path) for path in done.files])
     guarantee = levels_sentence(spec, spec.levels) if spec.levels else ""
     hexagons = draw_map(rows, output / "map.html", title="Speeds of a made-up bus fleet", claim=guarantee)
     _tell(out, compared(city, rows), city.mean_kmh, guarantee)
-    out.print(f"The map of {hexagons} hexagons opens from disk in any browser:\n  {output / 'map.html'}")
-    out.print(f"{len(done.files)} result files: {done.files[0].parent}. Next: README.md, 'Release a feed of your own'.")
+    out.print(
+        f"The map of {hexagons:,} hexagons opens from disk in any browser:\n  {output / 'map.html'}", soft_wrap=True
+    )
+    out.print(f"{len(done.files):,} result files:\n  {done.files[0].parent}", soft_wrap=True)
+    out.print("Next: README.md, 'Release a feed of your own', or docs/tutorial.md.")
     return 0
 
 
@@ -78,12 +80,15 @@ def _specification(output: Path, fleet: Fleet) -> Specification:
 def _samples(out: Console, output: Path, fleets: list[Fleet]) -> list[str]:
     """A file a day; the first is named without its date, as README.md's example releases it."""
     paths, reports = [], 0
-    for at, fleet in enumerate(track(fleets, "driving the made-up fleet", console=out, transient=True)):
-        path = output / ("sample.parquet" if at == 0 else f"sample-{fleet.day}.parquet")
-        reports += write_sample(fleet, path)
-        paths.append(str(path))
+    with progress_bars(quiet=False) as report:
+        for at, fleet in enumerate(fleets):
+            report("days driven by the made-up fleet", at, len(fleets))
+            path = output / ("sample.parquet" if at == 0 else f"sample-{fleet.day}.parquet")
+            reports += write_sample(fleet, path)
+            paths.append(str(path))
+        report("days driven by the made-up fleet", len(fleets), len(fleets))
     buses = f"{fleets[0].vehicles} made-up buses on {len(fleets)} days"
-    out.print(f"{reports:,} reports of {buses}: {output}/sample*.parquet")
+    out.print(f"{reports:,} reports of {buses}:\n  {output}/sample*.parquet", soft_wrap=True)
     return paths
 
 

@@ -46,7 +46,7 @@ def fuse(spec_path: Path, pattern: str, output: Path, formats: tuple[str, ...], 
         f"at most {found.leakage:g} over all its reports; fusing them adds nothing."
     )
     for path in found.files:
-        out.print(f"wrote {path}")
+        out.print(f"wrote {path}", soft_wrap=True, highlight=False)
 
 
 @click.command()
@@ -89,14 +89,16 @@ def _table(found: fusing.Fused) -> Table:
     names = sorted({row["service"] for row in found.rows} - {FUSED})
     table = Table(title="mean, km/h (95 % interval)", title_justify="left")
     for name in ("slot", "cell", "users", "fused", *names):
-        table.add_column(name, justify="left" if name in ("slot", "cell") else "right")
+        table.add_column(
+            name, justify="left" if name in ("slot", "cell") else "right", no_wrap=name in ("slot", "cell")
+        )
     means = [row for row in found.rows if row["statistic"] == "mean"]
     places = list(dict.fromkeys((row["slot_start"], row["cell"]) for row in means))
     by_place = {(row["slot_start"], row["cell"], row["service"]): row for row in means}
     for slot, cell in places[:MOST_GROUPS]:
         shown = [by_place.get((slot, cell, name)) for name in (FUSED, *names)]
         texts = ["-" if r is None else f"{r['value']:.1f} ({r['lower95']:.1f} to {r['upper95']:.1f})" for r in shown]
-        table.add_row(slot[:16].replace("T", " "), cell, str(by_place[slot, cell, FUSED]["users"]), *texts)
+        table.add_row(slot[:16].replace("T", " "), cell, f"{by_place[slot, cell, FUSED]['users']:,}", *texts)
     if len(places) > MOST_GROUPS:
         table.caption = f"{len(places) - MOST_GROUPS:,} more in the files"
     return table

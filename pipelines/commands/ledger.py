@@ -61,28 +61,29 @@ def show(ledger: str | None, key_path: Path | None, as_json: bool) -> None:
                 f"beware: counts-public accounts publish who drove; about the same vehicles they void this one: {voids}"
             )
         if account["changed"]:
-            out.print(f"{account['changed']} audit events: later runs met other input or other code")
+            out.print(f"{account['changed']:,} audit events: later runs met other input or other code")
         if account["redrawn"]:
-            out.print(f"{account['redrawn']} units were drawn again by later runs or restarts; the first draw stands")
+            out.print(f"{account['redrawn']:,} units were drawn again by later runs or restarts; the first draw stands")
 
 
 def _account_table(account: dict[str, Any]) -> Table:
     """What each specification has spent in each period."""
     title = f"{account['account']}: {account['unit']}, {account['adjacency']}, limit {account['limit_text']}"
     table = Table(title=title, title_justify="left")
-    for column in ("period", "specification", "spec_id", "slots", "epsilon", "first recorded", "last recorded"):
-        table.add_column(column, justify="right" if column in ("slots", "epsilon") else "left")
+    for column in ("period", "specification", "slots", "epsilon", "recorded (UTC)"):
+        is_number = column in ("slots", "epsilon")
+        table.add_column(column, justify="right" if is_number else "left", no_wrap=True)
     for s in account["spent"]:
+        first, last = (_minute(s[name]) for name in ("first", "last"))
+        recorded = first if first == last else f"{first} to\n{last}"
         table.add_row(
-            s["period"],
-            s["specification"],
-            s["spec_id"],
-            str(s["slots"]),
-            f"{s['epsilon']:g}",
-            s["first"],
-            s["last"],
+            s["period"], f"{s['specification']}\n{s['spec_id']}", f"{s['slots']:,}", f"{s['epsilon']:g}", recorded
         )
     return table
+
+
+def _minute(at: str) -> str:
+    return datetime.fromisoformat(at).astimezone(UTC).strftime("%Y-%m-%d %H:%M")
 
 
 def _that_void(account: dict[str, Any], accounts: Sequence[dict[str, Any]]) -> str:
@@ -179,8 +180,10 @@ def _show_gaps(summary: dict[str, Any], found: Sequence[Gap]) -> None:
     if found:
         table = Table(title=f"{summary['name']} ({summary['spec_id']})", title_justify="left")
         for column in ("period", "slot", "until", "missing shards"):
-            table.add_column(column)
+            table.add_column(column, no_wrap=column != "missing shards")
         for gap in found:
             table.add_row(gap.period, gap.slot_start, gap.slot_end, ", ".join(map(str, gap.shards)))
         out.print(table)
-    out.print(f"{len(found)} of {summary['slots']} slots are missing, {summary['still_to_come']} are still to come")
+    out.print(
+        f"{len(found):,} of {summary['slots']:,} slots are missing, {summary['still_to_come']:,} are still to come"
+    )

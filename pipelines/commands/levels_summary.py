@@ -64,12 +64,12 @@ def show_levels(summary: dict[str, Any], out: Console) -> None:
     for title in ("period", "slots", "cells", "stages", "epsilon", "delta"):
         table.add_column(title, justify="left" if title == "period" else "right")
     for each in summary["periods"]:
-        numbers = (f"{each['slots']}", f"{each['cells']:,}", f"{len(each['stages'])}")
+        numbers = (f"{each['slots']:,}", f"{each['cells']:,}", f"{len(each['stages'])}")
         table.add_row(each["period"], *numbers, f"{each['epsilon']:g}", f"{each['delta']:g}")
     out.print(table)
     out.print(f"Guarantee: {summary['guarantee']}", highlight=False)
     files = summary["files"]
-    out.print(f"{len(files)} files, first ... last:" if files else "no files")
+    out.print(f"{len(files):,} files, first ... last:" if files else "no files")
     for path in dict.fromkeys([files[0], files[-1]] if files else []):
         out.print(f"  {path}", soft_wrap=True, highlight=False)
     if summary["kafka"]:
@@ -96,7 +96,7 @@ def show_check(checked: InputCheck, *, as_json: bool) -> None:
     for title in ("period", "slots", "with observations", "observations"):
         table.add_column(title, justify="left" if title == "period" else "right")
     for each in checked.periods:
-        table.add_row(each.period, str(each.slots), str(each.slots_with_rows), f"{each.rows:,}")
+        table.add_row(each.period, f"{each.slots:,}", f"{each.slots_with_rows:,}", f"{each.rows:,}")
     out = console()
     out.print(table)
     out.print(f"{checked.outcome.rows:,} rows read; nothing was released, recorded or spent")

@@ -1,15 +1,12 @@
-"""Options that several commands share, and how a run shows its progress."""
+"""Options that several commands share."""
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from pipelines.scheduled.parts import Progress as Report
+from pipelines.commands.terminal import console as console
+from pipelines.commands.terminal import progress_bars as progress_bars
 from transforms.sinks.files import FORMATS
 from transforms.sources.kafka_partition import Topic
 
@@ -58,25 +55,3 @@ formats_option = click.option(
     "--formats", default="parquet", show_default=True, callback=_formats, help=f"Of {','.join(FORMATS)}."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document for programs.")
-
-
-def console() -> Console:
-    """Standard output; wide enough for our tables where it is no terminal."""
-    out = Console(markup=False, emoji=False)  # names and paths are shown as they are
-    return out if out.is_terminal else Console(width=130, markup=False, emoji=False)
-
-
-@contextmanager
-def progress_bars(*, quiet: bool) -> Iterator[Report]:
-    """Bars on standard error while a terminal watches; each phase gets one."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    errors = Console(stderr=True)
-    with Progress(*columns, console=errors, disable=quiet or not errors.is_terminal) as bars:
-        known = {}
-
-        def report(phase: str, done: int, whole: int | None) -> None:
-            if phase not in known:
-                known[phase] = bars.add_task(phase, total=whole)
-            bars.update(known[phase], completed=done, total=whole)
-
-        yield report

@@ -1,5 +1,7 @@
 """`hatstream plan`: what a specification would give, before anything is spent."""
 
+from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 
 import click
@@ -10,10 +12,16 @@ from rich.text import Text
 
 from pipelines.account.guarantee import Guarantee
 from pipelines.commands.options import console, json_option, progress_bars, spec_option
+from pipelines.commands.plan_needs import show_levels, show_needs
 from pipelines.planning import counts as sources
+from pipelines.planning.chart import draw_plan
 from pipelines.planning.composed import Composed, Total
+from pipelines.planning.feed import fullest_period
 from pipelines.planning.forecast import Choice, HatClass, Planned, Recount, StatisticPlan
 from pipelines.planning.forecast import plan as make_plan
+from pipelines.planning.levels import plan_levels
+from pipelines.planning.needs import needs_of
+from pipelines.scheduled.outcome import Progress
 from pipelines.scheduled.release import UsageError
 from pipelines.specification import Specification, load
 
@@ -31,38 +39,84 @@ _KNOWN = {"at most": "<= ", "if alike": "if days are alike "}
     "cell) and, so that totals are exact, slot and vehicle. Of one period, or with slots named by their start.",
 )
 @click.option("--synthetic", is_flag=True, help="Count a day of the made-up fleet of `hatstream demo`.")
+@click.option(
+    "--input",
+    "pattern",
+    metavar="GLOB",
+    help="Count your own feed: its fullest period. For the operator alone where counts are secret.",
+)
+@click.option(
+    "--within",
+    "within_kmh",
+    default=2.0,
+    show_default=True,
+    type=click.FloatRange(0, min_open=True),
+    metavar="KMH",
+    help="Say how many vehicles an interval of so many km/h to either side needs.",
+)
+@click.option(
+    "--output", type=click.Path(path_type=Path, file_okay=False), help="Folder for the chart, half-widths.png."
+)
 @json_option
-def plan(spec_path: Path, counts_path: Path | None, synthetic: bool, as_json: bool) -> None:
-    """Forecast noise, bias, error and composed total, and what other choices would give.
+def plan(
+    spec_path: Path,
+    counts_path: Path | None,
+    synthetic: bool,
+    pattern: str | None,
+    within_kmh: float,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    """Forecast noise, bias, error and composed total, and how many vehicles an interval of ±2 km/h needs.
 
-    It spends nothing, needs no ledger and no key, and reads no speeds: counts, U, epsilon and speed.prior decide.
+    It spends nothing, needs no ledger and no key, and no speed decides anything: counts, U, epsilon and speed.prior do;
+    under mechanism "levels" the region, the fleet and the total.
 
     \b
     Examples:
       hatstream plan --spec austin.toml --synthetic
+      hatstream plan --spec austin.toml --input 'feed/*.csv' --output build
       hatstream plan --spec austin.toml --counts counts.csv --json
     """
     spec = load(spec_path)
-    if spec.levels is not None:
-        raise UsageError(
-            "mechanism 'levels' has no forecast from counts: docs/levels.md says how many vehicles it needs"
-        )
-    if counts_path and synthetic:
-        raise UsageError("give --counts or --synthetic, not both")
-    counts, recount = _counts(spec, counts_path, synthetic)
+    if sum((counts_path is not None, synthetic, pattern is not None)) > 1:
+        raise UsageError("give one of --counts, --synthetic and --input")
     with progress_bars(quiet=as_json) as report:
+        given = _given(spec, counts_path, synthetic, pattern, report)
+        if spec.levels is not None:
+            of_levels = plan_levels(spec, within_kmh, given[0] if given else None)
+            picture = None if output is None else draw_plan(spec, within_kmh, None, output)
+            _tell(of_levels, picture, as_json, lambda out: show_levels(of_levels, out))
+            return
+        counts, recount = given or (sources.typical_counts(), None)
         planned = make_plan(spec, counts, recount, report)
+        needs = needs_of(spec, within_kmh, Fraction(planned.composed.epsilon_per_hat_least))
+        planned = msgspec.structs.replace(planned, needs=needs)
+        picture = None if output is None or needs is None else draw_plan(spec, within_kmh, needs, output)
+    _tell(planned, picture, as_json, lambda out: show(planned, out))
+
+
+def _tell(planned: msgspec.Struct, picture: Path | None, as_json: bool, show: Callable[[Console], None]) -> None:
     if as_json:
         click.echo(msgspec.json.encode(planned).decode())
-    else:
-        show(planned, console())
+        return
+    out = console()
+    show(out)
+    if picture is not None:
+        out.print(f"The chart: {picture}", highlight=False)
 
 
-def _counts(spec: Specification, path: Path | None, synthetic: bool) -> tuple[sources.Counts, Recount | None]:
+def _given(
+    spec: Specification, path: Path | None, synthetic: bool, pattern: str | None, progress: Progress
+) -> tuple[sources.Counts, Recount | None] | None:
+    """The counts that were asked for, and how to count again in other cells and slots."""
     if path is not None:
         return sources.read_counts(path, spec.timetable), None
+    if pattern is not None:
+        feed = fullest_period(spec, pattern, progress)
+        return feed.counts(spec), feed.counts
     if not synthetic:
-        return sources.typical_counts(), None
+        return None
     day, fleet = sources.sample_day(spec)
     return sources.sample_counts(day, fleet, spec), lambda other: sources.sample_counts(day, fleet, other)
 
@@ -78,6 +132,8 @@ def show(planned: Planned, out: Console) -> None:
     out.print(_guarantees(planned.guarantees))
     out.print(planned.not_protected, highlight=False)
     out.print(_choices(planned))
+    if planned.needs is not None:
+        show_needs(planned.needs, out)
     for note in planned.notes:
         out.print(f"Note: {note}", highlight=False)
 

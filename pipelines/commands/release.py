@@ -27,9 +27,11 @@ from pipelines.commands.options import (
     progress_bars,
     spec_option,
 )
+from pipelines.commands.terminal import detail
 from pipelines.exit_codes import DIFFERS, DONE, FAILED
 from pipelines.scheduled import release as scheduled
 from pipelines.scheduled.check_input import check_input as check
+from pipelines.scheduled.crew import MOST_WORKERS
 from pipelines.specification import Specification, load
 from transforms.release.recorded import Sealed
 from transforms.sources.kafka_partition import Topic
@@ -56,6 +58,11 @@ from transforms.sources.kafka_partition import Topic
     help="DirectRunner is another name for FnApiRunner here.",
 )
 @click.option(
+    "--workers",
+    type=click.IntRange(1, MOST_WORKERS),
+    help="Processes that read and count. [default: the cores there are; 1 for a small input]",
+)
+@click.option(
     "--allow-empty", is_flag=True, help="Nothing happened: seal a period, for ever, of which the input has no row."
 )
 @click.option(
@@ -76,6 +83,7 @@ def release(
     formats: tuple[str, ...],
     kafka_output: Topic | None,
     runner: str,  # noqa: ARG001 - both names mean the one runner there is
+    workers: int | None,
     allow_empty: bool,
     check_input: bool,
     as_json: bool,
@@ -98,14 +106,25 @@ def release(
     else:
         when = scheduled.closed_range(spec.timetable, start or "", end or "", now)
     place = location.find(ledger, key_path)
+    detail(f"{spec.name} ({spec.spec_id}): {len(when.slots):,} slots of {len(when.periods):,} periods")
+    detail(f"ledger {place.shown}\nkey {place.key}\nhead {place.head}")
     if check_input:
         with progress_bars(quiet=as_json) as report:
-            checked = check(spec, when, pattern, ledger_account_of(spec, place, signs=False), report)
+            checked = check(spec, when, pattern, ledger_account_of(spec, place, signs=False), workers, report)
         show_check(checked, as_json=as_json)
         return DONE if checked.is_complete else FAILED
     with progress_bars(quiet=as_json) as report:
         done = scheduled.release(
-            spec, when, pattern, output, place, formats, report, kafka_output, allow_empty=allow_empty
+            spec,
+            when,
+            pattern,
+            output,
+            place,
+            formats,
+            report,
+            kafka_output,
+            allow_empty=allow_empty,
+            workers=workers,
         )
     if spec.levels is None:
         summary = summarise(spec, done, place)
@@ -180,11 +199,11 @@ def show(summary: dict[str, Any], out: Console) -> None:
     out.print(f"Guarantee: {summary['guarantee']}", highlight=False)
     if summary["slots_that_differ_now"]:
         out.print(
-            f"{summary['slots_that_differ_now']} slots were released before from other input or by other code; "
+            f"{summary['slots_that_differ_now']:,} slots were released before from other input or by other code; "
             "what was released then stands."
         )
     files = summary["files"]
-    out.print(f"{len(files)} files, first ... last:" if files else "no files")
+    out.print(f"{len(files):,} files, first ... last:" if files else "no files")
     for path in dict.fromkeys([files[0], files[-1]] if files else []):
         out.print(f"  {path}", soft_wrap=True, highlight=False)
     if summary["kafka"]:
@@ -211,7 +230,7 @@ def _spending_table(periods: Sequence[dict[str, Any]]) -> Table:
     for period in periods:
         spent.add_row(
             period["period"],
-            str(period["slots"]),
+            f"{period['slots']:,}",
             f"{period['hats']:,}",
             f"{period['no_data']:,}",
             f"{period['sum_of_slot_maxima']:g}",

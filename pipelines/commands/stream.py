@@ -16,6 +16,7 @@ import msgspec
 from pipelines.account import location
 from pipelines.build import Source
 from pipelines.commands.options import formats_option, kafka_output_option, key_option, ledger_option, spec_option
+from pipelines.commands.terminal import note
 from pipelines.demo.servers.worker_pool import local_servers
 from pipelines.exit_codes import DONE
 from pipelines.scheduled.release import UsageError
@@ -78,7 +79,7 @@ def stream(
     """Release slot after slot as they close, each exactly once, until SIGINT or SIGTERM.
 
     It begins with the first slot that has not begun, unless --from names an earlier one whose reports are all still
-    there. Health: one line of JSON a slot.
+    there. Health: one line of JSON a slot; with --quiet only into the file of --health.
 
     \b
     Example:
@@ -157,7 +158,7 @@ class _Sayer:
     def __call__(self, facts: Mapping[str, Any]) -> None:
         line = msgspec.json.encode(facts).decode()
         if self._log is None:
-            click.echo(line, err=True)
+            note(line)
         else:
             with self._log.open("a") as file:
                 file.write(line + "\n")

@@ -7,8 +7,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
@@ -20,6 +20,7 @@ import pipelines.silence_beam  # noqa: F401  # isort: skip
 
 from pipelines.account import location
 from pipelines.commands.stream import asked_to_stop
+from pipelines.commands.terminal import duration, note, progress_bars, with_verbosity
 from pipelines.demo.feeder import SPEED_UP, Feeder, replay
 from pipelines.demo.fleet import Fleet
 from pipelines.demo.servers.kafka import Kafka
@@ -28,6 +29,7 @@ from pipelines.demo.servers.postgres import missing_programs, postgres_server
 from pipelines.demo.servers.process import ServerError
 from pipelines.demo.servers.worker_pool import local_servers
 from pipelines.exit_codes import DONE, FAILED
+from pipelines.scheduled.outcome import reporting
 from pipelines.specification import Specification, load
 from pipelines.streaming import stream as streaming
 from pipelines.streaming.engine import Engine, EngineError
@@ -68,15 +70,18 @@ def demo(minutes: float, vehicles: int, parallelism: int, output: Path) -> int:
     with ExitStack() as stack:
         stop = stack.enter_context(asked_to_stop())
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hatstream-")))
-        click.echo("starting PostgreSQL, Kafka, Flink and its workers (the first time Maven fetches 200 MB) ...")
+        note("starting PostgreSQL, Kafka, Flink and its workers (the first time Maven fetches 200 MB) ...")
         spec, place, topic, engine = set_up(stack, folder, parallelism)
-        stack.enter_context(Feeder(topic, found))
+        feeder = stack.enter_context(Feeder(topic, found))
+        report = stack.enter_context(progress_bars(quiet=False))
+        stack.enter_context(reporting(lambda: report("reports sent", feeder.sent, len(found.reports))))
         start_s = streaming.first_slot(spec, None, datetime.now(UTC))
         source = streaming.kafka_source(spec, topic, start_s)
         made = streaming.prepare(spec, start_s, source, place, output, ("parquet", "csv"))
         stop_at(start_s + 60 * minutes + SHOWING_S, stop)
+        note(f"{_clock(start_s)} the first slot begins; {_clock(start_s + 60)} it ends, and its release follows")
         streaming.run(spec, made, place, engine, stop, _Show(spec, place))
-        click.echo(f"the ledger is whole: {place.ledger.verify().entries} entries; stopping the servers ...")
+        note(f"the ledger is whole: {place.ledger.verify().entries:,} entries; stopping the servers ...")
     click.echo(f"stopped. The releases are in {output}")
     return DONE
 
@@ -85,10 +90,13 @@ def set_up(
     stack: ExitStack, folder: Path, parallelism: int
 ) -> tuple[Specification, location.AccountLocation, Topic, Engine]:
     """The servers, an account on their ledger and a topic, and where the stream runs; all of it ends with the stack."""
-    url = stack.enter_context(postgres_server()).new_database()
-    kafka = stack.enter_context(Kafka(folder / "kafka"))
-    kafka.make_topic(TOPIC, PARTITIONS)
-    flink, pool = stack.enter_context(local_servers(folder, parallelism))
+    with _timed("PostgreSQL"):
+        url = stack.enter_context(postgres_server()).new_database()
+    with _timed("Kafka"):
+        kafka = stack.enter_context(Kafka(folder / "kafka"))
+        kafka.make_topic(TOPIC, PARTITIONS)
+    with _timed("Flink, with a pool of workers,"):
+        flink, pool = stack.enter_context(local_servers(folder, parallelism))
     engine = Flink(
         job_server=flink.address,
         worker_pool=pool.address,
@@ -100,6 +108,17 @@ def set_up(
     place = location.find(url, folder / "stream-demo.key")
     location.open_account(place, spec.account)
     return spec, place, Topic(brokers=kafka.brokers, name=TOPIC), engine
+
+
+@contextmanager
+def _timed(what: str) -> Iterator[None]:
+    begun_s = time.monotonic()
+    yield
+    note(f"  {what} runs after {duration(time.monotonic() - begun_s)}")
+
+
+def _clock(at_s: float) -> str:
+    return f"{datetime.fromtimestamp(at_s):%H:%M:%S}"
 
 
 def stop_at(at_s: float, stop: threading.Event) -> None:
@@ -122,10 +141,10 @@ class _Show:
 
     def __call__(self, facts: Mapping[str, Any]) -> None:
         if "job" in facts:
-            click.echo(f"the stream runs; its first slot begins at {facts['from']}")
+            note(f"the stream runs; its first slot begins at {facts['from']}")
         elif "state" in facts:
-            click.echo(f"Flink says {facts['state']}")
-        else:
+            note(f"Flink says {facts['state']}")
+        elif "slot" in facts:
             click.echo(f"{facts['slot'][11:16]}  {self._released(facts['slot'])}{_counted(facts)}")
 
     def _released(self, slot: str) -> str:
@@ -137,7 +156,7 @@ class _Show:
             return "no HATs"
         best = min(rows, key=lambda row: row["upper95"] - row["lower95"])
         interval = f"{best['lower95']:.1f} to {best['upper95']:.1f}"
-        return f"{len(rows)} HATs; {best['cell']}: {best['value']:.1f} km/h (95 %: {interval})"
+        return f"{len(rows):,} HATs; {best['cell']}: {best['value']:.1f} km/h (95 %: {interval})"
 
 
 def _counted(facts: Mapping[str, Any]) -> str:
@@ -148,7 +167,7 @@ def _counted(facts: Mapping[str, Any]) -> str:
 
 def main() -> int:
     try:
-        return int(demo.main(standalone_mode=False) or DONE)
+        return int(with_verbosity(demo).main(standalone_mode=False) or DONE)
     except click.ClickException as error:
         error.show()
     except (MissingTool, ServerError, EngineError, LedgerError, RuntimeError) as error:

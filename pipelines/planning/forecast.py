@@ -19,7 +19,8 @@ from dpops.types import CountsKnown
 from pipelines.account.guarantee import NOT_PROTECTED, Guarantee, translated
 from pipelines.planning.composed import Composed, PlannedHat, lay_out, of_several_periods
 from pipelines.planning.counts import Counts
-from pipelines.scheduled.parts import Progress
+from pipelines.planning.needs import Needs
+from pipelines.scheduled.outcome import Progress
 from pipelines.scheduled.release import InputError
 from pipelines.specification import Specification
 from transforms.release.policy import weights_of
@@ -98,6 +99,7 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
     not_protected: str
     choices: list[Choice]
     notes: list[str]
+    needs: Needs | None = None
 
 
 class Candidate(NamedTuple):
@@ -274,7 +276,7 @@ def _other_choices(
         if not spec.allocation.whole_periods:
             choices.append(("periods as a whole", _with(spec, spec.allocation.over_whole_periods()), True))
     if not positions:
-        return choices, ["other resolutions and slot lengths need positions: see --synthetic"]
+        return choices, ["other resolutions and slot lengths need positions: see --input and --synthetic"]
     impossible = []
     for resolution in (spec.cells.resolution - 1, spec.cells.resolution + 1):
         if 0 <= resolution <= 15:

@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pipelines.scheduled.parts import Outcome, Progress, count_in, observe_files, reporting, rows_in
+from pipelines.scheduled import counting
+from pipelines.scheduled.crew import crew_of
+from pipelines.scheduled.outcome import Outcome, Progress
 from pipelines.scheduled.release import job_of, paths_of
 from pipelines.scheduled.spool import Spool
 from pipelines.specification import Specification
@@ -32,18 +34,23 @@ class InputCheck(NamedTuple):
 
 
 def check_input(
-    spec: Specification, when: Calendar, pattern: str, account: LedgerAccount, progress: Progress
+    spec: Specification,
+    when: Calendar,
+    pattern: str,
+    account: LedgerAccount,
+    workers: int | None,
+    progress: Progress,
 ) -> InputCheck:
     """Reads the input as a release would, without opening the ledger. Raises UsageError, InputError or StepError."""
     paths = paths_of(pattern)
     job = job_of(spec, when, Secret(b""), account, account.head.parent, ())
     outcome = Outcome()
-    with Spool() as events:
-        with reporting(lambda: progress("observations read", events.total_rows, None)):
-            count_in(outcome, observe_files(job, paths, events))
+    road = counting.road_of(job, job.cap, job.policy.columns)
+    with crew_of(road, paths, workers) as crew:
+        events = counting.observe_files(crew, road, paths, outcome, progress)
         return InputCheck(outcome, [_of_period(period, when.slots, events) for period in when.periods])
 
 
 def _of_period(period: str, slots: Sequence[Slot], events: Spool) -> PeriodInput:
-    rows = [rows_in(slot, events) for slot in slots if slot.period == period]
+    rows = [counting.rows_in(slot, events) for slot in slots if slot.period == period]
     return PeriodInput(period, len(rows), sum(n > 0 for n in rows), sum(rows))

@@ -1,31 +1,23 @@
 """The scheduled job of a `levels` release: period by period, stage by stage, each around what is recorded before."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
 import apache_beam as beam
 
 from dpops.accountant import Accountant
 from dpops.claims import claim_of
-from pipelines.build import VEHICLE_SHARDS, Job
-from pipelines.scheduled.parts import (
-    Outcome,
-    Progress,
-    count_in,
-    is_refused,
-    observe_files,
-    parts_of,
-    pipeline,
-    reporting,
-    unspooled,
-)
+from pipelines.build import Job
+from pipelines.scheduled import counting
+from pipelines.scheduled.crew import crew_of
+from pipelines.scheduled.outcome import Outcome, Progress, count_in
+from pipelines.scheduled.parts import counts_of, is_refused, pipeline, unspooled
 from pipelines.scheduled.spool import Spool
 from transforms.ledger import Ledger
-from transforms.records import KeyedEvents, KeyedTally
+from transforms.records import KeyedTally, SlotShard
 from transforms.release.levels import LevelsPolicy, StagePlan
 from transforms.release.levels_order import CentresOf, hours_of, plan_for
 from transforms.release.levels_publish import Estimator
-from transforms.release.levels_steps import AddUpVectors, EstimatePeriod, ReleaseStage, TallyVehicles
+from transforms.release.levels_steps import COLUMNS, AddUpVectors, EstimatePeriod, ReleaseStage
 from transforms.release.recorded import Debit
 from transforms.steps import Record
 from transforms.time.calendar import Slot
@@ -39,6 +31,7 @@ def run(
     slots: Sequence[Slot],
     needed: Collection[str] | None,
     learned: tuple[CentresOf, Estimator],
+    workers: int | None,
     progress: Progress,
 ) -> Outcome:
     """Releases whole periods.
@@ -46,7 +39,7 @@ def run(
     needed: periods that must have rows, or nothing is recorded. None where counts are secret: then nothing that is
     released, refused or spent depends on the input.
 
-    learned: what makes centres, and estimates, of recorded stages.
+    learned: what makes centres, and estimates, of recorded stages. workers: as `crew_of` has them.
     """
     outcome = Outcome()
     periods = {slot.period: job.slots[slot.start_s].plan for slot in slots}
@@ -56,52 +49,48 @@ def run(
     outcome.periods_refused = ledger.excess(job.account.name, job.account.limit, wanted)
     if outcome.periods_refused:
         return outcome
-    with Spool() as events, Spool() as tallies:
-        with reporting(lambda: progress("observations read", events.total_rows, None)):
-            count_in(outcome, observe_files(job, paths, events))
+    road = counting.road_of(job, None, COLUMNS)
+    with crew_of(road, paths, workers) as crew:
+        events = counting.observe_files(crew, road, paths, outcome, progress)
         if is_refused(outcome, slots, needed, events):
             return outcome
-        for part in parts_of(slots, events):
-            count_in(outcome, _tally(job, part, events, tallies))
+        shards = counting.parts_for(events.total_rows)  # of vehicles: their sums are the same however they are parted
+        tallies = counting.count_slots(crew, slots, events, outcome, progress, shards=shards, by_vehicle=True)
         for done, (period, plan) in enumerate(periods.items(), 1):
-            _release_period(job, policy, period, plan[0], hours_of(plan, zone), ledger, tallies, learned, outcome)
+            keys = [(plan[0], shard) for shard in range(shards)]
+            _release_period(job, policy, period, keys, hours_of(plan, zone), ledger, tallies, learned, outcome)
             progress("periods recorded and published", done, len(periods))
     return outcome
-
-
-def _tally(job: Job, part: Sequence[Slot], events: Spool, tallies: Spool) -> Any:
-    keys = [(slot.start_s, shard) for slot in part for shard in range(VEHICLE_SHARDS)]
-    with pipeline() as p:
-        counted = unspooled(p, keys, events, KeyedEvents) | "by vehicle" >> TallyVehicles(job.slots)
-        _ = counted | "keep tallies" >> beam.Map(lambda element: tallies.append(*element))
-    return p.result
 
 
 def _release_period(
     job: Job,
     policy: LevelsPolicy,
     period: str,
-    first_s: int,
+    keys: Sequence[SlotShard],
     hours: Sequence[int],
     ledger: Ledger,
     tallies: Spool,
     learned: tuple[CentresOf, Estimator],
     outcome: Outcome,
 ) -> None:
-    """Stage after stage until the period is complete; each sees what the one before recorded, whoever recorded it."""
+    """Stage after stage until the period is complete; each sees what the one before recorded, whoever recorded it.
+
+    keys: of the period's tallies.
+    """
     stage, stages = 0, 1
     while stage < stages:
         entries = ledger.stages(job.account.name, policy.spec_id)
         plan = plan_for(entries, period, stage, hours, policy, learned[0])
-        count_in(outcome, _release_stage(job, policy, {first_s: plan}, tallies, learned[1]))
+        count_in(outcome, _release_stage(job, policy, keys, plan, tallies, learned[1]))
         stages = plan_for(ledger.stages(job.account.name, policy.spec_id), period, 0, hours, policy, learned[0]).stages
         stage += 1
 
 
 def _release_stage(
-    job: Job, policy: LevelsPolicy, plans: Mapping[int, StagePlan], tallies: Spool, estimator: Estimator
-) -> Any:
-    keys = [(first_s, shard) for first_s in plans for shard in range(VEHICLE_SHARDS)]
+    job: Job, policy: LevelsPolicy, keys: Sequence[SlotShard], plan: StagePlan, tallies: Spool, estimator: Estimator
+) -> Mapping[str, int]:
+    plans = {keys[0][0]: plan}
     with pipeline() as p:
         sums = unspooled(p, keys, tallies, KeyedTally) | "by vehicle" >> AddUpVectors(policy, job.slots, plans)
         beats = p | "heartbeat" >> beam.Create([(first_s, b"") for first_s in plans], reshuffle=False)
@@ -110,4 +99,4 @@ def _release_stage(
         estimates = recorded | "publish/estimate" >> EstimatePeriod(job.account, policy, job.slots, estimator)
         for name, sink in job.sinks.items():
             _ = estimates | name >> sink
-    return p.result
+    return counts_of(p.result)

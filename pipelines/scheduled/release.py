@@ -17,6 +17,7 @@ from pipelines.build import Job
 from pipelines.output_folder import prepare_folder
 from pipelines.scheduled import levels
 from pipelines.scheduled import parts as local
+from pipelines.scheduled.outcome import Outcome, Progress
 from pipelines.specification import Specification
 from pipelines.specification.numbers import shortened
 from transforms.ledger import AccountRefusal
@@ -46,7 +47,7 @@ class InputError(Exception):
 class Release:
     """A finished run. files: all paths that hold the range's rows, sorted. topic: has them too, where there is one."""
 
-    outcome: local.Outcome
+    outcome: Outcome
     calendar: Calendar
     files: tuple[Path, ...]
     topic: Topic | None
@@ -107,14 +108,16 @@ def release(
     output: Path,
     location: AccountLocation,
     formats: Sequence[str],
-    progress: local.Progress,
+    progress: Progress,
     topic: Topic | None = None,
     *,
     allow_empty: bool = False,
+    workers: int | None = None,
 ) -> Release:
     """Releases the slots of a range. Raises UsageError, InputError, AccountRefusal, LedgerError or StepError.
 
-    topic: takes the released rows too. allow_empty: seals a period of which the input holds no row.
+    topic: takes the released rows too. allow_empty: seals a period of which the input holds no row. workers: processes
+    that read and count; the cores there are, for a large input, if None.
     """
     _check_period(spec, when)
     secret = admitted(spec, location)
@@ -126,11 +129,11 @@ def release(
     job = replace(continuing(job, location.ledger), topic=topic)
     needed = _needed(spec, when, location, allow_empty=allow_empty)
     if spec.levels is None:
-        outcome = local.run(job, paths, when.slots, needed, progress)
+        outcome = local.run(job, paths, when.slots, needed, workers, progress)
     else:
         policy = spec.levels.policy(spec.spec_id, spec.cells.region or (), spec.speeds.grid, secret.derive("digest"))
         learned = learned_centres, learned_estimates
-        outcome = levels.run(job, policy, spec.timetable.zone, paths, when.slots, needed, learned, progress)
+        outcome = levels.run(job, policy, spec.timetable.zone, paths, when.slots, needed, learned, workers, progress)
     if needed is not None and (outcome.unusable or outcome.periods_empty):
         raise InputError(_no_rows(outcome))
     if outcome.periods_refused:
@@ -223,7 +226,7 @@ def _needed(spec: Specification, when: Calendar, location: AccountLocation, *, a
     return list(dict.fromkeys(slot.period for slot in open_slots))
 
 
-def _no_rows(outcome: local.Outcome) -> str:
+def _no_rows(outcome: Outcome) -> str:
     what = (
         f"none of the {outcome.rows:,} rows is usable"
         if outcome.unusable
@@ -249,7 +252,7 @@ def _listed(periods: Sequence[str]) -> str:
     return ", ".join(periods[:SHOWN_PERIODS]) + (f" and {more} more periods" if more > 0 else "")
 
 
-def _refusal(spec: Specification, location: AccountLocation, outcome: local.Outcome) -> str:
+def _refusal(spec: Specification, location: AccountLocation, outcome: Outcome) -> str:
     """What was released nevertheless; for periods over the limit, what was spent, when, by which specification."""
     limit = location.ledger.limit(spec.account.name, spec.account.limit)
     released = ", ".join(outcome.periods_released)

@@ -1,8 +1,8 @@
-"""A spool: the shuffle of a single process, on disk and bounded in memory.
+"""A spool: the shuffle of a scheduled job, on disk and bounded in memory.
 
 Beam's local runner holds all that it shuffles in memory. A scheduled job therefore reads its input once into a spool
-and sends it on in parts. The spool is an unlinked temporary file: no other process can open it, and it is gone when
-the process ends, however it ends.
+and takes it up again in parts. Its files are unlinked temporary files: only this process, and the workers that it hands
+them to, can open them, and they are gone when the process ends, however it ends.
 """
 
 import itertools
@@ -10,7 +10,8 @@ import os
 import tempfile
 import threading
 import weakref
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
+from typing import NamedTuple
 
 from transforms.errors import StepError, reason_of
 
@@ -18,14 +19,53 @@ _OPEN: "weakref.WeakValueDictionary[int, Spool]" = weakref.WeakValueDictionary()
 _NUMBERS = itertools.count()
 
 
-class Spool:
-    """Byte strings by key, appended and read back by any thread of this process."""
+class Place(NamedTuple):
+    """Where some bytes lie."""
 
-    def __init__(self) -> None:
-        self._file = tempfile.TemporaryFile(prefix="hatstream-")  # noqa: SIM115 - closed by __exit__
-        self._lock = threading.Lock()
+    file: int
+    start: int
+    size: int
+
+
+class Shelf:
+    """Byte strings in files that several processes share; each process appends to one of them alone.
+
+    handles: of all files. mine: the number of the file of this process.
+    """
+
+    def __init__(self, handles: Sequence[int], mine: int) -> None:
+        self._handles, self._mine = handles, mine
         self._end = 0
-        self._places: dict[Hashable, list[tuple[int, int]]] = {}
+        self._lock = threading.Lock()
+
+    def append(self, data: bytes) -> Place:
+        """Raises StepError if the disk takes it not, or not whole."""
+        with self._lock:
+            try:
+                written = os.pwrite(self._handles[self._mine], data, self._end)
+            except OSError as error:
+                raise StepError(f"a temporary file in {tempfile.gettempdir()}: {reason_of(error)}") from None
+            if written != len(data):
+                raise StepError(f"a temporary file in {tempfile.gettempdir()}: no space is left for it")
+            place = Place(self._mine, self._end, len(data))
+            self._end += len(data)
+            return place
+
+    def read(self, place: Place) -> bytes:
+        return os.pread(self._handles[place.file], place.size, place.start)
+
+
+class Spool:
+    """Byte strings by key, appended and read back by any thread of this process.
+
+    shelf: where they lie, if processes share it; otherwise it has a file of its own.
+    """
+
+    def __init__(self, shelf: Shelf | None = None) -> None:
+        self._file = None if shelf else tempfile.TemporaryFile(prefix="hatstream-")  # noqa: SIM115 - see __exit__
+        self._shelf = shelf or Shelf([self._file.fileno() if self._file else -1], 0)
+        self._lock = threading.Lock()
+        self._places: dict[Hashable, list[Place]] = {}
         self._rows: dict[Hashable, int] = {}
         self._number = next(_NUMBERS)
         _OPEN[self._number] = self
@@ -34,26 +74,23 @@ class Spool:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
 
     def append(self, key: Hashable, data: bytes, rows: int = 1) -> None:
-        with self._lock:
-            self._write(data)
-            self._places.setdefault(key, []).append((self._end, len(data)))
-            self._rows[key] = self._rows.get(key, 0) + rows
-            self._end += len(data)
+        self.note(key, self._shelf.append(data), rows)
 
-    def _write(self, data: bytes) -> None:
-        try:
-            written = os.pwrite(self._file.fileno(), data, self._end)
-        except OSError as error:
-            raise StepError(f"a temporary file in {tempfile.gettempdir()}: {reason_of(error)}") from None
-        if written != len(data):
-            raise StepError(f"a temporary file in {tempfile.gettempdir()}: no space is left for it")
+    def note(self, key: Hashable, place: Place, rows: int) -> None:
+        """Takes what lies on the shelf already."""
+        with self._lock:
+            self._places.setdefault(key, []).append(place)
+            self._rows[key] = self._rows.get(key, 0) + rows
 
     def read(self, key: Hashable) -> Iterator[bytes]:
-        for start, size in self._places.get(key, ()):
-            yield os.pread(self._file.fileno(), size, start)
+        return map(self._shelf.read, self.places(key))
+
+    def places(self, key: Hashable) -> Sequence[Place]:
+        return self._places.get(key, ())
 
     def rows(self, key: Hashable) -> int:
         return self._rows.get(key, 0)

@@ -16,7 +16,7 @@ from contextlib import suppress
 import msgspec
 import pyarrow as pa
 
-from transforms.layouts.base import FIELDS, Layout, MessageLayout, UnreadableFile, raw_batch
+from transforms.layouts.base import FIELDS, WHOLE, Layout, MessageLayout, Share, UnreadableFile, raw_batch
 from transforms.layouts.csv_table import CsvTable
 from transforms.layouts.decoder import MEMORY_BYTES, STEP_CPU_S, Answer, Work, receive, send, unpacked
 from transforms.layouts.jsonl import JsonLines
@@ -34,13 +34,13 @@ _LOCK = threading.Lock()
 os.register_at_fork(after_in_child=_IDLE.clear)  # two processes must not ask the same decoder
 
 
-def read_apart(layout: Layout, path: str) -> Iterator[RawBatch]:
-    """As `layout.read`: raises UnreadableFile or OSError."""
+def read_apart(layout: Layout, path: str, share: Share = WHOLE) -> Iterator[RawBatch]:
+    """As `layout.read`: raises UnreadableFile or OSError. share: of a file of a layout that can be read in shares."""
     if isinstance(layout, _LINE_BY_LINE):
         yield from layout.read(path)
         return
     try:
-        yield from _answers(Work(layout, os.path.abspath(path)))
+        yield from _answers(Work(layout, os.path.abspath(path), share=share))
     except _Refusal as error:
         raise UnreadableFile(path, str(error)) from None
     except OSError as error:

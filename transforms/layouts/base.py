@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -36,6 +36,29 @@ class Layout(Protocol):
 
     def read(self, path: str) -> Iterator[RawBatch]:
         """Batches in the order of the file, in bounded memory. Raises UnreadableFile, which shows no content."""
+        ...
+
+
+class Share(NamedTuple):
+    """One of several shares of a file, numbered from 0, which together hold every row once."""
+
+    number: int
+    of: int
+
+    def among(self, units: int) -> range:
+        """Which of that many units, such as row groups, belong to it."""
+        return range(self.number * units // self.of, (self.number + 1) * units // self.of)
+
+
+WHOLE = Share(0, 1)
+
+
+@runtime_checkable
+class SplitLayout(Layout, Protocol):
+    """A layout of which a file can be read by several readers, each a share of it."""
+
+    def read_share(self, path: str, share: Share) -> Iterator[RawBatch]:
+        """As `read`, of a share."""
         ...
 
 

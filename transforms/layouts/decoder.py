@@ -17,7 +17,7 @@ from typing import IO, Any, Literal, NamedTuple
 import msgspec
 import pyarrow as pa
 
-from transforms.layouts.base import Layout, MessageLayout, UnreadableFile
+from transforms.layouts.base import WHOLE, Layout, MessageLayout, Share, SplitLayout, UnreadableFile
 from transforms.records import RawBatch
 
 MEMORY_BYTES = 1 << 30
@@ -28,13 +28,17 @@ An honest byte or row takes a tenth of it at most."""
 
 
 class Work(NamedTuple):
-    """A file to be read, or else messages to be decoded."""
+    """A file to be read, or a share of it, or else messages to be decoded."""
 
     layout: Layout
     path: str | None
     payloads: Sequence[bytes] = ()
+    share: Share = WHOLE
 
     def batches(self) -> Iterator[RawBatch]:
+        if self.path is not None and self.share != WHOLE:
+            assert isinstance(self.layout, SplitLayout)
+            return self.layout.read_share(self.path, self.share)
         if self.path is not None:
             return self.layout.read(self.path)
         assert isinstance(self.layout, MessageLayout)

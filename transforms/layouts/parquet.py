@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from transforms.layouts.base import BATCH_ROWS, FIELDS, Units, UnreadableFile, raw_batch
+from transforms.layouts.base import BATCH_ROWS, FIELDS, WHOLE, Share, Units, UnreadableFile, raw_batch
 from transforms.layouts.parquet_pages import BadPage, Page, pages
 from transforms.observe.columns import is_text
 from transforms.records import RawBatch
@@ -36,19 +36,25 @@ class ParquetTable:
     fields: tuple[str, ...] = FIELDS
 
     def read(self, path: str) -> Iterator[RawBatch]:
+        return self.read_share(path, WHOLE)
+
+    def read_share(self, path: str, share: Share) -> Iterator[RawBatch]:
         with open(path, "rb") as file:
             _refuse_big_footer(path, file)
             try:
                 parquet = _open(path, self.columns)
                 _refuse_bomb(path, file, parquet, self.columns)
-                yield from _batches(parquet, self.columns, self.fields)
+                yield from _batches(parquet, share, self.columns, self.fields)
             except (pa.ArrowException, OSError, BadPage, UnicodeDecodeError):
                 raise UnreadableFile(path, "not a Parquet file that can be decoded") from None
 
 
-def _batches(parquet: pq.ParquetFile, columns: tuple[str, ...], fields: tuple[str, ...]) -> Iterator[RawBatch]:
+def _batches(
+    parquet: pq.ParquetFile, share: Share, columns: tuple[str, ...], fields: tuple[str, ...]
+) -> Iterator[RawBatch]:
     needed = list(dict.fromkeys(columns))
-    for batch in parquet.iter_batches(BATCH_ROWS, columns=needed, use_threads=False):
+    groups = list(share.among(parquet.metadata.num_row_groups))
+    for batch in parquet.iter_batches(BATCH_ROWS, row_groups=groups, columns=needed, use_threads=False):
         yield raw_batch({name: batch.column(column) for name, column in zip(fields, columns, strict=True)}, {})
 
 

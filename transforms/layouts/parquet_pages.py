@@ -1,8 +1,9 @@
-"""How far a Parquet column expands, from its own page headers: a footer can say less than the pages hold.
+"""How far a Parquet column expands, from its own page headers: a footer can say less than the pages hold. And its rows.
 
 Source: parquet-format, parquet.thrift (PageHeader) and the Thrift compact protocol.
 """
 
+import os
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 
@@ -13,6 +14,9 @@ _TYPE, _UNCOMPRESSED, _COMPRESSED = 1, 2, 3
 _DATA_PAGE, _DICTIONARY_PAGE, _DATA_PAGE_V2 = 5, 7, 8
 _ENCODING_FIELD = {_DATA_PAGE: 2, _DICTIONARY_PAGE: 2, _DATA_PAGE_V2: 4}
 _DEPTH = 8
+_ROWS = 3
+"""The field of FileMetaData that says how many rows there are."""
+_TRAILER_BYTES = 8
 
 
 class Page(NamedTuple):
@@ -34,6 +38,22 @@ def pages(file: BinaryIO, start: int, end: int) -> Iterator[Page]:
         page = _page(header)
         yield page
         start += used + page.compressed
+
+
+def footer_rows(path: str) -> int | None:
+    """The rows that a file's footer says it has; None where it says nothing that can be read. May raise OSError."""
+    with open(path, "rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(size - _TRAILER_BYTES, 0))
+        length = int.from_bytes(file.read(4), "little")
+        if file.read(4) != b"PAR1" or not 0 < length <= min(HEADER_BYTES, size - _TRAILER_BYTES):
+            return None
+        file.seek(size - _TRAILER_BYTES - length)
+        try:
+            rows = _Compact(file.read(length)).struct(_DEPTH).get(_ROWS)
+        except (IndexError, BadPage):
+            return None
+    return rows if isinstance(rows, int) and rows >= 0 else None
 
 
 def _page(header: dict[int, Any]) -> Page:

@@ -4,7 +4,6 @@ Everything here is a function of recorded entries, in their order of the ledger,
 recorded late counts as later than those that were recorded before it.
 """
 
-import math
 from collections.abc import Sequence
 from fractions import Fraction
 
@@ -26,8 +25,8 @@ from dpops.learning import (
 )
 from dpops.learning.learner import RECENT, Field, Learned
 from dpops.levels import ReleasedStage, centres_of
-from dpops.levels.defaults import Fleet, Shares
-from dpops.levels.stages import CENTRE_STEP_KMH, Kind
+from dpops.levels.defaults import Fleet, vehicle_weight
+from dpops.levels.stages import CENTRE_STEP_KMH
 from dpops.types import Int64s
 from transforms.observe.hexagons import cell_text
 from transforms.release.levels import LevelsPolicy, hats_of, plan_of, read_unit
@@ -109,13 +108,6 @@ def stage_values(read: ReleasedStage, fleet: Fleet) -> StageValues:
             )
         )
     return StageValues(centre=(read.stage.centres * float(CENTRE_STEP_KMH)).astype(np.float64), levels=tuple(levels))
-
-
-def vehicle_weight(kind: Kind, shares: Shares, fleet: Fleet) -> float:
-    """What all HATs of a typical vehicle-day weigh together before clipping, by its public profile."""
-    if kind == "laplace":
-        return 1.0
-    return 1 / math.sqrt(sum(share / fleet.profile.touched(name) for name, share in shares))
 
 
 def facts_of(fleet: Fleet) -> Facts:

@@ -1,4 +1,4 @@
-"""The steps of a `levels` release: tallies of a period by vehicle, their vectors added up, noise, rows."""
+"""The steps of a `levels` release: a period's tallies by vehicle become vectors, added up, noise, rows."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -6,19 +6,14 @@ from dataclasses import dataclass
 import apache_beam as beam
 import msgspec
 import numpy as np
-from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import PCollection
 
 from dpops.levels import Sums, sum_up
 from dpops.noise import Noise
 from dpops.statistics import SUMS
-from transforms import counters
 from transforms.count import wire
-from transforms.count.tally import tally
 from transforms.failpoints import failpoint
 from transforms.records import (
-    EventBytes,
-    KeyedEvents,
     KeyedSums,
     KeyedTally,
     KeyedUnit,
@@ -36,29 +31,6 @@ from transforms.steps import LedgerAccount
 
 COLUMNS = (SUMS,)
 """What a tally carries beside counts."""
-
-
-@dataclass
-class TallyVehicles(beam.PTransform[PCollection[KeyedEvents], PCollection[KeyedTally]]):
-    """((slot, vehicle shard), packed events) -> ((first slot of the period, vehicle shard), packed Tally)."""
-
-    slots: Mapping[int, SlotFacts]
-
-    def expand(self, events: PCollection[KeyedEvents]) -> PCollection[KeyedTally]:
-        grouped = events | "group" >> beam.GroupByKey()
-        return grouped | "tally" >> beam.ParDo(_TallyVehicles(self.slots)).with_output_types(KeyedTally)
-
-
-class _TallyVehicles(beam.DoFn):
-    def __init__(self, slots: Mapping[int, SlotFacts]) -> None:
-        self._slots = slots
-
-    def process(self, group: tuple[SlotShard, Iterable[EventBytes]]) -> Iterator[KeyedTally]:
-        (slot_s, shard), parts = group
-        table, duplicates = tally(wire.unpack_events(parts), slot_s, None, COLUMNS)
-        Metrics.counter(counters.NAMESPACE, counters.DUPLICATES).inc(duplicates)
-        failpoint("tally")
-        yield (self._slots[slot_s].plan[0], shard), wire.pack_tally(table)
 
 
 @dataclass

@@ -9,9 +9,10 @@ from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import DoOutputsTuple, PCollection, TaggedOutput
 
 from transforms import counters
-from transforms.records import REFUSED, RawBatch, Refusal, Refused
+from transforms.records import REFUSED, RawBatch
 from transforms.reports.columns import ReportRules, parse_reports
 from transforms.reports.fuse import FusionRules, Group, fuse, join
+from transforms.side_outputs import Refusal, dead_letters
 from transforms.sinks.rows import Row
 
 SPENT: Final = "spent"
@@ -44,7 +45,7 @@ class _Parse(beam.DoFn):
 
     def process(self, batch: RawBatch) -> Iterator[tuple[int, bytes] | Refusal]:
         reported, refused = parse_reports(batch.table, self._rules)
-        yield from _dead_letters("parse", refused)
+        yield from dead_letters("parse", refused)
         shard = reported.user % self._shards
         for number in range(self._shards):
             mine = reported.take(shard == number)
@@ -69,7 +70,7 @@ class _Join(beam.DoFn):
 
     def process(self, shard: tuple[int, Iterable[bytes]]) -> Iterator[tuple[Group, bytes] | Refusal | Told]:
         joined = join(list(shard[1]), self._rules.services)
-        yield from _dead_letters("join", {"repeated": joined.repeated, "second-report": joined.second})
+        yield from dead_letters("join", {"repeated": joined.repeated, "second-report": joined.second})
         told: Told = TaggedOutput(SPENT, Spent(joined.users, joined.leakage))
         yield told
         yield from joined.groups
@@ -92,9 +93,3 @@ class _Fuse(beam.DoFn):
     def process(self, group: tuple[Group, Iterable[bytes]]) -> Iterator[tuple[Group, list[Row]]]:
         Metrics.counter(counters.NAMESPACE, "groups").inc()
         yield group[0], fuse(list(group[1]), self._rules)
-
-
-def _dead_letters(stage: str, reasons: dict[str, int]) -> Iterator[Refusal]:
-    for reason, rows in reasons.items():
-        if rows:
-            yield TaggedOutput(REFUSED, Refused(stage, reason, rows))

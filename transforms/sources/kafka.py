@@ -20,7 +20,8 @@ from apache_beam.utils.timestamp import Duration
 from transforms import counters
 from transforms.layouts import MessageLayout
 from transforms.layouts.apart import messages_apart
-from transforms.records import REFUSED, Messages, RawBatch, Refusal, Refused
+from transforms.records import REFUSED, Messages, RawBatch, Refused
+from transforms.side_outputs import Refusal
 from transforms.sources.kafka_partition import POLL_MESSAGES, Partition, PartitionStart, Poll, Topic
 from transforms.sources.known_elements import KnownElements
 from transforms.sources.unbounded import NO_END, UnboundedTracker

@@ -16,9 +16,9 @@ from transforms.records import (
     KeyedPartial,
     Observations,
     PackedEvents,
-    Refusal,
     Refused,
 )
+from transforms.side_outputs import Refusal
 
 LATE: Final = "late"
 _MS_US = 1_000

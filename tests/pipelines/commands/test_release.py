@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from pipelines.account import location
+from pipelines.scheduled import counting
 from pipelines.scheduled import parts as local
 from pipelines.scheduled import release as scheduled
 from pipelines.scheduled.spool import Spool
@@ -96,7 +97,7 @@ def test_order_duplicates_and_parts_of_the_input_change_nothing(town, hatstream,
     lines = city.rows() * 3
     random.Random(1).shuffle(lines)
     city.write(town, lines=lines)
-    monkeypatch.setattr(local, "PART_ROWS", 7)
+    monkeypatch.setattr(counting, "PART_ROWS", 7)
     code, out, _ = hatstream(*city.release(town, "--json"))
     done = summary_of(out)
     assert (code, done["slots_that_differ_now"], done["duplicates"]) == (0, 0, 2 * len(city.rows()))

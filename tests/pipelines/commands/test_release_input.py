@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipelines.scheduled import parts as local
+from pipelines.scheduled import counting
 from tests import city
 from tests.pipelines.commands.releases import denied, files_in, spent_by, summary_of
 
@@ -77,7 +77,7 @@ def test_an_input_in_which_nothing_happened_is_sealed_as_such_where_the_operator
 
 
 def test_one_usable_row_among_many_parts_is_enough(town, hatstream, monkeypatch):
-    monkeypatch.setattr(local, "PART_ROWS", 1)
+    monkeypatch.setattr(counting, "PART_ROWS", 1)
     city.write(town, lines=[BROKEN, BROKEN, city.rows()[-1]])
     code, out, _ = hatstream(*city.release(town, "--json", start=city.DAYS[1]))
     assert (code, summary_of(out)["observations"]) == (0, 1)

@@ -11,7 +11,7 @@ from dpops.allocation import Share
 from dpops.mechanisms.array_average import ArrayAverage
 from pipelines.account import location
 from pipelines.exit_codes import FAILED
-from pipelines.scheduled import parts as local
+from pipelines.scheduled import counting
 from pipelines.specification import load
 from tests import city
 from transforms.time.calendar import Timetable
@@ -130,7 +130,7 @@ def test_parts_of_the_input_change_no_plan_of_a_period(tmp_path, hatstream, monk
         folder = tmp_path / str(rows)
         folder.mkdir()
         opened(folder, hatstream, spec_of(CLIPPED))
-        monkeypatch.setattr(local, "PART_ROWS", rows)
+        monkeypatch.setattr(counting, "PART_ROWS", rows)
         released(folder, hatstream)
         units = ledger_of(folder).released(load(folder / "spec.toml").spec_id, city.DAYS[0])
         found.append([[(each.cell, each.plan) for each in unit.released] for unit in units])

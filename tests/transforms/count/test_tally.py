@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from dpops.statistics import SQUARES, SUMS, Histogram
 from transforms.count.tally import ContributionBound, Counted, merge_panes, tally, tally_pane
-from transforms.count.wire import Events, pack_events, pack_partial, unpack_events, unpack_partial
+from transforms.count.wire import S_US, Events, joined, pack_events, pack_partial, split, unpack_events, unpack_partial
+from transforms.records import Observations
 
 COLUMNS = (SUMS, SQUARES, Histogram(bins=5, upper_steps=50))
 ROW = st.tuples(
@@ -106,3 +107,29 @@ def test_columns_travel_exactly_whatever_their_width(top):
     column = np.array([0, 1, top], np.int64)
     sent = Events(column, column, -column // 2**31, column, column, column)
     assert [c.tolist() for c in unpack_events([pack_events(sent)])] == [c.tolist() for c in sent]
+
+
+@given(
+    st.lists(ROW, min_size=1, max_size=60),
+    st.integers(1, 6),
+    st.integers(1, 4),
+    st.booleans(),
+    st.randoms(use_true_random=False),
+)
+def test_any_number_of_vehicle_shards_and_length_of_panes_gives_the_tally_of_the_whole(
+    rows, shards, pane_s, capped, random
+):
+    """Cut as a stream cuts it: by slot, pane and shard; each shard merged by itself, their rows put together."""
+    cap = ContributionBound(max_cells=2, max_samples=2) if capped else None
+    shuffled = random.sample(rows, len(rows))
+    vehicle, second, lat, lon, speed = np.array(shuffled, np.int64).T
+    observations = Observations(vehicle, second * S_US, np.zeros(len(rows), np.int64), lat, lon, speed)
+    panes = {}
+    for part in split(observations, lat * 5 + lon + 100, shards, pane_s):
+        panes.setdefault(part.shard, []).append(tally_pane(unpack_events([part.data]), cap, COLUMNS))
+    merged = [merge_panes([pane.partial for pane in found], 0, cap, COLUMNS) for found in panes.values()]
+    whole = joined(merged)
+    whole = whole.take(np.lexsort((whole.cell, whole.vehicle)))
+    duplicates = sum(pane.duplicates for found in panes.values() for pane in found)
+    seconds = [(row[0], row[1] * S_US, *row[2:]) for row in rows]
+    assert as_lists(Counted(whole, duplicates)) == as_lists(tally(events_of(seconds), 0, cap, COLUMNS))

@@ -1,0 +1,60 @@
+"""What a process and all that it starts take: processor time and memory, as /proc tells while they run."""
+
+import os
+import threading
+from pathlib import Path
+
+TICKS = os.sysconf("SC_CLK_TCK")
+PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 1e6
+PAUSE_S = 0.05
+
+
+class Watch:
+    """Looks at a process and its descendants every 50 ms, from its making to `end`.
+
+    cpu_s: of all of them together in that time. peak_mb: the most that they held together, pages of files left out.
+    """
+
+    def __init__(self, pid):
+        self._pid, self._seen, self.peak_mb = pid, {}, 0.0
+        self._look()
+        self._before = sum(self._seen.values())
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    @property
+    def cpu_s(self):
+        return sum(self._seen.values()) - self._before
+
+    def end(self):
+        self._look()
+        self._done.set()
+        self._thread.join()
+
+    def _watch(self):
+        while not self._done.wait(PAUSE_S):
+            self._look()
+
+    def _look(self):
+        held = 0.0
+        for pid in _family(self._pid):
+            try:
+                words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                resident, shared = Path(f"/proc/{pid}/statm").read_text().split()[1:3]
+            except (OSError, ValueError):
+                continue  # it has ended
+            self._seen[pid] = (int(words[11]) + int(words[12])) / TICKS
+            held += (int(resident) - int(shared)) * PAGE_MB
+        self.peak_mb = max(self.peak_mb, held)
+
+
+def _family(pid):
+    found = [pid]
+    for parent in found:
+        for path in Path(f"/proc/{parent}/task").glob("*/children"):
+            try:
+                found += map(int, path.read_text().split())
+            except OSError:
+                continue
+    return found

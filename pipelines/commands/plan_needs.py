@@ -1,0 +1,107 @@
+"""What `hatstream plan` shows of how many vehicles are needed: under `levels`, and where counts are public."""
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from pipelines.planning.levels import CountedFleet, PlannedLevels, Total
+from pipelines.planning.needs import Needs
+
+_SPAN = {"a later day": "", "the first day": "first day", "a week, if days are alike": "a week *"}
+
+
+def show_levels(planned: PlannedLevels, out: Console) -> None:
+    """The plan of a `levels` specification."""
+    out.print(f"{planned.name} ({planned.spec_id}): a plan; nothing was released or spent", highlight=False)
+    out.print(
+        f"Public facts: {planned.cells:,} cells x {planned.slots:,} slots, a fleet of {planned.vehicles:,}: "
+        f"{planned.usual_vehicles:.3g} vehicles in the average HAT",
+        highlight=False,
+    )
+    out.print(_levels(planned))
+    out.print(
+        "vehicles for: fewest in a HAT, for the interval of a HAT and of the mean of its cell's whole day; the fleet "
+        "with which the average cell has the latter. -: no number of vehicles. (x): that HAT would be marked "
+        "unreliable. * if its days are alike. Neighbours and earlier days mostly teach more; that is not promised.",
+        highlight=False,
+    )
+    for answer in planned.answers:
+        out.print(answer, highlight=False)
+    out.print(f"Guarantee: {planned.claim}", highlight=False)
+    if planned.operator_only is not None:
+        _show_counted(planned, planned.operator_only, out)
+
+
+def _levels(planned: PlannedLevels) -> Table:
+    table = Table(
+        title="Half of a HAT's 95 % interval, ± km/h, by vehicles in it and by total of a vehicle and period",
+        title_justify="left",
+    )
+    table.add_column("total", no_wrap=True)
+    for number in planned.vehicles_in_a_hat:
+        table.add_column(str(number), justify="right", no_wrap=True)
+    for name in ("HAT", "cell", "fleet"):
+        table.add_column(f"±{planned.within_kmh:g}\n{name}", justify="right", no_wrap=True)
+    for each in planned.totals:
+        table.add_row(*_row(each), style="bold" if each.as_specified else None)
+    return table
+
+
+def _row(each: Total) -> list[str | Text]:
+    span = _SPAN[each.days] or ("now" if each.as_specified else "")
+    shown = zip(each.half_widths_kmh, each.reliable, strict=True)
+    return [
+        f"{each.epsilon:.4g} {span}".strip(),
+        *(f"{half:.1f}" if known else f"({half:.1f})" for half, known in shown),
+        *(_number(value) for value in (each.hat_vehicles, each.place_vehicles, each.fleet)),
+    ]
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None else f"{value:,}"
+
+
+def _show_counted(planned: PlannedLevels, counted: CountedFleet, out: Console) -> None:
+    out.print("FOR THE OPERATOR ALONE: what follows was counted, and these counts are secret. Do not publish it.")
+    out.print(
+        f"{counted.origin}: {counted.vehicles:,} vehicles ({planned.vehicles:,} are declared); one was in "
+        f"{counted.hats_of_a_vehicle:.0f} HATs, {counted.cells_of_a_vehicle:.0f} cells and "
+        f"{counted.slots_of_a_vehicle:.0f} slots on average.",
+        highlight=False,
+    )
+    table = Table(title="HATs by number of vehicles", title_justify="left")
+    for name in counted.hats:
+        table.add_column(name, justify="right")
+    table.add_row(*(f"{hats:,}" for hats in counted.hats.values()))
+    out.print(table)
+    out.print(
+        "Take [fleet] from timetables or the register of vehicles, or from counts of days before the account began, "
+        "not from days that will be released."
+    )
+
+
+def show_needs(needs: Needs, out: Console) -> None:
+    """How many vehicles a HAT needs where counts are public."""
+    table = Table(
+        title=f"Half of a HAT's 95 % interval by {needs.mechanism}, ± km/h, clipping at its worst: by vehicles in it",
+        title_justify="left",
+    )
+    table.add_column("epsilon")
+    for number in needs.vehicles_in_a_hat:
+        table.add_column(str(number), justify="right", no_wrap=True)
+    table.add_column(f"±{needs.within_kmh:g}\nfrom", justify="right")
+    table.add_column("fewest, with", justify="right")
+    for each in needs.by_epsilon:
+        best = "-" if each.best is None else f"{each.best_vehicles:,} {each.best}"
+        now = " now" if each.as_specified else ""
+        halves = (f"{half:.1f}" for half in each.half_widths_kmh)
+        table.add_row(f"{each.epsilon:.3g}{now}", *halves, _number(each.vehicles), best, style="bold" if now else None)
+    out.print(table)
+    _print_all(needs.answers, out)
+
+
+def _print_all(lines: Sequence[str], out: Console) -> None:
+    for line in lines:
+        out.print(line, highlight=False)

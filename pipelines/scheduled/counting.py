@@ -1,0 +1,94 @@
+"""The first half of a scheduled job: files read into a spool, then slots counted, in parts that fit into memory."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from dpops.statistics import Column
+from pipelines.build import Job
+from pipelines.scheduled.crew import Crew, pieces_of
+from pipelines.scheduled.input_size import rows_about
+from pipelines.scheduled.outcome import Outcome, Progress, count_in, reporting
+from pipelines.scheduled.spool import Place, Spool
+from pipelines.scheduled.tasks import Count, Divide, Road, Task
+from transforms.count.tally import ContributionBound
+from transforms.time.calendar import Slot
+
+PART_ROWS = 1_000_000
+"""Events, or entries of tallies, that are taken up at a time: bounds memory whatever the length of the range, and
+whatever the size of a slot."""
+
+
+def road_of(job: Job, cap: ContributionBound | None, columns: tuple[Column, ...]) -> Road:
+    """What a process must know of the job; it needs no Beam."""
+    plans = {slot_s: facts.plan[0] for slot_s, facts in job.slots.items()}
+    return Road(job.layout, job.rules, job.resolution, job.policy.region, cap, columns, plans)
+
+
+def observe_files(crew: Crew, road: Road, paths: Sequence[str], outcome: Outcome, progress: Progress) -> Spool:
+    """Accepted events by (slot, 0). Raises StepError for a file that cannot be read."""
+    events = Spool(crew.shelf)
+    phase, about = "observations read", rows_about(paths)
+    with reporting(lambda: progress(phase, crew.rows, about)):
+        _perform(crew, pieces_of(road.layout, paths), events, outcome)
+    progress(phase, crew.rows, crew.rows)
+    return events
+
+
+def count_slots(
+    crew: Crew,
+    slots: Sequence[Slot],
+    events: Spool,
+    outcome: Outcome,
+    progress: Progress,
+    *,
+    shards: int,
+    by_vehicle: bool = False,
+) -> Spool:
+    """Tallies by (plan, shard): of release shards, or by_vehicle of vehicles."""
+    parts = _parts_of(slots, events)
+    divided, tallies = Spool(crew.shelf), Spool(crew.shelf)
+    cuts = [
+        Divide(slot_s, number, places)
+        for slot_s, number in parts.items()
+        if number > 1
+        for places in _evenly(events.places((slot_s, 0)), number)
+    ]
+    _perform(crew, cuts, divided, outcome)
+    counts = [
+        Count(slot_s, places, shards, by_vehicle)
+        for slot_s, number in parts.items()
+        for part in range(number)
+        if (places := (divided if number > 1 else events).places((slot_s, part)))
+    ]
+    _perform(crew, counts, tallies, outcome, lambda done: progress("slots counted", done, len(counts)))
+    return tallies
+
+
+def rows_in(slot: Slot, events: Spool) -> int:
+    return events.rows((slot.start_s, 0))
+
+
+def parts_for(rows: int) -> int:
+    """Into how many parts so many rows are cut; at least one."""
+    return max(1, -(-rows // PART_ROWS))
+
+
+def _parts_of(slots: Sequence[Slot], events: Spool) -> dict[int, int]:
+    """The number of parts of each slot with events, largest first, so that no worker begins with it last."""
+    rows = {slot.start_s: rows_in(slot, events) for slot in slots if rows_in(slot, events)}
+    return {slot_s: parts_for(rows[slot_s]) for slot_s in sorted(rows, key=lambda slot_s: -rows[slot_s])}
+
+
+def _evenly(places: Sequence[Place], number: int) -> Iterator[Sequence[Place]]:
+    """As many stretches of them at most, none empty."""
+    size = -(-len(places) // number)
+    return (places[start : start + size] for start in range(0, len(places), size))
+
+
+def _perform(
+    crew: Crew, tasks: Sequence[Task], spool: Spool, outcome: Outcome, report: Callable[[int], None] = lambda _: None
+) -> None:
+    for number, done in enumerate(crew.perform(tasks), 1):
+        for entry in done.entries:
+            spool.note(*entry)
+        count_in(outcome, done.counts)
+        report(number)

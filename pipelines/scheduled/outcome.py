@@ -1,0 +1,102 @@
+"""What a scheduled job did: rows, duplicates and refusals, units recorded, what was asked for and spent."""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import NamedTuple
+
+from dpops.accountant import Accountant
+from transforms import counters
+from transforms.observe.parse import REASONS
+
+Progress = Callable[[str, int, int | None], None]
+"""Called with a phase, what is done of it, and its whole if that is known. Never sees a vehicle's data."""
+
+ELSEWHERE = ("parse/outside-range", "parse/outside-service", "assign/outside-region")
+"""Reasons that say only that a row belongs to another release."""
+
+
+class Spend(NamedTuple):
+    """What vehicles spent in a period: the most of any, and what half and nine tenths of them did not exceed."""
+
+    most: Fraction
+    median: Fraction
+    p90: Fraction
+
+
+@dataclass
+class Outcome:
+    """What a run did. By period: new units recorded, debits asked for, what vehicles spent in this run."""
+
+    rows: int = 0
+    duplicates: int = 0
+    capped: int = 0
+    refused: dict[str, int] = field(default_factory=dict)
+    new: dict[str, int] = field(default_factory=dict)
+    units_changed: int = 0
+    units_redrawn: int = 0
+    units_lost_to_the_limit: int = 0
+    periods_refused: list[str] = field(default_factory=list)
+    periods_empty: list[str] = field(default_factory=list)
+    debits: dict[str, Accountant] = field(default_factory=dict)
+    spent: dict[str, Spend] = field(default_factory=dict)
+
+    @property
+    def observations(self) -> int:
+        return self.rows - self.duplicates - sum(self.refused.values())
+
+    @property
+    def periods_released(self) -> list[str]:
+        """Of a refused run: periods that were recorded and published before another process spent the rest."""
+        lost_some = self.units_lost_to_the_limit > 0
+        return [period for period in self.debits if lost_some and period not in self.periods_refused]
+
+    @property
+    def unusable(self) -> bool:
+        """No row was usable, though some lay in the range, or most could not even be placed: it is the wrong input.
+
+        An input without rows, or with rows of other days and the usual few bad ones, is a day when nothing happened.
+        """
+        if self.rows > sum(self.refused.values()):
+            return False
+        elsewhere = sum(self.refused.get(reason, 0) for reason in ELSEWHERE)
+        placed = sum(
+            self.refused.get(f"parse/{reason}", 0) for reason in REASONS[REASONS.index("outside-service") + 1 :]
+        )
+        return placed > 0 or self.rows > 2 * elsewhere
+
+
+def count_in(outcome: Outcome, counts: Mapping[str, int]) -> None:
+    """Adds the road's counters to the outcome."""
+    outcome.rows += counts.get(counters.ROWS, 0)
+    outcome.duplicates += counts.get(counters.DUPLICATES, 0)
+    outcome.capped += counts.get(counters.CAPPED, 0)
+    outcome.units_changed += counts.get(counters.UNITS_CHANGED, 0)
+    outcome.units_redrawn += counts.get(counters.UNITS_REDRAWN, 0)
+    outcome.units_lost_to_the_limit += counts.get(counters.UNITS_LOST, 0)
+    for prefix, numbers in ((counters.REFUSED, outcome.refused), (counters.NEW, outcome.new)):
+        for name, number in counts.items():
+            if name.startswith(prefix):
+                key = name.removeprefix(prefix)
+                numbers[key] = numbers.get(key, 0) + number
+
+
+@contextmanager
+def reporting(report: Callable[[], None]) -> Iterator[None]:
+    """Calls `report` a few times a second until the end of the block, and once more then."""
+    done = threading.Event()
+
+    def poll() -> None:
+        while not done.wait(0.3):
+            report()
+
+    thread = threading.Thread(target=poll, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+        report()

@@ -1,0 +1,153 @@
+"""The first half of a scheduled job's road as tasks that any process can do: files to events, events to tallies.
+
+They call the pure functions that the steps of a stream call, and know neither Beam nor one another: which process
+does which, and in which order, changes no result.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from dpops.statistics import Column
+from pipelines.scheduled.spool import Place, Shelf
+from transforms import counters
+from transforms.count import wire
+from transforms.count.tally import ContributionBound, tally
+from transforms.errors import StepError, reason_of
+from transforms.failpoints import failpoint
+from transforms.layouts.apart import read_apart
+from transforms.layouts.base import WHOLE, Layout, Share, UnreadableFile
+from transforms.observe import hexagons
+from transforms.observe.events import locate
+from transforms.observe.parse import Rules, parse
+from transforms.records import RawBatch
+from transforms.release.policy import release_shard
+
+Told = Callable[[int], None]
+"""Called with rows that were read."""
+
+
+@dataclass(frozen=True)
+class Road:
+    """What a process must know beforehand. plans: of each slot, the first slot that is planned together with it."""
+
+    layout: Layout
+    rules: Rules
+    resolution: int
+    region: tuple[int, ...] | None
+    cap: ContributionBound | None
+    columns: tuple[Column, ...]
+    plans: Mapping[int, int]
+
+
+class Entry(NamedTuple):
+    """Bytes that were put on the shelf. key: (slot, part of the slot) of events, (plan, shard) of tallies."""
+
+    key: tuple[int, int]
+    place: Place
+    rows: int
+
+
+class Done(NamedTuple):
+    """counts: the counters of the road."""
+
+    entries: list[Entry]
+    counts: "Counter[str]"
+
+
+class Task(Protocol):
+    """A piece of work, which travels to the process that does it."""
+
+    def perform(self, road: Road, shelf: Shelf, told: Told) -> Done:
+        """Raises StepError."""
+        ...
+
+
+@dataclass(frozen=True)
+class Observe:
+    """A file, or a share of it -> accepted events by slot; what is refused is counted."""
+
+    path: str
+    share: Share = WHOLE
+
+    def perform(self, road: Road, shelf: Shelf, told: Told) -> Done:
+        done = Done([], Counter())
+        for batch in self._batches(road.layout):
+            done.counts[counters.ROWS] += batch.rows
+            failpoint("read")
+            for part in _events(batch, road, done.counts):
+                done.entries.append(Entry((part.slot_s, 0), shelf.append(part.data), part.rows))
+            told(batch.rows)
+        return done
+
+    def _batches(self, layout: Layout) -> Iterator[RawBatch]:
+        try:
+            yield from read_apart(layout, self.path, self.share)
+        except UnreadableFile as error:
+            raise StepError(str(error)) from None
+        except OSError as error:
+            raise StepError(f"{self.path}: {reason_of(error)}") from None
+
+
+@dataclass(frozen=True)
+class Divide:
+    """Events of a slot that is too large to be counted at once -> the same by parts of its vehicles."""
+
+    slot_s: int
+    parts: int
+    places: Sequence[Place]
+
+    def perform(self, road: Road, shelf: Shelf, told: Told) -> Done:  # noqa: ARG002 - the interface of tasks
+        done = Done([], Counter())
+        events = wire.unpack_events(map(shelf.read, self.places))
+        part = events.vehicle % self.parts  # keyed hashes are spread evenly
+        order = np.argsort(part, kind="stable")
+        cuts = np.searchsorted(part[order], np.arange(self.parts + 1)).tolist()
+        for number, (start, stop) in enumerate(pairwise(cuts)):
+            if start < stop:
+                mine = wire.Events(*(column[order[start:stop]] for column in events))
+                done.entries.append(Entry((self.slot_s, number), shelf.append(wire.pack_events(mine)), stop - start))
+        return done
+
+
+@dataclass(frozen=True)
+class Count:
+    """Events of a slot, or of a part of its vehicles -> their tallies, by (plan, shard).
+
+    by_vehicle: whether shards are of vehicles, not of cells.
+    """
+
+    slot_s: int
+    places: Sequence[Place]
+    shards: int
+    by_vehicle: bool
+
+    def perform(self, road: Road, shelf: Shelf, told: Told) -> Done:  # noqa: ARG002 - the interface of tasks
+        events = wire.unpack_events(map(shelf.read, self.places))
+        table, duplicates = tally(events, self.slot_s, road.cap, road.columns)
+        done = Done([], Counter({counters.DUPLICATES: duplicates, counters.CAPPED: int(table.dropped.sum())}))
+        shard = table.vehicle % self.shards if self.by_vehicle else release_shard(table.cell, self.shards)
+        failpoint("tally")
+        for chosen in np.unique(shard).tolist():
+            mine = table.take(shard == chosen)
+            key = road.plans[self.slot_s], chosen
+            done.entries.append(Entry(key, shelf.append(wire.pack_tally(mine)), mine.cell.size))
+        return done
+
+
+def _events(batch: RawBatch, road: Road, counts: "Counter[str]") -> Iterable[wire.Part]:
+    observations, refused = parse(batch.table, road.rules)
+    failpoint("parse")
+    found = locate(observations, road.resolution, road.region)
+    failpoint("assign")
+    for stage, reasons in (
+        ("read", batch.refused),
+        ("parse", refused),
+        ("assign", {hexagons.OUTSIDE_REGION: found.outside}),
+    ):
+        counts.update({counters.refused(stage, reason): rows for reason, rows in reasons.items() if rows})
+    return wire.split(found.observations, found.cell, 1)

@@ -1,0 +1,109 @@
+"""`hatstream plan`: how many vehicles are needed, from public facts alone, and one's own feed counted."""
+
+import json
+
+import pytest
+
+from pipelines.cli import main
+from tests import city, levels_city
+
+
+@pytest.fixture
+def planned(tmp_path, hatstream):
+    """The document that --json prints for a specification; the feed of the small city lies beside it."""
+
+    def run(spec, *options, lines=None):
+        levels_city.write(tmp_path, spec=spec, lines=lines)
+        code, out, err = hatstream("plan", "--spec", tmp_path / "spec.toml", "--json", *options)
+        assert (code, err) == (0, "")
+        return json.loads(out)
+
+    return run
+
+
+def now(document):
+    (found,) = (each for each in document["totals"] if each["as_specified"])
+    return found
+
+
+def test_a_larger_fleet_and_a_larger_total_need_fewer_vehicles(planned):
+    many = levels_city.SPEC.replace("vehicles = 50", "vehicles = 5000")
+    of = planned(many)
+    later = [each for each in of["totals"] if each["days"] == "a later day"]
+    assert [each["epsilon"] for each in later] == [0.66, 1.32, 2.64, 5.28, 10.56]
+    needed = [each["place_vehicles"] for each in later]
+    assert needed == sorted(needed, reverse=True)
+    assert now(of)["fleet"] is not None
+    first, later_day, week = (each for each in of["totals"] if each["epsilon"] == 2.64)
+    assert first["place_vehicles"] >= later_day["place_vehicles"] >= week["place_vehicles"]
+
+
+def test_the_fleet_that_it_names_is_enough_and_one_less_is_not(planned):
+    fleet = now(planned(levels_city.SPEC))["fleet"]
+    for vehicles, enough in ((fleet, True), (fleet - 1, False)):
+        of = planned(levels_city.SPEC.replace("vehicles = 50", f"vehicles = {vehicles}"))
+        assert (of["usual_vehicles"] > now(of)["place_vehicles"] - 1) is enough
+
+
+def test_what_is_out_of_reach_names_the_next_step(planned):
+    answers = " ".join(planned(levels_city.SPEC, "--within", "0.01")["answers"])
+    assert "out of reach" in answers
+    assert "counts-public" in answers
+
+
+def test_secret_counts_change_nothing_but_the_operators_part(planned, tmp_path):
+    """An add-remove plan is made of public facts: with an empty feed, one bus or many its public part is the same."""
+    feed = str(tmp_path / "feed.csv")
+    few, many = (planned(levels_city.SPEC, "--input", feed, lines=levels_city.rows(buses=buses)) for buses in (1, 12))
+    assert few.pop("operator_only")["vehicles"] == 1
+    assert many.pop("operator_only")["vehicles"] == 12
+    assert few == many
+    assert planned(levels_city.SPEC)["operator_only"] is None
+
+
+def test_the_text_says_that_counts_are_for_the_operator_alone(tmp_path, hatstream):
+    levels_city.write(tmp_path)
+    code, out, _ = hatstream("plan", "--spec", tmp_path / "spec.toml", "--input", tmp_path / "feed.csv")
+    assert code == 0
+    assert "FOR THE OPERATOR ALONE" in out
+    assert "±2 km/h" in out
+    assert "out of reach" in out
+
+
+@pytest.mark.parametrize("spec", [levels_city.SPEC, city.SPEC], ids=["levels", "counts-public"])
+def test_the_chart_is_a_small_picture(spec, tmp_path, hatstream):
+    city.write(tmp_path, spec=spec)
+    code, out, _ = hatstream("plan", "--spec", tmp_path / "spec.toml", "--output", tmp_path / "chart")
+    assert code == 0
+    picture = tmp_path / "chart" / "half-widths.png"
+    assert str(picture) in out.replace("\n", "")
+    assert 5_000 < picture.stat().st_size < 80_000
+
+
+def test_ones_own_feed_is_counted_as_a_release_counts_it(tmp_path, hatstream):
+    """Two days alike; the plan's period holds what a release of one of them debits."""
+    city.write(tmp_path)
+    assert hatstream(*city.init(tmp_path))[0] == 0
+    code, out, _ = hatstream(*city.release(tmp_path, "--json", start=city.DAYS[0], end=city.DAYS[0]))
+    assert code == 0
+    (period,) = json.loads(out)["periods"]
+    code, out, _ = hatstream("plan", "--spec", tmp_path / "spec.toml", "--input", tmp_path / "feed.csv", "--json")
+    assert code == 0
+    document = json.loads(out)
+    assert document["composed"]["debit_of_a_period"] == {"epsilon": period["sum_of_slot_maxima"], "known": "exact"}
+    assert document["hats"] == period["hats"]
+    assert "resolution 8" in {each["choice"] for each in document["choices"]}
+    assert document["needs"]["by_epsilon"][2]["epsilon"] == 1.0
+
+
+def test_a_feed_without_a_usable_row_is_refused_without_its_content(tmp_path, hatstream):
+    spec, feed = city.write(tmp_path, lines=["PLATE7,not a time,1,2,3\n"])
+    code, _, err = hatstream("plan", "--spec", spec, "--input", feed)
+    assert code == 4
+    assert "bad-time" in err
+    assert "PLATE7" not in err
+
+
+def test_one_source_of_counts_at_a_time(tmp_path):
+    spec, feed = city.write(tmp_path)
+    assert main(["plan", "--spec", str(spec), "--input", str(feed), "--synthetic"]) == 1

@@ -1,0 +1,149 @@
+"""What a terminal and a log see: widths, progress, --quiet and -v, a closed standard output, a poor locale."""
+
+import io
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from rich.console import Console
+from rich.progress import Task
+from rich.table import Table
+
+from pipelines.cli import COMMANDS
+from pipelines.cli import hatstream as commands
+from pipelines.commands import terminal
+from pipelines.commands.terminal import duration, line, progress_bars
+from pipelines.scheduled.input_size import rows_about
+from tests import city
+
+CELL = "8742d9a61ffffff"
+
+
+def widest(text):
+    return max(map(len, text.splitlines()))
+
+
+@pytest.mark.parametrize("columns", ["60", "80", "130"])
+def test_no_text_of_a_table_is_cut_off(columns, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", columns)
+    table = Table(title="title")
+    names = [f"a column with a long name {at}" for at in range(6)]
+    for name in names:
+        table.add_column(name)
+    table.add_row(*(CELL for _ in names))
+    terminal.console().print(table)
+    shown = capsys.readouterr().out
+    assert widest(shown) <= int(columns)
+    assert "…" not in shown
+    assert shown.count("f") >= 6 * CELL.count("f")
+
+
+def test_in_a_log_a_sentence_is_one_line(monkeypatch, capsys):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    terminal.console().print("word " * 100)
+    assert capsys.readouterr().out.count("\n") == 1
+
+
+def test_release_and_ledger_fit_eighty_columns_and_show_whole_ids(town, hatstream, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, _ = hatstream(*city.release(town))
+    assert code == 0
+    tables = [text for text in out.splitlines() if text[:1] in "┏┃┡│└├"]
+    assert widest("\n".join(tables)) <= 80
+    _, out, _ = hatstream("ledger", "show", "--ledger", town / "ledger.sqlite")
+    assert widest(out) <= 80
+    assert re.search(r"│ [0-9a-f]{16} ", out)
+    assert "2022-01-01" in out
+
+
+def test_a_rerun_says_what_the_first_run_said(town, hatstream):
+    first = hatstream(*city.release(town))
+    assert hatstream(*city.release(town)) == first
+
+
+def test_every_command_takes_quiet_and_verbose():
+    for name in COMMANDS:
+        command = commands.get_command(None, name)
+        for each in [command, *getattr(command, "commands", {}).values()]:
+            assert {"quiet", "verbose"} <= {parameter.name for parameter in each.params}, each.name
+
+
+def test_verbose_says_where_the_ledger_is_and_quiet_says_nothing_but_results(town, hatstream):
+    code, out, err = hatstream("-v", *city.release(town))
+    assert code == 0
+    assert str(town / "ledger.sqlite") in err
+    assert hatstream(*city.release(town), "--quiet") == (code, out, "")
+
+
+def test_a_log_gets_a_line_a_minute_and_a_last_one(monkeypatch, capsys):
+    now = [0.0]
+    monkeypatch.setattr(terminal.time, "monotonic", lambda: now[0])
+    log = terminal._Log()
+    for now[0] in (1.0, 30.0, 61.0):
+        log.report("rows read", int(1_000 * now[0]), 100_000)
+    log._say()
+    log.report("slots released", 1, 4)
+    log.__exit__()
+    first, last = capsys.readouterr().err.splitlines()
+    assert first == ("rows read: 61,000 of 100,000, 61 %, 1,017 a second, after 1 min 0 s, about 38 s left")
+    assert last.startswith("rows read: 61,000")
+
+
+def test_short_work_writes_nothing_into_a_log(capsys):
+    with progress_bars(quiet=False) as report:
+        report("rows read", 5, 10)
+    assert capsys.readouterr().err == ""
+
+
+def test_bars_show_thousands_a_rate_and_fit_eighty_columns(monkeypatch):
+    screen = io.StringIO()
+    monkeypatch.setattr(Task, "speed", 34_567.0)
+    with terminal._bars(Console(file=screen, force_terminal=True, width=80)) as report:
+        for done in (0, 1_000_000, 2_000_000):
+            report("observations read", done, 12_345_678)
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue())
+    assert "2,000,000 of 12,345,678 34,567/s 5 min 0 s left" in shown
+    assert widest(shown.replace("\r", "\n")) <= 80
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(0.4, "0 s"), (200, "3 min 20 s"), (7_500, "2 h 5 min")])
+def test_durations_are_said_as_people_say_them(seconds, said):
+    assert duration(seconds) == said
+
+
+def test_a_rate_below_one_and_an_unknown_whole_are_left_out():
+    assert line("days read", 1, None, 90.0) == "days read: 1, after 1 min 30 s"
+
+
+def test_the_rows_of_an_input_are_about_known_before_it_is_read(tmp_path):
+    _, feed = city.write(tmp_path)
+    rows = len(city.rows())
+    assert rows_about([str(feed)]) == pytest.approx(rows, rel=0.1)
+    (tmp_path / "x.parquet").write_bytes(b"PAR1 no footer PAR1")
+    assert rows_about([str(tmp_path / "x.parquet")]) is None
+    assert rows_about([str(tmp_path / "x.csv.gz")]) is None
+
+
+PROGRAM = "import sys; from pipelines.cli import run; sys.argv[1:] = {}; run()"
+
+
+def started(arguments, **more):
+    env = os.environ | more.pop("env", {})
+    return subprocess.run([sys.executable, "-c", PROGRAM.format(arguments)], env=env, check=False, **more)
+
+
+def test_a_closed_standard_output_is_said_and_is_a_failure():
+    done = started(["--help"], preexec_fn=lambda: os.close(1), stderr=subprocess.PIPE)
+    assert done.returncode == 4
+    assert b"standard output is closed" in done.stderr
+
+
+def test_a_poor_locale_fails_nothing(tmp_path):
+    city.write(tmp_path)
+    poor = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "ascii", "COLUMNS": "80"}
+    done = started(["plan", "--spec", str(tmp_path / "spec.toml")], capture_output=True, env=poor)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.isascii()
+    assert widest(done.stdout.decode()) <= 80
