@@ -31,6 +31,7 @@ from transforms.records import (
 from transforms.release.policy import Policy, SlotFacts
 from transforms.sinks.files import PublishFiles
 from transforms.sinks.kafka import PublishToKafka
+from transforms.sinks.rows import PLAIN, Shape
 from transforms.sources.kafka_partition import Topic
 from transforms.steps import (
     Assign,
@@ -69,7 +70,7 @@ class HexagonOutputs(NamedTuple):
 class Job:
     """Everything that the road needs to know, as the small values that its steps define.
 
-    topic: takes the released rows too, where there is one.
+    topic: takes the released rows too, where there is one. shape: what rows and files have on request.
     """
 
     layout: Layout
@@ -84,13 +85,14 @@ class Job:
     folder: Path
     formats: tuple[str, ...]
     topic: Topic | None = None
+    shape: Shape = PLAIN
 
     @property
     def sinks(self) -> dict[str, Sink]:
         """Where estimates go, by the names of the steps."""
-        found: dict[str, Sink] = {"publish": PublishFiles(self.folder, self.formats)}
+        found: dict[str, Sink] = {"publish": PublishFiles(self.folder, self.formats, self.shape)}
         if self.topic is not None:
-            found["publish to kafka"] = PublishToKafka(self.topic)
+            found["publish to kafka"] = PublishToKafka(self.topic, self.shape)
         return found
 
 

@@ -10,7 +10,7 @@ from pipelines.account.location import AccountLocation
 from pipelines.specification import Specification
 from transforms.atomic_files import locked
 from transforms.errors import reason_of
-from transforms.sinks.published import published_slots
+from transforms.sinks.published import DATES, published_slots
 
 PROBE = ".hatstream-probe"
 OLD_S = 86_400
@@ -35,14 +35,22 @@ def make_writable(folder: Path) -> None:
     _sweep_temporary_folders()
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        for inner in filter(Path.is_dir, folder.glob(DATES)):
+            with locked(inner):
+                _remove_parts(inner)
         with locked(folder):
-            for left in (*folder.glob(".hats-*.part"), *folder.glob(".hatstream-*")):  # no writer is at work now
-                left.unlink()
+            _remove_parts(folder)
             probe = folder / PROBE
             os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW))
             probe.unlink()
     except OSError as error:
         raise OutputError(f"the output folder {folder} cannot be written: {reason_of(error)}") from None
+
+
+def _remove_parts(folder: Path) -> None:
+    """What killed runs left in a folder that is locked, so that no writer is at work in it."""
+    for left in (*folder.glob(".hats-*.part"), *folder.glob(".hatstream-*")):
+        left.unlink()
 
 
 def _sweep_temporary_folders() -> None:

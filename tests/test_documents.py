@@ -10,6 +10,7 @@ ROOT = Path(__file__).parents[1]
 ROOMS = ("dpops", "transforms", "pipelines", "tests", "docs", "benchmarks", "deploy", "examples", "hatstream", ".ci")
 DOCUMENTS = sorted(chain(ROOT.glob("*.md"), ROOT.glob("docs/**/*.md"), ROOT.glob("deploy/**/*.md")))
 LINK = re.compile(r"\]\(([^)#\s]*)(#[^)]*)?\)")
+FENCED = re.compile(r"^ *```.*?^ *```", re.DOTALL | re.MULTILINE)  # what is run or shown there is tried elsewhere
 PATH = re.compile(rf"(?<![\w./-])(?:{'|'.join(map(re.escape, ROOMS))})/[\w./-]*")
 
 
@@ -30,7 +31,7 @@ def missing(document):
             yield link
         elif anchor and target.suffix == ".md" and anchor[1:] not in headings(target):
             yield f"{link}{anchor}"
-    for name in PATH.findall(text):
+    for name in PATH.findall(FENCED.sub("", text)):
         name = name.rstrip("./")
         if not ((ROOT / name).exists() or (document.parent / name).exists()):
             yield name

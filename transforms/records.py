@@ -123,14 +123,25 @@ class RecordedSlot(NamedTuple):
     sequences: list[int]
 
 
+class HatCounts(NamedTuple):
+    """Of a HAT whose counts are public: the vehicles in its figure, and the reports that its true value is over."""
+
+    vehicles: int
+    reports: int
+
+
 class HatEstimate(NamedTuple):
-    """One statistic of one HAT. epsilon_slot: rational text, the most that a vehicle spends in the slot."""
+    """One statistic of one HAT. epsilon_slot: rational text, the most that a vehicle spends in the slot.
+
+    counts: as its plan has them; None where they are secret, and where there is no plan.
+    """
 
     cell: str
     statistic: str
     mechanism: str
     epsilon_slot: str
     estimate: Estimate
+    counts: HatCounts | None = None
 
 
 class SlotEstimates(NamedTuple):

@@ -9,6 +9,7 @@ import click
 
 from pipelines.collect.keep import Keep, in_folder, in_topic
 from pipelines.collect.poll import Poller
+from pipelines.commands.local_path import LocalPath
 from pipelines.commands.options import kafka_topic
 from pipelines.commands.stream import asked_to_stop
 from pipelines.commands.terminal import note
@@ -31,7 +32,7 @@ def _headers(_context: click.Context, _parameter: click.Parameter, values: tuple
     "--every", "every_s", default=30.0, show_default=True, type=click.FloatRange(1), help="Seconds between questions."
 )
 @click.option(
-    "--output", type=click.Path(path_type=Path, file_okay=False), help="A folder that takes a file each message."
+    "--output", type=LocalPath(path_type=Path, file_okay=False), help="A folder that takes a file each message."
 )
 @click.option("--kafka", "topic", metavar="BROKERS/TOPIC", callback=kafka_topic, help="Or a Kafka topic.")
 @click.option("--header", "headers", multiple=True, callback=_headers, help="Sent with each question; may repeat.")

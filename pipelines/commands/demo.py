@@ -12,6 +12,7 @@ from rich.table import Table
 
 from pipelines.account import location
 from pipelines.account.guarantee import levels_sentence
+from pipelines.commands.local_path import LocalPath
 from pipelines.commands.options import console, progress_bars
 from pipelines.demo.fleet import Fleet, write_sample
 from pipelines.demo.truth import ClassError, compared
@@ -26,7 +27,7 @@ DAYS = 4
 
 @click.command()
 @click.option(
-    "--output", required=True, type=click.Path(path_type=Path, file_okay=False), help="Folder for the demo's files."
+    "--output", required=True, type=LocalPath(path_type=Path, file_okay=False), help="Folder for the demo's files."
 )
 def demo(output: Path) -> int:
     """Make four days of a made-up bus fleet, release their mean speeds, and show how near to the truth they are.

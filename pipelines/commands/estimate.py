@@ -7,7 +7,17 @@ import click
 import msgspec
 
 from pipelines.account import location
-from pipelines.commands.options import formats_option, json_option, key_option, ledger_option, spec_option
+from pipelines.commands.options import (
+    by_date_option,
+    columns_option,
+    formats_option,
+    json_option,
+    key_option,
+    ledger_option,
+    output_folder_option,
+    shape_of,
+    spec_option,
+)
 from pipelines.exit_codes import DONE
 from pipelines.scheduled import estimates
 from pipelines.scheduled.release import UsageError, range_of
@@ -18,9 +28,7 @@ from pipelines.specification import load
 @spec_option
 @click.option("--from", "start", required=True, metavar="DATE", help="First local date.")
 @click.option("--to", "end", required=True, metavar="DATE", help="Last local date (included).")
-@click.option(
-    "--output", required=True, type=click.Path(path_type=Path, file_okay=False), help="Folder for the results."
-)
+@output_folder_option
 @click.option("--whole", is_flag=True, help="By all that is released by now, not only by what was then.")
 @click.option(
     "--forecast",
@@ -32,6 +40,8 @@ from pipelines.specification import load
 @ledger_option
 @key_option
 @formats_option
+@columns_option
+@by_date_option
 @json_option
 def estimate(
     spec_path: Path,
@@ -43,6 +53,8 @@ def estimate(
     ledger: str | None,
     key_path: Path | None,
     formats: tuple[str, ...],
+    columns: frozenset[str],
+    by_date: bool,
     as_json: bool,
 ) -> int:
     """Estimate released days again from the ledger: no data is read, and nothing is spent.
@@ -53,12 +65,13 @@ def estimate(
       hatstream estimate --spec austin.toml --from 2016-11-24 --to 2016-11-27 --output whole --whole --forecast 7
     """
     spec = load(spec_path)
+    shape = shape_of(spec, columns, formats, by_date=by_date)
     known = estimates.recorded(spec, location.find(ledger, key_path))
     written, missing = estimates.estimate_again(
-        known, range_of(spec.timetable, start, end), output, formats, whole=whole
+        known, range_of(spec.timetable, start, end), output, formats, whole=whole, shape=shape
     )
     if days is not None:
-        written += estimates.forecast(known, _after(end), days, output, formats)
+        written += estimates.forecast(known, _after(end), days, output, formats, shape)
     if as_json:
         plain = {"files": [str(path) for path in written], "not_released": missing}
         click.echo(msgspec.json.encode(plain).decode())

@@ -13,6 +13,7 @@ from dpops.types import Int64s
 from pipelines.commands.evaluate_distributions import evaluate_distributions
 from pipelines.commands.evaluate_learned import evaluate_learned
 from pipelines.commands.evaluate_local import evaluate_local
+from pipelines.commands.local_path import LocalPath
 from pipelines.commands.options import console, json_option, progress_bars
 from pipelines.evaluation import compositions, datasets, real, report
 from pipelines.evaluation.reference import REFERENCE
@@ -44,9 +45,13 @@ NOT_PRIVATE = "NOT PRIVATE: these figures are functions of true values; do not p
     help="Folder of .npz data sets (counts, values in km/h) instead of the generated ITMS-like ones.",
 )
 @click.option(
+<<<<<<< HEAD
     "--output",
     type=click.Path(path_type=Path, file_okay=False),
     help="Folder for all figures as JSON, and for pictures of what is simulated.",
+=======
+    "--output", type=LocalPath(path_type=Path, file_okay=False), help="Folder for evaluation.json and pictures."
+>>>>>>> main
 )
 @click.option("--processes", type=click.IntRange(1), default=PROCESSES, show_default=True)
 @click.option("--data", "pattern", metavar="GLOB", help="Telemetry to compare the mechanisms on; needs --spec.")

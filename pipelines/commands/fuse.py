@@ -8,7 +8,15 @@ from rich.console import Console
 from rich.table import Table
 
 from pipelines.account.location import read_key
-from pipelines.commands.options import console, formats_option, json_option, progress_bars, spec_option
+from pipelines.commands.local_path import LocalPath
+from pipelines.commands.options import (
+    console,
+    formats_option,
+    json_option,
+    output_folder_option,
+    progress_bars,
+    spec_option,
+)
 from pipelines.fusion import fuse as fusing
 from pipelines.fusion import perturb as perturbing
 from pipelines.specification.fusion import FusionSpecification, load_fusion
@@ -21,9 +29,7 @@ MOST_GROUPS = 40
 @click.command()
 @spec_option
 @click.option("--input", "pattern", required=True, metavar="GLOB", help="The files of reports, as a quoted pattern.")
-@click.option(
-    "--output", required=True, type=click.Path(path_type=Path, file_okay=False), help="Folder for the results."
-)
+@output_folder_option
 @formats_option
 @json_option
 def fuse(spec_path: Path, pattern: str, output: Path, formats: tuple[str, ...], as_json: bool) -> None:
@@ -53,7 +59,7 @@ def fuse(spec_path: Path, pattern: str, output: Path, formats: tuple[str, ...], 
 @spec_option
 @click.option("--input", "pattern", required=True, metavar="GLOB", help="The files of telemetry, as a quoted pattern.")
 @click.option(
-    "--output", required=True, type=click.Path(path_type=Path, dir_okay=False), help="The file of reports to write."
+    "--output", required=True, type=LocalPath(path_type=Path, dir_okay=False), help="The file of reports to write."
 )
 @click.option(
     "--key",

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from pipelines.commands.local_path import LocalPath
 from pipelines.pages.map import draw_map
 from pipelines.pages.rows import read_rows
 from pipelines.scheduled.release import paths_of
@@ -14,9 +15,7 @@ NOISY = "All figures carry noise that hides what any single vehicle did (differe
 
 @click.command("map")
 @click.option("--input", "pattern", required=True, metavar="GLOB", help="Result files, as a quoted pattern.")
-@click.option(
-    "--output", required=True, type=click.Path(path_type=Path, dir_okay=False), help="The HTML file to write."
-)
+@click.option("--output", required=True, type=LocalPath(path_type=Path, dir_okay=False), help="The HTML file to write.")
 @click.option(
     "--spec",
     "spec_path",

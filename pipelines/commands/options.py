@@ -1,13 +1,18 @@
 """Options that several commands share."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
+from pipelines.commands.local_path import LocalPath
 from pipelines.commands.terminal import console as console
 from pipelines.commands.terminal import progress_bars as progress_bars
+from pipelines.scheduled.release import UsageError
+from pipelines.specification import Specification
 from transforms.sinks.files import FORMATS
+from transforms.sinks.rows import Shape
 from transforms.sources.kafka_partition import Topic
 
 
@@ -54,4 +59,41 @@ def _formats(_context: click.Context, _parameter: click.Parameter, value: str) -
 formats_option = click.option(
     "--formats", default="parquet", show_default=True, callback=_formats, help=f"Of {','.join(FORMATS)}."
 )
+
+output_folder_option = click.option(
+    "--output", required=True, type=LocalPath(path_type=Path, file_okay=False), help="Folder for the results."
+)
+_MORE = ("times", "counts")
+
+
+def _columns(_context: click.Context, _parameter: click.Parameter, value: str | None) -> frozenset[str]:
+    chosen = frozenset(part.strip() for part in value.split(",")) if value else frozenset()
+    if unknown := sorted(chosen - set(_MORE)):
+        raise click.BadParameter(f"{unknown[0]!r} is not one of {', '.join(_MORE)}")
+    return chosen
+
+
+columns_option = click.option(
+    "--columns",
+    metavar="LIST",
+    callback=_columns,
+    help="Further columns, of times,counts: slots as instants with their zone; where counts are public, "
+    "vehicles and reports.",
+)
+by_date_option = click.option(
+    "--by-date", is_flag=True, help="Files go into folders date=2026-05-13: with one format, one dataset."
+)
+
+
+def shape_of(spec: Specification, columns: frozenset[str], formats: Sequence[str], *, by_date: bool) -> Shape:
+    """Raises UsageError for columns of counts where these are secret, and for a dataset of several formats."""
+    if "counts" in columns and not spec.counts_are_public:
+        raise UsageError(
+            f"--columns counts: under adjacency {spec.account.adjacency!r} how many vehicles reported is secret"
+        )
+    if by_date and len(formats) > 1:
+        raise UsageError("--by-date makes one dataset, which has one format: give --formats one")
+    return Shape(spec.timetable.zone if "times" in columns else None, "counts" in columns, by_date)
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document for programs.")

@@ -18,13 +18,17 @@ from pipelines.account.spending import spending
 from pipelines.assembly import ledger_account_of
 from pipelines.commands.levels_summary import show_check, show_levels, summarise_levels
 from pipelines.commands.options import (
+    by_date_option,
+    columns_option,
     console,
     formats_option,
     json_option,
     kafka_output_option,
     key_option,
     ledger_option,
+    output_folder_option,
     progress_bars,
+    shape_of,
     spec_option,
 )
 from pipelines.commands.terminal import detail
@@ -43,12 +47,12 @@ from transforms.sources.kafka_partition import Topic
 @click.option("--from", "start", metavar="DATE", help="First local date, or an ISO time on the edge of a slot.")
 @click.option("--to", "end", metavar="DATE", help="Last local date (included), or an ISO time (excluded).")
 @click.option("--yesterday", is_flag=True, help="The local day before today, for schedulers.")
-@click.option(
-    "--output", required=True, type=click.Path(path_type=Path, file_okay=False), help="Folder for the results."
-)
+@output_folder_option
 @ledger_option
 @key_option
 @formats_option
+@columns_option
+@by_date_option
 @kafka_output_option
 @click.option(
     "--runner",
@@ -81,6 +85,8 @@ def release(
     ledger: str | None,
     key_path: Path | None,
     formats: tuple[str, ...],
+    columns: frozenset[str],
+    by_date: bool,
     kafka_output: Topic | None,
     runner: str,  # noqa: ARG001 - both names mean the one runner there is
     workers: int | None,
@@ -100,6 +106,7 @@ def release(
     spec = load(spec_path)
     if yesterday == bool(start or end) or bool(start) != bool(end):
         raise scheduled.UsageError("give either --from and --to, or --yesterday")
+    shape = shape_of(spec, columns, formats, by_date=by_date)
     now = datetime.now(UTC)
     if yesterday:
         when = scheduled.yesterday(spec.timetable, now)
@@ -125,6 +132,7 @@ def release(
             kafka_output,
             allow_empty=allow_empty,
             workers=workers,
+            shape=shape,
         )
     if spec.levels is None:
         summary = summarise(spec, done, place)

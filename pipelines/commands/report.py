@@ -9,6 +9,7 @@ import click
 from pipelines.account import location
 from pipelines.account.guarantee import levels_sentence, sentence
 from pipelines.account.missing_slots import gaps
+from pipelines.commands.local_path import LocalPath
 from pipelines.commands.options import key_option, ledger_option, spec_option
 from pipelines.pages.report import Facts, draw_report
 from pipelines.pages.rows import read_rows
@@ -25,7 +26,7 @@ from transforms.ledger.head import LedgerError
 @click.option("--input", "pattern", metavar="GLOB", help="Result files, as a quoted pattern, to say how good they are.")
 @click.option("--from", "start", metavar="DATE", help="First local date of the slots to look for.")
 @click.option("--to", "end", metavar="DATE", help="Last local date of them.")
-@click.option("--output", required=True, type=click.Path(path_type=Path, dir_okay=False), help="The HTML file.")
+@click.option("--output", required=True, type=LocalPath(path_type=Path, dir_okay=False), help="The HTML file.")
 def report(
     spec_path: Path,
     ledger: str | None,

@@ -15,7 +15,17 @@ import msgspec
 
 from pipelines.account import location
 from pipelines.build import Source
-from pipelines.commands.options import formats_option, kafka_output_option, key_option, ledger_option, spec_option
+from pipelines.commands.options import (
+    by_date_option,
+    columns_option,
+    formats_option,
+    kafka_output_option,
+    key_option,
+    ledger_option,
+    output_folder_option,
+    shape_of,
+    spec_option,
+)
 from pipelines.commands.terminal import note
 from pipelines.demo.servers.worker_pool import local_servers
 from pipelines.exit_codes import DONE
@@ -39,12 +49,12 @@ def _address(_context: click.Context, _parameter: click.Parameter, value: str | 
 @click.option("--topic", help="The topic of positions.")
 @click.option("--folder", type=click.Path(path_type=Path, file_okay=False), help="Instead: a folder that grows.")
 @click.option("--from", "start", metavar="TIME", help="First slot, where it has begun already: an ISO time or date.")
-@click.option(
-    "--output", required=True, type=click.Path(path_type=Path, file_okay=False), help="Folder for the results."
-)
+@output_folder_option
 @ledger_option
 @key_option
 @formats_option
+@columns_option
+@by_date_option
 @kafka_output_option
 @click.option("--local", is_flag=True, help="Start a job server and a worker pool on this machine, to try it.")
 @click.option("--job-server", metavar="HOST:PORT", callback=_address, help="Beam's Flink job server.")
@@ -72,6 +82,8 @@ def stream(
     ledger: str | None,
     key_path: Path | None,
     formats: tuple[str, ...],
+    columns: frozenset[str],
+    by_date: bool,
     kafka_output: Topic | None,
     log: Path | None,
     **engine: Any,
@@ -88,12 +100,13 @@ def stream(
           --job-server 127.0.0.1:8099 --worker-pool 127.0.0.1:50000 --rest 10.0.0.4:8081
     """
     spec = load(spec_path)
+    shape = shape_of(spec, columns, formats, by_date=by_date)
     _check_options(brokers, topic, folder, kafka_output, engine)
     start_s = streaming.first_slot(spec, start, datetime.now(UTC))
     streaming.check(spec, start_s)
     place = location.find(ledger, key_path)
     source = _source(spec, brokers, topic, folder, start_s)
-    made = streaming.prepare(spec, start_s, source, place, output, formats, kafka_output)
+    made = streaming.prepare(spec, start_s, source, place, output, formats, kafka_output, shape)
     say = _Sayer(log)
     with ExitStack() as stack:
         stop = stack.enter_context(asked_to_stop())

@@ -19,6 +19,7 @@ import click
 import pipelines.silence_beam  # noqa: F401  # isort: skip
 
 from pipelines.account import location
+from pipelines.commands.local_path import LocalPath
 from pipelines.commands.stream import asked_to_stop
 from pipelines.commands.terminal import duration, note, progress_bars, with_verbosity
 from pipelines.demo.feeder import SPEED_UP, Feeder, replay
@@ -53,7 +54,7 @@ SHOWING_S = 15
 @click.option("--parallelism", type=click.IntRange(min=1), default=1, show_default=True)
 @click.option(
     "--output",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=LocalPath(path_type=Path, file_okay=False),
     default=Path("build/stream-demo"),
     show_default=True,
     help="Folder for the results.",

@@ -22,6 +22,7 @@ from transforms.release.levels_publish import HatEstimates, estimates_of_slot
 from transforms.release.policy import SlotFacts
 from transforms.release.recorded import Sequenced
 from transforms.sinks.files import publish_slot
+from transforms.sinks.rows import PLAIN, Shape
 from transforms.time.calendar import Calendar
 
 MOST_DAYS = 366
@@ -51,7 +52,7 @@ def recorded(spec: Specification, location: AccountLocation) -> Recorded:
 
 
 def estimate_again(
-    known: Recorded, when: Calendar, folder: Path, formats: Sequence[str], *, whole: bool
+    known: Recorded, when: Calendar, folder: Path, formats: Sequence[str], *, whole: bool, shape: Shape = PLAIN
 ) -> tuple[list[Path], list[str]]:
     """Writes the estimates of a range's released periods; answers with the files, and the periods not released.
 
@@ -68,7 +69,7 @@ def estimate_again(
             continue
         found = _causal(known, period) if everything is None else _by_all(known, everything, period)
         for slot in slots_of(found, slots, known.policy):
-            written += publish_slot(slot, folder, formats)
+            written += publish_slot(slot, folder, formats, shape)
     return written, missing
 
 
@@ -83,7 +84,9 @@ def _by_all(known: Recorded, everything: Learned, period: str) -> HatEstimates:
     return hat_estimates(everything.estimate(len(order) - 1 - order.index(period)), known.policy)
 
 
-def forecast(known: Recorded, first: date, days: int, folder: Path, formats: Sequence[str]) -> list[Path]:
+def forecast(
+    known: Recorded, first: date, days: int, folder: Path, formats: Sequence[str], shape: Shape = PLAIN
+) -> list[Path]:
     """Writes what is expected of days from `first` on, whether they are released or not."""
     if not known.entries:
         raise UsageError("nothing is released yet: there is nothing to forecast from")
@@ -97,7 +100,7 @@ def forecast(known: Recorded, first: date, days: int, folder: Path, formats: Seq
         belief = learned.forecast(np.array(hours_of(starts, zone), np.int64))
         found = hat_estimates(belief, known.policy, forecast=True)
         for slot in slots_of(found, [facts[at] for at in starts], known.policy):
-            written += publish_slot(slot, folder, formats)
+            written += publish_slot(slot, folder, formats, shape)
     return written
 
 

@@ -25,7 +25,8 @@ from transforms.observe.vehicle_hash import Secret
 from transforms.release.learned import learned_centres, learned_estimates
 from transforms.release.policy import SlotFacts
 from transforms.sinks import kafka as kafka_sink
-from transforms.sinks.files import file_stem
+from transforms.sinks.files import file_of
+from transforms.sinks.rows import PLAIN, Shape
 from transforms.sources.kafka_partition import Topic
 from transforms.steps import LedgerAccount
 from transforms.time.calendar import Calendar, CalendarError, Timetable, calendar
@@ -113,11 +114,12 @@ def release(
     *,
     allow_empty: bool = False,
     workers: int | None = None,
+    shape: Shape = PLAIN,
 ) -> Release:
     """Releases the slots of a range. Raises UsageError, InputError, AccountRefusal, LedgerError or StepError.
 
     topic: takes the released rows too. allow_empty: seals a period of which the input holds no row. workers: processes
-    that read and count; the cores there are, for a large input, if None.
+    that read and count; the cores there are, for a large input, if None. shape: what rows and files have on request.
     """
     _check_period(spec, when)
     secret = admitted(spec, location)
@@ -126,7 +128,7 @@ def release(
     if topic is not None:
         kafka_sink.check(topic)
     job = job_of(spec, when, secret, ledger_account_of(spec, location), output, formats)
-    job = replace(continuing(job, location.ledger), topic=topic)
+    job = replace(continuing(job, location.ledger), topic=topic, shape=shape)
     needed = _needed(spec, when, location, allow_empty=allow_empty)
     if spec.levels is None:
         outcome = local.run(job, paths, when.slots, needed, workers, progress)
@@ -139,8 +141,9 @@ def release(
     if outcome.periods_refused:
         raise AccountRefusal(_refusal(spec, location, outcome))
     note_spending(location.ledger, spec, outcome)
-    stems = [file_stem(spec.spec_id, facts.start) for facts in job.slots.values()]
-    return Release(outcome, when, tuple(output / f"{stem}.{kind}" for stem in stems for kind in formats), topic)
+    starts = [facts.start for facts in job.slots.values()]
+    files = tuple(output / file_of(spec.spec_id, start, kind, shape) for start in starts for kind in formats)
+    return Release(outcome, when, files, topic)
 
 
 def job_of(

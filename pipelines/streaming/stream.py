@@ -23,6 +23,7 @@ from transforms.ledger import AccountRefusal
 from transforms.observe.parse import FROM_US, TO_US
 from transforms.release.policy import SlotFacts
 from transforms.sinks import kafka as kafka_sink
+from transforms.sinks.rows import PLAIN, Shape
 from transforms.sources.growing_folder import ReadGrowing
 from transforms.sources.kafka import ReadKafka
 from transforms.sources.kafka_partition import KafkaSourceError, Topic, starts
@@ -80,8 +81,11 @@ def prepare(
     output: Path,
     formats: Sequence[str],
     topic: Topic | None = None,
+    shape: Shape = PLAIN,
 ) -> Stream:
     """A stream of the slots from `start_s` on. topic: takes the released rows too.
+
+    shape: what rows and files have on request.
 
     Raises InputError, AccountRefusal, LedgerError or StepError.
     """
@@ -94,7 +98,7 @@ def prepare(
     calendar, facts = StreamCalendar(spec.timetable, start_s, from_s, to_s), StreamFacts(spec, from_s, to_s)
     job = assemble(spec, calendar, facts, "slot", secret, ledger_account_of(spec, location), output.absolute(), formats)
     return Stream(
-        job=replace(continuing(job, location.ledger), topic=topic),
+        job=replace(continuing(job, location.ledger), topic=topic, shape=shape),
         source=source,
         heartbeat=Heartbeat(spec.timetable, start_s, to_s, spec.release_shards),
         identity=f"{spec.spec_id}-{account_of(spec.account, secret).key_check}",

@@ -1,11 +1,12 @@
 """Recorded slots -> estimates: what the ledger returned, read with its plans; post-processing of nothing else."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from dpops.estimate import NO_DATA, Estimate
 from dpops.mechanism import Plan
 from dpops.registry import registered
-from transforms.records import HatEstimate, SlotEstimates
+from transforms.records import HatCounts, HatEstimate, SlotEstimates
 from transforms.release.recorded import Released, Sealed
 
 MISS = 0.05
@@ -17,12 +18,20 @@ def estimates_of(units: Sequence[Sealed], statistics: Sequence[str]) -> SlotEsti
     released = [(unit, each) for unit in units for each in unit.released]
     estimates = _estimates([each for _, each in released])
     found = [
-        HatEstimate(each.cell, each.statistic, each.mechanism, unit.epsilon_slot, estimate)
+        HatEstimate(each.cell, each.statistic, each.mechanism, unit.epsilon_slot, estimate, _counts(each.plan))
         for (unit, each), estimate in zip(released, estimates, strict=True)
     ]
     found.sort(key=lambda hat: (int(hat.cell, 16), hat.statistic))
     slot = units[0]
     return SlotEstimates(slot.spec_id, slot.slot_start, slot.slot_end, slot.unit, tuple(statistics), found)
+
+
+def _counts(plan: Mapping[str, Any] | None) -> HatCounts | None:
+    """A plan that was made from counts has them among its facts: there they are public."""
+    facts = {} if plan is None else plan.get("facts", {})
+    if "users" not in facts or "samples" not in facts:
+        return None
+    return HatCounts(facts["users"], facts.get("reported", facts["samples"]))
 
 
 def _estimates(released: Sequence[Released]) -> list[Estimate]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import apache_beam as beam
 import fastavro
@@ -21,7 +22,7 @@ from transforms.errors import StepError, reason_of, recorded_but
 from transforms.failpoints import failpoint
 from transforms.records import SlotEstimates
 from transforms.sinks.published import OtherValues, refuse_other_values
-from transforms.sinks.rows import Row, json_of, rows_of, schema_of
+from transforms.sinks.rows import PLAIN, Row, Shape, json_of, rows_of, schema_of
 
 
 def _parquet(rows: Sequence[Row], schema: pa.Schema, _name: str) -> bytes:
@@ -30,14 +31,23 @@ def _parquet(rows: Sequence[Row], schema: pa.Schema, _name: str) -> bytes:
     return sink.getvalue()
 
 
+_AVRO = {
+    pa.string(): "string",
+    pa.float64(): "double",
+    pa.int64(): "long",
+    pa.list_(pa.float64()): {"type": "array", "items": "double"},
+}
+
+
+def _avro_type(column: pa.Field) -> Any:
+    """An instant has no zone in Avro."""
+    is_instant = pa.types.is_timestamp(column.type)
+    kind = {"type": "long", "logicalType": "timestamp-micros"} if is_instant else _AVRO[column.type]
+    return ["null", kind] if column.nullable else kind
+
+
 def _avro(rows: Sequence[Row], columns: pa.Schema, name: str) -> bytes:
-    kinds = {
-        pa.string(): "string",
-        pa.float64(): "double",
-        pa.int64(): "long",
-        pa.list_(pa.float64()): {"type": "array", "items": "double"},
-    }
-    fields = [{"name": f.name, "type": ["null", kinds[f.type]] if f.nullable else kinds[f.type]} for f in columns]
+    fields = [{"name": column.name, "type": _avro_type(column)} for column in columns]
     schema = fastavro.parse_schema({"type": "record", "name": "HatStatistic", "fields": fields})
     sink = io.BytesIO()
     # The sync marker is random by default; the same release must give the same bytes.
@@ -51,7 +61,11 @@ def _csv(rows: Sequence[Row], schema: pa.Schema, _name: str) -> bytes:
     writer = csv.DictWriter(sink, schema.names, lineterminator="\n")
     writer.writeheader()
     lists = [field.name for field in schema if pa.types.is_list(field.type)]
-    writer.writerows(row | {name: _text(row[name]) for name in lists} for row in rows)
+    times = [field.name for field in schema if pa.types.is_timestamp(field.type)]
+    writer.writerows(
+        row | {name: _text(row[name]) for name in lists} | {name: row[name].isoformat() for name in times}
+        for row in rows
+    )
     return sink.getvalue().encode()
 
 
@@ -86,6 +100,12 @@ FORMATS: Mapping[str, Callable[[Sequence[Row], pa.Schema, str], bytes]] = {
 }
 
 
+def file_of(spec_id: str, slot_start: str, kind: str, shape: Shape = PLAIN) -> Path:
+    """Where in an output folder the file of a slot lies."""
+    folder = Path(f"date={slot_start[:10]}") if shape.by_date else Path()
+    return folder / f"{file_stem(spec_id, slot_start)}.{kind}"
+
+
 def file_stem(spec_id: str, slot_start: str) -> str:
     """Fixed by specification and slot: local start with its offset, in characters that every file system takes."""
     return f"hats-{spec_id}-{datetime.fromisoformat(slot_start).strftime('%Y%m%dT%H%M%S%z')}"
@@ -97,32 +117,34 @@ class PublishFiles(beam.PTransform[PCollection[SlotEstimates], PCollection[None]
 
     folder: Path
     formats: tuple[str, ...]
+    shape: Shape = PLAIN
 
     def expand(self, slots: PCollection[SlotEstimates]) -> PCollection[None]:
-        return slots | "write files" >> beam.ParDo(_PublishFiles(self.folder, self.formats))
+        return slots | "write files" >> beam.ParDo(_PublishFiles(self.folder, self.formats, self.shape))
 
 
 class _PublishFiles(beam.DoFn):
-    def __init__(self, folder: Path, formats: tuple[str, ...]) -> None:
-        self._folder, self._formats = folder, formats
+    def __init__(self, folder: Path, formats: tuple[str, ...], shape: Shape) -> None:
+        self._folder, self._formats, self._shape = folder, formats, shape
 
     def process(self, slot: SlotEstimates) -> None:
         try:
-            publish_slot(slot, self._folder, self._formats)
+            publish_slot(slot, self._folder, self._formats, self._shape)
         except OtherValues as error:
             raise StepError(str(error)) from None
         except OSError as error:
             raise recorded_but(f"{error.filename or self._folder}: {reason_of(error)}") from None
 
 
-def publish_slot(slot: SlotEstimates, folder: Path, formats: Sequence[str]) -> list[Path]:
+def publish_slot(slot: SlotEstimates, folder: Path, formats: Sequence[str], shape: Shape = PLAIN) -> list[Path]:
     """Writes one file per format for one slot; a file appears whole under its name, or not at all."""
-    rows, schema = rows_of(slot), schema_of(slot.statistics)
+    rows, schema = rows_of(slot, shape), schema_of(slot.statistics, shape)
     stem = file_stem(slot.spec_id, slot.slot_start)
     written = []
     failpoint("before-publish")
     for kind in formats:
-        path = folder / f"{stem}.{kind}"
+        path = folder / file_of(slot.spec_id, slot.slot_start, kind, shape)
+        path.parent.mkdir(exist_ok=True)
         write_whole(path, FORMATS[kind](rows, schema, stem), rows)
         written.append(path)
     failpoint("after-publish")

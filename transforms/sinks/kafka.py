@@ -14,7 +14,7 @@ from confluent_kafka import Message as Sent
 
 from transforms.errors import StepError, recorded_but
 from transforms.records import SlotEstimates
-from transforms.sinks.rows import Row, json_of, rows_of
+from transforms.sinks.rows import PLAIN, Row, Shape, json_of, rows_of
 from transforms.sources.kafka_partition import KafkaSourceError, Topic, starts
 
 DELIVERY_S = 30.0
@@ -58,6 +58,7 @@ class PublishToKafka(beam.PTransform[PCollection[SlotEstimates], PCollection[Non
     """
 
     topic: Topic
+    shape: Shape = PLAIN
 
     def __post_init__(self) -> None:
         for setting in self.topic.settings:
@@ -65,18 +66,18 @@ class PublishToKafka(beam.PTransform[PCollection[SlotEstimates], PCollection[Non
                 raise ValueError(f"settings: {setting} is not to be set: sending twice safely depends on it")
 
     def expand(self, slots: PCollection[SlotEstimates]) -> PCollection[None]:
-        return slots | "send" >> beam.ParDo(_Send(self.topic))
+        return slots | "send" >> beam.ParDo(_Send(self.topic, self.shape))
 
 
 class _Send(beam.DoFn):
-    def __init__(self, topic: Topic) -> None:
-        self._topic = topic
+    def __init__(self, topic: Topic, shape: Shape) -> None:
+        self._topic, self._shape = topic, shape
         self._outbox: Outbox | None = None
 
     def process(self, slot: SlotEstimates) -> None:
         try:
             self._outbox = self._outbox or Outbox(self._topic)
-            self._outbox.put(map(message_of, rows_of(slot)))
+            self._outbox.put(map(message_of, rows_of(slot, self._shape)))
         except KafkaException as error:
             raise self._recorded_but(error) from None
 

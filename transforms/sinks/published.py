@@ -15,6 +15,9 @@ import pyarrow.parquet as pq
 SAME = 2e-6
 """Values are published with six digits after the point."""
 
+DATES = "date=*"
+"""The folders that a dataset has, as a pattern."""
+
 _NAME = "hats-{}-"
 _DAMAGE = (OSError, ValueError, LookupError, TypeError, EOFError, csv.Error, msgspec.MsgspecError, pa.ArrowException)
 
@@ -37,7 +40,7 @@ def published_slots(folder: Path, spec_id: str) -> dict[int, Path]:
     """Start of each slot, in seconds since 1970 UTC, of which the folder has a file; with one of them."""
     found = {}
     prefix = _NAME.format(spec_id)
-    for path in folder.glob(f"{prefix}*"):
+    for path in (*folder.glob(f"{prefix}*"), *folder.glob(f"{DATES}/{prefix}*")):
         try:
             start = datetime.strptime(path.name.removeprefix(prefix).partition(".")[0], "%Y%m%dT%H%M%S%z")
         except ValueError:

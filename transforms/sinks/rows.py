@@ -1,6 +1,8 @@
 """The rows of the result table: one per statistic and HAT, made from estimates and nothing else."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -32,13 +34,36 @@ SCHEMA = pa.schema(
 )
 """Of statistics with one output; `schema_of` adds to it what others put out."""
 
+_TIMES = ("slot_start_at", "slot_end_at")
+_COUNTS = ("vehicles", "reports")
+
 Row = dict[str, Any]
 
 
-def schema_of(asked: Sequence[str]) -> pa.Schema:
+@dataclass(frozen=True)
+class Shape:
+    """What rows and files have on request; without it they are as they always were.
+
+    zone: of the columns slot_start_at and slot_end_at, which are instants; None: there are no such columns. counts:
+    the columns vehicles and reports, for specifications whose counts are public. by_date: files lie in folders
+    date=2026-05-13, so that the output folder is one dataset.
+    """
+
+    zone: str | None = None
+    counts: bool = False
+    by_date: bool = False
+
+
+PLAIN = Shape()
+
+
+def schema_of(asked: Sequence[str], shape: Shape = PLAIN) -> pa.Schema:
     """The columns of a specification's rows, by the names of its statistics: the same for every slot."""
     extras = [field for output in statistics.extras_of(asked) for field in _fields(output)]
-    return pa.schema([*SCHEMA, *extras])
+    instant = pa.timestamp("us", shape.zone or "UTC")
+    times = [pa.field(name, instant, nullable=False) for name in _TIMES] if shape.zone else []
+    counts = [pa.field(name, pa.int64()) for name in _COUNTS] if shape.counts else []
+    return pa.schema([*SCHEMA, *extras, *times, *counts])
 
 
 def _fields(output: Output) -> list[pa.Field]:
@@ -51,10 +76,18 @@ def _names(output: Output) -> tuple[str, str, str]:
     return output.name, f"{output.name}_lower95", f"{output.name}_upper95"
 
 
-def rows_of(slot: SlotEstimates) -> list[Row]:
+def rows_of(slot: SlotEstimates, shape: Shape = PLAIN) -> list[Row]:
     """The rows of one slot by cell and statistic; all have the columns of `schema_of`, in this order."""
     extras = statistics.extras_of(slot.statistics)
-    return [_row(slot, hat, extras) for hat in slot.hats]
+    times = dict(zip(_TIMES, map(datetime.fromisoformat, (slot.slot_start, slot.slot_end)), strict=True))
+    return [
+        _row(slot, hat, extras) | (times if shape.zone else {}) | (_counts(hat) if shape.counts else {})
+        for hat in slot.hats
+    ]
+
+
+def _counts(hat: HatEstimate) -> Row:
+    return dict(zip(_COUNTS, hat.counts or (None, None), strict=True))
 
 
 def _row(slot: SlotEstimates, hat: HatEstimate, extras: Sequence[Output]) -> Row:

@@ -1,0 +1,71 @@
+"""Outputs on request: counts never where they are secret, one dataset, and no address taken for a folder."""
+
+import csv
+
+import pyarrow.dataset
+import pytest
+
+from tests import city, levels_city
+
+SECRET = {"vehicles", "reports"}
+
+
+def rows_in(folder):
+    return [row for path in folder.glob("*.csv") for row in csv.DictReader(path.read_text().splitlines())]
+
+
+def test_counts_and_instants_are_columns_where_they_are_asked_for(town, hatstream):
+    code, _, _ = hatstream(*city.release(town, "--columns", "times,counts"))
+    assert code == 0
+    rows = rows_in(town / "out")
+    assert {"slot_start_at", "slot_end_at"} | SECRET <= set(rows[0])
+    busiest = max(rows, key=lambda row: int(row["reports"] or 0))
+    assert (busiest["vehicles"], busiest["reports"]) == ("4", "7")
+
+
+def test_under_secret_counts_no_row_tells_them_and_whoever_asks_is_refused(tmp_path, hatstream):
+    levels_city.write(tmp_path)
+    hatstream(*city.init(tmp_path))
+    days = {"start": levels_city.DAYS[0], "end": levels_city.DAYS[0]}
+    code, _, err = hatstream(*city.release(tmp_path, "--columns", "counts", **days))
+    assert code == 1
+    assert "is secret" in err
+    assert not (tmp_path / "out").exists()
+    assert hatstream(*city.release(tmp_path, "--columns", "times", **days))[0] == 0
+    rows = rows_in(tmp_path / "out")
+    assert rows
+    assert not SECRET & {name for row in rows for name in row}
+
+
+def test_a_dataset_by_date_is_whole_and_a_second_run_leaves_it_as_it_is(town, hatstream):
+    arguments = [*city.release(town, "--by-date"), "--formats", "parquet"]
+    assert hatstream(*arguments)[0] == 0
+    files = {path: path.read_bytes() for path in (town / "out").rglob("*.parquet")}
+    assert {path.parent.name for path in files} == {f"date={day}" for day in city.DAYS}
+    table = pyarrow.dataset.dataset(town / "out", partitioning="hive").to_table()
+    assert set(table["date"].to_pylist()) <= set(city.DAYS)
+    assert hatstream(*arguments)[0] == 0
+    assert {path: path.read_bytes() for path in files} == files
+
+
+def test_a_dataset_has_one_format(town, hatstream):
+    code, _, err = hatstream(*city.release(town, "--by-date"))
+    assert code == 1
+    assert "--by-date makes one dataset" in err
+
+
+def test_an_unknown_column_is_wrong_use(town, hatstream):
+    code, _, err = hatstream(*city.release(town, "--columns", "speeds"))
+    assert code == 1
+    assert "'speeds' is not one of times, counts" in err
+
+
+@pytest.mark.parametrize("scheme", ["s3", "gs", "hdfs", "file"])
+def test_an_address_as_output_is_refused_in_one_sentence(town, hatstream, scheme, monkeypatch):
+    monkeypatch.chdir(town)
+    arguments = city.release(town)
+    arguments[arguments.index("--output") + 1] = f"{scheme}://bucket/folder"
+    code, _, err = hatstream(*arguments)
+    assert code == 1
+    assert f"file system only, not to {scheme}://" in err
+    assert not (town / f"{scheme}:").exists()
