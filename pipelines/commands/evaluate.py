@@ -45,13 +45,9 @@ NOT_PRIVATE = "NOT PRIVATE: these figures are functions of true values; do not p
     help="Folder of .npz data sets (counts, values in km/h) instead of the generated ITMS-like ones.",
 )
 @click.option(
-<<<<<<< HEAD
     "--output",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=LocalPath(path_type=Path, file_okay=False),
     help="Folder for all figures as JSON, and for pictures of what is simulated.",
-=======
-    "--output", type=LocalPath(path_type=Path, file_okay=False), help="Folder for evaluation.json and pictures."
->>>>>>> main
 )
 @click.option("--processes", type=click.IntRange(1), default=PROCESSES, show_default=True)
 @click.option("--data", "pattern", metavar="GLOB", help="Telemetry to compare the mechanisms on; needs --spec.")
