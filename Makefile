@@ -17,8 +17,9 @@ $(VENV)/.installed: requirements.lock pyproject.toml setup.py
 	@touch $@
 
 # What tests of servers need and pip cannot bring. Without it they are skipped; where CI is set they fail.
-servers:
+servers: install
 	@sh .ci/servers
+	@$(BIN)/python -m pipelines.demo.servers.fetch
 
 run: install
 	@$(BIN)/hatstream demo --output $(OUTPUT)

@@ -5,13 +5,15 @@ import io
 import multiprocessing
 import os
 import signal
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
-from typing import Any
+from typing import Any, NamedTuple
 
+import pipelines.commands.release  # noqa: F401 - the command line imports it when it is called: here once for all
 from pipelines.cli import main
 from transforms.failpoints import VARIABLE, acting
 
@@ -41,6 +43,31 @@ def _run(arguments: list[str], place: str | None) -> None:
     if place:
         os.environ[VARIABLE] = place
     os._exit(main(arguments))
+
+
+class Done(NamedTuple):
+    """How a process ended and what it printed."""
+
+    code: int | None
+    out: bytes
+    err: bytes
+
+
+def captured(program: Callable[..., object], *arguments: Any, environment: Mapping[str, str] | None = None) -> Done:
+    """What a function prints in a process of its own, down to the last file descriptor."""
+    with tempfile.NamedTemporaryFile() as out, tempfile.NamedTemporaryFile() as err:
+        target = (program, arguments, dict(environment or {}), out.name, err.name)
+        process = forks().Process(target=_captured, args=target)
+        process.start()
+        process.join(PATIENCE_S)
+        return Done(process.exitcode, out.read(), err.read())
+
+
+def _captured(program: Callable[..., object], arguments: Any, environment: dict[str, str], *files: str) -> None:
+    os.environ.update(environment)
+    for number, name in enumerate(files, start=1):
+        os.dup2(os.open(name, os.O_WRONLY), number)
+    program(*arguments)
 
 
 class Other:

@@ -29,6 +29,10 @@ PASSAGES = {
     "before-rename": SLOTS * len(city.FORMATS),
     "after-publish": SLOTS,
 }
+QUICK = {
+    *[("tally", 2), ("after-noise", 5), ("before-record", 1), ("before-commit", 2), ("after-commit", 1)],
+    *[("before-publish", 5), ("mid-file", 17), ("before-rename", 3), ("after-publish", 8)],
+}
 TWENTY_TWO = [
     *[("tally", 2), ("after-noise", 5)],
     *[(name, n) for name in ("before-record", "before-commit", "after-commit") for n in (1, 2)],
@@ -62,7 +66,10 @@ def test_every_failpoint_is_passed_as_often_as_these_tests_believe(tmp_path):
     assert set(PASSAGES) == set(NAMES)
 
 
-@pytest.mark.parametrize(("name", "passage"), TWENTY_TWO)
+@pytest.mark.parametrize(
+    ("name", "passage"),
+    [place if place in QUICK else pytest.param(*place, marks=pytest.mark.slow) for place in TWENTY_TWO],
+)
 def test_a_kill_at_a_failpoint_loses_and_repeats_nothing(tmp_path, name, passage):
     assert kill_and_rerun(tmp_path, place=f"{name}:{passage}") == -signal.SIGKILL
 

@@ -1,6 +1,5 @@
 """Several jobs on one ledger at once: no disagreement, no overspend."""
 
-import multiprocessing
 import os
 import random
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from dpops.accountant import PureLimit
 from pipelines.account import location
 from pipelines.cli import main
 from tests import city
+from tests.faults.processes import forks
 from tests.transforms.ledger.entries import opened, unit
 from transforms.ledger import AccountRefusal, Ledger
 from transforms.ledger.head import Head
@@ -32,7 +32,7 @@ def _release(folder, output, barrier, answers):
 def test_four_releases_at_once_publish_the_same_bytes_and_spend_once(tmp_path):
     city.write(tmp_path)
     assert main(city.init(tmp_path)) == 0
-    context = multiprocessing.get_context("forkserver")
+    context = forks()
     barrier, answers = context.Barrier(RACERS), context.Queue()
     racers = [
         context.Process(target=_release, args=(tmp_path, tmp_path / f"out{i}", barrier, answers)) for i in range(RACERS)
@@ -84,7 +84,7 @@ class Race:
     def run(self, url, head):
         """Four processes for the same release ids: all are told the same values, and every limit holds."""
         ledger = opened(url, head, limit=str(self.limit))
-        context = multiprocessing.get_context("forkserver")
+        context = forks()
         barrier, answers = context.Barrier(RACERS), context.Queue()
         racers = [
             context.Process(target=_record, args=(url, head, seed, self, barrier, answers)) for seed in range(RACERS)
@@ -107,11 +107,11 @@ class Race:
 
 
 def test_racers_for_the_same_slots_agree_on_every_value_and_never_overspend(ledger_url, tmp_path):
-    Race(periods=2, slots=50, batch=1, limit=35).run(ledger_url, tmp_path / "key.head")
+    Race(periods=2, slots=20, batch=1, limit=14).run(ledger_url, tmp_path / "key.head")
 
 
 def test_racers_that_record_many_slots_at_a_time_agree_and_never_overspend(ledger_url, tmp_path):
-    Race(periods=10, slots=100, batch=20, limit=70).run(ledger_url, tmp_path / "key.head")
+    Race(periods=4, slots=100, batch=20, limit=70).run(ledger_url, tmp_path / "key.head")
 
 
 @pytest.mark.slow  # about 2 minutes on a file, 3 on a server
@@ -129,7 +129,7 @@ def _advance(path, racer, barrier):
 def test_racers_for_one_head_file_lose_nothing_and_never_step_back(tmp_path):
     path = tmp_path / "key.head"
     Head(path).create()
-    context = multiprocessing.get_context("forkserver")
+    context = forks()
     barrier = context.Barrier(RACERS)
     racers = [context.Process(target=_advance, args=(path, racer, barrier)) for racer in range(RACERS)]
     for racer in racers:

@@ -1,7 +1,6 @@
 """A ledger on a server that is killed, restarted, locked or full: one value per release id, or a clear refusal."""
 
 import json
-import multiprocessing
 import os
 import signal
 import threading
@@ -16,6 +15,7 @@ import sqlalchemy as sa
 from dpops.accountant import PureLimit
 from pipelines.account import location
 from tests import city
+from tests.faults.processes import forks
 from tests.servers import GUARDED
 from tests.transforms.ledger.entries import opened, record, unit
 from transforms.failpoints import VARIABLE
@@ -114,8 +114,7 @@ def _record_and_die(url, head, place):
 
 @pytest.mark.parametrize(("place", "kept"), [("before-commit:1", 17), ("after-commit:1", 7)])
 def test_a_process_that_is_killed_leaves_its_slot_to_others_or_whole(ledger, tmp_path, place, kept):
-    context = multiprocessing.get_context("forkserver")
-    process = context.Process(target=_record_and_die, args=(ledger.url, tmp_path / "key.head", place))
+    process = forks().Process(target=_record_and_die, args=(ledger.url, tmp_path / "key.head", place))
     process.start()
     process.join(60)
     assert process.exitcode == -signal.SIGKILL

@@ -1,18 +1,17 @@
 """A known plate, known positions and speeds go in by every door; no output channel may show them."""
 
 import json
-import os
-import subprocess
 import sys
-from pathlib import Path
 
 import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pipelines import cli
 from pipelines.cli import main
 from tests import city
+from tests.faults.processes import captured
 
 PLATE = "KA01CANARY4711"
 INJECTIONS = [
@@ -101,6 +100,11 @@ def test_a_known_plate_appears_in_no_output_log_ledger_or_file_name(tmp_path, ca
             assert_clean(path.name, path.name.encode() + path.read_bytes())
 
 
+def _run(arguments):
+    sys.argv = ["hatstream", *arguments]
+    cli.run()
+
+
 DAMAGED = {
     "csv": PLATE.encode() + b",37.4711,21.1704711\n",
     "jsonl": b"\x80" + PLATE.encode() + b"\n",
@@ -123,12 +127,10 @@ def test_a_damaged_file_shows_nothing_of_itself_even_to_a_debugger(tmp_path, lay
     assert main(city.init(tmp_path)) == 0
     run = city.release(tmp_path)
     run[run.index("--input") + 1] = str(feed)
-    environment = {**os.environ, **({"HATSTREAM_DEBUG": "1"} if debug else {})}
-    command = [sys.executable, "-c", "from pipelines.cli import run; run()", *run]
-    done = subprocess.run(command, capture_output=True, env=environment, cwd=Path(__file__).parents[2], check=False)
-    assert done.returncode in (0, 4)
-    assert_clean("standard output", done.stdout)
-    assert_clean("standard error", done.stderr)
+    done = captured(_run, run, environment={"HATSTREAM_DEBUG": "1"} if debug else {})
+    assert done.code in (0, 4)
+    assert_clean("standard output", done.out)
+    assert_clean("standard error", done.err)
 
 
 def test_the_canary_would_be_seen_if_it_leaked():

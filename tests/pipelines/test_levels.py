@@ -176,6 +176,45 @@ def test_what_does_not_go_together_is_refused_in_one_sentence(tmp_path: Path, ol
         load(spec)
 
 
+@pytest.mark.parametrize(
+    ("live", "adjacency", "named"),
+    [
+        ("share = 1", "add-remove", "live.share must be above 0 and below 1"),
+        ("share = 0", "add-remove", "live.share must be above 0"),
+        ("day_lateness_s = 5", "add-remove", "live.day_lateness_s must be slot.allowed_lateness_s = 10 to"),
+        ("day_lateness_s = 86401", "add-remove", "live.day_lateness_s"),
+        ("rate = 2", "add-remove", "rate"),
+        ("share = 0.3", "counts-public", "live goes with account.adjacency = 'add-remove'"),
+    ],
+)
+def test_live_slots_that_cannot_be_are_refused(tmp_path: Path, live: str, adjacency: str, named: str) -> None:
+    spec = SPEC.replace('"add-remove"', f'"{adjacency}"').replace(
+        "minutes = 60", "minutes = 60\nallowed_lateness_s = 10"
+    )
+    with pytest.raises(SpecificationError, match=named):
+        load(levels_city.write(tmp_path, spec=f"{spec}[live]\n{live}\n")[0])
+
+
+def test_live_slots_have_a_share_by_default_and_decide_the_id_but_lateness_does_not(tmp_path: Path) -> None:
+    plain = load(levels_city.write(tmp_path)[0])
+    found = {
+        live: load(levels_city.write(tmp_path, spec=f"{SPEC}[live]\n{live}\n")[0])
+        for live in ("", "share = 0.4", "share = 0.3", "day_lateness_s = 60")
+    }
+    assert plain.levels is not None
+    assert [stage.share for stage in plain.levels.policy("", (1,), plain.speeds.grid, b"").later] == [1]
+    for live, spec in found.items():
+        assert spec.levels is not None
+        policy = spec.levels.policy("", (1,), spec.speeds.grid, b"")
+        assert policy.live is not None
+        assert policy.live.share + policy.later[0].share == 1
+        assert sum(stage.share for stage in policy.first) == 1
+        assert policy.live.share == Fraction(3 if "0.3" in live else 4, 10)
+    ids = [spec.spec_id for spec in found.values()]
+    assert ids[0] == ids[1] == ids[3]
+    assert len({plain.spec_id, *ids}) == 3
+
+
 @pytest.mark.parametrize("line", ["delta = 1e-6", None])
 def test_a_delta_or_a_fleet_without_levels_is_refused(tmp_path: Path, line: str | None) -> None:
     old, new = ('per = "hat"', f'per = "hat"\n{line}') if line else ("[input]", "[fleet]\nvehicles = 5\n[input]")

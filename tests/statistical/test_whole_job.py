@@ -62,7 +62,7 @@ columns = {{ vehicle = "vehicle", time = "time", lat = "lat", lon = "lon", speed
 time_unit = "s"
 """
 MECHANISMS = {"mean": "array-average", "variance": "baseline-variance"}
-STATISTICS = [("mean",), ("mean", "variance")]
+STATISTICS = [("mean",), pytest.param(("mean", "variance"), marks=pytest.mark.slow)]
 """Sets of statistics that are released, and audited, together."""
 
 

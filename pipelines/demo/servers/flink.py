@@ -94,7 +94,7 @@ def job_server_jar(path: Path) -> Path:
     """Makes one file that `java -jar` takes, as Beam's job server is one: our classes, and where all others lie."""
     others = " ".join(Path(jar).as_uri() for jar in class_path("flink").split(os.pathsep))
     lines = ("Manifest-Version: 1.0", f"Main-Class: {_MAIN}", "Add-Opens: java.base/java.util", f"Class-Path: {others}")
-    ours = _ours()
+    ours = job_server_classes()
     with zipfile.ZipFile(path, "w") as jar:
         jar.writestr("META-INF/MANIFEST.MF", "".join(f"{_folded(line)}\n" for line in lines))
         for found in sorted(ours.rglob("*.class")):
@@ -107,5 +107,6 @@ def _folded(line: str, most: int = 70) -> str:
     return "\n ".join(line[i : i + most] for i in range(0, len(line), most))
 
 
-def _ours() -> Path:
+def job_server_classes() -> Path:
+    """The folder of our own classes (java/), compiled. It may raise MissingTool or RuntimeError."""
     return compiled(sorted(Path(__file__).with_name("java").glob("*.java")), class_path("flink"))

@@ -368,7 +368,7 @@ def test_nothing_is_written_and_no_ledger_is_needed(plan, tmp_path, monkeypatch)
 
 
 def test_a_second_plan_is_the_same(planned):
-    spec = capped(auto(DEMO), 3, 20)
+    spec = capped(auto(), 3, 20)
     assert planned(spec, "--synthetic") == planned(spec, "--synthetic")
 
 

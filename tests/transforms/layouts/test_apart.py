@@ -59,6 +59,7 @@ def test_a_file_that_hung_its_decoder_is_refused_when_its_processor_time_is_over
     assert "it takes more than 3 s" in refusal(mapped("avro"), HOSTILE / "nested-nulls.avro")
 
 
+@pytest.mark.slow  # 3 s of processor time
 def test_an_array_of_damage_that_is_slow_to_read_is_refused_when_its_processor_time_is_over(tmp_path):
     (tmp_path / "slow.json").write_bytes(b"[" + b'{"a":[{},' * 60_000)
     assert "far too long for what it holds" in refusal(FIXED["iudx"], tmp_path / "slow.json")

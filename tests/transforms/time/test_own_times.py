@@ -1,0 +1,88 @@
+"""Under secret counts a report is late by its own two times: no other vehicle's reports decide whose reports count."""
+
+from itertools import pairwise
+
+import numpy as np
+from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.stream.by_hand import ByHand
+from transforms.sources.kafka import _Offsets, _ReadPartition
+from transforms.sources.kafka_partition import PartitionStart, Poll, Topic
+from transforms.time.watermark import GUARD_S, RECEIVED_S, Watermark
+
+START_S, LAG_S = 1_800_000_000, 60
+RULE = Watermark(LAG_S, START_S, by_own_times=True)
+TOPIC = Topic(brokers="nowhere:1", name="none")
+
+
+class Scripted:
+    """A partition whose polls are given: lists of (vehicle, when it was received in ms after the start)."""
+
+    def __init__(self, polls):
+        self.polls = list(polls)
+
+    def poll(self, position, _most):
+        messages = self.polls.pop(0)
+        at_ms = START_S * 1_000 + 10**7
+        times = np.array([START_S * 1_000 + ms for _, ms in messages], np.int64)
+        return Poll([vehicle for vehicle, _ in messages], times, position + len(messages), 0, at_ms, False)
+
+
+class Read(_ReadPartition):
+    def __init__(self, polls):
+        super().__init__(TOPIC, RULE, 10**6)
+        self.partition = Scripted(polls)
+
+    def _partition(self, _start):
+        return self.partition
+
+
+def late_from(polls):
+    """(vehicle, received) -> from which time on its events are late, and what was promised at the end."""
+    reader = ByHand(Read(polls), _Offsets(), PartitionStart(0, 0, 1))
+    found = {}
+    for _ in polls:
+        promised = RULE.first if reader.watermark is None else reader.watermark
+        for stamped in reader.step():
+            for vehicle, at_ms in zip(stamped.value.payloads, stamped.value.timestamps_ms.tolist(), strict=True):
+                found[vehicle, at_ms] = stamped.timestamp
+                assert stamped.timestamp >= promised, "an engine may drop what is behind its watermark"
+    return found
+
+
+MESSAGES = st.lists(st.tuples(st.sampled_from("abcd"), st.integers(200_000, 5_000_000)), min_size=1, max_size=30)
+
+
+@given(MESSAGES, st.lists(st.integers(0, 30), max_size=4))
+def test_a_vehicle_that_is_taken_out_of_a_partition_changes_nothing_for_the_others(messages, cuts):
+    """A broker stamps what it appends, so times ascend; how reports fall into polls is the transport's."""
+    messages = sorted(messages, key=lambda message: message[1])
+    edges = sorted({0, len(messages), *(cut for cut in cuts if cut < len(messages))})
+    polls = [messages[a:b] for a, b in pairwise(edges)]
+    whole = late_from(polls)
+    for out in "abcd":
+        left = late_from([[message for message in poll if message[0] != out] for poll in polls])
+        assert left == {key: time for key, time in whole.items() if key[0] != out}
+
+
+def test_a_report_is_late_when_its_pane_ended_longer_ago_than_is_allowed_when_it_was_received():
+    received = np.array([0, 9_999, 10_000, 3_600_000], np.int64) + START_S * 1_000
+    own = RULE.own_times(received) // 1_000_000 - START_S
+    assert own.tolist() == [-LAG_S, -LAG_S, RECEIVED_S - LAG_S, 3_600 - LAG_S]
+
+
+def test_the_watermark_lags_so_much_longer_that_what_is_in_time_has_open_windows():
+    promised = RULE.after(RULE.first, START_S * 1_000 + 500_000, START_S * 1_000 + 900_000, idle=False)
+    assert promised == Timestamp(START_S + 500 - LAG_S - GUARD_S)
+    assert RULE.own_times(np.array([START_S * 1_000 + 500_000]))[0] >= promised.micros
+    assert GUARD_S > RECEIVED_S
+
+
+def test_what_comes_behind_the_watermark_is_told_and_times_that_are_absurd_stay_plausible():
+    promised = Timestamp(START_S + 1_000)
+    own = RULE.own_times(np.array([START_S * 1_000, (START_S + 2_000) * 1_000, -1, 2**63 - 1], np.int64))
+    assert RULE.is_behind(promised, own).tolist() == [True, False, True, False]
+    assert not RULE.is_behind(RULE.first, own).any()
+    assert all(Timestamp(micros=int(us)) > MIN_TIMESTAMP for us in own)
