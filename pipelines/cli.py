@@ -18,6 +18,7 @@ COMMANDS = {
         "pipelines.commands.init:init",
         "Open the account of a specification: its ledger, its key and its head file.",
     ),
+    "spec": ("pipelines.commands.spec:spec", "Check a specification, or draft one from a sample of a feed."),
     "plan": ("pipelines.commands.plan:plan", "Say what a specification would give, before anything is spent."),
     "release": ("pipelines.commands.release:release", "Release the closed slots of a range, once."),
     "estimate": (

@@ -1,5 +1,8 @@
 """Errors of the road: why a step cannot go on, in words that show nothing of its input."""
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class StepError(Exception):
     """A step cannot go on with a file; the message names the file and what is wrong, and shows nothing of its content.
@@ -18,3 +21,10 @@ def recorded_but(what: str) -> StepError:
 def reason_of(error: OSError) -> str:
     """What the operating system says, without the file's name."""
     return error.strerror or type(error).__name__
+
+
+def did_you_mean(wrong: object, known: Iterable[str]) -> str:
+    """For the end of a message: the known name that a mistaken one resembles, or nothing."""
+    names = {name.lower(): name for name in known}
+    found = get_close_matches(str(wrong).lower(), names, 1, 0.65)
+    return f"; did you mean {names[found[0]]!r}?" if found else ""

@@ -3,7 +3,7 @@
 import re
 from fractions import Fraction
 from pathlib import Path
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, available_timezones
 
 import msgspec
 
@@ -22,6 +22,7 @@ from pipelines.specification.document import (
 from pipelines.specification.numbers import shortened
 from pipelines.specification.values import Cells, Input
 from transforms.count.tally import ContributionBound
+from transforms.errors import did_you_mean
 from transforms.layouts import layout
 from transforms.observe.hexagons import cells_of_geojson, cells_of_list
 from transforms.regular_files import read_regular
@@ -33,9 +34,9 @@ BOUND = Fraction(1_000_000)
 NAME_LETTERS, REGION_BYTES = 200, 64 << 20
 
 
-def need(holds: bool, name: str, rule: str, value: object) -> None:
+def need(holds: bool, name: str, rule: str, value: object, hint: str = "") -> None:
     if not holds:
-        raise SpecificationError(f"{name} {rule}; it is {_shown(value)}")
+        raise SpecificationError(f"{name} {rule}; it is {_shown(value)}{hint}")
 
 
 def _shown(value: object) -> str:
@@ -69,7 +70,10 @@ def timetable_of(document: Document) -> Timetable:
     try:
         ZoneInfo(zone)
     except (KeyError, ValueError, OSError):
-        raise SpecificationError(f"account.timezone must be a name like America/Chicago; it is {zone!r}") from None
+        hint = did_you_mean(zone, available_timezones())
+        raise SpecificationError(
+            f"account.timezone must be a name like America/Chicago; it is {zone!r}{hint}"
+        ) from None
     return Timetable(zone, document.account.unit, minutes, start, end)
 
 
@@ -87,6 +91,7 @@ def check_account(account: AccountTable) -> None:
         "account.adjacency",
         "must be 'counts-public' or 'add-remove'",
         account.adjacency,
+        did_you_mean(account.adjacency, ("counts-public", "add-remove")),
     )
 
 

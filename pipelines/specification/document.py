@@ -6,15 +6,20 @@ from datetime import date
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
 from dpops.accountant import Limit
 from dpops.allocation import Per, Scope
+from pipelines.specification.hints import hint
 from pipelines.specification.levels import FleetTable, LiveTable
 from pipelines.specification.limits import limit_from_toml
 from pipelines.specification.numbers import from_toml, shortened
+from transforms.layouts import FIXED, MAPPED
+from transforms.layouts.base import KMH_PER_UNIT
+from transforms.layouts.csv_table import DELIMITERS
+from transforms.observe.columns import TimeUnit
 from transforms.regular_files import read_regular
 from transforms.time.calendar import Unit
 
@@ -25,72 +30,124 @@ class SpecificationError(Exception):
     """The specification is wrong; the message names the field, the rule and the value."""
 
 
+def about(text: str, *values: str) -> msgspec.Meta:
+    """What reference and JSON Schema say of a field. values: all that it may be, where its type does not say."""
+    return msgspec.Meta(description=text, extra_json_schema={"enum": list(values)} if values else None)
+
+
 class AccountTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    name: str
-    unit: Unit
-    timezone: str
-    adjacency: str
-    limit: Limit
-    since: date | None = None
-    until: date | None = None
+    """The budget that releases share. It is written to the ledger once; later only the limit may be lowered."""
+
+    name: Annotated[str, about("of the account; several specifications may share it")]
+    unit: Annotated[
+        Unit, about("what is protected: all that a vehicle does in a local day, a week from Monday, or ever")
+    ]
+    timezone: Annotated[str, about("of days, weeks and slots, such as America/Chicago")]
+    adjacency: Annotated[
+        str,
+        about(
+            "what is hidden: with counts-public a vehicle's speeds; with add-remove that it drove at all",
+            "counts-public",
+            "add-remove",
+        ),
+    ]
+    limit: Annotated[
+        Limit, about("most epsilon that a vehicle may spend in a period, over all releases on the account")
+    ]
+    since: Annotated[date | None, about("first day of an account of unit vehicle-ever")] = None
+    until: Annotated[date | None, about("day after the last, with unit vehicle-ever")] = None
 
 
 class SlotTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    minutes: int
-    service: str = "00:00-24:00"
-    allowed_lateness_s: int = 0
+    """Timeslots."""
+
+    minutes: Annotated[int, about("length; divides a day")]
+    service: Annotated[str, about("the local hours that are released; public")] = "00:00-24:00"
+    allowed_lateness_s: Annotated[int, about("how long a stream waits for reports after a slot's end, in seconds")] = 0
 
 
 class CellsTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    resolution: int
-    region: str | list[str]
-    bbox: tuple[Fraction, Fraction, Fraction, Fraction] | None = None
+    """H3 hexagons."""
+
+    resolution: Annotated[int, about("of H3, 0 to 15; an edge of 7 is about 1.4 km, of 8 about 0.5 km")]
+    region: Annotated[
+        str | list[str],
+        about(
+            "the cells that are released: a GeoJSON file, a list of cells, or, where counts are public, occupied. "
+            "Public: under add-remove never made from the reports that are protected"
+        ),
+    ]
+    bbox: Annotated[
+        tuple[Fraction, Fraction, Fraction, Fraction] | None,
+        about("west, south, east, north in degrees; positions outside are refused"),
+    ] = None
 
 
 class PriorTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    mean_kmh: Fraction
-    sd_kmh: Fraction
-    between: Fraction = Fraction(0)
+    """What is publicly believed of speeds; decides nothing but which mechanism is chosen."""
+
+    mean_kmh: Annotated[Fraction, about("usual mean of a HAT")]
+    sd_kmh: Annotated[Fraction, about("standard deviation of single reports")]
+    between: Annotated[Fraction, about("share of the variance that lies between vehicles, 0 to 1")] = Fraction(0)
 
 
 class SpeedTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    upper_kmh: Fraction
-    grid_kmh: Fraction = Fraction(1, 100)
-    prior: PriorTable | None = None
+    """Speeds."""
+
+    upper_kmh: Annotated[Fraction, about("speeds are clamped into [0, upper_kmh]; public, not the fastest report")]
+    grid_kmh: Annotated[Fraction, about("speeds are rounded to multiples of it")] = Fraction(1, 100)
+    prior: Annotated[PriorTable | None, about("for mechanism auto and for plans")] = None
 
 
 class PrivacyTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    epsilon: Fraction
-    per: Per
-    delta: Fraction | None = None
-    composition: Literal["none", "clip-user", "cap"] = "none"
-    scope: Scope = "slot"
-    release_shards: int = 1
-    max_cells: int | None = None
-    max_samples: int | None = None
+    """How much may be learned, and how it is divided."""
+
+    epsilon: Annotated[Fraction, about("of each HAT, or of a vehicle's whole period, as per says; taken as written")]
+    per: Annotated[Per, about("hat: epsilon for each HAT, and the account bounds the sum; period: the total, divided")]
+    delta: Annotated[Fraction | None, about("with mechanism levels: Gaussian noise; below 0.01")] = None
+    composition: Annotated[
+        Literal["none", "clip-user", "cap"],
+        about("how a vehicle in many HATs is held down: not, by suppression, or by max_cells and max_samples"),
+    ] = "none"
+    scope: Annotated[Scope, about("what a plan sees at once; period is for scheduled jobs")] = "slot"
+    release_shards: Annotated[int, about("with composition cap: parts of a slot that are released apart")] = 1
+    max_cells: Annotated[int | None, about("with cap: most cells of a vehicle in a slot")] = None
+    max_samples: Annotated[int | None, about("with cap: most reports of a vehicle in a HAT")] = None
 
 
 class InputTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    layout: str
-    columns: dict[str, str] | None = None
-    time_unit: str | None = None
-    speed_unit: str | None = None
-    time_zone: str | None = None
-    delimiter: str | None = None
-    header: bool | None = None
+    """The feed. capmetro, iudx and gtfs-realtime have columns and units of their own, and take nothing else."""
+
+    layout: Annotated[str, about("the form of the files", *FIXED, *MAPPED)]
+    columns: Annotated[
+        dict[str, str] | None,
+        about(
+            "the input's names of vehicle, time, lat, lon and speed; dots lead into JSON objects, numbers into arrays; "
+            "numbers from 1 on where CSV has no header"
+        ),
+    ] = None
+    time_unit: Annotated[
+        str | None, about("texts or timestamps, or numbers since 1970 UTC; iso if left out", *get_args(TimeUnit))
+    ] = None
+    speed_unit: Annotated[str | None, about("km/h if left out", *KMH_PER_UNIT)] = None
+    time_zone: Annotated[str | None, about("of the clock of times without an offset")] = None
+    delimiter: Annotated[str | None, about("of CSV; a comma if left out", *DELIMITERS)] = None
+    header: Annotated[bool | None, about("whether CSV's first line names the columns; true if left out")] = None
 
 
 class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    name: str
+    """One release. An unknown key is an error."""
+
+    name: Annotated[str, about("of the specification; no part of its identity")]
     account: AccountTable
     slot: SlotTable
     cells: CellsTable
     speed: SpeedTable
     privacy: PrivacyTable
-    statistic: list[dict[str, Any]]
+    statistic: Annotated[list[dict[str, Any]], about("one table [[statistic]] for each statistic")]
     input: InputTable
-    fleet: FleetTable | None = None
-    live: LiveTable | None = None
+    fleet: Annotated[FleetTable | None, about("with mechanism levels: what is publicly known of the fleet")] = None
+    live: Annotated[LiveTable | None, about("with mechanism levels: how a stream gives slots before a day ends")] = None
 
 
 def read(path: Path) -> Document:
@@ -109,7 +166,7 @@ def read(path: Path) -> Document:
     try:
         return msgspec.convert(data, Document, dec_hook=_value)
     except msgspec.ValidationError as error:
-        raise SpecificationError(f"{path}: {shortened(str(error))}") from None
+        raise SpecificationError(f"{path}: {shortened(str(error))}{hint(data, Document)}") from None
 
 
 def _value(kind: type, value: object) -> Fraction | Limit:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -13,6 +13,7 @@ from dpops.levels.defaults import Settings, Shares
 from dpops.levels.stages import EXPONENT
 from dpops.types import Grid
 from pipelines.specification.numbers import from_toml
+from transforms.errors import did_you_mean
 from transforms.release.levels import LevelsPolicy, hats_of
 from transforms.time.calendar import Timetable
 
@@ -23,36 +24,61 @@ MARGIN_KMH = 3
 
 
 class ProfileTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    hats: int = Profile.hats
-    cells: int = Profile.cells
-    parents: int = Profile.parents
-    grandparents: int = Profile.grandparents
-    hours: int = Profile.hours
-    parts: int = Profile.parts
+    """What one vehicle does on a day, roughly: how many of each it touches. Public."""
+
+    hats: Annotated[int, msgspec.Meta(description="HATs")] = Profile.hats
+    cells: Annotated[int, msgspec.Meta(description="cells")] = Profile.cells
+    parents: Annotated[int, msgspec.Meta(description="cells one resolution coarser")] = Profile.parents
+    grandparents: Annotated[int, msgspec.Meta(description="cells two resolutions coarser")] = Profile.grandparents
+    hours: Annotated[int, msgspec.Meta(description="hours of the day")] = Profile.hours
+    parts: Annotated[int, msgspec.Meta(description="parts of four hours")] = Profile.parts
 
 
 class FleetTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    vehicles: int = Fleet.vehicles
-    profile: ProfileTable = msgspec.field(default_factory=ProfileTable)
+    """With mechanism levels: public facts of the fleet, from timetables or the register of vehicles, never counted."""
+
+    vehicles: Annotated[int, msgspec.Meta(description="that drive on a day, roughly")] = Fleet.vehicles
+    profile: Annotated[ProfileTable, msgspec.Meta(description="of one vehicle's day")] = msgspec.field(
+        default_factory=ProfileTable
+    )
 
 
 class LiveTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """share: of the total, for all slots of a period. day_lateness_s: so long after a period's end a stream releases it
-    whole, and until then counts late reports; where it is left out, a scheduled job does."""
+    """With mechanism levels: how a stream gives the slots of a day that is not over."""
 
-    share: Fraction | None = None
-    day_lateness_s: int | None = None
+    share: Annotated[
+        Fraction | None, msgspec.Meta(description="of the total, for all slots of a period as they end")
+    ] = None
+    day_lateness_s: Annotated[
+        int | None,
+        msgspec.Meta(
+            description="so long after a period's end a stream releases it whole, and until then counts late reports; "
+            "where it is left out, a scheduled job does"
+        ),
+    ] = None
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """As written in [[statistic]]; what is left out has a default that follows from the total and the fleet."""
 
-    levels: dict[str, Fraction] | None = None
-    first_levels: dict[str, Fraction] | None = None
-    first_share: Fraction | None = None
-    bound_kmh: tuple[Fraction, Fraction] | None = None
-    alpha: tuple[Fraction, Fraction, Fraction] | None = None
-    exponent: Fraction = EXPONENT
+    levels: Annotated[
+        dict[str, Fraction] | None, msgspec.Meta(description="share of the budget by level; adds up to 1")
+    ] = None
+    first_levels: Annotated[
+        dict[str, Fraction] | None, msgspec.Meta(description="the same of the first look at the first day")
+    ] = None
+    first_share: Annotated[Fraction | None, msgspec.Meta(description="of the budget, for the first look")] = None
+    bound_kmh: Annotated[
+        tuple[Fraction, Fraction] | None,
+        msgspec.Meta(description="clip of a vehicle's residual speeds: first day, later days"),
+    ] = None
+    alpha: Annotated[
+        tuple[Fraction, Fraction, Fraction] | None,
+        msgspec.Meta(description="part of the budget for speeds: the first day's two looks, later days"),
+    ] = None
+    exponent: Annotated[
+        Fraction, msgspec.Meta(description="of the number of reports that a HAT's weight grows with")
+    ] = EXPONENT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,7 +197,8 @@ def _shares(option: str, table: Mapping[str, Fraction] | None) -> Shares | None:
     if table is None:
         return None
     for name, share in table.items():
-        _need(name in LEVELS, f"{option}: there is no level {name!r}; there are {', '.join(LEVELS)}")
+        there = f"there are {', '.join(LEVELS)}{did_you_mean(name, LEVELS)}"
+        _need(name in LEVELS, f"{option}: there is no level {name!r}; {there}")
         _need(share > 0, f"{option}: the share of {name} must be above 0")
     _need(sum(table.values()) == 1, f"{option}: the shares must add up to 1")
     return tuple(table.items())

@@ -16,8 +16,10 @@ from dpops.registry import registered
 from dpops.statistics import RequestedStatistic
 from pipelines.specification.checks import need
 from pipelines.specification.document import Document, SpecificationError
-from pipelines.specification.levels import FleetTable, LevelsRelease, levels_release, refusal
+from pipelines.specification.hints import hint
+from pipelines.specification.levels import FleetTable, LevelsRelease, Options, levels_release, refusal
 from pipelines.specification.numbers import from_toml
+from transforms.errors import did_you_mean
 from transforms.time.calendar import DAY_MINUTES, Timetable
 
 
@@ -32,13 +34,15 @@ def statistics_of(document: Document, prior: Prior | None) -> tuple[RequestedSta
 
 def _statistic(table: dict[str, Any], document: Document, prior: Prior | None) -> tuple[str, Mechanism, Fraction]:
     name, offered = table.pop("name", None), registry.registered()
-    need(name in offered, "statistic.name", f"must be one of {', '.join(offered)}", name)
+    if name not in offered:
+        need(False, "statistic.name", f"must be one of {', '.join(offered)}", name, did_you_mean(name, offered))
     wanted = table.pop("mechanism", offered[str(name)].default)
     weight, adjacency = table.pop("weight", 1), document.account.adjacency
     known = {key: cls for key, cls in registered().items() if name in cls.statistics}
     fit = [key for key, cls in known.items() if adjacency in cls.adjacencies]
     if wanted not in known:
-        raise SpecificationError(f"statistic.mechanism = {wanted!r} is not available; those that fit: {', '.join(fit)}")
+        fitting = f"those that fit: {', '.join(fit)}{did_you_mean(wanted, fit)}"
+        raise SpecificationError(f"statistic.mechanism = {wanted!r} is not available; {fitting}")
     need(wanted in fit, "statistic.mechanism", f"must fit {adjacency} ({', '.join(fit)})", wanted)
     try:
         second_stage = _second_stage(known[wanted]) if document.privacy.composition == "clip-user" else {}
@@ -69,7 +73,8 @@ def _mechanism(cls: type[Mechanism], options: Mapping[str, Any]) -> Mechanism:
     names = {field.name for field in fields(cls)} - {"prior", "statistic"}  # type: ignore[arg-type]
     for name, value in options.items():
         if name not in names:
-            raise ValueError(f"unknown option {name!r}; it has {sorted(names) or 'none'}")
+            known = [*names, "name", "mechanism", "weight"]
+            raise ValueError(f"unknown option {name!r}; it has {sorted(names) or 'none'}{did_you_mean(name, known)}")
         if isinstance(value, str | int):
             _check_option(cls, name, value)
     return msgspec.convert(options, cls)
@@ -105,7 +110,7 @@ def levels_of(document: Document, region: tuple[int, ...] | None, timetable: Tim
             live=document.live,
         )
     except (msgspec.ValidationError, ValueError) as error:
-        raise SpecificationError(f"statistic with mechanism 'levels': {error}") from None
+        raise SpecificationError(f"statistic with mechanism 'levels': {error}{hint(options, Options)}") from None
 
 
 def _check_levels(document: Document, region: tuple[int, ...] | None) -> None:

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Mapping
 from typing import get_args
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, available_timezones
 
+from transforms.errors import did_you_mean
 from transforms.layouts.avro import AvroTable
 from transforms.layouts.base import FIELDS, KMH_PER_UNIT, Layout, MessageLayout, Units, UnreadableFile
 from transforms.layouts.capmetro import CAPMETRO
@@ -61,7 +62,8 @@ def layout(
                 raise ValueError(f"{field}: layout {name!r} has its own units and columns, got {value!r}")
         return FIXED[name]
     if name not in MAPPED:
-        raise ValueError(f"layout: must be one of {', '.join([*FIXED, *MAPPED])}, got {name!r}")
+        known = [*FIXED, *MAPPED]
+        raise ValueError(f"layout: must be one of {', '.join(known)}, got {name!r}{did_you_mean(name, known)}")
     units, names = _units(time_unit or "iso", speed_unit or "km/h", time_zone), _column_names(name, columns, FIELDS)
     if name == "csv":
         return CsvTable(units, names, FIELDS, _delimiter(delimiter), header is not False)
@@ -97,16 +99,19 @@ def _delimiter(delimiter: str | None) -> str:
 
 def _units(time_unit: str, speed_unit: str, time_zone: str | None) -> Units:
     if time_unit not in _TIME_UNITS:
-        raise ValueError(f"time_unit: must be one of {', '.join(_TIME_UNITS)}, got {time_unit!r}")
+        said = f"{', '.join(_TIME_UNITS)}, got {time_unit!r}{did_you_mean(time_unit, _TIME_UNITS)}"
+        raise ValueError(f"time_unit: must be one of {said}")
     if speed_unit not in KMH_PER_UNIT:
-        raise ValueError(f"speed_unit: must be one of {', '.join(KMH_PER_UNIT)}, got {speed_unit!r}")
+        said = f"{', '.join(KMH_PER_UNIT)}, got {speed_unit!r}{did_you_mean(speed_unit, KMH_PER_UNIT)}"
+        raise ValueError(f"speed_unit: must be one of {said}")
     if time_zone is not None:
         if time_unit != "iso":
             raise ValueError(f"time_zone: goes with time_unit 'iso', got {time_unit!r}")
         try:
             ZoneInfo(time_zone)
         except (KeyError, ValueError, OSError):
-            raise ValueError(f"time_zone: must be a name like America/Chicago, got {time_zone[:60]!r}") from None
+            hint = did_you_mean(time_zone, available_timezones())
+            raise ValueError(f"time_zone: must be a name like America/Chicago, got {time_zone[:60]!r}{hint}") from None
     return Units(_TIME_UNITS[time_unit], KMH_PER_UNIT[speed_unit], time_zone)
 
 

@@ -1,0 +1,127 @@
+"""`hatstream spec`: check a specification, draft one from a sample, and the schema and reference of all."""
+
+from pathlib import Path
+
+import click
+import msgspec
+
+from pipelines.commands.options import console, json_option
+from pipelines.drafting.draft import draft
+from pipelines.output_folder import OutputError
+from pipelines.scheduled.release import UsageError
+from pipelines.specification import Specification, load
+from pipelines.specification.reference import reference as make_reference
+from pipelines.specification.schema import schema as make_schema
+
+
+@click.group()
+def spec() -> None:
+    """Check a specification, draft one from a sample of a feed, print the schema or the reference.
+
+    \b
+    Examples:
+      hatstream spec new --sample feed.csv --output town.toml
+      hatstream spec check town.toml
+    """
+
+
+@spec.command()
+@click.argument("path", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False))
+@json_option
+def check(path: Path, as_json: bool) -> None:
+    """Check FILE as a release would, and say what it asks for. Exit code 2 where something is wrong.
+
+    \b
+    Example:
+      hatstream spec check town.toml
+    """
+    found = _described(load(path))
+    if as_json:
+        click.echo(msgspec.json.encode(found).decode())
+        return
+    out = console()
+    out.print(f"{path} is a good specification", highlight=False)
+    for name, value in found.items():
+        out.print(f"  {name.replace('_', ' ')}: {value}", highlight=False)
+
+
+def _described(spec: Specification) -> dict[str, str | int]:
+    table, cells = spec.timetable, spec.cells
+    hours = f"{table.service_start_minute // 60:02d}:{table.service_start_minute % 60:02d}"
+    until = f"{table.service_end_minute // 60:02d}:{table.service_end_minute % 60:02d}"
+    asked = [f"{stat.name} by {stat.mechanism.name}" for stat in spec.statistics] or ["mean by levels"]
+    region = "all with reports" if cells.region is None else f"{len(cells.region):,}"
+    total = f"epsilon {float(spec.allocation.epsilon):g} for each {'HAT' if spec.allocation.per == 'hat' else 'period'}"
+    return {
+        "name": spec.name,
+        "spec_id": spec.spec_id,
+        "account": f"{spec.account.name}: {spec.account.unit}, {spec.account.adjacency}, {spec.account.limit.said()}",
+        "slots": f"{table.slot_minutes} minutes, {hours} to {until} {table.zone}",
+        "cells": f"resolution {cells.resolution}, {region}",
+        "statistics": ", ".join(asked),
+        "privacy": total,
+        "input": spec.input.name,
+    }
+
+
+@spec.command()
+def schema() -> None:
+    """Print the JSON Schema of specifications: keys, types and words, for editors and other programs.
+
+    \b
+    Example:
+      hatstream spec schema > hatstream.schema.json
+    """
+    click.echo(msgspec.json.format(msgspec.json.encode(make_schema()), indent=2).decode())
+
+
+@spec.command()
+def reference() -> None:
+    """Print the reference of specifications as Markdown: docs/specification.md.
+
+    \b
+    Example:
+      hatstream spec reference > docs/specification.md
+    """
+    click.echo(make_reference(), nl=False)
+
+
+@spec.command()
+@click.option(
+    "--sample", required=True, type=click.Path(path_type=Path, exists=True, dir_okay=False), help="A file of the feed."
+)
+@click.option(
+    "--adjacency",
+    type=click.Choice(["add-remove", "counts-public"]),
+    default="add-remove",
+    show_default=True,
+    help="Hide that a vehicle drove at all under one small total, or only its speeds.",
+)
+@click.option(
+    "--output", type=click.Path(path_type=Path, dir_okay=False), help="The file to write. [default: print it]"
+)
+def new(sample: Path, adjacency: str, output: Path | None) -> None:
+    """Draft a specification from a sample: layout, columns, units, time zone, cells. Every guess is a comment in it.
+
+    What was found is said on standard error. Nothing is released, and no value of a row is shown.
+
+    \b
+    Example:
+      hatstream spec new --sample feed.csv --output town.toml
+    """
+    if output is not None and output.exists():
+        raise UsageError(f"{output} is there already: name another file")
+    made = draft(sample, adds_and_removes=adjacency == "add-remove")
+    for line in made.found:
+        click.echo(f"found: {line}", err=True)
+    for line in made.warnings:
+        click.echo(f"WARNING: {line}", err=True)
+    if output is None:
+        click.echo(made.toml, nl=False)
+        return
+    try:
+        output.write_text(made.toml, encoding="utf-8")
+    except OSError as error:
+        raise OutputError(f"{output}: {error.strerror}") from None
+    found = load(output)
+    click.echo(f"wrote {output} ({found.spec_id}). Read its comments, then: hatstream plan --spec {output}", err=True)

@@ -1,0 +1,221 @@
+"""The fields of a specification as its own tables define them: what the JSON Schema and the reference are made of."""
+
+import types
+from collections.abc import Iterator
+from dataclasses import MISSING, dataclass
+from dataclasses import fields as dataclass_fields
+from datetime import date
+from fractions import Fraction
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from dpops import statistics as registry
+from dpops.accountant import Limit
+from dpops.registry import registered
+from pipelines.specification.document import Document
+from pipelines.specification.levels import MECHANISM, Options
+
+NOT_WRITTEN = ("prior", "statistic")
+"""Fields of mechanisms that come from elsewhere in the specification."""
+
+_TEXTS = {str: "text", bool: "true or false", int: "whole number", Fraction: "number", date: "date"}
+_JSON = {str: "string", bool: "boolean", int: "integer", Fraction: "number"}
+
+
+@dataclass(frozen=True)
+class Field:
+    """One key: its type, whether it must be there, and else its default as TOML writes it ("" for none)."""
+
+    name: str
+    kind: Any
+    required: bool
+    default: str
+
+    @property
+    def text(self) -> str:
+        return next((part.description or "" for part in _metas(self.kind)), "")
+
+    @property
+    def type_text(self) -> str:
+        values = values_of(self.kind)
+        return " or ".join(f'"{value}"' for value in values) if values else type_text(self.kind)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What a [[statistic]] may hold with one mechanism."""
+
+    mechanism: str
+    statistics: tuple[str, ...]
+    adjacencies: tuple[str, ...]
+    options: tuple[Field, ...]
+
+
+def fields_of(table: type[msgspec.Struct]) -> list[Field]:
+    hints = get_type_hints(table, include_extras=True)
+    return [Field(field.name, hints[field.name], field.required, _default(field)) for field in _struct_fields(table)]
+
+
+def _struct_fields(table: type[msgspec.Struct]) -> Iterator[msgspec.structs.FieldInfo]:
+    yield from msgspec.structs.fields(table)
+
+
+def tables() -> Iterator[tuple[str, type[msgspec.Struct], bool]]:
+    """Every table by the name that TOML gives it, and whether it must be there."""
+    yield from _inner("", Document)
+
+
+def _inner(where: str, table: type[msgspec.Struct]) -> Iterator[tuple[str, type[msgspec.Struct], bool]]:
+    for field in fields_of(table):
+        struct = struct_of(field.kind)
+        if struct is not None:
+            name = f"{where}.{field.name}" if where else field.name
+            yield name, struct, field.required
+            yield from _inner(name, struct)
+
+
+def variants() -> list[Variant]:
+    """The mechanisms with their options."""
+    found = [
+        Variant(
+            name,
+            tuple(each for each in registry.registered() if each in cls.statistics),
+            tuple(sorted(cls.adjacencies)),
+            tuple(_options(cls)),
+        )
+        for name, cls in registered().items()
+    ]
+    levels = Variant(MECHANISM, ("mean",), ("add-remove", "counts-public"), tuple(fields_of(Options)))
+    return sorted([*found, levels], key=lambda each: each.mechanism)
+
+
+def _options(cls: type) -> Iterator[Field]:
+    hints = get_type_hints(cls, include_extras=True)
+    for field in dataclass_fields(cls):
+        if field.name not in NOT_WRITTEN:
+            yield Field(field.name, hints[field.name], field.default is MISSING, _shown(field.default))
+
+
+def _default(field: msgspec.structs.FieldInfo) -> str:
+    return "" if field.default is msgspec.NODEFAULT else _shown(field.default)
+
+
+def _shown(value: Any) -> str:
+    if value is None or value is MISSING:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f'"{value}"' if isinstance(value, str) else f"{float(value):g}"
+
+
+# --- types --------------------------------------------------------------------------------------------------------
+
+
+def struct_of(kind: Any) -> type[msgspec.Struct] | None:
+    """The table that a type is, or may be."""
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return kind
+    return next((found for part in parts_of(kind) if (found := struct_of(part)) is not None), None)
+
+
+def parts_of(kind: Any) -> tuple[Any, ...]:
+    """What a type is made of: the alternatives of a union without None, the type that is annotated."""
+    if get_origin(kind) is Annotated:
+        return (get_args(kind)[0],)
+    if get_origin(kind) in (Union, types.UnionType) and kind is not Limit:
+        return tuple(part for part in get_args(kind) if part is not type(None))
+    return ()
+
+
+def values_of(kind: Any) -> list[str]:
+    """All texts that a value may be; none where it may be anything of its type."""
+    if get_origin(kind) is Literal:
+        return [str(value) for value in get_args(kind)]
+    told = [value for meta in _metas(kind) for value in (meta.extra_json_schema or {}).get("enum", [])]
+    return told or [value for part in parts_of(kind) for value in values_of(part)]
+
+
+def _metas(kind: Any) -> list[msgspec.Meta]:
+    own = (
+        [part for part in get_args(kind)[1:] if isinstance(part, msgspec.Meta)] if get_origin(kind) is Annotated else []
+    )
+    return own + [meta for part in parts_of(kind) for meta in _metas(part)]
+
+
+def type_text(kind: Any) -> str:
+    """A type in words."""
+    if kind is Limit or kind == Limit:
+        return "number, or { epsilon, delta }"
+    if kind in _TEXTS:
+        return _TEXTS[kind]
+    if struct_of(kind) is not None and not parts_of(kind):
+        return "table"
+    if get_origin(kind) is Literal:
+        return " or ".join(f'"{value}"' for value in get_args(kind))
+    inner = [type_text(part) for part in get_args(kind) if part is not Ellipsis]
+    if get_origin(kind) is dict:
+        return f"table of {inner[1]}s"
+    if get_origin(kind) is tuple:
+        return f"{len(inner)} {inner[0]}s"
+    if get_origin(kind) is list:
+        return "tables" if inner[0].startswith("table") else f"list of {inner[0]}s"
+    return " or ".join(type_text(part) for part in parts_of(kind))
+
+
+def json_type(kind: Any) -> dict[str, Any]:
+    """A type as JSON Schema says it."""
+    if kind is Limit or kind == Limit:
+        return {"anyOf": [{"type": "number"}, _LIMIT]}
+    if kind in _JSON:
+        return {"type": _JSON[kind]}
+    if kind is date:
+        return {"type": "string", "format": "date"}
+    if get_origin(kind) is Annotated:
+        return _annotated(kind)
+    if get_origin(kind) is Literal:
+        return {"enum": list(get_args(kind))}
+    if (struct := struct_of(kind)) is not None:
+        return table_type(struct)
+    return _container(kind)
+
+
+_LIMIT = {
+    "type": "object",
+    "properties": {name: {"type": "number"} for name in ("epsilon", "delta", "pure")},
+    "required": ["epsilon", "delta"],
+    "additionalProperties": False,
+}
+
+
+def _container(kind: Any) -> dict[str, Any]:
+    inner = [json_type(part) for part in get_args(kind) if part not in (Ellipsis, type(None), Any)]
+    if get_origin(kind) is dict:
+        return {"type": "object", "additionalProperties": inner[1] if len(inner) > 1 else True}
+    if get_origin(kind) is list:
+        return {"type": "array", "items": inner[0]}
+    if get_origin(kind) is tuple:
+        return {"type": "array", "prefixItems": inner, "minItems": len(inner), "maxItems": len(inner)}
+    return inner[0] if len(inner) == 1 else {"anyOf": inner}
+
+
+def _annotated(kind: Any) -> dict[str, Any]:
+    found = json_type(get_args(kind)[0])
+    for meta in get_args(kind)[1:]:
+        if isinstance(meta, msgspec.Meta):
+            told = {"description": meta.description, "minimum": meta.ge, "maximum": meta.le}
+            found |= {name: value for name, value in told.items() if value is not None}
+            found |= meta.extra_json_schema or {}
+    return found
+
+
+def table_type(table: type[msgspec.Struct]) -> dict[str, Any]:
+    """A table as JSON Schema says it: an unknown key is an error."""
+    found = fields_of(table)
+    return {
+        "type": "object",
+        "description": (table.__doc__ or "").strip(),
+        "properties": {field.name: json_type(field.kind) for field in found},
+        "required": [field.name for field in found if field.required],
+        "additionalProperties": False,
+    }
