@@ -33,7 +33,8 @@ def missing(document):
             yield f"{link}{anchor}"
     for name in PATH.findall(FENCED.sub("", text)):
         name = name.rstrip("./")
-        if not ((ROOT / name).exists() or (document.parent / name).exists()):
+        made = Path(name).name.startswith(".")  # by the reader, as .env is
+        if not (made or (ROOT / name).exists() or (document.parent / name).exists()):
             yield name
 
 
