@@ -29,6 +29,8 @@ def town(tmp_path, hatstream):
         ("limit = 50", "limit = 1e400", "between 1e-30 and 1e30"),
         ("minutes = 60", "minutes = 1" + "0" * 3_000, "slot.minutes"),
         ('name = "small-city"', "name = " + "[" * DEEP + "]" * DEEP, "nested too deeply"),
+        ('name = "small-city"', "a" + ".a" * DEEP + " = 1", "nested too deeply"),
+        ("[account]", "['a'" + '."b"' * 1_000 + "]", "nested too deeply"),
         ('lat = "lat"', 'lat = "v"', "columns.lat: needs a column of its own, 'v' is given twice"),
         ('region = "occupied"', 'region = "pipe"', "is no regular file"),
         ('region = "occupied"', 'region = "/dev/zero"', "is no regular file"),
