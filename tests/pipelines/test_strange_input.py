@@ -1,11 +1,14 @@
 """What is no specification, key, region, ledger or input at all is said in one sentence, at once, and costs nothing."""
 
+import json
 import os
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 
+from pipelines.cli import run
 from tests import city
 
 DEEP = 100_000
@@ -85,6 +88,41 @@ def test_a_head_file_that_is_none_is_said(town, hatstream, text):
     (town / "ledger.key.head").write_text(text)
     code, _, err = hatstream(*city.release(town))
     assert (code, "head file" in err) == (4, True)
+
+
+def into(monkeypatch, stream, arguments):
+    """The exit code of the console script with that standard output."""
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", stream)
+        patch.setattr(sys, "argv", ["hatstream", *map(str, arguments)])
+        with pytest.raises(SystemExit) as done:
+            run()
+    with suppress(OSError):  # what could not be written
+        stream.close()
+    return done.value.code
+
+
+def unread():
+    """A pipe that nobody reads any more, as that of `| head -0`."""
+    read, write = os.pipe()
+    os.close(read)
+    return os.fdopen(write, "w")
+
+
+@pytest.mark.parametrize("kind", ["unread", "full"])
+def test_output_that_nobody_reads_or_that_is_full_leaves_nothing_half_done(town, hatstream, monkeypatch, capsys, kind):
+    def lost():
+        return unread() if kind == "unread" else open("/dev/full", "w")
+
+    for command in (city.release(town), ["plan", "--spec", town / "spec.toml"], ["--help"]):
+        assert into(monkeypatch, lost(), command) == 4
+        err = capsys.readouterr().err
+        assert err == "" if kind == "unread" else "No space left" in err
+        assert "internal" not in err
+    assert hatstream("ledger", "verify", "--ledger", town / "ledger.sqlite")[0] == 0
+    code, out, _ = hatstream(*city.release(town, "--json"))
+    assert (code, json.loads(out)["slots_new"]) == (0, 0)  # it was recorded and published whole before
+    assert len(list((town / "out").iterdir())) == 32
 
 
 @pytest.mark.parametrize(("output", "code"), [("/dev/full", 4), ("/dev/null", 0)])
