@@ -1,7 +1,7 @@
 """The accountant: adds claims of draws, and says whether the sum fits the limit of an account."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -54,10 +54,22 @@ class Accountant:
         return self.pure, self.rho, self.epsilon, self.delta
 
 
-def most_of(groups: Iterable[Accountant], most: int) -> Accountant:
-    """What a vehicle that takes part in at most so many of the groups claims at most: the largest add up."""
+def most_of(groups: Mapping[Accountant, int], most: int) -> Accountant:
+    """What a vehicle that takes part in at most so many of the groups claims at most: the largest add up.
+
+    groups: the number of groups that claim the same.
+    """
     columns = zip(*(group._parts() for group in groups), strict=True)
-    return Accountant(*(sum(sorted(column, reverse=True)[:most], ZERO) for column in columns))
+    return Accountant(*(_largest_sum(column, list(groups.values()), most) for column in columns))
+
+
+def _largest_sum(values: Sequence[Fraction], numbers: Sequence[int], most: int) -> Fraction:
+    """The sum of the largest values, each there so often, at most so many of them."""
+    total = ZERO
+    for value, number in sorted(zip(values, numbers, strict=True), reverse=True):
+        taken = min(number, most)
+        total, most = total + taken * value, most - taken
+    return total
 
 
 class Limit(ABC):

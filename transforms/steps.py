@@ -13,8 +13,6 @@ from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import DoOutputsTuple, PCollection, TaggedOutput
 
 from dpops.accountant import Limit
-from dpops.mechanism import PlanError
-from dpops.noise import Noise
 from dpops.statistics import Column
 from dpops.types import Int64s
 from transforms import counters
@@ -50,10 +48,10 @@ from transforms.records import (
     TallyBytes,
     UnitBytes,
 )
-from transforms.release.by_hexagon import draw_releases
 from transforms.release.estimates import estimates_of
 from transforms.release.policy import Policy, SlotFacts, release_shard
 from transforms.release.recorded import Sealed
+from transforms.release.seal import sealed_releases
 from transforms.side_outputs import Exposed, Refusal, dead_letters
 
 Transaction = Literal["period", "slot"]
@@ -242,13 +240,7 @@ class _ByHexagon(beam.DoFn):
     def process(self, group: tuple[SlotShard, Iterable[TallyBytes]]) -> Iterator[KeyedUnit | Exposed]:
         (plan_s, shard), parts = group
         table = wire.unpack_tally((part for part in parts if part), self._policy.columns)
-        failpoint("before-noise")
-        try:
-            done = draw_releases(plan_s, shard, table, self._slots, self._policy, Noise())
-        except PlanError as error:
-            raise StepError(f"a HAT cannot be released: {error}") from None
-        failpoint("after-noise")
-        for unit, exposure in done:
+        for unit, exposure in sealed_releases(plan_s, shard, table, self._slots, self._policy):
             yield TaggedOutput(EXPOSURE, (unit.slot_s, wire.pack_exposure(exposure)))
             yield (
                 unit.period if self._transaction == "period" else str(unit.slot_s),

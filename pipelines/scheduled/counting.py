@@ -1,4 +1,4 @@
-"""The first half of a scheduled job: files read into a spool, then slots counted, in parts that fit into memory."""
+"""A scheduled job up to the ledger: files read, slots counted, releases drawn, in parts that fit into memory."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -8,7 +8,7 @@ from pipelines.scheduled.crew import Crew, pieces_of
 from pipelines.scheduled.input_size import rows_about
 from pipelines.scheduled.outcome import Outcome, Progress, count_in, reporting
 from pipelines.scheduled.spool import Place, Spool
-from pipelines.scheduled.tasks import Count, Divide, Road, Task
+from pipelines.scheduled.tasks import Count, Divide, Draw, Road, Task
 from transforms.count.tally import ContributionBound
 from transforms.time.calendar import Slot
 
@@ -19,8 +19,7 @@ whatever the size of a slot."""
 
 def road_of(job: Job, cap: ContributionBound | None, columns: tuple[Column, ...]) -> Road:
     """What a process must know of the job; it needs no Beam."""
-    plans = {slot_s: facts.plan[0] for slot_s, facts in job.slots.items()}
-    return Road(job.layout, job.rules, job.resolution, job.policy.region, cap, columns, plans)
+    return Road(job.layout, job.rules, job.resolution, cap, columns, job.policy, job.slots)
 
 
 def observe_files(crew: Crew, road: Road, paths: Sequence[str], outcome: Outcome, progress: Progress) -> Spool:
@@ -61,6 +60,19 @@ def count_slots(
     ]
     _perform(crew, counts, tallies, outcome, lambda done: progress("slots counted", done, len(counts)))
     return tallies
+
+
+def draw_plans(
+    crew: Crew, road: Road, slots: Sequence[Slot], tallies: Spool, outcome: Outcome, progress: Progress
+) -> Spool:
+    """Sealed units by (slot, SEALED) and exposures by (slot, EXPOSED), of every slot: also of one without a tally."""
+    plans = dict.fromkeys(road.slots[slot.start_s].plan[0] for slot in slots)
+    keys = [(plan_s, shard) for plan_s in plans for shard in range(road.policy.release_shards)]
+    draws = [Draw(*key, tallies.places(key)) for key in keys]
+    released = Spool(crew.shelf)
+    size = len(slots) / len(draws)
+    _perform(crew, draws, released, outcome, lambda done: progress("slots released", int(done * size), len(slots)))
+    return released
 
 
 def rows_in(slot: Slot, events: Spool) -> int:

@@ -1,6 +1,7 @@
 """The scheduled job: a closed range of slots on one machine, in memory-bounded parts.
 
-Files are read and slots counted by the processes of a crew; what follows is a bounded pipeline on Beam's FnApiRunner.
+The processes of a crew read files, count slots and draw releases; a bounded pipeline on Beam's FnApiRunner records and
+publishes them.
 """
 
 import math
@@ -18,14 +19,15 @@ from apache_beam.pvalue import PCollection
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
 from dpops.accountant import Accountant
-from pipelines.build import HexagonOutputs, Job, draw, publish
+from pipelines.build import Job, publish
 from pipelines.scheduled import counting
 from pipelines.scheduled.crew import crew_of
 from pipelines.scheduled.outcome import Outcome, Progress, Spend, count_in
 from pipelines.scheduled.spool import Spool
+from pipelines.scheduled.tasks import EXPOSED, SEALED
 from transforms import counters
 from transforms.count.wire import unpack_exposure
-from transforms.records import KeyedTally, KeyedUnit, SlotShard, TallyBytes
+from transforms.records import KeyedUnit, SlotShard
 from transforms.release.recorded import Debit, Spending, debit, debits_by_slot
 from transforms.time.calendar import Slot
 
@@ -47,32 +49,28 @@ def run(
     recorded or published. None where the input may not decide that. workers: as `crew_of` has them.
     """
     outcome = Outcome()
-    with Spool() as exposures, Spool() as units:
-        road = counting.road_of(job, job.cap, job.policy.columns)
-        with crew_of(road, paths, workers) as crew:
-            events = counting.observe_files(crew, road, paths, outcome, progress)
-            if is_refused(outcome, slots, needed, events):
-                return outcome
-            shards = job.policy.release_shards
-            tallies = counting.count_slots(crew, slots, events, outcome, progress, shards=shards)
-            done = 0
-            for plans in _parts_of_plans(job, slots, tallies):
-                count_in(outcome, _draw(job, plans, tallies, exposures, units))
-                done += sum(len(job.slots[plan_s].plan) for plan_s in plans)
-                progress("slots released", done, len(slots))
-        return _record(job, slots, exposures, units, outcome, progress)
+    road = counting.road_of(job, job.cap, job.policy.columns)
+    with crew_of(road, paths, workers) as crew:
+        events = counting.observe_files(crew, road, paths, outcome, progress)
+        if is_refused(outcome, slots, needed, events):
+            return outcome
+        shards = job.policy.release_shards
+        tallies = counting.count_slots(crew, slots, events, outcome, progress, shards=shards)
+        released = counting.draw_plans(crew, road, slots, tallies, outcome, progress)
+        return _record(job, slots, released, outcome, progress)
 
 
-def _record(
-    job: Job, slots: Sequence[Slot], exposures: Spool, units: Spool, outcome: Outcome, progress: Progress
-) -> Outcome:
+def _record(job: Job, slots: Sequence[Slot], released: Spool, outcome: Outcome, progress: Progress) -> Outcome:
     """All periods, or none if one of them asks for more than the account has left."""
-    wanted = _spending(slots, exposures, units, outcome)
+    periods: dict[str, list[int]] = {}
+    for slot in slots:
+        periods.setdefault(slot.period, []).append(slot.start_s)
+    wanted = _spending(periods, released, outcome)
     ledger = job.account.open()
     if excess := ledger.excess(job.account.name, job.account.limit, wanted):
         outcome.periods_refused = excess
         return outcome
-    count_in(outcome, _publish(job, list(wanted), units))
+    count_in(outcome, _publish(job, periods, released))
     if outcome.units_lost_to_the_limit:  # another process spent the budget since it was looked at
         outcome.periods_refused = ledger.excess(job.account.name, job.account.limit, wanted)
     progress("periods recorded and published", len(wanted), len(wanted))
@@ -88,46 +86,23 @@ def is_refused(outcome: Outcome, slots: Sequence[Slot], needed: Collection[str] 
     return bool(outcome.periods_empty) or outcome.unusable
 
 
-def _parts_of_plans(job: Job, slots: Sequence[Slot], tallies: Spool) -> Iterator[list[int]]:
-    """The first slots of consecutive plans, with so many entries of tallies together (or one plan that has more)."""
-    part: list[int] = []
-    size = 0
-    for plan_s in dict.fromkeys(job.slots[slot.start_s].plan[0] for slot in slots):
-        rows = sum(tallies.rows((plan_s, shard)) for shard in range(job.policy.release_shards))
-        if part and size + rows > counting.PART_ROWS:
-            yield part
-            part, size = [], 0
-        part.append(plan_s)
-        size += rows
-    yield part
-
-
-def _draw(job: Job, plans: Sequence[int], tallies: Spool, exposures: Spool, units: Spool) -> Mapping[str, int]:
-    """Plans and releases what the tallies hold, and seals it; nothing is recorded yet."""
-    keys = [(plan_s, shard) for plan_s in plans for shard in range(job.policy.release_shards)]
-    with pipeline() as p:
-        counted = unspooled(p, keys, tallies, KeyedTally)
-        beats = beam.Create([(key, TallyBytes(b"")) for key in keys], reshuffle=False).with_output_types(KeyedTally)
-        _keep_sealed(draw(counted, p | "heartbeat" >> beats, job), exposures, units)
-    return counts_of(p.result)
-
-
 def unspooled(p: beam.Pipeline, keys: Sequence[SlotShard], spool: Spool, element: Any) -> PCollection[Any]:
     """Elements of that type: a key and the bytes that the spool has of it."""
     unspool = beam.FlatMap(_read_back, spool).with_output_types(element)
     return p | "keys" >> beam.Create(list(keys), reshuffle=False) | "unspool" >> unspool
 
 
-def _keep_sealed(released: HexagonOutputs, exposures: Spool, units: Spool) -> None:
-    _ = released.sealed | "keep sealed" >> beam.Map(_keep, units)
-    _ = released.exposure | "keep exposure" >> beam.Map(_keep, exposures)
-
-
-def _publish(job: Job, periods: Sequence[str], units: Spool) -> Mapping[str, int]:
-    unspool = beam.FlatMap(_read_back, units).with_output_types(KeyedUnit)
+def _publish(job: Job, periods: Mapping[str, Sequence[int]], released: Spool) -> Mapping[str, int]:
+    keys = [(period, (slot_s, SEALED)) for period, starts in periods.items() for slot_s in starts]
+    unspool = beam.FlatMap(_sealed_of, released).with_output_types(KeyedUnit)
     with pipeline() as p:
-        publish(p | "periods" >> beam.Create(list(periods), reshuffle=False) | "unspool" >> unspool, job)
+        publish(p | "slots" >> beam.Create(keys, reshuffle=False) | "unspool" >> unspool, job)
     return counts_of(p.result)
+
+
+def _sealed_of(keyed: tuple[str, SlotShard], released: Spool) -> Iterator[tuple[str, bytes]]:
+    period, key = keyed
+    return ((period, data) for data in released.read(key))
 
 
 def pipeline() -> beam.Pipeline:
@@ -143,30 +118,27 @@ def counts_of(result: Any) -> Mapping[str, int]:
     return counts
 
 
-def _keep(element: tuple[Any, bytes], spool: Spool) -> None:
-    spool.append(*element)
-
-
 def _read_back(key: Any, spool: Spool) -> Iterator[tuple[Any, bytes]]:
     for data in spool.read(key):
         yield key, data
 
 
-def _spending(slots: Sequence[Slot], exposures: Spool, units: Spool, outcome: Outcome) -> Wanted:
+def _spending(periods: Mapping[str, Sequence[int]], released: Spool, outcome: Outcome) -> Wanted:
     """The debits that are asked of each period. Notes their sum, and exactly what vehicles spend, per period."""
     wanted: Wanted = {}
-    for period in dict.fromkeys(slot.period for slot in slots):
-        sealed = [msgspec.json.decode(data, type=Spending) for data in units.read(period)]
+    for period, starts in periods.items():
+        encoded = (data for slot_s in starts for data in released.read((slot_s, SEALED)))
+        sealed = [msgspec.json.decode(data, type=Spending) for data in encoded]
         wanted[period] = list(map(debit, sealed))
         outcome.debits[period] = sum(debits_by_slot(wanted[period]).values(), Accountant())
         rates = {unit.slot_s: Fraction(unit.epsilon_hat) for unit in sealed}
-        outcome.spent[period] = _spend(rates, exposures)
+        outcome.spent[period] = _spend(rates, released)
     return wanted
 
 
-def _spend(rates: dict[int, Fraction], exposures: Spool) -> Spend:
+def _spend(rates: dict[int, Fraction], released: Spool) -> Spend:
     """Of each vehicle the sum over slots of cells times the epsilon of a HAT there. rates: that epsilon by slot."""
-    found = [(rate, unpack_exposure(exposures.read(slot_s))) for slot_s, rate in rates.items()]
+    found = [(rate, unpack_exposure(released.read((slot_s, EXPOSED)))) for slot_s, rate in rates.items()]
     vehicles = np.unique(np.concatenate([exposure.vehicle for _, exposure in found]))
     parts = math.lcm(*(rate.denominator for rate in rates.values()))
     spent = np.zeros(vehicles.size, object)  # in parts of 1, as Python integers

@@ -1,4 +1,4 @@
-"""The first half of a scheduled job's road as tasks that any process can do: files to events, events to tallies.
+"""A scheduled job's road up to the ledger as tasks that any process can do: files to events, to tallies, to releases.
 
 They call the pure functions that the steps of a stream call, and know neither Beam nor one another: which process
 does which, and in which order, changes no result.
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
+import msgspec
 import numpy as np
 
 from dpops.statistics import Column
@@ -25,7 +26,10 @@ from transforms.observe import hexagons
 from transforms.observe.events import locate
 from transforms.observe.parse import Rules, parse
 from transforms.records import RawBatch
-from transforms.release.policy import release_shard
+from transforms.release.policy import Policy, SlotFacts, release_shard
+from transforms.release.seal import sealed_releases
+
+SEALED, EXPOSED = 0, 1
 
 Told = Callable[[int], None]
 """Called with rows that were read."""
@@ -33,19 +37,19 @@ Told = Callable[[int], None]
 
 @dataclass(frozen=True)
 class Road:
-    """What a process must know beforehand. plans: of each slot, the first slot that is planned together with it."""
+    """What a process must know beforehand. columns: of tallies."""
 
     layout: Layout
     rules: Rules
     resolution: int
-    region: tuple[int, ...] | None
     cap: ContributionBound | None
     columns: tuple[Column, ...]
-    plans: Mapping[int, int]
+    policy: Policy
+    slots: Mapping[int, SlotFacts]
 
 
 class Entry(NamedTuple):
-    """Bytes that were put on the shelf. key: (slot, part of the slot) of events, (plan, shard) of tallies."""
+    """Bytes that were put on the shelf. key: (slot, part of it) of events, (plan, shard) of tallies; or see `Draw`."""
 
     key: tuple[int, int]
     place: Place
@@ -134,15 +138,34 @@ class Count:
         failpoint("tally")
         for chosen in np.unique(shard).tolist():
             mine = table.take(shard == chosen)
-            key = road.plans[self.slot_s], chosen
+            key = road.slots[self.slot_s].plan[0], chosen
             done.entries.append(Entry(key, shelf.append(wire.pack_tally(mine)), mine.cell.size))
+        return done
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Tallies of a plan and release shard -> its slots, sealed, by (slot, SEALED); its exposures by (slot, EXPOSED)."""
+
+    plan_s: int
+    shard: int
+    places: Sequence[Place]
+
+    def perform(self, road: Road, shelf: Shelf, told: Told) -> Done:  # noqa: ARG002 - the interface of tasks
+        table = wire.unpack_tally(map(shelf.read, self.places), road.policy.columns)
+        done = Done([], Counter())
+        for unit, exposure in sealed_releases(self.plan_s, self.shard, table, road.slots, road.policy):
+            data = msgspec.json.encode(unit)
+            done.entries.append(Entry((unit.slot_s, SEALED), shelf.append(data), len(unit.released)))
+            packed = wire.pack_exposure(exposure)
+            done.entries.append(Entry((unit.slot_s, EXPOSED), shelf.append(packed), exposure.vehicle.size))
         return done
 
 
 def _events(batch: RawBatch, road: Road, counts: "Counter[str]") -> Iterable[wire.Part]:
     observations, refused = parse(batch.table, road.rules)
     failpoint("parse")
-    found = locate(observations, road.resolution, road.region)
+    found = locate(observations, road.resolution, road.policy.region)
     failpoint("assign")
     for stage, reasons in (
         ("read", batch.refused),

@@ -1,5 +1,6 @@
 """The accountant adds claims kind by kind, and a limit says what the sum comes to and whether it fits."""
 
+from collections import Counter
 from fractions import Fraction
 
 import pytest
@@ -48,10 +49,21 @@ def test_kinds_do_not_cover_one_another() -> None:
 
 
 def test_a_vehicle_in_some_groups_claims_the_largest_of_them() -> None:
-    groups = [spent(PureDP(Fraction(each))) for each in (1, 3, 2)]
+    groups = {spent(PureDP(Fraction(each))): 1 for each in (1, 3, 2)}
     assert most_of(groups, 2).pure == 5
     assert most_of(groups, 9).pure == 6
-    assert most_of(groups, 0) == most_of([], 4) == Accountant()
+    assert most_of(groups, 0) == most_of({}, 4) == Accountant()
+
+
+@given(st.lists(st.tuples(claims, st.integers(1, 4)), max_size=6), st.integers(0, 12))
+def test_groups_that_claim_the_same_are_counted_and_not_written_out(found: list[tuple[Claim, int]], most: int) -> None:
+    groups = Counter[Accountant]()
+    for claim, number in found:
+        groups[spent(claim)] += number
+    columns = zip(*(each._parts() for each in groups.elements()), strict=True)
+    assert most_of(groups, most)._parts() == (
+        tuple(sum(sorted(column, reverse=True)[:most], Fraction(0)) for column in columns) or Accountant()._parts()
+    )
 
 
 @given(st.lists(parts, max_size=5))

@@ -83,9 +83,11 @@ class _Claimed:
 
         Where no epsilon of a HAT says how many these are, a vehicle is in all of them.
         """
-        hats = [Accountant().compose(claims) for claims in self.hats.elements()]
+        hats: Counter[Accountant] = Counter()
+        for claims, number in self.hats.items():
+            hats[Accountant().compose(claims)] += number
         rate = min(self.rates, default=Fraction(0))
-        return most_of(hats, max(math.ceil(self.debited.pure / rate), most_hats) if rate else len(hats))
+        return most_of(hats, max(math.ceil(self.debited.pure / rate), most_hats) if rate else hats.total())
 
 
 def _claims(released: Released) -> Iterator[Claim]:

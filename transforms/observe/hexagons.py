@@ -10,6 +10,7 @@ import h3.api.basic_int as h3_int
 import numpy as np
 
 from dpops.types import Int64s
+from transforms.observe.squares import cells_by_squares
 from transforms.records import Observations
 
 OUTSIDE_REGION = "outside-region"
@@ -20,10 +21,13 @@ KM_PER_DEGREE = 111.2
 
 
 def cells_of(observations: Observations, resolution: int) -> Int64s:
-    """The H3 cell of each position, int64 (rows,). The library's own C loop is the limit of the whole road."""
-    lat = (observations.lat_e7 / 1e7).tolist()
-    lon = (observations.lon_e7 / 1e7).tolist()
-    return np.fromiter(map(h3_int.latlng_to_cell, lat, lon, repeat(resolution)), np.int64, len(lat))
+    """The H3 cell of each position, int64 (rows,)."""
+
+    def ask(lat_e7: Int64s, lon_e7: Int64s) -> Int64s:
+        lat, lon = (lat_e7 / 1e7).tolist(), (lon_e7 / 1e7).tolist()
+        return np.fromiter(map(h3_int.latlng_to_cell, lat, lon, repeat(resolution)), np.int64, len(lat))
+
+    return cells_by_squares(observations.lat_e7, observations.lon_e7, resolution, ask)
 
 
 def cell_text(cell: int) -> str:

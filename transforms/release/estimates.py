@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from dpops.estimate import NO_DATA, Estimate
 from dpops.mechanism import Plan
 from dpops.registry import registered
@@ -38,12 +40,15 @@ def _estimates(released: Sequence[Released]) -> list[Estimate]:
     """In their order; those of one mechanism are read together."""
     found = [NO_DATA] * len(released)
     given: dict[str, list[tuple[int, list[int], Plan]]] = {}
+    plans: dict[tuple[str, bytes], Plan] = {}  # many HATs share one
     for at, each in enumerate(released):
         if each.plan is not None and each.integers is not None:
-            plan = Plan.from_public(each.mechanism, each.plan)
-            given.setdefault(each.mechanism, []).append((at, each.integers, plan))
+            key = each.mechanism, msgspec.json.encode(each.plan)
+            if key not in plans:
+                plans[key] = Plan.from_public(each.mechanism, each.plan)
+            given.setdefault(each.mechanism, []).append((at, each.integers, plans[key]))
     for name, mine in given.items():
-        places, integers, plans = zip(*mine, strict=True)
-        for at, estimate in zip(places, registered()[name].estimates(integers, plans, MISS), strict=True):
+        places, integers, planned = zip(*mine, strict=True)
+        for at, estimate in zip(places, registered()[name].estimates(integers, planned, MISS), strict=True):
             found[at] = estimate
     return found

@@ -18,6 +18,7 @@ from pipelines.scheduled import counting
 from pipelines.scheduled import parts as local
 from pipelines.scheduled import release as scheduled
 from pipelines.scheduled.spool import Spool
+from pipelines.scheduled.tasks import EXPOSED
 from pipelines.specification import load
 from tests import city
 from tests.pipelines.commands.releases import files_in, rows_in, summary_of
@@ -78,16 +79,16 @@ def test_the_most_spent_is_compared_exactly():
     rates = {0: Fraction(1, 10), 1: Fraction(2, 10), 2: Fraction(3, 10) + tiny}
     with Spool() as exposures:
         for slot_s, vehicle in ((0, 7), (1, 7), (2, 8)):
-            exposures.append(slot_s, pack_exposure(Exposure(np.array([vehicle]), np.array([1]))))
+            exposures.append((slot_s, EXPOSED), pack_exposure(Exposure(np.array([vehicle]), np.array([1]))))
         assert local._spend(rates, exposures).most == Fraction(3, 10) + tiny
 
 
 def test_what_half_and_nine_tenths_of_the_vehicles_spent_at_most_is_counted_too():
     with Spool() as exposures:
-        exposures.append(0, pack_exposure(Exposure(np.arange(10), np.arange(1, 11))))
+        exposures.append((0, EXPOSED), pack_exposure(Exposure(np.arange(10), np.arange(1, 11))))
         assert local._spend({0: Fraction(1, 2)}, exposures) == (Fraction(5), Fraction(5, 2), Fraction(9, 2))
     with Spool() as exposures:
-        exposures.append(0, pack_exposure(Exposure(np.zeros(0, np.int64), np.zeros(0, np.int64))))
+        exposures.append((0, EXPOSED), pack_exposure(Exposure(np.zeros(0, np.int64), np.zeros(0, np.int64))))
         assert local._spend({0: Fraction(1, 2)}, exposures) == (0, 0, 0)
 
 

@@ -1,0 +1,108 @@
+"""Squares that are remembered give the cells that H3 gives, everywhere on earth; the margin is what makes it so."""
+
+from itertools import repeat
+
+import h3
+import h3.api.basic_int as h3_int
+import numpy as np
+import pytest
+
+from transforms.observe import squares
+from transforms.observe.squares import cells_by_squares
+
+KM_PER_DEGREE = 111.2
+PENTAGONS = [h3.cell_to_latlng(cell) for cell in sorted(h3.get_pentagons(0))]
+PLACES = [(30.27, -97.74), (21.17, 72.83), (0.0, 0.0), (69.99, 10.0)]
+FAR_PLACES = [(71.0, 25.0), (89.9, 0.0), (-89.999, 50.0), (5.0, 179.9999)]
+
+
+def asker(resolution, asked=None):
+    def ask(lat_e7, lon_e7):
+        if asked is not None:
+            asked.append(lat_e7.size)
+        lat, lon = (lat_e7 / 1e7).tolist(), (lon_e7 / 1e7).tolist()
+        return np.fromiter(map(h3_int.latlng_to_cell, lat, lon, repeat(resolution)), np.int64, len(lat))
+
+    return ask
+
+
+def around(place, resolution, rng, cells=3.0, rows=4_000):
+    """Positions in some cells around a place, on the grid, in clusters that fill squares."""
+    width = cells * h3.average_hexagon_edge_length(resolution, unit="km") / KM_PER_DEGREE
+    lat = place[0] + rng.uniform(-width, width, rows)
+    lon = place[1] + rng.uniform(-width, width, rows) / max(np.cos(np.radians(place[0])), 0.05)
+    lat, lon = np.clip(lat, -90, 90), (lon + 180) % 360 - 180
+    return np.rint(lat * 1e7).astype(np.int64), np.rint(lon * 1e7).astype(np.int64)
+
+
+def edge_points(rng, number):
+    """Places on the edges of the icosahedron: between its vertices, which are where the pentagons are."""
+    vectors = np.array([_vector(*place) for place in PENTAGONS])
+    near = [(i, j) for i in range(12) for j in range(i) if vectors[i] @ vectors[j] > 0.4]
+    found = []
+    for i, j in (near[k] for k in rng.integers(0, len(near), number)):
+        share = rng.uniform()
+        x, y, z = vectors[i] * share + vectors[j] * (1 - share)
+        found.append((np.degrees(np.arctan2(z, np.hypot(x, y))), np.degrees(np.arctan2(y, x))))
+    return found
+
+
+def _vector(lat, lon):
+    lat, lon = np.radians([lat, lon])
+    return np.array([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)])
+
+
+@pytest.fixture(autouse=True)
+def _forgetful(monkeypatch):
+    monkeypatch.setattr(squares, "OFTEN", 1)  # so that every square is learnt
+    squares._sizes.cache_clear()
+    yield
+    squares._sizes.cache_clear()
+
+
+def test_the_cells_are_those_of_h3_at_pentagons_poles_and_the_antimeridian():
+    rng = np.random.default_rng(1)
+    for place in [*PENTAGONS[:6], *PLACES, *FAR_PLACES]:
+        for resolution in (0, 3, 5, 7, 8, 9, 12, 15):
+            lat, lon = around(place, resolution, rng, rows=600)
+            found = cells_by_squares(lat, lon, resolution, asker(resolution))
+            assert np.array_equal(found, asker(resolution)(lat, lon)), (place, resolution)
+
+
+def test_the_cells_are_those_of_h3_along_the_edges_of_the_icosahedron():
+    rng = np.random.default_rng(2)
+    for place in edge_points(rng, 60):
+        resolution = int(rng.integers(1, 12))
+        lat, lon = around(place, resolution, rng, cells=1.5, rows=1_000)
+        found = cells_by_squares(lat, lon, resolution, asker(resolution))
+        assert np.array_equal(found, asker(resolution)(lat, lon)), (place, resolution)
+
+
+def test_without_a_margin_some_cells_would_be_wrong(monkeypatch):
+    """The test above can fail: squares of the size of cells, judged by one corner alone."""
+    monkeypatch.setattr(squares, "COARSE", 1)
+    monkeypatch.setattr(squares, "_cell_around", lambda size, key, ask: ask(*_corner(size, key)))
+    lat, lon = around(PLACES[0], 7, np.random.default_rng(3))
+    assert not np.array_equal(cells_by_squares(lat, lon, 7, asker(7)), asker(7)(lat, lon))
+
+
+def _corner(size, key):
+    return tuple((part << size.bits) - squares._SHIFT_E7 for part in (key >> 32, key & 0xFFFFFFFF))
+
+
+def test_h3_is_hardly_asked_where_many_positions_have_been(monkeypatch):
+    monkeypatch.setattr(squares, "OFTEN", 5)
+    rng = np.random.default_rng(4)
+    lat, lon = around(PLACES[0], 7, rng, cells=2.0, rows=200_000)
+    cells_by_squares(lat, lon, 7, asker(7))
+    asked = []
+    cells_by_squares(lat, lon, 7, asker(7, asked))
+    assert sum(asked) < 0.25 * lat.size
+
+
+def test_squares_that_share_a_slot_do_not_share_a_cell(monkeypatch):
+    monkeypatch.setattr(squares, "SLOTS_BITS", 4)
+    lat, lon = around(PLACES[0], 7, np.random.default_rng(5), rows=2_000)
+    for part in np.array_split(np.arange(lat.size), 5):
+        found = cells_by_squares(lat[part], lon[part], 7, asker(7))
+        assert np.array_equal(found, asker(7)(lat[part], lon[part]))

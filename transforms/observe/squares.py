@@ -1,0 +1,126 @@
+"""Which H3 cell a position is in, mostly without asking H3: small squares that lie wholly in one cell are remembered.
+
+A square of 2^k by 2^k steps of 1e-7 degrees counts as inside a cell if the four corners of a larger one do, half as
+wide again from south to north, twice as wide from west to east. That is enough. The edges of a cell are arcs of great
+circles, and it is convex but where they cross an edge of H3's icosahedron: there they turn by 22.7 degrees at most, so
+that what lies outside fills an angle of 157 degrees or more, seen from the turn. Up to 70 degrees of latitude, two
+neighbouring corners are less than 155 degrees apart, seen from any point of the square: a turn inside it would show at
+a corner. (A parallel is no great circle, but strays from one by less than a hundredth of the side.) All that is nearer
+to a pole or at the 180th meridian is left to H3.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from typing import NamedTuple
+
+import h3
+import numpy as np
+from numpy.typing import NDArray
+
+from dpops.types import Int64s
+
+Lookup = Callable[[Int64s, Int64s], Int64s]
+"""lat_e7, lon_e7 -> H3 cells, by H3 itself."""
+
+FEW = 256
+"""So few positions are not worth a look."""
+OFTEN = 5
+"""A square is learnt, which asks H3 for four corners, when so many positions of a batch lie in it."""
+SLOTS_BITS = 18
+FARTHEST_E7, WIDEST_E7 = 700_000_000, 1_800_000_000
+KM_PER_E7 = 1.112e-5
+COARSE, FINE = 6, 24
+"""Squares that fit so often along the edge of a cell: few of the first hold most positions, the second most others."""
+
+_SHIFT_E7 = 1 << 32  # makes every coordinate positive; sides are of 4 steps at least, so a key is below 2^63
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_UNKNOWN, _NO_CELL = -1, 0
+
+
+class _Size(NamedTuple):
+    """Squares of one size. bits: of their side. key, cell: of each slot; a slot is written once, cell first."""
+
+    bits: int
+    key: Int64s
+    cell: Int64s
+
+
+def cells_by_squares(lat_e7: Int64s, lon_e7: Int64s, resolution: int, ask: Lookup) -> Int64s:
+    """The cell of each position, int64 (rows,): what `ask` says, which is asked for positions near the edges of cells
+    and in squares where few positions are."""
+    if lat_e7.size < FEW:
+        return ask(lat_e7, lon_e7)
+    found = np.zeros(lat_e7.size, np.int64)
+    rest = np.arange(lat_e7.size)
+    for size in _sizes(resolution):
+        lat, lon = lat_e7[rest], lon_e7[rest]
+        cell = _remembered(size, lat, lon, ask)
+        found[rest] = cell
+        rest = rest[cell == _NO_CELL]
+        if rest.size == 0:
+            return found
+    found[rest] = ask(lat_e7[rest], lon_e7[rest])
+    return found
+
+
+@cache
+def _sizes(resolution: int) -> tuple[_Size, ...]:
+    edge_e7 = h3.average_hexagon_edge_length(resolution, unit="km") / KM_PER_E7
+    bits = [int(np.log2(edge_e7 / number)) for number in (COARSE, FINE) if edge_e7 / number >= 4]
+    slots = 1 << SLOTS_BITS
+    return tuple(_Size(b, np.full(slots, _UNKNOWN, np.int64), np.zeros(slots, np.int64)) for b in bits)
+
+
+def _remembered(size: _Size, lat_e7: Int64s, lon_e7: Int64s, ask: Lookup) -> Int64s:
+    """The cells of positions whose square lies in one; _NO_CELL for others. Learns the squares that hold many."""
+    key = _keys(size, lat_e7, lon_e7)
+    cell, known = _look(size, key)
+    unknown = np.flatnonzero(~known)
+    if unknown.size and _learn(size, key[unknown], ask):
+        cell[unknown] = _look(size, key[unknown])[0]
+    return cell
+
+
+def _keys(size: _Size, lat_e7: Int64s, lon_e7: Int64s) -> Int64s:
+    """A number for each square, not negative."""
+    row, column = (lat_e7 + _SHIFT_E7) >> size.bits, (lon_e7 + _SHIFT_E7) >> size.bits
+    return (row << 32) | column
+
+
+def _slots(key: Int64s) -> Int64s:
+    mixed: NDArray[np.uint64] = key.view(np.uint64) * _GOLDEN
+    return (mixed >> np.uint64(64 - SLOTS_BITS)).view(np.int64)
+
+
+def _look(size: _Size, key: Int64s) -> tuple[Int64s, NDArray[np.bool_]]:
+    slot = _slots(key)
+    known = size.key[slot] == key
+    return np.where(known, size.cell[slot], _NO_CELL), known
+
+
+def _learn(size: _Size, key: Int64s, ask: Lookup) -> bool:
+    """Whether there was a square to be learnt. One whose slot is taken never is."""
+    squares, positions = np.unique(key, return_counts=True)
+    squares = squares[positions >= OFTEN]
+    slot, first = np.unique(_slots(squares), return_index=True)
+    free = size.key[slot] == _UNKNOWN
+    slot, squares = slot[free], squares[first][free]
+    if not squares.size:
+        return False
+    size.cell[slot] = _cell_around(size, squares, ask)
+    size.key[slot] = squares  # last: who finds the key finds the cell too, in any thread
+    return True
+
+
+def _cell_around(size: _Size, squares: Int64s, ask: Lookup) -> Int64s:
+    """The cell in which each square lies with its margin, or _NO_CELL."""
+    side = 1 << size.bits
+    high, wide = -(-side // 4), -(-side // 2)
+    south = ((squares >> 32) << size.bits) - _SHIFT_E7 - high
+    west = ((squares & 0xFFFFFFFF) << size.bits) - _SHIFT_E7 - wide
+    north, east = south + side + 2 * high, west + side + 2 * wide
+    usual = (south >= -FARTHEST_E7) & (north <= FARTHEST_E7) & (west >= -WIDEST_E7) & (east <= WIDEST_E7)
+    corners = [(south, west), (south, east), (north, west), (north, east)]
+    cells = [ask(np.where(usual, lat, 0), np.where(usual, lon, 0)) for lat, lon in corners]
+    alike = usual & np.logical_and.reduce([other == cells[0] for other in cells[1:]])
+    return np.where(alike, cells[0], _NO_CELL)
