@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 OUTPUT ?= build/demo
 
-.PHONY: install servers run stream-demo test test-all check bench bench-fusion bench-stream pictures lock clean
+.PHONY: install servers run stream-demo test test-all check bench bench-fusion bench-stream pictures docs lock clean
 
 install: $(VENV)/.installed
 
@@ -61,12 +61,17 @@ bench-stream: install
 # The pictures of docs/, but for that of a stream, which `make bench-stream` draws; some minutes.
 pictures: install
 	@$(BIN)/python docs/draw_mechanisms.py
+	@$(BIN)/python docs/draw_diagrams.py
 	@$(BIN)/hatstream evaluate --output build/evaluation
 	@cp build/evaluation/error-itms-like.png build/evaluation/error-samples-x10.png build/evaluation/error-extreme.png docs/pictures/
+
+# The documentation as a site, opened from site/README.html or site/index.html. Fails at any warning.
+docs: install
+	@$(BIN)/python docs/make_site.py
 
 # Maintainers: uv pip compile (uv comes from the Python package index).
 lock:
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --extra dev pyproject.toml --output-file requirements.lock
 
 clean:
-	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
