@@ -110,7 +110,7 @@ def file_stem(spec_id: str, slot_start: str, *, is_live: bool = False) -> str:
 
 def publish_slot(slot: SlotEstimates, folder: Path, formats: Sequence[str], shape: Shape = PLAIN) -> list[Path]:
     """Writes one file per format for one slot; a file appears whole under its name, or not at all."""
-    rows, schema = rows_of(slot, shape), schema_of(slot.statistics, shape)
+    rows, schema = rows_of(slot, shape), schema_of(slot.statistics, shape, slot.notes)
     stem = file_stem(slot.spec_id, slot.slot_start, is_live=slot.is_live)
     written = []
     failpoint("before-publish")
