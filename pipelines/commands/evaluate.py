@@ -11,7 +11,7 @@ import msgspec
 
 from dpops.types import Int64s
 from pipelines.commands.evaluate_distributions import evaluate_distributions
-from pipelines.commands.evaluate_learned import evaluate_learned
+from pipelines.commands.evaluate_learned import evaluate_learned, evaluate_live
 from pipelines.commands.evaluate_local import evaluate_local
 from pipelines.commands.local_path import LocalPath
 from pipelines.commands.options import console, json_option, progress_bars
@@ -59,6 +59,7 @@ NOT_PRIVATE = "NOT PRIVATE: these figures are functions of true values; do not p
     help="With --data: compare compositions instead, at these epsilons per vehicle and period.",
 )
 @click.option("--learned", is_flag=True, help="With --data and --totals: what `levels` and a past would be worth.")
+@click.option("--live", is_flag=True, help="With --data and --totals: what live slots would be worth, and a storm.")
 @click.option(
     "--distributions",
     is_flag=True,
@@ -84,6 +85,7 @@ def evaluate(
     epsilons: str,
     totals: str | None,
     learned: bool,
+    live: bool,
     distributions: bool,
     bins: int,
     not_private: bool,
@@ -98,6 +100,7 @@ def evaluate(
       hatstream evaluate --data 'feed/*.csv' --spec austin.toml --not-private
       hatstream evaluate --data 'feed/*.csv' --spec austin.toml --not-private --totals 10,100
       hatstream evaluate --data 'feed/*.csv' --spec austin.toml --not-private --totals 1,2.64 --learned --runs 5
+      hatstream evaluate --data 'feed/*.csv' --spec austin.toml --not-private --totals 2.64 --live --runs 4
       hatstream evaluate --local --output build/fusion
       hatstream evaluate --distributions --data 'feed/*.csv' --spec austin.toml --not-private --output build/figures
     """
@@ -108,12 +111,14 @@ def evaluate(
         data = None if pattern is None or spec_path is None else (pattern, spec_path)
         evaluate_local(runs, seed, data, output, processes, as_json=as_json)
         return
-    asked = {"distributions": distributions, "learned": learned, "not_private": not_private}
+    asked = {"distributions": distributions, "learned": learned or live, "not_private": not_private}
     _check_options(pattern, spec_path, totals, folder, **asked)
     if distributions:
         evaluate_distributions(pattern, spec_path, bins, _epsilons(epsilons), runs or 3, seed, output, as_json=as_json)
     elif pattern is None or spec_path is None:
         _simulate(runs or 10_000, seed, counts, folder, output, processes, as_json=as_json)
+    elif live:
+        evaluate_live(pattern, spec_path, _epsilons(totals or "2.64", "--totals"), runs or 4, output, as_json)
     elif learned:
         evaluate_learned(pattern, spec_path, _epsilons(totals or "1,2.64,10", "--totals"), runs or 5, output, as_json)
     elif totals is None:
@@ -145,7 +150,7 @@ def _check_options(
                 "--data needs --spec and --not-private: the output shows functions of true values"
             )
     elif totals is not None or learned:
-        raise scheduled.UsageError("--totals and --learned go with --data")
+        raise scheduled.UsageError("--totals, --learned and --live go with --data")
     elif spec_path is not None or not_private != (folder is not None):
         raise scheduled.UsageError("--spec goes with --data; --not-private with --data and --sets, which need it")
 

@@ -22,7 +22,7 @@ from transforms.failpoints import VARIABLE
 from transforms.ledger import Ledger, chain, databases
 from transforms.ledger.databases import database_of
 from transforms.ledger.head import LedgerError
-from transforms.steps import LedgerAccount
+from transforms.ledger.used import LedgerAccount
 
 
 @pytest.fixture

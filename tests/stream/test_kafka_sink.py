@@ -148,13 +148,19 @@ def test_what_sending_twice_safely_depends_on_cannot_be_set(setting):
 # --- at the command line ------------------------------------------------------------------------------------------
 
 
+MEAN = 'name = "mean"\nmechanism = "array-average"\n'
+DISTRIBUTION = 'name = "distribution"\nmechanism = "tree"\nbins = 13\n'
+
+
 @pytest.fixture
-def town(tmp_path, hatstream):
-    city.write(tmp_path)
+def town(tmp_path, hatstream, request):
+    assert MEAN in city.SPEC
+    city.write(tmp_path, spec=city.SPEC.replace(MEAN, getattr(request, "param", MEAN)))
     assert hatstream(*city.init(tmp_path))[0] == 0
     return tmp_path
 
 
+@pytest.mark.parametrize("town", [DISTRIBUTION, MEAN], ids=["distribution", "mean"], indirect=True)
 def test_a_release_sends_the_rows_of_its_files_and_a_rerun_sends_them_again(town, topic, hatstream):
     to_topic = ["--kafka-output", f"{topic.brokers}/{topic.name}"]
     code, shown, _ = hatstream(*city.release(town, *to_topic))
