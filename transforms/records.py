@@ -4,6 +4,7 @@ What crosses a group-by has a key of integers or text and a value of bytes: code
 give equal keys equal bytes. The bytes are Arrow streams with named columns (transforms.count.wire), or JSON.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, NewType
 
 import numpy as np
@@ -133,7 +134,8 @@ class HatCounts(NamedTuple):
 class HatEstimate(NamedTuple):
     """One statistic of one HAT. epsilon_slot: rational text, the most that a vehicle spends in the slot.
 
-    counts: as its plan has them; None where they are secret, and where there is no plan.
+    counts: as its plan has them; None where they are secret, and where there is no plan. notes: columns of its slot's
+    own, see `SlotEstimates`.
     """
 
     cell: str
@@ -142,11 +144,13 @@ class HatEstimate(NamedTuple):
     epsilon_slot: str
     estimate: Estimate
     counts: HatCounts | None = None
+    notes: Mapping[str, float | str | None] | None = None
 
 
 class SlotEstimates(NamedTuple):
     """All estimates of a slot. slot_start, slot_end: ISO 8601. unit: of a speed. statistics: those asked for.
 
+    notes: the further columns that its rows have, of `transforms.sinks.rows.NOTES`.
     is_live: made while the slot's period lasted; the period's release has other values of the slot.
     """
 
@@ -157,3 +161,4 @@ class SlotEstimates(NamedTuple):
     statistics: tuple[str, ...]
     hats: list[HatEstimate]
     is_live: bool = False
+    notes: tuple[str, ...] = ()

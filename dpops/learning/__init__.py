@@ -9,6 +9,7 @@ from dpops.learning.interval import Estimates, Status, published
 from dpops.learning.learner import Facts, Field, Learned, State, learned, taken_in
 from dpops.learning.queries import Groups
 from dpops.learning.releases import DayValues, LevelValues, StageValues, single_means
+from dpops.learning.today import Live, live
 
 __all__ = [
     "DayValues",
@@ -19,10 +20,12 @@ __all__ = [
     "Groups",
     "Learned",
     "LevelValues",
+    "Live",
     "StageValues",
     "State",
     "Status",
     "learned",
+    "live",
     "published",
     "single_means",
     "taken_in",

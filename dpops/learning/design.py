@@ -1,6 +1,7 @@
 """The public grid that is learned on: cells with neighbours and parents, hours of the day, and the smooth effects."""
 
 from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 
@@ -70,10 +71,13 @@ class Design:
         return total
 
 
+@cache
 def hour_smoothness() -> Float64s:
-    """Laplacian of the ring of 24 hours plus half the identity."""
+    """Laplacian of the ring of 24 hours plus half the identity. Not to be written to."""
     ring = np.roll(np.eye(HOURS), 1, axis=1)
-    return 2.5 * np.eye(HOURS) - ring - ring.T
+    found: Float64s = 2.5 * np.eye(HOURS) - ring - ring.T
+    found.flags.writeable = False
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,11 @@
 """Live slots: what each slot of a period may spend of a vehicle-day's total while the period lasts, and on what."""
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dpops.levels.defaults import Shares
-from dpops.levels.stages import Kind
+from dpops.levels.defaults import Profile, Shares
+from dpops.levels.stages import Kind, Stage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,3 +56,19 @@ _DEFAULTS: dict[tuple[Kind, bool], tuple[str, Shares, Shares]] = {
     ("laplace", True): (".3", _shares(hour=".5", parent_hour=".5"), _shares(hour="1")),
 }
 """By noise, and whether the total is 10 or more."""
+
+
+def slot_weight(stage: Stage, profile: Profile) -> float:
+    """What a typical vehicle's HAT weighs in a live slot, times all HATs of its day: so in units of a day's weights.
+
+    By the public profile, before clipping: so many HATs in each hour that it drives.
+    """
+    hats = max(profile.hats / profile.hours, 1.0)
+    if stage.kind == "laplace":
+        return profile.hats / hats
+    touched = {"hour": 1.0, "cell-hour": hats, "parent-hour": min(hats, max(2 * profile.parents / profile.hours, 1.0))}
+    mixed = [
+        float(stage.alpha * each.speed_share + (1 - stage.alpha) * each.weight_share) / touched[each.name]
+        for each in stage.levels
+    ]
+    return profile.hats / hats / math.sqrt(sum(mixed))

@@ -11,7 +11,7 @@ import msgspec
 
 from dpops.types import Int64s
 from pipelines.commands.evaluate_distributions import evaluate_distributions
-from pipelines.commands.evaluate_learned import evaluate_learned
+from pipelines.commands.evaluate_learned import evaluate_learned, evaluate_live
 from pipelines.commands.evaluate_local import evaluate_local
 from pipelines.commands.local_path import LocalPath
 from pipelines.commands.options import console, json_option, progress_bars
@@ -45,7 +45,9 @@ NOT_PRIVATE = "NOT PRIVATE: these figures are functions of true values; do not p
     help="Folder of .npz data sets (counts, values in km/h) instead of the generated ITMS-like ones.",
 )
 @click.option(
-    "--output", type=LocalPath(path_type=Path, file_okay=False), help="Folder for evaluation.json and pictures."
+    "--output",
+    type=LocalPath(path_type=Path, file_okay=False),
+    help="Folder for all figures as JSON, and for pictures of what is simulated.",
 )
 @click.option("--processes", type=click.IntRange(1), default=PROCESSES, show_default=True)
 @click.option("--data", "pattern", metavar="GLOB", help="Telemetry to compare the mechanisms on; needs --spec.")
@@ -57,6 +59,7 @@ NOT_PRIVATE = "NOT PRIVATE: these figures are functions of true values; do not p
     help="With --data: compare compositions instead, at these epsilons per vehicle and period.",
 )
 @click.option("--learned", is_flag=True, help="With --data and --totals: what `levels` and a past would be worth.")
+@click.option("--live", is_flag=True, help="With --data and --totals: what live slots would be worth, and a storm.")
 @click.option(
     "--distributions",
     is_flag=True,
@@ -82,6 +85,7 @@ def evaluate(
     epsilons: str,
     totals: str | None,
     learned: bool,
+    live: bool,
     distributions: bool,
     bins: int,
     not_private: bool,
@@ -96,6 +100,7 @@ def evaluate(
       hatstream evaluate --data 'feed/*.csv' --spec austin.toml --not-private
       hatstream evaluate --data 'feed/*.csv' --spec austin.toml --not-private --totals 10,100
       hatstream evaluate --data 'feed/*.csv' --spec austin.toml --not-private --totals 1,2.64 --learned --runs 5
+      hatstream evaluate --data 'feed/*.csv' --spec austin.toml --not-private --totals 2.64 --live --runs 4
       hatstream evaluate --local --output build/fusion
       hatstream evaluate --distributions --data 'feed/*.csv' --spec austin.toml --not-private --output build/figures
     """
@@ -106,18 +111,20 @@ def evaluate(
         data = None if pattern is None or spec_path is None else (pattern, spec_path)
         evaluate_local(runs, seed, data, output, processes, as_json=as_json)
         return
-    asked = {"distributions": distributions, "learned": learned, "not_private": not_private}
+    asked = {"distributions": distributions, "learned": learned or live, "not_private": not_private}
     _check_options(pattern, spec_path, totals, folder, **asked)
     if distributions:
         evaluate_distributions(pattern, spec_path, bins, _epsilons(epsilons), runs or 3, seed, output, as_json=as_json)
     elif pattern is None or spec_path is None:
         _simulate(runs or 10_000, seed, counts, folder, output, processes, as_json=as_json)
+    elif live:
+        evaluate_live(pattern, spec_path, _epsilons(totals or "2.64", "--totals"), runs or 4, output, as_json)
     elif learned:
         evaluate_learned(pattern, spec_path, _epsilons(totals or "1,2.64,10", "--totals"), runs or 5, output, as_json)
     elif totals is None:
-        _telemetry(pattern, spec_path, _epsilons(epsilons), runs or 20, as_json)
+        _telemetry(pattern, spec_path, _epsilons(epsilons), runs or 20, output, as_json=as_json)
     else:
-        _compositions(pattern, spec_path, _epsilons(totals, "--totals"), runs or 20, as_json)
+        _compositions(pattern, spec_path, _epsilons(totals, "--totals"), runs or 20, output, as_json=as_json)
 
 
 def _check_options(
@@ -143,7 +150,7 @@ def _check_options(
                 "--data needs --spec and --not-private: the output shows functions of true values"
             )
     elif totals is not None or learned:
-        raise scheduled.UsageError("--totals and --learned go with --data")
+        raise scheduled.UsageError("--totals, --learned and --live go with --data")
     elif spec_path is not None or not_private != (folder is not None):
         raise scheduled.UsageError("--spec goes with --data; --not-private with --data and --sets, which need it")
 
@@ -220,7 +227,9 @@ def _show(cells: Sequence[Cell], *, exact: bool) -> None:
     out.print(report.choice_table(cells))
 
 
-def _telemetry(pattern: str, spec_path: Path, epsilons: list[str], runs: int, as_json: bool) -> None:
+def _telemetry(
+    pattern: str, spec_path: Path, epsilons: list[str], runs: int, output: Path | None, *, as_json: bool
+) -> None:
     spec = load(spec_path)
     paths = scheduled.paths_of(pattern)
     with progress_bars(quiet=as_json) as bars:
@@ -228,15 +237,14 @@ def _telemetry(pattern: str, spec_path: Path, epsilons: list[str], runs: int, as
         errors = real.errors_of(
             hats, spec.speeds.grid, epsilons, runs, spec.speeds.prior, partial(bars, "mechanisms compared")
         )
-    if as_json:
-        plain = {
-            "not_private": NOT_PRIVATE,
-            "hats": len(hats.totals),
-            "city_mean_kmh": hats.city_mean,
-            "classes": [real.class_name(*bounds) for bounds in real.CLASSES],
-            "errors_kmh": [asdict(each) for each in errors],
-        }
-        click.echo(msgspec.json.encode(plain).decode())
+    plain = {
+        "not_private": NOT_PRIVATE,
+        "hats": len(hats.totals),
+        "city_mean_kmh": hats.city_mean,
+        "classes": [real.class_name(*bounds) for bounds in real.CLASSES],
+        "errors_kmh": [asdict(each) for each in errors],
+    }
+    if _given_out(plain, output, as_json=as_json):
         return
     out = console()
     out.print(NOT_PRIVATE, style="bold")
@@ -251,7 +259,9 @@ def _telemetry(pattern: str, spec_path: Path, epsilons: list[str], runs: int, as
     out.print(NOT_PRIVATE)
 
 
-def _compositions(pattern: str, spec_path: Path, totals: list[str], runs: int, as_json: bool) -> None:
+def _compositions(
+    pattern: str, spec_path: Path, totals: list[str], runs: int, output: Path | None, *, as_json: bool
+) -> None:
     spec = load(spec_path)
     if not {stat.name for stat in spec.statistics} <= {"mean", "variance"}:
         raise scheduled.UsageError("--totals compares means and variances; leave other statistics out of --spec")
@@ -259,16 +269,15 @@ def _compositions(pattern: str, spec_path: Path, totals: list[str], runs: int, a
     with progress_bars(quiet=as_json) as bars:
         truth, errors, spent = compositions.compare(spec, paths, totals, runs, bars)
     statistics = [stat.name for stat in spec.statistics]
-    if as_json:
-        plain = {
-            "not_private": NOT_PRIVATE,
-            "hats": len(truth.keys),
-            "constants": {name: truth.constant(name) for name in statistics},
-            "classes": [real.class_name(*bounds) for bounds in real.CLASSES],
-            "spent": [asdict(each) for each in spent],
-            "errors": [asdict(each) for each in errors],
-        }
-        click.echo(msgspec.json.encode(plain).decode())
+    plain = {
+        "not_private": NOT_PRIVATE,
+        "hats": len(truth.keys),
+        "constants": {name: truth.constant(name) for name in statistics},
+        "classes": [real.class_name(*bounds) for bounds in real.CLASSES],
+        "spent": [asdict(each) for each in spent],
+        "errors": [asdict(each) for each in errors],
+    }
+    if _given_out(plain, output, as_json=as_json):
         return
     out = console()
     out.print(NOT_PRIVATE, style="bold")
@@ -278,6 +287,18 @@ def _compositions(pattern: str, spec_path: Path, totals: list[str], runs: int, a
     for name in statistics:
         out.print(compositions.error_table(name, errors, truth))
     out.print(NOT_PRIVATE)
+
+
+def _given_out(plain: dict[str, object], output: Path | None, *, as_json: bool) -> bool:
+    """Writes the document into the folder, if there is one, and prints it, if that is asked for: then True."""
+    encoded = msgspec.json.encode(plain)
+    if output is not None:
+        output.mkdir(parents=True, exist_ok=True)
+        (output / "evaluation.json").write_bytes(encoded)
+        click.echo(f"wrote {output / 'evaluation.json'}", err=True)
+    if as_json:
+        click.echo(encoded.decode())
+    return as_json
 
 
 def _epsilons(text: str, option: str = "--epsilons") -> list[str]:

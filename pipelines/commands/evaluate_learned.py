@@ -1,4 +1,4 @@
-"""`hatstream evaluate --learned`: what `levels` and a past would be worth on telemetry."""
+"""`hatstream evaluate --learned` and `--live`: what `levels`, a past and live slots would be worth on telemetry."""
 
 from dataclasses import asdict
 from functools import partial
@@ -10,6 +10,7 @@ import msgspec
 from pipelines.commands.options import console, progress_bars
 from pipelines.evaluation import learned_errors
 from pipelines.evaluation.learned import read_city
+from pipelines.evaluation.live import evaluated_live, live_table
 from pipelines.scheduled import release as scheduled
 from pipelines.specification import load
 
@@ -46,4 +47,33 @@ def evaluate_learned(
     out.print(f"{len(city.days)} days, {len(city.region):,} cells ({region}), {runs} runs")
     out.print(learned_errors.error_table(errors, city))
     out.print(learned_errors.coverage_table(coverage))
+    out.print(NOT_PRIVATE)
+
+
+def evaluate_live(
+    pattern: str, spec_path: Path, totals: list[str], runs: int, output: Path | None, as_json: bool
+) -> None:
+    """A table on standard output, live.json into the folder."""
+    spec = load(spec_path)
+    paths = scheduled.paths_of(pattern)
+    with progress_bars(quiet=as_json) as bars:
+        city = read_city(spec, paths, bars)
+        if len(city.days) < 2:
+            raise scheduled.UsageError("--live needs telemetry of two days or more: the first one has no live slots")
+        errors, storms = evaluated_live(city, totals, runs, partial(bars, "totals simulated"))
+    plain = {
+        "not_private": NOT_PRIVATE,
+        "days": [day.name for day in city.days],
+        "errors": [asdict(each) for each in errors],
+        "storms": [asdict(each) for each in storms],
+    }
+    if output is not None:
+        output.mkdir(parents=True, exist_ok=True)
+        (output / "live.json").write_bytes(msgspec.json.encode(plain))
+    if as_json:
+        click.echo(msgspec.json.encode(plain).decode())
+        return
+    out = console()
+    out.print(NOT_PRIVATE, style="bold")
+    out.print(live_table(errors, storms))
     out.print(NOT_PRIVATE)

@@ -140,7 +140,7 @@ def simulate(city: TrueCity, how: Recipe, noise: Noise | None) -> Simulated:
         hours = np.array(day.hours, np.int64)
         forecast = None if known is None else known.forecast(hours)
         found.forecast.append(None if forecast is None else _published(city, forecast))
-        stages = _look(city, day, how, forecast, state, noise)
+        stages = look(city, day, how, forecast, state, noise)
         state = taken_in(state, DayValues(hours=hours, stages=stages))
         known = learned(state)
         found.causal.append(_published(city, known.estimate()))
@@ -153,7 +153,7 @@ def _published(city: TrueCity, belief: Field) -> Estimates:
     return published(belief, float(city.grid.upper))
 
 
-def _look(
+def look(
     city: TrueCity, day: TrueDay, how: Recipe, forecast: Field | None, state: State, noise: Noise | None
 ) -> tuple[StageValues, ...]:
     """All stages of a day; each around the forecast, or what the stage before it taught."""
@@ -163,13 +163,13 @@ def _look(
     for settings in how.first if forecast is None else how.later:
         if stages:
             belief = learned(taken_in(state, DayValues(hours=hours, stages=tuple(stages)))).estimate()
-        centres = first_centres(hats.cells, hats.slots) if belief is None else _centres(city, belief)
+        centres = first_centres(hats.cells, hats.slots) if belief is None else centres_around(city, belief)
         stage = stage_of(settings, how.kind, how.spread, hats, city.grid.step, centres)
         stages.append(stage_values(_released(day.rows, stage, noise), city.fleet))
     return tuple(stages)
 
 
-def _centres(city: TrueCity, belief: Field) -> Int64s:
+def centres_around(city: TrueCity, belief: Field) -> Int64s:
     return centres_of(belief.values, MARGIN_KMH, city.grid.upper - MARGIN_KMH)
 
 

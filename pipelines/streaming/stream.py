@@ -12,7 +12,8 @@ import apache_beam as beam
 
 from pipelines.account.location import AccountLocation, account_of
 from pipelines.assembly import admitted, assemble, continuing, facts_of, ledger_account_of
-from pipelines.build import Job, Source, stream
+from pipelines.build import Source, stream
+from pipelines.job import Job
 from pipelines.output_folder import prepare_folder
 from pipelines.scheduled.release import InputError, UsageError, instant_of
 from pipelines.specification import Specification, SpecificationError
@@ -24,8 +25,7 @@ from transforms.layouts import message_layout
 from transforms.ledger import AccountRefusal
 from transforms.observe.parse import FROM_US, TO_US
 from transforms.observe.vehicle_hash import Secret
-from transforms.release.learned import learned_centres, learned_estimates
-from transforms.release.live_publish import shifted_forecast
+from transforms.release.learned import learned_centres, learned_estimates, learned_live
 from transforms.release.live_steps import LivePolicy
 from transforms.release.period_steps import PeriodPolicy
 from transforms.release.policy import SlotFacts
@@ -127,7 +127,7 @@ def _levels(spec: Specification, from_s: int, to_s: int, secret: Secret) -> Leve
         return None
     policy = spec.levels.policy(spec.spec_id, spec.cells.region or (), spec.speeds.grid, secret.derive("digest"))
     periods, zone = StreamFacts(spec, from_s, to_s, whole_periods=True), spec.timetable.zone
-    live = LivePolicy(policy, periods, zone, learned_centres, shifted_forecast)
+    live = LivePolicy(policy, periods, zone, learned_centres, learned_live)
     whole = PeriodPolicy(policy, periods, zone, learned_centres, learned_estimates)
     lateness_s = spec.live.day_lateness_s
     if lateness_s is None:

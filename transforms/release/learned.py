@@ -25,9 +25,12 @@ from dpops.learning import (
     published,
     taken_in,
 )
+from dpops.learning import live as today
+from dpops.learning.interval import rounded
 from dpops.learning.learner import RECENT, Field, Learned
 from dpops.levels import ReleasedStage, centres_of
 from dpops.levels.defaults import Fleet, vehicle_weight
+from dpops.levels.live import slot_weight
 from dpops.levels.stages import CENTRE_STEP_KMH
 from dpops.types import Int64s
 from transforms.observe.hexagons import cell_text
@@ -62,6 +65,17 @@ def learned_forecast(entries: Sequence[Sequenced], policy: LevelsPolicy, hours: 
     """What the recorded periods make expected of slots that begin in these local hours, of a day to come."""
     belief = learned_from(entries, policy).forecast(np.array(hours, np.int64))
     return hat_estimates(belief, policy)
+
+
+def learned_live(stages: Sequence[Sequenced], live: Sequence[Sequenced], policy: LevelsPolicy) -> HatEstimates:
+    """The last of a period's recorded live slots, (cells, 1): what earlier periods forecast, and what all of these say.
+
+    Both in the order of the ledger. How far a value leans on the day is rounded like the rest.
+    """
+    hours = np.array([plan_of(entry.unit).hours[0] for entry in live], np.int64)
+    slots = {at: slot_values(read_unit(entry.unit, policy.region), policy.fleet) for at, entry in enumerate(live)}
+    found = today(learned_from(stages, policy), hours, slots)
+    return hat_estimates(found.field, policy)._replace(leans=rounded(found.leans)).slot(-1)
 
 
 def hat_estimates(belief: Field, policy: LevelsPolicy, *, forecast: bool = False) -> HatEstimates:
@@ -127,7 +141,16 @@ def _day_of(entries: Sequence[Sequenced], policy: LevelsPolicy) -> DayValues:
 def stage_values(read: ReleasedStage, fleet: Fleet) -> StageValues:
     """A stage in units of a typical vehicle-day's weight, so that stages of other levels agree."""
     shares = tuple((level.name, level.speed_share) for level in read.stage.levels)
-    unit, levels = vehicle_weight(read.stage.kind, shares, fleet), []
+    return _in_units(read, vehicle_weight(read.stage.kind, shares, fleet))
+
+
+def slot_values(read: ReleasedStage, fleet: Fleet) -> StageValues:
+    """A live slot in the same units, as its profile makes them."""
+    return _in_units(read, slot_weight(read.stage, fleet.profile))
+
+
+def _in_units(read: ReleasedStage, unit: float) -> StageValues:
+    levels = []
     for level in read.levels:
         groups = Groups(cells=np.array(level.level.cell_group), slots=level.level.of_slot)
         levels.append(

@@ -20,7 +20,7 @@ Float64s = NDArray[np.float64]
 class HatEstimates(NamedTuple):
     """Of every HAT of a period, (cells, slots): km/h, bounds of an interval, standard deviation, and a status.
 
-    nan where there is no value to publish.
+    nan where there is no value to publish. leans: of live values, how far each rests on slots of the same day, 0 to 1.
     """
 
     value: Float64s
@@ -28,6 +28,13 @@ class HatEstimates(NamedTuple):
     upper95: Float64s
     sd: Float64s
     status: NDArray[np.str_]
+    leans: Float64s | None = None
+
+    def slot(self, at: int) -> "HatEstimates":
+        """One slot's alone, (cells, 1)."""
+        leans = None if self.leans is None else self.leans[:, [at]]
+        value, lower, upper, sd = (column[:, [at]] for column in self[:4])
+        return HatEstimates(value, lower, upper, sd, self.status[:, [at]], leans)
 
 
 Estimator = Callable[[Sequence[Sequenced], LevelsPolicy, Sequence[int]], HatEstimates]
@@ -38,7 +45,8 @@ def estimates_of_slot(
     estimates: HatEstimates, slot: int, facts: SlotFacts, unit: str, policy: LevelsPolicy
 ) -> SlotEstimates:
     """One estimate for every cell of the region, by cell. slot: its index in the period."""
-    columns = [column[:, slot].tolist() for column in estimates]
+    columns = [column[:, slot].tolist() for column in estimates[:5]]
+    leans = None if estimates.leans is None else estimates.leans[:, slot].tolist()
     hats = [
         HatEstimate(
             cell_text(cell),
@@ -53,7 +61,8 @@ def estimates_of_slot(
                 epsilon=None,
                 status=status,
             ),
+            notes=None if leans is None else {"leans_on_day": leans[at]},
         )
-        for cell, value, lower, upper, sd, status in zip(policy.region, *columns, strict=True)
+        for at, (cell, value, lower, upper, sd, status) in enumerate(zip(policy.region, *columns, strict=True))
     ]
     return SlotEstimates(policy.spec_id, facts.start, facts.end, unit, ("mean",), hats)

@@ -34,6 +34,9 @@ SCHEMA = pa.schema(
 )
 """Of statistics with one output; `schema_of` adds to it what others put out."""
 
+NOTES = {"leans_on_day": pa.float64()}
+"""Columns that only some slots' rows have. leans_on_day: of live values, how far they rest on the day's own slots."""
+
 _TIMES = ("slot_start_at", "slot_end_at")
 _COUNTS = ("vehicles", "reports")
 
@@ -57,13 +60,13 @@ class Shape:
 PLAIN = Shape()
 
 
-def schema_of(asked: Sequence[str], shape: Shape = PLAIN) -> pa.Schema:
-    """The columns of a specification's rows, by the names of its statistics: the same for every slot."""
+def schema_of(asked: Sequence[str], shape: Shape = PLAIN, notes: Sequence[str] = ()) -> pa.Schema:
+    """The columns of a specification's rows, by the names of its statistics: the same for every slot of one kind."""
     extras = [field for output in statistics.extras_of(asked) for field in _fields(output)]
     instant = pa.timestamp("us", shape.zone or "UTC")
     times = [pa.field(name, instant, nullable=False) for name in _TIMES] if shape.zone else []
     counts = [pa.field(name, pa.int64()) for name in _COUNTS] if shape.counts else []
-    return pa.schema([*SCHEMA, *extras, *times, *counts])
+    return pa.schema([*SCHEMA, *extras, *times, *counts, *(pa.field(name, NOTES[name]) for name in notes)])
 
 
 def _fields(output: Output) -> list[pa.Field]:
@@ -81,7 +84,10 @@ def rows_of(slot: SlotEstimates, shape: Shape = PLAIN) -> list[Row]:
     extras = statistics.extras_of(slot.statistics)
     times = dict(zip(_TIMES, map(datetime.fromisoformat, (slot.slot_start, slot.slot_end)), strict=True))
     return [
-        _row(slot, hat, extras) | (times if shape.zone else {}) | (_counts(hat) if shape.counts else {})
+        _row(slot, hat, extras)
+        | (times if shape.zone else {})
+        | (_counts(hat) if shape.counts else {})
+        | {name: (hat.notes or {}).get(name) for name in slot.notes}
         for hat in slot.hats
     ]
 

@@ -1,0 +1,101 @@
+"""Today, while it lasts: what slots that ended say of the day's own deviation from what earlier days forecast."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dpops.learning.covariances import hat_variances, usual_hours
+from dpops.learning.design import Smoothness
+from dpops.learning.information import Information
+from dpops.learning.layout import Layout
+from dpops.learning.learner import HOUR_SPREAD, Field, Learned, deviation_variance
+from dpops.learning.means import columns_of
+from dpops.learning.queries import GroupRows
+from dpops.learning.releases import StageValues
+from dpops.learning.system import Part, Solved, system_of
+from dpops.types import Float64s, Int64s
+
+CITY_SD_KMH = 5.0
+"""How far a whole day may be from what is forecast; an hour, a parent's part of the day and a cell have the rest."""
+DAY = Smoothness(cells=0.3, hours=1.0, parents=1.0)
+"""How a day's own deviations hold together, as those of other days do. Fitted on one real city."""
+FACTOR_SD = 0.5
+"""How far the weight of a slot may be, as a factor, from what the declared fleet's profile makes of a day's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """What is believed of a day's HATs by now. leans: (cells, slots), how far each value rests on today's slots: what
+    part of the forecast's variance they took away, 0 to 1."""
+
+    field: Field
+    leans: Float64s
+
+
+def live(known: Learned, hours: Int64s, slots: Mapping[int, StageValues]) -> Live:
+    """One day's estimates around the earlier days' posterior, from the slots that were released of it.
+
+    known: of earlier days only. hours: int64 (slots,), the local hour in which each slot of the day begins. slots: by
+    their index in the day, each one's values over (cells, 1), in a day's units of weight (see `Facts`).
+    Only what is given is looked at, so a live value is a function of entries of earlier sequence. The deviation of the
+    day is smooth effects of the same kinds as the usual ones, with zero mean; a Kalman step for each slot and one fit
+    to all of them are the same.
+    """
+    forecast = known.forecast(hours)
+    factors = _factors(forecast.weights, slots)
+    layout = known.state.layouts.means
+    total = Information.none(layout)
+    for slot, values in slots.items():
+        weights = (forecast.weights[:, slot] * factors[slot])[:, None]
+        total = total + _slot_information(layout, hours[slot : slot + 1], values, forecast, slot, weights)
+    before, after = (_solved(layout, each) for each in (Information.none(layout), total))
+    usual, now = (hat_variances(each, usual_hours(each)).variances[:, hours] for each in (before, after))
+    moved = known.state.design.described(after.effects[:-1], hours)
+    left = np.minimum(now / usual, 1.0)
+    field = replace(forecast, values=forecast.values + moved, variances=(forecast.variances + usual) * left)
+    return Live(field, 1 - left)
+
+
+def _solved(layout: Layout, information: Information) -> Solved:
+    precision = np.zeros(layout.border.size)
+    precision[0], precision[-1] = CITY_SD_KMH**-2, 1.0  # nothing is learned of traffic: its rows are zero
+    return system_of(layout, DAY, precision, np.zeros(precision.size), [Part(information)]).solved()
+
+
+def _factors(weights: Float64s, slots: Mapping[int, StageValues]) -> dict[int, float]:
+    """How much more there is in each slot than is usual, shrunk: what all slots have in common, and each one's own."""
+    seen = {slot: _seen(weights[:, slot].sum(), values) for slot, values in slots.items()}
+    precision = sum(1 / (variance + HOUR_SPREAD) for _, variance in seen.values())
+    common = FACTOR_SD**-2 + sum(ratio / (variance + HOUR_SPREAD) for ratio, variance in seen.values())
+    usual = max(common / (precision + FACTOR_SD**-2), 0.1)
+    return {
+        slot: float(np.clip(usual + HOUR_SPREAD / (HOUR_SPREAD + variance) * (ratio - usual), usual / 3, 3 * usual))
+        for slot, (ratio, variance) in seen.items()
+    }
+
+
+def _seen(expected: float, values: StageValues) -> tuple[float, float]:
+    """The whole slot's weight over the expected one, and that ratio's variance: infinite where nothing is said."""
+    for level in values.levels:
+        if level.groups.shape == (1, 1) and np.all(np.isfinite(level.weight_variance)):
+            variance = float(1 / level.weight_precision[0, 0])
+            return float(level.weights[0, 0]) / expected, variance / expected**2
+    return 1.0, np.inf
+
+
+def _slot_information(
+    layout: Layout, hour: Int64s, values: StageValues, forecast: Field, slot: int, weights: Float64s
+) -> Information:
+    """What a slot's levels say of the deviation from the forecast. weights: (cells, 1), expected of the slot."""
+    design, around = layout.design, forecast.values[:, slot : slot + 1] - values.centre
+    columns, own = columns_of(design, hour)[..., :-1], weights**2 * deviation_variance(forecast.vehicles[:, [slot]])
+    total = Information.none(layout)
+    for at, level in enumerate(values.levels):
+        if not np.all(np.isfinite(level.speed_variance)):
+            continue
+        rows = GroupRows(level.groups, columns, layout, bytes([slot, at]))(weights)
+        precision = 1 / (level.speed_variance + level.groups.totals(own))
+        missed = level.speeds - level.groups.totals(weights * around)
+        total = total + rows.information(precision.ravel(), missed.ravel())
+    return total

@@ -1,0 +1,46 @@
+"""`hatstream evaluate --learned` and `--live`: what they show of a small city, and how they refuse."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests import levels_city
+
+SPEC = levels_city.SPEC.replace("vehicles = 50", "vehicles = 40")
+
+
+@pytest.fixture(scope="module")
+def feed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("city")
+    levels_city.write(folder, spec=SPEC, lines=levels_city.rows(buses=40))
+    return folder
+
+
+def evaluate(feed: Path, *more: str) -> list[str]:
+    spec, data = str(feed / "spec.toml"), str(feed / "feed.csv")
+    return ["evaluate", "--data", data, "--spec", spec, "--not-private", "--totals", "2.64", "--runs", "1", *more]
+
+
+def test_live_values_are_beside_the_forecast_and_the_days_end(feed, tmp_path, hatstream):
+    code, out, _ = hatstream(*evaluate(feed, "--live", "--json", "--output", str(tmp_path)))
+    assert code == 0
+    found = json.loads(out)
+    assert found == json.loads((tmp_path / "live.json").read_text())
+    assert {each["day"] for each in found["errors"]} == set(levels_city.DAYS[1:])
+    assert {each["delta"] for each in found["storms"]} == {None, "1e-06"}
+
+
+def test_learned_estimates_are_beside_the_constant(feed, hatstream):
+    code, out, _ = hatstream(*evaluate(feed, "--learned", "--json"))
+    assert code == 0
+    errors = json.loads(out)["errors"]
+    assert {each["what"] for each in errors} > {"causal", "whole", "forecast"}
+    assert all(each["rows"] >= 0 for each in errors)
+
+
+def test_one_day_alone_has_no_live_slots(tmp_path, hatstream):
+    levels_city.write(tmp_path, spec=SPEC, lines=levels_city.rows(levels_city.DAYS[:1]))
+    code, _, err = hatstream(*evaluate(tmp_path, "--live"))
+    assert code == 1
+    assert "two days" in err
