@@ -6,17 +6,12 @@ Four stretches, because the scheduled job travels them in parts (pipelines/sched
 end to end.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 import apache_beam as beam
 from apache_beam.pvalue import DoOutputsTuple, PBegin, PCollection
 
-from transforms.count.tally import ContributionBound
-from transforms.layouts import Layout
-from transforms.observe.parse import Rules
+from pipelines.job import Job
 from transforms.records import (
     EXPOSURE,
     REFUSED,
@@ -29,11 +24,8 @@ from transforms.records import (
     RecordedSlot,
     SlotEstimates,
 )
-from transforms.release.policy import Policy, SlotFacts
-from transforms.sinks.files import PublishFiles
 from transforms.sinks.kafka import PublishToKafka
-from transforms.sinks.rows import PLAIN, Shape
-from transforms.sources.kafka_partition import Topic
+from transforms.sinks.steps import PublishFiles
 from transforms.steps import (
     Assign,
     ByHexagon,
@@ -41,10 +33,8 @@ from transforms.steps import (
     CountRefused,
     Estimate,
     InPanes,
-    LedgerAccount,
     Parse,
     Record,
-    Transaction,
 )
 from transforms.time.heartbeat import Heartbeat
 from transforms.time.lateness import IntoPanes, IntoSlots, RefuseLate
@@ -65,36 +55,6 @@ class HexagonOutputs(NamedTuple):
 
     sealed: PCollection[KeyedUnit]
     exposure: PCollection[tuple[int, ExposureBytes]]
-
-
-@dataclass(frozen=True)
-class Job:
-    """Everything that the road needs to know, as the small values that its steps define.
-
-    topic: takes the released rows too, where there is one. shape: what rows and files have on request.
-    """
-
-    layout: Layout
-    slot_s: int
-    rules: Rules
-    resolution: int
-    cap: ContributionBound | None
-    policy: Policy
-    slots: Mapping[int, SlotFacts]
-    transaction: Transaction
-    account: LedgerAccount
-    folder: Path
-    formats: tuple[str, ...]
-    topic: Topic | None = None
-    shape: Shape = PLAIN
-
-    @property
-    def sinks(self) -> dict[str, Sink]:
-        """Where estimates go, by the names of the steps."""
-        found: dict[str, Sink] = {"publish": PublishFiles(self.folder, self.formats, self.shape)}
-        if self.topic is not None:
-            found["publish to kafka"] = PublishToKafka(self.topic, self.shape)
-        return found
 
 
 def stream(p: beam.Pipeline, source: Source, heartbeat: Heartbeat, job: Job, identity: str) -> None:
@@ -156,10 +116,18 @@ def draw(tallies: PCollection[KeyedTally], heartbeat: PCollection[KeyedTally], j
 def publish(sealed: PCollection[KeyedUnit], job: Job) -> None:
     """Sealed units -> the ledger's answer -> estimates -> files, and messages of a topic."""
     estimates = estimate(sealed | "record" >> Record(job.account), job)
-    for name, sink in job.sinks.items():
+    for name, sink in sinks_of(job).items():
         _ = estimates | name >> sink
 
 
 def estimate(recorded: PCollection[RecordedSlot], job: Job) -> PCollection[SlotEstimates]:
     """What the ledger returned -> values, intervals and status."""
     return recorded | "publish/estimate" >> Estimate(job.policy.names)
+
+
+def sinks_of(job: Job) -> dict[str, Sink]:
+    """Where estimates go, by the names of the steps."""
+    found: dict[str, Sink] = {"publish": PublishFiles(job.folder, job.formats, job.shape)}
+    if job.topic is not None:
+        found["publish to kafka"] = PublishToKafka(job.topic, job.shape)
+    return found

@@ -2,9 +2,8 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
 import apache_beam as beam
 import msgspec
@@ -12,7 +11,6 @@ import numpy as np
 from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import DoOutputsTuple, PCollection, TaggedOutput
 
-from dpops.accountant import Limit
 from dpops.statistics import Column
 from dpops.types import Int64s
 from transforms import counters
@@ -22,8 +20,8 @@ from transforms.errors import StepError, reason_of, recorded_but
 from transforms.failpoints import failpoint
 from transforms.layouts import Layout, UnreadableFile
 from transforms.layouts.apart import read_apart
-from transforms.ledger import Ledger, LimitExceeded, PeriodClosed
-from transforms.ledger.chain import Signature
+from transforms.ledger import LimitExceeded, PeriodClosed
+from transforms.ledger.used import LedgerAccount
 from transforms.observe import hexagons
 from transforms.observe.events import locate
 from transforms.observe.parse import Rules, parse
@@ -50,12 +48,9 @@ from transforms.records import (
 )
 from transforms.release.estimates import estimates_of
 from transforms.release.policy import Policy, SlotFacts, release_shard
-from transforms.release.recorded import Sealed
+from transforms.release.recorded import Sealed, Transaction
 from transforms.release.seal import sealed_releases
 from transforms.side_outputs import Exposed, Refusal, dead_letters
-
-Transaction = Literal["period", "slot"]
-"""What the ledger records in one transaction."""
 
 
 @dataclass
@@ -246,22 +241,6 @@ class _ByHexagon(beam.DoFn):
                 unit.period if self._transaction == "period" else str(unit.slot_s),
                 UnitBytes(msgspec.json.encode(unit)),
             )
-
-
-@dataclass(frozen=True)
-class LedgerAccount:
-    """Where and under which account a specification's slots are recorded."""
-
-    url: str = field(repr=False)  # may hold a password
-    head: Path
-    name: str
-    limit: Limit
-    spec_name: str
-    spec_text: str
-    signature: Signature | None = None
-
-    def open(self) -> Ledger:
-        return Ledger(self.url, self.head, self.signature)
 
 
 @dataclass

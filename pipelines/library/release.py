@@ -13,7 +13,8 @@ from dpops.claims import claim_of
 from pipelines.account import location
 from pipelines.account.location import AccountLocation, account_of
 from pipelines.assembly import admitted, assemble, continuing, ledger_account_of
-from pipelines.build import Job, count, draw, estimate, observe, seal_in_panes
+from pipelines.build import count, draw, estimate, observe, seal_in_panes
+from pipelines.job import Job
 from pipelines.scheduled.release import UsageError, closed_range, job_of
 from pipelines.specification import Specification, SpecificationError, load
 from pipelines.streaming.stream import StreamFacts, check, first_slot, life_of

@@ -9,8 +9,8 @@ from pipelines.scheduled.outcome import Outcome, Progress
 from pipelines.scheduled.release import job_of, paths_of
 from pipelines.scheduled.spool import Spool
 from pipelines.specification import Specification
+from transforms.ledger.used import LedgerAccount
 from transforms.observe.vehicle_hash import Secret
-from transforms.steps import LedgerAccount
 from transforms.time.calendar import Calendar, Slot
 
 

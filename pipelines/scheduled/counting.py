@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 
 from dpops.statistics import Column
-from pipelines.build import Job
+from pipelines.job import Job
 from pipelines.scheduled.crew import Crew, pieces_of
 from pipelines.scheduled.input_size import rows_about
 from pipelines.scheduled.outcome import Outcome, Progress, count_in, reporting

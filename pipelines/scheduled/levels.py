@@ -6,7 +6,8 @@ import apache_beam as beam
 
 from dpops.accountant import Accountant
 from dpops.claims import claim_of
-from pipelines.build import Job
+from pipelines.build import sinks_of
+from pipelines.job import Job
 from pipelines.scheduled import counting
 from pipelines.scheduled.crew import crew_of
 from pipelines.scheduled.outcome import Outcome, Progress, count_in
@@ -106,6 +107,6 @@ def _release_stage(
         both = (sums, beats) | "with heartbeat" >> beam.Flatten()
         recorded = both | "stage" >> ReleaseStage(policy, job.slots, plans) | "record" >> Record(job.account)
         estimates = recorded | "publish/estimate" >> EstimatePeriod(job.account, policy, job.slots, estimator)
-        for name, sink in job.sinks.items():
+        for name, sink in sinks_of(job).items():
             _ = estimates | name >> sink
     return counts_of(p.result)

@@ -12,7 +12,8 @@ import apache_beam as beam
 
 from pipelines.account.location import AccountLocation, account_of
 from pipelines.assembly import admitted, assemble, continuing, facts_of, ledger_account_of
-from pipelines.build import Job, Source, stream
+from pipelines.build import Source, stream
+from pipelines.job import Job
 from pipelines.output_folder import prepare_folder
 from pipelines.scheduled.release import InputError, UsageError, instant_of
 from pipelines.specification import Specification, SpecificationError
