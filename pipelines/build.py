@@ -2,8 +2,8 @@
 
     read -> parse -> lateness -> assign -> by vehicle -> by hexagon -> record -> estimate -> publish
 
-Four stretches, because the scheduled job travels them in parts (pipelines/scheduled/parts.py); a stream joins them
-end to end.
+A stream joins the stretches end to end. Of a scheduled job only the last one is a pipeline: the others are done by its
+crew (pipelines/scheduled/tasks.py), with the same functions.
 """
 
 from typing import NamedTuple
@@ -39,7 +39,6 @@ from transforms.steps import (
 from transforms.time.heartbeat import Heartbeat
 from transforms.time.lateness import IntoPanes, IntoSlots, RefuseLate
 
-VEHICLE_SHARDS = 2
 PANE_S = 60
 """A stream counts its slots in panes of this length: two reports of a vehicle at one time are in the same one, so that
 duplicates can be dropped and contributions added up before the slot ends. It divides every slot."""
@@ -89,7 +88,7 @@ def observe(read: DoOutputsTuple, job: Job, pane_s: int | None = None, more_s: i
     """
     parsed = read.batches | "parse" >> Parse(job.rules)  # Observations
     timely = parsed.observations | "lateness" >> RefuseLate(pane_s or job.slot_s, more_s)  # the same
-    assigned = timely.observations | "assign" >> Assign(job.resolution, job.policy.region, VEHICLE_SHARDS, pane_s)
+    assigned = timely.observations | "assign" >> Assign(job.resolution, job.policy.region, job.vehicle_shards, pane_s)
     refused = (read[REFUSED], parsed[REFUSED], timely[REFUSED], assigned[REFUSED]) | "all refused" >> beam.Flatten()
     _ = refused | "count refused" >> CountRefused()
     return assigned.events  # PackedEvents
