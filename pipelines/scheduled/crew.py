@@ -26,7 +26,7 @@ SMALL_BYTES = 48 << 20
 SHARE_BYTES = 16 << 20
 """About the size of a share that one worker reads of a large file."""
 
-_PROGRAM = "from pipelines.scheduled.worker import serve; serve()"
+_PROGRAM = "import hatstream; from pipelines.scheduled.worker import serve; serve()"
 _QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 

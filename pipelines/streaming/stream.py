@@ -112,7 +112,7 @@ def prepare(
     prepare_folder(output, spec, location)
     if topic is not None:
         kafka_sink.check(topic)
-    from_s, to_s = _life(spec)
+    from_s, to_s = life_of(spec)
     calendar, facts = StreamCalendar(spec.timetable, start_s, from_s, to_s), StreamFacts(spec, from_s, to_s)
     job = assemble(spec, calendar, facts, "slot", secret, ledger_account_of(spec, location), output.absolute(), formats)
     return Stream(
@@ -195,7 +195,7 @@ def first_slot(spec: Specification, text: str | None, now: datetime) -> int:
     A slot of which a part is over is not whole any more, unless who starts the stream knows that its reports are
     still in the topic or folder. Raises UsageError, or AccountRefusal outside of the account's life.
     """
-    timetable, (from_s, to_s) = spec.timetable, _life(spec)
+    timetable, (from_s, to_s) = spec.timetable, life_of(spec)
     if text is None:
         start_s = next(slots_from(timetable, int(now.timestamp()) + 1, to_s), to_s)
     else:
@@ -232,7 +232,7 @@ def check(spec: Specification, start_s: int) -> None:
 
 def _check_clock(spec: Specification, start_s: int) -> None:
     """The windows of a stream are of one length, for ever: a clock change must be a whole number of slots."""
-    timetable, to_s = spec.timetable, _life(spec)[1]
+    timetable, to_s = spec.timetable, life_of(spec)[1]
     day = datetime.fromtimestamp(start_s, ZoneInfo(timetable.zone)).date()
     for _ in range(CHECKED_DAYS):
         midnight_s = timetable.midnight(day).timestamp()
@@ -246,7 +246,7 @@ def _check_clock(spec: Specification, start_s: int) -> None:
         day += timedelta(days=1)
 
 
-def _life(spec: Specification) -> tuple[int, int]:
+def life_of(spec: Specification) -> tuple[int, int]:
     """The account's first second and the one after its last, else those of plausible events; since 1970 UTC."""
     since, until = spec.account.since, spec.account.until
     from_s = FROM_US // 1_000_000 if since is None else int(spec.timetable.midnight(since).timestamp())
