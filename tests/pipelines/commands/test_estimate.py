@@ -49,7 +49,7 @@ def test_a_day_that_is_recorded_later_counts_as_later(tmp_path: Path, hatstream:
 
 
 def test_the_whole_ledger_changes_earlier_days_and_not_the_last_one(tmp_path: Path, hatstream: Run) -> None:
-    made(tmp_path, hatstream, *DAYS, buses=40)  # of so few as 4 no day may be known well enough to be published
+    made(tmp_path, hatstream, *DAYS, buses=200)  # of 4 no day may be known well enough to be published
     causal, whole = estimated(tmp_path, hatstream, "again"), estimated(tmp_path, hatstream, "whole", "--whole")
     differ = {name for name in causal if causal[name] != whole[name]}
     last = DAYS[-1].replace("-", "")
