@@ -61,12 +61,6 @@ def learned_estimates(
     return hat_estimates(learned_from(entries, policy).estimate(), policy)
 
 
-def learned_forecast(entries: Sequence[Sequenced], policy: LevelsPolicy, hours: Sequence[int]) -> HatEstimates:
-    """What the recorded periods make expected of slots that begin in these local hours, of a day to come."""
-    belief = learned_from(entries, policy).forecast(np.array(hours, np.int64))
-    return hat_estimates(belief, policy)
-
-
 def learned_live(stages: Sequence[Sequenced], live: Sequence[Sequenced], policy: LevelsPolicy) -> HatEstimates:
     """The last of a period's recorded live slots, (cells, 1): what earlier periods forecast, and what all of these say.
 
