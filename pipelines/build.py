@@ -2,8 +2,8 @@
 
     read -> parse -> lateness -> assign -> by vehicle -> by hexagon -> record -> estimate -> publish
 
-Four stretches, because the scheduled job travels them in parts (pipelines/scheduled/parts.py); a stream joins them
-end to end.
+A stream joins the stretches end to end. Of a scheduled job only the last one is a pipeline: the others are done by its
+crew (pipelines/scheduled/tasks.py), with the same functions.
 """
 
 from typing import NamedTuple
@@ -21,6 +21,7 @@ from transforms.records import (
     KeyedTally,
     KeyedUnit,
     PackedEvents,
+    RecordedSlot,
     SlotEstimates,
 )
 from transforms.sinks.kafka import PublishToKafka
@@ -38,7 +39,6 @@ from transforms.steps import (
 from transforms.time.heartbeat import Heartbeat
 from transforms.time.lateness import IntoPanes, IntoSlots, RefuseLate
 
-VEHICLE_SHARDS = 2
 PANE_S = 60
 """A stream counts its slots in panes of this length: two reports of a vehicle at one time are in the same one, so that
 duplicates can be dropped and contributions added up before the slot ends. It divides every slot."""
@@ -57,16 +57,26 @@ class HexagonOutputs(NamedTuple):
 
 
 def stream(p: beam.Pipeline, source: Source, heartbeat: Heartbeat, job: Job, identity: str) -> None:
-    """The whole road, end to end and without an end. Exposures, which are added up over a period, are dropped.
+    """The whole road, end to end and without an end.
 
     A savepoint finds its steps by name. One has the `identity` of specification and key in its name: so Flink refuses a
     savepoint with slots, cells and speeds of another one, or with vehicles that would be counted twice under our key.
     """
     beats = p | f"heartbeat of {identity}" >> heartbeat
-    events = observe(p | "read" >> source, job, PANE_S) | "into panes" >> IntoPanes(PANE_S, heartbeat.start_s)
+    publish(seal_in_panes(p | "read" >> source, beats, heartbeat.start_s, job), job)
+
+
+def seal_in_panes(
+    read: DoOutputsTuple, beats: PCollection[KeyedTally], start_s: int, job: Job, pane_s: int = PANE_S
+) -> PCollection[KeyedUnit]:
+    """What an unbounded source read -> sealed units. Exposures, which are added up over a period, are dropped.
+
+    pane_s: length of the panes that a slot is counted in, in seconds: a row is late when its pane has ended.
+    """
+    events = observe(read, job, pane_s) | "into panes" >> IntoPanes(pane_s, start_s)
     partials = events | "in panes" >> InPanes(job.cap, job.policy.columns)  # (slot, vehicle shard), Partial
-    in_slots = partials | "into slots" >> IntoSlots(job.slot_s, heartbeat.start_s)
-    publish(draw(count(in_slots, job, in_panes=True), beats, job).sealed, job)
+    in_slots = partials | "into slots" >> IntoSlots(job.slot_s, start_s)
+    return draw(count(in_slots, job, in_panes=True), beats, job).sealed
 
 
 def observe(read: DoOutputsTuple, job: Job, pane_s: int | None = None, more_s: int = 0) -> PCollection[PackedEvents]:
@@ -78,7 +88,7 @@ def observe(read: DoOutputsTuple, job: Job, pane_s: int | None = None, more_s: i
     """
     parsed = read.batches | "parse" >> Parse(job.rules)  # Observations
     timely = parsed.observations | "lateness" >> RefuseLate(pane_s or job.slot_s, more_s)  # the same
-    assigned = timely.observations | "assign" >> Assign(job.resolution, job.policy.region, VEHICLE_SHARDS, pane_s)
+    assigned = timely.observations | "assign" >> Assign(job.resolution, job.policy.region, job.vehicle_shards, pane_s)
     refused = (read[REFUSED], parsed[REFUSED], timely[REFUSED], assigned[REFUSED]) | "all refused" >> beam.Flatten()
     _ = refused | "count refused" >> CountRefused()
     return assigned.events  # PackedEvents
@@ -104,10 +114,14 @@ def draw(tallies: PCollection[KeyedTally], heartbeat: PCollection[KeyedTally], j
 
 def publish(sealed: PCollection[KeyedUnit], job: Job) -> None:
     """Sealed units -> the ledger's answer -> estimates -> files, and messages of a topic."""
-    recorded = sealed | "record" >> Record(job.account)  # RecordedSlot
-    estimates = recorded | "publish/estimate" >> Estimate(job.policy.names)  # SlotEstimates
+    estimates = estimate(sealed | "record" >> Record(job.account), job)
     for name, sink in sinks_of(job).items():
         _ = estimates | name >> sink
+
+
+def estimate(recorded: PCollection[RecordedSlot], job: Job) -> PCollection[SlotEstimates]:
+    """What the ledger returned -> values, intervals and status."""
+    return recorded | "publish/estimate" >> Estimate(job.policy.names)
 
 
 def sinks_of(job: Job) -> dict[str, Sink]:

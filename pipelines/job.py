@@ -13,12 +13,16 @@ from transforms.release.recorded import Transaction
 from transforms.sinks.rows import PLAIN, Shape
 from transforms.sources.kafka_partition import Topic
 
+VEHICLE_SHARDS = 2
+
 
 @dataclass(frozen=True)
 class Job:
     """Everything that the road needs to know, as the small values that its steps define.
 
     topic: takes the released rows too, where there is one. shape: what rows and files have on request.
+    vehicle_shards: into how many parts a stream cuts the vehicles of a pane and slot; they are worked on side by side,
+    and change no result.
     """
 
     layout: Layout
@@ -34,3 +38,4 @@ class Job:
     formats: tuple[str, ...]
     topic: Topic | None = None
     shape: Shape = PLAIN
+    vehicle_shards: int = VEHICLE_SHARDS

@@ -245,22 +245,34 @@ class _ByHexagon(beam.DoFn):
 
 @dataclass
 class Record(beam.PTransform[PCollection[KeyedUnit], PCollection[RecordedSlot]]):
-    """(key, encoded Sealed) -> RecordedSlot, as the ledger returned it. One transaction a key."""
+    """(key, encoded Sealed) -> RecordedSlot, as the ledger returned it. One transaction a key.
+
+    needs_rows: a key of which no HAT has data, which a wrong input makes, is an error and is not recorded.
+    may_lose: what the account's limit refuses is counted and left out; else it is an error.
+    """
 
     account: LedgerAccount
+    needs_rows: bool = False
+    may_lose: bool = True
 
     def expand(self, units: PCollection[KeyedUnit]) -> PCollection[RecordedSlot]:
         grouped = units | "group" >> beam.GroupByKey()
-        return grouped | "record" >> beam.ParDo(_Record(self.account))
+        return grouped | "record" >> beam.ParDo(_Record(self))
 
 
 class _Record(beam.DoFn):
-    def __init__(self, account: LedgerAccount) -> None:
-        self._account = account
+    def __init__(self, of: Record) -> None:
+        self._account, self._needs_rows, self._may_lose = of.account, of.needs_rows, of.may_lose
 
     def process(self, group: tuple[str, Iterable[UnitBytes]]) -> Iterator[RecordedSlot]:
-        units = (msgspec.json.decode(unit, type=Sealed) for unit in group[1])
-        yield from recorded(sorted(units, key=lambda unit: (unit.slot_s, unit.shard)), self._account)
+        decoded = (msgspec.json.decode(unit, type=Sealed) for unit in group[1])
+        units = sorted(decoded, key=lambda unit: (unit.slot_s, unit.shard))
+        if self._needs_rows and not any(found.plan is not None for unit in units for found in unit.released):
+            raise StepError(f"of the input no row is of {units[0].period}: nothing was recorded and nothing was spent")
+        done = recorded(units, self._account)
+        if not done and not self._may_lose:
+            raise StepError(f"account {self._account.name!r} refuses {units[0].period}: its limit would be exceeded")
+        yield from done
 
 
 def recorded(units: Sequence[Sealed], account: LedgerAccount) -> list[RecordedSlot]:

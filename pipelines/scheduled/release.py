@@ -19,6 +19,7 @@ from pipelines.assembly import admitted, assemble, continuing, facts_of, ledger_
 from pipelines.job import Job
 from pipelines.output_folder import prepare_folder
 from pipelines.scheduled.outcome import Outcome, Progress
+from pipelines.scheduled.remote import NoFileSystem, is_remote, matching
 from pipelines.specification import Specification
 from pipelines.specification.numbers import shortened
 from transforms.ledger import AccountRefusal
@@ -122,7 +123,7 @@ def release(
     """
     _check_period(spec, when)
     secret = admitted(spec, location)
-    paths = paths_of(pattern)
+    paths = input_of(pattern)
     prepare_folder(output, spec, location)
     if topic is not None:
         from transforms.sinks import kafka as kafka_sink
@@ -192,12 +193,25 @@ def _check_period(spec: Specification, when: Calendar) -> None:
 
 
 def paths_of(pattern: str) -> list[str]:
-    """The files that a pattern matches, sorted. Raises InputError if there is none."""
+    """The files of this machine that a pattern matches, sorted. Raises InputError if there is none."""
     matching = _matching(pattern)
     found = sorted({path for path in matching if Path(path).is_file()})
     if not found:
         others = f": what does ({shortened(min(matching))}) is no regular file" if matching else ""
         raise InputError(f"no input file matches {shortened(repr(pattern))}{others}")
+    return found
+
+
+def input_of(pattern: str) -> list[str]:
+    """As `paths_of`; the pattern may be of an object store too."""
+    if not is_remote(pattern):
+        return paths_of(pattern)
+    try:
+        found = matching(pattern)
+    except NoFileSystem as error:
+        raise InputError(str(error)) from None
+    if not found:
+        raise InputError(f"no input file matches {shortened(repr(pattern))}")
     return found
 
 

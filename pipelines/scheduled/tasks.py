@@ -6,6 +6,7 @@ does which, and in which order, changes no result.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple, Protocol
@@ -14,6 +15,7 @@ import msgspec
 import numpy as np
 
 from dpops.statistics import Column
+from pipelines.scheduled.remote import fetched, is_remote
 from pipelines.scheduled.spool import Place, Shelf
 from transforms import counters
 from transforms.count import wire
@@ -90,9 +92,10 @@ class Observe:
 
     def _batches(self, layout: Layout) -> Iterator[RawBatch]:
         try:
-            yield from read_apart(layout, self.path, self.share)
+            with fetched(self.path) if is_remote(self.path) else nullcontext(self.path) as path:
+                yield from read_apart(layout, path, self.share)
         except UnreadableFile as error:
-            raise StepError(str(error)) from None
+            raise StepError(f"{self.path}: {error.rule}") from None
         except OSError as error:
             raise StepError(f"{self.path}: {reason_of(error)}") from None
 
