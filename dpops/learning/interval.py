@@ -16,7 +16,7 @@ LEAST_VEHICLES = 4.0
 
 CAUTION = 1.3
 """Vehicles are divided by exp of this times the variance of their logarithm. Fitted on a real city and four made up."""
-MOST_LOG_VARIANCE = 0.5
+MOST_LOG_VARIANCE = 0.4
 """Beyond it a HAT's number of vehicles is hardly known, so neither is how far its mean may be from the usual one."""
 MOST_UNKNOWN = 0.7
 """Beyond it values are held back: the city's mean is not known well enough to beat it where it matters.
