@@ -88,7 +88,9 @@ def measure(kind: str, feed: Path, pipe) -> None:
         main(["init", "--spec", str(spec), "--ledger", str(ledger)])
         before = time.process_time(), time.perf_counter()
         command = ["release", "--spec", spec, "--ledger", ledger, "--input", feed, "--from", DAY, "--to", DAY]
-        code = main([*map(str, command), "--output", str(folder / "out"), "--formats", "parquet", "--json"])
+        code = main(
+            [*map(str, command), "--output", str(folder / "out"), "--formats", "parquet", "--workers", "1", "--json"]
+        )
         cpu, wall = time.process_time() - before[0], time.perf_counter() - before[1]
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     pipe.send((code, cpu, wall, peak))

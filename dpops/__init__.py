@@ -1,4 +1,72 @@
 """Differential privacy on numpy integers: noise, grouping, mechanisms, composition.
 
-This package knows nothing of Beam, H3, Arrow, files or clocks.
+This package knows nothing of Beam, H3, Arrow, files or clocks. What is named here is its public interface, and is
+imported when it is asked for; docs/api/dpops.md shows it.
 """
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dpops.accountant import Accountant, DeltaLimit, Limit, PureLimit, limit_of
+    from dpops.allocation import Allocation
+    from dpops.claims import ZCDP, ApproxDP, ClaimError, PureDP, claim_of, rho_within
+    from dpops.estimate import Estimate, Number
+    from dpops.forecast import Prior
+    from dpops.mechanism import Mechanism, Plan, PlanError, Totals
+    from dpops.noise import Noise
+    from dpops.registry import registered
+    from dpops.statistics import RequestedStatistic, Statistic
+    from dpops.types import CountsKnown, Grid
+
+__all__ = [
+    "ZCDP",
+    "Accountant",
+    "Allocation",
+    "ApproxDP",
+    "ClaimError",
+    "CountsKnown",
+    "DeltaLimit",
+    "Estimate",
+    "Grid",
+    "Limit",
+    "Mechanism",
+    "Noise",
+    "Number",
+    "Plan",
+    "PlanError",
+    "Prior",
+    "PureDP",
+    "PureLimit",
+    "RequestedStatistic",
+    "Statistic",
+    "Totals",
+    "claim_of",
+    "limit_of",
+    "registered",
+    "rho_within",
+]
+
+_WHERE = {
+    "accountant": ("Accountant", "DeltaLimit", "Limit", "PureLimit", "limit_of"),
+    "allocation": ("Allocation",),
+    "claims": ("ZCDP", "ApproxDP", "ClaimError", "PureDP", "claim_of", "rho_within"),
+    "estimate": ("Estimate", "Number"),
+    "forecast": ("Prior",),
+    "mechanism": ("Mechanism", "Plan", "PlanError", "Totals"),
+    "noise": ("Noise",),
+    "registry": ("registered",),
+    "statistics": ("RequestedStatistic", "Statistic"),
+    "types": ("CountsKnown", "Grid"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _WHERE.items():
+        if name in names:
+            return getattr(importlib.import_module(f"dpops.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

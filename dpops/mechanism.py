@@ -172,6 +172,10 @@ class Mechanism(Protocol):
         """The public plan of one HAT: it may see the counts, so it is for where these are public."""
         ...
 
+    def plans(self, known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[Plan]:
+        """What `plan` makes of each HAT; for mechanisms that plan many faster together. Raises PlanError."""
+        return [self.plan(each, grid, epsilon) for each in known]
+
     def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
         """Expected absolute error of the published value, in units, if the samples are as the prior says.
 

@@ -5,14 +5,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from pipelines.account.location import AccountLocation, account_of, read_key, signature_of
-from pipelines.build import Job
+from pipelines.job import Job
 from pipelines.specification import Specification
 from transforms.ledger import AccountRefusal, Ledger
+from transforms.ledger.used import LedgerAccount
 from transforms.observe.parse import Rules
 from transforms.observe.vehicle_hash import Secret
 from transforms.release.digest import is_plain
 from transforms.release.policy import Policy, SlotFacts
-from transforms.steps import LedgerAccount, Transaction
+from transforms.release.recorded import Transaction
 from transforms.time.calendar import Locator
 
 
@@ -72,6 +73,7 @@ def assemble(
             bbox=spec.cells.bbox,
             calendar=calendar,
             vehicle_key=secret.derive("vehicle"),
+            derived=spec.input.derived,
         ),
         resolution=spec.cells.resolution,
         cap=spec.cap,

@@ -2,21 +2,16 @@
 
     read -> parse -> lateness -> assign -> by vehicle -> by hexagon -> record -> estimate -> publish
 
-Four stretches, because the scheduled job travels them in parts (pipelines/scheduled/parts.py); a stream joins them
-end to end.
+A stream joins the stretches end to end. Of a scheduled job only the last one is a pipeline: the others are done by its
+crew (pipelines/scheduled/tasks.py), with the same functions.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 import apache_beam as beam
 from apache_beam.pvalue import DoOutputsTuple, PBegin, PCollection
 
-from transforms.count.tally import ContributionBound
-from transforms.layouts import Layout
-from transforms.observe.parse import Rules
+from pipelines.job import Job
 from transforms.records import (
     EXPOSURE,
     REFUSED,
@@ -26,13 +21,11 @@ from transforms.records import (
     KeyedTally,
     KeyedUnit,
     PackedEvents,
+    RecordedSlot,
     SlotEstimates,
 )
-from transforms.release.policy import Policy, SlotFacts
-from transforms.sinks.files import PublishFiles
 from transforms.sinks.kafka import PublishToKafka
-from transforms.sinks.rows import PLAIN, Shape
-from transforms.sources.kafka_partition import Topic
+from transforms.sinks.steps import PublishFiles
 from transforms.steps import (
     Assign,
     ByHexagon,
@@ -40,15 +33,12 @@ from transforms.steps import (
     CountRefused,
     Estimate,
     InPanes,
-    LedgerAccount,
     Parse,
     Record,
-    Transaction,
 )
 from transforms.time.heartbeat import Heartbeat
 from transforms.time.lateness import IntoPanes, IntoSlots, RefuseLate
 
-VEHICLE_SHARDS = 2
 PANE_S = 60
 """A stream counts its slots in panes of this length: two reports of a vehicle at one time are in the same one, so that
 duplicates can be dropped and contributions added up before the slot ends. It divides every slot."""
@@ -66,47 +56,27 @@ class HexagonOutputs(NamedTuple):
     exposure: PCollection[tuple[int, ExposureBytes]]
 
 
-@dataclass(frozen=True)
-class Job:
-    """Everything that the road needs to know, as the small values that its steps define.
-
-    topic: takes the released rows too, where there is one. shape: what rows and files have on request.
-    """
-
-    layout: Layout
-    slot_s: int
-    rules: Rules
-    resolution: int
-    cap: ContributionBound | None
-    policy: Policy
-    slots: Mapping[int, SlotFacts]
-    transaction: Transaction
-    account: LedgerAccount
-    folder: Path
-    formats: tuple[str, ...]
-    topic: Topic | None = None
-    shape: Shape = PLAIN
-
-    @property
-    def sinks(self) -> dict[str, Sink]:
-        """Where estimates go, by the names of the steps."""
-        found: dict[str, Sink] = {"publish": PublishFiles(self.folder, self.formats, self.shape)}
-        if self.topic is not None:
-            found["publish to kafka"] = PublishToKafka(self.topic, self.shape)
-        return found
-
-
 def stream(p: beam.Pipeline, source: Source, heartbeat: Heartbeat, job: Job, identity: str) -> None:
-    """The whole road, end to end and without an end. Exposures, which are added up over a period, are dropped.
+    """The whole road, end to end and without an end.
 
     A savepoint finds its steps by name. One has the `identity` of specification and key in its name: so Flink refuses a
     savepoint with slots, cells and speeds of another one, or with vehicles that would be counted twice under our key.
     """
     beats = p | f"heartbeat of {identity}" >> heartbeat
-    events = observe(p | "read" >> source, job, PANE_S) | "into panes" >> IntoPanes(PANE_S, heartbeat.start_s)
+    publish(seal_in_panes(p | "read" >> source, beats, heartbeat.start_s, job), job)
+
+
+def seal_in_panes(
+    read: DoOutputsTuple, beats: PCollection[KeyedTally], start_s: int, job: Job, pane_s: int = PANE_S
+) -> PCollection[KeyedUnit]:
+    """What an unbounded source read -> sealed units. Exposures, which are added up over a period, are dropped.
+
+    pane_s: length of the panes that a slot is counted in, in seconds: a row is late when its pane has ended.
+    """
+    events = observe(read, job, pane_s) | "into panes" >> IntoPanes(pane_s, start_s)
     partials = events | "in panes" >> InPanes(job.cap, job.policy.columns)  # (slot, vehicle shard), Partial
-    in_slots = partials | "into slots" >> IntoSlots(job.slot_s, heartbeat.start_s)
-    publish(draw(count(in_slots, job, in_panes=True), beats, job).sealed, job)
+    in_slots = partials | "into slots" >> IntoSlots(job.slot_s, start_s)
+    return draw(count(in_slots, job, in_panes=True), beats, job).sealed
 
 
 def observe(read: DoOutputsTuple, job: Job, pane_s: int | None = None, more_s: int = 0) -> PCollection[PackedEvents]:
@@ -118,7 +88,7 @@ def observe(read: DoOutputsTuple, job: Job, pane_s: int | None = None, more_s: i
     """
     parsed = read.batches | "parse" >> Parse(job.rules)  # Observations
     timely = parsed.observations | "lateness" >> RefuseLate(pane_s or job.slot_s, more_s)  # the same
-    assigned = timely.observations | "assign" >> Assign(job.resolution, job.policy.region, VEHICLE_SHARDS, pane_s)
+    assigned = timely.observations | "assign" >> Assign(job.resolution, job.policy.region, job.vehicle_shards, pane_s)
     refused = (read[REFUSED], parsed[REFUSED], timely[REFUSED], assigned[REFUSED]) | "all refused" >> beam.Flatten()
     _ = refused | "count refused" >> CountRefused()
     return assigned.events  # PackedEvents
@@ -144,7 +114,19 @@ def draw(tallies: PCollection[KeyedTally], heartbeat: PCollection[KeyedTally], j
 
 def publish(sealed: PCollection[KeyedUnit], job: Job) -> None:
     """Sealed units -> the ledger's answer -> estimates -> files, and messages of a topic."""
-    recorded = sealed | "record" >> Record(job.account)  # RecordedSlot
-    estimates = recorded | "publish/estimate" >> Estimate(job.policy.names)  # SlotEstimates
-    for name, sink in job.sinks.items():
+    estimates = estimate(sealed | "record" >> Record(job.account), job)
+    for name, sink in sinks_of(job).items():
         _ = estimates | name >> sink
+
+
+def estimate(recorded: PCollection[RecordedSlot], job: Job) -> PCollection[SlotEstimates]:
+    """What the ledger returned -> values, intervals and status."""
+    return recorded | "publish/estimate" >> Estimate(job.policy.names)
+
+
+def sinks_of(job: Job) -> dict[str, Sink]:
+    """Where estimates go, by the names of the steps."""
+    found: dict[str, Sink] = {"publish": PublishFiles(job.folder, job.formats, job.shape)}
+    if job.topic is not None:
+        found["publish to kafka"] = PublishToKafka(job.topic, job.shape)
+    return found

@@ -101,8 +101,13 @@ def main(arguments: list[str] | None = None) -> int:
     except click.exceptions.Abort:
         click.echo("stopped", err=True)
         return FAILED
+    except (
+        SystemExit
+    ):  # click's own where nobody reads standard output any more, as with `| head`: quiet, but no success
+        return FAILED
     except OSError as error:
-        click.echo(f"hatstream: {error.strerror or type(error).__name__}: {error.filename or ''}", err=True)
+        where = error.filename or "standard output or a temporary file"
+        click.echo(f"hatstream: {error.strerror or type(error).__name__}: {where}", err=True)
         return FAILED
     except Exception as error:
         if (code := _code_of(error)) is not None:

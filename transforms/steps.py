@@ -2,9 +2,8 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
 import apache_beam as beam
 import msgspec
@@ -12,7 +11,6 @@ import numpy as np
 from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import DoOutputsTuple, PCollection, TaggedOutput
 
-from dpops.accountant import Limit
 from dpops.statistics import Column
 from dpops.types import Int64s
 from transforms import counters
@@ -22,8 +20,8 @@ from transforms.errors import StepError, reason_of, recorded_but
 from transforms.failpoints import failpoint
 from transforms.layouts import Layout, UnreadableFile
 from transforms.layouts.apart import read_apart
-from transforms.ledger import Ledger, LimitExceeded, PeriodClosed
-from transforms.ledger.chain import Signature
+from transforms.ledger import LimitExceeded, PeriodClosed
+from transforms.ledger.used import LedgerAccount
 from transforms.observe import hexagons
 from transforms.observe.events import locate
 from transforms.observe.parse import Rules, parse
@@ -50,12 +48,9 @@ from transforms.records import (
 )
 from transforms.release.estimates import estimates_of
 from transforms.release.policy import Policy, SlotFacts, release_shard
-from transforms.release.recorded import Sealed
+from transforms.release.recorded import Sealed, Transaction
 from transforms.release.seal import sealed_releases
 from transforms.side_outputs import Exposed, Refusal, dead_letters
-
-Transaction = Literal["period", "slot"]
-"""What the ledger records in one transaction."""
 
 
 @dataclass
@@ -248,40 +243,36 @@ class _ByHexagon(beam.DoFn):
             )
 
 
-@dataclass(frozen=True)
-class LedgerAccount:
-    """Where and under which account a specification's slots are recorded."""
-
-    url: str = field(repr=False)  # may hold a password
-    head: Path
-    name: str
-    limit: Limit
-    spec_name: str
-    spec_text: str
-    signature: Signature | None = None
-
-    def open(self) -> Ledger:
-        return Ledger(self.url, self.head, self.signature)
-
-
 @dataclass
 class Record(beam.PTransform[PCollection[KeyedUnit], PCollection[RecordedSlot]]):
-    """(key, encoded Sealed) -> RecordedSlot, as the ledger returned it. One transaction a key."""
+    """(key, encoded Sealed) -> RecordedSlot, as the ledger returned it. One transaction a key.
+
+    needs_rows: a key of which no HAT has data, which a wrong input makes, is an error and is not recorded.
+    may_lose: what the account's limit refuses is counted and left out; else it is an error.
+    """
 
     account: LedgerAccount
+    needs_rows: bool = False
+    may_lose: bool = True
 
     def expand(self, units: PCollection[KeyedUnit]) -> PCollection[RecordedSlot]:
         grouped = units | "group" >> beam.GroupByKey()
-        return grouped | "record" >> beam.ParDo(_Record(self.account))
+        return grouped | "record" >> beam.ParDo(_Record(self))
 
 
 class _Record(beam.DoFn):
-    def __init__(self, account: LedgerAccount) -> None:
-        self._account = account
+    def __init__(self, of: Record) -> None:
+        self._account, self._needs_rows, self._may_lose = of.account, of.needs_rows, of.may_lose
 
     def process(self, group: tuple[str, Iterable[UnitBytes]]) -> Iterator[RecordedSlot]:
-        units = (msgspec.json.decode(unit, type=Sealed) for unit in group[1])
-        yield from recorded(sorted(units, key=lambda unit: (unit.slot_s, unit.shard)), self._account)
+        decoded = (msgspec.json.decode(unit, type=Sealed) for unit in group[1])
+        units = sorted(decoded, key=lambda unit: (unit.slot_s, unit.shard))
+        if self._needs_rows and not any(found.plan is not None for unit in units for found in unit.released):
+            raise StepError(f"of the input no row is of {units[0].period}: nothing was recorded and nothing was spent")
+        done = recorded(units, self._account)
+        if not done and not self._may_lose:
+            raise StepError(f"account {self._account.name!r} refuses {units[0].period}: its limit would be exceeded")
+        yield from done
 
 
 def recorded(units: Sequence[Sealed], account: LedgerAccount) -> list[RecordedSlot]:

@@ -45,7 +45,9 @@ NOT_PRIVATE = "NOT PRIVATE: these figures are functions of true values; do not p
     help="Folder of .npz data sets (counts, values in km/h) instead of the generated ITMS-like ones.",
 )
 @click.option(
-    "--output", type=LocalPath(path_type=Path, file_okay=False), help="Folder for evaluation.json and pictures."
+    "--output",
+    type=LocalPath(path_type=Path, file_okay=False),
+    help="Folder for all figures as JSON, and for pictures of what is simulated.",
 )
 @click.option("--processes", type=click.IntRange(1), default=PROCESSES, show_default=True)
 @click.option("--data", "pattern", metavar="GLOB", help="Telemetry to compare the mechanisms on; needs --spec.")
@@ -120,9 +122,9 @@ def evaluate(
     elif learned:
         evaluate_learned(pattern, spec_path, _epsilons(totals or "1,2.64,10", "--totals"), runs or 5, output, as_json)
     elif totals is None:
-        _telemetry(pattern, spec_path, _epsilons(epsilons), runs or 20, as_json)
+        _telemetry(pattern, spec_path, _epsilons(epsilons), runs or 20, output, as_json=as_json)
     else:
-        _compositions(pattern, spec_path, _epsilons(totals, "--totals"), runs or 20, as_json)
+        _compositions(pattern, spec_path, _epsilons(totals, "--totals"), runs or 20, output, as_json=as_json)
 
 
 def _check_options(
@@ -225,7 +227,9 @@ def _show(cells: Sequence[Cell], *, exact: bool) -> None:
     out.print(report.choice_table(cells))
 
 
-def _telemetry(pattern: str, spec_path: Path, epsilons: list[str], runs: int, as_json: bool) -> None:
+def _telemetry(
+    pattern: str, spec_path: Path, epsilons: list[str], runs: int, output: Path | None, *, as_json: bool
+) -> None:
     spec = load(spec_path)
     paths = scheduled.paths_of(pattern)
     with progress_bars(quiet=as_json) as bars:
@@ -233,15 +237,14 @@ def _telemetry(pattern: str, spec_path: Path, epsilons: list[str], runs: int, as
         errors = real.errors_of(
             hats, spec.speeds.grid, epsilons, runs, spec.speeds.prior, partial(bars, "mechanisms compared")
         )
-    if as_json:
-        plain = {
-            "not_private": NOT_PRIVATE,
-            "hats": len(hats.totals),
-            "city_mean_kmh": hats.city_mean,
-            "classes": [real.class_name(*bounds) for bounds in real.CLASSES],
-            "errors_kmh": [asdict(each) for each in errors],
-        }
-        click.echo(msgspec.json.encode(plain).decode())
+    plain = {
+        "not_private": NOT_PRIVATE,
+        "hats": len(hats.totals),
+        "city_mean_kmh": hats.city_mean,
+        "classes": [real.class_name(*bounds) for bounds in real.CLASSES],
+        "errors_kmh": [asdict(each) for each in errors],
+    }
+    if _given_out(plain, output, as_json=as_json):
         return
     out = console()
     out.print(NOT_PRIVATE, style="bold")
@@ -256,7 +259,9 @@ def _telemetry(pattern: str, spec_path: Path, epsilons: list[str], runs: int, as
     out.print(NOT_PRIVATE)
 
 
-def _compositions(pattern: str, spec_path: Path, totals: list[str], runs: int, as_json: bool) -> None:
+def _compositions(
+    pattern: str, spec_path: Path, totals: list[str], runs: int, output: Path | None, *, as_json: bool
+) -> None:
     spec = load(spec_path)
     if not {stat.name for stat in spec.statistics} <= {"mean", "variance"}:
         raise scheduled.UsageError("--totals compares means and variances; leave other statistics out of --spec")
@@ -264,16 +269,15 @@ def _compositions(pattern: str, spec_path: Path, totals: list[str], runs: int, a
     with progress_bars(quiet=as_json) as bars:
         truth, errors, spent = compositions.compare(spec, paths, totals, runs, bars)
     statistics = [stat.name for stat in spec.statistics]
-    if as_json:
-        plain = {
-            "not_private": NOT_PRIVATE,
-            "hats": len(truth.keys),
-            "constants": {name: truth.constant(name) for name in statistics},
-            "classes": [real.class_name(*bounds) for bounds in real.CLASSES],
-            "spent": [asdict(each) for each in spent],
-            "errors": [asdict(each) for each in errors],
-        }
-        click.echo(msgspec.json.encode(plain).decode())
+    plain = {
+        "not_private": NOT_PRIVATE,
+        "hats": len(truth.keys),
+        "constants": {name: truth.constant(name) for name in statistics},
+        "classes": [real.class_name(*bounds) for bounds in real.CLASSES],
+        "spent": [asdict(each) for each in spent],
+        "errors": [asdict(each) for each in errors],
+    }
+    if _given_out(plain, output, as_json=as_json):
         return
     out = console()
     out.print(NOT_PRIVATE, style="bold")
@@ -283,6 +287,18 @@ def _compositions(pattern: str, spec_path: Path, totals: list[str], runs: int, a
     for name in statistics:
         out.print(compositions.error_table(name, errors, truth))
     out.print(NOT_PRIVATE)
+
+
+def _given_out(plain: dict[str, object], output: Path | None, *, as_json: bool) -> bool:
+    """Writes the document into the folder, if there is one, and prints it, if that is asked for: then True."""
+    encoded = msgspec.json.encode(plain)
+    if output is not None:
+        output.mkdir(parents=True, exist_ok=True)
+        (output / "evaluation.json").write_bytes(encoded)
+        click.echo(f"wrote {output / 'evaluation.json'}", err=True)
+    if as_json:
+        click.echo(encoded.decode())
+    return as_json
 
 
 def _epsilons(text: str, option: str = "--epsilons") -> list[str]:

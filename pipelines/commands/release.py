@@ -43,7 +43,13 @@ from transforms.sources.kafka_partition import Topic
 
 @click.command()
 @spec_option
-@click.option("--input", "pattern", required=True, metavar="GLOB", help="The input files, as a quoted pattern.")
+@click.option(
+    "--input",
+    "pattern",
+    required=True,
+    metavar="GLOB",
+    help="The input files, as a quoted pattern; s3://.. and gs://.. too.",
+)
 @click.option("--from", "start", metavar="DATE", help="First local date, or an ISO time on the edge of a slot.")
 @click.option("--to", "end", metavar="DATE", help="Last local date (included), or an ISO time (excluded).")
 @click.option("--yesterday", is_flag=True, help="The local day before today, for schedulers.")

@@ -1,11 +1,14 @@
 """`hatstream report`: one HTML page for a privacy officer and an operator."""
 
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 
 import click
 
+from dpops.accountant import Accountant, Limit
+from dpops.claims import ApproxDP
 from pipelines.account import location
 from pipelines.account.guarantee import levels_sentence, sentence
 from pipelines.account.missing_slots import gaps
@@ -48,13 +51,14 @@ def report(
     book = Ledger(place.url, place.head, read_only=True)
     if not book.exists():
         raise LedgerError(f"there is no ledger at {place.shown}")
-    spent = book.spent(spec.account.name)
+    limit = book.limit(spec.account.name, spec.account.limit)
+    spent = _by_period(book.spent(spec.account.name), limit)
     when = range_of(spec.timetable, start, end) if start and end else None
     facts = Facts(
         spec=spec,
         guarantee=_guarantee(spec, spent),
         spent=spent,
-        limit=float(book.limit(spec.account.name, spec.account.limit).epsilon),
+        limit=limit,
         gaps=gaps(spec, when, book, int(datetime.now(UTC).timestamp())) if when else [],
         slots=len(when.slots) if when else 0,
         rows=read_rows(paths_of(pattern)) if pattern else None,
@@ -64,10 +68,16 @@ def report(
     return 0
 
 
-def _guarantee(spec: Specification, spent: list[Spent]) -> str:
+def _by_period(spent: Sequence[Spent], limit: Limit) -> dict[str, ApproxDP]:
+    """All claims on a period together, of every kind, as the limit reads them."""
+    debited: dict[str, Accountant] = {}
+    for entry in spent:
+        debited[entry.period] = debited.get(entry.period, Accountant()) + entry.debited
+    return {period: limit.shown(total) for period, total in sorted(debited.items())}
+
+
+def _guarantee(spec: Specification, spent: Mapping[str, ApproxDP]) -> str:
     if spec.levels is not None:
         return levels_sentence(spec, spec.levels)
-    by_period: dict[str, Fraction] = {}
-    for entry in spent:
-        by_period[entry.period] = by_period.get(entry.period, Fraction(0)) + entry.epsilon
-    return sentence(spec, spec.allocation.epsilon, max(by_period.values(), default=Fraction(0)))
+    most = max((total.epsilon for total in spent.values()), default=Fraction(0))
+    return sentence(spec, spec.allocation.epsilon, most)

@@ -38,6 +38,8 @@ from pipelines.streaming.health import Say
 from pipelines.streaming.metrics import Metrics, served
 from transforms.sources.kafka_partition import Topic
 
+MOST_SHARDS = 1024
+
 
 def _address(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
     if value is not None and re.fullmatch(r"[^\s/@]+:\d{1,5}", value) is None:
@@ -70,6 +72,12 @@ def _address(_context: click.Context, _parameter: click.Parameter, value: str | 
     "--rest", metavar="HOST:PORT", callback=_address, help="The REST of the Flink cluster, to watch and to end the job."
 )
 @click.option("--parallelism", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option(
+    "--vehicle-shards",
+    type=click.IntRange(1, MOST_SHARDS),
+    help="Parts of a slot's vehicles that are worked on side by side; a savepoint fits its own number. "
+    "[default: twice the parallelism]",
+)
 @click.option("--checkpoint-s", type=click.FloatRange(min=0.1), default=10.0, show_default=True)
 @click.option("--restarts", type=int, default=-1, show_default=True, help="Of a failed job; -1: as the cluster is set.")
 @click.option("--savepoint", metavar="PATH", help="Go on from a savepoint of this specification's stream.")
@@ -93,6 +101,7 @@ def stream(
     columns: frozenset[str],
     by_date: bool,
     kafka_output: Topic | None,
+    vehicle_shards: int | None,
     log: Path | None,
     metrics: str | None,
     **engine: Any,
@@ -115,7 +124,8 @@ def stream(
     streaming.check(spec, start_s)
     place = location.find(ledger, key_path)
     source = _source(spec, brokers, topic, folder, start_s)
-    made = streaming.prepare(spec, start_s, source, place, output, formats, kafka_output, shape)
+    shards = vehicle_shards or min(2 * engine["parallelism"], MOST_SHARDS)
+    made = streaming.prepare(spec, start_s, source, place, output, formats, kafka_output, shape, shards)
     say: Say = _Sayer(log)
     with ExitStack() as stack:
         if metrics is not None:

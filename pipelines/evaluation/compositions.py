@@ -24,10 +24,10 @@ from pipelines.specification import Specification
 from transforms.count import wire
 from transforms.count.tally import ContributionBound, tally
 from transforms.count.wire import Tally
+from transforms.ledger.used import LedgerAccount
 from transforms.observe.vehicle_hash import Secret
 from transforms.release.by_hexagon import Divided, divide, hats_of
 from transforms.release.policy import Policy, weights_of
-from transforms.steps import LedgerAccount
 
 Float64s = NDArray[np.float64]
 

@@ -9,11 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpops.accountant import Limit
+from dpops.claims import ApproxDP
 from pipelines.account.missing_slots import Gap
 from pipelines.pages.map import RELIABLE, WIDE_KMH
 from pipelines.pages.page import write_page
 from pipelines.specification import Specification
-from transforms.ledger import Spent
 
 GUESSES = (0.5, 0.1, 0.01)
 """How sure somebody was before, of anything about one vehicle."""
@@ -42,43 +43,47 @@ class Odds(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What a report is made of. rows: result rows, see pipelines.pages.rows; None where none were given."""
+    """What a report is made of.
+
+    spent: by period, what all claims on it come to. rows: result rows, see pipelines.pages.rows; None where none were
+    given.
+    """
 
     spec: Specification
     guarantee: str
-    spent: Sequence[Spent]
-    limit: float
+    spent: Mapping[str, ApproxDP]
+    limit: Limit
     gaps: Sequence[Gap]
     slots: int
     rows: pa.Table | None
 
 
-def odds(epsilon: float, delta: float = 0.0) -> list[Odds]:
-    """Bayes' rule with a likelihood ratio of at most e^epsilon either way; delta is added to the chance."""
+def odds(epsilon: float) -> list[Odds]:
+    """Bayes' rule with a likelihood ratio of at most e^epsilon either way."""
     factor = math.exp(min(epsilon, 700.0))
-    return [
-        Odds(p, min(p * factor / (1 - p + p * factor) + delta, 1.0), max(p / (p + (1 - p) * factor) - delta, 0.0))
-        for p in GUESSES
-    ]
+    return [Odds(p, p * factor / (1 - p + p * factor), p / (p + (1 - p) * factor)) for p in GUESSES]
 
 
 def draw_report(facts: Facts, path: Path) -> None:
     """Writes the report. May raise OSError."""
     account = facts.spec.account
-    by_period = _by_period(facts.spent)
-    most = max(by_period.values(), default=0.0)
+    by_period = {period: float(total.epsilon) for period, total in facts.spent.items()}
+    most, limit = max(by_period.values(), default=0.0), float(facts.limit.epsilon)
+    delta = max((float(total.delta) for total in facts.spent.values()), default=0.0)
     write_page(
         path,
         "report.html",
-        {"periods": list(by_period), "spent": list(by_period.values()), "limit": facts.limit},
+        {"periods": list(by_period), "spent": list(by_period.values()), "limit": limit},
         title=f"{facts.spec.name}: what is published and what it protects",
         guarantee=facts.guarantee,
         account=account,
         hides_driving=account.adjacency == "add-remove",
         span=account.unit.removeprefix("vehicle-"),
         most=most,
-        limit=facts.limit,
-        odds=odds(most if by_period else facts.limit),
+        limit=limit,
+        limit_said=facts.limit.said(),
+        delta=delta,
+        odds=odds(most or limit),
         periods=by_period,
         classes=[] if facts.rows is None else reliability(facts.rows),
         gaps=facts.gaps,
@@ -110,10 +115,3 @@ def reliability(rows: pa.Table) -> list[Mapping[str, Any]]:
                 }
             )
     return found
-
-
-def _by_period(spent: Sequence[Spent]) -> dict[str, float]:
-    periods: dict[str, float] = {}
-    for entry in spent:
-        periods[entry.period] = periods.get(entry.period, 0.0) + float(entry.epsilon)
-    return dict(sorted(periods.items()))

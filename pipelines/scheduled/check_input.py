@@ -6,11 +6,11 @@ from typing import NamedTuple
 from pipelines.scheduled import counting
 from pipelines.scheduled.crew import crew_of
 from pipelines.scheduled.outcome import Outcome, Progress
-from pipelines.scheduled.release import job_of, paths_of
+from pipelines.scheduled.release import input_of, job_of
 from pipelines.scheduled.spool import Spool
 from pipelines.specification import Specification
+from transforms.ledger.used import LedgerAccount
 from transforms.observe.vehicle_hash import Secret
-from transforms.steps import LedgerAccount
 from transforms.time.calendar import Calendar, Slot
 
 
@@ -42,7 +42,7 @@ def check_input(
     progress: Progress,
 ) -> InputCheck:
     """Reads the input as a release would, without opening the ledger. Raises UsageError, InputError or StepError."""
-    paths = paths_of(pattern)
+    paths = input_of(pattern)
     job = job_of(spec, when, Secret(b""), account, account.head.parent, ())
     outcome = Outcome()
     road = counting.road_of(job, job.cap, job.policy.columns)

@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
+from pipelines.scheduled.remote import is_remote
 from pipelines.scheduled.spool import Shelf
 from pipelines.scheduled.tasks import Done, Observe, Road, Task, Told
 from transforms.errors import StepError
@@ -25,7 +26,7 @@ SMALL_BYTES = 48 << 20
 SHARE_BYTES = 16 << 20
 """About the size of a share that one worker reads of a large file."""
 
-_PROGRAM = "from pipelines.scheduled.worker import serve; serve()"
+_PROGRAM = "import hatstream; from pipelines.scheduled.worker import serve; serve()"
 _QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
@@ -68,7 +69,7 @@ def crew_of(road: Road, paths: Sequence[str], workers: int | None) -> Iterator[C
     """workers: as many processes beside this one; 1: none; None: as many as there are cores, but for a small input."""
     if workers is None:
         size = sum(os.path.getsize(path) for path in paths if os.path.exists(path))
-        workers = cores() if size >= SMALL_BYTES else 1
+        workers = cores() if size >= SMALL_BYTES or any(map(is_remote, paths)) else 1
     with ExitStack() as stack:
         files = 1 if workers == 1 else workers + 1  # one for every process, which writes to no other
         handles = [stack.enter_context(tempfile.TemporaryFile(prefix="hatstream-")).fileno() for _ in range(files)]

@@ -6,7 +6,8 @@ import apache_beam as beam
 
 from dpops.accountant import Accountant
 from dpops.claims import claim_of
-from pipelines.build import Job
+from pipelines.build import sinks_of
+from pipelines.job import Job
 from pipelines.scheduled import counting
 from pipelines.scheduled.crew import crew_of
 from pipelines.scheduled.outcome import Outcome, Progress, count_in
@@ -55,7 +56,10 @@ def run(
         if is_refused(outcome, slots, needed, events):
             return outcome
         shards = counting.parts_for(events.total_rows)  # of vehicles: their sums are the same however they are parted
-        tallies = counting.count_slots(crew, slots, events, outcome, progress, shards=shards, by_vehicle=True)
+        if job.rules.derived is None:
+            tallies = counting.count_slots(crew, slots, events, outcome, progress, shards=shards, by_vehicle=True)
+        else:
+            tallies = counting.count_derived(crew, periods, events, outcome, progress, shards=shards)
         for done, (period, plan) in enumerate(periods.items(), 1):
             keys = [(plan[0], shard) for shard in range(shards)]
             _release_period(job, policy, period, keys, hours_of(plan, zone), ledger, tallies, learned, outcome)
@@ -106,6 +110,6 @@ def _release_stage(
         both = (sums, beats) | "with heartbeat" >> beam.Flatten()
         recorded = both | "stage" >> ReleaseStage(policy, job.slots, plans) | "record" >> Record(job.account)
         estimates = recorded | "publish/estimate" >> EstimatePeriod(job.account, policy, job.slots, estimator)
-        for name, sink in job.sinks.items():
+        for name, sink in sinks_of(job).items():
             _ = estimates | name >> sink
     return counts_of(p.result)

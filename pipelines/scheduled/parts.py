@@ -19,7 +19,8 @@ from apache_beam.pvalue import PCollection
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
 from dpops.accountant import Accountant
-from pipelines.build import Job, publish
+from pipelines.build import publish
+from pipelines.job import Job
 from pipelines.scheduled import counting
 from pipelines.scheduled.crew import crew_of
 from pipelines.scheduled.outcome import Outcome, Progress, Spend, count_in

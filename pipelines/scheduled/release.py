@@ -1,4 +1,7 @@
-"""From a specification and a range of time to a finished scheduled release: what `release` and `demo` both run."""
+"""From a specification and a range of time to a finished scheduled release: what `release` and `demo` both run.
+
+What needs Beam is imported where it runs: wrong options and a bad specification are told before.
+"""
 
 import glob
 import os
@@ -13,22 +16,19 @@ from zoneinfo import ZoneInfo
 from pipelines.account.location import AccountLocation
 from pipelines.account.spending import note_spending
 from pipelines.assembly import admitted, assemble, continuing, facts_of, ledger_account_of
-from pipelines.build import Job
+from pipelines.job import Job
 from pipelines.output_folder import prepare_folder
-from pipelines.scheduled import levels
-from pipelines.scheduled import parts as local
 from pipelines.scheduled.outcome import Outcome, Progress
+from pipelines.scheduled.remote import NoFileSystem, is_remote, matching
 from pipelines.specification import Specification
 from pipelines.specification.numbers import shortened
 from transforms.ledger import AccountRefusal
+from transforms.ledger.used import LedgerAccount
 from transforms.observe.vehicle_hash import Secret
-from transforms.release.learned import learned_centres, learned_estimates
 from transforms.release.policy import SlotFacts
-from transforms.sinks import kafka as kafka_sink
 from transforms.sinks.files import file_of
 from transforms.sinks.rows import PLAIN, Shape
 from transforms.sources.kafka_partition import Topic
-from transforms.steps import LedgerAccount
 from transforms.time.calendar import Calendar, CalendarError, Timetable, calendar
 
 SHOWN_PERIODS = 7
@@ -123,16 +123,23 @@ def release(
     """
     _check_period(spec, when)
     secret = admitted(spec, location)
-    paths = paths_of(pattern)
+    paths = input_of(pattern)
     prepare_folder(output, spec, location)
     if topic is not None:
+        from transforms.sinks import kafka as kafka_sink
+
         kafka_sink.check(topic)
     job = job_of(spec, when, secret, ledger_account_of(spec, location), output, formats)
     job = replace(continuing(job, location.ledger), topic=topic, shape=shape)
     needed = _needed(spec, when, location, allow_empty=allow_empty)
     if spec.levels is None:
-        outcome = local.run(job, paths, when.slots, needed, workers, progress)
+        from pipelines.scheduled.parts import run
+
+        outcome = run(job, paths, when.slots, needed, workers, progress)
     else:
+        from pipelines.scheduled import levels
+        from transforms.release.learned import learned_centres, learned_estimates
+
         policy = spec.levels.policy(spec.spec_id, spec.cells.region or (), spec.speeds.grid, secret.derive("digest"))
         learned = learned_centres, learned_estimates
         outcome = levels.run(job, policy, spec.timetable.zone, paths, when.slots, needed, learned, workers, progress)
@@ -186,12 +193,25 @@ def _check_period(spec: Specification, when: Calendar) -> None:
 
 
 def paths_of(pattern: str) -> list[str]:
-    """The files that a pattern matches, sorted. Raises InputError if there is none."""
+    """The files of this machine that a pattern matches, sorted. Raises InputError if there is none."""
     matching = _matching(pattern)
     found = sorted({path for path in matching if Path(path).is_file()})
     if not found:
         others = f": what does ({shortened(min(matching))}) is no regular file" if matching else ""
         raise InputError(f"no input file matches {shortened(repr(pattern))}{others}")
+    return found
+
+
+def input_of(pattern: str) -> list[str]:
+    """As `paths_of`; the pattern may be of an object store too."""
+    if not is_remote(pattern):
+        return paths_of(pattern)
+    try:
+        found = matching(pattern)
+    except NoFileSystem as error:
+        raise InputError(str(error)) from None
+    if not found:
+        raise InputError(f"no input file matches {shortened(repr(pattern))}")
     return found
 
 

@@ -1,7 +1,9 @@
 """The specification as it is written: one strict TOML file, as tables of numbers and text."""
 
+import re
 import sys
 import tomllib
+from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
@@ -24,6 +26,9 @@ from transforms.regular_files import read_regular
 from transforms.time.calendar import Unit
 
 SPEC_BYTES = 1 << 20
+_PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+"""
+_DEEP = re.compile(rf"(?<![\w.-])(?:{_PART}){{64}}")
+"""A key of more than 64 parts."""
 
 
 class SpecificationError(Exception):
@@ -115,6 +120,13 @@ class PrivacyTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     max_samples: Annotated[int | None, about("with cap: most reports of a vehicle in a HAT")] = None
 
 
+class DerivedSpeedTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """For feeds without speeds, under add-remove: speeds between a vehicle's consecutive positions. Public limits."""
+
+    max_gap_s: Annotated[int, about("a position that follows later has no speed, in seconds; 1 to 3600")]
+    max_kmh: Annotated[Fraction, about("what would be faster is an error of a position, and has no speed")]
+
+
 class InputTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The feed. capmetro, iudx and gtfs-realtime have columns and units of their own, and take nothing else."""
 
@@ -132,6 +144,9 @@ class InputTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     speed_unit: Annotated[str | None, about("km/h if left out", *KMH_PER_UNIT)] = None
     time_zone: Annotated[str | None, about("of the clock of times without an offset")] = None
     delimiter: Annotated[str | None, about("of CSV; a comma if left out", *DELIMITERS)] = None
+    derived_speed: Annotated[
+        DerivedSpeedTable | None, about("speeds from consecutive positions; columns then has no speed")
+    ] = None
     header: Annotated[bool | None, about("whether CSV's first line names the columns; true if left out")] = None
 
 
@@ -152,8 +167,20 @@ class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 def read(path: Path) -> Document:
     """The document of a specification file, of which only the types are checked. Raises SpecificationError."""
+    data = toml_of(path, Decimal)
     try:
-        data = tomllib.loads(read_regular(path, SPEC_BYTES).decode(), parse_float=Decimal)
+        return msgspec.convert(data, Document, dec_hook=_value)
+    except msgspec.ValidationError as error:
+        raise SpecificationError(f"{path}: {shortened(str(error))}{hint(data, Document)}") from None
+
+
+def toml_of(path: Path, parse_float: Callable[[str], object] = float) -> dict[str, Any]:
+    """The tables of a TOML file. Raises SpecificationError for what is no regular file, too large or no TOML."""
+    try:
+        text = read_regular(path, SPEC_BYTES).decode()
+        if _DEEP.search(text):  # the decoder's memory grows with the square of a key's parts
+            raise RecursionError
+        return tomllib.loads(text, parse_float=parse_float)
     except OSError as error:
         raise SpecificationError(f"the specification cannot be read: {error.strerror}: {path}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -163,10 +190,6 @@ def read(path: Path) -> Document:
     except ValueError:  # the only other one: of a number that is too long for Python
         most = sys.get_int_max_str_digits()
         raise SpecificationError(f"{path} holds a number of more than {most:,} digits") from None
-    try:
-        return msgspec.convert(data, Document, dec_hook=_value)
-    except msgspec.ValidationError as error:
-        raise SpecificationError(f"{path}: {shortened(str(error))}{hint(data, Document)}") from None
 
 
 def _value(kind: type, value: object) -> Fraction | Limit:

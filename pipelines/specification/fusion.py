@@ -1,7 +1,6 @@
 """The specification of a fusion: one strict TOML file that says which services report what, and how it is fused."""
 
 import hashlib
-import tomllib
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -15,7 +14,9 @@ from dpops.local.means import Method
 from dpops.local.registry import LOCAL_MECHANISMS
 from dpops.local.reports import Service
 from dpops.types import Grid
-from pipelines.specification.document import SpecificationError
+from pipelines.specification.checks import check_name, need
+from pipelines.specification.document import SpecificationError, toml_of
+from pipelines.specification.numbers import shortened
 from transforms.layouts import MAPPED, Layout, layout, report_layout
 from transforms.reports.columns import Hours, ReportRules
 from transforms.reports.fuse import FUSED, FusionRules
@@ -88,27 +89,21 @@ class FusionSpecification:
 def load_fusion(path: Path) -> FusionSpecification:
     """Reads and checks a specification file. Raises SpecificationError."""
     try:
-        data = tomllib.loads(path.read_bytes().decode())
-    except OSError as error:
-        raise SpecificationError(f"the specification cannot be read: {error.strerror}: {path}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SpecificationError(f"{path} is not TOML: {error}") from None
-    try:
-        document = msgspec.convert(data, Document)
+        document = msgspec.convert(toml_of(path), Document)
     except msgspec.ValidationError as error:
-        raise SpecificationError(f"{path}: {error}") from None
+        raise SpecificationError(f"{path}: {shortened(str(error))}") from None
     return _check(document)
 
 
 def _check(document: Document) -> FusionSpecification:
-    _need(bool(document.name.strip()), "name", "must not be empty", document.name)
-    _need(0 < document.upper_kmh <= 100_000, "upper_kmh", "must be above 0, at most 100000", document.upper_kmh)
+    check_name("name", document.name)
+    need(0 < document.upper_kmh <= 100_000, "upper_kmh", "must be above 0, at most 100000", document.upper_kmh)
     services = [_service(table) for table in document.service]
     names = [service.name for service in services]
-    _need(bool(names) and len(set(names)) == len(names), "service.name", "needs at least one, all different", names)
+    need(bool(names) and len(set(names)) == len(names), "service.name", "needs at least one, all different", names)
     services.sort(key=lambda service: service.name)
     fusion = document.fusion
-    _need(2 <= fusion.buckets <= MOST_BUCKETS, "fusion.buckets", f"must be 2 to {MOST_BUCKETS}", fusion.buckets)
+    need(2 <= fusion.buckets <= MOST_BUCKETS, "fusion.buckets", f"must be 2 to {MOST_BUCKETS}", fusion.buckets)
     buckets = 0 if fusion.distribution == "none" else fusion.buckets
     decisive = msgspec.json.encode(msgspec.structs.replace(document, name="", telemetry=None), order="deterministic")
     try:
@@ -127,9 +122,10 @@ def _check(document: Document) -> FusionSpecification:
 
 
 def _service(table: ServiceTable) -> Service:
-    _need(bool(table.name.strip()) and table.name != FUSED, "service.name", f"must be a name but {FUSED!r}", table.name)
+    check_name("service.name", table.name)
+    need(table.name != FUSED, "service.name", f"must be a name but {FUSED!r}", table.name)
     kinds = ", ".join(LOCAL_MECHANISMS)
-    _need(table.mechanism in LOCAL_MECHANISMS, "service.mechanism", f"must be one of {kinds}", table.mechanism)
+    need(table.mechanism in LOCAL_MECHANISMS, "service.mechanism", f"must be one of {kinds}", table.mechanism)
     try:
         return Service(table.name, LOCAL_MECHANISMS[table.mechanism](table.epsilon))
     except ValueError as error:
@@ -138,12 +134,12 @@ def _service(table: ServiceTable) -> Service:
 
 def _rules(document: Document, services: list[Service]) -> ReportRules:
     table = document.input
-    _need(table.layout in MAPPED, "input.layout", f"must be one of {', '.join(MAPPED)}", table.layout)
-    _need(table.speed_unit is None, "input.speed_unit", "does not go with reports", table.speed_unit)
+    need(table.layout in MAPPED, "input.layout", f"must be one of {', '.join(MAPPED)}", table.layout)
+    need(table.speed_unit is None, "input.speed_unit", "does not go with reports", table.speed_unit)
     hours = None
     if document.slot is not None:
         minutes = document.slot.minutes
-        _need(1 <= minutes <= 60 and 60 % minutes == 0, "slot.minutes", "must divide an hour", minutes)
+        need(1 <= minutes <= 60 and 60 % minutes == 0, "slot.minutes", "must divide an hour", minutes)
         try:
             ZoneInfo(document.slot.timezone)
         except (KeyError, ValueError, OSError):
@@ -152,7 +148,7 @@ def _rules(document: Document, services: list[Service]) -> ReportRules:
         hours = Hours(document.slot.timezone, minutes * 60)
     if document.cells is not None:
         resolution = document.cells.resolution
-        _need(0 <= resolution <= 15, "cells.resolution", "must be between 0 and 15", resolution)
+        need(0 <= resolution <= 15, "cells.resolution", "must be between 0 and 15", resolution)
     return ReportRules(services, hours, document.cells is not None, _reports(table, ()).units.time_unit)
 
 
@@ -167,8 +163,3 @@ def _telemetry(table: TableTable) -> Layout:
         return layout(table.layout, table.columns, table.time_unit, table.speed_unit)
     except ValueError as error:
         raise SpecificationError(f"telemetry: {error}") from None
-
-
-def _need(holds: bool, name: str, rule: str, value: object) -> None:
-    if not holds:
-        raise SpecificationError(f"{name} {rule}; it is {value!r}")

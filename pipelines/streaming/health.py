@@ -5,7 +5,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from datetime import datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from pipelines.account.missing_slots import is_due
 from pipelines.specification import Specification
@@ -13,6 +15,7 @@ from pipelines.streaming.engine import ENDED, EngineError, StreamJob
 from transforms import counters
 from transforms.ledger import Ledger
 from transforms.ledger.head import LedgerError
+from transforms.release.recorded import LIVE_SHARD
 from transforms.time.stream_calendar import slots_from
 
 LOOK_EVERY_S = 1.0
@@ -26,6 +29,8 @@ OVERDUE_S = 60
 OVERDUE_EVERY = 60
 """Looks between two words about slots that stay overdue."""
 _KEPT_SLOTS = 2_000
+_TOLD = tuple(map(counters.in_flink, (counters.MISSED, counters.LATE_FOR_LIVE, counters.OVERTAKEN)))
+"""Told where there are some; the last of them is a fault: a clock that is behind, or a producer's."""
 _FOR_EVER_S = 1 << 40
 
 Say = Callable[[Mapping[str, Any]], None]
@@ -74,8 +79,10 @@ class _Watch:
         self._idle = self._overdue_looks = 0
         self._overdue = 0
         self._is_away = False
+        self._ended: set[int] = set()  # first slots of periods that are released
         with suppress(LedgerError):  # then what was recorded before is said again, when it is back
             self._said = set(self._whole())
+            self._new_periods()
 
     def look(self) -> list[dict[str, Any]]:
         """Facts of each slot that is whole in the ledger since the last look, oldest first; or what was lost.
@@ -85,7 +92,7 @@ class _Watch:
         """
         try:
             new = sorted(set(self._whole()) - self._said)
-            found = self._of_slots(new) if new else self._losses()
+            found = (self._of_slots(new) if new else self._losses()) + self._new_periods()
         except LedgerError as error:
             return self._turned(True, str(error))
         return self._turned(False, "answers") + found + self._missing()
@@ -120,6 +127,8 @@ class _Watch:
         timetable, due_s = self._spec.timetable, int(time.time()) - OVERDUE_S
         ended = slots_from(timetable, self._from_s, min(due_s, self._to_s))
         overdue = [at for at in ended if at not in self._said and is_due(self._spec, at, due_s)]
+        if overdue and self._spec.levels is not None:
+            overdue = self._awaited(overdue)
         before, self._overdue = self._overdue, len(overdue)
         if not overdue:
             return [{"overdue": 0}] if before else []
@@ -142,8 +151,33 @@ class _Watch:
         except OSError:
             return 0
 
+    def _awaited(self, slots: list[int]) -> list[int]:
+        """Those that may still be released live: of a period that is not released, and not before the first one."""
+        ended = self._ended_since(0)
+        return [at for at in slots if ended - {self._first(at)} and self._first(at) not in ended]
+
+    def _new_periods(self) -> list[dict[str, Any]]:
+        """A line for each period that was released since the last look, with its live slots or without."""
+        if self._spec.levels is None:
+            return []
+        new, zone = self._ended_since(self._first(self._from_s)) - self._ended, ZoneInfo(self._spec.timetable.zone)
+        self._ended |= new
+        days = [datetime.fromtimestamp(at, zone).date() for at in sorted(new)]
+        return [{"period": self._spec.timetable.period_of(day)} for day in days]
+
+    def _ended_since(self, from_s: int) -> set[int]:
+        """The first slots of periods of which a stage is recorded."""
+        sealed = self._ledger.sealed(self._spec.account.name, self._spec.spec_id, from_s, _FOR_EVER_S)
+        return {slot_s for slot_s, shard in sealed if shard != LIVE_SHARD}
+
+    def _first(self, slot_s: int) -> int:
+        """The first slot of a slot's period."""
+        return self._spec.slots_of_period(slot_s)[0]
+
     def _whole(self) -> list[int]:
         sealed = self._ledger.sealed(self._spec.account.name, self._spec.spec_id, self._from_s, _FOR_EVER_S)
+        if self._spec.levels is not None:
+            return [slot_s for slot_s, shard in sealed if shard == LIVE_SHARD]
         return [
             slot_s
             for slot_s, shards in Counter(slot_s for slot_s, _ in sealed).items()
@@ -172,6 +206,7 @@ class _Watch:
             "refused": {reason: count for reason, count in sorted(refused.items()) if count},
             LOST: new.get(LOST, 0),
             "units_changed": new.get(counters.in_flink(counters.UNITS_CHANGED), 0),
+            **{name: count for name in _TOLD if (count := new.get(name, 0))},
             "units_redrawn": new.get(counters.in_flink(counters.UNITS_REDRAWN), 0),
         }
 

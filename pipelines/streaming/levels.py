@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
 
-from pipelines.build import PANE_S, Job, Source, observe
+from pipelines.build import PANE_S, Source, observe, sinks_of
+from pipelines.job import Job
 from transforms.records import KeyedTally, PackedEvents, SlotEstimates
 from transforms.release.levels_steps import COLUMNS
 from transforms.release.live_steps import EstimateLive, LivePolicy, ReleaseLive
@@ -66,5 +67,5 @@ class _Tallied(beam.PTransform[PCollection[PackedEvents], PCollection[KeyedTally
 
 
 def _publish(estimates: PCollection[SlotEstimates], job: Job, of: str) -> None:
-    for name, sink in job.sinks.items():
+    for name, sink in sinks_of(job).items():
         _ = estimates | f"{of}{name}" >> sink

@@ -12,7 +12,8 @@ import apache_beam as beam
 
 from pipelines.account.location import AccountLocation, account_of
 from pipelines.assembly import admitted, assemble, continuing, facts_of, ledger_account_of
-from pipelines.build import Job, Source, stream
+from pipelines.build import Source, stream
+from pipelines.job import VEHICLE_SHARDS, Job
 from pipelines.output_folder import prepare_folder
 from pipelines.scheduled.release import InputError, UsageError, instant_of
 from pipelines.specification import Specification, SpecificationError
@@ -97,10 +98,12 @@ def prepare(
     formats: Sequence[str],
     topic: Topic | None = None,
     shape: Shape = PLAIN,
+    vehicle_shards: int = VEHICLE_SHARDS,
 ) -> Stream:
     """A stream of the slots from `start_s` on. topic: takes the released rows too.
 
-    shape: what rows and files have on request.
+    shape: what rows and files have on request. vehicle_shards: see `Job`; a savepoint fits the number it was made with,
+    for with another one a vehicle would be counted in two of them.
 
     Raises InputError, AccountRefusal, LedgerError or StepError.
     """
@@ -109,16 +112,21 @@ def prepare(
     prepare_folder(output, spec, location)
     if topic is not None:
         kafka_sink.check(topic)
-    from_s, to_s = _life(spec)
+    from_s, to_s = life_of(spec)
     calendar, facts = StreamCalendar(spec.timetable, start_s, from_s, to_s), StreamFacts(spec, from_s, to_s)
     job = assemble(spec, calendar, facts, "slot", secret, ledger_account_of(spec, location), output.absolute(), formats)
     return Stream(
-        job=replace(continuing(job, location.ledger), topic=topic, shape=shape),
+        job=replace(continuing(job, location.ledger), topic=topic, shape=shape, vehicle_shards=vehicle_shards),
         source=source,
         heartbeat=Heartbeat(spec.timetable, start_s, to_s, spec.release_shards),
-        identity=f"{spec.spec_id}-{account_of(spec.account, secret).key_check}",
+        identity=_identity(f"{spec.spec_id}-{account_of(spec.account, secret).key_check}", vehicle_shards),
         levels=_levels(spec, from_s, to_s, secret),
     )
+
+
+def _identity(of_spec_and_key: str, vehicle_shards: int) -> str:
+    """The usual number is not said, so that savepoints from before it could be chosen fit."""
+    return of_spec_and_key if vehicle_shards == VEHICLE_SHARDS else f"{of_spec_and_key}-{vehicle_shards}"
 
 
 def _levels(spec: Specification, from_s: int, to_s: int, secret: Secret) -> LevelsStream | None:
@@ -187,7 +195,7 @@ def first_slot(spec: Specification, text: str | None, now: datetime) -> int:
     A slot of which a part is over is not whole any more, unless who starts the stream knows that its reports are
     still in the topic or folder. Raises UsageError, or AccountRefusal outside of the account's life.
     """
-    timetable, (from_s, to_s) = spec.timetable, _life(spec)
+    timetable, (from_s, to_s) = spec.timetable, life_of(spec)
     if text is None:
         start_s = next(slots_from(timetable, int(now.timestamp()) + 1, to_s), to_s)
     else:
@@ -205,6 +213,8 @@ def first_slot(spec: Specification, text: str | None, now: datetime) -> int:
 
 def check(spec: Specification, start_s: int) -> None:
     """Whether slots of the specification can be released one by one for ever. Raises SpecificationError."""
+    if spec.input.derived is not None:
+        raise SpecificationError("input.derived_speed needs a vehicle's whole day: use `hatstream release`")
     if spec.levels is not None and spec.live is None:
         raise SpecificationError(
             "live is needed to stream statistics by 'levels': [live] says which part of the total slots get before "
@@ -224,7 +234,7 @@ def check(spec: Specification, start_s: int) -> None:
 
 def _check_clock(spec: Specification, start_s: int) -> None:
     """The windows of a stream are of one length, for ever: a clock change must be a whole number of slots."""
-    timetable, to_s = spec.timetable, _life(spec)[1]
+    timetable, to_s = spec.timetable, life_of(spec)[1]
     day = datetime.fromtimestamp(start_s, ZoneInfo(timetable.zone)).date()
     for _ in range(CHECKED_DAYS):
         midnight_s = timetable.midnight(day).timestamp()
@@ -238,7 +248,7 @@ def _check_clock(spec: Specification, start_s: int) -> None:
         day += timedelta(days=1)
 
 
-def _life(spec: Specification) -> tuple[int, int]:
+def life_of(spec: Specification) -> tuple[int, int]:
     """The account's first second and the one after its last, else those of plausible events; since 1970 UTC."""
     since, until = spec.account.since, spec.account.until
     from_s = FROM_US // 1_000_000 if since is None else int(spec.timetable.midnight(since).timestamp())

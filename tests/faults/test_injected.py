@@ -22,7 +22,7 @@ from transforms import steps
 from transforms.failpoints import NAMES, Action, acting
 from transforms.ledger import ledger
 from transforms.sinks import files as publish
-from transforms.sinks.files import _PublishFiles
+from transforms.sinks.steps import _PublishFiles
 
 SLOTS, BUSY_SLOTS, PERIODS, FORMATS, FEEDS = 6, 4, 2, ("parquet", "jsonl"), 2
 SPENT = [6, 6]

@@ -95,9 +95,11 @@ def test_a_kill_between_the_stages_loses_and_repeats_nothing(tmp_path: Path, pla
 
 @pytest.mark.slow  # about 4 minutes
 @pytest.mark.parametrize("seed", range(50))
-def test_fifty_random_kills_lose_and_repeat_nothing(tmp_path: Path, seed: int) -> None:
+def test_fifty_random_kills_lose_and_repeat_nothing(tmp_path: Path, seed: int, request: pytest.FixtureRequest) -> None:
+    """The first half on SQLite, the others on PostgreSQL."""
     chance = random.Random(seed)
-    ledger = str(tmp_path / "ledger.sqlite")
+    on_server = seed >= 25
+    ledger = request.getfixturevalue("postgres").new_database() if on_server else str(tmp_path / "ledger.sqlite")
     if seed % 2:
         kill_and_rerun(tmp_path, ledger, kill_after_s=chance.uniform(0.0, 4.0))
     else:

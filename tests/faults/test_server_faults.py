@@ -1,5 +1,6 @@
 """A ledger on a server that is killed, restarted, locked or full: one value per release id, or a clear refusal."""
 
+import json
 import os
 import signal
 import threading
@@ -21,7 +22,7 @@ from transforms.failpoints import VARIABLE
 from transforms.ledger import Ledger, chain, databases
 from transforms.ledger.databases import database_of
 from transforms.ledger.head import LedgerError
-from transforms.steps import LedgerAccount
+from transforms.ledger.used import LedgerAccount
 
 
 @pytest.fixture
@@ -254,6 +255,11 @@ def test_a_release_on_a_server_is_made_once_shown_and_verified(run, town):
     assert published(town) == first
     assert '"slots":4,"epsilon":9.0' in run("show")[1]
     assert run("verify")[1] == "the ledger is whole: 14 entries\n"
+    said = json.loads(run("release", "--json")[1])
+    city.write(town, lines=[])
+    again = json.loads(run("release", "--json")[1])  # what the first run knew is read from the ledger
+    assert (again["periods"], again["guarantee"]) == (said["periods"], said["guarantee"])
+    assert [period["most_spent_by_a_vehicle"] for period in again["periods"]] == [9, 9]
 
 
 @pytest.mark.usefixtures("impatient")

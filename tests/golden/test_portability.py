@@ -20,12 +20,13 @@ from pipelines.specification import load
 from tests import city
 from tests.golden.portability import findings, labels
 from tests.stream.tiny import LAYOUT
+from transforms.ledger.used import LedgerAccount
 from transforms.observe.vehicle_hash import Secret
 from transforms.sources.growing_folder import ReadGrowing
 from transforms.sources.kafka import ReadKafka
 from transforms.sources.kafka_partition import PartitionStart, Topic
 from transforms.sources.known_elements import KnownElements
-from transforms.steps import Assign, InPanes, LedgerAccount, Parse, Read, SlotShard
+from transforms.steps import Assign, InPanes, Parse, Read, SlotShard
 from transforms.time.lateness import IntoPanes, IntoSlots, RefuseLate
 from transforms.time.watermark import Watermark
 

@@ -36,3 +36,11 @@ def test_an_unknown_command_is_wrong_use(hatstream):
     code, _, err = hatstream("relase")
     assert code == 1
     assert "relase" in err
+
+
+@pytest.mark.parametrize("command", ["release", "init", "ledger", "evaluate"])
+def test_wrong_options_are_answered_without_waiting_for_beam(command):
+    """Importing Beam takes seconds; a command imports it when there is something to run."""
+    module = COMMANDS[command][0].partition(":")[0]
+    program = f"import {module}, sys; sys.exit('apache_beam' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

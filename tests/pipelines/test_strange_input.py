@@ -1,11 +1,14 @@
 """What is no specification, key, region, ledger or input at all is said in one sentence, at once, and costs nothing."""
 
+import json
 import os
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 
+from pipelines.cli import run
 from tests import city
 
 DEEP = 100_000
@@ -29,6 +32,8 @@ def town(tmp_path, hatstream):
         ("limit = 50", "limit = 1e400", "between 1e-30 and 1e30"),
         ("minutes = 60", "minutes = 1" + "0" * 3_000, "slot.minutes"),
         ('name = "small-city"', "name = " + "[" * DEEP + "]" * DEEP, "nested too deeply"),
+        ('name = "small-city"', "a" + ".a" * DEEP + " = 1", "nested too deeply"),
+        ("[account]", "['a'" + '."b"' * 1_000 + "]", "nested too deeply"),
         ('lat = "lat"', 'lat = "v"', "columns.lat: needs a column of its own, 'v' is given twice"),
         ('region = "occupied"', 'region = "pipe"', "is no regular file"),
         ('region = "occupied"', 'region = "/dev/zero"', "is no regular file"),
@@ -83,6 +88,41 @@ def test_a_head_file_that_is_none_is_said(town, hatstream, text):
     (town / "ledger.key.head").write_text(text)
     code, _, err = hatstream(*city.release(town))
     assert (code, "head file" in err) == (4, True)
+
+
+def into(monkeypatch, stream, arguments):
+    """The exit code of the console script with that standard output."""
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", stream)
+        patch.setattr(sys, "argv", ["hatstream", *map(str, arguments)])
+        with pytest.raises(SystemExit) as done:
+            run()
+    with suppress(OSError):  # what could not be written
+        stream.close()
+    return done.value.code
+
+
+def unread():
+    """A pipe that nobody reads any more, as that of `| head -0`."""
+    read, write = os.pipe()
+    os.close(read)
+    return os.fdopen(write, "w")
+
+
+@pytest.mark.parametrize("kind", ["unread", "full"])
+def test_output_that_nobody_reads_or_that_is_full_leaves_nothing_half_done(town, hatstream, monkeypatch, capsys, kind):
+    def lost():
+        return unread() if kind == "unread" else open("/dev/full", "w")
+
+    for command in (city.release(town), ["plan", "--spec", town / "spec.toml"], ["--help"]):
+        assert into(monkeypatch, lost(), command) == 4
+        err = capsys.readouterr().err
+        assert err == "" if kind == "unread" else "No space left" in err
+        assert "internal" not in err
+    assert hatstream("ledger", "verify", "--ledger", town / "ledger.sqlite")[0] == 0
+    code, out, _ = hatstream(*city.release(town, "--json"))
+    assert (code, json.loads(out)["slots_new"]) == (0, 0)  # it was recorded and published whole before
+    assert len(list((town / "out").iterdir())) == 32
 
 
 @pytest.mark.parametrize(("output", "code"), [("/dev/full", 4), ("/dev/null", 0)])

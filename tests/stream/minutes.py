@@ -26,9 +26,9 @@ from pipelines.streaming.flink.engine import Flink, FlinkJob
 from tests.stream.feed import ANY_TIME
 from transforms.failpoints import failpoint
 from transforms.ledger import Recorded
+from transforms.ledger.used import LedgerAccount
 from transforms.sinks.files import file_stem
 from transforms.sources.kafka_partition import Topic
-from transforms.steps import LedgerAccount
 
 PARTITIONS = 4
 SLOTS = 10
@@ -81,9 +81,9 @@ class Town:
     rows: of input, refused ones too. events: from the start's second since 1970 UTC; else many, `a_second`.
     """
 
-    def __init__(self, folder: Path, ledger_url: str, kafka=None, a_second: int = 1, events=None):
+    def __init__(self, folder: Path, ledger_url: str, kafka=None, a_second: int = 1, events=None, spec=SPEC):
         self.folder, self.url, self.kafka = folder, ledger_url, kafka
-        (folder / "spec.toml").write_text(SPEC)
+        (folder / "spec.toml").write_text(spec)
         self.spec = load(folder / "spec.toml")
         self.place = location.find(ledger_url, folder / "key")
         location.open_account(self.place, self.spec.account)

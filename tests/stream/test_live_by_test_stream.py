@@ -24,6 +24,7 @@ from tests.levels_city import CELLS, DAYS
 from tests.stream.by_hand import Counters
 from tests.stream.clock import Beats, Fed, batch
 from transforms import counters
+from transforms.failpoints import FailpointError, acting
 from transforms.release.levels import plan_of
 from transforms.release.period_steps import IntoPeriods
 from transforms.release.recorded import debit_of
@@ -156,11 +157,11 @@ def test_each_slot_is_released_live_and_the_rest_when_the_day_ends(town):
 
 def test_nothing_public_follows_from_who_drove(first_day, tmp_path):
     seen = []
-    for buses in (0, 1, 7):
+    for buses in (0, 7):
         town = Town(Path(shutil.copytree(first_day, tmp_path / str(buses))))
         moves = [reports("08:10", buses=buses), reports("09:10", buses=buses)] if buses else []
         seen.append(public(town.stream(watermark("08:00"), *moves, watermark("12:00"), watermark("13:00"))))
-    assert seen[0] == seen[1] == seen[2]
+    assert seen[0] == seen[1]
 
 
 def test_on_a_first_day_nothing_is_live_and_the_day_has_the_whole_total(tmp_path):
@@ -210,6 +211,7 @@ def test_after_a_day_is_released_its_live_slots_are_missed_and_nothing_is_spent_
     assert town.place.ledger.spent("small") == before
 
 
+@pytest.mark.slow
 def test_a_second_stream_draws_nothing_again_and_publishes_the_same(town):
     town.stream(*WHOLE)
     live, stages, spent = town.live(), town.stages(), town.place.ledger.spent("small")
@@ -217,6 +219,69 @@ def test_a_second_stream_draws_nothing_again_and_publishes_the_same(town):
     assert (town.live(), town.stages(), town.place.ledger.spent("small")) == (live, stages, spent)
     assert town.files(output="again") == town.files()
     assert town.files("hats", "again").items() <= town.files("hats").items()
+
+
+def of_all(town):
+    """(what, value) of every release of the day."""
+    return {
+        (entry.unit.slot_s, entry.unit.shard): entry.unit.released[0].integers
+        for entry in [*town.live(), *(stage for stage in town.stages() if stage.unit.period == DAYS[1])]
+    }
+
+
+@pytest.mark.parametrize(
+    ("place", "passage"),
+    [
+        ("after-commit", 1),
+        *(pytest.param(*each, marks=pytest.mark.slow) for each in [("after-noise", 2), ("after-commit", 5)]),
+    ],
+)
+def test_a_step_that_fails_and_is_tried_again_loses_and_repeats_nothing(town, place, passage):
+    """The runner gives the failed step its input once more, as engines do."""
+    seen = []
+
+    def stop(name, number):
+        if (name, number) == (place, passage):
+            seen.append(of_all(town))
+            raise FailpointError(name)
+
+    with acting(stop):
+        found = of_all(town.stream(*WHOLE))
+    assert len(found) == SLOTS + 1
+    assert seen[0].items() <= found.items()
+    assert len(town.files()) == SLOTS
+    total = Accountant().compose([claim_of(town.stages()[-1].unit.epsilon_total)])
+    assert town.place.ledger.spent("small", DAYS[1])[0].debited == total
+
+
+@pytest.mark.parametrize("meanwhile", ["before-record", pytest.param("after-noise", marks=pytest.mark.slow)])
+def test_of_two_streams_one_value_per_release_stands(town, meanwhile):
+    """The other one goes its whole way while this one stands with its second slot drawn."""
+    values = []
+
+    def overtake(name, number):
+        if (name, number) == (meanwhile, 2):
+            values.append(of_all(town.stream(*WHOLE, output="other")))
+
+    with acting(overtake):
+        town.stream(*WHOLE)
+    assert of_all(town) == values[0]
+    assert len(values[0]) == SLOTS + 1
+    assert town.files().items() == town.files(output="other").items()
+
+
+@pytest.mark.slow
+def test_a_scheduled_job_that_overtakes_the_stream_leaves_it_what_it_released_and_the_rest_missed(town):
+    def overtake(name, number):
+        if (name, number) == ("before-record", 3):
+            assert town.release(DAYS[1]) == 0
+
+    with acting(overtake):
+        town.stream(*WHOLE)
+    assert len(town.live()) == 2
+    assert town.counts[counters.MISSED] >= 1
+    assert [plan_of(stage.unit).share for stage in town.stages()][2:] == ["3/5"]
+    assert len(town.files("hats")) == 2 * SLOTS
 
 
 def test_a_stream_that_began_within_a_day_leaves_its_end_to_the_scheduled_job(town):

@@ -28,7 +28,7 @@ PIPE_BYTES = 1 << 20
 
 _LINE_BY_LINE = (CsvTable, JsonLines)  # of bounded lines: they are decoded here
 _KEPT = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TMPDIR")
-_PROGRAM = "from transforms.layouts.decoder import serve; serve()"
+_PROGRAM = "import hatstream; from transforms.layouts.decoder import serve; serve()"
 _IDLE: "list[_Decoder]" = []
 _LOCK = threading.Lock()
 os.register_at_fork(after_in_child=_IDLE.clear)  # two processes must not ask the same decoder

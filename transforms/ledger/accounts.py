@@ -48,7 +48,7 @@ def find_account(db: sa.Connection, name: str) -> Account | None:
     if body is None:
         return None
     known = msgspec.json.decode(body, type=Account)
-    lowered = [limit_of(row.epsilon) for row in db.execute(of_account.where(ENTRY.c.kind == "limit"))]
+    lowered = [limit_of(chain.text_of(row.epsilon)) for row in db.execute(of_account.where(ENTRY.c.kind == "limit"))]
     return replace(known, limit=str(reduce(_lower, lowered, limit_of(known.limit))))
 
 

@@ -161,6 +161,13 @@ def check(entry: Mapping[str, Any], since: int | None, signature: Signature | No
         )
 
 
+def text_of(column: str | None) -> str:
+    """A column that every entry of this kind has. Raises ValueError where a forged or damaged one leaves it out."""
+    if column is None:
+        raise ValueError("an entry without what its kind has")
+    return column
+
+
 def _first_hash(db: sa.Connection) -> str | None:
     found: str | None = db.execute(sa.select(ENTRY.c.hash).where(ENTRY.c.seq == 1)).scalar()
     return found

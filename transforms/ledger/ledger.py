@@ -127,7 +127,7 @@ class Ledger:
         def find(db: sa.Connection) -> Audit:
             changed = len(db.execute(of_account.where(ENTRY.c.kind == "changed")).all())
             redrawn = db.execute(of_account.where(ENTRY.c.kind == "redrawn")).scalars()
-            return Audit(changed, sum(msgspec.json.decode(body)["units"] for body in redrawn))
+            return Audit(changed, sum(msgspec.json.decode(body, type=dict[str, int])["units"] for body in redrawn))
 
         return self._run(find)
 

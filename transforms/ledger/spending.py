@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from dpops.accountant import Accountant, Limit
 from dpops.claims import claim_of
-from transforms.ledger.chain import ENTRY
+from transforms.ledger.chain import ENTRY, text_of
 from transforms.ledger.head import LedgerError
 from transforms.release.recorded import Debit, Sealed, SpecSlot, debits_by_slot
 
@@ -49,13 +49,13 @@ def _debits(db: sa.Connection, account: str, period: str) -> list[Debit]:
     query = sa.select(ENTRY.c.spec_id, ENTRY.c.slot_s, ENTRY.c.shard, ENTRY.c.epsilon).where(
         ENTRY.c.kind == "release", ENTRY.c.account == account, ENTRY.c.period == period
     )
-    return [Debit((row.spec_id, row.slot_s, row.shard), claim_of(row.epsilon)) for row in db.execute(query)]
+    return [Debit((row.spec_id, row.slot_s, row.shard), claim_of(text_of(row.epsilon))) for row in db.execute(query)]
 
 
 def spent_by_specification(db: sa.Connection, account: str, period: str | None) -> list[Spent]:
     """Oldest period first."""
     names = {
-        spec_id: str(msgspec.json.decode(body)["name"])
+        spec_id: str(msgspec.json.decode(body, type=dict[str, object])["name"])
         for spec_id, body in db.execute(
             sa.select(ENTRY.c.spec_id, ENTRY.c.body).where(ENTRY.c.kind == "spec", ENTRY.c.account == account)
         )

@@ -13,6 +13,7 @@ from dpops.noise import Noise
 from dpops.statistics import SUMS
 from transforms.count import wire
 from transforms.failpoints import failpoint
+from transforms.ledger.used import LedgerAccount
 from transforms.records import (
     KeyedSums,
     KeyedTally,
@@ -27,7 +28,6 @@ from transforms.records import (
 from transforms.release.levels import LevelsPolicy, StagePlan, plan_of, rows_of, seal_stage
 from transforms.release.levels_publish import Estimator, estimates_of_slot
 from transforms.release.policy import SlotFacts
-from transforms.steps import LedgerAccount
 
 COLUMNS = (SUMS,)
 """What a tally carries beside counts."""

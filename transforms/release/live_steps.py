@@ -11,6 +11,7 @@ from dpops.levels import sum_up
 from dpops.noise import Noise
 from transforms.count import wire
 from transforms.failpoints import failpoint
+from transforms.ledger.used import LedgerAccount
 from transforms.records import KeyedTally, KeyedUnit, RecordedSlot, SlotEstimates, SlotShard, TallyBytes, UnitBytes
 from transforms.release.levels import LevelsPolicy, rows_of
 from transforms.release.levels_order import CentresOf, hours_of
@@ -18,7 +19,6 @@ from transforms.release.levels_steps import COLUMNS
 from transforms.release.live import is_closed, known_before, live_plan, recorded_plan, seal_live
 from transforms.release.live_publish import LiveEstimator, live_estimates
 from transforms.release.policy import SlotFacts
-from transforms.steps import LedgerAccount
 
 
 @dataclass(frozen=True)

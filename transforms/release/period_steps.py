@@ -12,13 +12,14 @@ from dpops.levels import Rows, sum_up
 from dpops.noise import Noise
 from transforms.count import wire
 from transforms.failpoints import failpoint
+from transforms.ledger.used import LedgerAccount
 from transforms.records import KeyedTally, RecordedSlot, SlotEstimates, SlotShard, TallyBytes
 from transforms.release.levels import LevelsPolicy, plan_of, rows_of, seal_stage
 from transforms.release.levels_order import CentresOf, hours_of, plan_for
 from transforms.release.levels_publish import Estimator
 from transforms.release.levels_steps import COLUMNS, estimates_of_period
 from transforms.release.policy import SlotFacts
-from transforms.steps import LedgerAccount, recorded
+from transforms.steps import recorded
 from transforms.time.lateness import windows
 
 

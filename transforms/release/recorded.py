@@ -13,6 +13,10 @@ LIVE_SHARD = -1
 """Stands in the place of a release shard where a slot is released live; a period's stages have others."""
 
 
+Transaction = Literal["period", "slot"]
+"""What the ledger records in one transaction."""
+
+
 class Released(msgspec.Struct, frozen=True):
     """One statistic of one HAT: its whole public plan and its noisy integers; both null where there is no data."""
 

@@ -4,24 +4,20 @@ import csv
 import hashlib
 import io
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import apache_beam as beam
 import fastavro
 import h3
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
-from apache_beam.pvalue import PCollection
 
 from transforms.atomic_files import locked, replacing
-from transforms.errors import StepError, reason_of, recorded_but
 from transforms.failpoints import failpoint
 from transforms.records import SlotEstimates
-from transforms.sinks.published import OtherValues, refuse_other_values
+from transforms.sinks.published import refuse_other_values
 from transforms.sinks.rows import PLAIN, Row, Shape, json_of, rows_of, schema_of
 
 
@@ -110,31 +106,6 @@ def file_stem(spec_id: str, slot_start: str, *, is_live: bool = False) -> str:
     """Fixed by specification and slot: local start with its offset, in characters that every file system takes."""
     kind = "live" if is_live else "hats"
     return f"{kind}-{spec_id}-{datetime.fromisoformat(slot_start).strftime('%Y%m%dT%H%M%S%z')}"
-
-
-@dataclass
-class PublishFiles(beam.PTransform[PCollection[SlotEstimates], PCollection[None]]):
-    """The estimates of a slot -> one file of each format in a folder."""
-
-    folder: Path
-    formats: tuple[str, ...]
-    shape: Shape = PLAIN
-
-    def expand(self, slots: PCollection[SlotEstimates]) -> PCollection[None]:
-        return slots | "write files" >> beam.ParDo(_PublishFiles(self.folder, self.formats, self.shape))
-
-
-class _PublishFiles(beam.DoFn):
-    def __init__(self, folder: Path, formats: tuple[str, ...], shape: Shape) -> None:
-        self._folder, self._formats, self._shape = folder, formats, shape
-
-    def process(self, slot: SlotEstimates) -> None:
-        try:
-            publish_slot(slot, self._folder, self._formats, self._shape)
-        except OtherValues as error:
-            raise StepError(str(error)) from None
-        except OSError as error:
-            raise recorded_but(f"{error.filename or self._folder}: {reason_of(error)}") from None
 
 
 def publish_slot(slot: SlotEstimates, folder: Path, formats: Sequence[str], shape: Shape = PLAIN) -> list[Path]:

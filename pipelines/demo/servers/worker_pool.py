@@ -9,6 +9,7 @@ from pipelines.demo.servers.flink import JobServer
 from pipelines.demo.servers.process import LOOPBACK, Server, free_ports, is_open
 
 READY_S = 60.0
+_PROGRAM = "import hatstream; from pipelines.streaming.worker_pool import main; main()"
 
 
 class WorkerPool:
@@ -25,7 +26,7 @@ class WorkerPool:
     def __enter__(self) -> "WorkerPool":
         self._folder.mkdir(parents=True, exist_ok=True)
         self._server = Server(
-            [sys.executable, "-m", "pipelines.streaming.worker_pool", "--address", self.address],
+            [sys.executable, "-P", "-c", _PROGRAM, "--address", self.address],
             self._folder / "pool.log",
         )
         self._server.wait(lambda: is_open(self._port), READY_S)

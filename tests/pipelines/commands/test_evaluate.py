@@ -279,10 +279,14 @@ def test_every_output_on_telemetry_says_that_it_is_not_private(tmp_path, capsys)
     assert out.count("NOT PRIVATE") == 3
     assert real.CONSTANT in out
     assert "Worse than a constant over all HATs at epsilon 1:" in out
-    assert main([*arguments, "--runs", "2", "--epsilons", "1", "--json"]) == 0
+    output = tmp_path / "figures"
+    assert main([*arguments, "--runs", "2", "--epsilons", "1", "--json", "--output", str(output)]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["not_private"].startswith("NOT PRIVATE")
     assert document["errors_kmh"][-1]["label"] == real.CONSTANT
+    assert json.loads((output / "evaluation.json").read_bytes()) == document
+    assert main([*arguments, "--runs", "1", "--totals", "5", "--output", str(output / "totals")]) == 0
+    assert "NOT PRIVATE" in (output / "totals" / "evaluation.json").read_text()
 
 
 def test_the_hats_compared_are_those_of_a_release(telemetry, tmp_path):

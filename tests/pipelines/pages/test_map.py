@@ -31,11 +31,29 @@ def opened(page, path):
     return page
 
 
-def test_every_hexagon_with_a_value_is_drawn_and_what_is_not_reliable_is_faint(page, drawn):
+def test_every_hexagon_with_a_value_is_drawn_and_what_is_not_reliable_is_hatched_and_faint(page, drawn):
     hexagons = opened(page, drawn).all(HEXAGONS)
     assert len(hexagons) == len(CELLS)
     assert sum("not reliable" in hexagon.get_attribute("aria-label") for hexagon in hexagons) == 2
     assert sum(float(hexagon.value_of_css_property("opacity")) < 0.5 for hexagon in hexagons) == 2
+    assert sum("#stripes" in hexagon.get_attribute("style") for hexagon in hexagons) == 2
+    assert len(page.all("#stripes")) == 1
+
+
+def test_arrow_keys_move_the_slots_wherever_the_focus_is(page, drawn):
+    opened(page, drawn).one("body").send_keys(Keys.ARROW_RIGHT)
+    page.wait(lambda: "07:00 to 08:00" in page.one("#when").text)
+    page.one("body").send_keys(Keys.ARROW_LEFT)
+    page.wait(lambda: "06:00 to 07:00" in page.one("#when").text)
+
+
+def test_an_open_panel_leaves_the_map_its_place(page, drawn):
+    page.click(opened(page, drawn).all(HEXAGONS)[3])
+    page.wait(lambda: page.all("#p-value"))
+    panel, shown = page.one("#panel").rect, page.one("#map svg.main-svg").rect
+    assert shown["x"] + shown["width"] <= panel["x"] + 1
+    sizes = "return [document.documentElement.scrollHeight, innerHeight]"
+    assert len(set(page.driver.execute_script(sizes))) == 1  # the panel scrolls by itself
 
 
 def test_the_slider_changes_what_is_drawn_by_keyboard_too(page, drawn):
@@ -57,7 +75,7 @@ def test_a_click_opens_what_is_known_of_a_hexagon(page, drawn):
 def test_enter_opens_a_hexagon_without_a_mouse(page, drawn):
     opened(page, drawn).all(HEXAGONS)[0].send_keys(Keys.ENTER)
     page.wait(lambda: page.all("#p-value"))
-    assert "do not act on it" in page.one("#p-status").text
+    assert "do not act on it" in page.one("#p-warn").text
 
 
 def test_play_moves_the_slider_until_it_is_paused(page, drawn):

@@ -1,12 +1,13 @@
 """The report in a real browser, and the odds that it states."""
 
 import math
+import re
 
 import pytest
 
 from pipelines.pages.report import GUESSES, odds, reliability
 from pipelines.pages.rows import read_rows
-from tests import city
+from tests import city, levels_city
 from tests.browser import browser
 from tests.pipelines.pages.results import CELLS, row, write
 
@@ -39,6 +40,21 @@ def test_the_report_says_what_is_promised_spent_good_and_missing(released, hatst
         assert "A driver who changes buses" in text
         assert city.DAYS[0] in page.one("details").get_attribute("textContent")
         assert (page.complaints(), page.requests()) == ([], [])
+
+
+def test_a_total_with_delta_is_what_was_spent_and_decides_the_odds(tmp_path, hatstream):
+    spec = levels_city.SPEC.replace("limit = 2.64", "limit = { epsilon = 2.64, delta = 1e-6 }")
+    levels_city.write(tmp_path, spec=spec.replace("epsilon = 2.64\nper", "epsilon = 2.64\ndelta = 1e-6\nper"))
+    hatstream(*city.init(tmp_path))
+    first = levels_city.DAYS[0]
+    assert hatstream(*city.release(tmp_path, start=first, end=first))[0] == 0
+    text = re.sub(r"\s+", " ", report_of(tmp_path, hatstream).read_text())
+    assert (
+        "At the epsilon of 2.64 that was spent on the day with the most (and but for a chance of 1e-06, delta)" in text
+    )
+    assert '<td class="number">50 %</td><td class="number">93.3 %</td><td class="number">6.66 %</td>' in text
+    assert f'<td>{first}</td><td class="number">2.64</td>' in text
+    assert "an epsilon of 2.64 at delta 1e-06 may be spent" in text
 
 
 def test_an_account_without_releases_has_a_report_too(tmp_path, hatstream):

@@ -1,4 +1,7 @@
-"""Whoever may write to the ledger but has no key cannot add an entry that a release or a check would take."""
+"""Whoever may write to the ledger but has no key cannot add an entry that a release or a check would take.
+
+On both databases; what a run knew is kept and signed there too.
+"""
 
 import json
 from contextlib import suppress
@@ -16,8 +19,8 @@ OURS = Signature(b"k" * 32, ACCOUNT.key_check)
 
 
 @pytest.fixture
-def place(tmp_path):
-    return f"sqlite:///{tmp_path / 'ledger.sqlite'}", tmp_path / "key.head"
+def place(ledger_url, tmp_path):
+    return ledger_url, tmp_path / "key.head"
 
 
 @pytest.fixture
@@ -53,6 +56,20 @@ def test_a_forged_release_is_neither_whole_nor_published(signed, signature):
         record(signed, unit(3600, integer=9))
     with pytest.raises(LedgerError, match="forged"):
         signed.released("a", "day 1")
+
+
+@pytest.mark.parametrize("body", ["[]", '{"name": [], "units": "x"}'])
+def test_a_forged_entry_of_any_form_is_a_refusal_and_never_an_internal_error(signed, body):
+    forged = {"account": "city", "spec_id": "a", "period": "day 1", "slot_s": 7200, "shard": 0, "body": body}
+    with signed._engine.begin() as db:
+        chain.append(db, None, *(forged | {"kind": kind} for kind in ("limit", "release", "spec", "redrawn", "note")))
+    with pytest.raises(LedgerError, match="forged"):
+        signed.verify()
+    for look in (signed.accounts, lambda: signed.spent("city"), lambda: signed.audit("city")):
+        with suppress(LedgerError):
+            look()
+    with suppress(LedgerError):
+        signed.noted("city", "a", "day 1")
 
 
 def test_without_the_key_the_check_says_what_it_could_not_compare(signed, place):
@@ -97,6 +114,27 @@ def test_a_signature_that_does_not_fit_is_found(signed):
     tamper(signed, "update entry set hash = substr(hash, 1, 65) || 'z' || substr(hash, 67) where seq = 3")
     with pytest.raises(LedgerError, match="entry 3"):
         signed.verify_chain()
+
+
+def test_what_a_run_knew_is_kept_and_signed(signed, place):
+    assert signed.noted("city", "a", "day 1") is None
+    for known in ({"most": "3"}, {"most": "4"}):
+        signed.note("city", "a", "day 1", known)
+    assert signed.noted("city", "a", "day 1") == {"most": "4"}
+    assert signed.verify() == (5, 5, 5)
+    Ledger(*place).note("city", "a", "day 1", {"most": "0"})  # by somebody without the key
+    with pytest.raises(LedgerError, match="entry 6 of the ledger was written without the account's key"):
+        signed.noted("city", "a", "day 1")
+
+
+def test_a_draw_that_lost_is_noted_and_signed(signed):
+    record(signed, unit(integer=8))
+    assert signed.audit("city") == (0, 1)
+    assert [entry["kind"] for entry in signed.entries()][-1] == "redrawn"
+    assert signed.verify() == (4, 4, 4)
+    tamper(signed, "update entry set body = :body where kind = 'redrawn'", body='{"units":0}')
+    with pytest.raises(LedgerError, match="entry 4"):
+        signed.verify()
 
 
 def test_no_key_is_shown():

@@ -1,0 +1,51 @@
+"""hatstream for other people's pipelines: `Release` takes reports of vehicles and gives private statistics.
+
+Importing it makes sure that hatstream's own packages are found, whatever folders a project has of the same names. All
+else is imported when it is asked for, Beam too.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from hatstream.own_packages import find_own_packages_first
+
+if TYPE_CHECKING:
+    from pipelines.library.release import Release
+    from pipelines.scheduled.release import UsageError
+    from pipelines.specification import Specification, SpecificationError, load
+    from transforms.errors import StepError
+    from transforms.ledger import AccountRefusal, LedgerError
+
+__all__ = [
+    "AccountRefusal",
+    "LedgerError",
+    "Release",
+    "Specification",
+    "SpecificationError",
+    "StepError",
+    "UsageError",
+    "load",
+]
+
+_WHERE = {
+    "AccountRefusal": "transforms.ledger",
+    "LedgerError": "transforms.ledger",
+    "Release": "pipelines.library.release",
+    "Specification": "pipelines.specification",
+    "SpecificationError": "pipelines.specification",
+    "StepError": "transforms.errors",
+    "UsageError": "pipelines.scheduled.release",
+    "load": "pipelines.specification",
+}
+
+find_own_packages_first()
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_WHERE[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

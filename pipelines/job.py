@@ -1,0 +1,41 @@
+"""What a release's road is built from: the small values that its steps define."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from transforms.count.tally import ContributionBound
+from transforms.layouts import Layout
+from transforms.ledger.used import LedgerAccount
+from transforms.observe.parse import Rules
+from transforms.release.policy import Policy, SlotFacts
+from transforms.release.recorded import Transaction
+from transforms.sinks.rows import PLAIN, Shape
+from transforms.sources.kafka_partition import Topic
+
+VEHICLE_SHARDS = 2
+
+
+@dataclass(frozen=True)
+class Job:
+    """Everything that the road needs to know, as the small values that its steps define.
+
+    topic: takes the released rows too, where there is one. shape: what rows and files have on request.
+    vehicle_shards: into how many parts a stream cuts the vehicles of a pane and slot; they are worked on side by side,
+    and change no result.
+    """
+
+    layout: Layout
+    slot_s: int
+    rules: Rules
+    resolution: int
+    cap: ContributionBound | None
+    policy: Policy
+    slots: Mapping[int, SlotFacts]
+    transaction: Transaction
+    account: LedgerAccount
+    folder: Path
+    formats: tuple[str, ...]
+    topic: Topic | None = None
+    shape: Shape = PLAIN
+    vehicle_shards: int = VEHICLE_SHARDS

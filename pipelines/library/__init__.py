@@ -1,0 +1,1 @@
+"""The road as one PTransform, for pipelines of others."""

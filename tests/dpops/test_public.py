@@ -1,0 +1,54 @@
+"""The public interface of dpops: every name is there, has words, and is on a page."""
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+import dpops
+
+PAGES = Path(__file__).parents[2] / "docs" / "api"
+PACKAGES = ["levels", "learning", "local", "means", "mechanisms", "noise", "suppression", "trees"]
+
+
+def documented(page):
+    """Members by module, as the page asks for them; every public name where it asks for all."""
+    found = {}
+    for module, members in re.findall(
+        r"^::: (\S+)(?:\n    options:\n      members: (.*))?", (PAGES / page).read_text(), re.MULTILINE
+    ):
+        listed = [name.strip() for name in members.strip("[]").split(",")]
+        found[module] = importlib.import_module(module).__all__ if members == "true" else listed
+    return found
+
+
+def test_every_public_name_of_dpops_is_there_and_on_its_page():
+    pages = {name for names in documented("dpops.md").values() for name in names}
+    assert pages == set(dpops.__all__)
+    for name in dpops.__all__:
+        assert getattr(dpops, name).__doc__
+    with pytest.raises(AttributeError):
+        _ = dpops.nothing
+    assert dir(dpops) == sorted(dpops.__all__)
+
+
+def test_a_page_asks_for_names_where_they_are():
+    for module, names in documented("dpops.md").items():
+        for name in names:
+            assert getattr(importlib.import_module(module), name) is getattr(dpops, name)
+
+
+def test_every_package_says_what_is_public():
+    assert {path.parent.name for path in Path(dpops.__file__).parent.glob("*/__init__.py")} == set(PACKAGES)
+    pages = documented("dpops-packages.md")
+    for package in PACKAGES:
+        module = importlib.import_module(f"dpops.{package}")
+        exec(f"from dpops.{package} import *", {})
+        assert package == "mechanisms" or set(pages[module.__name__]) == set(module.__all__)
+
+
+def test_the_example_of_the_page_runs(capsys):
+    (program,) = re.findall(r"```python\n(.*?)```", (PAGES / "dpops.md").read_text(), re.DOTALL)
+    exec(program, {})
+    assert re.fullmatch(r"Number\(value=.*\) 1\n", capsys.readouterr().out)

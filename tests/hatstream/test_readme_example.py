@@ -1,0 +1,26 @@
+"""The README's pipeline runs as it is printed."""
+
+import re
+import textwrap
+from datetime import date
+from pathlib import Path
+
+from pipelines.demo.fleet import Fleet, write_sample
+
+README = (Path(__file__).parents[2] / "README.md").read_text()
+
+
+def test_the_pipeline_of_the_readme_runs_as_it_is_printed(tmp_path, monkeypatch, hatstream):
+    monkeypatch.chdir(tmp_path)
+    Path("build/demo").mkdir(parents=True)
+    write_sample(Fleet(vehicles=20, day=date(2026, 5, 14)), Path("build/demo/sample-2026-05-14.parquet"))
+    (spec,) = re.findall(r" +```toml\n(.*?) +```", README, re.DOTALL)
+    Path("build/town.toml").write_text(textwrap.dedent(spec))
+    assert hatstream("init", "--spec", "build/town.toml", "--ledger", "build/town.sqlite")[0] == 0
+    (program,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    assert len([line for line in program.splitlines() if line.strip()]) <= 15
+    exec(compile(program, "README.md", "exec"), {})
+    rows = Path("build/town-rows.txt").read_text().splitlines()
+    assert len(rows) > 50
+    assert all(re.fullmatch(r"[0-9a-f]{15} 2026-05-14T\d\d:00:00-06:00 \d+\.\d km/h", row) for row in rows)
+    assert hatstream("ledger", "verify", "--ledger", "build/town.sqlite")[0] == 0

@@ -1,0 +1,251 @@
+"""The road as a PTransform: the same rows as the command, once, from dicts, Rows and NamedTuples; lateness is known."""
+
+import csv
+import json
+from datetime import datetime
+from typing import NamedTuple
+
+import apache_beam as beam
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
+from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
+from apache_beam.testing.test_stream import TestStream as Clock
+from apache_beam.transforms.window import FixedWindows, TimestampedValue
+from apache_beam.utils.timestamp import Timestamp
+
+import hatstream as library
+from pipelines.cli import main
+from pipelines.library import release as module
+from tests import city, levels_city
+from tests.stream.clock import Beats
+
+DAY = city.DAYS[0]
+
+
+class Report(NamedTuple):
+    bus: str
+    ts: str
+    lat: float
+    lon: float
+    v: float
+
+
+def reports(lines):
+    found = csv.DictReader([city.HEADER, *lines])
+    return [{**row, **{name: float(row[name]) for name in ("lat", "lon", "v")}} for row in found]
+
+
+def released(folder, elements, *, pipe=lambda p: p, **options):
+    """Runs a bounded pipeline; returns the rows, sorted."""
+    rows = []
+    with beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([])) as p:
+        given = pipe(p | "reports" >> beam.Create(elements))
+        made = library.Release(
+            spec=folder / "spec.toml", ledger=str(folder / "ledger.sqlite"), **{"start": DAY, "end": DAY} | options
+        )
+        _ = given | made | "keep" >> beam.Map(lambda row: _write(folder / "kept.jsonl", row))
+    if (folder / "kept.jsonl").exists():
+        rows = [json.loads(line) for line in (folder / "kept.jsonl").read_text().splitlines()]
+        (folder / "kept.jsonl").unlink()
+    return sorted(rows, key=lambda row: (row["slot_start"], row["cell"]))
+
+
+def _write(path, row):
+    with path.open("a") as file:
+        file.write(json.dumps(row) + "\n")
+
+
+def published(folder, hatstream):
+    """The rows that the command publishes of the same day and ledger."""
+    code, _, err = hatstream(*city.release(folder, "--json", start=DAY, end=DAY))
+    assert (code, err) == (0, "")
+    files = sorted((folder / "out").glob("*.jsonl"))
+    rows = [json.loads(line) for path in files for line in path.read_text().splitlines()]
+    return sorted(rows, key=lambda row: (row["slot_start"], row["cell"]))
+
+
+@pytest.fixture
+def town(tmp_path, hatstream):
+    def open_(spec=city.SPEC, lines=None):
+        city.write(tmp_path, spec=spec, lines=lines)
+        assert hatstream(*city.init(tmp_path))[0] == 0
+        return tmp_path
+
+    return open_
+
+
+def test_the_rows_are_those_of_the_command_and_a_second_run_draws_nothing(town, hatstream):
+    folder = town()
+    elements = reports(city.rows())
+    first = released(folder, elements)
+    assert len(first) == 9
+    assert released(folder, elements[::-1]) == first
+    assert published(folder, hatstream) == first
+    assert hatstream("ledger", "verify", "--ledger", folder / "ledger.sqlite")[0] == 0
+
+
+def test_elements_may_be_rows_or_named_tuples_and_times_may_be_datetimes(town):
+    folder = town()
+    plain = reports(city.rows())
+    kinds = [
+        [beam.Row(**row) for row in plain[0::4]],
+        [Report(**row) for row in plain[1::4]],
+        [{**row, "ts": Timestamp.from_rfc3339(row["ts"])} for row in plain[2::4]],
+    ]
+
+    def together(given):
+        made = [given.pipeline | f"kind {at}" >> beam.Create(rows) for at, rows in enumerate(kinds)]
+        return (given, *made) | beam.Flatten()
+
+    dicts = [{**row, "ts": datetime.fromisoformat(row["ts"])} for row in plain[3::4]]
+    first = released(folder, dicts, pipe=together)
+    assert len(first) == 9
+    assert released(folder, plain) == first
+
+
+def test_windows_and_timestamps_of_a_bounded_input_make_nothing_late(town):
+    folder = town()
+
+    def windowed(given):
+        stamped = given | beam.Map(lambda row: TimestampedValue(row, 4_000_000_000))
+        return stamped | beam.WindowInto(FixedWindows(7))
+
+    first = released(folder, reports(city.rows()), pipe=windowed)
+    assert len(first) == 9
+    assert sum(row["value"] is not None for row in first) == 9
+
+
+def test_what_is_no_report_is_counted_and_shows_nothing(town):
+    folder = town()
+    bad = [7, None, {}, {"bus": "b", "ts": object(), "lat": 1, "lon": 2, "v": 3}]
+    assert len(released(folder, [*reports(city.rows()), *bad])) == 9
+
+
+def test_a_day_under_secret_counts_is_released_by_levels(town, hatstream):
+    folder = town(levels_city.SPEC, levels_city.rows())
+    first = released(folder, reports(levels_city.rows()))
+    assert len(first) == 16
+    assert published(folder, hatstream) == first
+    with pytest.raises(library.UsageError, match="one pipeline a period"):
+        released(folder, [], end=city.DAYS[1])
+
+
+def test_the_wrong_input_seals_nothing(town, hatstream):
+    folder = town()
+    with pytest.raises(Exception, match="nothing was recorded"):
+        released(folder, reports(city.rows(days=city.DAYS[1:])))
+    code, out, _ = hatstream("ledger", "show", "--ledger", folder / "ledger.sqlite", "--json")
+    assert json.loads(out)[0].get("periods", []) == []
+    assert released(folder, [], allow_empty=True) == []
+    assert code == 0
+
+
+def test_the_accounts_limit_is_an_error_not_a_silence(town):
+    folder = town(city.SPEC.replace("limit = 50", "limit = 2"))
+    with pytest.raises(Exception, match="limit would be exceeded"):
+        released(folder, reports(city.rows()))
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"start": None}, "needs start and end"),
+        ({"end": "2999-01-01"}, "still to come|not in the years"),
+        ({"start": "soon"}, "neither a date"),
+    ],
+)
+def test_a_range_that_is_not_over_is_refused(town, options, told):
+    with pytest.raises(library.UsageError, match=told):
+        released(town(), [], **options)
+
+
+def test_an_account_that_was_not_opened_is_refused(tmp_path):
+    city.write(tmp_path)
+    with pytest.raises(library.AccountRefusal, match="hatstream init"):
+        released(tmp_path, [])
+
+
+# --- streams ------------------------------------------------------------------------------------------------------
+
+START_S = 1_641_004_200
+"""08:00 of the day in Kolkata."""
+
+
+def streamed(folder, monkeypatch, *moves, start="2022-01-01T08:00"):
+    """Runs an unbounded pipeline under a watermark that the moves move; returns the rows."""
+    slots = (START_S, START_S + 3600)
+    monkeypatch.setattr(module, "Heartbeat", lambda *_: Beats(slots))
+    clock = Clock()
+    for at_s, rows in moves:
+        clock = clock.advance_watermark_to(START_S + at_s)
+        if rows:
+            clock = clock.add_elements([TimestampedValue(row, START_S + taken_s) for taken_s, row in rows])
+    p = beam.Pipeline(runner=BundleBasedDirectRunner(), options=PipelineOptions(["--streaming"]))
+    made = library.Release(spec=folder / "spec.toml", ledger=str(folder / "ledger.sqlite"), start=start)
+    given = p | clock.advance_watermark_to_infinity()
+    assert not given.is_bounded
+    _ = given | made | "keep" >> beam.Map(lambda row: _write(folder / "kept.jsonl", row))
+    p.run().wait_until_finish()
+    rows = [json.loads(line) for line in (folder / "kept.jsonl").read_text().splitlines()]
+    return {row["slot_start"][11:16]: row for row in rows}
+
+
+def row(minute, bus="b1", speed=30):
+    hour = 8 + minute // 60
+    time = f"2022-01-01T{hour:02d}:{minute % 60:02d}:00+05:30"
+    return {"bus": bus, "ts": time, "lat": 21.17, "lon": 72.83, "v": speed}
+
+
+def samples(folder):
+    """Users and samples of each slot, from the ledger."""
+    from pipelines.account import location
+
+    place = location.find(str(folder / "ledger.sqlite"), None)
+    spec = library.load(folder / "spec.toml")
+    units = place.ledger.released(spec.spec_id, DAY)
+    facts = {unit.slot_start[11:16]: [found.plan["facts"] for found in unit.released if found.plan] for unit in units}
+    return {slot: sum(fact["samples"] for fact in found) for slot, found in facts.items()}
+
+
+def test_a_stream_releases_a_slot_when_the_watermark_ends_it_and_refuses_late_rows(town, monkeypatch):
+    folder = town()
+    rows = streamed(
+        folder,
+        monkeypatch,
+        (0, []),
+        (600, [(650, row(10)), (650, row(9, "b2")), (900, row(14))]),
+        (3700, [(3710, row(50)), (3740, row(61))]),  # the first is of a slot that ended before it was taken
+        (7300, []),
+    )
+    assert set(rows) == {"08:00", "09:00"}
+    assert samples(folder) == {"08:00": 3, "09:00": 1}
+
+
+def test_rows_own_times_as_beam_timestamps_are_refused_for_what_is_late_is_not_known(town, monkeypatch):
+    folder = town()
+    own = [(60 * minute, row(minute)) for minute in range(25)]
+    with pytest.raises(Exception, match="own times"):
+        streamed(folder, monkeypatch, (0, own))
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        (levels_city.SPEC, "counts-public"),
+        (city.SPEC.replace("minutes = 60", "minutes = 60\nallowed_lateness_s = 5"), "allowed_lateness_s must be 0"),
+        (city.SPEC.replace('per = "hat"', 'per = "period"\nscope = "period"'), "stream never holds"),
+    ],
+)
+def test_what_a_stream_cannot_do_is_refused_with_the_reason(town, monkeypatch, spec, told):
+    with pytest.raises(library.SpecificationError, match=told):
+        streamed(town(spec), monkeypatch, (0, []))
+
+
+def test_the_public_names_are_all_there():
+    for name in library.__all__:
+        assert getattr(library, name) is not None
+    assert dir(library) == sorted(library.__all__)
+    with pytest.raises(AttributeError):
+        _ = library.nothing
+    assert main(["--version"]) == 0

@@ -1,0 +1,24 @@
+"""The ledger that a release uses, as its steps carry it."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dpops.accountant import Limit
+from transforms.ledger.chain import Signature
+from transforms.ledger.ledger import Ledger
+
+
+@dataclass(frozen=True)
+class LedgerAccount:
+    """Where and under which account a specification's slots are recorded."""
+
+    url: str = field(repr=False)  # may hold a password
+    head: Path
+    name: str
+    limit: Limit
+    spec_name: str
+    spec_text: str
+    signature: Signature | None = None
+
+    def open(self) -> Ledger:
+        return Ledger(self.url, self.head, self.signature)

@@ -1,0 +1,140 @@
+"""A PCollection of dicts or Beam Rows as a source: what library users have in place of files and topics."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam.metrics.metric import Metrics
+from apache_beam.pvalue import DoOutputsTuple, PCollection, TaggedOutput
+from apache_beam.transforms.window import GlobalWindow, GlobalWindows
+from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
+from apache_beam.utils.windowed_value import WindowedValue
+
+from transforms import counters
+from transforms.errors import StepError
+from transforms.layouts.base import BATCH_ROWS, FIELDS, Units, raw_batch
+from transforms.observe.columns import instants
+from transforms.records import REFUSED, RawBatch
+from transforms.side_outputs import Refusal, dead_letters
+
+MOST_OWN = 20
+"""So many rows one after another whose Beam timestamp is their own time are no accident."""
+
+
+@dataclass
+class ReadElements(beam.PTransform[PCollection[Any], DoOutputsTuple]):
+    """PCollection[dict, Beam Row or NamedTuple] -> main: RawBatch; refused: Refused. Windows and triggers are left.
+
+    names: the key of each of the fields. start_s: None: the PCollection is bounded and whole, and Beam timestamps say
+    nothing. Else it is a stream from then on, in seconds since 1970 UTC, and an element's Beam timestamp is the time at
+    which its transport took it, which decides whether its row is late. A row's own time in its place is an error: an
+    engine drops what is behind the watermark without a word, so what is late would not be known.
+    """
+
+    units: Units
+    names: tuple[str, ...]
+    start_s: int | None
+
+    def expand(self, elements: PCollection[Any]) -> DoOutputsTuple:
+        whole = elements | "in one window" >> beam.WindowInto(GlobalWindows())
+        fn = _Whole(self.names) if self.start_s is None else _AsTheyCome(self.names, self.units, self.start_s)
+        return whole | "into batches" >> beam.ParDo(fn).with_outputs(REFUSED, main="batches")
+
+
+class _Whole(beam.DoFn):
+    """Batches of a bundle, all at the beginning of time: nothing of a bounded PCollection is late."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self._names = names
+        self._rows: list[Any] = []
+
+    def start_bundle(self) -> None:
+        self._rows = []
+
+    def process(self, element: Any) -> Iterator[Any]:
+        self._rows.append(element)
+        if len(self._rows) >= BATCH_ROWS:
+            yield from (_at(MIN_TIMESTAMP, found) for found in _batch(self._rows, self._names))
+            self._rows = []
+
+    def finish_bundle(self) -> Iterator[Any]:
+        for found in _batch(self._rows, self._names):
+            yield _at(MIN_TIMESTAMP, found)
+        self._rows = []
+
+
+class _AsTheyCome(beam.DoFn):
+    """Batches of elements of one Beam timestamp: whether a row is late is a matter of its own element alone."""
+
+    def __init__(self, names: tuple[str, ...], units: Units, start_s: int) -> None:
+        self._names, self._units, self._start = names, units, Timestamp(start_s)
+        self._rows: dict[Timestamp, list[Any]] = {}
+        self._own = 0
+
+    def start_bundle(self) -> None:
+        self._rows = {}
+
+    def process(self, element: Any, taken: Any = beam.DoFn.TimestampParam) -> None:
+        self._rows.setdefault(taken, []).append(element)
+
+    def finish_bundle(self) -> Iterator[Any]:
+        for taken, rows in self._rows.items():
+            for found in _batch(rows, self._names):
+                if isinstance(found, RawBatch):
+                    self._refuse_own_times(found, taken)
+                yield _at(max(taken, self._start), found)
+        self._rows = {}
+
+    def _refuse_own_times(self, batch: RawBatch, taken: Timestamp) -> None:
+        time = instants(batch.table.column("time"), self._units.time_unit, self._units.zone)
+        for own in (time.us[time.valid] // 1_000 == taken.micros // 1_000).tolist():
+            self._own = self._own + 1 if own else 0
+        if self._own >= MOST_OWN:
+            raise StepError(
+                "the elements' Beam timestamps are the rows' own times: what the engine would drop as late then is not "
+                "known. Read with the transport's timestamps (of Kafka: LogAppendTime), which decide what is late"
+            )
+
+
+def _batch(elements: Sequence[Any], names: Sequence[str]) -> Iterator[RawBatch | Refusal]:
+    if not elements:
+        return
+    rows = [row for element in elements if (row := _mapping(element)) is not None]
+    refused = len(elements) - len(rows)
+    columns = {field: _column([row.get(name) for row in rows]) for field, name in zip(FIELDS, names, strict=True)}
+    batch = raw_batch(columns, {"malformed": refused})
+    Metrics.counter(counters.NAMESPACE, counters.ROWS).inc(batch.rows)
+    yield from dead_letters("read", batch.refused)
+    yield batch
+
+
+def _at(time: Timestamp, found: RawBatch | Refusal) -> Any:
+    """An output at that time, as the end of a bundle wants it too."""
+    if isinstance(found, TaggedOutput):
+        return TaggedOutput(found.tag, WindowedValue(found.value, time, (GlobalWindow(),)))
+    return WindowedValue(found, time, (GlobalWindow(),))
+
+
+def _mapping(element: Any) -> Mapping[str, Any] | None:
+    """What an element holds by name; None where it is no dict, Beam Row or NamedTuple."""
+    if isinstance(element, Mapping):
+        return element
+    as_dict = getattr(element, "as_dict", None) or getattr(element, "_asdict", None)
+    found = as_dict() if callable(as_dict) else None
+    return found if isinstance(found, Mapping) else None
+
+
+def _column(values: list[Any]) -> pa.Array:
+    """Values of any type as one column; where types are mixed, as texts, of which each is right or wrong by itself."""
+    plain = [value.to_utc_datetime(has_tz=True) if isinstance(value, Timestamp) else value for value in values]
+    try:
+        found = pa.array(plain)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        found = pa.array([None if value is None else _text(value) for value in plain], pa.binary())
+    return found
+
+
+def _text(value: Any) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode(errors="replace")
