@@ -1,10 +1,11 @@
 """Events per second of hatstream and of PipelineDP 0.3.1 on Beam over the same events in the same run.
 
-    uv venv --python 3.11 /tmp/pdp && uv pip install --python /tmp/pdp/bin/python pipeline-dp==0.3.1 apache-beam==2.77.0 h3
+    uv venv --python 3.11 /tmp/pdp
+    uv pip install --python /tmp/pdp/bin/python pipeline-dp==0.3.1 apache-beam==2.77.0 h3 pyarrow
     .venv/bin/python -m benchmarks.pipelinedp --python /tmp/pdp/bin/python --thousands 1000
 
-PipelineDP is no dependency of this project, so it has an environment of its own. Both read one Parquet file, find cells and
-release the mean speed of every hexagon and hour; of both only CPU seconds after the imports count, of one core.
+PipelineDP is no dependency of this project, so it has an environment of its own. Both read one Parquet file, find
+cells and release the mean speed of every hexagon and hour; of both only CPU seconds after the imports count.
 """
 
 import json
