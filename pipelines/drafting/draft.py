@@ -24,6 +24,7 @@ from transforms.records import Observations
 RESOLUTION = 7
 _FIXED_COLUMNS = {"capmetro": CAPMETRO.columns, "iudx": OF_IUDX, "gtfs-realtime": FIELDS}
 _PER_LINE = 5
+_DERIVED = "derived_speed = { max_gap_s = 120, max_kmh = 120 }"
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,11 @@ def draft(path: Path, *, adds_and_removes: bool) -> Draft:
     Raises InputError where vehicles, times or positions are not found.
     """
     feed = _feed(path, read_sample(str(path)))
+    if "speed" not in feed.columns.names and not adds_and_removes:
+        raise InputError(
+            f"{path}: no column of speeds. Speeds that are made from positions are for --adjacency add-remove: under "
+            "counts-public positions are public, and with them the speeds"
+        )
     name = re.sub(r"[^a-z0-9]+", "-", path.name.split(".")[0].lower()).strip("-") or "feed"
     parts = [
         f"# Drafted from {path.name}. Look at every line with a comment before `hatstream init`.",
@@ -121,8 +127,6 @@ def _columns_of(path: Path, sample: Sample) -> Found:
             f"{path}: a {sample.layout} file, but no columns with vehicle, time, lat and lon were made out; it has "
             f"{there or 'none'}: write input.columns by hand (docs/specification.md)"
         )
-    if "speed" not in found.names:
-        raise InputError(f"{path}: a {sample.layout} file with vehicles, times and positions, but no column of speeds")
     return found
 
 
@@ -191,6 +195,8 @@ def _input(feed: _Feed) -> str:
     lines += [f"columns = {{ {names} }}{guess}", f"time_unit = {_text(found.time_unit)}"]
     if "speed" in found.names:
         lines.append(f"speed_unit = {_text(feed.unit)}  # {feed.unit_why}")
+    else:
+        lines.append(f"{_DERIVED}  # public limits: no position that follows later, nothing that would be faster")
     if feed.zone_needed and found.time_unit == "iso":
         zone = feed.zones[0] if feed.zones else "Etc/UTC"
         lines.append(f"time_zone = {_text(zone)}  # times have no offset: check whose clock they show")
@@ -221,6 +227,8 @@ def _said(feed: _Feed) -> tuple[str, ...]:
     ]
     if "speed" in feed.columns.names and feed.sample.layout not in FIXED:
         lines.append(f"speeds in {feed.unit}, {feed.unit_why}")
+    if "speed" not in feed.columns.names:
+        lines.append("no column of speeds: they will be derived from consecutive positions (input.derived_speed)")
     return tuple(lines)
 
 
@@ -232,7 +240,8 @@ def _warnings(feed: _Feed, secret: bool) -> tuple[str, ...]:
             "from reports that are to be protected: replace them, unless the sample is older than the account."
         )
     if feed.with_speed < 0.9 and "speed" in feed.columns.names:
-        found.append(f"Only {feed.with_speed:.0%} of the rows carry a speed; the others are refused as missing-speed.")
+        how = f"; or derive all speeds from positions: {_DERIVED}" if secret else ""
+        found.append(f"Only {feed.with_speed:.0%} of the rows carry a speed; the others are refused{how}.")
     if feed.columns.guessed:
         found.append(f"Found by values alone, not by name: {', '.join(feed.columns.guessed)}.")
     return tuple(found)
