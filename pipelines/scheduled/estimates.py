@@ -16,7 +16,7 @@ from pipelines.scheduled.release import UsageError, range_of, slot_facts
 from pipelines.specification import Specification
 from transforms.ledger import AccountRefusal
 from transforms.records import SlotEstimates
-from transforms.release.learned import hat_estimates, learned_from, period_order
+from transforms.release.learned import day_estimates, hat_estimates, learned_from, period_order
 from transforms.release.levels import LevelsPolicy
 from transforms.release.levels_order import hours_of, is_complete
 from transforms.release.levels_publish import HatEstimates, estimates_of_slot
@@ -86,12 +86,12 @@ def estimate_again(
 def _causal(known: Recorded, period: str) -> HatEstimates:
     last = max(entry.sequence for entry in known.entries if entry.unit.period == period)
     entries = [entry for entry in known.entries if entry.sequence <= last]
-    return hat_estimates(learned_from(entries, known.policy).estimate(), known.policy)
+    return day_estimates(learned_from(entries, known.policy), known.policy)
 
 
 def _by_all(known: Recorded, everything: Learned, period: str) -> HatEstimates:
     order = period_order(known.entries)
-    return hat_estimates(everything.estimate(len(order) - 1 - order.index(period)), known.policy)
+    return day_estimates(everything, known.policy, len(order) - 1 - order.index(period))
 
 
 def forecast(
