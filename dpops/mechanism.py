@@ -90,11 +90,12 @@ class Plan:
 
     def noise_std(self) -> float:
         """Standard deviation of the noise, in units."""
-        return laplace_std(self.scale) * float(self.step)
+        return _noise_std(self.scale.as_integer_ratio(), self.step.as_integer_ratio())
 
     def half_width(self, miss: float) -> float:
         """Half of an interval that misses the true value with at most that probability: noise, bias, rounding."""
-        return laplace_bound(self.scale, miss) * float(self.step) + self.bias_bound + self.rounding
+        noise = _noise_bound(self.scale.as_integer_ratio(), self.step.as_integer_ratio(), miss)
+        return noise + self.bias_bound + self.rounding
 
     def stated_bias(self) -> float:
         """What is published beside a value: its worst distance from the true one but for noise, in units."""
@@ -134,6 +135,19 @@ class Plan:
             rounding=float(stored.get("rounding", -1.0)),
             version=int(stored.get("version", 1)),
         )
+
+
+_Ratio = tuple[int, int]
+
+
+@lru_cache(maxsize=4096)  # HATs share a few scales and steps
+def _noise_std(scale: _Ratio, step: _Ratio) -> float:
+    return laplace_std(Fraction(*scale)) * float(Fraction(*step))
+
+
+@lru_cache(maxsize=4096)
+def _noise_bound(scale: _Ratio, step: _Ratio, miss: float) -> float:
+    return laplace_bound(Fraction(*scale), miss) * float(Fraction(*step))
 
 
 @lru_cache(maxsize=4096)

@@ -78,12 +78,6 @@ def _parent_resolution(cell: int) -> int:
     return max(resolution - PARENT, 0)
 
 
-def learned_forecast(entries: Sequence[Sequenced], policy: LevelsPolicy, hours: Sequence[int]) -> HatEstimates:
-    """What the recorded periods make expected of slots that begin in these local hours, of a day to come."""
-    belief = learned_from(entries, policy).forecast(np.array(hours, np.int64))
-    return hat_estimates(belief, policy)
-
-
 def learned_live(stages: Sequence[Sequenced], live: Sequence[Sequenced], policy: LevelsPolicy) -> HatEstimates:
     """The last of a period's recorded live slots, (cells, 1): what earlier periods forecast, and what all of these say.
 
