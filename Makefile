@@ -10,7 +10,7 @@ install: $(VENV)/.installed
 
 $(VENV)/.installed: requirements.lock pyproject.toml setup.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "hatstream needs Python 3.11 or newer; try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
-	@echo "Making the environment in $(VENV) (about 1.1 GB, once) ..."
+	@echo "Making the environment in $(VENV) (about 1.4 GB, once) ..."
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python .ci/pip_progress.py --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .

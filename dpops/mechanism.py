@@ -90,11 +90,12 @@ class Plan:
 
     def noise_std(self) -> float:
         """Standard deviation of the noise, in units."""
-        return laplace_std(self.scale) * float(self.step)
+        return _noise_std(self.scale.as_integer_ratio(), self.step.as_integer_ratio())
 
     def half_width(self, miss: float) -> float:
         """Half of an interval that misses the true value with at most that probability: noise, bias, rounding."""
-        return laplace_bound(self.scale, miss) * float(self.step) + self.bias_bound + self.rounding
+        noise = _noise_bound(self.scale.as_integer_ratio(), self.step.as_integer_ratio(), miss)
+        return noise + self.bias_bound + self.rounding
 
     def stated_bias(self) -> float:
         """What is published beside a value: its worst distance from the true one but for noise, in units."""
@@ -136,6 +137,19 @@ class Plan:
         )
 
 
+_Ratio = tuple[int, int]
+
+
+@lru_cache(maxsize=4096)  # HATs share a few scales and steps
+def _noise_std(scale: _Ratio, step: _Ratio) -> float:
+    return laplace_std(Fraction(*scale)) * float(Fraction(*step))
+
+
+@lru_cache(maxsize=4096)
+def _noise_bound(scale: _Ratio, step: _Ratio, miss: float) -> float:
+    return laplace_bound(Fraction(*scale), miss) * float(Fraction(*step))
+
+
 @lru_cache(maxsize=4096)
 def _claimed(epsilon: str, scale: str, sensitivity: int) -> PureDP:
     asked, noise = Fraction(epsilon), Fraction(scale)
@@ -171,6 +185,10 @@ class Mechanism(Protocol):
     def plan(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
         """The public plan of one HAT: it may see the counts, so it is for where these are public."""
         ...
+
+    def plans(self, known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[Plan]:
+        """What `plan` makes of each HAT; for mechanisms that plan many faster together. Raises PlanError."""
+        return [self.plan(each, grid, epsilon) for each in known]
 
     def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
         """Expected absolute error of the published value, in units, if the samples are as the prior says.

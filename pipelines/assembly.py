@@ -73,6 +73,7 @@ def assemble(
             bbox=spec.cells.bbox,
             calendar=calendar,
             vehicle_key=secret.derive("vehicle"),
+            derived=spec.input.derived,
         ),
         resolution=spec.cells.resolution,
         cap=spec.cap,

@@ -3,6 +3,7 @@
 import os
 import tempfile
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from pipelines.account.location import AccountLocation
 from pipelines.specification import Specification
 from transforms.atomic_files import locked
 from transforms.errors import reason_of
+from transforms.release.recorded import LIVE_SHARD
 from transforms.sinks.published import DATES, published_slots
 
 PROBE = ".hatstream-probe"
@@ -64,12 +66,19 @@ def _sweep_temporary_folders() -> None:
 
 
 def _refuse_unrecorded(folder: Path, spec: Specification, location: AccountLocation) -> None:
-    published = published_slots(folder, spec.spec_id)
+    for is_live in (False, True):
+        published = published_slots(folder, spec.spec_id, is_live=is_live)
+        _refuse_unknown(published, spec, location, is_live=is_live)
+
+
+def _refuse_unknown(
+    published: Mapping[int, Path], spec: Specification, location: AccountLocation, *, is_live: bool
+) -> None:
     if not published:
         return
-    standing = {slot_s: _recorded_as(spec, slot_s) for slot_s in published}
+    standing = {slot_s: slot_s if is_live else _recorded_as(spec, slot_s) for slot_s in published}
     sealed = location.ledger.sealed(spec.account.name, spec.spec_id, min(standing.values()), max(standing.values()) + 1)
-    recorded = {slot_s for slot_s, _ in sealed}
+    recorded = {slot_s for slot_s, shard in sealed if (shard == LIVE_SHARD) == is_live}
     unknown = sorted(slot_s for slot_s in published if standing[slot_s] not in recorded)
     if unknown:
         raise OutputError(

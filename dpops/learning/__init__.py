@@ -4,6 +4,7 @@ Post-processing: it looks at released values and public facts alone, so it costs
 day (`taken_in`), is fitted when asked (`learned`), and never needs the data again.
 """
 
+from dpops.learning.coarser import SOURCES, Shown, coarser, with_coarser
 from dpops.learning.design import Design
 from dpops.learning.interval import Estimates, Status, published
 from dpops.learning.learner import Facts, Field, Learned, State, learned, taken_in
@@ -12,6 +13,7 @@ from dpops.learning.releases import DayValues, LevelValues, StageValues, single_
 from dpops.learning.today import Live, live
 
 __all__ = [
+    "SOURCES",
     "DayValues",
     "Design",
     "Estimates",
@@ -21,12 +23,15 @@ __all__ = [
     "Learned",
     "LevelValues",
     "Live",
+    "Shown",
     "StageValues",
     "State",
     "Status",
+    "coarser",
     "learned",
     "live",
     "published",
     "single_means",
     "taken_in",
+    "with_coarser",
 ]

@@ -96,9 +96,7 @@ class CountProblem:
     def _anchored(self, effects: Float64s) -> Information:
         """One wide row: the usual day's whole weight is about the anchor."""
         layout, usual = self.layout, self.hats(effects, self.hours)
-        columns = layout.design.of_hats(self.hours)
-        spread = np.repeat(usual.ravel(), columns.shape[-1])
-        row = np.bincount(columns.ravel(), spread, layout.width)[None] / usual.sum()
+        row = _share_row(layout, usual, self.hours)[None]
         value = row @ effects + self._off(usual)
         wide = Wide(row[:, layout.local], row[:, layout.border], np.array([ANCHOR_SD**-2]), value)
         return replace(Information.none(layout), wide={b"anchor": wide})
@@ -118,6 +116,23 @@ class Counts:
     def variances(self, hours: Int64s) -> Float64s:
         """Variance of the logarithm of each HAT's weight, (cells, slots)."""
         return hat_variances(self.solved, usual_hours(self.solved)).variances[:, hours]
+
+    def city_variance(self, hours: Int64s) -> float:
+        """Variance of the logarithm of a usual day's whole weight."""
+        layout, usual = self.solved.system.layout, self.hats(self.solved.system.layout.design, hours)
+        row = _share_row(layout, usual, hours)
+        border = np.zeros(self.solved.border.size)
+        border[: layout.border.size] = row[layout.border]
+        local, at_border = self.solved.times(row[layout.local], border)
+        return max(float(row[layout.local] @ local + border @ at_border), 0.0)
+
+
+def _share_row(layout: Layout, usual: Float64s, hours: Int64s) -> Float64s:
+    """How the logarithm of the whole weight changes with each effect, (columns,)."""
+    columns = layout.design.of_hats(hours)
+    spread = np.repeat(usual.ravel(), columns.shape[-1])
+    row: Float64s = np.bincount(columns.ravel(), spread, layout.width) / usual.sum()
+    return row
 
 
 def weights_of(design: Design, effects: Float64s, hours: Int64s) -> Float64s:

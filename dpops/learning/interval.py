@@ -5,7 +5,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from dpops.learning.learner import Field
+from dpops.learning.learner import Field, deviation_variance
 from dpops.types import Float64s, Int64s
 
 STEP_KMH = 0.01
@@ -16,19 +16,29 @@ LEAST_VEHICLES = 4.0
 
 CAUTION = 1.3
 """Vehicles are divided by exp of this times the variance of their logarithm. Fitted on a real city and four made up."""
-MOST_LOG_VARIANCE = 0.5
+MOST_LOG_VARIANCE = 0.4
 """Beyond it a HAT's number of vehicles is hardly known, so neither is how far its mean may be from the usual one."""
-MOST_UNKNOWN = 0.8
-"""Beyond it values are held back: the city's mean is not known well enough to beat it where it matters."""
+MOST_UNKNOWN = 0.7
+"""Beyond it values are held back: the city's mean is not known well enough to beat it where it matters.
+
+What counts is `Field.unknown` times exp(2 times the variance of the logarithm of the city's weight): noise in km/h is
+inverse to the weight, and that factor is the expectation of an inverse square. A fleet that is declared too large then
+does not make a small city look known.
+"""
+DEVIATION, OF_VEHICLES = 2.5, 145.0
+"""Variance of a HAT's own mean as intervals count it, (km/h)^2: this, and this over its vehicles. The model itself has
+4 and 150, which fit errors; these fit the coverage on a real city."""
 
 
 class Status(IntEnum):
-    """What a published value is. Held back: the account knows too little of the whole city."""
+    """What a published value is. Held back: the account knows too little of the whole city. Parent: it is
+    that of a coarser group, because too little is known of the HAT."""
 
     OK = 0
     UNRELIABLE = 1
     HELD_BACK = 2
     FORECAST = 3
+    PARENT = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,11 +64,12 @@ def published(field: Field, upper_kmh: float, *, forecast: bool = False) -> Esti
     """
     caution = np.exp(CAUTION * field.log_variances)
     vehicles = field.vehicles / caution
-    sd = np.sqrt(field.variances + np.minimum(field.deviations * caution, upper_kmh**2))
+    own = (DEVIATION + OF_VEHICLES / field.vehicles) / deviation_variance(field.vehicles) * field.deviations
+    sd = np.sqrt(field.variances + np.minimum(own * caution, upper_kmh**2))
     values = np.clip(field.values, 0, upper_kmh)
     counted = (vehicles >= LEAST_VEHICLES) & (field.log_variances <= MOST_LOG_VARIANCE)
     status = np.where(counted, Status.FORECAST if forecast else Status.OK, Status.UNRELIABLE)
-    if field.unknown > MOST_UNKNOWN:
+    if field.unknown * np.exp(2 * field.city_variance) > MOST_UNKNOWN:
         status = np.full(values.shape, Status.HELD_BACK)
     return Estimates(
         values=rounded(values),

@@ -97,8 +97,8 @@ class Field:
     """What is believed about each HAT of a day, (cells, slots) each.
 
     values: km/h. variances: of the belief in the HAT's usual mean. deviations: variance of its own mean around that.
-    weights, vehicles: expected. log_variances: of the logarithm of both. unknown: what part of the city's pattern is
-    not known, see `spread_of`.
+    weights, vehicles: expected. log_variances: of the logarithm of both. city_variance: of that of the whole weight.
+    unknown: what part of the city's pattern is not known, see `spread_of`. hours: of the slots. day: whose they are.
     """
 
     values: Float64s
@@ -107,7 +107,10 @@ class Field:
     weights: Float64s
     vehicles: Float64s
     log_variances: Float64s
+    city_variance: float
     unknown: float
+    hours: Int64s
+    day: Deviations
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +152,10 @@ class Learned:
             weights=weights,
             vehicles=vehicles,
             log_variances=self.counts.variances(hours),
+            city_variance=self.counts.city_variance(hours),
             unknown=spread.unknown,
+            hours=hours,
+            day=deviations,
         )
 
 

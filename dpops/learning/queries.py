@@ -7,6 +7,7 @@ import numpy as np
 
 from dpops.learning.information import Information, Wide
 from dpops.learning.layout import Layout
+from dpops.learning.system import Solved
 from dpops.types import Float64s, Int64s
 
 
@@ -80,6 +81,21 @@ class GroupRows:
             border=beside.T @ (precisions * values),
         )
 
+    def variances(self, entries: Float64s, solved: Solved, border: Float64s) -> Float64s:
+        """Of rows times effects, (queries,). border: (lasting border, whole border), where each column of it stands."""
+        local = self._local.filled(entries[self._is_local])
+        beside = self._border.dense(self._border.filled(entries[~self._is_local]), self._layout.border.size)
+        total = np.sum((beside @ (border @ solved.spread @ border.T)) * beside, axis=1)
+        mixed = solved.mixed @ border.T
+        if self._is_narrow:
+            total += np.einsum("ri,rij,rj->r", local, solved.near.families[self._pairs], local)
+            total += 2 * np.einsum("ri,rik,rk->r", local, mixed[self._local.columns], beside)
+        else:
+            dense = self._local.dense(local, self._layout.local.size)
+            total += np.sum(dense.T * solved.reached(dense.T), axis=0) + 2 * np.sum((dense @ mixed) * beside, axis=1)
+        variances: Float64s = np.maximum(total, 0.0)
+        return variances
+
     @cached_property
     def _is_narrow(self) -> bool:
         """Whether each row touches one family only."""
@@ -107,6 +123,10 @@ class Rows:
     def applied(self, effects: Float64s) -> Float64s:
         """Rows times effects, (queries,)."""
         return self.of.applied(self.entries, effects)
+
+    def variances(self, solved: Solved, border: Float64s) -> Float64s:
+        """Of rows times effects, (queries,). border: see `GroupRows.variances`."""
+        return self.of.variances(self.entries, solved, border)
 
     def information(self, precisions: Float64s, values: Float64s) -> Information:
         """What observing `values` of the rows says; (queries,) each."""

@@ -132,6 +132,12 @@ class Solved:
             after = own
         return Near(families, pairs)
 
+    def reached(self, local: Float64s) -> Float64s:
+        """The covariance of local effects with one another, times columns; (places, n) each."""
+        alone = _back(self.system.layout.blocks, self.inverses, self.gains, local)
+        found: Float64s = alone - self.mixed @ (self.across.T @ local)
+        return found
+
     def times(self, local: Float64s, border: Float64s) -> tuple[Float64s, Float64s]:
         """The covariance times a vector, in its two parts."""
         alone = _back(self.system.layout.blocks, self.inverses, self.gains, local[:, None])[:, 0]

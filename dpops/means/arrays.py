@@ -69,7 +69,7 @@ def lay_out(known: CountsKnown, grid: Grid, epsilon: Fraction, m_ub: Rule, group
 @lru_cache(maxsize=16)  # several candidates of `auto` share a rule
 def _laid_out(raw_counts: bytes, reported: int, grid: Grid, epsilon: Fraction, m_ub: Rule, grouping: str) -> Arrays:
     counts = np.frombuffer(raw_counts, np.int64)
-    length = _length(m_ub, counts, epsilon)
+    length = length_of(m_ub, counts, epsilon)
     group = (best_fit if grouping == "best-fit" else wrap_around)(counts, length)
     arrays = group.fills.size
     width = group.fills[group.array]
@@ -91,7 +91,7 @@ def _laid_out(raw_counts: bytes, reported: int, grid: Grid, epsilon: Fraction, m
     return Arrays(length, group, weight, int(moved.max()), clipping + float(2 * grid.step / FINE), facts)
 
 
-def _length(m_ub: Rule, counts: Int64s, epsilon: Fraction) -> int:
+def length_of(m_ub: Rule, counts: Int64s, epsilon: Fraction) -> int:
     """m_UB, never above the largest count: longer arrays would only lump users together."""
     if m_ub == "median":
         return bounds.median(counts)

@@ -9,7 +9,8 @@ import numpy as np
 
 from dpops.claims import Adjacency
 from dpops.forecast import Prior, clamped_errors, normal_scores
-from dpops.means.arrays import FINE, ArrayPlan, Rule, array_means, check_rule, lay_out, spread
+from dpops.means.arrays import FINE, ArrayPlan, Arrays, Rule, array_means, check_rule, lay_out, spread
+from dpops.means.together import lay_out_together
 from dpops.mechanism import Integers, Mechanism, Plan, Totals, with_noise
 from dpops.noise import Noise
 from dpops.types import CountsKnown, Grid, Int64s
@@ -46,7 +47,14 @@ class ArrayAverage(Mechanism):
         return [cls(), cls(m_ub="argmax")]
 
     def plan(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> ArrayPlan:
-        laid = lay_out(known, grid, epsilon, self.m_ub, self.grouping)
+        return self._plan(lay_out(known, grid, epsilon, self.m_ub, self.grouping), grid, epsilon)
+
+    def plans(self, known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[ArrayPlan]:
+        if self.grouping != "best-fit":
+            return [self.plan(each, grid, epsilon) for each in known]
+        return [self._plan(laid, grid, epsilon) for laid in lay_out_together(known, grid, epsilon, self.m_ub)]
+
+    def _plan(self, laid: Arrays, grid: Grid, epsilon: Fraction) -> ArrayPlan:
         return ArrayPlan(
             mechanism=self.name,
             epsilon=epsilon,

@@ -42,12 +42,14 @@ class Found:
 def find_columns(columns: Mapping[str, Sequence[Any]]) -> Found | None:
     """None where vehicles, times or positions cannot be told. A speed may be missing."""
     arrays = {name: array for name, values in columns.items() if (array := as_array(values)) is not None}
+    has_names = not all(name.isdigit() for name in arrays)
     names: dict[str, str] = {}
     guessed = []
     for field in ("time", "lat", "lon", "speed", "vehicle"):
         left = [name for name in arrays if name not in names.values()]
         named = [name for name in _by_name(field, left) if _FITS[field](arrays[name])]
-        found = named or [name for name in left if _GUESSES[field](arrays[name])]
+        by_value = field != "speed" or not has_names  # another small number is no speed
+        found = named or [name for name in left if by_value and _GUESSES[field](arrays[name])]
         if found:
             names[field] = found[0]
             if not named:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from dpops.types import Int64s
 from pipelines.drafting.columns import Found, as_array, find_columns
 from pipelines.drafting.sample import Sample, read_sample
 from pipelines.drafting.units import Positions, near_zones, offset_of, speed_unit
@@ -24,6 +25,7 @@ from transforms.records import Observations
 RESOLUTION = 7
 _FIXED_COLUMNS = {"capmetro": CAPMETRO.columns, "iudx": OF_IUDX, "gtfs-realtime": FIELDS}
 _PER_LINE = 5
+_GAPS_S = (60, 120, 300, 600, 900, 1_800, 3_600)
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,11 @@ class _Feed:
     vehicles: int
     usable: float
     with_speed: float
+    max_gap_s: int
+
+    @property
+    def derived(self) -> str:
+        return f"derived_speed = {{ max_gap_s = {self.max_gap_s}, max_kmh = 120 }}"
 
 
 def draft(path: Path, *, adds_and_removes: bool) -> Draft:
@@ -57,6 +64,11 @@ def draft(path: Path, *, adds_and_removes: bool) -> Draft:
     Raises InputError where vehicles, times or positions are not found.
     """
     feed = _feed(path, read_sample(str(path)))
+    if "speed" not in feed.columns.names and not adds_and_removes:
+        raise InputError(
+            f"{path}: no column of speeds. Speeds that are made from positions are for --adjacency add-remove: under "
+            "counts-public positions are public, and with them the speeds"
+        )
     name = re.sub(r"[^a-z0-9]+", "-", path.name.split(".")[0].lower()).strip("-") or "feed"
     parts = [
         f"# Drafted from {path.name}. Look at every line with a comment before `hatstream init`.",
@@ -107,7 +119,16 @@ def _feed(path: Path, sample: Sample) -> _Feed:
         vehicles=int(np.unique(vehicle[rows]).size),
         usable=float(fits.mean()),
         with_speed=float(moving.sum() / fits.sum()),
+        max_gap_s=_max_gap_s(vehicle[rows], time.us[rows]),
     )
+
+
+def _max_gap_s(vehicle: Int64s, us: Int64s) -> int:
+    """A round number of seconds, at least twice what usually lies between two reports of a vehicle."""
+    order = np.lexsort((us, vehicle))
+    steps_s = (np.diff(us[order]) / 1e6)[np.diff(vehicle[order]) == 0]
+    usual = float(np.median(steps_s[steps_s > 0])) if (steps_s > 0).any() else 0.0
+    return next((gap for gap in _GAPS_S if gap >= 2 * usual), _GAPS_S[-1])
 
 
 def _columns_of(path: Path, sample: Sample) -> Found:
@@ -121,8 +142,6 @@ def _columns_of(path: Path, sample: Sample) -> Found:
             f"{path}: a {sample.layout} file, but no columns with vehicle, time, lat and lon were made out; it has "
             f"{there or 'none'}: write input.columns by hand (docs/specification.md)"
         )
-    if "speed" not in found.names:
-        raise InputError(f"{path}: a {sample.layout} file with vehicles, times and positions, but no column of speeds")
     return found
 
 
@@ -191,6 +210,8 @@ def _input(feed: _Feed) -> str:
     lines += [f"columns = {{ {names} }}{guess}", f"time_unit = {_text(found.time_unit)}"]
     if "speed" in found.names:
         lines.append(f"speed_unit = {_text(feed.unit)}  # {feed.unit_why}")
+    else:
+        lines.append(f"{feed.derived}  # public limits: no position that follows later, nothing that would be faster")
     if feed.zone_needed and found.time_unit == "iso":
         zone = feed.zones[0] if feed.zones else "Etc/UTC"
         lines.append(f"time_zone = {_text(zone)}  # times have no offset: check whose clock they show")
@@ -221,6 +242,8 @@ def _said(feed: _Feed) -> tuple[str, ...]:
     ]
     if "speed" in feed.columns.names and feed.sample.layout not in FIXED:
         lines.append(f"speeds in {feed.unit}, {feed.unit_why}")
+    if "speed" not in feed.columns.names:
+        lines.append("no column of speeds: they will be derived from consecutive positions (input.derived_speed)")
     return tuple(lines)
 
 
@@ -232,7 +255,8 @@ def _warnings(feed: _Feed, secret: bool) -> tuple[str, ...]:
             "from reports that are to be protected: replace them, unless the sample is older than the account."
         )
     if feed.with_speed < 0.9 and "speed" in feed.columns.names:
-        found.append(f"Only {feed.with_speed:.0%} of the rows carry a speed; the others are refused as missing-speed.")
+        how = f"; or derive all speeds from positions: {feed.derived}" if secret else ""
+        found.append(f"Only {feed.with_speed:.0%} of the rows carry a speed; the others are refused{how}.")
     if feed.columns.guessed:
         found.append(f"Found by values alone, not by name: {', '.join(feed.columns.guessed)}.")
     return tuple(found)

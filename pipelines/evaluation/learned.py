@@ -16,6 +16,7 @@ from dpops.learning.learner import Field, Learned
 from dpops.levels import (
     Fleet,
     Kind,
+    Profile,
     Recipe,
     ReleasedStage,
     Rows,
@@ -28,6 +29,7 @@ from dpops.levels import (
     sum_up,
 )
 from dpops.levels.defaults import BoundsOnly
+from dpops.levels.groups import BLOCK_H
 from dpops.noise import Noise
 from dpops.statistics import SUMS
 from dpops.types import Float64s, Grid, Int64s
@@ -83,7 +85,7 @@ class Simulated:
 
 
 def read_city(spec: Specification, paths: Sequence[str], report: Report) -> TrueCity:
-    """The days of some files. Without a region of the specification's own: the first day's cells and a ring."""
+    """The days of some files. A region or fleet that the specification does not name is made of the first day."""
     when, parts = read_events(spec, paths, report)
     tallies = {}
     for slot_s in sorted(parts):
@@ -93,12 +95,42 @@ def read_city(spec: Specification, paths: Sequence[str], report: Report) -> True
         periods.setdefault(slot.period, []).append(slot.start_s)
     periods = {name: slots for name, slots in periods.items() if any(at in tallies for at in slots)}
     region = spec.cells.region or _around(tallies[at] for at in next(iter(periods.values())) if at in tallies)
-    fleet = Fleet() if spec.levels is None else spec.levels.fleet
     days = [
         _true_day(name, slots, [tallies[at] for at in slots if at in tallies], region, spec)
         for name, slots in periods.items()
     ]
+    fleet = rough_fleet(region, days) if spec.levels is None else spec.levels.fleet
     return TrueCity(region, spec.speeds.grid, fleet, days, spec.cells.region is None)
+
+
+def rough_fleet(region: tuple[int, ...], days: Sequence[TrueDay]) -> Fleet:
+    """What an operator would have known of the first day's fleet, to one digit. Counted here, so not private."""
+    day = next((each for each in days if each.rows.vehicle.size), None)
+    if day is None:
+        return Fleet()
+    rows, hats = day.rows, hats_of(region, day.hours)
+    vehicle = np.unique(rows.vehicle, return_inverse=True)[1]
+    parent, grandparent = (np.array(cells)[rows.cell] for cells in (hats.parents, hats.grandparents))
+    hour = np.array(day.hours)[rows.slot]
+
+    def touched(of: Int64s) -> int:
+        return _one_digit(np.unique(np.stack([vehicle, of]), axis=1).shape[1] / (int(vehicle.max()) + 1))
+
+    profile = Profile(
+        hats=touched(rows.cell * hats.slots + rows.slot),
+        cells=touched(rows.cell),
+        parents=touched(parent),
+        grandparents=touched(grandparent),
+        hours=touched(hour),
+        parts=touched(hour // BLOCK_H),
+    )
+    return Fleet(vehicles=_one_digit(int(vehicle.max()) + 1), profile=profile)
+
+
+def _one_digit(number: float) -> int:
+    """At least 1."""
+    size: int = 10 ** (len(str(int(max(number, 1)))) - 1)
+    return max(round(number / size), 1) * size
 
 
 def _around(tallies: Iterable[wire.Tally]) -> tuple[int, ...]:

@@ -23,17 +23,23 @@ KINDS: tuple[Kind, ...] = ("laplace", "gaussian")
 
 @dataclass(frozen=True, kw_only=True)
 class Errors:
-    """Mean absolute errors in km/h over HATs, by rows, and over HATs with 10 and with 30 vehicles and more."""
+    """Mean absolute errors in km/h over HATs, by rows, and over HATs with 10 and with 30 vehicles and more.
+
+    Of published days alone: held_back is the share of days that were not. feed: the error by rows of a run's published
+    days over the constant's on the same days, in the worst run; worst_day: likewise of a day, mean over the runs.
+    """
 
     what: str
     total: str
     delta: str | None
-    hats: float
-    rows: float
+    hats: float | None
+    rows: float | None
     from_10: float | None
     from_30: float | None
     rows_by_day: list[float | None]
-    worst_day: float
+    worst_day: float | None
+    feed: float | None
+    held_back: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,11 +86,16 @@ def _whole(run: Simulated) -> list[Float64s | None]:
 
 
 def _forecast(run: Simulated) -> list[Float64s | None]:
-    return [None if each is None else each.values for each in run.forecast]
+    return [None if each is None else _value(each) for each in run.forecast]
 
 
 def _values(estimates: Sequence[Estimates]) -> list[Float64s | None]:
-    return [each.values for each in estimates]
+    return [_value(each) for each in estimates]
+
+
+def _value(estimates: Estimates) -> Float64s | None:
+    """None where the day is held back."""
+    return None if np.all(estimates.status == Status.HELD_BACK) else estimates.values
 
 
 def _constant(city: TrueCity, day: TrueDay) -> Float64s:
@@ -100,24 +111,29 @@ def _errors(
     bar: Errors | None,
 ) -> Errors:
     """Over all days for which there is a value."""
-    weighted = np.zeros((len(city.days), 4, 2))
-    for values in runs:
+    weighted = np.zeros((len(runs), len(city.days), 4, 2))
+    for run, values in enumerate(runs):
         for at, (day, value) in enumerate(zip(city.days, values, strict=True)):
             if value is not None:
-                weighted[at] += _sums(day, value)
-    whole = _means(weighted.sum(axis=0))
-    by_day = [_means(each)[1] for each in weighted]
-    worst = [a / b for a, b in zip(by_day, by_day if bar is None else bar.rows_by_day, strict=True) if a and b]
+                weighted[run, at] += _sums(day, value)
+    whole, by_run = _means(weighted.sum(axis=(0, 1))), weighted[:, :, 1]
+    by_day = [_means(each)[1] for each in weighted.sum(axis=0)]
+    bars = by_day if bar is None else bar.rows_by_day
+    worst = [a / b for a, b in zip(by_day, bars, strict=True) if a and b]
+    constant = by_run[..., 1] @ np.array([each or 0.0 for each in bars])
+    feeds = by_run[..., 0].sum(axis=1)[constant > 0] / constant[constant > 0]
     return Errors(
         what=what,
         total=total,
         delta=delta,
-        hats=whole[0] or 0.0,
-        rows=whole[1] or 0.0,
+        hats=whole[0],
+        rows=whole[1],
         from_10=whole[2],
         from_30=whole[3],
         rows_by_day=by_day,
-        worst_day=max(worst, default=0.0),
+        worst_day=max(worst, default=None),
+        feed=float(feeds.max()) if feeds.size else None,
+        held_back=1 - float(np.mean([value is not None for values in runs for value in values])),
     )
 
 
@@ -179,16 +195,18 @@ def _covered(
 def error_table(errors: Sequence[Errors], city: TrueCity) -> Table:
     table = Table(
         title="NOT PRIVATE: actual mean absolute error of learned estimates, km/h",
-        caption="by day: rows. worst day: its error by rows over the constant's.",
+        caption="Published days alone. By day: rows. Worst day: its error by rows over the constant's; feed: that of "
+        "all published days together, in the worst run. Held back: share of days.",
         title_justify="left",
         caption_justify="left",
     )
     for name in ("total", "delta", "estimate"):
         table.add_column(name)
-    for name in ("HATs", "rows", "10+", "30+", *(day.name for day in city.days), "worst day"):
+    for name in ("HATs", "rows", "10+", "30+", *(day.name for day in city.days), "worst day", "feed", "held back"):
         table.add_column(name, justify="right")
     for each in errors:
-        numbers = (each.hats, each.rows, each.from_10, each.from_30, *each.rows_by_day, each.worst_day)
+        whole = (each.hats, each.rows, each.from_10, each.from_30)
+        numbers = (*whole, *each.rows_by_day, each.worst_day, each.feed, each.held_back)
         cells = ("-" if number is None else f"{number:.2f}" for number in numbers)
         table.add_row(each.total, each.delta or "-", each.what, *cells)
     return table

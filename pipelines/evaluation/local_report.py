@@ -123,7 +123,7 @@ def distribution_table(cells: Sequence[Cell], data: str) -> Table:
 
 def _text(cell: Cell, shape: str) -> str:
     known = reference_of(cell)
-    spread = f"±{shape.format(cell.error)}" if cell.table == "distribution" else ""
+    spread = f" ±{shape.format(cell.error)}" if cell.table == "distribution" else ""
     beside = "" if known is None else f" ({shape.format(known)})"
     return f"{shape.format(cell.value)}{spread}{beside}{' !' if agrees(cell) is False else ''}"
 

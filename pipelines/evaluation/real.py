@@ -19,7 +19,7 @@ from dpops.noise import Noise
 from dpops.registry import registered
 from dpops.statistics import SUMS
 from dpops.types import CountsKnown, Grid
-from pipelines.scheduled.release import InputError, range_of
+from pipelines.scheduled.release import InputError, UsageError, range_of
 from pipelines.specification import Specification
 from transforms.count import wire
 from transforms.count.tally import tally
@@ -70,6 +70,8 @@ Report = Callable[[str, int, int | None], None]
 
 def read_events(spec: Specification, paths: Sequence[str], report: Report) -> tuple[Calendar, dict[int, list[bytes]]]:
     """Reads and parses files as a release does, over the whole range of days that they hold: packed events by slot."""
+    if spec.input.derived is not None:
+        raise UsageError("an evaluation reads speeds, and input.derived_speed says that the feed has none")
     when = _days(spec, paths)
     rules = Rules(
         grid=spec.speeds.grid,

@@ -42,7 +42,7 @@ def error_table(name: str, cells: Sequence[Cell], note: str, *, same_data: bool)
         known = reference_of(cell)
         mark = " !" if same_data and agrees(cell) is False else ""
         beside = "" if known is None else f" ({known:g}){mark}"
-        text = f"{_short(cell.error)}±{_short(cell.standard_error)}{beside}"
+        text = f"{_short(cell.error)} ±{_short(cell.standard_error)}{beside}"
         by_label.setdefault(cell.label, []).append(text)
     for label, row in by_label.items():
         table.add_row(label, *row)

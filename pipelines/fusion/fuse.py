@@ -19,7 +19,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
 from pipelines.output_folder import make_writable
-from pipelines.scheduled.release import InputError, paths_of
+from pipelines.scheduled.release import InputError, UsageError, paths_of
 from pipelines.scheduled.spool import Spool
 from pipelines.specification.fusion import FusionSpecification
 from transforms import counters
@@ -53,7 +53,12 @@ class Fused:
 
 
 def run(spec: FusionSpecification, pattern: str, output: Path, formats: Sequence[str]) -> Fused:
-    """Fuses the reports of all files that match. Raises InputError if no row is usable, StepError for a bad file."""
+    """Fuses the reports of all files that match.
+
+    Raises UsageError for maps without cells, InputError if no row is usable, StepError for a bad file.
+    """
+    if "geojson" in formats and spec.resolution is None:
+        raise UsageError("--formats geojson draws cells: the specification needs [cells]")
     paths = paths_of(pattern)
     make_writable(output)
     with Spool() as kept:

@@ -10,6 +10,7 @@ import numpy as np
 from dpops.noise import Noise
 from pipelines.scheduled.release import InputError, UsageError, paths_of
 from pipelines.specification.fusion import FusionSpecification
+from transforms.layouts import MAPPED
 from transforms.layouts.apart import read_apart
 from transforms.observe import hexagons
 from transforms.observe.parse import Rules, parse
@@ -20,6 +21,9 @@ from transforms.reports.perturb import SCHEMA, perturb
 from transforms.sinks.files import FORMATS, write_whole
 
 Report = Callable[[str, int, int | None], None]
+
+READABLE = tuple(kind for kind in FORMATS if kind in MAPPED)
+"""What `hatstream fuse` reads."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +40,8 @@ class Perturbed:
 def run(spec: FusionSpecification, pattern: str, output: Path, secret: Secret, report: Report) -> Perturbed:
     """Reads telemetry and writes reports to a file whose ending says the format. Raises UsageError or InputError."""
     kind = output.suffix.removeprefix(".")
-    if kind not in FORMATS:
-        raise UsageError(f"--output must end in one of {', '.join(FORMATS)}; it is {output.name!r}")
+    if kind not in READABLE:
+        raise UsageError(f"--output must end in one of {', '.join(READABLE)}; it is {output.name!r}")
     whole, refused = read_telemetry(spec, pattern, secret.derive("reports"), report)
     read = whole.vehicle.size + sum(refused.values())
     if not whole.vehicle.size:

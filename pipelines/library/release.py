@@ -148,6 +148,8 @@ def _release_period(
 ) -> PCollection[SlotEstimates]:
     """One period by `levels`: each rests on those that were recorded before it, so they come one after another."""
     assert spec.levels is not None
+    if spec.input.derived is not None:
+        raise SpecificationError("input.derived_speed is for `hatstream release` only: give rows with their speeds")
     if len(when.periods) > 1:
         raise UsageError(
             f"the range holds {len(when.periods)} periods, and by 'levels' each rests on what was recorded before: "

@@ -215,18 +215,21 @@ def _in_periods(counts: Counts, days: list[date], timetable: Timetable) -> Count
 def _days(column: Any, slot: Int64s, timetable: Timetable) -> list[date] | None:
     """The local day of each slot in the order of codes; None where not all are named by their start."""
     first = np.unique(slot, return_index=True)[1]
-    days = [_day_of(value, ZoneInfo(timetable.zone)) for value in column.take(pa.array(first)).to_pylist()]
+    try:
+        days = [_day_of(value, ZoneInfo(timetable.zone)) for value in column.take(pa.array(first)).to_pylist()]
+    except (ValueError, OverflowError):  # no time at all, or beyond all calendars
+        return None
     known = [day for day in days if day is not None]
     return known if len(known) == len(days) else None
 
 
 def _day_of(name: Any, zone: ZoneInfo) -> date | None:
-    """Of a slot's start: ISO 8601, of which the account's clock is meant without an offset; or seconds since 1970."""
+    """Of a slot's start: ISO 8601, of which the account's clock is meant without an offset; or seconds since 1970.
+
+    Raises ValueError or OverflowError for other names.
+    """
     if isinstance(name, str):
-        try:
-            name = int(name) if name.isdecimal() else datetime.fromisoformat(name)
-        except ValueError:
-            return None
+        name = int(name) if name.isdecimal() else datetime.fromisoformat(name)
     if isinstance(name, int) and _FIRST_S <= name < _LAST_S:
         return datetime.fromtimestamp(name, zone).date()
     if isinstance(name, datetime):

@@ -75,6 +75,7 @@ def fullest_period(spec: Specification, pattern: str, progress: Progress) -> Fee
         bbox=spec.cells.bbox,
         calendar=when,
         vehicle_key=b"counted, and then forgotten",
+        derived=spec.input.derived,
     )
     kept: dict[str, list[Observations]] = {}
     refused = Counter[str]()

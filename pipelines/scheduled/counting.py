@@ -1,6 +1,6 @@
 """A scheduled job up to the ledger: files read, slots counted, releases drawn, in parts that fit into memory."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from dpops.statistics import Column
 from pipelines.job import Job
@@ -8,7 +8,7 @@ from pipelines.scheduled.crew import Crew, pieces_of
 from pipelines.scheduled.input_size import rows_about
 from pipelines.scheduled.outcome import Outcome, Progress, count_in, reporting
 from pipelines.scheduled.spool import Place, Spool
-from pipelines.scheduled.tasks import Count, Divide, Draw, Road, Task
+from pipelines.scheduled.tasks import Count, CountDerived, Divide, Draw, Road, Task
 from transforms.count.tally import ContributionBound
 from transforms.time.calendar import Slot
 
@@ -59,6 +59,34 @@ def count_slots(
         if (places := (divided if number > 1 else events).places((slot_s, part)))
     ]
     _perform(crew, counts, tallies, outcome, lambda done: progress("slots counted", done, len(counts)))
+    return tallies
+
+
+def count_derived(
+    crew: Crew,
+    periods: Mapping[str, Sequence[int]],
+    events: Spool,
+    outcome: Outcome,
+    progress: Progress,
+    *,
+    shards: int,
+) -> Spool:
+    """Tallies by (plan, shard of vehicles), their speeds derived: a vehicle's whole period comes together for that.
+
+    periods: the slots of each.
+    """
+    divided, tallies, counts = Spool(crew.shelf), Spool(crew.shelf), []
+    for slots in periods.values():
+        rows = {slot_s: events.rows((slot_s, 0)) for slot_s in slots}
+        number = parts_for(sum(rows.values()))
+        if number > 1:
+            full = [slot_s for slot_s in slots if rows[slot_s]]
+            _perform(crew, [Divide(at, number, events.places((at, 0))) for at in full], divided, outcome)
+        source = divided if number > 1 else events
+        for part in range(number):
+            places = {at: found for at in slots if (found := source.places((at, part)))}
+            counts += [CountDerived(places, shards)] if places else []
+    _perform(crew, counts, tallies, outcome, lambda done: progress("days counted", done, len(counts)))
     return tallies
 
 

@@ -56,7 +56,10 @@ def run(
         if is_refused(outcome, slots, needed, events):
             return outcome
         shards = counting.parts_for(events.total_rows)  # of vehicles: their sums are the same however they are parted
-        tallies = counting.count_slots(crew, slots, events, outcome, progress, shards=shards, by_vehicle=True)
+        if job.rules.derived is None:
+            tallies = counting.count_slots(crew, slots, events, outcome, progress, shards=shards, by_vehicle=True)
+        else:
+            tallies = counting.count_derived(crew, periods, events, outcome, progress, shards=shards)
         for done, (period, plan) in enumerate(periods.items(), 1):
             keys = [(plan[0], shard) for shard in range(shards)]
             _release_period(job, policy, period, keys, hours_of(plan, zone), ledger, tallies, learned, outcome)

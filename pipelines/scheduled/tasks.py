@@ -19,6 +19,7 @@ from pipelines.scheduled.remote import fetched, is_remote
 from pipelines.scheduled.spool import Place, Shelf
 from transforms import counters
 from transforms.count import wire
+from transforms.count.derived import with_derived_speeds
 from transforms.count.tally import ContributionBound, tally
 from transforms.errors import StepError, reason_of
 from transforms.failpoints import failpoint
@@ -143,6 +144,34 @@ class Count:
             mine = table.take(shard == chosen)
             key = road.slots[self.slot_s].plan[0], chosen
             done.entries.append(Entry(key, shelf.append(wire.pack_tally(mine)), mine.cell.size))
+        return done
+
+
+@dataclass(frozen=True)
+class CountDerived:
+    """Events of a period, or of a part of its vehicles, whose speeds are derived -> their tallies by (plan, shard).
+
+    places: of each slot, by its start.
+    """
+
+    places: Mapping[int, Sequence[Place]]
+    shards: int
+
+    def perform(self, road: Road, shelf: Shelf, told: Told) -> Done:  # noqa: ARG002 - the interface of tasks
+        assert road.rules.derived is not None
+        slots = {slot_s: wire.unpack_events(map(shelf.read, places)) for slot_s, places in self.places.items()}
+        found = with_derived_speeds(slots, road.rules.derived, road.rules.grid)
+        done = Done([], Counter({counters.DUPLICATES: found.duplicates}))
+        for reason, rows in found.without.items():
+            done.counts[counters.refused("derive", reason)] += rows
+        failpoint("tally")
+        for slot_s, events in found.slots.items():
+            table, _ = tally(events, slot_s, None, road.columns)
+            shard = table.vehicle % self.shards
+            for chosen in np.unique(shard).tolist():
+                mine = table.take(shard == chosen)
+                key = road.slots[slot_s].plan[0], chosen
+                done.entries.append(Entry(key, shelf.append(wire.pack_tally(mine)), mine.cell.size))
         return done
 
 

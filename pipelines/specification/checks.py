@@ -13,6 +13,7 @@ from dpops.types import Grid
 from pipelines.specification.document import (
     AccountTable,
     CellsTable,
+    DerivedSpeedTable,
     Document,
     InputTable,
     PrivacyTable,
@@ -24,6 +25,7 @@ from pipelines.specification.values import Cells, Input
 from transforms.count.tally import ContributionBound
 from transforms.errors import did_you_mean
 from transforms.layouts import layout
+from transforms.observe.derived_speed import SpeedLimits
 from transforms.observe.hexagons import cells_of_geojson, cells_of_list
 from transforms.regular_files import read_regular
 from transforms.time.calendar import DAY_MINUTES, Timetable
@@ -174,10 +176,33 @@ def input_of(table: InputTable) -> Input:
             time_zone=table.time_zone,
             delimiter=table.delimiter,
             header=table.header,
+            with_speed=table.derived_speed is None,
         )
-        return Input(table.layout, table.columns, found)
     except ValueError as error:
         raise SpecificationError(f"input: {error}") from None
+    return Input(table.layout, table.columns, found, _derived(table.derived_speed))
+
+
+def _derived(table: DerivedSpeedTable | None) -> SpeedLimits | None:
+    if table is None:
+        return None
+    gap_s, kmh = table.max_gap_s, table.max_kmh
+    need(1 <= gap_s <= 3_600, "input.derived_speed.max_gap_s", "must be between 1 and 3600", gap_s)
+    need(1 <= kmh <= 1_000, "input.derived_speed.max_kmh", "must be between 1 and 1000", kmh)
+    return SpeedLimits(gap_s, kmh)
+
+
+def check_derived(document: Document) -> None:
+    """Speeds that are made from positions are secret only where positions are."""
+    if document.input.derived_speed is None:
+        return
+    if document.account.adjacency == "counts-public":
+        raise SpecificationError(
+            "input.derived_speed goes with account.adjacency = 'add-remove' only: under 'counts-public' it is public "
+            "where a vehicle was and when, so that everybody knows a speed that is made from that; nothing would be "
+            "protected"
+        )
+    need(document.live is None, "input.derived_speed", "goes without [live]: a vehicle's whole day is needed", "given")
 
 
 def prior_of(speed: SpeedTable) -> Prior | None:

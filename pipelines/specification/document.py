@@ -120,6 +120,13 @@ class PrivacyTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     max_samples: Annotated[int | None, about("with cap: most reports of a vehicle in a HAT")] = None
 
 
+class DerivedSpeedTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """For feeds without speeds, under add-remove: speeds between a vehicle's consecutive positions. Public limits."""
+
+    max_gap_s: Annotated[int, about("a position that follows later has no speed, in seconds; 1 to 3600")]
+    max_kmh: Annotated[Fraction, about("what would be faster is an error of a position, and has no speed")]
+
+
 class InputTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The feed. capmetro, iudx and gtfs-realtime have columns and units of their own, and take nothing else."""
 
@@ -137,6 +144,9 @@ class InputTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     speed_unit: Annotated[str | None, about("km/h if left out", *KMH_PER_UNIT)] = None
     time_zone: Annotated[str | None, about("of the clock of times without an offset")] = None
     delimiter: Annotated[str | None, about("of CSV; a comma if left out", *DELIMITERS)] = None
+    derived_speed: Annotated[
+        DerivedSpeedTable | None, about("speeds from consecutive positions; columns then has no speed")
+    ] = None
     header: Annotated[bool | None, about("whether CSV's first line names the columns; true if left out")] = None
 
 

@@ -98,6 +98,8 @@ def _input(spec: "Specification") -> dict[str, Any]:
     }
     if units.zone is not None:
         plain["time_zone"] = units.zone
+    if spec.input.derived is not None:
+        plain["derived_speed"] = {"max_gap_s": spec.input.derived.max_gap_s, "max_kmh": str(spec.input.derived.max_kmh)}
     if isinstance(found, CsvTable) and (found.delimiter, found.has_header) != (",", True):
         plain |= {"delimiter": found.delimiter, "header": found.has_header}
     return plain

@@ -7,6 +7,7 @@ from pipelines.specification.checks import (
     allocation_of,
     cells_of,
     check_account,
+    check_derived,
     check_name,
     grid_of,
     input_of,
@@ -28,6 +29,7 @@ def _checked(document: Document, folder: Path) -> Specification:
     check_name("name", document.name)
     timetable = timetable_of(document)
     check_account(document.account)
+    check_derived(document)
     speeds = Speeds(grid=grid_of(document.speed), prior=prior_of(document.speed))
     allocation, cap = allocation_of(document.privacy, document.account)
     cells = cells_of(document.cells, folder)

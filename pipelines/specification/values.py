@@ -16,6 +16,7 @@ from pipelines.specification.identity import decisive_text, spec_id_of
 from pipelines.specification.levels import FleetTable, LevelsRelease, LiveTable
 from transforms.count.tally import ContributionBound
 from transforms.layouts import Layout
+from transforms.observe.derived_speed import SpeedLimits
 from transforms.time.calendar import Timetable
 
 
@@ -45,11 +46,12 @@ class Speeds:
 
 @dataclass(frozen=True)
 class Input:
-    """name, columns: of the layout, as written."""
+    """name, columns: of the layout, as written. derived: limits of speeds that are made from positions."""
 
     name: str
     columns: Mapping[str, str] | None
     layout: Layout
+    derived: SpeedLimits | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -213,6 +213,8 @@ def first_slot(spec: Specification, text: str | None, now: datetime) -> int:
 
 def check(spec: Specification, start_s: int) -> None:
     """Whether slots of the specification can be released one by one for ever. Raises SpecificationError."""
+    if spec.input.derived is not None:
+        raise SpecificationError("input.derived_speed needs a vehicle's whole day: use `hatstream release`")
     if spec.levels is not None and spec.live is None:
         raise SpecificationError(
             "live is needed to stream statistics by 'levels': [live] says which part of the total slots get before "

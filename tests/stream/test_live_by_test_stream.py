@@ -17,6 +17,7 @@ from dpops.accountant import Accountant
 from dpops.claims import claim_of
 from pipelines.account import location
 from pipelines.cli import main
+from pipelines.output_folder import OutputError
 from pipelines.specification import load
 from pipelines.streaming import stream as streaming
 from tests import city, levels_city
@@ -209,6 +210,13 @@ def test_after_a_day_is_released_its_live_slots_are_missed_and_nothing_is_spent_
     assert town.live() == []
     assert not town.files()
     assert town.place.ledger.spent("small") == before
+
+
+def test_live_rows_that_the_ledger_does_not_know_stop_a_stream_before_it_spends(town):
+    (town.folder / "out" / f"live-{town.spec.spec_id}-20220102T080000+0530.csv").touch()
+    with pytest.raises(OutputError, match="has no record of its slot"):
+        town.stream(*WHOLE)
+    assert town.live() == []
 
 
 @pytest.mark.slow

@@ -83,7 +83,7 @@ def test_live_slots_and_the_days_end_are_released_by_one_stream(tmp_path, postgr
     town = town_of(tmp_path, postgres.new_database(), kafka)
     with Running(town, *engine(flink, pool)) as stream:
         wait_for(lambda: stage(town) or stream.has_ended(), 240)
-        wait_for(lambda: len(list(tmp_path.glob("out/hats-*"))) == 2 * SERVICE, 60)
+        wait_for(lambda: len(list(tmp_path.glob("out/hats-*"))) == 2 * SERVICE, 180)
         wait_for(lambda: any("period" in line for line in stream.health()), 30)
         code, said = stream.stop()
     assert (code, said) == (0, "")

@@ -45,7 +45,7 @@ def tally(events: Events, slot_start_s: int, cap: ContributionBound | None, colu
 
 def tally_pane(events: Events, cap: ContributionBound | None, columns: Sequence[Column]) -> CountedPane:
     """The contributions of one pane of a slot, which must hold all events of any (vehicle, event time) that it has."""
-    events, duplicates = _distinct(events)
+    events, duplicates = distinct(events)
     order = np.lexsort((events.cell, events.vehicle))
     vehicle, cell = events.vehicle[order], events.cell[order]
     first = np.flatnonzero(_changes(vehicle, cell))
@@ -109,7 +109,8 @@ def _capped(rows: Partial, slot_start_s: int, cap: ContributionBound) -> tuple[I
     return row[stays], samples.speed[stays]
 
 
-def _distinct(events: Events) -> tuple[Events, int]:
+def distinct(events: Events) -> tuple[Events, int]:
+    """Each (vehicle, event time) once, see `tally`; in their order where there were others. How many were left out."""
     order = np.lexsort((events.offset_us, events.vehicle))
     vehicle, offset = events.vehicle[order], events.offset_us[order]
     new = _changes(vehicle, offset)

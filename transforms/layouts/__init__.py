@@ -48,12 +48,15 @@ def layout(
     time_zone: str | None = None,
     delimiter: str | None = None,
     header: bool | None = None,
+    with_speed: bool = True,
 ) -> Layout:
     """The layout of that name. Raises ValueError naming the field, the rule and the value.
 
     columns: which column of the input holds each of vehicle, time, lat, lon, speed; units: `iso` and `km/h` unless
     given. time_zone: of times without an offset. delimiter, header: of CSV. A fixed layout takes none of them.
+    with_speed: whether rows have a speed that is read.
     """
+    fields = FIELDS if with_speed else FIELDS[:-1]
     given = {"columns": columns, "time_unit": time_unit, "speed_unit": speed_unit, "time_zone": time_zone}
     of_csv = {"delimiter": delimiter, "header": header}
     if name in FIXED:
@@ -64,13 +67,15 @@ def layout(
     if name not in MAPPED:
         known = [*FIXED, *MAPPED]
         raise ValueError(f"layout: must be one of {', '.join(known)}, got {name!r}{did_you_mean(name, known)}")
-    units, names = _units(time_unit or "iso", speed_unit or "km/h", time_zone), _column_names(name, columns, FIELDS)
+    if speed_unit is not None and not with_speed:
+        raise ValueError(f"speed_unit: goes with a column of speeds, got {speed_unit!r}")
+    units, names = _units(time_unit or "iso", speed_unit or "km/h", time_zone), _column_names(name, columns, fields)
     if name == "csv":
-        return CsvTable(units, names, FIELDS, _delimiter(delimiter), header is not False)
+        return CsvTable(units, names, fields, _delimiter(delimiter), header is not False)
     for field, value in of_csv.items():
         if value is not None:
             raise ValueError(f"{field}: goes with layout 'csv' only, got {value!r}")
-    return MAPPED[name](units, names, FIELDS)
+    return MAPPED[name](units, names, fields)
 
 
 def report_layout(

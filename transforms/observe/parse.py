@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from dpops.types import Grid, Int64s
 from transforms.layouts.base import Units
 from transforms.observe.columns import Bools, Floats, Numbers, as_binary, instants, is_text, nulls, numbers
+from transforms.observe.derived_speed import SpeedLimits
 from transforms.observe.vehicle_hash import vehicle_hashes
 from transforms.records import Observations
 from transforms.time.calendar import Locator
@@ -47,7 +48,8 @@ _DENSE_PAIRS = 1 << 22
 class Rules:
     """What decides acceptance. grid: of speeds, in km/h. bbox: west, south, east, north in degrees, inclusive.
 
-    A box whose west is greater than its east crosses the antimeridian.
+    A box whose west is greater than its east crosses the antimeridian. derived: limits of speeds that are derived from
+    positions; then no row needs a speed, what it has is not looked at, and all speeds are 0 until they are derived.
     """
 
     grid: Grid
@@ -55,6 +57,7 @@ class Rules:
     bbox: tuple[float, float, float, float] | None
     calendar: Locator
     vehicle_key: bytes = field(repr=False)
+    derived: SpeedLimits | None = None
 
 
 class _Vehicles(NamedTuple):
@@ -90,7 +93,7 @@ def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, 
     vehicles = _vehicles(table.column("vehicle"))
     time = instants(table.column("time"), rules.units.time_unit, rules.units.zone)
     lat, lon = numbers(table.column("lat")), numbers(table.column("lon"))
-    speed = numbers(table.column("speed"))
+    speed = numbers(_zeros(table.num_rows) if rules.derived is not None else table.column("speed"))
     where = rules.calendar.locate(time.us)
 
     verdict = _Verdict(table.num_rows)
@@ -115,6 +118,10 @@ def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, 
         found, period, code = found.take(kept), period[kept], code[kept]
     hashes = _hashes(rules.vehicle_key, where.periods, period, code, vehicles.ids)
     return found._replace(vehicle=hashes), verdict.refused()
+
+
+def _zeros(rows: int) -> pa.Array:
+    return pa.array(np.zeros(rows, np.int64))
 
 
 def _check_positions(

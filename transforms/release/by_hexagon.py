@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpops.allocation import Share
-from dpops.mechanism import Plan, Totals
+from dpops.mechanism import Totals
 from dpops.noise import Noise
 from dpops.statistics import RequestedStatistic
 from dpops.types import CountsKnown
@@ -138,14 +138,13 @@ def _release_statistic(
 ) -> list[tuple[str, dict[str, Any], list[int]]]:
     """Per HAT the mechanism that released it (of `auto`, the one it chose), its plan and its integers."""
     epsilon = hat_epsilon * stat.share
-    known: dict[tuple[int, bytes], tuple[Plan, dict[str, Any]]] = {}  # equal counts have equal plans
-    plans = []
-    for total, samples in totals:
-        key = (samples, total.counts.tobytes())
-        if key not in known:
-            plan = stat.mechanism.plan(CountsKnown(total.counts, samples), policy.grid, epsilon)
-            known[key] = plan, plan.document()
-        plans.append(known[key])
+    keys = [(samples, total.counts.tobytes()) for total, samples in totals]
+    known = {  # equal counts have equal plans
+        key: CountsKnown(total.counts, samples) for key, (total, samples) in zip(keys, totals, strict=True)
+    }
+    made = stat.mechanism.plans(list(known.values()), policy.grid, epsilon)
+    planned = {key: (plan, plan.document()) for key, plan in zip(known, made, strict=True)}
+    plans = [planned[key] for key in keys]
     released = stat.mechanism.release([total for total, _ in totals], [plan for plan, _ in plans], noise)
     return [(plan.mechanism, public, integers) for (plan, public), integers in zip(plans, released, strict=True)]
 

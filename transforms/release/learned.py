@@ -13,8 +13,10 @@ import h3
 import numpy as np
 
 from dpops.learning import (
+    SOURCES,
     DayValues,
     Design,
+    Estimates,
     Facts,
     Groups,
     LevelValues,
@@ -24,6 +26,7 @@ from dpops.learning import (
     learned,
     published,
     taken_in,
+    with_coarser,
 )
 from dpops.learning import live as today
 from dpops.learning.interval import rounded
@@ -34,7 +37,7 @@ from dpops.levels.live import slot_weight
 from dpops.levels.stages import CENTRE_STEP_KMH
 from dpops.types import Int64s
 from transforms.observe.hexagons import cell_text
-from transforms.release.levels import LevelsPolicy, hats_of, plan_of, read_unit
+from transforms.release.levels import PARENT, LevelsPolicy, hats_of, plan_of, read_unit
 from transforms.release.levels_publish import HatEstimates
 from transforms.release.recorded import Sequenced
 
@@ -58,13 +61,21 @@ def learned_estimates(
     hours: Sequence[int],  # noqa: ARG001 - the period's own entries say them too
 ) -> HatEstimates:
     """The last recorded period's estimates from its own and earlier entries."""
-    return hat_estimates(learned_from(entries, policy).estimate(), policy)
+    return day_estimates(learned_from(entries, policy), policy)
 
 
-def learned_forecast(entries: Sequence[Sequenced], policy: LevelsPolicy, hours: Sequence[int]) -> HatEstimates:
-    """What the recorded periods make expected of slots that begin in these local hours, of a day to come."""
-    belief = learned_from(entries, policy).forecast(np.array(hours, np.int64))
-    return hat_estimates(belief, policy)
+def day_estimates(known: Learned, policy: LevelsPolicy, back: int = 0) -> HatEstimates:
+    """As published of the last day, or one `back` before it; a parent's or a day's value where a HAT's is unknown."""
+    shown = with_coarser(known, known.estimate(back), float(policy.grid.upper))
+    parents = np.array([h3.cell_to_parent(cell_text(cell), _parent_resolution(cell)) for cell in policy.region])
+    whose = np.array(SOURCES)[shown.source]
+    value_of = np.where(whose == "parent", parents[:, None], whose)
+    return _hat_estimates(shown.estimates)._replace(value_of=value_of)
+
+
+def _parent_resolution(cell: int) -> int:
+    resolution: int = h3.get_resolution(cell_text(cell))
+    return max(resolution - PARENT, 0)
 
 
 def learned_live(stages: Sequence[Sequenced], live: Sequence[Sequenced], policy: LevelsPolicy) -> HatEstimates:
@@ -80,7 +91,10 @@ def learned_live(stages: Sequence[Sequenced], live: Sequence[Sequenced], policy:
 
 def hat_estimates(belief: Field, policy: LevelsPolicy, *, forecast: bool = False) -> HatEstimates:
     """As published; no value where the account knows too little of the city."""
-    found = published(belief, float(policy.grid.upper), forecast=forecast)
+    return _hat_estimates(published(belief, float(policy.grid.upper), forecast=forecast))
+
+
+def _hat_estimates(found: Estimates) -> HatEstimates:
     known = found.status != Status.HELD_BACK
     value, lower, upper, sd = (
         np.where(known, column, np.nan) for column in (found.values, found.lower95, found.upper95, found.sd)

@@ -38,13 +38,15 @@ def plan_for(
     """The plan of a period's stage: the recorded one, or what follows from all that is recorded of the specification.
 
     entries: in the order of the ledger. The first recorded stage of a period decides how many there are; a period
-    before which nothing is recorded, of any day, has those of a first day.
+    before which no other is recorded whole has those of a first day. Of a period that waits for its later stage only
+    that stage learns: what it knows is no forecast of another day.
     """
     mine = of_period(entries, period)
     if stage < len(mine):
         return plan_of(mine[stage].unit)
-    is_first = plan_of(mine[0].unit).stages == len(policy.first) if mine else not entries
+    known = [entry for entry in entries if entry.unit.period == period or is_complete(entries, entry.unit.period)]
+    is_first = plan_of(mine[0].unit).stages == len(policy.first) if mine else not known
     stages = policy.first if is_first else policy.later
-    if not entries:
+    if not known:
         return stage_plan(policy, stages, stage, hours, first_centres(len(policy.region), len(hours)), 0)
-    return stage_plan(policy, stages, stage, hours, centres_of(entries, policy, hours), entries[-1].sequence)
+    return stage_plan(policy, stages, stage, hours, centres_of(known, policy, hours), known[-1].sequence)

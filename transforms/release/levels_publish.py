@@ -21,6 +21,7 @@ class HatEstimates(NamedTuple):
     """Of every HAT of a period, (cells, slots): km/h, bounds of an interval, standard deviation, and a status.
 
     nan where there is no value to publish. leans: of live values, how far each rests on slots of the same day, 0 to 1.
+    value_of: of a period's end, the parent, or "day", whose value it is; empty where it is the HAT's own.
     """
 
     value: Float64s
@@ -29,6 +30,7 @@ class HatEstimates(NamedTuple):
     sd: Float64s
     status: NDArray[np.str_]
     leans: Float64s | None = None
+    value_of: NDArray[np.str_] | None = None
 
     def slot(self, at: int) -> "HatEstimates":
         """One slot's alone, (cells, 1)."""
@@ -46,7 +48,8 @@ def estimates_of_slot(
 ) -> SlotEstimates:
     """One estimate for every cell of the region, by cell. slot: its index in the period."""
     columns = [column[:, slot].tolist() for column in estimates[:5]]
-    leans = None if estimates.leans is None else estimates.leans[:, slot].tolist()
+    further = {"leans_on_day": estimates.leans, "value_of": estimates.value_of}
+    notes = {name: column[:, slot].tolist() for name, column in further.items() if column is not None}
     hats = [
         HatEstimate(
             cell_text(cell),
@@ -61,8 +64,8 @@ def estimates_of_slot(
                 epsilon=None,
                 status=status,
             ),
-            notes=None if leans is None else {"leans_on_day": leans[at]},
+            notes={name: None if column[at] == "" else column[at] for name, column in notes.items()},
         )
         for at, (cell, value, lower, upper, sd, status) in enumerate(zip(policy.region, *columns, strict=True))
     ]
-    return SlotEstimates(policy.spec_id, facts.start, facts.end, unit, ("mean",), hats)
+    return SlotEstimates(policy.spec_id, facts.start, facts.end, unit, ("mean",), hats, notes=tuple(notes))

@@ -24,7 +24,7 @@ def live_estimates(
     found = estimates_of_slot(estimator(stages, live, policy), 0, facts, entry.unit.unit, policy)
     spent = _epsilon(entry, policy)
     hats = [hat._replace(mechanism=MECHANISM, epsilon_slot=spent) for hat in found.hats]
-    return found._replace(hats=hats, is_live=True, notes=("leans_on_day",))
+    return found._replace(hats=hats, is_live=True)
 
 
 def _epsilon(entry: Sequenced, policy: LevelsPolicy) -> str:

@@ -18,7 +18,7 @@ SAME = 2e-6
 DATES = "date=*"
 """The folders that a dataset has, as a pattern."""
 
-_NAME = "hats-{}-"
+_NAME, _LIVE_NAME = "hats-{}-", "live-{}-"
 _DAMAGE = (OSError, ValueError, LookupError, TypeError, EOFError, csv.Error, msgspec.MsgspecError, pa.ArrowException)
 
 Values = dict[tuple[str, str], float | None]
@@ -36,10 +36,10 @@ class OtherValues(Exception):
         )
 
 
-def published_slots(folder: Path, spec_id: str) -> dict[int, Path]:
+def published_slots(folder: Path, spec_id: str, *, is_live: bool = False) -> dict[int, Path]:
     """Start of each slot, in seconds since 1970 UTC, of which the folder has a file; with one of them."""
     found = {}
-    prefix = _NAME.format(spec_id)
+    prefix = (_LIVE_NAME if is_live else _NAME).format(spec_id)
     for path in (*folder.glob(f"{prefix}*"), *folder.glob(f"{DATES}/{prefix}*")):
         try:
             start = datetime.strptime(path.name.removeprefix(prefix).partition(".")[0], "%Y%m%dT%H%M%S%z")

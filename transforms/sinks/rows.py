@@ -34,8 +34,9 @@ SCHEMA = pa.schema(
 )
 """Of statistics with one output; `schema_of` adds to it what others put out."""
 
-NOTES = {"leans_on_day": pa.float64()}
-"""Columns that only some slots' rows have. leans_on_day: of live values, how far they rest on the day's own slots."""
+NOTES = {"leans_on_day": pa.float64(), "value_of": pa.string()}
+"""Columns that only some slots' rows have. leans_on_day: of live values, how far they rest on the day's own slots.
+value_of: the parent cell, or "day", whose value a row shows; null where it is the cell's own in that slot."""
 
 _TIMES = ("slot_start_at", "slot_end_at")
 _COUNTS = ("vehicles", "reports")

@@ -167,6 +167,13 @@ def test_totals_of_several_days_are_those_of_the_day_with_the_most(planned, name
     assert "the counts are of 2 periods (vehicle-day)" in " ".join(both["notes"])
 
 
+@pytest.mark.parametrize("name", ["0001-01-01T00:00:00+23:00", "9" * 5_000, "12.5", "20260511", "nan", "२"])
+def test_a_slot_that_is_named_by_no_time_is_a_mere_name(planned, name):
+    document = planned(city.SPEC, counts=f"slot,cell,vehicle,count\n2026-05-11T08:00,a,x,1\n{name},a,x,1\n")
+    assert document["composed"]["vehicle_and_period"] == {"epsilon": 2.0, "known": "exact"}
+    assert "taken as those of one day" in " ".join(document["notes"])
+
+
 def test_days_of_a_week_that_were_not_counted_are_taken_to_be_alike(planned):
     week = city.SPEC.replace('"vehicle-day"', '"vehicle-week"')
     composed = planned(week, counts=of_days(["mon", "tue"], mon="2026-05-11T", tue="2026-05-12T"))["composed"]

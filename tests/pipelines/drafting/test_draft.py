@@ -3,6 +3,7 @@
 import gzip
 import json
 import math
+import sys
 
 import fastavro
 import pyarrow as pa
@@ -46,7 +47,8 @@ def drafted(path, tmp_path, *, secret=True):
     return made, load(tmp_path / "drafted.toml")
 
 
-def in_form(form, folder):
+def in_form(form, folder, speed="speed"):
+    """The sample in a file of that form. speed: the name of the last column."""
     records = [dict(zip(NAMES, row, strict=True)) for row in rows()]
     path = folder / f"sample.{form}"
     if form == "csv":
@@ -55,8 +57,8 @@ def in_form(form, folder):
         path.write_bytes(gzip.compress(as_csv(folder / "plain.csv", rows()).read_bytes()))
     elif form == "json":
         nested = [
-            {"bus": {"id": bus}, "t": {"recordedAtTime": time}, "geo": {"coordinates": [lon, lat]}, "speed": speed}
-            for bus, time, lat, lon, speed in rows()
+            {"bus": {"id": bus}, "t": {"recordedAtTime": time}, "geo": {"coordinates": [lon, lat]}, speed: kmh}
+            for bus, time, lat, lon, kmh in rows()
         ]
         path.write_text(json.dumps(nested, indent=2))
     elif form == "jsonl":
@@ -82,6 +84,19 @@ def test_a_draft_reads_all_of_its_sample(form, secret, tmp_path):
     assert spec.timetable.zone == "America/Chicago"
     assert spec.counts_are_public is not secret
     assert any("must be public" in line for line in made.warnings) is secret
+
+
+@pytest.mark.parametrize("form", ["csv", "csv.gz", "json", "jsonl", "parquet", "avro"])
+def test_a_feed_without_speeds_gets_limits_to_derive_them(form, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "NAMES", (*NAMES[:4], "occupancy"))
+    path = in_form(form, tmp_path, speed="occupancy")
+    made, spec = drafted(path, tmp_path)
+    assert spec.input.derived is not None
+    assert spec.input.derived.max_gap_s == 60, "at least twice the 20 s between reports"
+    assert "no column of speeds" in "\n".join(made.found)
+    assert fullest_period(spec, str(path), lambda *_: None).observations.event_us.size == len(rows())
+    with pytest.raises(InputError, match="positions are public"):
+        draft(path, adds_and_removes=False)
 
 
 @pytest.mark.parametrize(("per_mps", "unit"), [(1, "m/s"), (3.6, "km/h"), (2.237, "mph")])

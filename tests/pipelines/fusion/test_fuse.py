@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from pipelines.cli import hatstream
-from pipelines.exit_codes import BAD_SPECIFICATION, DONE, FAILED
+from pipelines.exit_codes import BAD_SPECIFICATION, DONE, FAILED, WRONG_USE
 from pipelines.specification import SpecificationError
 from pipelines.specification.fusion import load_fusion
 
@@ -141,6 +141,21 @@ def test_an_input_without_a_usable_report_is_a_failure(reports: Path) -> None:
 
     assert main(arguments) == FAILED
     assert main([*arguments[:2], str(reports / "feed.csv"), *arguments[3:]]) == BAD_SPECIFICATION
+
+
+def test_no_map_is_drawn_without_cells_and_no_reports_are_written_that_cannot_be_fused(
+    reports: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from pipelines.cli import main
+
+    spec = write(reports, SPECIFICATION.replace("LAYOUT", "csv"))
+    arguments = ["--spec", str(spec), "--input", str(reports / "reports.csv"), "--output", str(reports / "out")]
+    assert main(["fuse", *arguments, "--formats", "csv,geojson"]) == WRONG_USE
+    assert "the specification needs [cells]" in capsys.readouterr().err
+    assert not (reports / "out").exists()
+    arguments[-1] = str(reports / "more.geojson")
+    assert main(["perturb", *arguments, "--key", str(reports / "reports.key")]) == WRONG_USE
+    assert "--output must end in one of" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Live slots and the period's end together keep one total, whatever a vehicle did; forgetting it is caught."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -15,11 +16,12 @@ from dpops.levels import UNIT, Fleet, Kind, LiveSettings, Rows, Settings, Stage,
 from dpops.levels.bounded import unchecked, vectors
 from dpops.levels.defaults import spread_of
 from dpops.noise import Noise
-from dpops.types import Grid
+from dpops.types import Grid, Int64s
 from tests.dpops.levels.cities import KINDS, Visit, days_of, random_days, rows
 from tests.transforms.ledger.entries import opened
 from transforms.ledger import LedgerError, LimitExceeded, PeriodClosed
 from transforms.release.levels import LevelsPolicy, plan_of, seal_stage, stage_plan
+from transforms.release.levels_order import plan_for
 from transforms.release.live import known_before, live_plan, recorded_plan, seal_live
 from transforms.release.policy import SlotFacts
 from transforms.release.recorded import Sealed, Sequenced, debit_of
@@ -263,3 +265,19 @@ def test_a_live_slot_rests_on_whole_earlier_periods_alone() -> None:
     assert [entry.sequence for entry in known_before(entries, "day 4")] == [1, 3]
     assert known_before(entries, "day 1") == []
     assert known_before(entries, "day 4", 3) == []
+
+
+def test_a_period_that_waits_for_its_second_stage_is_no_forecast_of_another_one() -> None:
+    """Whose day may have another number of slots, where the clock changes."""
+    how, asked = policy("gaussian"), list[int]()
+
+    def centres_of(entries: Sequence[Sequenced], _: LevelsPolicy, hours: Sequence[int]) -> Int64s:
+        asked.extend(entry.sequence for entry in entries)
+        return np.full((3, len(hours)), 2_000)
+
+    waiting = Sequenced(1, day_unit(how, 0, first=True))
+    plan = plan_for([waiting], "day 2", 0, HOURS[:3], how, centres_of)
+    assert (plan.stages, plan.rests_on, asked) == (2, 0, [])
+    assert plan_for([waiting], "day 1", 1, HOURS, how, centres_of).rests_on == 1
+    done = Sequenced(3, day_unit(how, 1, first=True))
+    assert plan_for([waiting, done], "day 2", 0, HOURS[:3], how, centres_of).rests_on == 3

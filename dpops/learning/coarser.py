@@ -1,0 +1,96 @@
+"""Coarser values from the same belief: weighted means of HATs over groups, each with a variance of its own."""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from dpops.learning.interval import Estimates, Status, published
+from dpops.learning.learner import Field, Learned
+from dpops.learning.means import coefficients_of, columns_of, traffic_of
+from dpops.learning.queries import GroupRows, Groups
+from dpops.types import Float64s, Int64s
+
+SOURCES = ("", "parent", "day")
+"""Of whom a value is: the HAT itself, its parent in that slot, its cell's whole day."""
+
+
+def coarser(known: Learned, belief: Field, groups: Groups) -> Field:
+    """What is believed about groups of HATs of the belief's day, (cell groups, slot groups).
+
+    A group's value is the mean of its HATs' values, each weighing what its weight is expected to be. So values of all
+    groupings agree: the mean of finer groups, weighted by theirs, is that of the coarser one. Variances come from the
+    effects' joint covariance; vehicles are those of all HATs added up, a vehicle once for each HAT.
+    """
+    weights, design = groups.totals(belief.weights), known.state.design
+    share = belief.weights / groups.spread(weights)
+    usual = known.counts.hats(design, belief.hours)
+    rows = GroupRows(groups, columns_of(design, belief.hours), known.state.layouts.means, b"")
+    made = rows(share[..., None] * coefficients_of(traffic_of(usual)))
+    variances = made.variances(known.means.solved, _border(known, belief)).reshape(groups.shape)
+    return replace(
+        belief,
+        values=groups.totals(share * belief.values),
+        variances=variances + _of_day(belief, groups, share),
+        deviations=groups.totals(share**2 * belief.deviations),
+        weights=weights,
+        vehicles=groups.totals(belief.vehicles),
+        log_variances=_log_variances(known, belief, groups, share),
+    )
+
+
+class Shown(NamedTuple):
+    """What is published of a day's HATs. source: int64 (cells, slots), an index into SOURCES."""
+
+    estimates: Estimates
+    source: Int64s
+
+
+def with_coarser(known: Learned, belief: Field, upper_kmh: float) -> Shown:
+    """A HAT that is not known shows its parent's value in that slot where that is known, else its cell's day.
+
+    Its interval is then one for the parent's or the day's mean, and its status says so.
+    """
+    shown, design = published(belief, upper_kmh), known.state.design
+    cells, slots = np.arange(design.cells), np.arange(belief.hours.size)
+    source = np.zeros(belief.values.shape, np.int64)
+    ways = Groups(cells=design.parents, slots=slots), Groups(cells=cells, slots=0 * slots)
+    for number, groups in enumerate(ways, 1):
+        coarse = published(coarser(known, belief, groups), upper_kmh)
+        taken = (shown.status == Status.UNRELIABLE) & groups.spread(
+            (coarse.status == Status.OK).astype(np.float64)
+        ).astype(np.bool_)
+        source = np.where(taken, number, source)
+        more = {
+            name: np.where(taken, groups.spread(getattr(coarse, name)), getattr(shown, name))
+            for name in ("values", "sd", "lower95", "upper95")
+        }
+        shown = replace(shown, **more, status=np.where(taken, Status.PARENT, shown.status).astype(np.int64))
+    return Shown(shown, source)
+
+
+def _border(known: Learned, belief: Field) -> Float64s:
+    """Where the lasting border stands in the whole one; hours also as the day's own."""
+    layout, whole = known.state.layouts.means, known.means.solved.border.size
+    place = np.eye(layout.border.size, whole)
+    rows = belief.day.hours.copy()
+    rows[:, 0] = 0
+    place[layout.hours] = rows
+    return place
+
+
+def _of_day(belief: Field, groups: Groups, share: Float64s) -> Float64s:
+    """Variance of what a day to come deviates by, (cell groups, slot groups)."""
+    if not belief.day.more.any():
+        return np.zeros(groups.shape)
+    by_hour = np.zeros((*groups.shape, belief.day.more.shape[0]))
+    np.add.at(by_hour, (groups.cells[:, None], groups.slots, belief.hours), share)
+    found: Float64s = np.sum((by_hour @ belief.day.more) * by_hour, axis=-1)
+    return found
+
+
+def _log_variances(known: Learned, belief: Field, groups: Groups, share: Float64s) -> Float64s:
+    layout, solved = known.state.layouts.counts, known.counts.solved
+    rows = GroupRows(groups, known.state.design.of_hats(belief.hours), layout, b"")
+    place = np.eye(layout.border.size, solved.border.size)
+    return rows(share).variances(solved, place).reshape(groups.shape)

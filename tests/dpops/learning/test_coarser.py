@@ -1,0 +1,86 @@
+"""Values of groups agree with one another and with their HATs, and know as much more as they average."""
+
+import numpy as np
+import pytest
+
+from dpops.learning import Groups, Learned, Status, coarser, learned, published, with_coarser
+from dpops.learning.learner import Field
+from dpops.learning.means import _with_mean, traffic_of
+from tests.dpops.learning.city import HOURS, design
+from tests.dpops.learning.test_learner import after
+
+OF = design()
+CELLS = np.arange(OF.cells)
+GROUPS = {
+    "hat": Groups(cells=CELLS, slots=HOURS),
+    "cell-day": Groups(cells=CELLS, slots=0 * HOURS),
+    "cell-part": Groups(cells=CELLS, slots=HOURS // 4),
+    "parent-hour": Groups(cells=OF.parents, slots=HOURS),
+    "city-hour": Groups(cells=0 * CELLS, slots=HOURS),
+}
+
+
+@pytest.fixture(scope="module")
+def known() -> Learned:
+    return learned(after(3, 0.5))
+
+
+@pytest.fixture(params=["estimate", "forecast"])
+def belief(known: Learned, request: pytest.FixtureRequest) -> Field:
+    return known.estimate() if request.param == "estimate" else known.forecast(HOURS)
+
+
+def test_a_group_of_one_hat_is_that_hat(known: Learned, belief: Field) -> None:
+    found = coarser(known, belief, GROUPS["hat"])
+    for name in ("values", "variances", "deviations", "weights", "vehicles", "log_variances"):
+        assert np.allclose(getattr(found, name), getattr(belief, name)), name
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_finer_groups_average_to_coarser_ones(known: Learned, belief: Field, name: str) -> None:
+    found = coarser(known, belief, GROUPS[name])
+    whole = np.sum(belief.weights * belief.values) / belief.weights.sum()
+    assert np.sum(found.weights * found.values) / found.weights.sum() == pytest.approx(whole)
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_variances_are_those_of_the_joint_covariance(known: Learned, name: str) -> None:
+    """Against the covariance of HATs two by two: three groups' variances from one another's sums."""
+    belief, groups = known.estimate(), GROUPS[name]
+    found = coarser(known, belief, groups)
+    for pair in ((0, 0), (found.values.shape[0] - 1, found.values.shape[1] - 1)):
+        mine = (groups.cells[:, None] == pair[0]) & (groups.slots == pair[1])
+        share = np.where(mine, belief.weights, 0.0) / belief.weights[mine].sum()
+        assert found.variances[pair] == pytest.approx(covariance(known, belief, share))
+
+
+def covariance(known: Learned, belief: Field, share: np.ndarray) -> float:
+    """share' Cov share, from the solution's product with a vector."""
+    traffic = traffic_of(known.counts.hats(OF, belief.hours))
+    return float(np.sum(share * _with_mean(known.means.solved, belief.day, belief.hours, traffic, share)))
+
+
+def test_coarser_is_better_known(known: Learned, belief: Field) -> None:
+    day, hour = (coarser(known, belief, GROUPS[name]) for name in ("cell-day", "city-hour"))
+    assert np.all(day.variances + day.deviations <= (belief.variances + belief.deviations).max(axis=1))
+    assert np.all(hour.deviations < belief.deviations.min(axis=0))
+
+
+def test_a_hat_that_is_not_known_shows_its_parent_or_its_day_and_says_so() -> None:
+    known = learned(after(2, 0.1))
+    belief = known.estimate()
+    shown, own = with_coarser(known, belief, 65), published(belief, 65)
+    replaced = shown.source > 0
+    assert np.array_equal(replaced, shown.estimates.status == Status.PARENT)
+    assert np.all(own.status[replaced] == Status.UNRELIABLE)
+    assert np.all(shown.estimates.values[~replaced] == own.values[~replaced])
+    parents = published(coarser(known, belief, GROUPS["parent-hour"]), 65)
+    taken = shown.source == 1
+    assert taken.any()
+    assert np.array_equal(shown.estimates.values[taken], GROUPS["parent-hour"].spread(parents.values)[taken])
+    assert shown.estimates.sd[replaced].mean() < own.sd[replaced].mean()
+
+
+def test_nothing_is_shown_of_a_coarser_group_where_the_city_is_not_known() -> None:
+    known = learned(after(1, 1e4))
+    assert np.all(with_coarser(known, known.estimate(), 65).estimates.status == Status.HELD_BACK)

@@ -1,0 +1,127 @@
+"""Speeds from consecutive positions: right on the globe, within limits, the same however rows are parted."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpops.types import Grid
+from transforms.count.derived import with_derived_speeds
+from transforms.count.wire import S_US, Events
+from transforms.observe.derived_speed import FIRST, GAP, TOO_FAST, Positions, SpeedLimits, derived_speeds
+
+GRID = Grid(step=Fraction(1, 100), upper_steps=6_500)
+LIMITS = SpeedLimits(120, Fraction(100))
+SLOT_S = 3_600
+
+
+def kmh_between(one, other, seconds):
+    """Speed by the haversine formula. one, other: latitude and longitude in degrees."""
+    a, b, c, d = (math.radians(each) for each in (*one, *other))
+    half = math.sin((c - a) / 2) ** 2 + math.cos(a) * math.cos(c) * math.sin((d - b) / 2) ** 2
+    return 2 * 6_371_008.8 * math.asin(math.sqrt(half)) / seconds * 3.6
+
+
+def positions(*rows):
+    """rows: (vehicle, seconds, latitude, longitude)."""
+    columns = [(vehicle, round(s * S_US), round(lat * 1e7), round(lon * 1e7)) for vehicle, s, lat, lon in rows]
+    return Positions(*np.array(columns, np.int64).T)
+
+
+@pytest.mark.parametrize("lat", [0.0, 30.25, -33.9, 59.9, 78.2, -89.0])
+@pytest.mark.parametrize("lon", [-97.7, 0.0, 179.9995])
+def test_a_speed_is_the_distance_on_the_globe_over_the_time(lat, lon):
+    east = (lon + 0.001 + 180) % 360 - 180
+    found = derived_speeds(positions((1, 0, lat, lon), (1, 60, lat + 0.002, east)), LIMITS, GRID)
+    assert found.rows.tolist() == [1]
+    assert found.steps[0] / 100 == pytest.approx(kmh_between((lat, lon), (lat + 0.002, east), 60), rel=1e-3, abs=0.006)
+
+
+def test_what_has_no_speed_says_why():
+    found = derived_speeds(
+        positions((1, 0, 30, 0), (1, 60, 30.001, 0), (1, 181, 30.002, 0), (1, 190, 31, 0), (2, 200, 31, 0)),
+        LIMITS,
+        GRID,
+    )
+    assert found.rows.tolist() == [1]
+    assert found.without == {FIRST: 2, GAP: 1, TOO_FAST: 1}
+
+
+def test_a_speed_above_the_grid_is_clamped_and_one_at_rest_is_zero():
+    found = derived_speeds(positions((1, 0, 0, 0), (1, 60, 0, 0), (1, 90, 0, 0.006)), LIMITS, GRID)
+    assert found.steps.tolist() == [0, 6_500]
+
+
+def test_nothing_gives_nothing():
+    none = np.zeros(0, np.int64)
+    assert derived_speeds(Positions(none, none, none, none), LIMITS, GRID).rows.size == 0
+    assert with_derived_speeds({}, LIMITS, GRID).slots == {}
+
+
+rows = st.lists(
+    st.tuples(
+        st.integers(1, 6),  # vehicle
+        st.integers(0, 3 * SLOT_S * 10 - 1),  # tenths of a second, over three slots
+        st.integers(0, 40),  # of 0.001 degrees
+        st.integers(0, 40),
+    ),
+    max_size=60,
+)
+
+
+def events_of(some):
+    """By slot, as they come."""
+    found = {}
+    for vehicle, tenths, lat, lon in some:
+        found.setdefault(tenths // 10 // SLOT_S * SLOT_S, []).append((vehicle, tenths, lat, lon))
+    return {
+        slot_s: Events(
+            vehicle=np.array([row[0] * 1_000_003 for row in mine], np.int64),
+            offset_us=np.array([row[1] * S_US // 10 - slot_s * S_US for row in mine], np.int64),
+            lat_e7=np.array([300_000_000 + row[2] * 10_000 for row in mine], np.int64),
+            lon_e7=np.array([-977_000_000 + row[3] * 10_000 for row in mine], np.int64),
+            cell=np.array([row[2] // 10 for row in mine], np.int64),
+            speed=np.zeros(len(mine), np.int64),
+        )
+        for slot_s, mine in found.items()
+    }
+
+
+def told(some, limits=LIMITS):
+    """Every event that has a speed, in one order."""
+    found = with_derived_speeds(events_of(some), limits, GRID)
+    return sorted((slot_s, *map(int, row)) for slot_s, mine in found.slots.items() for row in zip(*mine, strict=True))
+
+
+@given(rows, st.randoms(use_true_random=False), st.integers(1, 4))
+def test_any_order_and_any_parting_of_the_vehicles_give_the_same_integers(some, random, parts):
+    whole = told(some)
+    shuffled = random.sample(some, len(some))
+    assert told(shuffled) == whole
+    apart = [told([row for row in shuffled if row[0] % parts == part]) for part in range(parts)]
+    assert sorted(row for part in apart for row in part) == whole
+
+
+@given(rows)
+def test_without_a_vehicle_the_others_are_what_they_were(some):
+    whole = told(some)
+    for gone in {row[0] for row in some}:
+        left = told([row for row in some if row[0] != gone])
+        assert left == [row for row in whole if row[1] != gone * 1_000_003]
+
+
+@given(rows)
+def test_rows_are_all_accounted_for(some):
+    found = with_derived_speeds(events_of(some), LIMITS, GRID)
+    kept = sum(events.vehicle.size for events in found.slots.values())
+    assert kept + sum(found.without.values()) + found.duplicates == len(some)
+
+
+def test_a_speed_reaches_over_the_edge_of_a_slot():
+    some = [(1, 35_990, 0, 0), (1, 36_590, 5, 0)]
+    ((slot_s, *_, speed),) = told(some)
+    assert slot_s == SLOT_S
+    assert speed / 100 == pytest.approx(kmh_between((30, 0), (30.005, 0), 60), rel=1e-3)

@@ -1,0 +1,75 @@
+"""Speeds of feeds that have none: from a vehicle's consecutive positions, within public limits.
+
+Exact: whole numbers, and floating point with + - * / and square roots alone, which round an entry alike wherever it
+stands in an array. So what a vehicle's rows give depends on its own rows, not on other vehicles, shards or batches.
+"""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+
+from dpops.types import Grid, Int64s
+
+METRES_PER_E7 = math.pi / 180 * 6_371_008.8 * 1e-7
+"""Of a degree's ten-millionth on a great circle; the mean radius of the Earth."""
+_TURN_E7 = 3_600_000_000
+_COS_STEP_E7 = 100_000  # 0.01 degrees: a distance is off by 0.02 % at most
+_COS_BITS = 30
+_COS: Int64s = np.array([round(math.cos(math.radians(at / 100)) * (1 << _COS_BITS)) for at in range(9_001)], np.int64)
+
+FIRST, GAP, TOO_FAST = "first-of-day", "gap", "too-fast"
+"""Why a row has no speed: nothing precedes it, not soon enough, or not near enough."""
+
+
+@dataclass(frozen=True)
+class SpeedLimits:
+    """Public. max_gap_s: between two positions, at most. max_kmh: what is faster is an error of a position."""
+
+    max_gap_s: int
+    max_kmh: Fraction
+
+
+class Positions(NamedTuple):
+    """int64 (rows,) each, in ascending order of vehicle and time, each (vehicle, time) once."""
+
+    vehicle: Int64s
+    event_us: Int64s
+    lat_e7: Int64s
+    lon_e7: Int64s
+
+
+class Derived(NamedTuple):
+    """rows: indices of the positions that have a speed. steps: these, on the grid. without: of the others, why."""
+
+    rows: Int64s
+    steps: Int64s
+    without: dict[str, int]
+
+
+def derived_speeds(positions: Positions, limits: SpeedLimits, grid: Grid) -> Derived:
+    """The speed of a row is that on the way to it from the vehicle's row before. Clamped to the grid's upper end."""
+    size = positions.vehicle.size
+    same = np.zeros(size, np.bool_)
+    same[1:] = positions.vehicle[1:] == positions.vehicle[:-1]
+    gap_us = np.diff(positions.event_us, prepend=positions.event_us[:1])
+    near = same & (gap_us <= limits.max_gap_s * 1_000_000)
+    at = np.flatnonzero(near)
+    kmh = _distance_m(positions, at) / gap_us[at] * 3_600_000.0
+    slow = kmh <= float(limits.max_kmh)
+    steps = np.rint(np.minimum(kmh[slow] / float(grid.step), grid.upper_steps)).astype(np.int64)
+    without = {FIRST: int((~same).sum()), GAP: int((same & ~near).sum()), TOO_FAST: int((~slow).sum())}
+    return Derived(at[slow], steps, {reason: rows for reason, rows in without.items() if rows})
+
+
+def _distance_m(positions: Positions, at: Int64s) -> "np.typing.NDArray[np.float64]":
+    """From the row before to each of these rows, on the plane that touches the Earth between them."""
+    lat, lon = positions.lat_e7, positions.lon_e7
+    middle = np.abs(lat[at] + lat[at - 1]) // (2 * _COS_STEP_E7)
+    east = lon[at] - lon[at - 1]
+    east = np.where(np.abs(east) > _TURN_E7 // 2, east - np.sign(east) * _TURN_E7, east)
+    x, y = ((east * _COS[middle]) >> _COS_BITS).astype(np.float64), (lat[at] - lat[at - 1]).astype(np.float64)
+    found: np.typing.NDArray[np.float64] = np.sqrt(x * x + y * y) * METRES_PER_E7
+    return found
