@@ -15,6 +15,7 @@ from pipelines.commands.options import (
     key_option,
     ledger_option,
     output_folder_option,
+    progress_bars,
     shape_of,
     spec_option,
 )
@@ -67,9 +68,9 @@ def estimate(
     spec = load(spec_path)
     shape = shape_of(spec, columns, formats, by_date=by_date)
     known = estimates.recorded(spec, location.find(ledger, key_path))
-    written, missing = estimates.estimate_again(
-        known, range_of(spec.timetable, start, end), output, formats, whole=whole, shape=shape
-    )
+    when = range_of(spec.timetable, start, end)
+    with progress_bars(quiet=as_json) as report:
+        written, missing = estimates.estimate_again(known, when, output, formats, report, whole=whole, shape=shape)
     if days is not None:
         written += estimates.forecast(known, _after(end), days, output, formats, shape)
     if as_json:

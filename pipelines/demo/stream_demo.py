@@ -3,6 +3,7 @@
 python -m pipelines.demo.stream_demo --minutes 3
 """
 
+import math
 import sys
 import tempfile
 import threading
@@ -44,8 +45,8 @@ PARTITIONS = 4
 TOPIC = "positions"
 STARTING_S = 60
 """Fed longer by twice that, while the stream starts and its first slot has not begun."""
-SHOWING_S = 15
-"""After the last slot's end, so that its release is seen."""
+SHOWING_S = 60
+"""The most that is waited after the last slot's end until its release is seen."""
 
 
 @click.command()
@@ -80,8 +81,10 @@ def demo(minutes: float, vehicles: int, parallelism: int, output: Path) -> int:
         source = streaming.kafka_source(spec, topic, start_s)
         made = streaming.prepare(spec, start_s, source, place, output, ("parquet", "csv"))
         stop_at(start_s + 60 * minutes + SHOWING_S, stop)
-        note(f"{_clock(start_s)} the first slot begins; {_clock(start_s + 60)} it ends, and its release follows")
-        streaming.run(spec, made, place, engine, stop, _Show(spec, place))
+        begins, ends = (spec.timetable.text(at_s)[11:19] for at_s in (start_s, start_s + 60))
+        note(f"{begins} the first slot begins; {ends} it ends, and its release follows")
+        last_s = start_s + 60 * (math.ceil(minutes) - 1)
+        streaming.run(spec, made, place, engine, stop, _Show(spec, place, spec.timetable.text(last_s), stop))
         note(f"the ledger is whole: {place.ledger.verify().entries:,} entries; stopping the servers ...")
     click.echo(f"stopped. The releases are in {output}")
     return DONE
@@ -118,10 +121,6 @@ def _timed(what: str) -> Iterator[None]:
     note(f"  {what} runs after {duration(time.monotonic() - begun_s)}")
 
 
-def _clock(at_s: float) -> str:
-    return f"{datetime.fromtimestamp(at_s):%H:%M:%S}"
-
-
 def stop_at(at_s: float, stop: threading.Event) -> None:
     timer = threading.Timer(at_s - time.time(), stop.set)
     timer.daemon = True
@@ -135,10 +134,12 @@ def _specification(folder: Path) -> Specification:
 
 
 class _Show:
-    """Writes health for people; under each slot, the HAT that is known best."""
+    """Writes health for people, with the HAT of each slot that is known best; asks for an end after the last slot."""
 
-    def __init__(self, spec: Specification, place: location.AccountLocation) -> None:
-        self._spec, self._place = spec, place
+    def __init__(
+        self, spec: Specification, place: location.AccountLocation, last_slot: str, stop: threading.Event
+    ) -> None:
+        self._spec, self._place, self._last_slot, self._stop = spec, place, last_slot, stop
 
     def __call__(self, facts: Mapping[str, Any]) -> None:
         if "job" in facts:
@@ -147,6 +148,8 @@ class _Show:
             note(f"Flink says {facts['state']}")
         elif "slot" in facts:
             click.echo(f"{facts['slot'][11:16]}  {self._released(facts['slot'])}{_counted(facts)}")
+            if datetime.fromisoformat(facts["slot"]) >= datetime.fromisoformat(self._last_slot):
+                self._stop.set()
 
     def _released(self, slot: str) -> str:
         start = datetime.fromisoformat(slot)

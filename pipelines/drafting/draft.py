@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from dpops.types import Int64s
 from pipelines.drafting.columns import Found, as_array, find_columns
 from pipelines.drafting.sample import Sample, read_sample
 from pipelines.drafting.units import Positions, near_zones, offset_of, speed_unit
@@ -24,7 +25,7 @@ from transforms.records import Observations
 RESOLUTION = 7
 _FIXED_COLUMNS = {"capmetro": CAPMETRO.columns, "iudx": OF_IUDX, "gtfs-realtime": FIELDS}
 _PER_LINE = 5
-_DERIVED = "derived_speed = { max_gap_s = 120, max_kmh = 120 }"
+_GAPS_S = (60, 120, 300, 600, 900, 1_800, 3_600)
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,11 @@ class _Feed:
     vehicles: int
     usable: float
     with_speed: float
+    max_gap_s: int
+
+    @property
+    def derived(self) -> str:
+        return f"derived_speed = {{ max_gap_s = {self.max_gap_s}, max_kmh = 120 }}"
 
 
 def draft(path: Path, *, adds_and_removes: bool) -> Draft:
@@ -113,7 +119,16 @@ def _feed(path: Path, sample: Sample) -> _Feed:
         vehicles=int(np.unique(vehicle[rows]).size),
         usable=float(fits.mean()),
         with_speed=float(moving.sum() / fits.sum()),
+        max_gap_s=_max_gap_s(vehicle[rows], time.us[rows]),
     )
+
+
+def _max_gap_s(vehicle: Int64s, us: Int64s) -> int:
+    """A round number of seconds, at least twice what usually lies between two reports of a vehicle."""
+    order = np.lexsort((us, vehicle))
+    steps_s = (np.diff(us[order]) / 1e6)[np.diff(vehicle[order]) == 0]
+    usual = float(np.median(steps_s[steps_s > 0])) if (steps_s > 0).any() else 0.0
+    return next((gap for gap in _GAPS_S if gap >= 2 * usual), _GAPS_S[-1])
 
 
 def _columns_of(path: Path, sample: Sample) -> Found:
@@ -196,7 +211,7 @@ def _input(feed: _Feed) -> str:
     if "speed" in found.names:
         lines.append(f"speed_unit = {_text(feed.unit)}  # {feed.unit_why}")
     else:
-        lines.append(f"{_DERIVED}  # public limits: no position that follows later, nothing that would be faster")
+        lines.append(f"{feed.derived}  # public limits: no position that follows later, nothing that would be faster")
     if feed.zone_needed and found.time_unit == "iso":
         zone = feed.zones[0] if feed.zones else "Etc/UTC"
         lines.append(f"time_zone = {_text(zone)}  # times have no offset: check whose clock they show")
@@ -240,7 +255,7 @@ def _warnings(feed: _Feed, secret: bool) -> tuple[str, ...]:
             "from reports that are to be protected: replace them, unless the sample is older than the account."
         )
     if feed.with_speed < 0.9 and "speed" in feed.columns.names:
-        how = f"; or derive all speeds from positions: {_DERIVED}" if secret else ""
+        how = f"; or derive all speeds from positions: {feed.derived}" if secret else ""
         found.append(f"Only {feed.with_speed:.0%} of the rows carry a speed; the others are refused{how}.")
     if feed.columns.guessed:
         found.append(f"Found by values alone, not by name: {', '.join(feed.columns.guessed)}.")

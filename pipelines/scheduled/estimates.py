@@ -11,6 +11,7 @@ import numpy as np
 from dpops.learning.learner import Learned
 from pipelines.account.location import AccountLocation
 from pipelines.output_folder import make_writable
+from pipelines.scheduled.outcome import Progress
 from pipelines.scheduled.release import UsageError, range_of, slot_facts
 from pipelines.specification import Specification
 from transforms.ledger import AccountRefusal
@@ -52,7 +53,14 @@ def recorded(spec: Specification, location: AccountLocation) -> Recorded:
 
 
 def estimate_again(
-    known: Recorded, when: Calendar, folder: Path, formats: Sequence[str], *, whole: bool, shape: Shape = PLAIN
+    known: Recorded,
+    when: Calendar,
+    folder: Path,
+    formats: Sequence[str],
+    progress: Progress,
+    *,
+    whole: bool,
+    shape: Shape = PLAIN,
 ) -> tuple[list[Path], list[str]]:
     """Writes the estimates of a range's released periods; answers with the files, and the periods not released.
 
@@ -62,7 +70,8 @@ def estimate_again(
     facts = slot_facts(known.spec, when)
     missing, written = [], []
     everything = learned_from(known.entries, known.policy, None) if whole and known.entries else None
-    for period, group in groupby(when.slots, key=lambda slot: slot.period):
+    for done, (period, group) in enumerate(groupby(when.slots, key=lambda slot: slot.period)):
+        progress("periods estimated", done, len(when.periods))
         slots = [facts[slot.start_s] for slot in group]
         if period not in known.periods:
             missing.append(period)
@@ -70,6 +79,7 @@ def estimate_again(
         found = _causal(known, period) if everything is None else _by_all(known, everything, period)
         for slot in slots_of(found, slots, known.policy):
             written += publish_slot(slot, folder, formats, shape)
+    progress("periods estimated", len(when.periods), len(when.periods))
     return written, missing
 
 

@@ -92,6 +92,7 @@ def test_a_feed_without_speeds_gets_limits_to_derive_them(form, tmp_path, monkey
     path = in_form(form, tmp_path, speed="occupancy")
     made, spec = drafted(path, tmp_path)
     assert spec.input.derived is not None
+    assert spec.input.derived.max_gap_s == 60, "at least twice the 20 s between reports"
     assert "no column of speeds" in "\n".join(made.found)
     assert fullest_period(spec, str(path), lambda *_: None).observations.event_us.size == len(rows())
     with pytest.raises(InputError, match="positions are public"):

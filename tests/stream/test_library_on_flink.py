@@ -1,0 +1,46 @@
+"""`hatstream.Release` on Flink: a bounded pipeline gives the rows of the scheduled job, on the same ledger.
+
+Flink runs a bounded pipeline stage by stage and starts a worker for each: that takes minutes, whatever the input.
+"""
+
+import json
+
+import apache_beam as beam
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+
+import hatstream as library
+from tests import city
+
+DAY = city.DAYS[0]
+
+
+def reports():
+    lines = [line.split(",") for line in city.rows(city.DAYS[:1])]
+    return [{"bus": b, "ts": t, "lat": float(y), "lon": float(x), "v": float(v)} for b, t, y, x, v in lines]
+
+
+@pytest.mark.slow
+def test_a_bounded_pipeline_on_flink_gives_the_rows_of_the_command(flink, pool, tmp_path, hatstream):
+    city.write(tmp_path)
+    assert hatstream(*city.init(tmp_path))[0] == 0
+    options = [
+        "--runner=PortableRunner",
+        f"--job_endpoint={flink.address}",
+        "--environment_type=EXTERNAL",
+        f"--environment_config={pool.address}",
+        "--parallelism=1",
+        "--sdk_worker_parallelism=1",
+    ]
+    with beam.Pipeline(options=PipelineOptions(options)) as p:
+        made = library.Release(tmp_path / "spec.toml", DAY, DAY, ledger=str(tmp_path / "ledger.sqlite"))
+        rows = p | beam.Create(reports()) | made | "as text" >> beam.Map(json.dumps)
+        _ = rows | "write" >> beam.io.WriteToText(str(tmp_path / "rows"), ".jsonl", shard_name_template="")
+    found = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    code, out, err = hatstream(*city.release(tmp_path, "--json", start=DAY, end=DAY))
+    assert (code, err) == (0, "")
+    assert json.loads(out)["slots_new"] == 0
+    lines = [line for path in sorted((tmp_path / "out").glob("*.jsonl")) for line in path.read_text().splitlines()]
+    order = lambda row: (row["slot_start"], row["cell"])  # noqa: E731
+    assert sorted(found, key=order) == sorted(map(json.loads, lines), key=order)
+    assert len(found) == 9
