@@ -65,12 +65,12 @@ def learned_estimates(
 
 
 def day_estimates(known: Learned, policy: LevelsPolicy, back: int = 0) -> HatEstimates:
-    """As published of the last day, or one `back` before it; a parent's or a day's value where a HAT's is unknown."""
+    """As published of the last day, or one `back` before it; beside a HAT that is unknown a parent's or a day's."""
     shown = with_coarser(known, known.estimate(back), float(policy.grid.upper))
     parents = np.array([h3.cell_to_parent(cell_text(cell), _parent_resolution(cell)) for cell in policy.region])
     whose = np.array(SOURCES)[shown.source]
-    value_of = np.where(whose == "parent", parents[:, None], whose)
-    return _hat_estimates(shown.estimates)._replace(value_of=value_of)
+    parent = np.where(whose == "parent", parents[:, None], whose)
+    return _hat_estimates(shown.estimates)._replace(parent=parent, beside=(shown.values, shown.lower95, shown.upper95))
 
 
 def _parent_resolution(cell: int) -> int:

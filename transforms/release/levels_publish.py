@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,8 @@ class HatEstimates(NamedTuple):
     """Of every HAT of a period, (cells, slots): km/h, bounds of an interval, standard deviation, and a status.
 
     nan where there is no value to publish. leans: of live values, how far each rests on slots of the same day, 0 to 1.
-    value_of: of a period's end, the parent, or "day", whose value it is; empty where it is the HAT's own.
+    parent: of a period's end, where the HAT is not known, what is: its parent cell, or "day"; else empty. beside: value
+    and bounds of that.
     """
 
     value: Float64s
@@ -30,7 +31,8 @@ class HatEstimates(NamedTuple):
     sd: Float64s
     status: NDArray[np.str_]
     leans: Float64s | None = None
-    value_of: NDArray[np.str_] | None = None
+    parent: NDArray[np.str_] | None = None
+    beside: tuple[Float64s, Float64s, Float64s] | None = None
 
     def slot(self, at: int) -> "HatEstimates":
         """One slot's alone, (cells, 1)."""
@@ -48,8 +50,7 @@ def estimates_of_slot(
 ) -> SlotEstimates:
     """One estimate for every cell of the region, by cell. slot: its index in the period."""
     columns = [column[:, slot].tolist() for column in estimates[:5]]
-    further = {"leans_on_day": estimates.leans, "value_of": estimates.value_of}
-    notes = {name: column[:, slot].tolist() for name, column in further.items() if column is not None}
+    notes = _notes(estimates, slot)
     hats = [
         HatEstimate(
             cell_text(cell),
@@ -64,8 +65,24 @@ def estimates_of_slot(
                 epsilon=None,
                 status=status,
             ),
-            notes={name: None if column[at] == "" else column[at] for name, column in notes.items()},
+            notes={name: column[at] for name, column in notes.items()},
         )
         for at, (cell, value, lower, upper, sd, status) in enumerate(zip(policy.region, *columns, strict=True))
     ]
     return SlotEstimates(policy.spec_id, facts.start, facts.end, unit, ("mean",), hats, notes=tuple(notes))
+
+
+def _notes(estimates: HatEstimates, slot: int) -> dict[str, list[Any]]:
+    """Columns that only some rows have, by name: of every cell, None where there is nothing to say."""
+    beside = (None,) * 3 if estimates.beside is None else estimates.beside
+    names = ("parent_value", "parent_lower95", "parent_upper95")
+    columns = {
+        "leans_on_day": estimates.leans,
+        "parent": estimates.parent,
+        **dict(zip(names, beside, strict=True)),
+    }
+    return {
+        name: [None if value == "" or value != value else value for value in column[:, slot].tolist()]
+        for name, column in columns.items()
+        if column is not None
+    }
