@@ -11,6 +11,7 @@ from dpops import statistics as registry
 from dpops.forecast import Prior
 from dpops.mechanism import Mechanism
 from dpops.mechanisms.auto import Auto
+from dpops.mechanisms.baseline import Baseline
 from dpops.mechanisms.tree import Tree
 from dpops.registry import registered
 from dpops.statistics import RequestedStatistic
@@ -45,10 +46,13 @@ def _statistic(table: dict[str, Any], document: Document, prior: Prior | None) -
         raise SpecificationError(f"statistic.mechanism = {wanted!r} is not available; {fitting}")
     need(wanted in fit, "statistic.mechanism", f"must fit {adjacency} ({', '.join(fit)})", wanted)
     try:
-        second_stage = _second_stage(known[wanted]) if document.privacy.composition == "clip-user" else {}
+        capped = document.privacy.composition == "clip-user" and offered[str(name)].takes_caps
+        second_stage = _second_stage(known[wanted]) if capped else {}
         mechanism = _mechanism(known[wanted], second_stage | table)
         if isinstance(mechanism, Auto):
             mechanism = Auto(prior=prior, statistic=name)
+        if isinstance(mechanism, Baseline):
+            mechanism = replace(mechanism, statistic=name)
         if isinstance(mechanism, Tree):
             mechanism = replace(mechanism, prior=prior)
         return str(name), mechanism, _weight(weight)

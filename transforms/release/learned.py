@@ -65,14 +65,16 @@ def learned_estimates(entries: Sequence[Sequenced], policy: LevelsPolicy, slots:
 
 
 def day_estimates(known: Learned, policy: LevelsPolicy, slots: Sequence[SlotFacts], back: int = 0) -> HatEstimates:
-    """As published of the last day, or one `back` before it; a parent's or a day's value where a HAT's is unknown."""
+    """As published of the last day, or one `back` before it; beside a HAT that is unknown a parent's or a day's."""
     belief = known.estimate(back)
     shown = with_coarser(known, belief, float(policy.grid.upper))
     parents = np.array([parent_text(cell) for cell in policy.region])
     whose = np.array(SOURCES)[shown.source]
-    value_of = np.where(whose == "parent", parents[:, None], whose)
-    products = product_estimates(known, belief, policy, slots)
-    return _hat_estimates(shown.estimates)._replace(value_of=value_of, products=products)
+    return _hat_estimates(shown.estimates)._replace(
+        parent=np.where(whose == "parent", parents[:, None], whose),
+        beside=(shown.values, shown.lower95, shown.upper95),
+        products=product_estimates(known, belief, policy, slots),
+    )
 
 
 def product_estimates(

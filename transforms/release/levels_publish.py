@@ -22,8 +22,8 @@ class HatEstimates(NamedTuple):
     """Of every HAT of a period, (cells, slots): km/h, bounds of an interval, standard deviation, and a status.
 
     nan where there is no value to publish. leans: of live values, how far each rests on slots of the same day, 0 to 1.
-    value_of: of a period's end, the parent, or "day", whose value it is; empty where it is the HAT's own.
-    products: what is published of the period besides.
+    parent: of a period's end, where the HAT is not known, what is: its parent cell, or "day"; else empty. beside: value
+    and bounds of that. products: what is published of the period besides.
     """
 
     value: Float64s
@@ -32,7 +32,8 @@ class HatEstimates(NamedTuple):
     sd: Float64s
     status: NDArray[np.str_]
     leans: Float64s | None = None
-    value_of: NDArray[np.str_] | None = None
+    parent: NDArray[np.str_] | None = None
+    beside: tuple[Float64s, Float64s, Float64s] | None = None
     products: tuple[SlotEstimates, ...] = ()
 
     def slot(self, at: int) -> "HatEstimates":
@@ -50,8 +51,7 @@ def estimates_of_slot(
     estimates: HatEstimates, slot: int, facts: SlotFacts, unit: str, policy: LevelsPolicy
 ) -> SlotEstimates:
     """One estimate for every cell of the region, by cell. slot: its index in the period."""
-    further = {"leans_on_day": estimates.leans, "value_of": estimates.value_of}
-    notes = {name: column[:, slot].tolist() for name, column in further.items() if column is not None}
+    notes = _notes(estimates, slot)
     hats = _rows(estimates, slot, [cell_text(cell) for cell in policy.region], notes, policy)
     return SlotEstimates(policy.spec_id, facts.start, facts.end, unit, ("mean",), hats, notes=tuple(notes))
 
@@ -90,7 +90,23 @@ def _rows(
                 epsilon=None,
                 status=status,
             ),
-            notes={name: None if column[row] == "" else column[row] for name, column in notes.items()},
+            notes={name: column[row] for name, column in notes.items()},
         )
         for row, (place, value, lower, upper, sd, status) in enumerate(zip(places, *columns, strict=True))
     ]
+
+
+def _notes(estimates: HatEstimates, slot: int) -> dict[str, list[Any]]:
+    """Columns that only some rows have, by name: of every cell, None where there is nothing to say."""
+    beside = (None,) * 3 if estimates.beside is None else estimates.beside
+    names = ("parent_value", "parent_lower95", "parent_upper95")
+    columns = {
+        "leans_on_day": estimates.leans,
+        "parent": estimates.parent,
+        **dict(zip(names, beside, strict=True)),
+    }
+    return {
+        name: [None if value == "" or value != value else value for value in column[:, slot].tolist()]
+        for name, column in columns.items()
+        if column is not None
+    }

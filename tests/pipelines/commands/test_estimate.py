@@ -171,18 +171,18 @@ def test_coarser_products_have_a_row_for_each_place_and_time(
 def test_coarser_products_agree_with_what_slots_say_of_their_parents_and_days(
     coarse: tuple[Files, Files],
 ) -> None:
-    columns = ("value", "lower95", "upper95", "noise_std")
+    columns = ("value", "lower95", "upper95")
     coarser = {
         (product, row["cell"], row["slot_start"]): row
         for product in ("parent-hour", "cell-day")
         for row in coarse_rows(coarse[0], product)
     }
-    shown = [row for row in coarse_rows(coarse[0], "hats") if row.get("value_of")]
+    shown = [row for row in coarse_rows(coarse[0], "hats") if row.get("parent")]
     assert shown
     for row in shown:
         day = "cell-day", row["cell"], row["slot_start"][:11] + "08" + row["slot_start"][13:]
-        its = coarser[day if row["value_of"] == "day" else ("parent-hour", row["value_of"], row["slot_start"])]
-        assert [row[name] for name in columns] == [its[name] for name in columns]
+        its = coarser[day if row["parent"] == "day" else ("parent-hour", row["parent"], row["slot_start"])]
+        assert [row[f"parent_{name}"] for name in columns] == [its[name] for name in columns]
         assert its["status"] == "ok"
 
 
