@@ -38,8 +38,8 @@ NOTES = {"leans_on_day": pa.float64(), "parent": pa.string(), "product": pa.stri
     ("parent_value", "parent_lower95", "parent_upper95"), pa.float64()
 )
 """Columns that only some slots' rows have. leans_on_day: of live values, how far they rest on the day's own slots.
-parent: where a HAT is not known, the parent cell that is, or "day", the cell's own; parent_value, ..: of that. product: what a
-row of a coarser product is."""
+parent: where a HAT is not known, the parent cell that is, or "day", the cell's own; parent_value, ..: of that.
+product: what a row of a coarser product is."""
 
 _TIMES = ("slot_start_at", "slot_end_at")
 _COUNTS = ("vehicles", "reports")
