@@ -44,7 +44,7 @@ class Recorded:
 
 
 def recorded(spec: Specification, location: AccountLocation, products: Sequence[Product] = ()) -> Recorded:
-    """products: written besides HATs.
+    """products: written besides HATs and the specification's own products.
 
     Raises UsageError for a specification that nothing is learned from, and AccountRefusal without a ledger.
     """
@@ -53,7 +53,8 @@ def recorded(spec: Specification, location: AccountLocation, products: Sequence[
     if not location.ledger.exists():
         raise AccountRefusal(f"there is no ledger at {location.shown}: name it with --ledger")
     policy = spec.levels.policy(spec.spec_id, spec.cells.region or (), spec.speeds.grid, b"")
-    policy = replace(policy, products=tuple(products))
+    wanted = {product.name: product for product in (*policy.products, *products)}
+    policy = replace(policy, products=tuple(wanted.values()))
     return Recorded(spec, policy, location.ledger.stages(spec.account.name, spec.spec_id))
 
 

@@ -23,8 +23,9 @@ def spec_id_of(text: str) -> str:
 def decisive_text(spec: "Specification") -> str:
     """Canonical JSON of everything that decides a release, defaults resolved, in the form of the document's tables.
 
-    Left out: names, the account's limit, lateness. A region counts by its cells, so that moving the file or editing
-    its white space draws no new noise. A prior counts as an option of the mechanisms that use it.
+    Left out: names, the account's limit, lateness, and coarser products, which are made of what is released anyway.
+    A region counts by its cells, so that moving the file or editing its white space draws no new noise. A prior
+    counts as an option of the mechanisms that use it.
     """
     plain: dict[str, Any] = {
         "account": _account(spec),
