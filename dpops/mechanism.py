@@ -213,19 +213,24 @@ class Mechanism(Protocol):
         return min(max(value, 0.0), float(plan.upper))
 
     @classmethod
+    def output(cls) -> str:
+        """The name of the number that `estimate` gives: that of the statistic, if there is but one."""
+        (statistic,) = cls.statistics
+        return statistic
+
+    @classmethod
     def estimate(cls, integers: Sequence[int], plan: Plan, miss: float) -> Estimate:
         """What the integers say, with intervals that each miss the true value with at most that probability.
 
-        Of a mechanism whose statistic has one output. Post-processing.
+        Of a mechanism whose statistics have one output. Post-processing.
         """
-        (statistic,) = cls.statistics
         plan = cls.resolve(integers, plan)
         value, half = cls.value(integers, plan), plan.half_width(miss)
         # The interval lies around the published value, which is the noisy one brought back into [0, U]: that moves it
         # nearer to any true value there, so the interval keeps its level and is never empty.
         number = Number(value, max(value - half, 0.0), min(value + half, float(plan.upper)))
         return Estimate(
-            numbers={statistic: number},
+            numbers={cls.output(): number},
             lists={},
             noise_std=plan.noise_std(),
             bias_bound=plan.stated_bias(),

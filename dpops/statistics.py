@@ -103,7 +103,8 @@ class Statistic:
 
     outputs: the first is a number, and what a row shows as its value; rows have columns for all of them if there are
     several. default: the mechanism where a specification names none. forecast_unit: of its plans and forecasts, where
-    these are not of the value. weighs_as: as which error suppression counts it.
+    these are not of the value. weighs_as: as which error suppression counts it. takes_caps: whether a cap on counts
+    lessens a vehicle's weight in it.
     """
 
     name: str
@@ -112,6 +113,7 @@ class Statistic:
     default: str = "auto"
     forecast_unit: str | None = None
     weighs_as: Literal["mean", "variance"] = "mean"
+    takes_caps: bool = True
 
     @property
     def unit(self) -> str:
@@ -131,6 +133,13 @@ class Statistic:
 
 _ALL = (
     Statistic(name="mean", needs=Moments((SUMS,)), outputs=(Output("mean"),)),
+    Statistic(
+        name="mean-of-vehicles",
+        needs=Moments((SUMS,)),
+        outputs=(Output("mean"),),
+        default="baseline",
+        takes_caps=False,
+    ),
     Statistic(
         name="variance",
         needs=Moments((SUMS, SQUARES)),

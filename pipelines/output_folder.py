@@ -11,7 +11,9 @@ from pipelines.account.location import AccountLocation
 from pipelines.specification import Specification
 from transforms.atomic_files import locked
 from transforms.errors import reason_of
+from transforms.release.products import PRODUCTS
 from transforms.release.recorded import LIVE_SHARD
+from transforms.sinks.files import HATS, LIVE
 from transforms.sinks.published import DATES, published_slots
 
 PROBE = ".hatstream-probe"
@@ -51,7 +53,7 @@ def make_writable(folder: Path) -> None:
 
 def _remove_parts(folder: Path) -> None:
     """What killed runs left in a folder that is locked, so that no writer is at work in it."""
-    for kind in (".hats-*.part", ".live-*.part", ".hatstream-*"):
+    for kind in (*(f".{of}-*.part" for of in (HATS, LIVE, *PRODUCTS)), ".hatstream-*"):
         for left in folder.glob(kind):
             left.unlink()
 

@@ -135,7 +135,7 @@ class HatEstimate(NamedTuple):
     """One statistic of one HAT. epsilon_slot: rational text, the most that a vehicle spends in the slot.
 
     counts: as its plan has them; None where they are secret, and where there is no plan. notes: columns of its slot's
-    own, see `SlotEstimates`.
+    own, see `SlotEstimates`. span: start and end, where they are not the slot's.
     """
 
     cell: str
@@ -145,6 +145,7 @@ class HatEstimate(NamedTuple):
     estimate: Estimate
     counts: HatCounts | None = None
     notes: Mapping[str, float | str | None] | None = None
+    span: tuple[str, str] | None = None
 
 
 class SlotEstimates(NamedTuple):
@@ -152,6 +153,8 @@ class SlotEstimates(NamedTuple):
 
     notes: the further columns that its rows have, of `transforms.sinks.rows.NOTES`.
     is_live: made while the slot's period lasted; the period's release has other values of the slot.
+    product: of a coarser product of a whole period its name; the times of its rows are theirs, and a cell may be a
+    parent cell or "city".
     """
 
     spec_id: str
@@ -162,3 +165,4 @@ class SlotEstimates(NamedTuple):
     hats: list[HatEstimate]
     is_live: bool = False
     notes: tuple[str, ...] = ()
+    product: str = ""

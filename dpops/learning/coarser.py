@@ -40,33 +40,37 @@ def coarser(known: Learned, belief: Field, groups: Groups) -> Field:
 
 
 class Shown(NamedTuple):
-    """What is published of a day's HATs. source: int64 (cells, slots), an index into SOURCES."""
+    """What is published of a day's HATs, (cells, slots) each. source: int64, an index into SOURCES.
+
+    values, lower95, upper95: of what source names, km/h; nan where it names nothing.
+    """
 
     estimates: Estimates
     source: Int64s
+    values: Float64s
+    lower95: Float64s
+    upper95: Float64s
 
 
 def with_coarser(known: Learned, belief: Field, upper_kmh: float) -> Shown:
-    """A HAT that is not known shows its parent's value in that slot where that is known, else its cell's day.
+    """Beside a HAT that is not known stands its parent's value in that slot where that is known, else its cell's day.
 
-    Its interval is then one for the parent's or the day's mean, and its status says so.
+    Its status says so. The HAT's own value stays: of the HAT it is the better guess, and its interval is the HAT's.
     """
-    shown, design = published(belief, upper_kmh), known.state.design
+    own, design = published(belief, upper_kmh), known.state.design
     cells, slots = np.arange(design.cells), np.arange(belief.hours.size)
     source = np.zeros(belief.values.shape, np.int64)
+    beside = [np.full(source.shape, np.nan) for _ in range(3)]
     ways = Groups(cells=design.parents, slots=slots), Groups(cells=cells, slots=0 * slots)
     for number, groups in enumerate(ways, 1):
         coarse = published(coarser(known, belief, groups), upper_kmh)
-        taken = (shown.status == Status.UNRELIABLE) & groups.spread(
-            (coarse.status == Status.OK).astype(np.float64)
-        ).astype(np.bool_)
+        is_known = groups.spread((coarse.status == Status.OK).astype(np.float64)) == 1
+        taken = (own.status == Status.UNRELIABLE) & (source == 0) & is_known
         source = np.where(taken, number, source)
-        more = {
-            name: np.where(taken, groups.spread(getattr(coarse, name)), getattr(shown, name))
-            for name in ("values", "sd", "lower95", "upper95")
-        }
-        shown = replace(shown, **more, status=np.where(taken, Status.PARENT, shown.status).astype(np.int64))
-    return Shown(shown, source)
+        columns = (coarse.values, coarse.lower95, coarse.upper95)
+        beside = [np.where(taken, groups.spread(found), old) for found, old in zip(columns, beside, strict=True)]
+    status = np.where(source > 0, Status.PARENT, own.status).astype(np.int64)
+    return Shown(replace(own, status=status), source, *beside)
 
 
 def _border(known: Learned, belief: Field) -> Float64s:

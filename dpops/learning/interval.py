@@ -31,8 +31,8 @@ DEVIATION, OF_VEHICLES = 2.5, 145.0
 
 
 class Status(IntEnum):
-    """What a published value is. Held back: the account knows too little of the whole city. Parent: it is
-    that of a coarser group, because too little is known of the HAT."""
+    """What a published value is. Held back: the account knows too little of the whole city. Parent: too
+    little is known of the HAT, but a coarser group is known, whose value stands beside."""
 
     OK = 0
     UNRELIABLE = 1

@@ -1,9 +1,9 @@
-"""The plain Laplace mechanism on the pooled sum: noise for the heaviest user, which a cap can make lighter."""
+"""The plain Laplace mechanism: on the pooled sum, where a cap can make heavy users lighter, or on users' means."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -25,26 +25,46 @@ class Baseline(Mechanism):
     steps; as floor(a) - floor(b) <= ceil(a - b), one user moves it by at most its U m_ub.
     Source: S0/S1 "Baseline": f + Lap(U m_max / (n epsilon)); here on the integer sum, so sensitivity U m_max is exact.
     The cap: algorithms 9.4; its bias is U times the weight moved, S0 section on clipping bias.
+
+    statistic: with "mean-of-vehicles", the sum of the L users' means instead, so that each counts once however often it
+    reported: what a cap at one sample leaves. The integer is floor(FINE sum_v s_v / c_v) of the exact rational, with
+    s_v the user's sum in grid steps. One user's s_v / c_v lies in [0, U], so it moves the rational by at most FINE U,
+    a whole number, and the floor by no more: sensitivity FINE U, attained by a user who goes from 0 to U.
+    Bias, if D samples were dropped: a_v of each user who is left, and all of e others who are not, sum a_v + e <= D.
+    The true mean gives s_v / c_v the weight c_v / (c_v + a_v) / (L + e) <= 1 / L; these weights agree with the released
+    ones for a share of sum 1 / (1 + a_v) / (L + e) or more, so of L^2 / ((L + sum a_v) (L + e)) by Cauchy and Schwarz,
+    so of (L / (L + D / 2))^2, as a product of a known sum is largest where both are equal. U times the rest,
+    1 - (2 L / (2 L + D))^2, is the worst bias; none without D.
     """
 
     name: ClassVar[str] = "baseline"
-    statistics: ClassVar[frozenset[str]] = frozenset({"mean"})
+    statistics: ClassVar[frozenset[str]] = frozenset({"mean", "mean-of-vehicles"})
     adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
 
     m_ub: CapRule = "none"
+    statistic: Literal["mean", "mean-of-vehicles"] = "mean"
 
     def __post_init__(self) -> None:
         check_cap(self.m_ub)
+        if self.counts_once and self.m_ub != "none":
+            raise ValueError("m_ub does not go with mean-of-vehicles, where every vehicle counts once")
+
+    @property
+    def counts_once(self) -> bool:
+        """Whether every user counts once, not with its samples."""
+        return self.statistic == "mean-of-vehicles"
 
     @classmethod
     def examples(cls) -> Sequence["Baseline"]:
-        return [cls(), cls(m_ub="opt"), cls(m_ub=3)]
+        return [cls(), cls(m_ub="opt"), cls(m_ub=3), cls(statistic="mean-of-vehicles")]
 
     def plan(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
         counts, reported = known
-        check_plan_input(counts, reported, grid.upper_steps * (1 if self.m_ub == "none" else FINE), epsilon)
+        m_ub = 1 if self.counts_once else self.m_ub
+        check_plan_input(counts, reported, grid.upper_steps * (1 if m_ub == "none" else FINE), epsilon)
         rate = float(epsilon)
-        cap = chosen(self.m_ub, counts, reported, lambda cap: _worst(cap, rate))
+        cap = chosen(m_ub, counts, reported, lambda cap: _worst(cap, rate))
+        moved = _dropped(counts.size, reported - int(counts.sum())) if self.counts_once else Fraction(*cap.moved)
         fine = 1 if cap.whole else FINE
         step = grid.step / (fine * cap.kept)
         sensitivity = fine * grid.upper_steps * cap.most
@@ -54,13 +74,14 @@ class Baseline(Mechanism):
             step=step,
             scale=sensitivity / epsilon,
             upper=grid.upper,
-            bias_bound=float(grid.upper * Fraction(*cap.moved)),
+            bias_bound=float(grid.upper * moved),
             facts={**facts_of(known, grid), **cap.facts(), "sensitivity": sensitivity},
             rounding=float(grid.step / 2 if cap.whole else grid.step / 2 + step),
         )
 
     def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
-        spread = prior.spread(weights(plan, counts) - counts / plan.facts["samples"], counts)
+        true = np.full(counts.size, 1 / counts.size) if self.counts_once else counts / plan.facts["samples"]
+        spread = prior.spread(weights(plan, counts) - true, counts)
         bias = spread * normal_scores(32 if spread > 0 else 1)
         means = prior.hat_means(float(plan.upper))[:, None]
         return float(clamped_errors(means, float(plan.upper), bias, float(plan.scale * plan.step)).mean())
@@ -71,6 +92,15 @@ class Baseline(Mechanism):
         exact = [_in_steps(each, plan) for each, plan in zip(sums, plans, strict=True)]
         drawn = with_noise(np.array(exact, np.int64), [plan.scale for plan in plans], noise)
         return [[integer] for integer in drawn]
+
+    @classmethod
+    def output(cls) -> str:
+        return "mean"
+
+
+def _dropped(users: int, samples: int) -> Fraction:
+    """The weight that so many dropped samples may have had in the mean of all users' means."""
+    return 1 - Fraction(2 * users, 2 * users + samples) ** 2
 
 
 def _worst(cap: CountCap, epsilon: float) -> float:

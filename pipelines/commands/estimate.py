@@ -1,5 +1,6 @@
 """`hatstream estimate`: estimates of released days again, or of days to come, without data and without spending."""
 
+from collections.abc import Sequence
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -22,7 +23,8 @@ from pipelines.commands.options import (
 from pipelines.exit_codes import DONE
 from pipelines.scheduled import estimates
 from pipelines.scheduled.release import UsageError, range_of
-from pipelines.specification import load
+from pipelines.specification import Specification, load
+from transforms.release.products import PRODUCTS, Product, ProductName, product_of
 
 
 @click.command()
@@ -38,6 +40,16 @@ from pipelines.specification import load
     metavar="DAYS",
     help="Also this many days after the last one, from all that is released by now.",
 )
+@click.option(
+    "--product",
+    "products",
+    type=click.Choice(PRODUCTS),
+    multiple=True,
+    help="Also a coarser product of each period, in a file of its own; may be given several times.",
+)
+@click.option(
+    "--part", "parts", multiple=True, metavar="HH:MM-HH:MM", help="With cell-part: a part of the day; several times."
+)
 @ledger_option
 @key_option
 @formats_option
@@ -51,6 +63,8 @@ def estimate(
     output: Path,
     whole: bool,
     days: int | None,
+    products: tuple[ProductName, ...],
+    parts: tuple[str, ...],
     ledger: str | None,
     key_path: Path | None,
     formats: tuple[str, ...],
@@ -64,10 +78,11 @@ def estimate(
     Examples:
       hatstream estimate --spec austin.toml --from 2016-11-24 --to 2016-11-27 --output again
       hatstream estimate --spec austin.toml --from 2016-11-24 --to 2016-11-27 --output whole --whole --forecast 7
+      hatstream estimate --spec austin.toml --from 2016-11-24 --to 2016-11-27 --output coarse --product cell-day
     """
     spec = load(spec_path)
     shape = shape_of(spec, columns, formats, by_date=by_date)
-    known = estimates.recorded(spec, location.find(ledger, key_path))
+    known = estimates.recorded(spec, location.find(ledger, key_path), _asked(spec, products, parts))
     when = range_of(spec.timetable, start, end)
     with progress_bars(quiet=as_json) as report:
         written, missing = estimates.estimate_again(known, when, output, formats, report, whole=whole, shape=shape)
@@ -81,6 +96,21 @@ def estimate(
         click.echo(f"{period} is not released: no estimate")
     click.echo(f"{len(written):,} files in {output}")
     return DONE
+
+
+def _asked(spec: Specification, names: Sequence[ProductName], parts: Sequence[str]) -> list[Product]:
+    """Raises UsageError."""
+    table = spec.timetable
+    service = table.service_start_minute, table.service_end_minute
+    if parts and "cell-part" not in names:
+        raise UsageError("--part goes with --product cell-part")
+    try:
+        return [
+            product_of(name, parts if name == "cell-part" else (), table.slot_minutes, service)
+            for name in dict.fromkeys(names)
+        ]
+    except ValueError as error:
+        raise UsageError(f"--part: {error}") from None
 
 
 def _after(text: str) -> date:

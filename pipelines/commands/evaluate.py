@@ -231,6 +231,8 @@ def _telemetry(
     pattern: str, spec_path: Path, epsilons: list[str], runs: int, output: Path | None, *, as_json: bool
 ) -> None:
     spec = load(spec_path)
+    if "mean-of-vehicles" in [stat.name for stat in spec.statistics]:
+        raise scheduled.UsageError("--data compares means of reports; give --totals to compare mean-of-vehicles")
     paths = scheduled.paths_of(pattern)
     with progress_bars(quiet=as_json) as bars:
         hats = real.read_hats(spec, paths, bars)
@@ -263,7 +265,7 @@ def _compositions(
     pattern: str, spec_path: Path, totals: list[str], runs: int, output: Path | None, *, as_json: bool
 ) -> None:
     spec = load(spec_path)
-    if not {stat.name for stat in spec.statistics} <= {"mean", "variance"}:
+    if not {stat.name for stat in spec.statistics} <= {"mean", "mean-of-vehicles", "variance"}:
         raise scheduled.UsageError("--totals compares means and variances; leave other statistics out of --spec")
     paths = scheduled.paths_of(pattern)
     with progress_bars(quiet=as_json) as bars:

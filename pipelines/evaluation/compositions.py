@@ -138,17 +138,22 @@ def _slots(rows: Tally) -> Iterator[tuple[int, Tally]]:
 
 def _truth(whole: Tally, grid: Grid) -> Truth:
     keys: dict[tuple[int, int], int] = {}
-    mean, variance, vehicles, reports = [], [], [], []
+    mean, of_vehicles, variance, vehicles, reports = [], [], [], [], []
     step = float(grid.step)
     for slot_s, rows in _slots(_ordered(whole)):
         for cell, totals, reported in hats_of(rows):
             keys[slot_s, cell] = len(keys)
             first, second = int(totals.sums.sum()) / reported, int(totals.squares.sum()) / reported
             mean.append(first * step)
+            of_vehicles.append(float((totals.sums / totals.counts).mean()) * step)
             variance.append((second - first * first) * step * step)
             vehicles.append(totals.counts.size)
             reports.append(reported)
-    values = {"mean": np.array(mean), "variance": np.array(variance)}
+    values = {
+        "mean": np.array(mean),
+        "mean-of-vehicles": np.array(of_vehicles),
+        "variance": np.array(variance),
+    }
     return Truth(keys, values, np.array(vehicles, np.float64), np.array(reports, np.float64))
 
 

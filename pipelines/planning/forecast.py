@@ -138,7 +138,8 @@ class Forecaster:
 
 def label(mechanism: Mechanism) -> str:
     """The name, and the options that are not the default."""
-    given = [(f.name, getattr(mechanism, f.name)) for f in fields(mechanism) if getattr(mechanism, f.name) != f.default]  # type: ignore[arg-type]
+    own = [f for f in fields(mechanism) if f.name != "statistic"]  # type: ignore[arg-type]
+    given = [(f.name, getattr(mechanism, f.name)) for f in own if getattr(mechanism, f.name) != f.default]
     return " ".join([mechanism.name, *(f"{name}={value}" for name, value in given)])
 
 

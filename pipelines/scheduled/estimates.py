@@ -1,7 +1,7 @@
 """Estimates of released days again, or of days to come, from the ledger alone: no data is read, nothing is spent."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from itertools import groupby
 from pathlib import Path
@@ -16,11 +16,12 @@ from pipelines.scheduled.release import UsageError, range_of, slot_facts
 from pipelines.specification import Specification
 from transforms.ledger import AccountRefusal
 from transforms.records import SlotEstimates
-from transforms.release.learned import day_estimates, hat_estimates, learned_from, period_order
+from transforms.release.learned import day_estimates, hat_estimates, learned_from, period_order, product_estimates
 from transforms.release.levels import LevelsPolicy
 from transforms.release.levels_order import hours_of, is_complete
 from transforms.release.levels_publish import HatEstimates, estimates_of_slot
 from transforms.release.policy import SlotFacts
+from transforms.release.products import Product
 from transforms.release.recorded import Sequenced
 from transforms.sinks.files import publish_slot
 from transforms.sinks.rows import PLAIN, Shape
@@ -42,13 +43,18 @@ class Recorded:
         return {entry.unit.period for entry in self.entries if is_complete(self.entries, entry.unit.period)}
 
 
-def recorded(spec: Specification, location: AccountLocation) -> Recorded:
-    """Raises UsageError for a specification that nothing is learned from, and AccountRefusal without a ledger."""
+def recorded(spec: Specification, location: AccountLocation, products: Sequence[Product] = ()) -> Recorded:
+    """products: written besides HATs and the specification's own products.
+
+    Raises UsageError for a specification that nothing is learned from, and AccountRefusal without a ledger.
+    """
     if spec.levels is None:
         raise UsageError("estimates are learned from statistics by 'levels'; other rows are what `release` writes")
     if not location.ledger.exists():
         raise AccountRefusal(f"there is no ledger at {location.shown}: name it with --ledger")
     policy = spec.levels.policy(spec.spec_id, spec.cells.region or (), spec.speeds.grid, b"")
+    wanted = {product.name: product for product in (*policy.products, *products)}
+    policy = replace(policy, products=tuple(wanted.values()))
     return Recorded(spec, policy, location.ledger.stages(spec.account.name, spec.spec_id))
 
 
@@ -76,22 +82,22 @@ def estimate_again(
         if period not in known.periods:
             missing.append(period)
             continue
-        found = _causal(known, period) if everything is None else _by_all(known, everything, period)
+        found = _causal(known, period, slots) if everything is None else _by_all(known, everything, period, slots)
         for slot in slots_of(found, slots, known.policy):
             written += publish_slot(slot, folder, formats, shape)
     progress("periods estimated", len(when.periods), len(when.periods))
     return written, missing
 
 
-def _causal(known: Recorded, period: str) -> HatEstimates:
+def _causal(known: Recorded, period: str, slots: Sequence[SlotFacts]) -> HatEstimates:
     last = max(entry.sequence for entry in known.entries if entry.unit.period == period)
     entries = [entry for entry in known.entries if entry.sequence <= last]
-    return day_estimates(learned_from(entries, known.policy), known.policy)
+    return day_estimates(learned_from(entries, known.policy), known.policy, slots)
 
 
-def _by_all(known: Recorded, everything: Learned, period: str) -> HatEstimates:
+def _by_all(known: Recorded, everything: Learned, period: str, slots: Sequence[SlotFacts]) -> HatEstimates:
     order = period_order(known.entries)
-    return day_estimates(everything, known.policy, len(order) - 1 - order.index(period))
+    return day_estimates(everything, known.policy, slots, len(order) - 1 - order.index(period))
 
 
 def forecast(
@@ -108,8 +114,10 @@ def forecast(
     for _, group in groupby(when.slots, key=lambda slot: slot.period):
         starts = [slot.start_s for slot in group]
         belief = learned.forecast(np.array(hours_of(starts, zone), np.int64))
-        found = hat_estimates(belief, known.policy, forecast=True)
-        for slot in slots_of(found, [facts[at] for at in starts], known.policy):
+        slots = [facts[at] for at in starts]
+        products = product_estimates(learned, belief, known.policy, slots, forecast=True)
+        found = hat_estimates(belief, known.policy, forecast=True)._replace(products=products)
+        for slot in slots_of(found, slots, known.policy):
             written += publish_slot(slot, folder, formats, shape)
     return written
 
@@ -117,3 +125,4 @@ def forecast(
 def slots_of(found: HatEstimates, slots: Sequence[SlotFacts], policy: LevelsPolicy) -> Iterator[SlotEstimates]:
     for at, facts in enumerate(slots):
         yield estimates_of_slot(found, at, facts, "km/h", policy)
+    yield from found.products

@@ -149,8 +149,18 @@ def release(
         raise AccountRefusal(_refusal(spec, location, outcome))
     note_spending(location.ledger, spec, outcome)
     starts = [facts.start for facts in job.slots.values()]
-    files = tuple(output / file_of(spec.spec_id, start, kind, shape) for start in starts for kind in formats)
-    return Release(outcome, when, files, topic)
+    files = [output / file_of(spec.spec_id, start, kind, shape) for start in starts for kind in formats]
+    products = [output / each for each in _product_files(spec, job, formats, shape)]
+    return Release(outcome, when, (*files, *products), topic)
+
+
+def _product_files(spec: Specification, job: Job, formats: Sequence[str], shape: Shape) -> Iterator[Path]:
+    """One of each format for each period and product."""
+    products = spec.levels.products if spec.levels is not None else ()
+    for slot_s, facts in job.slots.items():
+        if slot_s == facts.plan[0]:
+            for product in products:
+                yield from (file_of(spec.spec_id, facts.start, kind, shape, product.name) for kind in formats)
 
 
 def job_of(

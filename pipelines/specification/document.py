@@ -23,6 +23,7 @@ from transforms.layouts.base import KMH_PER_UNIT
 from transforms.layouts.csv_table import DELIMITERS
 from transforms.observe.columns import TimeUnit
 from transforms.regular_files import read_regular
+from transforms.release.products import ProductName
 from transforms.time.calendar import Unit
 
 SPEC_BYTES = 1 << 20
@@ -150,6 +151,18 @@ class InputTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     header: Annotated[bool | None, about("whether CSV's first line names the columns; true if left out")] = None
 
 
+class OutputTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """With mechanism levels: a coarser product of each period, in files of its own. No part of the spec_id."""
+
+    product: Annotated[
+        ProductName,
+        about("a row for each cell's day, cell in a part of the day, parent cell in an hour, or the region in an hour"),
+    ]
+    parts: Annotated[
+        list[str], about("with cell-part: parts of the day in local time, such as 06:00-10:00; on slots, none overlap")
+    ] = []
+
+
 class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One release. An unknown key is an error."""
 
@@ -163,6 +176,7 @@ class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     input: InputTable
     fleet: Annotated[FleetTable | None, about("with mechanism levels: what is publicly known of the fleet")] = None
     live: Annotated[LiveTable | None, about("with mechanism levels: how a stream gives slots before a day ends")] = None
+    output: Annotated[list[OutputTable], about("one table [[output]] for each coarser product")] = []
 
 
 def read(path: Path) -> Document:

@@ -21,6 +21,10 @@ def _hints(data: Any, kind: Any, where: str) -> Iterator[str]:
         if values and data not in values:
             yield from filter(None, [did_you_mean(data, values)])
         return
+    if isinstance(data, list):
+        for item in data:
+            yield from _hints(item, _item(kind), where)
+        return
     struct = _struct(kind)
     if struct is None or not isinstance(data, Mapping):
         return
@@ -50,6 +54,13 @@ def _struct(kind: Any) -> type[msgspec.Struct] | None:
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return kind
     return next((found for part in _parts(kind) if (found := _struct(part)) is not None), None)
+
+
+def _item(kind: Any) -> Any:
+    """The type of a list's items, where a type is a list or may be one."""
+    if get_origin(kind) is list:
+        return get_args(kind)[0]
+    return next((found for part in _parts(kind) if (found := _item(part)) is not None), None)
 
 
 def _literals(kind: Any) -> list[Any]:

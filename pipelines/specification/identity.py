@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from dpops.mechanism import Mechanism
+from dpops.mechanisms.auto import Auto
 from pipelines.specification.levels import MECHANISM
 from transforms.layouts.csv_table import CsvTable
 
@@ -21,8 +23,9 @@ def spec_id_of(text: str) -> str:
 def decisive_text(spec: "Specification") -> str:
     """Canonical JSON of everything that decides a release, defaults resolved, in the form of the document's tables.
 
-    Left out: names, the account's limit, lateness. A region counts by its cells, so that moving the file or editing
-    its white space draws no new noise. A prior counts as an option of the mechanisms that use it.
+    Left out: names, the account's limit, lateness, and coarser products, which are made of what is released anyway.
+    A region counts by its cells, so that moving the file or editing its white space draws no new noise. A prior
+    counts as an option of the mechanisms that use it.
     """
     plain: dict[str, Any] = {
         "account": _account(spec),
@@ -82,10 +85,16 @@ def _statistics(spec: "Specification") -> list[dict[str, Any]]:
             "name": stat.name,
             "mechanism": stat.mechanism.name,
             "share": str(stat.share),
-            "options": {f.name: getattr(stat.mechanism, f.name) for f in fields(stat.mechanism)},  # type: ignore[arg-type]
+            "options": _options(stat.mechanism),
         }
         for stat in spec.statistics
     ]
+
+
+def _options(mechanism: Mechanism) -> dict[str, Any]:
+    """The statistic stands beside the options; only those of `auto` have repeated it from the first."""
+    names = [f.name for f in fields(mechanism) if f.name != "statistic" or isinstance(mechanism, Auto)]  # type: ignore[arg-type]
+    return {name: getattr(mechanism, name) for name in names}
 
 
 def _input(spec: "Specification") -> dict[str, Any]:

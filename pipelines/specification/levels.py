@@ -15,6 +15,7 @@ from dpops.types import Grid
 from pipelines.specification.numbers import from_toml
 from transforms.errors import did_you_mean
 from transforms.release.levels import LevelsPolicy, hats_of
+from transforms.release.products import Product
 from transforms.time.calendar import Timetable
 
 MECHANISM = "levels"
@@ -83,7 +84,10 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 @dataclass(frozen=True, kw_only=True)
 class LevelsRelease:
-    """A checked `levels` statistic. epsilon, delta: the total of a vehicle and period, delta None where it is pure."""
+    """A checked `levels` statistic. epsilon, delta: the total of a vehicle and period, delta None where it is pure.
+
+    products: what is published of a period besides its HATs.
+    """
 
     epsilon: Fraction
     delta: Fraction | None
@@ -92,6 +96,7 @@ class LevelsRelease:
     fleet: Fleet
     counts_public: bool
     live: LiveSettings | None = None
+    products: tuple[Product, ...] = ()
 
     @property
     def claim(self) -> PureDP | ZCDP:
@@ -117,6 +122,7 @@ class LevelsRelease:
             counts_public=self.counts_public,
             digest_key=digest_key,
             live=self.live,
+            products=self.products,
         )
 
     def _later(self) -> tuple[Settings, ...]:
@@ -125,7 +131,7 @@ class LevelsRelease:
         return tuple(replace(stage, share=stage.share * rest) for stage in self.recipe.later)
 
     def text(self) -> dict[str, Any]:
-        """Everything that decides the release, defaults resolved, as plain values."""
+        """Everything that decides the release, defaults resolved, as plain values. Products decide none."""
         plain: dict[str, Any] = msgspec.to_builtins(self.recipe, enc_hook=str)
         live = {} if self.live is None else {"live": msgspec.to_builtins(self.live, enc_hook=str)}
         return plain | {"exponent": str(self.exponent)} | live

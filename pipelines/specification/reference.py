@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import msgspec
 
 from dpops import statistics as registry
-from pipelines.specification.document import Document
+from pipelines.specification.document import Document, OutputTable
 from pipelines.specification.fields import Field, fields_of, struct_of, tables, variants
 
 _HEAD = """# The specification
@@ -16,7 +16,7 @@ One strict TOML file says what is released. An unknown key is an error that name
 words in the [glossary](glossary.md).
 
 Its identity, `spec_id`, is the hash of everything that decides a release, with defaults filled in and regions by their
-cells. Names, the account's limit and the allowed lateness are no part of it.
+cells. Names, the account's limit, the allowed lateness and further outputs are no part of it.
 """
 
 
@@ -33,6 +33,9 @@ def _lines() -> Iterator[str]:
         yield f"{(table.__doc__ or '').strip()}{'' if required else ' May be left out.'}\n"
         yield from _table(table)
     yield from _statistics()
+    yield "## [[output]]\n"
+    yield f"{(OutputTable.__doc__ or '').strip()} [estimates.md](estimates.md#coarser-products) says more.\n"
+    yield from _table(OutputTable)
 
 
 def _table(table: type[msgspec.Struct]) -> Iterator[str]:

@@ -11,6 +11,7 @@ from dpops import statistics as registry
 from dpops.forecast import Prior
 from dpops.mechanism import Mechanism
 from dpops.mechanisms.auto import Auto
+from dpops.mechanisms.baseline import Baseline
 from dpops.mechanisms.tree import Tree
 from dpops.registry import registered
 from dpops.statistics import RequestedStatistic
@@ -20,6 +21,7 @@ from pipelines.specification.hints import hint
 from pipelines.specification.levels import FleetTable, LevelsRelease, Options, levels_release, refusal
 from pipelines.specification.numbers import from_toml
 from transforms.errors import did_you_mean
+from transforms.release.products import Product, product_of
 from transforms.time.calendar import DAY_MINUTES, Timetable
 
 
@@ -45,10 +47,13 @@ def _statistic(table: dict[str, Any], document: Document, prior: Prior | None) -
         raise SpecificationError(f"statistic.mechanism = {wanted!r} is not available; {fitting}")
     need(wanted in fit, "statistic.mechanism", f"must fit {adjacency} ({', '.join(fit)})", wanted)
     try:
-        second_stage = _second_stage(known[wanted]) if document.privacy.composition == "clip-user" else {}
+        capped = document.privacy.composition == "clip-user" and offered[str(name)].takes_caps
+        second_stage = _second_stage(known[wanted]) if capped else {}
         mechanism = _mechanism(known[wanted], second_stage | table)
         if isinstance(mechanism, Auto):
             mechanism = Auto(prior=prior, statistic=name)
+        if isinstance(mechanism, Baseline):
+            mechanism = replace(mechanism, statistic=name)
         if isinstance(mechanism, Tree):
             mechanism = replace(mechanism, prior=prior)
         return str(name), mechanism, _weight(weight)
@@ -93,13 +98,14 @@ def levels_of(document: Document, region: tuple[int, ...] | None, timetable: Tim
     """The `levels` release that is asked for, if it is; under secret counts nothing else is."""
     account, privacy, tables = document.account, document.privacy, document.statistic
     if account.adjacency == "counts-public" and "levels" not in [table.get("mechanism") for table in tables]:
-        for name, value in (("privacy.delta", privacy.delta), ("fleet", document.fleet), ("live", document.live)):
+        given = {"privacy.delta": privacy.delta, "fleet": document.fleet, "live": document.live}
+        for name, value in (given | {"output": document.output or None}).items():
             need(value is None, name, "goes with mechanism = 'levels'", "given")
         return None
     _check_levels(document, region)
     options = {name: value for name, value in tables[0].items() if name not in ("name", "mechanism", "weight")}
     try:
-        return levels_release(
+        found = levels_release(
             options,
             epsilon=privacy.epsilon,
             delta=privacy.delta,
@@ -109,8 +115,21 @@ def levels_of(document: Document, region: tuple[int, ...] | None, timetable: Tim
             counts_public=account.adjacency == "counts-public",
             live=document.live,
         )
+        return replace(found, products=_products(document, timetable))
     except (msgspec.ValidationError, ValueError) as error:
         raise SpecificationError(f"statistic with mechanism 'levels': {error}{hint(options, Options)}") from None
+
+
+def _products(document: Document, timetable: Timetable) -> tuple[Product, ...]:
+    names = [table.product for table in document.output]
+    need(len(set(names)) == len(names), "output.product", "must not repeat", ", ".join(names))
+    service = timetable.service_start_minute, timetable.service_end_minute
+    try:
+        return tuple(
+            product_of(table.product, table.parts, timetable.slot_minutes, service) for table in document.output
+        )
+    except ValueError as error:
+        raise SpecificationError(f"output: {error}") from None
 
 
 def _check_levels(document: Document, region: tuple[int, ...] | None) -> None:

@@ -23,6 +23,7 @@ from dpops.learning import (
     StageValues,
     State,
     Status,
+    coarser,
     learned,
     published,
     taken_in,
@@ -37,8 +38,11 @@ from dpops.levels.live import slot_weight
 from dpops.levels.stages import CENTRE_STEP_KMH
 from dpops.types import Int64s
 from transforms.observe.hexagons import cell_text
-from transforms.release.levels import PARENT, LevelsPolicy, hats_of, plan_of, read_unit
-from transforms.release.levels_publish import HatEstimates
+from transforms.records import SlotEstimates
+from transforms.release.levels import LevelsPolicy, hats_of, plan_of, read_unit
+from transforms.release.levels_publish import HatEstimates, estimates_of_product
+from transforms.release.policy import SlotFacts
+from transforms.release.products import grouping, parent_text
 from transforms.release.recorded import Sequenced
 
 STATUS_NAMES = np.array([status.name.lower().replace("_", "-") for status in Status])
@@ -55,27 +59,34 @@ def learned_centres(entries: Sequence[Sequenced], policy: LevelsPolicy, hours: S
     return centres_of(own.values, MARGIN_KMH, policy.grid.upper - MARGIN_KMH)
 
 
-def learned_estimates(
-    entries: Sequence[Sequenced],
-    policy: LevelsPolicy,
-    hours: Sequence[int],  # noqa: ARG001 - the period's own entries say them too
-) -> HatEstimates:
+def learned_estimates(entries: Sequence[Sequenced], policy: LevelsPolicy, slots: Sequence[SlotFacts]) -> HatEstimates:
     """The last recorded period's estimates from its own and earlier entries."""
-    return day_estimates(learned_from(entries, policy), policy)
+    return day_estimates(learned_from(entries, policy), policy, slots)
 
 
-def day_estimates(known: Learned, policy: LevelsPolicy, back: int = 0) -> HatEstimates:
-    """As published of the last day, or one `back` before it; a parent's or a day's value where a HAT's is unknown."""
-    shown = with_coarser(known, known.estimate(back), float(policy.grid.upper))
-    parents = np.array([h3.cell_to_parent(cell_text(cell), _parent_resolution(cell)) for cell in policy.region])
+def day_estimates(known: Learned, policy: LevelsPolicy, slots: Sequence[SlotFacts], back: int = 0) -> HatEstimates:
+    """As published of the last day, or one `back` before it; beside a HAT that is unknown a parent's or a day's."""
+    belief = known.estimate(back)
+    shown = with_coarser(known, belief, float(policy.grid.upper))
+    parents = np.array([parent_text(cell) for cell in policy.region])
     whose = np.array(SOURCES)[shown.source]
-    value_of = np.where(whose == "parent", parents[:, None], whose)
-    return _hat_estimates(shown.estimates)._replace(value_of=value_of)
+    return _hat_estimates(shown.estimates)._replace(
+        parent=np.where(whose == "parent", parents[:, None], whose),
+        beside=(shown.values, shown.lower95, shown.upper95),
+        products=product_estimates(known, belief, policy, slots),
+    )
 
 
-def _parent_resolution(cell: int) -> int:
-    resolution: int = h3.get_resolution(cell_text(cell))
-    return max(resolution - PARENT, 0)
+def product_estimates(
+    known: Learned, belief: Field, policy: LevelsPolicy, slots: Sequence[SlotFacts], *, forecast: bool = False
+) -> tuple[SlotEstimates, ...]:
+    """The policy's products of a period, from the same belief as its HATs. slots: all of the period."""
+    starts, found = [facts.start for facts in slots], []
+    for product in policy.products:
+        grouped = grouping(product, known.state.design.parents, policy.region, starts)
+        estimates = hat_estimates(coarser(known, belief, grouped.groups), policy, forecast=forecast)
+        found.append(estimates_of_product(estimates, product.name, grouped, slots, policy))
+    return tuple(found)
 
 
 def learned_live(stages: Sequence[Sequenced], live: Sequence[Sequenced], policy: LevelsPolicy) -> HatEstimates:

@@ -36,10 +36,11 @@ from dpops.noise import Noise
 from dpops.types import Grid, Int64s
 from transforms.count.wire import Tally
 from transforms.release.policy import SlotFacts
+from transforms.release.products import PARENT, Product
 from transforms.release.recorded import Released, Sealed
 
 MECHANISM = "levels"
-PARENT, GRANDPARENT = 1, 2
+GRANDPARENT = 2
 """How many resolutions coarser."""
 
 
@@ -49,7 +50,8 @@ class LevelsPolicy:
 
     total: what a vehicle spends in a period, as the ledger writes it; epsilon, delta: the same as people read it.
     first, later: the stages of a period before which nothing of the specification is recorded, and of all others.
-    live: what slots get while a period lasts; `later` has the rest of the total. region: sorted cells.
+    live: what slots get while a period lasts; `later` has the rest of the total. region: sorted cells. products: what
+    is published of a period besides its HATs.
     """
 
     spec_id: str
@@ -67,6 +69,7 @@ class LevelsPolicy:
     counts_public: bool
     digest_key: bytes = field(repr=False)
     live: LiveSettings | None = None
+    products: tuple[Product, ...] = ()
 
     def costs(self, share: Fraction) -> str:
         """What a share of the total is, as the ledger writes it."""

@@ -1,8 +1,8 @@
 """From a period's recorded stages, and all entries before them, to an estimate of every HAT: post-processing."""
 
 import math
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from transforms.observe.hexagons import cell_text
 from transforms.records import HatEstimate, SlotEstimates
 from transforms.release.levels import MECHANISM, LevelsPolicy
 from transforms.release.policy import SlotFacts
+from transforms.release.products import Grouping
 from transforms.release.recorded import Sequenced
 
 Float64s = NDArray[np.float64]
@@ -21,7 +22,8 @@ class HatEstimates(NamedTuple):
     """Of every HAT of a period, (cells, slots): km/h, bounds of an interval, standard deviation, and a status.
 
     nan where there is no value to publish. leans: of live values, how far each rests on slots of the same day, 0 to 1.
-    value_of: of a period's end, the parent, or "day", whose value it is; empty where it is the HAT's own.
+    parent: of a period's end, where the HAT is not known, what is: its parent cell, or "day"; else empty. beside: value
+    and bounds of that. products: what is published of the period besides.
     """
 
     value: Float64s
@@ -30,7 +32,9 @@ class HatEstimates(NamedTuple):
     sd: Float64s
     status: NDArray[np.str_]
     leans: Float64s | None = None
-    value_of: NDArray[np.str_] | None = None
+    parent: NDArray[np.str_] | None = None
+    beside: tuple[Float64s, Float64s, Float64s] | None = None
+    products: tuple[SlotEstimates, ...] = ()
 
     def slot(self, at: int) -> "HatEstimates":
         """One slot's alone, (cells, 1)."""
@@ -39,20 +43,42 @@ class HatEstimates(NamedTuple):
         return HatEstimates(value, lower, upper, sd, self.status[:, [at]], leans)
 
 
-Estimator = Callable[[Sequence[Sequenced], LevelsPolicy, Sequence[int]], HatEstimates]
-"""(recorded stages up to the period's last one, in the order of the ledger; policy; hours of the period's slots)."""
+Estimator = Callable[[Sequence[Sequenced], LevelsPolicy, Sequence[SlotFacts]], HatEstimates]
+"""(recorded stages up to the period's last one, in the order of the ledger; policy; the period's slots)."""
 
 
 def estimates_of_slot(
     estimates: HatEstimates, slot: int, facts: SlotFacts, unit: str, policy: LevelsPolicy
 ) -> SlotEstimates:
     """One estimate for every cell of the region, by cell. slot: its index in the period."""
-    columns = [column[:, slot].tolist() for column in estimates[:5]]
-    further = {"leans_on_day": estimates.leans, "value_of": estimates.value_of}
-    notes = {name: column[:, slot].tolist() for name, column in further.items() if column is not None}
+    notes = _notes(estimates, slot)
+    hats = _rows(estimates, slot, [cell_text(cell) for cell in policy.region], notes, policy)
+    return SlotEstimates(policy.spec_id, facts.start, facts.end, unit, ("mean",), hats, notes=tuple(notes))
+
+
+def estimates_of_product(
+    estimates: HatEstimates, product: str, grouped: Grouping, slots: Sequence[SlotFacts], policy: LevelsPolicy
+) -> SlotEstimates:
+    """One estimate for every place and time of a period. estimates: of groups. slots: all of the period."""
+    notes = {"product": [product] * len(grouped.places)}
     hats = [
+        row._replace(span=(slots[span[0]].start, slots[span[1]].end))
+        for at, span in enumerate(grouped.spans)
+        if span is not None
+        for row in _rows(estimates, at, grouped.places, notes, policy)
+    ]
+    start, end = slots[0].start, slots[-1].end
+    return SlotEstimates(policy.spec_id, start, end, "km/h", ("mean",), hats, notes=("product",), product=product)
+
+
+def _rows(
+    estimates: HatEstimates, at: int, places: Sequence[str], notes: Mapping[str, list[Any]], policy: LevelsPolicy
+) -> list[HatEstimate]:
+    """Of one slot, by place. notes: further columns."""
+    columns = [column[:, at].tolist() for column in estimates[:5]]
+    return [
         HatEstimate(
-            cell_text(cell),
+            place,
             "mean",
             MECHANISM,
             str(policy.epsilon),
@@ -64,8 +90,23 @@ def estimates_of_slot(
                 epsilon=None,
                 status=status,
             ),
-            notes={name: None if column[at] == "" else column[at] for name, column in notes.items()},
+            notes={name: column[row] for name, column in notes.items()},
         )
-        for at, (cell, value, lower, upper, sd, status) in enumerate(zip(policy.region, *columns, strict=True))
+        for row, (place, value, lower, upper, sd, status) in enumerate(zip(places, *columns, strict=True))
     ]
-    return SlotEstimates(policy.spec_id, facts.start, facts.end, unit, ("mean",), hats, notes=tuple(notes))
+
+
+def _notes(estimates: HatEstimates, slot: int) -> dict[str, list[Any]]:
+    """Columns that only some rows have, by name: of every cell, None where there is nothing to say."""
+    beside = (None,) * 3 if estimates.beside is None else estimates.beside
+    names = ("parent_value", "parent_lower95", "parent_upper95")
+    columns = {
+        "leans_on_day": estimates.leans,
+        "parent": estimates.parent,
+        **dict(zip(names, beside, strict=True)),
+    }
+    return {
+        name: [None if value == "" or value != value else value for value in column[:, slot].tolist()]
+        for name, column in columns.items()
+        if column is not None
+    }

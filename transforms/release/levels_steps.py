@@ -130,12 +130,17 @@ def estimates_of_period(
     slots: Mapping[int, SlotFacts],
     estimator: Estimator,
 ) -> Iterator[SlotEstimates]:
-    """The estimates of a period's slots from its last recorded stage and what stands before it; else nothing."""
+    """The estimates of a period's slots, and its products, from its last recorded stage and what stands before it.
+
+    Of other stages nothing.
+    """
     (unit,), (sequence,) = recorded.units, recorded.sequences
     plan = plan_of(unit)
     if plan.stage + 1 < plan.stages:
         return
     stages = account.open().stages(account.name, unit.spec_id)
-    estimates = estimator([entry for entry in stages if entry.sequence <= sequence], policy, plan.hours)
-    for at, slot_s in enumerate(slots[unit.slot_s].plan):
-        yield estimates_of_slot(estimates, at, slots[slot_s], unit.unit, policy)
+    facts = [slots[slot_s] for slot_s in slots[unit.slot_s].plan]
+    estimates = estimator([entry for entry in stages if entry.sequence <= sequence], policy, facts)
+    for at, each in enumerate(facts):
+        yield estimates_of_slot(estimates, at, each, unit.unit, policy)
+    yield from estimates.products

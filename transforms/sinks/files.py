@@ -74,12 +74,16 @@ def _jsonl(rows: Sequence[Row], _schema: pa.Schema, _name: str) -> bytes:
 
 
 def _geojson(rows: Sequence[Row], _schema: pa.Schema, _name: str) -> bytes:
-    """A feature each row: the hexagon, and the row as properties. Source: RFC 7946 (rings run counter-clockwise)."""
-    features = [
-        {"type": "Feature", "geometry": {"type": "Polygon", "coordinates": [_ring(row["cell"])]}, "properties": row}
-        for row in rows
-    ]
+    """A feature each row: the hexagon, none of a city's, and the row as properties.
+
+    Source: RFC 7946 (rings run counter-clockwise).
+    """
+    features = [{"type": "Feature", "geometry": _hexagon(row["cell"]), "properties": row} for row in rows]
     return msgspec.json.encode({"type": "FeatureCollection", "features": features}) + b"\n"
+
+
+def _hexagon(cell: str) -> dict[str, Any] | None:
+    return {"type": "Polygon", "coordinates": [_ring(cell)]} if h3.is_valid_cell(cell) else None
 
 
 def _ring(cell: str) -> list[list[float]]:
@@ -96,26 +100,29 @@ FORMATS: Mapping[str, Callable[[Sequence[Row], pa.Schema, str], bytes]] = {
 }
 
 
-def file_of(spec_id: str, slot_start: str, kind: str, shape: Shape = PLAIN, *, is_live: bool = False) -> Path:
-    """Where in an output folder the file of a slot lies."""
+HATS, LIVE = "hats", "live"
+
+
+def file_of(spec_id: str, slot_start: str, kind: str, shape: Shape = PLAIN, of: str = HATS) -> Path:
+    """Where in an output folder the file of a slot lies, or with another `of` a live slot's or a period's product."""
     folder = Path(f"date={slot_start[:10]}") if shape.by_date else Path()
-    return folder / f"{file_stem(spec_id, slot_start, is_live=is_live)}.{kind}"
+    return folder / f"{file_stem(spec_id, slot_start, of)}.{kind}"
 
 
-def file_stem(spec_id: str, slot_start: str, *, is_live: bool = False) -> str:
+def file_stem(spec_id: str, slot_start: str, of: str = HATS) -> str:
     """Fixed by specification and slot: local start with its offset, in characters that every file system takes."""
-    kind = "live" if is_live else "hats"
-    return f"{kind}-{spec_id}-{datetime.fromisoformat(slot_start).strftime('%Y%m%dT%H%M%S%z')}"
+    return f"{of}-{spec_id}-{datetime.fromisoformat(slot_start).strftime('%Y%m%dT%H%M%S%z')}"
 
 
 def publish_slot(slot: SlotEstimates, folder: Path, formats: Sequence[str], shape: Shape = PLAIN) -> list[Path]:
     """Writes one file per format for one slot; a file appears whole under its name, or not at all."""
     rows, schema = rows_of(slot, shape), schema_of(slot.statistics, shape, slot.notes)
-    stem = file_stem(slot.spec_id, slot.slot_start, is_live=slot.is_live)
+    of = slot.product or (LIVE if slot.is_live else HATS)
+    stem = file_stem(slot.spec_id, slot.slot_start, of)
     written = []
     failpoint("before-publish")
     for kind in formats:
-        path = folder / file_of(slot.spec_id, slot.slot_start, kind, shape, is_live=slot.is_live)
+        path = folder / file_of(slot.spec_id, slot.slot_start, kind, shape, of)
         path.parent.mkdir(exist_ok=True)
         write_whole(path, FORMATS[kind](rows, schema, stem), rows)
         written.append(path)

@@ -30,8 +30,8 @@ _DEFAULTS: Mapping[str, Any] = {
 
 
 class Message(NamedTuple):
-    """key: the release id `spec_id/slot start/cell/statistic`, of live rows with `/live` behind it. value: the row as a
-    line of the format jsonl has it."""
+    """key: the release id `spec_id/slot start/cell/statistic`, of live rows with `/live` behind it, of coarser
+    products with their names. value: the row as a line of the format jsonl has it."""
 
     key: bytes
     value: bytes
@@ -39,7 +39,8 @@ class Message(NamedTuple):
 
 def message_of(row: Row, *, is_live: bool = False) -> Message:
     """The message of a published row; equal rows have equal messages."""
-    parts = (row["spec_id"], row["slot_start"], row["cell"], row["statistic"], *(["live"] if is_live else []))
+    of = row.get("product") or ("live" if is_live else "")
+    parts = (row["spec_id"], row["slot_start"], row["cell"], row["statistic"], *([of] if of else []))
     release_id = "/".join(parts)
     return Message(release_id.encode(), json_of(row))
 

@@ -21,8 +21,9 @@ DATES = "date=*"
 _NAME, _LIVE_NAME = "hats-{}-", "live-{}-"
 _DAMAGE = (OSError, ValueError, LookupError, TypeError, EOFError, csv.Error, msgspec.MsgspecError, pa.ArrowException)
 
-Values = dict[tuple[str, str], float | None]
-"""What was published, by cell and statistic."""
+Values = dict[tuple[str, str, str], float | None]
+"""What was published, by cell, statistic and start."""
+_KEYS = ("cell", "statistic", "slot_start")
 
 
 class OtherValues(Exception):
@@ -64,7 +65,10 @@ def refuse_other_values(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
 def _values(rows: Iterable[Mapping[str, Any]]) -> Values:
     return {
-        (row["cell"], row["statistic"]): float(row["value"]) if row["value"] not in (None, "") else None for row in rows
+        (row["cell"], row["statistic"], row["slot_start"]): float(row["value"])
+        if row["value"] not in (None, "")
+        else None
+        for row in rows
     }
 
 
@@ -75,7 +79,7 @@ def _same(before: float | None, now: float | None) -> bool:
 
 
 def _parquet(path: Path) -> Sequence[Mapping[str, Any]]:
-    rows: list[Mapping[str, Any]] = pq.read_table(path, columns=["cell", "statistic", "value"]).to_pylist()
+    rows: list[Mapping[str, Any]] = pq.read_table(path, columns=[*_KEYS, "value"]).to_pylist()
     return rows
 
 

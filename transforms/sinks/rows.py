@@ -34,9 +34,12 @@ SCHEMA = pa.schema(
 )
 """Of statistics with one output; `schema_of` adds to it what others put out."""
 
-NOTES = {"leans_on_day": pa.float64(), "value_of": pa.string()}
+NOTES = {"leans_on_day": pa.float64(), "parent": pa.string(), "product": pa.string()} | dict.fromkeys(
+    ("parent_value", "parent_lower95", "parent_upper95"), pa.float64()
+)
 """Columns that only some slots' rows have. leans_on_day: of live values, how far they rest on the day's own slots.
-value_of: the parent cell, or "day", whose value a row shows; null where it is the cell's own in that slot."""
+parent: where a HAT is not known, the parent cell that is, or "day", the cell's own; parent_value, ..: of that.
+product: what a row of a coarser product is."""
 
 _TIMES = ("slot_start_at", "slot_end_at")
 _COUNTS = ("vehicles", "reports")
@@ -83,14 +86,21 @@ def _names(output: Output) -> tuple[str, str, str]:
 def rows_of(slot: SlotEstimates, shape: Shape = PLAIN) -> list[Row]:
     """The rows of one slot by cell and statistic; all have the columns of `schema_of`, in this order."""
     extras = statistics.extras_of(slot.statistics)
-    times = dict(zip(_TIMES, map(datetime.fromisoformat, (slot.slot_start, slot.slot_end)), strict=True))
     return [
         _row(slot, hat, extras)
-        | (times if shape.zone else {})
+        | (_instants(slot, hat) if shape.zone else {})
         | (_counts(hat) if shape.counts else {})
         | {name: (hat.notes or {}).get(name) for name in slot.notes}
         for hat in slot.hats
     ]
+
+
+def _instants(slot: SlotEstimates, hat: HatEstimate) -> Row:
+    return dict(zip(_TIMES, map(datetime.fromisoformat, _span(slot, hat)), strict=True))
+
+
+def _span(slot: SlotEstimates, hat: HatEstimate) -> tuple[str, str]:
+    return hat.span or (slot.slot_start, slot.slot_end)
 
 
 def _counts(hat: HatEstimate) -> Row:
@@ -100,10 +110,11 @@ def _counts(hat: HatEstimate) -> Row:
 def _row(slot: SlotEstimates, hat: HatEstimate, extras: Sequence[Output]) -> Row:
     statistic, estimate = statistics.registered()[hat.statistic], hat.estimate
     value, lower, upper = estimate.numbers.get(statistic.outputs[0].name, (None, None, None))
+    start, end = _span(slot, hat)
     row: Row = {
         "spec_id": slot.spec_id,
-        "slot_start": slot.slot_start,
-        "slot_end": slot.slot_end,
+        "slot_start": start,
+        "slot_end": end,
         "cell": hat.cell,
         "statistic": hat.statistic,
         "value": _rounded(value),

@@ -66,19 +66,28 @@ def test_coarser_is_better_known(known: Learned, belief: Field) -> None:
     assert np.all(hour.deviations < belief.deviations.min(axis=0))
 
 
-def test_a_hat_that_is_not_known_shows_its_parent_or_its_day_and_says_so() -> None:
+def test_beside_a_hat_that_is_not_known_stands_its_parent_or_its_day() -> None:
     known = learned(after(2, 0.1))
     belief = known.estimate()
     shown, own = with_coarser(known, belief, 65), published(belief, 65)
-    replaced = shown.source > 0
-    assert np.array_equal(replaced, shown.estimates.status == Status.PARENT)
-    assert np.all(own.status[replaced] == Status.UNRELIABLE)
-    assert np.all(shown.estimates.values[~replaced] == own.values[~replaced])
+    marked = shown.source > 0
+    assert np.array_equal(marked, shown.estimates.status == Status.PARENT)
+    assert np.all(own.status[marked] == Status.UNRELIABLE)
+    assert np.array_equal(np.isnan(shown.values), ~marked)
     parents = published(coarser(known, belief, GROUPS["parent-hour"]), 65)
     taken = shown.source == 1
     assert taken.any()
-    assert np.array_equal(shown.estimates.values[taken], GROUPS["parent-hour"].spread(parents.values)[taken])
-    assert shown.estimates.sd[replaced].mean() < own.sd[replaced].mean()
+    assert np.array_equal(shown.values[taken], GROUPS["parent-hour"].spread(parents.values)[taken])
+    assert (shown.upper95 - shown.lower95)[marked].mean() < (own.upper95 - own.lower95)[marked].mean()
+
+
+def test_the_value_and_interval_of_a_hat_are_always_its_own() -> None:
+    """A parent's interval is one of the parent's mean, and would not hold the HAT's."""
+    known = learned(after(2, 0.1))
+    belief = known.estimate()
+    shown, own = with_coarser(known, belief, 65).estimates, published(belief, 65)
+    for name in ("values", "sd", "lower95", "upper95"):
+        assert np.array_equal(getattr(shown, name), getattr(own, name))
 
 
 def test_nothing_is_shown_of_a_coarser_group_where_the_city_is_not_known() -> None:

@@ -28,7 +28,7 @@ DRAWS = 14_000
 EXACT = (Baseline, ArrayAverage, OptArray)
 """Their sensitivity and bias bound are attained, but for rounding."""
 AUDITED: frozenset[Adjacency] = frozenset({"counts-public"})
-STATISTICS = frozenset({"mean", "variance"})
+STATISTICS = frozenset({"mean", "mean-of-vehicles", "variance"})
 DISTRIBUTIONS = frozenset({"distribution"})
 NUMBERS = [kind for kind in registered().values() if kind.statistics <= STATISTICS]
 """Those that release one number; distributions: tests/dpops/trees/test_mechanisms.py."""
@@ -76,14 +76,17 @@ def plan_for(mechanism: Mechanism, counts: Int64s) -> Plan:
 
 
 def statistic_of(mechanism: Mechanism) -> str:
-    if isinstance(mechanism, Auto):
+    if isinstance(mechanism, Auto | Baseline):
         return mechanism.statistic
     (only,) = mechanism.statistics
     return only
 
 
 def truth_of(mechanism: Mechanism, totals: Totals) -> Fraction:
-    """The statistic of all samples, in units."""
+    """The statistic of all samples, in units. A user without samples counts nowhere."""
+    if statistic_of(mechanism) == "mean-of-vehicles":
+        pairs = [(s, c) for s, c in zip(totals.sums.tolist(), totals.counts.tolist(), strict=True) if c]
+        return sum((Fraction(s, c) for s, c in pairs), Fraction(0)) / len(pairs) * GRID.step
     samples, total, squares = (int(column.sum()) for column in (totals.counts, totals.sums, totals.squares))
     if statistic_of(mechanism) == "mean":
         return Fraction(total, samples) * GRID.step

@@ -3,17 +3,43 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import h3
+import pytest
 
 from tests import city, levels_city
 from tests.levels_city import CELLS, DAYS
+from transforms.release.products import PRODUCTS
 
 Run = Callable[..., tuple[int, str, str]]
+Files = dict[str, bytes]
+
+KNOWN = levels_city.SPEC.replace("2.64", "60").replace("vehicles = 50", "vehicles = 200")
 
 
-def made(folder: Path, hatstream: Run, *days: str, buses: int = 4) -> Path:
-    """Days released one by one, in the order given; the input is then taken away."""
+def different_cells() -> list[str]:
+    """200 buses, of 5 to 10 km/h in the first cell, 25 to 30 and 45 to 50 in the others; faster by the hour."""
+    return [
+        f"PLATE{bus},{day}T{hour:02}:{13 * i:02}:0{bus % 10}+05:30,{21.17 + 0.02 * ((bus + i) % 3)},72.83,"
+        f"{5 + 20 * ((bus + i) % 3) + bus % 4 + hour - 8}\n"
+        for day in DAYS
+        for hour in range(8, 11)
+        for bus in range(200)
+        for i in range(4)
+    ]
+
+
+def made(folder: Path, hatstream: Run, *days: str, is_known: bool = False) -> Path:
+    """Days released one by one, in the order given; the input is then taken away.
+
+    is_known: with so little noise, and so different cells, that nothing is held back.
+    """
     folder.mkdir(exist_ok=True)
-    levels_city.write(folder, lines=levels_city.rows(buses=buses))
+    if is_known:
+        levels_city.write(folder, spec=KNOWN, lines=different_cells())
+    else:
+        levels_city.write(folder)
     assert hatstream(*city.init(folder))[0] == 0
     for day in days:
         code, _, err = hatstream(*city.release(folder, start=day, end=day))
@@ -49,7 +75,7 @@ def test_a_day_that_is_recorded_later_counts_as_later(tmp_path: Path, hatstream:
 
 
 def test_the_whole_ledger_changes_earlier_days_and_not_the_last_one(tmp_path: Path, hatstream: Run) -> None:
-    made(tmp_path, hatstream, *DAYS, buses=200)  # of 4 no day may be known well enough to be published
+    made(tmp_path, hatstream, *DAYS, is_known=True)
     causal, whole = estimated(tmp_path, hatstream, "again"), estimated(tmp_path, hatstream, "whole", "--whole")
     differ = {name for name in causal if causal[name] != whole[name]}
     last = DAYS[-1].replace("-", "")
@@ -85,3 +111,109 @@ def test_a_specification_without_levels_is_refused(tmp_path: Path, hatstream: Ru
     code, _, err = hatstream("estimate", *spec, "--output", str(tmp_path), "--from", DAYS[0], "--to", DAYS[0])
     assert code == 1
     assert "levels" in err
+
+
+COARSE = [word for name in PRODUCTS for word in ("--product", name)] + [
+    *("--part", "08:00-10:00", "--part", "10:00-11:00")
+]
+
+
+def coarse_rows(files: dict[str, bytes], product: str) -> list[dict[str, Any]]:
+    named = [data for name, data in files.items() if name.startswith(product) and name.endswith("jsonl")]
+    return [json.loads(line) for data in named for line in data.splitlines()]
+
+
+def quietly(*line: str) -> tuple[int, str, str]:
+    """A command line whose output is not looked at, for a whole module."""
+    from pipelines.cli import main
+
+    return main(list(line)), "", ""
+
+
+@pytest.fixture(scope="module")
+def coarse(tmp_path_factory: pytest.TempPathFactory) -> tuple[Files, Files]:
+    """Two runs over 200 buses' days, with a forecast of one more."""
+    folder = made(tmp_path_factory.mktemp("coarse"), quietly, *DAYS, is_known=True)
+    first, again = (estimated(folder, quietly, name, *COARSE, "--forecast", "1") for name in ("a", "b"))
+    return first, again
+
+
+def test_coarser_products_are_the_same_bytes_twice_and_leave_the_slots_files_alone(
+    coarse: tuple[Files, Files],
+) -> None:
+    first, again = coarse
+    assert first == again
+    slots = [name for name in first if name.startswith("hats-")]
+    assert len(first) - len(slots) == 2 * len(PRODUCTS) * (len(DAYS) + 1)
+    assert len(slots) == 2 * 4 * (len(DAYS) + 1)
+
+
+def test_coarser_products_have_a_row_for_each_place_and_time(
+    coarse: tuple[Files, Files],
+) -> None:
+    parents = {h3.cell_to_parent(cell, 6) for cell in CELLS}
+    wanted = {
+        "cell-day": (set(CELLS), {("08", "12")}),
+        "cell-part": (set(CELLS), {("08", "10"), ("10", "11")}),
+        "parent-hour": (parents, {(f"{hour:02}", f"{hour + 1:02}") for hour in range(8, 12)}),
+        "city-hour": ({"city"}, {(f"{hour:02}", f"{hour + 1:02}") for hour in range(8, 12)}),
+    }
+    for product, (places, times) in wanted.items():
+        rows = coarse_rows(coarse[0], product)
+        found = [
+            (row["cell"], row["slot_start"][:10], row["slot_start"][11:13], row["slot_end"][11:13]) for row in rows
+        ]
+        days = (*DAYS, "2022-01-04")
+        assert sorted(found) == sorted((place, day, *time) for place in places for day in days for time in times)
+        assert {row["product"] for row in rows} == {product}
+
+
+def test_coarser_products_agree_with_what_slots_say_of_their_parents_and_days(
+    coarse: tuple[Files, Files],
+) -> None:
+    columns = ("value", "lower95", "upper95")
+    coarser = {
+        (product, row["cell"], row["slot_start"]): row
+        for product in ("parent-hour", "cell-day")
+        for row in coarse_rows(coarse[0], product)
+    }
+    shown = [row for row in coarse_rows(coarse[0], "hats") if row.get("parent")]
+    assert shown
+    for row in shown:
+        day = "cell-day", row["cell"], row["slot_start"][:11] + "08" + row["slot_start"][13:]
+        its = coarser[day if row["parent"] == "day" else ("parent-hour", row["parent"], row["slot_start"])]
+        assert [row[f"parent_{name}"] for name in columns] == [its[name] for name in columns]
+        assert its["status"] == "ok"
+
+
+def test_a_city_is_known_better_than_its_hats_and_forecasts_say_so(
+    coarse: tuple[Files, Files],
+) -> None:
+    city_rows, hats = coarse_rows(coarse[0], "city-hour"), coarse_rows(coarse[0], "hats")
+    last = [row for row in city_rows if row["slot_start"].startswith(DAYS[-1])]
+    known = {row["slot_start"]: row["noise_std"] for row in last}
+    assert "ok" in {row["status"] for row in last}
+    assert all(known[row["slot_start"]] < row["noise_std"] for row in hats if row["slot_start"] in known)
+    assert {row["status"] for row in city_rows if row["slot_start"].startswith("2022-01-04")} == {"forecast"}
+
+
+@pytest.mark.parametrize(
+    ("options", "rule"),
+    [
+        (["--product", "cell-part"], "needs parts"),
+        (["--product", "cell-part", "--part", "08:30-10:00"], "slots of 60 minutes"),
+        (["--product", "cell-part", "--part", "06:00-10:00"], "within slot.service"),
+        (["--product", "cell-part", "--part", "08:00-10:00", "--part", "09:00-11:00"], "overlap"),
+        (["--product", "cell-part", "--part", "morning"], "must look like"),
+        (["--product", "cell-day", "--part", "08:00-10:00"], "goes with --product cell-part"),
+        (["--product", "cell-dya"], "cell-day"),
+    ],
+)
+def test_products_that_cannot_be_are_refused_and_say_why(
+    options: list[str], rule: str, tmp_path: Path, hatstream: Run
+) -> None:
+    levels_city.write(tmp_path)
+    spec = ("--spec", str(tmp_path / "spec.toml"), "--output", str(tmp_path / "o"))
+    code, _, err = hatstream("estimate", *spec, "--from", DAYS[0], "--to", DAYS[0], *options)
+    assert code != 0
+    assert rule in " ".join(err.split())

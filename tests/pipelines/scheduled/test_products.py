@@ -1,0 +1,97 @@
+"""[[output]]: coarser products that a specification asks for, beside its slots, of the same release."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipelines.specification import SpecificationError, load
+from tests import city, levels_city
+from tests.levels_city import CELLS, DAYS
+from transforms.sinks.kafka import message_of
+
+OUTPUT = """
+[[output]]
+product = "cell-part"
+parts = ["08:00-10:00", "10:00-12:00"]
+[[output]]
+product = "city-hour"
+"""
+Run = Callable[..., tuple[int, str, str]]
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def test_a_release_writes_products_and_estimates_give_the_same_bytes(tmp_path: Path, hatstream: Run) -> None:
+    levels_city.write(tmp_path)
+    assert hatstream(*city.init(tmp_path))[0] == 0
+    assert hatstream(*city.release(tmp_path, end=DAYS[0]))[0] == 0
+    without = files(tmp_path / "out")
+
+    (tmp_path / "spec.toml").write_text(levels_city.SPEC + OUTPUT)  # later: nothing is spent, drawn or changed
+    code, out, err = hatstream(*city.release(tmp_path, "--json", end=DAYS[0]))
+    assert code == 0, err
+    released = files(tmp_path / "out")
+    assert {Path(path).name for path in json.loads(out)["files"]} == set(released)
+    assert {name: released[name] for name in without} == without
+    assert sorted({name[:9] for name in released.keys() - without.keys()}) == ["cell-part", "city-hour"]
+    assert len(released) == len(without) + 2 * len(city.FORMATS)
+
+    where = ("--spec", tmp_path / "spec.toml", "--ledger", tmp_path / "ledger.sqlite", "--output", tmp_path / "again")
+    formats = ("--formats", ",".join(city.FORMATS))
+    assert hatstream("estimate", *where, *formats, "--from", DAYS[0], "--to", DAYS[0])[0] == 0
+    assert files(tmp_path / "again") == released
+
+
+def test_rows_of_products_are_there_whatever_happened(tmp_path: Path, hatstream: Run) -> None:
+    levels_city.write(tmp_path, spec=levels_city.SPEC + OUTPUT, lines=[])
+    assert hatstream(*city.init(tmp_path))[0] == 0
+    code, _, err = hatstream(*city.release(tmp_path, end=DAYS[0]))
+    assert code == 0, err
+    (parts,), (hours,) = ((tmp_path / "out").glob(f"{name}-*.jsonl") for name in ("cell-part", "city-hour"))
+    assert len(parts.read_bytes().splitlines()) == 2 * len(CELLS)
+    assert len(hours.read_bytes().splitlines()) == 4
+    paths = (tmp_path / "out").glob("*.jsonl")
+    rows = [json.loads(line) for path in paths for line in path.read_bytes().splitlines()]
+    assert len({message_of(row).key for row in rows}) == len(rows)  # none takes another one's place in a topic
+
+
+def test_values_of_products_are_never_overwritten_by_others(tmp_path: Path, hatstream: Run) -> None:
+    levels_city.write(tmp_path, spec=levels_city.SPEC + OUTPUT)
+    assert hatstream(*city.init(tmp_path))[0] == 0
+    assert hatstream(*city.release(tmp_path, end=DAYS[0]))[0] == 0
+    before = files(tmp_path / "out")
+    other = (levels_city.SPEC + OUTPUT).replace("08:00-10:00", "09:00-10:00")
+    (tmp_path / "spec.toml").write_text(other)
+    code, _, err = hatstream(*city.release(tmp_path, end=DAYS[0]))
+    assert code != 0
+    assert "holds other values" in err
+    assert files(tmp_path / "out") == before
+
+
+def test_products_are_no_part_of_a_specifications_id(tmp_path: Path) -> None:
+    plain, _ = levels_city.write(tmp_path)
+    with_products = tmp_path / "more.toml"
+    with_products.write_text(levels_city.SPEC + OUTPUT)
+    assert load(with_products).spec_id == load(plain).spec_id
+
+
+@pytest.mark.parametrize(
+    ("spec", "rule"),
+    [
+        (city.SPEC + '[[output]]\nproduct = "cell-day"\n', "output goes with mechanism = 'levels'"),
+        (levels_city.SPEC + '[[output]]\nproduct = "cell-dya"\n', "did you mean 'cell-day'?"),
+        (levels_city.SPEC + '[[output]]\nproduct = "cell-part"\npart = ["08:00-10:00"]\n', "did you mean 'parts'?"),
+        (levels_city.SPEC + 2 * '[[output]]\nproduct = "cell-day"\n', "output.product must not repeat"),
+        (levels_city.SPEC + '[[output]]\nproduct = "cell-part"\n', "output: the product cell-part needs parts"),
+        (levels_city.SPEC + OUTPUT.replace("08:00", "08:30"), "output: a part of the day must lie on slots of 60"),
+    ],
+)
+def test_outputs_that_cannot_be_are_refused_and_say_why(spec: str, rule: str, tmp_path: Path) -> None:
+    (tmp_path / "spec.toml").write_text(spec)
+    with pytest.raises(SpecificationError) as refusal:
+        load(tmp_path / "spec.toml")
+    assert rule in str(refusal.value)
