@@ -15,6 +15,7 @@ import pytest
 
 from pipelines.cli import main
 from pipelines.exit_codes import DIFFERS, DONE, FAILED
+from pipelines.scheduled import tasks
 from tests import city
 from tests.faults.processes import Other, other_process
 from tests.faults.witness import Witness
@@ -48,7 +49,8 @@ PASSAGES = {
     "after-publish": SLOTS,
 }
 WAYS = ("failing", "tried-again", "overtaken")
-STEPS = (steps._Read, steps._Parse, steps._Assign, steps._ByVehicle, steps._ByHexagon, steps._Record, _PublishFiles)
+STEPS = (steps._Record, _PublishFiles)
+TASKS = (tasks.Observe, tasks.Count, tasks.Draw)
 HOLDING_A_LOCK = ("before-commit", "mid-file", "before-rename")
 """Places where another process has to wait for this one."""
 
@@ -167,11 +169,25 @@ def is_tried_again(town: Town, place: Scenario) -> None:
 
 
 def _try_again(patch: pytest.MonkeyPatch) -> list[type]:
-    """Calls a step that failed once more with the same element. Returns where it lists the steps that failed."""
+    """Does a step or task that failed once more with the same element. Returns where it lists those that failed."""
     repeated: list[type] = []
     for step in STEPS:
         patch.setattr(step, "process", _trying_again(step.process, repeated))
+    for task in TASKS:
+        patch.setattr(task, "perform", _performing_again(task.perform, repeated))
     return repeated
+
+
+def _performing_again(perform: Any, repeated: list[type]) -> Any:
+    @wraps(perform)
+    def twice(self: object, *given: object) -> object:
+        try:
+            return perform(self, *given)
+        except InjectedFault:
+            repeated.append(type(self))
+            return perform(self, *given)
+
+    return twice
 
 
 def _trying_again(process: Any, repeated: list[type]) -> Any:

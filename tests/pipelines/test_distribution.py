@@ -63,7 +63,11 @@ def test_a_row_has_quantiles_moments_and_the_shares_below_every_edge(folder: Pat
 
 
 def test_with_much_epsilon_the_outputs_are_those_of_the_samples(folder: Path) -> None:
-    """Nobody is capped then: shares are exact to the noise, moments to half a bin, quantiles to a bin."""
+    """Nobody is capped then: shares are exact to the noise, moments to half a bin, quantiles to a bin.
+
+    Of 72 intervals, each of which may miss with probability .05, more than 14 miss with probability 2e-6 at most.
+    """
+    missed = 0
     speeds: dict[tuple[str, str], list[int]] = {}
     for line in city.rows():
         _, time, lat, lon, speed = line.strip().split(",")
@@ -77,10 +81,11 @@ def test_with_much_epsilon_the_outputs_are_those_of_the_samples(folder: Path) ->
         assert np.abs(np.array(row["cdf"][:-1]) - below).max() < 0.05
         assert abs(row["mean"] - samples.mean()) < 0.5 + 65 * 0.02
         for name, true in (("mean", samples.mean()), ("variance", samples.var())):
-            assert row[f"{name}_lower95"] <= true <= row[f"{name}_upper95"]
+            missed += not row[f"{name}_lower95"] <= true <= row[f"{name}_upper95"]
         for name, level in (("p50", 0.5), ("p85", 0.85)):
             true = np.quantile(samples, level, method="inverted_cdf")
-            assert row[f"{name}_lower95"] <= true <= row[f"{name}_upper95"]
+            missed += not row[f"{name}_lower95"] <= true <= row[f"{name}_upper95"]
+    assert missed <= 14
 
 
 def test_all_formats_hold_the_same_lists(folder: Path) -> None:
@@ -199,6 +204,7 @@ def test_evaluate_on_telemetry_shows_tables_and_draws_pictures(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(distributions, "MADE_UP_VEHICLES", (3, 9))
+    monkeypatch.setenv("COLUMNS", "200")  # no cell of a table is wrapped
     spec, feed = city.write(tmp_path, spec=SPEC)
     output = tmp_path / "figures"
     evaluate_distributions(str(feed), spec, 13, ["1", "4"], 1, 1, output, as_json=True)

@@ -1,5 +1,7 @@
 """ULE: the fast likelihood is the dense one, the maximum is one, and EMS arrives where its small steps lead."""
 
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -145,8 +147,8 @@ def test_laplace_reports_and_silent_users_are_left_out() -> None:
 def test_keys_too_many_for_a_table_are_sorted_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     reports = reports_of(beta_values(3_000), THREE, missing=0.2)
     whole = aggregate(reports, 32)
-    monkeypatch.setattr("dpops.local.aggregate._DENSE", 1)
-    monkeypatch.setattr("dpops.local.aggregate._USERS", 700)
+    monkeypatch.setattr(sys.modules["dpops.local.aggregate"], "_DENSE", 1)  # the function has the module's name
+    monkeypatch.setattr(sys.modules["dpops.local.aggregate"], "_USERS", 700)
     parts = aggregate(reports, 32)
     for one, other in zip(
         (whole.curves, whole.edges, whole.levels, whole.counts),

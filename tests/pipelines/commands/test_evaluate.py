@@ -270,7 +270,8 @@ def test_figures_of_a_folder_of_data_sets_say_that_they_are_not_private(tmp_path
     assert json.loads(capsys.readouterr().out)["not_private"].startswith("NOT PRIVATE")
 
 
-def test_every_output_on_telemetry_says_that_it_is_not_private(tmp_path, capsys):
+def test_every_output_on_telemetry_says_that_it_is_not_private(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")  # no cell of a table is wrapped
     city.write(tmp_path)
     arguments = ["evaluate", "--data", str(tmp_path / "*.csv"), "--spec", str(tmp_path / "spec.toml"), "--not-private"]
     assert main([*arguments, "--runs", "2", "--epsilons", "1"]) == 0

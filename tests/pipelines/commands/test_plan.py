@@ -104,7 +104,8 @@ def test_with_a_prior_the_error_is_the_mechanisms_forecast(planned, tmp_path):
     assert "25% of the variance" in document["forecast"]
 
 
-def test_auto_shows_its_choice_and_the_runners_up_in_order(planned, plan, tmp_path):
+def test_auto_shows_its_choice_and_the_runners_up_in_order(planned, plan, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")  # no cell of a table is wrapped
     counts = np.array([40, 30, 29, 25, 22, 21, 9, 9, 2])
     only = only_class(planned(auto(), counts=json.dumps(counts.tolist()), name="counts.json"))
     grid = load(tmp_path / "spec.toml").speeds.grid

@@ -66,8 +66,8 @@ def half_debit(patch):
 
 
 def plans_of_twice_the_epsilon(patch):
-    plan = ArrayAverage.plan
-    patch.setattr(ArrayAverage, "plan", lambda self, known, grid, epsilon: plan(self, known, grid, 2 * epsilon))
+    plans = ArrayAverage.plans
+    patch.setattr(ArrayAverage, "plans", lambda self, known, grid, epsilon: plans(self, known, grid, 2 * epsilon))
 
 
 @pytest.mark.parametrize("privacy", ['per = "hat"', WHOLE])
