@@ -11,6 +11,7 @@ import pyarrow.json
 import pyarrow.parquet as pq
 
 from pipelines.scheduled.release import InputError
+from transforms.release.products import PRODUCTS
 
 _TEXTS = ("slot_start", "slot_end", "cell", "statistic", "unit", "mechanism", "status")
 _NUMBERS = ("value", "lower95", "upper95", "epsilon", "epsilon_slot")
@@ -27,6 +28,8 @@ def read_rows(paths: Sequence[str]) -> pa.Table:
 
 
 def _read(path: Path) -> pa.Table:
+    if path.name.startswith(PRODUCTS):
+        raise InputError(f"{path} holds a coarser product, and these are rows of slots: take 'hats-*' of the folder")
     kind = path.suffix.removeprefix(".")
     if kind not in _READERS:
         raise InputError(f"{path} is no result file: it must end in {', '.join(f'.{name}' for name in _READERS)}")

@@ -57,6 +57,9 @@ def test_rows_of_products_are_there_whatever_happened(tmp_path: Path, hatstream:
     paths = (tmp_path / "out").glob("*.jsonl")
     rows = [json.loads(line) for path in paths for line in path.read_bytes().splitlines()]
     assert len({message_of(row).key for row in rows}) == len(rows)  # none takes another one's place in a topic
+    code, _, err = hatstream("map", "--input", tmp_path / "out" / "*.csv", "--output", tmp_path / "map.html")
+    assert code != 0
+    assert "holds a coarser product" in err
 
 
 def test_values_of_products_are_never_overwritten_by_others(tmp_path: Path, hatstream: Run) -> None:
