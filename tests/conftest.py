@@ -16,10 +16,16 @@ hypothesis.settings.load_profile("untimed")
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
+ENGINES = {"kafka", "flink", "pool", "cluster"}
+"""Fixtures that start Kafka or Flink."""
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m looks at the markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All tests of the stream run in one process, so that Kafka and Flink start once."""
+    """Tests that need Kafka or Flink are told apart, and run in one process, so that the servers start once."""
     for item in items:
-        if "stream" in item.path.parts:
+        if ENGINES & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.engines)
             item.add_marker(pytest.mark.xdist_group("engines"))
 
 

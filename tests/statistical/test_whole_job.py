@@ -186,6 +186,7 @@ def spend_in_each_hat(monkeypatch: pytest.MonkeyPatch, epsilon: Fraction) -> Non
     )
 
 
+@pytest.mark.slow  # 6 s
 @pytest.mark.parametrize("statistics", STATISTICS, ids="+".join)
 def test_a_job_that_forgets_composition_is_caught(tmp_path, capsys, monkeypatch, statistics):
     """About 6 s. Each HAT at the total, which its books do not show; the bound is about twice the claim, 10 of its

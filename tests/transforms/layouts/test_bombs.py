@@ -167,6 +167,7 @@ def test_how_well_a_full_avro_block_is_compressed_decides_nothing(monkeypatch, t
     assert sizes[0] < 1_000 < sizes[1]
 
 
+@pytest.mark.slow  # 6 s
 def test_an_avro_block_of_many_small_rows_streams_in_bounded_memory(tmp_path):
     rows = 400_000
     (tmp_path / "a").write_bytes(avro_file(avro_schema(), [(rows, deflated(bytes(5 * rows)))]))
@@ -238,7 +239,7 @@ def test_a_line_of_one_gigabyte_is_passed_over(name, tmp_path):
 @pytest.mark.parametrize(
     ("source", "content"),
     [
-        ("mapped('jsonl')", b"{}\n" * 1_000_000),
+        pytest.param("mapped('jsonl')", b"{}\n" * 1_000_000, marks=pytest.mark.slow),
         pytest.param("mapped('jsonl')", b"1\n" * 1_100_000, marks=pytest.mark.slow),
         pytest.param("mapped('jsonl')", (b'{"vehicle":[' + b"[]," * 20_000 + b"0]}\n") * 150, marks=pytest.mark.slow),
         ("mapped('csv')", b"vehicle,time,lat,lon,speed\n" + b",,,,\n" * 1_000_000),
