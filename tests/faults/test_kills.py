@@ -29,10 +29,7 @@ PASSAGES = {
     "before-rename": SLOTS * len(city.FORMATS),
     "after-publish": SLOTS,
 }
-QUICK = {
-    *[("tally", 2), ("after-noise", 5), ("before-record", 1), ("before-commit", 2), ("after-commit", 1)],
-    *[("before-publish", 5), ("mid-file", 17), ("before-rename", 3), ("after-publish", 8)],
-}
+QUICK = {("tally", 2), ("before-commit", 2), ("after-commit", 1), ("mid-file", 17), ("after-publish", 8)}
 TWENTY_TWO = [
     *[("tally", 2), ("after-noise", 5)],
     *[(name, n) for name in ("before-record", "before-commit", "after-commit") for n in (1, 2)],

@@ -159,6 +159,7 @@ def test_what_is_no_distribution_is_refused_with_its_name(tmp_path: Path, line: 
 # plan
 
 
+@pytest.mark.slow
 def test_plan_forecasts_the_error_of_a_share(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = SPEC.replace("upper_kmh = 65", "upper_kmh = 65\nprior = { mean_kmh = 20, sd_kmh = 12 }")
     assert main(["plan", "--spec", str(spec_of(tmp_path, text)), "--synthetic", "--json"]) == 0

@@ -157,6 +157,7 @@ def audit(folder: Path, asked: Asked, capsys: pytest.CaptureFixture[str]) -> flo
     return bound_of_samples(*audited(folder))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("statistics", STATISTICS, ids="+".join)
 def test_a_vehicle_spends_no_more_in_all_its_hats_than_the_release_says(tmp_path, capsys, statistics):
     """About 6 s. False-alarm rate 1e-6; the bound lies 5 of its standard deviations above the least, or more."""

@@ -167,6 +167,7 @@ def test_nothing_public_follows_from_who_drove(first_day, tmp_path):
     assert seen[0] == seen[1]
 
 
+@pytest.mark.slow
 def test_on_a_first_day_nothing_is_live_and_the_day_has_the_whole_total(tmp_path):
     town = opened(tmp_path).stream(*WHOLE)
     assert town.live() == []
@@ -239,6 +240,7 @@ def of_all(town):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("place", "passage"),
     [
@@ -294,6 +296,7 @@ def test_a_scheduled_job_that_overtakes_the_stream_leaves_it_what_it_released_an
     assert len(town.files("hats")) == 2 * SLOTS
 
 
+@pytest.mark.slow
 def test_a_stream_that_began_within_a_day_leaves_its_end_to_the_scheduled_job(town):
     start_s = at(DAYS[1], "09:00")
     facts = streaming.StreamFacts(town.spec, start_s - 86_400, start_s + 86_400, whole_periods=True)

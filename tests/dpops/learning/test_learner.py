@@ -20,6 +20,7 @@ def test_with_little_noise_the_smooth_city_is_found() -> None:
     assert error(learned(after(2, 0.02)).estimate(), design()) < 0.7
 
 
+@pytest.mark.slow
 def test_errors_fall_with_the_days() -> None:
     first, later = [], []
     for seed in range(3):
@@ -42,6 +43,7 @@ def test_intervals_hold_the_truth() -> None:
     assert np.mean(held) > 0.9
 
 
+@pytest.mark.slow
 def test_what_is_kept_does_not_grow_and_what_is_folded_is_not_forgotten() -> None:
     state = after(2 * RECENT + 2, 1.0)
     assert len(state.recent) == RECENT + 2

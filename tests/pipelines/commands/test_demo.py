@@ -33,6 +33,7 @@ def test_the_demo_ends_with_truth_beside_estimate_beside_constant_the_guarantee_
     assert (tmp_path / "map.html").stat().st_size < 6_000_000
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small")
 def test_the_demo_twice_returns_the_same_numbers(tmp_path, capsys):
     seen = []

@@ -118,6 +118,7 @@ def test_auto_shows_its_choice_and_the_runners_up_in_order(planned, plan, tmp_pa
     assert places == sorted(places)
 
 
+@pytest.mark.slow
 def test_runners_up_never_forecast_less_than_the_choice_nor_repeat_it(planned):
     for each in planned(auto(), "--synthetic")["statistics"][0]["classes"]:
         errors = [each["forecast_error"], *(other["forecast_error"] for other in each["runners_up"])]

@@ -76,6 +76,7 @@ def test_the_command_takes_no_half_of_its_options() -> None:
     assert main(["evaluate", "--local", "--totals", "3"]) == WRONG_USE
 
 
+@pytest.mark.slow
 def test_the_command_prints_one_document(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipelines.commands.evaluate_local.USERS", 500)
     monkeypatch.setattr("pipelines.evaluation.local.BUCKETS", 16)
