@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 
 from dpops.statistics import Column
+from dpops.types import Int64s
 from pipelines.scheduled.remote import fetched, is_remote
 from pipelines.scheduled.spool import Place, Shelf
 from transforms import counters
@@ -140,10 +141,7 @@ class Count:
         done = Done([], Counter({counters.DUPLICATES: duplicates, counters.CAPPED: int(table.dropped.sum())}))
         shard = table.vehicle % self.shards if self.by_vehicle else release_shard(table.cell, self.shards)
         failpoint("tally")
-        for chosen in np.unique(shard).tolist():
-            mine = table.take(shard == chosen)
-            key = road.slots[self.slot_s].plan[0], chosen
-            done.entries.append(Entry(key, shelf.append(wire.pack_tally(mine)), mine.cell.size))
+        done.entries.extend(_shelved(table, shard, road.slots[self.slot_s].plan[0], shelf))
         return done
 
 
@@ -168,10 +166,7 @@ class CountDerived:
         for slot_s, events in found.slots.items():
             table, _ = tally(events, slot_s, None, road.columns)
             shard = table.vehicle % self.shards
-            for chosen in np.unique(shard).tolist():
-                mine = table.take(shard == chosen)
-                key = road.slots[slot_s].plan[0], chosen
-                done.entries.append(Entry(key, shelf.append(wire.pack_tally(mine)), mine.cell.size))
+            done.entries.extend(_shelved(table, shard, road.slots[slot_s].plan[0], shelf))
         return done
 
 
@@ -192,6 +187,13 @@ class Draw:
             packed = wire.pack_exposure(exposure)
             done.entries.append(Entry((unit.slot_s, EXPOSED), shelf.append(packed), exposure.vehicle.size))
         return done
+
+
+def _shelved(table: wire.Tally, shard: Int64s, plan_s: int, shelf: Shelf) -> Iterator[Entry]:
+    """The tally's rows of each shard, put on the shelf. shard: int64 (rows,)."""
+    for chosen in np.unique(shard).tolist():
+        mine = table.take(shard == chosen)
+        yield Entry((plan_s, chosen), shelf.append(wire.pack_tally(mine)), mine.cell.size)
 
 
 def _events(batch: RawBatch, road: Road, counts: "Counter[str]") -> Iterable[wire.Part]:
