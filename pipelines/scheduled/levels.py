@@ -10,8 +10,8 @@ from pipelines.build import sinks_of
 from pipelines.job import Job
 from pipelines.scheduled import counting
 from pipelines.scheduled.crew import crew_of
-from pipelines.scheduled.outcome import Outcome, Progress, count_in
-from pipelines.scheduled.parts import counts_of, is_refused, pipeline, unspooled
+from pipelines.scheduled.outcome import Outcome, Progress, count_in, is_refused
+from pipelines.scheduled.parts import counts_of, pipeline, unspooled
 from pipelines.scheduled.spool import Spool
 from transforms.ledger import Ledger
 from transforms.records import KeyedTally, SlotShard
@@ -53,7 +53,7 @@ def run(
     road = counting.road_of(job, None, COLUMNS)
     with crew_of(road, paths, workers) as crew:
         events = counting.observe_files(crew, road, paths, outcome, progress)
-        if is_refused(outcome, slots, needed, events):
+        if is_refused(outcome, needed, {slot.period for slot in slots if counting.rows_in(slot, events)}):
             return outcome
         shards = counting.parts_for(events.total_rows)  # of vehicles: their sums are the same however they are parted
         if job.rules.derived is None:
