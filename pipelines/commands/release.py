@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -31,6 +31,7 @@ from pipelines.commands.options import (
     shape_of,
     spec_option,
 )
+from pipelines.commands.runner import runner_options
 from pipelines.commands.terminal import detail
 from pipelines.exit_codes import DIFFERS, DONE, FAILED
 from pipelines.scheduled import release as scheduled
@@ -39,6 +40,9 @@ from pipelines.scheduled.crew import MOST_WORKERS
 from pipelines.specification import Specification, load
 from transforms.release.recorded import Sealed
 from transforms.sources.kafka_partition import Topic
+
+if TYPE_CHECKING:
+    from pipelines.streaming.engine import BoundedEngine
 
 
 @click.command()
@@ -60,13 +64,7 @@ from transforms.sources.kafka_partition import Topic
 @columns_option
 @by_date_option
 @kafka_output_option
-@click.option(
-    "--runner",
-    type=click.Choice(["FnApiRunner", "DirectRunner"]),
-    default="FnApiRunner",
-    show_default=True,
-    help="DirectRunner is another name for FnApiRunner here.",
-)
+@runner_options
 @click.option(
     "--workers",
     type=click.IntRange(1, MOST_WORKERS),
@@ -94,7 +92,7 @@ def release(
     columns: frozenset[str],
     by_date: bool,
     kafka_output: Topic | None,
-    runner: str,  # noqa: ARG001 - both names mean the one runner there is
+    engine: "BoundedEngine | None",
     workers: int | None,
     allow_empty: bool,
     check_input: bool,
@@ -112,6 +110,8 @@ def release(
     spec = load(spec_path)
     if yesterday == bool(start or end) or bool(start) != bool(end):
         raise scheduled.UsageError("give either --from and --to, or --yesterday")
+    if engine is not None and (workers is not None or check_input):
+        raise scheduled.UsageError("--workers and --check-input are of this machine: give them without --runner flink")
     shape = shape_of(spec, columns, formats, by_date=by_date)
     now = datetime.now(UTC)
     if yesterday:
@@ -139,6 +139,7 @@ def release(
             allow_empty=allow_empty,
             workers=workers,
             shape=shape,
+            engine=engine,
         )
     if spec.levels is None:
         summary = summarise(spec, done, place)

@@ -1,6 +1,5 @@
 """`hatstream stream`: the same road without an end, on Apache Flink."""
 
-import re
 import signal
 import tempfile
 import threading
@@ -26,6 +25,7 @@ from pipelines.commands.options import (
     shape_of,
     spec_option,
 )
+from pipelines.commands.runner import address, job_server_option, rest_option, worker_pool_option
 from pipelines.commands.terminal import note
 from pipelines.demo.servers.worker_pool import local_servers
 from pipelines.exit_codes import DONE
@@ -39,12 +39,6 @@ from pipelines.streaming.metrics import Metrics, served
 from transforms.sources.kafka_partition import Topic
 
 MOST_SHARDS = 1024
-
-
-def _address(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
-    if value is not None and re.fullmatch(r"[^\s/@]+:\d{1,5}", value) is None:
-        raise click.BadParameter(f"{value!r} is not like host:8081")
-    return value
 
 
 @click.command()
@@ -61,16 +55,9 @@ def _address(_context: click.Context, _parameter: click.Parameter, value: str | 
 @by_date_option
 @kafka_output_option
 @click.option("--local", is_flag=True, help="Start a job server and a worker pool on this machine, to try it.")
-@click.option("--job-server", metavar="HOST:PORT", callback=_address, help="Beam's Flink job server.")
-@click.option(
-    "--worker-pool",
-    metavar="HOST:PORT",
-    callback=_address,
-    help="The worker pool, as every task manager reaches its own.",
-)
-@click.option(
-    "--rest", metavar="HOST:PORT", callback=_address, help="The REST of the Flink cluster, to watch and to end the job."
-)
+@job_server_option
+@worker_pool_option
+@rest_option
 @click.option("--parallelism", type=click.IntRange(min=1), default=1, show_default=True)
 @click.option(
     "--vehicle-shards",
@@ -85,7 +72,7 @@ def _address(_context: click.Context, _parameter: click.Parameter, value: str | 
 @click.option(
     "--metrics",
     metavar="HOST:PORT",
-    callback=_address,
+    callback=address,
     help="Serve health to Prometheus there, such as 127.0.0.1:9464; to whoever asks, so keep it on a private address.",
 )
 def stream(

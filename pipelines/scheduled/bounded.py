@@ -141,7 +141,8 @@ class _ReadPieces(beam.DoFn):
                 yield batch
                 failpoint("read")
         except StepError as error:
-            yield TaggedOutput(UNREADABLE, str(error))
+            unread: Unread = TaggedOutput(UNREADABLE, str(error))
+            yield unread
 
 
 def _counted(

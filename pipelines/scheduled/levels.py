@@ -42,14 +42,10 @@ def run(
 
     learned: what makes centres, and estimates, of recorded stages. workers: as `crew_of` has them.
     """
-    outcome = Outcome()
-    periods = {slot.period: job.slots[slot.start_s].plan for slot in slots}
-    ledger = job.account.open()
-    wanted = _wanted(periods, policy, is_first=not ledger.stages(job.account.name, policy.spec_id))
-    outcome.debits = {period: Accountant().compose(each.claim for each in debits) for period, debits in wanted.items()}
-    outcome.periods_refused = ledger.excess(job.account.name, job.account.limit, wanted)
+    outcome, ledger = asked_beforehand(job, policy), job.account.open()
     if outcome.periods_refused:
         return outcome
+    periods = {slot.period: job.slots[slot.start_s].plan for slot in slots}
     road = counting.road_of(job, None, COLUMNS)
     with crew_of(road, paths, workers) as crew:
         events = counting.observe_files(crew, road, paths, outcome, progress)
@@ -64,6 +60,16 @@ def run(
             keys = [(plan[0], shard) for shard in range(shards)]
             _release_period(job, policy, period, keys, hours_of(plan, zone), ledger, tallies, learned, outcome)
             progress("periods recorded and published", done, len(periods))
+    return outcome
+
+
+def asked_beforehand(job: Job, policy: LevelsPolicy) -> Outcome:
+    """What the periods ask of the account, which no input decides, and which of them are over its limit."""
+    outcome, ledger = Outcome(), job.account.open()
+    periods = {facts.period: facts.plan for facts in job.slots.values()}
+    wanted = _wanted(periods, policy, is_first=not ledger.stages(job.account.name, policy.spec_id))
+    outcome.debits = {period: Accountant().compose(each.claim for each in debits) for period, debits in wanted.items()}
+    outcome.periods_refused = ledger.excess(job.account.name, job.account.limit, wanted)
     return outcome
 
 

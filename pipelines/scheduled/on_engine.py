@@ -8,6 +8,7 @@ from pipelines.job import Job
 from pipelines.scheduled.bounded import Bounded
 from pipelines.scheduled.input_size import rows_about
 from pipelines.scheduled.judge import VERDICT, read_back
+from pipelines.scheduled.levels import asked_beforehand
 from pipelines.scheduled.outcome import Outcome, Progress, count_in
 from pipelines.streaming.engine import BoundedEngine, EngineError, Finished
 from transforms import counters
@@ -29,6 +30,9 @@ def run(
 
     Raises StepError where a file cannot be read, EngineError, or what a step raised.
     """
+    asked = Outcome() if levels is None else asked_beforehand(job, levels.levels)
+    if asked.periods_refused:
+        return asked
     about, before = rows_about(paths), _sealed(job)
     made = Bounded(job, paths, needed, levels)
 
@@ -37,6 +41,7 @@ def run(
 
     finished = engine.run(made.build, f"hatstream-release-{job.account.spec_name}-{time.time_ns()}", watch)
     outcome = _outcome(finished)
+    outcome.debits |= asked.debits
     progress(PHASE, outcome.rows, outcome.rows)
     if outcome.units_changed == 0:  # what is new is what is there now: a step that was done again found it recorded
         outcome.new = dict(Counter(job.slots[slot_s].period for slot_s, _ in _sealed(job) - before))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from itertools import groupby
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from zoneinfo import ZoneInfo
 
 from pipelines.account.location import AccountLocation
@@ -30,6 +30,9 @@ from transforms.sinks.files import file_of
 from transforms.sinks.rows import PLAIN, Shape
 from transforms.sources.kafka_partition import Topic
 from transforms.time.calendar import Calendar, CalendarError, Timetable, calendar
+
+if TYPE_CHECKING:
+    from pipelines.streaming.engine import BoundedEngine
 
 SHOWN_PERIODS = 7
 FIRST_YEAR, LAST_YEAR = 2000, 2099
@@ -115,13 +118,17 @@ def release(
     allow_empty: bool = False,
     workers: int | None = None,
     shape: Shape = PLAIN,
+    engine: "BoundedEngine | None" = None,
 ) -> Release:
     """Releases the slots of a range. Raises UsageError, InputError, AccountRefusal, LedgerError or StepError.
 
     topic: takes the released rows too. allow_empty: seals a period of which the input holds no row. workers: processes
     that read and count; the cores there are, for a large input, if None. shape: what rows and files have on request.
+    engine: does it all in the place of processes of this machine.
     """
     _check_period(spec, when)
+    if engine is not None:  # its workers stand in other folders
+        output, location = output.absolute(), replace(location, key=location.key.absolute())
     secret = admitted(spec, location)
     paths = input_of(pattern)
     prepare_folder(output, spec, location)
@@ -132,7 +139,9 @@ def release(
     job = job_of(spec, when, secret, ledger_account_of(spec, location), output, formats)
     job = replace(continuing(job, location.ledger), topic=topic, shape=shape)
     needed = _needed(spec, when, location, allow_empty=allow_empty)
-    if spec.levels is None:
+    if engine is not None:
+        outcome = _on_engine(spec, job, paths, needed, secret, engine, progress)
+    elif spec.levels is None:
         from pipelines.scheduled.parts import run
 
         outcome = run(job, paths, when.slots, needed, workers, progress)
@@ -152,6 +161,26 @@ def release(
     files = [output / file_of(spec.spec_id, start, kind, shape) for start in starts for kind in formats]
     products = [output / each for each in _product_files(spec, job, formats, shape)]
     return Release(outcome, when, (*files, *products), topic)
+
+
+def _on_engine(
+    spec: Specification,
+    job: Job,
+    paths: Sequence[str],
+    needed: Sequence[str] | None,
+    secret: Secret,
+    engine: "BoundedEngine",
+    progress: Progress,
+) -> Outcome:
+    from pipelines.scheduled.on_engine import run
+    from transforms.release.learned import learned_centres, learned_estimates
+    from transforms.release.period_steps import PeriodPolicy
+
+    if spec.levels is None:
+        return run(job, paths, needed, None, engine, progress)
+    policy = spec.levels.policy(spec.spec_id, spec.cells.region or (), spec.speeds.grid, secret.derive("digest"))
+    levels = PeriodPolicy(policy, job.slots, spec.timetable.zone, learned_centres, learned_estimates)
+    return run(job, paths, needed, levels, engine, progress)
 
 
 def _product_files(spec: Specification, job: Job, formats: Sequence[str], shape: Shape) -> Iterator[Path]:
