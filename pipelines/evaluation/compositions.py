@@ -19,6 +19,7 @@ from dpops.noise import Noise
 from dpops.statistics import SQUARES, SUMS, Column, RequestedStatistic, columns_of, registered
 from dpops.types import CountsKnown, Grid, Int64s
 from pipelines.evaluation.real import CLASSES, against, class_name, in_class, read_events
+from pipelines.job import NOWHERE
 from pipelines.scheduled.release import InputError, UsageError, job_of
 from pipelines.specification import Specification
 from transforms.count import wire
@@ -86,7 +87,7 @@ def compare(
     whole_period = Allocation(epsilon=spec.allocation.epsilon, per="period", scope="period")
     plain = replace(spec, allocation=whole_period, cap=None, release_shards=1)
     try:
-        job = job_of(plain, when, NO_KEY, LedgerAccount("", Path(), "", PureLimit(Fraction(1)), "", ""), Path(), ())
+        job = job_of(plain, when, NO_KEY, LedgerAccount("", Path(), "", PureLimit(Fraction(1)), "", ""), NOWHERE)
     except UsageError as error:
         raise InputError(f"the files do not hold whole periods: {error}") from None
     asked = columns_of(spec.statistics, spec.speeds.grid)
