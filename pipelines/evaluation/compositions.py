@@ -3,7 +3,7 @@
 Not private: errors are against true values.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import groupby
@@ -20,6 +20,7 @@ from dpops.statistics import SQUARES, SUMS, Column, RequestedStatistic, columns_
 from dpops.types import CountsKnown, Grid, Int64s
 from pipelines.evaluation.real import CLASSES, against, class_name, in_class, read_events
 from pipelines.job import NOWHERE
+from pipelines.progress import Report
 from pipelines.scheduled.release import InputError, UsageError, job_of
 from pipelines.specification import Specification
 from transforms.count import wire
@@ -74,9 +75,6 @@ class Truth:
     def constant(self, statistic: str) -> float:
         """What somebody who knew the whole city would publish everywhere: the mean over reports."""
         return float((self.values[statistic] * self.reports).sum() / self.reports.sum())
-
-
-Report = Callable[[str, int, int | None], None]
 
 
 def compare(

@@ -18,7 +18,8 @@ from dpops.trees.combine import law
 from dpops.trees.estimates import Output, read_alike
 from dpops.trees.hats import shape_of
 from dpops.types import CountsKnown, Grid, Int64s
-from pipelines.evaluation.real import CLASSES, Report, in_class, read_events
+from pipelines.evaluation.real import CLASSES, in_class, read_events
+from pipelines.progress import Report
 from pipelines.specification import Specification
 from transforms.count import wire
 from transforms.count.tally import tally

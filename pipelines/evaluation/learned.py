@@ -3,7 +3,7 @@
 Not private: errors are against true values.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
@@ -34,14 +34,13 @@ from dpops.noise import Noise
 from dpops.statistics import SUMS
 from dpops.types import Float64s, Grid, Int64s
 from pipelines.evaluation.real import read_events
+from pipelines.progress import Report
 from pipelines.specification import Specification
 from transforms.count import wire
 from transforms.count.tally import tally
 from transforms.release.learned import MARGIN_KMH, design_of, facts_of, stage_values
 from transforms.release.levels import first_centres, hats_of, rows_of
 from transforms.release.levels_order import hours_of
-
-Report = Callable[[str, int, int | None], None]
 
 QUIET = 1e-4
 """What the noise of the noiseless model is scaled with: the fit needs some."""

@@ -19,6 +19,7 @@ from dpops.noise import Noise
 from dpops.registry import registered
 from dpops.statistics import SUMS
 from dpops.types import CountsKnown, Grid
+from pipelines.progress import Report
 from pipelines.scheduled.release import InputError, UsageError, range_of
 from pipelines.specification import Specification
 from transforms.count import wire
@@ -63,9 +64,6 @@ class Errors:
     row_weighted: float
     by_class: list[float | None]
     worse_than_constant: bool = False
-
-
-Report = Callable[[str, int, int | None], None]
 
 
 def read_events(spec: Specification, paths: Sequence[str], report: Report) -> tuple[Calendar, dict[int, list[bytes]]]:
