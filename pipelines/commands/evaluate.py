@@ -16,10 +16,10 @@ from pipelines.commands.evaluate_local import evaluate_local
 from pipelines.commands.local_path import LocalPath
 from pipelines.commands.options import console, json_option, progress_bars
 from pipelines.evaluation import compositions, datasets, real, report
+from pipelines.evaluation.feed import Feed
 from pipelines.evaluation.reference import REFERENCE
 from pipelines.evaluation.simulate import PROCESSES, Cell, contenders, run_all
 from pipelines.scheduled import release as scheduled
-from pipelines.specification import load
 
 EPSILONS = {name: tuple(next(iter(table.values()))) for name, table in REFERENCE.items()}
 FOUR = ("0.5", "1", "1.5", "2")
@@ -52,6 +52,8 @@ NOT_PRIVATE = "NOT PRIVATE: these figures are functions of true values; do not p
 @click.option("--processes", type=click.IntRange(1), default=PROCESSES, show_default=True)
 @click.option("--data", "pattern", metavar="GLOB", help="Telemetry to compare the mechanisms on; needs --spec.")
 @click.option("--spec", "spec_path", type=click.Path(path_type=Path, dir_okay=False), help="With --data.")
+@click.option("--from", "start", metavar="DATE", help="With --data: first local date, or an ISO time.")
+@click.option("--to", "end", metavar="DATE", help="With --data: last local date (included), or an ISO time.")
 @click.option("--epsilons", default="0.5,1,2", show_default=True, help="With --data: epsilons of a HAT.")
 @click.option(
     "--totals",
@@ -82,6 +84,8 @@ def evaluate(
     processes: int,
     pattern: str | None,
     spec_path: Path | None,
+    start: str | None,
+    end: str | None,
     epsilons: str,
     totals: str | None,
     learned: bool,
@@ -100,6 +104,7 @@ def evaluate(
       hatstream evaluate --data 'feed/*.csv' --spec austin.toml --not-private
       hatstream evaluate --data 'feed/*.csv' --spec austin.toml --not-private --totals 10,100
       hatstream evaluate --data 'feed/*.csv' --spec austin.toml --not-private --totals 1,2.64 --learned --runs 5
+      hatstream evaluate --data 'feed/*.csv' --spec a.toml --not-private --learned --from 2016-11-24 --to 2016-11-25
       hatstream evaluate --data 'feed/*.csv' --spec austin.toml --not-private --totals 2.64 --live --runs 4
       hatstream evaluate --local --output build/fusion
       hatstream evaluate --distributions --data 'feed/*.csv' --spec austin.toml --not-private --output build/figures
@@ -113,18 +118,29 @@ def evaluate(
         return
     asked = {"distributions": distributions, "learned": learned or live, "not_private": not_private}
     _check_options(pattern, spec_path, totals, folder, **asked)
+    dates = _dates(start, end, pattern)
+    feed = None if pattern is None or spec_path is None else Feed.of(pattern, spec_path, dates)
     if distributions:
-        evaluate_distributions(pattern, spec_path, bins, _epsilons(epsilons), runs or 3, seed, output, as_json=as_json)
-    elif pattern is None or spec_path is None:
+        evaluate_distributions(feed, bins, _epsilons(epsilons), runs or 3, seed, output, as_json=as_json)
+    elif feed is None:
         _simulate(runs or 10_000, seed, counts, folder, output, processes, as_json=as_json)
     elif live:
-        evaluate_live(pattern, spec_path, _epsilons(totals or "2.64", "--totals"), runs or 4, output, as_json)
+        evaluate_live(feed, _epsilons(totals or "2.64", "--totals"), runs or 4, output, as_json)
     elif learned:
-        evaluate_learned(pattern, spec_path, _epsilons(totals or "1,2.64,10", "--totals"), runs or 5, output, as_json)
+        evaluate_learned(feed, _epsilons(totals or "1,2.64,10", "--totals"), runs or 5, output, as_json)
     elif totals is None:
-        _telemetry(pattern, spec_path, _epsilons(epsilons), runs or 20, output, as_json=as_json)
+        _telemetry(feed, _epsilons(epsilons), runs or 20, output, as_json=as_json)
     else:
-        _compositions(pattern, spec_path, _epsilons(totals, "--totals"), runs or 20, output, as_json=as_json)
+        _compositions(feed, _epsilons(totals, "--totals"), runs or 20, output, as_json=as_json)
+
+
+def _dates(start: str | None, end: str | None, pattern: str | None) -> tuple[str, str] | None:
+    """Raises UsageError for a range without telemetry, or with one end."""
+    if start is None and end is None:
+        return None
+    if start is None or end is None or pattern is None:
+        raise scheduled.UsageError("--from and --to go together, and with --data")
+    return start, end
 
 
 def _check_options(
@@ -227,15 +243,12 @@ def _show(cells: Sequence[Cell], *, exact: bool) -> None:
     out.print(report.choice_table(cells))
 
 
-def _telemetry(
-    pattern: str, spec_path: Path, epsilons: list[str], runs: int, output: Path | None, *, as_json: bool
-) -> None:
-    spec = load(spec_path)
+def _telemetry(feed: Feed, epsilons: list[str], runs: int, output: Path | None, *, as_json: bool) -> None:
+    spec = feed.spec
     if "mean-of-vehicles" in [stat.name for stat in spec.statistics]:
         raise scheduled.UsageError("--data compares means of reports; give --totals to compare mean-of-vehicles")
-    paths = scheduled.paths_of(pattern)
     with progress_bars(quiet=as_json) as bars:
-        hats = real.read_hats(spec, paths, bars)
+        hats = real.read_hats(feed, bars)
         errors = real.errors_of(
             hats, spec.speeds.grid, epsilons, runs, spec.speeds.prior, partial(bars, "mechanisms compared")
         )
@@ -261,15 +274,12 @@ def _telemetry(
     out.print(NOT_PRIVATE)
 
 
-def _compositions(
-    pattern: str, spec_path: Path, totals: list[str], runs: int, output: Path | None, *, as_json: bool
-) -> None:
-    spec = load(spec_path)
+def _compositions(feed: Feed, totals: list[str], runs: int, output: Path | None, *, as_json: bool) -> None:
+    spec = feed.spec
     if not {stat.name for stat in spec.statistics} <= {"mean", "mean-of-vehicles", "variance"}:
         raise scheduled.UsageError("--totals compares means and variances; leave other statistics out of --spec")
-    paths = scheduled.paths_of(pattern)
     with progress_bars(quiet=as_json) as bars:
-        truth, errors, spent = compositions.compare(spec, paths, totals, runs, bars)
+        truth, errors, spent = compositions.compare(feed, totals, runs, bars)
     statistics = [stat.name for stat in spec.statistics]
     plain = {
         "not_private": NOT_PRIVATE,

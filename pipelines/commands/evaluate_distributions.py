@@ -15,9 +15,8 @@ from dpops.types import Grid
 from pipelines.commands.options import console, progress_bars
 from pipelines.evaluation import distribution_report as report
 from pipelines.evaluation import distributions as figures
+from pipelines.evaluation.feed import Feed
 from pipelines.evaluation.real import CLASSES, class_name
-from pipelines.scheduled.release import paths_of
-from pipelines.specification import load
 
 NOT_PRIVATE = "NOT PRIVATE: figures of telemetry are functions of true values; do not publish them"
 GRID = Grid(step=Fraction(1, 100), upper_steps=6_500)
@@ -26,8 +25,7 @@ MADE_UP_PRIOR = Prior(25.0, 12.0, 0.3)
 
 
 def evaluate_distributions(
-    pattern: str | None,
-    spec_path: Path | None,
+    feed: Feed | None,
     bins: int,
     epsilons: Sequence[str],
     runs: int,
@@ -50,8 +48,8 @@ def evaluate_distributions(
         from pipelines.evaluation import distribution_pictures as pictures  # matplotlib takes a second to import
 
         drawn.append(pictures.draw_dense(dense, _middle(epsilons), output))
-    if pattern is not None and spec_path is not None:
-        document |= _telemetry(pattern, spec_path, bins, epsilons, runs, output, drawn, as_json=as_json)
+    if feed is not None:
+        document |= _telemetry(feed, bins, epsilons, runs, output, drawn, as_json=as_json)
     if as_json:
         click.echo(msgspec.json.encode(document).decode())
     if drawn:
@@ -72,8 +70,7 @@ def _dense(
 
 
 def _telemetry(
-    pattern: str,
-    spec_path: Path,
+    feed: Feed,
     bins: int,
     epsilons: Sequence[str],
     runs: int,
@@ -82,9 +79,9 @@ def _telemetry(
     *,
     as_json: bool,
 ) -> dict[str, Any]:
-    spec, paths = load(spec_path), paths_of(pattern)
+    spec = feed.spec
     with progress_bars(quiet=as_json) as bars:
-        hats = figures.read_distributions(spec, bins, paths, bars)
+        hats = figures.read_distributions(feed, bins, bars)
         errors = figures.errors_of(
             hats, bins, spec.speeds.grid, epsilons, runs, spec.speeds.prior, partial(bars, "epsilons released")
         )
