@@ -18,8 +18,9 @@ from dpops.allocation import Allocation
 from dpops.noise import Noise
 from dpops.statistics import SQUARES, SUMS, Column, RequestedStatistic, columns_of, registered
 from dpops.types import CountsKnown, Grid, Int64s
-from pipelines.evaluation.feed import Feed, Report
+from pipelines.evaluation.feed import Feed
 from pipelines.evaluation.real import CLASSES, against, class_name, in_class
+from pipelines.progress import Report
 from pipelines.scheduled.release import InputError, UsageError, job_of
 from transforms.count import wire
 from transforms.count.tally import ContributionBound, tally

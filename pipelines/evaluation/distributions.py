@@ -18,8 +18,9 @@ from dpops.trees.combine import law
 from dpops.trees.estimates import Output, read_alike
 from dpops.trees.hats import shape_of
 from dpops.types import CountsKnown, Grid, Int64s
-from pipelines.evaluation.feed import Feed, Report
+from pipelines.evaluation.feed import Feed
 from pipelines.evaluation.real import CLASSES, in_class
+from pipelines.progress import Report
 from transforms.count import wire
 from transforms.count.tally import tally
 

@@ -1,20 +1,19 @@
 """Telemetry to compare with: files, the days of them that are asked for, and their parsed reports by slot."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+from pipelines.progress import Report
 from pipelines.scheduled.release import InputError, UsageError, paths_of, range_of
 from pipelines.specification import Specification, load
 from transforms.observe.columns import instants
 from transforms.observe.events import events_of
 from transforms.observe.parse import FROM_US, TO_US, Rules
 from transforms.time.calendar import Calendar
-
-Report = Callable[[str, int, int | None], None]
 
 
 @dataclass(frozen=True)

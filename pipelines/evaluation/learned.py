@@ -33,7 +33,8 @@ from dpops.levels.groups import BLOCK_H
 from dpops.noise import Noise
 from dpops.statistics import SUMS
 from dpops.types import Float64s, Grid, Int64s
-from pipelines.evaluation.feed import Feed, Report
+from pipelines.evaluation.feed import Feed
+from pipelines.progress import Report
 from pipelines.specification import Specification
 from transforms.count import wire
 from transforms.count.tally import tally

@@ -16,7 +16,8 @@ from dpops.noise import Noise
 from dpops.registry import registered
 from dpops.statistics import SUMS
 from dpops.types import CountsKnown, Grid
-from pipelines.evaluation.feed import Feed, Report
+from pipelines.evaluation.feed import Feed
+from pipelines.progress import Report
 from transforms.count import wire
 from transforms.count.tally import tally
 from transforms.count.wire import Tally
