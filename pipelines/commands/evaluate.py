@@ -15,10 +15,10 @@ from pipelines.commands.evaluate_local import evaluate_local
 from pipelines.commands.evaluation_results import NOT_PRIVATE, Results, results_options
 from pipelines.commands.options import console, packed, progress_bars
 from pipelines.evaluation import compositions, datasets, real, report
+from pipelines.evaluation.feed import Feed
 from pipelines.evaluation.reference import REFERENCE
 from pipelines.evaluation.simulate import PROCESSES, Cell, contenders, run_all
 from pipelines.scheduled import release as scheduled
-from pipelines.specification import load
 
 EPSILONS = {name: tuple(next(iter(table.values()))) for name, table in REFERENCE.items()}
 FOUR = ("0.5", "1", "1.5", "2")
@@ -36,11 +36,20 @@ class AskedTelemetry:
 
     pattern: str | None
     spec_path: Path | None
+    start: str | None
+    end: str | None
     not_private: bool
 
     @property
     def data(self) -> tuple[str, Path] | None:
         return None if self.pattern is None or self.spec_path is None else (self.pattern, self.spec_path)
+
+    def feed(self) -> Feed | None:
+        """Raises UsageError for a range without telemetry, or with one end; else as `Feed.of`."""
+        dates = None if self.start is None or self.end is None else (self.start, self.end)
+        if (self.start or self.end) and (dates is None or self.pattern is None):
+            raise scheduled.UsageError("--from and --to go together, and with --data")
+        return None if self.data is None else Feed.of(*self.data, dates)
 
 
 @dataclass(frozen=True)
@@ -94,6 +103,8 @@ telemetry_options = packed(
     AskedTelemetry,
     click.option("--data", "pattern", metavar="GLOB", help="Telemetry to compare the mechanisms on; needs --spec."),
     click.option("--spec", "spec_path", type=click.Path(path_type=Path, dir_okay=False), help="With --data."),
+    click.option("--from", "start", metavar="DATE", help="With --data: first local date, or an ISO time."),
+    click.option("--to", "end", metavar="DATE", help="With --data: last local date (included), or an ISO time."),
     click.option(
         "--not-private",
         is_flag=True,
@@ -160,6 +171,7 @@ def evaluate(
       hatstream evaluate --data 'feed/*.csv' --spec austin.toml --not-private
       hatstream evaluate --data 'feed/*.csv' --spec austin.toml --not-private --totals 10,100
       hatstream evaluate --data 'feed/*.csv' --spec austin.toml --not-private --totals 1,2.64 --learned --runs 5
+      hatstream evaluate --data 'feed/*.csv' --spec a.toml --not-private --learned --from 2016-11-24 --to 2016-11-25
       hatstream evaluate --data 'feed/*.csv' --spec austin.toml --not-private --totals 2.64 --live --runs 4
       hatstream evaluate --local --output build/fusion
       hatstream evaluate --distributions --data 'feed/*.csv' --spec austin.toml --not-private --output build/figures
@@ -167,27 +179,27 @@ def evaluate(
     comparison.check(telemetry, sets)
     if comparison.is_local:
         evaluate_local(runs, sets.seed, telemetry.data, results, processes)
-    elif comparison.distributions:
+        return
+    feed = telemetry.feed()
+    if comparison.distributions:
         epsilons = _epsilons(comparison.epsilons)
-        evaluate_distributions(telemetry.data, comparison.bins, epsilons, runs or 3, sets.seed, results)
-    elif telemetry.data is None:
+        evaluate_distributions(feed, comparison.bins, epsilons, runs or 3, sets.seed, results)
+    elif feed is None:
         _simulate(runs or 10_000, sets, processes, results)
     else:
-        _on_telemetry(*telemetry.data, comparison, runs, results)
+        _on_telemetry(feed, comparison, runs, results)
 
 
-def _on_telemetry(
-    pattern: str, spec_path: Path, comparison: AskedComparison, runs: int | None, results: Results
-) -> None:
+def _on_telemetry(feed: Feed, comparison: AskedComparison, runs: int | None, results: Results) -> None:
     totals = comparison.totals
     if comparison.live:
-        evaluate_live(pattern, spec_path, _epsilons(totals or "2.64", "--totals"), runs or 4, results)
+        evaluate_live(feed, _epsilons(totals or "2.64", "--totals"), runs or 4, results)
     elif comparison.learned:
-        evaluate_learned(pattern, spec_path, _epsilons(totals or "1,2.64,10", "--totals"), runs or 5, results)
+        evaluate_learned(feed, _epsilons(totals or "1,2.64,10", "--totals"), runs or 5, results)
     elif totals is not None:
-        _compositions(pattern, spec_path, _epsilons(totals, "--totals"), runs or 20, results)
+        _compositions(feed, _epsilons(totals, "--totals"), runs or 20, results)
     else:
-        _mechanisms(pattern, spec_path, _epsilons(comparison.epsilons), runs or 20, results)
+        _mechanisms(feed, _epsilons(comparison.epsilons), runs or 20, results)
 
 
 def _simulate(runs: int, sets: AskedSets, processes: int, results: Results) -> None:
@@ -251,13 +263,12 @@ def _show(cells: Sequence[Cell], *, exact: bool) -> None:
     out.print(report.choice_table(cells))
 
 
-def _mechanisms(pattern: str, spec_path: Path, epsilons: list[str], runs: int, results: Results) -> None:
-    spec = load(spec_path)
+def _mechanisms(feed: Feed, epsilons: list[str], runs: int, results: Results) -> None:
+    spec = feed.spec
     if "mean-of-vehicles" in [stat.name for stat in spec.statistics]:
         raise scheduled.UsageError("--data compares means of reports; give --totals to compare mean-of-vehicles")
-    paths = scheduled.paths_of(pattern)
     with progress_bars(quiet=results.as_json) as bars:
-        hats = real.read_hats(spec, paths, bars)
+        hats = real.read_hats(feed, bars)
         errors = real.errors_of(
             hats, spec.speeds.grid, epsilons, runs, spec.speeds.prior, partial(bars, "mechanisms compared")
         )
@@ -284,13 +295,12 @@ def _mechanisms(pattern: str, spec_path: Path, epsilons: list[str], runs: int, r
     out.print(NOT_PRIVATE)
 
 
-def _compositions(pattern: str, spec_path: Path, totals: list[str], runs: int, results: Results) -> None:
-    spec = load(spec_path)
+def _compositions(feed: Feed, totals: list[str], runs: int, results: Results) -> None:
+    spec = feed.spec
     if not {stat.name for stat in spec.statistics} <= {"mean", "mean-of-vehicles", "variance"}:
         raise scheduled.UsageError("--totals compares means and variances; leave other statistics out of --spec")
-    paths = scheduled.paths_of(pattern)
     with progress_bars(quiet=results.as_json) as bars:
-        truth, errors, spent = compositions.compare(spec, paths, totals, runs, bars)
+        truth, errors, spent = compositions.compare(feed, totals, runs, bars)
     statistics = [stat.name for stat in spec.statistics]
     plain = {
         "not_private": NOT_PRIVATE,

@@ -16,9 +16,8 @@ from pipelines.commands.evaluation_results import Results
 from pipelines.commands.options import console, progress_bars
 from pipelines.evaluation import distribution_report as report
 from pipelines.evaluation import distributions as figures
+from pipelines.evaluation.feed import Feed
 from pipelines.evaluation.real import CLASSES, class_name
-from pipelines.scheduled.release import paths_of
-from pipelines.specification import load
 
 NOT_PRIVATE = "NOT PRIVATE: figures of telemetry are functions of true values; do not publish them"
 GRID = Grid(step=Fraction(1, 100), upper_steps=6_500)
@@ -27,14 +26,14 @@ MADE_UP_PRIOR = Prior(25.0, 12.0, 0.3)
 
 
 def evaluate_distributions(
-    data: tuple[str, Path] | None,
+    feed: Feed | None,
     bins: int,
     epsilons: Sequence[str],
     runs: int,
     seed: int,
     results: Results,
 ) -> None:
-    """Shows all figures; pictures go to the folder. data: a pattern of telemetry files and their specification."""
+    """Shows all figures; pictures go to the folder."""
     out, drawn = console(), list[Path]()
     compared, dense = figures.crossovers(), _dense(bins, epsilons, runs, seed, quiet=results.as_json)
     document: dict[str, Any] = {
@@ -48,8 +47,8 @@ def evaluate_distributions(
         from pipelines.evaluation import distribution_pictures as pictures  # matplotlib takes a second to import
 
         drawn.append(pictures.draw_dense(dense, _middle(epsilons), results.output))
-    if data is not None:
-        document |= _telemetry(*data, bins, epsilons, runs, results, drawn)
+    if feed is not None:
+        document |= _telemetry(feed, bins, epsilons, runs, results, drawn)
     if results.as_json:
         click.echo(msgspec.json.encode(document).decode())
     if drawn:
@@ -70,17 +69,16 @@ def _dense(
 
 
 def _telemetry(
-    pattern: str,
-    spec_path: Path,
+    feed: Feed,
     bins: int,
     epsilons: Sequence[str],
     runs: int,
     results: Results,
     drawn: list[Path],
 ) -> dict[str, Any]:
-    spec, paths = load(spec_path), paths_of(pattern)
+    spec = feed.spec
     with progress_bars(quiet=results.as_json) as bars:
-        hats = figures.read_distributions(spec, bins, paths, bars)
+        hats = figures.read_distributions(feed, bins, bars)
         errors = figures.errors_of(
             hats, bins, spec.speeds.grid, epsilons, runs, spec.speeds.prior, partial(bars, "epsilons released")
         )

@@ -2,23 +2,20 @@
 
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 
 from pipelines.commands.evaluation_results import NOT_PRIVATE, Results
 from pipelines.commands.options import console, progress_bars
 from pipelines.evaluation import learned_errors
+from pipelines.evaluation.feed import Feed
 from pipelines.evaluation.learned import read_city
 from pipelines.evaluation.live import evaluated_live, live_table
 from pipelines.scheduled import release as scheduled
-from pipelines.specification import load
 
 
-def evaluate_learned(pattern: str, spec_path: Path, totals: list[str], runs: int, results: Results) -> None:
+def evaluate_learned(feed: Feed, totals: list[str], runs: int, results: Results) -> None:
     """Tables on standard output, learned.json into the folder."""
-    spec = load(spec_path)
-    paths = scheduled.paths_of(pattern)
     with progress_bars(quiet=results.as_json) as bars:
-        city = read_city(spec, paths, bars)
+        city = read_city(feed, bars)
         errors, coverage = learned_errors.evaluated(city, totals, runs, partial(bars, "totals simulated"))
     plain = {
         "not_private": NOT_PRIVATE,
@@ -41,12 +38,10 @@ def evaluate_learned(pattern: str, spec_path: Path, totals: list[str], runs: int
     out.print(NOT_PRIVATE)
 
 
-def evaluate_live(pattern: str, spec_path: Path, totals: list[str], runs: int, results: Results) -> None:
+def evaluate_live(feed: Feed, totals: list[str], runs: int, results: Results) -> None:
     """A table on standard output, live.json into the folder."""
-    spec = load(spec_path)
-    paths = scheduled.paths_of(pattern)
     with progress_bars(quiet=results.as_json) as bars:
-        city = read_city(spec, paths, bars)
+        city = read_city(feed, bars)
         if len(city.days) < 2:
             raise scheduled.UsageError("--live needs telemetry of two days or more: the first one has no live slots")
         errors, storms = evaluated_live(city, totals, runs, partial(bars, "totals simulated"))
