@@ -12,7 +12,7 @@ from typing import NamedTuple
 import apache_beam as beam
 from apache_beam.pvalue import DoOutputsTuple, PBegin, PCollection
 
-from pipelines.job import Job
+from pipelines.job import Job, Outputs
 from transforms.records import (
     EXPOSURE,
     REFUSED,
@@ -136,7 +136,7 @@ def publish(sealed: PCollection[KeyedUnit], job: Job, *, needs_consent: bool = F
 
 
 def publish_estimates(estimates: PCollection[SlotEstimates], job: Job) -> None:
-    for name, sink in sinks_of(job).items():
+    for name, sink in sinks_of(job.outputs).items():
         _ = estimates | name >> sink
 
 
@@ -145,9 +145,9 @@ def estimate(recorded: PCollection[RecordedSlot], job: Job) -> PCollection[SlotE
     return recorded | "publish/estimate" >> Estimate(job.policy.names)
 
 
-def sinks_of(job: Job) -> dict[str, Sink]:
+def sinks_of(outputs: Outputs) -> dict[str, Sink]:
     """Where estimates go, by the names of the steps."""
-    found: dict[str, Sink] = {"publish": PublishFiles(job.folder, job.formats, job.shape)}
-    if job.topic is not None:
-        found["publish to kafka"] = PublishToKafka(job.topic, job.shape)
+    found: dict[str, Sink] = {"publish": PublishFiles(outputs.folder, outputs.formats, outputs.shape)}
+    if outputs.topic is not None:
+        found["publish to kafka"] = PublishToKafka(outputs.topic, outputs.shape)
     return found

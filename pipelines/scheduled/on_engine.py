@@ -8,7 +8,7 @@ from pipelines.job import Job
 from pipelines.scheduled.bounded import Bounded
 from pipelines.scheduled.input_size import rows_about
 from pipelines.scheduled.judge import VERDICT, read_back
-from pipelines.scheduled.levels import asked_beforehand
+from pipelines.scheduled.levels import asked_of_the_account
 from pipelines.scheduled.outcome import Outcome, Progress, count_in
 from pipelines.streaming.engine import BoundedEngine, EngineError, Finished
 from transforms import counters
@@ -20,9 +20,9 @@ PHASE = "observations read"
 
 def run(
     job: Job,
+    levels: PeriodPolicy | None,
     paths: Sequence[str],
     needed: Sequence[str] | None,
-    levels: PeriodPolicy | None,
     engine: BoundedEngine,
     progress: Progress,
 ) -> Outcome:
@@ -30,7 +30,7 @@ def run(
 
     Raises StepError where a file cannot be read, EngineError, or what a step raised.
     """
-    asked = Outcome() if levels is None else asked_beforehand(job, levels.levels)
+    asked = Outcome() if levels is None else asked_of_the_account(job, levels.levels)
     if asked.periods_refused:
         return asked
     about, before = rows_about(paths), _sealed(job)
