@@ -1,7 +1,7 @@
 """What a period asks of the account and what its vehicles spend, from its sealed units and their exposures."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -28,12 +28,12 @@ class Asked(NamedTuple):
 def asked_of(sealed: Iterable[bytes], exposures: Callable[[int], Iterable[bytes]]) -> Asked:
     """sealed: encoded units of a period. exposures: those of a slot, by its start."""
     units = [msgspec.json.decode(data, type=Spending) for data in sealed]
-    return Asked(list(map(debit, units)), _spend(units, exposures))
+    rates = {unit.slot_s: Fraction(unit.epsilon_hat) for unit in units}
+    return Asked(list(map(debit, units)), spend_of(rates, exposures))
 
 
-def _spend(units: Sequence[Spending], exposures: Callable[[int], Iterable[bytes]]) -> Spend:
-    """Of each vehicle the sum over slots of cells times the epsilon of a HAT there."""
-    rates: Mapping[int, Fraction] = {unit.slot_s: Fraction(unit.epsilon_hat) for unit in units}
+def spend_of(rates: Mapping[int, Fraction], exposures: Callable[[int], Iterable[bytes]]) -> Spend:
+    """Of each vehicle the sum over slots of cells times the epsilon of a HAT there. rates: that epsilon by slot."""
     found = [(rate, unpack_exposure(exposures(slot_s))) for slot_s, rate in rates.items()]
     vehicles = np.unique(np.concatenate([exposure.vehicle for _, exposure in found]))
     parts = math.lcm(*(rate.denominator for rate in rates.values()))

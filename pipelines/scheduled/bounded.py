@@ -65,9 +65,9 @@ class Bounded:
     """All that such a job is made of. needed: see `verdict_on`. levels: of a release by levels."""
 
     job: Job
+    levels: PeriodPolicy | None
     paths: Sequence[str]
     needed: Sequence[str] | None
-    levels: PeriodPolicy | None = None
 
     @property
     def periods(self) -> tuple[str, ...]:

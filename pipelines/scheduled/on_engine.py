@@ -3,6 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from pipelines.job import Job
 from pipelines.scheduled.bounded import Bounded
@@ -34,7 +35,7 @@ def run(
     if asked.periods_refused:
         return asked
     about, before = rows_about(paths), _sealed(job)
-    made = Bounded(job, paths, needed, levels)
+    made = Bounded(replace(job, vehicle_shards=2 * engine.parallelism), levels, paths, needed)
 
     def watch(counts: Mapping[str, int]) -> None:
         progress(PHASE, counts.get(counters.ROWS, 0), about)

@@ -58,6 +58,11 @@ class Finished(NamedTuple):
 class BoundedEngine(Protocol):
     """Runs bounded pipelines."""
 
+    @property
+    def parallelism(self) -> int:
+        """How many workers read and count side by side."""
+        ...
+
     def run(
         self, build: Callable[[beam.Pipeline], None], name: str, watch: Callable[[Mapping[str, int]], None]
     ) -> Finished:
