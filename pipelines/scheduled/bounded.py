@@ -107,7 +107,7 @@ class Bounded:
         beat = p | "a fact" >> beam.Create([judge.of_counts({})], reshuffle=False).with_output_types(KeyedFact)
         facts = (counted, beat) | "facts" >> beam.Flatten()
         consents = facts | "judge" >> Judge(job.account, self.periods, self._needed)
-        publish_estimates((both, consents) | "periods" >> ReleaseInOrder(job.account, levels), job)
+        publish_estimates((both, consents) | "in order" >> ReleaseInOrder(job.account, levels), job)
 
     @property
     def _needed(self) -> tuple[str, ...] | None:
@@ -153,7 +153,7 @@ def _counted(
         read.batches | "rows" >> beam.Map(lambda batch: (counters.ROWS, batch.rows)),
         read[UNREADABLE] | "unreadable" >> beam.Map(lambda why: (judge.UNREADABLE + why, 1)),
         refused | "refused" >> beam.Map(lambda each: (counters.refused(each.stage, each.reason), each.rows)),
-        events | "periods" >> beam.Map(_of_period, job),
+        events | "observed" >> beam.Map(_of_period, job),
     )
     flat = named | "counts" >> beam.Flatten()
     facts: PCollection[KeyedFact] = flat | "add up" >> beam.ParDo(_AddUp()).with_output_types(KeyedFact)

@@ -22,7 +22,13 @@ from apache_beam.utils import thread_pool_executor
 
 HOME = Path(__file__).resolve().parents[2]
 STOP_S = 10.0
-_IMPORTED = ["hatstream", "apache_beam.runners.worker.sdk_worker", "pipelines.streaming.stream"]
+_IMPORTED = [
+    "hatstream",
+    "apache_beam.runners.worker.sdk_worker",
+    "pipelines.scheduled.bounded",
+    "pipelines.streaming.stream",
+    "transforms.release.learned",
+]
 """Imported before there is a worker. None of them starts a thread, opens a connection or draws a random number, which
 two copies must not have in common."""
 

@@ -49,7 +49,7 @@ class BoundedFlink:
             if (found := cluster.job_named(name)) and cluster.is_running(found):
                 FlinkJob(cluster, found).cancel()
             raise
-        return _finished(result)
+        return finished(result)
 
     def _wait(self, result: PipelineResult) -> None:
         try:
@@ -82,7 +82,7 @@ def _reason(text: str, rest: str) -> Exception:
     return EngineError(f"the job failed: Flink's page at {rest} and the log of the job server say why")
 
 
-def _finished(result: PipelineResult) -> Finished:
+def finished(result: PipelineResult) -> Finished:
     found = result.metrics().query(MetricsFilter().with_namespace(counters.NAMESPACE))
     counts = Counter[str]()
     for counter in found["counters"]:

@@ -18,8 +18,7 @@ from pipelines.job import Outputs
 from pipelines.scheduled import counting
 from pipelines.scheduled import parts as local
 from pipelines.scheduled import release as scheduled
-from pipelines.scheduled.spool import Spool
-from pipelines.scheduled.tasks import EXPOSED
+from pipelines.scheduled.asked import spend_of
 from pipelines.specification import load
 from tests import city
 from tests.pipelines.commands.releases import files_in, rows_in, summary_of
