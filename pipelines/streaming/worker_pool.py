@@ -22,7 +22,7 @@ from apache_beam.utils import thread_pool_executor
 
 HOME = Path(__file__).resolve().parents[2]
 STOP_S = 10.0
-_IMPORTED = [
+IMPORTED = [
     "hatstream",
     "apache_beam.runners.worker.sdk_worker",
     "pipelines.scheduled.bounded",
@@ -68,7 +68,7 @@ class _Pool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
 
     def __init__(self) -> None:
         self._copies = multiprocessing.get_context("forkserver")
-        self._copies.set_forkserver_preload(_IMPORTED)
+        self._copies.set_forkserver_preload(IMPORTED)
         forkserver.ensure_running()
         self._workers: dict[str, BaseProcess] = {}
         self._lock = threading.Lock()
