@@ -21,7 +21,7 @@ from pipelines.commands.options import (
     spec_option,
 )
 from pipelines.exit_codes import DONE
-from pipelines.scheduled import estimates
+from pipelines.scheduled import estimates, past
 from pipelines.scheduled.release import UsageError, range_of
 from pipelines.specification import Specification, load
 from transforms.release.products import PRODUCTS, Product, ProductName, product_of
@@ -80,14 +80,18 @@ def estimate(
       hatstream estimate --spec austin.toml --from 2016-11-24 --to 2016-11-27 --output whole --whole --forecast 7
       hatstream estimate --spec austin.toml --from 2016-11-24 --to 2016-11-27 --output coarse --product cell-day
     """
-    spec = load(spec_path)
-    shape = shape_of(spec, columns, formats, by_date=by_date)
-    known = estimates.recorded(spec, location.find(ledger, key_path), _asked(spec, products, parts))
+    spec, place = load(spec_path), location.find(ledger, key_path)
     when = range_of(spec.timetable, start, end)
+    shape = shape_of(spec, columns | _own_columns(spec), formats, by_date=by_date)
     with progress_bars(quiet=as_json) as report:
-        written, missing = estimates.estimate_again(known, when, output, formats, report, whole=whole, shape=shape)
-    if days is not None:
-        written += estimates.forecast(known, _after(end), days, output, formats, shape)
+        if spec.levels is None:
+            _refuse_more(products, parts, days)
+            written, missing = past.estimate_again(spec, place, when, output, formats, report, shape, whole=whole)
+        else:
+            known = estimates.recorded(spec, place, _asked(spec, products, parts))
+            written, missing = estimates.estimate_again(known, when, output, formats, report, whole=whole, shape=shape)
+            if days is not None:
+                written += estimates.forecast(known, _after(end), days, output, formats, shape)
     if as_json:
         plain = {"files": [str(path) for path in written], "not_released": missing}
         click.echo(msgspec.json.encode(plain).decode())
@@ -96,6 +100,16 @@ def estimate(
         click.echo(f"{period} is not released: no estimate")
     click.echo(f"{len(written):,} files in {output}")
     return DONE
+
+
+def _own_columns(spec: Specification) -> frozenset[str]:
+    """By `levels` values themselves are learned; else they stand in columns of their own."""
+    return frozenset() if spec.levels is not None else frozenset({"model"})
+
+
+def _refuse_more(products: Sequence[str], parts: Sequence[str], days: int | None) -> None:
+    if products or parts or days is not None:
+        raise UsageError("--product, --part and --forecast are for statistics by 'levels'")
 
 
 def _asked(spec: Specification, names: Sequence[ProductName], parts: Sequence[str]) -> list[Product]:

@@ -63,7 +63,7 @@ formats_option = click.option(
 output_folder_option = click.option(
     "--output", required=True, type=LocalPath(path_type=Path, file_okay=False), help="Folder for the results."
 )
-_MORE = ("times", "counts")
+_MORE = ("times", "counts", "model")
 
 
 def _columns(_context: click.Context, _parameter: click.Parameter, value: str | None) -> frozenset[str]:
@@ -77,8 +77,8 @@ columns_option = click.option(
     "--columns",
     metavar="LIST",
     callback=_columns,
-    help="Further columns, of times,counts: slots as instants with their zone; where counts are public, "
-    "vehicles and reports.",
+    help="Further columns, of times,counts,model: slots as instants with their zone; where counts are public, "
+    "vehicles and reports, and what the account's past teaches of means.",
 )
 by_date_option = click.option(
     "--by-date", is_flag=True, help="Files go into folders date=2026-05-13: with one format, one dataset."
@@ -91,9 +91,20 @@ def shape_of(spec: Specification, columns: frozenset[str], formats: Sequence[str
         raise UsageError(
             f"--columns counts: under adjacency {spec.account.adjacency!r} how many vehicles reported is secret"
         )
+    if "model" in columns:
+        _check_model(spec)
     if by_date and len(formats) > 1:
         raise UsageError("--by-date makes one dataset, which has one format: give --formats one")
-    return Shape(spec.timetable.zone if "times" in columns else None, "counts" in columns, by_date)
+    return Shape(spec.timetable.zone if "times" in columns else None, "counts" in columns, by_date, "model" in columns)
+
+
+def _check_model(spec: Specification) -> None:
+    if spec.levels is not None:
+        raise UsageError("--columns model: by 'levels' every value is learned from the past already")
+    if not spec.counts_are_public:
+        raise UsageError("--columns model: nothing is learned of HATs of which nobody may know how many reported")
+    if all(statistic.name != "mean" for statistic in spec.statistics):
+        raise UsageError("--columns model: there is no statistic 'mean' to learn of")
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document for programs.")
