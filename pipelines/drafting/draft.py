@@ -11,7 +11,7 @@ import pyarrow as pa
 from dpops.types import Int64s
 from pipelines.drafting.columns import Found, as_array, find_columns
 from pipelines.drafting.sample import Sample, read_sample
-from pipelines.drafting.units import Positions, near_zones, offset_of, speed_unit
+from pipelines.drafting.units import Positions, speed_unit, zones_at
 from pipelines.scheduled.release import InputError
 from transforms.layouts import FIXED
 from transforms.layouts.base import FIELDS
@@ -86,7 +86,6 @@ def draft(path: Path, *, adds_and_removes: bool) -> Draft:
 def _feed(path: Path, sample: Sample) -> _Feed:
     columns = _columns_of(path, sample)
     arrays = {field: as_array(sample.columns[name]) for field, name in columns.names.items()}
-    texts = [str(value) for value in sample.columns[columns.names["time"]] if value is not None]
     time = instants(arrays["time"], columns.time_unit, "UTC")
     bare = instants(arrays["time"], columns.time_unit, None)
     lat, lon = numbers(arrays["lat"]), numbers(arrays["lon"])
@@ -95,8 +94,7 @@ def _feed(path: Path, sample: Sample) -> _Feed:
     if not fits.any():
         raise InputError(f"{path}: no row has a vehicle, a time and a position")
     rows = np.flatnonzero(fits)
-    y, x = float(np.median(lat.values[rows])), float(np.median(lon.values[rows]))
-    zones = near_zones(y, x, int(np.median(time.us[rows])), offset_of(texts))
+    zones = zones_at(float(np.median(lat.values[rows])), float(np.median(lon.values[rows])))
     ids = [str(value) for value in arrays["vehicle"].to_pylist()]
     vehicle = np.unique(ids, return_inverse=True)[1].astype(np.int64)
     has_speed = "speed" in arrays
@@ -157,7 +155,7 @@ def _account(name: str, feed: _Feed, secret: bool) -> str:
     return (
         f"[account]\nname = {_text(name + '-speeds')}\n"
         'unit = "vehicle-day"\n'
-        f"timezone = {_text(zone)}  # a guess by the nearest cities of the time zone table{others}: check\n"
+        f"timezone = {_text(zone)}  # the zone where the sample lies{others}: check\n"
         f'adjacency = "{adjacency}"  # {hidden}\n'
         f"limit = {limit}\n"
     )
@@ -237,7 +235,7 @@ def _said(feed: _Feed) -> tuple[str, ...]:
     lines = [
         f"layout {feed.sample.layout}; {rows:,} rows looked at, {feed.usable:.0%} with vehicle, time and position",
         f"columns: {names}",
-        f"times {clock}; zones that fit: {', '.join(feed.zones) or 'none'}",
+        f"times {clock}; time zone {' or '.join(feed.zones) or 'unknown'}",
         f"{len(feed.cells):,} cells of resolution {RESOLUTION}",
     ]
     if "speed" in feed.columns.names and feed.sample.layout not in FIXED:

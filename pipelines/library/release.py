@@ -12,9 +12,9 @@ from apache_beam.pvalue import PCollection
 from dpops.claims import claim_of
 from pipelines.account import location
 from pipelines.account.location import AccountLocation, account_of
-from pipelines.assembly import admitted, assemble, continuing, ledger_account_of
+from pipelines.assembly import admitted, assemble, continuing, ledger_account_of, levels_policy
 from pipelines.build import count, draw, estimate, observe, seal_in_panes
-from pipelines.job import Job
+from pipelines.job import NOWHERE, Job
 from pipelines.scheduled.release import UsageError, closed_range, job_of
 from pipelines.specification import Specification, SpecificationError, load
 from pipelines.streaming.stream import StreamFacts, check, first_slot, life_of
@@ -80,7 +80,7 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Row]]):
         if self.start is None or self.end is None:
             raise UsageError("a bounded PCollection needs start and end: the days that it holds, both included")
         when = closed_range(spec.timetable, self.start, self.end, datetime.now(UTC))
-        job = job_of(spec, when, secret, ledger_account_of(spec, place), Path(), ())
+        job = job_of(spec, when, secret, ledger_account_of(spec, place), NOWHERE)
         job = continuing(job, place.ledger)
         read = elements | "read" >> ReadElements(spec.input.layout.units, names_of(spec), None)
         events = observe(read, job) | "by shard" >> beam.Map(_keyed).with_output_types(KeyedEvents)
@@ -103,7 +103,7 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Row]]):
             to_s = min(to_s, first_slot(spec, self.end, datetime.now(UTC)))
         account = ledger_account_of(spec, place)
         calendar, facts = StreamCalendar(spec.timetable, start_s, from_s, to_s), StreamFacts(spec, from_s, to_s)
-        job = continuing(assemble(spec, calendar, facts, "slot", secret, account, Path(), ()), place.ledger)
+        job = continuing(assemble(spec, calendar, facts, "slot", secret, account, NOWHERE), place.ledger)
         identity = f"{spec.spec_id}-{account_of(spec.account, secret).key_check}"
         heartbeat = Heartbeat(spec.timetable, start_s, to_s, spec.release_shards)
         beats = elements.pipeline | f"heartbeat of {identity}" >> heartbeat
@@ -155,7 +155,7 @@ def _release_period(
             f"the range holds {len(when.periods)} periods, and by 'levels' each rests on what was recorded before: "
             "run one pipeline a period, the oldest first"
         )
-    policy = spec.levels.policy(spec.spec_id, spec.cells.region or (), spec.speeds.grid, secret.derive("digest"))
+    policy = levels_policy(spec, spec.levels, secret)
     first_s = when.slots[0].start_s
     wanted = {when.periods[0]: [Debit((spec.spec_id, first_s, 0), claim_of(policy.total))]}
     if job.account.open().excess(job.account.name, job.account.limit, wanted):

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pipelines.account.location import AccountLocation
+from pipelines.job import Outputs
 from pipelines.output_folder import make_writable
 from pipelines.scheduled.outcome import Progress
 from pipelines.specification import Specification
@@ -14,7 +15,6 @@ from transforms.release.past import Past, with_model
 from transforms.release.past_steps import PastReader, last_entry
 from transforms.release.recorded import Sequenced
 from transforms.sinks.files import publish_slot
-from transforms.sinks.rows import Shape
 from transforms.time.calendar import Calendar
 
 
@@ -22,10 +22,8 @@ def estimate_again(
     spec: Specification,
     location: AccountLocation,
     when: Calendar,
-    folder: Path,
-    formats: Sequence[str],
+    outputs: Outputs,
     progress: Progress,
-    shape: Shape,
     *,
     whole: bool,
 ) -> tuple[list[Path], list[str]]:
@@ -37,7 +35,7 @@ def estimate_again(
     ledger = location.ledger
     if not ledger.exists():
         raise AccountRefusal(f"there is no ledger at {location.shown}: name it with --ledger")
-    make_writable(folder)
+    make_writable(outputs.folder)
     entries = ledger.stages(spec.account.name, spec.spec_id)
     wanted = {slot.start_s for slot in when.slots}
     slots = [slot for slot in _slots(entries) if slot.units[0].slot_s in wanted]
@@ -50,7 +48,7 @@ def estimate_again(
             found = with_model(estimates_of(slot.units, names), slot.units, everything, upper)
         else:
             found = reader.estimates_of(slot, names, upper)
-        written += publish_slot(found, folder, formats, shape)
+        written += publish_slot(found, outputs.folder, outputs.formats, outputs.shape)
         progress("slots estimated", done, len(slots))
     recorded = {slot.units[0].period for slot in slots}
     return sorted(written), [period for period in when.periods if period not in recorded]

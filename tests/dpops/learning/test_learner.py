@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpops.learning import DayValues, Design, Facts, State, Status, learned, published, single_means, taken_in
+from dpops.learning import DayValues, Design, Facts, State, Status, learned, published, taken_in
 from dpops.learning.learner import RECENT
 from tests.dpops.learning.city import FACTS, HOURS, after, design, error, truth
 

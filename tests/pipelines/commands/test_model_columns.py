@@ -1,4 +1,4 @@
-"""`--columns model`, and `hatstream estimate` of means released HAT by HAT: what the past teaches stands beside each."""
+"""`--columns model`, and `hatstream estimate` of means released HAT by HAT: what the past teaches is beside each."""
 
 import csv
 import json
