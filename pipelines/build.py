@@ -26,6 +26,7 @@ from transforms.records import (
     Refused,
     SlotEstimates,
 )
+from transforms.release.past_steps import EstimateWithPast
 from transforms.sinks.kafka import PublishToKafka
 from transforms.sinks.steps import PublishFiles
 from transforms.steps import (
@@ -141,8 +142,11 @@ def publish_estimates(estimates: PCollection[SlotEstimates], job: Job) -> None:
 
 
 def estimate(recorded: PCollection[RecordedSlot], job: Job) -> PCollection[SlotEstimates]:
-    """What the ledger returned -> values, intervals and status."""
-    return recorded | "publish/estimate" >> Estimate(job.policy.names)
+    """What the ledger returned -> values, intervals and status; where it is asked for, also what the past teaches."""
+    policy = job.policy
+    if job.outputs.shape.model:
+        return recorded | "publish/estimate" >> EstimateWithPast(job.account, policy.names, policy.grid.upper)
+    return recorded | "publish/estimate" >> Estimate(policy.names)
 
 
 def sinks_of(outputs: Outputs) -> dict[str, Sink]:

@@ -1,7 +1,7 @@
 """`hatstream estimate`: estimates of released days again, or of days to come, without data and without spending."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from pipelines.commands.options import (
     spec_option,
 )
 from pipelines.exit_codes import DONE
-from pipelines.scheduled import estimates
+from pipelines.scheduled import estimates, past
 from pipelines.scheduled.release import UsageError, range_of
 from pipelines.specification import load
 from transforms.release.products import PRODUCTS, Product, ProductName, product_of
@@ -103,15 +103,26 @@ def estimate(
       hatstream estimate --spec austin.toml --from 2016-11-24 --to 2016-11-27 --output coarse --product cell-day
     """
     spec = load(spec_path)
-    outputs = asked.of(spec)
-    known = estimates.recorded(spec, place, products.of(spec.timetable))
     when = range_of(spec.timetable, start, end)
     with progress_bars(quiet=as_json) as report:
-        written, missing = estimates.estimate_again(known, when, outputs, report, whole=whole)
-    if days is not None:
-        written += estimates.forecast(known, _after(end), days, outputs)
+        if spec.levels is None:
+            outputs = _with_model(asked, products, days).of(spec)
+            written, missing = past.estimate_again(spec, place, when, outputs, report, whole=whole)
+        else:
+            outputs = asked.of(spec)
+            known = estimates.recorded(spec, place, products.of(spec.timetable))
+            written, missing = estimates.estimate_again(known, when, outputs, report, whole=whole)
+            if days is not None:
+                written += estimates.forecast(known, _after(end), days, outputs)
     _tell(written, missing, outputs.folder, as_json=as_json)
     return DONE
+
+
+def _with_model(asked: AskedOutputs, products: AskedProducts, days: int | None) -> AskedOutputs:
+    """What is learned stands in columns of its own; other products there are none."""
+    if products.products or products.parts or days is not None:
+        raise UsageError("--product, --part and --forecast are for statistics by 'levels'")
+    return replace(asked, columns=asked.columns | {"model"})
 
 
 def _tell(written: Sequence[Path], missing: Sequence[str], folder: Path, *, as_json: bool) -> None:

@@ -94,7 +94,7 @@ formats_option = click.option(
 output_folder_option = click.option(
     "--output", required=True, type=LocalPath(path_type=Path, file_okay=False), help="Folder for the results."
 )
-_MORE = ("times", "counts")
+_MORE = ("times", "counts", "model")
 
 
 def _columns(_context: click.Context, _parameter: click.Parameter, value: str | None) -> frozenset[str]:
@@ -108,8 +108,8 @@ _columns_option = click.option(
     "--columns",
     metavar="LIST",
     callback=_columns,
-    help="Further columns, of times,counts: slots as instants with their zone; where counts are public, "
-    "vehicles and reports.",
+    help="Further columns, of times,counts,model: slots as instants with their zone; where counts are public, "
+    "vehicles and reports, and what the account's past teaches of means.",
 )
 _by_date_option = click.option(
     "--by-date", is_flag=True, help="Files go into folders date=2026-05-13: with one format, one dataset."
@@ -132,10 +132,13 @@ class AskedOutputs:
             raise UsageError(
                 f"--columns counts: under adjacency {spec.account.adjacency!r} how many vehicles reported is secret"
             )
+        if "model" in self.columns:
+            _check_model(spec)
         if self.by_date and len(self.formats) > 1:
             raise UsageError("--by-date makes one dataset, which has one format: give --formats one")
         zone = spec.timetable.zone if "times" in self.columns else None
-        shape = Shape(zone, counts="counts" in self.columns, by_date=self.by_date)
+        counts, model = ("counts" in self.columns, "model" in self.columns)
+        shape = Shape(zone, counts=counts, by_date=self.by_date, model=model)
         return Outputs(self.output, self.formats, self.kafka_output, shape)
 
 
@@ -146,3 +149,12 @@ outputs_options = packed("asked", AskedOutputs, *_FILES, _kafka_output_option)
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document for programs.")
+
+
+def _check_model(spec: Specification) -> None:
+    if spec.levels is not None:
+        raise UsageError("--columns model: by 'levels' every value is learned from the past already")
+    if not spec.counts_are_public:
+        raise UsageError("--columns model: nothing is learned of HATs of which nobody may know how many reported")
+    if all(statistic.name != "mean" for statistic in spec.statistics):
+        raise UsageError("--columns model: there is no statistic 'mean' to learn of")

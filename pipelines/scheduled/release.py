@@ -189,14 +189,14 @@ def slot_facts(spec: Specification, when: Calendar) -> dict[int, SlotFacts]:
             whole = spec.slots_of_period(starts[0])
         except CalendarError as error:
             raise UsageError(str(error)) from None
-        if spec.allocation.whole_periods and starts != whole:
+        if spec.privacy.allocation.whole_periods and starts != whole:
             raise UsageError(
                 f"privacy.scope = 'period' plans and seals a period as a whole: {period} has {len(whole or ())} slots, "
                 f"the range holds {len(starts)} of them"
             )
         for at in starts:
-            plan = spec.allocation.planned_with(at, starts)
-            facts[at] = facts_of(spec, period, at, plan, spec.allocation.plans(len(whole)))
+            plan = spec.privacy.allocation.planned_with(at, starts)
+            facts[at] = facts_of(spec, period, at, plan, spec.privacy.allocation.plans(len(whole)))
     return facts
 
 
@@ -260,9 +260,8 @@ def _needed(spec: Specification, when: Calendar, location: AccountLocation, *, a
     if allow_empty:
         return []
     sealed = location.ledger.sealed(spec.account.name, spec.spec_id, when.from_s, when.to_s)
-    open_slots = (
-        slot for slot in when.slots for shard in range(spec.release_shards) if (slot.start_s, shard) not in sealed
-    )
+    shards = range(spec.privacy.release_shards)
+    open_slots = (slot for slot in when.slots for shard in shards if (slot.start_s, shard) not in sealed)
     return list(dict.fromkeys(slot.period for slot in open_slots))
 
 
