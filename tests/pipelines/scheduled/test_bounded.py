@@ -6,9 +6,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pipelines.account import location
 from pipelines.scheduled import judge
+from pipelines.specification import load
 from tests import city, levels_city
 from tests.pipelines.commands.releases import files_in, summary_of
+from tests.pipelines.scheduled import test_derived_speed
 from tests.pipelines.scheduled.on_beam import OPTIONS, put_in_the_place_of_flink
 from transforms.failpoints import FailpointError, acting
 
@@ -50,6 +53,18 @@ def told(output):
     """The summary, less what a second run says otherwise."""
     found = summary_of(output)
     return {name: found[name] for name in found if name not in ("slots_new", "files")}
+
+
+def audited(folder):
+    """Units that differed from what was recorded, and those that were drawn again."""
+    ledger = location.find(str(folder / "ledger.sqlite"), None).ledger
+    (account,) = ledger.accounts()
+    return tuple(ledger.audit(account.name))
+
+
+def digests(folder):
+    spec, ledger = load(folder / "spec.toml"), location.find(str(folder / "ledger.sqlite"), None).ledger
+    return [entry.unit.digest for entry in ledger.stages(spec.account.name, spec.spec_id)]
 
 
 def entries(folder, hatstream):
@@ -100,7 +115,20 @@ def test_periods_by_levels_rest_on_those_before_them(tmp_path, hatstream):
     code, again, err = hatstream(*arguments, "--json")
     assert (code, err) == (0, "")
     assert files_in(tmp_path / "out") == first
-    assert [told(text)["periods"] for text in (out, again)] == [told(out)["periods"]] * 2
+    assert told(again)["periods"] == told(out)["periods"]
+    assert audited(tmp_path) == (0, len(digests(tmp_path))), "drawn again of the same sums, in vain"
+
+
+def test_speeds_are_derived_over_a_whole_day_of_each_vehicle(tmp_path, hatstream):
+    header, lines = test_derived_speed.rows(buses=6)
+    (tmp_path / "spec.toml").write_text(test_derived_speed.SPEC)
+    (tmp_path / "feed.csv").write_text(header + "".join(lines))
+    assert hatstream(*city.init(tmp_path))[0] == 0
+    arguments = city.release(tmp_path, start=city.DAYS[0], end=city.DAYS[0])
+    assert hatstream(*arguments, *OPTIONS)[0] == 0
+    first = digests(tmp_path)
+    assert hatstream(*arguments)[0] == 0
+    assert audited(tmp_path) == (0, len(first)), "drawn again of the same sums, in vain"
 
 
 def test_a_second_run_says_what_the_first_said_and_one_of_other_input_that_it_differs(tmp_path, hatstream):
