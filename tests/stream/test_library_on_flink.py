@@ -1,7 +1,6 @@
 """`hatstream.Release` on Flink: a bounded pipeline gives the rows of the scheduled job, on the same ledger.
 
-Flink runs a bounded pipeline stage by stage. A worker for each of them would cost more than the work: the program asks
-it to keep one from stage to stage.
+Flink runs a bounded pipeline stage by stage, with a new worker for each: hatstream's pool has them ready at once.
 """
 
 import json
@@ -30,7 +29,6 @@ def test_a_bounded_pipeline_on_flink_gives_the_rows_of_the_command(flink, pool, 
         f"--environment_config={pool.address}",
         "--parallelism=1",
         "--sdk_worker_parallelism=1",
-        "--environment_cache_millis=30000",
     ]
     with beam.Pipeline(options=PipelineOptions(options)) as p:
         made = library.Release(tmp_path / "spec.toml", DAY, DAY, ledger=str(tmp_path / "ledger.sqlite"))
