@@ -22,8 +22,13 @@ MOST_FAULTS = 8
 """Of a job, of those that none of our own errors explains. How often Flink tries again is the cluster's setting, and in
 batch a job cannot ask for another one."""
 
-_KINDS = {kind.__name__: kind for kind in (StepError, LedgerError, AccountRefusal)}
-_RAISED = re.compile(rf"^(?:\w+\.)+({'|'.join(_KINDS)}): (.+?)(?: \[while running .*)?$", re.MULTILINE)
+_KINDS = {
+    "transforms.errors.StepError": StepError,
+    "transforms.ledger.head.LedgerError": LedgerError,
+    "transforms.ledger.ledger._Passing": LedgerError,
+    "transforms.ledger.accounts.AccountRefusal": AccountRefusal,
+}
+_RAISED = re.compile(rf"^({'|'.join(map(re.escape, _KINDS))}): (.+?)(?: \[while running .*)?$", re.MULTILINE)
 """How Python tells our own errors, whose sentences show nothing of the input."""
 
 
@@ -65,8 +70,8 @@ class BoundedFlink:
 class _Watching:
     """While the block lasts, shows the job's counters every other second, where the cluster answers.
 
-    An error of ours is an answer, not a fault of the cluster: the job is ended, not tried again. It ends with the block,
-    however that ends.
+    An error of ours is an answer, not a fault of the cluster: the job is ended, not tried again. When the block ends by
+    an error, so does the job.
     """
 
     def __init__(self, cluster: Cluster, name: str, watch: Callable[[Mapping[str, int]], None]) -> None:
