@@ -3,8 +3,6 @@
 import shutil
 import threading
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.throughput import SPEC, Case, generate
@@ -13,7 +11,7 @@ from pipelines.demo.servers.flink import JobServer
 from pipelines.demo.servers.worker_pool import WorkerPool
 from pipelines.specification import load
 from tests import city
-from tests.pipelines.commands.releases import files_in, summary_of
+from tests.pipelines.commands.releases import files_in, said_again, summary_of
 from tests.stream.cluster import slots_in_use, wait_for
 from tests.stream.conftest import CONFIGURATION, QUICK, fetched
 from tests.stream.standalone import Standalone
@@ -28,20 +26,10 @@ def on(flink, pool, parallelism=1):
     return ["--runner", "flink", *addresses, "--parallelism", str(parallelism)]
 
 
-def told(output):
-    found = summary_of(output)
-    return {name: found[name] for name in found if name not in ("slots_new", "files")}
-
-
 def test_a_day_is_released_as_here_and_an_input_that_cannot_be_read_seals_nothing(flink, pool, tmp_path, hatstream):
     """Two files of several row groups; the ledger compares digests and plans of both runs."""
-    city.write(tmp_path, spec=city.SPEC.replace('"csv"', '"parquet"'))
+    city.write_parquet(tmp_path)
     assert hatstream(*city.init(tmp_path))[0] == 0
-    rows = [line.strip().split(",") for line in city.rows()]
-    for name, part in (("a", rows[:70]), ("b", [*rows[70:], rows[0]])):
-        columns = dict(zip(city.HEADER.strip().split(","), zip(*part, strict=True), strict=True))
-        table = pa.table({k: [float(x) for x in v] if k in ("lat", "lon", "v") else v for k, v in columns.items()})
-        pq.write_table(table, tmp_path / f"feed-{name}.parquet", row_group_size=20)
     (tmp_path / "feed-c.parquet").write_bytes(b"PAR1 no more")
     arguments = city.release(tmp_path, "--json")
     arguments[arguments.index("--input") + 1] = str(tmp_path / "feed-*.parquet")
@@ -57,7 +45,7 @@ def test_a_day_is_released_as_here_and_an_input_that_cannot_be_read_seals_nothin
     assert (code, err) == (0, "")
     files = files_in(tmp_path / "out")
     code, again, _ = hatstream(*arguments)
-    assert (code, told(again), files_in(tmp_path / "out")) == (0, told(first), files)
+    assert (code, said_again(again), files_in(tmp_path / "out")) == (0, said_again(first), files)
     assert (summary_of(first)["slots_new"], summary_of(again)["slots_new"]) == (8, 0)
     assert (summary_of(first)["rows"], summary_of(first)["duplicates"]) == (127, 1)
 
@@ -76,7 +64,7 @@ def test_what_was_recorded_before_a_worker_was_killed_is_what_is_published(flink
     files = files_in(tmp_path / "out")
     assert location.find(str(tmp_path / "ledger.sqlite"), None).ledger.audit("small").changed == 0
     code, again, _ = hatstream(*city.release(tmp_path, "--json"))
-    assert (code, told(again), files_in(tmp_path / "out")) == (0, told(first), files)
+    assert (code, said_again(again), files_in(tmp_path / "out")) == (0, said_again(first), files)
     assert (summary_of(first)["slots_new"], summary_of(again)["slots_new"]) == (8, 0)
     assert [period["most_spent_by_a_vehicle"] for period in summary_of(first)["periods"]] == [9, 9]
 
@@ -128,7 +116,7 @@ def test_sixteen_million_events_with_a_task_manager_killed_in_the_middle(big, cl
     assert (code, err, len(killed)) == (0, "", 1)
     here = alone(big, hatstream)
     assert digests(big, "ledger.sqlite") == digests(here, "ledger.sqlite")
-    assert told(first) == told(hatstream(*release(big))[1])
+    assert said_again(first) == said_again(hatstream(*release(big))[1])
     assert summary_of(first)["rows"] == EVENTS
 
 
