@@ -38,9 +38,10 @@ from pipelines.progress import Report
 from pipelines.specification import Specification
 from transforms.count import wire
 from transforms.count.tally import tally
-from transforms.release.learned import MARGIN_KMH, design_of, facts_of, stage_values
+from transforms.release.learned import MARGIN_KMH
 from transforms.release.levels import first_centres, hats_of, rows_of
 from transforms.release.levels_order import hours_of
+from transforms.release.states import design_of, facts_of, stage_values
 
 QUIET = 1e-4
 """What the noise of the noiseless model is scaled with: the fit needs some."""

@@ -154,7 +154,7 @@ def _run_levels(
     from transforms.release.learned import learned_centres, learned_estimates
     from transforms.release.period_steps import PeriodPolicy
 
-    policy = levels_policy(spec, of, secret)
+    policy = levels_policy(spec, of, secret, job.account.head)
     periods = PeriodPolicy(policy, job.slots, spec.timetable.zone, learned_centres, learned_estimates)
     return levels.run(job, periods, paths, slots, needed, workers, progress)
 

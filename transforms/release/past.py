@@ -16,8 +16,8 @@ from dpops.mechanism import Plan
 from dpops.registry import registered
 from transforms.observe.hexagons import cell_text
 from transforms.records import SlotEstimates
-from transforms.release.learned import design_of
 from transforms.release.recorded import Released, Sealed, Sequenced
+from transforms.release.states import design_of
 
 STATISTIC = "mean"
 MODEL = ("model_value", "model_lower95", "model_upper95", "model_status")
