@@ -32,14 +32,14 @@ def benchmark(rings: int, days: int, vehicles: int) -> None:
     state = State.new(design_of(region), facts_of(fleet))
     print(f"{hats.cells} cells, {state.design.columns} effects, {_memory_mb()} MB")
     for day in range(days):
-        values = stage_values(release_rows(_made_up(hats.cells, vehicles, day), stage, Noise()), fleet)
+        values = stage_values(release_rows(made_up(hats.cells, vehicles, day), stage, Noise()), fleet)
         start = time.process_time()
         state = taken_in(state, DayValues(hours=hours, stages=(values,)))
         learned(state).estimate()
         print(f"day {day + 1}: {time.process_time() - start:.2f} s of CPU, {_memory_mb()} MB at most")
 
 
-def _made_up(cells: int, vehicles: int, seed: int) -> Rows:
+def made_up(cells: int, vehicles: int, seed: int) -> Rows:
     """Each vehicle 60 times in about a dozen neighbouring cells."""
     rng = np.random.default_rng(seed)
     home = np.repeat(rng.integers(0, cells, vehicles), 60)

@@ -20,7 +20,7 @@ VERSION = 1
 
 _INFORMATION = ("families", "mixed", "corner", "local", "border")
 _WIDE = ("local", "border", "precisions", "values")
-_SUMS = ("cells", "slots", "vehicles", "precision", "weighted")
+_SUMS = ("cells", "slots", "vehicles", "precision", "weighted", "pulled")
 
 
 def arrays_of(state: State) -> dict[str, NDArray[Any]]:
@@ -58,8 +58,8 @@ def hats_taken_up(arrays: Arrays) -> HatState:
 
 
 def _sums(of: str, arrays: Arrays) -> HatSums:
-    cells, slots, vehicles, precision, weighted = (arrays[f"{of}.{name}"] for name in _SUMS)
-    return HatSums(cells, slots, vehicles, precision, weighted)
+    cells, slots, *columns = (arrays[f"{of}.{name}"] for name in _SUMS)
+    return HatSums(cells, slots, *columns)
 
 
 def _of_information(of: str, information: Information) -> dict[str, NDArray[Any]]:
