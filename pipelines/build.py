@@ -11,7 +11,7 @@ from typing import NamedTuple
 import apache_beam as beam
 from apache_beam.pvalue import DoOutputsTuple, PBegin, PCollection
 
-from pipelines.job import Job
+from pipelines.job import Job, Outputs
 from transforms.records import (
     EXPOSURE,
     REFUSED,
@@ -24,6 +24,7 @@ from transforms.records import (
     RecordedSlot,
     SlotEstimates,
 )
+from transforms.release.past_steps import EstimateWithPast
 from transforms.sinks.kafka import PublishToKafka
 from transforms.sinks.steps import PublishFiles
 from transforms.steps import (
@@ -115,18 +116,21 @@ def draw(tallies: PCollection[KeyedTally], heartbeat: PCollection[KeyedTally], j
 def publish(sealed: PCollection[KeyedUnit], job: Job) -> None:
     """Sealed units -> the ledger's answer -> estimates -> files, and messages of a topic."""
     estimates = estimate(sealed | "record" >> Record(job.account), job)
-    for name, sink in sinks_of(job).items():
+    for name, sink in sinks_of(job.outputs).items():
         _ = estimates | name >> sink
 
 
 def estimate(recorded: PCollection[RecordedSlot], job: Job) -> PCollection[SlotEstimates]:
-    """What the ledger returned -> values, intervals and status."""
-    return recorded | "publish/estimate" >> Estimate(job.policy.names)
+    """What the ledger returned -> values, intervals and status; where it is asked for, also what the past teaches."""
+    policy = job.policy
+    if job.outputs.shape.model:
+        return recorded | "publish/estimate" >> EstimateWithPast(job.account, policy.names, policy.grid.upper)
+    return recorded | "publish/estimate" >> Estimate(policy.names)
 
 
-def sinks_of(job: Job) -> dict[str, Sink]:
+def sinks_of(outputs: Outputs) -> dict[str, Sink]:
     """Where estimates go, by the names of the steps."""
-    found: dict[str, Sink] = {"publish": PublishFiles(job.folder, job.formats, job.shape)}
-    if job.topic is not None:
-        found["publish to kafka"] = PublishToKafka(job.topic, job.shape)
+    found: dict[str, Sink] = {"publish": PublishFiles(outputs.folder, outputs.formats, outputs.shape)}
+    if outputs.topic is not None:
+        found["publish to kafka"] = PublishToKafka(outputs.topic, outputs.shape)
     return found
