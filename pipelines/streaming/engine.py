@@ -1,9 +1,10 @@
 """What a stream asks of an engine. Flink is one (pipelines/streaming/flink); another one is another such file."""
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import apache_beam as beam
+if TYPE_CHECKING:  # Beam takes seconds to import
+    import apache_beam as beam
 
 ENDED = ("FINISHED", "CANCELED", "FAILED")
 """The states after which a job does nothing any more."""
@@ -42,6 +43,6 @@ class StreamJob(Protocol):
 class Engine(Protocol):
     """Runs unbounded pipelines."""
 
-    def submit(self, build: Callable[[beam.Pipeline], None], name: str) -> StreamJob:
+    def submit(self, build: "Callable[[beam.Pipeline], None]", name: str) -> StreamJob:
         """Hands over the pipeline that `build` makes. name: of no other job. Raises EngineError."""
         ...

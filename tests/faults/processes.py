@@ -14,7 +14,7 @@ from multiprocessing.context import BaseContext
 from typing import Any, NamedTuple
 
 # What a release imports while it runs: here once for all processes
-import pipelines.commands.release  # noqa: F401
+import pipelines.commands.release
 import pipelines.scheduled.parts  # noqa: F401
 from pipelines.cli import main
 from transforms.failpoints import VARIABLE, acting
