@@ -66,7 +66,7 @@ def _record(job: Job, slots: Sequence[Slot], released: Spool, outcome: Outcome, 
     periods: dict[str, list[int]] = {}
     for slot in slots:
         periods.setdefault(slot.period, []).append(slot.start_s)
-    wanted = _spending(periods, released, outcome)
+    wanted = _spending(periods, released, job.policy.parts, outcome)
     ledger = job.account.open()
     if excess := ledger.excess(job.account.name, job.account.limit, wanted):
         outcome.periods_refused = excess
@@ -124,27 +124,30 @@ def _read_back(key: Any, spool: Spool) -> Iterator[tuple[Any, bytes]]:
         yield key, data
 
 
-def _spending(periods: Mapping[str, Sequence[int]], released: Spool, outcome: Outcome) -> Wanted:
-    """The debits that are asked of each period. Notes their sum, and exactly what vehicles spend, per period."""
+def _spending(periods: Mapping[str, Sequence[int]], released: Spool, parts: int, outcome: Outcome) -> Wanted:
+    """The debits that are asked of each period. Notes their sum, and exactly what vehicles spend, per period.
+
+    parts: of the epsilon of a HAT, that exposures count.
+    """
     wanted: Wanted = {}
     for period, starts in periods.items():
         encoded = (data for slot_s in starts for data in released.read((slot_s, SEALED)))
         sealed = [msgspec.json.decode(data, type=Spending) for data in encoded]
         wanted[period] = list(map(debit, sealed))
         outcome.debits[period] = sum(debits_by_slot(wanted[period]).values(), Accountant())
-        rates = {unit.slot_s: Fraction(unit.epsilon_hat) for unit in sealed}
+        rates = {unit.slot_s: Fraction(unit.epsilon_hat) / parts for unit in sealed}
         outcome.spent[period] = _spend(rates, released)
     return wanted
 
 
 def _spend(rates: dict[int, Fraction], released: Spool) -> Spend:
-    """Of each vehicle the sum over slots of cells times the epsilon of a HAT there. rates: that epsilon by slot."""
+    """Of each vehicle the sum over slots of its exposure times what one part costs there. rates: that, by slot."""
     found = [(rate, unpack_exposure(released.read((slot_s, EXPOSED)))) for slot_s, rate in rates.items()]
     vehicles = np.unique(np.concatenate([exposure.vehicle for _, exposure in found]))
     parts = math.lcm(*(rate.denominator for rate in rates.values()))
     spent = np.zeros(vehicles.size, object)  # in parts of 1, as Python integers
     for rate, exposure in found:
-        np.add.at(spent, np.searchsorted(vehicles, exposure.vehicle), exposure.cells.astype(object) * int(rate * parts))
+        np.add.at(spent, np.searchsorted(vehicles, exposure.vehicle), exposure.spent.astype(object) * int(rate * parts))
     ordered = np.sort(spent) if spent.size else np.zeros(1, object)
     ranks = (ordered.size - 1, (ordered.size - 1) // 2, -(-9 * ordered.size // 10) - 1)
     return Spend(*(Fraction(int(ordered[rank]), parts) for rank in ranks))
