@@ -13,7 +13,7 @@ from pipelines.commands.terminal import with_verbosity
 from pipelines.exit_codes import BAD_SPECIFICATION, DONE, FAILED, REFUSED, WRONG_USE
 
 COMMANDS = {
-    "demo": ("pipelines.commands.demo:demo", "Make a sample day of a made-up bus fleet and release its mean speeds."),
+    "demo": ("pipelines.commands.demo:demo", "Make days of a made-up bus fleet, release its speeds, draw a map."),
     "init": (
         "pipelines.commands.init:init",
         "Open the account of a specification: its ledger, its key and its head file.",

@@ -12,12 +12,12 @@ import msgspec
 
 from dpops.forecast import Prior
 from dpops.types import Grid
+from pipelines.commands.evaluation_results import Results
 from pipelines.commands.options import console, progress_bars
 from pipelines.evaluation import distribution_report as report
 from pipelines.evaluation import distributions as figures
+from pipelines.evaluation.feed import Feed
 from pipelines.evaluation.real import CLASSES, class_name
-from pipelines.scheduled.release import paths_of
-from pipelines.specification import load
 
 NOT_PRIVATE = "NOT PRIVATE: figures of telemetry are functions of true values; do not publish them"
 GRID = Grid(step=Fraction(1, 100), upper_steps=6_500)
@@ -26,36 +26,33 @@ MADE_UP_PRIOR = Prior(25.0, 12.0, 0.3)
 
 
 def evaluate_distributions(
-    pattern: str | None,
-    spec_path: Path | None,
+    feed: Feed | None,
     bins: int,
     epsilons: Sequence[str],
     runs: int,
     seed: int,
-    output: Path | None,
-    *,
-    as_json: bool,
+    results: Results,
 ) -> None:
-    """Shows all figures; pictures go to `output`."""
+    """Shows all figures; pictures go to the folder."""
     out, drawn = console(), list[Path]()
-    compared, dense = figures.crossovers(), _dense(bins, epsilons, runs, seed, quiet=as_json)
+    compared, dense = figures.crossovers(), _dense(bins, epsilons, runs, seed, quiet=results.as_json)
     document: dict[str, Any] = {
         "crossovers": [asdict(each) for each in compared],
         "made_up": [{"vehicles": vehicles, **asdict(each)} for vehicles, each in dense],
     }
-    if not as_json:
+    if not results.as_json:
         out.print(report.crossover_table(compared))
         out.print(report.dense_table(dense))
-    if output is not None:
+    if results.output is not None:
         from pipelines.evaluation import distribution_pictures as pictures  # matplotlib takes a second to import
 
-        drawn.append(pictures.draw_dense(dense, _middle(epsilons), output))
-    if pattern is not None and spec_path is not None:
-        document |= _telemetry(pattern, spec_path, bins, epsilons, runs, output, drawn, as_json=as_json)
-    if as_json:
+        drawn.append(pictures.draw_dense(dense, _middle(epsilons), results.output))
+    if feed is not None:
+        document |= _telemetry(feed, bins, epsilons, runs, results, drawn)
+    if results.as_json:
         click.echo(msgspec.json.encode(document).decode())
     if drawn:
-        click.echo(f"wrote {len(drawn)} pictures to {output}", err=as_json)
+        click.echo(f"wrote {len(drawn)} pictures to {results.output}", err=True)
 
 
 def _dense(
@@ -72,33 +69,30 @@ def _dense(
 
 
 def _telemetry(
-    pattern: str,
-    spec_path: Path,
+    feed: Feed,
     bins: int,
     epsilons: Sequence[str],
     runs: int,
-    output: Path | None,
+    results: Results,
     drawn: list[Path],
-    *,
-    as_json: bool,
 ) -> dict[str, Any]:
-    spec, paths = load(spec_path), paths_of(pattern)
-    with progress_bars(quiet=as_json) as bars:
-        hats = figures.read_distributions(spec, bins, paths, bars)
+    spec = feed.spec
+    with progress_bars(quiet=results.as_json) as bars:
+        hats = figures.read_distributions(feed, bins, bars)
         errors = figures.errors_of(
             hats, bins, spec.speeds.grid, epsilons, runs, spec.speeds.prior, partial(bars, "epsilons released")
         )
     truth, out = figures.truth_of(hats, bins, spec.speeds.grid), console()
-    if not as_json:
+    if not results.as_json:
         out.print(NOT_PRIVATE, style="bold")
         for name in figures.OUTPUTS:
             out.print(report.error_table(name, [each for each in errors if each.output == name], truth, "telemetry"))
         out.print(NOT_PRIVATE)
-    if output is not None:
+    if results.output is not None:
         from pipelines.evaluation import distribution_pictures as pictures  # matplotlib takes a second to import
 
-        drawn.append(pictures.draw_cdfs(hats, bins, spec.speeds.grid, epsilons, spec.speeds.prior, output))
-        drawn.append(pictures.draw_day(hats, bins, spec.speeds.grid, epsilons[-1], spec.speeds.prior, output))
+        drawn.append(pictures.draw_cdfs(hats, bins, spec.speeds.grid, epsilons, spec.speeds.prior, results.output))
+        drawn.append(pictures.draw_day(hats, bins, spec.speeds.grid, epsilons[-1], spec.speeds.prior, results.output))
     return {
         "not_private": NOT_PRIVATE,
         "hats": len(hats),

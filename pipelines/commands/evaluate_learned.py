@@ -2,29 +2,20 @@
 
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 
-import click
-import msgspec
-
+from pipelines.commands.evaluation_results import NOT_PRIVATE, Results
 from pipelines.commands.options import console, progress_bars
 from pipelines.evaluation import learned_errors
+from pipelines.evaluation.feed import Feed
 from pipelines.evaluation.learned import read_city
 from pipelines.evaluation.live import evaluated_live, live_table
 from pipelines.scheduled import release as scheduled
-from pipelines.specification import load
-
-NOT_PRIVATE = "NOT PRIVATE: these figures are functions of true values; do not publish them"
 
 
-def evaluate_learned(
-    pattern: str, spec_path: Path, totals: list[str], runs: int, output: Path | None, as_json: bool
-) -> None:
+def evaluate_learned(feed: Feed, totals: list[str], runs: int, results: Results) -> None:
     """Tables on standard output, learned.json into the folder."""
-    spec = load(spec_path)
-    paths = scheduled.paths_of(pattern)
-    with progress_bars(quiet=as_json) as bars:
-        city = read_city(spec, paths, bars)
+    with progress_bars(quiet=results.as_json) as bars:
+        city = read_city(feed, bars)
         errors, coverage = learned_errors.evaluated(city, totals, runs, partial(bars, "totals simulated"))
     plain = {
         "not_private": NOT_PRIVATE,
@@ -35,11 +26,8 @@ def evaluate_learned(
         "errors": [asdict(each) for each in errors],
         "coverage": [asdict(each) for each in coverage],
     }
-    if output is not None:
-        output.mkdir(parents=True, exist_ok=True)
-        (output / "learned.json").write_bytes(msgspec.json.encode(plain))
-    if as_json:
-        click.echo(msgspec.json.encode(plain).decode())
+    results.keep(plain, "learned.json")
+    if results.as_json:
         return
     out = console()
     out.print(NOT_PRIVATE, style="bold")
@@ -50,14 +38,10 @@ def evaluate_learned(
     out.print(NOT_PRIVATE)
 
 
-def evaluate_live(
-    pattern: str, spec_path: Path, totals: list[str], runs: int, output: Path | None, as_json: bool
-) -> None:
+def evaluate_live(feed: Feed, totals: list[str], runs: int, results: Results) -> None:
     """A table on standard output, live.json into the folder."""
-    spec = load(spec_path)
-    paths = scheduled.paths_of(pattern)
-    with progress_bars(quiet=as_json) as bars:
-        city = read_city(spec, paths, bars)
+    with progress_bars(quiet=results.as_json) as bars:
+        city = read_city(feed, bars)
         if len(city.days) < 2:
             raise scheduled.UsageError("--live needs telemetry of two days or more: the first one has no live slots")
         errors, storms = evaluated_live(city, totals, runs, partial(bars, "totals simulated"))
@@ -67,11 +51,8 @@ def evaluate_live(
         "errors": [asdict(each) for each in errors],
         "storms": [asdict(each) for each in storms],
     }
-    if output is not None:
-        output.mkdir(parents=True, exist_ok=True)
-        (output / "live.json").write_bytes(msgspec.json.encode(plain))
-    if as_json:
-        click.echo(msgspec.json.encode(plain).decode())
+    results.keep(plain, "live.json")
+    if results.as_json:
         return
     out = console()
     out.print(NOT_PRIVATE, style="bold")

@@ -40,7 +40,8 @@ def fuse(spec_path: Path, pattern: str, output: Path, formats: tuple[str, ...], 
       hatstream fuse --spec fusion.toml --input 'reports/*.csv' --output build/fused
     """
     spec = load_fusion(spec_path)
-    found = fusing.run(spec, pattern, output, formats)
+    with progress_bars(quiet=as_json) as bars:
+        found = fusing.run(spec, pattern, output, formats, bars)
     if as_json:
         click.echo(msgspec.json.encode(_document(spec, found)).decode())
         return

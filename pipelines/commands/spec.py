@@ -29,7 +29,9 @@ def spec() -> None:
 @click.argument("path", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False))
 @json_option
 def check(path: Path, as_json: bool) -> None:
-    """Check FILE as a release would, and say what it asks for. Exit code 2 where something is wrong.
+    """Check FILE as a release would, and say what it asks for.
+
+    Exit code 2 where something is wrong.
 
     \b
     Example:
@@ -51,7 +53,8 @@ def _described(spec: Specification) -> dict[str, str | int]:
     until = f"{table.service_end_minute // 60:02d}:{table.service_end_minute % 60:02d}"
     asked = [f"{stat.name} by {stat.mechanism.name}" for stat in spec.statistics] or ["mean by levels"]
     region = "all with reports" if cells.region is None else f"{len(cells.region):,}"
-    total = f"epsilon {float(spec.allocation.epsilon):g} for each {'HAT' if spec.allocation.per == 'hat' else 'period'}"
+    allocation = spec.privacy.allocation
+    total = f"epsilon {float(allocation.epsilon):g} for each {'HAT' if allocation.per == 'hat' else 'period'}"
     return {
         "name": spec.name,
         "spec_id": spec.spec_id,
@@ -61,12 +64,23 @@ def _described(spec: Specification) -> dict[str, str | int]:
         "statistics": ", ".join(asked),
         "privacy": total,
         "input": spec.input.name,
+        "outputs": ", ".join(_outputs(spec)),
     }
+
+
+def _outputs(spec: Specification) -> tuple[str, ...]:
+    """What gets rows, each in files of its own."""
+    if spec.levels is None:
+        return ("HATs",)
+    live = ("live HATs",) if spec.levels.live else ()
+    return ("HATs", *live, *(product.name for product in spec.levels.products))
 
 
 @spec.command()
 def schema() -> None:
-    """Print the JSON Schema of specifications: keys, types and words, for editors and other programs.
+    """Print the JSON Schema of specifications.
+
+    It holds keys, types and words, for editors and other programs.
 
     \b
     Example:
@@ -77,7 +91,7 @@ def schema() -> None:
 
 @spec.command()
 def reference() -> None:
-    """Print the reference of specifications as Markdown: docs/specification.md.
+    """Print docs/specification.md, the reference.
 
     \b
     Example:
@@ -101,8 +115,9 @@ def reference() -> None:
     "--output", type=click.Path(path_type=Path, dir_okay=False), help="The file to write. [default: print it]"
 )
 def new(sample: Path, adjacency: str, output: Path | None) -> None:
-    """Draft a specification from a sample: layout, columns, units, time zone, cells. Every guess is a comment in it.
+    """Draft a specification from a sample of a feed.
 
+    Layout, columns, units, time zone and cells are found; every guess has a comment to check.
     What was found is said on standard error. Nothing is released, and no value of a row is shown.
 
     \b

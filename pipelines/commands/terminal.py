@@ -15,15 +15,14 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.table import Column, Table
 from rich.text import Text
 
+from pipelines.progress import Report
+
 LOG_COLUMNS = 130
 """Width of tables where standard output is no terminal and COLUMNS does not say how wide it is."""
 LEAST_COLUMNS = 60
 """A narrower terminal breaks the lines of tables itself."""
 SAY_EVERY_S = 60.0
 """Between two lines of progress in a log."""
-
-Report = Callable[[str, int, int | None], None]
-"""Called with a phase, what is done of it, and its whole if that is known. Never sees a vehicle's data."""
 
 _VERBOSITY = "hatstream.verbosity"
 

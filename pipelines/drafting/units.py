@@ -1,21 +1,17 @@
-"""What a sample says of its clock and of the unit of its speeds."""
+"""What a sample says of its time zone and of the unit of its speeds."""
 
 import re
-from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
-from functools import cache
-from importlib.resources import files
 from typing import NamedTuple
-from zoneinfo import ZoneInfo
+from zoneinfo import available_timezones
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpops.types import Int64s
 from transforms.layouts.base import KMH_PER_UNIT
 from transforms.observe.columns import Floats
 
 _NAMED = (("km/h", r"km_?/?h|kph|kmph"), ("mph", r"mph|miles"), ("m/s", r"m_?/s|mps|m_s\b"))
-_OFFSET = re.compile(r"([+-])(\d\d):?(\d\d)?$")
 MIN_PAIRS = 50
 EARTH_M = 6_371_000.0
 MOST_STEPS_S = 120
@@ -29,6 +25,9 @@ class Positions(NamedTuple):
     lat: Floats
     lon: Floats
     speed: Floats
+
+    def where(self, chosen: NDArray[np.bool_]) -> "Positions":
+        return Positions(self.vehicle[chosen], self.us[chosen], self.lat[chosen], self.lon[chosen], self.speed[chosen])
 
 
 def speed_unit(name: str, rows: Positions) -> tuple[str, str]:
@@ -68,66 +67,9 @@ def distance_m(lat1: Floats, lon1: Floats, lat2: Floats, lon2: Floats) -> Floats
     return found
 
 
-def offset_of(texts: Sequence[str]) -> timedelta | None:
-    """The offset that most times are written with; None where they have none."""
-    found = [match for text in texts[:1000] if (match := _OFFSET.search(text))]
-    if len(found) < len(texts[:1000]) / 2 or not found:
-        return None
-    sign, hours, minutes = found[0].groups()
-    whole = timedelta(hours=int(hours), minutes=int(minutes or 0))
-    return -whole if sign == "-" else whole
+def zones_at(lat: float, lon: float) -> list[str]:
+    """The time zones of a place, by their borders on the map; several where a border is disputed."""
+    from tzfpy import get_tz, get_tzs  # loads its map of borders
 
-
-def near_zones(lat: float, lon: float, us: int, offset: timedelta | None, most: int = 6) -> list[str]:
-    """Time zones by the distance of their city, of those whose clock has the offset at that time.
-
-    Of zones whose clocks will be the same from now on, the one that the time zone database names for all of them.
-    """
-    at = datetime.fromtimestamp(us / 1e6, UTC)
-    fits = [
-        (name, place)
-        for name, place in _cities().items()
-        if offset is None or at.astimezone(ZoneInfo(name)).utcoffset() == offset
-    ]
-    here = np.array([lat]), np.array([lon])
-    far = {name: float(distance_m(*here, np.array([y]), np.array([x]))[0]) for name, (y, x) in fits}
-    nearest = sorted(far, key=lambda name: far[name])
-    same = _alike()
-    return list(dict.fromkeys(min(same[name], key=lambda other: far.get(other, np.inf)) for name in nearest))[:most]
-
-
-@cache
-def _alike() -> dict[str, list[str]]:
-    """The zones that stand for each zone, whose clock will be the same; itself where there is none."""
-    now = datetime.now(UTC)
-    at = [now + timedelta(days=14 * step) for step in range(60)]
-
-    def clock(name: str) -> tuple[timedelta | None, ...]:
-        return tuple(instant.astimezone(ZoneInfo(name)).utcoffset() for instant in at)
-
-    standing: dict[tuple[timedelta | None, ...], list[str]] = {}
-    for row in _rows("zonenow.tab"):
-        standing.setdefault(clock(row[2]), []).append(row[2])
-    return {name: standing.get(clock(name), [name]) for name in _cities()}
-
-
-@cache
-def _cities() -> dict[str, tuple[float, float]]:
-    """Latitude and longitude of each zone's city, from the time zone database's own table."""
-    return {row[2]: _place(row[1]) for row in _rows("zone1970.tab")}
-
-
-def _rows(table: str) -> list[list[str]]:
-    lines = files("tzdata").joinpath("zoneinfo", table).read_text(encoding="utf-8").splitlines()
-    return [line.split("\t") for line in lines if line and not line.startswith("#")]
-
-
-def _place(text: str) -> tuple[float, float]:
-    """Degrees of ±DDMM[SS]±DDDMM[SS]."""
-    found = re.fullmatch(r"([+-])(\d\d)(\d\d)(\d\d)?([+-])(\d{3})(\d\d)(\d\d)?", text)
-    if found is None:
-        raise ValueError(f"not a place: {text!r}")
-    south, lat, lat_min, lat_s, west, lon, lon_min, lon_s = found.groups()
-    y = int(lat) + int(lat_min) / 60 + int(lat_s or 0) / 3600
-    x = int(lon) + int(lon_min) / 60 + int(lon_s or 0) / 3600
-    return (-y if south == "-" else y), (-x if west == "-" else x)
+    found = dict.fromkeys([get_tz(lon, lat), *get_tzs(lon, lat)])
+    return [name for name in found if name in available_timezones()]

@@ -3,7 +3,7 @@
 Not private: errors are against true values.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import groupby
@@ -18,9 +18,11 @@ from dpops.allocation import Allocation
 from dpops.noise import Noise
 from dpops.statistics import SQUARES, SUMS, Column, RequestedStatistic, columns_of, registered
 from dpops.types import CountsKnown, Grid, Int64s
-from pipelines.evaluation.real import CLASSES, against, class_name, in_class, read_events
+from pipelines.evaluation.feed import Feed
+from pipelines.evaluation.real import CLASSES, against, class_name, in_class
+from pipelines.job import NOWHERE
+from pipelines.progress import Report
 from pipelines.scheduled.release import InputError, UsageError, job_of
-from pipelines.specification import Specification
 from transforms.count import wire
 from transforms.count.tally import ContributionBound, tally
 from transforms.count.wire import Tally
@@ -75,18 +77,15 @@ class Truth:
         return float((self.values[statistic] * self.reports).sum() / self.reports.sum())
 
 
-Report = Callable[[str, int, int | None], None]
-
-
 def compare(
-    spec: Specification, paths: Sequence[str], totals: Sequence[str], runs: int, report: Report
+    feed: Feed, totals: Sequence[str], runs: int, report: Report
 ) -> tuple[Truth, list[Errors], list[CompositionCost]]:
     """Releases telemetry with each composition at each total, divided over all HATs of a period at once."""
-    when, events = read_events(spec, paths, report)
-    whole_period = Allocation(epsilon=spec.allocation.epsilon, per="period", scope="period")
-    plain = replace(spec, allocation=whole_period, cap=None, release_shards=1)
+    spec, (when, events) = feed.spec, feed.events(report)
+    whole_period = Allocation(epsilon=spec.privacy.allocation.epsilon, per="period", scope="period")
+    plain = replace(spec, privacy=replace(spec.privacy, allocation=whole_period, cap=None, release_shards=1))
     try:
-        job = job_of(plain, when, NO_KEY, LedgerAccount("", Path(), "", PureLimit(Fraction(1)), "", ""), Path(), ())
+        job = job_of(plain, when, NO_KEY, LedgerAccount("", Path(), "", PureLimit(Fraction(1)), "", ""), NOWHERE)
     except UsageError as error:
         raise InputError(f"the files do not hold whole periods: {error}") from None
     asked = columns_of(spec.statistics, spec.speeds.grid)

@@ -18,8 +18,9 @@ from dpops.trees.combine import law
 from dpops.trees.estimates import Output, read_alike
 from dpops.trees.hats import shape_of
 from dpops.types import CountsKnown, Grid, Int64s
-from pipelines.evaluation.real import CLASSES, Report, in_class, read_events
-from pipelines.specification import Specification
+from pipelines.evaluation.feed import Feed
+from pipelines.evaluation.real import CLASSES, in_class
+from pipelines.progress import Report
 from transforms.count import wire
 from transforms.count.tally import tally
 
@@ -110,14 +111,14 @@ class Errors:
     by_class: list[float | None]
 
 
-def read_distributions(spec: Specification, bins: int, paths: Sequence[str], report: Report) -> list[Hat]:
+def read_distributions(feed: Feed, bins: int, report: Report) -> list[Hat]:
     """The HATs of some files. Not private: it holds true histograms."""
-    _, parts = read_events(spec, paths, report)
+    spec, (_, parts) = feed.spec, feed.events(report)
     upper = spec.speeds.grid.upper_steps
     found: list[Hat] = []
     for slot_s in sorted(parts):
         events = wire.unpack_events(parts[slot_s])
-        kept = tally(events, slot_s, spec.cap, (SUMS, Histogram(bins, upper))).tally
+        kept = tally(events, slot_s, spec.privacy.cap, (SUMS, Histogram(bins, upper))).tally
         whole = tally(events, slot_s, None, (Histogram(bins * FINE, upper),)).tally
         for cell in np.unique(kept.cell[kept.kept > 0]).tolist():
             mine = np.flatnonzero((kept.cell == cell) & (kept.kept > 0))

@@ -3,7 +3,7 @@
 Not private: errors are against true values.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
@@ -33,15 +33,14 @@ from dpops.levels.groups import BLOCK_H
 from dpops.noise import Noise
 from dpops.statistics import SUMS
 from dpops.types import Float64s, Grid, Int64s
-from pipelines.evaluation.real import read_events
+from pipelines.evaluation.feed import Feed
+from pipelines.progress import Report
 from pipelines.specification import Specification
 from transforms.count import wire
 from transforms.count.tally import tally
 from transforms.release.learned import MARGIN_KMH, design_of, facts_of, stage_values
 from transforms.release.levels import first_centres, hats_of, rows_of
 from transforms.release.levels_order import hours_of
-
-Report = Callable[[str, int, int | None], None]
 
 QUIET = 1e-4
 """What the noise of the noiseless model is scaled with: the fit needs some."""
@@ -84,9 +83,9 @@ class Simulated:
     whole: list[Estimates] = field(default_factory=list)
 
 
-def read_city(spec: Specification, paths: Sequence[str], report: Report) -> TrueCity:
+def read_city(feed: Feed, report: Report) -> TrueCity:
     """The days of some files. A region or fleet that the specification does not name is made of the first day."""
-    when, parts = read_events(spec, paths, report)
+    spec, (when, parts) = feed.spec, feed.events(report)
     tallies = {}
     for slot_s in sorted(parts):
         tallies[slot_s] = tally(wire.unpack_events(parts[slot_s]), slot_s, None, (SUMS,)).tally

@@ -1,11 +1,8 @@
 """Actual errors on telemetry: not private, because true means are looked at."""
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from fractions import Fraction
-from zoneinfo import ZoneInfo
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,16 +17,12 @@ from dpops.noise import Noise
 from dpops.registry import registered
 from dpops.statistics import SUMS
 from dpops.types import CountsKnown, Grid
-from pipelines.scheduled.release import InputError, UsageError, range_of
-from pipelines.specification import Specification
+from pipelines.evaluation.feed import Feed
+from pipelines.progress import Report
 from transforms.count import wire
 from transforms.count.tally import tally
 from transforms.count.wire import Tally
-from transforms.observe.columns import instants
-from transforms.observe.events import events_of
-from transforms.observe.parse import FROM_US, TO_US, Rules
 from transforms.release.by_hexagon import hats_of
-from transforms.time.calendar import Calendar
 
 Float64s = NDArray[np.float64]
 
@@ -66,62 +59,18 @@ class Errors:
     worse_than_constant: bool = False
 
 
-Report = Callable[[str, int, int | None], None]
-
-
-def read_events(spec: Specification, paths: Sequence[str], report: Report) -> tuple[Calendar, dict[int, list[bytes]]]:
-    """Reads and parses files as a release does, over the whole range of days that they hold: packed events by slot."""
-    if spec.input.derived is not None:
-        raise UsageError("an evaluation reads speeds, and input.derived_speed says that the feed has none")
-    when = _days(spec, paths)
-    rules = Rules(
-        grid=spec.speeds.grid,
-        units=spec.input.layout.units,
-        bbox=spec.cells.bbox,
-        calendar=when,
-        vehicle_key=os.urandom(32),
-    )
-    parts: dict[int, list[bytes]] = {}
-    for done, path in enumerate(paths):
-        for batch in spec.input.layout.read(path):
-            for slot_s, packed in events_of(batch.table, rules, spec.cells.resolution, spec.cells.region):
-                parts.setdefault(slot_s, []).append(packed)
-        report("files read", done + 1, len(paths))
-    if not parts:
-        raise InputError("no row of the input became an observation")
-    return when, parts
-
-
-def read_hats(spec: Specification, paths: Sequence[str], report: Report) -> Hats:
+def read_hats(feed: Feed, report: Report) -> Hats:
     """The HATs of some files."""
-    _, parts = read_events(spec, paths, report)
+    spec, (_, parts) = feed.spec, feed.events(report)
     found: list[tuple[Totals, int, float]] = []
     for slot_s in sorted(parts):
         events = wire.unpack_events(parts[slot_s])
         whole = tally(events, slot_s, None, (SUMS,)).tally
-        kept = whole if spec.cap is None else tally(events, slot_s, spec.cap, (SUMS,)).tally
+        kept = whole if spec.privacy.cap is None else tally(events, slot_s, spec.privacy.cap, (SUMS,)).tally
         found += _hats(kept, whole, spec.speeds.grid)
     truth, rows = (np.array([hat[at] for hat in found], np.float64) for at in (2, 1))
     vehicles = np.array([hat[0].counts.size for hat in found], np.float64)
     return Hats([(totals, reported) for totals, reported, _ in found], truth, rows, vehicles)
-
-
-def _days(spec: Specification, paths: Sequence[str]) -> Calendar:
-    """All local days between the first and the last plausible time in the files."""
-    least, most = TO_US, FROM_US
-    for path in paths:
-        for batch in spec.input.layout.read(path):
-            time = instants(batch.table.column("time"), spec.input.layout.units.time_unit, spec.input.layout.units.zone)
-            us = time.us[time.valid & (time.us >= FROM_US) & (time.us < TO_US)]
-            if us.size:
-                least, most = min(least, int(us.min())), max(most, int(us.max()))
-    if least > most:
-        raise InputError("no row of the input has a plausible time")
-    zone = ZoneInfo(spec.timetable.zone)
-    first, last = (
-        (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=us)).astimezone(zone) for us in (least, most)
-    )
-    return range_of(spec.timetable, first.date().isoformat(), last.date().isoformat())
 
 
 def _hats(kept: Tally, whole: Tally, grid: Grid) -> Iterator[tuple[Totals, int, float]]:

@@ -4,7 +4,9 @@ read -> parse -> join per user -> fuse per group -> one file per format, written
 """
 
 import os
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from operator import itemgetter
@@ -19,18 +21,19 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
 from pipelines.output_folder import make_writable
+from pipelines.progress import Report
 from pipelines.scheduled.release import InputError, UsageError, paths_of
 from pipelines.scheduled.spool import Spool
 from pipelines.specification.fusion import FusionSpecification
 from transforms import counters
-from transforms.records import REFUSED
+from transforms.records import REFUSED, RawBatch
 from transforms.reports.fuse import SCHEMA, Group
 from transforms.reports.steps import SPENT, FuseGroups, JoinUsers, ParseReports, Spent
 from transforms.sinks.files import FORMATS, write_whole
 from transforms.sinks.rows import Row
 from transforms.steps import CountRefused, Read
 
-_GROUPS = "groups"
+_GROUPS, _ROWS = "groups", "rows"
 
 USER_SHARDS = 8
 """Joined one after another: bounds the memory of a join. Changes no result."""
@@ -52,8 +55,8 @@ class Fused:
         return self.read - sum(self.refused.values())
 
 
-def run(spec: FusionSpecification, pattern: str, output: Path, formats: Sequence[str]) -> Fused:
-    """Fuses the reports of all files that match.
+def run(spec: FusionSpecification, pattern: str, output: Path, formats: Sequence[str], report: Report) -> Fused:
+    """Fuses the reports of all files that match. report: told of rows read and groups fused.
 
     Raises UsageError for maps without cells, InputError if no row is usable, StepError for a bad file.
     """
@@ -62,7 +65,8 @@ def run(spec: FusionSpecification, pattern: str, output: Path, formats: Sequence
     paths = paths_of(pattern)
     make_writable(output)
     with Spool() as kept:
-        found = _run(spec, paths, kept)
+        with _watched(kept, report):
+            found = _run(spec, paths, kept)
         groups = [msgspec.json.decode(data, type=tuple[Group, list[Row]]) for data in kept.read(_GROUPS)]
         spent = [msgspec.json.decode(data, type=Spent) for data in kept.read(SPENT)]
     if not groups:
@@ -81,6 +85,7 @@ def _run(spec: FusionSpecification, paths: Sequence[str], kept: Spool) -> Fused:
     with beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([])) as p:
         names = beam.Create([os.fsencode(path) for path in paths], reshuffle=False).with_output_types(bytes)
         read = p | "files" >> names | "read" >> Read(spec.layout)  # RawBatch
+        _ = read.batches | "count rows" >> beam.Map(_count_rows, kept)
         parsed = read.batches | "parse" >> ParseReports(spec.reports, USER_SHARDS)  # (shard, packed Reported)
         joined = parsed.reports | "join per user" >> JoinUsers(spec.reports)  # (group, packed table)
         fused = joined.groups | "fuse" >> FuseGroups(spec.fusion)  # (group, rows)
@@ -90,6 +95,34 @@ def _run(spec: FusionSpecification, paths: Sequence[str], kept: Spool) -> Fused:
     found = Fused()
     _count(found, p.result)
     return found
+
+
+def _count_rows(batch: RawBatch, kept: Spool) -> None:
+    kept.append(_ROWS, b"", rows=batch.rows)
+
+
+@contextmanager
+def _watched(kept: Spool, report: Report) -> Iterator[None]:
+    """Says twice a second how far the pipeline is: its runner does not."""
+
+    def watch() -> None:
+        while not ended.wait(0.5):
+            tell()
+
+    def tell() -> None:
+        for phase, key in (("read rows", _ROWS), ("fuse groups", _GROUPS)):
+            if kept.rows(key):
+                report(phase, kept.rows(key), None)
+
+    ended = threading.Event()
+    watching = threading.Thread(target=watch)
+    watching.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watching.join()
+        tell()
 
 
 def _keep(element: tuple[Group, list[Row]] | Spent, key: str, kept: Spool) -> None:

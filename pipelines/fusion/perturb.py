@@ -1,13 +1,13 @@
 """Reports made from telemetry, as each vehicle's own device would make them."""
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from dpops.noise import Noise
+from pipelines.progress import Report
 from pipelines.scheduled.release import InputError, UsageError, paths_of
 from pipelines.specification.fusion import FusionSpecification
 from transforms.layouts import MAPPED
@@ -19,8 +19,6 @@ from transforms.records import Observations
 from transforms.reports.columns import Hours
 from transforms.reports.perturb import SCHEMA, perturb
 from transforms.sinks.files import FORMATS, write_whole
-
-Report = Callable[[str, int, int | None], None]
 
 READABLE = tuple(kind for kind in FORMATS if kind in MAPPED)
 """What `hatstream fuse` reads."""

@@ -28,9 +28,9 @@ from pipelines.evaluation.datasets import (
     itms_counts,
     itms_like,
 )
+from pipelines.evaluation.feed import Feed
 from pipelines.evaluation.reference import REFERENCE, last_digit
 from pipelines.evaluation.simulate import Cell, contenders, run_all, run_cell
-from pipelines.specification import load
 from tests import city
 
 SOME = np.random.default_rng(1)
@@ -293,9 +293,8 @@ def test_every_output_on_telemetry_says_that_it_is_not_private(tmp_path, capsys,
 def test_the_hats_compared_are_those_of_a_release(telemetry, tmp_path):
     """The first CapMetro day has 1529 HATs and 24,490 distinct rows."""
     (tmp_path / "spec.toml").write_text(city.AUSTIN)
-    hats = real.read_hats(
-        load(tmp_path / "spec.toml"), [str(telemetry / "capmetro" / "2016-11-24.csv")], lambda *_: None
-    )
+    feed = Feed.of(str(telemetry / "capmetro" / "2016-11-24.csv"), tmp_path / "spec.toml", None)
+    hats = real.read_hats(feed, lambda *_: None)
     assert len(hats.totals) == 1529
     totals, reported = hats.totals[0]
     assert reported == totals.counts.sum() == hats.rows[0]

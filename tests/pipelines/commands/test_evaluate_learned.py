@@ -44,3 +44,18 @@ def test_one_day_alone_has_no_live_slots(tmp_path, hatstream):
     code, _, err = hatstream(*evaluate(tmp_path, "--live"))
     assert code == 1
     assert "two days" in err
+
+
+def test_a_range_of_dates_is_all_that_is_looked_at(feed, hatstream):
+    code, out, _ = hatstream(
+        *evaluate(feed, "--learned", "--json", "--from", levels_city.DAYS[1], "--to", levels_city.DAYS[2])
+    )
+    assert code == 0
+    assert json.loads(out)["days"] == list(levels_city.DAYS[1:])
+
+
+@pytest.mark.parametrize("more", [("--from", "2022-01-01"), ("--to", "2022-01-01")])
+def test_a_range_has_two_ends(feed, hatstream, more):
+    code, _, err = hatstream(*evaluate(feed, "--learned", *more))
+    assert code == 1
+    assert "--from and --to go together" in err

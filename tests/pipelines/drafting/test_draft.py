@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.drafting.draft import draft
-from pipelines.drafting.units import near_zones
+from pipelines.drafting.units import zones_at
 from pipelines.planning.feed import fullest_period
 from pipelines.scheduled.release import InputError
 from pipelines.specification import load
@@ -130,13 +130,10 @@ def test_times_without_an_offset_get_a_zone_to_check(tmp_path):
     assert spec.input.layout.units.zone == "America/Chicago"
 
 
-def test_zones_fit_the_offset_and_are_the_nearest():
-    from datetime import timedelta
-
-    winter = 1_770_000_000_000_000
-    assert near_zones(21.2, 72.8, winter, timedelta(hours=5, minutes=30)) == ["Asia/Kolkata"]
-    assert near_zones(48.1, 11.6, winter, timedelta(hours=1))[0] == "Europe/Paris"  # whose clock is Munich's
-    assert "America/New_York" in near_zones(42.36, -71.06, winter, None)
+def test_the_time_zone_is_that_of_the_place_and_not_of_the_nearest_city():
+    assert zones_at(28.6, 77.2) == ["Asia/Kolkata"]  # Delhi, though Kathmandu is nearer than Kolkata
+    assert zones_at(48.1, 11.6) == ["Europe/Berlin"]
+    assert zones_at(43.8, 87.6) == ["Asia/Shanghai", "Asia/Urumqi"]  # both clocks are in use
 
 
 def test_no_message_shows_a_value_of_a_row(tmp_path):

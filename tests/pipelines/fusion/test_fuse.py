@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from pipelines.cli import hatstream
 from pipelines.exit_codes import BAD_SPECIFICATION, DONE, FAILED, WRONG_USE
+from pipelines.fusion.fuse import run
 from pipelines.specification import SpecificationError
 from pipelines.specification.fusion import load_fusion
 
@@ -187,3 +188,11 @@ def test_what_decides_the_result_decides_the_spec_id(tmp_path: Path) -> None:
     first = load_fusion(write(tmp_path, text)).spec_id
     assert load_fusion(write(tmp_path, text.replace("three services", "others"))).spec_id == first
     assert load_fusion(write(tmp_path, text.replace("epsilon = 2", "epsilon = 3"))).spec_id != first
+
+
+def test_a_fusion_says_how_many_rows_were_read_and_groups_fused(reports, tmp_path):
+    heard = []
+    spec = load_fusion(write(reports, SPECIFICATION.replace("LAYOUT", "csv")))
+    run(spec, str(reports / "reports.csv"), tmp_path / "fused", ("csv",), lambda *told: heard.append(told))
+    assert ("read rows", 1_200, None) in heard
+    assert heard[-1] == ("fuse groups", 2, None)

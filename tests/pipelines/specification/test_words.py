@@ -121,6 +121,7 @@ def test_check_says_what_a_specification_asks_for(tmp_path, hatstream):
     assert "mean by array-average" in out
     code, out, _ = hatstream("spec", "check", spec, "--json")
     assert json.loads(out)["spec_id"] == load(spec).spec_id
+    assert json.loads(out)["outputs"] == "HATs"
     spec.write_text("nonsense")
     assert hatstream("spec", "check", spec)[0] == 2
 

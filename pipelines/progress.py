@@ -1,0 +1,6 @@
+"""How long work says how far it is."""
+
+from collections.abc import Callable
+
+Report = Callable[[str, int, int | None], None]
+"""Called with a phase, what is done of it, and its whole if that is known. Never sees a vehicle's data."""
