@@ -65,7 +65,7 @@ class BoundedEngine(Protocol):
         ...
 
     def run(
-        self, build: Callable[[beam.Pipeline], None], name: str, watch: Callable[[Mapping[str, int]], None]
+        self, build: "Callable[[beam.Pipeline], None]", name: str, watch: Callable[[Mapping[str, int]], None]
     ) -> Finished:
         """Runs the pipeline that `build` makes, to its end. name: of no other job. watch: sees its counters meanwhile.
 
