@@ -16,6 +16,7 @@ from pipelines.commands.evaluate_local import evaluate_local
 from pipelines.commands.local_path import LocalPath
 from pipelines.commands.options import console, json_option, progress_bars
 from pipelines.evaluation import compositions, datasets, real, report
+from pipelines.evaluation.dwell import of_vehicles
 from pipelines.evaluation.feed import Feed
 from pipelines.evaluation.reference import REFERENCE
 from pipelines.evaluation.simulate import PROCESSES, Cell, contenders, run_all
@@ -252,12 +253,15 @@ def _telemetry(feed: Feed, epsilons: list[str], runs: int, output: Path | None, 
         errors = real.errors_of(
             hats, spec.speeds.grid, epsilons, runs, spec.speeds.prior, partial(bars, "mechanisms compared")
         )
+    grid = spec.speeds.grid
+    once = [of_vehicles(hats.totals, hats.truth, hats.rows, grid, epsilon, runs) for epsilon in epsilons]
     plain = {
         "not_private": NOT_PRIVATE,
         "hats": len(hats.totals),
         "city_mean_kmh": hats.city_mean,
         "classes": [real.class_name(*bounds) for bounds in real.CLASSES],
         "errors_kmh": [asdict(each) for each in errors],
+        "mean_of_vehicles": [asdict(each) for each in once],
     }
     if _given_out(plain, output, as_json=as_json):
         return
@@ -266,9 +270,10 @@ def _telemetry(feed: Feed, epsilons: list[str], runs: int, output: Path | None, 
     out.print(
         f"{len(hats.totals)} HATs, {int(hats.rows.sum())} samples, city mean {hats.city_mean:.2f} km/h, {runs} runs"
     )
-    for epsilon in epsilons:
+    for epsilon, beside in zip(epsilons, once, strict=True):
         mine = [each for each in errors if each.epsilon == epsilon]
-        out.print(real.error_table(epsilon, mine, hats))
+        out.print(real.error_table(epsilon, mine, beside))
+        out.print(real.class_table(epsilon, mine, hats))
         worse = [each.label for each in mine if each.worse_than_constant]
         out.print(f"Worse than a constant over all HATs at epsilon {epsilon}: {', '.join(worse) or 'none'}.")
     out.print(NOT_PRIVATE)
