@@ -39,6 +39,7 @@ from pipelines.demo.feeder import DELAY_S, SETTINGS, replay
 from pipelines.demo.fleet import Fleet
 from pipelines.demo.stream_demo import set_up, stop_at
 from pipelines.evaluation.pictures import save
+from pipelines.job import Outputs
 from pipelines.specification import Specification
 from pipelines.streaming import stream as streaming
 from pipelines.streaming.engine import Engine
@@ -175,7 +176,7 @@ def recorded(url: str, spec: Specification) -> dict[int, tuple[float, int]]:
     found: dict[int, tuple[float, int]] = {}
     with psycopg.connect(url) as db:
         for slot_s, at_s, rows in db.execute(query):
-            after_s = at_s - slot_s - spec.timetable.slot_s - spec.allowed_lateness_s
+            after_s = at_s - slot_s - spec.timetable.slot_s - spec.input.allowed_lateness_s
             before = found.get(slot_s, (after_s, 0))
             found[slot_s] = max(before[0], after_s), before[1] + rows
     return found
@@ -247,7 +248,7 @@ def stream(
 ) -> None:
     """Runs the stream until the last slot before `to_s` is recorded, or CATCH_UP_S seconds too late."""
     source = streaming.kafka_source(spec, topic, start_s)
-    made = streaming.prepare(spec, start_s, source, place, FOLDER / "out", ("parquet",))
+    made = streaming.prepare(spec, start_s, source, place, Outputs(FOLDER / "out", ("parquet",)))
     stop = threading.Event()
     last = spec.timetable.text(to_s - spec.timetable.slot_s)
     stop_at(to_s + CATCH_UP_S, stop)

@@ -1,17 +1,18 @@
 """What a scheduled job and a stream have in common before they start: the account's consent, and the road's values."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 from pipelines.account.location import AccountLocation, account_of, read_key, signature_of
-from pipelines.job import Job
+from pipelines.job import Job, Outputs
 from pipelines.specification import Specification
+from pipelines.specification.levels import LevelsRelease
 from transforms.ledger import AccountRefusal, Ledger
 from transforms.ledger.used import LedgerAccount
 from transforms.observe.parse import Rules
 from transforms.observe.vehicle_hash import Secret
 from transforms.release.digest import is_plain
+from transforms.release.levels import LevelsPolicy
 from transforms.release.policy import Policy, SlotFacts
 from transforms.release.recorded import Transaction
 from transforms.time.calendar import Locator
@@ -60,8 +61,7 @@ def assemble(
     transaction: Transaction,
     secret: Secret,
     account: LedgerAccount,
-    output: Path,
-    formats: Sequence[str],
+    outputs: Outputs,
 ) -> Job:
     """The specification, translated into what the steps of the road need."""
     return Job(
@@ -76,14 +76,18 @@ def assemble(
             derived=spec.input.derived,
         ),
         resolution=spec.cells.resolution,
-        cap=spec.cap,
+        cap=spec.privacy.cap,
         policy=_policy(spec, secret),
         slots=slots,
         transaction=transaction,
         account=account,
-        folder=output,
-        formats=tuple(formats),
+        outputs=outputs,
     )
+
+
+def levels_policy(spec: Specification, levels: LevelsRelease, secret: Secret) -> LevelsPolicy:
+    """How the periods of a specification by `levels` are released."""
+    return levels.policy(spec.spec_id, spec.cells.region or (), spec.speeds.grid, secret.derive("digest"))
 
 
 def _policy(spec: Specification, secret: Secret) -> Policy:
@@ -92,8 +96,8 @@ def _policy(spec: Specification, secret: Secret) -> Policy:
         grid=spec.speeds.grid,
         unit="km/h",
         statistics=spec.statistics,
-        allocation=spec.allocation,
-        release_shards=spec.release_shards,
+        allocation=spec.privacy.allocation,
+        release_shards=spec.privacy.release_shards,
         region=spec.cells.region,
         digest_key=secret.derive("digest"),
     )

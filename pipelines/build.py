@@ -2,8 +2,9 @@
 
     read -> parse -> lateness -> assign -> by vehicle -> by hexagon -> record -> estimate -> publish
 
-A stream joins the stretches end to end. Of a scheduled job only the last one is a pipeline: the others are done by its
-crew (pipelines/scheduled/tasks.py), with the same functions.
+A stream joins the stretches end to end, and so does a scheduled job on a cluster (pipelines/scheduled/bounded.py). Of
+one on this machine only the last stretch is a pipeline: the others are done by its crew (pipelines/scheduled/tasks.py),
+with the same functions.
 """
 
 from typing import NamedTuple
@@ -11,7 +12,7 @@ from typing import NamedTuple
 import apache_beam as beam
 from apache_beam.pvalue import DoOutputsTuple, PBegin, PCollection
 
-from pipelines.job import Job
+from pipelines.job import Job, Outputs
 from transforms.records import (
     EXPOSURE,
     REFUSED,
@@ -22,8 +23,10 @@ from transforms.records import (
     KeyedUnit,
     PackedEvents,
     RecordedSlot,
+    Refused,
     SlotEstimates,
 )
+from transforms.release.past_steps import EstimateWithPast
 from transforms.sinks.kafka import PublishToKafka
 from transforms.sinks.steps import PublishFiles
 from transforms.steps import (
@@ -47,6 +50,13 @@ Source = beam.PTransform[PBegin, DoOutputsTuple]
 """Hands over main: RawBatch; refused: Refused."""
 
 Sink = beam.PTransform[PCollection[SlotEstimates], PCollection[None]]
+
+
+class ObservedOutputs(NamedTuple):
+    """events: by (slot, vehicle shard). refused: dead letters of all steps up to them."""
+
+    events: PCollection[PackedEvents]
+    refused: PCollection[Refused]
 
 
 class HexagonOutputs(NamedTuple):
@@ -86,12 +96,17 @@ def observe(read: DoOutputsTuple, job: Job, pane_s: int | None = None, more_s: i
     pane_s: length of the panes that a slot is counted in, in seconds; None: the whole slot at once. more_s: so much
     longer reports are taken than the source's watermark lags.
     """
+    return observe_all(read, job, pane_s, more_s).events
+
+
+def observe_all(read: DoOutputsTuple, job: Job, pane_s: int | None = None, more_s: int = 0) -> ObservedOutputs:
+    """As `observe`, with what was refused, for it is counted already."""
     parsed = read.batches | "parse" >> Parse(job.rules)  # Observations
     timely = parsed.observations | "lateness" >> RefuseLate(pane_s or job.slot_s, more_s)  # the same
     assigned = timely.observations | "assign" >> Assign(job.resolution, job.policy.region, job.vehicle_shards, pane_s)
     refused = (read[REFUSED], parsed[REFUSED], timely[REFUSED], assigned[REFUSED]) | "all refused" >> beam.Flatten()
     _ = refused | "count refused" >> CountRefused()
-    return assigned.events  # PackedEvents
+    return ObservedOutputs(assigned.events, refused)
 
 
 def count(
@@ -112,21 +127,31 @@ def draw(tallies: PCollection[KeyedTally], heartbeat: PCollection[KeyedTally], j
     return HexagonOutputs(done.sealed, done[EXPOSURE])
 
 
-def publish(sealed: PCollection[KeyedUnit], job: Job) -> None:
-    """Sealed units -> the ledger's answer -> estimates -> files, and messages of a topic."""
-    estimates = estimate(sealed | "record" >> Record(job.account), job)
-    for name, sink in sinks_of(job).items():
+def publish(sealed: PCollection[KeyedUnit], job: Job, *, needs_consent: bool = False) -> None:
+    """Sealed units -> the ledger's answer -> estimates -> files, and messages of a topic.
+
+    needs_consent: see `Record`.
+    """
+    recorded = sealed | "record" >> Record(job.account, needs_consent=needs_consent)
+    publish_estimates(estimate(recorded, job), job)
+
+
+def publish_estimates(estimates: PCollection[SlotEstimates], job: Job) -> None:
+    for name, sink in sinks_of(job.outputs).items():
         _ = estimates | name >> sink
 
 
 def estimate(recorded: PCollection[RecordedSlot], job: Job) -> PCollection[SlotEstimates]:
-    """What the ledger returned -> values, intervals and status."""
-    return recorded | "publish/estimate" >> Estimate(job.policy.names)
+    """What the ledger returned -> values, intervals and status; where it is asked for, also what the past teaches."""
+    policy = job.policy
+    if job.outputs.shape.model:
+        return recorded | "publish/estimate" >> EstimateWithPast(job.account, policy.names, policy.grid.upper)
+    return recorded | "publish/estimate" >> Estimate(policy.names)
 
 
-def sinks_of(job: Job) -> dict[str, Sink]:
+def sinks_of(outputs: Outputs) -> dict[str, Sink]:
     """Where estimates go, by the names of the steps."""
-    found: dict[str, Sink] = {"publish": PublishFiles(job.folder, job.formats, job.shape)}
-    if job.topic is not None:
-        found["publish to kafka"] = PublishToKafka(job.topic, job.shape)
+    found: dict[str, Sink] = {"publish": PublishFiles(outputs.folder, outputs.formats, outputs.shape)}
+    if outputs.topic is not None:
+        found["publish to kafka"] = PublishToKafka(outputs.topic, outputs.shape)
     return found

@@ -17,10 +17,26 @@ VEHICLE_SHARDS = 2
 
 
 @dataclass(frozen=True)
+class Outputs:
+    """Where released rows go: files of each format in a folder, and messages of a topic, where there is one.
+
+    shape: what rows and files have on request.
+    """
+
+    folder: Path
+    formats: tuple[str, ...] = ()
+    topic: Topic | None = None
+    shape: Shape = PLAIN
+
+
+NOWHERE = Outputs(Path())
+"""Of a road whose rows are not published by it."""
+
+
+@dataclass(frozen=True)
 class Job:
     """Everything that the road needs to know, as the small values that its steps define.
 
-    topic: takes the released rows too, where there is one. shape: what rows and files have on request.
     vehicle_shards: into how many parts a stream cuts the vehicles of a pane and slot; they are worked on side by side,
     and change no result.
     """
@@ -34,8 +50,5 @@ class Job:
     slots: Mapping[int, SlotFacts]
     transaction: Transaction
     account: LedgerAccount
-    folder: Path
-    formats: tuple[str, ...]
-    topic: Topic | None = None
-    shape: Shape = PLAIN
+    outputs: Outputs
     vehicle_shards: int = VEHICLE_SHARDS

@@ -1,4 +1,4 @@
-"""The folder of results, looked at before anything is spent: can it be written, and is it this ledger's?"""
+"""Where results will go, looked at before anything is spent: can it be written, and is the folder this ledger's?"""
 
 import os
 import tempfile
@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from pipelines.account.location import AccountLocation
+from pipelines.job import Outputs
 from pipelines.specification import Specification
 from transforms.atomic_files import locked
 from transforms.errors import reason_of
@@ -24,14 +25,18 @@ class OutputError(Exception):
     """The output folder cannot be used."""
 
 
-def prepare_folder(folder: Path, spec: Specification, location: AccountLocation) -> None:
-    """As `make_writable`, for releases. Raises OutputError.
+def prepare(outputs: Outputs, spec: Specification, location: AccountLocation) -> None:
+    """As `make_writable`, for releases; asks the topic too. Raises OutputError or StepError.
 
     A slot that was published there and that the ledger does not know was released with another ledger, or with this
     one before an older copy was restored: with fresh noise it would be a second look at the same data.
     """
-    make_writable(folder)
-    _refuse_unrecorded(folder, spec, location)
+    make_writable(outputs.folder)
+    _refuse_unrecorded(outputs.folder, spec, location)
+    if outputs.topic is not None:
+        from transforms.sinks import kafka  # and Beam with it
+
+        kafka.check(outputs.topic)
 
 
 def make_writable(folder: Path) -> None:

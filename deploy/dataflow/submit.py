@@ -7,7 +7,6 @@
 import argparse
 import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,9 +14,9 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines.account import location
+from pipelines.job import Outputs
 from pipelines.specification import load
 from pipelines.streaming import stream as streaming
-from transforms.sinks import kafka as kafka_sink
 from transforms.sources.kafka_partition import Topic
 
 NO_FILES = ()
@@ -31,11 +30,9 @@ def prepared(options: argparse.Namespace) -> streaming.Stream:
     streaming.check(spec, start_s)
     place = location.find(options.ledger, options.key)
     source = streaming.kafka_source(spec, Topic(brokers=options.kafka, name=options.topic), start_s)
-    made = streaming.prepare(spec, start_s, source, place, Path(tempfile.gettempdir()), NO_FILES)
     brokers, _, name = options.kafka_output.partition("/")
-    rows = Topic(brokers=brokers, name=name)
-    kafka_sink.check(rows)
-    return replace(made, job=replace(made.job, topic=rows))
+    outputs = Outputs(Path(tempfile.gettempdir()), NO_FILES, Topic(brokers=brokers, name=name))
+    return streaming.prepare(spec, start_s, source, place, outputs)
 
 
 def parsed(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:

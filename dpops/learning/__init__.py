@@ -6,10 +6,11 @@ day (`taken_in`), is fitted when asked (`learned`), and never needs the data aga
 
 from dpops.learning.coarser import SOURCES, Shown, coarser, with_coarser
 from dpops.learning.design import Design
+from dpops.learning.hats import HatBelief, HatMeans, HatState, LearnedHats, learned_hats
 from dpops.learning.interval import Estimates, Status, published
 from dpops.learning.learner import Facts, Field, Learned, State, learned, taken_in
 from dpops.learning.queries import Groups
-from dpops.learning.releases import DayValues, LevelValues, StageValues, single_means
+from dpops.learning.releases import DayValues, LevelValues, StageValues
 from dpops.learning.today import Live, live
 
 __all__ = [
@@ -20,7 +21,11 @@ __all__ = [
     "Facts",
     "Field",
     "Groups",
+    "HatBelief",
+    "HatMeans",
+    "HatState",
     "Learned",
+    "LearnedHats",
     "LevelValues",
     "Live",
     "Shown",
@@ -29,9 +34,9 @@ __all__ = [
     "Status",
     "coarser",
     "learned",
+    "learned_hats",
     "live",
     "published",
-    "single_means",
     "taken_in",
     "with_coarser",
 ]

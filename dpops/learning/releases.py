@@ -1,4 +1,4 @@
-"""One day's releases as they are learned from: noisy sums of groups around public centres, or noisy means of HATs."""
+"""One day's releases as they are learned from: noisy sums of groups around public centres."""
 
 from dataclasses import dataclass
 
@@ -63,21 +63,3 @@ class DayValues:
         shapes += [stage.centre.shape for stage in self.stages]
         if any(slots != self.hours.size for _, slots in shapes):
             raise ValueError("stages and hours are about different slots")
-
-
-def single_means(vehicles: Int64s, values: Float64s, variances: Float64s, bias_kmh: Float64s) -> StageValues:
-    """Noisy means of single HATs whose counts are public, as a stage; (cells, slots) each, 0 vehicles where none is.
-
-    values: km/h. variances: of the noise. bias_kmh: how far the noiseless value may be from the true one; taken as
-    uniform up to there. A HAT's weight is its number of vehicles.
-    """
-    there, weights = vehicles > 0, vehicles.astype(np.float64)
-    errors = weights**2 * (variances + bias_kmh**2 / 3)
-    level = LevelValues(
-        groups=Groups(cells=np.arange(vehicles.shape[0]), slots=np.arange(vehicles.shape[1])),
-        weights=weights,
-        speeds=np.where(there, weights * values, 0.0),
-        weight_variance=0.0,
-        speed_variance=np.where(there, np.maximum(errors, 1e-6), np.inf),
-    )
-    return StageValues(centre=np.zeros(vehicles.shape), levels=(level,))

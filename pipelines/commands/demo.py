@@ -18,6 +18,7 @@ from pipelines.demo.fleet import Fleet, write_sample
 from pipelines.demo.truth import ClassError, compared
 from pipelines.evaluation.feed import Feed
 from pipelines.evaluation.truth import read_city
+from pipelines.job import Outputs
 from pipelines.pages.map import draw_map
 from pipelines.pages.rows import read_rows
 from pipelines.scheduled import release as scheduled
@@ -49,7 +50,7 @@ def demo(output: Path) -> int:
     when = scheduled.range_of(spec.timetable, fleets[0].day.isoformat(), fleets[-1].day.isoformat())
     with progress_bars(quiet=False) as report:
         pattern = str(output / "sample*.parquet")
-        done = scheduled.release(spec, when, pattern, output / "hats", place, ("parquet",), report)
+        done = scheduled.release(spec, when, pattern, Outputs(output / "hats", ("parquet",)), place, report)
         city = read_city(Feed(spec, samples), report)
     rows = read_rows([str(path) for path in done.files])
     guarantee = levels_sentence(spec, spec.levels) if spec.levels else ""

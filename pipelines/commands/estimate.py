@@ -1,37 +1,76 @@
 """`hatstream estimate`: estimates of released days again, or of days to come, without data and without spending."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from pathlib import Path
 
 import click
 import msgspec
 
-from pipelines.account import location
+from pipelines.account.location import AccountLocation
 from pipelines.commands.options import (
-    by_date_option,
-    columns_option,
-    formats_option,
+    AskedOutputs,
+    account_options,
+    files_options,
     json_option,
-    key_option,
-    ledger_option,
-    output_folder_option,
+    packed,
     progress_bars,
-    shape_of,
     spec_option,
 )
 from pipelines.exit_codes import DONE
-from pipelines.scheduled import estimates
+from pipelines.scheduled import estimates, past
 from pipelines.scheduled.release import UsageError, range_of
-from pipelines.specification import Specification, load
+from pipelines.specification import load
 from transforms.release.products import PRODUCTS, Product, ProductName, product_of
+from transforms.time.calendar import Timetable
+
+
+@dataclass(frozen=True)
+class AskedProducts:
+    """Coarser products besides the specification's own."""
+
+    products: tuple[ProductName, ...]
+    parts: tuple[str, ...]
+
+    def of(self, table: Timetable) -> list[Product]:
+        """Raises UsageError."""
+        service = table.service_start_minute, table.service_end_minute
+        if self.parts and "cell-part" not in self.products:
+            raise UsageError("--part goes with --product cell-part")
+        try:
+            return [
+                product_of(name, self.parts if name == "cell-part" else (), table.slot_minutes, service)
+                for name in dict.fromkeys(self.products)
+            ]
+        except ValueError as error:
+            raise UsageError(f"--part: {error}") from None
+
+
+products_options = packed(
+    "products",
+    AskedProducts,
+    click.option(
+        "--product",
+        "products",
+        type=click.Choice(PRODUCTS),
+        multiple=True,
+        help="Also a coarser product of each period, in a file of its own; may be given several times.",
+    ),
+    click.option(
+        "--part",
+        "parts",
+        multiple=True,
+        metavar="HH:MM-HH:MM",
+        help="With cell-part: a part of the day; several times.",
+    ),
+)
 
 
 @click.command()
 @spec_option
 @click.option("--from", "start", required=True, metavar="DATE", help="First local date.")
 @click.option("--to", "end", required=True, metavar="DATE", help="Last local date (included).")
-@output_folder_option
 @click.option("--whole", is_flag=True, help="By all that is released by now, not only by what was then.")
 @click.option(
     "--forecast",
@@ -40,36 +79,19 @@ from transforms.release.products import PRODUCTS, Product, ProductName, product_
     metavar="DAYS",
     help="Also this many days after the last one, from all that is released by now.",
 )
-@click.option(
-    "--product",
-    "products",
-    type=click.Choice(PRODUCTS),
-    multiple=True,
-    help="Also a coarser product of each period, in a file of its own; may be given several times.",
-)
-@click.option(
-    "--part", "parts", multiple=True, metavar="HH:MM-HH:MM", help="With cell-part: a part of the day; several times."
-)
-@ledger_option
-@key_option
-@formats_option
-@columns_option
-@by_date_option
+@products_options
+@files_options
+@account_options
 @json_option
 def estimate(
     spec_path: Path,
     start: str,
     end: str,
-    output: Path,
     whole: bool,
     days: int | None,
-    products: tuple[ProductName, ...],
-    parts: tuple[str, ...],
-    ledger: str | None,
-    key_path: Path | None,
-    formats: tuple[str, ...],
-    columns: frozenset[str],
-    by_date: bool,
+    products: AskedProducts,
+    asked: AskedOutputs,
+    place: AccountLocation,
     as_json: bool,
 ) -> int:
     """Estimate released days again from the ledger: no data is read, and nothing is spent.
@@ -81,36 +103,35 @@ def estimate(
       hatstream estimate --spec austin.toml --from 2016-11-24 --to 2016-11-27 --output coarse --product cell-day
     """
     spec = load(spec_path)
-    shape = shape_of(spec, columns, formats, by_date=by_date)
-    known = estimates.recorded(spec, location.find(ledger, key_path), _asked(spec, products, parts))
     when = range_of(spec.timetable, start, end)
     with progress_bars(quiet=as_json) as report:
-        written, missing = estimates.estimate_again(known, when, output, formats, report, whole=whole, shape=shape)
-    if days is not None:
-        written += estimates.forecast(known, _after(end), days, output, formats, shape)
-    if as_json:
-        plain = {"files": [str(path) for path in written], "not_released": missing}
-        click.echo(msgspec.json.encode(plain).decode())
-        return DONE
-    for period in missing:
-        click.echo(f"{period} is not released: no estimate")
-    click.echo(f"{len(written):,} files in {output}")
+        if spec.levels is None:
+            outputs = _with_model(asked, products, days).of(spec)
+            written, missing = past.estimate_again(spec, place, when, outputs, report, whole=whole)
+        else:
+            outputs = asked.of(spec)
+            known = estimates.recorded(spec, place, products.of(spec.timetable))
+            written, missing = estimates.estimate_again(known, when, outputs, report, whole=whole)
+            if days is not None:
+                written += estimates.forecast(known, _after(end), days, outputs)
+    _tell(written, missing, outputs.folder, as_json=as_json)
     return DONE
 
 
-def _asked(spec: Specification, names: Sequence[ProductName], parts: Sequence[str]) -> list[Product]:
-    """Raises UsageError."""
-    table = spec.timetable
-    service = table.service_start_minute, table.service_end_minute
-    if parts and "cell-part" not in names:
-        raise UsageError("--part goes with --product cell-part")
-    try:
-        return [
-            product_of(name, parts if name == "cell-part" else (), table.slot_minutes, service)
-            for name in dict.fromkeys(names)
-        ]
-    except ValueError as error:
-        raise UsageError(f"--part: {error}") from None
+def _with_model(asked: AskedOutputs, products: AskedProducts, days: int | None) -> AskedOutputs:
+    """What is learned stands in columns of its own; other products there are none."""
+    if products.products or products.parts or days is not None:
+        raise UsageError("--product, --part and --forecast are for statistics by 'levels'")
+    return replace(asked, columns=asked.columns | {"model"})
+
+
+def _tell(written: Sequence[Path], missing: Sequence[str], folder: Path, *, as_json: bool) -> None:
+    if as_json:
+        click.echo(msgspec.json.encode({"files": list(map(str, written)), "not_released": missing}).decode())
+        return
+    for period in missing:
+        click.echo(f"{period} is not released: no estimate")
+    click.echo(f"{len(written):,} files in {folder}")
 
 
 def _after(text: str) -> date:

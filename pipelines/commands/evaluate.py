@@ -1,22 +1,21 @@
 """`hatstream evaluate`: the papers' tables beside reference figures, or actual errors on telemetry."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
 
 import click
-import msgspec
 
 from dpops.types import Int64s
 from pipelines.commands.evaluate_distributions import evaluate_distributions
 from pipelines.commands.evaluate_learned import evaluate_learned, evaluate_live
 from pipelines.commands.evaluate_local import evaluate_local
-from pipelines.commands.local_path import LocalPath
-from pipelines.commands.options import console, json_option, progress_bars
+from pipelines.commands.evaluation_results import NOT_PRIVATE, Results, results_options
+from pipelines.commands.options import console, packed, progress_bars
 from pipelines.evaluation import compositions, datasets, real, report
-from pipelines.evaluation.dwell import of_vehicles
+from pipelines.evaluation.dwell import OfVehicles, of_vehicles
 from pipelines.evaluation.feed import Feed
 from pipelines.evaluation.reference import REFERENCE
 from pipelines.evaluation.simulate import PROCESSES, Cell, contenders, run_all
@@ -30,72 +29,140 @@ SAME_DATA = (
     "! differs by more than 4 standard errors of both and half a unit of the last digit"
 )
 OTHER_DATA = "measured ± its standard error (reference figure, of other data that meet the same published statistics)"
-NOT_PRIVATE = "NOT PRIVATE: these figures are functions of true values; do not publish them"
+
+
+@dataclass(frozen=True)
+class AskedTelemetry:
+    """Telemetry to compare mechanisms on, by its specification. not_private: its true values may be shown."""
+
+    pattern: str | None
+    spec_path: Path | None
+    start: str | None
+    end: str | None
+    not_private: bool
+
+    @property
+    def data(self) -> tuple[str, Path] | None:
+        return None if self.pattern is None or self.spec_path is None else (self.pattern, self.spec_path)
+
+    def feed(self) -> Feed | None:
+        """Raises UsageError for a range without telemetry, or with one end; else as `Feed.of`."""
+        dates = None if self.start is None or self.end is None else (self.start, self.end)
+        if (self.start or self.end) and (dates is None or self.pattern is None):
+            raise scheduled.UsageError("--from and --to go together, and with --data")
+        return None if self.data is None else Feed.of(*self.data, dates)
+
+
+@dataclass(frozen=True)
+class AskedSets:
+    """What is simulated where there is no telemetry. seed: of made-up data and of simulated noise."""
+
+    seed: int
+    counts: Path | None
+    folder: Path | None
+
+
+@dataclass(frozen=True)
+class AskedComparison:
+    """What is compared: mechanisms at epsilons of a HAT, or what one of the other options names."""
+
+    epsilons: str
+    totals: str | None
+    learned: bool
+    live: bool
+    distributions: bool
+    bins: int
+    is_local: bool
+
+    def check(self, telemetry: AskedTelemetry, sets: AskedSets) -> None:
+        """Raises UsageError for options that do not go together."""
+        pattern, spec_path = telemetry.pattern, telemetry.spec_path
+        if self.is_local:
+            others = any((sets.counts, sets.folder, self.totals, self.distributions))
+            if others or len({pattern is not None, spec_path is not None, telemetry.not_private}) > 1:
+                raise scheduled.UsageError("--local goes alone, or with --data, --spec (of a fusion) and --not-private")
+        elif self.distributions:
+            is_whole = (pattern is not None) == (spec_path is not None) == telemetry.not_private
+            if not is_whole or self.totals or sets.folder:
+                raise scheduled.UsageError(
+                    "--distributions stands alone, or with --data, --spec and --not-private, because the output then "
+                    "shows functions of true values"
+                )
+        elif pattern is not None:
+            if spec_path is None or not telemetry.not_private:
+                raise scheduled.UsageError(
+                    "--data needs --spec and --not-private: the output shows functions of true values"
+                )
+        elif self.totals is not None or self.learned or self.live:
+            raise scheduled.UsageError("--totals, --learned and --live go with --data")
+        elif spec_path is not None or telemetry.not_private != (sets.folder is not None):
+            raise scheduled.UsageError("--spec goes with --data; --not-private with --data and --sets, which need it")
+
+
+telemetry_options = packed(
+    "telemetry",
+    AskedTelemetry,
+    click.option("--data", "pattern", metavar="GLOB", help="Telemetry to compare the mechanisms on; needs --spec."),
+    click.option("--spec", "spec_path", type=click.Path(path_type=Path, dir_okay=False), help="With --data."),
+    click.option("--from", "start", metavar="DATE", help="With --data: first local date, or an ISO time."),
+    click.option("--to", "end", metavar="DATE", help="With --data: last local date (included), or an ISO time."),
+    click.option(
+        "--not-private",
+        is_flag=True,
+        help="With --data and --sets: I know that the output shows functions of true values.",
+    ),
+)
+sets_options = packed(
+    "sets",
+    AskedSets,
+    click.option("--seed", type=int, default=1, show_default=True, help="Of the generated data and simulated noise."),
+    click.option(
+        "--counts", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="JSON with samples per bus."
+    ),
+    click.option(
+        "--sets",
+        "folder",
+        type=click.Path(path_type=Path, exists=True, file_okay=False),
+        help="Folder of .npz data sets (counts, values in km/h) instead of the generated ITMS-like ones.",
+    ),
+)
+comparison_options = packed(
+    "comparison",
+    AskedComparison,
+    click.option("--epsilons", default="0.5,1,2", show_default=True, help="With --data: epsilons of a HAT."),
+    click.option(
+        "--totals",
+        metavar="NUMBERS",
+        help="With --data: compare compositions instead, at these epsilons per vehicle and period.",
+    ),
+    click.option("--learned", is_flag=True, help="With --data and --totals: what `levels` and a past would be worth."),
+    click.option("--live", is_flag=True, help="With --data and --totals: what live slots would be worth, and a storm."),
+    click.option(
+        "--distributions",
+        is_flag=True,
+        help="Released distributions instead: crossovers, a made-up city, and with --data errors on telemetry.",
+    ),
+    click.option("--bins", type=click.IntRange(1, 1_000), default=65, show_default=True, help="With --distributions."),
+    click.option(
+        "--local", "is_local", is_flag=True, help="Of local reports and their fusion; --runs trials. [default: 50]"
+    ),
+)
 
 
 @click.command()
 @click.option("--runs", type=click.IntRange(1), help="Runs of each cell. [default: 10000; on telemetry 20]")
-@click.option("--seed", type=int, default=1, show_default=True, help="Of the generated data and the simulated noise.")
-@click.option(
-    "--counts", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="JSON with samples per bus."
-)
-@click.option(
-    "--sets",
-    "folder",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="Folder of .npz data sets (counts, values in km/h) instead of the generated ITMS-like ones.",
-)
-@click.option(
-    "--output",
-    type=LocalPath(path_type=Path, file_okay=False),
-    help="Folder for all figures as JSON, and for pictures of what is simulated.",
-)
+@sets_options
+@results_options
 @click.option("--processes", type=click.IntRange(1), default=PROCESSES, show_default=True)
-@click.option("--data", "pattern", metavar="GLOB", help="Telemetry to compare the mechanisms on; needs --spec.")
-@click.option("--spec", "spec_path", type=click.Path(path_type=Path, dir_okay=False), help="With --data.")
-@click.option("--from", "start", metavar="DATE", help="With --data: first local date, or an ISO time.")
-@click.option("--to", "end", metavar="DATE", help="With --data: last local date (included), or an ISO time.")
-@click.option("--epsilons", default="0.5,1,2", show_default=True, help="With --data: epsilons of a HAT.")
-@click.option(
-    "--totals",
-    metavar="NUMBERS",
-    help="With --data: compare compositions instead, at these epsilons per vehicle and period.",
-)
-@click.option("--learned", is_flag=True, help="With --data and --totals: what `levels` and a past would be worth.")
-@click.option("--live", is_flag=True, help="With --data and --totals: what live slots would be worth, and a storm.")
-@click.option(
-    "--distributions",
-    is_flag=True,
-    help="Released distributions instead: crossovers, a made-up city, and with --data errors on telemetry.",
-)
-@click.option("--bins", type=click.IntRange(1, 1_000), default=65, show_default=True, help="With --distributions.")
-@click.option(
-    "--not-private", is_flag=True, help="With --data and --sets: I know that the output shows functions of true values."
-)
-@click.option(
-    "--local", "is_local", is_flag=True, help="Of local reports and their fusion instead; --runs trials. [default: 50]"
-)
-@json_option
+@telemetry_options
+@comparison_options
 def evaluate(
     runs: int | None,
-    seed: int,
-    counts: Path | None,
-    folder: Path | None,
-    output: Path | None,
+    sets: AskedSets,
+    results: Results,
     processes: int,
-    pattern: str | None,
-    spec_path: Path | None,
-    start: str | None,
-    end: str | None,
-    epsilons: str,
-    totals: str | None,
-    learned: bool,
-    live: bool,
-    distributions: bool,
-    bins: int,
-    not_private: bool,
-    is_local: bool,
-    as_json: bool,
+    telemetry: AskedTelemetry,
+    comparison: AskedComparison,
 ) -> None:
     """Simulate every mechanism: the tables of the papers, or the errors on your telemetry.
 
@@ -110,96 +177,49 @@ def evaluate(
       hatstream evaluate --local --output build/fusion
       hatstream evaluate --distributions --data 'feed/*.csv' --spec austin.toml --not-private --output build/figures
     """
-    if is_local:
-        others = any((counts, folder, totals, distributions))
-        if others or len({pattern is not None, spec_path is not None, not_private}) > 1:
-            raise scheduled.UsageError("--local goes alone, or with --data, --spec (of a fusion) and --not-private")
-        data = None if pattern is None or spec_path is None else (pattern, spec_path)
-        evaluate_local(runs, seed, data, output, processes, as_json=as_json)
+    comparison.check(telemetry, sets)
+    if comparison.is_local:
+        evaluate_local(runs, sets.seed, telemetry.data, results, processes)
         return
-    asked = {"distributions": distributions, "learned": learned or live, "not_private": not_private}
-    _check_options(pattern, spec_path, totals, folder, **asked)
-    dates = _dates(start, end, pattern)
-    feed = None if pattern is None or spec_path is None else Feed.of(pattern, spec_path, dates)
-    if distributions:
-        evaluate_distributions(feed, bins, _epsilons(epsilons), runs or 3, seed, output, as_json=as_json)
+    feed = telemetry.feed()
+    if comparison.distributions:
+        epsilons = _epsilons(comparison.epsilons)
+        evaluate_distributions(feed, comparison.bins, epsilons, runs or 3, sets.seed, results)
     elif feed is None:
-        _simulate(runs or 10_000, seed, counts, folder, output, processes, as_json=as_json)
-    elif live:
-        evaluate_live(feed, _epsilons(totals or "2.64", "--totals"), runs or 4, output, as_json)
-    elif learned:
-        evaluate_learned(feed, _epsilons(totals or "1,2.64,10", "--totals"), runs or 5, output, as_json)
-    elif totals is None:
-        _telemetry(feed, _epsilons(epsilons), runs or 20, output, as_json=as_json)
+        _simulate(runs or 10_000, sets, processes, results)
     else:
-        _compositions(feed, _epsilons(totals, "--totals"), runs or 20, output, as_json=as_json)
+        _on_telemetry(feed, comparison, runs, results)
 
 
-def _dates(start: str | None, end: str | None, pattern: str | None) -> tuple[str, str] | None:
-    """Raises UsageError for a range without telemetry, or with one end."""
-    if start is None and end is None:
-        return None
-    if start is None or end is None or pattern is None:
-        raise scheduled.UsageError("--from and --to go together, and with --data")
-    return start, end
+def _on_telemetry(feed: Feed, comparison: AskedComparison, runs: int | None, results: Results) -> None:
+    totals = comparison.totals
+    if comparison.live:
+        evaluate_live(feed, _epsilons(totals or "2.64", "--totals"), runs or 4, results)
+    elif comparison.learned:
+        evaluate_learned(feed, _epsilons(totals or "1,2.64,10", "--totals"), runs or 5, results)
+    elif totals is not None:
+        _compositions(feed, _epsilons(totals, "--totals"), runs or 20, results)
+    else:
+        _mechanisms(feed, _epsilons(comparison.epsilons), runs or 20, results)
 
 
-def _check_options(
-    pattern: str | None,
-    spec_path: Path | None,
-    totals: str | None,
-    folder: Path | None,
-    *,
-    distributions: bool,
-    learned: bool,
-    not_private: bool,
-) -> None:
-    """Raises UsageError for options that do not go together."""
-    if distributions:
-        if (pattern is None) != (spec_path is None) or (pattern is not None) != not_private or totals or folder:
-            raise scheduled.UsageError(
-                "--distributions stands alone, or with --data, --spec and --not-private, because the output then shows "
-                "functions of true values"
-            )
-    elif pattern is not None:
-        if spec_path is None or not not_private:
-            raise scheduled.UsageError(
-                "--data needs --spec and --not-private: the output shows functions of true values"
-            )
-    elif totals is not None or learned:
-        raise scheduled.UsageError("--totals, --learned and --live go with --data")
-    elif spec_path is not None or not_private != (folder is not None):
-        raise scheduled.UsageError("--spec goes with --data; --not-private with --data and --sets, which need it")
-
-
-def _simulate(
-    runs: int,
-    seed: int,
-    counts: Path | None,
-    folder: Path | None,
-    output: Path | None,
-    processes: int,
-    *,
-    as_json: bool,
-) -> None:
+def _simulate(runs: int, sets: AskedSets, processes: int, results: Results) -> None:
     """The tables of the papers, simulated."""
     try:
-        given = None if counts is None else datasets.counts_from(counts)
+        given = None if sets.counts is None else datasets.counts_from(sets.counts)
     except (ValueError, KeyError, TypeError) as error:
-        raise scheduled.InputError(f"{counts} is not a JSON list of counts: {error}") from None
-    source = partial(data_sets, seed, given, folder)
-    cells = simulate(source, runs, seed, processes, quiet=as_json)
-    exact = folder is not None
-    if as_json:
-        click.echo(msgspec.json.encode(document(cells, exact=exact)).decode())
-    else:
+        raise scheduled.InputError(f"{sets.counts} is not a JSON list of counts: {error}") from None
+    source = partial(data_sets, sets.seed, given, sets.folder)
+    cells = simulate(source, runs, sets.seed, processes, quiet=results.as_json)
+    exact = sets.folder is not None
+    if not results.as_json:
         _show(cells, exact=exact)
-    if output is not None:
+    if results.output is not None:
         from pipelines.evaluation import pictures  # matplotlib takes a second to import
 
-        paths = [pictures.draw_errors(name, _of(cells, name), output) for name in _names(cells)]
-        (output / "evaluation.json").write_bytes(msgspec.json.encode(document(cells, exact=exact)))
-        click.echo(f"wrote {output / 'evaluation.json'} and {len(paths)} pictures beside it", err=as_json)
+        paths = [pictures.draw_errors(name, _of(cells, name), results.output) for name in _names(cells)]
+        click.echo(f"wrote {len(paths)} pictures to {results.output}", err=True)
+    results.keep(document(cells, exact=exact), "evaluation.json")
 
 
 def data_sets(seed: int, counts: Int64s | None, folder: Path | None) -> list[datasets.DataSet]:
@@ -244,11 +264,11 @@ def _show(cells: Sequence[Cell], *, exact: bool) -> None:
     out.print(report.choice_table(cells))
 
 
-def _telemetry(feed: Feed, epsilons: list[str], runs: int, output: Path | None, *, as_json: bool) -> None:
+def _mechanisms(feed: Feed, epsilons: list[str], runs: int, results: Results) -> None:
     spec = feed.spec
     if "mean-of-vehicles" in [stat.name for stat in spec.statistics]:
         raise scheduled.UsageError("--data compares means of reports; give --totals to compare mean-of-vehicles")
-    with progress_bars(quiet=as_json) as bars:
+    with progress_bars(quiet=results.as_json) as bars:
         hats = real.read_hats(feed, bars)
         errors = real.errors_of(
             hats, spec.speeds.grid, epsilons, runs, spec.speeds.prior, partial(bars, "mechanisms compared")
@@ -263,27 +283,31 @@ def _telemetry(feed: Feed, epsilons: list[str], runs: int, output: Path | None, 
         "errors_kmh": [asdict(each) for each in errors],
         "mean_of_vehicles": [asdict(each) for each in once],
     }
-    if _given_out(plain, output, as_json=as_json):
-        return
+    results.keep(plain, "evaluation.json")
+    if not results.as_json:
+        _show_mechanisms(hats, errors, once, runs)
+
+
+def _show_mechanisms(hats: real.Hats, errors: Sequence[real.Errors], once: Sequence[OfVehicles], runs: int) -> None:
     out = console()
     out.print(NOT_PRIVATE, style="bold")
     out.print(
         f"{len(hats.totals)} HATs, {int(hats.rows.sum())} samples, city mean {hats.city_mean:.2f} km/h, {runs} runs"
     )
-    for epsilon, beside in zip(epsilons, once, strict=True):
-        mine = [each for each in errors if each.epsilon == epsilon]
-        out.print(real.error_table(epsilon, mine, beside))
-        out.print(real.class_table(epsilon, mine, hats))
+    for beside in once:
+        mine = [each for each in errors if each.epsilon == beside.epsilon]
+        out.print(real.error_table(beside.epsilon, mine, beside))
+        out.print(real.class_table(beside.epsilon, mine, hats))
         worse = [each.label for each in mine if each.worse_than_constant]
-        out.print(f"Worse than a constant over all HATs at epsilon {epsilon}: {', '.join(worse) or 'none'}.")
+        out.print(f"Worse than a constant over all HATs at epsilon {beside.epsilon}: {', '.join(worse) or 'none'}.")
     out.print(NOT_PRIVATE)
 
 
-def _compositions(feed: Feed, totals: list[str], runs: int, output: Path | None, *, as_json: bool) -> None:
+def _compositions(feed: Feed, totals: list[str], runs: int, results: Results) -> None:
     spec = feed.spec
     if not {stat.name for stat in spec.statistics} <= {"mean", "mean-of-vehicles", "variance"}:
         raise scheduled.UsageError("--totals compares means and variances; leave other statistics out of --spec")
-    with progress_bars(quiet=as_json) as bars:
+    with progress_bars(quiet=results.as_json) as bars:
         truth, errors, spent = compositions.compare(feed, totals, runs, bars)
     statistics = [stat.name for stat in spec.statistics]
     plain = {
@@ -294,7 +318,8 @@ def _compositions(feed: Feed, totals: list[str], runs: int, output: Path | None,
         "spent": [asdict(each) for each in spent],
         "errors": [asdict(each) for each in errors],
     }
-    if _given_out(plain, output, as_json=as_json):
+    results.keep(plain, "evaluation.json")
+    if results.as_json:
         return
     out = console()
     out.print(NOT_PRIVATE, style="bold")
@@ -304,18 +329,6 @@ def _compositions(feed: Feed, totals: list[str], runs: int, output: Path | None,
     for name in statistics:
         out.print(compositions.error_table(name, errors, truth))
     out.print(NOT_PRIVATE)
-
-
-def _given_out(plain: dict[str, object], output: Path | None, *, as_json: bool) -> bool:
-    """Writes the document into the folder, if there is one, and prints it, if that is asked for: then True."""
-    encoded = msgspec.json.encode(plain)
-    if output is not None:
-        output.mkdir(parents=True, exist_ok=True)
-        (output / "evaluation.json").write_bytes(encoded)
-        click.echo(f"wrote {output / 'evaluation.json'}", err=True)
-    if as_json:
-        click.echo(encoded.decode())
-    return as_json
 
 
 def _epsilons(text: str, option: str = "--epsilons") -> list[str]:

@@ -12,6 +12,7 @@ import msgspec
 
 from dpops.forecast import Prior
 from dpops.types import Grid
+from pipelines.commands.evaluation_results import Results
 from pipelines.commands.options import console, progress_bars
 from pipelines.evaluation import distribution_report as report
 from pipelines.evaluation import distributions as figures
@@ -30,30 +31,28 @@ def evaluate_distributions(
     epsilons: Sequence[str],
     runs: int,
     seed: int,
-    output: Path | None,
-    *,
-    as_json: bool,
+    results: Results,
 ) -> None:
-    """Shows all figures; pictures go to `output`."""
+    """Shows all figures; pictures go to the folder."""
     out, drawn = console(), list[Path]()
-    compared, dense = figures.crossovers(), _dense(bins, epsilons, runs, seed, quiet=as_json)
+    compared, dense = figures.crossovers(), _dense(bins, epsilons, runs, seed, quiet=results.as_json)
     document: dict[str, Any] = {
         "crossovers": [asdict(each) for each in compared],
         "made_up": [{"vehicles": vehicles, **asdict(each)} for vehicles, each in dense],
     }
-    if not as_json:
+    if not results.as_json:
         out.print(report.crossover_table(compared))
         out.print(report.dense_table(dense))
-    if output is not None:
+    if results.output is not None:
         from pipelines.evaluation import distribution_pictures as pictures  # matplotlib takes a second to import
 
-        drawn.append(pictures.draw_dense(dense, _middle(epsilons), output))
+        drawn.append(pictures.draw_dense(dense, _middle(epsilons), results.output))
     if feed is not None:
-        document |= _telemetry(feed, bins, epsilons, runs, output, drawn, as_json=as_json)
-    if as_json:
+        document |= _telemetry(feed, bins, epsilons, runs, results, drawn)
+    if results.as_json:
         click.echo(msgspec.json.encode(document).decode())
     if drawn:
-        click.echo(f"wrote {len(drawn)} pictures to {output}", err=as_json)
+        click.echo(f"wrote {len(drawn)} pictures to {results.output}", err=True)
 
 
 def _dense(
@@ -74,28 +73,26 @@ def _telemetry(
     bins: int,
     epsilons: Sequence[str],
     runs: int,
-    output: Path | None,
+    results: Results,
     drawn: list[Path],
-    *,
-    as_json: bool,
 ) -> dict[str, Any]:
     spec = feed.spec
-    with progress_bars(quiet=as_json) as bars:
+    with progress_bars(quiet=results.as_json) as bars:
         hats = figures.read_distributions(feed, bins, bars)
         errors = figures.errors_of(
             hats, bins, spec.speeds.grid, epsilons, runs, spec.speeds.prior, partial(bars, "epsilons released")
         )
     truth, out = figures.truth_of(hats, bins, spec.speeds.grid), console()
-    if not as_json:
+    if not results.as_json:
         out.print(NOT_PRIVATE, style="bold")
         for name in figures.OUTPUTS:
             out.print(report.error_table(name, [each for each in errors if each.output == name], truth, "telemetry"))
         out.print(NOT_PRIVATE)
-    if output is not None:
+    if results.output is not None:
         from pipelines.evaluation import distribution_pictures as pictures  # matplotlib takes a second to import
 
-        drawn.append(pictures.draw_cdfs(hats, bins, spec.speeds.grid, epsilons, spec.speeds.prior, output))
-        drawn.append(pictures.draw_day(hats, bins, spec.speeds.grid, epsilons[-1], spec.speeds.prior, output))
+        drawn.append(pictures.draw_cdfs(hats, bins, spec.speeds.grid, epsilons, spec.speeds.prior, results.output))
+        drawn.append(pictures.draw_day(hats, bins, spec.speeds.grid, epsilons[-1], spec.speeds.prior, results.output))
     return {
         "not_private": NOT_PRIVATE,
         "hats": len(hats),

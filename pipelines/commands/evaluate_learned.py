@@ -2,11 +2,10 @@
 
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 
 import click
-import msgspec
 
+from pipelines.commands.evaluation_results import NOT_PRIVATE, Results
 from pipelines.commands.options import console, progress_bars
 from pipelines.evaluation import learned_tables as tables
 from pipelines.evaluation.feed import Feed
@@ -15,12 +14,10 @@ from pipelines.evaluation.live import evaluated_live, live_table
 from pipelines.evaluation.truth import TrueCity, read_city
 from pipelines.scheduled import release as scheduled
 
-NOT_PRIVATE = "NOT PRIVATE: these figures are functions of true values; do not publish them"
 
-
-def evaluate_learned(feed: Feed, totals: list[str], runs: int, output: Path | None, as_json: bool) -> None:
+def evaluate_learned(feed: Feed, totals: list[str], runs: int, results: Results) -> None:
     """Tables on standard output, learned.json and pictures into the folder."""
-    with progress_bars(quiet=as_json) as bars:
+    with progress_bars(quiet=results.as_json) as bars:
         city = read_city(feed, bars)
         found = evaluated(city, totals, runs, partial(bars, "totals simulated"))
     plain = {
@@ -31,15 +28,13 @@ def evaluate_learned(feed: Feed, totals: list[str], runs: int, output: Path | No
         "city_mean_kmh": city.mean_kmh,
         **asdict(found),
     }
-    if output is not None:
+    if results.output is not None:
         from pipelines.evaluation.learned_pictures import draw_learned  # matplotlib takes a second to import
 
-        paths = draw_learned(found, city, output)
-        (output / "learned.json").write_bytes(msgspec.json.encode(plain))
-        click.echo(f"wrote {output / 'learned.json'} and {len(paths)} pictures beside it", err=True)
-    if as_json:
-        click.echo(msgspec.json.encode(plain).decode())
-    else:
+        paths = draw_learned(found, city, results.output)
+        click.echo(f"wrote {len(paths)} pictures to {results.output}", err=True)
+    results.keep(plain, "learned.json")
+    if not results.as_json:
         _show(found, city, runs)
 
 
@@ -56,9 +51,9 @@ def _show(found: Evaluated, city: TrueCity, runs: int) -> None:
     out.print(NOT_PRIVATE)
 
 
-def evaluate_live(feed: Feed, totals: list[str], runs: int, output: Path | None, as_json: bool) -> None:
+def evaluate_live(feed: Feed, totals: list[str], runs: int, results: Results) -> None:
     """A table on standard output, live.json into the folder."""
-    with progress_bars(quiet=as_json) as bars:
+    with progress_bars(quiet=results.as_json) as bars:
         city = read_city(feed, bars)
         if len(city.days) < 2:
             raise scheduled.UsageError("--live needs telemetry of two days or more: the first one has no live slots")
@@ -69,11 +64,8 @@ def evaluate_live(feed: Feed, totals: list[str], runs: int, output: Path | None,
         "errors": [asdict(each) for each in errors],
         "storms": [asdict(each) for each in storms],
     }
-    if output is not None:
-        output.mkdir(parents=True, exist_ok=True)
-        (output / "live.json").write_bytes(msgspec.json.encode(plain))
-    if as_json:
-        click.echo(msgspec.json.encode(plain).decode())
+    results.keep(plain, "live.json")
+    if results.as_json:
         return
     out = console()
     out.print(NOT_PRIVATE, style="bold")

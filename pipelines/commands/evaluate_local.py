@@ -6,10 +6,10 @@ from functools import partial
 from pathlib import Path
 
 import click
-import msgspec
 import numpy as np
 
 from dpops.types import Float64s
+from pipelines.commands.evaluation_results import Results
 from pipelines.commands.options import console, progress_bars
 from pipelines.evaluation import local
 from pipelines.fusion.perturb import read_telemetry
@@ -21,13 +21,13 @@ TRIALS = 50
 
 
 def evaluate_local(
-    trials: int | None, seed: int, data: tuple[str, Path] | None, output: Path | None, processes: int, *, as_json: bool
+    trials: int | None, seed: int, data: tuple[str, Path] | None, results: Results, processes: int
 ) -> None:
     """Tables of means and distributions, `--runs` trials of 100,000 users each; pictures and JSON to `--output`.
 
     data: a pattern of telemetry files and the fusion specification that says their layout: a third set of values.
     """
-    with progress_bars(quiet=as_json) as bars:
+    with progress_bars(quiet=results.as_json) as bars:
         pool = None if data is None else _speeds(*data)
         sets = ["beta", "beta+sin", *(["speeds"] if pool is not None else [])]
         progress = partial(bars, "trials simulated")
@@ -38,15 +38,12 @@ def evaluate_local(
         {**asdict(cell), "reference": local_report.reference_of(cell), "exact": local_report.exact_of(cell)}
         for cell in cells
     ]
-    encoded = msgspec.json.encode({"users": USERS, "cells": document})
-    if as_json:
-        click.echo(encoded.decode())
-    else:
+    if not results.as_json:
         _show(cells, sets)
-    if output is not None:
-        paths = local_report.draw(cells, output)
-        (output / "fusion.json").write_bytes(encoded)
-        click.echo(f"wrote {output / 'fusion.json'} and {len(paths)} pictures beside it", err=as_json)
+    if results.output is not None:
+        paths = local_report.draw(cells, results.output)
+        click.echo(f"wrote {len(paths)} pictures to {results.output}", err=True)
+    results.keep({"users": USERS, "cells": document}, "fusion.json")
 
 
 def _show(cells: Sequence[local.Cell], sets: Sequence[str]) -> None:

@@ -5,15 +5,14 @@ from pathlib import Path
 import click
 
 from pipelines.account import location
-from pipelines.commands.options import key_option, ledger_option, spec_option
+from pipelines.commands.options import account_options, spec_option
 from pipelines.specification import load
 
 
 @click.command()
 @spec_option
-@ledger_option
-@key_option
-def init(spec_path: Path, ledger: str | None, key_path: Path | None) -> None:
+@account_options
+def init(spec_path: Path, place: location.AccountLocation) -> None:
     """Open the specification's account: make the ledger and the secret key, once.
 
     Running it again changes nothing; a lower limit in the specification lowers the account's.
@@ -23,7 +22,6 @@ def init(spec_path: Path, ledger: str | None, key_path: Path | None) -> None:
       hatstream init --spec austin.toml --ledger austin.sqlite --key austin.key
     """
     spec = load(spec_path)
-    place = location.find(ledger, key_path)
     outcome = location.open_account(place, spec.account)
     click.echo(f"account {spec.account.name!r}: {outcome}")
     click.echo(f"  unit {spec.account.unit}, limit {spec.account.limit.said()}, adjacency {spec.account.adjacency}")

@@ -10,9 +10,9 @@ import msgspec
 from rich.table import Table
 
 from dpops.accountant import limit_of
-from pipelines.account import location
+from pipelines.account.location import AccountLocation
 from pipelines.account.missing_slots import Gap, gaps, is_due
-from pipelines.commands.options import console, json_option, key_option, ledger_option, spec_option
+from pipelines.commands.options import account_options, console, json_option, spec_option
 from pipelines.scheduled.release import range_of
 from pipelines.specification import load
 from transforms.ledger import Account, Ledger
@@ -29,8 +29,7 @@ def ledger() -> None:
     """
 
 
-def _open(url: str | None, key_path: Path | None) -> Ledger:
-    place = location.find(url, key_path)
+def _open(place: AccountLocation) -> Ledger:
     book = place.reader()
     if not book.exists():
         raise LedgerError(f"there is no ledger at {place.shown}")
@@ -38,17 +37,16 @@ def _open(url: str | None, key_path: Path | None) -> Ledger:
 
 
 @ledger.command()
-@ledger_option
-@key_option
+@account_options
 @json_option
-def show(ledger: str | None, key_path: Path | None, as_json: bool) -> None:
+def show(place: AccountLocation, as_json: bool) -> None:
     """Show accounts and what each specification has spent, by period.
 
     \b
     Example:
       hatstream ledger show --ledger austin.sqlite
     """
-    book = _open(ledger, key_path)
+    book = _open(place)
     accounts = [_describe(book, account) for account in book.accounts()]
     if as_json:
         click.echo(msgspec.json.encode(accounts).decode())
@@ -119,9 +117,8 @@ def _describe(book: Ledger, account: Account) -> dict[str, Any]:
 
 
 @ledger.command()
-@ledger_option
-@key_option
-def verify(ledger: str | None, key_path: Path | None) -> None:
+@account_options
+def verify(place: AccountLocation) -> None:
     """Walk the ledger's chain, compare its head with the one beside the key, and its signatures; add up stored plans.
 
     Signatures are compared where the key is at hand. What the plans of a slot (or of a period planned as a whole) claim
@@ -131,7 +128,7 @@ def verify(ledger: str | None, key_path: Path | None) -> None:
     Example:
       hatstream ledger verify --ledger austin.sqlite
     """
-    walked = _open(ledger, key_path).verify()
+    walked = _open(place).verify()
     click.echo(f"the ledger is whole: {walked.entries:,} entries")
     if unsigned := walked.entries - walked.signed:
         click.echo(f"{unsigned:,} of them have no signature: they are from before entries were signed")
@@ -145,10 +142,9 @@ def verify(ledger: str | None, key_path: Path | None) -> None:
 @click.option(
     "--to", "end", required=True, metavar="DATE", help="Last local date (included), or an ISO time (excluded)."
 )
-@ledger_option
-@key_option
+@account_options
 @json_option
-def missing(spec_path: Path, start: str, end: str, ledger: str | None, key_path: Path | None, as_json: bool) -> None:
+def missing(spec_path: Path, start: str, end: str, place: AccountLocation, as_json: bool) -> None:
     """List the slots of a specification that are due and have no release, or not of all their shards.
 
     A slot is due when it is over and the allowed lateness too. `hatstream release` with the same specification and
@@ -161,7 +157,7 @@ def missing(spec_path: Path, start: str, end: str, ledger: str | None, key_path:
     spec = load(spec_path)
     when = range_of(spec.timetable, start, end)
     now_s = int(datetime.now(UTC).timestamp())
-    found = gaps(spec, when, _open(ledger, key_path), now_s)
+    found = gaps(spec, when, _open(place), now_s)
     summary = {
         "name": spec.name,
         "spec_id": spec.spec_id,

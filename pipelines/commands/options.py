@@ -1,19 +1,48 @@
 """Options that several commands share."""
 
+import inspect
 import re
-from collections.abc import Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
+from typing import Any
 
 import click
 
+from pipelines.account import location
 from pipelines.commands.local_path import LocalPath
 from pipelines.commands.terminal import console as console
 from pipelines.commands.terminal import progress_bars as progress_bars
+from pipelines.job import Outputs
 from pipelines.scheduled.release import UsageError
 from pipelines.specification import Specification
 from transforms.sinks.files import FORMATS
 from transforms.sinks.rows import Shape
 from transforms.sources.kafka_partition import Topic
+
+Command = Callable[..., Any]
+
+
+def packed(name: str, made_by: Command, *options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """A decorator of commands, which take these options as one value of that name.
+
+    made_by: makes it of the options' values, as its parameters name them; those that are no option keep their defaults.
+    """
+    names = tuple(inspect.signature(made_by).parameters)
+
+    def decorate(command: Command) -> Command:
+        @wraps(command)
+        def with_value(**given: Any) -> Any:
+            fields = {each: given.pop(each) for each in names if each in given}
+            return command(**{name: made_by(**fields)}, **given)
+
+        found: Command = with_value
+        for option in reversed(options):
+            found = option(found)
+        return found
+
+    return decorate
 
 
 def kafka_topic(_context: click.Context, _parameter: click.Parameter, value: str | None) -> Topic | None:
@@ -28,19 +57,21 @@ def kafka_topic(_context: click.Context, _parameter: click.Parameter, value: str
 spec_option = click.option(
     "--spec", "spec_path", required=True, type=click.Path(path_type=Path, dir_okay=False), help="The specification."
 )
-ledger_option = click.option(
+_ledger_option = click.option(
     "--ledger",
     metavar="URL",
     help="The ledger: a path, or an sqlite:/// or postgresql:// URL. "
     "[default: $HATSTREAM_LEDGER, then the state folder]",
 )
-key_option = click.option(
+_key_option = click.option(
     "--key",
-    "key_path",
     type=click.Path(path_type=Path, dir_okay=False),
     help="The account's secret key file. [default: beside the ledger's file, else the state folder]",
 )
-kafka_output_option = click.option(
+account_options = packed("place", location.find, _ledger_option, _key_option)
+"""Give `place`, the AccountLocation."""
+
+_kafka_output_option = click.option(
     "--kafka-output",
     metavar="BROKERS/TOPIC",
     callback=kafka_topic,
@@ -63,7 +94,7 @@ formats_option = click.option(
 output_folder_option = click.option(
     "--output", required=True, type=LocalPath(path_type=Path, file_okay=False), help="Folder for the results."
 )
-_MORE = ("times", "counts")
+_MORE = ("times", "counts", "model")
 
 
 def _columns(_context: click.Context, _parameter: click.Parameter, value: str | None) -> frozenset[str]:
@@ -73,27 +104,57 @@ def _columns(_context: click.Context, _parameter: click.Parameter, value: str | 
     return chosen
 
 
-columns_option = click.option(
+_columns_option = click.option(
     "--columns",
     metavar="LIST",
     callback=_columns,
-    help="Further columns, of times,counts: slots as instants with their zone; where counts are public, "
-    "vehicles and reports.",
+    help="Further columns, of times,counts,model: slots as instants with their zone; where counts are public, "
+    "vehicles and reports, and what the account's past teaches of means.",
 )
-by_date_option = click.option(
+_by_date_option = click.option(
     "--by-date", is_flag=True, help="Files go into folders date=2026-05-13: with one format, one dataset."
 )
 
 
-def shape_of(spec: Specification, columns: frozenset[str], formats: Sequence[str], *, by_date: bool) -> Shape:
-    """Raises UsageError for columns of counts where these are secret, and for a dataset of several formats."""
-    if "counts" in columns and not spec.counts_are_public:
-        raise UsageError(
-            f"--columns counts: under adjacency {spec.account.adjacency!r} how many vehicles reported is secret"
-        )
-    if by_date and len(formats) > 1:
-        raise UsageError("--by-date makes one dataset, which has one format: give --formats one")
-    return Shape(spec.timetable.zone if "times" in columns else None, "counts" in columns, by_date)
+@dataclass(frozen=True)
+class AskedOutputs:
+    """Where rows shall go and what they shall have, whatever the specification is."""
+
+    output: Path
+    formats: tuple[str, ...]
+    columns: frozenset[str]
+    by_date: bool
+    kafka_output: Topic | None = None
+
+    def of(self, spec: Specification) -> Outputs:
+        """Raises UsageError for columns of counts where these are secret, and for a dataset of several formats."""
+        if "counts" in self.columns and not spec.counts_are_public:
+            raise UsageError(
+                f"--columns counts: under adjacency {spec.account.adjacency!r} how many vehicles reported is secret"
+            )
+        if "model" in self.columns:
+            _check_model(spec)
+        if self.by_date and len(self.formats) > 1:
+            raise UsageError("--by-date makes one dataset, which has one format: give --formats one")
+        zone = spec.timetable.zone if "times" in self.columns else None
+        counts, model = ("counts" in self.columns, "model" in self.columns)
+        shape = Shape(zone, counts=counts, by_date=self.by_date, model=model)
+        return Outputs(self.output, self.formats, self.kafka_output, shape)
+
+
+_FILES = (output_folder_option, formats_option, _columns_option, _by_date_option)
+files_options = packed("asked", AskedOutputs, *_FILES)
+"""Give `asked`, the AskedOutputs, as `outputs_options` do that take a topic too."""
+outputs_options = packed("asked", AskedOutputs, *_FILES, _kafka_output_option)
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document for programs.")
+
+
+def _check_model(spec: Specification) -> None:
+    if spec.levels is not None:
+        raise UsageError("--columns model: by 'levels' every value is learned from the past already")
+    if not spec.counts_are_public:
+        raise UsageError("--columns model: nothing is learned of HATs of which nobody may know how many reported")
+    if all(statistic.name != "mean" for statistic in spec.statistics):
+        raise UsageError("--columns model: there is no statistic 'mean' to learn of")

@@ -9,11 +9,11 @@ import click
 
 from dpops.accountant import Accountant, Limit
 from dpops.claims import ApproxDP
-from pipelines.account import location
 from pipelines.account.guarantee import levels_sentence, sentence
+from pipelines.account.location import AccountLocation
 from pipelines.account.missing_slots import gaps
 from pipelines.commands.local_path import LocalPath
-from pipelines.commands.options import key_option, ledger_option, spec_option
+from pipelines.commands.options import account_options, spec_option
 from pipelines.pages.report import Facts, draw_report
 from pipelines.pages.rows import read_rows
 from pipelines.scheduled.release import UsageError, paths_of, range_of
@@ -24,16 +24,14 @@ from transforms.ledger.head import LedgerError
 
 @click.command()
 @spec_option
-@ledger_option
-@key_option
+@account_options
 @click.option("--input", "pattern", metavar="GLOB", help="Result files, as a quoted pattern, to say how good they are.")
 @click.option("--from", "start", metavar="DATE", help="First local date of the slots to look for.")
 @click.option("--to", "end", metavar="DATE", help="Last local date of them.")
 @click.option("--output", required=True, type=LocalPath(path_type=Path, dir_okay=False), help="The HTML file.")
 def report(
     spec_path: Path,
-    ledger: str | None,
-    key_path: Path | None,
+    place: AccountLocation,
     pattern: str | None,
     start: str | None,
     end: str | None,
@@ -45,7 +43,7 @@ def report(
     Example:
       hatstream report --spec town.toml --ledger town.sqlite --input 'out/*.parquet' --output out/report.html
     """
-    spec, place = load(spec_path), location.find(ledger, key_path)
+    spec = load(spec_path)
     if (start is None) != (end is None):
         raise UsageError("give both --from and --to, or neither")
     book = Ledger(place.url, place.head, read_only=True)
@@ -80,4 +78,4 @@ def _guarantee(spec: Specification, spent: Mapping[str, ApproxDP]) -> str:
     if spec.levels is not None:
         return levels_sentence(spec, spec.levels)
     most = max((total.epsilon for total in spent.values()), default=Fraction(0))
-    return sentence(spec, spec.allocation.epsilon, most)
+    return sentence(spec, spec.privacy.allocation.epsilon, most)

@@ -31,6 +31,7 @@ from pipelines.demo.servers.postgres import missing_programs, postgres_server
 from pipelines.demo.servers.process import ServerError
 from pipelines.demo.servers.worker_pool import local_servers
 from pipelines.exit_codes import DONE, FAILED
+from pipelines.job import Outputs
 from pipelines.scheduled.outcome import reporting
 from pipelines.specification import Specification, load
 from pipelines.streaming import stream as streaming
@@ -79,7 +80,7 @@ def demo(minutes: float, vehicles: int, parallelism: int, output: Path) -> int:
         stack.enter_context(reporting(lambda: report("reports sent", feeder.sent, len(found.reports))))
         start_s = streaming.first_slot(spec, None, datetime.now(UTC))
         source = streaming.kafka_source(spec, topic, start_s)
-        made = streaming.prepare(spec, start_s, source, place, output, ("parquet", "csv"))
+        made = streaming.prepare(spec, start_s, source, place, Outputs(output, ("parquet", "csv")))
         stop_at(start_s + 60 * minutes + SHOWING_S, stop)
         begins, ends = (spec.timetable.text(at_s)[11:19] for at_s in (start_s, start_s + 60))
         note(f"{begins} the first slot begins; {ends} it ends, and its release follows")

@@ -20,6 +20,7 @@ from dpops.statistics import SQUARES, SUMS, Column, RequestedStatistic, columns_
 from dpops.types import CountsKnown, Grid, Int64s
 from pipelines.evaluation.feed import Feed
 from pipelines.evaluation.real import CLASSES, against, class_name, in_class
+from pipelines.job import NOWHERE
 from pipelines.progress import Report
 from pipelines.scheduled.release import InputError, UsageError, job_of
 from transforms.count import wire
@@ -81,10 +82,10 @@ def compare(
 ) -> tuple[Truth, list[Errors], list[CompositionCost]]:
     """Releases telemetry with each composition at each total, divided over all HATs of a period at once."""
     spec, (when, events) = feed.spec, feed.events(report)
-    whole_period = Allocation(epsilon=spec.allocation.epsilon, per="period", scope="period")
-    plain = replace(spec, allocation=whole_period, cap=None, release_shards=1)
+    whole_period = Allocation(epsilon=spec.privacy.allocation.epsilon, per="period", scope="period")
+    plain = replace(spec, privacy=replace(spec.privacy, allocation=whole_period, cap=None, release_shards=1))
     try:
-        job = job_of(plain, when, NO_KEY, LedgerAccount("", Path(), "", PureLimit(Fraction(1)), "", ""), Path(), ())
+        job = job_of(plain, when, NO_KEY, LedgerAccount("", Path(), "", PureLimit(Fraction(1)), "", ""), NOWHERE)
     except UsageError as error:
         raise InputError(f"the files do not hold whole periods: {error}") from None
     asked = columns_of(spec.statistics, spec.speeds.grid)

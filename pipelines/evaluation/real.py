@@ -70,7 +70,7 @@ def read_hats(feed: Feed, report: Report) -> Hats:
     for slot_s in sorted(parts):
         events = wire.unpack_events(parts[slot_s])
         whole = tally(events, slot_s, None, (SUMS,)).tally
-        kept = whole if spec.cap is None else tally(events, slot_s, spec.cap, (SUMS,)).tally
+        kept = whole if spec.privacy.cap is None else tally(events, slot_s, spec.privacy.cap, (SUMS,)).tally
         found += _hats(kept, whole, spec.speeds.grid)
     truth, rows = (np.array([hat[at] for hat in found], np.float64) for at in (2, 1))
     vehicles = np.array([hat[0].counts.size for hat in found], np.float64)

@@ -12,9 +12,9 @@ from apache_beam.pvalue import PCollection
 from dpops.claims import claim_of
 from pipelines.account import location
 from pipelines.account.location import AccountLocation, account_of
-from pipelines.assembly import admitted, assemble, continuing, ledger_account_of
+from pipelines.assembly import admitted, assemble, continuing, ledger_account_of, levels_policy
 from pipelines.build import count, draw, estimate, observe, seal_in_panes
-from pipelines.job import Job
+from pipelines.job import NOWHERE, Job
 from pipelines.scheduled.release import UsageError, closed_range, job_of
 from pipelines.specification import Specification, SpecificationError, load
 from pipelines.streaming.stream import StreamFacts, check, first_slot, life_of
@@ -80,14 +80,14 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Row]]):
         if self.start is None or self.end is None:
             raise UsageError("a bounded PCollection needs start and end: the days that it holds, both included")
         when = closed_range(spec.timetable, self.start, self.end, datetime.now(UTC))
-        job = job_of(spec, when, secret, ledger_account_of(spec, place), Path(), ())
+        job = job_of(spec, when, secret, ledger_account_of(spec, place), NOWHERE)
         job = continuing(job, place.ledger)
         read = elements | "read" >> ReadElements(spec.input.layout.units, names_of(spec), None)
         events = observe(read, job) | "by shard" >> beam.Map(_keyed).with_output_types(KeyedEvents)
         if spec.levels is not None:
             return _release_period(events, spec, when, job, secret)
         plans = list(dict.fromkeys(facts.plan[0] for facts in job.slots.values()))
-        beats = _beats(elements.pipeline, plans, spec.release_shards)
+        beats = _beats(elements.pipeline, plans, spec.privacy.release_shards)
         sealed = draw(count(events, job), beats, job).sealed
         needs_rows = spec.counts_are_public and not self.allow_empty
         return estimate(sealed | "record" >> Record(job.account, needs_rows, may_lose=False), job)
@@ -103,9 +103,9 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Row]]):
             to_s = min(to_s, first_slot(spec, self.end, datetime.now(UTC)))
         account = ledger_account_of(spec, place)
         calendar, facts = StreamCalendar(spec.timetable, start_s, from_s, to_s), StreamFacts(spec, from_s, to_s)
-        job = continuing(assemble(spec, calendar, facts, "slot", secret, account, Path(), ()), place.ledger)
+        job = continuing(assemble(spec, calendar, facts, "slot", secret, account, NOWHERE), place.ledger)
         identity = f"{spec.spec_id}-{account_of(spec.account, secret).key_check}"
-        heartbeat = Heartbeat(spec.timetable, start_s, to_s, spec.release_shards)
+        heartbeat = Heartbeat(spec.timetable, start_s, to_s, spec.privacy.release_shards)
         beats = elements.pipeline | f"heartbeat of {identity}" >> heartbeat
         read = elements | "read" >> ReadElements(spec.input.layout.units, names_of(spec), start_s)
         sealed = seal_in_panes(read, beats, start_s, job, job.slot_s)
@@ -124,10 +124,10 @@ def _refuse_unknown_lateness(spec: Specification) -> None:
             "account.adjacency must be 'counts-public' for an unbounded PCollection; it is 'add-remove': whether an "
             "engine takes a report depends on a watermark that other vehicles move: use `hatstream stream`"
         )
-    if spec.allowed_lateness_s:
+    if lateness_s := spec.input.allowed_lateness_s:
         raise SpecificationError(
-            f"slot.allowed_lateness_s must be 0 for an unbounded PCollection; it is {spec.allowed_lateness_s}: how "
-            "long a slot waits for reports is decided by the watermark of its source"
+            f"slot.allowed_lateness_s must be 0 for an unbounded PCollection; it is {lateness_s}: how long a slot "
+            "waits for reports is decided by the watermark of its source"
         )
 
 
@@ -155,7 +155,7 @@ def _release_period(
             f"the range holds {len(when.periods)} periods, and by 'levels' each rests on what was recorded before: "
             "run one pipeline a period, the oldest first"
         )
-    policy = spec.levels.policy(spec.spec_id, spec.cells.region or (), spec.speeds.grid, secret.derive("digest"))
+    policy = levels_policy(spec, spec.levels, secret)
     first_s = when.slots[0].start_s
     wanted = {when.periods[0]: [Debit((spec.spec_id, first_s, 0), claim_of(policy.total))]}
     if job.account.open().excess(job.account.name, job.account.limit, wanted):

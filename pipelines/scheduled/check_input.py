@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from pipelines.job import NOWHERE
 from pipelines.scheduled import counting
 from pipelines.scheduled.crew import crew_of
 from pipelines.scheduled.outcome import Outcome, Progress
@@ -43,7 +44,7 @@ def check_input(
 ) -> InputCheck:
     """Reads the input as a release would, without opening the ledger. Raises UsageError, InputError or StepError."""
     paths = input_of(pattern)
-    job = job_of(spec, when, Secret(b""), account, account.head.parent, ())
+    job = job_of(spec, when, Secret(b""), account, NOWHERE)
     outcome = Outcome()
     road = counting.road_of(job, job.cap, job.policy.columns)
     with crew_of(road, paths, workers) as crew:

@@ -10,11 +10,14 @@ import numpy as np
 
 from dpops.learning.learner import Learned
 from pipelines.account.location import AccountLocation
+from pipelines.assembly import levels_policy
+from pipelines.job import Outputs
 from pipelines.output_folder import make_writable
 from pipelines.scheduled.outcome import Progress
 from pipelines.scheduled.release import UsageError, range_of, slot_facts
 from pipelines.specification import Specification
 from transforms.ledger import AccountRefusal
+from transforms.observe.vehicle_hash import Secret
 from transforms.records import SlotEstimates
 from transforms.release.learned import day_estimates, hat_estimates, learned_from, period_order, product_estimates
 from transforms.release.levels import LevelsPolicy
@@ -24,7 +27,6 @@ from transforms.release.policy import SlotFacts
 from transforms.release.products import Product
 from transforms.release.recorded import Sequenced
 from transforms.sinks.files import publish_slot
-from transforms.sinks.rows import PLAIN, Shape
 from transforms.time.calendar import Calendar
 
 MOST_DAYS = 366
@@ -52,7 +54,7 @@ def recorded(spec: Specification, location: AccountLocation, products: Sequence[
         raise UsageError("estimates are learned from statistics by 'levels'; other rows are what `release` writes")
     if not location.ledger.exists():
         raise AccountRefusal(f"there is no ledger at {location.shown}: name it with --ledger")
-    policy = spec.levels.policy(spec.spec_id, spec.cells.region or (), spec.speeds.grid, b"")
+    policy = levels_policy(spec, spec.levels, Secret(b""))  # nothing is recorded, so no digest is made
     wanted = {product.name: product for product in (*policy.products, *products)}
     policy = replace(policy, products=tuple(wanted.values()))
     return Recorded(spec, policy, location.ledger.stages(spec.account.name, spec.spec_id))
@@ -61,20 +63,18 @@ def recorded(spec: Specification, location: AccountLocation, products: Sequence[
 def estimate_again(
     known: Recorded,
     when: Calendar,
-    folder: Path,
-    formats: Sequence[str],
+    outputs: Outputs,
     progress: Progress,
     *,
     whole: bool,
-    shape: Shape = PLAIN,
 ) -> tuple[list[Path], list[str]]:
     """Writes the estimates of a range's released periods; answers with the files, and the periods not released.
 
     Causal: as published, from each period's own and earlier entries. whole: from all that is known by now.
     """
-    make_writable(folder)
+    make_writable(outputs.folder)
     facts = slot_facts(known.spec, when)
-    missing, written = [], []
+    missing, written = list[str](), list[Path]()
     everything = learned_from(known.entries, known.policy, None) if whole and known.entries else None
     for done, (period, group) in enumerate(groupby(when.slots, key=lambda slot: slot.period)):
         progress("periods estimated", done, len(when.periods))
@@ -83,8 +83,7 @@ def estimate_again(
             missing.append(period)
             continue
         found = _causal(known, period, slots) if everything is None else _by_all(known, everything, period, slots)
-        for slot in slots_of(found, slots, known.policy):
-            written += publish_slot(slot, folder, formats, shape)
+        written += _written(found, slots, known.policy, outputs)
     progress("periods estimated", len(when.periods), len(when.periods))
     return written, missing
 
@@ -100,26 +99,28 @@ def _by_all(known: Recorded, everything: Learned, period: str, slots: Sequence[S
     return day_estimates(everything, known.policy, slots, len(order) - 1 - order.index(period))
 
 
-def forecast(
-    known: Recorded, first: date, days: int, folder: Path, formats: Sequence[str], shape: Shape = PLAIN
-) -> list[Path]:
+def forecast(known: Recorded, first: date, days: int, outputs: Outputs) -> list[Path]:
     """Writes what is expected of days from `first` on, whether they are released or not."""
     if not known.entries:
         raise UsageError("nothing is released yet: there is nothing to forecast from")
-    make_writable(folder)
+    make_writable(outputs.folder)
     last = first + timedelta(days=days - 1)
     when = range_of(known.spec.timetable, first.isoformat(), last.isoformat())
     facts, zone = slot_facts(known.spec, when), known.spec.timetable.zone
-    learned, written = learned_from(known.entries, known.policy), []
+    learned, written = learned_from(known.entries, known.policy), list[Path]()
     for _, group in groupby(when.slots, key=lambda slot: slot.period):
         starts = [slot.start_s for slot in group]
         belief = learned.forecast(np.array(hours_of(starts, zone), np.int64))
         slots = [facts[at] for at in starts]
         products = product_estimates(learned, belief, known.policy, slots, forecast=True)
         found = hat_estimates(belief, known.policy, forecast=True)._replace(products=products)
-        for slot in slots_of(found, slots, known.policy):
-            written += publish_slot(slot, folder, formats, shape)
+        written += _written(found, slots, known.policy, outputs)
     return written
+
+
+def _written(found: HatEstimates, slots: Sequence[SlotFacts], policy: LevelsPolicy, outputs: Outputs) -> Iterator[Path]:
+    for slot in slots_of(found, slots, policy):
+        yield from publish_slot(slot, outputs.folder, outputs.formats, outputs.shape)
 
 
 def slots_of(found: HatEstimates, slots: Sequence[SlotFacts], policy: LevelsPolicy) -> Iterator[SlotEstimates]:

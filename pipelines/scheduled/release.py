@@ -10,26 +10,30 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from itertools import groupby
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from zoneinfo import ZoneInfo
 
+from pipelines import output_folder
 from pipelines.account.location import AccountLocation
 from pipelines.account.spending import note_spending
-from pipelines.assembly import admitted, assemble, continuing, facts_of, ledger_account_of
-from pipelines.job import Job
-from pipelines.output_folder import prepare_folder
+from pipelines.assembly import admitted, assemble, continuing, facts_of, ledger_account_of, levels_policy
+from pipelines.job import Job, Outputs
 from pipelines.scheduled.outcome import Outcome, Progress
 from pipelines.scheduled.remote import NoFileSystem, is_remote, matching
 from pipelines.specification import Specification
+from pipelines.specification.levels import LevelsRelease
 from pipelines.specification.numbers import shortened
 from transforms.ledger import AccountRefusal
 from transforms.ledger.used import LedgerAccount
 from transforms.observe.vehicle_hash import Secret
 from transforms.release.policy import SlotFacts
-from transforms.sinks.files import file_of
-from transforms.sinks.rows import PLAIN, Shape
+from transforms.sinks.files import HATS, file_of
 from transforms.sources.kafka_partition import Topic
 from transforms.time.calendar import Calendar, CalendarError, Timetable, calendar
+
+if TYPE_CHECKING:
+    from pipelines.streaming.engine import BoundedEngine
+    from transforms.release.period_steps import PeriodPolicy
 
 SHOWN_PERIODS = 7
 FIRST_YEAR, LAST_YEAR = 2000, 2099
@@ -106,68 +110,71 @@ def release(
     spec: Specification,
     when: Calendar,
     pattern: str,
-    output: Path,
+    outputs: Outputs,
     location: AccountLocation,
-    formats: Sequence[str],
     progress: Progress,
-    topic: Topic | None = None,
     *,
     allow_empty: bool = False,
     workers: int | None = None,
-    shape: Shape = PLAIN,
+    engine: "BoundedEngine | None" = None,
 ) -> Release:
     """Releases the slots of a range. Raises UsageError, InputError, AccountRefusal, LedgerError or StepError.
 
-    topic: takes the released rows too. allow_empty: seals a period of which the input holds no row. workers: processes
-    that read and count; the cores there are, for a large input, if None. shape: what rows and files have on request.
+    allow_empty: seals a period of which the input holds no row. workers: processes that read and count; the cores there
+    are, for a large input, if None. engine: does the work in their place.
     """
     _check_period(spec, when)
+    if engine is not None:  # its workers stand in other folders
+        outputs = replace(outputs, folder=outputs.folder.absolute())
+        location = replace(location, key=location.key.absolute())
     secret = admitted(spec, location)
     paths = input_of(pattern)
-    prepare_folder(output, spec, location)
-    if topic is not None:
-        from transforms.sinks import kafka as kafka_sink
-
-        kafka_sink.check(topic)
-    job = job_of(spec, when, secret, ledger_account_of(spec, location), output, formats)
-    job = replace(continuing(job, location.ledger), topic=topic, shape=shape)
+    output_folder.prepare(outputs, spec, location)
+    job = continuing(job_of(spec, when, secret, ledger_account_of(spec, location), outputs), location.ledger)
     needed = _needed(spec, when, location, allow_empty=allow_empty)
-    if spec.levels is None:
-        from pipelines.scheduled.parts import run
+    levels = None if spec.levels is None else _levels(spec, spec.levels, job, secret)
+    if engine is not None:
+        from pipelines.scheduled import on_engine
 
-        outcome = run(job, paths, when.slots, needed, workers, progress)
+        outcome = on_engine.run(job, levels, paths, needed, engine, progress)
+    elif levels is None:
+        from pipelines.scheduled import parts
+
+        outcome = parts.run(job, paths, when.slots, needed, workers, progress)
     else:
-        from pipelines.scheduled import levels
-        from transforms.release.learned import learned_centres, learned_estimates
+        from pipelines.scheduled.levels import run
 
-        policy = spec.levels.policy(spec.spec_id, spec.cells.region or (), spec.speeds.grid, secret.derive("digest"))
-        learned = learned_centres, learned_estimates
-        outcome = levels.run(job, policy, spec.timetable.zone, paths, when.slots, needed, learned, workers, progress)
+        outcome = run(job, levels, paths, when.slots, needed, workers, progress)
     if needed is not None and (outcome.unusable or outcome.periods_empty):
         raise InputError(_no_rows(outcome))
     if outcome.periods_refused:
         raise AccountRefusal(_refusal(spec, location, outcome))
     note_spending(location.ledger, spec, outcome)
-    starts = [facts.start for facts in job.slots.values()]
-    files = [output / file_of(spec.spec_id, start, kind, shape) for start in starts for kind in formats]
-    products = [output / each for each in _product_files(spec, job, formats, shape)]
-    return Release(outcome, when, (*files, *products), topic)
+    return Release(outcome, when, tuple(_files(spec, job)), outputs.topic)
 
 
-def _product_files(spec: Specification, job: Job, formats: Sequence[str], shape: Shape) -> Iterator[Path]:
-    """One of each format for each period and product."""
+def _levels(spec: Specification, of: LevelsRelease, job: Job, secret: Secret) -> "PeriodPolicy":
+    from transforms.release.learned import learned_centres, learned_estimates
+    from transforms.release.period_steps import PeriodPolicy
+
+    policy = levels_policy(spec, of, secret)
+    return PeriodPolicy(policy, job.slots, spec.timetable.zone, learned_centres, learned_estimates)
+
+
+def _files(spec: Specification, job: Job) -> Iterator[Path]:
+    """One of each format for each slot, then for each period and product."""
     products = spec.levels.products if spec.levels is not None else ()
-    for slot_s, facts in job.slots.items():
-        if slot_s == facts.plan[0]:
-            for product in products:
-                yield from (file_of(spec.spec_id, facts.start, kind, shape, product.name) for kind in formats)
+    first = [facts.start for slot_s, facts in job.slots.items() if slot_s == facts.plan[0]]
+    of = [(facts.start, HATS) for facts in job.slots.values()]
+    of += [(start, product.name) for start in first for product in products]
+    for start, name in of:
+        for kind in job.outputs.formats:
+            yield job.outputs.folder / file_of(spec.spec_id, start, kind, job.outputs.shape, name)
 
 
-def job_of(
-    spec: Specification, when: Calendar, secret: Secret, account: LedgerAccount, output: Path, formats: Sequence[str]
-) -> Job:
+def job_of(spec: Specification, when: Calendar, secret: Secret, account: LedgerAccount, outputs: Outputs) -> Job:
     """The road of a closed range, a period recorded at a time. Raises UsageError, see `slot_facts`."""
-    return assemble(spec, when, slot_facts(spec, when), "period", secret, account, output, formats)
+    return assemble(spec, when, slot_facts(spec, when), "period", secret, account, outputs)
 
 
 def slot_facts(spec: Specification, when: Calendar) -> dict[int, SlotFacts]:
@@ -182,14 +189,14 @@ def slot_facts(spec: Specification, when: Calendar) -> dict[int, SlotFacts]:
             whole = spec.slots_of_period(starts[0])
         except CalendarError as error:
             raise UsageError(str(error)) from None
-        if spec.allocation.whole_periods and starts != whole:
+        if spec.privacy.allocation.whole_periods and starts != whole:
             raise UsageError(
                 f"privacy.scope = 'period' plans and seals a period as a whole: {period} has {len(whole or ())} slots, "
                 f"the range holds {len(starts)} of them"
             )
         for at in starts:
-            plan = spec.allocation.planned_with(at, starts)
-            facts[at] = facts_of(spec, period, at, plan, spec.allocation.plans(len(whole)))
+            plan = spec.privacy.allocation.planned_with(at, starts)
+            facts[at] = facts_of(spec, period, at, plan, spec.privacy.allocation.plans(len(whole)))
     return facts
 
 
@@ -253,9 +260,8 @@ def _needed(spec: Specification, when: Calendar, location: AccountLocation, *, a
     if allow_empty:
         return []
     sealed = location.ledger.sealed(spec.account.name, spec.spec_id, when.from_s, when.to_s)
-    open_slots = (
-        slot for slot in when.slots for shard in range(spec.release_shards) if (slot.start_s, shard) not in sealed
-    )
+    shards = range(spec.privacy.release_shards)
+    open_slots = (slot for slot in when.slots for shard in shards if (slot.start_s, shard) not in sealed)
     return list(dict.fromkeys(slot.period for slot in open_slots))
 
 

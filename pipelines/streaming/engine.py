@@ -1,7 +1,8 @@
-"""What a stream asks of an engine. Flink is one (pipelines/streaming/flink); another one is another such file."""
+"""What a stream, or a bounded job, asks of an engine. Flink is one (pipelines/streaming/flink); another one is another
+such file."""
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import apache_beam as beam
 
@@ -44,4 +45,29 @@ class Engine(Protocol):
 
     def submit(self, build: Callable[[beam.Pipeline], None], name: str) -> StreamJob:
         """Hands over the pipeline that `build` makes. name: of no other job. Raises EngineError."""
+        ...
+
+
+class Finished(NamedTuple):
+    """What a bounded job counted, and the texts that it told, by the names of metrics."""
+
+    counts: Mapping[str, int]
+    told: Mapping[str, frozenset[str]]
+
+
+class BoundedEngine(Protocol):
+    """Runs bounded pipelines."""
+
+    @property
+    def parallelism(self) -> int:
+        """How many workers read and count side by side."""
+        ...
+
+    def run(
+        self, build: Callable[[beam.Pipeline], None], name: str, watch: Callable[[Mapping[str, int]], None]
+    ) -> Finished:
+        """Runs the pipeline that `build` makes, to its end. name: of no other job. watch: sees its counters meanwhile.
+
+        Raises StepError, LedgerError or AccountRefusal where a step did, else EngineError. An interrupt ends the job.
+        """
         ...

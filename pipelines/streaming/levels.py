@@ -67,5 +67,5 @@ class _Tallied(beam.PTransform[PCollection[PackedEvents], PCollection[KeyedTally
 
 
 def _publish(estimates: PCollection[SlotEstimates], job: Job, of: str) -> None:
-    for name, sink in sinks_of(job).items():
+    for name, sink in sinks_of(job.outputs).items():
         _ = estimates | f"{of}{name}" >> sink

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -10,11 +10,11 @@ from zoneinfo import ZoneInfo
 
 import apache_beam as beam
 
+from pipelines import output_folder
 from pipelines.account.location import AccountLocation, account_of
-from pipelines.assembly import admitted, assemble, continuing, facts_of, ledger_account_of
+from pipelines.assembly import admitted, assemble, continuing, facts_of, ledger_account_of, levels_policy
 from pipelines.build import Source, stream
-from pipelines.job import VEHICLE_SHARDS, Job
-from pipelines.output_folder import prepare_folder
+from pipelines.job import VEHICLE_SHARDS, Job, Outputs
 from pipelines.scheduled.release import InputError, UsageError, instant_of
 from pipelines.specification import Specification, SpecificationError
 from pipelines.streaming import levels
@@ -29,8 +29,6 @@ from transforms.release.learned import learned_centres, learned_estimates, learn
 from transforms.release.live_steps import LivePolicy
 from transforms.release.period_steps import PeriodPolicy
 from transforms.release.policy import SlotFacts
-from transforms.sinks import kafka as kafka_sink
-from transforms.sinks.rows import PLAIN, Shape
 from transforms.sources.growing_folder import ReadGrowing
 from transforms.sources.kafka import ReadKafka
 from transforms.sources.kafka_partition import KafkaSourceError, Topic, starts
@@ -94,31 +92,27 @@ def prepare(
     start_s: int,
     source: Source,
     location: AccountLocation,
-    output: Path,
-    formats: Sequence[str],
-    topic: Topic | None = None,
-    shape: Shape = PLAIN,
+    outputs: Outputs,
     vehicle_shards: int = VEHICLE_SHARDS,
 ) -> Stream:
-    """A stream of the slots from `start_s` on. topic: takes the released rows too.
+    """A stream of the slots from `start_s` on.
 
-    shape: what rows and files have on request. vehicle_shards: see `Job`; a savepoint fits the number it was made with,
-    for with another one a vehicle would be counted in two of them.
+    vehicle_shards: see `Job`; a savepoint fits the number it was made with, for with another one a vehicle would be
+    counted in two of them.
 
     Raises InputError, AccountRefusal, LedgerError or StepError.
     """
     location = replace(location, key=location.key.absolute())  # workers may stand in another folder
     secret = admitted(spec, location)
-    prepare_folder(output, spec, location)
-    if topic is not None:
-        kafka_sink.check(topic)
+    output_folder.prepare(outputs, spec, location)
+    outputs = replace(outputs, folder=outputs.folder.absolute())
     from_s, to_s = life_of(spec)
     calendar, facts = StreamCalendar(spec.timetable, start_s, from_s, to_s), StreamFacts(spec, from_s, to_s)
-    job = assemble(spec, calendar, facts, "slot", secret, ledger_account_of(spec, location), output.absolute(), formats)
+    job = assemble(spec, calendar, facts, "slot", secret, ledger_account_of(spec, location), outputs)
     return Stream(
-        job=replace(continuing(job, location.ledger), topic=topic, shape=shape, vehicle_shards=vehicle_shards),
+        job=replace(continuing(job, location.ledger), vehicle_shards=vehicle_shards),
         source=source,
-        heartbeat=Heartbeat(spec.timetable, start_s, to_s, spec.release_shards),
+        heartbeat=Heartbeat(spec.timetable, start_s, to_s, spec.privacy.release_shards),
         identity=_identity(f"{spec.spec_id}-{account_of(spec.account, secret).key_check}", vehicle_shards),
         levels=_levels(spec, from_s, to_s, secret),
     )
@@ -130,16 +124,16 @@ def _identity(of_spec_and_key: str, vehicle_shards: int) -> str:
 
 
 def _levels(spec: Specification, from_s: int, to_s: int, secret: Secret) -> LevelsStream | None:
-    if spec.levels is None or spec.live is None:
+    if spec.levels is None or spec.levels.live is None:
         return None
-    policy = spec.levels.policy(spec.spec_id, spec.cells.region or (), spec.speeds.grid, secret.derive("digest"))
+    policy = levels_policy(spec, spec.levels, secret)
     periods, zone = StreamFacts(spec, from_s, to_s, whole_periods=True), spec.timetable.zone
     live = LivePolicy(policy, periods, zone, learned_centres, learned_live)
     whole = PeriodPolicy(policy, periods, zone, learned_centres, learned_estimates)
-    lateness_s = spec.live.day_lateness_s
+    lateness_s = spec.levels.day_lateness_s
     if lateness_s is None:
         return LevelsStream(live, None, 0)
-    return LevelsStream(live, whole, lateness_s - spec.allowed_lateness_s)
+    return LevelsStream(live, whole, lateness_s - spec.input.allowed_lateness_s)
 
 
 def run(
@@ -186,7 +180,7 @@ def folder_source(spec: Specification, folder: Path, start_s: int) -> ReadGrowin
 
 
 def _watermark(spec: Specification, start_s: int) -> Watermark:
-    return Watermark(spec.allowed_lateness_s, start_s, by_own_times=not spec.counts_are_public)
+    return Watermark(spec.input.allowed_lateness_s, start_s, by_own_times=not spec.counts_are_public)
 
 
 def first_slot(spec: Specification, text: str | None, now: datetime) -> int:
@@ -215,12 +209,12 @@ def check(spec: Specification, start_s: int) -> None:
     """Whether slots of the specification can be released one by one for ever. Raises SpecificationError."""
     if spec.input.derived is not None:
         raise SpecificationError("input.derived_speed needs a vehicle's whole day: use `hatstream release`")
-    if spec.levels is not None and spec.live is None:
+    if spec.levels is not None and spec.levels.live is None:
         raise SpecificationError(
             "live is needed to stream statistics by 'levels': [live] says which part of the total slots get before "
             "their period ends; without it use `hatstream release`"
         )
-    if spec.allocation.whole_periods and spec.levels is None:
+    if spec.privacy.allocation.whole_periods and spec.levels is None:
         raise SpecificationError(
             "privacy.scope = 'period' plans and seals a period as a whole, which a stream never holds: "
             "use `hatstream release`, or scope = 'slot'"

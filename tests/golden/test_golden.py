@@ -17,6 +17,7 @@ from dpops.registry import registered
 from dpops.types import CountsKnown, Grid
 from pipelines.account.location import AccountLocation
 from pipelines.build import count, draw, observe, publish
+from pipelines.job import Outputs
 from pipelines.scheduled import parts as local
 from pipelines.scheduled.release import job_of, range_of
 from pipelines.specification import load
@@ -104,7 +105,7 @@ def test_the_labels_of_the_road_are_stable_because_a_running_stream_is_updated_b
     spec = load(tmp_path / "spec.toml")
     place = AccountLocation("sqlite://", tmp_path / "key")
     book = LedgerAccount(place.url, place.head, "small", PureLimit(Fraction(1)), spec.name, spec.text)
-    job = job_of(spec, range_of(spec.timetable, *city.DAYS), SECRET, book, tmp_path, ("csv",))
+    job = job_of(spec, range_of(spec.timetable, *city.DAYS), SECRET, book, Outputs(tmp_path, ("csv",)))
     p = beam.Pipeline(runner=local.FnApiRunner(), options=PipelineOptions([]))
     observe(p | "paths" >> beam.Create([b"a"]) | "read" >> Read(job.layout), job)
     pair = tuple[SlotShard, bytes]

@@ -3,7 +3,6 @@
 import runpy
 import subprocess
 import sys
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from apache_beam.transforms.window import FixedWindows
 
 from dpops.accountant import PureLimit
 from pipelines.build import PANE_S, count, draw, observe, publish
+from pipelines.job import Outputs
 from pipelines.scheduled.release import job_of, range_of
 from pipelines.specification import load
 from tests import city
@@ -47,8 +47,7 @@ def job_in(folder):
     city.write(folder)
     spec = load(folder / "spec.toml")
     book = LedgerAccount("sqlite://", folder / "key.head", "small", PureLimit(Fraction(1)), spec.name, spec.text)
-    job = job_of(spec, range_of(spec.timetable, *city.DAYS), Secret(bytes(32)), book, folder, ("csv",))
-    return replace(job, topic=TOPIC)
+    return job_of(spec, range_of(spec.timetable, *city.DAYS), Secret(bytes(32)), book, Outputs(folder, ("csv",), TOPIC))
 
 
 def scheduled(job):

@@ -15,7 +15,9 @@ from dpops.mechanisms.tree import Tree
 from dpops.statistics import Histogram
 from pipelines.cli import main
 from pipelines.commands.evaluate_distributions import GRID, evaluate_distributions
+from pipelines.commands.evaluation_results import Results
 from pipelines.evaluation import distribution_report, distributions
+from pipelines.evaluation.feed import Feed
 from pipelines.specification import SpecificationError, load
 from tests import city
 
@@ -208,7 +210,7 @@ def test_evaluate_on_telemetry_shows_tables_and_draws_pictures(
     monkeypatch.setenv("COLUMNS", "200")  # no cell of a table is wrapped
     spec, feed = city.write(tmp_path, spec=SPEC)
     output = tmp_path / "figures"
-    evaluate_distributions(str(feed), spec, 13, ["1", "4"], 1, 1, output, as_json=True)
+    evaluate_distributions(Feed.of(str(feed), spec, None), 13, ["1", "4"], 1, 1, Results(output, as_json=True))
     document = json.loads(capsys.readouterr().out)
     assert document["hats"] == 18
     labels = {(each["output"], each["label"]) for each in document["errors"]}
@@ -219,7 +221,7 @@ def test_evaluate_on_telemetry_shows_tables_and_draws_pictures(
         "distribution-day.png",
         "distribution-dense-city.png",
     }
-    evaluate_distributions(str(feed), spec, 13, ["4"], 1, 1, None, as_json=False)
+    evaluate_distributions(Feed.of(str(feed), spec, None), 13, ["4"], 1, 1, Results(None, as_json=False))
     shown = capsys.readouterr().out
     assert "NOT PRIVATE" in shown
     assert "constant of the city" in shown

@@ -20,6 +20,7 @@ from confluent_kafka import Producer
 
 from pipelines.account import location
 from pipelines.cli import main
+from pipelines.job import Outputs
 from pipelines.specification import load
 from pipelines.streaming import stream as streaming
 from pipelines.streaming.flink.engine import Flink, FlinkJob
@@ -252,7 +253,7 @@ def prepared(town, output="out", poll_messages=POLL_MESSAGES):
     """The stream of `hatstream stream`, with few messages a poll."""
     source = streaming.kafka_source(town.spec, Topic(brokers=town.kafka.brokers, name=town.topic), town.start_s)
     source.poll_messages = poll_messages
-    return streaming.prepare(town.spec, town.start_s, source, town.place, town.folder / output, ("jsonl",))
+    return streaming.prepare(town.spec, town.start_s, source, town.place, Outputs(town.folder / output, ("jsonl",)))
 
 
 @contextmanager

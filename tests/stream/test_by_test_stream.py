@@ -12,6 +12,7 @@ from apache_beam.transforms.window import TimestampedValue
 from pipelines.account import location
 from pipelines.assembly import ledger_account_of
 from pipelines.build import stream
+from pipelines.job import Outputs
 from pipelines.scheduled.release import job_of, range_of
 from pipelines.specification import load
 from tests import city
@@ -33,7 +34,8 @@ def released(tmp_path, monkeypatch):
     when = range_of(spec.timetable, "2022-01-01T08:00", "2022-01-01T10:00")
     secret = location.read_key(place.key)
     job = replace(
-        job_of(spec, when, secret, ledger_account_of(spec, place), tmp_path / "out", ("csv",)), transaction="slot"
+        job_of(spec, when, secret, ledger_account_of(spec, place), Outputs(tmp_path / "out", ("csv",))),
+        transaction="slot",
     )
     (tmp_path / "out").mkdir()
 

@@ -17,6 +17,7 @@ from dpops.accountant import Accountant
 from dpops.claims import claim_of
 from pipelines.account import location
 from pipelines.cli import main
+from pipelines.job import Outputs
 from pipelines.output_folder import OutputError
 from pipelines.specification import load
 from pipelines.streaming import stream as streaming
@@ -56,7 +57,7 @@ class Town:
 
     def stream(self, *moves, day=DAYS[1], output="out"):
         start_s = at(day, "08:00")
-        made = streaming.prepare(self.spec, start_s, None, self.place, self.folder / output, ("csv",))
+        made = streaming.prepare(self.spec, start_s, None, self.place, Outputs(self.folder / output, ("csv",)))
         clock = Clock()
         for move in moves:
             clock = move(clock)

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from pipelines.account import location
+from pipelines.job import Outputs
 from pipelines.scheduled.release import UsageError, job_of, range_of
 from pipelines.specification import SpecificationError, load
 from pipelines.streaming.stream import StreamFacts, check, first_slot
@@ -188,7 +189,9 @@ def test_the_facts_of_a_slot_are_those_of_the_scheduled_job(tmp_path, per, unit)
     city.write(tmp_path, spec=changed(('per = "hat"', f'per = "{per}"'), ('"vehicle-day"', f'"{unit}"{ever}')))
     spec = load(tmp_path / "spec.toml")
     book = LedgerAccount("", tmp_path, "small", 1, "", "")
-    closed = job_of(spec, range_of(spec.timetable, "2026-03-02", "2026-03-15"), Secret(b"k" * 32), book, tmp_path, ())
+    closed = job_of(
+        spec, range_of(spec.timetable, "2026-03-02", "2026-03-15"), Secret(b"k" * 32), book, Outputs(tmp_path)
+    )
     facts = StreamFacts(spec, min(closed.slots), max(closed.slots) + 1)
     assert dict(facts) == closed.slots
     assert len(facts) == len(closed.slots)

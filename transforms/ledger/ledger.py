@@ -206,6 +206,16 @@ class Ledger:
         """The recorded live slots of a period with their sequence numbers, in the order of the chain."""
         return self._looks(account, spec_id, ENTRY.c.shard == LIVE_SHARD, ENTRY.c.period == period)
 
+    def releases(self, account: str, spec_id: str, after: int, last: int) -> list[Sequenced]:
+        """A specification's entries of slots or stages with sequence numbers in (after, last], in this order."""
+        return self._looks(account, spec_id, ENTRY.c.shard != LIVE_SHARD, ENTRY.c.seq > after, ENTRY.c.seq <= last)
+
+    def last_of(self, spec_id: str, period: str) -> int:
+        """The sequence number of the last entry that a specification has of a period; 0 without one."""
+        which = (ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id, ENTRY.c.period == period)
+        query = sa.select(sa.func.max(ENTRY.c.seq)).where(*which)
+        return self._run(lambda db: db.execute(query).scalar()) or 0
+
     def _looks(self, account: str, spec_id: str, *which: sa.ColumnElement[bool]) -> list[Sequenced]:
         of_spec = (ENTRY.c.kind == "release", ENTRY.c.account == account, ENTRY.c.spec_id == spec_id)
 

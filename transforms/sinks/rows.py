@@ -34,12 +34,15 @@ SCHEMA = pa.schema(
 )
 """Of statistics with one output; `schema_of` adds to it what others put out."""
 
-NOTES = {"leans_on_day": pa.float64(), "parent": pa.string(), "product": pa.string()} | dict.fromkeys(
-    ("parent_value", "parent_lower95", "parent_upper95"), pa.float64()
+_MODEL = ("model_value", "model_lower95", "model_upper95")
+
+NOTES = dict.fromkeys(("parent", "product", "model_status"), pa.string()) | dict.fromkeys(
+    ("leans_on_day", "parent_value", "parent_lower95", "parent_upper95", *_MODEL), pa.float64()
 )
 """Columns that only some slots' rows have. leans_on_day: of live values, how far they rest on the day's own slots.
 parent: where a HAT is not known, the parent cell that is, or "day", the cell's own; parent_value, ..: of that.
-product: what a row of a coarser product is."""
+product: what a row of a coarser product is. model_value, ..: what the entry and those before it teach of a HAT's mean,
+beside what was released of it; model_status: ok, unreliable, or held-back where there is no value."""
 
 _TIMES = ("slot_start_at", "slot_end_at")
 _COUNTS = ("vehicles", "reports")
@@ -53,12 +56,13 @@ class Shape:
 
     zone: of the columns slot_start_at and slot_end_at, which are instants; None: there are no such columns. counts:
     the columns vehicles and reports, for specifications whose counts are public. by_date: files lie in folders
-    date=2026-05-13, so that the output folder is one dataset.
+    date=2026-05-13, so that the output folder is one dataset. model: columns of what the past teaches of means.
     """
 
     zone: str | None = None
     counts: bool = False
     by_date: bool = False
+    model: bool = False
 
 
 PLAIN = Shape()

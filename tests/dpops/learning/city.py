@@ -45,6 +45,19 @@ def released_day(of: Design, noise: float, seed: int, centre: np.ndarray | None 
     return DayValues(hours=HOURS, stages=(StageValues(centre=centre, levels=tuple(levels)),))
 
 
+def known_hats(shape: tuple[int, int], vehicles: float, kmh: float) -> StageValues:
+    """Every HAT alone: so many vehicles, for certain, at about that speed."""
+    weights = np.full(shape, float(vehicles))
+    level = LevelValues(
+        groups=Groups(cells=np.arange(shape[0]), slots=np.arange(shape[1])),
+        weights=weights,
+        speeds=weights * kmh,
+        weight_variance=0.0,
+        speed_variance=vehicles**2,
+    )
+    return StageValues(centre=np.zeros(shape), levels=(level,))
+
+
 def error(field: Field, of: Design) -> float:
     """Mean absolute error, weighted by what the HATs weigh."""
     weights, means = truth(of)

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from dpops.learning import DayValues, Design, Facts, State, Status, learned, published, single_means, taken_in
+from dpops.learning import DayValues, Design, State, Status, learned, published, taken_in
 from dpops.learning.learner import RECENT
-from tests.dpops.learning.city import FACTS, HOURS, after, design, error, truth
+from tests.dpops.learning.city import FACTS, HOURS, after, design, error, known_hats, truth
 
 
 def test_before_the_first_day_there_is_a_forecast_and_no_estimate() -> None:
@@ -78,8 +78,8 @@ def test_one_cell_and_one_slot_are_enough() -> None:
     of = Design(parents=np.zeros(1, np.int64), neighbours=np.zeros((0, 2), np.int64))
     state = State.new(of, FACTS)
     hours = np.array([7])
-    means = single_means(np.array([[5]]), np.array([[31.0]]), np.array([[1.0]]), np.array([[0.0]]))
-    field = learned(taken_in(state, DayValues(hours=hours, stages=(means,)))).estimate()
+    stage = known_hats((1, 1), 5, 31)
+    field = learned(taken_in(state, DayValues(hours=hours, stages=(stage,)))).estimate()
     assert 25 < field.values[0, 0] < 31
 
 
@@ -87,17 +87,6 @@ def test_a_day_without_any_release_changes_little() -> None:
     state = after(2, 0.5)
     quiet = taken_in(state, DayValues(hours=HOURS))
     assert np.allclose(learned(quiet).forecast(HOURS).values, learned(state).forecast(HOURS).values)
-
-
-def test_noisy_means_of_hats_get_better_with_a_past() -> None:
-    of, rng = design(), np.random.default_rng(1)
-    vehicles, means = np.full((36, 24), 8), truth(of)[1]
-    state = State.new(of, Facts(vehicles=100, vehicle_weight=60, hat_weight=1))
-    for _ in range(4):
-        noisy = means + 10 * rng.normal(size=means.shape)
-        stage = single_means(vehicles, noisy, np.full(means.shape, 100.0), np.zeros(means.shape))
-        state = taken_in(state, DayValues(hours=HOURS, stages=(stage,)))
-    assert np.abs(learned(state).estimate().values - means).mean() < 0.4 * np.abs(noisy - means).mean()
 
 
 def test_lone_hats_are_said_to_be_unknown() -> None:
@@ -119,6 +108,6 @@ def test_a_day_with_a_doubled_hour_is_learned_from() -> None:
     of = design()
     state = after(2, 0.5)
     hours = np.sort(np.append(HOURS, 1))
-    stage = single_means(np.full((36, 25), 3), np.full((36, 25), 30.0), np.ones((36, 25)), np.zeros((36, 25)))
+    stage = known_hats((36, 25), 3, 30)
     field = learned(taken_in(state, DayValues(hours=hours, stages=(stage,)))).estimate()
     assert field.values.shape == (of.cells, 25)

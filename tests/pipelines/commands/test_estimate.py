@@ -105,14 +105,6 @@ def test_a_day_that_is_not_released_has_no_estimate_and_is_named(tmp_path: Path,
     assert json.loads(out)["not_released"] == [DAYS[1]]
 
 
-def test_a_specification_without_levels_is_refused(tmp_path: Path, hatstream: Run) -> None:
-    city.write(tmp_path)
-    spec = ("--spec", str(tmp_path / "spec.toml"), "--ledger", str(tmp_path / "none.sqlite"))
-    code, _, err = hatstream("estimate", *spec, "--output", str(tmp_path), "--from", DAYS[0], "--to", DAYS[0])
-    assert code == 1
-    assert "levels" in err
-
-
 COARSE = [word for name in PRODUCTS for word in ("--product", name)] + [
     *("--part", "08:00-10:00", "--part", "10:00-11:00")
 ]

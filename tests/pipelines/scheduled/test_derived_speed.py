@@ -7,6 +7,7 @@ import pytest
 
 from pipelines.account import location
 from pipelines.assembly import ledger_account_of
+from pipelines.job import NOWHERE
 from pipelines.scheduled import counting
 from pipelines.scheduled.crew import crew_of
 from pipelines.scheduled.outcome import Outcome
@@ -42,7 +43,7 @@ def tallied(folder, lines, header):
     spec, place = load(folder / "spec.toml"), location.find(str(folder / "ledger.sqlite"), None)
     when = range_of(spec.timetable, DAY, DAY)
     account = ledger_account_of(spec, place, signs=False)
-    job = job_of(spec, when, Secret(b"one key for all runs"), account, folder, ())
+    job = job_of(spec, when, Secret(b"one key for all runs"), account, NOWHERE)
     outcome, road, paths = Outcome(), counting.road_of(job, None, COLUMNS), [str(folder / "feed.csv")]
     periods = {DAY: job.slots[when.slots[0].start_s].plan}
     with crew_of(road, paths, 1) as crew:

@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from pipelines.demo.servers.process import LOOPBACK, free_ports
+from pipelines.job import Outputs
 from pipelines.specification import load
 from pipelines.streaming import stream as streaming
 from pipelines.streaming.engine import EngineError
@@ -110,7 +111,7 @@ def stream(tmp_path, hatstream):
     place = streaming.AccountLocation(f"sqlite:///{tmp_path / 'ledger.sqlite'}", tmp_path / "ledger.key")
     start_s = streaming.first_slot(spec, "2026-03-01", None)
     source = streaming.folder_source(spec, tmp_path, start_s)
-    made = streaming.prepare(spec, start_s, source, place, tmp_path / "out", ())
+    made = streaming.prepare(spec, start_s, source, place, Outputs(tmp_path / "out"))
     stop = threading.Event()
 
     def run(cluster, say=lambda _: None):

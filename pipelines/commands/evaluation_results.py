@@ -1,0 +1,44 @@
+"""Where `hatstream evaluate` puts its figures."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from pipelines.commands.local_path import LocalPath
+from pipelines.commands.options import json_option, packed
+
+NOT_PRIVATE = "NOT PRIVATE: these figures are functions of true values; do not publish them"
+
+
+@dataclass(frozen=True)
+class Results:
+    """Tables on standard output, or one JSON document there; the document and pictures in a folder, if there is one."""
+
+    output: Path | None
+    as_json: bool
+
+    def keep(self, document: Mapping[str, Any], name: str) -> None:
+        """Writes the document into the folder, under that name, and prints it, where that is asked for."""
+        encoded = msgspec.json.encode(document)
+        if self.output is not None:
+            self.output.mkdir(parents=True, exist_ok=True)
+            (self.output / name).write_bytes(encoded)
+            click.echo(f"wrote {self.output / name}", err=True)
+        if self.as_json:
+            click.echo(encoded.decode())
+
+
+results_options = packed(
+    "results",
+    Results,
+    click.option(
+        "--output",
+        type=LocalPath(path_type=Path, file_okay=False),
+        help="Folder for all figures as JSON, and for pictures of what is simulated.",
+    ),
+    json_option,
+)

@@ -1,0 +1,152 @@
+"""What `hatstream release` says of a finished run, and of an input that it only looked at."""
+
+from collections import Counter
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import click
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from pipelines.account.guarantee import sentence
+from pipelines.account.location import AccountLocation
+from pipelines.account.spending import spending
+from pipelines.commands.levels_summary import OPERATOR_ONLY, rows_table, show_files, show_levels, summarise_levels
+from pipelines.commands.options import console
+from pipelines.scheduled.check_input import InputCheck
+from pipelines.scheduled.outcome import Spend
+from pipelines.scheduled.release import Release
+from pipelines.specification import Specification
+from transforms.release.recorded import Sealed
+
+
+def tell(spec: Specification, done: Release, place: AccountLocation, *, as_json: bool) -> None:
+    """Prints what a run did: tables for people, or one JSON document for programs."""
+    if spec.levels is None:
+        summary, shown = summarise(spec, done, place), show
+    else:
+        summary, shown = summarise_levels(spec, spec.levels, done, place.ledger), show_levels
+    if as_json:
+        click.echo(msgspec.json.encode(summary).decode())
+    else:
+        shown(summary, console())
+
+
+def summarise(spec: Specification, done: Release, place: AccountLocation) -> dict[str, Any]:
+    """What a run did, as plain values: printed as tables for people and as it is for programs."""
+    outcome = done.outcome
+    wanted = {slot.start_s for slot in done.calendar.slots}
+    periods, hat, bound = [], Fraction(0), Fraction(0)
+    for period in done.calendar.periods:
+        units = [unit for unit in place.ledger.released(spec.spec_id, period) if unit.slot_s in wanted]
+        debits, spend = spending(place.ledger, spec, period)
+        periods.append(_of_period(spec, period, units, debits, spend))
+        hat = max([hat, *(Fraction(unit.epsilon_hat) for unit in units)])
+        bound = max(bound, debits if spend is None else spend.most)
+    return {
+        "name": spec.name,
+        "spec_id": spec.spec_id,
+        "rows": outcome.rows,
+        "observations": outcome.observations,
+        "duplicates": outcome.duplicates,
+        "refused": dict(sorted(outcome.refused.items())),
+        "left_out_by_the_cap": outcome.capped,
+        "periods": periods,
+        "slots_new": sum(outcome.new.values()),
+        "slots_that_differ_now": outcome.units_changed,
+        "guarantee": sentence(spec, hat, bound),
+        "files": [str(path) for path in done.files],
+        "kafka": None if done.topic is None else str(done.topic),
+    }
+
+
+def _of_period(
+    spec: Specification, period: str, units: Sequence[Sealed], debits: Fraction, spend: Spend | None
+) -> dict[str, Any]:
+    """units: those of the range, as the ledger has them. debits, spend: as `spending` says them."""
+    empty = Counter(released.plan is None for unit in units for released in unit.released)
+    return {
+        "period": period,
+        "slots": len({unit.slot_s for unit in units}),
+        "slots_with_data": _with_data(spec, units),
+        "hats": sum(empty.values()) // len(spec.statistics),
+        "no_data": empty[True] // len(spec.statistics),
+        "sum_of_slot_maxima": float(debits),
+        "most_spent_by_a_vehicle": None if spend is None else float(spend.most),
+        "spent_by_half_of_vehicles_at_most": None if spend is None else float(spend.median),
+        "spent_by_nine_in_ten_at_most": None if spend is None else float(spend.p90),
+    }
+
+
+def _with_data(spec: Specification, units: Sequence[Sealed]) -> int | None:
+    """Slots with a HAT that has data; not told where counts are secret."""
+    if not spec.counts_are_public:
+        return None
+    return len({unit.slot_s for unit in units if any(released.plan is not None for released in unit.released)})
+
+
+def show(summary: dict[str, Any], out: Console) -> None:
+    """The summary as tables, the guarantee, and where the files are."""
+    rows = rows_table(f"{summary['name']} ({summary['spec_id']})", summary)
+    if summary["left_out_by_the_cap"]:
+        rows.add_row("observations left out by the cap", f"{summary['left_out_by_the_cap']:,}")
+    out.print(rows)
+    out.print(_spending_table(summary["periods"]))
+    for period in summary["periods"]:
+        _show_period(period, out)
+    if any(period["most_spent_by_a_vehicle"] is None for period in summary["periods"]):
+        out.print(
+            "Not known: other runs recorded slots of the period; the sum of slot maxima bounds what a vehicle spent."
+        )
+    out.print(f"Guarantee: {summary['guarantee']}", highlight=False)
+    if summary["slots_that_differ_now"]:
+        out.print(
+            f"{summary['slots_that_differ_now']:,} slots were released before from other input or by other code; "
+            "what was released then stands."
+        )
+    show_files(summary, out)
+
+
+def _spending_table(periods: Sequence[dict[str, Any]]) -> Table:
+    spent = Table()
+    for title in ("period", "slots", "HATs", "no data", "sum of slot maxima", "most spent by a vehicle"):
+        spent.add_column(title, justify="left" if title == "period" else "right")
+    for period in periods:
+        spent.add_row(
+            period["period"],
+            f"{period['slots']:,}",
+            f"{period['hats']:,}",
+            f"{period['no_data']:,}",
+            f"{period['sum_of_slot_maxima']:g}",
+            "not known" if period["most_spent_by_a_vehicle"] is None else f"{period['most_spent_by_a_vehicle']:g}",
+        )
+    return spent
+
+
+def _show_period(period: dict[str, Any], out: Console) -> None:
+    if period["slots_with_data"] is not None:
+        out.print(f"{period['period']}: {period['slots_with_data']} of {period['slots']} slots have data.")
+    if period["most_spent_by_a_vehicle"] is not None:
+        half, most = period["spent_by_half_of_vehicles_at_most"], period["spent_by_nine_in_ten_at_most"]
+        out.print(f"{period['period']}: half of the vehicles spent at most {half:g}, nine in ten at most {most:g}.")
+
+
+def show_check(checked: InputCheck, *, as_json: bool) -> None:
+    """What `--check-input` found, all of it for the operator alone."""
+    refused = dict(sorted(checked.outcome.refused.items()))
+    if as_json:
+        found = {"periods": [each._asdict() for each in checked.periods], "refused": refused}
+        click.echo(msgspec.json.encode({"operator_only": {"rows": checked.outcome.rows} | found}).decode())
+        return
+    table = Table(title=OPERATOR_ONLY, title_justify="left")
+    for title in ("period", "slots", "with observations", "observations"):
+        table.add_column(title, justify="left" if title == "period" else "right")
+    for each in checked.periods:
+        table.add_row(each.period, f"{each.slots:,}", f"{each.slots_with_rows:,}", f"{each.rows:,}")
+    out = console()
+    out.print(table)
+    out.print(f"{checked.outcome.rows:,} rows read; nothing was released, recorded or spent")
+    for reason, number in refused.items():
+        out.print(f"  {number:,} refused: {reason}", highlight=False)

@@ -1,0 +1,123 @@
+"""`--columns model`, and `hatstream estimate` of means released HAT by HAT: what the past teaches is beside each."""
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests import city, levels_city
+from tests.city import DAYS
+from transforms.release.past import MODEL
+
+Run = Callable[..., tuple[int, str, str]]
+
+SPEC = city.SPEC.replace("epsilon = 1.0", "epsilon = 4").replace("limit = 50", "limit = 10000")
+WHOLE_DAYS = SPEC.replace('per = "hat"', 'per = "period"\nscope = "period"').replace("epsilon = 4", "epsilon = 36")
+LINES = [
+    f"PLATE{bus},{day}T{hour:02}:{13 * i:02}:0{bus % 10}+05:30,{21.17 + 0.02 * ((bus + i) % 3)},72.83,"
+    f"{5 + 20 * ((bus + i) % 3) + bus % 4 + hour - 8}\n"
+    for day in DAYS
+    for hour in range(8, 11)
+    for bus in range(40)
+    for i in range(3)
+]
+"""Of 40 buses: 5 to 10 km/h in the first cell, 25 to 30 and 45 to 50 in the others; faster by the hour."""
+
+
+def released(folder: Path, hatstream: Run, *days: str, spec: str = SPEC) -> None:
+    """Days released one by one, in the order given, without model values."""
+    folder.mkdir(exist_ok=True)
+    city.write(folder, spec=spec, lines=LINES)
+    assert hatstream(*city.init(folder))[0] == 0
+    for day in days:
+        code, _, err = hatstream(*city.release(folder, start=day, end=day))
+        assert code == 0, err
+
+
+def quietly(*line: str) -> tuple[int, str, str]:
+    """A command line whose output is not looked at, for a whole module."""
+    from pipelines.cli import main
+
+    return main(list(line)), "", ""
+
+
+@pytest.fixture(scope="module", params=[SPEC, WHOLE_DAYS], ids=["slot by slot", "whole days"])
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two days, released without model values into `out`, then read back with them into `model`; the input is gone."""
+    found = tmp_path_factory.mktemp("city")
+    released(found, quietly, *DAYS, spec=request.param)
+    line = [str(found / "model") if word == str(found / "out") else word for word in city.release(found)]
+    assert quietly(*line, "--columns", "model")[0] == 0
+    (found / "feed.csv").unlink()
+    return found
+
+
+def estimated(folder: Path, hatstream: Run, name: str, *more: str) -> dict[str, bytes]:
+    where = ("--spec", str(folder / "spec.toml"), "--ledger", str(folder / "ledger.sqlite"))
+    line = ("estimate", *where, "--output", str(folder / name), "--formats", ",".join(city.FORMATS))
+    code, out, err = hatstream(*line, "--from", DAYS[0], "--to", DAYS[-1], *more)
+    assert code == 0, out + err
+    return files(folder / name)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def rows(found: dict[str, bytes]) -> list[dict]:
+    return [json.loads(line) for name, data in found.items() if name.endswith("jsonl") for line in data.splitlines()]
+
+
+def test_estimates_are_the_published_bytes_without_the_data(folder: Path) -> None:
+    assert estimated(folder, quietly, "again") == files(folder / "model")
+
+
+def test_what_was_released_stays_as_it_is_and_the_model_stands_beside(folder: Path) -> None:
+    plain, beside = rows(files(folder / "out")), rows(files(folder / "model"))
+    assert [{name: row[name] for name in row if name not in MODEL} for row in beside] == plain
+    assert {row["model_status"] for row in beside} <= {"ok", "unreliable", "held-back"}
+    known = [row for row in beside if row["model_status"] != "held-back"]
+    assert known
+    assert all(0 <= row["model_lower95"] <= row["model_value"] <= row["model_upper95"] <= 65 for row in known)
+    assert any(row["model_value"] != row["value"] for row in known)
+
+
+def test_the_whole_ledger_changes_earlier_slots_and_not_the_last_one(folder: Path) -> None:
+    causal, whole = files(folder / "model"), estimated(folder, quietly, "whole", "--whole")
+    last = max(row["slot_start"] for row in rows(causal))
+    changed = {row["slot_start"] for row, now in zip(rows(causal), rows(whole), strict=True) if row != now}
+    assert changed
+    assert last not in changed
+
+
+def test_a_csv_file_has_the_columns_last(folder: Path) -> None:
+    head = next(csv.reader(min((folder / "model").glob("*.csv")).read_text().splitlines()))
+    assert tuple(head[-4:]) == MODEL
+
+
+def test_a_day_that_is_recorded_later_changes_no_earlier_entrys_values(tmp_path: Path, hatstream: Run) -> None:
+    released(tmp_path, hatstream, DAYS[1])
+    before = estimated(tmp_path, hatstream, "before")
+    city.write(tmp_path, spec=SPEC, lines=LINES)
+    assert hatstream(*city.release(tmp_path, start=DAYS[0], end=DAYS[0]))[0] == 0
+    after = estimated(tmp_path, hatstream, "after")
+    assert {name: after[name] for name in before} == before
+    assert len(after) == 2 * len(before)
+
+
+def test_what_is_learned_otherwise_or_not_at_all_is_refused(tmp_path: Path, hatstream: Run) -> None:
+    city.write(tmp_path, spec=SPEC)
+    where = ("--spec", str(tmp_path / "spec.toml"), "--output", str(tmp_path / "o"), "--from", DAYS[0], "--to", DAYS[0])
+    assert "levels" in refusal(hatstream, *where, "--forecast", "1")
+    levels_city.write(tmp_path)
+    assert "learned from the past already" in refusal(hatstream, *where, "--columns", "model")
+    city.write(tmp_path, spec=SPEC.replace('"mean"', '"variance"').replace("array-average", "baseline-variance"))
+    assert "'mean'" in refusal(hatstream, *where)
+
+
+def refusal(hatstream: Run, *line: str) -> str:
+    code, _, err = hatstream("estimate", *line)
+    assert code == 1
+    return err

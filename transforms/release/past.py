@@ -1,0 +1,125 @@
+"""What a ledger's per-HAT entries teach: beside each mean a model value, from its own entry and those before it.
+
+Everything here is a function of recorded entries in their order, where counts are public. No data is seen.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import msgspec
+import numpy as np
+
+from dpops.learning.hats import HatMeans, HatState, LearnedHats, learned_hats
+from dpops.learning.interval import LEAST_VEHICLES
+from dpops.mechanism import Plan
+from dpops.registry import registered
+from transforms.observe.hexagons import cell_text
+from transforms.records import SlotEstimates
+from transforms.release.learned import design_of
+from transforms.release.recorded import Released, Sealed, Sequenced
+
+STATISTIC = "mean"
+MODEL = ("model_value", "model_lower95", "model_upper95", "model_status")
+"""The columns that rows of the mean have besides."""
+
+Note = Mapping[str, float | str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What entries up to one of them taught. sequence: of the last one; 0 before the first."""
+
+    sequence: int
+    state: HatState
+
+    @staticmethod
+    def none(*, keeps_all: bool = False) -> "Past":
+        """Before the first entry. keeps_all: every day stays as it was released, so that each can be estimated."""
+        return Past(0, HatState.new(None) if keeps_all else HatState.new())
+
+    def after(self, entries: Iterable[Sequenced]) -> "Past":
+        """entries: the following ones of the specification, in the order of the ledger."""
+        past = self
+        for sequence, unit in entries:
+            past = Past(sequence, past.state.after(day_of(unit), means_of(unit)))
+        return past
+
+    def fitted(self) -> LearnedHats | None:
+        """None where no HAT was released yet."""
+        cells = self.state.whole.cells
+        return learned_hats(self.state, design_of(cells.tolist())) if cells.size else None
+
+
+def day_of(unit: Sealed) -> str:
+    """The local day that a slot begins on."""
+    return unit.slot_start[:10]
+
+
+def means_of(unit: Sealed) -> HatMeans:
+    """The HATs of a unit whose mean is released, as they are learned from."""
+    found = [each for each in unit.released if each.statistic == STATISTIC and each.plan is not None]
+    plans = _Plans()
+    rows = np.array([plans.row(each) for each in found], np.float64).reshape(-1, 4)
+    cells = np.array([int(each.cell, 16) for each in found], np.int64)
+    order = np.argsort(cells)
+    vehicles, values, variances, bias = rows[order].T
+    return HatMeans(
+        cells=cells[order],
+        hour=int(unit.slot_start[11:13]),
+        vehicles=vehicles.astype(np.int64),
+        values=values,
+        variances=variances,
+        bias_kmh=bias,
+    )
+
+
+class _Plans:
+    """Reads plans, each once: many HATs share one."""
+
+    def __init__(self) -> None:
+        self._read: dict[tuple[str, bytes], Plan] = {}
+
+    def row(self, released: Released) -> tuple[float, float, float, float]:
+        """Vehicles, the noisy value in km/h, not clamped, the variance of its noise, and its largest bias.
+
+        A plan without noise rests on no data: nothing is said.
+        """
+        key = released.mechanism, msgspec.json.encode(released.plan)
+        if key not in self._read:
+            self._read[key] = Plan.from_public(released.mechanism, released.plan or {})
+        plan, integers = self._read[key], released.integers or []
+        resolved = registered()[released.mechanism].resolve(integers, plan)
+        if not resolved.scale:
+            return plan.facts["users"], 0.0, np.inf, 0.0
+        value = float(integers[-1] * resolved.step)
+        return plan.facts["users"], value, resolved.noise_std() ** 2, resolved.stated_bias()
+
+
+def with_model(
+    slot: SlotEstimates, units: Sequence[Sealed], known: LearnedHats | None, upper_kmh: Fraction
+) -> SlotEstimates:
+    """The slot's rows with the columns of MODEL. known: what its own entries and earlier ones taught."""
+    notes: dict[str, Note] = {}
+    for unit in units:
+        means = means_of(unit)
+        if known is not None and means.cells.size:
+            notes |= _notes(known, day_of(unit), means, float(upper_kmh))
+    hats = [
+        hat._replace(notes={**(hat.notes or {}), **notes[hat.cell]})
+        if hat.statistic == STATISTIC and hat.cell in notes
+        else hat
+        for hat in slot.hats
+    ]
+    return slot._replace(hats=hats, notes=(*slot.notes, *MODEL))
+
+
+def _notes(known: LearnedHats, day: str, means: HatMeans, upper_kmh: float) -> dict[str, Note]:
+    """By cell. Without a value where the city is not known."""
+    found = known.belief(day, means, upper_kmh)
+    cells = map(cell_text, means.cells.tolist())
+    if not found.is_known:
+        return {cell: {"model_status": "held-back"} for cell in cells}
+    status = np.where(means.vehicles >= LEAST_VEHICLES, "ok", "unreliable").tolist()
+    columns = [column.tolist() for column in (found.values, found.lower95, found.upper95)]
+    return {cell: dict(zip(MODEL, row, strict=True)) for cell, *row in zip(cells, *columns, status, strict=True)}
