@@ -12,6 +12,7 @@ from dpops.forecast import Prior
 from dpops.mechanism import Mechanism, Totals
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.auto import Auto
+from dpops.mechanisms.constant import Constant
 from dpops.noise import Noise
 from dpops.registry import registered
 from dpops.statistics import SUMS
@@ -86,7 +87,8 @@ def _hats(kept: Tally, whole: Tally, grid: Grid) -> Iterator[tuple[Totals, int, 
 
 def contenders(prior: Prior | None) -> dict[str, Mechanism]:
     """Every mechanism for means by its name, Array-Averaging also with the other rule, and auto as specified."""
-    found: dict[str, Mechanism] = {"auto": Auto(prior=prior), "array-average-argmax": ArrayAverage(m_ub="argmax")}
+    chosen: dict[str, Mechanism] = {"auto": Auto(prior=prior), "constant": Constant(prior=prior)}
+    found = chosen | {"array-average-argmax": ArrayAverage(m_ub="argmax")}
     means = {name: kind for name, kind in registered().items() if "mean" in kind.statistics}
     return {name: found.get(name, kind()) for name, kind in means.items()} | found
 
