@@ -5,12 +5,12 @@ What needs Beam is imported where it runs: wrong options and a bad specification
 
 import glob
 import os
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from itertools import groupby
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from zoneinfo import ZoneInfo
 
 from pipelines import output_folder
@@ -29,7 +29,11 @@ from transforms.observe.vehicle_hash import Secret
 from transforms.release.policy import SlotFacts
 from transforms.sinks.files import HATS, file_of
 from transforms.sources.kafka_partition import Topic
-from transforms.time.calendar import Calendar, CalendarError, Slot, Timetable, calendar
+from transforms.time.calendar import Calendar, CalendarError, Timetable, calendar
+
+if TYPE_CHECKING:
+    from pipelines.streaming.engine import BoundedEngine
+    from transforms.release.period_steps import PeriodPolicy
 
 SHOWN_PERIODS = 7
 FIRST_YEAR, LAST_YEAR = 2000, 2099
@@ -112,24 +116,35 @@ def release(
     *,
     allow_empty: bool = False,
     workers: int | None = None,
+    engine: "BoundedEngine | None" = None,
 ) -> Release:
     """Releases the slots of a range. Raises UsageError, InputError, AccountRefusal, LedgerError or StepError.
 
     allow_empty: seals a period of which the input holds no row. workers: processes that read and count; the cores there
-    are, for a large input, if None.
+    are, for a large input, if None. engine: does the work in their place.
     """
     _check_period(spec, when)
+    if engine is not None:  # its workers stand in other folders
+        outputs = replace(outputs, folder=outputs.folder.absolute())
+        location = replace(location, key=location.key.absolute())
     secret = admitted(spec, location)
     paths = input_of(pattern)
     output_folder.prepare(outputs, spec, location)
     job = continuing(job_of(spec, when, secret, ledger_account_of(spec, location), outputs), location.ledger)
     needed = _needed(spec, when, location, allow_empty=allow_empty)
-    if spec.levels is None:
-        from pipelines.scheduled.parts import run
+    levels = None if spec.levels is None else _levels(spec, spec.levels, job, secret)
+    if engine is not None:
+        from pipelines.scheduled import on_engine
 
-        outcome = run(job, paths, when.slots, needed, workers, progress)
+        outcome = on_engine.run(job, levels, paths, needed, engine, progress)
+    elif levels is None:
+        from pipelines.scheduled import parts
+
+        outcome = parts.run(job, paths, when.slots, needed, workers, progress)
     else:
-        outcome = _run_levels(spec, spec.levels, job, secret, paths, when.slots, needed, workers, progress)
+        from pipelines.scheduled.levels import run
+
+        outcome = run(job, levels, paths, when.slots, needed, workers, progress)
     if needed is not None and (outcome.unusable or outcome.periods_empty):
         raise InputError(_no_rows(outcome))
     if outcome.periods_refused:
@@ -138,25 +153,12 @@ def release(
     return Release(outcome, when, tuple(_files(spec, job)), outputs.topic)
 
 
-def _run_levels(
-    spec: Specification,
-    of: LevelsRelease,
-    job: Job,
-    secret: Secret,
-    paths: Sequence[str],
-    slots: Sequence[Slot],
-    needed: Collection[str] | None,
-    workers: int | None,
-    progress: Progress,
-) -> Outcome:
-    """As `parts.run`, a period at a time by `levels`."""
-    from pipelines.scheduled import levels
+def _levels(spec: Specification, of: LevelsRelease, job: Job, secret: Secret) -> "PeriodPolicy":
     from transforms.release.learned import learned_centres, learned_estimates
     from transforms.release.period_steps import PeriodPolicy
 
     policy = levels_policy(spec, of, secret)
-    periods = PeriodPolicy(policy, job.slots, spec.timetable.zone, learned_centres, learned_estimates)
-    return levels.run(job, periods, paths, slots, needed, workers, progress)
+    return PeriodPolicy(policy, job.slots, spec.timetable.zone, learned_centres, learned_estimates)
 
 
 def _files(spec: Specification, job: Job) -> Iterator[Path]:

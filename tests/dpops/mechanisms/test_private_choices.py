@@ -13,6 +13,7 @@ from dpops.means.arrays import FINE, array_means
 from dpops.mechanism import Mechanism, Plan, PlanError, Totals
 from dpops.mechanisms.akmv import Akmv
 from dpops.mechanisms.auto import Auto
+from dpops.mechanisms.constant import Constant
 from dpops.mechanisms.epsilon_quantile import EpsilonQuantile
 from dpops.mechanisms.fixed_quantile import FixedQuantile
 from dpops.mechanisms.levy import Levy
@@ -267,13 +268,53 @@ def test_more_epsilon_never_makes_the_forecast_of_auto_worse() -> None:
         assert best == sorted(best, reverse=True)
 
 
-def test_a_constant_spends_nothing_and_says_how_wrong_it_may_be() -> None:
+@pytest.mark.parametrize(
+    ("mechanism", "value", "bias"),
+    [
+        (WorstCaseOptimal(constant=True), 32.5, 32.5),
+        (Constant(), 32.5, 32.5),
+        (Constant(prior=Prior(20.0, 12.0)), 20.0, 45.0),
+        (Constant(prior=Prior(90.0, 12.0)), 65.0, 65.0),
+    ],
+    ids=repr,
+)
+def test_a_constant_spends_nothing_and_says_how_wrong_it_may_be(
+    mechanism: Mechanism, value: float, bias: float
+) -> None:
     for counts in COUNTS:
-        plan = WorstCaseOptimal(constant=True).plan(CountsKnown.all_of(counts), GRID, Fraction(9))
-        assert plan.scale == 0
-        assert plan.bias_bound == 32.5
-        [integers] = WorstCaseOptimal(constant=True).release([Totals(counts, counts * 6_500)], [plan], Noise())
-        assert WorstCaseOptimal.value(integers, plan) == 32.5
+        plan = mechanism.plan(CountsKnown(counts, int(counts.sum()) + 3), GRID, Fraction(9))
+        assert (plan.scale, plan.claim().epsilon, plan.bias_bound) == (0, 0, bias)
+        [integers] = mechanism.release([Totals(counts, counts * 6_500)], [plan], Noise())
+        assert mechanism.value(integers, plan) == value
+
+
+def test_a_constant_is_forecast_as_well_as_any_mechanism() -> None:
+    """Speeds drawn as the prior says: the forecast is within 2 % of the error of 20,000 HATs."""
+    prior, rng, counts = Prior(20.0, 12.0, 0.3), np.random.default_rng(5), np.array([9, 4, 1])
+    constant = Constant(prior=prior)
+    plan = constant.plan(CountsKnown.all_of(counts), GRID, Fraction(1))
+    hats = rng.choice(prior.hat_means(65.0), 20_000)
+    users = rng.normal(size=(20_000, 3)) * prior.mean_sd(counts)
+    error = np.abs(np.clip(hats + users @ (counts / 14), 0, 65) - 20.0).mean()
+    assert constant.forecast(plan, counts, prior) == pytest.approx(error, rel=0.02)
+
+
+def test_auto_takes_the_constant_of_the_prior_where_noise_would_drown_a_hat_and_of_equal_ones_the_free_one() -> None:
+    known = CountsKnown.all_of(np.array([5]))
+    assert plan_of(Auto(prior=Prior(20.0, 12.0)), known.counts, Fraction(1)).public()["epsilon"] == "0"
+    best, *others = Auto().ranking(known, GRID, Fraction(2))
+    assert (best.mechanism.name, best.error) == ("constant", 32.5)
+    assert "baseline" in {each.mechanism.name for each in others if each.error == 32.5}
+
+
+def test_a_constant_of_an_old_plan_is_claimed_and_published_as_it_was() -> None:
+    """Before constants had a status they were debited as if they drew."""
+    facts = {"users": 1, "samples": 5, "heaviest": 5, "reported": 5, "upper_steps": 6500, "bound": 0, "sensitivity": 0}
+    stored = {"epsilon": "1", "step": "1/1000", "scale": "0", "upper": "65", "bias_bound": 32.5, "facts": facts}
+    old = Plan.from_public("worst-case-optimal", stored)
+    assert (Plan.claim_of_stored(stored).epsilon, old.is_constant) == (1, False)
+    estimate = WorstCaseOptimal.estimate([32_500], old, 0.05)
+    assert (estimate.status, estimate.epsilon, estimate.numbers["mean"].value) == ("ok", 1, 32.5)
 
 
 @pytest.mark.parametrize("mechanism", [*CHOOSERS, Auto()], ids=repr)
