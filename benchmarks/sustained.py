@@ -176,7 +176,7 @@ def recorded(url: str, spec: Specification) -> dict[int, tuple[float, int]]:
     found: dict[int, tuple[float, int]] = {}
     with psycopg.connect(url) as db:
         for slot_s, at_s, rows in db.execute(query):
-            after_s = at_s - slot_s - spec.timetable.slot_s - spec.allowed_lateness_s
+            after_s = at_s - slot_s - spec.timetable.slot_s - spec.input.allowed_lateness_s
             before = found.get(slot_s, (after_s, 0))
             found[slot_s] = max(before[0], after_s), before[1] + rows
     return found

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
+OK, CONSTANT = "ok", "constant"
+
 
 class Number(NamedTuple):
     """A value, and an interval around it that misses the true one with a known probability; all in its own units."""
@@ -20,7 +22,7 @@ class Estimate:
 
     numbers, lists: by the names of the statistic's outputs. noise_std: standard deviation of the noise of the first
     output, in units. bias_bound: worst-case distance of its noiseless value from the true one. epsilon: what was spent
-    on it. status: "ok", or why there is no value.
+    on it. status: "ok"; "constant", if the value says nothing of what was driven; or why there is no value.
     """
 
     numbers: Mapping[str, Number]
@@ -28,7 +30,7 @@ class Estimate:
     noise_std: float | None
     bias_bound: float | None
     epsilon: Fraction | None
-    status: str = "ok"
+    status: str = OK
 
 
 NO_DATA = Estimate(numbers={}, lists={}, noise_std=None, bias_bound=None, epsilon=None, status="no-data")

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self
 import numpy as np
 
 from dpops.claims import Adjacency, PureDP
-from dpops.estimate import Estimate, Number
+from dpops.estimate import CONSTANT, OK, Estimate, Number
 from dpops.forecast import Prior, laplace_bound, laplace_std, mean_absolute_error
 from dpops.noise import MOST_SCALE, Noise
 from dpops.types import CountsKnown, Grid, Int64s
@@ -60,6 +60,7 @@ class Plan:
     rounding: how far rounding alone, of speeds to the grid above all, may move the statistic either way, in units.
     Below 0, as it is by default, it becomes that of a mean: half a grid step.
     version: of its document; before 2, the bias that is published with a value left rounding out.
+    A plan that costs nothing (epsilon 0) says in its facts which integer is released, as "constant".
     """
 
     mechanism: str
@@ -82,6 +83,12 @@ class Plan:
     def claim(self) -> PureDP:
         """What the draw costs: epsilon, or more if the noise is less than its sensitivity needs for that."""
         return _claimed(str(self.epsilon), str(self.scale), self.facts.get("sensitivity", 0))
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether nothing is drawn: what is released is a function of the plan. Plans from before there was a status
+        for it are debited, and published, as if they drew."""
+        return self.epsilon == 0
 
     @staticmethod
     def claim_of_stored(stored: Mapping[str, Any]) -> PureDP:
@@ -155,6 +162,8 @@ def _claimed(epsilon: str, scale: str, sensitivity: int) -> PureDP:
     asked, noise = Fraction(epsilon), Fraction(scale)
     if sensitivity and not noise:
         raise PlanError("a plan with a sensitivity and no noise keeps no epsilon")
+    if noise and not (asked or sensitivity):
+        raise PlanError("a plan that claims nothing draws no noise")
     return PureDP(max(asked, sensitivity / noise) if noise else asked)
 
 
@@ -171,6 +180,11 @@ class Mechanism(Protocol):
     name: ClassVar[str]
     statistics: ClassVar[frozenset[str]]
     adjacencies: ClassVar[frozenset[Adjacency]]
+
+    @property
+    def may_be_constant(self) -> bool:
+        """Whether some of its plans draw nothing, and so cost nothing."""
+        return False
 
     @classmethod
     def examples(cls) -> Sequence[Self]:
@@ -235,6 +249,7 @@ class Mechanism(Protocol):
             noise_std=plan.noise_std(),
             bias_bound=plan.stated_bias(),
             epsilon=plan.epsilon,
+            status=CONSTANT if plan.is_constant else OK,
         )
 
     @classmethod

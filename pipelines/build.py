@@ -2,8 +2,9 @@
 
     read -> parse -> lateness -> assign -> by vehicle -> by hexagon -> record -> estimate -> publish
 
-A stream joins the stretches end to end. Of a scheduled job only the last one is a pipeline: the others are done by its
-crew (pipelines/scheduled/tasks.py), with the same functions.
+A stream joins the stretches end to end, and so does a scheduled job on a cluster (pipelines/scheduled/bounded.py). Of
+one on this machine only the last stretch is a pipeline: the others are done by its crew (pipelines/scheduled/tasks.py),
+with the same functions.
 """
 
 from typing import NamedTuple
@@ -22,6 +23,7 @@ from transforms.records import (
     KeyedUnit,
     PackedEvents,
     RecordedSlot,
+    Refused,
     SlotEstimates,
 )
 from transforms.release.past_steps import EstimateWithPast
@@ -48,6 +50,13 @@ Source = beam.PTransform[PBegin, DoOutputsTuple]
 """Hands over main: RawBatch; refused: Refused."""
 
 Sink = beam.PTransform[PCollection[SlotEstimates], PCollection[None]]
+
+
+class ObservedOutputs(NamedTuple):
+    """events: by (slot, vehicle shard). refused: dead letters of all steps up to them."""
+
+    events: PCollection[PackedEvents]
+    refused: PCollection[Refused]
 
 
 class HexagonOutputs(NamedTuple):
@@ -87,12 +96,17 @@ def observe(read: DoOutputsTuple, job: Job, pane_s: int | None = None, more_s: i
     pane_s: length of the panes that a slot is counted in, in seconds; None: the whole slot at once. more_s: so much
     longer reports are taken than the source's watermark lags.
     """
+    return observe_all(read, job, pane_s, more_s).events
+
+
+def observe_all(read: DoOutputsTuple, job: Job, pane_s: int | None = None, more_s: int = 0) -> ObservedOutputs:
+    """As `observe`, with what was refused, for it is counted already."""
     parsed = read.batches | "parse" >> Parse(job.rules)  # Observations
     timely = parsed.observations | "lateness" >> RefuseLate(pane_s or job.slot_s, more_s)  # the same
     assigned = timely.observations | "assign" >> Assign(job.resolution, job.policy.region, job.vehicle_shards, pane_s)
     refused = (read[REFUSED], parsed[REFUSED], timely[REFUSED], assigned[REFUSED]) | "all refused" >> beam.Flatten()
     _ = refused | "count refused" >> CountRefused()
-    return assigned.events  # PackedEvents
+    return ObservedOutputs(assigned.events, refused)
 
 
 def count(
@@ -113,9 +127,16 @@ def draw(tallies: PCollection[KeyedTally], heartbeat: PCollection[KeyedTally], j
     return HexagonOutputs(done.sealed, done[EXPOSURE])
 
 
-def publish(sealed: PCollection[KeyedUnit], job: Job) -> None:
-    """Sealed units -> the ledger's answer -> estimates -> files, and messages of a topic."""
-    estimates = estimate(sealed | "record" >> Record(job.account), job)
+def publish(sealed: PCollection[KeyedUnit], job: Job, *, needs_consent: bool = False) -> None:
+    """Sealed units -> the ledger's answer -> estimates -> files, and messages of a topic.
+
+    needs_consent: see `Record`.
+    """
+    recorded = sealed | "record" >> Record(job.account, needs_consent=needs_consent)
+    publish_estimates(estimate(recorded, job), job)
+
+
+def publish_estimates(estimates: PCollection[SlotEstimates], job: Job) -> None:
     for name, sink in sinks_of(job.outputs).items():
         _ = estimates | name >> sink
 

@@ -113,6 +113,9 @@ class PackedEvents(NamedTuple):
     pane_s: int
 
 
+CONSENT: Final = UnitBytes(b"")
+"""Stands among the units of a key: all of the input was read and judged, and they may be recorded."""
+
 REFUSED: Final = "refused"
 EXPOSURE: Final = "exposure"
 

@@ -26,6 +26,7 @@ from transforms.observe import hexagons
 from transforms.observe.events import locate
 from transforms.observe.parse import Rules, parse
 from transforms.records import (
+    CONSENT,
     EXPOSURE,
     REFUSED,
     EventBytes,
@@ -249,11 +250,13 @@ class Record(beam.PTransform[PCollection[KeyedUnit], PCollection[RecordedSlot]])
 
     needs_rows: a key of which no HAT has data, which a wrong input makes, is an error and is not recorded.
     may_lose: what the account's limit refuses is counted and left out; else it is an error.
+    needs_consent: a key is recorded only if CONSENT is among its units.
     """
 
     account: LedgerAccount
     needs_rows: bool = False
     may_lose: bool = True
+    needs_consent: bool = False
 
     def expand(self, units: PCollection[KeyedUnit]) -> PCollection[RecordedSlot]:
         grouped = units | "group" >> beam.GroupByKey()
@@ -263,9 +266,13 @@ class Record(beam.PTransform[PCollection[KeyedUnit], PCollection[RecordedSlot]])
 class _Record(beam.DoFn):
     def __init__(self, of: Record) -> None:
         self._account, self._needs_rows, self._may_lose = of.account, of.needs_rows, of.may_lose
+        self._needs_consent = of.needs_consent
 
     def process(self, group: tuple[str, Iterable[UnitBytes]]) -> Iterator[RecordedSlot]:
-        decoded = (msgspec.json.decode(unit, type=Sealed) for unit in group[1])
+        encoded = list(group[1])
+        if self._needs_consent and CONSENT not in encoded:
+            return
+        decoded = (msgspec.json.decode(unit, type=Sealed) for unit in encoded if unit != CONSENT)
         units = sorted(decoded, key=lambda unit: (unit.slot_s, unit.shard))
         if self._needs_rows and not any(found.plan is not None for unit in units for found in unit.released):
             raise StepError(f"of the input no row is of {units[0].period}: nothing was recorded and nothing was spent")

@@ -9,6 +9,7 @@ from typing import ClassVar, Literal, NamedTuple
 from dpops.claims import Adjacency
 from dpops.forecast import Prior
 from dpops.mechanism import Integers, Mechanism, Plan, PlanError, Totals
+from dpops.mechanisms.constant import Constant
 from dpops.noise import Noise
 from dpops.registry import registered
 from dpops.types import CountsKnown, Grid, Int64s
@@ -29,7 +30,7 @@ class Auto(Mechanism):
     statistic: the one to release; candidates are the mechanisms that can.
     prior: mean and standard deviation of single samples, in units, publicly known. Without one, forecasts are those of
     the worst case. Counts, U, epsilon and the prior decide, so under counts-public the choice costs nothing; the plan
-    names the mechanism chosen. Source: docs/mechanisms.md.
+    names the mechanism chosen. Where that is a constant, the HAT costs nothing at all. Source: docs/mechanisms.md.
     """
 
     name: ClassVar[str] = "auto"
@@ -38,6 +39,10 @@ class Auto(Mechanism):
 
     prior: Prior | None = None
     statistic: Literal["mean", "variance"] = "mean"
+
+    @property
+    def may_be_constant(self) -> bool:
+        return self.statistic == "mean"
 
     @classmethod
     def examples(cls) -> Sequence["Auto"]:
@@ -49,10 +54,10 @@ class Auto(Mechanism):
         return []
 
     def ranking(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> list[Ranked]:
-        """All candidates, the best forecast first; of equal ones the first by name."""
+        """All candidates, the best forecast first; of equal ones a constant, which costs nothing, then by name."""
         ranked = []
         refusal = PlanError("auto: no mechanism to choose from")
-        for mechanism in _candidates(self.statistic):
+        for mechanism in _candidates(self.statistic, self.prior):
             try:
                 plan = mechanism.plan(known, grid, epsilon)
             except PlanError as reason:  # noise beyond bounds, where a constant still has a plan
@@ -62,7 +67,7 @@ class Auto(Mechanism):
             ranked.append(Ranked(error, mechanism, plan))
         if not ranked:
             raise refusal
-        return sorted(ranked, key=lambda each: each.error)
+        return sorted(ranked, key=lambda each: (each.error, each.plan.epsilon))
 
     def plan(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
         return self.ranking(known, grid, epsilon)[0].plan
@@ -84,9 +89,10 @@ class Auto(Mechanism):
 
 
 @cache
-def _candidates(statistic: str) -> tuple[Mechanism, ...]:
+def _candidates(statistic: str, prior: Prior | None = None) -> tuple[Mechanism, ...]:
     kinds = [kind for kind in registered().values() if statistic in kind.statistics]
-    return tuple(candidate for kind in kinds for candidate in kind.candidates())
+    candidates = [candidate for kind in kinds for candidate in kind.candidates()]
+    return tuple(Constant(prior=prior) if isinstance(each, Constant) else each for each in candidates)
 
 
 @cache

@@ -19,10 +19,11 @@ from dpops.types import CountsKnown, Grid, Int64s
 class WorstCaseOptimal(Mechanism):
     """Clips each user's sum to T around its middle: to [(U m - T) / 2, (U m + T) / 2] where U m > T.
 
-    T is the k-th largest U m, k = ceil(2 / epsilon), or 0 if there are fewer users (the release is then U/2 without
-    noise). Every user's samples stand at the user's mean. If 2 / epsilon is an integer, every T from the (k+1)-th to
-    the k-th largest is as good in the worst case; `tie` takes the largest or the smallest, which is better on average.
-    `constant` takes T = 0 whatever epsilon is: what `auto` prefers to noise that would drown a HAT of one vehicle.
+    T is the k-th largest U m, k = ceil(2 / epsilon), or 0 if there are fewer users (the release is then U/2: nothing is
+    drawn, so it costs nothing). Every user's samples stand at the user's mean. If 2 / epsilon is an integer, every T
+    from the (k+1)-th to the k-th largest is as good in the worst case; `tie` takes the largest or the smallest, which
+    is better on average.
+    `constant` takes T = 0 whatever epsilon is.
     Integers are in half grid steps, so that the bounds are whole; one user moves their sum by at most 2 T.
     Source: S4 Theorem III.1; the worst bias of both sides (erratum E3) agrees there with the published one.
     """
@@ -34,13 +35,17 @@ class WorstCaseOptimal(Mechanism):
     tie: Literal["largest", "smallest"] = "largest"
     constant: bool = False
 
+    @property
+    def may_be_constant(self) -> bool:
+        return True
+
     @classmethod
     def examples(cls) -> Sequence["WorstCaseOptimal"]:
         return [cls(), cls(tie="smallest")]
 
     @classmethod
     def candidates(cls) -> Sequence["WorstCaseOptimal"]:
-        return [*cls.examples(), cls(constant=True)]
+        return cls.examples()
 
     def plan(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
         counts, reported = known
@@ -53,14 +58,15 @@ class WorstCaseOptimal(Mechanism):
         bound = grid.upper_steps * int(ordered[rank - 1]) if is_noisy else 0
         samples = int(counts.sum())
         clipped = np.maximum(counts * grid.upper_steps - bound, 0)
-        bias = Fraction(int(clipped.sum()), 2 * samples) * grid.step
+        clipping = Fraction(int(clipped.sum()), 2 * samples) * grid.step
+        bias = clipping + grid.upper * (1 - Fraction(samples, reported)) if bound else grid.upper / 2
         return Plan(
             mechanism=self.name,
-            epsilon=epsilon,
+            epsilon=epsilon if bound else Fraction(0),
             step=grid.step / (2 * samples),
             scale=2 * bound / epsilon,
             upper=grid.upper,
-            bias_bound=float(bias + grid.upper * (1 - Fraction(samples, reported))),
+            bias_bound=float(bias),
             facts={
                 "users": counts.size,
                 "samples": samples,
@@ -69,6 +75,7 @@ class WorstCaseOptimal(Mechanism):
                 "upper_steps": grid.upper_steps,
                 "bound": bound,
                 "sensitivity": 2 * bound,
+                **({} if bound else {"constant": samples * grid.upper_steps}),
             },
         )
 

@@ -61,7 +61,7 @@ def _of_alike_days(day: Total) -> Literal["at most", "if alike", "unknown"]:
 
 def sentence(spec: Specification, hat: Fraction, spent: Fraction) -> str:
     """hat: the largest epsilon of a HAT in the release. spent: bounds what a vehicle spent in any period of it."""
-    total = spec.allocation.total
+    total = spec.privacy.allocation.total
     period = spent if total is None else max(total, spent)
     return (
         f"No single figure of this release changes the odds of any guess about the speeds of one vehicle by more than "

@@ -22,7 +22,7 @@ class Gap(NamedTuple):
 
 def is_due(spec: Specification, slot_s: int, now_s: int) -> bool:
     """Whether a slot is over, and with it the time for which a stream waits for late reports."""
-    return slot_s + spec.timetable.slot_s + spec.allowed_lateness_s <= now_s
+    return slot_s + spec.timetable.slot_s + spec.input.allowed_lateness_s <= now_s
 
 
 def gaps(spec: Specification, when: Calendar, ledger: Ledger, now_s: int) -> list[Gap]:
@@ -34,7 +34,7 @@ def gaps(spec: Specification, when: Calendar, ledger: Ledger, now_s: int) -> lis
         sealed = {(slot.start_s, 0) for slot in when.slots if is_complete(stages, slot.period)}
     found = []
     for slot in when.slots:
-        lacking = tuple(shard for shard in range(spec.release_shards) if (slot.start_s, shard) not in sealed)
+        lacking = tuple(shard for shard in range(spec.privacy.release_shards) if (slot.start_s, shard) not in sealed)
         if lacking and is_due(spec, slot.start_s, now_s):
             start, end = (spec.timetable.text(edge) for edge in (slot.start_s, slot.start_s + when.slot_s))
             found.append(Gap(slot.period, start, end, lacking))

@@ -38,4 +38,4 @@ def _units(ledger: Ledger, spec: Specification, period: str) -> int | None:
     spent = ledger.spent(spec.account.name, period)
     if {by.spec_id for by in spent} - {spec.spec_id}:
         return None
-    return sum(by.slots for by in spent) * spec.release_shards
+    return sum(by.slots for by in spent) * spec.privacy.release_shards

@@ -1,16 +1,21 @@
-"""The options that say on which engine a pipeline runs."""
+"""The options that say on which engine a pipeline runs. An engine, and Beam with it, is imported when it starts."""
 
 import re
 import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from pipelines.commands.options import packed
 from pipelines.scheduled.release import UsageError
-from pipelines.streaming.engine import Engine
+
+if TYPE_CHECKING:
+    from pipelines.streaming.engine import BoundedEngine, Engine
+
+FLINK = "flink"
 
 
 def address(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
@@ -40,7 +45,7 @@ class AskedEngine:
         if self.local and self.savepoint:
             raise UsageError("--savepoint goes with a cluster of your own: the one of --local begins anew")
 
-    def start(self, stack: ExitStack) -> Engine:
+    def start(self, stack: ExitStack) -> "Engine":
         """Servers that this starts end with the stack. Raises MissingTool or ServerError."""
         from pipelines.demo.servers.worker_pool import local_servers
         from pipelines.streaming.flink.engine import Flink
@@ -61,10 +66,22 @@ class AskedEngine:
         )
 
 
-engine_options = packed(
-    "engine",
-    AskedEngine,
-    click.option("--local", is_flag=True, help="Start a job server and a worker pool on this machine, to try it."),
+def bounded_engine(
+    runner: str, job_server: str | None, worker_pool: str | None, rest: str | None, parallelism: int | None
+) -> "BoundedEngine | None":
+    """Where a closed range is released: on a cluster, or, None, on this machine. Raises UsageError."""
+    if runner != FLINK:
+        if job_server or worker_pool or rest or parallelism:
+            raise UsageError("--job-server, --worker-pool, --rest and --parallelism go with --runner flink")
+        return None
+    if not (job_server and worker_pool and rest):
+        raise UsageError("--runner flink needs --job-server, --worker-pool and --rest")
+    from pipelines.streaming.flink.bounded import BoundedFlink
+
+    return BoundedFlink(job_server=job_server, worker_pool=worker_pool, rest=rest, parallelism=parallelism or 1)
+
+
+_ADDRESSES = (
     click.option("--job-server", metavar="HOST:PORT", callback=address, help="Beam's Flink job server."),
     click.option(
         "--worker-pool",
@@ -78,10 +95,33 @@ engine_options = packed(
         callback=address,
         help="The REST of the Flink cluster, to watch and to end the job.",
     ),
+)
+
+engine_options = packed(
+    "engine",
+    AskedEngine,
+    click.option("--local", is_flag=True, help="Start a job server and a worker pool on this machine, to try it."),
+    *_ADDRESSES,
     click.option("--parallelism", type=click.IntRange(min=1), default=1, show_default=True),
     click.option("--checkpoint-s", type=click.FloatRange(min=0.1), default=10.0, show_default=True),
     click.option(
         "--restarts", type=int, default=-1, show_default=True, help="Of a failed job; -1: as the cluster is set."
     ),
     click.option("--savepoint", metavar="PATH", help="Go on from a savepoint of this specification's stream."),
+)
+
+runner_options = packed(
+    "engine",
+    bounded_engine,
+    click.option(
+        "--runner",
+        type=click.Choice(["FnApiRunner", "DirectRunner", FLINK]),
+        default="FnApiRunner",
+        show_default=True,
+        help="DirectRunner is another name for FnApiRunner here; flink is a cluster.",
+    ),
+    *_ADDRESSES,
+    click.option(
+        "--parallelism", type=click.IntRange(min=1), help="Of a job on a cluster: how many read and count. [default: 1]"
+    ),
 )

@@ -16,6 +16,7 @@ from pipelines.commands.evaluate_past import evaluate_past
 from pipelines.commands.evaluation_results import NOT_PRIVATE, Results, results_options
 from pipelines.commands.options import console, packed, progress_bars
 from pipelines.evaluation import compositions, datasets, real, report
+from pipelines.evaluation.dwell import OfVehicles, of_vehicles
 from pipelines.evaluation.feed import Feed
 from pipelines.evaluation.reference import REFERENCE
 from pipelines.evaluation.simulate import PROCESSES, Cell, contenders, run_all
@@ -277,26 +278,33 @@ def _mechanisms(feed: Feed, epsilons: list[str], runs: int, results: Results) ->
         errors = real.errors_of(
             hats, spec.speeds.grid, epsilons, runs, spec.speeds.prior, partial(bars, "mechanisms compared")
         )
+    grid = spec.speeds.grid
+    once = [of_vehicles(hats.totals, hats.truth, hats.rows, grid, epsilon, runs) for epsilon in epsilons]
     plain = {
         "not_private": NOT_PRIVATE,
         "hats": len(hats.totals),
         "city_mean_kmh": hats.city_mean,
         "classes": [real.class_name(*bounds) for bounds in real.CLASSES],
         "errors_kmh": [asdict(each) for each in errors],
+        "mean_of_vehicles": [asdict(each) for each in once],
     }
     results.keep(plain, "evaluation.json")
-    if results.as_json:
-        return
+    if not results.as_json:
+        _show_mechanisms(hats, errors, once, runs)
+
+
+def _show_mechanisms(hats: real.Hats, errors: Sequence[real.Errors], once: Sequence[OfVehicles], runs: int) -> None:
     out = console()
     out.print(NOT_PRIVATE, style="bold")
     out.print(
         f"{len(hats.totals)} HATs, {int(hats.rows.sum())} samples, city mean {hats.city_mean:.2f} km/h, {runs} runs"
     )
-    for epsilon in epsilons:
-        mine = [each for each in errors if each.epsilon == epsilon]
-        out.print(real.error_table(epsilon, mine, hats))
+    for beside in once:
+        mine = [each for each in errors if each.epsilon == beside.epsilon]
+        out.print(real.error_table(beside.epsilon, mine, beside))
+        out.print(real.class_table(beside.epsilon, mine, hats))
         worse = [each.label for each in mine if each.worse_than_constant]
-        out.print(f"Worse than a constant over all HATs at epsilon {epsilon}: {', '.join(worse) or 'none'}.")
+        out.print(f"Worse than a constant over all HATs at epsilon {beside.epsilon}: {', '.join(worse) or 'none'}.")
     out.print(NOT_PRIVATE)
 
 

@@ -1,6 +1,7 @@
 """`hatstream plan`: what a specification would give, before anything is spent."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
@@ -11,16 +12,15 @@ from rich.table import Table
 from rich.text import Text
 
 from pipelines.account.guarantee import Guarantee
-from pipelines.commands.options import console, json_option, progress_bars, spec_option
+from pipelines.commands.options import console, json_option, packed, progress_bars, spec_option
 from pipelines.commands.plan_needs import show_levels, show_needs
 from pipelines.planning import counts as sources
-from pipelines.planning.chart import draw_plan
 from pipelines.planning.composed import Composed, Total
 from pipelines.planning.feed import fullest_period
 from pipelines.planning.forecast import Choice, HatClass, Planned, Recount, StatisticPlan
 from pipelines.planning.forecast import plan as make_plan
 from pipelines.planning.levels import plan_levels
-from pipelines.planning.needs import needs_of
+from pipelines.planning.needs import Needs, needs_of
 from pipelines.scheduled.outcome import Progress
 from pipelines.scheduled.release import UsageError
 from pipelines.specification import Specification, load
@@ -29,22 +29,52 @@ _MOST_CHOSEN = 3
 _KNOWN = {"at most": "<= ", "if alike": "if days are alike "}
 
 
+@dataclass(frozen=True)
+class AskedCounts:
+    """Which counts to plan for: of a file, of a made-up day, of a feed, or none of them."""
+
+    counts_path: Path | None
+    synthetic: bool
+    pattern: str | None
+
+    def of(self, spec: Specification, progress: Progress) -> tuple[sources.Counts, Recount | None] | None:
+        """The counts, and how to count again in other cells and slots. Raises UsageError where they are too many."""
+        if sum((self.counts_path is not None, self.synthetic, self.pattern is not None)) > 1:
+            raise UsageError("give one of --counts, --synthetic and --input")
+        if self.counts_path is not None:
+            return sources.read_counts(self.counts_path, spec.timetable), None
+        if self.pattern is not None:
+            feed = fullest_period(spec, self.pattern, progress)
+            return feed.counts(spec), feed.counts
+        if not self.synthetic:
+            return None
+        day, fleet = sources.sample_day(spec)
+        return sources.sample_counts(day, fleet, spec), lambda other: sources.sample_counts(day, fleet, other)
+
+
+counts_options = packed(
+    "asked",
+    AskedCounts,
+    click.option(
+        "--counts",
+        "counts_path",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="Counts: a .json list (one HAT), or a .csv, .jsonl or .parquet table with columns count, hat (or slot and "
+        "cell) and, so that totals are exact, slot and vehicle. Of one period, or with slots named by their start.",
+    ),
+    click.option("--synthetic", is_flag=True, help="Count a day of the made-up fleet of `hatstream demo`."),
+    click.option(
+        "--input",
+        "pattern",
+        metavar="GLOB",
+        help="Count your own feed: its fullest period. For the operator alone where counts are secret.",
+    ),
+)
+
+
 @click.command()
 @spec_option
-@click.option(
-    "--counts",
-    "counts_path",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Counts: a .json list (one HAT), or a .csv, .jsonl or .parquet table with columns count, hat (or slot and "
-    "cell) and, so that totals are exact, slot and vehicle. Of one period, or with slots named by their start.",
-)
-@click.option("--synthetic", is_flag=True, help="Count a day of the made-up fleet of `hatstream demo`.")
-@click.option(
-    "--input",
-    "pattern",
-    metavar="GLOB",
-    help="Count your own feed: its fullest period. For the operator alone where counts are secret.",
-)
+@counts_options
 @click.option(
     "--within",
     "within_kmh",
@@ -60,9 +90,7 @@ _KNOWN = {"at most": "<= ", "if alike": "if days are alike "}
 @json_option
 def plan(
     spec_path: Path,
-    counts_path: Path | None,
-    synthetic: bool,
-    pattern: str | None,
+    asked: AskedCounts,
     within_kmh: float,
     output: Path | None,
     as_json: bool,
@@ -79,21 +107,27 @@ def plan(
       hatstream plan --spec austin.toml --counts counts.csv --json
     """
     spec = load(spec_path)
-    if sum((counts_path is not None, synthetic, pattern is not None)) > 1:
-        raise UsageError("give one of --counts, --synthetic and --input")
     with progress_bars(quiet=as_json) as report:
-        given = _given(spec, counts_path, synthetic, pattern, report)
+        given = asked.of(spec, report)
         if spec.levels is not None:
             of_levels = plan_levels(spec, within_kmh, given[0] if given else None)
-            picture = None if output is None else draw_plan(spec, within_kmh, None, output)
+            picture = _drawn(spec, within_kmh, None, output)
             _tell(of_levels, picture, as_json, lambda out: show_levels(of_levels, out))
             return
         counts, recount = given or (sources.typical_counts(), None)
         planned = make_plan(spec, counts, recount, report)
         needs = needs_of(spec, within_kmh, Fraction(planned.composed.epsilon_per_hat_least))
         planned = msgspec.structs.replace(planned, needs=needs)
-        picture = None if output is None or needs is None else draw_plan(spec, within_kmh, needs, output)
+        picture = None if needs is None else _drawn(spec, within_kmh, needs, output)
     _tell(planned, picture, as_json, lambda out: show(planned, out))
+
+
+def _drawn(spec: Specification, within_kmh: float, needs: Needs | None, folder: Path | None) -> Path | None:
+    if folder is None:
+        return None
+    from pipelines.planning.chart import draw_plan  # and matplotlib with it
+
+    return draw_plan(spec, within_kmh, needs, folder)
 
 
 def _tell(planned: msgspec.Struct, picture: Path | None, as_json: bool, show: Callable[[Console], None]) -> None:
@@ -104,21 +138,6 @@ def _tell(planned: msgspec.Struct, picture: Path | None, as_json: bool, show: Ca
     show(out)
     if picture is not None:
         out.print(f"The chart: {picture}", highlight=False)
-
-
-def _given(
-    spec: Specification, path: Path | None, synthetic: bool, pattern: str | None, progress: Progress
-) -> tuple[sources.Counts, Recount | None] | None:
-    """The counts that were asked for, and how to count again in other cells and slots."""
-    if path is not None:
-        return sources.read_counts(path, spec.timetable), None
-    if pattern is not None:
-        feed = fullest_period(spec, pattern, progress)
-        return feed.counts(spec), feed.counts
-    if not synthetic:
-        return None
-    day, fleet = sources.sample_day(spec)
-    return sources.sample_counts(day, fleet, spec), lambda other: sources.sample_counts(day, fleet, other)
 
 
 def show(planned: Planned, out: Console) -> None:

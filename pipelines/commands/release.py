@@ -3,11 +3,13 @@
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from pipelines.account.location import AccountLocation
 from pipelines.assembly import ledger_account_of
+from pipelines.commands.engine_options import runner_options
 from pipelines.commands.options import (
     AskedOutputs,
     account_options,
@@ -25,6 +27,9 @@ from pipelines.scheduled.check_input import check_input as check
 from pipelines.scheduled.crew import MOST_WORKERS
 from pipelines.specification import load
 from transforms.time.calendar import Calendar, Timetable
+
+if TYPE_CHECKING:
+    from pipelines.streaming.engine import BoundedEngine
 
 
 @dataclass(frozen=True)
@@ -65,14 +70,7 @@ range_options = packed(
 @range_options
 @outputs_options
 @account_options
-@click.option(
-    "--runner",
-    type=click.Choice(["FnApiRunner", "DirectRunner"]),
-    default="FnApiRunner",
-    show_default=True,
-    expose_value=False,
-    help="DirectRunner is another name for FnApiRunner here.",
-)
+@runner_options
 @click.option(
     "--workers",
     type=click.IntRange(1, MOST_WORKERS),
@@ -93,6 +91,7 @@ def release(
     days: AskedRange,
     asked: AskedOutputs,
     place: AccountLocation,
+    engine: "BoundedEngine | None",
     workers: int | None,
     allow_empty: bool,
     check_input: bool,
@@ -109,6 +108,8 @@ def release(
     """
     spec = load(spec_path)
     outputs, when = asked.of(spec), days.of(spec.timetable, datetime.now(UTC))
+    if engine is not None and (workers is not None or check_input):
+        raise scheduled.UsageError("--workers and --check-input are of this machine: give them without --runner flink")
     detail(f"{spec.name} ({spec.spec_id}): {len(when.slots):,} slots of {len(when.periods):,} periods")
     detail(f"ledger {place.shown}\nkey {place.key}\nhead {place.head}")
     if check_input:
@@ -117,7 +118,9 @@ def release(
         show_check(found, as_json=as_json)
         return DONE if found.is_complete else FAILED
     with progress_bars(quiet=as_json) as report:
-        done = scheduled.release(spec, when, pattern, outputs, place, report, allow_empty=allow_empty, workers=workers)
+        done = scheduled.release(
+            spec, when, pattern, outputs, place, report, allow_empty=allow_empty, workers=workers, engine=engine
+        )
     tell(spec, done, place, as_json=as_json)
     # Whether the input is the same as before decides no exit code where counts are secret.
     return DIFFERS if done.outcome.units_changed and spec.counts_are_public else DONE

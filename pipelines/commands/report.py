@@ -78,4 +78,4 @@ def _guarantee(spec: Specification, spent: Mapping[str, ApproxDP]) -> str:
     if spec.levels is not None:
         return levels_sentence(spec, spec.levels)
     most = max((total.epsilon for total in spent.values()), default=Fraction(0))
-    return sentence(spec, spec.allocation.epsilon, most)
+    return sentence(spec, spec.privacy.allocation.epsilon, most)

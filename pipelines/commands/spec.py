@@ -53,7 +53,8 @@ def _described(spec: Specification) -> dict[str, str | int]:
     until = f"{table.service_end_minute // 60:02d}:{table.service_end_minute % 60:02d}"
     asked = [f"{stat.name} by {stat.mechanism.name}" for stat in spec.statistics] or ["mean by levels"]
     region = "all with reports" if cells.region is None else f"{len(cells.region):,}"
-    total = f"epsilon {float(spec.allocation.epsilon):g} for each {'HAT' if spec.allocation.per == 'hat' else 'period'}"
+    allocation = spec.privacy.allocation
+    total = f"epsilon {float(allocation.epsilon):g} for each {'HAT' if allocation.per == 'hat' else 'period'}"
     return {
         "name": spec.name,
         "spec_id": spec.spec_id,
@@ -69,9 +70,10 @@ def _described(spec: Specification) -> dict[str, str | int]:
 
 def _outputs(spec: Specification) -> tuple[str, ...]:
     """What gets rows, each in files of its own."""
-    products = spec.levels.products if spec.levels else ()
-    live = ("live HATs",) if spec.live else ()
-    return ("HATs", *live, *(product.name for product in products))
+    if spec.levels is None:
+        return ("HATs",)
+    live = ("live HATs",) if spec.levels.live else ()
+    return ("HATs", *live, *(product.name for product in spec.levels.products))
 
 
 @spec.command()

@@ -2,11 +2,13 @@
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from dpops.types import Int64s
 from pipelines.drafting.columns import Found, as_array, find_columns
@@ -86,39 +88,41 @@ def draft(path: Path, *, adds_and_removes: bool) -> Draft:
 def _feed(path: Path, sample: Sample) -> _Feed:
     columns = _columns_of(path, sample)
     arrays = {field: as_array(sample.columns[name]) for field, name in columns.names.items()}
-    time = instants(arrays["time"], columns.time_unit, "UTC")
-    bare = instants(arrays["time"], columns.time_unit, None)
-    lat, lon = numbers(arrays["lat"]), numbers(arrays["lon"])
-    fits = time.valid & lat.valid & lon.valid & (np.abs(lat.values) <= 90) & (np.abs(lon.values) <= 180)
-    fits &= (lat.values != 0) | (lon.values != 0)
-    if not fits.any():
+    fits, found = _placed(arrays, columns)
+    if not found.us.size:
         raise InputError(f"{path}: no row has a vehicle, a time and a position")
-    rows = np.flatnonzero(fits)
-    zones = zones_at(float(np.median(lat.values[rows])), float(np.median(lon.values[rows])))
-    ids = [str(value) for value in arrays["vehicle"].to_pylist()]
-    vehicle = np.unique(ids, return_inverse=True)[1].astype(np.int64)
-    has_speed = "speed" in arrays
-    speed = numbers(arrays["speed"]) if has_speed else numbers(pa.nulls(fits.size, pa.float64()))
-    moving = fits & speed.valid
-    positions = Positions(
-        vehicle[moving], time.us[moving], lat.values[moving], lon.values[moving], speed.values[moving]
-    )
-    unit, why = speed_unit(columns.names.get("speed", ""), positions)
-    lat_e7, lon_e7 = (np.rint(column.values[rows] * E7).astype(np.int64) for column in (lat, lon))
+    moving = np.isfinite(found.speed)
+    unit, why = speed_unit(columns.names.get("speed", ""), found.where(moving))
+    lat_e7, lon_e7 = (np.rint(column * E7).astype(np.int64) for column in (found.lat, found.lon))
+    rows = np.arange(found.us.size)
     cells = np.unique(cells_of(Observations(rows, rows, rows, lat_e7, lon_e7, rows), RESOLUTION))
+    bare = instants(arrays["time"], columns.time_unit, None)
     return _Feed(
         sample=sample,
         columns=columns,
-        zones=tuple(zones),
+        zones=tuple(zones_at(float(np.median(found.lat)), float(np.median(found.lon)))),
         zone_needed=bool(bare.no_offset.mean() > 0.5),
         unit=unit,
         unit_why=why,
         cells=tuple(cell_text(cell) for cell in cells.tolist()),
-        vehicles=int(np.unique(vehicle[rows]).size),
+        vehicles=int(np.unique(found.vehicle).size),
         usable=float(fits.mean()),
-        with_speed=float(moving.sum() / fits.sum()),
-        max_gap_s=_max_gap_s(vehicle[rows], time.us[rows]),
+        with_speed=float(moving.mean()),
+        max_gap_s=_max_gap_s(found.vehicle, found.us),
     )
+
+
+def _placed(arrays: Mapping[str, pa.Array], columns: Found) -> tuple[NDArray[np.bool_], Positions]:
+    """Which rows have a time and a place, and these rows; a speed that is missing is NaN."""
+    time = instants(arrays["time"], columns.time_unit, "UTC")
+    lat, lon = numbers(arrays["lat"]), numbers(arrays["lon"])
+    fits = time.valid & lat.valid & lon.valid & (np.abs(lat.values) <= 90) & (np.abs(lon.values) <= 180)
+    fits &= (lat.values != 0) | (lon.values != 0)
+    ids = [str(value) for value in arrays["vehicle"].to_pylist()]
+    vehicle = np.unique(ids, return_inverse=True)[1].astype(np.int64)
+    speed = numbers(arrays["speed"]) if "speed" in arrays else numbers(pa.nulls(fits.size, pa.float64()))
+    known = np.where(speed.valid, speed.values, np.nan)
+    return fits, Positions(vehicle, time.us, lat.values, lon.values, known).where(fits)
 
 
 def _max_gap_s(vehicle: Int64s, us: Int64s) -> int:

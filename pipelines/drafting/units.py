@@ -5,6 +5,7 @@ from typing import NamedTuple
 from zoneinfo import available_timezones
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpops.types import Int64s
 from transforms.layouts.base import KMH_PER_UNIT
@@ -24,6 +25,9 @@ class Positions(NamedTuple):
     lat: Floats
     lon: Floats
     speed: Floats
+
+    def where(self, chosen: NDArray[np.bool_]) -> "Positions":
+        return Positions(self.vehicle[chosen], self.us[chosen], self.lat[chosen], self.lon[chosen], self.speed[chosen])
 
 
 def speed_unit(name: str, rows: Positions) -> tuple[str, str]:

@@ -82,8 +82,8 @@ def compare(
 ) -> tuple[Truth, list[Errors], list[CompositionCost]]:
     """Releases telemetry with each composition at each total, divided over all HATs of a period at once."""
     spec, (when, events) = feed.spec, feed.events(report)
-    whole_period = Allocation(epsilon=spec.allocation.epsilon, per="period", scope="period")
-    plain = replace(spec, allocation=whole_period, cap=None, release_shards=1)
+    whole_period = Allocation(epsilon=spec.privacy.allocation.epsilon, per="period", scope="period")
+    plain = replace(spec, privacy=replace(spec.privacy, allocation=whole_period, cap=None, release_shards=1))
     try:
         job = job_of(plain, when, NO_KEY, LedgerAccount("", Path(), "", PureLimit(Fraction(1)), "", ""), NOWHERE)
     except UsageError as error:

@@ -118,7 +118,7 @@ def read_distributions(feed: Feed, bins: int, report: Report) -> list[Hat]:
     found: list[Hat] = []
     for slot_s in sorted(parts):
         events = wire.unpack_events(parts[slot_s])
-        kept = tally(events, slot_s, spec.cap, (SUMS, Histogram(bins, upper))).tally
+        kept = tally(events, slot_s, spec.privacy.cap, (SUMS, Histogram(bins, upper))).tally
         whole = tally(events, slot_s, None, (Histogram(bins * FINE, upper),)).tally
         for cell in np.unique(kept.cell[kept.kept > 0]).tolist():
             mine = np.flatnonzero((kept.cell == cell) & (kept.kept > 0))

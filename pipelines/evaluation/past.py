@@ -104,7 +104,8 @@ def evaluated(feed: Feed, totals: Sequence[str], runs: int, report: Report) -> t
     if spec.levels is not None or not spec.counts_are_public or all(s.name != STATISTIC for s in spec.statistics):
         raise UsageError("--past needs means that are released HAT by HAT under public counts")
     when, events = feed.events(report)
-    plain = replace(spec, allocation=_allocation(totals[0], spec), cap=None, release_shards=1)
+    divided = replace(spec.privacy, allocation=_allocation(totals[0], spec), cap=None, release_shards=1)
+    plain = replace(spec, privacy=divided)
     try:
         job = job_of(plain, when, NO_KEY, LedgerAccount("", Path(), "", PureLimit(Fraction(1)), "", ""), NOWHERE)
     except UsageError as error:
@@ -122,7 +123,7 @@ def evaluated(feed: Feed, totals: Sequence[str], runs: int, report: Report) -> t
 
 
 def _allocation(total: str, spec: Specification) -> Allocation:
-    return Allocation(epsilon=Fraction(total), per="period", scope="period", suppress=spec.allocation.suppress)
+    return Allocation(epsilon=Fraction(total), per="period", scope="period", suppress=spec.privacy.allocation.suppress)
 
 
 def _tallied(job: Job, plan: Sequence[int], events: Mapping[int, list[bytes]]) -> Tally:

@@ -87,7 +87,7 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Row]]):
         if spec.levels is not None:
             return _release_period(events, spec, when, job, secret)
         plans = list(dict.fromkeys(facts.plan[0] for facts in job.slots.values()))
-        beats = _beats(elements.pipeline, plans, spec.release_shards)
+        beats = _beats(elements.pipeline, plans, spec.privacy.release_shards)
         sealed = draw(count(events, job), beats, job).sealed
         needs_rows = spec.counts_are_public and not self.allow_empty
         return estimate(sealed | "record" >> Record(job.account, needs_rows, may_lose=False), job)
@@ -105,7 +105,7 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Row]]):
         calendar, facts = StreamCalendar(spec.timetable, start_s, from_s, to_s), StreamFacts(spec, from_s, to_s)
         job = continuing(assemble(spec, calendar, facts, "slot", secret, account, NOWHERE), place.ledger)
         identity = f"{spec.spec_id}-{account_of(spec.account, secret).key_check}"
-        heartbeat = Heartbeat(spec.timetable, start_s, to_s, spec.release_shards)
+        heartbeat = Heartbeat(spec.timetable, start_s, to_s, spec.privacy.release_shards)
         beats = elements.pipeline | f"heartbeat of {identity}" >> heartbeat
         read = elements | "read" >> ReadElements(spec.input.layout.units, names_of(spec), start_s)
         sealed = seal_in_panes(read, beats, start_s, job, job.slot_s)
@@ -124,10 +124,10 @@ def _refuse_unknown_lateness(spec: Specification) -> None:
             "account.adjacency must be 'counts-public' for an unbounded PCollection; it is 'add-remove': whether an "
             "engine takes a report depends on a watermark that other vehicles move: use `hatstream stream`"
         )
-    if spec.allowed_lateness_s:
+    if lateness_s := spec.input.allowed_lateness_s:
         raise SpecificationError(
-            f"slot.allowed_lateness_s must be 0 for an unbounded PCollection; it is {spec.allowed_lateness_s}: how "
-            "long a slot waits for reports is decided by the watermark of its source"
+            f"slot.allowed_lateness_s must be 0 for an unbounded PCollection; it is {lateness_s}: how long a slot "
+            "waits for reports is decided by the watermark of its source"
         )
 
 

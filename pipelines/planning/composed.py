@@ -88,23 +88,23 @@ def _size(total: Total) -> float:
 
 def _lay_out(spec: Specification, counts: Counts) -> tuple[list[PlannedHat], Composed]:
     """Of one period."""
-    kept = _kept(counts, spec.cap)
+    kept = _kept(counts, spec.privacy.cap)
     slots, slot = np.unique(counts.slot, return_inverse=True)
     codes = tuple(range(slots.size))
-    first = np.array([spec.allocation.planned_with(at, codes)[0] for at in codes], np.int64)
+    first = np.array([spec.privacy.allocation.planned_with(at, codes)[0] for at in codes], np.int64)
     plans = {at: _plan(spec, counts, slot, kept, first[slot] == at) for at in np.unique(first).tolist()}
     rates = [plans[at].epsilon_hat for at in first.tolist()]
     stays = _stays(slot, counts.vehicle, kept)
-    debit = sum((each.debit for each in plans.values()), Fraction(0))
+    debit = sum((each.bound for each in plans.values()), Fraction(0))
     return list(_hats(counts, slot, kept, rates)), _composed(spec, counts, stays, rates, debit)
 
 
 def _plan(spec: Specification, counts: Counts, slot: Int64s, kept: Int64s, mine: NDArray[np.bool_]) -> Share:
     """Plans some HATs as sealing would. Suppressed samples are taken out of `kept`."""
     named = counts.slots_named and counts.vehicles_named
-    allocation = spec.allocation
-    if spec.cap and not named:
-        allocation = replace(allocation, most_hats=spec.cap.max_cells)
+    allocation = spec.privacy.allocation
+    if spec.privacy.cap and not named:
+        allocation = replace(allocation, most_hats=spec.privacy.cap.max_cells)
     place = slot[mine] * (int(counts.place.max()) + 1) + counts.place[mine]
     hat = np.unique(place, return_inverse=True)[1]
     vehicle = counts.vehicle[mine] if named else np.arange(hat.size)
@@ -166,10 +166,12 @@ def _composed(spec: Specification, counts: Counts, stays: _Stays, rates: list[Fr
             period, debit = (_of_all_days(spec, total, counts.days[0]) for total in (period, debit))
         elif of_several_periods(spec, counts):
             period, debit = (Total(total.epsilon, "at most") for total in (period, debit))
+        if may_have_constants(spec):
+            slot, period, debit = map(_at_most, (slot, period, debit))
     else:
         slot, debit = _bounds(spec, rates[0])
         period = debit
-        if in_period is not None and spec.allocation.total is None:
+        if in_period is not None and spec.privacy.allocation.total is None:
             period = Total(float(rates[0] * in_period), "exact")
             slot = slot if slot.epsilon is not None else Total(period.epsilon, "at most")
     fits = debit.known != "if alike" and debit.epsilon is not None and _fits(spec, debit.epsilon)
@@ -184,6 +186,15 @@ def _composed(spec: Specification, counts: Counts, stays: _Stays, rates: list[Fr
         account_limit=float(spec.account.limit.epsilon),
         within_limit=fits if fits or debit.known == "exact" else None,
     )
+
+
+def may_have_constants(spec: Specification) -> bool:
+    """Whether HATs may be released that cost nothing; what adds up counts them as if something was drawn there."""
+    return any(stat.mechanism.may_be_constant for stat in spec.statistics)
+
+
+def _at_most(total: Total) -> Total:
+    return Total(total.epsilon, "at most") if total.known == "exact" else total
 
 
 def _fits(spec: Specification, epsilon: float) -> bool:
@@ -205,7 +216,7 @@ def _of_all_days(spec: Specification, counted: Total, days: int) -> Total:
         return Total(None, "unknown")
     if counted.epsilon is None or days >= whole_days:
         return counted
-    whole, total = whole_days * counted.epsilon / days, spec.allocation.total
+    whole, total = whole_days * counted.epsilon / days, spec.privacy.allocation.total
     return Total(whole if total is None else min(whole, float(total)), "if alike")
 
 
@@ -224,12 +235,12 @@ def _exactly(stays: _Stays, rates: list[Fraction]) -> tuple[Total, Total]:
 def _bounds(spec: Specification, rate: Fraction) -> tuple[Total, Total]:
     """What the specification alone says of a vehicle's slot and period."""
     lengths = period_lengths(spec)
-    if (total := spec.allocation.total) is not None:
-        plans = 1 if lengths is None else spec.allocation.plans(lengths[0])
+    if (total := spec.privacy.allocation.total) is not None:
+        plans = 1 if lengths is None else spec.privacy.allocation.plans(lengths[0])
         return Total(float(total / plans), "at most"), Total(float(total), "at most")
-    if spec.cap is None:
+    if spec.privacy.cap is None:
         return Total(None, "unknown"), Total(None, "unknown")
-    slot = rate * spec.cap.max_cells
+    slot = rate * spec.privacy.cap.max_cells
     period = Total(None, "unknown") if lengths is None else Total(float(slot * lengths[1]), "at most")
     return Total(float(slot), "at most"), period
 

@@ -17,7 +17,7 @@ from dpops.mechanisms.auto import Auto
 from dpops.statistics import RequestedStatistic, registered
 from dpops.types import CountsKnown
 from pipelines.account.guarantee import NOT_PROTECTED, Guarantee, translated
-from pipelines.planning.composed import Composed, PlannedHat, lay_out, of_several_periods
+from pipelines.planning.composed import Composed, PlannedHat, lay_out, may_have_constants, of_several_periods
 from pipelines.planning.counts import Counts
 from pipelines.planning.needs import Needs
 from pipelines.scheduled.outcome import Progress
@@ -137,8 +137,8 @@ class Forecaster:
 
 
 def label(mechanism: Mechanism) -> str:
-    """The name, and the options that are not the default."""
-    own = [f for f in fields(mechanism) if f.name != "statistic"]  # type: ignore[arg-type]
+    """The name, and the options of its own that are not the default."""
+    own = [f for f in fields(mechanism) if f.name not in ("statistic", "prior")]  # type: ignore[arg-type]
     given = [(f.name, getattr(mechanism, f.name)) for f in own if getattr(mechanism, f.name) != f.default]
     return " ".join([mechanism.name, *(f"{name}={value}" for name, value in given)])
 
@@ -267,15 +267,15 @@ def _other_choices(
     """
     choices = []
     for factor in FACTORS:
-        epsilon = spec.allocation.epsilon * factor
+        epsilon = spec.privacy.allocation.epsilon * factor
         said = f"epsilon {float(epsilon):g}" + (AS_IS if factor == 1 else "")
-        choices.append((said, _with(spec, replace(spec.allocation, epsilon=epsilon)), True))
-    if named and spec.cap is None:
-        if spec.allocation.suppress is None:
+        choices.append((said, _with(spec, replace(spec.privacy.allocation, epsilon=epsilon)), True))
+    if named and spec.privacy.cap is None:
+        if spec.privacy.allocation.suppress is None:
             suppress = weights_of(spec.speeds.grid, spec.statistics)
-            choices.append(("clip-user", _with(spec, replace(spec.allocation, suppress=suppress)), True))
-        if not spec.allocation.whole_periods:
-            choices.append(("periods as a whole", _with(spec, spec.allocation.over_whole_periods()), True))
+            choices.append(("clip-user", _with(spec, replace(spec.privacy.allocation, suppress=suppress)), True))
+        if not spec.privacy.allocation.whole_periods:
+            choices.append(("periods as a whole", _with(spec, spec.privacy.allocation.over_whole_periods()), True))
     if not positions:
         return choices, ["other resolutions and slot lengths need positions: see --input and --synthetic"]
     impossible = []
@@ -295,7 +295,7 @@ def _other_choices(
 
 
 def _with(spec: Specification, allocation: Allocation) -> Specification:
-    return replace(spec, allocation=allocation)
+    return replace(spec, privacy=replace(spec.privacy, allocation=allocation))
 
 
 def _choice(name: str, spec: Specification, counts: Counts, forecaster: Forecaster) -> Choice:
@@ -308,7 +308,7 @@ def _choice(name: str, spec: Specification, counts: Counts, forecaster: Forecast
     return Choice(
         choice=name,
         as_specified=name.endswith(AS_IS),
-        epsilon=float(spec.allocation.epsilon),
+        epsilon=float(spec.privacy.allocation.epsilon),
         resolution=spec.cells.resolution,
         slot_minutes=spec.timetable.slot_minutes,
         hats=len(hats),
@@ -364,12 +364,14 @@ def _notes(spec: Specification, counts: Counts, statistics: list[StatisticPlan])
     if not (counts.slots_named and counts.vehicles_named):
         missing = [n for n, named in (("vehicle", counts.vehicles_named), ("slot", counts.slots_named)) if not named]
         notes.append(f"the counts name no {' and no '.join(missing)}, so not all of the composed total is known")
-        if spec.allocation.total is not None and spec.cap is None:
+        if spec.privacy.allocation.total is not None and spec.privacy.cap is None:
             notes.append("epsilon per HAT is at best: as if a vehicle took part in one HAT of each slot")
     else:
         notes.append(_note_on_periods(spec, counts))
     if any(each.noise_scale == 0 for stat in statistics for each in stat.classes):
         notes.append("noise 0: for half or more of these HATs a constant is published, whatever was driven there")
-    if spec.cap is not None:
+    if may_have_constants(spec):
+        notes.append("a constant costs nothing; what adds up counts each HAT as if something was drawn there")
+    if spec.privacy.cap is not None:
         notes.append("which samples the cap keeps is drawn anew by a release")
     return notes

@@ -10,8 +10,8 @@ from pipelines.build import sinks_of
 from pipelines.job import Job
 from pipelines.scheduled import counting
 from pipelines.scheduled.crew import crew_of
-from pipelines.scheduled.outcome import Outcome, Progress, count_in
-from pipelines.scheduled.parts import counts_of, is_refused, pipeline, unspooled
+from pipelines.scheduled.outcome import Outcome, Progress, count_in, is_refused
+from pipelines.scheduled.parts import counts_of, pipeline, unspooled
 from pipelines.scheduled.spool import Spool
 from transforms.records import KeyedTally, SlotShard
 from transforms.release.levels import LevelsPolicy, StagePlan
@@ -38,13 +38,13 @@ def run(
     released, refused or spent depends on the input. workers: as `crew_of` has them.
     """
     periods = {slot.period: job.slots[slot.start_s].plan for slot in slots}
-    outcome = _asked_of_the_account(job, policy.levels, periods)
+    outcome = asked_of_the_account(job, policy.levels)
     if outcome.periods_refused:
         return outcome
     road = counting.road_of(job, None, COLUMNS)
     with crew_of(road, paths, workers) as crew:
         events = counting.observe_files(crew, road, paths, outcome, progress)
-        if is_refused(outcome, slots, needed, events):
+        if is_refused(outcome, needed, {slot.period for slot in slots if counting.rows_in(slot, events)}):
             return outcome
         shards = counting.parts_for(events.total_rows)  # of vehicles: their sums are the same however they are parted
         if job.rules.derived is None:
@@ -58,9 +58,10 @@ def run(
     return outcome
 
 
-def _asked_of_the_account(job: Job, policy: LevelsPolicy, periods: Mapping[str, Sequence[int]]) -> Outcome:
-    """What the periods will be debited, and those that the account refuses."""
+def asked_of_the_account(job: Job, policy: LevelsPolicy) -> Outcome:
+    """What the periods will be debited, which no input decides, and those that the account refuses."""
     ledger = job.account.open()
+    periods = {facts.period: facts.plan for facts in job.slots.values()}
     wanted = _wanted(periods, policy, is_first=not ledger.stages(job.account.name, policy.spec_id))
     return Outcome(
         debits={period: Accountant().compose(each.claim for each in debits) for period, debits in wanted.items()},

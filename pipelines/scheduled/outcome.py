@@ -1,7 +1,7 @@
 """What a scheduled job did: rows, duplicates and refusals, units recorded, what was asked for and spent."""
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -81,6 +81,17 @@ def count_in(outcome: Outcome, counts: Mapping[str, int]) -> None:
             if name.startswith(prefix):
                 key = name.removeprefix(prefix)
                 numbers[key] = numbers.get(key, 0) + number
+
+
+def is_refused(outcome: Outcome, needed: Collection[str] | None, having: Collection[str]) -> bool:
+    """Whether the input is none of these slots. Notes the needed periods that it has no row of.
+
+    having: the periods that it has rows of.
+    """
+    if needed is None:
+        return False
+    outcome.periods_empty = [period for period in needed if period not in having]
+    return bool(outcome.periods_empty) or outcome.unusable
 
 
 @contextmanager

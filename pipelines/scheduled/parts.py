@@ -4,32 +4,27 @@ The processes of a crew read files, count slots and draw releases; a bounded pip
 publishes them.
 """
 
-import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from fractions import Fraction
 from typing import Any
 
 import apache_beam as beam
-import msgspec
-import numpy as np
 from apache_beam.metrics.metric import MetricsFilter
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.pvalue import PCollection
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
-from dpops.accountant import Accountant
 from pipelines.build import publish
 from pipelines.job import Job
 from pipelines.scheduled import counting
+from pipelines.scheduled.asked import asked_of
 from pipelines.scheduled.crew import crew_of
-from pipelines.scheduled.outcome import Outcome, Progress, Spend, count_in
+from pipelines.scheduled.outcome import Outcome, Progress, count_in, is_refused
 from pipelines.scheduled.spool import Spool
 from pipelines.scheduled.tasks import EXPOSED, SEALED
 from transforms import counters
-from transforms.count.wire import unpack_exposure
 from transforms.records import KeyedUnit, SlotShard
-from transforms.release.recorded import Debit, Spending, debit, debits_by_slot
+from transforms.release.recorded import Debit
 from transforms.time.calendar import Slot
 
 Wanted = dict[str, list[Debit]]
@@ -53,7 +48,7 @@ def run(
     road = counting.road_of(job, job.cap, job.policy.columns)
     with crew_of(road, paths, workers) as crew:
         events = counting.observe_files(crew, road, paths, outcome, progress)
-        if is_refused(outcome, slots, needed, events):
+        if is_refused(outcome, needed, {slot.period for slot in slots if counting.rows_in(slot, events)}):
             return outcome
         shards = job.policy.release_shards
         tallies = counting.count_slots(crew, slots, events, outcome, progress, shards=shards)
@@ -66,7 +61,11 @@ def _record(job: Job, slots: Sequence[Slot], released: Spool, outcome: Outcome, 
     periods: dict[str, list[int]] = {}
     for slot in slots:
         periods.setdefault(slot.period, []).append(slot.start_s)
-    wanted = _spending(periods, released, outcome)
+    wanted: Wanted = {}
+    for period, starts in periods.items():
+        sealed = (data for slot_s in starts for data in released.read((slot_s, SEALED)))
+        asked = asked_of(sealed, lambda slot_s: released.read((slot_s, EXPOSED)), job.policy.parts)
+        wanted[period], outcome.debits[period], outcome.spent[period] = asked.wanted, asked.total, asked.spent
     ledger = job.account.open()
     if excess := ledger.excess(job.account.name, job.account.limit, wanted):
         outcome.periods_refused = excess
@@ -76,15 +75,6 @@ def _record(job: Job, slots: Sequence[Slot], released: Spool, outcome: Outcome, 
         outcome.periods_refused = ledger.excess(job.account.name, job.account.limit, wanted)
     progress("periods recorded and published", len(wanted), len(wanted))
     return outcome
-
-
-def is_refused(outcome: Outcome, slots: Sequence[Slot], needed: Collection[str] | None, events: Spool) -> bool:
-    """Whether the input is none of these slots. Notes the needed periods that it has no row of."""
-    if needed is None:
-        return False
-    having = {slot.period for slot in slots if counting.rows_in(slot, events)}
-    outcome.periods_empty = [period for period in needed if period not in having]
-    return bool(outcome.periods_empty) or outcome.unusable
 
 
 def unspooled(p: beam.Pipeline, keys: Sequence[SlotShard], spool: Spool, element: Any) -> PCollection[Any]:
@@ -122,29 +112,3 @@ def counts_of(result: Any) -> Mapping[str, int]:
 def _read_back(key: Any, spool: Spool) -> Iterator[tuple[Any, bytes]]:
     for data in spool.read(key):
         yield key, data
-
-
-def _spending(periods: Mapping[str, Sequence[int]], released: Spool, outcome: Outcome) -> Wanted:
-    """The debits that are asked of each period. Notes their sum, and exactly what vehicles spend, per period."""
-    wanted: Wanted = {}
-    for period, starts in periods.items():
-        encoded = (data for slot_s in starts for data in released.read((slot_s, SEALED)))
-        sealed = [msgspec.json.decode(data, type=Spending) for data in encoded]
-        wanted[period] = list(map(debit, sealed))
-        outcome.debits[period] = sum(debits_by_slot(wanted[period]).values(), Accountant())
-        rates = {unit.slot_s: Fraction(unit.epsilon_hat) for unit in sealed}
-        outcome.spent[period] = _spend(rates, released)
-    return wanted
-
-
-def _spend(rates: dict[int, Fraction], released: Spool) -> Spend:
-    """Of each vehicle the sum over slots of cells times the epsilon of a HAT there. rates: that epsilon by slot."""
-    found = [(rate, unpack_exposure(released.read((slot_s, EXPOSED)))) for slot_s, rate in rates.items()]
-    vehicles = np.unique(np.concatenate([exposure.vehicle for _, exposure in found]))
-    parts = math.lcm(*(rate.denominator for rate in rates.values()))
-    spent = np.zeros(vehicles.size, object)  # in parts of 1, as Python integers
-    for rate, exposure in found:
-        np.add.at(spent, np.searchsorted(vehicles, exposure.vehicle), exposure.cells.astype(object) * int(rate * parts))
-    ordered = np.sort(spent) if spent.size else np.zeros(1, object)
-    ranks = (ordered.size - 1, (ordered.size - 1) // 2, -(-9 * ordered.size // 10) - 1)
-    return Spend(*(Fraction(int(ordered[rank]), parts) for rank in ranks))

@@ -5,12 +5,12 @@ What needs Beam is imported where it runs: wrong options and a bad specification
 
 import glob
 import os
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from itertools import groupby
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from zoneinfo import ZoneInfo
 
 from pipelines import output_folder
@@ -29,7 +29,11 @@ from transforms.observe.vehicle_hash import Secret
 from transforms.release.policy import SlotFacts
 from transforms.sinks.files import HATS, file_of
 from transforms.sources.kafka_partition import Topic
-from transforms.time.calendar import Calendar, CalendarError, Slot, Timetable, calendar
+from transforms.time.calendar import Calendar, CalendarError, Timetable, calendar
+
+if TYPE_CHECKING:
+    from pipelines.streaming.engine import BoundedEngine
+    from transforms.release.period_steps import PeriodPolicy
 
 SHOWN_PERIODS = 7
 FIRST_YEAR, LAST_YEAR = 2000, 2099
@@ -112,24 +116,35 @@ def release(
     *,
     allow_empty: bool = False,
     workers: int | None = None,
+    engine: "BoundedEngine | None" = None,
 ) -> Release:
     """Releases the slots of a range. Raises UsageError, InputError, AccountRefusal, LedgerError or StepError.
 
     allow_empty: seals a period of which the input holds no row. workers: processes that read and count; the cores there
-    are, for a large input, if None.
+    are, for a large input, if None. engine: does the work in their place.
     """
     _check_period(spec, when)
+    if engine is not None:  # its workers stand in other folders
+        outputs = replace(outputs, folder=outputs.folder.absolute())
+        location = replace(location, key=location.key.absolute())
     secret = admitted(spec, location)
     paths = input_of(pattern)
     output_folder.prepare(outputs, spec, location)
     job = continuing(job_of(spec, when, secret, ledger_account_of(spec, location), outputs), location.ledger)
     needed = _needed(spec, when, location, allow_empty=allow_empty)
-    if spec.levels is None:
-        from pipelines.scheduled.parts import run
+    levels = None if spec.levels is None else _levels(spec, spec.levels, job, secret)
+    if engine is not None:
+        from pipelines.scheduled import on_engine
 
-        outcome = run(job, paths, when.slots, needed, workers, progress)
+        outcome = on_engine.run(job, levels, paths, needed, engine, progress)
+    elif levels is None:
+        from pipelines.scheduled import parts
+
+        outcome = parts.run(job, paths, when.slots, needed, workers, progress)
     else:
-        outcome = _run_levels(spec, spec.levels, job, secret, paths, when.slots, needed, workers, progress)
+        from pipelines.scheduled.levels import run
+
+        outcome = run(job, levels, paths, when.slots, needed, workers, progress)
     if needed is not None and (outcome.unusable or outcome.periods_empty):
         raise InputError(_no_rows(outcome))
     if outcome.periods_refused:
@@ -138,25 +153,12 @@ def release(
     return Release(outcome, when, tuple(_files(spec, job)), outputs.topic)
 
 
-def _run_levels(
-    spec: Specification,
-    of: LevelsRelease,
-    job: Job,
-    secret: Secret,
-    paths: Sequence[str],
-    slots: Sequence[Slot],
-    needed: Collection[str] | None,
-    workers: int | None,
-    progress: Progress,
-) -> Outcome:
-    """As `parts.run`, a period at a time by `levels`."""
-    from pipelines.scheduled import levels
+def _levels(spec: Specification, of: LevelsRelease, job: Job, secret: Secret) -> "PeriodPolicy":
     from transforms.release.learned import learned_centres, learned_estimates
     from transforms.release.period_steps import PeriodPolicy
 
     policy = levels_policy(spec, of, secret, job.account.head)
-    periods = PeriodPolicy(policy, job.slots, spec.timetable.zone, learned_centres, learned_estimates)
-    return levels.run(job, periods, paths, slots, needed, workers, progress)
+    return PeriodPolicy(policy, job.slots, spec.timetable.zone, learned_centres, learned_estimates)
 
 
 def _files(spec: Specification, job: Job) -> Iterator[Path]:
@@ -187,14 +189,14 @@ def slot_facts(spec: Specification, when: Calendar) -> dict[int, SlotFacts]:
             whole = spec.slots_of_period(starts[0])
         except CalendarError as error:
             raise UsageError(str(error)) from None
-        if spec.allocation.whole_periods and starts != whole:
+        if spec.privacy.allocation.whole_periods and starts != whole:
             raise UsageError(
                 f"privacy.scope = 'period' plans and seals a period as a whole: {period} has {len(whole or ())} slots, "
                 f"the range holds {len(starts)} of them"
             )
         for at in starts:
-            plan = spec.allocation.planned_with(at, starts)
-            facts[at] = facts_of(spec, period, at, plan, spec.allocation.plans(len(whole)))
+            plan = spec.privacy.allocation.planned_with(at, starts)
+            facts[at] = facts_of(spec, period, at, plan, spec.privacy.allocation.plans(len(whole)))
     return facts
 
 
@@ -258,9 +260,8 @@ def _needed(spec: Specification, when: Calendar, location: AccountLocation, *, a
     if allow_empty:
         return []
     sealed = location.ledger.sealed(spec.account.name, spec.spec_id, when.from_s, when.to_s)
-    open_slots = (
-        slot for slot in when.slots for shard in range(spec.release_shards) if (slot.start_s, shard) not in sealed
-    )
+    shards = range(spec.privacy.release_shards)
+    open_slots = (slot for slot in when.slots for shard in shards if (slot.start_s, shard) not in sealed)
     return list(dict.fromkeys(slot.period for slot in open_slots))
 
 

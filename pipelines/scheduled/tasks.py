@@ -84,22 +84,13 @@ class Observe:
 
     def perform(self, road: Road, shelf: Shelf, told: Told) -> Done:
         done = Done([], Counter())
-        for batch in self._batches(road.layout):
+        for batch in batches_of(road.layout, self.path, self.share):
             done.counts[counters.ROWS] += batch.rows
             failpoint("read")
             for part in _events(batch, road, done.counts):
                 done.entries.append(Entry((part.slot_s, 0), shelf.append(part.data), part.rows))
             told(batch.rows)
         return done
-
-    def _batches(self, layout: Layout) -> Iterator[RawBatch]:
-        try:
-            with fetched(self.path) if is_remote(self.path) else nullcontext(self.path) as path:
-                yield from read_apart(layout, path, self.share)
-        except UnreadableFile as error:
-            raise StepError(f"{self.path}: {error.rule}") from None
-        except OSError as error:
-            raise StepError(f"{self.path}: {reason_of(error)}") from None
 
 
 @dataclass(frozen=True)
@@ -187,6 +178,17 @@ class Draw:
             packed = wire.pack_exposure(exposure)
             done.entries.append(Entry((unit.slot_s, EXPOSED), shelf.append(packed), exposure.vehicle.size))
         return done
+
+
+def batches_of(layout: Layout, path: str, share: Share) -> Iterator[RawBatch]:
+    """What a file, or a share of it, holds; the file may be in an object store. Raises StepError."""
+    try:
+        with fetched(path) if is_remote(path) else nullcontext(path) as local:
+            yield from read_apart(layout, local, share)
+    except UnreadableFile as error:
+        raise StepError(f"{path}: {error.rule}") from None
+    except OSError as error:
+        raise StepError(f"{path}: {reason_of(error)}") from None
 
 
 def _shelved(table: wire.Tally, shard: Int64s, plan_s: int, shelf: Shelf) -> Iterator[Entry]:

@@ -21,7 +21,7 @@ from pipelines.specification.document import (
     SpeedTable,
 )
 from pipelines.specification.numbers import shortened
-from pipelines.specification.values import Cells, Input
+from pipelines.specification.values import Cells, Input, Privacy
 from transforms.count.tally import ContributionBound
 from transforms.errors import did_you_mean
 from transforms.layouts import layout
@@ -106,7 +106,8 @@ def grid_of(speed: SpeedTable) -> Grid:
     return Grid(step=speed.grid_kmh, upper_steps=int(steps))
 
 
-def allocation_of(privacy: PrivacyTable, account: AccountTable) -> tuple[Allocation, ContributionBound | None]:
+def privacy_of(privacy: PrivacyTable, account: AccountTable) -> Privacy:
+    """Without `levels`."""
     need(1 / BOUND <= privacy.epsilon <= BOUND, "privacy.epsilon", "must be between 1e-6 and 1e6", privacy.epsilon)
     cap = None
     if privacy.composition == "cap":
@@ -125,7 +126,7 @@ def allocation_of(privacy: PrivacyTable, account: AccountTable) -> tuple[Allocat
     need(fits, "privacy.release_shards", "must be 1 with scope = 'period'", shards)
     if allocation.needs_period and account.unit == "vehicle-ever":
         need(account.since is not None, "account.since", "is needed to divide a vehicle-ever period", "missing")
-    return allocation, cap
+    return Privacy(allocation=allocation, cap=cap, release_shards=shards)
 
 
 def cells_of(table: CellsTable, folder: Path) -> Cells:
@@ -166,7 +167,7 @@ def _region(cells: CellsTable, folder: Path) -> tuple[int, ...] | None:
     return found
 
 
-def input_of(table: InputTable) -> Input:
+def input_of(table: InputTable, allowed_lateness_s: int) -> Input:
     try:
         found = layout(
             table.layout,
@@ -180,7 +181,7 @@ def input_of(table: InputTable) -> Input:
         )
     except ValueError as error:
         raise SpecificationError(f"input: {error}") from None
-    return Input(table.layout, table.columns, found, _derived(table.derived_speed))
+    return Input(table.layout, table.columns, found, _derived(table.derived_speed), allowed_lateness_s)
 
 
 def _derived(table: DerivedSpeedTable | None) -> SpeedLimits | None:

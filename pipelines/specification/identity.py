@@ -36,8 +36,8 @@ def decisive_text(spec: "Specification") -> str:
         "statistic": _statistics(spec),
         "input": _input(spec),
     }
-    if spec.fleet is not None:
-        plain["fleet"] = msgspec.to_builtins(spec.fleet)
+    if spec.levels is not None and spec.levels.fleet_is_declared:
+        plain["fleet"] = msgspec.to_builtins(spec.levels.fleet)
     return msgspec.json.encode(plain, order="deterministic").decode()
 
 
@@ -62,18 +62,18 @@ def _cells(spec: "Specification") -> dict[str, Any]:
 
 
 def _privacy(spec: "Specification") -> dict[str, Any]:
-    allocation, cap = spec.allocation, spec.cap
+    allocation, cap, levels = spec.privacy.allocation, spec.privacy.cap, spec.levels
     plain = {
         "epsilon": str(allocation.epsilon),
         "per": allocation.per,
         "composition": "clip-user" if allocation.suppress else "none" if cap is None else "cap",
         "scope": allocation.scope,
-        "release_shards": spec.release_shards,
+        "release_shards": spec.privacy.release_shards,
         "max_cells": None if cap is None else cap.max_cells,
         "max_samples": None if cap is None else cap.max_samples,
     }
-    if spec.levels is not None and spec.levels.delta is not None:
-        plain["delta"] = str(spec.levels.delta)
+    if levels is not None and levels.delta is not None:
+        plain["delta"] = str(levels.delta)
     return plain
 
 

@@ -86,7 +86,9 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 class LevelsRelease:
     """A checked `levels` statistic. epsilon, delta: the total of a vehicle and period, delta None where it is pure.
 
-    products: what is published of a period besides its HATs.
+    fleet_is_declared: the specification says what is known of the fleet; else it is what is usual. live: of a stream.
+    day_lateness_s: so long after a period's end a stream releases it whole; None: a scheduled job does. products: what
+    is published of a period besides its HATs.
     """
 
     epsilon: Fraction
@@ -94,8 +96,10 @@ class LevelsRelease:
     recipe: Recipe
     exponent: Fraction
     fleet: Fleet
+    fleet_is_declared: bool
     counts_public: bool
     live: LiveSettings | None = None
+    day_lateness_s: int | None = None
     products: tuple[Product, ...] = ()
 
     @property
@@ -142,7 +146,7 @@ def levels_release(
     *,
     epsilon: Fraction,
     delta: Fraction | None,
-    fleet: FleetTable,
+    declared: FleetTable | None,
     region: Sequence[int],
     timetable: Timetable,
     counts_public: bool,
@@ -150,6 +154,7 @@ def levels_release(
 ) -> LevelsRelease:
     """Raises ValueError naming the option."""
     asked = msgspec.convert(dict(options), Options, dec_hook=from_toml)
+    fleet = declared or FleetTable()
     public = Fleet(vehicles=fleet.vehicles, profile=Profile(**msgspec.structs.asdict(fleet.profile)))
     _check_fleet(public)
     kind: Kind = "laplace" if delta is None else "gaussian"
@@ -162,8 +167,10 @@ def levels_release(
         recipe=_with(asked, default),
         exponent=asked.exponent,
         fleet=public,
+        fleet_is_declared=declared is not None,
         counts_public=counts_public,
         live=None if live is None else live_settings(kind, epsilon, live.share),
+        day_lateness_s=None if live is None else live.day_lateness_s,
     )
 
 
@@ -221,7 +228,7 @@ def refusal(
     unit: str,
     region: Sequence[int] | None,
     per: str,
-    scope: str,
+    whole_periods: bool,
     composition: str,
     release_shards: int,
     statistics: Sequence[str],
@@ -236,7 +243,7 @@ def refusal(
             "must be a GeoJSON file or a list of cells: which cells have reports is secret",
         ),
         (per == "period", "privacy.per", "must be 'period': epsilon is the total of a vehicle and period"),
-        (scope == "period", "privacy.scope", "must be 'period': a vehicle's whole period is one vector"),
+        (whole_periods, "privacy.scope", "must be 'period': a vehicle's whole period is one vector"),
         (composition == "none", "privacy.composition", "must be 'none': a vector is bounded by its own norm"),
         (release_shards == 1, "privacy.release_shards", "must be 1: a period is a few hundred sums"),
     ]

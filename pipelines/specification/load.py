@@ -4,7 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from pipelines.specification.checks import (
-    allocation_of,
     cells_of,
     check_account,
     check_derived,
@@ -12,6 +11,7 @@ from pipelines.specification.checks import (
     grid_of,
     input_of,
     prior_of,
+    privacy_of,
     timetable_of,
 )
 from pipelines.specification.document import Document, read
@@ -31,25 +31,20 @@ def _checked(document: Document, folder: Path) -> Specification:
     check_account(document.account)
     check_derived(document)
     speeds = Speeds(grid=grid_of(document.speed), prior=prior_of(document.speed))
-    allocation, cap = allocation_of(document.privacy, document.account)
+    privacy = privacy_of(document.privacy, document.account)
     cells = cells_of(document.cells, folder)
-    levels = levels_of(document, cells.region, timetable)
+    levels = levels_of(document, privacy.allocation, cells.region, timetable)
     statistics = statistics_of(document, speeds.prior) if levels is None else ()
+    allocation = privacy.allocation
     if document.privacy.composition == "clip-user":
         allocation = replace(allocation, suppress=weights_of(speeds.grid, statistics))
     return Specification(
         name=document.name,
         account=document.account,
         timetable=timetable,
-        allowed_lateness_s=document.slot.allowed_lateness_s,
         cells=cells,
         speeds=speeds,
-        allocation=allocation,
-        cap=cap,
-        release_shards=document.privacy.release_shards,
+        privacy=replace(privacy, allocation=allocation, levels=levels),
         statistics=statistics,
-        levels=levels,
-        fleet=document.fleet,
-        input=input_of(document.input),
-        live=document.live,
+        input=input_of(document.input, document.slot.allowed_lateness_s),
     )

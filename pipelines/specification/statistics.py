@@ -8,17 +8,19 @@ from typing import Any
 import msgspec
 
 from dpops import statistics as registry
+from dpops.allocation import Allocation
 from dpops.forecast import Prior
 from dpops.mechanism import Mechanism
 from dpops.mechanisms.auto import Auto
 from dpops.mechanisms.baseline import Baseline
+from dpops.mechanisms.constant import Constant
 from dpops.mechanisms.tree import Tree
 from dpops.registry import registered
 from dpops.statistics import RequestedStatistic
 from pipelines.specification.checks import need
 from pipelines.specification.document import Document, SpecificationError
 from pipelines.specification.hints import hint
-from pipelines.specification.levels import FleetTable, LevelsRelease, Options, levels_release, refusal
+from pipelines.specification.levels import LevelsRelease, Options, levels_release, refusal
 from pipelines.specification.numbers import from_toml
 from transforms.errors import did_you_mean
 from transforms.release.products import Product, product_of
@@ -54,7 +56,7 @@ def _statistic(table: dict[str, Any], document: Document, prior: Prior | None) -
             mechanism = Auto(prior=prior, statistic=name)
         if isinstance(mechanism, Baseline):
             mechanism = replace(mechanism, statistic=name)
-        if isinstance(mechanism, Tree):
+        if isinstance(mechanism, Tree | Constant):
             mechanism = replace(mechanism, prior=prior)
         return str(name), mechanism, _weight(weight)
     except (msgspec.ValidationError, ValueError) as error:
@@ -94,7 +96,9 @@ def _check_option(cls: type[Mechanism], name: str, value: object) -> None:
         raise ValueError(rule if rule.startswith(f"{name} must") else f"{name} = {value!r} is not available") from None
 
 
-def levels_of(document: Document, region: tuple[int, ...] | None, timetable: Timetable) -> LevelsRelease | None:
+def levels_of(
+    document: Document, allocation: Allocation, region: tuple[int, ...] | None, timetable: Timetable
+) -> LevelsRelease | None:
     """The `levels` release that is asked for, if it is; under secret counts nothing else is."""
     account, privacy, tables = document.account, document.privacy, document.statistic
     if account.adjacency == "counts-public" and "levels" not in [table.get("mechanism") for table in tables]:
@@ -102,14 +106,14 @@ def levels_of(document: Document, region: tuple[int, ...] | None, timetable: Tim
         for name, value in (given | {"output": document.output or None}).items():
             need(value is None, name, "goes with mechanism = 'levels'", "given")
         return None
-    _check_levels(document, region)
+    _check_levels(document, allocation, region)
     options = {name: value for name, value in tables[0].items() if name not in ("name", "mechanism", "weight")}
     try:
         found = levels_release(
             options,
             epsilon=privacy.epsilon,
             delta=privacy.delta,
-            fleet=document.fleet or FleetTable(),
+            declared=document.fleet,
             region=region or (),
             timetable=timetable,
             counts_public=account.adjacency == "counts-public",
@@ -132,7 +136,7 @@ def _products(document: Document, timetable: Timetable) -> tuple[Product, ...]:
         raise SpecificationError(f"output: {error}") from None
 
 
-def _check_levels(document: Document, region: tuple[int, ...] | None) -> None:
+def _check_levels(document: Document, allocation: Allocation, region: tuple[int, ...] | None) -> None:
     """Raises SpecificationError for what does not go together with `levels`."""
     account, privacy, tables = document.account, document.privacy, document.statistic
     wanted = [table.get("mechanism", "levels") for table in tables]
@@ -143,7 +147,7 @@ def _check_levels(document: Document, region: tuple[int, ...] | None) -> None:
         unit=account.unit,
         region=region,
         per=privacy.per,
-        scope=privacy.scope,
+        whole_periods=allocation.whole_periods,
         composition=privacy.composition,
         release_shards=privacy.release_shards,
         statistics=[str(table.get("name")) for table in tables],

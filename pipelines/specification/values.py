@@ -13,7 +13,7 @@ from dpops.statistics import RequestedStatistic
 from dpops.types import Grid
 from pipelines.specification.document import AccountTable
 from pipelines.specification.identity import decisive_text, spec_id_of
-from pipelines.specification.levels import FleetTable, LevelsRelease, LiveTable
+from pipelines.specification.levels import LevelsRelease
 from transforms.count.tally import ContributionBound
 from transforms.layouts import Layout
 from transforms.observe.derived_speed import SpeedLimits
@@ -46,36 +46,43 @@ class Speeds:
 
 @dataclass(frozen=True)
 class Input:
-    """name, columns: of the layout, as written. derived: limits of speeds that are made from positions."""
+    """The feed. name, columns: of the layout, as written. derived: limits of speeds that are made from positions.
+
+    allowed_lateness_s: so long after a slot its reports are waited for.
+    """
 
     name: str
     columns: Mapping[str, str] | None
     layout: Layout
     derived: SpeedLimits | None = None
+    allowed_lateness_s: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Privacy:
+    """How the budget is divided: over slots and HATs, each vehicle's contribution bounded by `cap`; or over `levels`.
+
+    release_shards: into how many parts the cells of a slot are cut, each drawn by itself.
+    """
+
+    allocation: Allocation
+    cap: ContributionBound | None = None
+    release_shards: int = 1
+    levels: LevelsRelease | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Specification:
-    """A checked specification.
-
-    levels: a mean by `levels`, which then is the only statistic and not among `statistics`. fleet: what is known of it,
-    where it is written. live: of a stream that releases `levels`.
-    """
+    """A checked specification. statistics: of HATs; none where a mean by `levels` is the only one."""
 
     name: str
     account: AccountTable
     timetable: Timetable
-    allowed_lateness_s: int
     cells: Cells
     speeds: Speeds
-    allocation: Allocation
-    cap: ContributionBound | None
-    release_shards: int
+    privacy: Privacy
     statistics: tuple[RequestedStatistic, ...]
-    levels: LevelsRelease | None
-    fleet: FleetTable | None
     input: Input
-    live: LiveTable | None = None
 
     @cached_property
     def text(self) -> str:
@@ -88,13 +95,18 @@ class Specification:
         return spec_id_of(self.text)
 
     @property
+    def levels(self) -> LevelsRelease | None:
+        """The mean by `levels`, if it is asked for."""
+        return self.privacy.levels
+
+    @property
     def counts_are_public(self) -> bool:
         """Whether it may be told, and may decide what is recorded, that there are reports of a time at all."""
         return self.account.adjacency == "counts-public"
 
     def slots_of_period(self, start_s: int) -> tuple[int, ...]:
         """All slots of the period that one is in; none where nothing depends on them."""
-        if not self.allocation.needs_period:
+        if not self.privacy.allocation.needs_period:
             return ()
         day = datetime.fromtimestamp(start_s, ZoneInfo(self.timetable.zone)).date()
         days = self.timetable.period_days(day, self.account.since, self.account.until)

@@ -1,9 +1,11 @@
-"""What a stream asks of an engine. Flink is one (pipelines/streaming/flink); another one is another such file."""
+"""What a stream, or a bounded job, asks of an engine. Flink is one (pipelines/streaming/flink); another one is another
+such file."""
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-import apache_beam as beam
+if TYPE_CHECKING:  # Beam takes seconds to import
+    import apache_beam as beam
 
 ENDED = ("FINISHED", "CANCELED", "FAILED")
 """The states after which a job does nothing any more."""
@@ -42,6 +44,31 @@ class StreamJob(Protocol):
 class Engine(Protocol):
     """Runs unbounded pipelines."""
 
-    def submit(self, build: Callable[[beam.Pipeline], None], name: str) -> StreamJob:
+    def submit(self, build: "Callable[[beam.Pipeline], None]", name: str) -> StreamJob:
         """Hands over the pipeline that `build` makes. name: of no other job. Raises EngineError."""
+        ...
+
+
+class Finished(NamedTuple):
+    """What a bounded job counted, and the texts that it told, by the names of metrics."""
+
+    counts: Mapping[str, int]
+    told: Mapping[str, frozenset[str]]
+
+
+class BoundedEngine(Protocol):
+    """Runs bounded pipelines."""
+
+    @property
+    def parallelism(self) -> int:
+        """How many workers read and count side by side."""
+        ...
+
+    def run(
+        self, build: "Callable[[beam.Pipeline], None]", name: str, watch: Callable[[Mapping[str, int]], None]
+    ) -> Finished:
+        """Runs the pipeline that `build` makes, to its end. name: of no other job. watch: sees its counters meanwhile.
+
+        Raises StepError, LedgerError or AccountRefusal where a step did, else EngineError. An interrupt ends the job.
+        """
         ...

@@ -181,7 +181,7 @@ class _Watch:
         return [
             slot_s
             for slot_s, shards in Counter(slot_s for slot_s, _ in sealed).items()
-            if shards == self._spec.release_shards
+            if shards == self._spec.privacy.release_shards
         ]
 
     def _of_slot(self, slot_s: int) -> dict[str, Any]:

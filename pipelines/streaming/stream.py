@@ -112,7 +112,7 @@ def prepare(
     return Stream(
         job=replace(continuing(job, location.ledger), vehicle_shards=vehicle_shards),
         source=source,
-        heartbeat=Heartbeat(spec.timetable, start_s, to_s, spec.release_shards),
+        heartbeat=Heartbeat(spec.timetable, start_s, to_s, spec.privacy.release_shards),
         identity=_identity(f"{spec.spec_id}-{account_of(spec.account, secret).key_check}", vehicle_shards),
         levels=_levels(spec, from_s, to_s, secret, location.head),
     )
@@ -124,16 +124,16 @@ def _identity(of_spec_and_key: str, vehicle_shards: int) -> str:
 
 
 def _levels(spec: Specification, from_s: int, to_s: int, secret: Secret, head: Path) -> LevelsStream | None:
-    if spec.levels is None or spec.live is None:
+    if spec.levels is None or spec.levels.live is None:
         return None
     policy = levels_policy(spec, spec.levels, secret, head)
     periods, zone = StreamFacts(spec, from_s, to_s, whole_periods=True), spec.timetable.zone
     live = LivePolicy(policy, periods, zone, learned_centres, learned_live)
     whole = PeriodPolicy(policy, periods, zone, learned_centres, learned_estimates)
-    lateness_s = spec.live.day_lateness_s
+    lateness_s = spec.levels.day_lateness_s
     if lateness_s is None:
         return LevelsStream(live, None, 0)
-    return LevelsStream(live, whole, lateness_s - spec.allowed_lateness_s)
+    return LevelsStream(live, whole, lateness_s - spec.input.allowed_lateness_s)
 
 
 def run(
@@ -180,7 +180,7 @@ def folder_source(spec: Specification, folder: Path, start_s: int) -> ReadGrowin
 
 
 def _watermark(spec: Specification, start_s: int) -> Watermark:
-    return Watermark(spec.allowed_lateness_s, start_s, by_own_times=not spec.counts_are_public)
+    return Watermark(spec.input.allowed_lateness_s, start_s, by_own_times=not spec.counts_are_public)
 
 
 def first_slot(spec: Specification, text: str | None, now: datetime) -> int:
@@ -209,12 +209,12 @@ def check(spec: Specification, start_s: int) -> None:
     """Whether slots of the specification can be released one by one for ever. Raises SpecificationError."""
     if spec.input.derived is not None:
         raise SpecificationError("input.derived_speed needs a vehicle's whole day: use `hatstream release`")
-    if spec.levels is not None and spec.live is None:
+    if spec.levels is not None and spec.levels.live is None:
         raise SpecificationError(
             "live is needed to stream statistics by 'levels': [live] says which part of the total slots get before "
             "their period ends; without it use `hatstream release`"
         )
-    if spec.allocation.whole_periods and spec.levels is None:
+    if spec.privacy.allocation.whole_periods and spec.levels is None:
         raise SpecificationError(
             "privacy.scope = 'period' plans and seals a period as a whole, which a stream never holds: "
             "use `hatstream release`, or scope = 'slot'"

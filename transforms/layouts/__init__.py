@@ -57,12 +57,10 @@ def layout(
     with_speed: whether rows have a speed that is read.
     """
     fields = FIELDS if with_speed else FIELDS[:-1]
-    given = {"columns": columns, "time_unit": time_unit, "speed_unit": speed_unit, "time_zone": time_zone}
-    of_csv = {"delimiter": delimiter, "header": header}
+    given = dict[str, object](columns=columns, time_unit=time_unit, speed_unit=speed_unit, time_zone=time_zone)
+    of_csv = dict[str, object](delimiter=delimiter, header=header)
     if name in FIXED:
-        for field, value in (given | of_csv).items():
-            if value is not None:
-                raise ValueError(f"{field}: layout {name!r} has its own units and columns, got {value!r}")
+        _refuse_given(given | of_csv, f"layout {name!r} has its own units and columns")
         return FIXED[name]
     if name not in MAPPED:
         known = [*FIXED, *MAPPED]
@@ -72,9 +70,7 @@ def layout(
     units, names = _units(time_unit or "iso", speed_unit or "km/h", time_zone), _column_names(name, columns, fields)
     if name == "csv":
         return CsvTable(units, names, fields, _delimiter(delimiter), header is not False)
-    for field, value in of_csv.items():
-        if value is not None:
-            raise ValueError(f"{field}: goes with layout 'csv' only, got {value!r}")
+    _refuse_given(of_csv, "goes with layout 'csv' only")
     return MAPPED[name](units, names, fields)
 
 
@@ -100,6 +96,13 @@ def _delimiter(delimiter: str | None) -> str:
     if delimiter is not None and delimiter not in DELIMITERS:
         raise ValueError(f"delimiter: must be one of {', '.join(map(repr, DELIMITERS))}, got {delimiter[:20]!r}")
     return delimiter or ","
+
+
+def _refuse_given(options: Mapping[str, object], why: str) -> None:
+    """Raises ValueError for the first option that has a value."""
+    for field, value in options.items():
+        if value is not None:
+            raise ValueError(f"{field}: {why}, got {value!r}")
 
 
 def _units(time_unit: str, speed_unit: str, time_zone: str | None) -> Units:

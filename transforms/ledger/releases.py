@@ -50,15 +50,13 @@ def seal_missing(
         db, signature, spec_id, period, None if units[0].is_of_whole_period else (min(slots), max(slots))
     )
     _check_whole(stored, units)
-    before = [stored.get((unit.slot_s, unit.shard)) for unit in units]
-    missing = [unit for unit, known in zip(units, before, strict=True) if known is None]
-    differing = [
-        (unit, what) for unit, known in zip(units, before, strict=True) if known and (what := _differs(known, unit))
-    ]
+    pairs = [(unit, stored.get((unit.slot_s, unit.shard))) for unit in units]
+    missing = [unit for unit, known in pairs if known is None]
+    differing = [(unit, what) for unit, known in pairs if known and (what := _differs(known, unit))]
+    redrawn = [unit for unit, known in pairs if known and known != unit]
     if any(unit.is_live for unit in missing):
         _check_open(db, spec_id, period)
     _check_claims(stored.values(), missing)
-    redrawn = [unit for unit, known in zip(units, before, strict=True) if known and known != unit]
     new: list[Entry] = []
     if not _knows_spec(db, account, spec_id):
         text = json_of({"name": spec_name, "spec": spec_text})
@@ -67,7 +65,7 @@ def seal_missing(
     new += _changes(db, account, spec_id, period, differing)
     new += _redraws(account, redrawn)
     chain.append(db, signature, *new)
-    sealed = [known or unit for unit, known in zip(units, before, strict=True)]
+    sealed = [known or unit for unit, known in pairs]
     sequences = _sequences(db, spec_id, period)
     entries = [sequences[unit.slot_s, unit.shard] for unit in units]
     return Recorded(sealed, len(missing), len(differing), len(redrawn), entries)

@@ -1,11 +1,12 @@
 """Flink as an engine: a pipeline is submitted, found among the cluster's jobs, and ended by the cluster's own word."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.runner import PipelineResult
 
 from pipelines.streaming.engine import EngineError
 from pipelines.streaming.flink.rest import Cluster
@@ -67,26 +68,7 @@ class Flink:
     savepoint: str | None = None
 
     def submit(self, build: Callable[[beam.Pipeline], None], name: str) -> FlinkJob:
-        p = beam.Pipeline(options=PipelineOptions([*self.options, f"--job_name={name}"]))
-        build(p)
-        try:
-            result = p.run()
-        except Exception as error:
-            if not type(error).__module__.startswith("grpc"):
-                raise
-            raise EngineError(f"no job server answers at {self.job_server}") from None
-        cluster = Cluster(self.rest)
-        until = time.monotonic() + SUBMIT_S
-        while time.monotonic() < until:
-            if found := cluster.job_named(name):
-                return FlinkJob(cluster, found)
-            if result.state in _LOST:
-                raise EngineError("Flink did not take the job: the log of the job server says why")
-            time.sleep(0.2)
-        raise EngineError(
-            f"the cluster at {self.rest} shows no job {name} after {SUBMIT_S:.0f} s: "
-            "if the job server sends jobs to another cluster, it runs there"
-        )
+        return job_of(handed_over(build, name, self.options, self.job_server), name, self.rest)
 
     @property
     def options(self) -> list[str]:
@@ -96,13 +78,7 @@ class Flink:
         first element swallows that element, and the job waits for ever without a word.
         """
         chosen = [
-            "--runner=PortableRunner",
-            f"--job_endpoint={self.job_server}",
-            "--environment_type=EXTERNAL",
-            f"--environment_config={self.worker_pool}",
-            f"--parallelism={self.parallelism}",
-            f"--sdk_worker_parallelism={self.parallelism}",
-            "--job_server_timeout=10",
+            *where(self.job_server, self.worker_pool, self.parallelism),
             "--streaming",
             "--finish_bundle_before_checkpointing",
             "--max_bundle_time_mills=100",
@@ -111,3 +87,46 @@ class Flink:
             "--execution_retry_delay=1000",
         ]
         return chosen + ([f"--savepoint_path={self.savepoint}"] if self.savepoint else [])
+
+
+def where(job_server: str, worker_pool: str, parallelism: int) -> list[str]:
+    """Beam's options of any job on a cluster."""
+    return [
+        "--runner=PortableRunner",
+        f"--job_endpoint={job_server}",
+        "--environment_type=EXTERNAL",
+        f"--environment_config={worker_pool}",
+        f"--parallelism={parallelism}",
+        f"--sdk_worker_parallelism={parallelism}",
+        "--job_server_timeout=10",
+    ]
+
+
+def handed_over(
+    build: Callable[[beam.Pipeline], None], name: str, options: Sequence[str], job_server: str
+) -> PipelineResult:
+    """Raises EngineError where no job server answers."""
+    p = beam.Pipeline(options=PipelineOptions([*options, f"--job_name={name}"]))
+    build(p)
+    try:
+        return p.run()
+    except Exception as error:
+        if not type(error).__module__.startswith("grpc"):
+            raise
+        raise EngineError(f"no job server answers at {job_server}") from None
+
+
+def job_of(result: PipelineResult, name: str, rest: str) -> FlinkJob:
+    """The cluster's job. Raises EngineError where it shows none."""
+    cluster = Cluster(rest)
+    until = time.monotonic() + SUBMIT_S
+    while time.monotonic() < until:
+        if found := cluster.job_named(name):
+            return FlinkJob(cluster, found)
+        if result.state in _LOST:
+            raise EngineError("Flink did not take the job: the log of the job server says why")
+        time.sleep(0.2)
+    raise EngineError(
+        f"the cluster at {rest} shows no job {name} after {SUBMIT_S:.0f} s: "
+        "if the job server sends jobs to another cluster, it runs there"
+    )

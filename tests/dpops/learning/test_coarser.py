@@ -6,8 +6,7 @@ import pytest
 from dpops.learning import Groups, Learned, Status, coarser, learned, published, with_coarser
 from dpops.learning.learner import Field
 from dpops.learning.means import _with_mean, traffic_of
-from tests.dpops.learning.city import HOURS, design
-from tests.dpops.learning.test_learner import after
+from tests.dpops.learning.city import HOURS, after, design
 
 OF = design()
 CELLS = np.arange(OF.cells)

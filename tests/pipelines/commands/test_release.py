@@ -18,8 +18,7 @@ from pipelines.job import Outputs
 from pipelines.scheduled import counting
 from pipelines.scheduled import parts as local
 from pipelines.scheduled import release as scheduled
-from pipelines.scheduled.spool import Spool
-from pipelines.scheduled.tasks import EXPOSED
+from pipelines.scheduled.asked import spend_of
 from pipelines.specification import load
 from tests import city
 from tests.pipelines.commands.releases import files_in, rows_in, summary_of
@@ -78,19 +77,15 @@ def test_the_report_counts_what_other_specifications_of_the_account_spent(town, 
 def test_the_most_spent_is_compared_exactly():
     tiny = Fraction(1, 10**20)
     rates = {0: Fraction(1, 10), 1: Fraction(2, 10), 2: Fraction(3, 10) + tiny}
-    with Spool() as exposures:
-        for slot_s, vehicle in ((0, 7), (1, 7), (2, 8)):
-            exposures.append((slot_s, EXPOSED), pack_exposure(Exposure(np.array([vehicle]), np.array([1]))))
-        assert local._spend(rates, exposures).most == Fraction(3, 10) + tiny
+    exposures = [pack_exposure(Exposure(np.array([vehicle]), np.array([1]))) for vehicle in (7, 7, 8)]
+    assert spend_of(rates, lambda slot_s: [exposures[slot_s]]).most == Fraction(3, 10) + tiny
 
 
 def test_what_half_and_nine_tenths_of_the_vehicles_spent_at_most_is_counted_too():
-    with Spool() as exposures:
-        exposures.append((0, EXPOSED), pack_exposure(Exposure(np.arange(10), np.arange(1, 11))))
-        assert local._spend({0: Fraction(1, 2)}, exposures) == (Fraction(5), Fraction(5, 2), Fraction(9, 2))
-    with Spool() as exposures:
-        exposures.append((0, EXPOSED), pack_exposure(Exposure(np.zeros(0, np.int64), np.zeros(0, np.int64))))
-        assert local._spend({0: Fraction(1, 2)}, exposures) == (0, 0, 0)
+    exposure = pack_exposure(Exposure(np.arange(10), np.arange(1, 11)))
+    found = spend_of({0: Fraction(1, 2)}, lambda _: [exposure])
+    assert found == (Fraction(5), Fraction(5, 2), Fraction(9, 2))
+    assert spend_of({0: Fraction(1, 2)}, lambda _: []) == (0, 0, 0)
 
 
 def test_order_duplicates_and_parts_of_the_input_change_nothing(town, hatstream, monkeypatch):
