@@ -19,7 +19,7 @@ from pipelines.commands.options import (
     spec_option,
 )
 from pipelines.exit_codes import DONE
-from pipelines.scheduled import estimates, past
+from pipelines.scheduled import estimates
 from pipelines.scheduled.release import UsageError, range_of
 from pipelines.specification import load
 from transforms.release.products import PRODUCTS, Product, ProductName, product_of
@@ -107,6 +107,8 @@ def estimate(
     with progress_bars(quiet=as_json) as report:
         if spec.levels is None:
             outputs = _with_model(asked, products, days).of(spec)
+            from pipelines.scheduled import past  # and Beam with it
+
             written, missing = past.estimate_again(spec, place, when, outputs, report, whole=whole)
         else:
             outputs = asked.of(spec)

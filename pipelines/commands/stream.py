@@ -1,29 +1,29 @@
 """`hatstream stream`: the same road without an end, on Apache Flink."""
 
-import signal
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
 from pipelines.account.location import AccountLocation
-from pipelines.build import Source
 from pipelines.commands.engine_options import AskedEngine, address, engine_options
+from pipelines.commands.interrupt import asked_to_stop
 from pipelines.commands.options import AskedOutputs, account_options, outputs_options, packed, spec_option
 from pipelines.commands.terminal import note
 from pipelines.exit_codes import DONE
 from pipelines.scheduled.release import UsageError
 from pipelines.specification import Specification, load
-from pipelines.streaming import stream as streaming
 from pipelines.streaming.health import Say
 from pipelines.streaming.metrics import Metrics, served
 from transforms.sources.kafka_partition import Topic
+
+if TYPE_CHECKING:
+    from pipelines.build import Source
 
 MOST_SHARDS = 1024
 
@@ -45,7 +45,9 @@ class AskedFeed:
         if {*kafka_output.brokers.split(",")} & {*(self.brokers or "").split(",")}:
             raise UsageError("--kafka-output must be another topic than --topic: the stream would read what it writes")
 
-    def source(self, spec: Specification, start_s: int) -> Source:
+    def source(self, spec: Specification, start_s: int) -> "Source":
+        from pipelines.streaming import stream as streaming  # and Beam with it
+
         if self.folder:
             return streaming.folder_source(spec, self.folder, start_s)
         return streaming.kafka_source(spec, Topic(brokers=self.brokers or "", name=self.topic or ""), start_s)
@@ -106,6 +108,8 @@ def stream(
     outputs = asked.of(spec)
     feed.check(outputs.topic)
     engine.check()
+    from pipelines.streaming import stream as streaming  # and Beam with it, once the options are right
+
     start_s = streaming.first_slot(spec, start, datetime.now(UTC))
     streaming.check(spec, start_s)
     shards = vehicle_shards or min(2 * engine.parallelism, MOST_SHARDS)
@@ -130,18 +134,6 @@ def _say(stack: ExitStack, spec: Specification, log: Path | None, metrics: str |
         measured(facts)
 
     return say
-
-
-@contextmanager
-def asked_to_stop() -> Iterator[threading.Event]:
-    """Set by SIGINT or SIGTERM."""
-    asked = threading.Event()
-    before = {number: signal.signal(number, lambda *_: asked.set()) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield asked
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 class _Sayer:
