@@ -19,13 +19,14 @@ from pipelines.specification import Specification
 from transforms.ledger import AccountRefusal
 from transforms.observe.vehicle_hash import Secret
 from transforms.records import SlotEstimates
-from transforms.release.learned import day_estimates, hat_estimates, learned_from, period_order, product_estimates
+from transforms.release.learned import day_estimates, hat_estimates, learned_from, product_estimates
 from transforms.release.levels import LevelsPolicy
 from transforms.release.levels_order import hours_of, is_complete
 from transforms.release.levels_publish import HatEstimates, estimates_of_slot
 from transforms.release.policy import SlotFacts
 from transforms.release.products import Product
 from transforms.release.recorded import Sequenced
+from transforms.release.states import period_order
 from transforms.sinks.files import publish_slot
 from transforms.time.calendar import Calendar
 
@@ -54,7 +55,7 @@ def recorded(spec: Specification, location: AccountLocation, products: Sequence[
         raise UsageError("estimates are learned from statistics by 'levels'; other rows are what `release` writes")
     if not location.ledger.exists():
         raise AccountRefusal(f"there is no ledger at {location.shown}: name it with --ledger")
-    policy = levels_policy(spec, spec.levels, Secret(b""))  # nothing is recorded, so no digest is made
+    policy = levels_policy(spec, spec.levels, Secret(b""), location.head)  # nothing is recorded: no digest is made
     wanted = {product.name: product for product in (*policy.products, *products)}
     policy = replace(policy, products=tuple(wanted.values()))
     return Recorded(spec, policy, location.ledger.stages(spec.account.name, spec.spec_id))

@@ -157,7 +157,7 @@ def _levels(spec: Specification, of: LevelsRelease, job: Job, secret: Secret) ->
     from transforms.release.learned import learned_centres, learned_estimates
     from transforms.release.period_steps import PeriodPolicy
 
-    policy = levels_policy(spec, of, secret)
+    policy = levels_policy(spec, of, secret, job.account.head)
     return PeriodPolicy(policy, job.slots, spec.timetable.zone, learned_centres, learned_estimates)
 
 
