@@ -21,6 +21,16 @@ def fraction(text: str) -> Fraction:
     return Fraction(text)
 
 
+def number(value: Fraction) -> float:
+    """float(value), remembered: the plans of a release share a few, and a fraction takes its time."""
+    return _number(*value.as_integer_ratio())
+
+
+@lru_cache(maxsize=4096)
+def _number(numerator: int, denominator: int) -> float:
+    return numerator / denominator
+
+
 _NONE: Int64s = np.zeros(0, np.int64)
 _NONE.flags.writeable = False
 
@@ -75,9 +85,9 @@ class Plan:
 
     def __post_init__(self) -> None:
         if self.rounding < 0:
-            object.__setattr__(self, "rounding", float(self.upper) / (2 * self.facts["upper_steps"]))
+            object.__setattr__(self, "rounding", number(self.upper) / (2 * self.facts["upper_steps"]))
         # Here and not when it is drawn, where it could depend on a private choice: a failure that does is a leak.
-        if self.scale > MOST_SCALE:
+        if self.scale.numerator > MOST_SCALE * self.scale.denominator:
             raise PlanError(f"{self.mechanism}: this epsilon needs noise beyond 2**50 steps; take a coarser grid")
 
     def claim(self) -> PureDP:
@@ -88,7 +98,7 @@ class Plan:
     def is_constant(self) -> bool:
         """Whether nothing is drawn: what is released is a function of the plan. Plans from before there was a status
         for it are debited, and published, as if they drew."""
-        return self.epsilon == 0
+        return not self.epsilon
 
     @staticmethod
     def claim_of_stored(stored: Mapping[str, Any]) -> PureDP:
@@ -106,7 +116,7 @@ class Plan:
 
     def stated_bias(self) -> float:
         """What is published beside a value: its worst distance from the true one but for noise, in units."""
-        return self.bias_bound if self.version < 2 else min(self.bias_bound + self.rounding, float(self.upper))
+        return self.bias_bound if self.version < 2 else min(self.bias_bound + self.rounding, number(self.upper))
 
     def error(self) -> float:
         """Forecast of the mean absolute error when the bias is at its worst, in units."""
@@ -224,7 +234,7 @@ class Mechanism(Protocol):
     def value(integers: Sequence[int], plan: Plan) -> float:
         """The noisy query in units, clamped into [0, upper]; one correctly rounded division. Post-processing."""
         value = integers[-1] * plan.step.numerator / plan.step.denominator
-        return min(max(value, 0.0), float(plan.upper))
+        return min(max(value, 0.0), number(plan.upper))
 
     @classmethod
     def output(cls) -> str:
@@ -242,9 +252,9 @@ class Mechanism(Protocol):
         value, half = cls.value(integers, plan), plan.half_width(miss)
         # The interval lies around the published value, which is the noisy one brought back into [0, U]: that moves it
         # nearer to any true value there, so the interval keeps its level and is never empty.
-        number = Number(value, max(value - half, 0.0), min(value + half, float(plan.upper)))
+        around = Number(value, max(value - half, 0.0), min(value + half, number(plan.upper)))
         return Estimate(
-            numbers={cls.output(): number},
+            numbers={cls.output(): around},
             lists={},
             noise_std=plan.noise_std(),
             bias_bound=plan.stated_bias(),
