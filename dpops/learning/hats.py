@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpops.learning.design import HOURS, Design
-from dpops.learning.interval import MOST_UNKNOWN, Z95, rounded
+from dpops.learning.interval import Z95, rounded
 from dpops.learning.layout import Layout
 from dpops.learning.means import (
     DayInformation,
@@ -29,6 +29,8 @@ PULL = 1.0, 1.0
 """Mean and standard deviation of the factor of `HatMeans.pull`, before any release."""
 RECENT = 6
 """Days that keep a deviation of their own; what older ones say is added up."""
+MOST_UNKNOWN = 0.6
+"""Beyond it values are held back: see `spread_of`. In Austin model values are then nearer than the city's true mean."""
 _FEWEST = 0.05
 """Vehicles in a HAT where none was seen: so its traffic has a logarithm."""
 

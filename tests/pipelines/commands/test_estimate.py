@@ -6,10 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import h3
+import numpy as np
 import pytest
 
+from pipelines.account import location
 from tests import city, levels_city
 from tests.levels_city import CELLS, DAYS
+from transforms.release.levels import plan_of
 from transforms.release.products import PRODUCTS
 
 Run = Callable[..., tuple[int, str, str]]
@@ -103,6 +106,30 @@ def test_a_day_that_is_not_released_has_no_estimate_and_is_named(tmp_path: Path,
     code, out, _ = hatstream(*command, "--from", DAYS[0], "--to", DAYS[1])
     assert code == 0
     assert json.loads(out)["not_released"] == [DAYS[1]]
+
+
+def test_what_was_released_itself_stands_in_a_file_of_its_own(tmp_path: Path, hatstream: Run) -> None:
+    made(tmp_path, hatstream, DAYS[0])
+    plain, more = estimated(tmp_path, hatstream, "again"), estimated(tmp_path, hatstream, "more", "--released")
+    assert {name: more[name] for name in plain} == plain
+    (name,) = [name for name in more if name.startswith("released-") and name.endswith("jsonl")]
+    rows = [json.loads(line) for line in more[name].splitlines()]
+    ledger = location.find(str(tmp_path / "ledger.sqlite"), None).ledger
+    entries = ledger.stages("small", rows[0]["spec_id"])
+    assert len(entries) == 2
+    for entry in entries:
+        mine = [row for row in rows if row["sequence"] == entry.sequence]
+        plan = plan_of(entry.unit)
+        stage = plan.read([int(cell, 16) for cell in sorted(CELLS, key=lambda cell: int(cell, 16))])
+        integers = np.array(entry.unit.released[0].integers)
+        assert len(mine) == stage.groups == integers.size / 2
+        for column, its in (("weight", integers[: stage.groups]), ("speed", integers[stage.groups :])):
+            values = np.array([row[column] for row in mine])
+            spread = np.array([row[f"{column}_sd"] for row in mine])
+            np.testing.assert_allclose(values / spread, its / stage.noise_sd, rtol=1e-4)
+    assert {row["cell"] for row in rows if row["level"] == "hour"} == {"city"}
+    assert {row["cell"] for row in rows if row["level"] == "cell"} == set(CELLS)
+    assert {row["centre_kmh"] for row in rows if row["stage"] == 0} == {20.0}
 
 
 COARSE = [word for name in PRODUCTS for word in ("--product", name)] + [
