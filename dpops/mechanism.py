@@ -31,6 +31,16 @@ def _number(numerator: int, denominator: int) -> float:
     return numerator / denominator
 
 
+def text(value: Fraction) -> str:
+    """str(value), remembered likewise."""
+    return _text(*value.as_integer_ratio())
+
+
+@lru_cache(maxsize=4096)
+def _text(numerator: int, denominator: int) -> str:
+    return str(Fraction(numerator, denominator))
+
+
 _NONE: Int64s = np.zeros(0, np.int64)
 _NONE.flags.writeable = False
 
@@ -92,7 +102,7 @@ class Plan:
 
     def claim(self) -> PureDP:
         """What the draw costs: epsilon, or more if the noise is less than its sensitivity needs for that."""
-        return _claimed(str(self.epsilon), str(self.scale), self.facts.get("sensitivity", 0))
+        return _claimed(text(self.epsilon), text(self.scale), self.facts.get("sensitivity", 0))
 
     @property
     def is_constant(self) -> bool:
@@ -124,15 +134,17 @@ class Plan:
 
     def document(self) -> dict[str, Any]:
         """What is stored beside the mechanism's name; `from_public` reads it back."""
-        return {**self.public(), "version": self.version}
+        found = self.public()
+        found["version"] = self.version
+        return found
 
     def public(self) -> dict[str, Any]:
         """All that the plan says, as plain values."""
         return {
-            "epsilon": str(self.epsilon),
-            "step": str(self.step),
-            "scale": str(self.scale),
-            "upper": str(self.upper),
+            "epsilon": text(self.epsilon),
+            "step": text(self.step),
+            "scale": text(self.scale),
+            "upper": text(self.upper),
             "bias_bound": self.bias_bound,
             "facts": dict(self.facts),
             "rounding": self.rounding,
@@ -289,15 +301,15 @@ def stack(totals: Sequence[Totals], plans: Sequence[Plan]) -> Stacked:
     """
     if len(totals) != len(plans):
         raise ValueError(f"{len(totals)} totals for {len(plans)} plans")
-    facts = np.array(
-        [[plan.facts[name] for name in ("users", "samples", "heaviest", "upper_steps")] for plan in plans], np.int64
+    users, samples, heaviest, upper = (
+        np.fromiter((plan.facts[name] for plan in plans), np.int64, len(plans))
+        for name in ("users", "samples", "heaviest", "upper_steps")
     )
-    users, samples, heaviest, upper = facts.reshape(-1, 4).T
     counts = np.concatenate([total.counts for total in totals]) if totals else np.zeros(0, np.int64)
     sums = np.concatenate([total.sums for total in totals]) if totals else counts
     start = np.cumsum(users) - users
-    sizes = [(total.counts.size, total.sums.size) for total in totals]
-    fits = np.array_equal(np.array(sizes, np.int64).reshape(-1, 2), np.stack([users, users], axis=1))
+    sizes = users.tolist()
+    fits = [total.counts.size for total in totals] == sizes == [total.sums.size for total in totals]
     if fits and totals:
         fits = np.array_equal(np.add.reduceat(counts, start), samples)
         fits &= np.array_equal(np.maximum.reduceat(counts, start), heaviest)
