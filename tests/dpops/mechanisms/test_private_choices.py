@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpops.forecast import Prior
-from dpops.means.arrays import FINE, array_means
+from dpops.means.arrays import FINE
 from dpops.mechanism import Mechanism, Plan, PlanError, Totals
 from dpops.mechanisms.akmv import Akmv
 from dpops.mechanisms.auto import Auto
@@ -134,22 +134,6 @@ def given(mechanism: Mechanism, plan: Plan, totals: Totals, choice: list[int]) -
     settled = mechanism.resolve([*choice, 0], plan)
     exact = int(totals.sums[0]) * (1 if isinstance(mechanism, Akmv) else FINE)
     return exact + seeded(43 + (exact > 0)).laplace([settled.scale] * DRAWS)
-
-
-@pytest.mark.parametrize("counts", COUNTS[1:], ids=len)
-def test_levys_noise_is_for_the_interval_that_was_drawn(counts: Int64s) -> None:
-    """False-alarm rate 1e-6: among draws that share a bin, queries are the clipped sum plus noise of its own scale."""
-    plan = plan_of(Levy(), counts, Fraction(1, 2))
-    totals = Totals(counts, counts * (np.arange(counts.size) * 997 % 6_500))
-    drawn = released(Levy(), plan, totals, 20_000, seeded(44))
-    for index in range(plan.facts["bins"]):
-        mine = [integers for integers in drawn if integers[0] == index]
-        if len(mine) > 1_000:
-            tau, upper = plan.facts["tau"], GRID.upper_steps * FINE
-            middle = (index * tau + min((index + 1) * tau, upper)) // 2
-            low, high = (0, upper) if plan.facts["bins"] == 1 else (middle - 3 * tau // 2, middle + 3 * tau // 2)
-            exact = int(np.clip(array_means([totals], [plan]).means, max(low, 0), min(high, upper)).sum())
-            assert laplace_fit(VIEWS["query"](mine) - exact, Levy.resolve([index, 0], plan).scale) > 1e-6
 
 
 def test_akmvs_noise_is_for_the_bound_that_was_drawn() -> None:
@@ -333,18 +317,6 @@ def test_noise_beyond_bounds_is_refused_by_the_plan_and_never_after_a_private_ch
 
 
 # where the papers are wrong
-
-
-def test_levys_noise_shrinks_with_the_root_of_the_samples_only_while_its_interval_is_shorter_than_the_range() -> None:
-    """Erratum E11: claimed is 1 / sqrt(factor) always; with two samples each the interval is all of [0, U] before and
-    after, so four times the samples change nothing."""
-
-    def noise(each: int, users: int) -> float:
-        plan = plan_of(Levy(), np.full(users, each, np.int64))
-        return float(plan.scale * plan.step)
-
-    assert noise(8, 100) == noise(2, 100)
-    assert noise(8_000, 100) == pytest.approx(noise(2_000, 100) / 2, rel=1e-3)
 
 
 def test_the_worst_bias_of_two_intervals_is_of_one_side_at_a_time() -> None:

@@ -1,4 +1,4 @@
-"""Levy's private median bin: its law as the paper states it, by enumeration and by draws."""
+"""Levy's private median bin: its law as the paper states it, by enumeration and by draws; and how its noise shrinks."""
 
 import itertools
 import math
@@ -9,14 +9,19 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpops.means.arrays import FINE
+from dpops.means.arrays import FINE, array_means
 from dpops.mechanism import Plan, Totals
 from dpops.mechanisms.levy import Levy
 from dpops.types import CountsKnown, Grid, Int64s
-from tests.statistical.checks import chi_square_fit, seeded
+from tests.statistical.checks import chi_square_fit, laplace_fit, seeded
 
 GRID = Grid(step=Fraction(1, 100), upper_steps=6_500)
 LEVY = Levy()
+
+
+COUNTS = [
+    np.array(counts, np.int64) for counts in ([5, 3, 1], [4] * 6, sorted(1 + (i * i) % 23 for i in range(30))[::-1])
+]
 
 
 def drawn_bins(plan: Plan, totals: Totals, draws: int, seed: int) -> Int64s:
@@ -80,3 +85,34 @@ def test_nearest_means_nearest_midpoint_and_not_least_distance() -> None:
     for speed, expected in ((100, 0), (1_000, 0), (1_001, 1), (5_700, 5), (6_400, 6)):
         bins = drawn_bins(plan, Totals(counts, counts * speed), 50, 46)
         assert set(bins.tolist()) == {expected}
+
+
+def test_levys_noise_shrinks_with_the_root_of_the_samples_only_while_its_interval_is_shorter_than_the_range() -> None:
+    """Erratum E11: claimed is 1 / sqrt(factor) always; with two samples each the interval is all of [0, U] before and
+    after, so four times the samples change nothing."""
+
+    def noise(each: int, users: int) -> float:
+        plan = LEVY.plan(CountsKnown.all_of(np.full(users, each, np.int64)), GRID, Fraction(2))
+        return float(plan.scale * plan.step)
+
+    assert noise(8, 100) == noise(2, 100)
+    assert noise(8_000, 100) == pytest.approx(noise(2_000, 100) / 2, rel=1e-3)
+
+
+@pytest.mark.parametrize("counts", COUNTS, ids=len)
+def test_levys_noise_is_for_the_interval_that_was_drawn(counts: Int64s) -> None:
+    """False-alarm rate 1e-6: among draws that share a bin, queries are the clipped sum plus noise of its own scale."""
+    plan = LEVY.plan(CountsKnown.all_of(counts), GRID, Fraction(1, 2))
+    totals = Totals(counts, counts * (np.arange(counts.size) * 997 % 6_500))
+    drawn = LEVY.release([totals] * 20_000, [plan] * 20_000, seeded(44))
+    for index in range(plan.facts["bins"]):
+        mine = [integers for integers in drawn if integers[0] == index]
+        if len(mine) > 1_000:
+            tau, upper = plan.facts["tau"], GRID.upper_steps * FINE
+            middle = (index * tau + min((index + 1) * tau, upper)) // 2
+            low, high = (0, upper) if plan.facts["bins"] == 1 else (middle - 3 * tau // 2, middle + 3 * tau // 2)
+            exact = int(np.clip(array_means([totals], [plan]).means, max(low, 0), min(high, upper)).sum())
+            assert (
+                laplace_fit(np.array([integers[-1] for integers in mine]) - exact, Levy.resolve([index, 0], plan).scale)
+                > 1e-6
+            )
