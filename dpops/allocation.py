@@ -29,8 +29,11 @@ class Share(NamedTuple):
     epsilon_hat: Fraction
 
     @property
-    def debit(self) -> Fraction:
-        """The most that any vehicle spends in the plan. Source: S2, composition: the maximum over users of sums."""
+    def bound(self) -> Fraction:
+        """The most that any vehicle spends in the plan, if every HAT draws.
+
+        Source: S2, composition: the maximum over users of sums.
+        """
         return self.epsilon_hat * self.most_hats
 
 
@@ -111,12 +114,15 @@ class Allocation:
             kept[some], most_hats = clip_user(hat_code, vehicle_code, counts[some], samples, epsilon, self.suppress)
         return Share(kept, most_hats, self.hat(max(most_hats, 1), plans))
 
-    def debits(self, share: Share, hats_in_slot: Sequence[int]) -> list[SlotDebit]:
+    def debits(self, share: Share, in_slot: Sequence[Fraction], in_plan: Fraction) -> list[SlotDebit]:
         """Of each slot of a plan; the first slot of a whole period is debited for all.
 
-        hats_in_slot: the most HATs of each slot that a vehicle was counted in.
+        in_slot, in_plan: the most that a vehicle spends in each slot, and in all of them together, counted from what is
+        drawn: a constant costs nothing. Where a cap stands for HATs that nobody sees together, what is debited is the
+        cap's, as soon as anything is drawn.
         """
+        debit = share.bound if self.most_hats is not None and in_plan else in_plan
         if not self.whole_periods:
-            return [SlotDebit(share.debit, None) for _ in hats_in_slot]
-        first = [share.debit, *[Fraction(0)] * (len(hats_in_slot) - 1)]
-        return [SlotDebit(share.epsilon_hat * most, debit) for most, debit in zip(hats_in_slot, first, strict=True)]
+            return [SlotDebit(debit, None) for _ in in_slot]
+        first = [debit, *[Fraction(0)] * (len(in_slot) - 1)]
+        return [SlotDebit(spent, debited) for spent, debited in zip(in_slot, first, strict=True)]

@@ -1,9 +1,10 @@
 """What a release says of one HAT: values with intervals, noise and bias, from noisy integers and their plan alone."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
+
+OK, CONSTANT = "ok", "constant"
 
 
 class Number(NamedTuple):
@@ -14,13 +15,12 @@ class Number(NamedTuple):
     upper: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
+class Estimate(NamedTuple):
     """Everything that sinks, maps and reports show of one statistic of one HAT.
 
     numbers, lists: by the names of the statistic's outputs. noise_std: standard deviation of the noise of the first
     output, in units. bias_bound: worst-case distance of its noiseless value from the true one. epsilon: what was spent
-    on it. status: "ok", or why there is no value.
+    on it. status: "ok"; "constant", if the value says nothing of what was driven; or why there is no value.
     """
 
     numbers: Mapping[str, Number]
@@ -28,7 +28,7 @@ class Estimate:
     noise_std: float | None
     bias_bound: float | None
     epsilon: Fraction | None
-    status: str = "ok"
+    status: str = OK
 
 
 NO_DATA = Estimate(numbers={}, lists={}, noise_std=None, bias_bound=None, epsilon=None, status="no-data")

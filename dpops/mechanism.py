@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self
 import numpy as np
 
 from dpops.claims import Adjacency, PureDP
-from dpops.estimate import Estimate, Number
+from dpops.estimate import CONSTANT, OK, Estimate, Number
 from dpops.forecast import Prior, laplace_bound, laplace_std, mean_absolute_error
 from dpops.noise import MOST_SCALE, Noise
 from dpops.types import CountsKnown, Grid, Int64s
@@ -19,6 +19,26 @@ from dpops.types import CountsKnown, Grid, Int64s
 def fraction(text: str) -> Fraction:
     """A rational number from its text, remembered: the plans of a release share a few."""
     return Fraction(text)
+
+
+def number(value: Fraction) -> float:
+    """float(value), remembered: the plans of a release share a few, and a fraction takes its time."""
+    return _number(*value.as_integer_ratio())
+
+
+@lru_cache(maxsize=4096)
+def _number(numerator: int, denominator: int) -> float:
+    return numerator / denominator
+
+
+def text(value: Fraction) -> str:
+    """str(value), remembered likewise."""
+    return _text(*value.as_integer_ratio())
+
+
+@lru_cache(maxsize=4096)
+def _text(numerator: int, denominator: int) -> str:
+    return str(Fraction(numerator, denominator))
 
 
 _NONE: Int64s = np.zeros(0, np.int64)
@@ -60,6 +80,7 @@ class Plan:
     rounding: how far rounding alone, of speeds to the grid above all, may move the statistic either way, in units.
     Below 0, as it is by default, it becomes that of a mean: half a grid step.
     version: of its document; before 2, the bias that is published with a value left rounding out.
+    A plan that costs nothing (epsilon 0) says in its facts which integer is released, as "constant".
     """
 
     mechanism: str
@@ -74,14 +95,20 @@ class Plan:
 
     def __post_init__(self) -> None:
         if self.rounding < 0:
-            object.__setattr__(self, "rounding", float(self.upper) / (2 * self.facts["upper_steps"]))
+            object.__setattr__(self, "rounding", number(self.upper) / (2 * self.facts["upper_steps"]))
         # Here and not when it is drawn, where it could depend on a private choice: a failure that does is a leak.
-        if self.scale > MOST_SCALE:
+        if self.scale.numerator > MOST_SCALE * self.scale.denominator:
             raise PlanError(f"{self.mechanism}: this epsilon needs noise beyond 2**50 steps; take a coarser grid")
 
     def claim(self) -> PureDP:
         """What the draw costs: epsilon, or more if the noise is less than its sensitivity needs for that."""
-        return _claimed(str(self.epsilon), str(self.scale), self.facts.get("sensitivity", 0))
+        return _claimed(text(self.epsilon), text(self.scale), self.facts.get("sensitivity", 0))
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether nothing is drawn: what is released is a function of the plan. Plans from before there was a status
+        for it are debited, and published, as if they drew."""
+        return not self.epsilon
 
     @staticmethod
     def claim_of_stored(stored: Mapping[str, Any]) -> PureDP:
@@ -99,7 +126,7 @@ class Plan:
 
     def stated_bias(self) -> float:
         """What is published beside a value: its worst distance from the true one but for noise, in units."""
-        return self.bias_bound if self.version < 2 else min(self.bias_bound + self.rounding, float(self.upper))
+        return self.bias_bound if self.version < 2 else min(self.bias_bound + self.rounding, number(self.upper))
 
     def error(self) -> float:
         """Forecast of the mean absolute error when the bias is at its worst, in units."""
@@ -107,15 +134,17 @@ class Plan:
 
     def document(self) -> dict[str, Any]:
         """What is stored beside the mechanism's name; `from_public` reads it back."""
-        return {**self.public(), "version": self.version}
+        found = self.public()
+        found["version"] = self.version
+        return found
 
     def public(self) -> dict[str, Any]:
         """All that the plan says, as plain values."""
         return {
-            "epsilon": str(self.epsilon),
-            "step": str(self.step),
-            "scale": str(self.scale),
-            "upper": str(self.upper),
+            "epsilon": text(self.epsilon),
+            "step": text(self.step),
+            "scale": text(self.scale),
+            "upper": text(self.upper),
             "bias_bound": self.bias_bound,
             "facts": dict(self.facts),
             "rounding": self.rounding,
@@ -155,6 +184,8 @@ def _claimed(epsilon: str, scale: str, sensitivity: int) -> PureDP:
     asked, noise = Fraction(epsilon), Fraction(scale)
     if sensitivity and not noise:
         raise PlanError("a plan with a sensitivity and no noise keeps no epsilon")
+    if noise and not (asked or sensitivity):
+        raise PlanError("a plan that claims nothing draws no noise")
     return PureDP(max(asked, sensitivity / noise) if noise else asked)
 
 
@@ -171,6 +202,11 @@ class Mechanism(Protocol):
     name: ClassVar[str]
     statistics: ClassVar[frozenset[str]]
     adjacencies: ClassVar[frozenset[Adjacency]]
+
+    @property
+    def may_be_constant(self) -> bool:
+        """Whether some of its plans draw nothing, and so cost nothing."""
+        return False
 
     @classmethod
     def examples(cls) -> Sequence[Self]:
@@ -210,7 +246,7 @@ class Mechanism(Protocol):
     def value(integers: Sequence[int], plan: Plan) -> float:
         """The noisy query in units, clamped into [0, upper]; one correctly rounded division. Post-processing."""
         value = integers[-1] * plan.step.numerator / plan.step.denominator
-        return min(max(value, 0.0), float(plan.upper))
+        return min(max(value, 0.0), number(plan.upper))
 
     @classmethod
     def output(cls) -> str:
@@ -228,13 +264,14 @@ class Mechanism(Protocol):
         value, half = cls.value(integers, plan), plan.half_width(miss)
         # The interval lies around the published value, which is the noisy one brought back into [0, U]: that moves it
         # nearer to any true value there, so the interval keeps its level and is never empty.
-        number = Number(value, max(value - half, 0.0), min(value + half, float(plan.upper)))
+        around = Number(value, max(value - half, 0.0), min(value + half, number(plan.upper)))
         return Estimate(
-            numbers={cls.output(): number},
+            numbers={cls.output(): around},
             lists={},
             noise_std=plan.noise_std(),
             bias_bound=plan.stated_bias(),
             epsilon=plan.epsilon,
+            status=CONSTANT if plan.is_constant else OK,
         )
 
     @classmethod
@@ -264,15 +301,15 @@ def stack(totals: Sequence[Totals], plans: Sequence[Plan]) -> Stacked:
     """
     if len(totals) != len(plans):
         raise ValueError(f"{len(totals)} totals for {len(plans)} plans")
-    facts = np.array(
-        [[plan.facts[name] for name in ("users", "samples", "heaviest", "upper_steps")] for plan in plans], np.int64
+    users, samples, heaviest, upper = (
+        np.fromiter((plan.facts[name] for plan in plans), np.int64, len(plans))
+        for name in ("users", "samples", "heaviest", "upper_steps")
     )
-    users, samples, heaviest, upper = facts.reshape(-1, 4).T
     counts = np.concatenate([total.counts for total in totals]) if totals else np.zeros(0, np.int64)
     sums = np.concatenate([total.sums for total in totals]) if totals else counts
     start = np.cumsum(users) - users
-    sizes = [(total.counts.size, total.sums.size) for total in totals]
-    fits = np.array_equal(np.array(sizes, np.int64).reshape(-1, 2), np.stack([users, users], axis=1))
+    sizes = users.tolist()
+    fits = [total.counts.size for total in totals] == sizes == [total.sums.size for total in totals]
     if fits and totals:
         fits = np.array_equal(np.add.reduceat(counts, start), samples)
         fits &= np.array_equal(np.maximum.reduceat(counts, start), heaviest)

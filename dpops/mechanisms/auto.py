@@ -6,9 +6,13 @@ from fractions import Fraction
 from functools import cache
 from typing import ClassVar, Literal, NamedTuple
 
+import numpy as np
+
 from dpops.claims import Adjacency
-from dpops.forecast import Prior
+from dpops.forecast import Float64s, Prior
+from dpops.means.many import ForecastsTogether, Many, many_of, usual
 from dpops.mechanism import Integers, Mechanism, Plan, PlanError, Totals
+from dpops.mechanisms.constant import Constant
 from dpops.noise import Noise
 from dpops.registry import registered
 from dpops.types import CountsKnown, Grid, Int64s
@@ -29,7 +33,7 @@ class Auto(Mechanism):
     statistic: the one to release; candidates are the mechanisms that can.
     prior: mean and standard deviation of single samples, in units, publicly known. Without one, forecasts are those of
     the worst case. Counts, U, epsilon and the prior decide, so under counts-public the choice costs nothing; the plan
-    names the mechanism chosen. Source: docs/mechanisms.md.
+    names the mechanism chosen. Where that is a constant, the HAT costs nothing at all. Source: docs/mechanisms.md.
     """
 
     name: ClassVar[str] = "auto"
@@ -38,6 +42,10 @@ class Auto(Mechanism):
 
     prior: Prior | None = None
     statistic: Literal["mean", "variance"] = "mean"
+
+    @property
+    def may_be_constant(self) -> bool:
+        return self.statistic == "mean"
 
     @classmethod
     def examples(cls) -> Sequence["Auto"]:
@@ -49,10 +57,10 @@ class Auto(Mechanism):
         return []
 
     def ranking(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> list[Ranked]:
-        """All candidates, the best forecast first; of equal ones the first by name."""
+        """All candidates, the best forecast first; of equal ones a constant, which costs nothing, then by name."""
         ranked = []
         refusal = PlanError("auto: no mechanism to choose from")
-        for mechanism in _candidates(self.statistic):
+        for mechanism in _candidates(self.statistic, self.prior):
             try:
                 plan = mechanism.plan(known, grid, epsilon)
             except PlanError as reason:  # noise beyond bounds, where a constant still has a plan
@@ -62,10 +70,34 @@ class Auto(Mechanism):
             ranked.append(Ranked(error, mechanism, plan))
         if not ranked:
             raise refusal
-        return sorted(ranked, key=lambda each: each.error)
+        return sorted(ranked, key=lambda each: (each.error, each.plan.epsilon))
 
     def plan(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
         return self.ranking(known, grid, epsilon)[0].plan
+
+    def plans(self, known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[Plan]:
+        """With a prior, those of HATs of usual sizes together; only the best candidate's plan is then made."""
+        if self.prior is None or self.statistic != "mean":
+            return [self.plan(each, grid, epsilon) for each in known]
+        found: dict[int, Plan] = {}
+        groups = usual(known, grid, epsilon)
+        if groups:
+            at = [place for mine in groups for place in mine]
+            hats = many_of([[known[place] for place in mine] for mine in groups], grid, epsilon, self.prior)
+            for mechanism, mine in self._chosen(hats):
+                places = [at[each] for each in mine]
+                made = mechanism.plans([known[place] for place in places], grid, epsilon)
+                found |= zip(places, made, strict=True)
+        return [found[at] if at in found else self.plan(each, grid, epsilon) for at, each in enumerate(known)]
+
+    def _chosen(self, hats: Many) -> list[tuple[Mechanism, list[int]]]:
+        """Each candidate, and the HATs that it is the best for; as `ranking` has it."""
+        candidates = _candidates(self.statistic, self.prior)
+        errors = np.array([_forecasts(each, hats) for each in candidates])
+        best = errors.min(axis=0)
+        cost = np.where(errors == best, np.array([_costs(each, hats) for each in candidates]), 2)
+        choice = cost.argmin(axis=0)
+        return [(mechanism, np.flatnonzero(choice == at).tolist()) for at, mechanism in enumerate(candidates)]
 
     def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
         return _by_name(self.statistic)[plan.mechanism].forecast(plan, counts, prior)
@@ -84,9 +116,32 @@ class Auto(Mechanism):
 
 
 @cache
-def _candidates(statistic: str) -> tuple[Mechanism, ...]:
+def _candidates(statistic: str, prior: Prior | None = None) -> tuple[Mechanism, ...]:
     kinds = [kind for kind in registered().values() if statistic in kind.statistics]
-    return tuple(candidate for kind in kinds for candidate in kind.candidates())
+    candidates = [candidate for kind in kinds for candidate in kind.candidates()]
+    return tuple(Constant(prior=prior) if isinstance(each, Constant) else each for each in candidates)
+
+
+def _forecasts(mechanism: Mechanism, hats: Many) -> Float64s:
+    if isinstance(mechanism, ForecastsTogether):
+        return mechanism.forecasts(hats)
+    found = [
+        mechanism.forecast(mechanism.plan(CountsKnown.all_of(each), hats.grid, hats.epsilon), each, hats.prior)
+        for counts in hats.counts
+        for each in counts
+    ]
+    return np.array(found, np.float64)
+
+
+def _costs(mechanism: Mechanism, hats: Many) -> Int64s:
+    """0 where a candidate's plan is a constant, else 1; (HATs,). The number of users decides."""
+
+    def of_size(counts: Int64s) -> Int64s:
+        plan = mechanism.plan(CountsKnown.all_of(counts[0]), hats.grid, hats.epsilon)
+        return np.full(len(counts), not plan.is_constant, np.int64)
+
+    found: Int64s = hats.of_each(of_size)
+    return found
 
 
 @cache

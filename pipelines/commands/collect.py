@@ -9,9 +9,9 @@ import click
 
 from pipelines.collect.keep import Keep, in_folder, in_topic
 from pipelines.collect.poll import Poller
+from pipelines.commands.interrupt import asked_to_stop
 from pipelines.commands.local_path import LocalPath
 from pipelines.commands.options import kafka_topic
-from pipelines.commands.stream import asked_to_stop
 from pipelines.commands.terminal import note
 from pipelines.scheduled.release import UsageError
 from transforms.sources.kafka_partition import Topic

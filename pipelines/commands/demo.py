@@ -17,7 +17,7 @@ from pipelines.commands.options import console, progress_bars
 from pipelines.demo.fleet import Fleet, write_sample
 from pipelines.demo.truth import ClassError, compared
 from pipelines.evaluation.feed import Feed
-from pipelines.evaluation.learned import read_city
+from pipelines.evaluation.truth import read_city
 from pipelines.job import Outputs
 from pipelines.pages.map import draw_map
 from pipelines.pages.rows import read_rows

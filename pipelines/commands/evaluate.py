@@ -12,9 +12,11 @@ from dpops.types import Int64s
 from pipelines.commands.evaluate_distributions import evaluate_distributions
 from pipelines.commands.evaluate_learned import evaluate_learned, evaluate_live
 from pipelines.commands.evaluate_local import evaluate_local
+from pipelines.commands.evaluate_past import evaluate_past
 from pipelines.commands.evaluation_results import NOT_PRIVATE, Results, results_options
 from pipelines.commands.options import console, packed, progress_bars
 from pipelines.evaluation import compositions, datasets, real, report
+from pipelines.evaluation.dwell import OfVehicles, of_vehicles
 from pipelines.evaluation.feed import Feed
 from pipelines.evaluation.reference import REFERENCE
 from pipelines.evaluation.simulate import PROCESSES, Cell, contenders, run_all
@@ -69,6 +71,7 @@ class AskedComparison:
     totals: str | None
     learned: bool
     live: bool
+    past: bool
     distributions: bool
     bins: int
     is_local: bool
@@ -92,8 +95,8 @@ class AskedComparison:
                 raise scheduled.UsageError(
                     "--data needs --spec and --not-private: the output shows functions of true values"
                 )
-        elif self.totals is not None or self.learned or self.live:
-            raise scheduled.UsageError("--totals, --learned and --live go with --data")
+        elif self.totals is not None or self.learned or self.live or self.past:
+            raise scheduled.UsageError("--totals, --learned, --live and --past go with --data")
         elif spec_path is not None or telemetry.not_private != (sets.folder is not None):
             raise scheduled.UsageError("--spec goes with --data; --not-private with --data and --sets, which need it")
 
@@ -136,6 +139,7 @@ comparison_options = packed(
     ),
     click.option("--learned", is_flag=True, help="With --data and --totals: what `levels` and a past would be worth."),
     click.option("--live", is_flag=True, help="With --data and --totals: what live slots would be worth, and a storm."),
+    click.option("--past", is_flag=True, help="With --data and --totals: what a past is worth beside means of HATs."),
     click.option(
         "--distributions",
         is_flag=True,
@@ -196,6 +200,8 @@ def _on_telemetry(feed: Feed, comparison: AskedComparison, runs: int | None, res
         evaluate_live(feed, _epsilons(totals or "2.64", "--totals"), runs or 4, results)
     elif comparison.learned:
         evaluate_learned(feed, _epsilons(totals or "1,2.64,10", "--totals"), runs or 5, results)
+    elif comparison.past:
+        evaluate_past(feed, _epsilons(totals or "10,100", "--totals"), runs or 4, results)
     elif totals is not None:
         _compositions(feed, _epsilons(totals, "--totals"), runs or 20, results)
     else:
@@ -272,26 +278,33 @@ def _mechanisms(feed: Feed, epsilons: list[str], runs: int, results: Results) ->
         errors = real.errors_of(
             hats, spec.speeds.grid, epsilons, runs, spec.speeds.prior, partial(bars, "mechanisms compared")
         )
+    grid = spec.speeds.grid
+    once = [of_vehicles(hats.totals, hats.truth, hats.rows, grid, epsilon, runs) for epsilon in epsilons]
     plain = {
         "not_private": NOT_PRIVATE,
         "hats": len(hats.totals),
         "city_mean_kmh": hats.city_mean,
         "classes": [real.class_name(*bounds) for bounds in real.CLASSES],
         "errors_kmh": [asdict(each) for each in errors],
+        "mean_of_vehicles": [asdict(each) for each in once],
     }
     results.keep(plain, "evaluation.json")
-    if results.as_json:
-        return
+    if not results.as_json:
+        _show_mechanisms(hats, errors, once, runs)
+
+
+def _show_mechanisms(hats: real.Hats, errors: Sequence[real.Errors], once: Sequence[OfVehicles], runs: int) -> None:
     out = console()
     out.print(NOT_PRIVATE, style="bold")
     out.print(
         f"{len(hats.totals)} HATs, {int(hats.rows.sum())} samples, city mean {hats.city_mean:.2f} km/h, {runs} runs"
     )
-    for epsilon in epsilons:
-        mine = [each for each in errors if each.epsilon == epsilon]
-        out.print(real.error_table(epsilon, mine, hats))
+    for beside in once:
+        mine = [each for each in errors if each.epsilon == beside.epsilon]
+        out.print(real.error_table(beside.epsilon, mine, beside))
+        out.print(real.class_table(beside.epsilon, mine, hats))
         worse = [each.label for each in mine if each.worse_than_constant]
-        out.print(f"Worse than a constant over all HATs at epsilon {epsilon}: {', '.join(worse) or 'none'}.")
+        out.print(f"Worse than a constant over all HATs at epsilon {beside.epsilon}: {', '.join(worse) or 'none'}.")
     out.print(NOT_PRIVATE)
 
 
@@ -319,7 +332,8 @@ def _compositions(feed: Feed, totals: list[str], runs: int, results: Results) ->
     out.print(f"{len(truth.keys):,} HATs, {int(truth.reports.sum()):,} reports, whole city: {constants}; {runs} runs")
     out.print(compositions.spent_table(spent))
     for name in statistics:
-        out.print(compositions.error_table(name, errors, truth))
+        for table in compositions.error_tables(name, errors, truth):
+            out.print(table)
     out.print(NOT_PRIVATE)
 
 

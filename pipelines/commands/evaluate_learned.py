@@ -3,39 +3,60 @@
 from dataclasses import asdict
 from functools import partial
 
+import click
+
 from pipelines.commands.evaluation_results import NOT_PRIVATE, Results
 from pipelines.commands.options import console, progress_bars
-from pipelines.evaluation import learned_errors
+from pipelines.evaluation import learned_tables as tables
 from pipelines.evaluation.feed import Feed
-from pipelines.evaluation.learned import read_city
+from pipelines.evaluation.learned_errors import Evaluated, evaluated
 from pipelines.evaluation.live import evaluated_live, live_table
+from pipelines.evaluation.truth import TrueCity, read_city
 from pipelines.scheduled import release as scheduled
 
 
 def evaluate_learned(feed: Feed, totals: list[str], runs: int, results: Results) -> None:
-    """Tables on standard output, learned.json into the folder."""
+    """Tables on standard output, learned.json and pictures into the folder."""
     with progress_bars(quiet=results.as_json) as bars:
         city = read_city(feed, bars)
-        errors, coverage = learned_errors.evaluated(city, totals, runs, partial(bars, "totals simulated"))
+        found = evaluated(city, totals, runs, partial(bars, "totals simulated"))
     plain = {
         "not_private": NOT_PRIVATE,
         "days": [day.name for day in city.days],
         "cells": len(city.region),
         "region_of_first_day": city.made_region,
         "city_mean_kmh": city.mean_kmh,
-        "errors": [asdict(each) for each in errors],
-        "coverage": [asdict(each) for each in coverage],
+        **asdict(found),
     }
+    if results.output is not None:
+        from pipelines.evaluation.learned_pictures import draw_learned  # matplotlib takes a second to import
+
+        paths = draw_learned(found, city, results.output)
+        click.echo(f"wrote {len(paths)} pictures to {results.output}", err=True)
     results.keep(plain, "learned.json")
-    if results.as_json:
-        return
+    if not results.as_json:
+        _show(found, city, runs)
+
+
+def _show(found: Evaluated, city: TrueCity, runs: int) -> None:
     out = console()
     out.print(NOT_PRIVATE, style="bold")
     region = "the first day's cells and a ring, which carries no guarantee" if city.made_region else "as specified"
-    out.print(f"{len(city.days)} days, {len(city.region):,} cells ({region}), {runs} runs")
-    out.print(learned_errors.error_table(errors, city))
-    out.print(learned_errors.coverage_table(coverage))
+    out.print(f"{_several(len(city.days), 'day')}, {len(city.region):,} cells ({region}), {_several(runs, 'run')}")
+    out.print(tables.error_table(found.errors))
+    out.print(tables.class_table(found.errors))
+    out.print(tables.day_table(found.errors, city))
+    if found.coverage:
+        out.print(tables.coverage_table(found.coverage))
+    else:
+        out.print("No HAT is known well enough for the status ok.")
+    if found.products:
+        out.print(tables.product_table(found.products))
     out.print(NOT_PRIVATE)
+
+
+def _several(number: int, name: str) -> str:
+    return f"{number:,} {name}{'s' if number != 1 else ''}"
 
 
 def evaluate_live(feed: Feed, totals: list[str], runs: int, results: Results) -> None:

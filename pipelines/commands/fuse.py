@@ -1,6 +1,7 @@
 """`hatstream fuse` and `hatstream perturb`: several services' reports of the same vehicles, fused; and their making."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -17,10 +18,12 @@ from pipelines.commands.options import (
     progress_bars,
     spec_option,
 )
-from pipelines.fusion import fuse as fusing
 from pipelines.fusion import perturb as perturbing
 from pipelines.specification.fusion import FusionSpecification, load_fusion
 from transforms.reports.fuse import FUSED
+
+if TYPE_CHECKING:
+    from pipelines.fusion.fuse import Fused
 
 MOST_GROUPS = 40
 """Groups that the table on the terminal shows; the files hold all of them."""
@@ -40,6 +43,8 @@ def fuse(spec_path: Path, pattern: str, output: Path, formats: tuple[str, ...], 
       hatstream fuse --spec fusion.toml --input 'reports/*.csv' --output build/fused
     """
     spec = load_fusion(spec_path)
+    from pipelines.fusion import fuse as fusing  # and Beam with it, once the specification is right
+
     with progress_bars(quiet=as_json) as bars:
         found = fusing.run(spec, pattern, output, formats, bars)
     if as_json:
@@ -91,7 +96,7 @@ def perturb(spec_path: Path, pattern: str, output: Path, key_path: Path, as_json
     )
 
 
-def _table(found: fusing.Fused) -> Table:
+def _table(found: "Fused") -> Table:
     """Means of the first groups: fused, and each single service beside it."""
     names = sorted({row["service"] for row in found.rows} - {FUSED})
     table = Table(title="mean, km/h (95 % interval)", title_justify="left")
@@ -117,7 +122,7 @@ def _tell_refused(out: Console, read: int, refused: dict[str, int]) -> None:
         out.print(f"  {reason}: {count:,}")
 
 
-def _document(spec: FusionSpecification, found: fusing.Fused) -> dict[str, object]:
+def _document(spec: FusionSpecification, found: "Fused") -> dict[str, object]:
     return {
         "spec_id": spec.spec_id,
         "rows_read": found.read,

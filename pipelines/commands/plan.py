@@ -15,13 +15,12 @@ from pipelines.account.guarantee import Guarantee
 from pipelines.commands.options import console, json_option, packed, progress_bars, spec_option
 from pipelines.commands.plan_needs import show_levels, show_needs
 from pipelines.planning import counts as sources
-from pipelines.planning.chart import draw_plan
 from pipelines.planning.composed import Composed, Total
 from pipelines.planning.feed import fullest_period
 from pipelines.planning.forecast import Choice, HatClass, Planned, Recount, StatisticPlan
 from pipelines.planning.forecast import plan as make_plan
 from pipelines.planning.levels import plan_levels
-from pipelines.planning.needs import needs_of
+from pipelines.planning.needs import Needs, needs_of
 from pipelines.scheduled.outcome import Progress
 from pipelines.scheduled.release import UsageError
 from pipelines.specification import Specification, load
@@ -112,15 +111,23 @@ def plan(
         given = asked.of(spec, report)
         if spec.levels is not None:
             of_levels = plan_levels(spec, within_kmh, given[0] if given else None)
-            picture = None if output is None else draw_plan(spec, within_kmh, None, output)
+            picture = _drawn(spec, within_kmh, None, output)
             _tell(of_levels, picture, as_json, lambda out: show_levels(of_levels, out))
             return
         counts, recount = given or (sources.typical_counts(), None)
         planned = make_plan(spec, counts, recount, report)
         needs = needs_of(spec, within_kmh, Fraction(planned.composed.epsilon_per_hat_least))
         planned = msgspec.structs.replace(planned, needs=needs)
-        picture = None if output is None or needs is None else draw_plan(spec, within_kmh, needs, output)
+        picture = None if needs is None else _drawn(spec, within_kmh, needs, output)
     _tell(planned, picture, as_json, lambda out: show(planned, out))
+
+
+def _drawn(spec: Specification, within_kmh: float, needs: Needs | None, folder: Path | None) -> Path | None:
+    if folder is None:
+        return None
+    from pipelines.planning.chart import draw_plan  # and matplotlib with it
+
+    return draw_plan(spec, within_kmh, needs, folder)
 
 
 def _tell(planned: msgspec.Struct, picture: Path | None, as_json: bool, show: Callable[[Console], None]) -> None:

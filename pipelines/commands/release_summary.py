@@ -66,13 +66,15 @@ def _of_period(
     spec: Specification, period: str, units: Sequence[Sealed], debits: Fraction, spend: Spend | None
 ) -> dict[str, Any]:
     """units: those of the range, as the ledger has them. debits, spend: as `spending` says them."""
-    empty = Counter(released.plan is None for unit in units for released in unit.released)
+    released = [each for unit in units for each in unit.released]
+    empty = Counter(each.plan is None for each in released)
     return {
         "period": period,
         "slots": len({unit.slot_s for unit in units}),
         "slots_with_data": _with_data(spec, units),
         "hats": sum(empty.values()) // len(spec.statistics),
         "no_data": empty[True] // len(spec.statistics),
+        "constants": sum(each.plan is not None and each.plan.get("epsilon") == "0" for each in released),
         "sum_of_slot_maxima": float(debits),
         "most_spent_by_a_vehicle": None if spend is None else float(spend.most),
         "spent_by_half_of_vehicles_at_most": None if spend is None else float(spend.median),
@@ -128,6 +130,8 @@ def _spending_table(periods: Sequence[dict[str, Any]]) -> Table:
 def _show_period(period: dict[str, Any], out: Console) -> None:
     if period["slots_with_data"] is not None:
         out.print(f"{period['period']}: {period['slots_with_data']} of {period['slots']} slots have data.")
+    if period["constants"]:
+        out.print(f"{period['period']}: {period['constants']:,} values are constants, which cost and say nothing.")
     if period["most_spent_by_a_vehicle"] is not None:
         half, most = period["spent_by_half_of_vehicles_at_most"], period["spent_by_nine_in_ten_at_most"]
         out.print(f"{period['period']}: half of the vehicles spent at most {half:g}, nine in ten at most {most:g}.")

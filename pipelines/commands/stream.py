@@ -1,29 +1,29 @@
 """`hatstream stream`: the same road without an end, on Apache Flink."""
 
-import signal
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
 from pipelines.account.location import AccountLocation
-from pipelines.build import Source
 from pipelines.commands.engine_options import AskedEngine, address, engine_options
+from pipelines.commands.interrupt import asked_to_stop
 from pipelines.commands.options import AskedOutputs, account_options, outputs_options, packed, spec_option
 from pipelines.commands.terminal import note
 from pipelines.exit_codes import DONE
 from pipelines.scheduled.release import UsageError
 from pipelines.specification import Specification, load
-from pipelines.streaming import stream as streaming
 from pipelines.streaming.health import Say
 from pipelines.streaming.metrics import Metrics, served
 from transforms.sources.kafka_partition import Topic
+
+if TYPE_CHECKING:
+    from pipelines.build import Source
 
 MOST_SHARDS = 1024
 
@@ -45,7 +45,9 @@ class AskedFeed:
         if {*kafka_output.brokers.split(",")} & {*(self.brokers or "").split(",")}:
             raise UsageError("--kafka-output must be another topic than --topic: the stream would read what it writes")
 
-    def source(self, spec: Specification, start_s: int) -> Source:
+    def source(self, spec: Specification, start_s: int) -> "Source":
+        from pipelines.streaming import stream as streaming  # and Beam with it
+
         if self.folder:
             return streaming.folder_source(spec, self.folder, start_s)
         return streaming.kafka_source(spec, Topic(brokers=self.brokers or "", name=self.topic or ""), start_s)
@@ -57,6 +59,42 @@ feed_options = packed(
     click.option("--kafka", "brokers", metavar="HOST:PORT,..", help="Kafka's brokers; with --topic."),
     click.option("--topic", help="The topic of positions."),
     click.option("--folder", type=click.Path(path_type=Path, file_okay=False), help="Instead: a folder that grows."),
+)
+
+
+@dataclass(frozen=True)
+class AskedHealth:
+    """Who hears of the stream's health: a file or standard error, and with `metrics` who asks at that address."""
+
+    log: Path | None
+    metrics: str | None
+
+    def say(self, stack: ExitStack, spec: Specification) -> Say:
+        """What is served ends with the stack. Raises OSError or MetricsError."""
+        first = _Sayer(self.log)
+        if self.metrics is None:
+            return first
+        measured = Metrics(spec)
+        stack.enter_context(served(measured, self.metrics))
+
+        def say(facts: Mapping[str, Any]) -> None:
+            first(facts)
+            measured(facts)
+
+        return say
+
+
+health_options = packed(
+    "health",
+    AskedHealth,
+    click.option("--health", "log", type=click.Path(path_type=Path, dir_okay=False), help="[default: standard error]"),
+    click.option(
+        "--metrics",
+        metavar="HOST:PORT",
+        callback=address,
+        help="Serve health to Prometheus there, such as 127.0.0.1:9464; to whoever asks, so keep it on a private "
+        "address.",
+    ),
 )
 
 
@@ -73,13 +111,7 @@ feed_options = packed(
     help="Parts of a slot's vehicles that are worked on side by side; a savepoint fits its own number. "
     "[default: twice the parallelism]",
 )
-@click.option("--health", "log", type=click.Path(path_type=Path, dir_okay=False), help="[default: standard error]")
-@click.option(
-    "--metrics",
-    metavar="HOST:PORT",
-    callback=address,
-    help="Serve health to Prometheus there, such as 127.0.0.1:9464; to whoever asks, so keep it on a private address.",
-)
+@health_options
 def stream(
     spec_path: Path,
     feed: AskedFeed,
@@ -88,8 +120,7 @@ def stream(
     place: AccountLocation,
     engine: AskedEngine,
     vehicle_shards: int | None,
-    log: Path | None,
-    metrics: str | None,
+    health: AskedHealth,
 ) -> int:
     """Release slot after slot as they close, each exactly once, until SIGINT or SIGTERM.
 
@@ -105,43 +136,17 @@ def stream(
     spec = load(spec_path)
     outputs = asked.of(spec)
     feed.check(outputs.topic)
-    engine.check()
+    from pipelines.streaming import stream as streaming  # and Beam with it, once the options are right
+
     start_s = streaming.first_slot(spec, start, datetime.now(UTC))
     streaming.check(spec, start_s)
     shards = vehicle_shards or min(2 * engine.parallelism, MOST_SHARDS)
     made = streaming.prepare(spec, start_s, feed.source(spec, start_s), place, outputs, shards)
     with ExitStack() as stack:
-        say = _say(stack, spec, log, metrics)
+        say = health.say(stack, spec)
         stop = stack.enter_context(asked_to_stop())
         streaming.run(spec, made, place, engine.start(stack), stop, say)
     return DONE
-
-
-def _say(stack: ExitStack, spec: Specification, log: Path | None, metrics: str | None) -> Say:
-    """Who hears of the stream's health: a file or standard error, and with an address who asks there."""
-    first = _Sayer(log)
-    if metrics is None:
-        return first
-    measured = Metrics(spec)
-    stack.enter_context(served(measured, metrics))
-
-    def say(facts: Mapping[str, Any]) -> None:
-        first(facts)
-        measured(facts)
-
-    return say
-
-
-@contextmanager
-def asked_to_stop() -> Iterator[threading.Event]:
-    """Set by SIGINT or SIGTERM."""
-    asked = threading.Event()
-    before = {number: signal.signal(number, lambda *_: asked.set()) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield asked
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 class _Sayer:

@@ -20,8 +20,8 @@ import click
 import pipelines.silence_beam  # noqa: F401  # isort: skip
 
 from pipelines.account import location
+from pipelines.commands.interrupt import asked_to_stop
 from pipelines.commands.local_path import LocalPath
-from pipelines.commands.stream import asked_to_stop
 from pipelines.commands.terminal import duration, note, progress_bars, with_verbosity
 from pipelines.demo.feeder import SPEED_UP, Feeder, replay
 from pipelines.demo.fleet import Fleet

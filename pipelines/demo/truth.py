@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpops.types import Float64s
-from pipelines.evaluation.learned import TrueCity
+from pipelines.evaluation.truth import TrueCity
 from transforms.observe.hexagons import cell_text
 
 CLASSES = ((1, 2), (3, 9), (10, 29), (30, None))

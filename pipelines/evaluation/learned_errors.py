@@ -1,18 +1,19 @@
-"""Errors, coverage and widths of simulated estimates: by class of HATs, by day, as plain values and tables."""
+"""Errors, coverage and widths of simulated estimates, as plain values: by class of HATs, by day, of products."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.table import Table
 
 from dpops.learning import Estimates, Status
 from dpops.levels import Kind
 from dpops.noise import Noise
 from dpops.types import Float64s
-from pipelines.evaluation.learned import Simulated, TrueCity, TrueDay, recipe_for, simulate
+from pipelines.evaluation.learned import Simulated, recipe_for, simulate
+from pipelines.evaluation.products import ProductErrors, product_errors
+from pipelines.evaluation.truth import TrueCity, TrueDay
 
 CLASSES = ((1.0, 4.0), (4.0, 10.0), (10.0, 30.0), (30.0, np.inf))
 """HATs by vehicles, predicted or true: from, below."""
@@ -23,7 +24,7 @@ KINDS: tuple[Kind, ...] = ("laplace", "gaussian")
 
 @dataclass(frozen=True, kw_only=True)
 class Errors:
-    """Mean absolute errors in km/h over HATs, by rows, and over HATs with 10 and with 30 vehicles and more.
+    """Mean absolute errors in km/h over HATs, by rows, over HATs with 10 and with 30 vehicles and more, by CLASSES.
 
     Of published days alone: held_back is the share of days that were not. feed: the error by rows of a run's published
     days over the constant's on the same days, in the worst run; worst_day: likewise of a day, mean over the runs.
@@ -36,6 +37,7 @@ class Errors:
     rows: float | None
     from_10: float | None
     from_30: float | None
+    by_class: list[float | None]
     rows_by_day: list[float | None]
     worst_day: float | None
     feed: float | None
@@ -56,25 +58,37 @@ class Coverage:
     half_width: float
 
 
+@dataclass(frozen=True)
+class Evaluated:
+    """All figures of an evaluation, in the order of the totals, pure before delta."""
+
+    errors: list[Errors] = field(default_factory=list)
+    coverage: list[Coverage] = field(default_factory=list)
+    products: list[ProductErrors] = field(default_factory=list)
+
+
 Report = Callable[[int, int], None]
 
+CONSTANT, NO_NOISE = "constant", "no noise"
 
-def evaluated(city: TrueCity, totals: Sequence[str], runs: int, report: Report) -> tuple[list[Errors], list[Coverage]]:
+
+def evaluated(city: TrueCity, totals: Sequence[str], runs: int, report: Report) -> Evaluated:
     """Every total, pure and with delta, `runs` times; the noiseless model and the constant once."""
     constant = [_constant(city, day) for day in city.days]
-    bar = _errors(city, [constant], "constant (true mean of the city)", "-", None, None)
+    bar = _errors(city, [constant], CONSTANT, "-", None, None)
     exact = simulate(city, recipe_for(city, "gaussian", Fraction(1), DELTA), None)
-    errors = [bar, _errors(city, [_values(exact.causal)], "the same model, no noise", "-", None, bar)]
-    coverage = []
+    whole = Evaluated([bar, _errors(city, [_values(exact.causal)], NO_NOISE, "-", None, bar)])
     for done, (total, kind) in enumerate((total, kind) for total in totals for kind in KINDS):
         how = recipe_for(city, kind, Fraction(total), DELTA)
         found = [simulate(city, how, Noise()) for _ in range(runs)]
         delta = None if kind == "laplace" else str(float(DELTA))
         for what, of in (("causal", _causal), ("whole", _whole), ("forecast", _forecast)):
-            errors.append(_errors(city, [of(each) for each in found], what, total, delta, bar))
-        coverage += _coverage(city, found, total, delta)
+            whole.errors.append(_errors(city, [of(each) for each in found], what, total, delta, bar))
+        whole.coverage.extend(_coverage(city, found, total, delta))
+        shown = [each.products for each in found]
+        whole.products.extend(product_errors(city.days, city.grid, shown, total, delta))
         report(done + 1, len(totals) * len(KINDS))
-    return errors, coverage
+    return whole
 
 
 def _causal(run: Simulated) -> list[Float64s | None]:
@@ -111,7 +125,7 @@ def _errors(
     bar: Errors | None,
 ) -> Errors:
     """Over all days for which there is a value."""
-    weighted = np.zeros((len(runs), len(city.days), 4, 2))
+    weighted = np.zeros((len(runs), len(city.days), 4 + len(CLASSES), 2))
     for run, values in enumerate(runs):
         for at, (day, value) in enumerate(zip(city.days, values, strict=True)):
             if value is not None:
@@ -130,6 +144,7 @@ def _errors(
         rows=whole[1],
         from_10=whole[2],
         from_30=whole[3],
+        by_class=whole[4:],
         rows_by_day=by_day,
         worst_day=max(worst, default=None),
         feed=float(feeds.max()) if feeds.size else None,
@@ -138,10 +153,12 @@ def _errors(
 
 
 def _sums(day: TrueDay, values: Float64s) -> Float64s:
-    """(4, 2): summed errors and what they are divided by."""
+    """(4 + classes, 2): summed errors and what they are divided by."""
     there = day.reports > 0
     error, reports, vehicles = np.abs(values - day.means)[there], day.reports[there], day.vehicles[there]
-    weights = (np.ones(error.size), reports, (vehicles >= 10).astype(np.float64), (vehicles >= 30).astype(np.float64))
+    spans = ((10, np.inf), (30, np.inf), *CLASSES)
+    inside = [((vehicles >= least) & (vehicles < most)).astype(np.float64) for least, most in spans]
+    weights = (np.ones(error.size), reports, *inside)
     return np.array([[float(error @ weight), float(weight.sum())] for weight in weights])
 
 
@@ -190,41 +207,3 @@ def _covered(
         held=float(held.mean()),
         half_width=float(half.mean()),
     )
-
-
-def error_table(errors: Sequence[Errors], city: TrueCity) -> Table:
-    table = Table(
-        title="NOT PRIVATE: actual mean absolute error of learned estimates, km/h",
-        caption="Published days alone. By day: rows. Worst day: its error by rows over the constant's; feed: that of "
-        "all published days together, in the worst run. Held back: share of days.",
-        title_justify="left",
-        caption_justify="left",
-    )
-    for name in ("total", "delta", "estimate"):
-        table.add_column(name)
-    for name in ("HATs", "rows", "10+", "30+", *(day.name for day in city.days), "worst day", "feed", "held back"):
-        table.add_column(name, justify="right")
-    for each in errors:
-        whole = (each.hats, each.rows, each.from_10, each.from_30)
-        numbers = (*whole, *each.rows_by_day, each.worst_day, each.feed, each.held_back)
-        cells = ("-" if number is None else f"{number:.2f}" for number in numbers)
-        table.add_row(each.total, each.delta or "-", each.what, *cells)
-    return table
-
-
-def coverage_table(coverage: Sequence[Coverage]) -> Table:
-    table = Table(
-        title="NOT PRIVATE: intervals of estimates with status ok",
-        caption="held: share of HATs whose true mean lies inside. half width: mean, km/h.",
-        title_justify="left",
-        caption_justify="left",
-    )
-    for name in ("total", "delta", "vehicles"):
-        table.add_column(name)
-    for name in ("HATs", "held", "half width"):
-        table.add_column(name, justify="right")
-    for each in coverage:
-        span = "all" if each.by == "all" else f"{each.by} {each.least:g}" + (f"-{each.most:g}" if each.most else "+")
-        numbers = (f"{each.hats:.0f}", f"{each.held:.3f}", f"{each.half_width:.1f}")
-        table.add_row(each.total, each.delta or "-", span, *numbers)
-    return table

@@ -12,10 +12,11 @@ from dpops.learning.learner import Learned
 from dpops.levels import LiveSettings, Recipe, Rows, Stage, level, live_settings, release_rows
 from dpops.noise import Noise
 from dpops.types import Float64s
-from pipelines.evaluation.learned import TrueCity, TrueDay, centres_around, look, recipe_for
+from pipelines.evaluation.learned import centres_around, look, recipe_for
 from pipelines.evaluation.learned_errors import DELTA, KINDS
-from transforms.release.learned import design_of, facts_of, slot_values
+from pipelines.evaluation.truth import TrueCity, TrueDay
 from transforms.release.levels import hats_of
+from transforms.release.states import design_of, facts_of, slot_values
 
 STORM = Fraction(3, 5)
 """What all speeds of the last day are multiplied with in a made-up storm."""

@@ -17,7 +17,7 @@ from transforms.observe.hexagons import cell_text
 WIDE_KMH = 15.0
 """An interval wider than this to either side is drawn as not reliable, whatever its status says."""
 
-RELIABLE = ("ok", "constant")
+RELIABLE = ("ok",)
 _DECIMALS = 5
 
 

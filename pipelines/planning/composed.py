@@ -95,7 +95,7 @@ def _lay_out(spec: Specification, counts: Counts) -> tuple[list[PlannedHat], Com
     plans = {at: _plan(spec, counts, slot, kept, first[slot] == at) for at in np.unique(first).tolist()}
     rates = [plans[at].epsilon_hat for at in first.tolist()]
     stays = _stays(slot, counts.vehicle, kept)
-    debit = sum((each.debit for each in plans.values()), Fraction(0))
+    debit = sum((each.bound for each in plans.values()), Fraction(0))
     return list(_hats(counts, slot, kept, rates)), _composed(spec, counts, stays, rates, debit)
 
 
@@ -166,6 +166,8 @@ def _composed(spec: Specification, counts: Counts, stays: _Stays, rates: list[Fr
             period, debit = (_of_all_days(spec, total, counts.days[0]) for total in (period, debit))
         elif of_several_periods(spec, counts):
             period, debit = (Total(total.epsilon, "at most") for total in (period, debit))
+        if may_have_constants(spec):
+            slot, period, debit = map(_at_most, (slot, period, debit))
     else:
         slot, debit = _bounds(spec, rates[0])
         period = debit
@@ -184,6 +186,15 @@ def _composed(spec: Specification, counts: Counts, stays: _Stays, rates: list[Fr
         account_limit=float(spec.account.limit.epsilon),
         within_limit=fits if fits or debit.known == "exact" else None,
     )
+
+
+def may_have_constants(spec: Specification) -> bool:
+    """Whether HATs may be released that cost nothing; what adds up counts them as if something was drawn there."""
+    return any(stat.mechanism.may_be_constant for stat in spec.statistics)
+
+
+def _at_most(total: Total) -> Total:
+    return Total(total.epsilon, "at most") if total.known == "exact" else total
 
 
 def _fits(spec: Specification, epsilon: float) -> bool:

@@ -17,7 +17,7 @@ from dpops.mechanisms.auto import Auto
 from dpops.statistics import RequestedStatistic, registered
 from dpops.types import CountsKnown
 from pipelines.account.guarantee import NOT_PROTECTED, Guarantee, translated
-from pipelines.planning.composed import Composed, PlannedHat, lay_out, of_several_periods
+from pipelines.planning.composed import Composed, PlannedHat, lay_out, may_have_constants, of_several_periods
 from pipelines.planning.counts import Counts
 from pipelines.planning.needs import Needs
 from pipelines.scheduled.outcome import Progress
@@ -137,8 +137,8 @@ class Forecaster:
 
 
 def label(mechanism: Mechanism) -> str:
-    """The name, and the options that are not the default."""
-    own = [f for f in fields(mechanism) if f.name != "statistic"]  # type: ignore[arg-type]
+    """The name, and the options of its own that are not the default."""
+    own = [f for f in fields(mechanism) if f.name not in ("statistic", "prior")]  # type: ignore[arg-type]
     given = [(f.name, getattr(mechanism, f.name)) for f in own if getattr(mechanism, f.name) != f.default]
     return " ".join([mechanism.name, *(f"{name}={value}" for name, value in given)])
 
@@ -370,6 +370,8 @@ def _notes(spec: Specification, counts: Counts, statistics: list[StatisticPlan])
         notes.append(_note_on_periods(spec, counts))
     if any(each.noise_scale == 0 for stat in statistics for each in stat.classes):
         notes.append("noise 0: for half or more of these HATs a constant is published, whatever was driven there")
+    if may_have_constants(spec):
+        notes.append("a constant costs nothing; what adds up counts each HAT as if something was drawn there")
     if spec.privacy.cap is not None:
         notes.append("which samples the cap keeps is drawn anew by a release")
     return notes

@@ -9,6 +9,7 @@ import numpy as np
 
 from dpops.mechanism import Mechanism, Plan
 from dpops.mechanisms.auto import Auto
+from dpops.mechanisms.constant import Constant
 from dpops.registry import registered
 from dpops.statistics import RequestedStatistic
 from dpops.types import CountsKnown, Int64s
@@ -62,7 +63,7 @@ def _need(spec: Specification, stat: RequestedStatistic, epsilon: Fraction, now:
     found = {
         name: _fewest(partial(_half_width, spec, cls(), epsilon * stat.share), within)
         for name, cls in registered().items()
-        if stat.name in cls.statistics and "counts-public" in cls.adjacencies and not issubclass(cls, Auto)
+        if stat.name in cls.statistics and "counts-public" in cls.adjacencies and not issubclass(cls, Auto | Constant)
     }
     able = {name: number for name, number in found.items() if number is not None}
     best = min(able, key=lambda name: able[name]) if able else None
@@ -90,7 +91,7 @@ def typical_hat(vehicles: int) -> CountsKnown:
     """A HAT of so many vehicles with 2 to 40 reports each, spread geometrically."""
     low, high = TYPICAL_COUNTS
     counts: Int64s = np.geomspace(high, low, vehicles + 2)[1:-1].round().astype(np.int64)
-    return CountsKnown(counts, int(counts.sum()))
+    return CountsKnown.all_of(counts)
 
 
 def _fewest(half: "partial[float]", within: float) -> int | None:

@@ -25,21 +25,22 @@ class Asked(NamedTuple):
         return sum(debits_by_slot(self.wanted).values(), Accountant())
 
 
-def asked_of(sealed: Iterable[bytes], exposures: Callable[[int], Iterable[bytes]]) -> Asked:
-    """sealed: encoded units of a period. exposures: those of a slot, by its start."""
+def asked_of(sealed: Iterable[bytes], exposures: Callable[[int], Iterable[bytes]], parts: int) -> Asked:
+    """sealed: encoded units of a period. exposures: those of a slot, by its start. parts: of a HAT's epsilon, that
+    these count."""
     units = [msgspec.json.decode(data, type=Spending) for data in sealed]
-    rates = {unit.slot_s: Fraction(unit.epsilon_hat) for unit in units}
+    rates = {unit.slot_s: Fraction(unit.epsilon_hat) / parts for unit in units}
     return Asked(list(map(debit, units)), spend_of(rates, exposures))
 
 
 def spend_of(rates: Mapping[int, Fraction], exposures: Callable[[int], Iterable[bytes]]) -> Spend:
-    """Of each vehicle the sum over slots of cells times the epsilon of a HAT there. rates: that epsilon by slot."""
+    """Of each vehicle the sum over slots of its exposure times what one part costs there. rates: that, by slot."""
     found = [(rate, unpack_exposure(exposures(slot_s))) for slot_s, rate in rates.items()]
     vehicles = np.unique(np.concatenate([exposure.vehicle for _, exposure in found]))
     parts = math.lcm(*(rate.denominator for rate in rates.values()))
     spent = np.zeros(vehicles.size, object)  # in parts of 1, as Python integers
     for rate, exposure in found:
-        np.add.at(spent, np.searchsorted(vehicles, exposure.vehicle), exposure.cells.astype(object) * int(rate * parts))
+        np.add.at(spent, np.searchsorted(vehicles, exposure.vehicle), exposure.spent.astype(object) * int(rate * parts))
     ordered = np.sort(spent) if spent.size else np.zeros(1, object)
     ranks = (ordered.size - 1, (ordered.size - 1) // 2, -(-9 * ordered.size // 10) - 1)
     return Spend(*(Fraction(int(ordered[rank]), parts) for rank in ranks))

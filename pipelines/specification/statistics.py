@@ -13,6 +13,7 @@ from dpops.forecast import Prior
 from dpops.mechanism import Mechanism
 from dpops.mechanisms.auto import Auto
 from dpops.mechanisms.baseline import Baseline
+from dpops.mechanisms.constant import Constant
 from dpops.mechanisms.tree import Tree
 from dpops.registry import registered
 from dpops.statistics import RequestedStatistic
@@ -55,7 +56,7 @@ def _statistic(table: dict[str, Any], document: Document, prior: Prior | None) -
             mechanism = Auto(prior=prior, statistic=name)
         if isinstance(mechanism, Baseline):
             mechanism = replace(mechanism, statistic=name)
-        if isinstance(mechanism, Tree):
+        if isinstance(mechanism, Tree | Constant):
             mechanism = replace(mechanism, prior=prior)
         return str(name), mechanism, _weight(weight)
     except (msgspec.ValidationError, ValueError) as error:

@@ -2,9 +2,10 @@
 such file."""
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-import apache_beam as beam
+if TYPE_CHECKING:  # Beam takes seconds to import
+    import apache_beam as beam
 
 ENDED = ("FINISHED", "CANCELED", "FAILED")
 """The states after which a job does nothing any more."""
@@ -43,7 +44,7 @@ class StreamJob(Protocol):
 class Engine(Protocol):
     """Runs unbounded pipelines."""
 
-    def submit(self, build: Callable[[beam.Pipeline], None], name: str) -> StreamJob:
+    def submit(self, build: "Callable[[beam.Pipeline], None]", name: str) -> StreamJob:
         """Hands over the pipeline that `build` makes. name: of no other job. Raises EngineError."""
         ...
 
@@ -64,7 +65,7 @@ class BoundedEngine(Protocol):
         ...
 
     def run(
-        self, build: Callable[[beam.Pipeline], None], name: str, watch: Callable[[Mapping[str, int]], None]
+        self, build: "Callable[[beam.Pipeline], None]", name: str, watch: Callable[[Mapping[str, int]], None]
     ) -> Finished:
         """Runs the pipeline that `build` makes, to its end. name: of no other job. watch: sees its counters meanwhile.
 

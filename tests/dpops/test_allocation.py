@@ -35,7 +35,7 @@ def test_no_vehicle_spends_more_than_a_slots_debit(epsilon: Fraction, slots: lis
     for allocation in (Allocation(epsilon=epsilon), Allocation(epsilon=epsilon, per="period")):
         for most, mine in slots:
             share = Share(np.ones(0, np.bool_), most, allocation.hat(most, len(slots)))
-            (debit,) = allocation.debits(share, [most])
+            (debit,) = allocation.debits(share, [share.bound], share.bound)
             assert share.epsilon_hat * min(mine, most) <= debit.spent
             assert debit.debited is None
 
@@ -43,14 +43,14 @@ def test_no_vehicle_spends_more_than_a_slots_debit(epsilon: Fraction, slots: lis
 def test_a_plan_gives_its_hats_what_the_busiest_vehicle_can_be_in() -> None:
     share = Allocation(epsilon=Fraction(12), per="period").divide(*ROWS, plans=3)
     assert share.kept.tolist() == [True, True, True, False]
-    assert (share.most_hats, share.epsilon_hat, share.debit) == (2, Fraction(2), Fraction(4))
+    assert (share.most_hats, share.epsilon_hat, share.bound) == (2, Fraction(2), Fraction(4))
 
 
 def test_what_a_cap_fixes_is_not_counted() -> None:
     capped = Allocation(epsilon=Fraction(12), per="period", most_hats=4)
     assert capped.divide(*ROWS, plans=3)[1:] == (4, ONE)
     none = capped.divide(*(column[:0] for column in ROWS), plans=3)
-    assert (none.debit, none.epsilon_hat) == (0, ONE)
+    assert (none.bound, none.epsilon_hat) == (0, ONE)
 
 
 def test_whole_periods_are_one_plan_that_its_first_slot_is_debited_for() -> None:
@@ -60,7 +60,7 @@ def test_whole_periods_are_one_plan_that_its_first_slot_is_debited_for() -> None
     assert [whole.planned_with(at, slots) for at in slots] == [slots] * 3
     assert (allocation.plans(3), whole.plans(3)) == (3, 1)
     share = Share(np.ones(0, np.bool_), 3, ONE)
-    assert whole.debits(share, [2, 0, 1]) == [
+    assert whole.debits(share, [2 * ONE, 0 * ONE, ONE], 3 * ONE) == [
         SlotDebit(2 * ONE, 3 * ONE),
         SlotDebit(0 * ONE, 0 * ONE),
         SlotDebit(ONE, 0 * ONE),

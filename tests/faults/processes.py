@@ -13,7 +13,9 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
 from typing import Any, NamedTuple
 
-import pipelines.commands.release  # noqa: F401 - the command line imports it when it is called: here once for all
+# What a release imports while it runs: here once for all processes
+import pipelines.commands.release
+import pipelines.scheduled.parts  # noqa: F401
 from pipelines.cli import main
 from transforms.failpoints import VARIABLE, acting
 

@@ -61,7 +61,7 @@ def test_keys_derived_for_different_purposes_differ_and_a_secret_does_not_show_i
 def test_the_mechanisms_that_a_specification_can_name():
     assert list(registered()) == [
         "akmv", "array-average", "array-tree", "auto", "baseline", "baseline-variance", "capped-tree",
-        "epsilon-quantile", "fixed-quantile", "levy", "opt-array", "tree", "worst-case-optimal",
+        "constant", "epsilon-quantile", "fixed-quantile", "levy", "opt-array", "tree", "worst-case-optimal",
     ]  # fmt: skip
 
 

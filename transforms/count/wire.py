@@ -89,10 +89,13 @@ def joined(parts: Sequence[Tally]) -> Tally:
 
 
 class Exposure(NamedTuple):
-    """In how many cells of one slot each vehicle takes part."""
+    """What each vehicle of a slot spends there, in parts of the epsilon of a HAT (`Policy.parts`).
+
+    A vehicle in HATs in which nothing is drawn is there too.
+    """
 
     vehicle: Int64s
-    cells: Int64s
+    spent: Int64s
 
 
 class Part(NamedTuple):

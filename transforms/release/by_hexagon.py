@@ -1,21 +1,22 @@
 """By hexagon: the public plan of a slot from counts alone, then noisy integers; the result is ready to be recorded."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpops.allocation import Share
+from dpops.allocation import Share, SlotDebit
 from dpops.mechanism import Totals
 from dpops.noise import Noise
 from dpops.statistics import RequestedStatistic
-from dpops.types import CountsKnown
+from dpops.types import CountsKnown, Int64s
 from transforms.count.wire import Exposure, Tally
 from transforms.ledger.claims import check_claims
 from transforms.observe.hexagons import cell_text
 from transforms.release.digest import digest_of
+from transforms.release.exposure import exposure_of, most_claimed, most_spent
 from transforms.release.policy import Policy, SlotFacts, release_shard
 from transforms.release.recorded import Released, Sealed
 
@@ -25,36 +26,54 @@ def draw_releases(
 ) -> list[tuple[Sealed, Exposure]]:
     """Plans and releases all HATs of one plan and shard: of a slot, or with scope "period" of a whole period.
 
-    plan_s: its first slot. tally: in any order, of all vehicles. Returns its slots in order, each with the number of
-    HATs that a vehicle takes part in. Raises LedgerError if their plans claim more of a vehicle than their debit.
+    plan_s: its first slot. tally: in any order, of all vehicles. Returns its slots in order, each with what a vehicle
+    spends there. Raises LedgerError if their plans claim more of a vehicle than their debit.
     """
     facts = slots[plan_s]
     reported = tally.take(np.lexsort((tally.vehicle, tally.cell, tally.slot_s)))
     rows, share = divide(reported, facts.plans, policy)
     masks = [rows.slot_s == slot_s for slot_s in facts.plan]
-    exposures = [_exposure(rows.take(mine)) for mine in masks]
-    debits = policy.allocation.debits(share, [int(exposure.cells.max(initial=0)) for exposure in exposures])
-    total, sealed = policy.allocation.total, []
-    for slot_s, mine, exposure, debit in zip(facts.plan, masks, exposures, debits, strict=True):
-        unit = Sealed(
-            spec_id=policy.spec_id,
-            period=facts.period,
-            slot_s=slot_s,
-            slot_start=slots[slot_s].start,
-            slot_end=slots[slot_s].end,
-            shard=shard,
-            epsilon_hat=str(share.epsilon_hat),
-            epsilon_slot=str(debit.spent),
-            unit=policy.unit,
-            released=_release(rows.take(mine), shard, share.epsilon_hat, policy, noise),
-            digest=_digest(reported.take(mine), slot_s, shard, policy),
-            scope=policy.allocation.scope,
-            debit=None if debit.debited is None else str(debit.debited),
-            epsilon_total=None if total is None else str(total),
-        )
-        sealed.append((unit, exposure))
-    check_claims((unit for unit, _ in sealed), _most_hats(exposures))
-    return sealed
+    drawn = [_release(rows.take(mine), shard, share.epsilon_hat, policy, noise) for mine in masks]
+    exposures = [exposure_of(rows.take(mine), each.cell, each.spent) for mine, each in zip(masks, drawn, strict=True)]
+    part = share.epsilon_hat / policy.parts
+    in_slot = [part * most_spent([exposure]) for exposure in exposures]
+    debits = policy.allocation.debits(share, in_slot, part * most_spent(exposures))
+    sealed = []
+    for slot_s, mine, each, debit in zip(facts.plan, masks, drawn, debits, strict=True):
+        digest = _digest(reported.take(mine), slot_s, shard, policy)
+        sealed.append(_unit(slot_s, shard, slots[slot_s], each.released, share, debit, digest, policy))
+    check_claims(sealed, most_claimed(sealed, rows))
+    return list(zip(sealed, exposures, strict=True))
+
+
+def _unit(
+    slot_s: int,
+    shard: int,
+    facts: SlotFacts,
+    released: list[Released],
+    share: Share,
+    debit: SlotDebit,
+    digest: str,
+    policy: Policy,
+) -> Sealed:
+    """What the ledger keeps of a slot's shard."""
+    total = policy.allocation.total
+    return Sealed(
+        spec_id=policy.spec_id,
+        period=facts.period,
+        slot_s=slot_s,
+        slot_start=facts.start,
+        slot_end=facts.end,
+        shard=shard,
+        epsilon_hat=str(share.epsilon_hat),
+        epsilon_slot=str(debit.spent),
+        unit=policy.unit,
+        released=released,
+        digest=digest,
+        scope=policy.allocation.scope,
+        debit=None if debit.debited is None else str(debit.debited),
+        epsilon_total=None if total is None else str(total),
+    )
 
 
 class Divided(NamedTuple):
@@ -77,28 +96,25 @@ def divide(rows: Tally, plans: int, policy: Policy) -> Divided:
     return Divided(replace(rows, kept=left, dropped=reported - left), share)
 
 
-def _exposure(rows: Tally) -> Exposure:
-    vehicle, cells = np.unique(rows.vehicle[rows.kept > 0], return_counts=True)
-    return Exposure(vehicle, cells.astype(np.int64))
+class Drawn(NamedTuple):
+    """What was released of a slot. cell: int64 (HATs,), ascending, of those with vehicles. spent: by them, in parts."""
+
+    released: list[Released]
+    cell: Int64s
+    spent: Int64s
 
 
-def _most_hats(exposures: Sequence[Exposure]) -> int:
-    """The most HATs of a plan that a vehicle takes part in, counted anew."""
-    vehicle = np.unique(np.concatenate([each.vehicle for each in exposures]), return_inverse=True)[1]
-    cells = np.concatenate([each.cells for each in exposures])
-    hats = np.zeros(int(vehicle.max(initial=-1)) + 1, np.int64)
-    np.add.at(hats, vehicle, cells)
-    return int(hats.max(initial=0))
-
-
-def _release(rows: Tally, shard: int, hat_epsilon: Fraction, policy: Policy, noise: Noise) -> list[Released]:
+def _release(rows: Tally, shard: int, hat_epsilon: Fraction, policy: Policy, noise: Noise) -> Drawn:
     """rows: of one slot."""
     hats = hats_of(rows)
     totals = [(hat.totals, hat.reported) for hat in hats if hat.totals.counts.size]
     of = {cell: at for at, cell in enumerate(hat.cell for hat in hats if hat.totals.counts.size)}
     cells = [hat.cell for hat in hats]
     by_statistic = [_release_statistic(stat, totals, hat_epsilon, policy, noise) for stat in policy.statistics]
-    return [
+    spent = np.zeros(len(of), np.int64)
+    for stat, done in zip(policy.statistics, by_statistic, strict=True):
+        spent += int(stat.share * policy.parts) * np.array([plan["epsilon"] != "0" for _, plan, _ in done], np.int64)
+    released = [
         Released(
             cell_text(cell),
             stat.name,
@@ -107,6 +123,7 @@ def _release(rows: Tally, shard: int, hat_epsilon: Fraction, policy: Policy, noi
         for cell in _rows_to_publish(cells, shard, policy)
         for stat, done in zip(policy.statistics, by_statistic, strict=True)
     ]
+    return Drawn(released, np.array(list(of), np.int64), spent)
 
 
 class Hat(NamedTuple):

@@ -30,8 +30,8 @@ from tests.dpops.mechanisms.conformance import (
     DRAWS,
     EPSILON,
     GRID,
+    KNOWN,
     PLAIN,
-    STATISTICS,
     count_vectors,
     enumerated_sensitivity,
     every_counts,
@@ -107,7 +107,7 @@ def test_no_neighbours_of_a_small_hat_differ_by_more_than_the_sensitivity(
     plan = mechanism.plan(CountsKnown.all_of(counts), Grid(step=Fraction(1), upper_steps=upper_steps), EPSILON)
     moved = enumerated_sensitivity(mechanism, plan, counts, upper_steps)
     assert moved <= plan.facts["sensitivity"]
-    assert plan.scale == Fraction(plan.facts["sensitivity"]) / plan.epsilon
+    assert plan.scale * plan.epsilon == plan.facts["sensitivity"]
     if is_exact(mechanism, plan):  # rounding of two pieces apart
         assert moved >= plan.facts["sensitivity"] - 2
 
@@ -133,6 +133,8 @@ def test_each_hat_of_one_call_gets_noise_of_its_own_plan(mechanism: Mechanism) -
     noise = last_of(released).reshape(repeats, -1) - exact
     for column, plan in enumerate(plans):
         assert plan.scale == 0 or laplace_fit(noise[:, column], plan.scale) > 1e-8
+    if all(plan.is_constant for plan in plans):
+        return
     signs = np.corrcoef(np.sign(noise[:, [plan.scale > 0 for plan in plans]]).T)
     signs = signs - np.eye(len(signs))
     assert np.abs(signs).max() < 6.5 / repeats**0.5
@@ -181,11 +183,30 @@ def test_the_plan_is_made_from_counts_and_cannot_see_a_value(mechanism: Mechanis
 
 
 @every_plain
-def test_the_claim_is_the_epsilon_asked_for(mechanism: Mechanism) -> None:
+def test_the_claim_is_the_epsilon_asked_for_or_nothing_where_nothing_is_drawn(mechanism: Mechanism) -> None:
     for epsilon in (Fraction(1, 1000), Fraction(1, 3), Fraction(7)):
         plan = mechanism.plan(CountsKnown(COUNTS[3], 9), GRID, epsilon)
-        assert plan.claim().epsilon == plan.epsilon == epsilon
         assert plan.scale == Fraction(plan.facts["sensitivity"]) / epsilon
+        assert plan.is_constant == (plan.scale == 0)
+        assert plan.claim().epsilon == plan.epsilon == (0 if plan.is_constant else epsilon)
+        assert mechanism.may_be_constant or not plan.is_constant
+
+
+@every_plain
+@settings(max_examples=20, deadline=None)
+@given(counts=count_vectors, data=st.data())
+def test_what_costs_nothing_is_the_same_for_all_speeds_and_said_by_the_plan(
+    mechanism: Mechanism, counts: Int64s, data: st.DataObject
+) -> None:
+    plan = mechanism.plan(CountsKnown.all_of(counts), GRID, data.draw(st.sampled_from([Fraction(1, 9), Fraction(2)])))
+    if plan.is_constant:
+        speed = data.draw(st.integers(0, GRID.upper_steps))
+        [integers] = mechanism.release([alike(counts, counts * speed)], [plan], Noise())
+        assert integers == [plan.facts["constant"]]
+        estimate = registered()[plan.mechanism].estimate(integers, plan, 0.05)
+        assert (estimate.status, estimate.epsilon, estimate.noise_std) == ("constant", 0, 0)
+        (number,) = estimate.numbers.values()
+        assert (number.lower, number.upper) == (0, 65), "it may be anything"
 
 
 def test_every_mechanism_has_a_name_of_its_own_and_an_example() -> None:
@@ -210,5 +231,5 @@ def test_every_adjacency_and_statistic_of_a_mechanism_is_audited_here(kind: type
     if get_type_hints(kind.plan)["known"] is CountsKnown:
         assert kind.adjacencies == {"counts-public"}, "a plan that may see counts is for where these are public"
     assert kind.statistics
-    assert kind.statistics <= STATISTICS or kind.statistics == DISTRIBUTIONS, "no file knows the truth of the others"
+    assert kind.statistics <= KNOWN.keys() or kind.statistics == DISTRIBUTIONS, "no file knows the truth of the others"
     assert "Source:" in (kind.__doc__ or "")

@@ -7,13 +7,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpops.allocation import Share
 from dpops.mechanisms.array_average import ArrayAverage
 from pipelines.account import location
 from pipelines.exit_codes import FAILED
 from pipelines.scheduled import counting
 from pipelines.specification import load
 from tests import city
+from transforms.release.exposure import most_spent
 from transforms.time.calendar import Timetable
 
 WHOLE = 'per = "period"\nscope = "period"'
@@ -62,7 +62,7 @@ def test_a_period_planned_as_a_whole_debits_exactly_its_total(tmp_path, hatstrea
 
 
 def half_debit(patch):
-    patch.setattr(Share, "debit", property(lambda share: share.epsilon_hat * share.most_hats / 2))
+    patch.setattr("transforms.release.by_hexagon.most_spent", lambda exposures: Fraction(most_spent(exposures), 2))
 
 
 def plans_of_twice_the_epsilon(patch):
@@ -86,7 +86,7 @@ def test_verify_finds_plans_that_claimed_more_than_their_debit(tmp_path, hatstre
     opened(tmp_path, hatstream, spec_of(privacy))
     with monkeypatch.context() as careless:
         plans_of_twice_the_epsilon(careless)
-        careless.setattr("transforms.release.by_hexagon.check_claims", lambda _units, _most_hats: None)
+        careless.setattr("transforms.release.by_hexagon.check_claims", lambda _units, _counted: None)
         careless.setattr("transforms.ledger.releases.check_claims", lambda _units: None)
         assert hatstream(*city.release(tmp_path, *DAY))[0] == 0
     code, _, err = hatstream("ledger", "verify", "--ledger", str(tmp_path / "ledger.sqlite"))

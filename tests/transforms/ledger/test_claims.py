@@ -38,7 +38,13 @@ def costing(epsilon, **changes):
     return {**PLAN, "epsilon": epsilon, **changes}
 
 
+CONSTANT = costing("0", scale="0", facts={"sensitivity": 0, "constant": 1})
+"""What nothing is drawn for."""
 HONEST = [
+    with_cells(unit(epsilon="0"), [[CONSTANT]] * 5),
+    with_cells(unit(), [[CONSTANT], [PLAN], [CONSTANT]]),
+    with_cells(unit(epsilon="3/2"), [[costing("1/2"), costing("1/2")], *[[costing("1/2"), CONSTANT]] * 3]),
+    with_cells(unit(epsilon="3/2"), [[costing("1/2"), costing("1/2")]] * 2 + [[costing("1/2"), CONSTANT]] * 3),
     unit(),
     unit(epsilon="0", plan=None),
     with_cells(unit(), [[PLAN]] * 5),
@@ -47,6 +53,10 @@ HONEST = [
     with_cells(unit(), [[costing("1", scale="200", facts={"sensitivity": 200})]]),
 ]
 CLAIMING_MORE = [
+    with_cells(unit(epsilon="0"), [[CONSTANT], [PLAN], [CONSTANT]]),
+    with_cells(unit(epsilon="0"), [[CONSTANT, costing("1/2")]]),
+    with_cells(unit(epsilon="0"), [[CONSTANT], [costing("0", facts={"sensitivity": 6500})]]),
+    with_cells(unit(epsilon="3/2"), [[costing("1/2"), CONSTANT], [costing("1/2"), costing("2/3")]]),
     unit(epsilon="0"),
     unit(epsilon="1/2"),
     unit(plan=costing("1000001/1000000")),
@@ -65,7 +75,7 @@ def test_a_debit_that_covers_its_plans_is_recorded_and_verified(ledger, one):
 
 @pytest.mark.parametrize("one", CLAIMING_MORE)
 def test_a_plan_that_claims_more_than_the_debit_stops_the_release_before_anything_is_recorded(ledger, one):
-    with pytest.raises(LedgerError, match="claim more than the account was debited"):
+    with pytest.raises(LedgerError, match=r"claim more (than the account was debited|of a HAT than it was given)"):
         record(ledger, unit(7200), one)
     assert [entry["kind"] for entry in ledger.entries()] == ["account"]
 
@@ -75,6 +85,25 @@ def test_a_plan_that_claims_more_than_the_debit_is_found_in_a_stored_ledger(ledg
     monkeypatch.setattr(releases, "check_claims", lambda _units: None)  # as code without the check wrote it
     record(ledger, unit(7200), one)
     with pytest.raises(LedgerError, match="slot at 0 s since 1970: the plans of a claim more"):
+        ledger.verify()
+
+
+NO_CONSTANTS = [
+    costing("0"),  # noise of an unknown sensitivity
+    costing("0", scale="0", facts={"sensitivity": 1, "constant": 1}),
+    costing("0", scale="0", facts={"sensitivity": 0}),
+    costing("0", scale="0", facts={"sensitivity": 0, "constant": 2}),
+]
+
+
+@pytest.mark.parametrize("plan", NO_CONSTANTS)
+def test_a_plan_that_claims_nothing_and_is_no_constant_is_refused_and_found(ledger, plan, monkeypatch):
+    one = with_cells(unit(epsilon="0"), [[plan]])
+    with pytest.raises(LedgerError):
+        record(ledger, one)
+    monkeypatch.setattr(releases, "check_claims", lambda _units: None)
+    record(ledger, one)
+    with pytest.raises(LedgerError):
         ledger.verify()
 
 

@@ -1,0 +1,78 @@
+"""A constant: what `auto` publishes of a HAT whose noise would drown it. Nothing is drawn, so it costs nothing."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+
+from dpops.claims import Adjacency
+from dpops.forecast import Float64s, Prior, clamped_errors, normal_scores
+from dpops.means.many import Many, chunks, spreads
+from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, facts_of, stack
+from dpops.noise import Noise
+from dpops.types import CountsKnown, Grid, Int64s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constant(Mechanism):
+    """Publishes the prior's mean, or U/2 without a prior, in half grid steps.
+
+    A function of public facts alone, whatever was driven: epsilon 0. The plan holds the integer that is released, so
+    that anybody can see that it depends on nothing else. Its worst bias is the distance to the farther end of [0, U],
+    dropped samples included. Source: S4 Theorem III.1, where T = 0 is the constant U/2.
+    """
+
+    name: ClassVar[str] = "constant"
+    statistics: ClassVar[frozenset[str]] = frozenset({"mean"})
+    adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
+
+    prior: Prior | None = None
+
+    @property
+    def may_be_constant(self) -> bool:
+        return True
+
+    @classmethod
+    def examples(cls) -> Sequence["Constant"]:
+        return [cls(), cls(prior=Prior(20.0, 12.0))]
+
+    def plan(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
+        """epsilon: what may be spent; nothing is."""
+        check_plan_input(known.counts, known.reported, 2 * grid.upper_steps, epsilon)
+        step, most = grid.step / 2, 2 * grid.upper_steps
+        at = grid.upper_steps if self.prior is None else min(max(round(self.prior.mean / float(step)), 0), most)
+        return Plan(
+            mechanism=self.name,
+            epsilon=Fraction(0),
+            step=step,
+            scale=Fraction(0),
+            upper=grid.upper,
+            bias_bound=float(step * max(at, most - at)),
+            facts={**facts_of(known, grid), "constant": at, "sensitivity": 0},
+            rounding=0.0,
+        )
+
+    def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
+        upper = float(plan.upper)
+        means = prior.hat_means(upper)[:, None]
+        spread = prior.spread(counts / plan.facts["samples"], counts)
+        bias = self.value([plan.facts["constant"]], plan) - means + spread * normal_scores(32)
+        return float(clamped_errors(means, upper, bias, np.float64(0)).mean())
+
+    def forecasts(self, hats: Many) -> Float64s:
+        means, scores = hats.prior.hat_means(hats.upper)[:, None], normal_scores(32)
+        at = self.plan(CountsKnown.all_of(hats.counts[0][0]), hats.grid, hats.epsilon)  # alike for all
+        off, found = self.value([at.facts["constant"]], at) - means, []
+        for counts in hats.counts:
+            spread = spreads(hats.prior, counts / counts.sum(axis=1)[:, None], counts)
+            for some in chunks(spread.size):
+                bias = off + spread[some, None, None] * scores
+                errors = clamped_errors(means, hats.upper, bias, np.float64(0))
+                found.append(errors.reshape(errors.shape[0], -1).mean(axis=1))
+        return np.concatenate(found)
+
+    def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:  # noqa: ARG002
+        stack(totals, plans)
+        return [[plan.facts["constant"]] for plan in plans]

@@ -1,0 +1,60 @@
+"""What vehicles spend: counted from what is drawn in their HATs, and once more from what the plans of these claim."""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from operator import mul
+
+import numpy as np
+
+from dpops.accountant import Accountant
+from dpops.claims import ZERO, Claim
+from dpops.types import Int64s
+from transforms.count.wire import Exposure, Tally
+from transforms.ledger.claims import claims_by_hat
+from transforms.release.recorded import Sealed
+
+
+def exposure_of(rows: Tally, cell: Int64s, spent: Int64s) -> Exposure:
+    """What each vehicle of a slot spends there.
+
+    rows: of the slot. cell, spent: int64 (HATs,), the HATs with vehicles, ascending, and what is drawn there, in parts.
+    """
+    kept = rows.kept > 0
+    vehicle, code = np.unique(rows.vehicle[kept], return_inverse=True)
+    return Exposure(vehicle, _added_up(code, spent[np.searchsorted(cell, rows.cell[kept])]))
+
+
+def most_spent(exposures: Sequence[Exposure]) -> int:
+    """What a vehicle spends in several slots at most, in parts."""
+    vehicle = np.unique(np.concatenate([each.vehicle for each in exposures]), return_inverse=True)[1]
+    return int(_added_up(vehicle, np.concatenate([each.spent for each in exposures])).max(initial=0))
+
+
+def most_claimed(units: Sequence[Sealed], rows: Tally) -> Fraction:
+    """What the plans of a vehicle's HATs claim together at most, whatever was counted before.
+
+    units: of one plan and release shard. rows: theirs, by slot and cell.
+    """
+    rows = rows.take(rows.kept > 0)
+    first = np.flatnonzero((np.diff(rows.slot_s, prepend=-1) != 0) | (np.diff(rows.cell, prepend=-1) != 0))
+    kinds: dict[tuple[Claim, ...], int] = {}  # a few
+    claimed = {
+        (unit.slot_s, int(cell, 16)): kinds.setdefault(claims, len(kinds))
+        for unit in units
+        for cell, claims in claims_by_hat(unit).items()
+    }
+    found = [claimed[hat] for hat in zip(rows.slot_s[first].tolist(), rows.cell[first].tolist(), strict=True)]
+    kind = np.repeat(np.array(found, np.int64), np.diff(first, append=rows.cell.size))
+    known = [Accountant().compose(claims).pure for claims in kinds]
+    vehicle = np.unique(rows.vehicle, return_inverse=True)[1]
+    hats = np.zeros((int(vehicle.max(initial=-1)) + 1, len(known)), np.int64)
+    np.add.at(hats, (vehicle, kind), 1)
+    sums = (sum(map(mul, each, known), ZERO) for each in np.unique(hats, axis=0).tolist())
+    return max(sums, default=ZERO)
+
+
+def _added_up(code: Int64s, values: Int64s) -> Int64s:
+    """The values by code."""
+    found = np.zeros(int(code.max(initial=-1)) + 1, np.int64)
+    np.add.at(found, code, values)
+    return found
