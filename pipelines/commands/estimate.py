@@ -121,8 +121,7 @@ def estimate(
             outputs = asked.of(spec)
             known = estimates.recorded(spec, place, products.of(spec.timetable))
             written, missing = estimates.estimate_again(known, when, outputs, report, whole=whole, sums=released)
-            if days is not None:
-                written += estimates.forecast(known, _after(end), days, outputs)
+            written += [] if days is None else estimates.forecast(known, _after(end), days, outputs)
     _tell(written, missing, outputs.folder, as_json=as_json)
     return DONE
 
