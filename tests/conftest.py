@@ -6,6 +6,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from tests.beam_memory import let_beam_remember
 from tests.servers import Postgres, postgres_server
 
 hypothesis.settings.register_profile(
@@ -22,11 +23,14 @@ ENGINES = {"kafka", "flink", "pool", "cluster"}
 
 @pytest.hookimpl(tryfirst=True)  # before -m looks at the markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that need Kafka or Flink are told apart, and run in one process, so that the servers start once."""
+    """Tests that need Kafka or Flink are told apart."""
     for item in items:
         if ENGINES & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.engines)
-            item.add_marker(pytest.mark.xdist_group("engines"))
+
+
+def pytest_runtest_setup() -> None:
+    let_beam_remember()
 
 
 @pytest.fixture(scope="session")

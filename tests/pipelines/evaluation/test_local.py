@@ -12,8 +12,6 @@ from pipelines.cli import hatstream
 from pipelines.evaluation import local, local_report
 from pipelines.exit_codes import DONE, WRONG_USE
 
-pytestmark = pytest.mark.xdist_group("local")  # what they share is made once
-
 
 @pytest.fixture(scope="module")
 def cells() -> list[local.Cell]:
