@@ -13,8 +13,8 @@ from dpops.learning import DayValues, State, learned, taken_in
 from dpops.levels import Fleet, Rows, recipe, release_rows, stage_of
 from dpops.levels.defaults import BoundsOnly
 from dpops.noise import Noise
-from transforms.release.learned import design_of, facts_of, stage_values
 from transforms.release.levels import first_centres, hats_of
+from transforms.release.states import design_of, facts_of, stage_values
 
 TOTAL, DELTA = Fraction("2.64"), Fraction(1, 10**6)
 
@@ -32,14 +32,14 @@ def benchmark(rings: int, days: int, vehicles: int) -> None:
     state = State.new(design_of(region), facts_of(fleet))
     print(f"{hats.cells} cells, {state.design.columns} effects, {_memory_mb()} MB")
     for day in range(days):
-        values = stage_values(release_rows(_made_up(hats.cells, vehicles, day), stage, Noise()), fleet)
+        values = stage_values(release_rows(made_up(hats.cells, vehicles, day), stage, Noise()), fleet)
         start = time.process_time()
         state = taken_in(state, DayValues(hours=hours, stages=(values,)))
         learned(state).estimate()
         print(f"day {day + 1}: {time.process_time() - start:.2f} s of CPU, {_memory_mb()} MB at most")
 
 
-def _made_up(cells: int, vehicles: int, seed: int) -> Rows:
+def made_up(cells: int, vehicles: int, seed: int) -> Rows:
     """Each vehicle 60 times in about a dozen neighbouring cells."""
     rng = np.random.default_rng(seed)
     home = np.repeat(rng.integers(0, cells, vehicles), 60)

@@ -51,7 +51,7 @@ def main() -> None:
         table.add_column(name, justify="left" if name == "mechanism" else "right")
     for name, mechanism in contenders().items():
         start = time.process_time()
-        plans = [mechanism.plan(CountsKnown.all_of(hat.counts), GRID, Fraction(1)) for hat in hats]
+        plans = mechanism.plans([CountsKnown.all_of(hat.counts) for hat in hats], GRID, Fraction(1))
         planned = time.process_time()
         mechanism.release(hats, plans, Noise())
         done = time.process_time()

@@ -96,7 +96,9 @@ def clamped_errors(mean: Float64s | float, upper: float, bias: Float64s, scale: 
         found: Float64s = np.maximum(-at, 0.0) + width / 2 * np.exp(-np.abs(at) / width)
         return found
 
-    return beyond(-bias) + beyond(bias) - beyond(upper - mean - bias) - beyond(mean + bias)
+    tail = width / 2 * np.exp(-np.abs(bias) / width)  # of both signs
+    either = (np.maximum(bias, 0.0) + tail) + (np.maximum(-bias, 0.0) + tail)
+    return either - beyond(upper - mean - bias) - beyond(mean + bias)
 
 
 def transport_bias(weights: Float64s, uniform: Float64s) -> float:

@@ -59,9 +59,12 @@ class Histogram:
     name: str = "histograms"
 
     def add_up(self, steps: Int64s, group: Int64s, groups: int) -> Int64s:
-        found = np.minimum(steps * self.bins // self.upper_steps, self.bins - 1)
-        counts = np.bincount(group * self.bins + found, minlength=groups * self.bins)
+        counts = np.bincount(group * self.bins + self.bins_of(steps), minlength=groups * self.bins)
         return counts.astype(np.int64).reshape(groups, self.bins)
+
+    def bins_of(self, steps: Int64s) -> Int64s:
+        found: Int64s = np.minimum(steps * self.bins // self.upper_steps, self.bins - 1)
+        return found
 
 
 SUMS, SQUARES = PowerSum("sums", 1), PowerSum("squares", 2)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 from pipelines.account.location import AccountLocation, account_of, read_key, signature_of
 from pipelines.job import Job, Outputs
@@ -12,6 +13,7 @@ from transforms.ledger.used import LedgerAccount
 from transforms.observe.parse import Rules
 from transforms.observe.vehicle_hash import Secret
 from transforms.release.digest import is_plain
+from transforms.release.kept import StateFile
 from transforms.release.levels import LevelsPolicy
 from transforms.release.policy import Policy, SlotFacts
 from transforms.release.recorded import Transaction
@@ -85,9 +87,10 @@ def assemble(
     )
 
 
-def levels_policy(spec: Specification, levels: LevelsRelease, secret: Secret) -> LevelsPolicy:
-    """How the periods of a specification by `levels` are released."""
-    return levels.policy(spec.spec_id, spec.cells.region or (), spec.speeds.grid, secret.derive("digest"))
+def levels_policy(spec: Specification, levels: LevelsRelease, secret: Secret, head: Path) -> LevelsPolicy:
+    """How the periods of a specification by `levels` are released. head: the account's head file."""
+    policy = levels.policy(spec.spec_id, spec.cells.region or (), spec.speeds.grid, secret.derive("digest"))
+    return replace(policy, kept=StateFile.beside(head, spec.spec_id))
 
 
 def _policy(spec: Specification, secret: Secret) -> Policy:

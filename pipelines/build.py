@@ -145,7 +145,8 @@ def estimate(recorded: PCollection[RecordedSlot], job: Job) -> PCollection[SlotE
     """What the ledger returned -> values, intervals and status; where it is asked for, also what the past teaches."""
     policy = job.policy
     if job.outputs.shape.model:
-        return recorded | "publish/estimate" >> EstimateWithPast(job.account, policy.names, policy.grid.upper)
+        learned = EstimateWithPast(job.account, policy.spec_id, policy.names, policy.grid.upper)
+        return recorded | "publish/estimate" >> learned
     return recorded | "publish/estimate" >> Estimate(policy.names)
 
 

@@ -5,14 +5,19 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dpops.learning.counts import OVERDISPERSION
 from dpops.learning.interval import Estimates, Status, published
-from dpops.learning.learner import Field, Learned
+from dpops.learning.learner import HOUR_SPREAD, Field, Learned
 from dpops.learning.means import coefficients_of, columns_of, traffic_of
 from dpops.learning.queries import GroupRows, Groups
 from dpops.types import Float64s, Int64s
 
 SOURCES = ("", "parent", "day")
 """Of whom a value is: the HAT itself, its parent in that slot, its cell's whole day."""
+MORE, APART_KMH = 0.7, 1.0
+"""What a group's variance has more than its HATs' variances say, the less the more one HAT makes it up: so many times
+that of its described mean, since a city is no smooth field where a rail line or a highway crosses; and the square of
+how far its mean lies from what a release weighs. Fitted on Austin's buses, parts of them, and made-up cities."""
 
 
 def coarser(known: Learned, belief: Field, groups: Groups) -> Field:
@@ -20,18 +25,24 @@ def coarser(known: Learned, belief: Field, groups: Groups) -> Field:
 
     A group's value is the mean of its HATs' values, each weighing what its weight is expected to be. So values of all
     groupings agree: the mean of finer groups, weighted by theirs, is that of the coarser one. Variances come from the
-    effects' joint covariance; vehicles are those of all HATs added up, a vehicle once for each HAT.
+    effects' joint covariance, and from how little the weights are known that HATs have in their group; vehicles are
+    those of all HATs added up, a vehicle once for each HAT.
     """
     weights, design = groups.totals(belief.weights), known.state.design
     share = belief.weights / groups.spread(weights)
     usual = known.counts.hats(design, belief.hours)
     rows = GroupRows(groups, columns_of(design, belief.hours), known.state.layouts.means, b"")
     made = rows(share[..., None] * coefficients_of(traffic_of(usual)))
-    variances = made.variances(known.means.solved, _border(known, belief)).reshape(groups.shape)
+    described = made.variances(known.means.solved, _border(known, belief)).reshape(groups.shape)
+    described = described + _of_day(belief, groups, share)
+    values, shared = groups.totals(share * belief.values), 1 - groups.totals(share**2)
+    apart = share * (belief.values - groups.spread(values))
     return replace(
         belief,
-        values=groups.totals(share * belief.values),
-        variances=variances + _of_day(belief, groups, share),
+        values=values,
+        variances=described
+        + shared * (MORE * described + APART_KMH**2)
+        + _through_weights(known, belief, groups, apart),
         deviations=groups.totals(share**2 * belief.deviations),
         weights=weights,
         vehicles=groups.totals(belief.vehicles),
@@ -90,6 +101,19 @@ def _of_day(belief: Field, groups: Groups, share: Float64s) -> Float64s:
     by_hour = np.zeros((*groups.shape, belief.day.more.shape[0]))
     np.add.at(by_hour, (groups.cells[:, None], groups.slots, belief.hours), share)
     found: Float64s = np.sum((by_hour @ belief.day.more) * by_hour, axis=-1)
+    return found
+
+
+def _through_weights(known: Learned, belief: Field, groups: Groups, apart: Float64s) -> Float64s:
+    """Variance of a group's mean that comes from its HATs' weights, (cell groups, slot groups).
+
+    apart: each HAT's share times how far its value lies from the group's: what the mean moves by if its weight is e
+    times as large. Weights are off by the effects that describe them, by the day's hour, and each by itself.
+    """
+    by_slot = np.zeros((*groups.shape, belief.hours.size))
+    np.add.at(by_slot, (groups.cells[:, None], groups.slots, np.arange(belief.hours.size)), apart)
+    own = groups.totals(apart**2 * (OVERDISPERSION + known.state.facts.hat_weight / belief.weights))
+    found: Float64s = _log_variances(known, belief, groups, apart) + own + HOUR_SPREAD * np.sum(by_slot**2, axis=-1)
     return found
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpops.learning.design import HOURS, Design
-from dpops.learning.interval import MOST_UNKNOWN, Z95, rounded
+from dpops.learning.interval import Z95, rounded
 from dpops.learning.layout import Layout
 from dpops.learning.means import (
     DayInformation,
@@ -25,8 +25,12 @@ from dpops.learning.means import (
 from dpops.learning.queries import GroupRows, Groups
 from dpops.types import Float64s, Int64s
 
+PULL = 1.0, 1.0
+"""Mean and standard deviation of the factor of `HatMeans.pull`, before any release."""
 RECENT = 6
 """Days that keep a deviation of their own; what older ones say is added up."""
+MOST_UNKNOWN = 0.6
+"""Beyond it values are held back: see `spread_of`. In Austin model values are then nearer than the city's true mean."""
 _FEWEST = 0.05
 """Vehicles in a HAT where none was seen: so its traffic has a logarithm."""
 
@@ -37,7 +41,7 @@ class HatMeans:
 
     cells: int64, any numbers, each once and ascending. hour: the local hour in which the slot begins. vehicles: int64,
     >= 1. values: km/h, as released, not clamped. variances: of the noise; infinite where nothing is said. bias_kmh: how
-    far the noiseless value may be from the true one, taken as uniform up to there.
+    far the noiseless value may be from the true one. upper_kmh: the most that a speed may be.
     """
 
     cells: Int64s
@@ -46,6 +50,7 @@ class HatMeans:
     values: Float64s
     variances: Float64s
     bias_kmh: Float64s
+    upper_kmh: float
 
     def __post_init__(self) -> None:
         columns = (self.vehicles, self.values, self.variances, self.bias_kmh)
@@ -56,8 +61,17 @@ class HatMeans:
 
     @property
     def errors(self) -> Float64s:
-        """Expected squares of what lies between the values and the true ones, (km/h)^2."""
+        """Expected squares of what lies between the values and the true ones but for their common pull, (km/h)^2."""
         found: Float64s = self.variances + self.bias_kmh**2 / 3
+        return found
+
+    @property
+    def pull(self) -> Float64s:
+        """How strongly each value is pulled where all are, km/h: caps take slow reports away, clips draw to the middle.
+
+        In Austin the mean bias grows with the square of its bound: 0.7 times this by caps, 2 times by clips.
+        """
+        found: Float64s = self.bias_kmh**2 / self.upper_kmh
         return found
 
 
@@ -70,12 +84,15 @@ def own_variance(vehicles: Int64s) -> Float64s:
     return found
 
 
+_COLUMNS = ("vehicles", "precision", "weighted", "pulled")
+
+
 @dataclass(frozen=True, slots=True)
 class HatSums:
     """What was released of some slots, added up by cell and hour of the day.
 
     cells: int64 (cells,), ascending. slots: int64 (24,), how many in each hour. Of the HATs, (cells, 24) each:
-    vehicles; precision of their noisy means around what describes them; and that times the value.
+    vehicles; precision of their noisy means around what describes them; that times the value, and times its pull.
     """
 
     cells: Int64s
@@ -83,37 +100,31 @@ class HatSums:
     vehicles: Float64s
     precision: Float64s
     weighted: Float64s
+    pulled: Float64s
 
     @staticmethod
     def none() -> "HatSums":
         empty = np.zeros((0, HOURS))
-        return HatSums(np.zeros(0, np.int64), np.zeros(HOURS, np.int64), empty, empty, empty)
+        return HatSums(np.zeros(0, np.int64), np.zeros(HOURS, np.int64), *[empty] * len(_COLUMNS))
 
     @staticmethod
     def of(means: HatMeans) -> "HatSums":
         precision = 1 / (means.errors + own_variance(means.vehicles))
-        columns = [np.zeros((means.cells.size, HOURS)) for _ in range(3)]
-        for column, mine in zip(columns, (means.vehicles, precision, precision * means.values), strict=True):
-            column[:, means.hour] = mine
+        columns = np.zeros((len(_COLUMNS), means.cells.size, HOURS))
+        columns[:, :, means.hour] = means.vehicles, precision, precision * means.values, precision * means.pull
         return HatSums(means.cells, np.bincount([means.hour], minlength=HOURS), *columns)
 
     def on(self, cells: Int64s) -> "HatSums":
         """The same on more cells."""
-        at, columns = np.searchsorted(cells, self.cells), [np.zeros((cells.size, HOURS)) for _ in range(3)]
-        for column, mine in zip(columns, (self.vehicles, self.precision, self.weighted), strict=True):
-            column[at] = mine
+        columns = np.zeros((len(_COLUMNS), cells.size, HOURS))
+        columns[:, np.searchsorted(cells, self.cells)] = [getattr(self, name) for name in _COLUMNS]
         return HatSums(cells, self.slots, *columns)
 
     def __add__(self, other: "HatSums") -> "HatSums":
         cells = np.union1d(self.cells, other.cells)
         one, another = self.on(cells), other.on(cells)
-        return HatSums(
-            cells,
-            one.slots + another.slots,
-            one.vehicles + another.vehicles,
-            one.precision + another.precision,
-            one.weighted + another.weighted,
-        )
+        columns = [getattr(one, name) + getattr(another, name) for name in _COLUMNS]
+        return HatSums(cells, one.slots + another.slots, *columns)
 
 
 class HatDay(NamedTuple):
@@ -191,9 +202,9 @@ class LearnedHats:
         weights[at, 0] = means.vehicles
         spread = spread_of(self.means, deviations, hours, traffic, weights)
         described = (self.means.described(self.design, hours, traffic) + deviations.values[hours])[at, 0]
-        own = own_variance(means.vehicles)
+        own, pull = own_variance(means.vehicles), self.means.effects[self.design.columns]
         part = own / (own + means.errors)
-        values = described + part * (means.values - described)
+        values = described + part * (means.values - pull * means.pull - described)
         reach = Z95 * np.sqrt((1 - part) ** 2 * spread.variances[at, 0] + (1 - part) * own)
         value, lower, upper = (
             rounded(np.clip(each, 0, upper_kmh)) for each in (values, values - reach, values + reach)
@@ -203,19 +214,23 @@ class LearnedHats:
 
 def learned_hats(state: HatState, design: Design) -> LearnedHats:
     """design: of the state's cells, of which there must be one."""
-    layout, whole, hours = Layout(design, 1), state.whole, np.arange(HOURS)
+    layout, whole, hours = Layout(design, 2), state.whole, np.arange(HOURS)
     usual = whole.vehicles / np.maximum(whole.slots, 1)
     traffic = traffic_of(np.maximum(usual, _FEWEST))
     every = Groups(cells=np.arange(design.cells), slots=hours)
-    rows, parts = GroupRows(every, columns_of(design, hours), layout, b"hats"), coefficients_of(traffic)
+    columns = columns_of(design, hours, design.columns, design.columns + 1)
+    rows, parts = GroupRows(every, columns, layout, b"hats"), coefficients_of(traffic)
 
     def said(sums: HatSums, days: int = 1) -> DayInformation:
         mine = sums.on(whole.cells)
         precision = np.maximum(mine.precision, 1e-300)
-        query = SpeedQueries(rows, parts, (mine.weighted / precision).ravel(), 1 / precision.ravel())
+        hats = np.insert(parts, -1, mine.pulled / precision, axis=-1)
+        query = SpeedQueries(rows, hats, (mine.weighted / precision).ravel(), 1 / precision.ravel())
         return replace(day_information(layout, [query]), days=days)
 
     days = [said(day.sums) for day in state.days]
     if state.older_names:
         days.insert(0, said(state.older, len(state.older_names)))
-    return LearnedHats(design, whole.cells, tuple(day.name for day in state.days), traffic, fit_means(layout, days))
+    return LearnedHats(
+        design, whole.cells, tuple(day.name for day in state.days), traffic, fit_means(layout, days, [PULL])
+    )

@@ -23,8 +23,11 @@ MOST_UNKNOWN = 0.7
 
 What counts is `Field.unknown` times exp(2 times the variance of the logarithm of the city's weight): noise in km/h is
 inverse to the weight, and that factor is the expectation of an inverse square. A fleet that is declared too large then
-does not make a small city look known.
+does not make a small city look known. And times 1 + FEW / all vehicles expected in all HATs: how smooth a city is, is
+itself learned, and badly from few.
 """
+FEW = 100.0
+"""Fitted on parts of a real city, half an hour of another, and made-up small ones; as MOST_UNKNOWN."""
 DEVIATION, OF_VEHICLES = 2.5, 145.0
 """Variance of a HAT's own mean as intervals count it, (km/h)^2: this, and this over its vehicles. The model itself has
 4 and 150, which fit errors; these fit the coverage on a real city."""
@@ -69,7 +72,7 @@ def published(field: Field, upper_kmh: float, *, forecast: bool = False) -> Esti
     values = np.clip(field.values, 0, upper_kmh)
     counted = (vehicles >= LEAST_VEHICLES) & (field.log_variances <= MOST_LOG_VARIANCE)
     status = np.where(counted, Status.FORECAST if forecast else Status.OK, Status.UNRELIABLE)
-    if field.unknown * np.exp(2 * field.city_variance) > MOST_UNKNOWN:
+    if field.unknown * np.exp(2 * field.city_variance) * (1 + FEW / field.vehicles.sum()) > MOST_UNKNOWN:
         status = np.full(values.shape, Status.HELD_BACK)
     return Estimates(
         values=rounded(values),

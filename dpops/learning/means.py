@@ -100,10 +100,14 @@ def traffic_of(weights: Float64s) -> Float64s:
     return around
 
 
-def columns_of(design: Design, hours: Int64s) -> Int64s:
-    """The effects that describe each HAT's mean, int64 (cells, slots, 5): the design's, and traffic."""
+def columns_of(design: Design, hours: Int64s, *more: int) -> Int64s:
+    """The effects that describe each HAT's mean, int64 (cells, slots, 5): the design's, and traffic.
+
+    more: in the place of traffic, where that is not the only further column.
+    """
     columns = design.of_hats(hours)
-    return np.concatenate([columns, np.full((*columns.shape[:2], 1), design.columns)], axis=-1)
+    further = np.broadcast_to(more or (design.columns,), (*columns.shape[:2], len(more) or 1))
+    return np.concatenate([columns, further], axis=-1)
 
 
 def coefficients_of(traffic: Float64s) -> Float64s:
@@ -118,11 +122,15 @@ def day_information(layout: Layout, queries: Sequence[SpeedQueries]) -> DayInfor
     return DayInformation(total)
 
 
-def fit_means(layout: Layout, days: Sequence[DayInformation]) -> Means:
-    """Effects from all days' information; their smoothness is learned from it by EM, from the default."""
+def fit_means(layout: Layout, days: Sequence[DayInformation], more: Sequence[tuple[float, float]] = ()) -> Means:
+    """Effects from all days' information; their smoothness is learned from it by EM, from the default.
+
+    more: mean and standard deviation, before any release, of columns that stand before that of traffic.
+    """
     smoothness, precision, value = DEFAULT, np.zeros(layout.border.size), np.zeros(layout.border.size)
-    precision[0], precision[-1] = CITY_SD_KMH**-2, SLOPE_SD_KMH**-2
-    value[0], value[-1] = CITY_MEAN_KMH * precision[0], SLOPE_KMH * precision[-1]
+    priors = {0: (CITY_MEAN_KMH, CITY_SD_KMH), -1: (SLOPE_KMH, SLOPE_SD_KMH)}
+    for at, (mean, sd) in (priors | dict(enumerate(more, -1 - len(more)))).items():
+        precision[at], value[at] = sd**-2, mean * sd**-2
     for at in range(_ROUNDS):
         system = system_of(layout, smoothness, precision, value, [day.part for day in days])
         solved = system.solved()
@@ -163,7 +171,10 @@ def traffic_at(solved: Solved) -> int:
 
 def _with_mean(solved: Solved, deviations: Deviations, hours: Int64s, traffic: Float64s, share: Float64s) -> Float64s:
     """Covariance of each HAT's described mean with the city's, (cells, slots)."""
-    layout, columns = solved.system.layout, columns_of(solved.system.layout.design, hours)
+    layout, columns = (
+        solved.system.layout,
+        columns_of(solved.system.layout.design, hours, solved.system.layout.width - 1),
+    )
     parts = share[..., None] * coefficients_of(traffic)
     row = np.bincount(columns.ravel(), parts.ravel(), layout.width).astype(np.float64)
     by_hour = np.bincount(hours, share.sum(axis=0), HOURS)

@@ -1,6 +1,5 @@
 """A stage: the public plan of one look at a vehicle-day, fixed before the look."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal
@@ -79,11 +78,3 @@ def centres_of(speeds_kmh: NDArray[np.float64], lowest: Fraction, highest: Fract
     steps = np.where(np.isfinite(speeds_kmh), speeds_kmh, FIRST_CENTRE * float(CENTRE_STEP_KMH))
     cut = np.clip(np.rint(steps / float(CENTRE_STEP_KMH)), float(lowest * 100), float(highest * 100))
     return cut.astype(np.int64)
-
-
-def total_share(stages: Sequence[Stage]) -> Fraction:
-    """What the stages of a release spend together. Raises ValueError above 1."""
-    total = sum((stage.share for stage in stages), Fraction(0))
-    if total > 1:
-        raise ValueError(f"the shares of a release's stages add up to {total}, above 1")
-    return total

@@ -38,17 +38,11 @@ class Laplace:
     def log_density(self, reports: Float64s, values: Float64s) -> Float64s:
         return np.asarray(math.log(self.epsilon / 4) - self.epsilon / 2 * np.abs(reports - values))
 
-    def raw_mean(self, values: Float64s) -> Float64s:
-        return values
-
-    def raw_variance(self, values: Float64s) -> Float64s:
-        return np.full_like(values, 8 / self.epsilon**2)
-
     def unbiased(self, reports: Float64s) -> Float64s:
         return reports
 
     def variance(self, values: Float64s) -> Float64s:
-        return self.raw_variance(values)
+        return np.full_like(values, 8 / self.epsilon**2)
 
     def sample(self, values: Float64s, noise: Noise) -> Float64s:
         steps = to_steps(values)

@@ -58,18 +58,12 @@ class StochasticRounding:
         toward = np.where(reports > 0, values, -values)
         return np.log(((1 + toward) + (1 - toward) * rare) / (2 * (1 + rare)))
 
-    def raw_mean(self, values: Float64s) -> Float64s:
-        return values
-
-    def raw_variance(self, values: Float64s) -> Float64s:
-        """C^2 - v^2, as C^2 - 1 = 1 / sinh(epsilon / 2)^2 and (1 - v) (1 + v)."""
-        return math.sinh(self.epsilon / 2) ** -2 + (1 - values) * (1 + values)
-
     def unbiased(self, reports: Float64s) -> Float64s:
         return reports
 
     def variance(self, values: Float64s) -> Float64s:
-        return self.raw_variance(values)
+        """C^2 - v^2, as C^2 - 1 = 1 / sinh(epsilon / 2)^2 and (1 - v) (1 + v)."""
+        return math.sinh(self.epsilon / 2) ** -2 + (1 - values) * (1 + values)
 
     def sample(self, values: Float64s, noise: Noise) -> Float64s:
         steps = to_steps(values)

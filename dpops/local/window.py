@@ -91,12 +91,6 @@ class Window(ABC):
         """The value in whose window's centre a raw report lies; the windows of values within `width` of it hold it."""
         return self.unbiased(reports) * self.keep
 
-    def raw_mean(self, values: Float64s) -> Float64s:
-        return self.raw_middle + self.raw_slope * values
-
-    def raw_variance(self, values: Float64s) -> Float64s:
-        return np.asarray(self.raw_slope**2 * self.variance(values))
-
     def unbiased(self, reports: Float64s) -> Float64s:
         return (reports - self.raw_middle) / self.raw_slope
 

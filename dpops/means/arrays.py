@@ -17,11 +17,11 @@ from dpops.types import CountsKnown, Grid, Int64s
 FINE = 1000
 """Fine steps per grid step inside an array mean: rounding then costs below 0.1 % of sensitivity."""
 
-_AT_LEAST_BETWEEN = 0.2
+AT_LEAST_BETWEEN = 0.2
 """Share of the variance between users that forecasts of array means assume at least: real users' samples resemble one
 another, and a forecast that takes them as independent promises intervals that are too short."""
 
-_FEW = 8
+FEW = 8
 """Up to so many arrays a forecast lets the mean of the HAT vary."""
 
 Rule = Literal["median", "argmax", "opt", "convex"] | int
@@ -155,7 +155,7 @@ def expected_means(plan: Plan, prior: Prior) -> list[Float64s]:
     With few arrays the mean of the HAT decides where an interval must lie, so there it varies; with many, hardly.
     """
     group, upper = made(plan).grouping, float(plan.upper)
-    centres = prior.hat_means(upper).tolist() if group.fills.size <= _FEW else [prior.mean]
+    centres = prior.hat_means(upper).tolist() if group.fills.size <= FEW else [prior.mean]
     around = _expected_deviations(group, prior)
     return [np.clip(centre + around, 0.0, upper) for centre in centres]
 
@@ -165,6 +165,6 @@ def _expected_deviations(group: Grouping, prior: Prior) -> Float64s:
     arrays = group.fills.size
     # An array of several users averages out what lies between them.
     users = np.bincount(group.array, minlength=arrays)
-    between = max(prior.between, _AT_LEAST_BETWEEN)
+    between = max(prior.between, AT_LEAST_BETWEEN)
     sd = prior.sd * float(np.sqrt((between / users + (1 - between) / group.fills).mean()))
     return sd * normal_scores(arrays)

@@ -10,9 +10,10 @@ from typing import ClassVar, Self
 import numpy as np
 
 from dpops.claims import Adjacency
-from dpops.forecast import Prior
+from dpops.forecast import Float64s, Prior
 from dpops.means.arrays import FINE, ArrayPlan, Rule, array_means, check_rule, expected_means, lay_out, spread
 from dpops.means.clipped_mean import clipped_release, interval_errors, interval_plan, with_interval
+from dpops.means.many import Intervals, Many, array_means_of, expected_quantiles, interval_errors_of, rank_below
 from dpops.means.quantile import expected_quantile, private_quantiles
 from dpops.mechanism import Integers, Mechanism, Plan, Totals
 from dpops.noise import Noise
@@ -60,6 +61,30 @@ class QuantileInterval(Mechanism):
             one, other = np.repeat(ends[0], _POINTS), np.tile(ends[1], _POINTS)  # all pairs
             errors.append(float(interval_errors(means, np.minimum(one, other), np.maximum(one, other), plan).mean()))
         return math.hypot(fmean(errors), math.sqrt(2 / math.pi) * spread(plan, counts, prior))
+
+    def forecasts(self, hats: Many) -> Float64s:
+        laid, found = hats.laid(self.m_ub), np.zeros(len(hats.samples))
+        sensitivity = np.minimum(hats.grid.upper_steps * FINE, laid.moved)
+        for mine, cases in array_means_of(hats, laid):
+            errors = [self._errors(hats, means, sensitivity[mine]).tolist() for means in cases]
+            around = (math.sqrt(2 / math.pi) * laid.spread[mine]).tolist()
+            pairs = zip(zip(*errors, strict=True), around, strict=True)
+            found[mine] = [math.hypot(fmean(each), more) for each, more in pairs]
+        return found
+
+    def _errors(self, hats: Many, means: Float64s, sensitivity: Int64s) -> Float64s:
+        """means: (HATs, arrays), ascending."""
+        arrays, upper = means.shape[1], np.full(len(means), hats.upper)
+        rank = float(self.rank(arrays, hats.epsilon))
+        ends = [expected_quantiles(means, upper, at, float(hats.epsilon) / 4, _POINTS) for at in (rank, arrays - rank)]
+        one, other = np.repeat(ends[0], _POINTS, axis=1), np.tile(ends[1], _POINTS)
+        below = [rank_below(means, end) for end in ends]
+        first, second = np.repeat(below[0], _POINTS, axis=1), np.tile(below[1], _POINTS)
+        within = Intervals(
+            np.minimum(one, other), np.maximum(one, other), np.minimum(first, second), np.maximum(first, second)
+        )
+        errors: Float64s = interval_errors_of(hats, means, within, sensitivity).mean(axis=1)
+        return errors
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         arrays = array_means(totals, plans)

@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 
+from dpops.forecast import Float64s
 from dpops.means.arrays import FINE, Arrays, Rule, lay_out, length_of
 from dpops.means.grouping import Grouping
 from dpops.mechanism import check_plan_input
@@ -12,18 +14,32 @@ from dpops.types import CountsKnown, Grid, Int64s
 
 FEW_HATS, MANY_USERS = 4, 96
 """Fewer HATs of one size, or HATs of more users, are laid out one by one: their matrices would cost more."""
-_USUAL = 1 << 30
+USUAL = 1 << 30
 """Samples times steps of the grid that are far below the bounds of `check_plan_input`."""
+_EXACT = 1 << 62
+
+
+class Layout(NamedTuple):
+    """The arrays of HATs with equally many users, by BestFit.
+
+    length: int64 (HATs,), m_UB. kept, array: int64 (HATs, users), samples of a user and the array that it is in. fills:
+    int64 (HATs, users), samples in each array, 0 behind the last. arrays, moved: int64 (HATs,), how many arrays, and by
+    how many fine steps one user moves the sum of their means. weight: float64 (HATs, users).
+    """
+
+    length: Int64s
+    kept: Int64s
+    array: Int64s
+    fills: Int64s
+    arrays: Int64s
+    moved: Int64s
+    weight: Float64s
 
 
 def lay_out_together(known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction, m_ub: Rule) -> list[Arrays]:
     """BestFit's arrays of each HAT, bit by bit as `lay_out` has them. Raises PlanError for the first that has none."""
     found: list[Arrays | None] = [None] * len(known)
-    sizes = np.array([each.counts.size for each in known], np.int64)
-    for size in np.unique(sizes).tolist():
-        mine = np.flatnonzero(sizes == size).tolist()
-        if len(mine) < FEW_HATS or not 0 < size <= MANY_USERS:
-            continue
+    for mine in of_one_size(known):
         for at, arrays in zip(mine, _of_one_size([known[at] for at in mine], grid, epsilon, m_ub), strict=True):
             found[at] = arrays
     return [
@@ -32,14 +48,53 @@ def lay_out_together(known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction
     ]
 
 
+def of_one_size(known: Sequence[CountsKnown]) -> list[list[int]]:
+    """Where the HATs with equally many users stand, for those sizes that are worth a matrix."""
+    sizes = np.array([each.counts.size for each in known], np.int64)
+    found = [np.flatnonzero(sizes == size).tolist() for size in np.unique(sizes).tolist() if 0 < size <= MANY_USERS]
+    return [mine for mine in found if len(mine) >= FEW_HATS]
+
+
 def _of_one_size(known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction, m_ub: Rule) -> list[Arrays]:
-    counts = np.stack([np.asarray(each.counts, np.int64) for each in known])  # (HATs, users)
-    if (counts[:, 1:] > counts[:, :-1]).any():
-        raise ValueError("counts must be non-increasing vectors")
-    reported, samples = np.array([each.reported for each in known], np.int64), counts.sum(axis=1)
-    usual = (counts[:, -1] >= 1) & (samples <= reported) & (reported <= _USUAL // grid.upper_steps)
+    counts, reported = stacked(known)
+    samples = counts.sum(axis=1)
+    usual = (counts[:, -1] >= 1) & (samples <= reported) & (reported <= USUAL // grid.upper_steps)
     for each in known if epsilon <= 0 else (known[at] for at in np.flatnonzero(~usual).tolist()):
         check_plan_input(each.counts, each.reported, grid.upper_steps * FINE, epsilon)
+    laid = layout(counts, grid, epsilon, m_ub)
+    biases = np.maximum(laid.weight - counts / reported[:, None], 0.0).sum(axis=1)
+    order = np.argsort(laid.array, axis=1, kind="stable")
+    pieces, slots = (np.take_along_axis(column, order, axis=1) for column in (laid.array, laid.kept))
+    for shared in (laid.weight, order, pieces, slots, laid.fills):
+        shared.flags.writeable = False
+    upper, rounding = float(grid.upper), float(2 * grid.step / FINE)
+    names = ("users", "samples", "heaviest", "reported", "upper_steps", "m_ub", "arrays")
+    alike = (np.full_like(reported, number) for number in (counts.shape[1], grid.upper_steps))
+    columns = (next(alike), samples, counts[:, 0], reported, next(alike), laid.length, laid.arrays)
+    facts = [dict(zip(names, row, strict=True)) for row in np.stack(columns, axis=1).tolist()]
+    return [
+        Arrays(
+            each["m_ub"],
+            Grouping(order[at], pieces[at], slots[at], laid.fills[at, : each["arrays"]]),
+            laid.weight[at],
+            moved,
+            upper * bias + rounding,
+            each,
+        )
+        for at, (each, moved, bias) in enumerate(zip(facts, laid.moved.tolist(), biases.tolist(), strict=True))
+    ]
+
+
+def stacked(known: Sequence[CountsKnown]) -> tuple[Int64s, Int64s]:
+    """Counts, int64 (HATs, users), and samples reported, int64 (HATs,), of HATs with equally many users."""
+    counts = np.stack([np.asarray(each.counts, np.int64) for each in known])
+    if (counts[:, 1:] > counts[:, :-1]).any():
+        raise ValueError("counts must be non-increasing vectors")
+    return counts, np.array([each.reported for each in known], np.int64)
+
+
+def layout(counts: Int64s, grid: Grid, epsilon: Fraction, m_ub: Rule) -> Layout:
+    """counts: int64 (HATs, users), non-increasing, each >= 1."""
     length = _lengths(counts, epsilon, m_ub)
     kept = np.minimum(counts, length[:, None])
     array, free = _best_fits(kept, length)
@@ -47,42 +102,53 @@ def _of_one_size(known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction, m_
     arrays = np.count_nonzero(fills, axis=1)
     width = np.take_along_axis(fills, array, axis=1)
     moved = (-(-grid.upper_steps * FINE * kept // width)).max(axis=1)
-    weight = kept / width / arrays[:, None]
-    biases = np.maximum(weight - counts / reported[:, None], 0.0).sum(axis=1)
-    order = np.argsort(array, axis=1, kind="stable")
-    pieces, slots = np.take_along_axis(array, order, axis=1), np.take_along_axis(kept, order, axis=1)
-    for shared in (weight, order, pieces, slots, fills):
-        shared.flags.writeable = False
-    upper, rounding = float(grid.upper), float(2 * grid.step / FINE)
-    columns = [column.tolist() for column in (length, arrays, moved, biases, samples, counts[:, 0])]
-    return [
-        Arrays(
-            most,
-            Grouping(order[at], pieces[at], slots[at], fills[at, :number]),
-            weight[at],
-            mover,
-            upper * bias + rounding,
-            {
-                "users": counts.shape[1],
-                "samples": total,
-                "heaviest": heaviest,
-                "reported": known[at].reported,
-                "upper_steps": grid.upper_steps,
-                "m_ub": most,
-                "arrays": number,
-            },
-        )
-        for at, (most, number, mover, bias, total, heaviest) in enumerate(zip(*columns, strict=True))
-    ]
+    return Layout(length, kept, array, fills, arrays, moved, kept / width / arrays[:, None])
 
 
 def _lengths(counts: Int64s, epsilon: Fraction, m_ub: Rule) -> Int64s:
     """m_UB of each HAT. counts: (HATs, users), non-increasing."""
-    if m_ub != "median":
-        return np.array([length_of(m_ub, each, epsilon) for each in counts], np.int64)
-    upper, lower = counts[:, (counts.shape[1] - 1) // 2], counts[:, counts.shape[1] // 2]
-    middle: Int64s = (upper + lower) // 2
-    return middle
+    if m_ub == "median":
+        upper, lower = counts[:, (counts.shape[1] - 1) // 2], counts[:, counts.shape[1] // 2]
+        middle: Int64s = (upper + lower) // 2
+        return middle
+    most = int(counts.sum(axis=1).max()) ** 3
+    if m_ub == "argmax" and most < _EXACT:
+        return _argmax(counts)
+    if m_ub == "opt" and most * int(counts.max()) * epsilon.numerator * epsilon.denominator < _EXACT:
+        return _minimax(counts, epsilon)
+    return np.array([length_of(m_ub, each, epsilon) for each in counts], np.int64)
+
+
+def _kept_at(counts: Int64s) -> Int64s:
+    """Of every user's count m as a length the samples that it keeps, S(m); int64 (HATs, users)."""
+    users = counts.shape[1]
+    below = counts.sum(axis=1)[:, None] - np.cumsum(counts, axis=1)
+    kept: Int64s = below + counts * np.arange(1, users + 1)
+    return kept
+
+
+def _argmax(counts: Int64s) -> Int64s:
+    """`contribution_bound.argmax` of each HAT: exact, as S^2 m fits into 62 bits."""
+    kept = _kept_at(counts)
+    best, best_kept = counts[:, -1].copy(), kept[:, -1].copy()
+    for at in range(counts.shape[1] - 2, -1, -1):
+        m, now = counts[:, at], kept[:, at]
+        better = now * now * best > best_kept * best_kept * m
+        best, best_kept = np.where(better, m, best), np.where(better, now, best_kept)
+    return best
+
+
+def _minimax(counts: Int64s, epsilon: Fraction) -> Int64s:
+    """`contribution_bound.minimax` of each HAT: exact, as all products fit into 62 bits."""
+    kept, samples = _kept_at(counts), counts.sum(axis=1)
+    over, under = epsilon.numerator, epsilon.denominator
+    cost = counts * under * samples[:, None] - kept * kept * over
+    best, top, bottom = counts[:, -1].copy(), cost[:, -1].copy(), kept[:, -1].copy()
+    for at in range(counts.shape[1] - 2, -1, -1):
+        better = cost[:, at] * bottom < top * kept[:, at]
+        best, top = np.where(better, counts[:, at], best), np.where(better, cost[:, at], top)
+        bottom = np.where(better, kept[:, at], bottom)
+    return best
 
 
 def _best_fits(kept: Int64s, length: Int64s) -> tuple[Int64s, Int64s]:

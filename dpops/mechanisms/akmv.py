@@ -9,7 +9,8 @@ from typing import ClassVar
 import numpy as np
 
 from dpops.claims import Adjacency
-from dpops.forecast import Prior, clamped_errors
+from dpops.forecast import Float64s, Prior, clamped_errors
+from dpops.means.many import Many, chunks, expected_quantiles
 from dpops.means.quantile import expected_quantile, private_quantiles
 from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, stack, with_noise
 from dpops.noise import Noise
@@ -64,6 +65,22 @@ class Akmv(Mechanism):
         bias = -np.maximum(sums[:, None] - drawn, 0.0).sum(axis=0) / samples
         scale = 2 * drawn / (samples * float(plan.epsilon))
         return float(clamped_errors(float(sums.sum()) / samples, float(plan.upper), bias, scale).mean())
+
+    def forecasts(self, hats: Many) -> Float64s:
+        parts = (counts[some] for counts in hats.counts for some in chunks(len(counts)))
+        return np.concatenate([self._forecasts(hats, counts) for counts in parts])
+
+    def _forecasts(self, hats: Many, counts: Int64s) -> Float64s:
+        """counts: (HATs, users)."""
+        samples, epsilon = counts.sum(axis=1)[:, None], float(hats.epsilon)
+        most = (hats.upper * counts[:, 0]).astype(np.float64)
+        sums = np.clip(counts * hats.prior.mean, 0.0, most[:, None])
+        rank = counts.shape[1] - min(math.ceil(2 / hats.epsilon), counts.shape[1])
+        drawn = expected_quantiles(np.sort(sums, axis=1), most, rank, epsilon / 2, _POINTS)
+        bias = -np.maximum(sums[:, :, None] - drawn[:, None, :], 0.0).sum(axis=1) / samples
+        true = sums.sum(axis=1)[:, None] / samples
+        errors: Float64s = clamped_errors(true, hats.upper, bias, 2 * drawn / (samples * epsilon)).mean(axis=1)
+        return errors
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         users = stack(totals, plans)

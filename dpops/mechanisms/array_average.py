@@ -8,8 +8,9 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from dpops.claims import Adjacency
-from dpops.forecast import Prior, clamped_errors, normal_scores
+from dpops.forecast import Float64s, Prior, clamped_errors, normal_scores
 from dpops.means.arrays import FINE, ArrayPlan, Arrays, Rule, array_means, check_rule, lay_out, spread
+from dpops.means.many import Many, errors_around, quotients
 from dpops.means.together import lay_out_together
 from dpops.mechanism import Integers, Mechanism, Plan, Totals, with_noise
 from dpops.noise import Noise
@@ -71,6 +72,13 @@ class ArrayAverage(Mechanism):
         bias = spread(plan, counts, prior) * normal_scores(32)
         means = prior.hat_means(float(plan.upper))[:, None]
         return float(clamped_errors(means, float(plan.upper), bias, float(plan.scale * plan.step)).mean())
+
+    def forecasts(self, hats: Many) -> Float64s:
+        if self.grouping != "best-fit":
+            raise NotImplementedError("only BestFit lays out many HATs together")
+        laid = hats.laid(self.m_ub)
+        scale = quotients(laid.moved, laid.arrays, hats.grid.step / (FINE * hats.epsilon))
+        return errors_around(hats, laid.spread, scale)
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         arrays = array_means(totals, plans)

@@ -6,8 +6,11 @@ from fractions import Fraction
 from functools import cache
 from typing import ClassVar, Literal, NamedTuple
 
+import numpy as np
+
 from dpops.claims import Adjacency
-from dpops.forecast import Prior
+from dpops.forecast import Float64s, Prior
+from dpops.means.many import ForecastsTogether, Many, many_of, usual
 from dpops.mechanism import Integers, Mechanism, Plan, PlanError, Totals
 from dpops.mechanisms.constant import Constant
 from dpops.noise import Noise
@@ -72,6 +75,30 @@ class Auto(Mechanism):
     def plan(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
         return self.ranking(known, grid, epsilon)[0].plan
 
+    def plans(self, known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[Plan]:
+        """With a prior, those of HATs of usual sizes together; only the best candidate's plan is then made."""
+        if self.prior is None or self.statistic != "mean":
+            return [self.plan(each, grid, epsilon) for each in known]
+        found: dict[int, Plan] = {}
+        groups = usual(known, grid, epsilon)
+        if groups:
+            at = [place for mine in groups for place in mine]
+            hats = many_of([[known[place] for place in mine] for mine in groups], grid, epsilon, self.prior)
+            for mechanism, mine in self._chosen(hats):
+                places = [at[each] for each in mine]
+                made = mechanism.plans([known[place] for place in places], grid, epsilon)
+                found |= zip(places, made, strict=True)
+        return [found[at] if at in found else self.plan(each, grid, epsilon) for at, each in enumerate(known)]
+
+    def _chosen(self, hats: Many) -> list[tuple[Mechanism, list[int]]]:
+        """Each candidate, and the HATs that it is the best for; as `ranking` has it."""
+        candidates = _candidates(self.statistic, self.prior)
+        errors = np.array([_forecasts(each, hats) for each in candidates])
+        best = errors.min(axis=0)
+        cost = np.where(errors == best, np.array([_costs(each, hats) for each in candidates]), 2)
+        choice = cost.argmin(axis=0)
+        return [(mechanism, np.flatnonzero(choice == at).tolist()) for at, mechanism in enumerate(candidates)]
+
     def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
         return _by_name(self.statistic)[plan.mechanism].forecast(plan, counts, prior)
 
@@ -93,6 +120,28 @@ def _candidates(statistic: str, prior: Prior | None = None) -> tuple[Mechanism, 
     kinds = [kind for kind in registered().values() if statistic in kind.statistics]
     candidates = [candidate for kind in kinds for candidate in kind.candidates()]
     return tuple(Constant(prior=prior) if isinstance(each, Constant) else each for each in candidates)
+
+
+def _forecasts(mechanism: Mechanism, hats: Many) -> Float64s:
+    if isinstance(mechanism, ForecastsTogether):
+        return mechanism.forecasts(hats)
+    found = [
+        mechanism.forecast(mechanism.plan(CountsKnown.all_of(each), hats.grid, hats.epsilon), each, hats.prior)
+        for counts in hats.counts
+        for each in counts
+    ]
+    return np.array(found, np.float64)
+
+
+def _costs(mechanism: Mechanism, hats: Many) -> Int64s:
+    """0 where a candidate's plan is a constant, else 1; (HATs,). The number of users decides."""
+
+    def of_size(counts: Int64s) -> Int64s:
+        plan = mechanism.plan(CountsKnown.all_of(counts[0]), hats.grid, hats.epsilon)
+        return np.full(len(counts), not plan.is_constant, np.int64)
+
+    found: Int64s = hats.of_each(of_size)
+    return found
 
 
 @cache

@@ -8,9 +8,10 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from dpops.claims import Adjacency
-from dpops.forecast import Prior, clamped_errors, normal_scores
+from dpops.forecast import Float64s, Prior, clamped_errors, normal_scores
 from dpops.means.arrays import FINE
 from dpops.means.capping import CapRule, CountCap, Retained, check_cap, chosen, retained, weights
+from dpops.means.many import Many, errors_around, quotients
 from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, facts_of, stack, with_noise
 from dpops.noise import Noise
 from dpops.types import CountsKnown, Grid, Int64s
@@ -85,6 +86,13 @@ class Baseline(Mechanism):
         bias = spread * normal_scores(32 if spread > 0 else 1)
         means = prior.hat_means(float(plan.upper))[:, None]
         return float(clamped_errors(means, float(plan.upper), bias, float(plan.scale * plan.step)).mean())
+
+    def forecasts(self, hats: Many) -> Float64s:
+        if self.counts_once or self.m_ub != "none":
+            raise NotImplementedError("many HATs are forecast together where nobody is capped")
+        heaviest = hats.heaviest
+        scale = quotients(heaviest, hats.samples, hats.grid.upper_steps * hats.grid.step / hats.epsilon)
+        return errors_around(hats, np.zeros(heaviest.size), scale, points=1)
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         users = stack(totals, plans)

@@ -8,7 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from dpops.claims import Adjacency
-from dpops.forecast import Prior, clamped_errors, normal_scores
+from dpops.forecast import Float64s, Prior, clamped_errors, normal_scores
+from dpops.means.many import Many, chunks, spreads
 from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, facts_of, stack
 from dpops.noise import Noise
 from dpops.types import CountsKnown, Grid, Int64s
@@ -59,6 +60,18 @@ class Constant(Mechanism):
         spread = prior.spread(counts / plan.facts["samples"], counts)
         bias = self.value([plan.facts["constant"]], plan) - means + spread * normal_scores(32)
         return float(clamped_errors(means, upper, bias, np.float64(0)).mean())
+
+    def forecasts(self, hats: Many) -> Float64s:
+        means, scores = hats.prior.hat_means(hats.upper)[:, None], normal_scores(32)
+        at = self.plan(CountsKnown.all_of(hats.counts[0][0]), hats.grid, hats.epsilon)  # alike for all
+        off, found = self.value([at.facts["constant"]], at) - means, []
+        for counts in hats.counts:
+            spread = spreads(hats.prior, counts / counts.sum(axis=1)[:, None], counts)
+            for some in chunks(spread.size):
+                bias = off + spread[some, None, None] * scores
+                errors = clamped_errors(means, hats.upper, bias, np.float64(0))
+                found.append(errors.reshape(errors.shape[0], -1).mean(axis=1))
+        return np.concatenate(found)
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:  # noqa: ARG002
         stack(totals, plans)

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from dpops.claims import Adjacency
-from dpops.forecast import Prior
+from dpops.forecast import Float64s, Prior
 from dpops.means.arrays import (
     FINE,
     ArrayMeans,
@@ -23,6 +23,7 @@ from dpops.means.arrays import (
     spread,
 )
 from dpops.means.clipped_mean import clipped_release, interval_errors, interval_plan, with_interval
+from dpops.means.many import Intervals, Many, array_means_of, groups_of, interval_errors_of, rank_below
 from dpops.mechanism import Integers, Mechanism, Plan, Totals
 from dpops.noise import Noise
 from dpops.noise.exponential import choose
@@ -58,8 +59,7 @@ class Levy(Mechanism):
     def plan(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> ArrayPlan:
         made = lay_out(known, grid, epsilon, self.m_ub)
         upper = grid.upper_steps * FINE
-        share = math.sqrt(math.log(2 * made.grouping.fills.size / GAMMA) / (2 * made.m_ub))
-        tau = 2 * math.ceil(min(share, 1.0) * upper / 2)  # even, so that midpoints and 1.5 tau are integers
+        tau = _tau(made.grouping.fills.size, made.m_ub, upper)
         bins = -(-upper // tau)
         widest = upper if bins == 1 else min(3 * tau, upper)
         return interval_plan(self.name, made, grid, epsilon, widest, {"tau": tau, "bins": bins})
@@ -78,6 +78,19 @@ class Levy(Mechanism):
             errors.append(float((chance * each).sum() / chance.sum()))
         return math.hypot(fmean(errors), math.sqrt(2 / math.pi) * spread(plan, counts, prior))
 
+    def forecasts(self, hats: Many) -> Float64s:
+        laid, found = hats.laid(self.m_ub), np.zeros(len(hats.samples))
+        upper = hats.grid.upper_steps * FINE
+        for mine, cases in array_means_of(hats, laid):
+            tau = np.array([_tau(cases[0].shape[1], m_ub, upper) for m_ub in laid.m_ub[mine].tolist()], np.int64)
+            for bins, some in groups_of(-(-upper // tau)):
+                widest = np.minimum(upper if bins == 1 else np.minimum(3 * tau[some], upper), laid.moved[mine[some]])
+                errors = [_errors(hats, means[some], tau[some, None], bins, widest).tolist() for means in cases]
+                around = (math.sqrt(2 / math.pi) * laid.spread[mine[some]]).tolist()
+                pairs = zip(zip(*errors, strict=True), around, strict=True)
+                found[mine[some]] = [math.hypot(fmean(each), more) for each, more in pairs]
+        return found
+
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         arrays = array_means(totals, plans)
         if not plans:
@@ -92,6 +105,27 @@ class Levy(Mechanism):
     def resolve(integers: Sequence[int], plan: Plan) -> Plan:
         low, high = _interval(np.array(integers[0]), plan.facts["tau"], plan.facts["bins"], _upper(plan))
         return with_interval(int(low), int(high), plan)
+
+
+def _tau(arrays: int, m_ub: int, upper: int) -> int:
+    """The width of a bin in fine steps."""
+    share = math.sqrt(math.log(2 * arrays / GAMMA) / (2 * m_ub))
+    return 2 * math.ceil(min(share, 1.0) * upper / 2)  # even, so that midpoints and 1.5 tau are integers
+
+
+def _errors(hats: Many, means: Float64s, tau: Int64s, bins: int, sensitivity: Int64s) -> Float64s:
+    """Of HATs with equally many arrays and bins. means: (HATs, arrays), ascending. tau: (HATs, 1)."""
+    unit, upper, every = float(hats.grid.step / FINE), hats.grid.upper_steps * FINE, np.arange(bins)
+    drawn = _bins(np.rint(means / unit).astype(np.int64), tau, upper)
+    below, through = (np.count_nonzero(drawn[:, None, :] < every[:, None] + more, axis=2) for more in (0, 1))
+    cost = np.maximum(below, means.shape[1] - through)
+    chance = np.exp(-float(hats.epsilon) / 4 * (cost - cost.min(axis=1)[:, None]))
+    ends = [np.float64(unit) * end for end in _interval(every, tau, bins, upper)]
+    low, high = (np.broadcast_to(end, cost.shape) for end in ends)
+    within = Intervals(low, high, rank_below(means, low), rank_below(means, high))
+    each = interval_errors_of(hats, means, within, sensitivity)
+    found: Float64s = (chance * each).sum(axis=1) / chance.sum(axis=1)
+    return found
 
 
 def _upper(plan: Plan) -> int:

@@ -6,8 +6,9 @@ from fractions import Fraction
 from typing import ClassVar
 
 from dpops.claims import Adjacency
-from dpops.forecast import Prior
+from dpops.forecast import Float64s, Prior
 from dpops.means.arrays import ArrayPlan
+from dpops.means.many import Many
 from dpops.mechanism import Integers, Mechanism, Plan, Totals
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.noise import Noise
@@ -33,6 +34,9 @@ class OptArray(Mechanism):
 
     def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
         return _AVERAGE.forecast(plan, counts, prior)
+
+    def forecasts(self, hats: Many) -> Float64s:
+        return _AVERAGE.forecasts(hats)
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         return _AVERAGE.release(totals, plans, noise)

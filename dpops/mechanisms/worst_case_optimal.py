@@ -10,6 +10,7 @@ import numpy as np
 
 from dpops.claims import Adjacency
 from dpops.forecast import Float64s, Prior, clamped_errors, normal_scores
+from dpops.means.many import Many, groups_of, quotients
 from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, stack, with_noise
 from dpops.noise import Noise
 from dpops.types import CountsKnown, Grid, Int64s
@@ -51,9 +52,7 @@ class WorstCaseOptimal(Mechanism):
         counts, reported = known
         check_plan_input(counts, reported, 2 * grid.upper_steps, epsilon)
         ordered = np.sort(counts)[::-1]
-        rank = math.ceil(2 / epsilon)
-        if self.tie == "smallest" and rank * epsilon == 2:
-            rank += 1
+        rank = self._rank(epsilon)
         is_noisy = rank <= counts.size and not self.constant
         bound = grid.upper_steps * int(ordered[rank - 1]) if is_noisy else 0
         samples = int(counts.sum())
@@ -85,14 +84,38 @@ class WorstCaseOptimal(Mechanism):
         heavy = half < upper / 2
         share, sd, reach = counts[heavy] / samples, prior.mean_sd(counts[heavy]), half[heavy]
         means = prior.hat_means(upper)[:, None]
-        if plan.facts["bound"] == 0:  # a constant: every user's mean becomes U / 2
-            first, second = upper / 2 - means, (upper / 2 - means) ** 2 + sd**2
-        else:
-            first, second = _clipping(means, sd, upper / 2 - reach, upper / 2 + reach)
+        first, second = _moments(means, sd, upper, reach, is_noisy=plan.facts["bound"] > 0)
         bias = (share * first).sum(axis=1)
         spread = np.sqrt(np.maximum((share**2 * (second - first**2)).sum(axis=1), 0.0))
         around = bias[:, None] + spread[:, None] * normal_scores(32)
         return float(clamped_errors(means, upper, around, float(plan.scale * plan.step)).mean())
+
+    def forecasts(self, hats: Many) -> Float64s:
+        return np.concatenate([self._forecasts(hats, counts) for counts in hats.counts])
+
+    def _forecasts(self, hats: Many, counts: Int64s) -> Float64s:
+        """counts: (HATs, users)."""
+        upper, samples, rank = hats.upper, counts.sum(axis=1), self._rank(hats.epsilon)
+        is_noisy = rank <= counts.shape[1] and not self.constant
+        bound = hats.grid.upper_steps * counts[:, rank - 1] if is_noisy else np.zeros(len(counts), np.int64)
+        scale = quotients(bound, samples, hats.grid.step / hats.epsilon)
+        half = (bound * upper / hats.grid.upper_steps)[:, None] / (2 * counts)
+        found, means = np.zeros(len(counts)), hats.prior.hat_means(upper)[:, None]
+        for heavy, mine in groups_of(np.count_nonzero(half < upper / 2, axis=1)):  # counts descend: the first ones
+            own, reach = counts[mine, None, :heavy], half[mine, None, :heavy]
+            share, sd = own / samples[mine, None, None], hats.prior.mean_sd(own)
+            first, second = _moments(means, sd, upper, reach, is_noisy=is_noisy)
+            bias = (share * first).sum(axis=2)
+            spread = np.sqrt(np.maximum((share**2 * (second - first**2)).sum(axis=2), 0.0))
+            around = bias[:, :, None] + spread[:, :, None] * normal_scores(32)
+            errors = clamped_errors(means, upper, around, scale[mine, None, None])
+            found[mine] = errors.reshape(mine.size, -1).mean(axis=1)
+        return found
+
+    def _rank(self, epsilon: Fraction) -> int:
+        """The place of T among the users' largest sums."""
+        rank = math.ceil(2 / epsilon)
+        return rank + 1 if self.tie == "smallest" and rank * epsilon == 2 else rank
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         users = stack(totals, plans)
@@ -106,6 +129,15 @@ class WorstCaseOptimal(Mechanism):
         kept = np.clip(2 * users.sums, most - bound, most + bound)
         exact = np.add.reduceat(kept, users.start)
         return [[integer] for integer in with_noise(exact, [plan.scale for plan in plans], noise)]
+
+
+def _moments(
+    means: Float64s, sd: Float64s, upper: float, reach: Float64s, *, is_noisy: bool
+) -> tuple[Float64s, Float64s]:
+    """First and second moment of what clipping to U / 2 -+ reach does to users' means."""
+    if not is_noisy:  # a constant: every user's mean becomes U / 2
+        return upper / 2 - means, (upper / 2 - means) ** 2 + sd**2
+    return _clipping(means, sd, upper / 2 - reach, upper / 2 + reach)
 
 
 def _clipping(mean: Float64s, sd: Float64s, low: Float64s, high: Float64s) -> tuple[Float64s, Float64s]:

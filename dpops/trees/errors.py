@@ -8,9 +8,6 @@ Source: algorithms 10.1 and 10.2.
 from collections.abc import Sequence
 from fractions import Fraction
 
-import numpy as np
-
-from dpops.forecast import Float64s
 from dpops.trees.shape import Tree
 
 SENSITIVITY = 2
@@ -20,15 +17,6 @@ SENSITIVITY = 2
 def level_variances(shares: Sequence[Fraction]) -> list[float]:
     """Noise variance of a node of each level at epsilon 1: 2 (s / share)^2."""
     return [2 * float(SENSITIVITY / share) ** 2 for share in shares]
-
-
-def prefix_variances(tree: Tree, shares: Sequence[Fraction]) -> Float64s:
-    """Variance of the count of the first t bins, t = 1, .., K - 1: the sum of d_i(t) 2 (s / eps_i)^2, at epsilon 1."""
-    t = np.arange(1, tree.bins)
-    found = np.zeros(t.size)
-    for width, factor, variance in zip(tree.widths, tree.branching, level_variances(shares), strict=True):
-        found += t // width % factor * variance
-    return found
 
 
 def total_error(tree: Tree, shares: Sequence[Fraction], epsilon: Fraction = Fraction(1)) -> float:

@@ -51,9 +51,3 @@ def weighted_leaves(histograms: Int64s, counts: Int64s, masses: Int64s, start: I
     summed = np.add.reduceat(scaled, start, axis=0) if start.size else scaled[:0]
     leaves: Int64s = np.diff(summed, prepend=0, axis=1)
     return leaves
-
-
-def bins_of(values: Int64s, upper_steps: int, bins: int) -> Int64s:
-    """The bin of each value in [0, U]: floor(value K / U), and the last for U itself. Exact integers."""
-    found: Int64s = np.minimum(values * bins // upper_steps, bins - 1)
-    return found

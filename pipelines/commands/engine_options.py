@@ -26,7 +26,10 @@ def address(_context: click.Context, _parameter: click.Parameter, value: str | N
 
 @dataclass(frozen=True)
 class AskedEngine:
-    """A Flink cluster of the operator's, or with `local` one that is started for as long as the command runs."""
+    """A Flink cluster of the operator's, or with `local` one that is started for as long as the command runs.
+
+    Raises UsageError for options that do not go together.
+    """
 
     local: bool
     job_server: str | None
@@ -37,8 +40,7 @@ class AskedEngine:
     restarts: int
     savepoint: str | None
 
-    def check(self) -> None:
-        """Raises UsageError."""
+    def __post_init__(self) -> None:
         addresses = self.job_server, self.worker_pool, self.rest
         if self.local == any(addresses) or any(addresses) != all(addresses):
             raise UsageError("give either --local, or --job-server, --worker-pool and --rest")

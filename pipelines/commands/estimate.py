@@ -79,6 +79,11 @@ products_options = packed(
     metavar="DAYS",
     help="Also this many days after the last one, from all that is released by now.",
 )
+@click.option(
+    "--released",
+    is_flag=True,
+    help="Also what was released itself by 'levels', the noisy sums of each period, in a file of its own.",
+)
 @products_options
 @files_options
 @account_options
@@ -89,6 +94,7 @@ def estimate(
     end: str,
     whole: bool,
     days: int | None,
+    released: bool,
     products: AskedProducts,
     asked: AskedOutputs,
     place: AccountLocation,
@@ -101,29 +107,30 @@ def estimate(
       hatstream estimate --spec austin.toml --from 2016-11-24 --to 2016-11-27 --output again
       hatstream estimate --spec austin.toml --from 2016-11-24 --to 2016-11-27 --output whole --whole --forecast 7
       hatstream estimate --spec austin.toml --from 2016-11-24 --to 2016-11-27 --output coarse --product cell-day
+      hatstream estimate --spec austin.toml --from 2016-11-24 --to 2016-11-27 --output sums --released --formats csv
     """
     spec = load(spec_path)
     when = range_of(spec.timetable, start, end)
     with progress_bars(quiet=as_json) as report:
         if spec.levels is None:
-            outputs = _with_model(asked, products, days).of(spec)
+            outputs = _with_model(asked, products, is_more=released or days is not None).of(spec)
             from pipelines.scheduled import past  # and Beam with it
 
             written, missing = past.estimate_again(spec, place, when, outputs, report, whole=whole)
         else:
             outputs = asked.of(spec)
             known = estimates.recorded(spec, place, products.of(spec.timetable))
-            written, missing = estimates.estimate_again(known, when, outputs, report, whole=whole)
+            written, missing = estimates.estimate_again(known, when, outputs, report, whole=whole, sums=released)
             if days is not None:
                 written += estimates.forecast(known, _after(end), days, outputs)
     _tell(written, missing, outputs.folder, as_json=as_json)
     return DONE
 
 
-def _with_model(asked: AskedOutputs, products: AskedProducts, days: int | None) -> AskedOutputs:
-    """What is learned stands in columns of its own; other products there are none."""
-    if products.products or products.parts or days is not None:
-        raise UsageError("--product, --part and --forecast are for statistics by 'levels'")
+def _with_model(asked: AskedOutputs, products: AskedProducts, *, is_more: bool) -> AskedOutputs:
+    """What is learned stands in columns of its own, beside what was released; other products there are none."""
+    if products.products or products.parts or is_more:
+        raise UsageError("--product, --part, --forecast and --released are for statistics by 'levels'")
     return replace(asked, columns=asked.columns | {"model"})
 
 

@@ -12,6 +12,7 @@ from dpops.types import Int64s
 from pipelines.commands.evaluate_distributions import evaluate_distributions
 from pipelines.commands.evaluate_learned import evaluate_learned, evaluate_live
 from pipelines.commands.evaluate_local import evaluate_local
+from pipelines.commands.evaluate_past import evaluate_past
 from pipelines.commands.evaluation_results import NOT_PRIVATE, Results, results_options
 from pipelines.commands.options import console, packed, progress_bars
 from pipelines.evaluation import compositions, datasets, real, report
@@ -70,6 +71,7 @@ class AskedComparison:
     totals: str | None
     learned: bool
     live: bool
+    past: bool
     distributions: bool
     bins: int
     is_local: bool
@@ -93,8 +95,8 @@ class AskedComparison:
                 raise scheduled.UsageError(
                     "--data needs --spec and --not-private: the output shows functions of true values"
                 )
-        elif self.totals is not None or self.learned or self.live:
-            raise scheduled.UsageError("--totals, --learned and --live go with --data")
+        elif self.totals is not None or self.learned or self.live or self.past:
+            raise scheduled.UsageError("--totals, --learned, --live and --past go with --data")
         elif spec_path is not None or telemetry.not_private != (sets.folder is not None):
             raise scheduled.UsageError("--spec goes with --data; --not-private with --data and --sets, which need it")
 
@@ -137,6 +139,7 @@ comparison_options = packed(
     ),
     click.option("--learned", is_flag=True, help="With --data and --totals: what `levels` and a past would be worth."),
     click.option("--live", is_flag=True, help="With --data and --totals: what live slots would be worth, and a storm."),
+    click.option("--past", is_flag=True, help="With --data and --totals: what a past is worth beside means of HATs."),
     click.option(
         "--distributions",
         is_flag=True,
@@ -197,6 +200,8 @@ def _on_telemetry(feed: Feed, comparison: AskedComparison, runs: int | None, res
         evaluate_live(feed, _epsilons(totals or "2.64", "--totals"), runs or 4, results)
     elif comparison.learned:
         evaluate_learned(feed, _epsilons(totals or "1,2.64,10", "--totals"), runs or 5, results)
+    elif comparison.past:
+        evaluate_past(feed, _epsilons(totals or "10,100", "--totals"), runs or 4, results)
     elif totals is not None:
         _compositions(feed, _epsilons(totals, "--totals"), runs or 20, results)
     else:

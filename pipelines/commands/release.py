@@ -25,7 +25,7 @@ from pipelines.exit_codes import DIFFERS, DONE, FAILED
 from pipelines.scheduled import release as scheduled
 from pipelines.scheduled.check_input import check_input as check
 from pipelines.scheduled.crew import MOST_WORKERS
-from pipelines.specification import load
+from pipelines.specification import Specification, load
 from transforms.time.calendar import Calendar, Timetable
 
 if TYPE_CHECKING:
@@ -106,17 +106,13 @@ def release(
       hatstream release --spec austin.toml --input 'feed/*.csv' --from 2016-11-24 --to 2016-11-27 \\
           --output out --ledger austin.sqlite --formats parquet,csv
     """
-    spec = load(spec_path)
-    outputs, when = asked.of(spec), days.of(spec.timetable, datetime.now(UTC))
     if engine is not None and (workers is not None or check_input):
         raise scheduled.UsageError("--workers and --check-input are of this machine: give them without --runner flink")
-    detail(f"{spec.name} ({spec.spec_id}): {len(when.slots):,} slots of {len(when.periods):,} periods")
-    detail(f"ledger {place.shown}\nkey {place.key}\nhead {place.head}")
+    spec = load(spec_path)
+    outputs, when = asked.of(spec), days.of(spec.timetable, datetime.now(UTC))
+    detail(_described(spec, when, place))
     if check_input:
-        with progress_bars(quiet=as_json) as report:
-            found = check(spec, when, pattern, ledger_account_of(spec, place, signs=False), workers, report)
-        show_check(found, as_json=as_json)
-        return DONE if found.is_complete else FAILED
+        return _look(spec, when, pattern, place, workers, as_json=as_json)
     with progress_bars(quiet=as_json) as report:
         done = scheduled.release(
             spec, when, pattern, outputs, place, report, allow_empty=allow_empty, workers=workers, engine=engine
@@ -124,3 +120,18 @@ def release(
     tell(spec, done, place, as_json=as_json)
     # Whether the input is the same as before decides no exit code where counts are secret.
     return DIFFERS if done.outcome.units_changed and spec.counts_are_public else DONE
+
+
+def _described(spec: Specification, when: Calendar, place: AccountLocation) -> str:
+    what = f"{spec.name} ({spec.spec_id}): {len(when.slots):,} slots of {len(when.periods):,} periods"
+    return f"{what}\nledger {place.shown}\nkey {place.key}\nhead {place.head}"
+
+
+def _look(
+    spec: Specification, when: Calendar, pattern: str, place: AccountLocation, workers: int | None, *, as_json: bool
+) -> int:
+    """Only says what the input holds."""
+    with progress_bars(quiet=as_json) as report:
+        found = check(spec, when, pattern, ledger_account_of(spec, place, signs=False), workers, report)
+    show_check(found, as_json=as_json)
+    return DONE if found.is_complete else FAILED

@@ -62,6 +62,42 @@ feed_options = packed(
 )
 
 
+@dataclass(frozen=True)
+class AskedHealth:
+    """Who hears of the stream's health: a file or standard error, and with `metrics` who asks at that address."""
+
+    log: Path | None
+    metrics: str | None
+
+    def say(self, stack: ExitStack, spec: Specification) -> Say:
+        """What is served ends with the stack. Raises OSError or MetricsError."""
+        first = _Sayer(self.log)
+        if self.metrics is None:
+            return first
+        measured = Metrics(spec)
+        stack.enter_context(served(measured, self.metrics))
+
+        def say(facts: Mapping[str, Any]) -> None:
+            first(facts)
+            measured(facts)
+
+        return say
+
+
+health_options = packed(
+    "health",
+    AskedHealth,
+    click.option("--health", "log", type=click.Path(path_type=Path, dir_okay=False), help="[default: standard error]"),
+    click.option(
+        "--metrics",
+        metavar="HOST:PORT",
+        callback=address,
+        help="Serve health to Prometheus there, such as 127.0.0.1:9464; to whoever asks, so keep it on a private "
+        "address.",
+    ),
+)
+
+
 @click.command()
 @spec_option
 @feed_options
@@ -75,13 +111,7 @@ feed_options = packed(
     help="Parts of a slot's vehicles that are worked on side by side; a savepoint fits its own number. "
     "[default: twice the parallelism]",
 )
-@click.option("--health", "log", type=click.Path(path_type=Path, dir_okay=False), help="[default: standard error]")
-@click.option(
-    "--metrics",
-    metavar="HOST:PORT",
-    callback=address,
-    help="Serve health to Prometheus there, such as 127.0.0.1:9464; to whoever asks, so keep it on a private address.",
-)
+@health_options
 def stream(
     spec_path: Path,
     feed: AskedFeed,
@@ -90,8 +120,7 @@ def stream(
     place: AccountLocation,
     engine: AskedEngine,
     vehicle_shards: int | None,
-    log: Path | None,
-    metrics: str | None,
+    health: AskedHealth,
 ) -> int:
     """Release slot after slot as they close, each exactly once, until SIGINT or SIGTERM.
 
@@ -107,7 +136,6 @@ def stream(
     spec = load(spec_path)
     outputs = asked.of(spec)
     feed.check(outputs.topic)
-    engine.check()
     from pipelines.streaming import stream as streaming  # and Beam with it, once the options are right
 
     start_s = streaming.first_slot(spec, start, datetime.now(UTC))
@@ -115,25 +143,10 @@ def stream(
     shards = vehicle_shards or min(2 * engine.parallelism, MOST_SHARDS)
     made = streaming.prepare(spec, start_s, feed.source(spec, start_s), place, outputs, shards)
     with ExitStack() as stack:
-        say = _say(stack, spec, log, metrics)
+        say = health.say(stack, spec)
         stop = stack.enter_context(asked_to_stop())
         streaming.run(spec, made, place, engine.start(stack), stop, say)
     return DONE
-
-
-def _say(stack: ExitStack, spec: Specification, log: Path | None, metrics: str | None) -> Say:
-    """Who hears of the stream's health: a file or standard error, and with an address who asks there."""
-    first = _Sayer(log)
-    if metrics is None:
-        return first
-    measured = Metrics(spec)
-    stack.enter_context(served(measured, metrics))
-
-    def say(facts: Mapping[str, Any]) -> None:
-        first(facts)
-        measured(facts)
-
-    return say
 
 
 class _Sayer:

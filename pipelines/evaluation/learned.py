@@ -29,8 +29,9 @@ from dpops.noise import Noise
 from dpops.types import Int64s
 from pipelines.evaluation.products import ProductDay, products_of
 from pipelines.evaluation.truth import TrueCity, TrueDay
-from transforms.release.learned import MARGIN_KMH, design_of, facts_of, stage_values
+from transforms.release.learned import MARGIN_KMH
 from transforms.release.levels import first_centres, hats_of
+from transforms.release.states import design_of, facts_of, stage_values
 
 QUIET = 1e-4
 """What the noise of the noiseless model is scaled with: the fit needs some."""

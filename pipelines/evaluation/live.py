@@ -15,8 +15,8 @@ from dpops.types import Float64s
 from pipelines.evaluation.learned import centres_around, look, recipe_for
 from pipelines.evaluation.learned_errors import DELTA, KINDS
 from pipelines.evaluation.truth import TrueCity, TrueDay
-from transforms.release.learned import design_of, facts_of, slot_values
 from transforms.release.levels import hats_of
+from transforms.release.states import design_of, facts_of, slot_values
 
 STORM = Fraction(3, 5)
 """What all speeds of the last day are multiplied with in a made-up storm."""

@@ -30,7 +30,8 @@ Float64s = NDArray[np.float64]
 CLASSES = ((1, 1), (2, 3), (4, 7), (8, 15), (16, 31), (32, None))
 """HATs by number of vehicles, from and to, both included."""
 
-CONSTANT = "constant (city-wide mean)"
+CITY_WIDE = "city-wide mean"
+CONSTANT = f"constant ({CITY_WIDE})"
 
 
 @dataclass(frozen=True)
@@ -167,7 +168,8 @@ def class_table(epsilon: str, errors: Sequence[Errors], hats: Hats) -> Table:
     table = _table(f"NOT PRIVATE: at epsilon {epsilon} by vehicles in the HAT (HATs), km/h", None, names)
     for each in errors:
         pairs = zip(each.by_class, bar.by_class, strict=True)
-        table.add_row(each.label.split(" (")[0], *(against(value, level).replace(" ", "") for value, level in pairs))
+        name = CITY_WIDE if each.label == CONSTANT else each.label
+        table.add_row(name, *(against(value, level).replace(" ", "") for value, level in pairs))
     return table
 
 

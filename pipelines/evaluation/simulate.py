@@ -60,8 +60,8 @@ def contenders(data: DataSet) -> dict[str, Mechanism]:
 def run_cell(data: DataSet, label: str, epsilon: str, runs: int, seed: int) -> Cell:
     """Releases a data set so many times with one mechanism."""
     mechanism = contenders(data)[label]
-    counts, samples = data.counts, int(data.counts.sum())
-    plan = mechanism.plan(CountsKnown(counts, samples), GRID, Fraction(epsilon))
+    counts = data.counts
+    plan = mechanism.plan(CountsKnown.all_of(counts), GRID, Fraction(epsilon))
     own = hashlib.sha256(f"{seed}/{data.name}/{label}/{epsilon}".encode()).digest()
     rng = np.random.default_rng(int.from_bytes(own[:8]))
     noise = Noise(rng.bytes)

@@ -155,7 +155,7 @@ def _release_period(
             f"the range holds {len(when.periods)} periods, and by 'levels' each rests on what was recorded before: "
             "run one pipeline a period, the oldest first"
         )
-    policy = levels_policy(spec, spec.levels, secret)
+    policy = levels_policy(spec, spec.levels, secret, job.account.head)
     first_s = when.slots[0].start_s
     wanted = {when.periods[0]: [Debit((spec.spec_id, first_s, 0), claim_of(policy.total))]}
     if job.account.open().excess(job.account.name, job.account.limit, wanted):

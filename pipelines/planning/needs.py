@@ -91,7 +91,7 @@ def typical_hat(vehicles: int) -> CountsKnown:
     """A HAT of so many vehicles with 2 to 40 reports each, spread geometrically."""
     low, high = TYPICAL_COUNTS
     counts: Int64s = np.geomspace(high, low, vehicles + 2)[1:-1].round().astype(np.int64)
-    return CountsKnown(counts, int(counts.sum()))
+    return CountsKnown.all_of(counts)
 
 
 def _fewest(half: "partial[float]", within: float) -> int | None:

@@ -19,17 +19,22 @@ from pipelines.specification import Specification
 from transforms.ledger import AccountRefusal
 from transforms.observe.vehicle_hash import Secret
 from transforms.records import SlotEstimates
-from transforms.release.learned import day_estimates, hat_estimates, learned_from, period_order, product_estimates
+from transforms.release.learned import day_estimates, hat_estimates, learned_from, product_estimates
 from transforms.release.levels import LevelsPolicy
-from transforms.release.levels_order import hours_of, is_complete
+from transforms.release.levels_order import hours_of, is_complete, of_period
 from transforms.release.levels_publish import HatEstimates, estimates_of_slot
 from transforms.release.policy import SlotFacts
 from transforms.release.products import Product
 from transforms.release.recorded import Sequenced
-from transforms.sinks.files import publish_slot
+from transforms.release.states import period_order
+from transforms.release.sums import SCHEMA, sums_of
+from transforms.sinks.files import FORMATS, file_of, file_stem, publish_slot, write_whole
 from transforms.time.calendar import Calendar
 
 MOST_DAYS = 366
+
+SUMS = "released"
+"""Of the files that hold what was released itself."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,7 @@ def recorded(spec: Specification, location: AccountLocation, products: Sequence[
         raise UsageError("estimates are learned from statistics by 'levels'; other rows are what `release` writes")
     if not location.ledger.exists():
         raise AccountRefusal(f"there is no ledger at {location.shown}: name it with --ledger")
-    policy = levels_policy(spec, spec.levels, Secret(b""))  # nothing is recorded, so no digest is made
+    policy = levels_policy(spec, spec.levels, Secret(b""), location.head)  # nothing is recorded: no digest is made
     wanted = {product.name: product for product in (*policy.products, *products)}
     policy = replace(policy, products=tuple(wanted.values()))
     return Recorded(spec, policy, location.ledger.stages(spec.account.name, spec.spec_id))
@@ -67,10 +72,12 @@ def estimate_again(
     progress: Progress,
     *,
     whole: bool,
+    sums: bool = False,
 ) -> tuple[list[Path], list[str]]:
     """Writes the estimates of a range's released periods; answers with the files, and the periods not released.
 
-    Causal: as published, from each period's own and earlier entries. whole: from all that is known by now.
+    Causal: as published, from each period's own and earlier entries. whole: from all that is known by now. sums: also
+    what was released itself.
     """
     make_writable(outputs.folder)
     facts = slot_facts(known.spec, when)
@@ -84,6 +91,8 @@ def estimate_again(
             continue
         found = _causal(known, period, slots) if everything is None else _by_all(known, everything, period, slots)
         written += _written(found, slots, known.policy, outputs)
+        if sums:
+            written += _sums(known, period, slots, outputs)
     progress("periods estimated", len(when.periods), len(when.periods))
     return written, missing
 
@@ -92,6 +101,18 @@ def _causal(known: Recorded, period: str, slots: Sequence[SlotFacts]) -> HatEsti
     last = max(entry.sequence for entry in known.entries if entry.unit.period == period)
     entries = [entry for entry in known.entries if entry.sequence <= last]
     return day_estimates(learned_from(entries, known.policy), known.policy, slots)
+
+
+def _sums(known: Recorded, period: str, slots: Sequence[SlotFacts], outputs: Outputs) -> Iterator[Path]:
+    """Writes the noisy sums of a period's stages, one file of each format."""
+    stages = of_period(known.entries, period)
+    rows = [row for entry in stages for row in sums_of(entry, known.policy, slots)]
+    spec_id, start = known.policy.spec_id, slots[0].start
+    for kind in outputs.formats:
+        path = outputs.folder / file_of(spec_id, start, kind, outputs.shape, SUMS)
+        path.parent.mkdir(exist_ok=True)
+        write_whole(path, FORMATS[kind](rows, SCHEMA, file_stem(spec_id, start, SUMS)))
+        yield path
 
 
 def _by_all(known: Recorded, everything: Learned, period: str, slots: Sequence[SlotFacts]) -> HatEstimates:

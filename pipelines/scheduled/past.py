@@ -11,6 +11,7 @@ from pipelines.specification import Specification
 from transforms.ledger import AccountRefusal
 from transforms.records import RecordedSlot
 from transforms.release.estimates import estimates_of
+from transforms.release.kept import StateFile
 from transforms.release.past import Past, with_model
 from transforms.release.past_steps import PastReader, last_entry
 from transforms.release.recorded import Sequenced
@@ -40,7 +41,7 @@ def estimate_again(
     wanted = {slot.start_s for slot in when.slots}
     slots = [slot for slot in _slots(entries) if slot.units[0].slot_s in wanted]
     names, upper = tuple(each.name for each in spec.statistics), spec.speeds.grid.upper
-    reader = PastReader(ledger, spec.account.name)
+    reader = PastReader(ledger, spec.account.name, spec.spec_id, StateFile.beside(location.head, spec.spec_id))
     everything = Past.none(keeps_all=True).after(entries).fitted() if whole else None
     written: list[Path] = []
     for done, slot in enumerate(sorted(slots, key=lambda slot: last_entry(slot, ledger)), 1):
@@ -50,6 +51,7 @@ def estimate_again(
             found = reader.estimates_of(slot, names, upper)
         written += publish_slot(found, outputs.folder, outputs.formats, outputs.shape)
         progress("slots estimated", done, len(slots))
+    reader.keep()
     recorded = {slot.units[0].period for slot in slots}
     return sorted(written), [period for period in when.periods if period not in recorded]
 

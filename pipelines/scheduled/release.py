@@ -29,7 +29,7 @@ from transforms.observe.vehicle_hash import Secret
 from transforms.release.policy import SlotFacts
 from transforms.sinks.files import HATS, file_of
 from transforms.sources.kafka_partition import Topic
-from transforms.time.calendar import Calendar, CalendarError, Timetable, calendar
+from transforms.time.calendar import Calendar, CalendarError, Slot, Timetable, calendar
 
 if TYPE_CHECKING:
     from pipelines.streaming.engine import BoundedEngine
@@ -133,18 +133,7 @@ def release(
     job = continuing(job_of(spec, when, secret, ledger_account_of(spec, location), outputs), location.ledger)
     needed = _needed(spec, when, location, allow_empty=allow_empty)
     levels = None if spec.levels is None else _levels(spec, spec.levels, job, secret)
-    if engine is not None:
-        from pipelines.scheduled import on_engine
-
-        outcome = on_engine.run(job, levels, paths, needed, engine, progress)
-    elif levels is None:
-        from pipelines.scheduled import parts
-
-        outcome = parts.run(job, paths, when.slots, needed, workers, progress)
-    else:
-        from pipelines.scheduled.levels import run
-
-        outcome = run(job, levels, paths, when.slots, needed, workers, progress)
+    outcome = _run(job, levels, paths, when.slots, needed, workers, engine, progress)
     if needed is not None and (outcome.unusable or outcome.periods_empty):
         raise InputError(_no_rows(outcome))
     if outcome.periods_refused:
@@ -153,11 +142,35 @@ def release(
     return Release(outcome, when, tuple(_files(spec, job)), outputs.topic)
 
 
+def _run(
+    job: Job,
+    levels: "PeriodPolicy | None",
+    paths: Sequence[str],
+    slots: Sequence[Slot],
+    needed: Sequence[str] | None,
+    workers: int | None,
+    engine: "BoundedEngine | None",
+    progress: Progress,
+) -> Outcome:
+    """The job of HATs or of `levels`, on this machine or on an engine; what it needs is imported when it runs."""
+    if engine is not None:
+        from pipelines.scheduled import on_engine
+
+        return on_engine.run(job, levels, paths, needed, engine, progress)
+    if levels is None:
+        from pipelines.scheduled import parts
+
+        return parts.run(job, paths, slots, needed, workers, progress)
+    from pipelines.scheduled import levels as by_levels
+
+    return by_levels.run(job, levels, paths, slots, needed, workers, progress)
+
+
 def _levels(spec: Specification, of: LevelsRelease, job: Job, secret: Secret) -> "PeriodPolicy":
     from transforms.release.learned import learned_centres, learned_estimates
     from transforms.release.period_steps import PeriodPolicy
 
-    policy = levels_policy(spec, of, secret)
+    policy = levels_policy(spec, of, secret, job.account.head)
     return PeriodPolicy(policy, job.slots, spec.timetable.zone, learned_centres, learned_estimates)
 
 

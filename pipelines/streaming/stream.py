@@ -114,7 +114,7 @@ def prepare(
         source=source,
         heartbeat=Heartbeat(spec.timetable, start_s, to_s, spec.privacy.release_shards),
         identity=_identity(f"{spec.spec_id}-{account_of(spec.account, secret).key_check}", vehicle_shards),
-        levels=_levels(spec, from_s, to_s, secret),
+        levels=_levels(spec, from_s, to_s, secret, location.head),
     )
 
 
@@ -123,10 +123,10 @@ def _identity(of_spec_and_key: str, vehicle_shards: int) -> str:
     return of_spec_and_key if vehicle_shards == VEHICLE_SHARDS else f"{of_spec_and_key}-{vehicle_shards}"
 
 
-def _levels(spec: Specification, from_s: int, to_s: int, secret: Secret) -> LevelsStream | None:
+def _levels(spec: Specification, from_s: int, to_s: int, secret: Secret, head: Path) -> LevelsStream | None:
     if spec.levels is None or spec.levels.live is None:
         return None
-    policy = levels_policy(spec, spec.levels, secret)
+    policy = levels_policy(spec, spec.levels, secret, head)
     periods, zone = StreamFacts(spec, from_s, to_s, whole_periods=True), spec.timetable.zone
     live = LivePolicy(policy, periods, zone, learned_centres, learned_live)
     whole = PeriodPolicy(policy, periods, zone, learned_centres, learned_estimates)

@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 import traceback
+from contextlib import suppress
 from fractions import Fraction
 
 import psycopg
@@ -186,8 +187,13 @@ def test_a_writer_waits_for_another_only_so_long(ledger, tmp_path):
     assert record(waiter, unit()).new == 1
 
 
+def ensure_role(postgres, name, options=""):
+    with suppress(psycopg.errors.DuplicateObject):
+        postgres.execute(f"CREATE ROLE {name} LOGIN {options}")
+
+
 def test_a_role_that_may_only_add_rows_is_enough(ledger, postgres, tmp_path):
-    postgres.ensure_role("appender")
+    ensure_role(postgres, "appender")
     with database_of(ledger.url).engine(read_only=False).begin() as db:
         db.exec_driver_sql("GRANT SELECT, INSERT ON entry TO appender")
     appender = Ledger(ledger.url.replace("postgres@", "appender@"), tmp_path / "key.head")
@@ -318,7 +324,7 @@ def test_a_server_that_may_only_be_read_is_looked_at_but_not_written(run, town, 
 
 @pytest.mark.parametrize("command", ["init", "release", "show", "verify"])
 def test_a_password_is_never_shown(run, postgres, monkeypatch, command):
-    postgres.ensure_role(GUARDED, "SUPERUSER PASSWORD 'ge:heim'")
+    ensure_role(postgres, GUARDED, "SUPERUSER PASSWORD 'ge:heim'")
     good, wrong = (
         os.environ["HATSTREAM_LEDGER"].replace("postgres@", f"{GUARDED}:{password}@")
         for password in ("ge%3Aheim", "falsch")

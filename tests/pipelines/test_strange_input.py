@@ -14,13 +14,6 @@ from tests import city
 DEEP = 100_000
 
 
-@pytest.fixture
-def town(tmp_path, hatstream):
-    city.write(tmp_path)
-    assert hatstream(*city.init(tmp_path))[0] == 0
-    return tmp_path
-
-
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [

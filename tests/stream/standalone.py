@@ -3,12 +3,14 @@
 It reads an operator's `config.yaml` as it is; what one machine needs otherwise comes on the command line, as `-D`.
 """
 
+import os
 import shutil
 from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
 
-from pipelines.demo.servers.flink import JAVA, flink_alone
+from pipelines.demo.servers.flink import JAVA
+from pipelines.demo.servers.maven import class_path
 from pipelines.demo.servers.process import LOOPBACK, Server, free_ports, is_open
 from pipelines.streaming.flink.rest import Cluster
 from tests.stream.cluster import slots_in_use
@@ -96,3 +98,9 @@ class Standalone(Cluster):
         command = [*JAVA, "-cp", flink_alone(), program, "--configDir", str(self._folder / "conf"), *settings]
         self._running[name] = Server(command, self._folder / f"{name}.log")
         return self._running[name]
+
+
+def flink_alone() -> str:
+    """Flink's class path without Beam, as a cluster has it: Beam comes with each job. It may raise MissingTool."""
+    jars = class_path("flink").split(os.pathsep)
+    return os.pathsep.join(jar for jar in jars if "/org/apache/beam/" not in jar)

@@ -8,14 +8,14 @@ import sys
 
 import pytest
 
-from pipelines.demo.servers.flink import JAVA, flink_alone, job_server_jar
+from pipelines.demo.servers.flink import JAVA, job_server_jar
 from pipelines.demo.servers.process import LOOPBACK, Server, free_ports, is_open
 from tests.stream.cluster import has_gone_on, slots_in_use, wait_for
 from tests.stream.conftest import CONFIGURATION, QUICK, fetched
 from tests.stream.listening import LOOPBACK as ONLY_HERE
 from tests.stream.listening import listeners, offspring
 from tests.stream.minutes import SLOTS, Running, Town, refused
-from tests.stream.standalone import Standalone
+from tests.stream.standalone import Standalone, flink_alone
 
 DEPLOY = CONFIGURATION.parent
 READY_S = 60

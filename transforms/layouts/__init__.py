@@ -57,13 +57,8 @@ def layout(
     with_speed: whether rows have a speed that is read.
     """
     fields = FIELDS if with_speed else FIELDS[:-1]
-    given: dict[str, object] = {
-        "columns": columns,
-        "time_unit": time_unit,
-        "speed_unit": speed_unit,
-        "time_zone": time_zone,
-    }
-    of_csv: dict[str, object] = {"delimiter": delimiter, "header": header}
+    given = dict[str, object](columns=columns, time_unit=time_unit, speed_unit=speed_unit, time_zone=time_zone)
+    of_csv = dict[str, object](delimiter=delimiter, header=header)
     if name in FIXED:
         _refuse_given(given | of_csv, f"layout {name!r} has its own units and columns")
         return FIXED[name]

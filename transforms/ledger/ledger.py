@@ -216,6 +216,11 @@ class Ledger:
         query = sa.select(sa.func.max(ENTRY.c.seq)).where(*which)
         return self._run(lambda db: db.execute(query).scalar()) or 0
 
+    def hash_of(self, sequence: int) -> str:
+        """The hash of an entry, which tells all entries before it too; empty where there is none."""
+        query = sa.select(ENTRY.c.hash).where(ENTRY.c.seq == sequence)
+        return self._run(lambda db: db.execute(query).scalar()) or ""
+
     def _looks(self, account: str, spec_id: str, *which: sa.ColumnElement[bool]) -> list[Sequenced]:
         of_spec = (ENTRY.c.kind == "release", ENTRY.c.account == account, ENTRY.c.spec_id == spec_id)
 

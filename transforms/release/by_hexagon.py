@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpops.allocation import Share
+from dpops.allocation import Share, SlotDebit
 from dpops.mechanism import Totals
 from dpops.noise import Noise
 from dpops.statistics import RequestedStatistic
@@ -38,27 +38,42 @@ def draw_releases(
     part = share.epsilon_hat / policy.parts
     in_slot = [part * most_spent([exposure]) for exposure in exposures]
     debits = policy.allocation.debits(share, in_slot, part * most_spent(exposures))
-    total, sealed = policy.allocation.total, []
+    sealed = []
     for slot_s, mine, each, debit in zip(facts.plan, masks, drawn, debits, strict=True):
-        unit = Sealed(
-            spec_id=policy.spec_id,
-            period=facts.period,
-            slot_s=slot_s,
-            slot_start=slots[slot_s].start,
-            slot_end=slots[slot_s].end,
-            shard=shard,
-            epsilon_hat=str(share.epsilon_hat),
-            epsilon_slot=str(debit.spent),
-            unit=policy.unit,
-            released=each.released,
-            digest=_digest(reported.take(mine), slot_s, shard, policy),
-            scope=policy.allocation.scope,
-            debit=None if debit.debited is None else str(debit.debited),
-            epsilon_total=None if total is None else str(total),
-        )
-        sealed.append(unit)
+        digest = _digest(reported.take(mine), slot_s, shard, policy)
+        sealed.append(_unit(slot_s, shard, slots[slot_s], each.released, share, debit, digest, policy))
     check_claims(sealed, most_claimed(sealed, rows))
     return list(zip(sealed, exposures, strict=True))
+
+
+def _unit(
+    slot_s: int,
+    shard: int,
+    facts: SlotFacts,
+    released: list[Released],
+    share: Share,
+    debit: SlotDebit,
+    digest: str,
+    policy: Policy,
+) -> Sealed:
+    """What the ledger keeps of a slot's shard."""
+    total = policy.allocation.total
+    return Sealed(
+        spec_id=policy.spec_id,
+        period=facts.period,
+        slot_s=slot_s,
+        slot_start=facts.start,
+        slot_end=facts.end,
+        shard=shard,
+        epsilon_hat=str(share.epsilon_hat),
+        epsilon_slot=str(debit.spent),
+        unit=policy.unit,
+        released=released,
+        digest=digest,
+        scope=policy.allocation.scope,
+        debit=None if debit.debited is None else str(debit.debited),
+        epsilon_total=None if total is None else str(total),
+    )
 
 
 class Divided(NamedTuple):

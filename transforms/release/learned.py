@@ -5,45 +5,32 @@ recorded late counts as later than those that were recorded before it.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 
-import h3
 import numpy as np
 
 from dpops.learning import (
     SOURCES,
-    DayValues,
-    Design,
     Estimates,
-    Facts,
-    Groups,
-    LevelValues,
-    StageValues,
-    State,
     Status,
     coarser,
     learned,
     published,
-    taken_in,
     with_coarser,
 )
 from dpops.learning import live as today
 from dpops.learning.interval import rounded
 from dpops.learning.learner import RECENT, Field, Learned
-from dpops.levels import ReleasedStage, centres_of
-from dpops.levels.defaults import Fleet, vehicle_weight
-from dpops.levels.live import slot_weight
-from dpops.levels.stages import CENTRE_STEP_KMH
+from dpops.levels import centres_of
 from dpops.types import Int64s
-from transforms.observe.hexagons import cell_text
 from transforms.records import SlotEstimates
-from transforms.release.levels import LevelsPolicy, hats_of, plan_of, read_unit
+from transforms.release.levels import LevelsPolicy, plan_of, read_unit
 from transforms.release.levels_publish import HatEstimates, estimates_of_product
 from transforms.release.policy import SlotFacts
 from transforms.release.products import grouping, parent_text
 from transforms.release.recorded import Sequenced
+from transforms.release.states import Released, slot_values, state_after
 
 STATUS_NAMES = np.array([status.name.lower().replace("_", "-") for status in Status])
 
@@ -118,87 +105,9 @@ def learned_from(entries: Sequence[Sequenced], policy: LevelsPolicy, least_recen
 
     What a period's estimates are made of, the next one's centres are too: so the last two fits are kept.
     """
-    released = tuple((entry.sequence, entry.unit.period, tuple(_integers(entry))) for entry in entries)
-    return _fitted(_Given(released, policy, least_recent, entries))
-
-
-@dataclass(frozen=True)
-class _Given:
-    """All that a fit is a function of; `entries` are compared by what they released."""
-
-    released: tuple[tuple[int, str, tuple[int, ...]], ...]
-    policy: LevelsPolicy
-    least_recent: int | None
-    entries: Sequence[Sequenced] = field(compare=False, repr=False)
+    return _fitted(Released.of(entries, policy, least_recent))
 
 
 @lru_cache(maxsize=2)
-def _fitted(given: _Given) -> Learned:
-    policy = given.policy
-    state = State.new(design_of(policy.region), facts_of(policy.fleet), given.least_recent)
-    for day in days_of(given.entries, policy):
-        state = taken_in(state, day)
-    return learned(state)
-
-
-def _integers(entry: Sequenced) -> list[int]:
-    return entry.unit.released[0].integers or []
-
-
-def days_of(entries: Sequence[Sequenced], policy: LevelsPolicy) -> list[DayValues]:
-    return [
-        _day_of([entry for entry in entries if entry.unit.period == period], policy) for period in period_order(entries)
-    ]
-
-
-def period_order(entries: Sequence[Sequenced]) -> list[str]:
-    """Recorded periods by their first stage; that of the newest entry comes last, whatever lies between its stages."""
-    order = list(dict.fromkeys(entry.unit.period for entry in entries))
-    last = entries[-1].unit.period if entries else ""
-    return [period for period in order if period != last] + [period for period in order if period == last]
-
-
-def _day_of(entries: Sequence[Sequenced], policy: LevelsPolicy) -> DayValues:
-    stages = [stage_values(read_unit(entry.unit, policy.region), policy.fleet) for entry in entries]
-    return DayValues(hours=np.array(plan_of(entries[0].unit).hours, np.int64), stages=tuple(stages))
-
-
-def stage_values(read: ReleasedStage, fleet: Fleet) -> StageValues:
-    """A stage in units of a typical vehicle-day's weight, so that stages of other levels agree."""
-    shares = tuple((level.name, level.speed_share) for level in read.stage.levels)
-    return _in_units(read, vehicle_weight(read.stage.kind, shares, fleet))
-
-
-def slot_values(read: ReleasedStage, fleet: Fleet) -> StageValues:
-    """A live slot in the same units, as its profile makes them."""
-    return _in_units(read, slot_weight(read.stage, fleet.profile))
-
-
-def _in_units(read: ReleasedStage, unit: float) -> StageValues:
-    levels = []
-    for level in read.levels:
-        groups = Groups(cells=np.array(level.level.cell_group), slots=level.level.of_slot)
-        levels.append(
-            LevelValues(
-                groups=groups,
-                weights=level.weights.reshape(groups.shape) / unit,
-                speeds=level.speeds.reshape(groups.shape) / unit,
-                weight_variance=(level.weight_sd / unit) ** 2,
-                speed_variance=(level.speed_sd / unit) ** 2,
-            )
-        )
-    return StageValues(centre=(read.stage.centres * float(CENTRE_STEP_KMH)).astype(np.float64), levels=tuple(levels))
-
-
-def facts_of(fleet: Fleet) -> Facts:
-    return Facts(vehicles=fleet.vehicles, vehicle_weight=1.0, hat_weight=1 / fleet.profile.hats)
-
-
-def design_of(region: Sequence[int]) -> Design:
-    """Cells in their order, their neighbours in the region, their parents."""
-    number = {cell_text(cell): at for at, cell in enumerate(region)}
-    pairs = [
-        (at, number[near]) for cell, at in number.items() for near in h3.grid_disk(cell, 1) if at < number.get(near, -1)
-    ]
-    parents = np.array(hats_of(region, [0]).parents, np.int64)
-    return Design(parents=parents, neighbours=np.array(sorted(pairs), np.int64).reshape(-1, 2))
+def _fitted(released: Released) -> Learned:
+    return learned(state_after(released))

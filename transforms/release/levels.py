@@ -35,6 +35,7 @@ from dpops.levels.stages import FIRST_CENTRE, UNIT
 from dpops.noise import Noise
 from dpops.types import Grid, Int64s
 from transforms.count.wire import Tally
+from transforms.release.kept import StateFile
 from transforms.release.policy import SlotFacts
 from transforms.release.products import PARENT, Product
 from transforms.release.recorded import Released, Sealed
@@ -51,7 +52,7 @@ class LevelsPolicy:
     total: what a vehicle spends in a period, as the ledger writes it; epsilon, delta: the same as people read it.
     first, later: the stages of a period before which nothing of the specification is recorded, and of all others.
     live: what slots get while a period lasts; `later` has the rest of the total. region: sorted cells. products: what
-    is published of a period besides its HATs.
+    is published of a period besides its HATs. kept: a cache of what earlier entries taught, which changes nothing.
     """
 
     spec_id: str
@@ -70,6 +71,7 @@ class LevelsPolicy:
     digest_key: bytes = field(repr=False)
     live: LiveSettings | None = None
     products: tuple[Product, ...] = ()
+    kept: StateFile | None = field(default=None, compare=False)
 
     def costs(self, share: Fraction) -> str:
         """What a share of the total is, as the ledger writes it."""

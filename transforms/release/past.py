@@ -16,8 +16,8 @@ from dpops.mechanism import Plan
 from dpops.registry import registered
 from transforms.observe.hexagons import cell_text
 from transforms.records import SlotEstimates
-from transforms.release.learned import design_of
 from transforms.release.recorded import Released, Sealed, Sequenced
+from transforms.release.states import design_of
 
 STATISTIC = "mean"
 MODEL = ("model_value", "model_lower95", "model_upper95", "model_status")
@@ -71,6 +71,7 @@ def means_of(unit: Sealed) -> HatMeans:
         values=values,
         variances=variances,
         bias_kmh=bias,
+        upper_kmh=plans.upper_kmh,
     )
 
 
@@ -79,6 +80,7 @@ class _Plans:
 
     def __init__(self) -> None:
         self._read: dict[tuple[str, bytes], Plan] = {}
+        self.upper_kmh = np.inf
 
     def row(self, released: Released) -> tuple[float, float, float, float]:
         """Vehicles, the noisy value in km/h, not clamped, the variance of its noise, and its largest bias.
@@ -89,6 +91,7 @@ class _Plans:
         if key not in self._read:
             self._read[key] = Plan.from_public(released.mechanism, released.plan or {})
         plan, integers = self._read[key], released.integers or []
+        self.upper_kmh = float(plan.upper)
         resolved = registered()[released.mechanism].resolve(integers, plan)
         if not resolved.scale:
             return plan.facts["users"], 0.0, np.inf, 0.0

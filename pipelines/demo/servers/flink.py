@@ -84,12 +84,6 @@ class JobServer(Cluster):
         self._server.stop()
 
 
-def flink_alone() -> str:
-    """Flink's class path without Beam, as a cluster has it: Beam comes with each job. It may raise MissingTool."""
-    jars = class_path("flink").split(os.pathsep)
-    return os.pathsep.join(jar for jar in jars if "/org/apache/beam/" not in jar)
-
-
 def job_server_jar(path: Path) -> Path:
     """Makes one file that `java -jar` takes, as Beam's job server is one: our classes, and where all others lie."""
     others = " ".join(Path(jar).as_uri() for jar in class_path("flink").split(os.pathsep))

@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -44,11 +44,6 @@ class Postgres:
         name = f"ledger{next(self._names)}"
         self.execute(f"CREATE DATABASE {name}")
         return self.url(name)
-
-    def ensure_role(self, name: str, options: str = "") -> None:
-        """A role that may log in."""
-        with suppress(psycopg.errors.DuplicateObject):
-            self.execute(f"CREATE ROLE {name} LOGIN {options}")
 
     def execute(self, statement: str) -> None:
         with psycopg.connect(self.url(), autocommit=True) as db:

@@ -1,13 +1,16 @@
 """Values of groups agree with one another and with their HATs, and know as much more as they average."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from dpops.learning import Groups, Learned, Status, coarser, learned, published, with_coarser
-from dpops.learning.learner import Field
+from dpops.learning.coarser import APART_KMH, MORE
+from dpops.learning.counts import OVERDISPERSION
+from dpops.learning.learner import HOUR_SPREAD, Field
 from dpops.learning.means import _with_mean, traffic_of
-from tests.dpops.learning.city import HOURS, design
-from tests.dpops.learning.test_learner import after
+from tests.dpops.learning.city import FACTS, HOURS, after, design
 
 OF = design()
 CELLS = np.arange(OF.cells)
@@ -44,14 +47,49 @@ def test_finer_groups_average_to_coarser_ones(known: Learned, belief: Field, nam
 
 
 @pytest.mark.parametrize("name", GROUPS)
-def test_variances_are_those_of_the_joint_covariance(known: Learned, name: str) -> None:
+def test_variances_are_those_of_the_joint_covariance_and_of_weights(known: Learned, name: str) -> None:
     """Against the covariance of HATs two by two: three groups' variances from one another's sums."""
     belief, groups = known.estimate(), GROUPS[name]
     found = coarser(known, belief, groups)
     for pair in ((0, 0), (found.values.shape[0] - 1, found.values.shape[1] - 1)):
         mine = (groups.cells[:, None] == pair[0]) & (groups.slots == pair[1])
         share = np.where(mine, belief.weights, 0.0) / belief.weights[mine].sum()
-        assert found.variances[pair] == pytest.approx(covariance(known, belief, share))
+        described, shared = covariance(known, belief, share), 1 - np.sum(share**2)
+        more = shared * (MORE * described + APART_KMH**2)
+        assert found.variances[pair] == pytest.approx(described + more + through_weights(known, belief, mine), rel=1e-4)
+
+
+def through_weights(known: Learned, belief: Field, mine: np.ndarray) -> float:
+    """What the mean of some HATs moves by with each effect, slot and HAT of the count model, by trying."""
+    columns, solved = OF.of_hats(belief.hours), known.counts.solved
+    layout, tiny = solved.system.layout, 1e-5
+
+    def moved(by: np.ndarray) -> float:
+        weights = np.where(mine, belief.weights * np.exp(tiny * by), 0.0)
+        return float(np.sum(weights * belief.values) / weights.sum())
+
+    still = moved(np.zeros(mine.shape))
+    row = np.array([moved((columns == at).sum(axis=-1)) - still for at in range(layout.width)]) / tiny
+    in_border = np.zeros(solved.border.size)
+    in_border[: layout.border.size] = row[layout.border]
+    local, border = solved.times(row[layout.local], in_border)
+    variance = float(row[layout.local] @ local + in_border @ border)
+    for slot in range(belief.hours.size):
+        in_slot = np.zeros(mine.shape)
+        in_slot[:, slot] = 1
+        variance += HOUR_SPREAD * ((moved(in_slot) - still) / tiny) ** 2
+    for cell, slot in np.argwhere(mine):
+        alone = np.zeros(mine.shape)
+        alone[cell, slot] = 1
+        own = OVERDISPERSION + FACTS.hat_weight / belief.weights[cell, slot]
+        variance += own * ((moved(alone) - still) / tiny) ** 2
+    return variance
+
+
+def test_a_group_whose_hats_are_alike_does_not_care_for_their_weights(known: Learned) -> None:
+    belief = replace(known.estimate(), values=np.full((OF.cells, HOURS.size), 30.0))
+    alike, unlike = (coarser(known, each, GROUPS["city-hour"]).variances for each in (belief, known.estimate()))
+    assert np.all(alike < unlike)
 
 
 def covariance(known: Learned, belief: Field, share: np.ndarray) -> float:

@@ -23,6 +23,7 @@ def slot(hour: int, noise_sd: float, rng: np.random.Generator, vehicles: int = 9
         values=true + noise_sd * rng.normal(size=CELLS.size),
         variances=np.full(CELLS.size, noise_sd**2),
         bias_kmh=np.zeros(CELLS.size),
+        upper_kmh=UPPER,
     )
     return means, true
 
@@ -57,6 +58,17 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
         found = known.belief(f"day {days - 1}", means, UPPER)
         held.append((found.lower95 <= true) & (true <= found.upper95))
     assert 0.9 < np.mean(held) < 0.99
+
+
+def test_a_pull_that_all_values_have_in_common_is_found_out() -> None:
+    rng, state = np.random.default_rng(3), HatState.new()
+    for day in range(3):
+        for hour in HOURS.tolist():
+            means, _ = slot(hour, 5.0, rng)
+            bias = np.where(CELLS % 2, 16.0, 0.0)
+            state = state.after(f"day {day}", replace(means, bias_kmh=bias, values=means.values + 2 * bias**2 / UPPER))
+    pull = learned_hats(state, design()).means.effects[design().columns]
+    assert 1.5 < pull < 2.3
 
 
 def test_without_noise_it_is_what_was_released() -> None:
@@ -108,6 +120,7 @@ def test_cells_that_are_met_later_join_those_before() -> None:
         values=np.array([20.0]),
         variances=np.array([4.0]),
         bias_kmh=np.array([0.0]),
+        upper_kmh=UPPER,
     )
     whole = state.after("day 1", more).whole
     assert whole.cells.tolist() == [3, *CELLS.tolist()]

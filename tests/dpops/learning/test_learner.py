@@ -1,5 +1,7 @@
 """What is learned day by day: better with every day, never from the data, and never a crash."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -97,6 +99,15 @@ def test_lone_hats_are_said_to_be_unknown() -> None:
 
 def test_nothing_is_published_of_a_city_that_is_not_known() -> None:
     assert np.all(published(learned(after(1, 1e4)).estimate(), 65).status == Status.HELD_BACK)
+
+
+def test_a_pattern_that_few_vehicles_made_is_held_back_sooner() -> None:
+    field = learned(after(4, 0.1)).estimate()
+    doubtful = replace(field, unknown=0.6, city_variance=0.0)
+    few = replace(doubtful, vehicles=doubtful.vehicles * 400 / doubtful.vehicles.sum())
+    assert np.all(published(few, 65).status == Status.HELD_BACK)
+    assert not np.any(published(replace(few, unknown=0.5), 65).status == Status.HELD_BACK)
+    assert not np.any(published(doubtful, 65).status == Status.HELD_BACK), "2,000 are enough"
 
 
 def test_a_constant_would_do_where_nothing_is_known_and_not_where_much_is() -> None:

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from dpops.learning import Groups, Learned, LevelValues, StageValues, learned, live
-from tests.dpops.learning.city import HOURS, design, truth
-from tests.dpops.learning.test_learner import after
+from tests.dpops.learning.city import HOURS, after, design, truth
 
 CELLS = design().cells
 

@@ -18,6 +18,7 @@ from tests.dpops.mechanisms.conformance import (
     EPSILON,
     EXACT,
     GRID,
+    KNOWN,
     PLAIN,
     count_vectors,
     every_counts,
@@ -111,7 +112,7 @@ def test_the_bias_bound_is_attained(mechanism: Mechanism, counts: Int64s) -> Non
 def test_values_lie_between_zero_and_the_upper_bound(mechanism: Mechanism, integer: int) -> None:
     plan = plan_for(mechanism, COUNTS[3])
     assert 0 <= mechanism.value([integer], plan) <= float(plan.upper)
-    assert plan.upper == (GRID.upper**2 / 4 if statistic_of(mechanism) == "variance" else GRID.upper)
+    assert plan.upper == KNOWN[statistic_of(mechanism)].most
 
 
 @every_counts

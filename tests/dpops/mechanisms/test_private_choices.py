@@ -1,8 +1,7 @@
 """Mechanisms that choose an interval or a bound privately first: each stage against its half of epsilon."""
 
 import itertools
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpops.forecast import Prior
-from dpops.means.arrays import FINE, array_means
+from dpops.means.arrays import FINE
 from dpops.mechanism import Mechanism, Plan, PlanError, Totals
 from dpops.mechanisms.akmv import Akmv
 from dpops.mechanisms.auto import Auto
@@ -22,7 +21,7 @@ from dpops.mechanisms.worst_case_optimal import WorstCaseOptimal
 from dpops.noise import Noise
 from dpops.types import CountsKnown, Grid, Int64s
 from tests.statistical.audit import epsilon_lower_bound
-from tests.statistical.checks import chi_square_fit, laplace_fit, seeded
+from tests.statistical.checks import laplace_fit, seeded
 
 GRID = Grid(step=Fraction(1, 100), upper_steps=6_500)
 EPSILON = Fraction(2)
@@ -137,22 +136,6 @@ def given(mechanism: Mechanism, plan: Plan, totals: Totals, choice: list[int]) -
     return exact + seeded(43 + (exact > 0)).laplace([settled.scale] * DRAWS)
 
 
-@pytest.mark.parametrize("counts", COUNTS[1:], ids=len)
-def test_levys_noise_is_for_the_interval_that_was_drawn(counts: Int64s) -> None:
-    """False-alarm rate 1e-6: among draws that share a bin, queries are the clipped sum plus noise of its own scale."""
-    plan = plan_of(Levy(), counts, Fraction(1, 2))
-    totals = Totals(counts, counts * (np.arange(counts.size) * 997 % 6_500))
-    drawn = released(Levy(), plan, totals, 20_000, seeded(44))
-    for index in range(plan.facts["bins"]):
-        mine = [integers for integers in drawn if integers[0] == index]
-        if len(mine) > 1_000:
-            tau, upper = plan.facts["tau"], GRID.upper_steps * FINE
-            middle = (index * tau + min((index + 1) * tau, upper)) // 2
-            low, high = (0, upper) if plan.facts["bins"] == 1 else (middle - 3 * tau // 2, middle + 3 * tau // 2)
-            exact = int(np.clip(array_means([totals], [plan]).means, max(low, 0), min(high, upper)).sum())
-            assert laplace_fit(VIEWS["query"](mine) - exact, Levy.resolve([index, 0], plan).scale) > 1e-6
-
-
 def test_akmvs_noise_is_for_the_bound_that_was_drawn() -> None:
     """False-alarm rate 1e-6: three users on a grid of one step, so that the four bounds repeat."""
     counts = np.array([4, 2, 1], np.int64)
@@ -164,67 +147,6 @@ def test_akmvs_noise_is_for_the_bound_that_was_drawn() -> None:
         scale = Akmv.resolve([bound, 0], plan).scale
         assert scale == 2 * bound
         assert laplace_fit(VIEWS["query"](mine) - int(np.minimum(counts, bound).sum()), scale) > 1e-6
-
-
-# Levy's private median bin
-
-
-def bin_costs(means: Sequence[int], tau: int, upper: int) -> list[int]:
-    """From the paper's text: nearest midpoint of each mean, lower on ties; the larger number on either side."""
-    edges = [*range(0, upper, tau), upper]
-    middles = [Fraction(a + b, 2) for a, b in itertools.pairwise(edges)]
-    bins = [min(range(len(middles)), key=lambda j: (abs(middles[j] - mean), j)) for mean in means]
-    return [max(sum(b < j for b in bins), sum(b > j for b in bins)) for j in range(len(middles))]
-
-
-def levy_law(means: Sequence[int], tau: int, upper: int, epsilon: Fraction, over: int = 4) -> list[float]:
-    weights = [math.exp(-float(epsilon) / over * cost) for cost in bin_costs(means, tau, upper)]
-    return [w / math.fsum(weights) for w in weights]
-
-
-def levy_loss(users: int, tau: int, upper: int, epsilon: Fraction, over: int) -> float:
-    worst = 0.0
-    for means in itertools.product(range(upper + 1), repeat=users):
-        one = levy_law(means, tau, upper, epsilon, over)
-        for value in range(upper + 1):
-            other = levy_law((*means[1:], value), tau, upper, epsilon, over)
-            worst = max(worst, *(abs(math.log(p / q)) for p, q in zip(one, other, strict=True)))
-    return worst
-
-
-def test_the_law_of_the_median_bin_loses_half_of_epsilon_and_at_rate_one_half_more() -> None:
-    """Enumerated: every dataset of three arrays, every neighbour, every bin; the last bin is shorter."""
-    epsilon = Fraction(2)
-    assert levy_loss(3, 4, 9, epsilon, over=4) <= epsilon / 2 + Fraction(1, 10**9)
-    assert levy_loss(3, 4, 9, epsilon, over=2) > epsilon / 2
-
-
-@pytest.mark.parametrize(
-    "speeds", [(0, 0, 0, 0), (6_500, 0, 3_000, 3_000), (1_625, 3_250, 4_875, 6_500), (5_200, 5_850, 6_175, 100)]
-)
-@pytest.mark.parametrize("tau_steps", [1_625, 2_600, 6_500])
-def test_the_drawn_bin_follows_that_law(speeds: tuple[int, ...], tau_steps: int) -> None:
-    """False-alarm rate 1e-6 each; ties with midpoints and a short last bin included."""
-    counts = np.full(4, 2, np.int64)
-    plan = plan_of(Levy(), counts)
-    upper, tau = GRID.upper_steps * FINE, tau_steps * FINE
-    plan = replace(plan, facts={**plan.facts, "tau": tau, "bins": -(-upper // tau)})
-    totals = Totals(counts, counts * np.array(speeds))
-    drawn = VIEWS["choice"](released(Levy(), plan, totals, 30_000, seeded(45)))
-    masses = levy_law([speed * FINE for speed in speeds], tau, upper, plan.epsilon)
-    assert len(masses) == plan.facts["bins"]
-    if len(masses) > 1:
-        assert chi_square_fit(np.bincount(drawn, minlength=len(masses)), masses) > 1e-6
-
-
-def test_nearest_means_nearest_midpoint_and_not_least_distance() -> None:
-    """Erratum E5: the paper prints min where it means argmin; a least distance is never above half a bin."""
-    counts = np.full(20, 1, np.int64)
-    plan = plan_of(Levy(), counts, Fraction(1_000))
-    plan = replace(plan, facts={**plan.facts, "tau": 1_000 * FINE, "bins": 7})
-    for speed, expected in ((100, 0), (1_000, 0), (1_001, 1), (5_700, 5), (6_400, 6)):
-        bins = VIEWS["choice"](released(Levy(), plan, Totals(counts, counts * speed), 50, seeded(46)))
-        assert set(bins.tolist()) == {expected}
 
 
 # what is published
@@ -395,18 +317,6 @@ def test_noise_beyond_bounds_is_refused_by_the_plan_and_never_after_a_private_ch
 
 
 # where the papers are wrong
-
-
-def test_levys_noise_shrinks_with_the_root_of_the_samples_only_while_its_interval_is_shorter_than_the_range() -> None:
-    """Erratum E11: claimed is 1 / sqrt(factor) always; with two samples each the interval is all of [0, U] before and
-    after, so four times the samples change nothing."""
-
-    def noise(each: int, users: int) -> float:
-        plan = plan_of(Levy(), np.full(users, each, np.int64))
-        return float(plan.scale * plan.step)
-
-    assert noise(8, 100) == noise(2, 100)
-    assert noise(8_000, 100) == pytest.approx(noise(2_000, 100) / 2, rel=1e-3)
 
 
 def test_the_worst_bias_of_two_intervals_is_of_one_side_at_a_time() -> None:

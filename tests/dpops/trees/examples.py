@@ -11,8 +11,9 @@ from dpops.mechanism import Mechanism, Plan, Totals
 from dpops.noise import Noise
 from dpops.registry import registered
 from dpops.trees import shape
+from dpops.trees.errors import level_variances
 from dpops.trees.hats import Shape, stored
-from dpops.types import CountsKnown, Grid, Int64s
+from dpops.types import CountsKnown, Float64s, Grid, Int64s
 
 GRID = Grid(step=Fraction(1, 100), upper_steps=6_500)
 EPSILON = Fraction(2)
@@ -59,3 +60,12 @@ def small(kind: type[Mechanism], counts: Int64s, deep: bool) -> Plan:
         return plan
     scale = plan.facts["sensitivity"] / (EPSILON * min(DEEP.shares))
     return replace(plan, scale=scale, facts={**plan.facts, **stored(DEEP)})
+
+
+def prefix_variances(tree: shape.Tree, shares: Sequence[Fraction]) -> Float64s:
+    """Variance of the count of the first t bins, t = 1, .., K - 1: the sum of d_i(t) 2 (s / eps_i)^2, at epsilon 1."""
+    t = np.arange(1, tree.bins)
+    found = np.zeros(t.size)
+    for width, factor, variance in zip(tree.widths, tree.branching, level_variances(shares), strict=True):
+        found += t // width % factor * variance
+    return found

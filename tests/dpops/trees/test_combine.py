@@ -12,8 +12,9 @@ from dpops.forecast import Float64s
 from dpops.trees.combine import cumulative, law
 from dpops.trees.consistent import consistent, isotonic
 from dpops.trees.design import best_shares, best_tree
-from dpops.trees.errors import level_variances, prefix_variances
+from dpops.trees.errors import level_variances
 from dpops.trees.shape import Tree, node_counts
+from tests.dpops.trees import examples
 
 SHAPES = [
     Tree(2, (2,)),
@@ -72,7 +73,7 @@ def test_the_law_is_that_of_simulated_noise_and_no_prefix_is_worse_than_its_plai
     combined = cumulative(noise, 0.0, tree, shares)
     assert combined.std(axis=0) == pytest.approx(found.prefix_sd(), rel=0.04)
     assert np.abs(combined.mean(axis=0)).max() < 5 * found.prefix_sd().max() / 200
-    assert np.all(found.prefix_sd() ** 2 <= prefix_variances(tree, shares) * (1 + 1e-9))
+    assert np.all(found.prefix_sd() ** 2 <= examples.prefix_variances(tree, shares) * (1 + 1e-9))
 
 
 def test_the_weights_are_the_best_of_all_unbiased_ones() -> None:

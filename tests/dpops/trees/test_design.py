@@ -15,10 +15,10 @@ from dpops.trees.errors import (
     direct_error,
     histogram_error,
     level_variances,
-    prefix_variances,
     total_error,
 )
 from dpops.trees.shape import Tree, node_counts
+from tests.dpops.trees import examples
 
 SHAPES = [Tree(7, (7,)), Tree(64, (8, 8)), Tree(61, (8, 8)), Tree(20, (3, 4, 2)), Tree(1, (1,)), Tree(9, (2, 2, 2, 2))]
 shapes = pytest.mark.parametrize("tree", SHAPES, ids=str)
@@ -70,7 +70,7 @@ def test_a_full_trees_error_is_that_of_the_formula() -> None:
     tree, shares = Tree(60, (5, 4, 3)), (Fraction(1, 2), Fraction(1, 3), Fraction(1, 6))
     expected = 60 * sum((n - 1) / 2 * 2 * (2 / float(e)) ** 2 for n, e in zip((5, 4, 3), shares, strict=True))
     assert total_error(tree, shares) == pytest.approx(expected)
-    assert prefix_variances(tree, shares).sum() == pytest.approx(expected)
+    assert examples.prefix_variances(tree, shares).sum() == pytest.approx(expected)
 
 
 def test_the_comparators_formulas() -> None:

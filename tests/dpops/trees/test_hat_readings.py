@@ -10,10 +10,10 @@ from dpops.mechanism import Mechanism, PlanError
 from dpops.mechanisms.array_tree import ArrayTree
 from dpops.mechanisms.capped_tree import CappedTree
 from dpops.noise import Noise
+from dpops.statistics import Histogram
 from dpops.trees import readings
 from dpops.trees.estimates import QUANTILES, read, read_alike
 from dpops.trees.hats import shape_of
-from dpops.trees.users import bins_of
 from dpops.types import CountsKnown, Int64s
 from tests.dpops.trees import examples
 from tests.statistical.checks import seeded
@@ -28,7 +28,9 @@ def test_without_noise_the_readings_are_those_of_the_samples(mechanism: Mechanis
     plan = examples.plan(mechanism, counts)
     bins = plan.facts["bins"]
     speeds = [np.random.default_rng(user).integers(0, 6_501, n) for user, n in enumerate(counts.tolist())]
-    hat = examples.totals(np.stack([np.bincount(bins_of(own, 6_500, bins), minlength=bins) for own in speeds]))
+    hat = examples.totals(
+        np.stack([np.bincount(Histogram(bins, 6_500).bins_of(own), minlength=bins) for own in speeds])
+    )
     found = read(examples.noiseless(mechanism, plan, [hat]), [plan], 0.05)[0]
     pooled = np.concatenate(speeds) / 100
     width, bias = 65 / bins, plan.bias_bound + plan.rounding
@@ -100,11 +102,8 @@ def test_forecasts_agree_with_simulation_where_speeds_are_as_the_prior_says(
         rows = []
         for offset, n in zip(own, counts, strict=True):
             speed = np.clip(centre + offset + generator.normal(0, (0.7 * 144) ** 0.5, n), 0, 65)
-            rows.append(
-                np.bincount(
-                    bins_of((speed * 100).astype(np.int64), 6_500, plan.facts["bins"]), minlength=plan.facts["bins"]
-                )
-            )
+            bins = Histogram(plan.facts["bins"], 6_500)
+            rows.append(bins.add_up((speed * 100).astype(np.int64), np.zeros(n, np.int64), 1)[0])
         found.append(examples.totals(np.stack(rows)))
     true = np.array([np.cumsum(hat.histograms.sum(axis=0))[:-1] / counts.sum() for hat in found])
     released = mechanism.release(found, [plan] * hats, seeded(8))

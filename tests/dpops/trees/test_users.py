@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpops.means.grouping import best_fit
+from dpops.statistics import Histogram
 from dpops.trees.shape import Tree, node_counts
-from dpops.trees.users import FINE, array_masses, bins_of, capped_masses, weighted_leaves
+from dpops.trees.users import FINE, array_masses, capped_masses, weighted_leaves
 from dpops.types import Int64s
 
 START = np.zeros(1, np.int64)
@@ -87,8 +88,8 @@ def test_arrays_have_mass_one_each_and_no_user_more_than_one_array(counts: list[
 
 def test_values_at_public_edges_lie_in_the_bin_above_and_the_largest_in_the_last() -> None:
     values = np.array([0, 99, 100, 101, 6_499, 6_500])
-    assert bins_of(values, 6_500, 65).tolist() == [0, 0, 1, 1, 64, 64]
-    assert bins_of(np.arange(8), 7, 3).tolist() == [0, 0, 0, 1, 1, 2, 2, 2]
+    assert Histogram(65, 6_500).bins_of(values).tolist() == [0, 0, 1, 1, 64, 64]
+    assert Histogram(3, 7).bins_of(np.arange(8)).tolist() == [0, 0, 0, 1, 1, 2, 2, 2]
 
 
 @pytest.mark.parametrize(

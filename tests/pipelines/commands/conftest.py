@@ -1,13 +1,35 @@
-"""The small city with its account opened."""
+"""`hatstream plan`, as several tests call it."""
+
+import json
 
 import pytest
 
-from tests import city
+from pipelines.cli import main
 
 
 @pytest.fixture
-def town(tmp_path, hatstream):
-    """The small city with its account opened."""
-    city.write(tmp_path)
-    assert hatstream(*city.init(tmp_path))[0] == 0
-    return tmp_path
+def plan(tmp_path, capsys):
+    """Runs `hatstream plan` on a specification and, if given, a file of counts; returns code, output, errors."""
+
+    def run(spec, *options, counts=None, name="counts.csv"):
+        (tmp_path / "spec.toml").write_text(spec)
+        arguments = ["plan", "--spec", str(tmp_path / "spec.toml"), *options]
+        if counts is not None:
+            (tmp_path / name).write_text(counts)
+            arguments += ["--counts", str(tmp_path / name)]
+        code = main(arguments)
+        return code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def planned(plan):
+    """The document that --json prints."""
+
+    def run(*arguments, **named):
+        code, out, err = plan(*arguments, "--json", **named)
+        assert (code, err) == (0, "")
+        return json.loads(out)
+
+    return run

@@ -4,11 +4,13 @@ import csv
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests import city, levels_city
 from tests.city import DAYS
+from transforms.ledger import Ledger
 from transforms.release.past import MODEL
 
 Run = Callable[..., tuple[int, str, str]]
@@ -54,10 +56,12 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return found
 
 
-def estimated(folder: Path, hatstream: Run, name: str, *more: str) -> dict[str, bytes]:
+def estimated(
+    folder: Path, hatstream: Run, name: str, *more: str, start: str = DAYS[0], end: str = DAYS[-1]
+) -> dict[str, bytes]:
     where = ("--spec", str(folder / "spec.toml"), "--ledger", str(folder / "ledger.sqlite"))
     line = ("estimate", *where, "--output", str(folder / name), "--formats", ",".join(city.FORMATS))
-    code, out, err = hatstream(*line, "--from", DAYS[0], "--to", DAYS[-1], *more)
+    code, out, err = hatstream(*line, "--from", start, "--to", end, *more)
     assert code == 0, out + err
     return files(folder / name)
 
@@ -95,6 +99,32 @@ def test_the_whole_ledger_changes_earlier_slots_and_not_the_last_one(folder: Pat
 def test_a_csv_file_has_the_columns_last(folder: Path) -> None:
     head = next(csv.reader(min((folder / "model").glob("*.csv")).read_text().splitlines()))
     assert tuple(head[-4:]) == MODEL
+
+
+def test_what_is_kept_spares_earlier_entries_and_changes_no_byte(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    published, asked = files(folder / "model"), list[int]()
+    (kept,) = folder.glob("*.learned")
+    kept.unlink()
+    first = estimated(folder, quietly, "first", end=DAYS[0])
+
+    def releases(self: Ledger, account: str, spec_id: str, after: int, last: int, do=Ledger.releases) -> list[Any]:
+        asked.append(after)
+        return do(self, account, spec_id, after, last)
+
+    monkeypatch.setattr(Ledger, "releases", releases)
+    second = estimated(folder, quietly, "second", start=DAYS[1])
+    assert first | second == published
+    assert min(asked) > 0
+
+
+def test_a_damaged_file_of_what_is_kept_is_told_once_and_loses_nothing(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (kept,) = folder.glob("*.learned")
+    kept.write_bytes(kept.read_bytes()[:-1])
+    for name in ("anew", "once more"):
+        assert estimated(folder, quietly, name) == files(folder / "model")
+    assert caplog.text.count("is damaged") == 1
 
 
 def test_a_day_that_is_recorded_later_changes_no_earlier_entrys_values(tmp_path: Path, hatstream: Run) -> None:

@@ -7,8 +7,6 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from dpops.forecast import Prior
@@ -16,53 +14,16 @@ from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.auto import Auto
 from dpops.registry import registered
 from dpops.types import CountsKnown
-from pipelines.cli import main
 from pipelines.planning.composed import lay_out
 from pipelines.planning.counts import read_counts, sample_counts, sample_day
 from pipelines.planning.forecast import PER_CLASS, label
 from pipelines.specification import load
 from tests import city
+from tests.pipelines.commands.counts import TABLE
 
 PRIOR = "upper_kmh = 65\nprior = { mean_kmh = 20, sd_kmh = 12 }"
 DEMO = (Path(__file__).parents[3] / "pipelines" / "demo" / "demo.toml").read_text()
-TABLE = """slot,cell,vehicle,count
-8,a,PLATE1,10
-8,a,PLATE2,4
-8,b,PLATE1,3
-9,a,PLATE1,5
-9,a,PLATE3,5
-9,b,PLATE3,1
-9,c,PLATE3,1
-"""
 MEANS = [name for name, kind in registered().items() if "mean" in kind.statistics]
-
-
-@pytest.fixture
-def plan(tmp_path, capsys):
-    """Runs `hatstream plan` on a specification and, if given, a file of counts; returns code, output, errors."""
-
-    def run(spec, *options, counts=None, name="counts.csv"):
-        (tmp_path / "spec.toml").write_text(spec)
-        arguments = ["plan", "--spec", str(tmp_path / "spec.toml"), *options]
-        if counts is not None:
-            (tmp_path / name).write_text(counts)
-            arguments += ["--counts", str(tmp_path / name)]
-        code = main(arguments)
-        return code, *capsys.readouterr()
-
-    return run
-
-
-@pytest.fixture
-def planned(plan):
-    """The document that --json prints."""
-
-    def run(*arguments, **named):
-        code, out, err = plan(*arguments, "--json", **named)
-        assert (code, err) == (0, "")
-        return json.loads(out)
-
-    return run
 
 
 def auto(spec=city.SPEC):
@@ -257,28 +218,6 @@ def test_vehicles_without_slots_tell_the_total_of_a_vehicle(planned):
     assert composed["debit_of_a_period"]["known"] == "unknown"
 
 
-def test_all_forms_of_a_table_give_the_same_plan(planned, tmp_path):
-    rows = [line.split(",") for line in TABLE.splitlines()[1:]]
-    columns = dict(zip(("slot", "cell", "vehicle", "count"), zip(*rows, strict=True), strict=True))
-    columns["count"], columns["slot"] = ([int(value) for value in columns[name]] for name in ("count", "slot"))
-    pq.write_table(pa.table({**columns, "speed": [1.0] * 7}), tmp_path / "counts.parquet")
-    lines = [json.dumps({name: columns[name][at] for name in columns}) for at in range(7)]
-    first = planned(city.SPEC, counts=TABLE)
-    second = planned(city.SPEC, counts="\n".join(lines), name="counts.jsonl")
-    third = planned(city.SPEC, "--counts", str(tmp_path / "counts.parquet"))
-    for document in (first, second, third):
-        del document["counts"]
-    assert first == second == third
-
-
-def test_equal_hats_of_other_slots_are_told_apart(tmp_path):
-    (tmp_path / "counts.csv").write_text("slot,hat,count\n1,x,3\n2,x,3\n2,x,4\n")
-    (tmp_path / "spec.toml").write_text(city.SPEC)
-    spec = load(tmp_path / "spec.toml")
-    hats, _ = lay_out(spec, read_counts(tmp_path / "counts.csv", spec.timetable))
-    assert [hat.kept.tolist() for hat in hats] == [[3], [4, 3]]
-
-
 def test_the_made_up_fleet_is_counted_as_the_demo_releases_it(planned):
     document = planned(DEMO, "--synthetic")
     assert document["hats"] == 752
@@ -379,46 +318,3 @@ def test_nothing_is_written_and_no_ledger_is_needed(plan, tmp_path, monkeypatch)
 def test_a_second_plan_is_the_same(planned):
     spec = capped(city.SPEC, 3, 20)
     assert planned(spec, "--synthetic") == planned(spec, "--synthetic")
-
-
-@pytest.mark.parametrize(
-    ("name", "counts", "said"),
-    [
-        ("counts.csv", "", "cannot be read as csv"),
-        ("counts.csv", "slot,cell,vehicle,count\n", "holds no rows"),
-        ("counts.csv", "slot,vehicle,count\n1,PLATE1,3\n", "`hat` or else `slot` and `cell`; it has slot, vehicle"),
-        ("counts.csv", "a,b\n1,2\n", "it has none of them"),
-        ("counts.csv", "hat,vehicle,count\n1,PLATE1,PLATE1\n", "every count must be a whole number"),
-        ("counts.csv", "hat,vehicle,count\n1,PLATE1,2.5\n", "every count must be a whole number"),
-        ("counts.csv", "hat,vehicle,count\n1,PLATE1,2\n1,PLATE2,0\n", "the count in row 2 must be"),
-        ("counts.csv", "hat,vehicle,count\n1,PLATE1,2\n1,,1\n", "column 'vehicle' is empty in row 2"),
-        ("counts.csv", "hat,vehicle,count\n1,PLATE1,2\n1,PLATE1,1\n", "more than one row in the same HAT"),
-        ("counts.csv", "hat,vehicle,count\n1,PLATE1,2\nPLATE1\n", "cannot be read as csv"),
-        ("counts.csv", "hat,count\n1,2000000000\n1,2000000000\n", "more than 2147483647 samples"),
-        ("counts.jsonl", '{"hat": 1, "vehicle": "PLATE1", "count": true}', "every count must be a whole number"),
-        ("counts.jsonl", '{"hat": 1, "vehicle": ["PLATE1"], "count": 1}', "'vehicle' must hold text or numbers"),
-        ("counts.jsonl", '{"hat": 1, "vehicle": "PLATE1"', "cannot be read as jsonl"),
-        ("counts.parquet", "PLATE1", "cannot be read as parquet"),
-        ("counts.json", '["PLATE1"]', "count number 1 of the list must be"),
-        ("counts.json", "[3, true]", "count number 2 of the list must be"),
-        ("counts.json", "[3, -1]", "count number 2 of the list must be"),
-        ("counts.json", '{"count": [3]}', "must hold a list of counts"),
-        ("counts.json", "[]", "must hold a list of counts"),
-        ("counts.json", "PLATE1", "is not JSON"),
-        ("counts.json", "[2000000000, 2000000000]", "more than 2147483647 samples"),
-        ("counts.txt", "PLATE1", "counts come from .json, .csv, .jsonl or .parquet files"),
-    ],
-)
-def test_a_bad_file_is_refused_clearly_without_a_vehicles_name(plan, name, counts, said):
-    code, out, err = plan(city.SPEC, counts=counts, name=name)
-    assert (code, out) == (4, "")
-    assert said in err
-    assert "PLATE" not in err
-
-
-def test_wrong_use_a_missing_file_and_a_bad_specification_have_their_codes(plan, tmp_path):
-    assert plan(city.SPEC, "--synthetic", counts="[3]", name="counts.json")[0] == 1
-    code, _, err = plan(city.SPEC, "--counts", str(tmp_path / "nowhere.csv"))
-    assert code == 4
-    assert "there is no file of counts" in err
-    assert plan(city.SPEC.replace("epsilon = 1.0", "epsilon = 0"))[0] == 2

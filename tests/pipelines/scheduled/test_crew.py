@@ -13,21 +13,11 @@ from pipelines.scheduled.crew import Workers, crew_of, pieces_of
 from pipelines.scheduled.spool import Shelf
 from pipelines.scheduled.tasks import Road
 from tests import city
+from tests.pipelines.commands.releases import files_in
 from transforms.failpoints import VARIABLE
 from transforms.layouts import layout
 
 PATIENCE_S = 20
-
-
-@pytest.fixture
-def town(tmp_path, hatstream):
-    city.write(tmp_path)
-    assert hatstream(*city.init(tmp_path))[0] == 0
-    return tmp_path
-
-
-def files_in(folder):
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
 def children():

@@ -8,22 +8,12 @@ from datetime import datetime
 import pytest
 
 from tests import city
+from tests.pipelines.commands.releases import files_in
 from tests.transforms.sinks.units import slot_of, unit
 from transforms.sinks.files import FORMATS, publish_slot
 from transforms.sinks.published import OtherValues, published_slots
 
 FILES = ("ledger.sqlite", "ledger.key", "ledger.key.head")
-
-
-@pytest.fixture
-def town(tmp_path, hatstream):
-    city.write(tmp_path)
-    assert hatstream(*city.init(tmp_path))[0] == 0
-    return tmp_path
-
-
-def files_in(folder):
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
 def test_a_restored_snapshot_of_ledger_key_and_head_publishes_nothing_over_what_is_published(town, hatstream):

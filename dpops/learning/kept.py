@@ -1,0 +1,80 @@
+"""What is kept of older days as plain arrays, so that it can be stored and taken up again."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpops.learning.hats import HatDay, HatState, HatSums
+from dpops.learning.information import Information, Wide
+from dpops.learning.learner import State
+from dpops.learning.means import DayInformation
+from dpops.learning.releases import DayValues
+
+Arrays = Mapping[str, NDArray[Any]]
+
+VERSION = 1
+"""Of what arrays mean, and of how they are made of releases: those of another version are not taken up."""
+
+_INFORMATION = ("families", "mixed", "corner", "local", "border")
+_WIDE = ("local", "border", "precisions", "values")
+_SUMS = ("cells", "slots", "vehicles", "precision", "weighted", "pulled")
+
+
+def arrays_of(state: State) -> dict[str, NDArray[Any]]:
+    """What the days say that are not kept as released any more."""
+    found = _of_information("counts", state.counts)
+    if state.means is not None:
+        found |= _of_information("means", state.means.information) | {"means.days": np.array(state.means.days)}
+    return found
+
+
+def taken_up(new: State, days: int, recent: tuple[DayValues, ...], arrays: Arrays) -> State:
+    """The state after so many days that gave these arrays. new: before the first day. recent: the last days.
+
+    Raises KeyError or ValueError for arrays that are none of a state.
+    """
+    means = None
+    if "means.days" in arrays:
+        means = DayInformation(_information("means", arrays), int(arrays["means.days"]))
+    return replace(new, days=days, recent=recent, counts=_information("counts", arrays), means=means)
+
+
+def arrays_of_hats(state: HatState) -> dict[str, NDArray[Any]]:
+    found = {f"older.{name}": getattr(state.older, name) for name in _SUMS}
+    for at, day in enumerate(state.days):
+        found |= {f"{at}.{name}": getattr(day.sums, name) for name in _SUMS}
+    names = {"days": np.array([day.name for day in state.days], np.str_)}
+    return found | names | {"older_names": np.array(sorted(state.older_names), np.str_)}
+
+
+def hats_taken_up(arrays: Arrays) -> HatState:
+    """The state that gave these arrays. Raises KeyError or ValueError for others."""
+    days = [HatDay(str(name), _sums(str(at), arrays)) for at, name in enumerate(arrays["days"].tolist())]
+    older = frozenset(map(str, arrays["older_names"].tolist()))
+    return replace(HatState.new(), days=tuple(days), older=_sums("older", arrays), older_names=older)
+
+
+def _sums(of: str, arrays: Arrays) -> HatSums:
+    cells, slots, *columns = (arrays[f"{of}.{name}"] for name in _SUMS)
+    return HatSums(cells, slots, *columns)
+
+
+def _of_information(of: str, information: Information) -> dict[str, NDArray[Any]]:
+    found = {f"{of}.{name}": getattr(information, name) for name in _INFORMATION}
+    for at, (key, rows) in enumerate(information.wide.items()):
+        found[f"{of}.{at}.key"] = np.frombuffer(key, np.uint8)
+        found |= {f"{of}.{at}.{name}": getattr(rows, name) for name in _WIDE}
+    return found
+
+
+def _information(of: str, arrays: Arrays) -> Information:
+    wide: dict[bytes, Wide] = {}
+    while f"{of}.{len(wide)}.key" in arrays:
+        at = f"{of}.{len(wide)}"
+        across, beside, precisions, values = (arrays[f"{at}.{name}"] for name in _WIDE)
+        wide[arrays[f"{at}.key"].tobytes()] = Wide(across, beside, precisions, values)
+    families, mixed, corner, local, border = (arrays[f"{of}.{name}"] for name in _INFORMATION)
+    return Information(families, mixed, corner, local, border, wide)
