@@ -39,8 +39,8 @@ test-engines: install
 # The whole suite with the slow tests too (1,000 injected failures, 100 random kills, 10^6 fuzzed rows, 10,000 runs of
 # every mechanism): about 30 minutes on 2 cores.
 test-all: check
-	@$(BIN)/python -m pytest -n 2 --dist loadfile -m "not engines"
-	@$(BIN)/python -m pytest -m engines
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --hypothesis-profile whole -m "not engines"
+	@$(BIN)/python -m pytest --hypothesis-profile whole -m engines
 
 check: install
 	@$(BIN)/ruff check .

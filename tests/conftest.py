@@ -9,10 +9,11 @@ import pytest
 from tests.beam_memory import let_beam_remember
 from tests.servers import Postgres, postgres_server
 
-hypothesis.settings.register_profile(
-    "untimed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
-)  # the machine may be busy
-hypothesis.settings.load_profile("untimed")
+for profile, examples in (("fast", 40), ("whole", 100)):  # `make test-all` asks for the whole
+    hypothesis.settings.register_profile(
+        profile, deadline=None, max_examples=examples, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    )  # no deadline: the machine may be busy
+hypothesis.settings.load_profile("fast")
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 
