@@ -25,6 +25,7 @@ from dpops.noise import Noise
 from dpops.registry import registered
 from dpops.statistics import RequestedStatistic
 from dpops.types import Grid
+from pipelines.garbage import collect_seldom
 from transforms.count.wire import Tally
 from transforms.ledger import Account, Ledger
 from transforms.ledger.head import Head
@@ -112,6 +113,7 @@ def main() -> None:
     parser.add_argument("--mechanism", default="array-average")
     parser.add_argument("--formats", default="parquet")
     asked = parser.parse_args()
+    collect_seldom()
     kind = registered()[asked.mechanism]
     mechanism = Auto(prior=Prior(20.0, 12.0)) if kind is Auto else kind()
     with tempfile.TemporaryDirectory() as folder:

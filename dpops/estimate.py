@@ -1,7 +1,6 @@
 """What a release says of one HAT: values with intervals, noise and bias, from noisy integers and their plan alone."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -16,8 +15,7 @@ class Number(NamedTuple):
     upper: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
+class Estimate(NamedTuple):
     """Everything that sinks, maps and reports show of one statistic of one HAT.
 
     numbers, lists: by the names of the statistic's outputs. noise_std: standard deviation of the noise of the first

@@ -21,6 +21,26 @@ def fraction(text: str) -> Fraction:
     return Fraction(text)
 
 
+def number(value: Fraction) -> float:
+    """float(value), remembered: the plans of a release share a few, and a fraction takes its time."""
+    return _number(*value.as_integer_ratio())
+
+
+@lru_cache(maxsize=4096)
+def _number(numerator: int, denominator: int) -> float:
+    return numerator / denominator
+
+
+def text(value: Fraction) -> str:
+    """str(value), remembered likewise."""
+    return _text(*value.as_integer_ratio())
+
+
+@lru_cache(maxsize=4096)
+def _text(numerator: int, denominator: int) -> str:
+    return str(Fraction(numerator, denominator))
+
+
 _NONE: Int64s = np.zeros(0, np.int64)
 _NONE.flags.writeable = False
 
@@ -75,20 +95,20 @@ class Plan:
 
     def __post_init__(self) -> None:
         if self.rounding < 0:
-            object.__setattr__(self, "rounding", float(self.upper) / (2 * self.facts["upper_steps"]))
+            object.__setattr__(self, "rounding", number(self.upper) / (2 * self.facts["upper_steps"]))
         # Here and not when it is drawn, where it could depend on a private choice: a failure that does is a leak.
-        if self.scale > MOST_SCALE:
+        if self.scale.numerator > MOST_SCALE * self.scale.denominator:
             raise PlanError(f"{self.mechanism}: this epsilon needs noise beyond 2**50 steps; take a coarser grid")
 
     def claim(self) -> PureDP:
         """What the draw costs: epsilon, or more if the noise is less than its sensitivity needs for that."""
-        return _claimed(str(self.epsilon), str(self.scale), self.facts.get("sensitivity", 0))
+        return _claimed(text(self.epsilon), text(self.scale), self.facts.get("sensitivity", 0))
 
     @property
     def is_constant(self) -> bool:
         """Whether nothing is drawn: what is released is a function of the plan. Plans from before there was a status
         for it are debited, and published, as if they drew."""
-        return self.epsilon == 0
+        return not self.epsilon
 
     @staticmethod
     def claim_of_stored(stored: Mapping[str, Any]) -> PureDP:
@@ -106,7 +126,7 @@ class Plan:
 
     def stated_bias(self) -> float:
         """What is published beside a value: its worst distance from the true one but for noise, in units."""
-        return self.bias_bound if self.version < 2 else min(self.bias_bound + self.rounding, float(self.upper))
+        return self.bias_bound if self.version < 2 else min(self.bias_bound + self.rounding, number(self.upper))
 
     def error(self) -> float:
         """Forecast of the mean absolute error when the bias is at its worst, in units."""
@@ -114,15 +134,17 @@ class Plan:
 
     def document(self) -> dict[str, Any]:
         """What is stored beside the mechanism's name; `from_public` reads it back."""
-        return {**self.public(), "version": self.version}
+        found = self.public()
+        found["version"] = self.version
+        return found
 
     def public(self) -> dict[str, Any]:
         """All that the plan says, as plain values."""
         return {
-            "epsilon": str(self.epsilon),
-            "step": str(self.step),
-            "scale": str(self.scale),
-            "upper": str(self.upper),
+            "epsilon": text(self.epsilon),
+            "step": text(self.step),
+            "scale": text(self.scale),
+            "upper": text(self.upper),
             "bias_bound": self.bias_bound,
             "facts": dict(self.facts),
             "rounding": self.rounding,
@@ -224,7 +246,7 @@ class Mechanism(Protocol):
     def value(integers: Sequence[int], plan: Plan) -> float:
         """The noisy query in units, clamped into [0, upper]; one correctly rounded division. Post-processing."""
         value = integers[-1] * plan.step.numerator / plan.step.denominator
-        return min(max(value, 0.0), float(plan.upper))
+        return min(max(value, 0.0), number(plan.upper))
 
     @classmethod
     def output(cls) -> str:
@@ -242,9 +264,9 @@ class Mechanism(Protocol):
         value, half = cls.value(integers, plan), plan.half_width(miss)
         # The interval lies around the published value, which is the noisy one brought back into [0, U]: that moves it
         # nearer to any true value there, so the interval keeps its level and is never empty.
-        number = Number(value, max(value - half, 0.0), min(value + half, float(plan.upper)))
+        around = Number(value, max(value - half, 0.0), min(value + half, number(plan.upper)))
         return Estimate(
-            numbers={cls.output(): number},
+            numbers={cls.output(): around},
             lists={},
             noise_std=plan.noise_std(),
             bias_bound=plan.stated_bias(),
@@ -279,15 +301,15 @@ def stack(totals: Sequence[Totals], plans: Sequence[Plan]) -> Stacked:
     """
     if len(totals) != len(plans):
         raise ValueError(f"{len(totals)} totals for {len(plans)} plans")
-    facts = np.array(
-        [[plan.facts[name] for name in ("users", "samples", "heaviest", "upper_steps")] for plan in plans], np.int64
+    users, samples, heaviest, upper = (
+        np.fromiter((plan.facts[name] for plan in plans), np.int64, len(plans))
+        for name in ("users", "samples", "heaviest", "upper_steps")
     )
-    users, samples, heaviest, upper = facts.reshape(-1, 4).T
     counts = np.concatenate([total.counts for total in totals]) if totals else np.zeros(0, np.int64)
     sums = np.concatenate([total.sums for total in totals]) if totals else counts
     start = np.cumsum(users) - users
-    sizes = [(total.counts.size, total.sums.size) for total in totals]
-    fits = np.array_equal(np.array(sizes, np.int64).reshape(-1, 2), np.stack([users, users], axis=1))
+    sizes = users.tolist()
+    fits = [total.counts.size for total in totals] == sizes == [total.sums.size for total in totals]
     if fits and totals:
         fits = np.array_equal(np.add.reduceat(counts, start), samples)
         fits &= np.array_equal(np.maximum.reduceat(counts, start), heaviest)

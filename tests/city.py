@@ -2,6 +2,9 @@
 
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 SPEC = """
 name = "small-city"
 [account]
@@ -52,6 +55,7 @@ mechanism = "array-average"
 [input]
 layout = "capmetro"
 """
+PARQUET = SPEC.replace('layout = "csv"', 'layout = "parquet"')
 DAYS = ("2022-01-01", "2022-01-02")
 HEADER = "bus,ts,lat,lon,v\n"
 FORMATS = ("parquet", "avro", "csv", "jsonl")
@@ -75,6 +79,20 @@ def write(folder: Path, *, spec: str = SPEC, lines: list[str] | None = None) -> 
     spec_path.write_text(spec)
     feed.write_text(HEADER + "".join(rows() if lines is None else lines))
     return spec_path, feed
+
+
+def write_parquet(folder: Path) -> None:
+    """Writes spec.toml and, as two files of several row groups, the feed, with one row that is in both of them."""
+    (folder / "spec.toml").write_text(PARQUET)
+    found = [line.strip().split(",") for line in rows()]
+    for name, part in (("a", found[:70]), ("b", [*found[70:], found[0]])):
+        columns = dict(zip(HEADER.strip().split(","), zip(*part, strict=True), strict=True))
+        table = pa.table({name: _typed(name, column) for name, column in columns.items()})
+        pq.write_table(table, folder / f"feed-{name}.parquet", row_group_size=20)
+
+
+def _typed(name: str, column: tuple[str, ...]) -> pa.Array:
+    return pa.array(column if name in ("bus", "ts") else [float(value) for value in column])
 
 
 def init(folder: Path) -> list[str]:

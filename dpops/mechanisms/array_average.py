@@ -48,25 +48,31 @@ class ArrayAverage(Mechanism):
         return [cls(), cls(m_ub="argmax")]
 
     def plan(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> ArrayPlan:
-        return self._plan(lay_out(known, grid, epsilon, self.m_ub, self.grouping), grid, epsilon)
+        return self._plans([lay_out(known, grid, epsilon, self.m_ub, self.grouping)], grid, epsilon)[0]
 
     def plans(self, known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[ArrayPlan]:
         if self.grouping != "best-fit":
             return [self.plan(each, grid, epsilon) for each in known]
-        return [self._plan(laid, grid, epsilon) for laid in lay_out_together(known, grid, epsilon, self.m_ub)]
+        return self._plans(lay_out_together(known, grid, epsilon, self.m_ub), grid, epsilon)
 
-    def _plan(self, laid: Arrays, grid: Grid, epsilon: Fraction) -> ArrayPlan:
-        return ArrayPlan(
-            mechanism=self.name,
-            epsilon=epsilon,
-            step=grid.step / (FINE * laid.grouping.fills.size),
-            scale=laid.moved / epsilon,
-            upper=grid.upper,
-            bias_bound=laid.bias,
-            facts=laid.facts | {"sensitivity": laid.moved},
-            grouping=laid.grouping,
-            weight=laid.weight,
-        )
+    def _plans(self, found: Sequence[Arrays], grid: Grid, epsilon: Fraction) -> list[ArrayPlan]:
+        """Steps, by the number of arrays, and scales, by what one user moves, are made once: HATs share them."""
+        steps = {n: grid.step / (FINE * n) for n in {laid.facts["arrays"] for laid in found}}
+        scales = {moved: moved / epsilon for moved in {laid.moved for laid in found}}
+        return [
+            ArrayPlan(
+                mechanism=self.name,
+                epsilon=epsilon,
+                step=steps[laid.facts["arrays"]],
+                scale=scales[laid.moved],
+                upper=grid.upper,
+                bias_bound=laid.bias,
+                facts={**laid.facts, "sensitivity": laid.moved},
+                grouping=laid.grouping,
+                weight=laid.weight,
+            )
+            for laid in found
+        ]
 
     def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
         bias = spread(plan, counts, prior) * normal_scores(32)

@@ -67,18 +67,41 @@ products_options = packed(
 )
 
 
+@dataclass(frozen=True)
+class AskedDays:
+    """The released days, as local dates, both included; and of how many days after them there is to be a forecast."""
+
+    start: str
+    end: str
+    forecast: int | None
+
+    @property
+    def after(self) -> date:
+        """The first day of the forecast. Raises UsageError."""
+        try:
+            return date.fromisoformat(self.end) + timedelta(days=1)
+        except ValueError:
+            raise UsageError(f"--forecast needs --to as a date, {self.end!r} is none") from None
+
+
+days_options = packed(
+    "days",
+    AskedDays,
+    click.option("--from", "start", required=True, metavar="DATE", help="First local date."),
+    click.option("--to", "end", required=True, metavar="DATE", help="Last local date (included)."),
+    click.option(
+        "--forecast",
+        type=click.IntRange(1, estimates.MOST_DAYS),
+        metavar="DAYS",
+        help="Also this many days after the last one, from all that is released by now.",
+    ),
+)
+
+
 @click.command()
 @spec_option
-@click.option("--from", "start", required=True, metavar="DATE", help="First local date.")
-@click.option("--to", "end", required=True, metavar="DATE", help="Last local date (included).")
+@days_options
 @click.option("--whole", is_flag=True, help="By all that is released by now, not only by what was then.")
-@click.option(
-    "--forecast",
-    "days",
-    type=click.IntRange(1, estimates.MOST_DAYS),
-    metavar="DAYS",
-    help="Also this many days after the last one, from all that is released by now.",
-)
 @click.option(
     "--released",
     is_flag=True,
@@ -90,10 +113,8 @@ products_options = packed(
 @json_option
 def estimate(
     spec_path: Path,
-    start: str,
-    end: str,
+    days: AskedDays,
     whole: bool,
-    days: int | None,
     released: bool,
     products: AskedProducts,
     asked: AskedOutputs,
@@ -110,10 +131,10 @@ def estimate(
       hatstream estimate --spec austin.toml --from 2016-11-24 --to 2016-11-27 --output sums --released --formats csv
     """
     spec = load(spec_path)
-    when = range_of(spec.timetable, start, end)
+    when = range_of(spec.timetable, days.start, days.end)
     with progress_bars(quiet=as_json) as report:
         if spec.levels is None:
-            outputs = _with_model(asked, products, is_more=released or days is not None).of(spec)
+            outputs = _with_model(asked, products, is_more=released or days.forecast is not None).of(spec)
             from pipelines.scheduled import past  # and Beam with it
 
             written, missing = past.estimate_again(spec, place, when, outputs, report, whole=whole)
@@ -121,8 +142,8 @@ def estimate(
             outputs = asked.of(spec)
             known = estimates.recorded(spec, place, products.of(spec.timetable))
             written, missing = estimates.estimate_again(known, when, outputs, report, whole=whole, sums=released)
-            if days is not None:
-                written += estimates.forecast(known, _after(end), days, outputs)
+            if days.forecast is not None:
+                written += estimates.forecast(known, days.after, days.forecast, outputs)
     _tell(written, missing, outputs.folder, as_json=as_json)
     return DONE
 
@@ -141,10 +162,3 @@ def _tell(written: Sequence[Path], missing: Sequence[str], folder: Path, *, as_j
     for period in missing:
         click.echo(f"{period} is not released: no estimate")
     click.echo(f"{len(written):,} files in {folder}")
-
-
-def _after(text: str) -> date:
-    try:
-        return date.fromisoformat(text) + timedelta(days=1)
-    except ValueError:
-        raise UsageError(f"--forecast needs --to as a date, {text!r} is none") from None

@@ -332,7 +332,8 @@ def _compositions(feed: Feed, totals: list[str], runs: int, results: Results) ->
     out.print(f"{len(truth.keys):,} HATs, {int(truth.reports.sum()):,} reports, whole city: {constants}; {runs} runs")
     out.print(compositions.spent_table(spent))
     for name in statistics:
-        out.print(compositions.error_table(name, errors, truth))
+        for table in compositions.error_tables(name, errors, truth):
+            out.print(table)
     out.print(NOT_PRIVATE)
 
 

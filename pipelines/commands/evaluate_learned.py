@@ -42,13 +42,21 @@ def _show(found: Evaluated, city: TrueCity, runs: int) -> None:
     out = console()
     out.print(NOT_PRIVATE, style="bold")
     region = "the first day's cells and a ring, which carries no guarantee" if city.made_region else "as specified"
-    out.print(f"{len(city.days)} days, {len(city.region):,} cells ({region}), {runs} runs")
+    out.print(f"{_several(len(city.days), 'day')}, {len(city.region):,} cells ({region}), {_several(runs, 'run')}")
     out.print(tables.error_table(found.errors))
     out.print(tables.class_table(found.errors))
     out.print(tables.day_table(found.errors, city))
-    out.print(tables.coverage_table(found.coverage))
-    out.print(tables.product_table(found.products))
+    if found.coverage:
+        out.print(tables.coverage_table(found.coverage))
+    else:
+        out.print("No HAT is known well enough for the status ok.")
+    if found.products:
+        out.print(tables.product_table(found.products))
     out.print(NOT_PRIVATE)
+
+
+def _several(number: int, name: str) -> str:
+    return f"{number:,} {name}{'s' if number != 1 else ''}"
 
 
 def evaluate_live(feed: Feed, totals: list[str], runs: int, results: Results) -> None:

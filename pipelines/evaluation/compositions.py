@@ -231,21 +231,22 @@ def spent_table(spent: Sequence[CompositionCost]) -> Table:
     return table
 
 
-def error_table(statistic: str, errors: Sequence[Errors], truth: Truth) -> Table:
-    """Errors of one statistic, overall and by the number of vehicles in the HAT; a star: the constant does better."""
+def error_tables(statistic: str, errors: Sequence[Errors], truth: Truth) -> Iterator[Table]:
+    """Errors of one statistic, a table a total: overall and by the number of vehicles in the HAT."""
     unit = registered()[statistic].unit.format("km/h")
-    table = Table(
-        title=f"NOT PRIVATE: actual mean absolute error of the {statistic}, {unit}",
-        caption="* worse than publishing one constant for the whole city; columns to the right: HATs by vehicles.",
-        title_justify="left",
-        caption_justify="left",
-    )
-    names = [f"{class_name(*bounds)} ({int(in_class(truth.vehicles, *bounds).sum())})" for bounds in CLASSES]
-    for name in ("composition", "total", "all HATs", *names):
-        table.add_column(name, justify="left" if name == "composition" else "right")
+    names = [f"{class_name(*bounds)}\n({int(in_class(truth.vehicles, *bounds).sum())})" for bounds in CLASSES]
     mine = [each for each in errors if each.statistic == statistic]
     bar = next(each for each in mine if each.composition == CONSTANT)
-    for each in mine:
-        pairs = zip((each.mean, *each.by_class), (bar.mean, *bar.by_class), strict=True)
-        table.add_row(each.composition, each.total, *(against(value, level) for value, level in pairs))
-    return table
+    for total in dict.fromkeys(each.total for each in mine if each is not bar):
+        table = Table(
+            title=f"NOT PRIVATE: actual mean absolute error of the {statistic} at a total of {total}, {unit}",
+            caption="* worse than publishing one constant for the whole city; columns to the right: HATs by vehicles.",
+            title_justify="left",
+            caption_justify="left",
+        )
+        for name in ("composition", "all\nHATs", *names):
+            table.add_column(name, justify="left" if name == "composition" else "right")
+        for each in [*(each for each in mine if each.total == total), bar]:
+            pairs = zip((each.mean, *each.by_class), (bar.mean, *bar.by_class), strict=True)
+            table.add_row(each.composition, *(against(value, level).replace(" ", "") for value, level in pairs))
+        yield table

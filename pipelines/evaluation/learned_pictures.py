@@ -15,12 +15,9 @@ _MARKS = "osv^D<>pXh"
 
 
 def draw_learned(found: Evaluated, city: TrueCity, folder: Path) -> list[Path]:
-    """Errors by total, by day, and intervals by class, a picture each."""
-    return [
-        _draw_totals(found.errors, folder),
-        _draw_days(found.errors, city, folder),
-        _draw_intervals(found.coverage, folder),
-    ]
+    """Errors by total, by day, and intervals by class, a picture each; none of intervals where no HAT is known."""
+    drawn = [_draw_totals(found.errors, folder), _draw_days(found.errors, city, folder)]
+    return [*drawn, _draw_intervals(found.coverage, folder)] if found.coverage else drawn
 
 
 def _draw_totals(errors: Sequence[Errors], folder: Path) -> Path:

@@ -22,6 +22,7 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
 from apache_beam.utils.windowed_value import WindowedValue
 
+from dpops.statistics import Column
 from pipelines.build import PANE_S, count, draw, observe_all, publish, publish_estimates
 from pipelines.job import Job
 from pipelines.scheduled import judge
@@ -30,13 +31,16 @@ from pipelines.scheduled.crew import pieces_of
 from pipelines.scheduled.judge import Judge, KeyedFact
 from pipelines.scheduled.tasks import EXPOSED, SEALED, batches_of
 from transforms import counters
+from transforms.count.tally import ContributionBound
 from transforms.errors import StepError
 from transforms.failpoints import failpoint
 from transforms.layouts.base import Layout, Share
 from transforms.records import (
     REFUSED,
     ExposureBytes,
+    KeyedEvents,
     KeyedPane,
+    KeyedPartial,
     KeyedTally,
     KeyedUnit,
     PackedEvents,
@@ -46,7 +50,8 @@ from transforms.records import (
     TallyBytes,
 )
 from transforms.release.levels_steps import COLUMNS
-from transforms.release.period_steps import PeriodPolicy, ReleaseInOrder
+from transforms.release.period_steps import PeriodPolicy
+from transforms.release.range_steps import DeriveSpeeds, ReleaseInOrder
 from transforms.release.recorded import Spending
 from transforms.side_outputs import Refusal, dead_letters
 from transforms.steps import ByVehicle, InPanes
@@ -79,15 +84,14 @@ class Bounded:
         read = p | "pieces" >> beam.Create(pieces) | "read" >> ReadPieces(job.layout)  # RawBatch
         observed = observe_all(read, job, PANE_S)
         counted = _counted(read, observed.refused, observed.events, job)
-        panes = observed.events | "by pane" >> beam.Map(_by_pane).with_output_types(KeyedPane)
         if self.levels is None:
-            self._release(p, panes, counted)
+            self._release(p, observed.events, counted)
         else:
-            self._release_levels(p, panes, counted, self.levels)
+            self._release_levels(p, observed.events, counted, self.levels)
 
-    def _release(self, p: beam.Pipeline, panes: PCollection[KeyedPane], counted: PCollection[KeyedFact]) -> None:
+    def _release(self, p: beam.Pipeline, events: PCollection[PackedEvents], counted: PCollection[KeyedFact]) -> None:
         job = self.job
-        partials = panes | "in panes" >> InPanes(job.cap, job.policy.columns)
+        partials = _in_panes(events, job.cap, job.policy.columns)
         drawn = draw(count(partials, job, in_panes=True), _beats(p, job, job.policy.release_shards), job)
         spending = drawn.sealed | "what units spend" >> beam.Map(_spending).with_output_types(KeyedPart)
         exposures = drawn.exposure | "by period" >> beam.Map(_exposed, job).with_output_types(KeyedPart)
@@ -98,11 +102,14 @@ class Bounded:
         publish((drawn.sealed, consents) | "with consent" >> beam.Flatten(), job, needs_consent=True)
 
     def _release_levels(
-        self, p: beam.Pipeline, panes: PCollection[KeyedPane], counted: PCollection[KeyedFact], levels: PeriodPolicy
+        self, p: beam.Pipeline, events: PCollection[PackedEvents], counted: PCollection[KeyedFact], levels: PeriodPolicy
     ) -> None:
         job = self.job
-        partials = panes | "in panes" >> InPanes(None, COLUMNS)
-        tallies = partials | "by vehicle" >> ByVehicle(None, COLUMNS, 1, job.slots, in_panes=True)
+        if job.rules.derived is None:
+            partials = _in_panes(events, None, COLUMNS)
+            tallies = partials | "by vehicle" >> ByVehicle(None, COLUMNS, 1, job.slots, in_panes=True)
+        else:
+            tallies = events | "by vehicle" >> DeriveSpeeds(job.rules, job.slots)
         both = (tallies, _beats(p, job, 1)) | "with heartbeat" >> beam.Flatten()
         beat = p | "a fact" >> beam.Create([judge.of_counts({})], reshuffle=False).with_output_types(KeyedFact)
         facts = (counted, beat) | "facts" >> beam.Flatten()
@@ -179,6 +186,15 @@ class _AddUp(beam.DoFn):
 
 def _of_period(packed: PackedEvents, job: Job) -> tuple[str, int]:
     return judge.OF_PERIOD + job.slots[packed.key[0]].period, packed.rows
+
+
+def _in_panes(
+    events: PCollection[PackedEvents], cap: ContributionBound | None, columns: tuple[Column, ...]
+) -> PCollection[KeyedEvents | KeyedPartial]:
+    """The pane is a part of the key: in a bounded pipeline nothing waits for a watermark."""
+    panes = events | "by pane" >> beam.Map(_by_pane).with_output_types(KeyedPane)
+    partials: PCollection[KeyedEvents | KeyedPartial] = panes | "in panes" >> InPanes(cap, columns)
+    return partials
 
 
 def _by_pane(packed: PackedEvents) -> KeyedPane:

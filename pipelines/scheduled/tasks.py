@@ -20,7 +20,7 @@ from pipelines.scheduled.remote import fetched, is_remote
 from pipelines.scheduled.spool import Place, Shelf
 from transforms import counters
 from transforms.count import wire
-from transforms.count.derived import with_derived_speeds
+from transforms.count.derived import derived_tallies
 from transforms.count.tally import ContributionBound, tally
 from transforms.errors import StepError, reason_of
 from transforms.failpoints import failpoint
@@ -147,17 +147,15 @@ class CountDerived:
     shards: int
 
     def perform(self, road: Road, shelf: Shelf, told: Told) -> Done:  # noqa: ARG002 - the interface of tasks
-        assert road.rules.derived is not None
         slots = {slot_s: wire.unpack_events(map(shelf.read, places)) for slot_s, places in self.places.items()}
-        found = with_derived_speeds(slots, road.rules.derived, road.rules.grid)
+        found = derived_tallies(slots, road.rules, road.columns)
         done = Done([], Counter({counters.DUPLICATES: found.duplicates}))
         for reason, rows in found.without.items():
             done.counts[counters.refused("derive", reason)] += rows
         failpoint("tally")
-        for slot_s, events in found.slots.items():
-            table, _ = tally(events, slot_s, None, road.columns)
-            shard = table.vehicle % self.shards
-            done.entries.extend(_shelved(table, shard, road.slots[slot_s].plan[0], shelf))
+        for table in found.tallies:
+            plan_s = road.slots[int(table.slot_s[0])].plan[0]
+            done.entries.extend(_shelved(table, table.vehicle % self.shards, plan_s, shelf))
         return done
 
 

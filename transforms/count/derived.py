@@ -1,14 +1,16 @@
 """A period's events get the speeds that their vehicles' consecutive positions give, across slots."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from dpops.statistics import Column
 from dpops.types import Grid
-from transforms.count.tally import distinct
-from transforms.count.wire import S_US, Events
+from transforms.count.tally import distinct, tally
+from transforms.count.wire import S_US, Events, Tally
 from transforms.observe.derived_speed import Positions, SpeedLimits, derived_speeds
+from transforms.observe.parse import Rules
 
 
 class WithSpeeds(NamedTuple):
@@ -17,6 +19,22 @@ class WithSpeeds(NamedTuple):
     slots: dict[int, Events]
     without: dict[str, int]
     duplicates: int
+
+
+class DerivedTallies(NamedTuple):
+    """tallies: one of each slot that has a speed. without, duplicates: as of `WithSpeeds`."""
+
+    tallies: list[Tally]
+    without: dict[str, int]
+    duplicates: int
+
+
+def derived_tallies(slots: Mapping[int, Events], rules: Rules, columns: Sequence[Column]) -> DerivedTallies:
+    """slots: as of `with_derived_speeds`. rules: with limits of derived speeds."""
+    assert rules.derived is not None
+    found = with_derived_speeds(slots, rules.derived, rules.grid)
+    tallies = [tally(events, slot_s, None, columns).tally for slot_s, events in found.slots.items()]
+    return DerivedTallies(tallies, found.without, found.duplicates)
 
 
 def with_derived_speeds(slots: Mapping[int, Events], limits: SpeedLimits, grid: Grid) -> WithSpeeds:

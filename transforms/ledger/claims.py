@@ -2,10 +2,11 @@
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Any
 
 import msgspec
 import sqlalchemy as sa
@@ -112,22 +113,18 @@ def claims_by_hat(unit: Sealed) -> dict[str, tuple[Claim, ...]]:
     """What the plans of each cell claim, one claim a statistic that has data. Raises LedgerError, or PlanError."""
     found: dict[str, tuple[Claim, ...]] = {}
     for each in unit.released:
-        found[each.cell] = (*found.get(each.cell, ()), *_claims(each))
+        before = found.get(each.cell, ())
+        found[each.cell] = before if each.plan is None else (*before, _claim(each, each.plan))
     return found
 
 
-def _claims(released: Released) -> Iterator[Claim]:
-    if released.plan is None:
-        return
+def _claim(released: Released, plan: dict[str, Any]) -> Claim:
     if released.mechanism == levels.MECHANISM:
-        yield msgspec.convert(released.plan, levels.StagePlan).claim
-    else:
-        claim = Plan.claim_of_stored(released.plan)
-        if claim == FREE and released.integers != [released.plan["facts"].get("constant")]:
-            raise LedgerError(
-                f"a plan of {released.mechanism} claims nothing, but its constant is not what was released"
-            )
-        yield claim
+        return msgspec.convert(plan, levels.StagePlan).claim
+    claim = Plan.claim_of_stored(plan)
+    if not claim.epsilon and released.integers != [plan["facts"].get("constant")]:
+        raise LedgerError(f"a plan of {released.mechanism} claims nothing, but its constant is not what was released")
+    return claim
 
 
 def _said(sum_: Accountant) -> str:

@@ -3,11 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from dpops.estimate import NO_DATA, Estimate
-from dpops.mechanism import Plan
-from dpops.registry import registered
+from dpops.reading import stored_estimates
 from transforms.records import HatCounts, HatEstimate, SlotEstimates
 from transforms.release.recorded import Released, Sealed
 
@@ -23,7 +20,7 @@ def estimates_of(units: Sequence[Sealed], statistics: Sequence[str]) -> SlotEsti
         HatEstimate(each.cell, each.statistic, each.mechanism, unit.epsilon_slot, estimate, _counts(each.plan))
         for (unit, each), estimate in zip(released, estimates, strict=True)
     ]
-    found.sort(key=lambda hat: (int(hat.cell, 16), hat.statistic))
+    found.sort(key=lambda hat: (len(hat.cell), hat.cell, hat.statistic))  # of a cell's hexadecimal number
     slot = units[0]
     return SlotEstimates(slot.spec_id, slot.slot_start, slot.slot_end, slot.unit, tuple(statistics), found)
 
@@ -39,16 +36,12 @@ def _counts(plan: Mapping[str, Any] | None) -> HatCounts | None:
 def _estimates(released: Sequence[Released]) -> list[Estimate]:
     """In their order; those of one mechanism are read together."""
     found = [NO_DATA] * len(released)
-    given: dict[str, list[tuple[int, list[int], Plan]]] = {}
-    plans: dict[tuple[str, bytes], Plan] = {}  # many HATs share one
+    given: dict[str, list[tuple[int, list[int], dict[str, Any]]]] = {}
     for at, each in enumerate(released):
         if each.plan is not None and each.integers is not None:
-            key = each.mechanism, msgspec.json.encode(each.plan)
-            if key not in plans:
-                plans[key] = Plan.from_public(each.mechanism, each.plan)
-            given.setdefault(each.mechanism, []).append((at, each.integers, plans[key]))
+            given.setdefault(each.mechanism, []).append((at, each.integers, each.plan))
     for name, mine in given.items():
-        places, integers, planned = zip(*mine, strict=True)
-        for at, estimate in zip(places, registered()[name].estimates(integers, planned, MISS), strict=True):
+        places, integers, plans = zip(*mine, strict=True)
+        for at, estimate in zip(places, stored_estimates(name, integers, plans, MISS), strict=True):
             found[at] = estimate
     return found

@@ -6,7 +6,8 @@ from operator import mul
 
 import numpy as np
 
-from dpops.claims import ZERO, PureDP
+from dpops.accountant import Accountant
+from dpops.claims import ZERO, Claim
 from dpops.types import Int64s
 from transforms.count.wire import Exposure, Tally
 from transforms.ledger.claims import claims_by_hat
@@ -36,14 +37,15 @@ def most_claimed(units: Sequence[Sealed], rows: Tally) -> Fraction:
     """
     rows = rows.take(rows.kept > 0)
     first = np.flatnonzero((np.diff(rows.slot_s, prepend=-1) != 0) | (np.diff(rows.cell, prepend=-1) != 0))
+    kinds: dict[tuple[Claim, ...], int] = {}  # a few
     claimed = {
-        (unit.slot_s, int(cell, 16)): sum((claim.epsilon for claim in claims if isinstance(claim, PureDP)), ZERO)
+        (unit.slot_s, int(cell, 16)): kinds.setdefault(claims, len(kinds))
         for unit in units
         for cell, claims in claims_by_hat(unit).items()
     }
     found = [claimed[hat] for hat in zip(rows.slot_s[first].tolist(), rows.cell[first].tolist(), strict=True)]
-    known = list(dict.fromkeys(found))  # a few
-    kind = np.repeat([known.index(claim) for claim in found], np.diff(first, append=rows.cell.size)).astype(np.int64)
+    kind = np.repeat(np.array(found, np.int64), np.diff(first, append=rows.cell.size))
+    known = [Accountant().compose(claims).pure for claims in kinds]
     vehicle = np.unique(rows.vehicle, return_inverse=True)[1]
     hats = np.zeros((int(vehicle.max(initial=-1)) + 1, len(known)), np.int64)
     np.add.at(hats, (vehicle, kind), 1)

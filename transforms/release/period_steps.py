@@ -13,7 +13,7 @@ from dpops.noise import Noise
 from transforms.count import wire
 from transforms.failpoints import failpoint
 from transforms.ledger.used import LedgerAccount
-from transforms.records import KeyedTally, KeyedUnit, RecordedSlot, SlotEstimates, SlotShard, TallyBytes
+from transforms.records import KeyedTally, RecordedSlot, SlotEstimates, SlotShard, TallyBytes
 from transforms.release.levels import LevelsPolicy, plan_of, rows_of, seal_stage
 from transforms.release.levels_order import CentresOf, hours_of, plan_for
 from transforms.release.levels_publish import Estimator
@@ -21,11 +21,6 @@ from transforms.release.levels_steps import COLUMNS, estimates_of_period
 from transforms.release.policy import SlotFacts
 from transforms.steps import recorded
 from transforms.time.lateness import windows
-
-PartOfAll = tuple[int, tuple[int, TallyBytes]]
-"""One key; the first slot of a period and a part of its tally."""
-_CONSENT_S = -1
-"""Stands in the place of a first slot."""
 
 
 @dataclass
@@ -87,58 +82,13 @@ class _ReleasePeriod(beam.DoFn):
 
     def process(self, group: tuple[SlotShard, Iterable[TallyBytes]]) -> Iterator[SlotEstimates]:
         (first_s, _), parts = group
-        yield from _released(first_s, parts, self._account, self._policy)
+        yield from released(first_s, parts, self._account, self._policy)
 
 
-@dataclass
-class ReleaseInOrder(
-    beam.PTransform[tuple[PCollection[KeyedTally], PCollection[KeyedUnit]], PCollection[SlotEstimates]]
-):
-    """As `ReleasePeriod`, of all periods of a closed range, and only where there is a consent.
-
-    One worker does it, the oldest period first: each rests on those that were recorded before it.
-    """
-
-    account: LedgerAccount
-    policy: PeriodPolicy
-
-    def expand(self, both: tuple[PCollection[KeyedTally], PCollection[KeyedUnit]]) -> PCollection[SlotEstimates]:
-        tallies, consents = both
-        parts = (
-            tallies | "tallies" >> beam.Map(_of_all).with_output_types(PartOfAll),
-            consents | "consents" >> beam.Map(_consent_to_all).with_output_types(PartOfAll),
-        )
-        grouped = parts | "flatten" >> beam.Flatten() | "group" >> beam.GroupByKey()
-        estimates: PCollection[SlotEstimates] = grouped | "release" >> beam.ParDo(_ReleaseInOrder(self))
-        return estimates
-
-
-class _ReleaseInOrder(beam.DoFn):
-    def __init__(self, of: ReleaseInOrder) -> None:
-        self._account, self._policy = of.account, of.policy
-
-    def process(self, group: tuple[int, Iterable[tuple[int, TallyBytes]]]) -> Iterator[SlotEstimates]:
-        periods: dict[int, list[TallyBytes]] = {}
-        for first_s, part in group[1]:
-            periods.setdefault(first_s, []).append(part)
-        if not periods.pop(_CONSENT_S, None):
-            return
-        for first_s in sorted(periods):
-            yield from _released(first_s, periods[first_s], self._account, self._policy)
-
-
-def _of_all(tally: KeyedTally) -> PartOfAll:
-    (first_s, _), data = tally
-    return 0, (first_s, data)
-
-
-def _consent_to_all(_consent: KeyedUnit) -> PartOfAll:
-    return 0, (_CONSENT_S, TallyBytes(b""))
-
-
-def _released(
+def released(
     first_s: int, parts: Iterable[TallyBytes], account: LedgerAccount, policy: PeriodPolicy
 ) -> Iterator[SlotEstimates]:
+    """A period's estimates, once the ledger has it; none where the account's limit refuses it. parts: of its tally."""
     tally = wire.unpack_tally((part for part in parts if part), COLUMNS)
     rows = rows_of(tally, policy.levels.region, policy.periods[first_s].plan)
     done = release_period(rows, first_s, account, policy)

@@ -1,16 +1,18 @@
 """The rows of the result table: one per statistic and HAT, made from estimates and nothing else."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
 from dpops import statistics
-from dpops.mechanism import fraction
-from dpops.statistics import Output
+from dpops.mechanism import fraction, number
+from dpops.statistics import Output, Statistic
 from transforms.records import HatEstimate, SlotEstimates
 
 SCHEMA = pa.schema(
@@ -44,6 +46,7 @@ parent: where a HAT is not known, the parent cell that is, or "day", the cell's 
 product: what a row of a coarser product is. model_value, ..: what the entry and those before it teach of a HAT's mean,
 beside what was released of it; model_status: ok, unreliable, or held-back where there is no value."""
 
+_NO_NUMBER = (None, None, None)
 _TIMES = ("slot_start_at", "slot_end_at")
 _COUNTS = ("vehicles", "reports")
 
@@ -89,14 +92,38 @@ def _names(output: Output) -> tuple[str, str, str]:
 
 def rows_of(slot: SlotEstimates, shape: Shape = PLAIN) -> list[Row]:
     """The rows of one slot by cell and statistic; all have the columns of `schema_of`, in this order."""
-    extras = statistics.extras_of(slot.statistics)
-    return [
-        _row(slot, hat, extras)
-        | (_instants(slot, hat) if shape.zone else {})
-        | (_counts(hat) if shape.counts else {})
-        | {name: (hat.notes or {}).get(name) for name in slot.notes}
-        for hat in slot.hats
-    ]
+    extras, known = statistics.extras_of(slot.statistics), statistics.registered()
+    rows = [dict(zip(SCHEMA.names, row, strict=True)) for row in zip(*_columns(slot, known), strict=True)]
+    for row, hat in zip(rows, slot.hats, strict=True) if extras or shape.zone or shape.counts or slot.notes else ():
+        row |= _extras(hat, known[hat.statistic], extras)
+        row |= _instants(slot, hat) if shape.zone else {}
+        row |= _counts(hat) if shape.counts else {}
+        row |= {name: (hat.notes or {}).get(name) for name in slot.notes}
+    return rows
+
+
+def _columns(slot: SlotEstimates, known: Mapping[str, Statistic]) -> Iterator[Iterable[Any]]:
+    """Those of SCHEMA, in its order."""
+    hats, estimates = slot.hats, [hat.estimate for hat in slot.hats]
+    first = {name: statistic.outputs[0].name for name, statistic in known.items()}
+    units = {name: statistic.unit.format(slot.unit) for name, statistic in known.items()}
+    numbers = [each.numbers.get(first[hat.statistic], _NO_NUMBER) for each, hat in zip(estimates, hats, strict=True)]
+    spans = [_span(slot, hat) for hat in hats]
+    yield [slot.spec_id] * len(hats)
+    yield (span[0] for span in spans)
+    yield (span[1] for span in spans)
+    yield (hat.cell for hat in hats)
+    yield (hat.statistic for hat in hats)
+    yield rounded([each[0] for each in numbers])
+    yield (units[hat.statistic] for hat in hats)
+    yield rounded([each[1] for each in numbers])
+    yield rounded([each[2] for each in numbers])
+    yield rounded([each.noise_std for each in estimates])
+    yield rounded([each.bias_bound for each in estimates])
+    yield (hat.mechanism for hat in hats)
+    yield (None if each.epsilon is None else number(each.epsilon) for each in estimates)
+    yield (number(fraction(hat.epsilon_slot)) for hat in hats)
+    yield (each.status for each in estimates)
 
 
 def _instants(slot: SlotEstimates, hat: HatEstimate) -> Row:
@@ -111,40 +138,36 @@ def _counts(hat: HatEstimate) -> Row:
     return dict(zip(_COUNTS, hat.counts or (None, None), strict=True))
 
 
-def _row(slot: SlotEstimates, hat: HatEstimate, extras: Sequence[Output]) -> Row:
-    statistic, estimate = statistics.registered()[hat.statistic], hat.estimate
-    value, lower, upper = estimate.numbers.get(statistic.outputs[0].name, (None, None, None))
-    start, end = _span(slot, hat)
-    row: Row = {
-        "spec_id": slot.spec_id,
-        "slot_start": start,
-        "slot_end": end,
-        "cell": hat.cell,
-        "statistic": hat.statistic,
-        "value": _rounded(value),
-        "unit": statistic.unit.format(slot.unit),
-        "lower95": _rounded(lower),
-        "upper95": _rounded(upper),
-        "noise_std": _rounded(estimate.noise_std),
-        "bias_bound": _rounded(estimate.bias_bound),
-        "mechanism": hat.mechanism,
-        "epsilon": None if estimate.epsilon is None else float(estimate.epsilon),
-        "epsilon_slot": float(fraction(hat.epsilon_slot)),
-        "status": estimate.status,
-    }
+def _extras(hat: HatEstimate, statistic: Statistic, extras: Sequence[Output]) -> Row:
+    row: Row = {}
     for output in extras:
         asked = output in statistic.extras
         if output.is_list:
-            found = estimate.lists.get(output.name) if asked else None
-            row[output.name] = None if found is None else [round(number, 6) for number in found]
+            found = hat.estimate.lists.get(output.name) if asked else None
+            row[output.name] = None if found is None else [round(each, 6) for each in found]
         else:
-            three = estimate.numbers.get(output.name, (None,) * 3) if asked else (None,) * 3
-            row |= {name: _rounded(number) for name, number in zip(_names(output), three, strict=True)}
+            three = hat.estimate.numbers.get(output.name, _NO_NUMBER) if asked else _NO_NUMBER
+            row |= {name: _rounded(each) for name, each in zip(_names(output), three, strict=True)}
     return row
 
 
-def _rounded(number: float | None) -> float | None:
-    return None if number is None else round(number, 6)
+def rounded(values: Sequence[float | None]) -> list[float | None]:
+    """Each as `round(value, 6)` has it, None where there is none.
+
+    A product with 10**6 below 2**40 is off by less than 2**-13: near a half alone could it be rounded to another
+    integer. Over 10**6 that integer is what `round` gives: both are the float nearest to the same decimal number.
+    """
+    exact = np.array([math.nan if value is None else value for value in values], np.float64)
+    scaled = exact * 1e6
+    found: list[float | None] = (np.rint(scaled) / 1e6).tolist()
+    is_sure = (np.abs(scaled) < 2.0**40) & (np.abs(scaled - np.floor(scaled) - 0.5) > 2.0**-12)  # false for nan
+    for at in np.flatnonzero(~is_sure).tolist():
+        found[at] = _rounded(values[at])
+    return found
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 6)
 
 
 def json_of(row: Row) -> bytes:

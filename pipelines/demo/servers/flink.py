@@ -31,6 +31,11 @@ taskmanager:
 metrics:
   fetcher:
     update-interval: 1000
+restart-strategy:
+  type: fixed-delay
+  fixed-delay:
+    attempts: 2147483647
+    delay: 1 s
 state:
   checkpoints:
     dir: {folder}/checkpoints

@@ -3,8 +3,7 @@
 import re
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import apache_beam as beam
@@ -18,67 +17,109 @@ from transforms import counters
 from transforms.errors import StepError
 from transforms.ledger import AccountRefusal, LedgerError
 
-WATCH_S = 1.0
-KEPT_MS = 30_000
-"""A worker waits so long for the next stage: started anew for each of them, workers cost more than small inputs do."""
+WATCH_S = 2.0
+MOST_FAULTS = 8
+"""Of a job, of those that none of our own errors explains. How often Flink tries again is the cluster's setting, and in
+batch a job cannot ask for another one."""
 
-_KINDS = {kind.__name__: kind for kind in (StepError, LedgerError, AccountRefusal)}
-_RAISED = re.compile(rf"^(?:\w+\.)+({'|'.join(_KINDS)}): (.+?)(?: \[while running .*)?$", re.MULTILINE)
+_KINDS = {
+    "transforms.errors.StepError": StepError,
+    "transforms.ledger.head.LedgerError": LedgerError,
+    "transforms.ledger.ledger._Passing": LedgerError,
+    "transforms.ledger.accounts.AccountRefusal": AccountRefusal,
+}
+_RAISED = re.compile(rf"^({'|'.join(map(re.escape, _KINDS))}): (.+?)(?: \[while running .*)?$", re.MULTILINE)
 """How Python tells our own errors, whose sentences show nothing of the input."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BoundedFlink:
-    """Where and how a bounded job runs on Flink; addresses are `host:port`. restarts: of a failed job."""
+    """Where and how a bounded job runs on Flink; addresses are `host:port`."""
 
     job_server: str
     worker_pool: str
     rest: str
     parallelism: int = 1
-    restarts: int = 3
 
     def run(
         self, build: Callable[[beam.Pipeline], None], name: str, watch: Callable[[Mapping[str, int]], None]
     ) -> Finished:
         result = handed_over(build, name, self.options, self.job_server)
-        cluster = Cluster(self.rest)
-        try:
-            with _watching(cluster, name, watch):
-                self._wait(result)
-        except BaseException:
-            if (found := cluster.job_named(name)) and cluster.is_running(found):
-                FlinkJob(cluster, found).cancel()
-            raise
-        return finished(result)
-
-    def _wait(self, result: PipelineResult) -> None:
-        try:
-            state = result.wait_until_finish()
-        except Exception as error:
-            if type(error).__module__.startswith("grpc"):
-                raise EngineError(f"the job server at {self.job_server} was lost while the job ran") from None
-            if not isinstance(error, RuntimeError):
-                raise
-            raise _reason(str(error), self.rest) from None
+        with _Watching(Cluster(self.rest), name, watch) as watching:
+            try:
+                state = result.wait_until_finish()
+            except Exception as error:
+                if type(error).__module__.startswith("grpc"):
+                    raise EngineError(f"the job server at {self.job_server} was lost while the job ran") from None
+                if not isinstance(error, RuntimeError):
+                    raise
+                raise watching.reason or reason_of(str(error)) or _unknown(self.rest) from None
         if state != PipelineState.DONE:
             raise EngineError(f"the job was ended by somebody else: {state}")
+        return finished(result)
 
     @property
     def options(self) -> list[str]:
-        """Beam's options of the job."""
-        return [
-            *where(self.job_server, self.worker_pool, self.parallelism),
-            f"--environment_cache_millis={KEPT_MS}",
-            f"--number_of_execution_retries={self.restarts}",
-            "--execution_retry_delay=1000",
-        ]
+        """Beam's options of the job.
+
+        Not `--environment_cache_millis`: a worker that is kept from stage to stage is kept when it has died, too.
+        """
+        return where(self.job_server, self.worker_pool, self.parallelism)
 
 
-def _reason(text: str, rest: str) -> Exception:
-    """What a step raised, if it was an error of ours; else where to look, for other texts may hold what was read."""
-    if found := _RAISED.findall(text):
-        kind, sentence = found[-1]
-        return _KINDS[kind](sentence)
+class _Watching:
+    """While the block lasts, shows the job's counters every other second, where the cluster answers.
+
+    An error of ours is an answer, not a fault of the cluster: the job is ended, not tried again. When the block ends by
+    an error, so does the job.
+    """
+
+    def __init__(self, cluster: Cluster, name: str, watch: Callable[[Mapping[str, int]], None]) -> None:
+        self._cluster, self._name, self._watch = cluster, name, watch
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self.reason: Exception | None = None
+
+    def __enter__(self) -> "_Watching":
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        if kind is not None and (job := self._cluster.job_named(self._name)) and self._cluster.is_running(job):
+            FlinkJob(self._cluster, job).cancel()
+
+    def _look(self) -> None:
+        while not self._ended.wait(WATCH_S):
+            try:
+                job = self._cluster.job_named(self._name)
+                if job is None:
+                    continue
+                self._watch(self._cluster.counters(job))
+                self.reason = self.reason or fault(self._cluster.faults(job), self._cluster.rest)
+                if self.reason is not None:
+                    self._cluster.cancel(job)
+            except OSError:
+                continue
+
+
+def fault(faults: Sequence[str], rest: str) -> Exception | None:
+    """Why the job should not be tried again, if it should not."""
+    known = next((found for text in faults if (found := reason_of(text))), None)
+    return known or (_unknown(rest) if len(faults) >= MOST_FAULTS else None)
+
+
+def reason_of(text: str) -> Exception | None:
+    """What a step raised, if it was an error of ours: other texts may hold what was read."""
+    found = _RAISED.findall(text)
+    if not found:
+        return None
+    kind, sentence = found[-1]
+    return _KINDS[kind](sentence)
+
+
+def _unknown(rest: str) -> EngineError:
     return EngineError(f"the job failed: Flink's page at {rest} and the log of the job server say why")
 
 
@@ -92,25 +133,3 @@ def finished(result: PipelineResult) -> Finished:
         name = texts.key.metric.name
         told[name] = told.get(name, frozenset()) | texts.result
     return Finished(counts, told)
-
-
-@contextmanager
-def _watching(cluster: Cluster, name: str, watch: Callable[[Mapping[str, int]], None]) -> Iterator[None]:
-    """Shows the job's counters about once a second, where the cluster answers."""
-    ended = threading.Event()
-
-    def look() -> None:
-        while not ended.wait(WATCH_S):
-            try:
-                if found := cluster.job_named(name):
-                    watch(cluster.counters(found))
-            except OSError:
-                continue
-
-    thread = threading.Thread(target=look, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()

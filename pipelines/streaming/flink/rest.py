@@ -62,6 +62,11 @@ class Cluster:
                 found[name] = found.get(name, 0) + int(entry["sum"])
         return found
 
+    def faults(self, job_id: str) -> list[str]:
+        """What made Flink start the job again, or end it, the newest first: some of them. Raises OSError."""
+        history = self.ask(f"/jobs/{job_id}/exceptions")["exceptionHistory"]["entries"]
+        return [str(entry["stacktrace"]) for entry in history]
+
     def ask(self, path: str, method: str = "GET", body: dict[str, Any] | None = None) -> Any:
         """Raises OSError, also where what answers is no REST of Flink, or breaks off."""
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))

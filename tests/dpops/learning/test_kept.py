@@ -6,7 +6,7 @@ from dpops.learning import State, learned
 from dpops.learning.hats import RECENT, HatState
 from dpops.learning.kept import VERSION, arrays_of, arrays_of_hats, hats_taken_up, taken_up
 from tests.dpops.learning.city import FACTS, HOURS, after, design
-from tests.dpops.learning.test_hats import after as after_hats
+from tests.dpops.learning.hats import after as after_hats
 
 FOLDED, HATS = after(8, 0.5), after_hats(RECENT + 2, 15.0)[0]
 

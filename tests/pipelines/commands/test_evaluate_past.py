@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests import city, levels_city
-from tests.pipelines.commands.test_model_columns import LINES, SPEC
+from tests.pipelines.commands.forty_buses import LINES, SPEC
 
 
 @pytest.fixture(scope="module")

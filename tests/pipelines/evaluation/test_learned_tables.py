@@ -1,6 +1,7 @@
 """What an evaluation of learned estimates shows: tables that fit a terminal, and pictures."""
 
 import io
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -77,3 +78,8 @@ def test_pictures_are_small_and_have_something_on_them(tmp_path: Path) -> None:
     for path in draw_learned(FOUND, CITY, tmp_path):
         assert path.stat().st_size < 60_000
         assert len(Image.open(path).convert("RGB").getcolors() or []) > 5
+
+
+def test_there_is_no_picture_of_intervals_where_no_hat_is_known(tmp_path: Path) -> None:
+    nothing = Evaluated([errors("constant"), errors("no noise"), replace(errors("causal", "1"), rows=None)])
+    assert [path.name for path in draw_learned(nothing, CITY, tmp_path)] == ["learned-totals.png", "learned-days.png"]

@@ -2,17 +2,17 @@
 
 import json
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
+from pipelines.account import location
 from pipelines.scheduled import judge
+from pipelines.specification import load
 from tests import city, levels_city
-from tests.pipelines.commands.releases import files_in, summary_of
+from tests.pipelines.commands.releases import files_in, said_again, summary_of
+from tests.pipelines.scheduled import test_derived_speed
 from tests.pipelines.scheduled.on_beam import OPTIONS, put_in_the_place_of_flink
 from transforms.failpoints import FailpointError, acting
 
-PARQUET = city.SPEC.replace('layout = "csv"', 'layout = "parquet"')
 WHOLE = city.SPEC.replace('per = "hat"', 'per = "period"\nscope = "period"\ncomposition = "clip-user"')
 SHARDED = city.SPEC.replace(
     'per = "hat"', 'per = "hat"\ncomposition = "cap"\nmax_cells = 2\nmax_samples = 2\nrelease_shards = 3'
@@ -30,26 +30,22 @@ def opened(folder, hatstream, spec=city.SPEC, lines=None):
     return folder
 
 
-def write_parquet(folder):
-    """Two files of several row groups, and a row of the one in the other too."""
-    (folder / "feed.csv").unlink()
-    rows = [line.strip().split(",") for line in city.rows()]
-    for name, part in (("a", rows[:70]), ("b", [*rows[70:], rows[0]])):
-        columns = dict(zip(city.HEADER.strip().split(","), zip(*part, strict=True), strict=True))
-        table = pa.table({k: [float(x) for x in v] if k in ("lat", "lon", "v") else v for k, v in columns.items()})
-        pq.write_table(table, folder / f"feed-{name}.parquet", row_group_size=20)
-
-
 def of(arguments, folder, pattern):
     arguments = [*arguments]
     arguments[arguments.index("--input") + 1] = str(folder / pattern)
     return arguments
 
 
-def told(output):
-    """The summary, less what a second run says otherwise."""
-    found = summary_of(output)
-    return {name: found[name] for name in found if name not in ("slots_new", "files")}
+def audited(folder):
+    """Units that differed from what was recorded, and those that were drawn again."""
+    ledger = location.find(str(folder / "ledger.sqlite"), None).ledger
+    (account,) = ledger.accounts()
+    return tuple(ledger.audit(account.name))
+
+
+def digests(folder):
+    spec, ledger = load(folder / "spec.toml"), location.find(str(folder / "ledger.sqlite"), None).ledger
+    return [entry.unit.digest for entry in ledger.stages(spec.account.name, spec.spec_id)]
 
 
 def entries(folder, hatstream):
@@ -68,7 +64,7 @@ def check_equal(folder, hatstream, arguments):
     code, again, err = hatstream(*arguments, "--json")
     assert (code, err) == (0, "")
     assert summary_of(again)["slots_new"] == summary_of(again)["slots_that_differ_now"] == 0
-    assert told(again) == told(out)
+    assert said_again(again) == said_again(out)
     assert files_in(folder / "out") == first
     entries(folder, hatstream)
     return summary_of(out)
@@ -83,8 +79,8 @@ def test_it_releases_what_the_job_of_one_machine_releases(tmp_path, hatstream, s
 
 def test_files_are_read_by_row_groups(tmp_path, hatstream, monkeypatch):
     monkeypatch.setattr("pipelines.scheduled.crew.SHARE_BYTES", 500)
-    opened(tmp_path, hatstream, PARQUET)
-    write_parquet(tmp_path)
+    city.write_parquet(tmp_path)
+    assert hatstream(*city.init(tmp_path))[0] == 0
     found = check_equal(tmp_path, hatstream, of(city.release(tmp_path), tmp_path, "feed-*.parquet"))
     assert (found["rows"], found["duplicates"]) == (127, 1)
 
@@ -100,7 +96,20 @@ def test_periods_by_levels_rest_on_those_before_them(tmp_path, hatstream):
     code, again, err = hatstream(*arguments, "--json")
     assert (code, err) == (0, "")
     assert files_in(tmp_path / "out") == first
-    assert [told(text)["periods"] for text in (out, again)] == [told(out)["periods"]] * 2
+    assert said_again(again)["periods"] == said_again(out)["periods"]
+    assert audited(tmp_path) == (0, len(digests(tmp_path))), "drawn again of the same sums, in vain"
+
+
+def test_speeds_are_derived_over_a_whole_day_of_each_vehicle(tmp_path, hatstream):
+    header, lines = test_derived_speed.rows(buses=6)
+    (tmp_path / "spec.toml").write_text(test_derived_speed.SPEC)
+    (tmp_path / "feed.csv").write_text(header + "".join(lines))
+    assert hatstream(*city.init(tmp_path))[0] == 0
+    arguments = city.release(tmp_path, start=city.DAYS[0], end=city.DAYS[0])
+    assert hatstream(*arguments, *OPTIONS)[0] == 0
+    first = digests(tmp_path)
+    assert hatstream(*arguments)[0] == 0
+    assert audited(tmp_path) == (0, len(first)), "drawn again of the same sums, in vain"
 
 
 def test_a_second_run_says_what_the_first_said_and_one_of_other_input_that_it_differs(tmp_path, hatstream):
@@ -108,7 +117,7 @@ def test_a_second_run_says_what_the_first_said_and_one_of_other_input_that_it_di
     first = hatstream(*city.release(tmp_path, "--json", *OPTIONS))[1]
     files = files_in(tmp_path / "out")
     code, again, _ = hatstream(*city.release(tmp_path, "--json", *OPTIONS))
-    assert (code, told(again), files_in(tmp_path / "out")) == (0, told(first), files)
+    assert (code, said_again(again), files_in(tmp_path / "out")) == (0, said_again(first), files)
     city.write(tmp_path, lines=city.rows()[1:])
     code, out, _ = hatstream(*city.release(tmp_path, "--json", *OPTIONS))
     assert (code, summary_of(out)["slots_that_differ_now"], files_in(tmp_path / "out")) == (5, 1, files)
@@ -125,8 +134,8 @@ def refused(folder, hatstream, arguments):
 
 
 def test_one_file_that_cannot_be_read_is_enough_and_is_named(tmp_path, hatstream):
-    opened(tmp_path, hatstream, PARQUET)
-    write_parquet(tmp_path)
+    city.write_parquet(tmp_path)
+    assert hatstream(*city.init(tmp_path))[0] == 0
     (tmp_path / "feed-c.parquet").write_bytes(b"PAR1 no more")
     code, err, here = refused(tmp_path, hatstream, of(city.release(tmp_path), tmp_path, "feed-*.parquet"))
     assert (code, err) == (4, here)

@@ -14,7 +14,7 @@ from dpops.mechanisms.baseline_variance import BaselineVariance
 from dpops.noise import Noise
 from dpops.statistics import RequestedStatistic
 from dpops.types import Grid
-from tests.transforms.release.test_by_hexagon import DAY, FACTS, Quiet, policy, sealed, tally_of
+from tests.transforms.release.hats import DAY, FACTS, Quiet, policy, sealed, tally_of
 from transforms.count.wire import Exposure, joined
 from transforms.ledger.head import LedgerError
 from transforms.release import by_hexagon

@@ -5,64 +5,28 @@ from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
-import h3
 import numpy as np
 import pytest
 from msgspec import structs
 
 from dpops.accountant import Accountant, DeltaLimit, Limit, PureLimit
-from dpops.claims import ZCDP, PureDP, claim_of, rho_within
-from dpops.levels import UNIT, Fleet, Kind, LiveSettings, Rows, Settings, Stage, Sums, live_settings, sum_up
+from dpops.claims import claim_of
+from dpops.levels import UNIT, Kind, Rows, Stage, Sums, live_settings, sum_up
 from dpops.levels.bounded import unchecked, vectors
-from dpops.levels.defaults import spread_of
 from dpops.noise import Noise
-from dpops.types import Grid, Int64s
+from dpops.types import Int64s
 from tests.dpops.levels.cities import KINDS, Visit, days_of, random_days, rows
 from tests.transforms.ledger.entries import opened
+from tests.transforms.release.levels_days import DELTA, EPSILON, HOURS, REGION, facts, policy
 from transforms.ledger import LedgerError, LimitExceeded, PeriodClosed
 from transforms.release.levels import LevelsPolicy, plan_of, seal_stage, stage_plan
 from transforms.release.levels_order import plan_for
 from transforms.release.live import known_before, live_plan, recorded_plan, seal_live
-from transforms.release.policy import SlotFacts
 from transforms.release.recorded import Sealed, Sequenced, debit_of
 
-EPSILON, DELTA = Fraction(66, 25), Fraction(1, 10**6)
-PARENTS = sorted(h3.grid_disk(h3.latlng_to_cell(21.17, 72.83, 6), 1))[:2]
-REGION = tuple(
-    sorted(h3.str_to_int(cell) for cell in [*h3.cell_to_children(PARENTS[0])[:2], h3.cell_to_center_child(PARENTS[1])])
-)
-HOURS = (7, 8, 12, 13)
 EVERYWHERE: list[Visit] = [(cell, slot, 3, 2_900) for cell in range(3) for slot in range(len(HOURS))]
 """As far from the centre as a live slot allows."""
 ENTRY = Sequenced(1, None)  # type: ignore[arg-type]
-
-
-def policy(kind: Kind, live: LiveSettings | None = None, *, rest: Fraction | None = None) -> LevelsPolicy:
-    """Of the defaults. rest: what the period's end takes, against what live slots leave of the total."""
-    live = live or live_settings(kind, EPSILON)
-    spread = spread_of(kind, EPSILON if kind == "laplace" else rho_within(EPSILON, DELTA))
-    claim = PureDP(UNIT / spread) if kind == "laplace" else ZCDP.of_gaussian(Fraction(UNIT), spread)
-    shares = (("cell", Fraction(1, 2)), ("hour", Fraction(1, 5)), ("parent", Fraction(3, 10)))
-    later = Settings(
-        shares=shares, share=1 - live.share if rest is None else rest, bound_kmh=Fraction(7), alpha=Fraction(9, 10)
-    )
-    return LevelsPolicy(
-        spec_id="a",
-        kind=kind,
-        total=str(claim),
-        epsilon=EPSILON,
-        delta=None if kind == "laplace" else DELTA,
-        spread=spread,
-        first=(replace(later, share=Fraction(1, 4)), replace(later, share=Fraction(3, 4))),
-        later=(later,),
-        exponent=Fraction(3, 4),
-        region=REGION,
-        grid=Grid(step=Fraction(1, 100), upper_steps=6_500),
-        fleet=Fleet(),
-        counts_public=False,
-        digest_key=b"key",
-        live=live,
-    )
 
 
 def stages_of(how: LevelsPolicy, slots: int | None = None) -> list[tuple[Stage, int | None]]:
@@ -126,10 +90,6 @@ def test_every_other_vehicles_integers_of_a_slot_are_equal_when_one_is_taken_out
 
 
 # the ledger
-
-
-def facts(slot: int) -> SlotFacts:
-    return SlotFacts("day 1", f"{slot}", f"{slot + 1}", tuple(3600 * at for at in range(len(HOURS))), len(HOURS))
 
 
 def nobody(stage: Stage) -> Sums:

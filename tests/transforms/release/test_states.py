@@ -16,7 +16,7 @@ from dpops.learning.learner import RECENT
 from dpops.levels import sum_up
 from dpops.noise import Noise
 from tests.dpops.levels.cities import random_days, rows
-from tests.transforms.release.test_live import HOURS, REGION, facts, policy
+from tests.transforms.release.levels_days import HOURS, REGION, facts, policy
 from transforms.release import kept, learned, states
 from transforms.release.kept import Kept, StateFile
 from transforms.release.levels import LevelsPolicy, first_centres, seal_stage, stage_plan

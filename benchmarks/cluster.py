@@ -1,0 +1,118 @@
+"""A day of 16 million events released here, on a Flink cluster, and there with a task manager killed in the middle.
+
+    .venv/bin/python -m benchmarks.cluster              # a quarter of an hour where two cores do nothing else
+
+Flink and the worker pool are processes of this machine: two task managers of one slot each, parallelism 2. CPU seconds
+are of all of them together. It ends with an error if any digest or any row of output differs.
+"""
+
+import io
+import json
+import os
+import shutil
+import tempfile
+import threading
+import time
+from contextlib import ExitStack, redirect_stdout
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.processes import cpu_s
+from benchmarks.throughput import SPEC, Case, generate
+from pipelines.account import location
+from pipelines.cli import main
+from pipelines.demo.servers.flink import JobServer
+from pipelines.demo.servers.worker_pool import WorkerPool
+from pipelines.specification import load
+from tests.stream.cluster import slots_in_use, wait_for
+from tests.stream.conftest import CONFIGURATION, QUICK
+from tests.stream.standalone import Standalone
+
+DAY = "2026-05-13"
+SETTINGS = QUICK | {"taskmanager.numberOfTaskSlots": "1", "taskmanager.memory.managed.size": "256m"}
+
+
+def release(folder: Path, feed: Path, *more: str) -> dict[str, object]:
+    """The summary. Ledger and output are in the folder."""
+    place = ["--spec", str(folder / "spec.toml"), "--ledger", str(folder / "ledger.sqlite")]
+    out = io.StringIO()
+    with redirect_stdout(out):
+        code = main(["release", *place, "--input", str(feed), "--from", DAY, "--to", DAY, "--output",
+                     str(folder / "out"), "--json", *more])  # fmt: skip
+    assert code == 0
+    return json.loads(out.getvalue().splitlines()[-1])
+
+
+def opened(folder: Path, key: Path | None) -> Path:
+    """A folder with a ledger of its own, and with the key where there is one."""
+    folder.mkdir()
+    (folder / "spec.toml").write_text(SPEC.format(layout="parquet", time_unit="iso"))
+    if key is not None:
+        shutil.copy(key, folder / "ledger.key")
+        (folder / "ledger.key.head").write_text("{}")
+    with redirect_stdout(io.StringIO()):
+        ledger = str(folder / "ledger.sqlite")
+        assert main(["init", "--spec", str(folder / "spec.toml"), "--ledger", ledger]) == 0
+    return folder
+
+
+def digests(folder: Path) -> dict[tuple[int, int], str]:
+    units = location.find(str(folder / "ledger.sqlite"), None).ledger.released(load(folder / "spec.toml").spec_id, DAY)
+    return {(unit.slot_s, unit.shard): unit.digest for unit in units}
+
+
+def kill_one(cluster: Standalone, events: int) -> None:
+    """Once a quarter of the newest job's events are read; another one takes its place."""
+    known = {job["jid"] for job in cluster.jobs()}
+
+    def is_time() -> bool:
+        new = [job["jid"] for job in cluster.jobs() if job["jid"] not in known]
+        return bool(new) and cluster.counters(new[0]).get("rows", 0) > events // 4
+
+    wait_for(is_time, 600)
+    cluster.kill_task_manager(max(slots_in_use(cluster)))
+    cluster.start_task_manager()
+
+
+@click.command()
+@click.option("--millions", default=16)
+@click.option("--cells", default=40)
+def benchmark(millions, cells):
+    """Release one day three times."""
+    events = millions * 1_000_000
+    table = Table(title=f"hatstream release, {events:,} events of Parquet, one day")
+    for title in ("where", "wall s", "CPU s", "digests"):
+        table.add_column(title, justify="left" if title == "where" else "right")
+    with ExitStack() as stack:
+        top = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        feed = top / "feed.parquet"
+        generate(Case("parquet", events, cells, 1, False, 0, False, 2_000), feed)
+        first = opened(top / "here", None)
+
+        def measured(where: str, folder: Path, *more: str) -> None:
+            before, started = cpu_s(os.getpid()), time.perf_counter()
+            summary = release(folder, feed, *more)
+            wall, cpu = time.perf_counter() - started, cpu_s(os.getpid()) - before
+            assert summary["rows"] == events
+            assert digests(folder) == digests(first)
+            table.add_row(where, f"{wall:.0f}", f"{cpu:.0f}", "equal")
+
+        measured("here, --workers 2", first, "--workers", "2")
+        cluster = stack.enter_context(Standalone(top / "cluster", CONFIGURATION, SETTINGS, task_managers=2))
+        flink = stack.enter_context(JobServer(top / "job-server", cluster=cluster))
+        pool = stack.enter_context(WorkerPool(top / "pool"))
+        on = ["--runner", "flink", "--job-server", flink.address, "--worker-pool", pool.address]
+        on += ["--rest", cluster.rest, "--parallelism", "2"]
+        measured("on Flink", opened(top / "flink", first / "ledger.key"), *on)
+        killer = threading.Thread(target=kill_one, args=(cluster, events))
+        killer.start()
+        measured("on Flink, one of two killed", opened(top / "killed", first / "ledger.key"), *on)
+        killer.join()
+    Console(width=120).print(table)
+
+
+if __name__ == "__main__":
+    benchmark()

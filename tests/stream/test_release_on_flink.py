@@ -1,0 +1,138 @@
+"""`hatstream release --runner flink`: on a cluster of its own processes, what the job of this machine releases."""
+
+import shutil
+import threading
+
+import pytest
+
+from benchmarks.throughput import SPEC, Case, generate
+from pipelines.account import location
+from pipelines.demo.servers.flink import JobServer
+from pipelines.demo.servers.worker_pool import WorkerPool
+from pipelines.specification import load
+from tests import city
+from tests.pipelines.commands.releases import files_in, said_again, summary_of
+from tests.stream.cluster import slots_in_use, wait_for
+from tests.stream.conftest import CONFIGURATION, QUICK, fetched
+from tests.stream.standalone import Standalone
+from transforms.failpoints import FILE_VARIABLE
+
+EVENTS = 16_000_000
+DAY = "2026-05-13"
+
+
+def on(flink, pool, parallelism=1):
+    addresses = ["--job-server", flink.address, "--worker-pool", pool.address, "--rest", flink.rest]
+    return ["--runner", "flink", *addresses, "--parallelism", str(parallelism)]
+
+
+def test_a_day_is_released_as_here_and_an_input_that_cannot_be_read_seals_nothing(flink, pool, tmp_path, hatstream):
+    """Two files of several row groups; the ledger compares digests and plans of both runs."""
+    city.write_parquet(tmp_path)
+    assert hatstream(*city.init(tmp_path))[0] == 0
+    (tmp_path / "feed-c.parquet").write_bytes(b"PAR1 no more")
+    arguments = city.release(tmp_path, "--json")
+    arguments[arguments.index("--input") + 1] = str(tmp_path / "feed-*.parquet")
+
+    code, _, err = hatstream(*arguments, *on(flink, pool))
+    assert (code, "feed-c.parquet: the footer is" in err) == (4, True)
+    verified = hatstream("ledger", "verify", "--ledger", tmp_path / "ledger.sqlite")[1]
+    assert files_in(tmp_path / "out") == {}
+    assert "1 entries" in verified or "1 entry" in verified
+
+    (tmp_path / "feed-c.parquet").unlink()
+    code, first, err = hatstream(*arguments, *on(flink, pool))
+    assert (code, err) == (0, "")
+    files = files_in(tmp_path / "out")
+    code, again, _ = hatstream(*arguments)
+    assert (code, said_again(again), files_in(tmp_path / "out")) == (0, said_again(first), files)
+    assert (summary_of(first)["slots_new"], summary_of(again)["slots_new"]) == (8, 0)
+    assert (summary_of(first)["rows"], summary_of(first)["duplicates"]) == (127, 1)
+
+
+@pytest.mark.slow
+def test_what_was_recorded_before_a_worker_was_killed_is_what_is_published(flink, tmp_path, hatstream, monkeypatch):
+    """Flink does the stage again, and before it as much as it likes; the ledger returns what it had."""
+    armed = tmp_path / "armed"
+    monkeypatch.setenv(FILE_VARIABLE, str(armed))
+    city.write(tmp_path)
+    assert hatstream(*city.init(tmp_path))[0] == 0
+    armed.write_text("after-commit kill")
+    with WorkerPool(tmp_path / "pool") as failing:
+        code, first, err = hatstream(*city.release(tmp_path, "--json"), *on(flink, failing))
+    assert (code, err, armed.exists()) == (0, "", False)
+    files = files_in(tmp_path / "out")
+    assert location.find(str(tmp_path / "ledger.sqlite"), None).ledger.audit("small").changed == 0
+    code, again, _ = hatstream(*city.release(tmp_path, "--json"))
+    assert (code, said_again(again), files_in(tmp_path / "out")) == (0, said_again(first), files)
+    assert (summary_of(first)["slots_new"], summary_of(again)["slots_new"]) == (8, 0)
+    assert [period["most_spent_by_a_vehicle"] for period in summary_of(first)["periods"]] == [9, 9]
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    """Two task managers of one slot each, so that a job of parallelism 2 needs both."""
+    fetched("flink")
+    settings = QUICK | {"taskmanager.numberOfTaskSlots": "1", "taskmanager.memory.managed.size": "256m"}
+    with Standalone(tmp_path / "cluster", CONFIGURATION, settings, task_managers=2) as running:
+        yield running
+
+
+@pytest.fixture
+def big(tmp_path, hatstream):
+    """A day of 16 million events in one large Parquet file, and an opened account."""
+    generate(Case("parquet", EVENTS, 40, 1, False, 0, False, 2_000), tmp_path / "feed.parquet")
+    (tmp_path / "spec.toml").write_text(SPEC.format(layout="parquet", time_unit="iso"))
+    assert hatstream("init", "--spec", tmp_path / "spec.toml", "--ledger", tmp_path / "ledger.sqlite")[0] == 0
+    return tmp_path
+
+
+def release(folder, ledger="ledger.sqlite", output="out"):
+    place = ["--spec", folder / "spec.toml", "--ledger", folder / ledger, "--input", folder / "feed.parquet"]
+    return ["release", *place, "--from", DAY, "--to", DAY, "--output", folder / output, "--json"]
+
+
+@pytest.mark.slow
+def test_sixteen_million_events_with_a_task_manager_killed_in_the_middle(big, cluster, pool, hatstream):
+    """3 min. The digests are those of this machine's job on a ledger of its own, with the same key."""
+
+    def is_time():
+        job = next((job["jid"] for job in cluster.jobs()), None)
+        return job and cluster.counters(job).get("rows", 0) > EVENTS // 4
+
+    killed = []
+
+    def kill():
+        wait_for(is_time, 300)
+        killed.append(max(slots_in_use(cluster)))
+        cluster.kill_task_manager(killed[0])
+        cluster.start_task_manager()
+
+    with JobServer(big / "job-server", cluster=cluster) as flink:
+        killer = threading.Thread(target=kill)
+        killer.start()
+        code, first, err = hatstream(*release(big), *on(flink, pool, 2))
+        killer.join()
+    assert (code, err, len(killed)) == (0, "", 1)
+    here = alone(big, hatstream)
+    assert digests(big, "ledger.sqlite") == digests(here, "ledger.sqlite")
+    assert said_again(first) == said_again(hatstream(*release(big))[1])
+    assert summary_of(first)["rows"] == EVENTS
+
+
+def alone(folder, hatstream):
+    """The same day released here with the same key, on a new ledger."""
+    here = folder / "here"
+    here.mkdir()
+    shutil.copy(folder / "ledger.key", here / "ledger.key")
+    (here / "ledger.key.head").write_text("{}")
+    shutil.copy(folder / "spec.toml", here)
+    (here / "feed.parquet").symlink_to(folder / "feed.parquet")
+    assert hatstream("init", "--spec", here / "spec.toml", "--ledger", here / "ledger.sqlite")[0] == 0
+    assert hatstream(*release(here))[0] == 0
+    return here
+
+
+def digests(folder, ledger):
+    units = location.find(str(folder / ledger), None).ledger.released(load(folder / "spec.toml").spec_id, DAY)
+    return {(unit.slot_s, unit.shard): unit.digest for unit in units}

@@ -1,0 +1,53 @@
+"""The sizes and habits that CONTRIBUTING.md promises, held for every file."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PRODUCT = ("dpops", "transforms", "pipelines", "hatstream")
+ALL = (*PRODUCT, "tests", "benchmarks", "deploy", "docs", "examples")
+TEXTS = {".py", ".java", ".md", ".toml", ".json", ".yml", ".yaml", ".html", ".xml", ".sh"}
+LINES_OF_FILE, LINES_OF_FUNCTION, FILES_WITH_SCOPE = 400, 35, 2
+
+
+def files(*folders: str) -> list[Path]:
+    return [path for name in folders for path in (ROOT / name).rglob("*") if path.suffix in TEXTS]
+
+
+@pytest.fixture(scope="module")
+def nodes() -> list[tuple[str, ast.AST]]:
+    """All of the product's code."""
+    found = [path for path in files(*PRODUCT) if path.suffix == ".py"]
+    return [(str(path.relative_to(ROOT)), node) for path in found for node in ast.walk(ast.parse(path.read_bytes()))]
+
+
+def test_no_file_is_longer_than_one_can_read() -> None:
+    sizes = {str(path.relative_to(ROOT)): path.read_bytes().count(b"\n") for path in files(*ALL)}
+    assert {name: lines for name, lines in sizes.items() if lines > LINES_OF_FILE} == {}
+
+
+def test_no_function_is_longer_than_a_screen(nodes: list[tuple[str, ast.AST]]) -> None:
+    functions = [(path, node) for path, node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    lines = {f"{path}: {node.name}": (node.end_lineno or 0) - node.lineno + 1 for path, node in functions}
+    assert {name: found for name, found in lines.items() if found > LINES_OF_FUNCTION} == {}
+
+
+def test_no_test_module_imports_another() -> None:
+    pattern = re.compile(r"^\s*from tests\.\S*test_\w+ import", re.MULTILINE)
+    assert [str(path) for path in files("tests") if path.suffix == ".py" and pattern.search(path.read_text())] == []
+
+
+def test_the_scope_of_a_budget_is_compared_in_two_files_at_most(nodes: list[tuple[str, ast.AST]]) -> None:
+    """The allocation is asked instead, and the stored unit."""
+    compared = [(path, node) for path, node in nodes if isinstance(node, ast.Compare)]
+    found = {path for path, node in compared if "scope" in map(_name, (node.left, *node.comparators))}
+    assert len(found) <= FILES_WITH_SCOPE, sorted(found)
+
+
+def _name(node: ast.expr) -> str | None:
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else None
