@@ -30,7 +30,7 @@ stream-demo: install
 
 # Lint, types and import contracts, then every fast test but those of the engines.
 test: check
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow and not engines"
+	@$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow and not engines"
 
 # The stream on Kafka and Flink: about three minutes, most of them the servers' own.
 test-engines: install
@@ -39,7 +39,8 @@ test-engines: install
 # The whole suite with the slow tests too (1,000 injected failures, 100 random kills, 10^6 fuzzed rows, 10,000 runs of
 # every mechanism): about 30 minutes on 2 cores.
 test-all: check
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --hypothesis-profile whole -m "not engines"
+	@$(BIN)/python -m pytest --hypothesis-profile whole -m engines
 
 check: install
 	@$(BIN)/ruff check .

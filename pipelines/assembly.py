@@ -1,4 +1,4 @@
-"""What a scheduled job and a stream have in common before they start: the account's consent, and the road's values."""
+"""What every job does before it starts: checks key, ledger and account, and makes the values that the road needs."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -118,7 +118,7 @@ def count(
 
 
 def draw(tallies: PCollection[KeyedTally], heartbeat: PCollection[KeyedTally], job: Job) -> HexagonOutputs:
-    """Tallies -> sealed units, and how many cells each vehicle took part in.
+    """Tallies -> sealed units, and what each vehicle spends in them.
 
     heartbeat: one ((plan, release shard), b"") for every plan, so that a slot is sealed even if nothing happened.
     """

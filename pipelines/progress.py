@@ -1,4 +1,4 @@
-"""How long work says how far it is."""
+"""What long work calls to say how far it is."""
 
 from collections.abc import Callable
 

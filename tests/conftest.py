@@ -6,12 +6,14 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from tests.beam_memory import let_beam_remember
 from tests.servers import Postgres, postgres_server
 
-hypothesis.settings.register_profile(
-    "untimed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
-)  # the machine may be busy
-hypothesis.settings.load_profile("untimed")
+for profile, examples in (("fast", 40), ("whole", 100)):  # `make test-all` asks for the whole
+    hypothesis.settings.register_profile(
+        profile, deadline=None, max_examples=examples, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    )  # no deadline: the machine may be busy
+hypothesis.settings.load_profile("fast")
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 
@@ -22,11 +24,14 @@ ENGINES = {"kafka", "flink", "pool", "cluster"}
 
 @pytest.hookimpl(tryfirst=True)  # before -m looks at the markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that need Kafka or Flink are told apart, and run in one process, so that the servers start once."""
+    """Tests that need Kafka or Flink are told apart."""
     for item in items:
         if ENGINES & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.engines)
-            item.add_marker(pytest.mark.xdist_group("engines"))
+
+
+def pytest_runtest_setup() -> None:
+    let_beam_remember()
 
 
 @pytest.fixture(scope="session")

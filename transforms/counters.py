@@ -27,6 +27,6 @@ def new(period: str) -> str:
     return f"{NEW}{period}"
 
 
-def in_flink(name: str) -> str:
-    """The name under which Flink tells a counter."""
+def as_told(name: str) -> str:
+    """The name under which an engine tells a counter."""
     return name.replace(" ", "_")

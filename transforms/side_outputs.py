@@ -1,4 +1,4 @@
-"""What Beam steps hand over beside their main output: dead letters, and how many cells vehicles took part in."""
+"""What Beam steps hand over beside their main output: dead letters, and what vehicles spend."""
 
 from collections.abc import Iterator, Mapping
 from typing import Literal

@@ -61,7 +61,10 @@ def hat_half_widths(look: Look, vehicles: Float64s, upper_kmh: float, days: int 
 
 
 def place_half_widths(look: Look, vehicles: Float64s, upper_kmh: float, days: int = 1) -> Float64s:
-    """Of the mean of a whole day in the cell, or in the finest place that a level has; see `place_level`."""
+    """Of the mean of a whole day in the cell, or in the finest place that a level has; see `place_level`.
+
+    Noise and the HATs' own variance alone: what the published product counts beside them is in `coarser`.
+    """
     name = place_level(look)
     grouped, share = level(name, look.known.hats, Fraction(1)), dict(look.settings.shares)[name]
     noise = (_speed_noise(look, share) / _weight(look, grouped, vehicles)) ** 2 / days

@@ -55,7 +55,17 @@ def of_one_size(known: Sequence[CountsKnown]) -> list[list[int]]:
     return [mine for mine in found if len(mine) >= FEW_HATS]
 
 
-def _of_one_size(known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction, m_ub: Rule) -> list[Arrays]:
+class Planned(NamedTuple):
+    """HATs with equally many users, laid out. counts: int64 (HATs, users). biases, facts: of `Arrays`, of each HAT."""
+
+    counts: Int64s
+    layout: Layout
+    biases: list[float]
+    facts: list[dict[str, int]]
+
+
+def planned(known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction, m_ub: Rule) -> Planned:
+    """known: with equally many users. Raises PlanError for the first that has no plan."""
     counts, reported = stacked(known)
     samples = counts.sum(axis=1)
     usual = (counts[:, -1] >= 1) & (samples <= reported) & (reported <= USUAL // grid.upper_steps)
@@ -63,26 +73,49 @@ def _of_one_size(known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction, m_
         check_plan_input(each.counts, each.reported, grid.upper_steps * FINE, epsilon)
     laid = layout(counts, grid, epsilon, m_ub)
     biases = np.maximum(laid.weight - counts / reported[:, None], 0.0).sum(axis=1)
-    order = np.argsort(laid.array, axis=1, kind="stable")
-    pieces, slots = (np.take_along_axis(column, order, axis=1) for column in (laid.array, laid.kept))
-    for shared in (laid.weight, order, pieces, slots, laid.fills):
-        shared.flags.writeable = False
     upper, rounding = float(grid.upper), float(2 * grid.step / FINE)
     names = ("users", "samples", "heaviest", "reported", "upper_steps", "m_ub", "arrays")
     alike = (np.full_like(reported, number) for number in (counts.shape[1], grid.upper_steps))
     columns = (next(alike), samples, counts[:, 0], reported, next(alike), laid.length, laid.arrays)
     facts = [dict(zip(names, row, strict=True)) for row in np.stack(columns, axis=1).tolist()]
+    return Planned(counts, laid, (upper * biases + rounding).tolist(), facts)
+
+
+def _of_one_size(known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction, m_ub: Rule) -> list[Arrays]:
+    found = planned(known, grid, epsilon, m_ub)
+    laid = found.layout
+    order = np.argsort(laid.array, axis=1, kind="stable")
+    pieces, slots = (np.take_along_axis(column, order, axis=1) for column in (laid.array, laid.kept))
+    for shared in (laid.weight, order, pieces, slots, laid.fills):
+        shared.flags.writeable = False
+    columns = zip(found.facts, laid.moved.tolist(), found.biases, strict=True)
     return [
         Arrays(
-            each["m_ub"],
-            Grouping(order[at], pieces[at], slots[at], laid.fills[at, : each["arrays"]]),
+            facts["m_ub"],
+            Grouping(order[at], pieces[at], slots[at], laid.fills[at, : facts["arrays"]]),
             laid.weight[at],
             moved,
-            upper * bias + rounding,
-            each,
+            bias,
+            facts,
         )
-        for at, (each, moved, bias) in enumerate(zip(facts, laid.moved.tolist(), biases.tolist(), strict=True))
+        for at, (facts, moved, bias) in enumerate(columns)
     ]
+
+
+def sums_of_means(found: Planned, sums: Int64s, grid: Grid) -> Int64s:
+    """The sum of each HAT's array means in fine steps, int64 (HATs,): what `arrays.array_means` gives, added up.
+
+    sums: int64 (HATs, users). Raises ValueError for sums that no samples within [0, U] have.
+    """
+    if np.any(sums < 0) or np.any(sums > found.counts * grid.upper_steps):
+        raise ValueError("totals do not fit their plans: sums outside [0, count * U]")
+    hats, users = sums.shape
+    held = np.zeros(hats * users, np.int64)
+    place = np.arange(hats)[:, None] * users + found.layout.array
+    np.add.at(held, place.ravel(), (sums * FINE // found.counts * found.layout.kept).ravel())
+    means = held.reshape(hats, users) // np.maximum(found.layout.fills, 1)
+    added: Int64s = means.sum(axis=1)
+    return added
 
 
 def stacked(known: Sequence[CountsKnown]) -> tuple[Int64s, Int64s]:

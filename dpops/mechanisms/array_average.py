@@ -1,9 +1,9 @@
 """Array-Averaging: the mean of the means of equal-sized arrays (pseudo-users) that share users' samples."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -11,10 +11,18 @@ from dpops.claims import Adjacency
 from dpops.forecast import Float64s, Prior, clamped_errors, normal_scores
 from dpops.means.arrays import FINE, ArrayPlan, Arrays, Rule, array_means, check_rule, lay_out, spread
 from dpops.means.many import Many, errors_around, quotients
-from dpops.means.together import lay_out_together
-from dpops.mechanism import Integers, Mechanism, Plan, Totals, with_noise
+from dpops.means.together import lay_out_together, of_one_size, planned, sums_of_means
+from dpops.mechanism import Drawn, Integers, Mechanism, Plan, Totals, text, with_noise
 from dpops.noise import Noise
 from dpops.types import CountsKnown, Grid, Int64s
+
+
+class Noiseless(NamedTuple):
+    """A HAT before its noise: its plan as it is stored, the scale, and the exact sum of array means in fine steps."""
+
+    document: dict[str, Any]
+    scale: Fraction
+    query: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +81,38 @@ class ArrayAverage(Mechanism):
             )
             for laid in found
         ]
+
+    def draw(
+        self, totals: Sequence[Totals], reported: Sequence[int], grid: Grid, epsilon: Fraction, noise: Noise
+    ) -> list[Drawn]:
+        known = [CountsKnown(each.counts, samples) for each, samples in zip(totals, reported, strict=True)]
+        found: dict[int, Noiseless] = {}
+        for mine in of_one_size(known) if self.grouping == "best-fit" else ():
+            sums = np.stack([totals[at].sums for at in mine])
+            found |= zip(mine, self._noiseless([known[at] for at in mine], sums, grid, epsilon), strict=True)
+        for at in range(len(known)):
+            if at not in found:
+                plan = self.plan(known[at], grid, epsilon)
+                found[at] = Noiseless(plan.document(), plan.scale, int(array_means([totals[at]], [plan]).means.sum()))
+        ready = [found[at] for at in range(len(known))]
+        noisy = with_noise(np.array([each.query for each in ready], np.int64), [each.scale for each in ready], noise)
+        return [Drawn(self.name, each.document, [query]) for each, query in zip(ready, noisy, strict=True)]
+
+    def _noiseless(
+        self, known: Sequence[CountsKnown], sums: Int64s, grid: Grid, epsilon: Fraction
+    ) -> Iterator[Noiseless]:
+        """known: with equally many users. One plan stands for what the documents of all have alike."""
+        found = planned(known, grid, epsilon, self.m_ub)
+        moved = found.layout.moved.tolist()
+        like = self.plan(known[moved.index(max(moved))], grid, epsilon)  # of the most noise: refused beyond its bounds
+        document, scales = like.document(), {each: each / epsilon for each in set(moved)}
+        steps = {each: text(grid.step / (FINE * each)) for each in set(found.layout.arrays.tolist())}
+        texts = {each: text(scale) for each, scale in scales.items()}
+        exact = sums_of_means(found, sums, grid).tolist()
+        for facts, mover, bias, query in zip(found.facts, moved, found.biases, exact, strict=True):
+            own = {"step": steps[facts["arrays"]], "scale": texts[mover], "bias_bound": bias}
+            facts["sensitivity"] = mover
+            yield Noiseless({**document, **own, "facts": facts}, scales[mover], query)
 
     def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
         bias = spread(plan, counts, prior) * normal_scores(32)

@@ -1,4 +1,4 @@
-"""Truth beside estimate beside constant, by vehicles in the HAT: possible because the fleet is made up."""
+"""Compares estimates and a constant with the truth, by vehicles in the HAT: the fleet is made up, so it is known."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

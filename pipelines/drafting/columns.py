@@ -1,6 +1,7 @@
 """Which column of a sample holds what: by its name first, and by its values always."""
 
 import re
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,21 +11,29 @@ import pyarrow as pa
 
 from transforms.observe.columns import Floats, Instants, TimeUnit, instants, numbers
 
+_SPEED = r".*(geschwindigkeit|velocidad|velocidade|vitesse|velocita|snelheid|hastighet|predkosc|rychlost).*"
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "vehicle": (
         r"(vehicle|veh|bus|tram|train|unit|device|fleet)(id|no|nr|num|number|ref)?",
         r"vid|imei|(license|number)?plate|.*(vehicleid|busid|vehicleref)",
         r"(vehicle|bus)?label|id",
+        r"(fahrzeug|vehiculo|veiculo|vehicule|voertuig|autobus|onibus)(id|nr)?",
     ),
     "time": (
         r"timestamp|time|ts|datetime|dt|.*(datetime|timestamp|attime)",
         r"(gps|event|report|recorded|server|utc|unix)(time|at|ts)|epoch(s|ms)?|utc|date",
+        r"zeit(stempel|punkt)?|hora|fechahora|datahora|heure|horodatage|tijd(stip)?",
     ),
-    "lat": (r"lat|latitude", r".*(lat|latitude)", r"y|coordinates1"),
-    "lon": (r"lon|lng|long|longitude", r".*(lon|lng|longitude)", r"x|coordinates0"),
-    "speed": (r"speed|velocity", r".*(speed|velocity).*", r"v|spd|kmh|kph|mph"),
+    "lat": (r"lat|latitude", r".*(lat|latitude)", r"y|coordinates1", r"latitud|(geo)?breite(ngrad)?"),
+    "lon": (
+        r"lon|lng|long|longitude",
+        r".*(lon|lng|longitude)",
+        r"x|coordinates0",
+        r"longitud|(geo)?lae?nge(ngrad)?",
+    ),
+    "speed": (r"speed|velocity", r".*(speed|velocity).*", r"v|spd|.*(kmh|kmph|kph|mph|mps)", _SPEED),
 }
-"""Names of a field without case, marks and blanks, the plainest first."""
+"""Names of a field without case, accents, marks and blanks, the plainest first; English, then some others."""
 MOST_BAD = 0.2
 """Share of rows that may be unusable in the column of a field."""
 _US = 1_000_000
@@ -82,7 +91,7 @@ def _by_name(field: str, names: Sequence[str]) -> list[str]:
     for name in names:
         parts = name.split(".")
         last = parts[-1] if not parts[-1].isdigit() else "".join(parts[-2:])
-        plain = re.sub(r"[^a-z0-9]", "", last.lower())
+        plain = re.sub(r"[^a-z0-9]", "", unicodedata.normalize("NFKD", last.lower()))
         ranks = (at for at, pattern in enumerate(_NAMES[field]) if re.fullmatch(pattern, plain))
         if (rank := next(ranks, None)) is not None:
             found.append((rank, len(name), name))

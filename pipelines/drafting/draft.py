@@ -261,4 +261,7 @@ def _warnings(feed: _Feed, secret: bool) -> tuple[str, ...]:
         found.append(f"Only {feed.with_speed:.0%} of the rows carry a speed; the others are refused{how}.")
     if feed.columns.guessed:
         found.append(f"Found by values alone, not by name: {', '.join(feed.columns.guessed)}.")
+    others = [name for name in feed.sample.columns if name not in feed.columns.names.values()]
+    if "speed" not in feed.columns.names and others:
+        found.append(f"If one of these columns holds speeds, name it in input.columns: {', '.join(others[:20])}.")
     return tuple(found)

@@ -174,7 +174,8 @@ def _actual(
     """Index in `truth` of each HAT with a value, and its mean absolute error over the runs."""
     found = [(slot_s, hat) for slot_s, mine in _slots(rows) for hat in hats_of(mine) if hat.totals.counts.size]
     at = np.array([truth.keys[slot_s, hat.cell] for slot_s, hat in found], np.int64)
-    plans = [stat.mechanism.plan(CountsKnown(hat.totals.counts, hat.reported), grid, epsilon) for _, hat in found]
+    known = [CountsKnown(hat.totals.counts, hat.reported) for _, hat in found]
+    plans = stat.mechanism.plans(known, grid, epsilon)
     true = truth.values[stat.name][at]
     error = np.zeros(at.size)
     for _ in range(runs):

@@ -1,4 +1,4 @@
-"""Who reported how often where, for planning: from a file of counts, from the made-up fleet, or typical ones."""
+"""Counts of reports by vehicle, slot and cell, for planning: from a file, from the made-up fleet, or typical ones."""
 
 from datetime import date, datetime, timedelta
 from pathlib import Path

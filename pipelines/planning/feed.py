@@ -1,4 +1,4 @@
-"""Who reported how often where, counted from one's own feed: a period of it, as a release would read it."""
+"""Counts of reports by vehicle, slot and cell from one's own feed: a period of it, as a release would read it."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""About how many rows an input has, said before it is read: a total for progress, which decides nothing."""
+"""Estimates how many rows an input has before it is read: a total for progress, which decides nothing."""
 
 import os
 from collections.abc import Sequence

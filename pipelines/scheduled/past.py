@@ -1,6 +1,6 @@
 """Model values of recorded slots again, from the ledger alone, where means are released HAT by HAT."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pipelines.account.location import AccountLocation
@@ -9,7 +9,7 @@ from pipelines.output_folder import make_writable
 from pipelines.scheduled.outcome import Progress
 from pipelines.specification import Specification
 from transforms.ledger import AccountRefusal
-from transforms.records import RecordedSlot
+from transforms.records import RecordedSlot, SlotEstimates
 from transforms.release.estimates import estimates_of
 from transforms.release.kept import StateFile
 from transforms.release.past import Past, with_model
@@ -37,23 +37,36 @@ def estimate_again(
     if not ledger.exists():
         raise AccountRefusal(f"there is no ledger at {location.shown}: name it with --ledger")
     make_writable(outputs.folder)
-    entries = ledger.stages(spec.account.name, spec.spec_id)
-    wanted = {slot.start_s for slot in when.slots}
+    entries, wanted = ledger.stages(spec.account.name, spec.spec_id), {slot.start_s for slot in when.slots}
     slots = [slot for slot in _slots(entries) if slot.units[0].slot_s in wanted]
-    names, upper = tuple(each.name for each in spec.statistics), spec.speeds.grid.upper
-    reader = PastReader(ledger, spec.account.name, spec.spec_id, StateFile.beside(location.head, spec.spec_id))
-    everything = Past.none(keeps_all=True).after(entries).fitted() if whole else None
+    slots.sort(key=lambda slot: last_entry(slot, ledger))
     written: list[Path] = []
-    for done, slot in enumerate(sorted(slots, key=lambda slot: last_entry(slot, ledger)), 1):
-        if whole:
-            found = with_model(estimates_of(slot.units, names), slot.units, everything, upper)
-        else:
-            found = reader.estimates_of(slot, names, upper)
+    for found in _by_all(spec, entries, slots) if whole else _causal(spec, location, slots):
         written += publish_slot(found, outputs.folder, outputs.formats, outputs.shape)
-        progress("slots estimated", done, len(slots))
-    reader.keep()
+        progress("files written", len(written), len(slots) * len(outputs.formats))
     recorded = {slot.units[0].period for slot in slots}
     return sorted(written), [period for period in when.periods if period not in recorded]
+
+
+def _causal(spec: Specification, location: AccountLocation, slots: Sequence[RecordedSlot]) -> Iterator[SlotEstimates]:
+    """slots: by the last entry that each rests on."""
+    file = StateFile.beside(location.head, spec.spec_id)
+    reader = PastReader(location.ledger, spec.account.name, spec.spec_id, file)
+    for slot in slots:
+        yield reader.estimates_of(slot, _names(spec), spec.speeds.grid.upper)
+    reader.keep()
+
+
+def _by_all(
+    spec: Specification, entries: Sequence[Sequenced], slots: Sequence[RecordedSlot]
+) -> Iterator[SlotEstimates]:
+    known = Past.none(keeps_all=True).after(entries).fitted()
+    for slot in slots:
+        yield with_model(estimates_of(slot.units, _names(spec)), slot.units, known, spec.speeds.grid.upper)
+
+
+def _names(spec: Specification) -> tuple[str, ...]:
+    return tuple(each.name for each in spec.statistics)
 
 
 def _slots(entries: Sequence[Sequenced]) -> list[RecordedSlot]:

@@ -1,5 +1,4 @@
-"""What a stream, or a bounded job, asks of an engine. Flink is one (pipelines/streaming/flink); another one is another
-such file."""
+"""What a stream, or a bounded job, asks of an engine. Flink is one: pipelines/streaming/flink."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol

@@ -1,4 +1,4 @@
-"""How a stream is: one line of JSON for every slot and for every change of state, about no vehicle and no HAT."""
+"""A stream's health: one line of JSON for every slot and for every change of state, about no vehicle and no HAT."""
 
 import threading
 import time
@@ -21,7 +21,7 @@ from transforms.time.stream_calendar import slots_from
 LOOK_EVERY_S = 1.0
 SILENT_S = 60.0
 """After so long without an answer from the cluster, nobody can say whether the stream still runs."""
-LOST = counters.in_flink(counters.UNITS_LOST)
+LOST = counters.as_told(counters.UNITS_LOST)
 LOSSES_EVERY = 10
 """Looks without a new slot: an account whose limit is reached records nothing, and that must be said."""
 OVERDUE_S = 60
@@ -29,7 +29,7 @@ OVERDUE_S = 60
 OVERDUE_EVERY = 60
 """Looks between two words about slots that stay overdue."""
 _KEPT_SLOTS = 2_000
-_TOLD = tuple(map(counters.in_flink, (counters.MISSED, counters.LATE_FOR_LIVE, counters.OVERTAKEN)))
+_TOLD = tuple(map(counters.as_told, (counters.MISSED, counters.LATE_FOR_LIVE, counters.OVERTAKEN)))
 """Told where there are some; the last of them is a fault: a clock that is behind, or a producer's."""
 _FOR_EVER_S = 1 << 40
 
@@ -205,9 +205,9 @@ class _Watch:
             "duplicates": new.get(counters.DUPLICATES, 0),
             "refused": {reason: count for reason, count in sorted(refused.items()) if count},
             LOST: new.get(LOST, 0),
-            "units_changed": new.get(counters.in_flink(counters.UNITS_CHANGED), 0),
+            "units_changed": new.get(counters.as_told(counters.UNITS_CHANGED), 0),
             **{name: count for name in _TOLD if (count := new.get(name, 0))},
-            "units_redrawn": new.get(counters.in_flink(counters.UNITS_REDRAWN), 0),
+            "units_redrawn": new.get(counters.as_told(counters.UNITS_REDRAWN), 0),
         }
 
 

@@ -17,9 +17,12 @@ from typing import Any, NamedTuple
 import pipelines.commands.release
 import pipelines.scheduled.parts  # noqa: F401
 from pipelines.cli import main
+from tests.beam_memory import let_beam_remember
 from transforms.failpoints import VARIABLE, acting
 
 PATIENCE_S = 120
+
+let_beam_remember()
 
 
 def forks() -> BaseContext:

@@ -59,8 +59,17 @@ def once_at(monkeypatch, place, event):
     monkeypatch.setattr("transforms.ledger.ledger.failpoint", failpoint)
 
 
-@pytest.mark.parametrize("place", ["before-commit", "after-commit"])
-@pytest.mark.parametrize("end", ["kill", "stop"])
+@pytest.mark.parametrize(
+    ("end", "place"),
+    [
+        ("kill", "before-commit"),
+        *(
+            pytest.param(*each, marks=pytest.mark.slow)
+            for each in (("stop", "before-commit"), ("stop", "after-commit"))
+        ),
+        ("kill", "after-commit"),
+    ],
+)
 def test_a_server_that_is_killed_and_started_again_keeps_one_value(ledger, postgres, monkeypatch, place, end):
     def restart():
         getattr(postgres, end)()
@@ -269,7 +278,7 @@ def test_a_release_on_a_server_is_made_once_shown_and_verified(run, town):
 
 
 @pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize("place", ["before-commit", "after-commit"])
+@pytest.mark.parametrize("place", [pytest.param("before-commit", marks=pytest.mark.slow), "after-commit"])
 def test_a_server_that_dies_during_a_release_publishes_nothing_of_it_and_a_rerun_all(
     run, town, postgres, monkeypatch, place
 ):

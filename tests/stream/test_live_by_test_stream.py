@@ -31,8 +31,6 @@ from transforms.release.levels import plan_of
 from transforms.release.period_steps import IntoPeriods
 from transforms.release.recorded import debit_of
 
-pytestmark = pytest.mark.xdist_group("live")  # what they share is made once
-
 SPEC = levels_city.SPEC + "[live]\nshare = 0.4\nday_lateness_s = 1800\n"
 SLOTS = 4
 """Of a day's service, from 08:00 to 12:00."""

@@ -3,15 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from dpops.allocation import Share, SlotDebit
 from dpops.mechanism import Totals
 from dpops.noise import Noise
-from dpops.statistics import RequestedStatistic
-from dpops.types import CountsKnown, Int64s
+from dpops.types import Int64s
 from transforms.count.wire import Exposure, Tally
 from transforms.ledger.claims import check_claims
 from transforms.observe.hexagons import cell_text
@@ -96,7 +95,7 @@ def divide(rows: Tally, plans: int, policy: Policy) -> Divided:
     return Divided(replace(rows, kept=left, dropped=reported - left), share)
 
 
-class Drawn(NamedTuple):
+class SlotDrawn(NamedTuple):
     """What was released of a slot. cell: int64 (HATs,), ascending, of those with vehicles. spent: by them, in parts."""
 
     released: list[Released]
@@ -104,16 +103,20 @@ class Drawn(NamedTuple):
     spent: Int64s
 
 
-def _release(rows: Tally, shard: int, hat_epsilon: Fraction, policy: Policy, noise: Noise) -> Drawn:
+def _release(rows: Tally, shard: int, hat_epsilon: Fraction, policy: Policy, noise: Noise) -> SlotDrawn:
     """rows: of one slot."""
     hats = hats_of(rows)
-    totals = [(hat.totals, hat.reported) for hat in hats if hat.totals.counts.size]
-    of = {cell: at for at, cell in enumerate(hat.cell for hat in hats if hat.totals.counts.size)}
+    some = [hat for hat in hats if hat.totals.counts.size]
+    totals, reported = [hat.totals for hat in some], [hat.reported for hat in some]
+    of = {hat.cell: at for at, hat in enumerate(some)}
     cells = [hat.cell for hat in hats]
-    by_statistic = [_release_statistic(stat, totals, hat_epsilon, policy, noise) for stat in policy.statistics]
+    by_statistic = [
+        stat.mechanism.draw(totals, reported, policy.grid, hat_epsilon * stat.share, noise)
+        for stat in policy.statistics
+    ]
     spent = np.zeros(len(of), np.int64)
     for stat, done in zip(policy.statistics, by_statistic, strict=True):
-        spent += int(stat.share * policy.parts) * np.array([plan["epsilon"] != "0" for _, plan, _ in done], np.int64)
+        spent += int(stat.share * policy.parts) * np.array([each.plan["epsilon"] != "0" for each in done], np.int64)
     released = [
         Released(
             cell_text(cell),
@@ -123,7 +126,7 @@ def _release(rows: Tally, shard: int, hat_epsilon: Fraction, policy: Policy, noi
         for cell in _rows_to_publish(cells, shard, policy)
         for stat, done in zip(policy.statistics, by_statistic, strict=True)
     ]
-    return Drawn(released, np.array(list(of), np.int64), spent)
+    return SlotDrawn(released, np.array(list(of), np.int64), spent)
 
 
 class Hat(NamedTuple):
@@ -148,22 +151,6 @@ def hats_of(rows: Tally) -> list[Hat]:
             rows.cell[first].tolist(), first.tolist(), last.tolist(), reported.tolist(), strict=True
         )
     ]
-
-
-def _release_statistic(
-    stat: RequestedStatistic, totals: list[tuple[Totals, int]], hat_epsilon: Fraction, policy: Policy, noise: Noise
-) -> list[tuple[str, dict[str, Any], list[int]]]:
-    """Per HAT the mechanism that released it (of `auto`, the one it chose), its plan and its integers."""
-    epsilon = hat_epsilon * stat.share
-    keys = [(samples, total.counts.tobytes()) for total, samples in totals]
-    known = {  # equal counts have equal plans
-        key: CountsKnown(total.counts, samples) for key, (total, samples) in zip(keys, totals, strict=True)
-    }
-    made = stat.mechanism.plans(list(known.values()), policy.grid, epsilon)
-    planned = {key: (plan, plan.document()) for key, plan in zip(known, made, strict=True)}
-    plans = [planned[key] for key in keys]
-    released = stat.mechanism.release([total for total, _ in totals], [plan for plan, _ in plans], noise)
-    return [(plan.mechanism, public, integers) for (plan, public), integers in zip(plans, released, strict=True)]
 
 
 def _rows_to_publish(occupied: list[int], shard: int, policy: Policy) -> list[int]:

@@ -69,7 +69,7 @@ class PublishToKafka(beam.PTransform[PCollection[SlotEstimates], PCollection[Non
                 raise ValueError(f"settings: {setting} is not to be set: sending twice safely depends on it")
 
     def expand(self, slots: PCollection[SlotEstimates]) -> PCollection[None]:
-        return slots | "send" >> beam.ParDo(_Send(self.topic, self.shape))
+        return slots | "send" >> beam.ParDo(_Send(self.topic, self.shape)).with_output_types(type(None))
 
 
 class _Send(beam.DoFn):

@@ -22,7 +22,8 @@ class PublishFiles(beam.PTransform[PCollection[SlotEstimates], PCollection[None]
     shape: Shape = PLAIN
 
     def expand(self, slots: PCollection[SlotEstimates]) -> PCollection[None]:
-        return slots | "write files" >> beam.ParDo(_PublishFiles(self.folder, self.formats, self.shape))
+        writing = beam.ParDo(_PublishFiles(self.folder, self.formats, self.shape))
+        return slots | "write files" >> writing.with_output_types(type(None))  # or Beam reads bytecode to find out
 
 
 class _PublishFiles(beam.DoFn):

@@ -128,7 +128,7 @@ def test_each_hat_of_one_call_gets_noise_of_its_own_plan(mechanism: Mechanism) -
     plans = [plan_for(mechanism, counts) for counts in COUNTS]
     totals = [alike(counts, counts * 3_000) for counts in COUNTS]
     exact = noiseless_many(mechanism, plans, totals)
-    repeats = 4_000
+    repeats = 2_000
     released = mechanism.release(totals * repeats, plans * repeats, seeded(33))
     noise = last_of(released).reshape(repeats, -1) - exact
     for column, plan in enumerate(plans):

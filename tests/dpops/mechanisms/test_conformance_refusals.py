@@ -100,6 +100,8 @@ def test_sums_that_would_overflow_are_refused_or_exact(
         top = noiseless_of(mechanism, plan, [totals])[0]
     except ValueError:
         return
+    if plan.is_constant:
+        return
     assert float(top * plan.step) == pytest.approx(float(plan.upper), rel=1e-3)
 
 

@@ -87,6 +87,7 @@ def test_the_same_seed_gives_the_same_figures():
     assert one.error != other.error
 
 
+@pytest.mark.slow  # starts processes
 def test_the_generator_of_a_cell_does_not_depend_on_the_process_it_runs_in():
     plan = [("extreme", "akmv", "1"), ("geometric", "baseline", "2")]
     done = []

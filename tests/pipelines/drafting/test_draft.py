@@ -130,6 +130,23 @@ def test_times_without_an_offset_get_a_zone_to_check(tmp_path):
     assert spec.input.layout.units.zone == "America/Chicago"
 
 
+def test_names_of_columns_may_be_of_another_language(tmp_path):
+    header = "Fahrzeug;Zeit;Breite;Länge;v_kmh"
+    (tmp_path / "feed.csv").write_text("\n".join([header, *(";".join(map(str, row)) for row in rows())]))
+    made, spec = drafted(tmp_path / "feed.csv", tmp_path)
+    assert dict(spec.input.columns) == {
+        "vehicle": "Fahrzeug", "time": "Zeit", "lat": "Breite", "lon": "Länge", "speed": "v_kmh"
+    }  # fmt: skip
+    assert not any("by values alone" in line for line in made.warnings)
+    assert any("speeds in km/h" in line for line in made.found)
+
+
+def test_columns_that_may_hold_speeds_are_named_where_none_was_found(tmp_path):
+    (tmp_path / "feed.csv").write_text("\n".join(["bus,t,lat,lon,tempo", *(",".join(map(str, row)) for row in rows())]))
+    made, _ = drafted(tmp_path / "feed.csv", tmp_path)
+    assert any("name it in input.columns: tempo." in line for line in made.warnings)
+
+
 def test_the_time_zone_is_that_of_the_place_and_not_of_the_nearest_city():
     assert zones_at(28.6, 77.2) == ["Asia/Kolkata"]  # Delhi, though Kathmandu is nearer than Kolkata
     assert zones_at(48.1, 11.6) == ["Europe/Berlin"]

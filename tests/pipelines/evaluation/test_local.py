@@ -12,16 +12,14 @@ from pipelines.cli import hatstream
 from pipelines.evaluation import local, local_report
 from pipelines.exit_codes import DONE, WRONG_USE
 
-pytestmark = pytest.mark.xdist_group("local")  # what they share is made once
-
 
 @pytest.fixture(scope="module")
 def cells() -> list[local.Cell]:
-    """Four trials of 20,000 users for the means, and one of 2,000 for the distributions."""
+    """Four trials of 5,000 users for the means, and one of 1,000 for the distributions."""
     found = []
     for table, configs, users, trials in (
-        ("mean", local.MEANS, 20_000, 4),
-        ("distribution", local.DISTRIBUTIONS, 2_000, 1),
+        ("mean", local.MEANS, 5_000, 4),
+        ("distribution", local.DISTRIBUTIONS, 1_000, 1),
     ):
         for config in configs:
             sums = local.run_task((table, "beta", config, 0), users, trials, 1, None)

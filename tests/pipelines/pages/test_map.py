@@ -6,8 +6,6 @@ from selenium.webdriver.common.keys import Keys
 from tests.browser import browser
 from tests.pipelines.pages.results import CELLS, row, write
 
-pytestmark = pytest.mark.xdist_group("pages")  # what they share is made once
-
 HEXAGONS = "#map .choroplethlayer path"
 
 

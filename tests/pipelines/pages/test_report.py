@@ -11,8 +11,6 @@ from tests import city, levels_city
 from tests.browser import browser
 from tests.pipelines.pages.results import CELLS, row, write
 
-pytestmark = pytest.mark.xdist_group("pages")  # what they share is made once
-
 
 @pytest.fixture
 def released(tmp_path, hatstream):

@@ -47,6 +47,7 @@ def test_a_killed_worker_is_told_and_nothing_is_recorded(town, hatstream, monkey
     assert hatstream(*city.release(town))[0] == 0
 
 
+@pytest.mark.slow  # starts processes
 def test_what_a_worker_refuses_is_told_as_if_there_were_none(town, hatstream):
     (town / "feed.csv").write_text("bus,ts,lat,lon\n")
     alone, together = (hatstream(*city.release(town, "--workers", number)) for number in (1, 2))

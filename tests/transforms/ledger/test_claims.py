@@ -19,11 +19,6 @@ from transforms.release.recorded import Released
 DELTA = Fraction(1, 10**6)
 
 
-@pytest.fixture
-def ledger(ledger_url, tmp_path):
-    return opened(ledger_url, tmp_path / "key.head")
-
-
 def with_cells(of, plans):
     """The unit with one HAT for each list of plans, a plan a statistic."""
     hats = [

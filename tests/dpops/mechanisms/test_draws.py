@@ -1,0 +1,68 @@
+"""What is planned and released of many HATs in one call is what plans and releases give one after the other."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpops.forecast import Prior
+from dpops.means.together import MANY_USERS
+from dpops.mechanism import PlanError
+from dpops.mechanisms.array_average import ArrayAverage
+from dpops.mechanisms.auto import Auto
+from dpops.mechanisms.baseline import Baseline
+from dpops.types import CountsKnown, Grid
+from tests.dpops.reference import unlike
+from tests.statistical.checks import seeded
+
+GRID = Grid(step=Fraction(1, 100), upper_steps=6_500)
+MECHANISMS = [*ArrayAverage.examples(), Baseline(), Auto(), Auto(prior=Prior(20.0, 12.0))]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=repr)
+@settings(max_examples=10, deadline=None)
+@given(
+    lists=st.lists(st.lists(st.integers(1, 60), min_size=1, max_size=6), max_size=8),
+    copies=st.integers(1, 5),
+    dropped=st.integers(0, 3),
+    shares=st.integers(0, 2**32),
+    epsilon=st.sampled_from([Fraction(1, 7), Fraction(1), Fraction(9, 2)]),
+)
+def test_one_call_draws_the_same_plans_noise_and_integers(mechanism, lists, copies, dropped, shares, epsilon):
+    rng = np.random.default_rng(shares)
+    hats = [np.array(sorted(each)[::-1], np.int64) for each in lists for _ in range(copies)]
+    totals = [unlike(counts, counts * rng.integers(0, 6_501, counts.size), GRID.upper_steps) for counts in hats]
+    reported = [int(counts.sum()) + dropped for counts in hats]
+    known = [CountsKnown(counts, samples) for counts, samples in zip(hats, reported, strict=True)]
+    plans = mechanism.plans(known, GRID, epsilon)
+    drawn = mechanism.draw(totals, reported, GRID, epsilon, seeded(3))
+    assert [each.plan for each in drawn] == [plan.document() for plan in plans]
+    assert [[*each.plan] for each in drawn] == [[*plan.document()] for plan in plans], "in the order of stored bytes"
+    assert [[*each.plan["facts"]] for each in drawn] == [[*plan.facts] for plan in plans]
+    assert [each.mechanism for each in drawn] == [plan.mechanism for plan in plans]
+    assert [each.integers for each in drawn] == mechanism.release(totals, plans, seeded(3))
+
+
+def test_hats_of_very_many_users_are_drawn_among_the_others():
+    hats = [np.full(size, 3, np.int64) for size in (MANY_USERS + 1, 2, 2, 2, 2)]
+    totals = [unlike(counts, counts * 700, GRID.upper_steps) for counts in hats]
+    drawn = ArrayAverage().draw(totals, [int(counts.sum()) for counts in hats], GRID, Fraction(10**6), seeded(4))
+    values = [each.integers[0] * Fraction(each.plan["step"]) for each in drawn]
+    assert [round(float(value), 1) for value in values] == [7.0] * 5
+
+
+@pytest.mark.parametrize("sums", [[-1, 0], [6_500 * 2 + 1, 0]])
+def test_sums_that_no_samples_have_are_refused(sums):
+    counts = np.array([2, 1], np.int64)
+    totals = [unlike(counts, counts * 0, GRID.upper_steps)._replace(sums=np.array(sums))] * 4
+    with pytest.raises(ValueError, match="totals do not fit"):
+        ArrayAverage().draw(totals, [3] * 4, GRID, Fraction(1), seeded(5))
+
+
+def test_noise_beyond_bounds_is_refused_before_anything_is_drawn():
+    counts = np.array([90_000, 3], np.int64)
+    totals = [unlike(counts, counts * 0, GRID.upper_steps)] * 4
+    with pytest.raises(PlanError, match="noise beyond"):
+        ArrayAverage().draw(totals, [90_003] * 4, GRID, Fraction(1, 10**12), seeded(6))
