@@ -50,7 +50,6 @@ def test_a_day_is_released_as_here_and_an_input_that_cannot_be_read_seals_nothin
     assert (summary_of(first)["rows"], summary_of(first)["duplicates"]) == (127, 1)
 
 
-@pytest.mark.slow
 def test_what_was_recorded_before_a_worker_was_killed_is_what_is_published(flink, tmp_path, hatstream, monkeypatch):
     """Flink does the stage again, and before it as much as it likes; the ledger returns what it had."""
     armed = tmp_path / "armed"
