@@ -46,6 +46,7 @@ COLOURS = {
     "opt-array": "tab:cyan",
     "worst-case-optimal": "tab:purple",
     "akmv": "tab:brown",
+    "constant": "gold",
 }
 
 
@@ -359,8 +360,7 @@ def _shade(axes: Axes, numbers: Float64s, winners: Sequence[str]) -> None:
 
 
 def _arrow(axes: Axes, start: Float64s, end: Float64s) -> None:
-    style = {"arrowstyle": "->", "lw": 1.8}
-    axes.annotate("", (end[0], end[1]), (start[0], start[1]), arrowprops=style)
+    axes.annotate("", (end[0], end[1]), (start[0], start[1]), arrowprops={"arrowstyle": "->", "lw": 1.8})
 
 
 def _forecast(mechanism: Mechanism, counts: Int64s, epsilon: Fraction, prior: Prior) -> float:

@@ -8,7 +8,7 @@ import sys
 from dpops.learning import learned, published
 from dpops.learning.hats import RECENT
 from tests.dpops.learning.city import after
-from tests.dpops.learning.test_hats import UPPER, known_after
+from tests.dpops.learning.hats import UPPER, known_after
 
 
 def digest() -> str:
