@@ -21,7 +21,7 @@ from pipelines.planning.forecast import Choice, HatClass, Planned, Recount, Stat
 from pipelines.planning.forecast import plan as make_plan
 from pipelines.planning.levels import plan_levels
 from pipelines.planning.needs import Needs, needs_of
-from pipelines.scheduled.outcome import Progress
+from pipelines.progress import Report
 from pipelines.scheduled.release import UsageError
 from pipelines.specification import Specification, load
 
@@ -37,7 +37,7 @@ class AskedCounts:
     synthetic: bool
     pattern: str | None
 
-    def of(self, spec: Specification, progress: Progress) -> tuple[sources.Counts, Recount | None] | None:
+    def of(self, spec: Specification, progress: Report) -> tuple[sources.Counts, Recount | None] | None:
         """The counts, and how to count again in other cells and slots. Raises UsageError where they are too many."""
         if sum((self.counts_path is not None, self.synthetic, self.pattern is not None)) > 1:
             raise UsageError("give one of --counts, --synthetic and --input")

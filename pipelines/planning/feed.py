@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from pipelines.planning.counts import Counts
-from pipelines.scheduled.outcome import Progress
+from pipelines.progress import Report
 from pipelines.scheduled.release import InputError, paths_of
 from pipelines.specification import Specification
 from transforms.count import wire
@@ -66,7 +66,7 @@ class FeedPeriod:
         return Counts(whole.slot_s, whole.cell, vehicle, whole.kept, True, True, origin, period, (len(days),))
 
 
-def fullest_period(spec: Specification, pattern: str, progress: Progress) -> FeedPeriod:
+def fullest_period(spec: Specification, pattern: str, progress: Report) -> FeedPeriod:
     """Reads a feed and keeps the period with the most observations. Raises InputError, which shows no content."""
     when = StreamCalendar(spec.timetable, _edge_s(spec), FROM_US // 1_000_000, TO_US // 1_000_000)
     rules = Rules(

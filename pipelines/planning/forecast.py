@@ -20,7 +20,7 @@ from pipelines.account.guarantee import NOT_PROTECTED, Guarantee, translated
 from pipelines.planning.composed import Composed, PlannedHat, lay_out, may_have_constants, of_several_periods
 from pipelines.planning.counts import Counts
 from pipelines.planning.needs import Needs
-from pipelines.scheduled.outcome import Progress
+from pipelines.progress import Report
 from pipelines.scheduled.release import InputError
 from pipelines.specification import Specification
 from transforms.release.policy import weights_of
@@ -143,7 +143,7 @@ def label(mechanism: Mechanism) -> str:
     return " ".join([mechanism.name, *(f"{name}={value}" for name, value in given)])
 
 
-def plan(spec: Specification, counts: Counts, recount: Recount | None, progress: Progress) -> Planned:
+def plan(spec: Specification, counts: Counts, recount: Recount | None, progress: Report) -> Planned:
     """Forecasts by class of HAT, what adds up, and what other choices would give.
 
     recount: where positions are known, so that other cells and slots can be counted. Raises InputError.
@@ -176,7 +176,7 @@ def plan(spec: Specification, counts: Counts, recount: Recount | None, progress:
 
 
 def _statistics(
-    spec: Specification, classes: list[list[PlannedHat]], forecaster: Forecaster, progress: Progress
+    spec: Specification, classes: list[list[PlannedHat]], forecaster: Forecaster, progress: Report
 ) -> list[StatisticPlan]:
     chosen = [_evenly(members, PER_CLASS) for members in classes]
     whole, done = sum(map(len, chosen)) * len(spec.statistics), 0

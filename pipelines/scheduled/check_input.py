@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pipelines.job import NOWHERE
+from pipelines.progress import Report
 from pipelines.scheduled import counting
 from pipelines.scheduled.crew import crew_of
-from pipelines.scheduled.outcome import Outcome, Progress
+from pipelines.scheduled.outcome import Outcome
 from pipelines.scheduled.release import input_of, job_of
 from pipelines.scheduled.spool import Spool
 from pipelines.specification import Specification
@@ -40,7 +41,7 @@ def check_input(
     pattern: str,
     account: LedgerAccount,
     workers: int | None,
-    progress: Progress,
+    progress: Report,
 ) -> InputCheck:
     """Reads the input as a release would, without opening the ledger. Raises UsageError, InputError or StepError."""
     paths = input_of(pattern)

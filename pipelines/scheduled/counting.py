@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from dpops.statistics import Column
 from pipelines.job import Job
+from pipelines.progress import Report
 from pipelines.scheduled.crew import Crew, pieces_of
 from pipelines.scheduled.input_size import rows_about
-from pipelines.scheduled.outcome import Outcome, Progress, count_in, reporting
+from pipelines.scheduled.outcome import Outcome, count_in, reporting
 from pipelines.scheduled.spool import Place, Spool
 from pipelines.scheduled.tasks import Count, CountDerived, Divide, Draw, Road, Task
 from transforms.count.tally import ContributionBound
@@ -22,7 +23,7 @@ def road_of(job: Job, cap: ContributionBound | None, columns: tuple[Column, ...]
     return Road(job.layout, job.rules, job.resolution, cap, columns, job.policy, job.slots)
 
 
-def observe_files(crew: Crew, road: Road, paths: Sequence[str], outcome: Outcome, progress: Progress) -> Spool:
+def observe_files(crew: Crew, road: Road, paths: Sequence[str], outcome: Outcome, progress: Report) -> Spool:
     """Accepted events by (slot, 0). Raises StepError for a file that cannot be read."""
     events = Spool(crew.shelf)
     phase, about = "observations read", rows_about(paths)
@@ -37,7 +38,7 @@ def count_slots(
     slots: Sequence[Slot],
     events: Spool,
     outcome: Outcome,
-    progress: Progress,
+    progress: Report,
     *,
     shards: int,
     by_vehicle: bool = False,
@@ -67,7 +68,7 @@ def count_derived(
     periods: Mapping[str, Sequence[int]],
     events: Spool,
     outcome: Outcome,
-    progress: Progress,
+    progress: Report,
     *,
     shards: int,
 ) -> Spool:
@@ -91,7 +92,7 @@ def count_derived(
 
 
 def draw_plans(
-    crew: Crew, road: Road, slots: Sequence[Slot], tallies: Spool, outcome: Outcome, progress: Progress
+    crew: Crew, road: Road, slots: Sequence[Slot], tallies: Spool, outcome: Outcome, progress: Report
 ) -> Spool:
     """Sealed units by (slot, SEALED) and exposures by (slot, EXPOSED), of every slot: also of one without a tally."""
     plans = dict.fromkeys(road.slots[slot.start_s].plan[0] for slot in slots)

@@ -13,7 +13,7 @@ from pipelines.account.location import AccountLocation
 from pipelines.assembly import levels_policy
 from pipelines.job import Outputs
 from pipelines.output_folder import make_writable
-from pipelines.scheduled.outcome import Progress
+from pipelines.progress import Report
 from pipelines.scheduled.release import UsageError, range_of, slot_facts
 from pipelines.specification import Specification
 from transforms.ledger import AccountRefusal
@@ -69,7 +69,7 @@ def estimate_again(
     known: Recorded,
     when: Calendar,
     outputs: Outputs,
-    progress: Progress,
+    progress: Report,
     *,
     whole: bool,
     sums: bool = False,

@@ -8,9 +8,10 @@ from dpops.accountant import Accountant
 from dpops.claims import claim_of
 from pipelines.build import sinks_of
 from pipelines.job import Job
+from pipelines.progress import Report
 from pipelines.scheduled import counting
 from pipelines.scheduled.crew import crew_of
-from pipelines.scheduled.outcome import Outcome, Progress, count_in, is_refused
+from pipelines.scheduled.outcome import Outcome, count_in, is_refused
 from pipelines.scheduled.parts import counts_of, pipeline, unspooled
 from pipelines.scheduled.spool import Spool
 from transforms.records import KeyedTally, SlotShard
@@ -30,7 +31,7 @@ def run(
     slots: Sequence[Slot],
     needed: Collection[str] | None,
     workers: int | None,
-    progress: Progress,
+    progress: Report,
 ) -> Outcome:
     """Releases whole periods: all, or none where the account refuses one.
 

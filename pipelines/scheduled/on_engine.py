@@ -6,11 +6,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from pipelines.job import Job
+from pipelines.progress import Report
 from pipelines.scheduled.bounded import Bounded
 from pipelines.scheduled.input_size import rows_about
 from pipelines.scheduled.judge import VERDICT, read_back
 from pipelines.scheduled.levels import asked_of_the_account
-from pipelines.scheduled.outcome import Outcome, Progress, count_in
+from pipelines.scheduled.outcome import Outcome, count_in
 from pipelines.streaming.engine import BoundedEngine, EngineError, Finished
 from transforms import counters
 from transforms.errors import StepError
@@ -25,7 +26,7 @@ def run(
     paths: Sequence[str],
     needed: Sequence[str] | None,
     engine: BoundedEngine,
-    progress: Progress,
+    progress: Report,
 ) -> Outcome:
     """As `pipelines.scheduled.parts.run`, with the same promises. levels: of a release by levels.
 

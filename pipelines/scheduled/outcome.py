@@ -11,9 +11,6 @@ from dpops.accountant import Accountant
 from transforms import counters
 from transforms.observe.parse import REASONS
 
-Progress = Callable[[str, int, int | None], None]
-"""Called with a phase, what is done of it, and its whole if that is known. Never sees a vehicle's data."""
-
 ELSEWHERE = ("parse/outside-range", "parse/outside-service", "assign/outside-region")
 """Reasons that say only that a row belongs to another release."""
 

@@ -16,10 +16,11 @@ from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
 from pipelines.build import publish
 from pipelines.job import Job
+from pipelines.progress import Report
 from pipelines.scheduled import counting
 from pipelines.scheduled.asked import asked_of
 from pipelines.scheduled.crew import crew_of
-from pipelines.scheduled.outcome import Outcome, Progress, count_in, is_refused
+from pipelines.scheduled.outcome import Outcome, count_in, is_refused
 from pipelines.scheduled.spool import Spool
 from pipelines.scheduled.tasks import EXPOSED, SEALED
 from transforms import counters
@@ -37,7 +38,7 @@ def run(
     slots: Sequence[Slot],
     needed: Collection[str] | None,
     workers: int | None,
-    progress: Progress,
+    progress: Report,
 ) -> Outcome:
     """Releases the slots. Of an outcome with refused periods, `periods_released` are those that were released anyway.
 
@@ -56,7 +57,7 @@ def run(
         return _record(job, slots, released, outcome, progress)
 
 
-def _record(job: Job, slots: Sequence[Slot], released: Spool, outcome: Outcome, progress: Progress) -> Outcome:
+def _record(job: Job, slots: Sequence[Slot], released: Spool, outcome: Outcome, progress: Report) -> Outcome:
     """All periods, or none if one of them asks for more than the account has left."""
     periods: dict[str, list[int]] = {}
     for slot in slots:

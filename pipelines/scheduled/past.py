@@ -6,7 +6,7 @@ from pathlib import Path
 from pipelines.account.location import AccountLocation
 from pipelines.job import Outputs
 from pipelines.output_folder import make_writable
-from pipelines.scheduled.outcome import Progress
+from pipelines.progress import Report
 from pipelines.specification import Specification
 from transforms.ledger import AccountRefusal
 from transforms.records import RecordedSlot, SlotEstimates
@@ -24,7 +24,7 @@ def estimate_again(
     location: AccountLocation,
     when: Calendar,
     outputs: Outputs,
-    progress: Progress,
+    progress: Report,
     *,
     whole: bool,
 ) -> tuple[list[Path], list[str]]:

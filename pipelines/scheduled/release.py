@@ -18,7 +18,8 @@ from pipelines.account.location import AccountLocation
 from pipelines.account.spending import note_spending
 from pipelines.assembly import admitted, assemble, continuing, facts_of, ledger_account_of, levels_policy
 from pipelines.job import Job, Outputs
-from pipelines.scheduled.outcome import Outcome, Progress
+from pipelines.progress import Report
+from pipelines.scheduled.outcome import Outcome
 from pipelines.scheduled.remote import NoFileSystem, is_remote, matching
 from pipelines.specification import Specification
 from pipelines.specification.levels import LevelsRelease
@@ -112,7 +113,7 @@ def release(
     pattern: str,
     outputs: Outputs,
     location: AccountLocation,
-    progress: Progress,
+    progress: Report,
     *,
     allow_empty: bool = False,
     workers: int | None = None,
@@ -150,7 +151,7 @@ def _run(
     needed: Sequence[str] | None,
     workers: int | None,
     engine: "BoundedEngine | None",
-    progress: Progress,
+    progress: Report,
 ) -> Outcome:
     """The job of HATs or of `levels`, on this machine or on an engine; what it needs is imported when it runs."""
     if engine is not None:
