@@ -77,7 +77,10 @@ class AskedComparison:
     is_local: bool
 
     def check(self, telemetry: AskedTelemetry, sets: AskedSets) -> None:
-        """Raises UsageError for options that do not go together."""
+        """Raises UsageError for numbers that are none, and options that do not go together."""
+        for numbers, option in ((self.epsilons, "--epsilons"), (self.totals, "--totals")):
+            if numbers is not None:
+                _epsilons(numbers, option)
         pattern, spec_path = telemetry.pattern, telemetry.spec_path
         if self.is_local:
             others = any((sets.counts, sets.folder, self.totals, self.distributions))

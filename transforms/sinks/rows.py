@@ -158,9 +158,10 @@ def rounded(values: Sequence[float | None]) -> list[float | None]:
     integer. Over 10**6 that integer is what `round` gives: both are the float nearest to the same decimal number.
     """
     exact = np.array([math.nan if value is None else value for value in values], np.float64)
-    scaled = exact * 1e6
-    found: list[float | None] = (np.rint(scaled) / 1e6).tolist()
-    is_sure = (np.abs(scaled) < 2.0**40) & (np.abs(scaled - np.floor(scaled) - 0.5) > 2.0**-12)  # false for nan
+    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is not sure
+        scaled = exact * 1e6
+        found: list[float | None] = (np.rint(scaled) / 1e6).tolist()
+        is_sure = (np.abs(scaled) < 2.0**40) & (np.abs(scaled - np.floor(scaled) - 0.5) > 2.0**-12)  # false for nan
     for at in np.flatnonzero(~is_sure).tolist():
         found[at] = _rounded(values[at])
     return found

@@ -56,10 +56,12 @@ def test_the_sentence_says_what_one_figure_and_all_of_them_give_away(hat, spent,
 
 
 def test_per_period_the_sentence_names_the_total_that_was_asked_for():
-    spec = replace(load(MEANS), allocation=Allocation(epsilon=Fraction(3), per="period"))
+    spec = load(MEANS)
+    spec = replace(spec, privacy=replace(spec.privacy, allocation=Allocation(epsilon=Fraction(3), per="period")))
     assert "(epsilon 3)" in sentence(spec, Fraction(1, 100), Fraction(2))
 
 
 def test_per_period_the_sentence_counts_what_other_specifications_of_the_account_spent():
-    spec = replace(load(MEANS), allocation=Allocation(epsilon=Fraction(3), per="period"))
+    spec = load(MEANS)
+    spec = replace(spec, privacy=replace(spec.privacy, allocation=Allocation(epsilon=Fraction(3), per="period")))
     assert "(epsilon 5)" in sentence(spec, Fraction(1, 100), Fraction(5))
