@@ -11,6 +11,7 @@ from apache_beam.runners.runner import PipelineResult
 from pipelines.streaming.engine import EngineError
 from pipelines.streaming.flink.rest import Cluster
 
+JOB_SERVER_S = 10
 SUBMIT_S = 90.0
 CANCEL_S = 30.0
 _LOST = ("FAILED", "CANCELLED", "UNRECOGNIZED")
@@ -98,7 +99,7 @@ def where(job_server: str, worker_pool: str, parallelism: int) -> list[str]:
         f"--environment_config={worker_pool}",
         f"--parallelism={parallelism}",
         f"--sdk_worker_parallelism={parallelism}",
-        "--job_server_timeout=10",
+        f"--job_server_timeout={JOB_SERVER_S}",
     ]
 
 
