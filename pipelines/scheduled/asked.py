@@ -1,7 +1,7 @@
 """What a period asks of the account and what its vehicles spend, from its sealed units and their exposures."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -25,22 +25,25 @@ class Asked(NamedTuple):
         return sum(debits_by_slot(self.wanted).values(), Accountant())
 
 
-def asked_of(sealed: Iterable[bytes], exposures: Callable[[int], Iterable[bytes]], parts: int) -> Asked:
-    """sealed: encoded units of a period. exposures: those of a slot, by its start. parts: of a HAT's epsilon, that
-    these count."""
+def asked_of(sealed: Iterable[bytes], exposures: Callable[[int], Iterable[bytes]], shares: Sequence[Fraction]) -> Asked:
+    """sealed: encoded units of a period. exposures: those of a slot, by its start. shares: of a HAT's epsilon, by
+    statistic."""
     units = [msgspec.json.decode(data, type=Spending) for data in sealed]
-    rates = {unit.slot_s: Fraction(unit.epsilon_hat) / parts for unit in units}
-    return Asked(list(map(debit, units)), spend_of(rates, exposures))
+    rates = {unit.slot_s: Fraction(unit.epsilon_hat) for unit in units}
+    return Asked(list(map(debit, units)), spend_of(rates, exposures, shares))
 
 
-def spend_of(rates: Mapping[int, Fraction], exposures: Callable[[int], Iterable[bytes]]) -> Spend:
-    """Of each vehicle the sum over slots of its exposure times what one part costs there. rates: that, by slot."""
-    found = [(rate, unpack_exposure(exposures(slot_s))) for slot_s, rate in rates.items()]
+def spend_of(
+    rates: Mapping[int, Fraction], exposures: Callable[[int], Iterable[bytes]], shares: Sequence[Fraction]
+) -> Spend:
+    """Of each vehicle the sum of all that is drawn in its HATs. rates: the epsilon of a HAT, by slot."""
+    found = [(rate, unpack_exposure(exposures(slot_s), len(shares))) for slot_s, rate in rates.items()]
     vehicles = np.unique(np.concatenate([exposure.vehicle for _, exposure in found]))
-    parts = math.lcm(*(rate.denominator for rate in rates.values()))
+    parts = math.lcm(*((rate * share).denominator for rate in rates.values() for share in shares))
     spent = np.zeros(vehicles.size, object)  # in parts of 1, as Python integers
     for rate, exposure in found:
-        np.add.at(spent, np.searchsorted(vehicles, exposure.vehicle), exposure.spent.astype(object) * int(rate * parts))
+        prices = np.array([int(rate * share * parts) for share in shares], object)
+        np.add.at(spent, np.searchsorted(vehicles, exposure.vehicle), exposure.drawn.astype(object) @ prices)
     ordered = np.sort(spent) if spent.size else np.zeros(1, object)
     ranks = (ordered.size - 1, (ordered.size - 1) // 2, -(-9 * ordered.size // 10) - 1)
     return Spend(*(Fraction(int(ordered[rank]), parts) for rank in ranks))

@@ -12,6 +12,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Final, Literal
 
 import apache_beam as beam
@@ -96,7 +97,7 @@ class Bounded:
         spending = drawn.sealed | "what units spend" >> beam.Map(_spending).with_output_types(KeyedPart)
         exposures = drawn.exposure | "by period" >> beam.Map(_exposed, job).with_output_types(KeyedPart)
         parts = (spending, exposures) | "of periods" >> beam.Flatten() | "by period, all" >> beam.GroupByKey()
-        asked = parts | "ask" >> beam.Map(_asked, job.policy.parts).with_output_types(KeyedFact)
+        asked = parts | "ask" >> beam.Map(_asked, job.policy.shares).with_output_types(KeyedFact)
         facts = (counted, asked) | "facts" >> beam.Flatten()
         consents = facts | "judge" >> Judge(job.account, self.periods, self._needed)
         publish((drawn.sealed, consents) | "with consent" >> beam.Flatten(), job, needs_consent=True)
@@ -220,10 +221,10 @@ def _exposed(exposure: tuple[int, ExposureBytes], job: Job) -> KeyedPart:
     return job.slots[slot_s].period, ((slot_s, EXPOSED), data)
 
 
-def _asked(group: tuple[str, Iterable[tuple[SlotShard, bytes]]], parts_of_hat: int) -> KeyedFact:
+def _asked(group: tuple[str, Iterable[tuple[SlotShard, bytes]]], shares: tuple[Fraction, ...]) -> KeyedFact:
     period, parts = group
     sealed: list[bytes] = []
     exposures: dict[int, list[bytes]] = {}
     for (slot_s, kind), data in parts:
         (sealed if kind == SEALED else exposures.setdefault(slot_s, [])).append(data)
-    return judge.of_asked(period, asked_of(sealed, lambda slot_s: exposures.get(slot_s, []), parts_of_hat))
+    return judge.of_asked(period, asked_of(sealed, lambda slot_s: exposures.get(slot_s, []), shares))

@@ -65,7 +65,7 @@ def _record(job: Job, slots: Sequence[Slot], released: Spool, outcome: Outcome, 
     wanted: Wanted = {}
     for period, starts in periods.items():
         sealed = (data for slot_s in starts for data in released.read((slot_s, SEALED)))
-        asked = asked_of(sealed, lambda slot_s: released.read((slot_s, EXPOSED)), job.policy.parts)
+        asked = asked_of(sealed, lambda slot_s: released.read((slot_s, EXPOSED)), job.policy.shares)
         wanted[period], outcome.debits[period], outcome.spent[period] = asked.wanted, asked.total, asked.spent
     ledger = job.account.open()
     if excess := ledger.excess(job.account.name, job.account.limit, wanted):

@@ -89,13 +89,13 @@ def joined(parts: Sequence[Tally]) -> Tally:
 
 
 class Exposure(NamedTuple):
-    """What each vehicle of a slot spends there, in parts of the epsilon of a HAT (`Policy.parts`).
+    """In how many HATs of a slot each vehicle is of which a statistic is drawn: int64 (vehicles, statistics).
 
     A vehicle in HATs in which nothing is drawn is there too.
     """
 
     vehicle: Int64s
-    spent: Int64s
+    drawn: Int64s
 
 
 class Part(NamedTuple):
@@ -195,8 +195,9 @@ def _unpacked(part: bytes, columns: Sequence[Column]) -> Tally:
     return Tally(*(_numbers(batch.column(name)) for name in _KEYS), sums=sums)
 
 
-def unpack_exposure(parts: Iterable[bytes]) -> Exposure:
-    return Exposure(*_columns(parts, len(Exposure._fields)))
+def unpack_exposure(parts: Iterable[bytes], statistics: int) -> Exposure:
+    vehicle, drawn = _columns(parts, len(Exposure._fields))
+    return Exposure(vehicle, drawn.reshape(-1, statistics))
 
 
 def _columns(parts: Iterable[bytes], width: int) -> list[Int64s]:

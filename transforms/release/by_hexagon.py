@@ -33,10 +33,10 @@ def draw_releases(
     rows, share = divide(reported, facts.plans, policy)
     masks = [rows.slot_s == slot_s for slot_s in facts.plan]
     drawn = [_release(rows.take(mine), shard, share.epsilon_hat, policy, noise) for mine in masks]
-    exposures = [exposure_of(rows.take(mine), each.cell, each.spent) for mine, each in zip(masks, drawn, strict=True)]
-    part = share.epsilon_hat / policy.parts
-    in_slot = [part * most_spent([exposure]) for exposure in exposures]
-    debits = policy.allocation.debits(share, in_slot, part * most_spent(exposures))
+    exposures = [exposure_of(rows.take(mine), each.cell, each.drawn) for mine, each in zip(masks, drawn, strict=True)]
+    costs = [share.epsilon_hat * of for of in policy.shares]
+    in_slot = [most_spent([exposure], costs) for exposure in exposures]
+    debits = policy.allocation.debits(share, in_slot, most_spent(exposures, costs))
     sealed = []
     for slot_s, mine, each, debit in zip(facts.plan, masks, drawn, debits, strict=True):
         digest = _digest(reported.take(mine), slot_s, shard, policy)
@@ -96,11 +96,11 @@ def divide(rows: Tally, plans: int, policy: Policy) -> Divided:
 
 
 class SlotDrawn(NamedTuple):
-    """What was released of a slot. cell: int64 (HATs,), ascending, of those with vehicles. spent: by them, in parts."""
+    """What was released of a slot. cell: int64 (HATs,), ascending, of those with vehicles. drawn: see `exposure_of`."""
 
     released: list[Released]
     cell: Int64s
-    spent: Int64s
+    drawn: Int64s
 
 
 def _release(rows: Tally, shard: int, hat_epsilon: Fraction, policy: Policy, noise: Noise) -> SlotDrawn:
@@ -114,9 +114,7 @@ def _release(rows: Tally, shard: int, hat_epsilon: Fraction, policy: Policy, noi
         stat.mechanism.draw(totals, reported, policy.grid, hat_epsilon * stat.share, noise)
         for stat in policy.statistics
     ]
-    spent = np.zeros(len(of), np.int64)
-    for stat, done in zip(policy.statistics, by_statistic, strict=True):
-        spent += int(stat.share * policy.parts) * np.array([each.plan["epsilon"] != "0" for each in done], np.int64)
+    drawn = [[each.plan["epsilon"] != "0" for each in done] for done in by_statistic]
     released = [
         Released(
             cell_text(cell),
@@ -126,7 +124,7 @@ def _release(rows: Tally, shard: int, hat_epsilon: Fraction, policy: Policy, noi
         for cell in _rows_to_publish(cells, shard, policy)
         for stat, done in zip(policy.statistics, by_statistic, strict=True)
     ]
-    return SlotDrawn(released, np.array(list(of), np.int64), spent)
+    return SlotDrawn(released, np.array(list(of), np.int64), np.array(drawn, np.int64).T)
 
 
 class Hat(NamedTuple):

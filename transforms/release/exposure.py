@@ -14,20 +14,20 @@ from transforms.ledger.claims import claims_by_hat
 from transforms.release.recorded import Sealed
 
 
-def exposure_of(rows: Tally, cell: Int64s, spent: Int64s) -> Exposure:
-    """What each vehicle of a slot spends there.
+def exposure_of(rows: Tally, cell: Int64s, drawn: Int64s) -> Exposure:
+    """What is drawn of each vehicle of a slot.
 
-    rows: of the slot. cell, spent: int64 (HATs,), the HATs with vehicles, ascending, and what is drawn there, in parts.
+    rows: of the slot. cell: int64 (HATs,), the HATs with vehicles, ascending. drawn: int64 (HATs, statistics), 1 or 0.
     """
     kept = rows.kept > 0
     vehicle, code = np.unique(rows.vehicle[kept], return_inverse=True)
-    return Exposure(vehicle, _added_up(code, spent[np.searchsorted(cell, rows.cell[kept])]))
+    return Exposure(vehicle, _added_up(code, drawn[np.searchsorted(cell, rows.cell[kept])]))
 
 
-def most_spent(exposures: Sequence[Exposure]) -> int:
-    """What a vehicle spends in several slots at most, in parts."""
+def most_spent(exposures: Sequence[Exposure], shares: Sequence[Fraction]) -> Fraction:
+    """What a vehicle spends in several slots at most, exactly. shares: what each statistic of a HAT costs."""
     vehicle = np.unique(np.concatenate([each.vehicle for each in exposures]), return_inverse=True)[1]
-    return int(_added_up(vehicle, np.concatenate([each.spent for each in exposures])).max(initial=0))
+    return _dearest(_added_up(vehicle, np.concatenate([each.drawn for each in exposures])), shares)
 
 
 def most_claimed(units: Sequence[Sealed], rows: Tally) -> Fraction:
@@ -49,12 +49,17 @@ def most_claimed(units: Sequence[Sealed], rows: Tally) -> Fraction:
     vehicle = np.unique(rows.vehicle, return_inverse=True)[1]
     hats = np.zeros((int(vehicle.max(initial=-1)) + 1, len(known)), np.int64)
     np.add.at(hats, (vehicle, kind), 1)
-    sums = (sum(map(mul, each, known), ZERO) for each in np.unique(hats, axis=0).tolist())
+    return _dearest(hats, known)
+
+
+def _dearest(numbers: Int64s, prices: Sequence[Fraction]) -> Fraction:
+    """What a row costs at most. numbers: (rows, prices), of which a few rows differ."""
+    sums = (sum(map(mul, each, prices), ZERO) for each in np.unique(numbers, axis=0).tolist())
     return max(sums, default=ZERO)
 
 
 def _added_up(code: Int64s, values: Int64s) -> Int64s:
-    """The values by code."""
-    found = np.zeros(int(code.max(initial=-1)) + 1, np.int64)
+    """The rows of values by code."""
+    found = np.zeros((int(code.max(initial=-1)) + 1, values.shape[1]), np.int64)
     np.add.at(found, code, values)
     return found

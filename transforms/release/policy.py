@@ -1,6 +1,5 @@
 """How HATs are released: the public facts of a slot, and what a specification says of statistics, epsilon and cells."""
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -49,9 +48,9 @@ class Policy:
         return tuple(stat.name for stat in self.statistics)
 
     @property
-    def parts(self) -> int:
-        """Into how many equal parts the epsilon of a HAT is divided, so that each statistic's share is some of them."""
-        return math.lcm(*(stat.share.denominator for stat in self.statistics))
+    def shares(self) -> tuple[Fraction, ...]:
+        """Of the epsilon of a HAT, by statistic."""
+        return tuple(stat.share for stat in self.statistics)
 
     @property
     def columns(self) -> tuple[Column, ...]:

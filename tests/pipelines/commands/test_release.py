@@ -77,15 +77,15 @@ def test_the_report_counts_what_other_specifications_of_the_account_spent(town, 
 def test_the_most_spent_is_compared_exactly():
     tiny = Fraction(1, 10**20)
     rates = {0: Fraction(1, 10), 1: Fraction(2, 10), 2: Fraction(3, 10) + tiny}
-    exposures = [pack_exposure(Exposure(np.array([vehicle]), np.array([1]))) for vehicle in (7, 7, 8)]
-    assert spend_of(rates, lambda slot_s: [exposures[slot_s]]).most == Fraction(3, 10) + tiny
+    exposures = [pack_exposure(Exposure(np.array([vehicle]), np.array([[1]]))) for vehicle in (7, 7, 8)]
+    assert spend_of(rates, lambda slot_s: [exposures[slot_s]], [Fraction(1)]).most == Fraction(3, 10) + tiny
 
 
 def test_what_half_and_nine_tenths_of_the_vehicles_spent_at_most_is_counted_too():
-    exposure = pack_exposure(Exposure(np.arange(10), np.arange(1, 11)))
-    found = spend_of({0: Fraction(1, 2)}, lambda _: [exposure])
+    exposure = pack_exposure(Exposure(np.arange(10), np.arange(1, 11)[:, None]))
+    found = spend_of({0: Fraction(1, 2)}, lambda _: [exposure], [Fraction(1)])
     assert found == (Fraction(5), Fraction(5, 2), Fraction(9, 2))
-    assert spend_of({0: Fraction(1, 2)}, lambda _: []) == (0, 0, 0)
+    assert spend_of({0: Fraction(1, 2)}, lambda _: [], [Fraction(1)]) == (0, 0, 0)
 
 
 def test_order_duplicates_and_parts_of_the_input_change_nothing(town, hatstream, monkeypatch):

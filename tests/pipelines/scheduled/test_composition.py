@@ -62,7 +62,7 @@ def test_a_period_planned_as_a_whole_debits_exactly_its_total(tmp_path, hatstrea
 
 
 def half_debit(patch):
-    patch.setattr("transforms.release.by_hexagon.most_spent", lambda exposures: Fraction(most_spent(exposures), 2))
+    patch.setattr("transforms.release.by_hexagon.most_spent", lambda *given: most_spent(*given) / 2)
 
 
 def plans_of_twice_the_epsilon(patch):

@@ -192,5 +192,5 @@ def test_the_exposure_counts_the_hats_that_are_left_to_a_vehicle():
     ((_, exposure),) = draw_releases(
         3600, 0, crowd(), {3600: FACTS}, policy(clip_user=True, epsilon=Fraction(1, 100)), Quiet()
     )
-    assert exposure.spent.max() == 1
+    assert exposure.drawn.max() == 1
     assert exposure.vehicle.size == 42

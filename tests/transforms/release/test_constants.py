@@ -47,9 +47,9 @@ def test_a_slot_of_constants_draws_nothing_spends_nothing_and_is_the_same_for_al
         ((unit, exposure),) = draw_releases(
             3600, 0, rows, {3600: FACTS}, policy(statistics=AUTO, grid=grid), Forbidden()
         )
-        found.append((unit.released, unit.epsilon_slot, exposure.vehicle.tolist(), exposure.spent.tolist()))
+        found.append((unit.released, unit.epsilon_slot, exposure.vehicle.tolist(), exposure.drawn.tolist()))
     assert found == [found[0]] * len(found)
-    assert found[0][1:] == ("0", [1, 2], [0, 0])
+    assert found[0][1:] == ("0", [1, 2], [[0], [0]])
     assert {each.mechanism for each in found[0][0]} == {"constant"}
 
 
@@ -58,7 +58,7 @@ def test_a_vehicle_pays_for_what_is_drawn_in_its_hats_alone():
     ((unit, exposure),) = draw_releases(3600, 0, rows, {3600: FACTS}, policy(statistics=AUTO), Quiet())
     assert [each.plan["epsilon"] for each in unit.released] == ["0", "0", "1"]
     assert unit.epsilon_slot == "1", "vehicle 1 is in three HATs"
-    assert set(exposure.spent.tolist()) == {1}
+    assert set(exposure.drawn.ravel().tolist()) == {1}
 
 
 def test_of_several_statistics_each_is_drawn_or_constant_by_itself():
@@ -67,8 +67,19 @@ def test_of_several_statistics_each_is_drawn_or_constant_by_itself():
     ((unit, exposure),) = draw_releases(3600, 0, rows, {3600: FACTS}, policy(statistics=BOTH, epsilon=9), Quiet())
     assert [each.plan["epsilon"] for each in unit.released] == ["0", "6", "0", "6", "3", "6"]
     assert unit.epsilon_slot == "12"
-    assert dict(zip(*(column.tolist() for column in exposure), strict=True))[1] == 4
-    assert set(exposure.spent.tolist()) == {3, 4}
+    found = dict(zip(*(column.tolist() for column in exposure), strict=True))
+    assert (found.pop(1), *found.values()) == ([0, 2], *[[1, 1]] * 60)
+
+
+@pytest.mark.parametrize("times", [10**18, 10**25])
+def test_shares_of_any_size_are_added_up_exactly(times):
+    """A third written with many digits: its denominator, times a vehicle's HATs, does not fit into 64 bits."""
+    shares = Fraction(times // 3, times), Fraction(times - times // 3, times)
+    twice = tuple(RequestedStatistic("mean", Baseline(), share) for share in shares)
+    slots = [tally_of(*((1, cell, 2, 0, 0) for cell in range(3)), slot_s=at) for at in range(3600, 18000, 3600)]
+    day = {at: replace(DAY[3600], plan=tuple(range(3600, 18000, 3600))) for at in range(3600, 18000, 3600)}
+    first, *_ = draw_releases(3600, 0, joined(slots), day, policy(scope="period", statistics=twice), Quiet())
+    assert (first[0].epsilon_slot, debit_of(first[0])) == ("3", "12")
 
 
 def test_a_period_that_is_planned_as_a_whole_debits_what_its_busiest_vehicle_spends():
@@ -95,7 +106,7 @@ def test_rows_say_that_a_value_is_a_constant_and_that_it_may_be_anything():
 
 def test_a_mutant_that_charges_nothing_for_what_is_drawn_is_refused(monkeypatch):
     monkeypatch.setattr(
-        by_hexagon, "exposure_of", lambda rows, *_: Exposure(np.unique(rows.vehicle), np.zeros(1, np.int64))
+        by_hexagon, "exposure_of", lambda rows, *_: Exposure(np.unique(rows.vehicle), np.zeros((1, 1), np.int64))
     )
     with pytest.raises(LedgerError, match="claim more than the account was debited"):
         sealed(tally_of((1, 0, 2, 0, 0)))
@@ -106,8 +117,8 @@ def test_a_mutant_that_forgets_what_is_drawn_in_one_of_two_hats_is_refused(monke
     """Vehicle 1 spends in both; each HAT alone is covered by the debit, so it takes the count of a vehicle's HATs."""
     counted = by_hexagon.exposure_of
 
-    def mutant(rows, cells, spent):
-        return counted(rows, cells, np.where(np.arange(cells.size) == cell, 0, spent))
+    def mutant(rows, cells, drawn):
+        return counted(rows, cells, np.where(np.arange(cells.size)[:, None] == cell, 0, drawn))
 
     monkeypatch.setattr(by_hexagon, "exposure_of", mutant)
     with pytest.raises(LedgerError, match=r"claim more than the account was debited .*\(2 above 1\)"):
