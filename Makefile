@@ -30,7 +30,7 @@ stream-demo: install
 
 # Lint, types and import contracts, then every fast test but those of the engines.
 test: check
-	@$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow and not engines"
+	@$(BIN)/python -m pytest -n 3 --dist loadfile -m "not slow and not engines"
 
 # The stream on Kafka and Flink: about three minutes, most of them the servers' own.
 test-engines: install

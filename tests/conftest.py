@@ -1,5 +1,6 @@
 """What several tests share: where real telemetry lies, and ledgers on both databases."""
 
+import gc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -28,6 +29,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if ENGINES & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.engines)
+
+
+def pytest_collection_finish() -> None:
+    """What is imported stays: looking through it for garbage again and again is a sixth of the time."""
+    gc.freeze()
+    gc.set_threshold(20_000, 50, 50)
 
 
 def pytest_runtest_setup() -> None:

@@ -47,7 +47,7 @@ def test_without_noise_the_readings_are_those_of_the_samples(mechanism: Mechanis
                 assert found[name].value <= rank + width + 1e-9
 
 
-@examples.every_counts
+@examples.few_counts
 @examples.every_example
 def test_intervals_cover_the_truth_even_at_the_worst_bias(mechanism: Mechanism, counts: Int64s) -> None:
     """False-alarm rate 4 x 1e-7 for each (5.5 standard errors of 1,500 draws). Power: an interval that leaves the bias

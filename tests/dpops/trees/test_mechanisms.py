@@ -46,7 +46,7 @@ def test_the_better_of_two_ways_to_user_level_is_planned() -> None:
 
 @pytest.mark.parametrize("kind", [CappedTree, ArrayTree])
 @pytest.mark.parametrize("deep", [False, True])
-@examples.every_counts
+@examples.few_counts
 def test_the_audit_of_the_worst_neighbours_stays_below_the_claim(
     kind: type[Mechanism], deep: bool, counts: Int64s
 ) -> None:
