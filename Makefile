@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 OUTPUT ?= build/demo
 
-.PHONY: install servers run stream-demo test test-engines test-all check bench bench-fusion bench-stream pictures docs lock clean
+.PHONY: install compiled servers run stream-demo test test-engines test-all check bench bench-fusion bench-stream pictures docs lock clean
 
 install: $(VENV)/.installed
 
@@ -28,17 +28,21 @@ run: install
 stream-demo: install
 	@$(BIN)/python -m pipelines.demo.stream_demo
 
+# Tests start some hundred processes, which need not compile everything each.
+compiled: install
+	@$(BIN)/python -m compileall -q dpops transforms pipelines hatstream
+
 # Lint, types and import contracts, then every fast test but those of the engines.
-test: check
+test: check compiled
 	@$(BIN)/python -m pytest -n 3 --dist loadfile -m "not slow and not engines"
 
 # The stream on Kafka and Flink: about three minutes, most of them the servers' own.
-test-engines: install
+test-engines: compiled
 	@$(BIN)/python -m pytest -m "engines and not slow"
 
 # The whole suite with the slow tests too (1,000 injected failures, 100 random kills, 10^6 fuzzed rows, 10,000 runs of
 # every mechanism): about 30 minutes on 2 cores.
-test-all: check
+test-all: check compiled
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --hypothesis-profile whole -m "not engines"
 	@$(BIN)/python -m pytest --hypothesis-profile whole -m engines
 
