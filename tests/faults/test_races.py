@@ -110,6 +110,7 @@ def test_racers_for_the_same_slots_agree_on_every_value_and_never_overspend(ledg
     Race(periods=2, slots=20, batch=1, limit=14).run(ledger_url, tmp_path / "key.head")
 
 
+@pytest.mark.slow
 def test_racers_that_record_many_slots_at_a_time_agree_and_never_overspend(ledger_url, tmp_path):
     Race(periods=4, slots=100, batch=20, limit=70).run(ledger_url, tmp_path / "key.head")
 

@@ -106,7 +106,7 @@ def test_many_services_neither_underflow_nor_need_all_curves() -> None:
     assert np.abs(estimates - np.linspace(-1, 1, 50)).max() < 0.05
 
 
-@pytest.mark.parametrize("users", [1, 5, 40, 400])
+@pytest.mark.parametrize("users", [1, pytest.param(5, marks=pytest.mark.slow), 40, 400])
 @pytest.mark.parametrize("epsilon", [0.2, 2.0])
 def test_two_standard_errors_cover_the_true_mean_of_these_users(users: int, epsilon: float) -> None:
     """Of 400 groups 90 % are asked, of the nominal 95.4 % (94.1 % for one Laplace report alone): five standard

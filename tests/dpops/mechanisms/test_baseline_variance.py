@@ -268,7 +268,7 @@ def test_plans_stored_before_there_was_a_rounding_are_of_means() -> None:
     assert Plan.from_public("baseline", stored).rounding == plan.rounding == 0.005
 
 
-@pytest.mark.parametrize("between", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("between", [0.0, pytest.param(0.3, marks=pytest.mark.slow), 1.0])
 @pytest.mark.parametrize("epsilon", [Fraction(1, 2), Fraction(4)])
 @pytest.mark.parametrize("m_ub", ["none", "opt", 2])
 def test_the_forecast_is_near_the_error_where_samples_are_as_the_prior_says(

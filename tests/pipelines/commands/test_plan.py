@@ -225,6 +225,7 @@ def test_the_made_up_fleet_is_counted_as_the_demo_releases_it(planned):
     assert document["composed"]["vehicle_and_period"]["epsilon"] == 138
 
 
+@pytest.mark.slow
 def test_other_resolutions_and_slot_lengths_are_recounted(planned, tmp_path):
     document = planned(DEMO.replace("05:00-24:00", "04:00-24:00"), "--synthetic")
     by_name = {choice["choice"]: choice for choice in document["choices"]}
@@ -274,6 +275,7 @@ def test_options_of_a_mechanism_are_shown(planned):
     assert planned(spec)["statistics"][0]["mechanism"] == "array-average m_ub=argmax"
 
 
+@pytest.mark.slow
 def test_a_day_of_counts_is_not_taken_for_a_week(planned):
     day = planned(DEMO, "--synthetic")["composed"]
     week = planned(DEMO.replace("vehicle-day", "vehicle-week"), "--synthetic")["composed"]

@@ -40,6 +40,7 @@ def test_every_hexagon_with_a_value_is_drawn_and_what_is_not_reliable_is_hatched
     assert len(page.all("#stripes")) == 1
 
 
+@pytest.mark.slow
 def test_arrow_keys_move_the_slots_wherever_the_focus_is(page, drawn):
     opened(page, drawn).one("body").send_keys(Keys.ARROW_RIGHT)
     page.wait(lambda: "07:00 to 08:00" in page.one("#when").text)
@@ -47,6 +48,7 @@ def test_arrow_keys_move_the_slots_wherever_the_focus_is(page, drawn):
     page.wait(lambda: "06:00 to 07:00" in page.one("#when").text)
 
 
+@pytest.mark.slow
 def test_an_open_panel_leaves_the_map_its_place(page, drawn):
     page.click(opened(page, drawn).all(HEXAGONS)[3])
     page.wait(lambda: page.all("#p-value"))
@@ -78,6 +80,7 @@ def test_enter_opens_a_hexagon_without_a_mouse(page, drawn):
     assert "do not act on it" in page.one("#p-warn").text
 
 
+@pytest.mark.slow
 def test_play_moves_the_slider_until_it_is_paused(page, drawn):
     opened(page, drawn).one("#play").click()
     page.wait(lambda: "07:00 to 08:00" in page.one("#when").text)
@@ -91,6 +94,7 @@ def test_the_page_asks_for_nothing_and_complains_of_nothing(page, drawn):
     assert (page.complaints(), page.requests()) == ([], [])
 
 
+@pytest.mark.slow
 def test_a_phone_shows_the_panel_below_the_map(drawn):
     with browser(width=500, height=900) as phone:
         panel, drawn_map = opened(phone, drawn).one("#panel").rect, phone.one("#map").rect
