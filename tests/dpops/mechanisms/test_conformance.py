@@ -67,7 +67,7 @@ def test_the_audit_of_the_worst_neighbours_stays_below_the_claim(mechanism: Mech
     assert bound <= plan.claim().epsilon
 
 
-@pytest.mark.parametrize("trials", [2, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("trials", [4, pytest.param(20, marks=pytest.mark.slow)])
 @plain_kinds
 def test_a_mutant_with_a_quarter_too_little_sensitivity_is_caught_every_time(
     kind: type[Mechanism], trials: int
@@ -128,7 +128,7 @@ def test_each_hat_of_one_call_gets_noise_of_its_own_plan(mechanism: Mechanism) -
     plans = [plan_for(mechanism, counts) for counts in COUNTS]
     totals = [alike(counts, counts * 3_000) for counts in COUNTS]
     exact = noiseless_many(mechanism, plans, totals)
-    repeats = 2_000
+    repeats = 4_000
     released = mechanism.release(totals * repeats, plans * repeats, seeded(33))
     noise = last_of(released).reshape(repeats, -1) - exact
     for column, plan in enumerate(plans):

@@ -90,9 +90,9 @@ def test_the_law_is_right_where_the_proposal_weights_have_reached_their_floor() 
 def test_a_coin_too_near_its_threshold_is_settled_by_more_bits(coin: int) -> None:
     """Three bits of a coin for exp(-3/2): those below 8 exp(-3/2) = 1.79 accept, the one that straddles it at 79 %."""
     noise = seeded(5)
-    share = np.mean([choice._accepts(Fraction(1, 2), 3, 1 << 32, coin, 3, noise) for _ in range(600)])
+    share = np.mean([choice._accepts(Fraction(1, 2), 3, 1 << 32, coin, 3, noise) for _ in range(1_500)])
     expected = min(max(8 * math.exp(-1.5) - coin, 0), 1)
-    assert share == pytest.approx(expected, abs=5 * (expected * (1 - expected) / 600) ** 0.5)
+    assert share == pytest.approx(expected, abs=5 * (expected * (1 - expected) / 1_500) ** 0.5)
 
 
 def test_the_acceptance_is_bounded_within_one_part_in_two_to_the_62() -> None:
