@@ -25,7 +25,9 @@ FEW, POWER = 165.0, 1.3
 """Variance of the mean of a HAT of n vehicles around what describes it, (km/h)^2: FEW / n^POWER and a floor."""
 FLOOR = 1.3
 """What is left of that with many vehicles, before the account's own releases say more: see `learned_floor`."""
-_STEPS = 8
+_STEPS = 10
+_EXACT = 1e-9
+"""Variance of what is known."""
 _AT = np.array([NormalDist().inv_cdf((at + 0.5) / NODES) for at in range(NODES)])
 _AT = _AT / math.sqrt(float(np.mean(_AT**2)))
 _GRID = np.linspace(0.0, 8.0, 4001)
@@ -49,8 +51,7 @@ def numbers_of(vehicles: Float64s, log_variances: Float64s, most: float) -> Floa
     information (x - 1)^2 + prior (log x)^2, of a weight x in units of the estimate, comes to the squares of a normal
     law's quantiles.
     """
-    variances = np.maximum(log_variances, 1e-9)[..., None]
-    prior = 1 / np.maximum(most, variances)
+    variances, prior = np.clip(log_variances, _EXACT, max(most, _EXACT))[..., None], 1 / max(most, _EXACT)
     information, at = 1 / variances - prior, math.sqrt(COUNT_CAUTION) * _AT
     logs = np.sqrt(variances) * at
     for _ in range(_STEPS):
