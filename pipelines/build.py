@@ -27,8 +27,7 @@ from transforms.records import (
     SlotEstimates,
 )
 from transforms.release.past_steps import EstimateWithPast
-from transforms.sinks.kafka import PublishToKafka
-from transforms.sinks.steps import PublishFiles
+from transforms.sinks.steps import PublishFiles, PublishToKafka
 from transforms.steps import (
     Assign,
     ByHexagon,

@@ -7,9 +7,10 @@ debit, as shards do.
 import base64
 import hmac
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import reduce
 
 import h3
 import h3.api.basic_int as h3_int
@@ -30,9 +31,11 @@ from dpops.levels import (
     level,
     read,
     release,
+    sum_up,
 )
 from dpops.levels.stages import FIRST_CENTRE, UNIT
 from dpops.noise import Noise
+from dpops.statistics import SUMS
 from dpops.types import Grid, Int64s
 from transforms.count.wire import Tally
 from transforms.release.kept import StateFile
@@ -41,6 +44,8 @@ from transforms.release.products import PARENT, Product
 from transforms.release.recorded import Released, Sealed
 
 MECHANISM = "levels"
+COLUMNS = (SUMS,)
+"""What a tally carries beside counts."""
 GRANDPARENT = 2
 """How many resolutions coarser."""
 
@@ -188,6 +193,12 @@ def rows_of(tally: Tally, region: Sequence[int], slots: Sequence[int]) -> Rows:
     cell = np.searchsorted(np.array(region, np.int64), tally.cell[order])
     slot = np.searchsorted(np.array(slots, np.int64), tally.slot_s[order])
     return Rows(tally.vehicle[order], cell, slot, tally.kept[order], tally.sums["sums"][order])
+
+
+def add_up(tallies: Iterable[Tally], region: Sequence[int], slots: Sequence[int], stage: Stage) -> Sums:
+    """The sum of all vehicles' vectors in a stage. tallies: at least one, and of a vehicle all rows in one of them."""
+    parts = (sum_up(rows_of(tally, region, slots), stage) for tally in tallies)
+    return reduce(lambda one, other: Sums(one.weights + other.weights, one.speeds + other.speeds), parts)
 
 
 def seal_stage(
