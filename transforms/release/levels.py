@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import reduce
+from typing import Any
 
 import h3
 import h3.api.basic_int as h3_int
@@ -218,12 +219,18 @@ def seal_stage(
         epsilon_hat=policy.total,
         epsilon_slot=policy.total,
         unit="km/h",
-        released=[Released("", "mean", MECHANISM, msgspec.to_builtins(plan), integers.tolist())],
+        released=[Released("", "mean", MECHANISM, as_stored(plan), integers.tolist())],
         digest=hmac.digest(policy.digest_key, where + exact, "sha256").hex(),
         scope="stage",
         debit=policy.cost_of_period(plan.stages),
         epsilon_total=policy.total,
     )
+
+
+def as_stored(plan: StagePlan) -> dict[str, Any]:
+    """The plan as it will be read from the ledger: equal plans are equal, for no tuple stands in the place of a list."""
+    found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(plan))
+    return found
 
 
 def plan_of(unit: Sealed) -> StagePlan:
