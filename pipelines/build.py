@@ -2,8 +2,8 @@
 
     read -> parse -> lateness -> assign -> by vehicle -> by hexagon -> record -> estimate -> publish
 
-A stream joins the stretches end to end, and so does a scheduled job on a cluster (pipelines/scheduled/bounded.py). One on
-this machine is no pipeline: its crew (pipelines/scheduled/tasks.py) and pipelines/scheduled/parts.py call the same
+A stream joins the stretches end to end, and so does a scheduled job on a cluster (pipelines/scheduled/bounded.py). One
+on this machine is no pipeline: its crew (pipelines/scheduled/tasks.py) and pipelines/scheduled/parts.py call the same
 functions.
 """
 

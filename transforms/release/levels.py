@@ -228,7 +228,7 @@ def seal_stage(
 
 
 def as_stored(plan: StagePlan) -> dict[str, Any]:
-    """The plan as it will be read from the ledger: equal plans are equal, for no tuple stands in the place of a list."""
+    """The plan as it will be read from the ledger, with lists in the place of tuples: equal plans are equal."""
     found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(plan))
     return found
 
