@@ -28,7 +28,7 @@ class StreamJob(Protocol):
         ...
 
     def state(self) -> str | None:
-        """One of ENDED, RUNNING, or another word of the engine's; None while nobody answers."""
+        """One of ENDED, RUNNING, or another word of the engine's; None where nobody answers in seconds."""
         ...
 
     def counters(self) -> Mapping[str, int]:
