@@ -19,10 +19,9 @@ if TYPE_CHECKING:
     PartialBytes = NewType("PartialBytes", bytes)
     TallyBytes = NewType("TallyBytes", bytes)
     ExposureBytes = NewType("ExposureBytes", bytes)
-    SumBytes = NewType("SumBytes", bytes)
     UnitBytes = NewType("UnitBytes", bytes)
 else:  # Beam finds no coder for a NewType
-    EventBytes = PartialBytes = TallyBytes = ExposureBytes = SumBytes = UnitBytes = bytes
+    EventBytes = PartialBytes = TallyBytes = ExposureBytes = UnitBytes = bytes
 
 SlotShard = tuple[int, int]
 """A group-by key: start of the slot (or of the first slot of a plan) in seconds since 1970 UTC, and a vehicle shard or
@@ -43,9 +42,6 @@ KeyedPartial = tuple[SlotShard, PartialBytes]
 
 KeyedTally = tuple[SlotShard, TallyBytes]
 """A packed `Tally` by release shard and the first slot of its plan; a heartbeat has no bytes."""
-
-KeyedSums = tuple[int, SumBytes]
-"""The sum of vehicles' integer vectors by the first slot of a period; a heartbeat has no bytes."""
 
 KeyedUnit = tuple[str, UnitBytes]
 """An encoded `Sealed` by what the ledger records in one transaction: a period or a slot."""

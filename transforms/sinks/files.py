@@ -15,9 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from transforms.atomic_files import locked, replacing
+from transforms.errors import StepError, reason_of, recorded_but
 from transforms.failpoints import failpoint
 from transforms.records import SlotEstimates
-from transforms.sinks.published import refuse_other_values
+from transforms.sinks.published import OtherValues, refuse_other_values
 from transforms.sinks.rows import PLAIN, Row, Shape, json_of, rows_of, schema_of
 
 
@@ -128,6 +129,16 @@ def publish_slot(slot: SlotEstimates, folder: Path, formats: Sequence[str], shap
         written.append(path)
     failpoint("after-publish")
     return written
+
+
+def publish_recorded(slot: SlotEstimates, folder: Path, formats: Sequence[str], shape: Shape = PLAIN) -> None:
+    """As `publish_slot`, of what the ledger holds already. Raises StepError."""
+    try:
+        publish_slot(slot, folder, formats, shape)
+    except OtherValues as error:
+        raise StepError(str(error)) from None
+    except OSError as error:
+        raise recorded_but(f"{error.filename or folder}: {reason_of(error)}") from None
 
 
 def write_whole(path: Path, data: bytes, released: Sequence[Row] = ()) -> None:
