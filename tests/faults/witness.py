@@ -10,7 +10,7 @@ from transforms.ledger import Ledger
 from transforms.release.estimates import estimates_of
 from transforms.release.recorded import Sealed, debit_of
 from transforms.sinks.files import FORMATS, file_stem
-from transforms.sinks.rows import SCHEMA, rows_of
+from transforms.sinks.rows import SCHEMA, columns_of
 
 ReleaseId = tuple[str, int, str, str]
 """Specification, slot, cell and statistic."""
@@ -66,7 +66,7 @@ class Witness:
             data = path.read_bytes()
             assert self.published.setdefault(path, data) == data, f"two values in {path.name}, one after the other"
             slot = estimates_of([by_stem[path.stem]], ("mean",))
-            whole = FORMATS[path.suffix[1:]](rows_of(slot), SCHEMA, path.stem)
+            whole = FORMATS[path.suffix[1:]](columns_of(slot), SCHEMA, path.stem)
             assert data == whole, f"{path.name} is not whole, or holds two values of what the ledger recorded"
 
     def _check_spend(self, units: list[Sealed]) -> None:
