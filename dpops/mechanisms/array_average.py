@@ -1,8 +1,9 @@
 """Array-Averaging: the mean of the means of equal-sized arrays (pseudo-users) that share users' samples."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import chain
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -12,17 +13,17 @@ from dpops.forecast import Float64s, Prior, clamped_errors, normal_scores
 from dpops.means.arrays import FINE, ArrayPlan, Arrays, Rule, array_means, check_rule, lay_out, spread
 from dpops.means.many import Many, errors_around, quotients
 from dpops.means.together import lay_out_together, of_one_size, planned, sums_of_means
-from dpops.mechanism import Drawn, Integers, Mechanism, Plan, Totals, text, with_noise
+from dpops.mechanism import Drawn, Hats, Integers, Mechanism, Plan, Totals, text, with_noise
 from dpops.noise import Noise
 from dpops.types import CountsKnown, Grid, Int64s
 
 
 class Noiseless(NamedTuple):
-    """A HAT before its noise: its plan as it is stored, the scale, and the exact sum of array means in fine steps."""
+    """HATs before their noise: plans as they are stored, scales, and the exact sums of array means in fine steps."""
 
-    document: dict[str, Any]
-    scale: Fraction
-    query: int
+    documents: list[dict[str, Any]]
+    scales: list[Fraction]
+    exact: list[int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,37 +83,43 @@ class ArrayAverage(Mechanism):
             for laid in found
         ]
 
-    def draw(
-        self, totals: Sequence[Totals], reported: Sequence[int], grid: Grid, epsilon: Fraction, noise: Noise
-    ) -> list[Drawn]:
-        known = [CountsKnown(each.counts, samples) for each, samples in zip(totals, reported, strict=True)]
-        found: dict[int, Noiseless] = {}
-        for mine in of_one_size(known) if self.grouping == "best-fit" else ():
-            sums = np.stack([totals[at].sums for at in mine])
-            found |= zip(mine, self._noiseless([known[at] for at in mine], sums, grid, epsilon), strict=True)
-        for at in range(len(known)):
-            if at not in found:
-                plan = self.plan(known[at], grid, epsilon)
-                found[at] = Noiseless(plan.document(), plan.scale, int(array_means([totals[at]], [plan]).means.sum()))
-        ready = [found[at] for at in range(len(known))]
-        noisy = with_noise(np.array([each.query for each in ready], np.int64), [each.scale for each in ready], noise)
-        return [Drawn(self.name, each.document, [query]) for each, query in zip(ready, noisy, strict=True)]
+    def draw(self, hats: Hats, grid: Grid, epsilon: Fraction, noise: Noise) -> Drawn:
+        groups = of_one_size(hats.users) if self.grouping == "best-fit" else []
+        alone = np.setdiff1d(np.arange(len(hats)), [at for mine in groups for at in mine.tolist()])
+        together = [self._together(hats, mine, grid, epsilon) for mine in groups]
+        parts = zip(*together, self._apart(hats, alone, grid, epsilon), strict=True)
+        order = np.argsort(np.concatenate([*groups, alone])).tolist()
+        documents, scales, exact = (list(chain(*column)) for column in parts)
+        noisy = with_noise(np.array(exact, np.int64)[order], [scales[at] for at in order], noise)
+        return Drawn([self.name] * len(hats), [documents[at] for at in order], [[query] for query in noisy])
 
-    def _noiseless(
-        self, known: Sequence[CountsKnown], sums: Int64s, grid: Grid, epsilon: Fraction
-    ) -> Iterator[Noiseless]:
-        """known: with equally many users. One plan stands for what the documents of all have alike."""
-        found = planned(known, grid, epsilon, self.m_ub)
+    def _apart(self, hats: Hats, chosen: Int64s, grid: Grid, epsilon: Fraction) -> Noiseless:
+        """Of HATs that are not worth a matrix."""
+        mine = hats.take(chosen)
+        totals = list(mine)
+        known = map(CountsKnown, (each.counts for each in totals), mine.reported.tolist())
+        plans = [self.plan(each, grid, epsilon) for each in known]
+        exact = _sums_of_means(totals, plans).tolist()
+        return Noiseless([plan.document() for plan in plans], [plan.scale for plan in plans], exact)
+
+    def _together(self, hats: Hats, chosen: Int64s, grid: Grid, epsilon: Fraction) -> Noiseless:
+        """Of HATs with equally many users. One plan stands for what the documents of all have alike."""
+        counts, reported = hats.matrix(hats.totals.counts, chosen), hats.reported[chosen]
+        found = planned(counts, reported, grid, epsilon, self.m_ub)
         moved = found.layout.moved.tolist()
-        like = self.plan(known[moved.index(max(moved))], grid, epsilon)  # of the most noise: refused beyond its bounds
-        document, scales = like.document(), {each: each / epsilon for each in set(moved)}
+        most = moved.index(max(moved))  # of the most noise: refused beyond its bounds
+        like = self.plan(CountsKnown(counts[most], int(reported[most])), grid, epsilon).document()
+        scales = {each: each / epsilon for each in set(moved)}
         steps = {each: text(grid.step / (FINE * each)) for each in set(found.layout.arrays.tolist())}
         texts = {each: text(scale) for each, scale in scales.items()}
-        exact = sums_of_means(found, sums, grid).tolist()
-        for facts, mover, bias, query in zip(found.facts, moved, found.biases, exact, strict=True):
-            own = {"step": steps[facts["arrays"]], "scale": texts[mover], "bias_bound": bias}
+        documents = [
+            {**like, "step": steps[facts["arrays"]], "scale": texts[mover], "bias_bound": bias, "facts": facts}
+            for facts, mover, bias in zip(found.facts, moved, found.biases, strict=True)
+        ]
+        for facts, mover in zip(found.facts, moved, strict=True):
             facts["sensitivity"] = mover
-            yield Noiseless({**document, **own, "facts": facts}, scales[mover], query)
+        exact = sums_of_means(found, hats.matrix(hats.totals.sums, chosen), grid).tolist()
+        return Noiseless(documents, [scales[mover] for mover in moved], exact)
 
     def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
         bias = spread(plan, counts, prior) * normal_scores(32)
@@ -127,6 +134,12 @@ class ArrayAverage(Mechanism):
         return errors_around(hats, laid.spread, scale)
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
-        arrays = array_means(totals, plans)
-        exact = np.add.reduceat(arrays.means, arrays.first) if plans else arrays.means
+        exact = _sums_of_means(totals, plans)
         return [[integer] for integer in with_noise(exact, [plan.scale for plan in plans], noise)]
+
+
+def _sums_of_means(totals: Sequence[Totals], plans: Sequence[Plan]) -> Int64s:
+    """The sum of each HAT's array means in fine steps, int64 (HATs,)."""
+    arrays = array_means(totals, plans)
+    found: Int64s = np.add.reduceat(arrays.means, arrays.first) if plans else arrays.means
+    return found
