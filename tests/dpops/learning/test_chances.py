@@ -43,22 +43,42 @@ def test_one_normal_is_its_usual_interval() -> None:
     assert half_widths(np.full((1, NODES), 4.0))[0] == pytest.approx(1.96 * 2, rel=1e-3)
 
 
-def simulated(widths, seed: int = RNG_SEED) -> float:
-    """How often intervals hold the mean of HATs of a secret number of vehicles, of which a noisy weight tells.
-
-    widths: from what is described's variance, the numbers that there may be, and the floor.
-    """
-    rng, hats, prior, noise = np.random.default_rng(seed), 20_000, 1.0, 4.0
+def seen_weights(hats: int, rng: np.random.Generator, noise: float = 4.0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """True logarithms of weights, what the count model makes of noisy sums, and the variance that it states."""
+    prior = 1.0
     logs = math.log(10) + math.sqrt(prior) * rng.normal(size=hats)
-    true = np.maximum(np.exp(logs + math.sqrt(chances.OWN_LOG_VARIANCE) * rng.normal(size=hats)), 1.0)
     seen = np.exp(logs) + noise * rng.normal(size=hats)
     grid = np.linspace(-1, 5.5, 260)
     cost = ((seen[:, None] - np.exp(grid)) / noise) ** 2 + (grid - math.log(10)) ** 2 / prior
     fitted = np.exp(grid[np.argmin(cost, axis=1)])
-    variances = 1 / (1 / prior + (fitted / noise) ** 2)
+    return logs, fitted, 1 / (1 / prior + (fitted / noise) ** 2)
+
+
+def simulated(widths, seed: int = RNG_SEED) -> float:
+    """How often intervals hold the mean of HATs of a secret number of vehicles, of which a noisy weight tells.
+
+    widths: from what is described's variance, the fitted numbers, and the variance of their logarithm.
+    """
+    rng, hats = np.random.default_rng(seed), 20_000
+    logs, fitted, variances = seen_weights(hats, rng)
+    true = np.maximum(np.exp(logs + math.sqrt(chances.OWN_LOG_VARIANCE) * rng.normal(size=hats)), 1.0)
     known = (fitted > 6) & (variances < 0.5)
     errors = np.sqrt(1 + own_variances(true, FLOOR)) * rng.normal(size=hats)
     half = widths(np.ones(known.sum()), fitted[known], variances[known])
+    return float(np.mean(np.abs(errors[known]) <= half))
+
+
+def simulated_places(*, mixed: bool) -> float:
+    """Likewise of places whose mean is told by a noisy sum of speeds, over a weight that is not known."""
+    rng, places, most, noise = np.random.default_rng(RNG_SEED), 20_000, 64.0, 20.0
+    logs, fitted, variances = seen_weights(places, rng, 2.0)
+    means = math.sqrt(most) * rng.normal(size=places)
+    sums = np.exp(logs) * means + noise * rng.normal(size=places)
+    precision = 1 / most + (fitted / noise) ** 2
+    known = variances < 0.5
+    factors = factors_of(variances[known], 1.0) if mixed else np.ones((known.sum(), NODES))
+    half = half_widths(described_variances(1 / precision[known], factors, most))
+    errors = means - sums * fitted / noise**2 / precision
     return float(np.mean(np.abs(errors[known]) <= half))
 
 
@@ -139,3 +159,8 @@ def test_what_was_released_says_little_where_few_drive_after_all() -> None:
     assert found[0, 0] > 30
     assert found[:, 1] == pytest.approx([1.0, 0.01], rel=0.02)
     assert np.all(described_variances(np.array([64.0]), np.array([[0.1, 1.0, 9.0]]), 64.0) == pytest.approx(64.0))
+
+
+def test_a_places_mean_is_as_doubtful_as_its_weight() -> None:
+    assert 0.93 < simulated_places(mixed=True) < 0.97
+    assert simulated_places(mixed=False) < 0.9, "with one weight, as it is fitted"
