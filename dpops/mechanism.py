@@ -150,7 +150,7 @@ class Plan:
     @staticmethod
     def told(stored: Mapping[str, Any]) -> tuple[str, str, int]:
         """What decides the claim of a plan that `public` gave: epsilon, scale and sensitivity."""
-        return stored["epsilon"], stored["scale"], stored.get("facts", {}).get("sensitivity", 0)
+        return stored["epsilon"], stored["scale"], stored.get("facts", _NO_FACTS).get("sensitivity", 0)
 
     @staticmethod
     def claim_told(epsilon: str, scale: str, sensitivity: int) -> PureDP:
@@ -208,6 +208,7 @@ class Plan:
         )
 
 
+_NO_FACTS: Mapping[str, int] = {}
 _Ratio = tuple[int, int]
 
 

@@ -9,18 +9,17 @@ import numpy as np
 
 from dpops.estimate import CONSTANT, OK, Estimates
 from dpops.forecast import laplace_bound, laplace_std
-from dpops.mechanism import Integers, Mechanism, Plan, fraction
+from dpops.mechanism import Integers, Mechanism, Plan
 from dpops.registry import registered
 
 
 class _Law(NamedTuple):
-    """What HATs of equal step, scale, upper bound and epsilon share. numerator, denominator: of the step.
+    """What HATs of equal step, scale, upper bound and epsilon share. step: numerator and denominator.
 
     floats: what noise does not exceed but for a miss, its standard deviation, the upper bound, epsilon.
     """
 
-    numerator: int
-    denominator: int
+    step: tuple[int, int]
     floats: tuple[float, float, float, float]
     status: str
 
@@ -44,12 +43,16 @@ def _is_plain(kind: type[Mechanism]) -> bool:
 def _estimates(queries: Sequence[int], plans: Sequence[Mapping[str, Any]], output: str, miss: float) -> Estimates:
     """`Mechanism.estimate` of each, without a plan in between: the same sums of floats in the same order."""
     told = [(plan["step"], plan["scale"], plan["upper"], plan["epsilon"]) for plan in plans]
-    known = {each: _law(*each, miss) for each in dict.fromkeys(told)}
-    laws = [known[each] for each in told]
-    noise, noise_std, upper, epsilon = np.array([law.floats for law in laws]).reshape(-1, 4).T
+    number = {each: at for at, each in enumerate(dict.fromkeys(told))}
+    laws = [_law(*each, miss) for each in number]
+    of = [number[each] for each in told]
+    noise, noise_std, upper, epsilon = np.array([law.floats for law in laws]).reshape(-1, 4).T[:, of]
+    steps = [law.step for law in laws]
+    exact = [query * steps[law][0] / steps[law][1] for query, law in zip(queries, of, strict=True)]
     bias = np.array([plan["bias_bound"] for plan in plans], np.float64)
-    rounding = np.array([_rounding(plan) for plan in plans], np.float64)
-    exact = [query * law.numerator / law.denominator for query, law in zip(queries, laws, strict=True)]
+    rounding = np.array([plan.get("rounding", -1.0) for plan in plans], np.float64)
+    for at in np.flatnonzero(rounding < 0).tolist():  # stored before there was a rounding of their own: means
+        rounding[at] = upper[at] / (2 * plans[at]["facts"]["upper_steps"])
     value = np.minimum(np.maximum(np.array(exact, np.float64), 0.0), upper)
     half = noise + bias + rounding
     is_old = np.array([plan.get("version", 1) < 2 for plan in plans], np.bool_)
@@ -59,14 +62,8 @@ def _estimates(queries: Sequence[int], plans: Sequence[Mapping[str, Any]], outpu
         noise_std=noise_std,
         bias_bound=np.where(is_old, bias, np.minimum(bias + rounding, upper)),
         epsilon=epsilon,
-        status=[law.status for law in laws],
+        status=[laws[law].status for law in of],
     )
-
-
-def _rounding(plan: Mapping[str, Any]) -> float:
-    """Plans stored before there was a rounding of their own are of means."""
-    found: float = plan.get("rounding", -1.0)
-    return found if found >= 0 else float(fraction(plan["upper"])) / (2 * plan["facts"]["upper_steps"])
 
 
 @lru_cache(maxsize=1 << 14)
@@ -74,8 +71,7 @@ def _law(step: str, scale: str, upper: str, epsilon: str, miss: float) -> _Law:
     steps, noise, spent = Fraction(step), Fraction(scale), Fraction(epsilon)
     unit = float(steps)
     return _Law(
-        steps.numerator,
-        steps.denominator,
+        steps.as_integer_ratio(),
         (laplace_bound(noise, miss) * unit, laplace_std(noise) * unit, float(Fraction(upper)), float(spent)),
         OK if spent else CONSTANT,
     )

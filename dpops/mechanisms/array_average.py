@@ -1,6 +1,6 @@
 """Array-Averaging: the mean of the means of equal-sized arrays (pseudo-users) that share users' samples."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain
@@ -19,10 +19,10 @@ from dpops.types import CountsKnown, Grid, Int64s
 
 
 class Noiseless(NamedTuple):
-    """HATs before their noise: plans as they are stored, scales, and the exact sums of array means in fine steps."""
+    """HATs before their noise: facts and worst biases of their plans, and exact sums of array means in fine steps."""
 
-    documents: list[dict[str, Any]]
-    scales: list[Fraction]
+    facts: list[dict[str, int]]
+    biases: list[float]
     exact: list[int]
 
 
@@ -85,13 +85,20 @@ class ArrayAverage(Mechanism):
 
     def draw(self, hats: Hats, grid: Grid, epsilon: Fraction, noise: Noise) -> Drawn:
         groups = of_one_size(hats.users) if self.grouping == "best-fit" else []
-        alone = np.setdiff1d(np.arange(len(hats)), [at for mine in groups for at in mine.tolist()])
-        together = [self._together(hats, mine, grid, epsilon) for mine in groups]
-        parts = zip(*together, self._apart(hats, alone, grid, epsilon), strict=True)
+        is_alone = np.ones(len(hats), np.bool_)
+        for mine in groups:
+            is_alone[mine] = False
+        alone = np.flatnonzero(is_alone)
+        parts = [_together(hats, mine, grid, epsilon, self.m_ub) for mine in groups]
+        parts.append(self._apart(hats, alone, grid, epsilon))
         order = np.argsort(np.concatenate([*groups, alone])).tolist()
-        documents, scales, exact = (list(chain(*column)) for column in parts)
-        noisy = with_noise(np.array(exact, np.int64)[order], [scales[at] for at in order], noise)
-        return Drawn([self.name] * len(hats), [documents[at] for at in order], [[query] for query in noisy])
+        columns = (list(chain(*column)) for column in zip(*parts, strict=True))
+        ready = Noiseless(*([column[at] for at in order] for column in columns))
+        moved = [facts["sensitivity"] for facts in ready.facts]
+        scales = {each: each / epsilon for each in set(moved)}
+        documents = self._documents(ready, scales, grid, epsilon)
+        noisy = with_noise(np.array(ready.exact, np.int64), [scales[each] for each in moved], noise)
+        return Drawn([self.name] * len(hats), documents, [[query] for query in noisy])
 
     def _apart(self, hats: Hats, chosen: Int64s, grid: Grid, epsilon: Fraction) -> Noiseless:
         """Of HATs that are not worth a matrix."""
@@ -99,27 +106,37 @@ class ArrayAverage(Mechanism):
         totals = list(mine)
         known = map(CountsKnown, (each.counts for each in totals), mine.reported.tolist())
         plans = [self.plan(each, grid, epsilon) for each in known]
-        exact = _sums_of_means(totals, plans).tolist()
-        return Noiseless([plan.document() for plan in plans], [plan.scale for plan in plans], exact)
+        facts = [dict(plan.facts) for plan in plans]
+        return Noiseless(facts, [plan.bias_bound for plan in plans], _sums_of_means(totals, plans).tolist())
 
-    def _together(self, hats: Hats, chosen: Int64s, grid: Grid, epsilon: Fraction) -> Noiseless:
-        """Of HATs with equally many users. One plan stands for what the documents of all have alike."""
-        counts, reported = hats.matrix(hats.totals.counts, chosen), hats.reported[chosen]
-        found = planned(counts, reported, grid, epsilon, self.m_ub)
-        moved = found.layout.moved.tolist()
-        most = moved.index(max(moved))  # of the most noise: refused beyond its bounds
-        like = self.plan(CountsKnown(counts[most], int(reported[most])), grid, epsilon).document()
-        scales = {each: each / epsilon for each in set(moved)}
-        steps = {each: text(grid.step / (FINE * each)) for each in set(found.layout.arrays.tolist())}
-        texts = {each: text(scale) for each, scale in scales.items()}
-        documents = [
-            {**like, "step": steps[facts["arrays"]], "scale": texts[mover], "bias_bound": bias, "facts": facts}
-            for facts, mover, bias in zip(found.facts, moved, found.biases, strict=True)
+    def _documents(
+        self, ready: Noiseless, scales: Mapping[int, Fraction], grid: Grid, epsilon: Fraction
+    ) -> list[dict[str, Any]]:
+        """Of the plans of all HATs. That of the most noise, which is refused beyond its bounds, stands for what they
+        have alike."""
+        if not scales:
+            return []
+        steps = {each: grid.step / (FINE * each) for each in {facts["arrays"] for facts in ready.facts}}
+        like = Plan(
+            mechanism=self.name,
+            epsilon=epsilon,
+            step=max(steps.values()),
+            scale=scales[max(scales)],
+            upper=grid.upper,
+            bias_bound=0.0,
+            facts=ready.facts[0],
+        ).document()
+        texts, step_texts = ({each: text(value) for each, value in found.items()} for found in (scales, steps))
+        return [
+            like
+            | {
+                "step": step_texts[facts["arrays"]],
+                "scale": texts[facts["sensitivity"]],
+                "bias_bound": bias,
+                "facts": facts,
+            }
+            for facts, bias in zip(ready.facts, ready.biases, strict=True)
         ]
-        for facts, mover in zip(found.facts, moved, strict=True):
-            facts["sensitivity"] = mover
-        exact = sums_of_means(found, hats.matrix(hats.totals.sums, chosen), grid).tolist()
-        return Noiseless(documents, [scales[mover] for mover in moved], exact)
 
     def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
         bias = spread(plan, counts, prior) * normal_scores(32)
@@ -136,6 +153,15 @@ class ArrayAverage(Mechanism):
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         exact = _sums_of_means(totals, plans)
         return [[integer] for integer in with_noise(exact, [plan.scale for plan in plans], noise)]
+
+
+def _together(hats: Hats, chosen: Int64s, grid: Grid, epsilon: Fraction, m_ub: Rule) -> Noiseless:
+    """Of HATs with equally many users."""
+    counts, sums = (hats.matrix(column, chosen) for column in (hats.totals.counts, hats.totals.sums))
+    found = planned(counts, hats.reported[chosen], grid, epsilon, m_ub)
+    for facts, moved in zip(found.facts, found.layout.moved.tolist(), strict=True):
+        facts["sensitivity"] = moved
+    return Noiseless(found.facts, found.biases, sums_of_means(found, sums, grid).tolist())
 
 
 def _sums_of_means(totals: Sequence[Totals], plans: Sequence[Plan]) -> Int64s:

@@ -125,14 +125,16 @@ class ClaimedHats(NamedTuple):
 
 def claims_of(unit: Sealed) -> ClaimedHats:
     """Plans that say the same are looked at once. Raises LedgerError, or PlanError."""
-    told = [None if each.plan is None else _told(each.mechanism, each.plan) for each in unit.released]
-    claims = {each: _claim(each) for each in dict.fromkeys(told) if each is not None}
+    drawn = [(each, each.plan) for each in unit.released if each.plan is not None]
+    told: list[_Told] = [
+        _of_stage(plan) if each.mechanism == levels.MECHANISM else Plan.told(plan) for each, plan in drawn
+    ]
+    claims = {each: _claim(each) for each in dict.fromkeys(told)}
     free = {each for each, claim in claims.items() if isinstance(each, tuple) and claim == FREE}
-    _check_constants(compress(unit.released, [each in free for each in told]) if free else ())
-    by_cell: dict[str, tuple[_Told, ...]] = {}
-    for released, each in zip(unit.released, told, strict=True):
-        before = by_cell.get(released.cell, ())
-        by_cell[released.cell] = before if each is None else (*before, each)
+    _check_constants(compress(drawn, [each in free for each in told]) if free else ())
+    by_cell: dict[str, tuple[_Told, ...]] = dict.fromkeys([each.cell for each in unit.released], ())
+    for (released, _), each in zip(drawn, told, strict=True):
+        by_cell[released.cell] += (each,)
     kinds: dict[tuple[Claim, ...], int] = {}
     known = {
         mine: kinds.setdefault(tuple(claims[each] for each in mine), len(kinds))
@@ -141,18 +143,18 @@ def claims_of(unit: Sealed) -> ClaimedHats:
     return ClaimedHats(list(kinds), {cell: known[mine] for cell, mine in by_cell.items()})
 
 
-def _told(mechanism: str, plan: dict[str, Any]) -> _Told:
-    return msgspec.convert(plan, levels.StagePlan).claim if mechanism == levels.MECHANISM else Plan.told(plan)
+def _of_stage(plan: dict[str, Any]) -> Claim:
+    return msgspec.convert(plan, levels.StagePlan).claim
 
 
 def _claim(told: _Told) -> Claim:
     return Plan.claim_told(*told) if isinstance(told, tuple) else told
 
 
-def _check_constants(released: Iterable[Released]) -> None:
+def _check_constants(drawn: Iterable[tuple[Released, dict[str, Any]]]) -> None:
     """Refuses what was released of plans that claim nothing, but for their constants."""
-    for each in released:
-        if each.plan is None or each.integers != [each.plan["facts"].get("constant")]:
+    for each, plan in drawn:
+        if each.integers != [plan["facts"].get("constant")]:
             raise LedgerError(f"a plan of {each.mechanism} claims nothing, but its constant is not what was released")
 
 

@@ -153,8 +153,10 @@ class SlotHats(NamedTuple):
 
 
 def hats_of(rows: Tally) -> SlotHats:
-    """The HATs of one slot by cell; their vehicles in canonical order."""
-    rows = rows.take(np.lexsort((rows.vehicle, -rows.kept, rows.cell)))  # dropped rows come last
+    """The HATs of one slot by cell; their vehicles in canonical order. rows: those of a cell by vehicle."""
+    rows = rows.take(
+        np.lexsort((-rows.kept, rows.cell))
+    )  # keeps vehicles of equal counts in order; dropped rows come last
     first = np.flatnonzero(np.diff(rows.cell, prepend=-1))
     users, reported = (
         np.add.reduceat(column, first) if first.size else first

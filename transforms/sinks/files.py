@@ -8,7 +8,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import fastavro
 import h3
 import msgspec
 import pyarrow as pa
@@ -44,6 +43,8 @@ def _avro_type(column: pa.Field) -> Any:
 
 
 def _avro(columns: Columns, schema: pa.Schema, name: str) -> bytes:
+    import fastavro
+
     fields = [{"name": field.name, "type": _avro_type(field)} for field in schema]
     parsed = fastavro.parse_schema({"type": "record", "name": "HatStatistic", "fields": fields})
     sink = io.BytesIO()

@@ -7,7 +7,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import fastavro
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -79,6 +78,8 @@ def _parquet(path: Path) -> Sequence[Mapping[str, Any]]:
 
 
 def _avro(path: Path) -> Sequence[Mapping[str, Any]]:
+    import fastavro
+
     with path.open("rb") as file:
         return [row for row in fastavro.reader(file) if isinstance(row, dict)]
 
