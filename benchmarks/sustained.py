@@ -1,8 +1,9 @@
 """The whole stream at a steady rate, and a burst: seconds from a slot's end to its rows in PostgreSQL, memory, losses.
 
     .venv/bin/python -m benchmarks.sustained --minutes 5      # 10 minutes in all; writes build/sustained
+    .venv/bin/python -m benchmarks.sustained --minutes 45 --slot-minutes 15 --no-burst
 
-Everything is on this machine: a feeder, Kafka with four partitions, Flink, the ledger on PostgreSQL; slots of a minute.
+Everything is on this machine: a feeder, Kafka with four partitions, Flink, the ledger on PostgreSQL.
 When a row came is PostgreSQL's own commit timestamp. Nothing is lost if every slot has the input digest of a
 scheduled job over the same messages.
 """
@@ -14,7 +15,7 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -43,6 +44,7 @@ from pipelines.job import Outputs
 from pipelines.specification import Specification
 from pipelines.streaming import stream as streaming
 from pipelines.streaming.engine import Engine
+from pipelines.streaming.flink.rest import Cluster
 from transforms.sources.kafka_partition import Topic
 
 CONSOLE = Console()
@@ -74,7 +76,7 @@ class Feed:
     archive: Path
 
     def run(self) -> None:
-        sent_s, at_s, bodies = _loop(self.vehicles)
+        sent_s, at_s, bodies = loop(self.vehicles)
         producer = Producer({**SETTINGS, "bootstrap.servers": self.topic.brokers})
         sent: dict[int, int] = defaultdict(int)
         time.sleep(max(0, self.start_s - time.time()))
@@ -89,7 +91,7 @@ class Feed:
                         for i in range(done, until):
                             at_ms = 0 if at_s[i] != at_s[i] else round(1_000 * (base_s + at_s[i])) + extra_ms
                             payload = b'{"ts":%d,%b' % (at_ms, bodies[i])
-                            _produce(producer, self.topic.name, payload)
+                            produce(producer, self.topic.name, payload)
                             archive.write(payload + b"\n")
                         sent[int(now_s)] += until - done
                     done = until
@@ -99,7 +101,7 @@ class Feed:
         self.archive.with_suffix(".sent").write_text(json.dumps(sent))
 
 
-def _loop(vehicles: int) -> tuple[Any, list[float], list[bytes]]:
+def loop(vehicles: int) -> tuple[Any, list[float], list[bytes]]:
     """When each report of a loop is sent, of when it speaks (NaN: of no time), and the rest of it, in order."""
     found = replay(Fleet(vehicles=vehicles), LOOP_S + DELAY_S, FIRST_HOUR)
     chosen = np.flatnonzero(~(found.at_s >= LOOP_S))
@@ -111,7 +113,7 @@ def _loop(vehicles: int) -> tuple[Any, list[float], list[bytes]]:
     return sent_s[order], at_s[order].tolist(), bodies
 
 
-def _produce(producer: Producer, topic: str, payload: bytes) -> None:
+def produce(producer: Producer, topic: str, payload: bytes) -> None:
     while True:
         try:
             producer.produce(topic, payload)
@@ -125,12 +127,15 @@ class Memory(threading.Thread):
     """Resident MB of each server of this process every SAMPLE_EVERY_S seconds: name -> [(Unix seconds, MB)].
 
     live: of the servers that are Java's, MB of the objects that are still of use, every LIVE_EVERY_S seconds.
+    state: MB of Flink's last checkpoint.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, cluster: Cluster) -> None:
         super().__init__(daemon=True)
+        self.cluster = cluster
         self.samples: dict[str, list[tuple[float, float]]] = defaultdict(list)
         self.live: dict[str, list[tuple[float, float]]] = defaultdict(list)
+        self.state: list[tuple[float, float]] = []
         self.ended = threading.Event()
 
     def run(self) -> None:
@@ -138,6 +143,9 @@ class Memory(threading.Thread):
         while not self.ended.wait(SAMPLE_EVERY_S):
             is_live_due = time.time() >= next_live_s
             next_live_s += LIVE_EVERY_S * is_live_due
+            with suppress(OSError, TypeError, IndexError):  # before the first checkpoint
+                path = f"/jobs/{self.cluster.jobs()[-1]['jid']}/checkpoints"
+                self.state.append((time.time(), self.cluster.ask(path)["latest"]["completed"]["state_size"] / 2**20))
             for process in psutil.Process().children(recursive=True):
                 with suppress(psutil.Error):
                     command = process.cmdline()
@@ -147,13 +155,26 @@ class Memory(threading.Thread):
                     if name and is_live_due and "java" in command[0]:
                         self.live[f"{name}: live objects"].append((time.time(), _live_mb(process.pid)))
 
+    def by_slot(self, slots: Sequence[int], slot_s: int) -> Table:
+        """The most of each while a slot was open."""
+        table = Table(title="MB at most", title_justify="left")
+        for name in ("slot", *self.samples, "Flink: checkpoint"):
+            table.add_column(name, justify="right")
+        for at in slots:
+            most = [
+                max((mb for time_s, mb in samples if at <= time_s < at + slot_s), default=0.0)
+                for samples in (*self.samples.values(), self.state)
+            ]
+            table.add_row(time.strftime("%H:%M", time.gmtime(at)), *(f"{mb:.1f}" for mb in most))
+        return table
+
     def table(self, from_s: float, to_s: float) -> Table:
         """A straight line through the samples of each server."""
         title = f"resident MB in {(to_s - from_s) / 60:.0f} minutes at the steady rate, after {WARM_UP_S} s"
         table = Table(title=title, title_justify="left")
         for name in ("", "at first", "at last", "MB an hour"):
             table.add_column(name, justify="left" if not name else "right")
-        for name, samples in [*self.samples.items(), *self.live.items()]:
+        for name, samples in [*self.samples.items(), *self.live.items(), ("Flink: checkpoint", self.state)]:
             chosen = np.array([sample for sample in samples if from_s <= sample[0] <= to_s])
             a_second, first = np.polyfit(chosen[:, 0] - from_s, chosen[:, 1], 1)
             last = first + a_second * (to_s - from_s)
@@ -207,23 +228,26 @@ def digests(place: location.AccountLocation, spec: Specification) -> dict[Any, s
 
 @click.command()
 @click.option("--minutes", type=click.IntRange(min=4), default=5, show_default=True, help="At the steady rate.")
+@click.option("--slot-minutes", type=click.IntRange(1, 60), default=1, show_default=True)
+@click.option("--burst/--no-burst", default=True, show_default=True)
 @click.option("--vehicles", type=click.IntRange(min=1), default=1_200, show_default=True)
 @click.option("--parallelism", type=click.IntRange(min=1), default=1, show_default=True)
-def sustained(minutes: int, vehicles: int, parallelism: int) -> None:
+def sustained(minutes: int, slot_minutes: int, burst: bool, vehicles: int, parallelism: int) -> None:
     """Feed the stream for some minutes, then ten times as fast for ten seconds; print and draw what came of it."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hatstream-")))
-        spec, place, topic, engine = set_up(stack, folder, parallelism)
+        spec, place, topic, engine = set_up(stack, folder, parallelism, slot_minutes)
         slot_s = spec.timetable.slot_s
         start_s = (int(time.time()) + STARTING_S) // slot_s * slot_s + slot_s
-        calm_s = start_s + minutes * slot_s
-        to_s = calm_s + (1 + CALM_SLOTS) * slot_s
-        feed = Feed(topic, vehicles, start_s - LOOP_S // 2, to_s + LOOP_S, calm_s + BURST_AT_S, folder / "feed.jsonl")
+        calm_s = start_s + minutes * 60 // slot_s * slot_s
+        to_s = calm_s + (1 + CALM_SLOTS) * slot_s * burst
+        burst_s = calm_s + BURST_AT_S if burst else to_s + 2 * LOOP_S
+        feed = Feed(topic, vehicles, start_s - LOOP_S // 2, to_s + LOOP_S, burst_s, folder / "feed.jsonl")
         feeding = get_context("spawn").Process(target=feed.run)
         feeding.start()
         stack.callback(feeding.terminate)
-        memory = Memory()
+        memory = Memory(Cluster(engine.rest))
         memory.start()
         stream(spec, start_s, to_s, topic, place, engine)
         memory.ended.set()
@@ -235,6 +259,7 @@ def sustained(minutes: int, vehicles: int, parallelism: int) -> None:
         found = {at: after for at, after in recorded(place.url, spec).items() if start_s <= at < to_s}
         sent = {int(at): rows for at, rows in json.loads(feed.archive.with_suffix(".sent").read_text()).items()}
     CONSOLE.print(lags(found, calm_s), rates(sent, start_s, calm_s), memory.table(start_s + WARM_UP_S, calm_s))
+    CONSOLE.print(memory.by_slot(sorted(found), slot_s))
     picture = draw(start_s, slot_s, found, sent, memory)
     save(picture, FOLDER, "sustained")
     agree = sum(apart.get(at) == digest for at, digest in streamed.items())
@@ -272,6 +297,8 @@ def lags(found: Mapping[int, tuple[float, int]], calm_s: int) -> Table:
         ("at the steady rate", [lag for at, lag in found.items() if at < calm_s]),
         ("burst and after", [lag for at, lag in found.items() if at >= calm_s]),
     ):
+        if not chosen:
+            continue
         after_s = np.repeat([after for after, _ in chosen], [rows for _, rows in chosen])
         figures = [f"{np.percentile(after_s, q, method='higher'):.1f}" for q in (50, 99, 100)]
         table.add_row(name, str(len(chosen)), f"{after_s.size:,}", *figures)
@@ -286,6 +313,8 @@ def rates(sent: Mapping[int, int], start_s: int, calm_s: int) -> Table:
     for name in ("", "s", "messages", "a second", "slowest 10 s"):
         table.add_column(name, justify="left" if not name else "right")
     for name, seconds in (("at the steady rate", calm), ("burst", burst)):
+        if not sum(seconds):
+            continue
         slowest = min(sum(seconds[i : i + 10]) / 10 for i in range(len(seconds) - 9))
         figures = [f"{figure:,.0f}" for figure in (sum(seconds), sum(seconds) / len(seconds), slowest)]
         table.add_row(name, str(len(seconds)), *figures)
@@ -303,7 +332,7 @@ def draw(
     ends = sorted(found)
     lag.plot([(at + slot_s - start_s) / 60 for at in ends], [found[at][0] for at in ends], "o-")
     lag.set(ylabel="s to the row in PostgreSQL", ylim=0)
-    for name, samples in [*memory.samples.items(), *memory.live.items()]:
+    for name, samples in [*memory.samples.items(), *memory.live.items(), ("Flink: checkpoint", memory.state)]:
         at_s, used = zip(*samples, strict=True)
         mb.plot((np.array(at_s) - start_s) / 60, used, label=name)
     mb.set(ylabel="resident MB", xlabel="minutes of the stream", ylim=0)
