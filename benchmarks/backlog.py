@@ -25,7 +25,7 @@ from rich.table import Table
 import pipelines.silence_beam  # noqa: F401  # isort: skip
 
 from benchmarks.cluster import SETTINGS as CLUSTER
-from benchmarks.sustained import digests, loop, produce, recorded
+from benchmarks.sustained import digests, kind_of, loop, produce, recorded
 from pipelines.account import location
 from pipelines.demo.feeder import SETTINGS
 from pipelines.demo.servers.flink import JobServer
@@ -44,7 +44,7 @@ from transforms.sources.kafka_partition import Topic
 CONSOLE = Console(width=120)
 MOST_S = 900
 KINDS = {
-    "Python workers": "SdkHarness",
+    "Python workers": "forkserver",
     "task managers": "TaskManagerRunner",
     "job manager": "StandaloneSession",
     "Kafka": "kafka.Kafka",
@@ -71,10 +71,10 @@ def spent() -> dict[str, float]:
     found = dict.fromkeys(KINDS, 0.0)
     for process in psutil.Process().children(recursive=True):
         try:
-            command, times = " ".join(process.cmdline()), process.cpu_times()
+            name, times = kind_of(process, KINDS), process.cpu_times()
         except psutil.Error:
             continue
-        if name := next((name for name, part in KINDS.items() if part in command), None):
+        if name:
             found[name] += times.user + times.system
     return found
 
@@ -137,7 +137,7 @@ def backlog(slots: int, vehicles: int, task_managers: str) -> None:
         kafka = stack.enter_context(Kafka(folder / "kafka"))
         kafka.make_topic(TOPIC, PARTITIONS)
         topic = Topic(brokers=kafka.brokers, name=TOPIC)
-        spec = specification(folder, 1)
+        spec = specification(folder)
         start_s = int(time.time()) // 60 * 60 - 60 * (slots + 3)
         a_slot = fill(topic, start_s, slots, vehicles)
         CONSOLE.print(f"{a_slot * (slots + 2):,} messages are sent")

@@ -2,6 +2,7 @@
 
     .venv/bin/python -m benchmarks.sustained --minutes 5      # 10 minutes in all; writes build/sustained
     .venv/bin/python -m benchmarks.sustained --minutes 45 --slot-minutes 15 --no-burst
+    .venv/bin/python -m benchmarks.sustained --minutes 60 --slot-minutes 60 --no-burst --behind-minutes 58
 
 Everything is on this machine: a feeder, Kafka with four partitions, Flink, the ledger on PostgreSQL.
 When a row came is PostgreSQL's own commit timestamp. Nothing is lost if every slot has the input digest of a
@@ -18,6 +19,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -38,7 +40,7 @@ from pipelines.account import location
 from pipelines.cli import main
 from pipelines.demo.feeder import DELAY_S, SETTINGS, replay
 from pipelines.demo.fleet import Fleet
-from pipelines.demo.stream_demo import set_up, stop_at
+from pipelines.demo.stream_demo import ZONE, set_up, stop_at
 from pipelines.evaluation.pictures import save
 from pipelines.job import Outputs
 from pipelines.specification import Specification
@@ -61,7 +63,8 @@ SAMPLE_EVERY_S = 2
 LIVE_EVERY_S = 120
 CATCH_UP_S = 180
 WARM_UP_S = 120
-KINDS = {"Python worker": "SdkHarness", "Flink": "job-server.jar", "Kafka": "kafka.Kafka"}
+KINDS = {"Python worker": "forkserver", "Flink": "job-server.jar", "Kafka": "kafka.Kafka"}
+"""What their command lines hold; the fork server itself is none."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +152,7 @@ class Memory(threading.Thread):
             for process in psutil.Process().children(recursive=True):
                 with suppress(psutil.Error):
                     command = process.cmdline()
-                    name = next((name for name, part in KINDS.items() if part in " ".join(command)), None)
+                    name = kind_of(process, KINDS)
                     if name:
                         self.samples[name].append((time.time(), process.memory_info().rss / 2**20))
                     if name and is_live_due and "java" in command[0]:
@@ -180,6 +183,13 @@ class Memory(threading.Thread):
             last = first + a_second * (to_s - from_s)
             table.add_row(name, f"{first:.0f}", f"{last:.0f}", f"{3_600 * a_second:+.0f}")
         return table
+
+
+def kind_of(process: psutil.Process, kinds: Mapping[str, str]) -> str | None:
+    """Raises psutil.Error where the process is gone. A Python worker is what the pool's fork server forked."""
+    command = " ".join(process.cmdline())
+    is_worker = "forkserver" in command and "forkserver" in " ".join(process.parent().cmdline())
+    return next((name for name, part in kinds.items() if part in command and (part != "forkserver" or is_worker)), None)
 
 
 def _live_mb(pid: int) -> float:
@@ -230,16 +240,23 @@ def digests(place: location.AccountLocation, spec: Specification) -> dict[Any, s
 @click.option("--minutes", type=click.IntRange(min=4), default=5, show_default=True, help="At the steady rate.")
 @click.option("--slot-minutes", type=click.IntRange(1, 60), default=1, show_default=True)
 @click.option("--burst/--no-burst", default=True, show_default=True)
+@click.option(
+    "--behind-minutes", type=click.IntRange(0, 59), default=0, show_default=True, help="Sent at once when it starts."
+)
+@click.option("--zone", default=ZONE, show_default=True, help="In which slots begin.")
 @click.option("--vehicles", type=click.IntRange(min=1), default=1_200, show_default=True)
 @click.option("--parallelism", type=click.IntRange(min=1), default=1, show_default=True)
-def sustained(minutes: int, slot_minutes: int, burst: bool, vehicles: int, parallelism: int) -> None:
+def sustained(
+    minutes: int, slot_minutes: int, burst: bool, behind_minutes: int, zone: str, vehicles: int, parallelism: int
+) -> None:
     """Feed the stream for some minutes, then ten times as fast for ten seconds; print and draw what came of it."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hatstream-")))
-        spec, place, topic, engine = set_up(stack, folder, parallelism, slot_minutes)
+        spec, place, topic, engine = set_up(stack, folder, parallelism, slot_minutes, zone)
         slot_s = spec.timetable.slot_s
-        start_s = (int(time.time()) + STARTING_S) // slot_s * slot_s + slot_s
+        begun_s = time.time() + STARTING_S - 60 * behind_minutes
+        start_s = streaming.first_slot(spec, None, datetime.fromtimestamp(begun_s, UTC))
         calm_s = start_s + minutes * 60 // slot_s * slot_s
         to_s = calm_s + (1 + CALM_SLOTS) * slot_s * burst
         burst_s = calm_s + BURST_AT_S if burst else to_s + 2 * LOOP_S
@@ -258,7 +275,7 @@ def sustained(minutes: int, slot_minutes: int, burst: bool, vehicles: int, paral
         streamed = {at: digest for at, digest in digests(place, spec).items() if start_s <= at[0] < to_s}
         found = {at: after for at, after in recorded(place.url, spec).items() if start_s <= at < to_s}
         sent = {int(at): rows for at, rows in json.loads(feed.archive.with_suffix(".sent").read_text()).items()}
-    CONSOLE.print(lags(found, calm_s), rates(sent, start_s, calm_s), memory.table(start_s + WARM_UP_S, calm_s))
+    CONSOLE.print(lags(found, calm_s), rates(sent, start_s, calm_s, burst), memory.table(start_s + WARM_UP_S, calm_s))
     CONSOLE.print(memory.by_slot(sorted(found), slot_s))
     picture = draw(start_s, slot_s, found, sent, memory)
     save(picture, FOLDER, "sustained")
@@ -305,10 +322,10 @@ def lags(found: Mapping[int, tuple[float, int]], calm_s: int) -> Table:
     return table
 
 
-def rates(sent: Mapping[int, int], start_s: int, calm_s: int) -> Table:
+def rates(sent: Mapping[int, int], start_s: int, calm_s: int, is_burst: bool) -> Table:
     """Of what the feeder sent."""
-    calm = [sent.get(at, 0) for at in range(start_s, calm_s)]
-    burst = [sent.get(at, 0) for at in range(calm_s + BURST_AT_S, calm_s + BURST_AT_S + BURST_S)]
+    calm = [sent.get(at, 0) for at in range(max(start_s, min(sent)), calm_s)]
+    burst = [sent.get(at, 0) for at in range(calm_s + BURST_AT_S, calm_s + BURST_AT_S + BURST_S) if is_burst]
     table = Table(title="messages sent", title_justify="left")
     for name in ("", "s", "messages", "a second", "slowest 10 s"):
         table.add_column(name, justify="left" if not name else "right")
