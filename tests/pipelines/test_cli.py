@@ -39,7 +39,7 @@ def test_an_unknown_command_is_wrong_use(hatstream):
 
 
 def test_files_that_the_shell_made_of_a_pattern_are_told_to_need_quotes(hatstream):
-    code, _, err = hatstream("release", "--spec", "town.toml", "--input", "monday.csv", "tuesday.csv")
+    code, _, err = hatstream("release", "--spec", "town.toml", "--input", "monday.csv", "tuesday.csv", "--output", "out")
     assert code == 1
     assert "--input 'feed/*.csv'" in err
 
