@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 OUTPUT ?= build/demo
 
-.PHONY: install compiled servers run stream-demo test test-engines test-all check bench bench-fusion bench-stream pictures docs lock clean
+.PHONY: install compiled servers run stream-demo test fast-tests test-engines test-all check lint types bench bench-fusion bench-stream pictures docs lock clean
 
 install: $(VENV)/.installed
 
@@ -28,29 +28,39 @@ run: install
 stream-demo: install
 	@$(BIN)/python -m pipelines.demo.stream_demo
 
+# Matrices are small: a thread more takes three times the CPU. And what pytest makes of a file of tests is kept for the next run.
+TESTING := OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
+
 # Tests start some hundred processes, which need not compile everything each.
 compiled: install
 	@$(BIN)/python -m compileall -q dpops transforms pipelines hatstream
 
-# Lint, types and import contracts, then every fast test but those of the engines.
-test: check compiled
-	@$(BIN)/python -m pytest -n 3 --dist loadfile -m "not slow and not engines"
+# Lint and import contracts, then types beside every fast test but those of the engines.
+test: lint compiled
+	@$(MAKE) --no-print-directory --jobs=2 types fast-tests
+
+fast-tests: install
+	@$(TESTING) $(BIN)/python -m pytest -n 3 --dist loadfile -m "not slow and not engines"
 
 # The stream on Kafka and Flink: about three minutes, most of them the servers' own.
 test-engines: compiled
-	@$(BIN)/python -m pytest -m "engines and not slow"
+	@$(TESTING) $(BIN)/python -m pytest -m "engines and not slow"
 
 # The whole suite with the slow tests too (1,000 injected failures, 100 random kills, 10^6 fuzzed rows, 10,000 runs of
 # every mechanism): about 30 minutes on 2 cores.
 test-all: check compiled
-	@$(BIN)/python -m pytest -n 2 --dist loadfile --hypothesis-profile whole -m "not engines"
-	@$(BIN)/python -m pytest --hypothesis-profile whole -m engines
+	@$(TESTING) $(BIN)/python -m pytest -n 2 --dist loadfile --hypothesis-profile whole -m "not engines"
+	@$(TESTING) $(BIN)/python -m pytest --hypothesis-profile whole -m engines
 
-check: install
+check: lint types
+
+lint: install
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
+
+types: install
+	@$(BIN)/mypy
 
 bench: install
 	@$(BIN)/python -m benchmarks.mechanisms

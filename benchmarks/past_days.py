@@ -31,7 +31,7 @@ from transforms.observe.hexagons import cell_text
 from transforms.release import learned, states
 from transforms.release.kept import StateFile
 from transforms.release.levels import LevelsPolicy, first_centres, hats_of, seal_stage, stage_plan
-from transforms.release.past_steps import PastReader
+from transforms.release.past_reader import PastReader
 from transforms.release.policy import SlotFacts
 from transforms.release.recorded import Released, Sealed
 

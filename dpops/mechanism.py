@@ -1,12 +1,13 @@
 """What a mechanism is: a public plan made from counts, noisy integers made from totals, a value read from integers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpops.claims import Adjacency, PureDP
 from dpops.estimate import CONSTANT, OK, Estimate, Number
@@ -57,6 +58,42 @@ class Totals(NamedTuple):
     sums: Int64s = _NONE
     squares: Int64s = _NONE
     histograms: Int64s = _NONE
+
+
+@dataclass(frozen=True, slots=True)
+class Hats:
+    """What the users of many HATs sum up to, in columns: those of one HAT lie behind one another.
+
+    totals: of all users, in canonical order within a HAT. first, users: int64 (HATs,), where a HAT's users begin, and
+    how many it has. reported: int64 (HATs,), samples of each before a cap.
+    """
+
+    totals: Totals
+    first: Int64s
+    users: Int64s
+    reported: Int64s
+
+    @classmethod
+    def of(cls, totals: Sequence[Totals], reported: Sequence[int]) -> Self:
+        """Of HATs one by one."""
+        users = np.array([each.counts.size for each in totals], np.int64)
+        columns = (np.concatenate(column) for column in zip(*(totals or [Totals(_NONE)]), strict=True))
+        return cls(Totals(*columns), np.cumsum(users) - users, users, np.array(reported, np.int64))
+
+    def __len__(self) -> int:
+        return self.users.size
+
+    def __iter__(self) -> Iterator[Totals]:
+        for first, users in zip(self.first.tolist(), self.users.tolist(), strict=True):
+            yield Totals(*(column[first : first + users] for column in self.totals))
+
+    def take(self, chosen: NDArray[np.bool_] | Int64s) -> "Hats":
+        return Hats(self.totals, self.first[chosen], self.users[chosen], self.reported[chosen])
+
+    def matrix(self, column: Int64s, chosen: Int64s) -> Int64s:
+        """A column of the totals, int64 (chosen, users), of HATs with equally many users. chosen: int64 (chosen,)."""
+        found: Int64s = column[self.first[chosen, None] + np.arange(self.users[chosen[0]])]
+        return found
 
 
 PLAN_VERSION = 2
@@ -111,9 +148,14 @@ class Plan:
         return not self.epsilon
 
     @staticmethod
-    def claim_of_stored(stored: Mapping[str, Any]) -> PureDP:
-        """The claim of a plan that `public` gave."""
-        return _claimed(stored["epsilon"], stored["scale"], stored.get("facts", {}).get("sensitivity", 0))
+    def told(stored: Mapping[str, Any]) -> tuple[str, str, int]:
+        """What decides the claim of a plan that `public` gave: epsilon, scale and sensitivity."""
+        return stored["epsilon"], stored["scale"], stored.get("facts", _NO_FACTS).get("sensitivity", 0)
+
+    @staticmethod
+    def claim_told(epsilon: str, scale: str, sensitivity: int) -> PureDP:
+        """The claim of plans that tell these."""
+        return _claimed(epsilon, scale, sensitivity)
 
     def noise_std(self) -> float:
         """Standard deviation of the noise, in units."""
@@ -166,6 +208,7 @@ class Plan:
         )
 
 
+_NO_FACTS: Mapping[str, int] = {}
 _Ratio = tuple[int, int]
 
 
@@ -194,11 +237,11 @@ Integers = list[int]
 
 
 class Drawn(NamedTuple):
-    """What was released of a HAT. mechanism: of `auto`, the one it chose. plan: as it is stored."""
+    """What was released of many HATs, in columns. mechanisms: of `auto`, those it chose. plans: as they are stored."""
 
-    mechanism: str
-    plan: dict[str, Any]
-    integers: Integers
+    mechanisms: list[str]
+    plans: list[dict[str, Any]]
+    integers: list[Integers]
 
 
 class Mechanism(Protocol):
@@ -245,20 +288,19 @@ class Mechanism(Protocol):
         """Noisy integers of each HAT; all noise of the call is drawn in vectors. Plans are those made by `plan`."""
         ...
 
-    def draw(
-        self, totals: Sequence[Totals], reported: Sequence[int], grid: Grid, epsilon: Fraction, noise: Noise
-    ) -> list["Drawn"]:
-        """Plans and releases many HATs. reported: samples of each, before a cap.
+    def draw(self, hats: Hats, grid: Grid, epsilon: Fraction, noise: Noise) -> Drawn:
+        """Plans and releases many HATs.
 
         What `plans` and `release` give, for mechanisms that do both faster without a plan for each HAT.
         """
-        keys = [(samples, total.counts.tobytes()) for total, samples in zip(totals, reported, strict=True)]
+        totals = list(hats)
+        keys = [(samples, each.counts.tobytes()) for each, samples in zip(totals, hats.reported.tolist(), strict=True)]
         known = {key: CountsKnown(total.counts, key[0]) for key, total in zip(keys, totals, strict=True)}
         made = self.plans(list(known.values()), grid, epsilon)  # equal counts have equal plans
         planned = {key: (plan, plan.document()) for key, plan in zip(known, made, strict=True)}
         plans = [planned[key] for key in keys]
         released = self.release(totals, [plan for plan, _ in plans], noise)
-        return [Drawn(plan.mechanism, stored, own) for (plan, stored), own in zip(plans, released, strict=True)]
+        return Drawn([plan.mechanism for plan, _ in plans], [stored for _, stored in plans], released)
 
     @staticmethod
     def resolve(integers: Sequence[int], plan: Plan) -> Plan:  # noqa: ARG004 - the interface

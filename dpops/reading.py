@@ -5,33 +5,33 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from dpops.estimate import CONSTANT, OK, Estimate, Number
+import numpy as np
+
+from dpops.estimate import CONSTANT, OK, Estimates
 from dpops.forecast import laplace_bound, laplace_std
 from dpops.mechanism import Integers, Mechanism, Plan
 from dpops.registry import registered
 
 
 class _Law(NamedTuple):
-    """What HATs of equal step, scale, upper bound and epsilon share. noise: what it does not exceed but for a miss."""
+    """What HATs of equal step, scale, upper bound and epsilon share. step: numerator and denominator.
 
-    numerator: int
-    denominator: int
-    noise: float
-    noise_std: float
-    upper: float
-    epsilon: Fraction
+    floats: what noise does not exceed but for a miss, its standard deviation, the upper bound, epsilon.
+    """
+
+    step: tuple[int, int]
+    floats: tuple[float, float, float, float]
     status: str
 
 
 def stored_estimates(
     name: str, released: Sequence[Integers], plans: Sequence[Mapping[str, Any]], miss: float
-) -> list[Estimate]:
+) -> Estimates:
     """What `Mechanism.estimates` says, by the mechanism's name and stored plans."""
     kind = registered()[name]
     if not _is_plain(kind):
-        return kind.estimates(released, [Plan.from_public(name, plan) for plan in plans], miss)
-    output = kind.output()
-    return [_estimate(integers[-1], plan, output, miss) for integers, plan in zip(released, plans, strict=True)]
+        return Estimates.of(kind.estimates(released, [Plan.from_public(name, plan) for plan in plans], miss))
+    return _estimates([integers[-1] for integers in released], plans, kind.output(), miss)
 
 
 def _is_plain(kind: type[Mechanism]) -> bool:
@@ -40,21 +40,29 @@ def _is_plain(kind: type[Mechanism]) -> bool:
     return all(getattr(kind, method).__qualname__ == f"Mechanism.{method}" for method in own)
 
 
-def _estimate(query: int, plan: Mapping[str, Any], output: str, miss: float) -> Estimate:
-    """`Mechanism.estimate`, without a plan in between."""
-    law = _law(plan["step"], plan["scale"], plan["upper"], plan["epsilon"], miss)
-    upper, bias, rounding = law.upper, plan["bias_bound"], plan.get("rounding", -1.0)
-    if rounding < 0:
-        rounding = upper / (2 * plan["facts"]["upper_steps"])
-    value = min(max(query * law.numerator / law.denominator, 0.0), upper)
-    half = law.noise + bias + rounding
-    return Estimate(
-        numbers={output: Number(value, max(value - half, 0.0), min(value + half, upper))},
+def _estimates(queries: Sequence[int], plans: Sequence[Mapping[str, Any]], output: str, miss: float) -> Estimates:
+    """`Mechanism.estimate` of each, without a plan in between: the same sums of floats in the same order."""
+    told = [(plan["step"], plan["scale"], plan["upper"], plan["epsilon"]) for plan in plans]
+    number = {each: at for at, each in enumerate(dict.fromkeys(told))}
+    laws = [_law(*each, miss) for each in number]
+    of = [number[each] for each in told]
+    noise, noise_std, upper, epsilon = np.array([law.floats for law in laws]).reshape(-1, 4).T[:, of]
+    steps = [law.step for law in laws]
+    exact = [query * steps[law][0] / steps[law][1] for query, law in zip(queries, of, strict=True)]
+    bias = np.array([plan["bias_bound"] for plan in plans], np.float64)
+    rounding = np.array([plan.get("rounding", -1.0) for plan in plans], np.float64)
+    for at in np.flatnonzero(rounding < 0).tolist():  # stored before there was a rounding of their own: means
+        rounding[at] = upper[at] / (2 * plans[at]["facts"]["upper_steps"])
+    value = np.minimum(np.maximum(np.array(exact, np.float64), 0.0), upper)
+    half = noise + bias + rounding
+    is_old = np.array([plan.get("version", 1) < 2 for plan in plans], np.bool_)
+    return Estimates(
+        numbers={output: np.stack([value, np.maximum(value - half, 0.0), np.minimum(value + half, upper)])},
         lists={},
-        noise_std=law.noise_std,
-        bias_bound=bias if plan.get("version", 1) < 2 else min(bias + rounding, upper),
-        epsilon=law.epsilon,
-        status=law.status,
+        noise_std=noise_std,
+        bias_bound=np.where(is_old, bias, np.minimum(bias + rounding, upper)),
+        epsilon=epsilon,
+        status=[laws[law].status for law in of],
     )
 
 
@@ -63,11 +71,7 @@ def _law(step: str, scale: str, upper: str, epsilon: str, miss: float) -> _Law:
     steps, noise, spent = Fraction(step), Fraction(scale), Fraction(epsilon)
     unit = float(steps)
     return _Law(
-        steps.numerator,
-        steps.denominator,
-        laplace_bound(noise, miss) * unit,
-        laplace_std(noise) * unit,
-        float(Fraction(upper)),
-        spent,
+        steps.as_integer_ratio(),
+        (laplace_bound(noise, miss) * unit, laplace_std(noise) * unit, float(Fraction(upper)), float(spent)),
         OK if spent else CONSTANT,
     )

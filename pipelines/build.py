@@ -2,9 +2,9 @@
 
     read -> parse -> lateness -> assign -> by vehicle -> by hexagon -> record -> estimate -> publish
 
-A stream joins the stretches end to end, and so does a scheduled job on a cluster (pipelines/scheduled/bounded.py). Of
-one on this machine only the last stretch is a pipeline: the others are done by its crew (pipelines/scheduled/tasks.py),
-with the same functions.
+A stream joins the stretches end to end, and so does a scheduled job on a cluster (pipelines/scheduled/bounded.py). One
+on this machine is no pipeline: its crew (pipelines/scheduled/tasks.py) and pipelines/scheduled/parts.py call the same
+functions.
 """
 
 from typing import NamedTuple
@@ -27,8 +27,7 @@ from transforms.records import (
     SlotEstimates,
 )
 from transforms.release.past_steps import EstimateWithPast
-from transforms.sinks.kafka import PublishToKafka
-from transforms.sinks.steps import PublishFiles
+from transforms.sinks.steps import PublishFiles, PublishToKafka
 from transforms.steps import (
     Assign,
     ByHexagon,

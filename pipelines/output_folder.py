@@ -34,7 +34,7 @@ def prepare(outputs: Outputs, spec: Specification, location: AccountLocation) ->
     make_writable(outputs.folder)
     _refuse_unrecorded(outputs.folder, spec, location)
     if outputs.topic is not None:
-        from transforms.sinks import kafka  # and Beam with it
+        from transforms.sinks import kafka  # its client is imported where there is a topic
 
         kafka.check(outputs.topic)
 

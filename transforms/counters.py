@@ -28,5 +28,5 @@ def new(period: str) -> str:
 
 
 def as_told(name: str) -> str:
-    """The name under which an engine tells a counter."""
+    """The name of a counter in a health line, whatever an engine makes of its spaces."""
     return name.replace(" ", "_")

@@ -4,13 +4,14 @@ What crosses a group-by has a key of integers or text and a value of bytes: code
 give equal keys equal bytes. The bytes are Arrow streams with named columns (transforms.count.wire), or JSON.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, NewType
 
 import numpy as np
 import pyarrow as pa
 
-from dpops.estimate import Estimate
+from dpops.estimate import Estimates
 from dpops.types import Int64s
 from transforms.release.recorded import Sealed
 
@@ -19,10 +20,9 @@ if TYPE_CHECKING:
     PartialBytes = NewType("PartialBytes", bytes)
     TallyBytes = NewType("TallyBytes", bytes)
     ExposureBytes = NewType("ExposureBytes", bytes)
-    SumBytes = NewType("SumBytes", bytes)
     UnitBytes = NewType("UnitBytes", bytes)
 else:  # Beam finds no coder for a NewType
-    EventBytes = PartialBytes = TallyBytes = ExposureBytes = SumBytes = UnitBytes = bytes
+    EventBytes = PartialBytes = TallyBytes = ExposureBytes = UnitBytes = bytes
 
 SlotShard = tuple[int, int]
 """A group-by key: start of the slot (or of the first slot of a plan) in seconds since 1970 UTC, and a vehicle shard or
@@ -43,9 +43,6 @@ KeyedPartial = tuple[SlotShard, PartialBytes]
 
 KeyedTally = tuple[SlotShard, TallyBytes]
 """A packed `Tally` by release shard and the first slot of its plan; a heartbeat has no bytes."""
-
-KeyedSums = tuple[int, SumBytes]
-"""The sum of vehicles' integer vectors by the first slot of a period; a heartbeat has no bytes."""
 
 KeyedUnit = tuple[str, UnitBytes]
 """An encoded `Sealed` by what the ledger records in one transaction: a period or a slot."""
@@ -127,34 +124,30 @@ class RecordedSlot(NamedTuple):
     sequences: list[int]
 
 
-class HatCounts(NamedTuple):
-    """Of a HAT whose counts are public: the vehicles in its figure, and the reports that its true value is over."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class HatColumns:
+    """Estimates in columns, an entry for each statistic of a HAT. epsilon_slot: rational text, the most that a vehicle
+    spends in the slot.
 
-    vehicles: int
-    reports: int
-
-
-class HatEstimate(NamedTuple):
-    """One statistic of one HAT. epsilon_slot: rational text, the most that a vehicle spends in the slot.
-
-    counts: as its plan has them; None where they are secret, and where there is no plan. notes: columns of its slot's
-    own, see `SlotEstimates`. span: start and end, where they are not the slot's.
+    vehicles, reports: the vehicles in a HAT's figure, and the reports that its true value is over, as its plan has
+    them; None where they are secret, and where there is no plan. notes: further columns, of
+    `transforms.sinks.rows.NOTES`. spans: start and end of each, where they are not the slot's.
     """
 
-    cell: str
-    statistic: str
-    mechanism: str
-    epsilon_slot: str
-    estimate: Estimate
-    counts: HatCounts | None = None
-    notes: Mapping[str, float | str | None] | None = None
-    span: tuple[str, str] | None = None
+    cell: Sequence[str]
+    statistic: Sequence[str]
+    mechanism: Sequence[str]
+    epsilon_slot: Sequence[str]
+    estimates: Estimates
+    vehicles: Sequence[int | None]
+    reports: Sequence[int | None]
+    notes: Mapping[str, Sequence[float | str | None]] = field(default_factory=dict)
+    spans: Sequence[tuple[str, str]] | None = None
 
 
 class SlotEstimates(NamedTuple):
     """All estimates of a slot. slot_start, slot_end: ISO 8601. unit: of a speed. statistics: those asked for.
 
-    notes: the further columns that its rows have, of `transforms.sinks.rows.NOTES`.
     is_live: made while the slot's period lasted; the period's release has other values of the slot.
     product: of a coarser product of a whole period its name; the times of its rows are theirs, and a cell may be a
     parent cell or "city".
@@ -165,7 +158,6 @@ class SlotEstimates(NamedTuple):
     slot_end: str
     unit: str
     statistics: tuple[str, ...]
-    hats: list[HatEstimate]
+    hats: HatColumns
     is_live: bool = False
-    notes: tuple[str, ...] = ()
     product: str = ""

@@ -16,11 +16,10 @@ from dpops.types import Int64s
 from transforms import counters
 from transforms.count import wire
 from transforms.count.tally import ContributionBound, merge_panes, tally, tally_pane
-from transforms.errors import StepError, reason_of, recorded_but
+from transforms.errors import StepError, reason_of
 from transforms.failpoints import failpoint
 from transforms.layouts import Layout, UnreadableFile
 from transforms.layouts.apart import read_apart
-from transforms.ledger import LimitExceeded, PeriodClosed
 from transforms.ledger.used import LedgerAccount
 from transforms.observe import hexagons
 from transforms.observe.events import locate
@@ -50,6 +49,7 @@ from transforms.records import (
 from transforms.release.estimates import estimates_of
 from transforms.release.policy import Policy, SlotFacts, release_shard
 from transforms.release.recorded import Sealed, Transaction
+from transforms.release.recording import decoded, record_units
 from transforms.release.seal import sealed_releases
 from transforms.side_outputs import Exposed, Refusal, dead_letters
 
@@ -272,8 +272,7 @@ class _Record(beam.DoFn):
         encoded = list(group[1])
         if self._needs_consent and CONSENT not in encoded:
             return
-        decoded = (msgspec.json.decode(unit, type=Sealed) for unit in encoded if unit != CONSENT)
-        units = sorted(decoded, key=lambda unit: (unit.slot_s, unit.shard))
+        units = decoded(unit for unit in encoded if unit != CONSENT)
         if self._needs_rows and not any(found.plan is not None for unit in units for found in unit.released):
             raise StepError(f"of the input no row is of {units[0].period}: nothing was recorded and nothing was spent")
         done = recorded(units, self._account)
@@ -284,25 +283,10 @@ class _Record(beam.DoFn):
 
 def recorded(units: Sequence[Sealed], account: LedgerAccount) -> list[RecordedSlot]:
     """What the ledger returned for units of one transaction, by slot; none where it refused them, which is counted."""
-    try:
-        done = account.open().record(account.name, account.limit, account.spec_name, account.spec_text, units)
-    except LimitExceeded:
-        Metrics.counter(counters.NAMESPACE, counters.UNITS_LOST).inc(len(units))
-        return []
-    except PeriodClosed:
-        Metrics.counter(counters.NAMESPACE, counters.MISSED).inc(len(units))
-        return []
-    except OSError as error:  # only the head file is written without the database, and after it
-        raise recorded_but(f"{error.filename or account.head}: {reason_of(error)}") from None
-    Metrics.counter(counters.NAMESPACE, counters.new(units[0].period)).inc(done.new)
-    Metrics.counter(counters.NAMESPACE, counters.UNITS_CHANGED).inc(done.changed)
-    Metrics.counter(counters.NAMESPACE, counters.UNITS_REDRAWN).inc(done.redrawn)
-    by_slot: dict[int, RecordedSlot] = {}
-    for unit, sequence in zip(done.sealed, done.sequences, strict=True):
-        slot = by_slot.setdefault(unit.slot_s, RecordedSlot([], []))
-        slot.units.append(unit)
-        slot.sequences.append(sequence)
-    return list(by_slot.values())
+    done = record_units(units, account)
+    for name, number in done.counts.items():
+        Metrics.counter(counters.NAMESPACE, name).inc(number)
+    return done.slots
 
 
 @dataclass

@@ -5,10 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dpops.learning.chances import NODES, Chances
 from dpops.learning.counts import OVERDISPERSION
-from dpops.learning.interval import Estimates, Status, published
+from dpops.learning.interval import Estimates, Status, chances_of, published
 from dpops.learning.learner import HOUR_SPREAD, Field, Learned
-from dpops.learning.means import coefficients_of, columns_of, traffic_of
+from dpops.learning.means import border_of, coefficients_of, columns_of, traffic_of
 from dpops.learning.queries import GroupRows, Groups
 from dpops.types import Float64s, Int64s
 
@@ -33,7 +34,7 @@ def coarser(known: Learned, belief: Field, groups: Groups) -> Field:
     usual = known.counts.hats(design, belief.hours)
     rows = GroupRows(groups, columns_of(design, belief.hours), known.state.layouts.means, b"")
     made = rows(share[..., None] * coefficients_of(traffic_of(usual)))
-    described = made.variances(known.means.solved, _border(known, belief)).reshape(groups.shape)
+    described = made.variances(known.means.solved, border_of(known.means.solved, belief.day)).reshape(groups.shape)
     described = described + _of_day(belief, groups, share)
     values, shared = groups.totals(share * belief.values), 1 - groups.totals(share**2)
     apart = share * (belief.values - groups.spread(values))
@@ -47,6 +48,7 @@ def coarser(known: Learned, belief: Field, groups: Groups) -> Field:
         weights=weights,
         vehicles=groups.totals(belief.vehicles),
         log_variances=_log_variances(known, belief, groups, share),
+        chances=_chances(chances_of(belief), groups, share),
     )
 
 
@@ -84,14 +86,13 @@ def with_coarser(known: Learned, belief: Field, upper_kmh: float) -> Shown:
     return Shown(replace(own, status=status), source, *beside)
 
 
-def _border(known: Learned, belief: Field) -> Float64s:
-    """Where the lasting border stands in the whole one; hours also as the day's own."""
-    layout, whole = known.state.layouts.means, known.means.solved.border.size
-    place = np.eye(layout.border.size, whole)
-    rows = belief.day.hours.copy()
-    rows[:, 0] = 0
-    place[layout.hours] = rows
-    return place
+def _chances(hats: Chances, groups: Groups, share: Float64s) -> Chances:
+    """Of groups: their HATs have few vehicles together, or many, since what describes them is what they share."""
+    nodes = range(NODES)
+    return Chances(
+        np.stack([groups.totals(hats.vehicles[..., at]) for at in nodes], axis=-1),
+        np.stack([groups.totals(share**2 * hats.own[..., at]) for at in nodes], axis=-1),
+    )
 
 
 def _of_day(belief: Field, groups: Groups, share: Float64s) -> Float64s:

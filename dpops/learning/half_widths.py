@@ -12,12 +12,20 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpops.learning.interval import CAUTION, LEAST_VEHICLES, MOST_LOG_VARIANCE, Z95
-from dpops.learning.learner import KEPT, deviation_variance
+from dpops.learning.chances import CAUTIOUS, numbers_of, own_variances
+from dpops.learning.interval import LEAST_VEHICLES, MOST_LOG_VARIANCE, Z95
+from dpops.learning.learner import KEPT
 from dpops.levels.defaults import BoundsOnly, Settings, vehicle_weight
 from dpops.levels.groups import Level, level
 from dpops.levels.stages import UNIT, Kind
 from dpops.types import Float64s
+
+UNKNOWN_LOG_VARIANCE = 1.2
+"""Of the logarithm of a HAT's vehicles where no release tells anything: about so much in a city that is half known."""
+ROUGH_FLOOR = 4.0
+"""What a plan takes for `learned_floor`, which only releases tell: cities differ, and a plan had better not promise."""
+_FEWER = 3
+"""The number of vehicles, of `numbers_of`, at which a HAT's own variance makes about as wide an interval as all do."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,10 +62,10 @@ def hat_half_widths(look: Look, vehicles: Float64s, upper_kmh: float, days: int 
     if not look.counts_public:
         own_count, count = _described(look, vehicles, days, _weight_noise)
         count = 1 / (own_count + 1 / np.maximum(count, 1e-300))
-    cautious = vehicles / np.exp(CAUTION * np.minimum(count, MOST_LOG_VARIANCE))
-    own = 1 / (1 / deviation_variance(cautious) + own_speed)
+    numbers = numbers_of(vehicles, count, UNKNOWN_LOG_VARIANCE)
+    own = 1 / (1 / own_variances(numbers[:, _FEWER], ROUGH_FLOOR) + own_speed)
     half = np.minimum(Z95 * np.sqrt(speed + own), upper_kmh / 2)
-    return HalfWidths(half, (cautious >= LEAST_VEHICLES) & (count <= MOST_LOG_VARIANCE))
+    return HalfWidths(half, (numbers[:, CAUTIOUS] >= LEAST_VEHICLES) & (count <= MOST_LOG_VARIANCE))
 
 
 def place_half_widths(look: Look, vehicles: Float64s, upper_kmh: float, days: int = 1) -> Float64s:
@@ -68,7 +76,7 @@ def place_half_widths(look: Look, vehicles: Float64s, upper_kmh: float, days: in
     name = place_level(look)
     grouped, share = level(name, look.known.hats, Fraction(1)), dict(look.settings.shares)[name]
     noise = (_speed_noise(look, share) / _weight(look, grouped, vehicles)) ** 2 / days
-    own = deviation_variance(vehicles) / look.known.hats.slots
+    own = own_variances(np.maximum(vehicles, 1.0), ROUGH_FLOOR) / look.known.hats.slots
     half: Float64s = np.minimum(Z95 * np.sqrt(noise + own), upper_kmh / 2)
     return half
 

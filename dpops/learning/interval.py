@@ -5,6 +5,7 @@ from enum import IntEnum
 
 import numpy as np
 
+from dpops.learning.chances import CAUTIOUS, Chances, half_widths, numbers_of, own_variances
 from dpops.learning.learner import Field, deviation_variance
 from dpops.types import Float64s, Int64s
 
@@ -14,9 +15,7 @@ Z95 = 1.96
 LEAST_VEHICLES = 4.0
 """Below so many expected vehicles an honest interval is as wide as all speeds: the value counts as not known."""
 
-CAUTION = 1.3
-"""Vehicles are divided by exp of this times the variance of their logarithm. Fitted on a real city and four made up."""
-MOST_LOG_VARIANCE = 0.4
+MOST_LOG_VARIANCE = 0.5
 """Beyond it a HAT's number of vehicles is hardly known, so neither is how far its mean may be from the usual one."""
 MOST_UNKNOWN = 0.7
 """Beyond it values are held back: the city's mean is not known well enough to beat it where it matters.
@@ -28,9 +27,6 @@ itself learned, and badly from few.
 """
 FEW = 100.0
 """Fitted on parts of a real city, half an hour of another, and made-up small ones; as MOST_UNKNOWN."""
-DEVIATION, OF_VEHICLES = 2.5, 145.0
-"""Variance of a HAT's own mean as intervals count it, (km/h)^2: this, and this over its vehicles. The model itself has
-4 and 150, which fit errors; these fit the coverage on a real city."""
 
 
 class Status(IntEnum):
@@ -59,16 +55,25 @@ class Estimates:
     status: Int64s
 
 
+def chances_of(field: Field) -> Chances:
+    """Equally likely numbers of vehicles, and what a mean's own variance is with each."""
+    if field.chances is not None:
+        return field.chances
+    numbers = numbers_of(field.vehicles, field.log_variances, float(field.log_variances.max()))
+    # What a release of single HATs says of their own means, as a precision.
+    said = np.maximum(1 / field.deviations - 1 / deviation_variance(field.vehicles), 0.0)
+    return Chances(numbers, 1 / (1 / own_variances(numbers, field.floor) + said[..., None]))
+
+
 def published(field: Field, upper_kmh: float, *, forecast: bool = False) -> Estimates:
     """Clamps into [0, upper_kmh], rounds, and says what is not known: a HAT, or the whole city.
 
-    vehicles is a cautious number, and a HAT's own deviation is taken for that one: what is expected of HATs about
-    which the counts say little is too high more often than not.
+    An interval is the middle 95 % of the mixture over the numbers of vehicles that there may be. vehicles is a cautious
+    one of these.
     """
-    caution = np.exp(CAUTION * field.log_variances)
-    vehicles = field.vehicles / caution
-    own = (DEVIATION + OF_VEHICLES / field.vehicles) / deviation_variance(field.vehicles) * field.deviations
-    sd = np.sqrt(field.variances + np.minimum(own * caution, upper_kmh**2))
+    chances = chances_of(field)
+    own = np.minimum(chances.own, upper_kmh**2)
+    half, vehicles = half_widths(field.variances, own), chances.vehicles[..., CAUTIOUS]
     values = np.clip(field.values, 0, upper_kmh)
     counted = (vehicles >= LEAST_VEHICLES) & (field.log_variances <= MOST_LOG_VARIANCE)
     status = np.where(counted, Status.FORECAST if forecast else Status.OK, Status.UNRELIABLE)
@@ -76,9 +81,9 @@ def published(field: Field, upper_kmh: float, *, forecast: bool = False) -> Esti
         status = np.full(values.shape, Status.HELD_BACK)
     return Estimates(
         values=rounded(values),
-        sd=rounded(sd),
-        lower95=rounded(np.clip(field.values - Z95 * sd, 0, upper_kmh)),
-        upper95=rounded(np.clip(field.values + Z95 * sd, 0, upper_kmh)),
+        sd=rounded(np.sqrt(field.variances + own.mean(axis=-1))),
+        lower95=rounded(np.clip(field.values - half, 0, upper_kmh)),
+        upper95=rounded(np.clip(field.values + half, 0, upper_kmh)),
         vehicles=rounded(vehicles),
         status=status.astype(np.int64),
     )

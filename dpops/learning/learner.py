@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpops.learning import counts as count_model
+from dpops.learning.chances import FLOOR, Chances
 from dpops.learning.counts import CountProblem, CountQueries, Counts, fit_counts
 from dpops.learning.design import Design
 from dpops.learning.information import Information
@@ -26,6 +27,7 @@ from dpops.learning.means import (
 )
 from dpops.learning.queries import GroupRows, Groups
 from dpops.learning.releases import DayValues, LevelValues
+from dpops.learning.surprises import Described, learned_floor
 from dpops.types import Float64s, Int64s
 
 HOUR_SPREAD = 0.05
@@ -99,6 +101,7 @@ class Field:
     values: km/h. variances: of the belief in the HAT's usual mean. deviations: variance of its own mean around that.
     weights, vehicles: expected. log_variances: of the logarithm of both. city_variance: of that of the whole weight.
     unknown: what part of the city's pattern is not known, see `spread_of`. hours: of the slots. day: whose they are.
+    floor: of a HAT's own variance, see `learned_floor`. chances: of groups of HATs; a HAT's own follow from the rest.
     """
 
     values: Float64s
@@ -111,16 +114,19 @@ class Field:
     unknown: float
     hours: Int64s
     day: Deviations
+    floor: float = FLOOR
+    chances: Chances | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """The models fitted to a state."""
+    """The models fitted to a state. floor: see `learned_floor`."""
 
     state: State
     counts: Counts
     means: Means
     recent: "tuple[_Day, ...]"
+    floor: float = FLOOR
 
     def forecast(self, hours: Int64s) -> Field:
         """Of a day that is still to come."""
@@ -141,9 +147,8 @@ class Learned:
         return _with_single_hats(field, found.day)
 
     def _field(self, weights: Float64s, usual: Float64s, deviations: Deviations, hours: Int64s) -> Field:
-        design, traffic = self.state.design, traffic_of(usual)
-        vehicles = weights / self.state.facts.hat_weight
-        values = self.means.described(design, hours, traffic) + deviations.values[hours]
+        traffic, vehicles = traffic_of(usual), weights / self.state.facts.hat_weight
+        values = self._values(usual, deviations, hours)
         spread = spread_of(self.means, deviations, hours, traffic, weights)
         return Field(
             values=values,
@@ -156,7 +161,32 @@ class Learned:
             unknown=spread.unknown,
             hours=hours,
             day=deviations,
+            floor=self.floor,
         )
+
+    def _values(self, usual: Float64s, deviations: Deviations, hours: Int64s) -> Float64s:
+        values: Float64s = self.means.described(self.state.design, hours, traffic_of(usual)) + deviations.values[hours]
+        return values
+
+    def described(self) -> list[Described]:
+        """All recent days, the last one first, without what is released of single HATs."""
+        found = []
+        for back, each in enumerate(reversed(self.recent)):
+            hours, facts = each.day.hours, self.state.facts
+            usual = self.counts.hats(self.state.design, hours)
+            deviations = self.means.deviations(len(self.means.own) - 1 - back)
+            found.append(
+                Described(
+                    day=each.day,
+                    weights=each.weights,
+                    vehicles=each.weights / facts.hat_weight,
+                    log_variances=self.counts.variances(hours),
+                    traffic=traffic_of(usual),
+                    values=self._values(usual, deviations, hours),
+                    deviations=deviations,
+                )
+            )
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +218,8 @@ def learned(state: State) -> Learned:
     information = [day.information for day in days]
     if state.means is not None:
         information.insert(0, state.means)
-    return Learned(state, counts, fit_means(state.layouts.means, information), tuple(days))
+    found = Learned(state, counts, fit_means(state.layouts.means, information), tuple(days))
+    return replace(found, floor=learned_floor(found.means, found.described(), rows))
 
 
 def deviation_variance(vehicles: Float64s) -> Float64s:

@@ -164,6 +164,16 @@ def spread_of(means: Means, deviations: Deviations, hours: Int64s, traffic: Floa
     return Spread(own, float(np.sum(share * own) / max(np.sum(share * constant), 1e-9)))
 
 
+def border_of(solved: Solved, deviations: Deviations) -> Float64s:
+    """Where the lasting border stands in the whole one, (lasting, whole); hours also as the day's own."""
+    layout = solved.system.layout
+    place = np.eye(layout.border.size, solved.border.size)
+    rows = deviations.hours.copy()
+    rows[:, 0] = 0
+    place[layout.hours] = rows
+    return place
+
+
 def traffic_at(solved: Solved) -> int:
     """Where the effect of traffic stands in the border."""
     return solved.system.layout.border.size - 1

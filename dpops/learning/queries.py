@@ -67,7 +67,7 @@ class GroupRows:
         layout, none = self._layout, Information.none(self._layout)
         local, border = self._local.filled(entries[self._is_local]), self._border.filled(entries[~self._is_local])
         beside = self._border.dense(border, layout.border.size)
-        if not self._is_narrow:
+        if not self.is_narrow:
             wide = Wide(self._local.dense(local, layout.local.size), beside, precisions, values)
             return replace(none, wide={self._key: wide.scaled()})
         weighted = local * precisions[:, None]
@@ -87,7 +87,7 @@ class GroupRows:
         beside = self._border.dense(self._border.filled(entries[~self._is_local]), self._layout.border.size)
         total = np.sum((beside @ (border @ solved.spread @ border.T)) * beside, axis=1)
         mixed = solved.mixed @ border.T
-        if self._is_narrow:
+        if self.is_narrow:
             total += np.einsum("ri,rij,rj->r", local, solved.near.families[self._pairs], local)
             total += 2 * np.einsum("ri,rik,rk->r", local, mixed[self._local.columns], beside)
         else:
@@ -97,7 +97,7 @@ class GroupRows:
         return variances
 
     @cached_property
-    def _is_narrow(self) -> bool:
+    def is_narrow(self) -> bool:
         """Whether each row touches one family only."""
         family = self._layout.family[self._local.columns]
         return bool(np.all(family == family[:, :1]))

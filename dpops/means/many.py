@@ -9,7 +9,7 @@ import numpy as np
 
 from dpops.forecast import Float64s, Prior, clamped_errors, normal_scores
 from dpops.means.arrays import AT_LEAST_BETWEEN, FEW, FINE, Rule
-from dpops.means.together import USUAL, Layout, layout, of_one_size, stacked
+from dpops.means.together import USUAL, Layout, layout, of_one_size, sizes_of, stacked
 from dpops.types import CountsKnown, Grid, Int64s
 
 _CHUNK = 256
@@ -89,7 +89,7 @@ def usual(known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> list[l
     def fits(each: CountsKnown) -> bool:
         return int(each.counts.sum()) <= each.reported <= most and int(each.counts.min()) >= 1
 
-    groups = [[at for at in mine if fits(known[at])] for mine in of_one_size(known)]
+    groups = [[at for at in mine.tolist() if fits(known[at])] for mine in of_one_size(sizes_of(known))]
     return [mine for mine in groups if mine]
 
 

@@ -39,8 +39,9 @@ class Layout(NamedTuple):
 def lay_out_together(known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction, m_ub: Rule) -> list[Arrays]:
     """BestFit's arrays of each HAT, bit by bit as `lay_out` has them. Raises PlanError for the first that has none."""
     found: list[Arrays | None] = [None] * len(known)
-    for mine in of_one_size(known):
-        for at, arrays in zip(mine, _of_one_size([known[at] for at in mine], grid, epsilon, m_ub), strict=True):
+    for mine in of_one_size(sizes_of(known)):
+        alike = [known[at] for at in mine.tolist()]
+        for at, arrays in zip(mine.tolist(), _of_one_size(*stacked(alike), grid, epsilon, m_ub), strict=True):
             found[at] = arrays
     return [
         lay_out(each, grid, epsilon, m_ub) if arrays is None else arrays
@@ -48,11 +49,15 @@ def lay_out_together(known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction
     ]
 
 
-def of_one_size(known: Sequence[CountsKnown]) -> list[list[int]]:
-    """Where the HATs with equally many users stand, for those sizes that are worth a matrix."""
-    sizes = np.array([each.counts.size for each in known], np.int64)
-    found = [np.flatnonzero(sizes == size).tolist() for size in np.unique(sizes).tolist() if 0 < size <= MANY_USERS]
-    return [mine for mine in found if len(mine) >= FEW_HATS]
+def sizes_of(known: Sequence[CountsKnown]) -> Int64s:
+    """Users of each HAT, int64 (HATs,)."""
+    return np.array([each.counts.size for each in known], np.int64)
+
+
+def of_one_size(sizes: Int64s) -> list[Int64s]:
+    """Where the HATs with equally many users stand, for those sizes that are worth a matrix. sizes: int64 (HATs,)."""
+    found = [np.flatnonzero(sizes == size) for size in np.unique(sizes).tolist() if 0 < size <= MANY_USERS]
+    return [mine for mine in found if mine.size >= FEW_HATS]
 
 
 class Planned(NamedTuple):
@@ -64,25 +69,34 @@ class Planned(NamedTuple):
     facts: list[dict[str, int]]
 
 
-def planned(known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction, m_ub: Rule) -> Planned:
-    """known: with equally many users. Raises PlanError for the first that has no plan."""
-    counts, reported = stacked(known)
+def planned(counts: Int64s, reported: Int64s, grid: Grid, epsilon: Fraction, m_ub: Rule) -> Planned:
+    """counts: int64 (HATs, users), non-increasing. reported: int64 (HATs,). Raises PlanError for the first that has no
+    plan."""
     samples = counts.sum(axis=1)
     usual = (counts[:, -1] >= 1) & (samples <= reported) & (reported <= USUAL // grid.upper_steps)
-    for each in known if epsilon <= 0 else (known[at] for at in np.flatnonzero(~usual).tolist()):
-        check_plan_input(each.counts, each.reported, grid.upper_steps * FINE, epsilon)
+    for at in range(reported.size) if epsilon <= 0 else np.flatnonzero(~usual).tolist():
+        check_plan_input(counts[at], int(reported[at]), grid.upper_steps * FINE, epsilon)
     laid = layout(counts, grid, epsilon, m_ub)
     biases = np.maximum(laid.weight - counts / reported[:, None], 0.0).sum(axis=1)
     upper, rounding = float(grid.upper), float(2 * grid.step / FINE)
-    names = ("users", "samples", "heaviest", "reported", "upper_steps", "m_ub", "arrays")
-    alike = (np.full_like(reported, number) for number in (counts.shape[1], grid.upper_steps))
-    columns = (next(alike), samples, counts[:, 0], reported, next(alike), laid.length, laid.arrays)
-    facts = [dict(zip(names, row, strict=True)) for row in np.stack(columns, axis=1).tolist()]
+    columns = (column.tolist() for column in (samples, counts[:, 0], reported, laid.length, laid.arrays))
+    facts = [
+        {
+            "users": counts.shape[1],
+            "samples": kept,
+            "heaviest": heaviest,
+            "reported": whole,
+            "upper_steps": grid.upper_steps,
+            "m_ub": length,
+            "arrays": arrays,
+        }
+        for kept, heaviest, whole, length, arrays in zip(*columns, strict=True)
+    ]
     return Planned(counts, laid, (upper * biases + rounding).tolist(), facts)
 
 
-def _of_one_size(known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction, m_ub: Rule) -> list[Arrays]:
-    found = planned(known, grid, epsilon, m_ub)
+def _of_one_size(counts: Int64s, reported: Int64s, grid: Grid, epsilon: Fraction, m_ub: Rule) -> list[Arrays]:
+    found = planned(counts, reported, grid, epsilon, m_ub)
     laid = found.layout
     order = np.argsort(laid.array, axis=1, kind="stable")
     pieces, slots = (np.take_along_axis(column, order, axis=1) for column in (laid.array, laid.kept))
@@ -121,13 +135,13 @@ def sums_of_means(found: Planned, sums: Int64s, grid: Grid) -> Int64s:
 def stacked(known: Sequence[CountsKnown]) -> tuple[Int64s, Int64s]:
     """Counts, int64 (HATs, users), and samples reported, int64 (HATs,), of HATs with equally many users."""
     counts = np.stack([np.asarray(each.counts, np.int64) for each in known])
-    if (counts[:, 1:] > counts[:, :-1]).any():
-        raise ValueError("counts must be non-increasing vectors")
     return counts, np.array([each.reported for each in known], np.int64)
 
 
 def layout(counts: Int64s, grid: Grid, epsilon: Fraction, m_ub: Rule) -> Layout:
     """counts: int64 (HATs, users), non-increasing, each >= 1."""
+    if (counts[:, 1:] > counts[:, :-1]).any():
+        raise ValueError("counts must be non-increasing vectors")
     length = _lengths(counts, epsilon, m_ub)
     kept = np.minimum(counts, length[:, None])
     array, free = _best_fits(kept, length)

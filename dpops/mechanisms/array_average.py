@@ -1,8 +1,9 @@
 """Array-Averaging: the mean of the means of equal-sized arrays (pseudo-users) that share users' samples."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import chain
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -12,17 +13,17 @@ from dpops.forecast import Float64s, Prior, clamped_errors, normal_scores
 from dpops.means.arrays import FINE, ArrayPlan, Arrays, Rule, array_means, check_rule, lay_out, spread
 from dpops.means.many import Many, errors_around, quotients
 from dpops.means.together import lay_out_together, of_one_size, planned, sums_of_means
-from dpops.mechanism import Drawn, Integers, Mechanism, Plan, Totals, text, with_noise
+from dpops.mechanism import Drawn, Hats, Integers, Mechanism, Plan, Totals, text, with_noise
 from dpops.noise import Noise
 from dpops.types import CountsKnown, Grid, Int64s
 
 
 class Noiseless(NamedTuple):
-    """A HAT before its noise: its plan as it is stored, the scale, and the exact sum of array means in fine steps."""
+    """HATs before their noise: facts and worst biases of their plans, and exact sums of array means in fine steps."""
 
-    document: dict[str, Any]
-    scale: Fraction
-    query: int
+    facts: list[dict[str, int]]
+    biases: list[float]
+    exact: list[int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,37 +83,60 @@ class ArrayAverage(Mechanism):
             for laid in found
         ]
 
-    def draw(
-        self, totals: Sequence[Totals], reported: Sequence[int], grid: Grid, epsilon: Fraction, noise: Noise
-    ) -> list[Drawn]:
-        known = [CountsKnown(each.counts, samples) for each, samples in zip(totals, reported, strict=True)]
-        found: dict[int, Noiseless] = {}
-        for mine in of_one_size(known) if self.grouping == "best-fit" else ():
-            sums = np.stack([totals[at].sums for at in mine])
-            found |= zip(mine, self._noiseless([known[at] for at in mine], sums, grid, epsilon), strict=True)
-        for at in range(len(known)):
-            if at not in found:
-                plan = self.plan(known[at], grid, epsilon)
-                found[at] = Noiseless(plan.document(), plan.scale, int(array_means([totals[at]], [plan]).means.sum()))
-        ready = [found[at] for at in range(len(known))]
-        noisy = with_noise(np.array([each.query for each in ready], np.int64), [each.scale for each in ready], noise)
-        return [Drawn(self.name, each.document, [query]) for each, query in zip(ready, noisy, strict=True)]
+    def draw(self, hats: Hats, grid: Grid, epsilon: Fraction, noise: Noise) -> Drawn:
+        groups = of_one_size(hats.users) if self.grouping == "best-fit" else []
+        is_alone = np.ones(len(hats), np.bool_)
+        for mine in groups:
+            is_alone[mine] = False
+        alone = np.flatnonzero(is_alone)
+        parts = [_together(hats, mine, grid, epsilon, self.m_ub) for mine in groups]
+        parts.append(self._apart(hats, alone, grid, epsilon))
+        order = np.argsort(np.concatenate([*groups, alone])).tolist()
+        columns = (list(chain(*column)) for column in zip(*parts, strict=True))
+        ready = Noiseless(*([column[at] for at in order] for column in columns))
+        moved = [facts["sensitivity"] for facts in ready.facts]
+        scales = {each: each / epsilon for each in set(moved)}
+        documents = self._documents(ready, scales, grid, epsilon)
+        noisy = with_noise(np.array(ready.exact, np.int64), [scales[each] for each in moved], noise)
+        return Drawn([self.name] * len(hats), documents, [[query] for query in noisy])
 
-    def _noiseless(
-        self, known: Sequence[CountsKnown], sums: Int64s, grid: Grid, epsilon: Fraction
-    ) -> Iterator[Noiseless]:
-        """known: with equally many users. One plan stands for what the documents of all have alike."""
-        found = planned(known, grid, epsilon, self.m_ub)
-        moved = found.layout.moved.tolist()
-        like = self.plan(known[moved.index(max(moved))], grid, epsilon)  # of the most noise: refused beyond its bounds
-        document, scales = like.document(), {each: each / epsilon for each in set(moved)}
-        steps = {each: text(grid.step / (FINE * each)) for each in set(found.layout.arrays.tolist())}
-        texts = {each: text(scale) for each, scale in scales.items()}
-        exact = sums_of_means(found, sums, grid).tolist()
-        for facts, mover, bias, query in zip(found.facts, moved, found.biases, exact, strict=True):
-            own = {"step": steps[facts["arrays"]], "scale": texts[mover], "bias_bound": bias}
-            facts["sensitivity"] = mover
-            yield Noiseless({**document, **own, "facts": facts}, scales[mover], query)
+    def _apart(self, hats: Hats, chosen: Int64s, grid: Grid, epsilon: Fraction) -> Noiseless:
+        """Of HATs that are not worth a matrix."""
+        mine = hats.take(chosen)
+        totals = list(mine)
+        known = map(CountsKnown, (each.counts for each in totals), mine.reported.tolist())
+        plans = [self.plan(each, grid, epsilon) for each in known]
+        facts = [dict(plan.facts) for plan in plans]
+        return Noiseless(facts, [plan.bias_bound for plan in plans], _sums_of_means(totals, plans).tolist())
+
+    def _documents(
+        self, ready: Noiseless, scales: Mapping[int, Fraction], grid: Grid, epsilon: Fraction
+    ) -> list[dict[str, Any]]:
+        """Of the plans of all HATs. That of the most noise, which is refused beyond its bounds, stands for what they
+        have alike."""
+        if not scales:
+            return []
+        steps = {each: grid.step / (FINE * each) for each in {facts["arrays"] for facts in ready.facts}}
+        like = Plan(
+            mechanism=self.name,
+            epsilon=epsilon,
+            step=max(steps.values()),
+            scale=scales[max(scales)],
+            upper=grid.upper,
+            bias_bound=0.0,
+            facts=ready.facts[0],
+        ).document()
+        texts, step_texts = ({each: text(value) for each, value in found.items()} for found in (scales, steps))
+        return [
+            like
+            | {
+                "step": step_texts[facts["arrays"]],
+                "scale": texts[facts["sensitivity"]],
+                "bias_bound": bias,
+                "facts": facts,
+            }
+            for facts, bias in zip(ready.facts, ready.biases, strict=True)
+        ]
 
     def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
         bias = spread(plan, counts, prior) * normal_scores(32)
@@ -127,6 +151,21 @@ class ArrayAverage(Mechanism):
         return errors_around(hats, laid.spread, scale)
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
-        arrays = array_means(totals, plans)
-        exact = np.add.reduceat(arrays.means, arrays.first) if plans else arrays.means
+        exact = _sums_of_means(totals, plans)
         return [[integer] for integer in with_noise(exact, [plan.scale for plan in plans], noise)]
+
+
+def _together(hats: Hats, chosen: Int64s, grid: Grid, epsilon: Fraction, m_ub: Rule) -> Noiseless:
+    """Of HATs with equally many users."""
+    counts, sums = (hats.matrix(column, chosen) for column in (hats.totals.counts, hats.totals.sums))
+    found = planned(counts, hats.reported[chosen], grid, epsilon, m_ub)
+    for facts, moved in zip(found.facts, found.layout.moved.tolist(), strict=True):
+        facts["sensitivity"] = moved
+    return Noiseless(found.facts, found.biases, sums_of_means(found, sums, grid).tolist())
+
+
+def _sums_of_means(totals: Sequence[Totals], plans: Sequence[Plan]) -> Int64s:
+    """The sum of each HAT's array means in fine steps, int64 (HATs,)."""
+    arrays = array_means(totals, plans)
+    found: Int64s = np.add.reduceat(arrays.means, arrays.first) if plans else arrays.means
+    return found

@@ -104,10 +104,8 @@ def _run_edges() -> NDArray[np.uint64]:
 
 def distinct(values: Sequence[Fraction]) -> tuple[list[Fraction], Int64s]:
     """The objects among the values, each once, and which of them each value is: equal noise is mostly one object."""
-    number: dict[int, int] = {}
-    code = np.fromiter((number.setdefault(id(value), len(number)) for value in values), np.int64, len(values))
-    first = np.zeros(len(number), np.int64)
-    first[code[::-1]] = np.arange(code.size)[::-1]
+    identity = np.fromiter(map(id, values), np.uint64, len(values))
+    _, first, code = np.unique(identity, return_index=True, return_inverse=True)
     return [values[at] for at in first.tolist()], code
 
 

@@ -15,7 +15,7 @@ from pipelines.scheduled.release import UsageError
 if TYPE_CHECKING:
     from pipelines.streaming.engine import BoundedEngine, Engine
 
-FLINK = "flink"
+LOCAL, FLINK = "local", "flink"
 
 
 def address(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
@@ -117,10 +117,10 @@ runner_options = packed(
     bounded_engine,
     click.option(
         "--runner",
-        type=click.Choice(["FnApiRunner", "DirectRunner", FLINK]),
-        default="FnApiRunner",
+        type=click.Choice([LOCAL, "FnApiRunner", "DirectRunner", FLINK]),
+        default=LOCAL,
         show_default=True,
-        help="DirectRunner is another name for FnApiRunner here; flink is a cluster.",
+        help="FnApiRunner and DirectRunner, Beam's runners on one machine, mean local; flink is a cluster.",
     ),
     *_ADDRESSES,
     click.option(

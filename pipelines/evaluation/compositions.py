@@ -140,7 +140,7 @@ def _truth(whole: Tally, grid: Grid) -> Truth:
     mean, of_vehicles, variance, vehicles, reports = [], [], [], [], []
     step = float(grid.step)
     for slot_s, rows in _slots(_ordered(whole)):
-        for cell, totals, reported in hats_of(rows):
+        for cell, totals, reported in hats_of(rows).each():
             keys[slot_s, cell] = len(keys)
             first, second = int(totals.sums.sum()) / reported, int(totals.squares.sum()) / reported
             mean.append(first * step)
@@ -172,7 +172,7 @@ def _actual(
     rows: Tally, stat: RequestedStatistic, epsilon: Fraction, grid: Grid, truth: Truth, runs: int
 ) -> tuple[Int64s, Float64s]:
     """Index in `truth` of each HAT with a value, and its mean absolute error over the runs."""
-    found = [(slot_s, hat) for slot_s, mine in _slots(rows) for hat in hats_of(mine) if hat.totals.counts.size]
+    found = [(slot_s, hat) for slot_s, mine in _slots(rows) for hat in hats_of(mine).with_users().each()]
     at = np.array([truth.keys[slot_s, hat.cell] for slot_s, hat in found], np.int64)
     known = [CountsKnown(hat.totals.counts, hat.reported) for _, hat in found]
     plans = stat.mechanism.plans(known, grid, epsilon)

@@ -151,14 +151,13 @@ def _rows(slot: SlotEstimates, tallied: Tally, step: float) -> list[list[float]]
     """Of each HAT with a report: its true mean, reports and vehicles, and what is published of it."""
     cells, of = np.unique(tallied.cell, return_inverse=True)
     reports, sums = (np.bincount(of, weights, cells.size) for weights in (tallied.kept, tallied.sums["sums"]))
-    true = np.stack([sums / reports * step, reports, np.bincount(of, minlength=cells.size)]).T.tolist()
-    found = {hat.cell: hat for hat in slot.hats if hat.statistic == STATISTIC}
-    rows = []
-    for cell, known in zip(map(cell_text, cells.tolist()), true, strict=True):
-        hat = found[cell]
-        notes = dict.fromkeys(_PUBLISHED[3:], np.nan) | dict(hat.notes or {})
-        numbers = hat.estimate.numbers.get(STATISTIC, (np.nan,) * 3)
-        rows.append([*known, *numbers, *(notes[name] for name in _PUBLISHED[3:])])
+    true = np.stack([sums / reports * step, reports, np.bincount(of, minlength=cells.size)]).T
+    hats = slot.hats
+    place = {cell: at for at, cell in enumerate(hats.cell) if hats.statistic[at] == STATISTIC}
+    at = [place[cell] for cell in map(cell_text, cells.tolist())]
+    published = hats.estimates.numbers.get(STATISTIC, np.full((3, len(hats.cell)), np.nan))
+    model = np.array([hats.notes[name] for name in _PUBLISHED[3:]], np.float64)
+    rows: list[list[float]] = np.column_stack([true, published[:, at].T, model[:, at].T]).tolist()
     return rows
 
 

@@ -81,7 +81,7 @@ def read_hats(feed: Feed, report: Report) -> Hats:
 
 def _hats(kept: Tally, whole: Tally, grid: Grid) -> Iterator[tuple[Totals, int, float]]:
     """(totals, samples reported, true mean in km/h) of each cell that keeps a vehicle. Both tallies: of one slot."""
-    for hat, full in zip(hats_of(kept), hats_of(whole), strict=True):
+    for hat, full in zip(hats_of(kept).each(), hats_of(whole).each(), strict=True):
         if hat.totals.counts.size:
             yield hat.totals, hat.reported, float(Fraction(int(full.totals.sums.sum()), full.reported) * grid.step)
 

@@ -30,7 +30,7 @@ from transforms.records import REFUSED, RawBatch
 from transforms.reports.fuse import SCHEMA, Group
 from transforms.reports.steps import SPENT, FuseGroups, JoinUsers, ParseReports, Spent
 from transforms.sinks.files import FORMATS, write_whole
-from transforms.sinks.rows import Row
+from transforms.sinks.rows import Row, columns_in
 from transforms.steps import CountRefused, Read
 
 _GROUPS, _ROWS = "groups", "rows"
@@ -76,7 +76,7 @@ def run(spec: FusionSpecification, pattern: str, output: Path, formats: Sequence
     stem = f"fused-{spec.spec_id}"
     for kind in formats:
         path = output / f"{stem}.{kind}"
-        write_whole(path, FORMATS[kind](found.rows, SCHEMA, stem))
+        write_whole(path, FORMATS[kind](columns_in(found.rows, SCHEMA), SCHEMA, stem))
         found.files += (path,)
     return found
 

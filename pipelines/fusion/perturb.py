@@ -19,6 +19,7 @@ from transforms.records import Observations
 from transforms.reports.columns import Hours
 from transforms.reports.perturb import SCHEMA, perturb
 from transforms.sinks.files import FORMATS, write_whole
+from transforms.sinks.rows import columns_in
 
 READABLE = tuple(kind for kind in FORMATS if kind in MAPPED)
 """What `hatstream fuse` reads."""
@@ -52,7 +53,7 @@ def run(spec: FusionSpecification, pattern: str, output: Path, secret: Secret, r
     values = Counter(row["user"] for row in rows)
     leakage = max(values.values()) / len(spec.fusion.services) * spec.epsilon_of_all
     output.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(output, FORMATS[kind](rows, SCHEMA, output.stem))
+    write_whole(output, FORMATS[kind](columns_in(rows, SCHEMA), SCHEMA, output.stem))
     return Perturbed(len(rows), len(values), leakage, read, dict(refused))
 
 

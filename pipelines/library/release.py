@@ -23,8 +23,9 @@ from transforms.ledger import AccountRefusal
 from transforms.observe.vehicle_hash import Secret
 from transforms.records import KeyedEvents, KeyedTally, PackedEvents, SlotEstimates, TallyBytes
 from transforms.release.learned import learned_centres, learned_estimates
-from transforms.release.levels_steps import COLUMNS
-from transforms.release.period_steps import PeriodPolicy, ReleasePeriod
+from transforms.release.levels import COLUMNS
+from transforms.release.period import PeriodPolicy
+from transforms.release.period_steps import ReleasePeriod
 from transforms.release.recorded import Debit
 from transforms.sinks.rows import Row, rows_of
 from transforms.sources.elements import ReadElements

@@ -50,8 +50,8 @@ from transforms.records import (
     SlotShard,
     TallyBytes,
 )
-from transforms.release.levels_steps import COLUMNS
-from transforms.release.period_steps import PeriodPolicy
+from transforms.release.levels import COLUMNS
+from transforms.release.period import PeriodPolicy
 from transforms.release.range_steps import DeriveSpeeds, ReleaseInOrder
 from transforms.release.recorded import Spending
 from transforms.side_outputs import Refusal, dead_letters

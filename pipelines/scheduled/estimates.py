@@ -29,6 +29,7 @@ from transforms.release.recorded import Sequenced
 from transforms.release.states import period_order
 from transforms.release.sums import SCHEMA, sums_of
 from transforms.sinks.files import FORMATS, file_of, file_stem, publish_slot, write_whole
+from transforms.sinks.rows import columns_in
 from transforms.time.calendar import Calendar
 
 MOST_DAYS = 366
@@ -111,7 +112,7 @@ def _sums(known: Recorded, period: str, slots: Sequence[SlotFacts], outputs: Out
     for kind in outputs.formats:
         path = outputs.folder / file_of(spec_id, start, kind, outputs.shape, SUMS)
         path.parent.mkdir(exist_ok=True)
-        write_whole(path, FORMATS[kind](rows, SCHEMA, file_stem(spec_id, start, SUMS)))
+        write_whole(path, FORMATS[kind](columns_in(rows, SCHEMA), SCHEMA, file_stem(spec_id, start, SUMS)))
         yield path
 
 

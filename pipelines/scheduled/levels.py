@@ -1,26 +1,24 @@
 """The scheduled job of a `levels` release: period by period, stage by stage, each around what is recorded before."""
 
-from collections.abc import Collection, Mapping, Sequence
-
-import apache_beam as beam
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 
 from dpops.accountant import Accountant
 from dpops.claims import claim_of
-from pipelines.build import sinks_of
+from dpops.levels import Stage, Sums
 from pipelines.job import Job
 from pipelines.progress import Report
 from pipelines.scheduled import counting
 from pipelines.scheduled.crew import crew_of
 from pipelines.scheduled.outcome import Outcome, count_in, is_refused
-from pipelines.scheduled.parts import counts_of, pipeline, unspooled
+from pipelines.scheduled.publish import publish
 from pipelines.scheduled.spool import Spool
-from transforms.records import KeyedTally, SlotShard
-from transforms.release.levels import LevelsPolicy, StagePlan
-from transforms.release.levels_order import hours_of, plan_for
-from transforms.release.levels_steps import COLUMNS, AddUpVectors, EstimatePeriod, ReleaseStage
-from transforms.release.period_steps import PeriodPolicy
-from transforms.release.recorded import Debit
-from transforms.steps import Record
+from transforms.count import wire
+from transforms.records import RecordedSlot, SlotEstimates, SlotShard
+from transforms.release.levels import COLUMNS, LevelsPolicy, add_up
+from transforms.release.period import PeriodPolicy, release_period
+from transforms.release.recorded import Debit, Sealed
+from transforms.release.recording import record_units
 from transforms.time.calendar import Slot
 
 
@@ -52,10 +50,8 @@ def run(
             tallies = counting.count_slots(crew, slots, events, outcome, progress, shards=shards, by_vehicle=True)
         else:
             tallies = counting.count_derived(crew, periods, events, outcome, progress, shards=shards)
-        for done, (period, plan) in enumerate(periods.items(), 1):
-            keys = [(plan[0], shard) for shard in range(shards)]
-            _release_period(job, policy, period, keys, tallies, outcome)
-            progress("periods recorded and published", done, len(periods))
+        keys = {period: [(plan[0], shard) for shard in range(shards)] for period, plan in periods.items()}
+        publish(_estimates(job, policy, keys, tallies, outcome, progress), job.outputs)
     return outcome
 
 
@@ -79,35 +75,30 @@ def _wanted(periods: Mapping[str, Sequence[int]], policy: LevelsPolicy, *, is_fi
     return found
 
 
-def _release_period(
-    job: Job, policy: PeriodPolicy, period: str, keys: Sequence[SlotShard], tallies: Spool, outcome: Outcome
-) -> None:
-    """Stage after stage until the period is complete; each sees what the one before recorded, whoever recorded it.
+def _estimates(
+    job: Job,
+    policy: PeriodPolicy,
+    keys: Mapping[str, Sequence[SlotShard]],
+    tallies: Spool,
+    outcome: Outcome,
+    progress: Report,
+) -> Iterator[SlotEstimates]:
+    """Of period after period, once the ledger has it. keys: of each period's tallies, by shard of vehicles."""
 
-    keys: of the period's tallies.
-    """
-    ledger, hours = job.account.open(), hours_of(job.slots[keys[0][0]].plan, policy.zone)
+    def record(units: Sequence[Sealed]) -> Sequence[RecordedSlot]:
+        done = record_units(units, job.account)
+        count_in(outcome, done.counts)
+        return done.slots
 
-    def planned(stage: int) -> StagePlan:
-        entries = ledger.stages(job.account.name, policy.levels.spec_id)
-        return plan_for(entries, period, stage, hours, policy.levels, policy.centres_of)
-
-    stage, stages = 0, 1
-    while stage < stages:
-        count_in(outcome, _release_stage(job, policy, keys, planned(stage), tallies))
-        stage, stages = stage + 1, planned(0).stages
+    for number, mine in enumerate(keys.values(), 1):
+        first_s = mine[0][0]
+        yield from release_period(
+            partial(_add_up, mine, tallies, job, policy.levels), first_s, job.account, policy, record
+        )
+        progress("periods recorded and published", number, len(keys))
 
 
-def _release_stage(
-    job: Job, policy: PeriodPolicy, keys: Sequence[SlotShard], plan: StagePlan, tallies: Spool
-) -> Mapping[str, int]:
-    levels, plans = policy.levels, {keys[0][0]: plan}
-    with pipeline() as p:
-        sums = unspooled(p, keys, tallies, KeyedTally) | "by vehicle" >> AddUpVectors(levels, job.slots, plans)
-        beats = p | "heartbeat" >> beam.Create([(first_s, b"") for first_s in plans], reshuffle=False)
-        both = (sums, beats) | "with heartbeat" >> beam.Flatten()
-        recorded = both | "stage" >> ReleaseStage(levels, job.slots, plans) | "record" >> Record(job.account)
-        estimates = recorded | "publish/estimate" >> EstimatePeriod(job.account, levels, job.slots, policy.estimator)
-        for name, sink in sinks_of(job.outputs).items():
-            _ = estimates | name >> sink
-    return counts_of(p.result)
+def _add_up(keys: Sequence[SlotShard], tallies: Spool, job: Job, policy: LevelsPolicy, stage: Stage) -> Sums:
+    """One shard of vehicles after the other, so that their number does not matter."""
+    shards = (wire.unpack_tally(tallies.read(key), COLUMNS) for key in keys)
+    return add_up(shards, policy.region, job.slots[keys[0][0]].plan, stage)

@@ -15,7 +15,7 @@ from pipelines.scheduled.outcome import Outcome, count_in
 from pipelines.streaming.engine import BoundedEngine, EngineError, Finished
 from transforms import counters
 from transforms.errors import StepError
-from transforms.release.period_steps import PeriodPolicy
+from transforms.release.period import PeriodPolicy
 
 PHASE = "observations read"
 

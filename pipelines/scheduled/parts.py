@@ -1,31 +1,26 @@
 """The scheduled job: a closed range of slots on one machine, in memory-bounded parts.
 
-The processes of a crew read files, count slots and draw releases; a bounded pipeline on Beam's FnApiRunner records and
-publishes them.
+The processes of a crew read files, count slots and draw releases; this one records and publishes them, a period at a
+time.
 """
 
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-import apache_beam as beam
-from apache_beam.metrics.metric import MetricsFilter
-from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.pvalue import PCollection
-from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
-
-from pipelines.build import publish
 from pipelines.job import Job
 from pipelines.progress import Report
 from pipelines.scheduled import counting
 from pipelines.scheduled.asked import asked_of
 from pipelines.scheduled.crew import crew_of
 from pipelines.scheduled.outcome import Outcome, count_in, is_refused
+from pipelines.scheduled.publish import publish
 from pipelines.scheduled.spool import Spool
 from pipelines.scheduled.tasks import EXPOSED, SEALED
-from transforms import counters
-from transforms.records import KeyedUnit, SlotShard
+from transforms.records import RecordedSlot, SlotEstimates
+from transforms.release.estimates import estimates_of
+from transforms.release.kept import StateFile
+from transforms.release.past_reader import PastReader
 from transforms.release.recorded import Debit
+from transforms.release.recording import decoded, record_units
 from transforms.time.calendar import Slot
 
 Wanted = dict[str, list[Debit]]
@@ -71,45 +66,33 @@ def _record(job: Job, slots: Sequence[Slot], released: Spool, outcome: Outcome, 
     if excess := ledger.excess(job.account.name, job.account.limit, wanted):
         outcome.periods_refused = excess
         return outcome
-    count_in(outcome, _publish(job, periods, released))
+    recorded = _recorded(job, periods, released, outcome, progress)
+    publish(_estimates(recorded, job), job.outputs)
     if outcome.units_lost_to_the_limit:  # another process spent the budget since it was looked at
         outcome.periods_refused = ledger.excess(job.account.name, job.account.limit, wanted)
-    progress("periods recorded and published", len(wanted), len(wanted))
     return outcome
 
 
-def unspooled(p: beam.Pipeline, keys: Sequence[SlotShard], spool: Spool, element: Any) -> PCollection[Any]:
-    """Elements of that type: a key and the bytes that the spool has of it."""
-    unspool = beam.FlatMap(_read_back, spool).with_output_types(element)
-    return p | "keys" >> beam.Create(list(keys), reshuffle=False) | "unspool" >> unspool
+def _recorded(
+    job: Job, periods: Mapping[str, Sequence[int]], released: Spool, outcome: Outcome, progress: Report
+) -> Iterator[RecordedSlot]:
+    """The slots of period after period, as the ledger returned them."""
+    for number, starts in enumerate(periods.values(), 1):
+        units = decoded(data for slot_s in starts for data in released.read((slot_s, SEALED)))
+        done = record_units(units, job.account)
+        count_in(outcome, done.counts)
+        yield from done.slots
+        progress("periods recorded and published", number, len(periods))
 
 
-def _publish(job: Job, periods: Mapping[str, Sequence[int]], released: Spool) -> Mapping[str, int]:
-    keys = [(period, (slot_s, SEALED)) for period, starts in periods.items() for slot_s in starts]
-    unspool = beam.FlatMap(_sealed_of, released).with_output_types(KeyedUnit)
-    with pipeline() as p:
-        publish(p | "slots" >> beam.Create(keys, reshuffle=False) | "unspool" >> unspool, job)
-    return counts_of(p.result)
-
-
-def _sealed_of(keyed: tuple[str, SlotShard], released: Spool) -> Iterator[tuple[str, bytes]]:
-    period, key = keyed
-    return ((period, data) for data in released.read(key))
-
-
-def pipeline() -> beam.Pipeline:
-    """Beam's name `DirectRunner` would choose a runner by itself, download one, or run twice; this one is named."""
-    return beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([]))
-
-
-def counts_of(result: Any) -> Mapping[str, int]:
-    """The road's counters of a pipeline that has run."""
-    counts = Counter[str]()
-    for counter in result.metrics().query(MetricsFilter().with_namespace(counters.NAMESPACE))["counters"]:
-        counts[counter.key.metric.name] += counter.result
-    return counts
-
-
-def _read_back(key: Any, spool: Spool) -> Iterator[tuple[Any, bytes]]:
-    for data in spool.read(key):
-        yield key, data
+def _estimates(recorded: Iterable[RecordedSlot], job: Job) -> Iterator[SlotEstimates]:
+    """Values, intervals and status; where it is asked for, also what the past teaches."""
+    policy, account = job.policy, job.account
+    if not job.outputs.shape.model:
+        yield from (estimates_of(slot.units, policy.names) for slot in recorded)
+        return
+    file = StateFile.beside(account.head, policy.spec_id)
+    reader = PastReader(account.open(), account.name, policy.spec_id, file)
+    for slot in recorded:
+        yield reader.estimates_of(slot, policy.names, policy.grid.upper)
+    reader.keep()

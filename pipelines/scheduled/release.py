@@ -34,7 +34,7 @@ from transforms.time.calendar import Calendar, CalendarError, Slot, Timetable, c
 
 if TYPE_CHECKING:
     from pipelines.streaming.engine import BoundedEngine
-    from transforms.release.period_steps import PeriodPolicy
+    from transforms.release.period import PeriodPolicy
 
 SHOWN_PERIODS = 7
 FIRST_YEAR, LAST_YEAR = 2000, 2099
@@ -169,7 +169,7 @@ def _run(
 
 def _levels(spec: Specification, of: LevelsRelease, job: Job, secret: Secret) -> "PeriodPolicy":
     from transforms.release.learned import learned_centres, learned_estimates
-    from transforms.release.period_steps import PeriodPolicy
+    from transforms.release.period import PeriodPolicy
 
     policy = levels_policy(spec, of, secret, job.account.head)
     return PeriodPolicy(policy, job.slots, spec.timetable.zone, learned_centres, learned_estimates)

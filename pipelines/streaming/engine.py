@@ -7,7 +7,7 @@ if TYPE_CHECKING:  # Beam takes seconds to import
     import apache_beam as beam
 
 ENDED = ("FINISHED", "CANCELED", "FAILED")
-"""The states after which a job does nothing any more."""
+"""The states after which a job does nothing any more. Beam's DONE and CANCELLED are the first two."""
 
 
 class EngineError(Exception):
@@ -28,11 +28,11 @@ class StreamJob(Protocol):
         ...
 
     def state(self) -> str | None:
-        """One of ENDED, RUNNING, or another word of the engine's; None while nobody answers."""
+        """One of ENDED, RUNNING, or another word of the engine's; None where nobody answers in seconds."""
         ...
 
     def counters(self) -> Mapping[str, int]:
-        """Our counters since the job was started or started again, spaces as `_`. Raises OSError."""
+        """Our counters since the job was started or started again; their spaces may be `_`. Raises OSError."""
         ...
 
     def cancel(self) -> None:
@@ -41,7 +41,12 @@ class StreamJob(Protocol):
 
 
 class Engine(Protocol):
-    """Runs unbounded pipelines."""
+    """Runs unbounded pipelines.
+
+    What it says of time decides what is lost: the watermark behind a source is the least of all promises of its
+    restrictions, also of those that wait for their next poll. Where it is more, the engine drops unread rows as late,
+    no counter knows of them, and slots are sealed without them (tests/stream/test_engines.py).
+    """
 
     def submit(self, build: "Callable[[beam.Pipeline], None]", name: str) -> StreamJob:
         """Hands over the pipeline that `build` makes. name: of no other job. Raises EngineError."""

@@ -20,7 +20,7 @@ from transforms.time.stream_calendar import slots_from
 
 LOOK_EVERY_S = 1.0
 SILENT_S = 60.0
-"""After so long without an answer from the cluster, nobody can say whether the stream still runs."""
+"""After so long without an answer from the engine, nobody can say whether the stream still runs."""
 LOST = counters.as_told(counters.UNITS_LOST)
 LOSSES_EVERY = 10
 """Looks without a new slot: an account whose limit is reached records nothing, and that must be said."""
@@ -55,7 +55,7 @@ def attend(
         if found is None:
             if time.monotonic() - heard_s > SILENT_S:
                 raise EngineError(
-                    f"the cluster at {job.where} has not answered for {SILENT_S:.0f} s: job {job.id} may run on"
+                    f"the engine at {job.where} has not answered for {SILENT_S:.0f} s: job {job.id} may run on"
                 )
             continue
         heard_s = time.monotonic()
@@ -147,7 +147,7 @@ class _Watch:
 
     def _lost(self) -> int:
         try:
-            return self._job.counters().get(LOST, 0)
+            return self._counters().get(LOST, 0)
         except OSError:
             return 0
 
@@ -188,16 +188,20 @@ class _Watch:
         end_s = slot_s + self._spec.timetable.slot_s
         return {"slot": self._spec.timetable.text(slot_s), "lag_s": round(time.time() - end_s, 1)}
 
+    def _counters(self) -> dict[str, int]:
+        """The job's, under the names of health lines. Raises OSError."""
+        return {counters.as_told(name): count for name, count in self._job.counters().items()}
+
     def _since_the_last(self) -> dict[str, Any]:
         """What the job counted since the last line; from nothing again after a restart."""
         try:
-            now = self._job.counters()
+            now = self._counters()
         except OSError:
             return {}
         before, self._counted = self._counted, now
         new = {name: count - before.get(name, 0) for name, count in now.items()}
         if any(count < 0 for count in new.values()):
-            new = dict(now)
+            new = now
         prefix = counters.REFUSED
         refused = {name.removeprefix(prefix): count for name, count in new.items() if name.startswith(prefix)}
         return {

@@ -14,9 +14,10 @@ from apache_beam.pvalue import PCollection
 from pipelines.build import PANE_S, Source, observe, sinks_of
 from pipelines.job import Job
 from transforms.records import KeyedTally, PackedEvents, SlotEstimates
-from transforms.release.levels_steps import COLUMNS
+from transforms.release.levels import COLUMNS
 from transforms.release.live_steps import EstimateLive, LivePolicy, ReleaseLive
-from transforms.release.period_steps import IntoPeriods, PeriodPolicy, ReleasePeriod
+from transforms.release.period import PeriodPolicy
+from transforms.release.period_steps import IntoPeriods, ReleasePeriod
 from transforms.steps import ByVehicle, InPanes, Record
 from transforms.time.heartbeat import Heartbeat
 from transforms.time.lateness import InTime, IntoPanes, IntoSlots

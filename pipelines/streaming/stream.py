@@ -27,7 +27,7 @@ from transforms.observe.parse import FROM_US, TO_US
 from transforms.observe.vehicle_hash import Secret
 from transforms.release.learned import learned_centres, learned_estimates, learned_live
 from transforms.release.live_steps import LivePolicy
-from transforms.release.period_steps import PeriodPolicy
+from transforms.release.period import PeriodPolicy
 from transforms.release.policy import SlotFacts
 from transforms.sources.growing_folder import ReadGrowing
 from transforms.sources.kafka import ReadKafka

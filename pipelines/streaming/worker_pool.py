@@ -64,7 +64,7 @@ def hides_us(folder: Path) -> bool:
 
 
 class _Pool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
-    """Workers by the names that Flink gives them."""
+    """Workers by the names that an engine gives them."""
 
     def __init__(self) -> None:
         self._copies = multiprocessing.get_context("forkserver")
@@ -116,9 +116,7 @@ def _end(worker: BaseProcess) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Beam's Python worker pool, bound to one address.")
-    parser.add_argument(
-        "--address", required=True, help="host:port to listen on; only the Flink cluster should reach it"
-    )
+    parser.add_argument("--address", required=True, help="host:port to listen on; only the engine should reach it")
     serve(parser.parse_args().address)
 
 

@@ -4,7 +4,6 @@ from collections import Counter
 from fractions import Fraction
 
 import pytest
-from dp_accounting import dp_event, rdp
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -131,6 +130,8 @@ def test_no_rho_fits_once_the_delta_is_used_up() -> None:
 
 @given(st.lists(st.fractions(Fraction(1, 100), 2, max_denominator=100), min_size=1, max_size=4))
 def test_shown_totals_are_those_of_dp_accounting(rhos: list[Fraction]) -> None:
+    from dp_accounting import dp_event, rdp  # which imports much of scipy: not for every worker
+
     theirs = rdp.RdpAccountant(orders=[1 + at / 500 for at in range(1, 20_000)])
     theirs.compose(dp_event.ComposedDpEvent([dp_event.ZCDpEvent(rho=float(rho)) for rho in rhos]))
     ours = TOTAL.shown(spent(*map(ZCDP, rhos)))

@@ -4,7 +4,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from dp_accounting import dp_event, pld, rdp
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -43,6 +42,8 @@ def test_a_claim_of_no_known_kind_is_refused(text: str) -> None:
 @given(costs, deltas)
 def test_rho_becomes_an_epsilon_that_dp_accounting_does_not_exceed(rho: Fraction, delta: Fraction) -> None:
     """The same conversion at many orders. Ours may be lower by its better order, and by no more than that."""
+    from dp_accounting import rdp  # which imports much of scipy: not for every worker
+
     best = 1 + np.sqrt(-np.log(float(delta)) / float(rho))
     orders = 1 + (best - 1) * np.geomspace(0.01, 100, 20_001)
     theirs, _ = rdp.compute_epsilon(orders, orders * float(rho), float(delta))
@@ -52,6 +53,8 @@ def test_rho_becomes_an_epsilon_that_dp_accounting_does_not_exceed(rho: Fraction
 @pytest.mark.parametrize("sigma", [0.6, 1.85, 4.5])
 @pytest.mark.parametrize("times", [1, 24])
 def test_gaussian_noise_claims_no_less_than_its_exact_privacy_loss(sigma: float, times: int) -> None:
+    from dp_accounting import dp_event, pld
+
     rho = sum((ZCDP.of_gaussian(Fraction(1), Fraction(sigma) ** 2).rho for _ in range(times)), Fraction(0))
     exact = pld.PLDAccountant(value_discretization_interval=1e-3)
     exact.compose(dp_event.GaussianDpEvent(sigma), times)

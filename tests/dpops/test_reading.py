@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpops.estimate import Estimates
 from dpops.mechanism import Plan
 from dpops.reading import _is_plain, stored_estimates
 from dpops.registry import registered
@@ -35,4 +36,10 @@ def test_stored_plans_are_read_as_the_mechanism_reads_them(name, counts, dropped
     old = {key: value for key, value in plan.document().items() if key not in ("version", "rounding")}
     for stored in (plan.document(), plan.public(), old):
         expected = kind.estimates([[integer]], [Plan.from_public(name, stored)], 0.05)
-        assert stored_estimates(name, [[integer]], [stored], 0.05) == expected
+        assert columns(stored_estimates(name, [[integer]], [stored], 0.05)) == columns(Estimates.of(expected))
+
+
+def columns(found):
+    numbers = {output: column.tolist() for output, column in found.numbers.items()}
+    floats = [column.tolist() for column in (found.noise_std, found.bias_bound, found.epsilon)]
+    return numbers, found.lists, floats, found.status

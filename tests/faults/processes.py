@@ -18,11 +18,13 @@ import pipelines.commands.release
 import pipelines.scheduled.parts  # noqa: F401
 from pipelines.cli import main
 from tests.beam_memory import let_beam_remember
+from tests.ledger_memory import let_ledgers_remember
 from transforms.failpoints import VARIABLE, acting
 
 PATIENCE_S = 120
 
 let_beam_remember()
+let_ledgers_remember()
 
 
 def forks() -> BaseContext:

@@ -15,15 +15,14 @@ import pytest
 
 from pipelines.cli import main
 from pipelines.exit_codes import DIFFERS, DONE, FAILED
-from pipelines.scheduled import tasks
+from pipelines.scheduled import parts, tasks
+from pipelines.scheduled import publish as publishing
 from tests import city
 from tests.faults.processes import Other, other_process
 from tests.faults.witness import Witness
-from transforms import steps
 from transforms.failpoints import NAMES, Action, acting
 from transforms.ledger import ledger
 from transforms.sinks import files as publish
-from transforms.sinks.steps import _PublishFiles
 
 SLOTS, BUSY_SLOTS, PERIODS, FORMATS, FEEDS = 6, 4, 2, ("parquet", "jsonl"), 2
 SPENT = [6, 6]
@@ -49,7 +48,7 @@ PASSAGES = {
     "after-publish": SLOTS,
 }
 WAYS = ("failing", "tried-again", "overtaken")
-STEPS = (steps._Record, _PublishFiles)
+STEPS = ((parts, "record_units"), (publishing, "publish_recorded"))
 TASKS = (tasks.Observe, tasks.Count, tasks.Draw)
 HOLDING_A_LOCK = ("before-commit", "mid-file", "before-rename")
 """Places where another process has to wait for this one."""
@@ -168,36 +167,24 @@ def is_tried_again(town: Town, place: Scenario) -> None:
         town.release_again(changed=True)
 
 
-def _try_again(patch: pytest.MonkeyPatch) -> list[type]:
+def _try_again(patch: pytest.MonkeyPatch) -> list[str]:
     """Does a step or task that failed once more with the same element. Returns where it lists those that failed."""
-    repeated: list[type] = []
-    for step in STEPS:
-        patch.setattr(step, "process", _trying_again(step.process, repeated))
+    repeated: list[str] = []
+    for module, step in STEPS:
+        patch.setattr(module, step, _trying_again(getattr(module, step), repeated))
     for task in TASKS:
-        patch.setattr(task, "perform", _performing_again(task.perform, repeated))
+        patch.setattr(task, "perform", _trying_again(task.perform, repeated))
     return repeated
 
 
-def _performing_again(perform: Any, repeated: list[type]) -> Any:
-    @wraps(perform)
-    def twice(self: object, *given: object) -> object:
+def _trying_again(do: Any, repeated: list[str]) -> Any:
+    @wraps(do)
+    def twice(*given: object) -> object:
         try:
-            return perform(self, *given)
+            return do(*given)
         except InjectedFault:
-            repeated.append(type(self))
-            return perform(self, *given)
-
-    return twice
-
-
-def _trying_again(process: Any, repeated: list[type]) -> Any:
-    @wraps(process)
-    def twice(self: object, element: object) -> list[object]:
-        try:
-            return list(process(self, element) or ())
-        except InjectedFault:
-            repeated.append(type(self))
-            return list(process(self, element) or ())
+            repeated.append(do.__qualname__)
+            return do(*given)
 
     return twice
 

@@ -6,11 +6,11 @@ from fractions import Fraction
 from pathlib import Path
 
 from pipelines.account import location
-from transforms.ledger import Ledger
+from transforms.ledger.spending import Spent
 from transforms.release.estimates import estimates_of
 from transforms.release.recorded import Sealed, debit_of
 from transforms.sinks.files import FORMATS, file_stem
-from transforms.sinks.rows import SCHEMA, rows_of
+from transforms.sinks.rows import SCHEMA, columns_of
 
 ReleaseId = tuple[str, int, str, str]
 """Specification, slot, cell and statistic."""
@@ -26,32 +26,30 @@ class Witness:
 
     def look(self) -> None:
         """Fails where anything differs from what was seen before, or does not belong together."""
-        units = self._units()
-        for unit in units:
-            self._see_integers(unit)
-        self._see_files(units)
-        self._check_spend(units)
-        self._ledger().verify()
+        self._look()
 
     def look_at_the_end(self, *, slots: int, spent: list[int], formats: Collection[str]) -> None:
         """As `look`, and nothing is missing: all slots are recorded, all files are there, no part of one is left."""
-        self.look()
-        units = self._units()
+        units, spent_of_periods = self._look()
         assert len(units) == slots, "every slot is recorded"
-        assert [period.epsilon for period in self._ledger().spent(self._account)] == spent, "the spend of one run"
+        assert [period.epsilon for period in spent_of_periods] == spent, "the spend of one run"
         whole = {f"{file_stem(unit.spec_id, unit.slot_start)}.{kind}" for unit in units for kind in formats}
         folders = [folder for folder in self._outputs if folder.is_dir()]
         assert folders, "something was published"
         for folder in folders:
             assert {path.name for path in folder.iterdir()} == whole, "all files and nothing else"
 
-    def _ledger(self) -> Ledger:
-        return location.find(str(self._path), None).ledger
-
-    def _units(self) -> list[Sealed]:
-        ledger = self._ledger()
+    def _look(self) -> tuple[list[Sealed], list[Spent]]:
+        """What is recorded and what it cost, once it was looked at."""
+        ledger = location.find(str(self._path), None).ledger
         spent = ledger.spent(self._account)
-        return [unit for period in spent for unit in ledger.released(period.spec_id, period.period)]
+        units = [unit for period in spent for unit in ledger.released(period.spec_id, period.period)]
+        for unit in units:
+            self._see_integers(unit)
+        self._see_files(units)
+        _check_spend(units, spent)
+        ledger.verify()
+        return units, spent
 
     def _see_integers(self, unit: Sealed) -> None:
         for released in unit.released:
@@ -66,16 +64,16 @@ class Witness:
             data = path.read_bytes()
             assert self.published.setdefault(path, data) == data, f"two values in {path.name}, one after the other"
             slot = estimates_of([by_stem[path.stem]], ("mean",))
-            whole = FORMATS[path.suffix[1:]](rows_of(slot), SCHEMA, path.stem)
+            whole = FORMATS[path.suffix[1:]](columns_of(slot), SCHEMA, path.stem)
             assert data == whole, f"{path.name} is not whole, or holds two values of what the ledger recorded"
 
-    def _check_spend(self, units: list[Sealed]) -> None:
-        """Shards would share a debit; the cities that are looked at have one shard."""
-        slots = Counter((unit.spec_id, unit.slot_s) for unit in units)
-        assert set(slots.values()) <= {1}, "a slot is recorded once"
-        released = sum((Fraction(debit_of(unit)) for unit in units), Fraction(0))
-        spent = sum((period.epsilon for period in self._ledger().spent(self._account)), Fraction(0))
-        assert spent == released, "what was spent is what was released"
+
+def _check_spend(units: list[Sealed], spent: list[Spent]) -> None:
+    """Shards would share a debit; the cities that are looked at have one shard."""
+    slots = Counter((unit.spec_id, unit.slot_s) for unit in units)
+    assert set(slots.values()) <= {1}, "a slot is recorded once"
+    released = sum((Fraction(debit_of(unit)) for unit in units), Fraction(0))
+    assert sum((period.epsilon for period in spent), Fraction(0)) == released, "what was spent is what was released"
 
 
 def _visible(folders: tuple[Path, ...]) -> list[Path]:

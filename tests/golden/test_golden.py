@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.pipeline import PipelineVisitor
+from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
 from dpops.accountant import PureLimit
 from dpops.mechanism import Plan
@@ -18,7 +19,6 @@ from dpops.types import CountsKnown, Grid
 from pipelines.account.location import AccountLocation
 from pipelines.build import count, draw, observe, publish
 from pipelines.job import Outputs
-from pipelines.scheduled import parts as local
 from pipelines.scheduled.release import job_of, range_of
 from pipelines.specification import load
 from tests import city
@@ -106,7 +106,7 @@ def test_the_labels_of_the_road_are_stable_because_a_running_stream_is_updated_b
     place = AccountLocation("sqlite://", tmp_path / "key")
     book = LedgerAccount(place.url, place.head, "small", PureLimit(Fraction(1)), spec.name, spec.text)
     job = job_of(spec, range_of(spec.timetable, *city.DAYS), SECRET, book, Outputs(tmp_path, ("csv",)))
-    p = beam.Pipeline(runner=local.FnApiRunner(), options=PipelineOptions([]))
+    p = beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([]))
     observe(p | "paths" >> beam.Create([b"a"]) | "read" >> Read(job.layout), job)
     pair = tuple[SlotShard, bytes]
     events, beats = (p | name >> beam.Create([((0, 0), b"")]).with_output_types(pair) for name in ("events", "beats"))

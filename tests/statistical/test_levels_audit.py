@@ -9,25 +9,20 @@ from dataclasses import replace
 from fractions import Fraction
 from statistics import NormalDist
 
-import apache_beam as beam
 import h3
-import msgspec
 import numpy as np
 import pytest
-from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
 from dpops.claims import rho_within
 from dpops.levels import Fleet, Kind, Settings, sum_up
 from dpops.levels.defaults import spread_of
+from dpops.noise import Noise
 from dpops.types import Grid, Int64s
-from pipelines.scheduled.spool import Spool
 from tests.dpops.levels.cities import rows
 from tests.statistical.audit import _best_event, binomial_lower, binomial_upper, bound_of_samples
-from transforms.count import wire
 from transforms.count.wire import Tally
-from transforms.release.levels import LevelsPolicy, StagePlan, first_centres, stage_plan
+from transforms.release.levels import LevelsPolicy, StagePlan, add_up, first_centres, seal_stage, stage_plan
 from transforms.release.levels_order import plan_for
-from transforms.release.levels_steps import AddUpVectors, ReleaseStage
 from transforms.release.policy import SlotFacts
 from transforms.release.recorded import Sealed, Sequenced
 
@@ -91,19 +86,10 @@ def released(kind: Kind, how: LevelsPolicy) -> tuple[list[Sealed], Int64s]:
 
 
 def _one_stage(tally: Tally, plan: StagePlan, how: LevelsPolicy) -> Sealed:
-    with Spool() as kept:
-        with beam.Pipeline(runner=FnApiRunner()) as p:
-            parts = [((FIRST_S, shard), wire.pack_tally(tally.take(tally.vehicle % 3 == shard))) for shard in range(3)]
-            sums = p | "tallies" >> beam.Create(parts) | "vectors" >> AddUpVectors(how, SLOTS, {FIRST_S: plan})
-            both = (sums, p | "heartbeat" >> beam.Create([(FIRST_S, b"")])) | beam.Flatten()
-            units = both | "noise" >> ReleaseStage(how, SLOTS, {FIRST_S: plan})
-            _ = units | beam.Map(_keep, kept)
-        (unit,) = kept.read("day")
-        return msgspec.json.decode(unit, type=Sealed)
-
-
-def _keep(keyed: tuple[str, bytes], kept: Spool) -> None:
-    kept.append(*keyed)
+    shards = (tally.take(tally.vehicle % 3 == shard) for shard in range(3))
+    slots = SLOTS[FIRST_S].plan
+    sums = add_up(shards, REGION, slots, plan.read(REGION))
+    return seal_stage(sums, plan, [SLOTS[at] for at in slots], FIRST_S, how, Noise())
 
 
 def _alone(kind: Kind, how: LevelsPolicy) -> Int64s:

@@ -9,6 +9,7 @@ from pipelines.demo.servers.kafka import Kafka
 from pipelines.demo.servers.maven import MissingTool, class_path
 from pipelines.demo.servers.worker_pool import WorkerPool
 from tests.servers import unavailable
+from tests.stream.minutes import chosen
 
 CONFIGURATION = Path(__file__).resolve().parents[2] / "deploy" / "flink" / "config.yaml"
 QUICK = {"heartbeat.interval": "2000", "heartbeat.timeout": "10000"}
@@ -40,3 +41,9 @@ def flink(tmp_path_factory):
 def pool(tmp_path_factory):
     with WorkerPool(tmp_path_factory.mktemp("pool")) as running:
         yield running
+
+
+@pytest.fixture
+def stream_engine(flink, pool):
+    """What test_engines.py runs on: to try a new engine, put it here."""
+    return chosen(flink, pool)

@@ -182,6 +182,10 @@ def engine(flink, pool):
     return ["--job-server", flink.address, "--worker-pool", pool.address, "--rest", flink.rest, "--checkpoint-s", "1"]
 
 
+def chosen(flink, pool, **more):
+    return Flink(job_server=flink.address, worker_pool=pool.address, rest=flink.rest, **{"checkpoint_s": 1.0, **more})
+
+
 class Running:
     """`with Running(options) as stream:` a `hatstream stream` in a process of its own, ended by SIGINT."""
 
@@ -263,11 +267,11 @@ def submitted(town, flink, pool, checkpoint_s=1.0, savepoint=None, forgetful=Non
     if forgetful:
         values = {field.name: getattr(made.job.account, field.name) for field in fields(LedgerAccount)}
         made = replace(made, job=replace(made.job, account=ForgetfulAccount(**values | {"url": str(forgetful)})))
-    chosen = Flink(
-        job_server=flink.address, worker_pool=pool.address, rest=flink.rest, checkpoint_s=checkpoint_s,
-        savepoint=savepoint,
-    )  # fmt: skip
-    job_id = chosen.submit(made.build, f"minutes-{time.time_ns()}").id
+    job_id = (
+        chosen(flink, pool, checkpoint_s=checkpoint_s, savepoint=savepoint)
+        .submit(made.build, f"minutes-{time.time_ns()}")
+        .id
+    )
     try:
         yield job_id
     finally:
@@ -281,8 +285,7 @@ class Attended:
     poll_messages: 1 makes every message meet the promise that the one before it made.
     """
 
-    def __init__(self, town, flink, pool, poll_messages):
-        engine = Flink(job_server=flink.address, worker_pool=pool.address, rest=flink.rest, checkpoint_s=1.0)
+    def __init__(self, town, engine, poll_messages):
         self.health, self._stop = [], threading.Event()
         made = prepared(town, poll_messages=poll_messages)
         run = (town.spec, made, town.place, engine, self._stop, self.health.append)

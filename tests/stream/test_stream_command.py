@@ -156,7 +156,7 @@ def test_a_folder_that_is_not_there_is_named(run, tmp_path):
 
 
 def test_a_job_server_that_does_not_answer_is_named(run, monkeypatch):
-    monkeypatch.setattr("pipelines.streaming.flink.engine.JOB_SERVER_S", 1)
+    monkeypatch.setattr("pipelines.streaming.job_server.ANSWER_S", 1)
     code, said = run()
     assert code == 4
     assert "no job server answers at 127.0.0.1:1" in said

@@ -8,7 +8,7 @@ from itertools import count
 import pytest
 
 from tests.stream.cluster import has_restarted, wait_for
-from tests.stream.minutes import SLOTS, Attended, Event, Town, position, refused
+from tests.stream.minutes import SLOTS, Attended, Event, Town, chosen, position, refused
 
 pytestmark = pytest.mark.slow
 S = 1_000
@@ -69,7 +69,7 @@ def test_late_is_what_comes_after_its_own_partition_closed_the_slot_and_nothing_
     town = Town(tmp_path, postgres.new_database(), kafka, events=script)
     late = sum(event.is_late for event in script.events)
     assert (late, len(script.events)) == (3 + 3 * (3 + 4), 3 + 3 * (12 + 9 + 7))
-    with Attended(town, flink, pool, poll_messages=1) as stream:
+    with Attended(town, chosen(flink, pool), poll_messages=1) as stream:
         wait_for(lambda: len(town.released()) == SLOTS and town.has_published("out"), 120)
         wait_for(lambda: refused(stream.health, "lateness/late") >= late, 120)
         (job,) = [line["job"] for line in stream.health if "job" in line]

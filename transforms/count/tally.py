@@ -5,10 +5,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dpops.statistics import Column
 from dpops.types import Int64s
+from transforms.count.order import packed_keys
 from transforms.count.wire import NO_SAMPLES, Events, Partial, Samples, Tally
 from transforms.scatter import scatter
 
@@ -46,7 +49,7 @@ def tally(events: Events, slot_start_s: int, cap: ContributionBound | None, colu
 def tally_pane(events: Events, cap: ContributionBound | None, columns: Sequence[Column]) -> CountedPane:
     """The contributions of one pane of a slot, which must hold all events of any (vehicle, event time) that it has."""
     events, duplicates = distinct(events)
-    order = np.lexsort((events.cell, events.vehicle))
+    order = np.argsort(packed_keys(events.vehicle, events.cell))
     vehicle, cell = events.vehicle[order], events.cell[order]
     first = np.flatnonzero(_changes(vehicle, cell))
     reported = np.diff(first, append=vehicle.size)
@@ -80,7 +83,7 @@ def _added_up(partials: Sequence[Partial]) -> Partial:
     if len(partials) == 1:
         return partials[0]
     vehicle, cell, reported = (np.concatenate(found) for found in zip(*(p[:3] for p in partials), strict=True))
-    order = np.lexsort((cell, vehicle))
+    order = np.argsort(packed_keys(vehicle, cell))
     vehicle, cell = vehicle[order], cell[order]
     first = np.flatnonzero(_changes(vehicle, cell))
 
@@ -90,7 +93,7 @@ def _added_up(partials: Sequence[Partial]) -> Partial:
 
     sums = {name: added(partial.sums[name] for partial in partials) for name in partials[0].sums}
     samples = Samples(*(np.concatenate(found) for found in zip(*(p.samples for p in partials), strict=True)))
-    in_order = np.lexsort((samples.cell, samples.vehicle))
+    in_order = np.argsort(packed_keys(samples.vehicle, samples.cell))
     samples = Samples(*(column[in_order] for column in samples))
     return Partial(vehicle[first], cell[first], added([reported]), sums, samples)
 
@@ -110,26 +113,18 @@ def _capped(rows: Partial, slot_start_s: int, cap: ContributionBound) -> tuple[I
 
 
 def distinct(events: Events) -> tuple[Events, int]:
-    """Each (vehicle, event time) once, see `tally`; in their order where there were others. How many were left out."""
-    order = np.lexsort((events.offset_us, events.vehicle))
-    vehicle, offset = events.vehicle[order], events.offset_us[order]
-    new = _changes(vehicle, offset)
-    duplicates = int(vehicle.size - new.sum())
-    if duplicates == 0:
+    """Each (vehicle, event time) once, see `tally`, in the order of the events. And how many were left out."""
+    key = packed_keys(events.vehicle, events.offset_us)
+    in_order = np.sort(key)
+    again = in_order[1:][in_order[1:] == in_order[:-1]]
+    if not again.size:
         return events, 0
-    # Only rows that share their identity need the full order; elsewhere it is already right.
-    tied = ~new
-    tied[:-1] |= ~new[1:]
-    rows = order[tied]
-    full = np.lexsort(tuple(column[rows] for column in _identity_last(events)))
-    order[tied] = rows[full]
-    chosen = order[new]
-    return Events(*(column[chosen] for column in events)), duplicates
-
-
-def _identity_last(events: Events) -> tuple[Int64s, ...]:
-    """Sort keys, least important first, as np.lexsort wants them."""
-    return events.speed, events.lon_e7, events.lat_e7, events.offset_us, events.vehicle
+    shared = pc.is_in(pa.array(key), pa.array(np.unique(again))).to_numpy(zero_copy_only=False)
+    rows = np.flatnonzero(shared)  # which share their identity: only these need the full order
+    rows = rows[np.lexsort((events.speed[rows], events.lon_e7[rows], events.lat_e7[rows], key[rows]))]
+    stays = ~shared
+    stays[rows[_changes(key[rows], key[rows])]] = True
+    return Events(*(column[stays] for column in events)), again.size
 
 
 def _rank_in_group(group: Int64s, key: Int64s) -> Int64s:

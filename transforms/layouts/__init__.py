@@ -1,19 +1,12 @@
 """The layouts of input files: those with units of their own, and those described by a column map and its units."""
 
-from collections.abc import Callable, Mapping
-from typing import get_args
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
+from typing import Generic, TypeVar, get_args
 from zoneinfo import ZoneInfo, available_timezones
 
 from transforms.errors import did_you_mean
-from transforms.layouts.avro import AvroTable
 from transforms.layouts.base import FIELDS, KMH_PER_UNIT, Layout, MessageLayout, Units, UnreadableFile
-from transforms.layouts.capmetro import CAPMETRO
-from transforms.layouts.csv_table import DELIMITERS, CsvTable
-from transforms.layouts.gtfs_realtime import GtfsRealtime
-from transforms.layouts.iudx import Iudx
-from transforms.layouts.json_records import JsonRecords
-from transforms.layouts.jsonl import JsonLines
-from transforms.layouts.parquet import ParquetTable
 from transforms.observe.columns import TimeUnit
 
 __all__ = [
@@ -28,14 +21,46 @@ __all__ = [
     "report_layout",
 ]
 
-FIXED: Mapping[str, Layout] = {"capmetro": CAPMETRO, "iudx": Iudx(), "gtfs-realtime": GtfsRealtime()}
-MAPPED: Mapping[str, Callable[[Units, tuple[str, ...], tuple[str, ...]], Layout]] = {
-    "csv": CsvTable,
-    "jsonl": JsonLines,
-    "parquet": ParquetTable,
-    "avro": AvroTable,
-    "json": JsonRecords,
-}
+T = TypeVar("T")
+
+
+class _Known(Mapping[str, T], Generic[T]):
+    """What modules of this package hold, by name: a module, and what it depends on, is imported when it is asked for.
+
+    places: module and attribute.
+    """
+
+    def __init__(self, places: Mapping[str, tuple[str, str]]) -> None:
+        self._places = places
+
+    def __getitem__(self, name: str) -> T:
+        module, attribute = self._places[name]
+        found: T = getattr(import_module(f"transforms.layouts.{module}"), attribute)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
+FIXED: Mapping[str, Layout] = _Known(
+    {
+        "capmetro": ("capmetro", "CAPMETRO"),
+        "iudx": ("iudx", "IUDX"),
+        "gtfs-realtime": ("gtfs_realtime", "GTFS_REALTIME"),
+    }
+)
+MAPPED: Mapping[str, Callable[[Units, tuple[str, ...], tuple[str, ...]], Layout]] = _Known(
+    {
+        "csv": ("csv_table", "CsvTable"),
+        "jsonl": ("jsonl", "JsonLines"),
+        "parquet": ("parquet", "ParquetTable"),
+        "avro": ("avro", "AvroTable"),
+        "json": ("json_records", "JsonRecords"),
+    }
+)
 _TIME_UNITS: Mapping[str, TimeUnit] = {unit: unit for unit in get_args(TimeUnit)}
 
 
@@ -69,7 +94,7 @@ def layout(
         raise ValueError(f"speed_unit: goes with a column of speeds, got {speed_unit!r}")
     units, names = _units(time_unit or "iso", speed_unit or "km/h", time_zone), _column_names(name, columns, fields)
     if name == "csv":
-        return CsvTable(units, names, fields, _delimiter(delimiter), header is not False)
+        return _csv_table(units, names, fields, delimiter, header)
     _refuse_given(of_csv, "goes with layout 'csv' only")
     return MAPPED[name](units, names, fields)
 
@@ -92,10 +117,14 @@ def message_layout(name: str, layout: Layout) -> MessageLayout:
     raise ValueError(f"layout: messages must be one of {', '.join(able)}, got {name!r}")
 
 
-def _delimiter(delimiter: str | None) -> str:
+def _csv_table(
+    units: Units, names: tuple[str, ...], fields: tuple[str, ...], delimiter: str | None, header: bool | None
+) -> Layout:
+    from transforms.layouts.csv_table import DELIMITERS, CsvTable
+
     if delimiter is not None and delimiter not in DELIMITERS:
         raise ValueError(f"delimiter: must be one of {', '.join(map(repr, DELIMITERS))}, got {delimiter[:20]!r}")
-    return delimiter or ","
+    return CsvTable(units, names, fields, delimiter or ",", header is not False)
 
 
 def _refuse_given(options: Mapping[str, object], why: str) -> None:

@@ -53,6 +53,9 @@ class GtfsRealtime:
             yield _batch(part)
 
 
+GTFS_REALTIME = GtfsRealtime()
+
+
 def _message_rows(data: bytes) -> list[_Row | str]:
     """As `_rows`, but a damaged feed is one refused row."""
     if len(data) > FEED_BYTES:

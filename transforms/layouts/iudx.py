@@ -54,6 +54,9 @@ class Iudx:
         yield batch_of_messages(payloads, Paths.dotted(COLUMNS))
 
 
+IUDX = Iudx()
+
+
 def read_array(data: bytes, paths: Paths) -> Iterator[RawBatch]:
     """Batches of the elements of an array; a damaged element costs itself alone."""
     at = data.index(b"[") + 1

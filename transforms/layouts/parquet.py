@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -43,18 +43,18 @@ class ParquetTable:
             _refuse_big_footer(path, file)
             try:
                 parquet = _open(path, self.columns)
-                _refuse_bomb(path, file, parquet, self.columns)
-                yield from _batches(parquet, share, self.columns, self.fields)
+                groups = share.among(parquet.metadata.num_row_groups)
+                _refuse_bomb(path, file, parquet, self.columns, groups)
+                yield from _batches(parquet, groups, self.columns, self.fields)
             except (pa.ArrowException, OSError, BadPage, UnicodeDecodeError):
                 raise UnreadableFile(path, "not a Parquet file that can be decoded") from None
 
 
 def _batches(
-    parquet: pq.ParquetFile, share: Share, columns: tuple[str, ...], fields: tuple[str, ...]
+    parquet: pq.ParquetFile, groups: range, columns: tuple[str, ...], fields: tuple[str, ...]
 ) -> Iterator[RawBatch]:
     needed = list(dict.fromkeys(columns))
-    groups = list(share.among(parquet.metadata.num_row_groups))
-    for batch in parquet.iter_batches(BATCH_ROWS, row_groups=groups, columns=needed, use_threads=False):
+    for batch in parquet.iter_batches(BATCH_ROWS, row_groups=list(groups), columns=needed, use_threads=False):
         yield raw_batch({name: batch.column(column) for name, column in zip(fields, columns, strict=True)}, {})
 
 
@@ -92,37 +92,46 @@ def _refuse_big_footer(path: str, file: BinaryIO) -> None:
         raise UnreadableFile(path, f"the footer is of more than {FOOTER_BYTES >> 20} MiB or longer than the file")
 
 
-def _refuse_bomb(path: str, file: BinaryIO, parquet: pq.ParquetFile, columns: tuple[str, ...]) -> None:
+class _Chunk(NamedTuple):
+    """A column's part of a row group of so many rows. is_read: whether it is in the share that is read."""
+
+    is_read: bool
+    rows: int
+    column: Any
+
+
+def _refuse_bomb(path: str, file: BinaryIO, parquet: pq.ParquetFile, columns: tuple[str, ...], groups: range) -> None:
     """Rows and bytes that the file would expand to, against the size of the needed columns other than speed.
 
-    How well speeds are compressed follows from their values, so it must not decide whether a file is read.
+    groups: those that are read; of the others the footer is believed, for who reads them looks at their pages. How well
+    speeds are compressed follows from their values, so it must not decide whether a file is read.
     """
     *others, speed = columns
-    chunks = _chunks(parquet, set(others))
-    size = _covered([_span(chunk) for _, chunk in chunks], file.seek(0, 2))
-    groups = (parquet.metadata.row_group(group).num_rows for group in range(parquet.metadata.num_row_groups))
-    if max(parquet.metadata.num_rows, sum(groups)) > max(SMALL_ROWS, ROWS_PER_BYTE * size):
+    chunks = _chunks(parquet, set(others), groups)
+    size = _covered([_span(chunk.column) for chunk in chunks], file.seek(0, 2))
+    rows = (parquet.metadata.row_group(group).num_rows for group in range(parquet.metadata.num_row_groups))
+    if max(parquet.metadata.num_rows, sum(rows)) > max(SMALL_ROWS, ROWS_PER_BYTE * size):
         raise UnreadableFile(path, f"expands to more than {ROWS_PER_BYTE} rows per byte of vehicles, times and places")
     _refuse_expanding(path, file, chunks, size)
-    speeds = _chunks(parquet, {speed})
+    speeds = _chunks(parquet, {speed}, groups)
     kind = parquet.schema.column(_leaves(parquet, {speed})[0])
     width = kind.length if kind.physical_type == "FIXED_LEN_BYTE_ARRAY" else _WIDTHS.get(kind.physical_type)
     if width is None:
         _refuse_expanding(path, file, speeds, size)
         return
-    for rows, chunk in speeds:
-        _refuse_big_speeds(path, file, chunk, rows, width)
+    for chunk in speeds:
+        _refuse_big_speeds(path, file, chunk, width)
 
 
 def _leaves(parquet: pq.ParquetFile, columns: set[str]) -> list[int]:
     return [i for i in range(len(parquet.schema)) if parquet.schema.column(i).path in columns]
 
 
-def _chunks(parquet: pq.ParquetFile, columns: set[str]) -> list[tuple[int, Any]]:
-    """The column chunks of these columns, each with the number of rows of its row group."""
-    leaves = _leaves(parquet, columns)
-    groups = map(parquet.metadata.row_group, range(parquet.metadata.num_row_groups))
-    return [(group.num_rows, group.column(leaf)) for group in groups for leaf in leaves]
+def _chunks(parquet: pq.ParquetFile, columns: set[str], read: range) -> list[_Chunk]:
+    """The chunks of these columns in all row groups."""
+    leaves, numbers = _leaves(parquet, columns), range(parquet.metadata.num_row_groups)
+    groups = [(number in read, parquet.metadata.row_group(number)) for number in numbers]
+    return [_Chunk(is_read, group.num_rows, group.column(leaf)) for is_read, group in groups for leaf in leaves]
 
 
 def _span(chunk: Any) -> tuple[int, int]:
@@ -141,24 +150,24 @@ def _covered(spans: list[tuple[int, int]], size: int) -> int:
     return covered
 
 
-def _refuse_expanding(path: str, file: BinaryIO, chunks: list[tuple[int, Any]], size: int) -> None:
+def _refuse_expanding(path: str, file: BinaryIO, chunks: list[_Chunk], size: int) -> None:
     expanded = 0
-    for _, chunk in chunks:
+    for chunk in chunks:
         held = 0
         for page in _pages(path, file, chunk):
             held += page.uncompressed
             if page.uncompressed > PAGE_BYTES:
                 raise UnreadableFile(path, f"a page expands to more than {PAGE_BYTES >> 20} MiB")
-        expanded += max(chunk.total_uncompressed_size, held)
+        expanded += max(chunk.column.total_uncompressed_size, held)
         if expanded > max(SMALL_BYTES, EXPANSION * size):
             raise UnreadableFile(path, f"expands to more than {EXPANSION} times its size")
 
 
-def _refuse_big_speeds(path: str, file: BinaryIO, chunk: Any, rows: int, width: int) -> None:
+def _refuse_big_speeds(path: str, file: BinaryIO, chunk: _Chunk, width: int) -> None:
     """Limits that no values reach: the number of rows decides, and pages of more bytes than any encoding takes."""
-    if rows * width > SPEED_BYTES:
+    if chunk.rows * width > SPEED_BYTES:
         raise UnreadableFile(path, f"a row group of more than {SPEED_BYTES // width} rows: write smaller ones")
-    most = rows * (width + _LEVEL_BYTES) + _PAGE_OVERHEAD
+    most = chunk.rows * (width + _LEVEL_BYTES) + _PAGE_OVERHEAD
     left = 2 * most  # a dictionary and the pages that point into it
     for page in _pages(path, file, chunk):
         left += _PAGE_OVERHEAD - page.uncompressed
@@ -166,8 +175,10 @@ def _refuse_big_speeds(path: str, file: BinaryIO, chunk: Any, rows: int, width: 
             raise UnreadableFile(path, "pages of speeds expand to more than their rows")
 
 
-def _pages(path: str, file: BinaryIO, chunk: Any) -> Iterator[Page]:
-    for page in pages(file, *_span(chunk)):
+def _pages(path: str, file: BinaryIO, chunk: _Chunk) -> Iterator[Page]:
+    if not chunk.is_read:
+        return
+    for page in pages(file, *_span(chunk.column)):
         if page.encoding == _DELTA_BYTE_ARRAY:
             raise UnreadableFile(path, "encoded as DELTA_BYTE_ARRAY, which expands without bound")
         yield page

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from itertools import compress
+from typing import Any, NamedTuple
 
 import msgspec
 import sqlalchemy as sa
@@ -21,6 +22,9 @@ from transforms.release.recorded import Released, Sealed, debit_of
 
 FREE = PureDP(ZERO)
 """Of a plan by which nothing is drawn."""
+
+_Told = Claim | tuple[str, str, int]
+"""What a stored plan says of its claim: see `Plan.told`."""
 
 _Group = tuple[str, str, int | None, bool]
 """What one debit is of: specification, period, slot, and whether it is live.
@@ -74,7 +78,9 @@ class _Claimed:
     def add(self, unit: Sealed) -> None:
         debit = Accountant().compose([claim_of(debit_of(unit))])
         self.debits[unit.slot_s] = debit.largest(self.debits.get(unit.slot_s, Accountant()))
-        self.hats.update(claims_by_hat(unit).values())
+        kinds, kind = claims_of(unit)
+        for at, number in Counter(kind.values()).items():
+            self.hats[kinds[at]] += number
         rate = claim_of(unit.epsilon_hat)
         if isinstance(rate, PureDP) and not (unit.is_stage or unit.is_live):
             self.rates.add(rate.epsilon)
@@ -109,22 +115,47 @@ class _Claimed:
         return most_of(hats, 1 if is_uneven else max(math.ceil(self.debited.pure / self.rate), 1))
 
 
-def claims_by_hat(unit: Sealed) -> dict[str, tuple[Claim, ...]]:
-    """What the plans of each cell claim, one claim a statistic that has data. Raises LedgerError, or PlanError."""
-    found: dict[str, tuple[Claim, ...]] = {}
-    for each in unit.released:
-        before = found.get(each.cell, ())
-        found[each.cell] = before if each.plan is None else (*before, _claim(each, each.plan))
-    return found
+class ClaimedHats(NamedTuple):
+    """What the plans of each HAT of a unit claim. kinds: one claim a statistic that has data; few, as HATs claim alike.
+    kind: which of them the plans of a cell do."""
+
+    kinds: list[tuple[Claim, ...]]
+    kind: dict[str, int]
 
 
-def _claim(released: Released, plan: dict[str, Any]) -> Claim:
-    if released.mechanism == levels.MECHANISM:
-        return msgspec.convert(plan, levels.StagePlan).claim
-    claim = Plan.claim_of_stored(plan)
-    if not claim.epsilon and released.integers != [plan["facts"].get("constant")]:
-        raise LedgerError(f"a plan of {released.mechanism} claims nothing, but its constant is not what was released")
-    return claim
+def claims_of(unit: Sealed) -> ClaimedHats:
+    """Plans that say the same are looked at once. Raises LedgerError, or PlanError."""
+    drawn = [(each, each.plan) for each in unit.released if each.plan is not None]
+    told: list[_Told] = [
+        _of_stage(plan) if each.mechanism == levels.MECHANISM else Plan.told(plan) for each, plan in drawn
+    ]
+    claims = {each: _claim(each) for each in dict.fromkeys(told)}
+    free = {each for each, claim in claims.items() if isinstance(each, tuple) and claim == FREE}
+    _check_constants(compress(drawn, [each in free for each in told]) if free else ())
+    by_cell: dict[str, tuple[_Told, ...]] = dict.fromkeys([each.cell for each in unit.released], ())
+    for (released, _), each in zip(drawn, told, strict=True):
+        by_cell[released.cell] += (each,)
+    kinds: dict[tuple[Claim, ...], int] = {}
+    known = {
+        mine: kinds.setdefault(tuple(claims[each] for each in mine), len(kinds))
+        for mine in dict.fromkeys(by_cell.values())
+    }
+    return ClaimedHats(list(kinds), {cell: known[mine] for cell, mine in by_cell.items()})
+
+
+def _of_stage(plan: dict[str, Any]) -> Claim:
+    return msgspec.convert(plan, levels.StagePlan).claim
+
+
+def _claim(told: _Told) -> Claim:
+    return Plan.claim_told(*told) if isinstance(told, tuple) else told
+
+
+def _check_constants(drawn: Iterable[tuple[Released, dict[str, Any]]]) -> None:
+    """Refuses what was released of plans that claim nothing, but for their constants."""
+    for each, plan in drawn:
+        if each.integers != [plan["facts"].get("constant")]:
+            raise LedgerError(f"a plan of {each.mechanism} claims nothing, but its constant is not what was released")
 
 
 def _said(sum_: Accountant) -> str:

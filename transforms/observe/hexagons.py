@@ -31,7 +31,7 @@ def cells_of(observations: Observations, resolution: int) -> Int64s:
 
 
 def cell_text(cell: int) -> str:
-    return str(h3_int.int_to_str(cell))
+    return f"{cell:x}"
 
 
 def cells_of_list(names: Sequence[str], resolution: int) -> tuple[int, ...]:

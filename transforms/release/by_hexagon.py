@@ -1,6 +1,6 @@
 """By hexagon: the public plan of a slot from counts alone, then noisy integers; the result is ready to be recorded."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
@@ -8,8 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from dpops.allocation import Share, SlotDebit
-from dpops.mechanism import Totals
+from dpops.mechanism import Drawn, Hats, Totals
 from dpops.noise import Noise
+from dpops.statistics import RequestedStatistic
 from dpops.types import Int64s
 from transforms.count.wire import Exposure, Tally
 from transforms.ledger.claims import check_claims
@@ -105,26 +106,28 @@ class SlotDrawn(NamedTuple):
 
 def _release(rows: Tally, shard: int, hat_epsilon: Fraction, policy: Policy, noise: Noise) -> SlotDrawn:
     """rows: of one slot."""
-    hats = hats_of(rows)
-    some = [hat for hat in hats if hat.totals.counts.size]
-    totals, reported = [hat.totals for hat in some], [hat.reported for hat in some]
-    of = {hat.cell: at for at, hat in enumerate(some)}
-    cells = [hat.cell for hat in hats]
+    occupied = hats_of(rows)
+    some = occupied.with_users()
     by_statistic = [
-        stat.mechanism.draw(totals, reported, policy.grid, hat_epsilon * stat.share, noise)
-        for stat in policy.statistics
+        stat.mechanism.draw(some.hats, policy.grid, hat_epsilon * stat.share, noise) for stat in policy.statistics
     ]
-    drawn = [[each.plan["epsilon"] != "0" for each in done] for done in by_statistic]
+    published = _rows_to_publish(occupied.cell, shard, policy)
     released = [
-        Released(
-            cell_text(cell),
-            stat.name,
-            *(done[of[cell]] if cell in of else (stat.mechanism.name, None, None)),
-        )
-        for cell in _rows_to_publish(cells, shard, policy)
-        for stat, done in zip(policy.statistics, by_statistic, strict=True)
+        _published(published, some.cell, stat, drawn)
+        for stat, drawn in zip(policy.statistics, by_statistic, strict=True)
     ]
-    return SlotDrawn(released, np.array(list(of), np.int64), np.array(drawn, np.int64).T)
+    is_drawn = [[plan["epsilon"] != "0" for plan in drawn.plans] for drawn in by_statistic]
+    by_cell = [each for hat in zip(*released, strict=True) for each in hat]
+    return SlotDrawn(by_cell, some.cell, np.array(is_drawn, np.int64).T)
+
+
+def _published(published: Int64s, cell: Int64s, stat: RequestedStatistic, drawn: Drawn) -> list[Released]:
+    """One statistic of every cell that gets a row. cell: of those with vehicles, as `drawn` has them."""
+    at = np.where(np.isin(published, cell), np.searchsorted(cell, published), cell.size)  # the last stands for no data
+    mechanisms, plans = [*drawn.mechanisms, stat.mechanism.name], [*drawn.plans, None]
+    columns = zip(map(cell_text, published.tolist()), at.tolist(), strict=True)
+    integers = [*drawn.integers, None]
+    return [Released(name, stat.name, mechanisms[at], plans[at], integers[at]) for name, at in columns]
 
 
 class Hat(NamedTuple):
@@ -135,27 +138,38 @@ class Hat(NamedTuple):
     reported: int
 
 
-def hats_of(rows: Tally) -> list[Hat]:
-    """The HATs of one slot by cell; their vehicles in canonical order."""
-    rows = rows.take(np.lexsort((rows.vehicle, -rows.kept, rows.cell)))  # dropped rows come last
+class SlotHats(NamedTuple):
+    """The HATs of a slot. cell: int64 (HATs,), ascending. hats: without users where all vehicles were dropped."""
+
+    cell: Int64s
+    hats: Hats
+
+    def with_users(self) -> "SlotHats":
+        some = self.hats.users > 0
+        return SlotHats(self.cell[some], self.hats.take(some))
+
+    def each(self) -> Iterator[Hat]:
+        return map(Hat, self.cell.tolist(), self.hats, self.hats.reported.tolist())
+
+
+def hats_of(rows: Tally) -> SlotHats:
+    """The HATs of one slot by cell; their vehicles in canonical order. rows: those of a cell by vehicle."""
+    rows = rows.take(
+        np.lexsort((-rows.kept, rows.cell))
+    )  # keeps vehicles of equal counts in order; dropped rows come last
     first = np.flatnonzero(np.diff(rows.cell, prepend=-1))
-    if not first.size:
-        return []
-    last = first + np.add.reduceat((rows.kept > 0).astype(np.int64), first)
-    reported = np.add.reduceat(rows.kept + rows.dropped, first)
-    return [
-        Hat(cell, Totals(rows.kept[start:stop], **{name: c[start:stop] for name, c in rows.sums.items()}), samples)
-        for cell, start, stop, samples in zip(
-            rows.cell[first].tolist(), first.tolist(), last.tolist(), reported.tolist(), strict=True
-        )
-    ]
+    users, reported = (
+        np.add.reduceat(column, first) if first.size else first
+        for column in ((rows.kept > 0).astype(np.int64), rows.kept + rows.dropped)
+    )
+    return SlotHats(rows.cell[first], Hats(Totals(rows.kept, **rows.sums), first, users, reported))
 
 
-def _rows_to_publish(occupied: list[int], shard: int, policy: Policy) -> list[int]:
+def _rows_to_publish(occupied: Int64s, shard: int, policy: Policy) -> Int64s:
     if policy.region is None:
         return occupied
     region = np.array(policy.region, np.int64)
-    mine: list[int] = region[release_shard(region, policy.release_shards) == shard].tolist()
+    mine: Int64s = region[release_shard(region, policy.release_shards) == shard]
     return mine
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dpops.estimate import NO_DATA, Estimate
+from dpops.estimate import Estimates
 from dpops.reading import stored_estimates
-from transforms.records import HatCounts, HatEstimate, SlotEstimates
+from transforms.records import HatColumns, SlotEstimates
 from transforms.release.recorded import Released, Sealed
 
 MISS = 0.05
@@ -14,34 +14,44 @@ MISS = 0.05
 
 def estimates_of(units: Sequence[Sealed], statistics: Sequence[str]) -> SlotEstimates:
     """The estimates of one slot by cell and statistic, from its units. statistics: all of the specification's."""
-    released = [(unit, each) for unit in units for each in unit.released]
-    estimates = _estimates([each for _, each in released])
-    found = [
-        HatEstimate(each.cell, each.statistic, each.mechanism, unit.epsilon_slot, estimate, _counts(each.plan))
-        for (unit, each), estimate in zip(released, estimates, strict=True)
-    ]
-    found.sort(key=lambda hat: (len(hat.cell), hat.cell, hat.statistic))  # of a cell's hexadecimal number
+    found = [(each, unit.epsilon_slot) for unit in units for each in unit.released]
+    found.sort(key=_place)
+    released, counts = [each for each, _ in found], [_counts(each.plan) for each, _ in found]
+    hats = HatColumns(
+        cell=[each.cell for each in released],
+        statistic=[each.statistic for each in released],
+        mechanism=[each.mechanism for each in released],
+        epsilon_slot=[spent for _, spent in found],
+        estimates=_estimates(released),
+        vehicles=[vehicles for vehicles, _ in counts],
+        reports=[reports for _, reports in counts],
+    )
     slot = units[0]
-    return SlotEstimates(slot.spec_id, slot.slot_start, slot.slot_end, slot.unit, tuple(statistics), found)
+    return SlotEstimates(slot.spec_id, slot.slot_start, slot.slot_end, slot.unit, tuple(statistics), hats)
 
 
-def _counts(plan: Mapping[str, Any] | None) -> HatCounts | None:
-    """A plan that was made from counts has them among its facts: there they are public."""
+def _place(found: tuple[Released, str]) -> tuple[int, str, str]:
+    """Cells by their hexadecimal numbers."""
+    released, _ = found
+    return len(released.cell), released.cell, released.statistic
+
+
+def _counts(plan: Mapping[str, Any] | None) -> tuple[int | None, int | None]:
+    """Vehicles and reports. A plan that was made from counts has them among its facts: there they are public."""
     facts = {} if plan is None else plan.get("facts", {})
     if "users" not in facts or "samples" not in facts:
-        return None
-    return HatCounts(facts["users"], facts.get("reported", facts["samples"]))
+        return None, None
+    return facts["users"], facts.get("reported", facts["samples"])
 
 
-def _estimates(released: Sequence[Released]) -> list[Estimate]:
+def _estimates(released: Sequence[Released]) -> Estimates:
     """In their order; those of one mechanism are read together."""
-    found = [NO_DATA] * len(released)
     given: dict[str, list[tuple[int, list[int], dict[str, Any]]]] = {}
     for at, each in enumerate(released):
         if each.plan is not None and each.integers is not None:
             given.setdefault(each.mechanism, []).append((at, each.integers, each.plan))
+    parts = []
     for name, mine in given.items():
         places, integers, plans = zip(*mine, strict=True)
-        for at, estimate in zip(places, stored_estimates(name, integers, plans, MISS), strict=True):
-            found[at] = estimate
-    return found
+        parts.append((places, stored_estimates(name, integers, plans, MISS)))
+    return Estimates.placed(len(released), parts)

@@ -10,7 +10,8 @@ from dpops.accountant import Accountant
 from dpops.claims import ZERO, Claim
 from dpops.types import Int64s
 from transforms.count.wire import Exposure, Tally
-from transforms.ledger.claims import claims_by_hat
+from transforms.ledger.claims import claims_of
+from transforms.observe.hexagons import cell_text
 from transforms.release.recorded import Sealed
 
 
@@ -33,23 +34,23 @@ def most_spent(exposures: Sequence[Exposure], shares: Sequence[Fraction]) -> Fra
 def most_claimed(units: Sequence[Sealed], rows: Tally) -> Fraction:
     """What the plans of a vehicle's HATs claim together at most, whatever was counted before.
 
-    units: of one plan and release shard. rows: theirs, by slot and cell.
+    units: of one plan and release shard, by slot. rows: theirs, by slot and cell.
     """
     rows = rows.take(rows.kept > 0)
     first = np.flatnonzero((np.diff(rows.slot_s, prepend=-1) != 0) | (np.diff(rows.cell, prepend=-1) != 0))
+    slot_s, cell = rows.slot_s[first], rows.cell[first]
     kinds: dict[tuple[Claim, ...], int] = {}  # a few
-    claimed = {
-        (unit.slot_s, int(cell, 16)): kinds.setdefault(claims, len(kinds))
-        for unit in units
-        for cell, claims in claims_by_hat(unit).items()
-    }
-    found = [claimed[hat] for hat in zip(rows.slot_s[first].tolist(), rows.cell[first].tolist(), strict=True)]
+    found: list[int] = []
+    for unit in units:
+        claimed = claims_of(unit)
+        known = [kinds.setdefault(claims, len(kinds)) for claims in claimed.kinds]
+        found += [known[claimed.kind[cell_text(each)]] for each in cell[slot_s == unit.slot_s].tolist()]
     kind = np.repeat(np.array(found, np.int64), np.diff(first, append=rows.cell.size))
-    known = [Accountant().compose(claims).pure for claims in kinds]
+    prices = [Accountant().compose(claims).pure for claims in kinds]
     vehicle = np.unique(rows.vehicle, return_inverse=True)[1]
-    hats = np.zeros((int(vehicle.max(initial=-1)) + 1, len(known)), np.int64)
-    np.add.at(hats, (vehicle, kind), 1)
-    return _dearest(hats, known)
+    vehicles = int(vehicle.max(initial=-1)) + 1
+    hats = np.bincount(vehicle * len(kinds) + kind, minlength=vehicles * len(kinds)).reshape(vehicles, len(kinds))
+    return _dearest(hats, prices)
 
 
 def _dearest(numbers: Int64s, prices: Sequence[Fraction]) -> Fraction:

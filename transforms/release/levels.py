@@ -7,9 +7,11 @@ debit, as shards do.
 import base64
 import hmac
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import reduce
+from typing import Any
 
 import h3
 import h3.api.basic_int as h3_int
@@ -30,9 +32,11 @@ from dpops.levels import (
     level,
     read,
     release,
+    sum_up,
 )
 from dpops.levels.stages import FIRST_CENTRE, UNIT
 from dpops.noise import Noise
+from dpops.statistics import SUMS
 from dpops.types import Grid, Int64s
 from transforms.count.wire import Tally
 from transforms.release.kept import StateFile
@@ -41,6 +45,8 @@ from transforms.release.products import PARENT, Product
 from transforms.release.recorded import Released, Sealed
 
 MECHANISM = "levels"
+COLUMNS = (SUMS,)
+"""What a tally carries beside counts."""
 GRANDPARENT = 2
 """How many resolutions coarser."""
 
@@ -190,6 +196,12 @@ def rows_of(tally: Tally, region: Sequence[int], slots: Sequence[int]) -> Rows:
     return Rows(tally.vehicle[order], cell, slot, tally.kept[order], tally.sums["sums"][order])
 
 
+def add_up(tallies: Iterable[Tally], region: Sequence[int], slots: Sequence[int], stage: Stage) -> Sums:
+    """The sum of all vehicles' vectors in a stage. tallies: at least one, and of a vehicle all rows in one of them."""
+    parts = (sum_up(rows_of(tally, region, slots), stage) for tally in tallies)
+    return reduce(lambda one, other: Sums(one.weights + other.weights, one.speeds + other.speeds), parts)
+
+
 def seal_stage(
     sums: Sums, plan: StagePlan, slots: Sequence[SlotFacts], slot_s: int, policy: LevelsPolicy, noise: Noise
 ) -> Sealed:
@@ -207,12 +219,18 @@ def seal_stage(
         epsilon_hat=policy.total,
         epsilon_slot=policy.total,
         unit="km/h",
-        released=[Released("", "mean", MECHANISM, msgspec.to_builtins(plan), integers.tolist())],
+        released=[Released("", "mean", MECHANISM, as_stored(plan), integers.tolist())],
         digest=hmac.digest(policy.digest_key, where + exact, "sha256").hex(),
         scope="stage",
         debit=policy.cost_of_period(plan.stages),
         epsilon_total=policy.total,
     )
+
+
+def as_stored(plan: StagePlan) -> dict[str, Any]:
+    """The plan as it will be read from the ledger, with lists in the place of tuples: equal plans are equal."""
+    found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(plan))
+    return found
 
 
 def plan_of(unit: Sealed) -> StagePlan:

@@ -1,15 +1,15 @@
 """From a period's recorded stages, and all entries before them, to an estimate of every HAT: post-processing."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpops.estimate import Estimate, Number
+from dpops.estimate import Estimates
 from transforms.observe.hexagons import cell_text
-from transforms.records import HatEstimate, SlotEstimates
+from transforms.records import HatColumns, SlotEstimates
 from transforms.release.levels import MECHANISM, LevelsPolicy
 from transforms.release.policy import SlotFacts
 from transforms.release.products import Grouping
@@ -51,49 +51,53 @@ def estimates_of_slot(
     estimates: HatEstimates, slot: int, facts: SlotFacts, unit: str, policy: LevelsPolicy
 ) -> SlotEstimates:
     """One estimate for every cell of the region, by cell. slot: its index in the period."""
-    notes = _notes(estimates, slot)
-    hats = _rows(estimates, slot, [cell_text(cell) for cell in policy.region], notes, policy)
-    return SlotEstimates(policy.spec_id, facts.start, facts.end, unit, ("mean",), hats, notes=tuple(notes))
+    places = [cell_text(cell) for cell in policy.region]
+    hats = _columns(estimates, [slot], places, _notes(estimates, slot), policy)
+    return SlotEstimates(policy.spec_id, facts.start, facts.end, unit, ("mean",), hats)
 
 
 def estimates_of_product(
     estimates: HatEstimates, product: str, grouped: Grouping, slots: Sequence[SlotFacts], policy: LevelsPolicy
 ) -> SlotEstimates:
     """One estimate for every place and time of a period. estimates: of groups. slots: all of the period."""
-    notes = {"product": [product] * len(grouped.places)}
-    hats = [
-        row._replace(span=(slots[span[0]].start, slots[span[1]].end))
-        for at, span in enumerate(grouped.spans)
-        if span is not None
-        for row in _rows(estimates, at, grouped.places, notes, policy)
-    ]
+    spans = {
+        at: (slots[span[0]].start, slots[span[1]].end) for at, span in enumerate(grouped.spans) if span is not None
+    }
+    notes = {"product": [product] * len(grouped.places) * len(spans)}
+    found = _columns(estimates, list(spans), grouped.places, notes, policy)
+    hats = replace(found, spans=[span for span in spans.values() for _ in grouped.places])
     start, end = slots[0].start, slots[-1].end
-    return SlotEstimates(policy.spec_id, start, end, "km/h", ("mean",), hats, notes=("product",), product=product)
+    return SlotEstimates(policy.spec_id, start, end, "km/h", ("mean",), hats, product=product)
 
 
-def _rows(
-    estimates: HatEstimates, at: int, places: Sequence[str], notes: Mapping[str, list[Any]], policy: LevelsPolicy
-) -> list[HatEstimate]:
-    """Of one slot, by place. notes: further columns."""
-    columns = [column[:, at].tolist() for column in estimates[:5]]
-    return [
-        HatEstimate(
-            place,
-            "mean",
-            MECHANISM,
-            str(policy.epsilon),
-            Estimate(
-                numbers={} if math.isnan(value) else {"mean": Number(value, lower, upper)},
-                lists={},
-                noise_std=None if math.isnan(value) else sd,
-                bias_bound=None,
-                epsilon=None,
-                status=status,
-            ),
-            notes={name: column[row] for name, column in notes.items()},
-        )
-        for row, (place, value, lower, upper, sd, status) in enumerate(zip(places, *columns, strict=True))
-    ]
+def _columns(
+    estimates: HatEstimates,
+    at: Sequence[int],
+    places: Sequence[str],
+    notes: Mapping[str, list[Any]],
+    policy: LevelsPolicy,
+) -> HatColumns:
+    """Of some slots one behind another, each by place. notes: further columns."""
+    value, lower, upper, sd = (column[:, at].T.ravel() for column in estimates[:4])
+    nothing = np.full(value.size, np.nan)
+    known = Estimates(
+        numbers={"mean": np.where(np.isnan(value), np.nan, [value, lower, upper])},
+        lists={},
+        noise_std=np.where(np.isnan(value), np.nan, sd),
+        bias_bound=nothing,
+        epsilon=nothing,
+        status=estimates.status[:, at].T.ravel().tolist(),
+    )
+    return HatColumns(
+        cell=[*places] * len(at),
+        statistic=["mean"] * value.size,
+        mechanism=[MECHANISM] * value.size,
+        epsilon_slot=[str(policy.epsilon)] * value.size,
+        estimates=known,
+        vehicles=[None] * value.size,
+        reports=[None] * value.size,
+        notes=notes,
+    )
 
 
 def _notes(estimates: HatEstimates, slot: int) -> dict[str, list[Any]]:

@@ -3,11 +3,9 @@
 import hmac
 from collections.abc import Sequence
 
-import msgspec
-
 from dpops.levels import Stage, Sums, release
 from dpops.noise import Noise
-from transforms.release.levels import MECHANISM, LevelsPolicy, StagePlan, pack_centres, plan_of
+from transforms.release.levels import MECHANISM, LevelsPolicy, StagePlan, as_stored, pack_centres, plan_of
 from transforms.release.levels_order import CentresOf, is_complete
 from transforms.release.policy import SlotFacts
 from transforms.release.recorded import LIVE_SHARD, Released, Sealed, Sequenced
@@ -75,7 +73,7 @@ def seal_live(
         epsilon_hat=cost,
         epsilon_slot=cost,
         unit="km/h",
-        released=[Released("", "mean", MECHANISM, msgspec.to_builtins(plan), release(sums, stage, noise).tolist())],
+        released=[Released("", "mean", MECHANISM, as_stored(plan), release(sums, stage, noise).tolist())],
         digest=hmac.digest(policy.digest_key, where + exact, "sha256").hex(),
         scope="live",
         debit=cost,

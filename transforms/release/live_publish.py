@@ -1,6 +1,7 @@
 """From a recorded live slot, and all entries before it, to an estimate of each of its HATs: post-processing."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 from transforms.records import SlotEstimates
@@ -23,7 +24,8 @@ def live_estimates(
     """One estimate for every cell of the region. stages, live: what is recorded before the entry, and it."""
     found = estimates_of_slot(estimator(stages, live, policy), 0, facts, entry.unit.unit, policy)
     spent = _epsilon(entry, policy)
-    hats = [hat._replace(mechanism=MECHANISM, epsilon_slot=spent) for hat in found.hats]
+    size = len(found.hats.cell)
+    hats = replace(found.hats, mechanism=[MECHANISM] * size, epsilon_slot=[spent] * size)
     return found._replace(hats=hats, is_live=True)
 
 

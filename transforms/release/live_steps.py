@@ -13,9 +13,8 @@ from transforms.count import wire
 from transforms.failpoints import failpoint
 from transforms.ledger.used import LedgerAccount
 from transforms.records import KeyedTally, KeyedUnit, RecordedSlot, SlotEstimates, SlotShard, TallyBytes, UnitBytes
-from transforms.release.levels import LevelsPolicy, rows_of
+from transforms.release.levels import COLUMNS, LevelsPolicy, rows_of
 from transforms.release.levels_order import CentresOf, hours_of
-from transforms.release.levels_steps import COLUMNS
 from transforms.release.live import is_closed, known_before, live_plan, recorded_plan, seal_live
 from transforms.release.live_publish import LiveEstimator, live_estimates
 from transforms.release.policy import SlotFacts

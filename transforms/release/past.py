@@ -4,7 +4,7 @@ Everything here is a function of recorded entries in their order, where counts a
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import msgspec
@@ -108,13 +108,14 @@ def with_model(
         means = means_of(unit)
         if known is not None and means.cells.size:
             notes |= _notes(known, day_of(unit), means, float(upper_kmh))
-    hats = [
-        hat._replace(notes={**(hat.notes or {}), **notes[hat.cell]})
-        if hat.statistic == STATISTIC and hat.cell in notes
-        else hat
-        for hat in slot.hats
+    hats = slot.hats
+    nothing: Note = {}
+    mine = [
+        notes.get(cell, nothing) if statistic == STATISTIC else nothing
+        for cell, statistic in zip(hats.cell, hats.statistic, strict=True)
     ]
-    return slot._replace(hats=hats, notes=(*slot.notes, *MODEL))
+    columns = {name: [note.get(name) for note in mine] for name in MODEL}
+    return slot._replace(hats=replace(hats, notes={**hats.notes, **columns}))
 
 
 def _notes(known: LearnedHats, day: str, means: HatMeans, upper_kmh: float) -> dict[str, Note]:

@@ -1,24 +1,22 @@
 """The end of a period in a stream: what its vehicles did, brought together at one time, and released stage by stage."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
 from apache_beam.transforms.window import TimestampedValue
 
-from dpops.levels import Rows, sum_up
-from dpops.noise import Noise
+from dpops.levels import sum_up
 from transforms.count import wire
-from transforms.failpoints import failpoint
 from transforms.ledger.used import LedgerAccount
 from transforms.records import KeyedTally, RecordedSlot, SlotEstimates, SlotShard, TallyBytes
-from transforms.release.levels import LevelsPolicy, plan_of, rows_of, seal_stage
-from transforms.release.levels_order import CentresOf, hours_of, plan_for
-from transforms.release.levels_publish import Estimator
-from transforms.release.levels_steps import COLUMNS, estimates_of_period
+from transforms.release.levels import COLUMNS, rows_of
+from transforms.release.period import PeriodPolicy, release_period
 from transforms.release.policy import SlotFacts
+from transforms.release.recorded import Sealed
 from transforms.steps import recorded
 from transforms.time.lateness import windows
 
@@ -51,18 +49,6 @@ class IntoPeriods(beam.PTransform[PCollection[KeyedTally], PCollection[KeyedTall
             yield TimestampedValue(((slots[0], shard), data), slots[-1] + self.slot_s + self.more_s - 0.001)
 
 
-@dataclass(frozen=True)
-class PeriodPolicy:
-    """How periods are released. periods: facts of every slot, whose `plan` is all slots of its period. zone: of local
-    hours. centres_of, estimator: what is learned of recorded stages, as vectors and rows need it."""
-
-    levels: LevelsPolicy
-    periods: Mapping[int, SlotFacts]
-    zone: str
-    centres_of: CentresOf
-    estimator: Estimator
-
-
 @dataclass
 class ReleasePeriod(beam.PTransform[PCollection[KeyedTally], PCollection[SlotEstimates]]):
     """((first slot, 0), packed Tally or heartbeat) -> the estimates of the period's slots, once the ledger has it."""
@@ -91,28 +77,8 @@ def released(
     """A period's estimates, once the ledger has it; none where the account's limit refuses it. parts: of its tally."""
     tally = wire.unpack_tally((part for part in parts if part), COLUMNS)
     rows = rows_of(tally, policy.levels.region, policy.periods[first_s].plan)
-    done = release_period(rows, first_s, account, policy)
-    if done is not None:
-        yield from estimates_of_period(done, account, policy.levels, policy.periods, policy.estimator)
 
+    def record(units: Sequence[Sealed]) -> Sequence[RecordedSlot]:
+        return recorded(units, account)
 
-def release_period(rows: Rows, first_s: int, account: LedgerAccount, policy: PeriodPolicy) -> RecordedSlot | None:
-    """The period's last stage as it is recorded; None where the account's limit refuses it.
-
-    Stage after stage, each around what the ones before recorded, whoever recorded them.
-    """
-    slots = policy.periods[first_s].plan
-    facts, hours = [policy.periods[at] for at in slots], hours_of(slots, policy.zone)
-    ledger, stage, stages, done = account.open(), 0, 1, None
-    while stage < stages:
-        entries = ledger.stages(account.name, policy.levels.spec_id)
-        plan = plan_for(entries, facts[0].period, stage, hours, policy.levels, policy.centres_of)
-        failpoint("before-noise")
-        unit = seal_stage(sum_up(rows, plan.read(policy.levels.region)), plan, facts, first_s, policy.levels, Noise())
-        failpoint("after-noise")
-        found = recorded([unit], account)
-        if not found:
-            return None
-        done = found[0]
-        stage, stages = stage + 1, plan_of(done.units[0]).stages
-    return done
+    yield from release_period(partial(sum_up, rows), first_s, account, policy, record)

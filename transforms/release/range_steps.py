@@ -22,8 +22,9 @@ from transforms.records import (
     SlotShard,
     TallyBytes,
 )
-from transforms.release.levels_steps import COLUMNS
-from transforms.release.period_steps import PeriodPolicy, released
+from transforms.release.levels import COLUMNS
+from transforms.release.period import PeriodPolicy
+from transforms.release.period_steps import released
 from transforms.release.policy import SlotFacts
 
 KeyedSlot = tuple[SlotShard, tuple[int, EventBytes]]

@@ -3,27 +3,27 @@
 import csv
 import hashlib
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import fastavro
 import h3
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from transforms.atomic_files import locked, replacing
+from transforms.errors import StepError, reason_of, recorded_but
 from transforms.failpoints import failpoint
 from transforms.records import SlotEstimates
-from transforms.sinks.published import refuse_other_values
-from transforms.sinks.rows import PLAIN, Row, Shape, json_of, rows_of, schema_of
+from transforms.sinks.published import OtherValues, refuse_other_values
+from transforms.sinks.rows import PLAIN, Columns, Shape, columns_of, json_of, rows_in, schema_of
 
 
-def _parquet(rows: Sequence[Row], schema: pa.Schema, _name: str) -> bytes:
+def _parquet(columns: Columns, schema: pa.Schema, _name: str) -> bytes:
     sink = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist(list(rows), schema=schema), sink)
+    pq.write_table(pa.Table.from_pydict(columns, schema), sink)
     return sink.getvalue()
 
 
@@ -42,43 +42,48 @@ def _avro_type(column: pa.Field) -> Any:
     return ["null", kind] if column.nullable else kind
 
 
-def _avro(rows: Sequence[Row], columns: pa.Schema, name: str) -> bytes:
-    fields = [{"name": column.name, "type": _avro_type(column)} for column in columns]
-    schema = fastavro.parse_schema({"type": "record", "name": "HatStatistic", "fields": fields})
+def _avro(columns: Columns, schema: pa.Schema, name: str) -> bytes:
+    import fastavro
+
+    fields = [{"name": field.name, "type": _avro_type(field)} for field in schema]
+    parsed = fastavro.parse_schema({"type": "record", "name": "HatStatistic", "fields": fields})
     sink = io.BytesIO()
     # The sync marker is random by default; the same release must give the same bytes.
-    fastavro.writer(sink, schema, rows, codec="deflate", sync_marker=hashlib.sha256(name.encode()).digest()[:16])
+    fastavro.writer(
+        sink, parsed, rows_in(columns), codec="deflate", sync_marker=hashlib.sha256(name.encode()).digest()[:16]
+    )
     return sink.getvalue()
 
 
-def _csv(rows: Sequence[Row], schema: pa.Schema, _name: str) -> bytes:
+def _csv(columns: Columns, schema: pa.Schema, _name: str) -> bytes:
     """Lists are one text of JSON each."""
     sink = io.StringIO(newline="")
-    writer = csv.DictWriter(sink, schema.names, lineterminator="\n")
-    writer.writeheader()
-    lists = [field.name for field in schema if pa.types.is_list(field.type)]
-    times = [field.name for field in schema if pa.types.is_timestamp(field.type)]
-    writer.writerows(
-        row | {name: _text(row[name]) for name in lists} | {name: row[name].isoformat() for name in times}
-        for row in rows
-    )
+    writer = csv.writer(sink, lineterminator="\n")
+    writer.writerow(schema.names)
+    writer.writerows(zip(*(_told(columns[field.name], field.type) for field in schema), strict=True))
     return sink.getvalue().encode()
+
+
+def _told(column: Sequence[Any], kind: pa.DataType) -> Iterable[Any]:
+    if pa.types.is_list(kind):
+        return map(_text, column)
+    return (each.isoformat() for each in column) if pa.types.is_timestamp(kind) else column
 
 
 def _text(numbers: list[float] | None) -> str | None:
     return None if numbers is None else msgspec.json.encode(numbers).decode()
 
 
-def _jsonl(rows: Sequence[Row], _schema: pa.Schema, _name: str) -> bytes:
-    return b"".join(json_of(row) + b"\n" for row in rows)
+def _jsonl(columns: Columns, _schema: pa.Schema, _name: str) -> bytes:
+    return b"".join(json_of(row) + b"\n" for row in rows_in(columns))
 
 
-def _geojson(rows: Sequence[Row], _schema: pa.Schema, _name: str) -> bytes:
+def _geojson(columns: Columns, _schema: pa.Schema, _name: str) -> bytes:
     """A feature each row: the hexagon, none of a city's, and the row as properties.
 
     Source: RFC 7946 (rings run counter-clockwise).
     """
-    features = [{"type": "Feature", "geometry": _hexagon(row["cell"]), "properties": row} for row in rows]
+    features = [{"type": "Feature", "geometry": _hexagon(row["cell"]), "properties": row} for row in rows_in(columns)]
     return msgspec.json.encode({"type": "FeatureCollection", "features": features}) + b"\n"
 
 
@@ -91,7 +96,7 @@ def _ring(cell: str) -> list[list[float]]:
     return [*corners, corners[0]]
 
 
-FORMATS: Mapping[str, Callable[[Sequence[Row], pa.Schema, str], bytes]] = {
+FORMATS: Mapping[str, Callable[[Columns, pa.Schema, str], bytes]] = {
     "parquet": _parquet,
     "avro": _avro,
     "csv": _csv,
@@ -116,7 +121,7 @@ def file_stem(spec_id: str, slot_start: str, of: str = HATS) -> str:
 
 def publish_slot(slot: SlotEstimates, folder: Path, formats: Sequence[str], shape: Shape = PLAIN) -> list[Path]:
     """Writes one file per format for one slot; a file appears whole under its name, or not at all."""
-    rows, schema = rows_of(slot, shape), schema_of(slot.statistics, shape, slot.notes)
+    columns, schema = columns_of(slot, shape), schema_of(slot.statistics, shape, tuple(slot.hats.notes))
     of = slot.product or (LIVE if slot.is_live else HATS)
     stem = file_stem(slot.spec_id, slot.slot_start, of)
     written = []
@@ -124,19 +129,29 @@ def publish_slot(slot: SlotEstimates, folder: Path, formats: Sequence[str], shap
     for kind in formats:
         path = folder / file_of(slot.spec_id, slot.slot_start, kind, shape, of)
         path.parent.mkdir(exist_ok=True)
-        write_whole(path, FORMATS[kind](rows, schema, stem), rows)
+        write_whole(path, FORMATS[kind](columns, schema, stem), columns)
         written.append(path)
     failpoint("after-publish")
     return written
 
 
-def write_whole(path: Path, data: bytes, released: Sequence[Row] = ()) -> None:
+def publish_recorded(slot: SlotEstimates, folder: Path, formats: Sequence[str], shape: Shape = PLAIN) -> None:
+    """As `publish_slot`, of what the ledger holds already. Raises StepError."""
+    try:
+        publish_slot(slot, folder, formats, shape)
+    except OtherValues as error:
+        raise StepError(str(error)) from None
+    except OSError as error:
+        raise recorded_but(f"{error.filename or folder}: {reason_of(error)}") from None
+
+
+def write_whole(path: Path, data: bytes, released: Columns | None = None) -> None:
     """The file appears whole under its name, or not at all.
 
     released: what it holds of a release; then a file of other values under this name is left, and OtherValues raised.
     """
     with locked(path.parent):
-        if released:
+        if released is not None and released["cell"]:
             refuse_other_values(path, released)
         with replacing(path) as file:
             file.write(data[: len(data) // 2])

@@ -4,17 +4,14 @@ Sending again sends the same keys and the same bytes, so a reader keeps one mess
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-import apache_beam as beam
-from apache_beam.pvalue import PCollection
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka import Message as Sent
 
 from transforms.errors import StepError, recorded_but
 from transforms.records import SlotEstimates
-from transforms.sinks.rows import PLAIN, Row, Shape, json_of, rows_of
+from transforms.sinks.rows import Row, Shape, json_of, rows_of
 from transforms.sources.kafka_partition import KafkaSourceError, Topic, starts
 
 DELIVERY_S = 30.0
@@ -53,38 +50,30 @@ def check(topic: Topic) -> None:
         raise StepError(str(error)) from None
 
 
-@dataclass
-class PublishToKafka(beam.PTransform[PCollection[SlotEstimates], PCollection[None]]):
-    """The estimates of a slot -> one message per row; all are confirmed before the bundle ends.
-
-    Raises ValueError for settings of the topic that sending safely depends on.
-    """
-
-    topic: Topic
-    shape: Shape = PLAIN
-
-    def __post_init__(self) -> None:
-        for setting in self.topic.settings:
-            if setting in _OURS:
-                raise ValueError(f"settings: {setting} is not to be set: sending twice safely depends on it")
-
-    def expand(self, slots: PCollection[SlotEstimates]) -> PCollection[None]:
-        return slots | "send" >> beam.ParDo(_Send(self.topic, self.shape)).with_output_types(type(None))
+def check_settings(topic: Topic) -> None:
+    """Raises ValueError for settings that sending safely depends on."""
+    for setting in topic.settings:
+        if setting in _OURS:
+            raise ValueError(f"settings: {setting} is not to be set: sending twice safely depends on it")
 
 
-class _Send(beam.DoFn):
+class Sender:
+    """Sends estimates to a topic, one message per row. Each method raises StepError; the next has a new producer."""
+
     def __init__(self, topic: Topic, shape: Shape) -> None:
+        check_settings(topic)
         self._topic, self._shape = topic, shape
         self._outbox: Outbox | None = None
 
-    def process(self, slot: SlotEstimates) -> None:
+    def put(self, slot: SlotEstimates) -> None:
         try:
             self._outbox = self._outbox or Outbox(self._topic)
             self._outbox.put(message_of(row, is_live=slot.is_live) for row in rows_of(slot, self._shape))
         except KafkaException as error:
             raise self._recorded_but(error) from None
 
-    def finish_bundle(self) -> None:
+    def wait(self) -> None:
+        """Until all are confirmed."""
         try:
             if self._outbox is not None:
                 self._outbox.wait()
@@ -92,7 +81,7 @@ class _Send(beam.DoFn):
             raise self._recorded_but(error) from None
 
     def _recorded_but(self, error: KafkaException) -> StepError:
-        """Kafka's name of the error: its text could quote what was sent. The next attempt has a producer of its own."""
+        """Kafka's name of the error: its text could quote what was sent."""
         self._outbox = None
         return recorded_but(f"{self._topic}: not all rows were taken ({error.args[0].name()})")
 

@@ -7,7 +7,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import fastavro
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -50,26 +49,21 @@ def published_slots(folder: Path, spec_id: str, *, is_live: bool = False) -> dic
     return found
 
 
-def refuse_other_values(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Raises OtherValues where the path has a file that does not hold the values of these rows."""
+def refuse_other_values(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
+    """Raises OtherValues where the path has a file that does not hold the values of rows with these columns."""
     if not path.exists():
         return
     try:
-        before = _values(READERS[path.suffix[1:]](path))
+        before = _values([row[name] for name in (*_KEYS, "value")] for row in READERS[path.suffix[1:]](path))
     except _DAMAGE:
         raise OtherValues(path) from None
-    now = _values(rows)
+    now = _values(zip(*(columns[name] for name in (*_KEYS, "value")), strict=True))
     if before.keys() != now.keys() or not all(_same(before[key], now[key]) for key in now):
         raise OtherValues(path)
 
 
-def _values(rows: Iterable[Mapping[str, Any]]) -> Values:
-    return {
-        (row["cell"], row["statistic"], row["slot_start"]): float(row["value"])
-        if row["value"] not in (None, "")
-        else None
-        for row in rows
-    }
+def _values(rows: Iterable[Iterable[Any]]) -> Values:
+    return {(cell, name, start): None if value in (None, "") else float(value) for cell, name, start, value in rows}
 
 
 def _same(before: float | None, now: float | None) -> bool:
@@ -84,6 +78,8 @@ def _parquet(path: Path) -> Sequence[Mapping[str, Any]]:
 
 
 def _avro(path: Path) -> Sequence[Mapping[str, Any]]:
+    import fastavro
+
     with path.open("rb") as file:
         return [row for row in fastavro.reader(file) if isinstance(row, dict)]
 

@@ -1,7 +1,6 @@
 """The rows of the result table: one per statistic and HAT, made from estimates and nothing else."""
 
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -9,11 +8,13 @@ from typing import Any
 import msgspec
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from dpops import statistics
 from dpops.mechanism import fraction, number
-from dpops.statistics import Output, Statistic
-from transforms.records import HatEstimate, SlotEstimates
+from dpops.statistics import Output
+from dpops.types import Float64s
+from transforms.records import HatColumns, SlotEstimates
 
 SCHEMA = pa.schema(
     [
@@ -46,11 +47,13 @@ parent: where a HAT is not known, the parent cell that is, or "day", the cell's 
 product: what a row of a coarser product is. model_value, ..: what the entry and those before it teach of a HAT's mean,
 beside what was released of it; model_status: ok, unreliable, or held-back where there is no value."""
 
-_NO_NUMBER = (None, None, None)
-_TIMES = ("slot_start_at", "slot_end_at")
+_TIMES = {"slot_start_at": "slot_start", "slot_end_at": "slot_end"}
+"""Instants, and the texts that they are made of."""
 _COUNTS = ("vehicles", "reports")
 
 Row = dict[str, Any]
+Columns = Mapping[str, Sequence[Any]]
+"""Rows in columns, equally long, in the order of their schema; None where a row has nothing."""
 
 
 @dataclass(frozen=True)
@@ -91,84 +94,111 @@ def _names(output: Output) -> tuple[str, str, str]:
 
 
 def rows_of(slot: SlotEstimates, shape: Shape = PLAIN) -> list[Row]:
-    """The rows of one slot by cell and statistic; all have the columns of `schema_of`, in this order."""
-    extras, known = statistics.extras_of(slot.statistics), statistics.registered()
-    rows = [dict(zip(SCHEMA.names, row, strict=True)) for row in zip(*_columns(slot, known), strict=True)]
-    for row, hat in zip(rows, slot.hats, strict=True) if extras or shape.zone or shape.counts or slot.notes else ():
-        row |= _extras(hat, known[hat.statistic], extras)
-        row |= _instants(slot, hat) if shape.zone else {}
-        row |= _counts(hat) if shape.counts else {}
-        row |= {name: (hat.notes or {}).get(name) for name in slot.notes}
-    return rows
+    """The rows of one slot by cell and statistic."""
+    return rows_in(columns_of(slot, shape))
 
 
-def _columns(slot: SlotEstimates, known: Mapping[str, Statistic]) -> Iterator[Iterable[Any]]:
-    """Those of SCHEMA, in its order."""
-    hats, estimates = slot.hats, [hat.estimate for hat in slot.hats]
-    first = {name: statistic.outputs[0].name for name, statistic in known.items()}
-    units = {name: statistic.unit.format(slot.unit) for name, statistic in known.items()}
-    numbers = [each.numbers.get(first[hat.statistic], _NO_NUMBER) for each, hat in zip(estimates, hats, strict=True)]
-    spans = [_span(slot, hat) for hat in hats]
-    yield [slot.spec_id] * len(hats)
-    yield (span[0] for span in spans)
-    yield (span[1] for span in spans)
-    yield (hat.cell for hat in hats)
-    yield (hat.statistic for hat in hats)
-    yield rounded([each[0] for each in numbers])
-    yield (units[hat.statistic] for hat in hats)
-    yield rounded([each[1] for each in numbers])
-    yield rounded([each[2] for each in numbers])
-    yield rounded([each.noise_std for each in estimates])
-    yield rounded([each.bias_bound for each in estimates])
-    yield (hat.mechanism for hat in hats)
-    yield (None if each.epsilon is None else number(each.epsilon) for each in estimates)
-    yield (number(fraction(hat.epsilon_slot)) for hat in hats)
-    yield (each.status for each in estimates)
+def rows_in(columns: Columns) -> list[Row]:
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def _instants(slot: SlotEstimates, hat: HatEstimate) -> Row:
-    return dict(zip(_TIMES, map(datetime.fromisoformat, _span(slot, hat)), strict=True))
+def columns_in(rows: Sequence[Row], schema: pa.Schema) -> Columns:
+    return {name: [row[name] for row in rows] for name in schema.names}
 
 
-def _span(slot: SlotEstimates, hat: HatEstimate) -> tuple[str, str]:
-    return hat.span or (slot.slot_start, slot.slot_end)
+def columns_of(slot: SlotEstimates, shape: Shape = PLAIN) -> Columns:
+    """The columns of `schema_of`, in this order, of the rows of one slot by cell and statistic."""
+    hats, size = slot.hats, len(slot.hats.cell)
+    spans = hats.spans or [(slot.slot_start, slot.slot_end)] * size
+    columns: dict[str, Sequence[Any]] = {
+        "spec_id": [slot.spec_id] * size,
+        "slot_start": [start for start, _ in spans],
+        "slot_end": [end for _, end in spans],
+        "cell": hats.cell,
+        "statistic": hats.statistic,
+        **_numbers(slot),
+        "mechanism": hats.mechanism,
+        "epsilon": _or_none(hats.estimates.epsilon),
+        "epsilon_slot": _of_each(hats.epsilon_slot, lambda spent: number(fraction(spent))),
+        "status": hats.estimates.status,
+        **_extras(hats, statistics.extras_of(slot.statistics)),
+    }
+    if shape.zone:
+        columns |= {name: _of_each(columns[of], datetime.fromisoformat) for name, of in _TIMES.items()}
+    if shape.counts:
+        columns |= {"vehicles": hats.vehicles, "reports": hats.reports}
+    return {**columns, **hats.notes}
 
 
-def _counts(hat: HatEstimate) -> Row:
-    return dict(zip(_COUNTS, hat.counts or (None, None), strict=True))
+def _numbers(slot: SlotEstimates) -> Columns:
+    """From the value to the bias. The value of a statistic is its first output."""
+    hats, known = slot.hats, statistics.registered()
+    found = np.full((3, len(hats.cell)), np.nan)
+    for name in dict.fromkeys(hats.statistic):
+        output = hats.estimates.numbers.get(known[name].outputs[0].name)
+        if output is not None:
+            mine = _is(hats, {name})
+            found[:, mine] = output[:, mine]
+    value, lower, upper = found
+    return {
+        "value": rounded(value),
+        "unit": _of_each(hats.statistic, lambda name: known[name].unit.format(slot.unit)),
+        "lower95": rounded(lower),
+        "upper95": rounded(upper),
+        "noise_std": rounded(hats.estimates.noise_std),
+        "bias_bound": rounded(hats.estimates.bias_bound),
+    }
 
 
-def _extras(hat: HatEstimate, statistic: Statistic, extras: Sequence[Output]) -> Row:
-    row: Row = {}
+def _extras(hats: HatColumns, extras: Sequence[Output]) -> Columns:
+    """The outputs of statistics that have several, where these are asked for."""
+    found: dict[str, Sequence[Any]] = {}
     for output in extras:
-        asked = output in statistic.extras
+        mine = _is(hats, {each.name for each in statistics.registered().values() if output in each.extras})
         if output.is_list:
-            found = hat.estimate.lists.get(output.name) if asked else None
-            row[output.name] = None if found is None else [round(each, 6) for each in found]
+            lists = hats.estimates.lists.get(output.name, [None] * mine.size)
+            found[output.name] = [
+                [round(each, 6) for each in numbers] if is_mine and numbers is not None else None
+                for numbers, is_mine in zip(lists, mine.tolist(), strict=True)
+            ]
         else:
-            three = hat.estimate.numbers.get(output.name, _NO_NUMBER) if asked else _NO_NUMBER
-            row |= {name: _rounded(each) for name, each in zip(_names(output), three, strict=True)}
-    return row
+            three = np.where(mine, hats.estimates.numbers.get(output.name, np.nan), np.full((3, mine.size), np.nan))
+            found |= zip(_names(output), map(rounded, three), strict=True)
+    return found
 
 
-def rounded(values: Sequence[float | None]) -> list[float | None]:
-    """Each as `round(value, 6)` has it, None where there is none.
+def _is(hats: HatColumns, names: Collection[str]) -> NDArray[np.bool_]:
+    """Of which HATs the entry is of one of these statistics."""
+    return np.array([name in names for name in hats.statistic], np.bool_)
+
+
+def _of_each(column: Sequence[str], value: Callable[[str], Any]) -> list[Any]:
+    """A column of what follows from few texts."""
+    known = {text: value(text) for text in dict.fromkeys(column)}
+    return [known[text] for text in column]
+
+
+def rounded(values: Float64s) -> list[float | None]:
+    """Each as `round(value, 6)` has it, None for nan.
 
     A product with 10**6 below 2**40 is off by less than 2**-13: near a half alone could it be rounded to another
     integer. Over 10**6 that integer is what `round` gives: both are the float nearest to the same decimal number.
     """
-    exact = np.array([math.nan if value is None else value for value in values], np.float64)
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows is not sure
-        scaled = exact * 1e6
-        found: list[float | None] = (np.rint(scaled) / 1e6).tolist()
+        scaled = values * 1e6
+        found = np.rint(scaled) / 1e6
         is_sure = (np.abs(scaled) < 2.0**40) & (np.abs(scaled - np.floor(scaled) - 0.5) > 2.0**-12)  # false for nan
-    for at in np.flatnonzero(~is_sure).tolist():
-        found[at] = _rounded(values[at])
+    for at in np.flatnonzero(~is_sure & ~np.isnan(values)).tolist():
+        found[at] = round(float(values[at]), 6)
+    return _or_none(found)
+
+
+def _or_none(values: Float64s) -> list[float | None]:
+    """None for nan."""
+    found: list[float | None] = values.tolist()
+    for at in np.flatnonzero(np.isnan(values)).tolist():
+        found[at] = None
     return found
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 6)
 
 
 def json_of(row: Row) -> bytes:

@@ -1,4 +1,4 @@
-"""The PTransform that writes files of released rows."""
+"""The PTransforms that hand released rows on: to files, and to a Kafka topic."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,11 +6,11 @@ from pathlib import Path
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
 
-from transforms.errors import StepError, reason_of, recorded_but
 from transforms.records import SlotEstimates
-from transforms.sinks.files import publish_slot
-from transforms.sinks.published import OtherValues
+from transforms.sinks.files import publish_recorded
+from transforms.sinks.kafka import Sender, check_settings
 from transforms.sinks.rows import PLAIN, Shape
+from transforms.sources.kafka_partition import Topic
 
 
 @dataclass
@@ -31,9 +31,35 @@ class _PublishFiles(beam.DoFn):
         self._folder, self._formats, self._shape = folder, formats, shape
 
     def process(self, slot: SlotEstimates) -> None:
-        try:
-            publish_slot(slot, self._folder, self._formats, self._shape)
-        except OtherValues as error:
-            raise StepError(str(error)) from None
-        except OSError as error:
-            raise recorded_but(f"{error.filename or self._folder}: {reason_of(error)}") from None
+        publish_recorded(slot, self._folder, self._formats, self._shape)
+
+
+@dataclass
+class PublishToKafka(beam.PTransform[PCollection[SlotEstimates], PCollection[None]]):
+    """The estimates of a slot -> one message per row; all are confirmed before the bundle ends.
+
+    Raises ValueError for settings of the topic that sending safely depends on.
+    """
+
+    topic: Topic
+    shape: Shape = PLAIN
+
+    def __post_init__(self) -> None:
+        check_settings(self.topic)
+
+    def expand(self, slots: PCollection[SlotEstimates]) -> PCollection[None]:
+        return slots | "send" >> beam.ParDo(_Send(self.topic, self.shape)).with_output_types(type(None))
+
+
+class _Send(beam.DoFn):
+    def __init__(self, topic: Topic, shape: Shape) -> None:
+        self._topic, self._shape = topic, shape
+
+    def setup(self) -> None:
+        self._sender = Sender(self._topic, self._shape)
+
+    def process(self, slot: SlotEstimates) -> None:
+        self._sender.put(slot)
+
+    def finish_bundle(self) -> None:
+        self._sender.wait()

@@ -11,8 +11,9 @@ from apache_beam.metrics.metric import MetricsFilter
 from apache_beam.runners.runner import PipelineResult, PipelineState
 
 from pipelines.streaming.engine import EngineError, Finished
-from pipelines.streaming.flink.engine import FlinkJob, handed_over, where
+from pipelines.streaming.flink.engine import FlinkJob, where
 from pipelines.streaming.flink.rest import Cluster
+from pipelines.streaming.job_server import handed_over
 from transforms import counters
 from transforms.errors import StepError
 from transforms.ledger import AccountRefusal, LedgerError

@@ -1,17 +1,16 @@
 """Flink as an engine: a pipeline is submitted, found among the cluster's jobs, and ended by the cluster's own word."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import apache_beam as beam
-from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.runner import PipelineResult
 
 from pipelines.streaming.engine import EngineError
 from pipelines.streaming.flink.rest import Cluster
+from pipelines.streaming.job_server import addresses, handed_over
 
-JOB_SERVER_S = 10
 SUBMIT_S = 90.0
 CANCEL_S = 30.0
 _LOST = ("FAILED", "CANCELLED", "UNRECOGNIZED")
@@ -92,29 +91,8 @@ class Flink:
 
 def where(job_server: str, worker_pool: str, parallelism: int) -> list[str]:
     """Beam's options of any job on a cluster."""
-    return [
-        "--runner=PortableRunner",
-        f"--job_endpoint={job_server}",
-        "--environment_type=EXTERNAL",
-        f"--environment_config={worker_pool}",
-        f"--parallelism={parallelism}",
-        f"--sdk_worker_parallelism={parallelism}",
-        f"--job_server_timeout={JOB_SERVER_S}",
-    ]
-
-
-def handed_over(
-    build: Callable[[beam.Pipeline], None], name: str, options: Sequence[str], job_server: str
-) -> PipelineResult:
-    """Raises EngineError where no job server answers."""
-    p = beam.Pipeline(options=PipelineOptions([*options, f"--job_name={name}"]))
-    build(p)
-    try:
-        return p.run()
-    except Exception as error:
-        if not type(error).__module__.startswith("grpc"):
-            raise
-        raise EngineError(f"no job server answers at {job_server}") from None
+    side_by_side = [f"--parallelism={parallelism}", f"--sdk_worker_parallelism={parallelism}"]
+    return addresses(job_server, worker_pool) + side_by_side
 
 
 def job_of(result: PipelineResult, name: str, rest: str) -> FlinkJob:

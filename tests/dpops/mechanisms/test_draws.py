@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dpops.forecast import Prior
 from dpops.means.together import MANY_USERS
-from dpops.mechanism import PlanError
+from dpops.mechanism import Hats, PlanError
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.auto import Auto
 from dpops.mechanisms.baseline import Baseline
@@ -37,19 +37,21 @@ def test_one_call_draws_the_same_plans_noise_and_integers(mechanism, lists, copi
     reported = [int(counts.sum()) + dropped for counts in hats]
     known = [CountsKnown(counts, samples) for counts, samples in zip(hats, reported, strict=True)]
     plans = mechanism.plans(known, GRID, epsilon)
-    drawn = mechanism.draw(totals, reported, GRID, epsilon, seeded(3))
-    assert [each.plan for each in drawn] == [plan.document() for plan in plans]
-    assert [[*each.plan] for each in drawn] == [[*plan.document()] for plan in plans], "in the order of stored bytes"
-    assert [[*each.plan["facts"]] for each in drawn] == [[*plan.facts] for plan in plans]
-    assert [each.mechanism for each in drawn] == [plan.mechanism for plan in plans]
-    assert [each.integers for each in drawn] == mechanism.release(totals, plans, seeded(3))
+    drawn = mechanism.draw(Hats.of(totals, reported), GRID, epsilon, seeded(3))
+    assert drawn.plans == [plan.document() for plan in plans]
+    assert [[*each] for each in drawn.plans] == [[*plan.document()] for plan in plans], "in the order of stored bytes"
+    assert [[*each["facts"]] for each in drawn.plans] == [[*plan.facts] for plan in plans]
+    assert drawn.mechanisms == [plan.mechanism for plan in plans]
+    assert drawn.integers == mechanism.release(totals, plans, seeded(3))
 
 
 def test_hats_of_very_many_users_are_drawn_among_the_others():
     hats = [np.full(size, 3, np.int64) for size in (MANY_USERS + 1, 2, 2, 2, 2)]
     totals = [unlike(counts, counts * 700, GRID.upper_steps) for counts in hats]
-    drawn = ArrayAverage().draw(totals, [int(counts.sum()) for counts in hats], GRID, Fraction(10**6), seeded(4))
-    values = [each.integers[0] * Fraction(each.plan["step"]) for each in drawn]
+    drawn = ArrayAverage().draw(
+        Hats.of(totals, [int(counts.sum()) for counts in hats]), GRID, Fraction(10**6), seeded(4)
+    )
+    values = [noisy * Fraction(plan["step"]) for plan, [noisy] in zip(drawn.plans, drawn.integers, strict=True)]
     assert [round(float(value), 1) for value in values] == [7.0] * 5
 
 
@@ -58,11 +60,11 @@ def test_sums_that_no_samples_have_are_refused(sums):
     counts = np.array([2, 1], np.int64)
     totals = [unlike(counts, counts * 0, GRID.upper_steps)._replace(sums=np.array(sums))] * 4
     with pytest.raises(ValueError, match="totals do not fit"):
-        ArrayAverage().draw(totals, [3] * 4, GRID, Fraction(1), seeded(5))
+        ArrayAverage().draw(Hats.of(totals, [3] * 4), GRID, Fraction(1), seeded(5))
 
 
 def test_noise_beyond_bounds_is_refused_before_anything_is_drawn():
     counts = np.array([90_000, 3], np.int64)
     totals = [unlike(counts, counts * 0, GRID.upper_steps)] * 4
     with pytest.raises(PlanError, match="noise beyond"):
-        ArrayAverage().draw(totals, [90_003] * 4, GRID, Fraction(1, 10**12), seeded(6))
+        ArrayAverage().draw(Hats.of(totals, [90_003] * 4), GRID, Fraction(1, 10**12), seeded(6))

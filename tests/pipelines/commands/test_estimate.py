@@ -13,7 +13,7 @@ from pipelines.account import location
 from tests import city, levels_city
 from tests.levels_city import CELLS, DAYS
 from tests.statistical.checks import seeded
-from transforms.release import levels_steps
+from transforms.release import period
 from transforms.release.levels import plan_of
 from transforms.release.products import PRODUCTS
 
@@ -156,7 +156,7 @@ def coarse(tmp_path_factory: pytest.TempPathFactory) -> tuple[Files, Files]:
     """Two runs over 200 buses' days, with a forecast of one more. The noise repeats itself: nothing is left to luck."""
     noise = seeded(11)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(levels_steps, "Noise", lambda: noise)
+        patch.setattr(period, "Noise", lambda: noise)
         folder = made(tmp_path_factory.mktemp("coarse"), quietly, *DAYS, is_known=True)
     first, again = (estimated(folder, quietly, name, *COARSE, "--forecast", "1") for name in ("a", "b"))
     return first, again

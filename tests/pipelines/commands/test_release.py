@@ -16,7 +16,6 @@ import pytest
 from pipelines.account import location
 from pipelines.job import Outputs
 from pipelines.scheduled import counting
-from pipelines.scheduled import parts as local
 from pipelines.scheduled import release as scheduled
 from pipelines.scheduled.asked import spend_of
 from pipelines.specification import load
@@ -243,10 +242,18 @@ def test_a_file_without_its_columns_is_refused_by_name_and_nothing_is_sealed(tow
     assert summary_of(hatstream("ledger", "show", "--ledger", town / "ledger.sqlite", "--json")[1])[0]["spent"] == []
 
 
-def test_beams_own_name_for_the_local_runner_means_the_same_runner(town, hatstream):
-    assert hatstream(*city.release(town, "--runner", "DirectRunner"))[0] == 0
-    pipeline = local.pipeline()
-    assert type(pipeline.runner).__name__ == "FnApiRunner"
+@pytest.mark.parametrize("name", ["local", "FnApiRunner", "DirectRunner"])
+def test_beams_names_for_a_runner_on_this_machine_mean_this_machine(town, hatstream, name):
+    assert hatstream(*city.release(town, "--runner", name))[0] == 0
+    assert len(files_in(town / "out")) == 8 * 4
+
+
+def test_a_release_on_this_machine_starts_without_beam(town):
+    """Which takes longer to import than all else that a small release does."""
+    program = "import sys; from pipelines.cli import main; main(sys.argv[1:]); print('apache_beam' in sys.modules)"
+    line = [sys.executable, "-c", program, *map(str, city.release(town, "--json"))]
+    found = subprocess.run(line, capture_output=True, text=True, check=True)
+    assert found.stdout.splitlines()[-1] == "False"
 
 
 def test_yesterday_is_the_local_day_before_today(town, hatstream):

@@ -68,8 +68,8 @@ def half_debit(patch):
 def plans_of_twice_the_epsilon(patch):
     draw = ArrayAverage.draw
 
-    def mutant(self, totals, reported, grid, epsilon, noise):
-        return draw(self, totals, reported, grid, 2 * epsilon, noise)
+    def mutant(self, hats, grid, epsilon, noise):
+        return draw(self, hats, grid, 2 * epsilon, noise)
 
     patch.setattr(ArrayAverage, "draw", mutant)
 

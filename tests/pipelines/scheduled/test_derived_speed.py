@@ -17,7 +17,7 @@ from tests import city, levels_city
 from transforms.count import wire
 from transforms.observe.derived_speed import SpeedLimits
 from transforms.observe.vehicle_hash import Secret
-from transforms.release.levels_steps import COLUMNS
+from transforms.release.levels import COLUMNS
 
 DERIVED = "derived_speed = { max_gap_s = 300, max_kmh = 100 }\n"
 SPEC = levels_city.SPEC.replace(', speed = "v"', "") + DERIVED

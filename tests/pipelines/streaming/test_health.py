@@ -103,6 +103,16 @@ def test_counters_that_begin_again_after_a_restart_count_from_nothing(attend):
     assert [line["rows"] for line in said if "slot" in line] == [9, 4]
 
 
+def test_counters_are_said_alike_whether_an_engine_keeps_the_spaces_of_their_names_or_not(attend):
+    told = [
+        {"units redrawn": 3, "messages behind the watermark": 2},
+        {"units_redrawn": 3, "messages_behind_the_watermark": 2},
+    ]
+    spaces, none = (attend("RUNNING", slots=[{}, {START_S: 1}], counters=[found])[-1] for found in told)
+    assert {**spaces, "lag_s": 0} == {**none, "lag_s": 0}
+    assert (none["units_redrawn"], none["messages_behind_the_watermark"]) == (3, 2)
+
+
 def test_a_slot_is_said_also_while_the_counters_cannot_be_had(attend):
     said = attend("RUNNING", slots=[{}, {START_S: 1}], counters=[OSError()])
     assert said[-1].keys() == {"slot", "lag_s", "no_data"}

@@ -30,6 +30,7 @@ from tests.transforms.layouts.hostile_files import (
     varint,
 )
 from transforms.layouts import FIXED, UnreadableFile, avro_blocks, parquet
+from transforms.layouts.base import Share
 
 
 def test_a_parquet_file_that_expands_is_refused(tmp_path):
@@ -53,6 +54,17 @@ def test_a_parquet_encoding_that_repeats_prefixes_is_refused(tmp_path):
     encoding = {"vehicle": "DELTA_BYTE_ARRAY"}
     path = write_parquet(tmp_path / "a", columns_of(vehicle=text), use_dictionary=False, column_encoding=encoding)
     assert "DELTA_BYTE_ARRAY" in unreadable(mapped("parquet"), path)
+
+
+def test_of_a_parquet_file_each_share_looks_at_the_pages_that_it_reads(tmp_path, monkeypatch):
+    path, seen, look = tmp_path / "a", [], parquet.pages
+    write_parquet(path, {field: pa.array([row(0)[field]] * 90) for field in FIELDS}, row_group_size=10)
+    monkeypatch.setattr(parquet, "pages", lambda file, *span: seen.append(span) or look(file, *span))
+    layout = mapped("parquet")
+    assert sum(batch.rows for batch in layout.read(str(path))) == 90
+    whole, seen[:] = sorted(seen), []
+    assert sum(batch.rows for number in range(4) for batch in layout.read_share(str(path), Share(number, 4))) == 90
+    assert sorted(seen) == whole
 
 
 def test_a_long_value_repeated_by_a_dictionary_is_held_once(tmp_path):

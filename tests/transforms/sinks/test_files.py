@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpops import statistics
-from dpops.estimate import NO_DATA, Estimate, Number
+from dpops.estimate import NO_DATA, Estimate, Estimates, Number
 from dpops.statistics import SHARE, Moments, Output, Statistic
 from tests.transforms.sinks.units import slot_of, unit
-from transforms.records import HatEstimate
+from transforms.records import HatColumns
 from transforms.sinks.files import FORMATS, file_stem, publish_slot
 from transforms.sinks.rows import SCHEMA, rows_of, schema_of
 
@@ -107,9 +107,18 @@ def several():
     found = Estimate(
         numbers=numbers, lists={"cdf": (0.25, 0.75)}, noise_std=1.0, bias_bound=0.0, epsilon=Fraction(1, 2)
     )
-    (mean,) = slot_of(unit(5_000_000)).hats
-    hats = [mean, *(HatEstimate(mean.cell, "spread", "tree", "1", each) for each in (found, NO_DATA))]
-    return slot_of(unit(), statistics=("mean", "spread"))._replace(hats=hats)
+    slot = slot_of(unit(5_000_000), statistics=("mean", "spread"))
+    mean, several = slot.hats, Estimates.of([found, NO_DATA])
+    hats = HatColumns(
+        cell=[*mean.cell] * 3,
+        statistic=["mean", "spread", "spread"],
+        mechanism=[*mean.mechanism, "tree", "tree"],
+        epsilon_slot=["1"] * 3,
+        estimates=Estimates.placed(3, [([0], mean.estimates), ([1, 2], several)]),
+        vehicles=[None] * 3,
+        reports=[None] * 3,
+    )
+    return slot._replace(hats=hats)
 
 
 @pytest.mark.usefixtures("_spread")

@@ -1,0 +1,85 @@
+"""How many vehicles may be behind a HAT, how far its mean may be from the usual one then, and how wide that makes it.
+
+The number of vehicles is secret and its estimate noisy, and the fewer there are the farther a HAT's own mean may lie
+from what describes it. So what is believed of that mean is a mixture over the numbers, and intervals are its quantiles.
+"""
+
+import math
+from statistics import NormalDist
+from typing import NamedTuple
+
+import numpy as np
+
+from dpops.types import Float64s
+
+NODES = 12
+"""Equally likely numbers of vehicles that stand for all, for each HAT."""
+CAUTIOUS = 4
+"""The node that counts as how many there are: there are more with a probability of about two thirds."""
+OWN_LOG_VARIANCE = 0.05
+"""Variance of the logarithm of a HAT's vehicles around what the effects and the day's hour describe, at least."""
+COUNT_CAUTION = 1.8
+"""What the count model says of its own variance is too little by this. Fitted, with the two numbers below, on a real
+city's buses, some parts and sums of them, and made-up cities (docs/estimates.md, "Intervals")."""
+FEW, POWER = 165.0, 1.3
+"""Variance of the mean of a HAT of n vehicles around what describes it, (km/h)^2: FEW / n^POWER and a floor."""
+FLOOR = 1.3
+"""What is left of that with many vehicles, before the account's own releases say more: see `learned_floor`."""
+_STEPS = 10
+_EXACT = 1e-9
+"""Variance of what is known."""
+_AT = np.array([NormalDist().inv_cdf((at + 0.5) / NODES) for at in range(NODES)])
+_AT = _AT / math.sqrt(float(np.mean(_AT**2)))
+_GRID = np.linspace(0.0, 8.0, 4001)
+_WITHIN = np.array([math.erf(float(at) / math.sqrt(2)) for at in _GRID])
+
+
+class Chances(NamedTuple):
+    """Of HATs or groups of them, (.., NODES) each: equally likely numbers of vehicles, ascending, and what the variance
+    of their own mean is with so many."""
+
+    vehicles: Float64s
+    own: Float64s
+
+
+def numbers_of(vehicles: Float64s, log_variances: Float64s, most: float) -> Float64s:
+    """Equally likely numbers of vehicles, at least 1; (.., NODES).
+
+    log_variances: of their logarithm, as the count model has it where its values are. most: the variance where nothing
+    is released. What a release says of a weight is precise on the weight's own scale, not on that of its logarithm: a
+    HAT that noise made look busy may well have few vehicles, but one that looks idle is not busy. So nodes are where
+    information (x - 1)^2 + prior (log x)^2, of a weight x in units of the estimate, comes to the squares of a normal
+    law's quantiles.
+    """
+    variances, prior = np.clip(log_variances, _EXACT, max(most, _EXACT))[..., None], 1 / max(most, _EXACT)
+    information, at = 1 / variances - prior, math.sqrt(COUNT_CAUTION) * _AT
+    logs = np.sqrt(variances) * at
+    for _ in range(_STEPS):
+        logs = np.where(np.abs(logs) < 1e-6, 1e-6, logs)
+        logs = at / np.sqrt(prior + information * (np.expm1(logs) / logs) ** 2)
+    logs = logs * np.sqrt(1 + OWN_LOG_VARIANCE / variances)
+    numbers: Float64s = np.maximum(vehicles[..., None] * np.exp(logs), 1.0)
+    return numbers
+
+
+def own_variances(vehicles: Float64s, floor: float) -> Float64s:
+    """Variance of the mean of a HAT of so many vehicles around what describes it. floor: that of a HAT of many."""
+    found: Float64s = FEW / vehicles**POWER + floor
+    return found
+
+
+def half_widths(variances: Float64s, own: Float64s, share: float = 0.95) -> Float64s:
+    """Around the mean of a mixture of normals, so wide that it holds this share of it.
+
+    variances: (..), what all have in common. own: (.., NODES), what each has besides.
+    """
+    sds = np.sqrt(variances[..., None] + own)
+    # What is held grows ever more slowly with the width, so Newton's steps from below never go too far.
+    width = NormalDist().inv_cdf((1 + share) / 2) * sds.min(axis=-1)
+    for _ in range(_STEPS):
+        reached = width[..., None] / sds
+        held = np.interp(reached, _GRID, _WITHIN).mean(axis=-1)
+        slope = (np.exp(-(reached**2) / 2) / sds).mean(axis=-1) * math.sqrt(2 / math.pi)
+        width = width + np.maximum(share - held, 0.0) / np.maximum(slope, 1e-9)
+    found: Float64s = width
+    return found

@@ -1,0 +1,87 @@
+"""What releases themselves say of how far HATs of many vehicles lie from what describes them: more than their noise."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from dpops.learning.chances import FLOOR, numbers_of, own_variances
+from dpops.learning.means import Deviations, Means, border_of, coefficients_of
+from dpops.learning.queries import GroupRows, Groups
+from dpops.learning.releases import DayValues, LevelValues
+from dpops.types import Float64s, Int64s
+
+PRIOR_SD = 0.8
+"""How far the floor may be from what is usual, as a factor, before any release; and so what few vehicles add to it."""
+LEAST, MOST = 0.4, 6.0
+"""Of that factor: so far it is believed."""
+_MOST_LEVERAGE = 0.9
+
+RowsOf = Callable[[Groups, Int64s], GroupRows]
+"""The rows of groups of HATs; and the hours of their slots."""
+
+
+class Described(NamedTuple):
+    """A day as the models have it, (cells, slots) each. values: km/h. log_variances: of the vehicles' logarithm."""
+
+    day: DayValues
+    weights: Float64s
+    vehicles: Float64s
+    log_variances: Float64s
+    traffic: Float64s
+    values: Float64s
+    deviations: Deviations
+
+
+class _Surprises(NamedTuple):
+    """Of a level's sums, (queries,) each: their squares less those of noise, and what each part of the HATs' own
+    variance adds up to, (2, queries)."""
+
+    squares: Float64s
+    parts: Float64s
+    precisions: Float64s
+
+
+def learned_floor(means: Means, days: Sequence[Described], rows: RowsOf) -> float:
+    """Variance of the mean of a HAT of many vehicles around what describes it, (km/h)^2.
+
+    A released sum of speeds lies around what the model makes of it by noise, whose variance is known, and by the HATs'
+    own deviations. So the squares tell these: by least squares for what falls with the vehicles and for the floor, each
+    with a prior. The floor alone is taken: a release clips every vehicle, which takes much of the rest away.
+    """
+    precision, value = np.eye(2) / PRIOR_SD**2, np.ones(2) / PRIOR_SD**2
+    for found in _all(means, days, rows):
+        weighted = found.parts * found.precisions
+        precision, value = precision + weighted @ found.parts.T, value + weighted @ found.squares
+    factor = float(np.linalg.solve(precision, value)[1])
+    return FLOOR * min(max(factor, LEAST), MOST)
+
+
+def _all(means: Means, days: Sequence[Described], rows: RowsOf) -> Iterator[_Surprises]:
+    """Of levels whose groups lie in one parent each: wider ones are few, and say little."""
+    for each in days:
+        numbers = numbers_of(each.vehicles, each.log_variances, float(each.log_variances.max()))
+        falling = own_variances(numbers, 0.0).mean(axis=-1)
+        for stage in each.day.stages:
+            for level in stage.levels:
+                made = rows(level.groups, each.day.hours)
+                if made.is_narrow:
+                    yield _surprises(means, each, level, stage.centre, made, falling)
+
+
+def _surprises(
+    means: Means, each: Described, level: LevelValues, centre: Float64s, rows: GroupRows, falling: Float64s
+) -> _Surprises:
+    totals, weights = level.groups.totals, each.weights
+    of_effects = rows(weights[..., None] * coefficients_of(each.traffic))
+    known = of_effects.variances(means.solved, border_of(means.solved, each.deviations))
+    around = weights * (each.values - centre)
+    missed = (level.speeds - totals(around)).ravel()
+    # Weights are noisy too, which matters where the centre is far off.
+    miscounted = totals(weights * each.log_variances) / totals(weights) * totals(around) ** 2
+    noise = (1 / level.speed_precision + miscounted).ravel()
+    own = weights**2
+    parts = np.stack([totals(own * falling).ravel(), totals(own * FLOOR).ravel()])
+    whole = noise + parts.sum(axis=0)
+    leverage = np.minimum(known / whole, _MOST_LEVERAGE)
+    return _Surprises(missed**2 / (1 - leverage) - noise, parts, 1 / (2 * whole**2))

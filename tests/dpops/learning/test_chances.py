@@ -1,0 +1,125 @@
+"""Intervals are quantiles of a mixture over the numbers of vehicles; without the mixture they hold too little."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dpops.learning import State, chances, learned, taken_in
+from dpops.learning.chances import CAUTIOUS, FLOOR, NODES, half_widths, numbers_of, own_variances
+from dpops.learning.releases import DayValues, LevelValues
+from dpops.learning.surprises import MOST
+from tests.dpops.learning.city import FACTS, HOURS, design, released_day, truth
+
+RNG_SEED = 3
+
+
+def held_by(width: np.ndarray, sds: np.ndarray) -> np.ndarray:
+    """The share of each mixture of normals, (.., nodes), that lies within the width."""
+    erf = np.vectorize(math.erf)
+    return erf(width[..., None] / sds / math.sqrt(2)).mean(axis=-1)
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.3, 1.0, 3.0])
+def test_half_widths_hold_their_share_of_the_mixture(spread: float) -> None:
+    own = np.exp(spread * np.linspace(-2, 2, NODES)) * np.ones((5, 1))
+    variances = np.array([1e-6, 0.1, 1.0, 10.0, 1e3])
+    for share in (0.5, 0.95, 0.99):
+        width = half_widths(variances, own, share)
+        assert held_by(width, np.sqrt(variances[:, None] + own)) == pytest.approx(share, abs=1e-3)
+
+
+def test_one_normal_is_its_usual_interval() -> None:
+    assert half_widths(np.array([3.0]), np.ones((1, NODES)))[0] == pytest.approx(1.96 * 2, rel=1e-3)
+
+
+def simulated(widths, seed: int = RNG_SEED) -> float:
+    """How often intervals hold the mean of HATs of a secret number of vehicles, of which a noisy weight tells.
+
+    widths: from what is described's variance, the numbers that there may be, and the floor.
+    """
+    rng, hats, prior, noise = np.random.default_rng(seed), 20_000, 1.0, 4.0
+    logs = math.log(10) + math.sqrt(prior) * rng.normal(size=hats)
+    true = np.maximum(np.exp(logs + math.sqrt(chances.OWN_LOG_VARIANCE) * rng.normal(size=hats)), 1.0)
+    seen = np.exp(logs) + noise * rng.normal(size=hats)
+    grid = np.linspace(-1, 5.5, 260)
+    cost = ((seen[:, None] - np.exp(grid)) / noise) ** 2 + (grid - math.log(10)) ** 2 / prior
+    fitted = np.exp(grid[np.argmin(cost, axis=1)])
+    variances = 1 / (1 / prior + (fitted / noise) ** 2)
+    known = (fitted > 6) & (variances < 0.5)
+    errors = np.sqrt(1 + own_variances(true, FLOOR)) * rng.normal(size=hats)
+    half = widths(np.ones(known.sum()), fitted[known], variances[known])
+    return float(np.mean(np.abs(errors[known]) <= half))
+
+
+def mixture(described, fitted, variances):
+    return half_widths(described, own_variances(numbers_of(fitted, variances, 1.0), FLOOR))
+
+
+def at_the_fitted_number(described, fitted, _variances):
+    return half_widths(described, np.repeat(own_variances(fitted, FLOOR)[:, None], NODES, axis=1))
+
+
+def symmetric(described, fitted, variances):
+    """Nodes of a normal law of the logarithm."""
+    logs = np.sqrt(variances + chances.OWN_LOG_VARIANCE)[:, None] * chances._AT
+    return half_widths(described, own_variances(np.maximum(fitted[:, None] * np.exp(logs), 1), FLOOR))
+
+
+def test_intervals_hold_the_truth_where_the_number_of_vehicles_is_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chances, "COUNT_CAUTION", 1.0)  # this count model's own variance is right
+    assert 0.935 < simulated(mixture) < 0.965
+
+
+@pytest.mark.parametrize("mutant", [at_the_fitted_number, symmetric])
+def test_without_the_mixture_or_its_lean_they_do_not(mutant) -> None:
+    assert simulated(mutant) < 0.935
+
+
+def test_a_hat_that_looks_busy_may_well_have_few_vehicles() -> None:
+    """What is released is precise on the weight's own scale, so nodes reach farther down than up."""
+    logs = np.log(numbers_of(np.array([100.0]), np.array([0.4]), 1.2)[0] / 100)
+    assert -logs[0] > 1.3 * logs[-1]
+    unknown = np.log(numbers_of(np.array([100.0]), np.array([1.2]), 1.2)[0] / 100)
+    assert -unknown[0] == pytest.approx(unknown[-1], rel=1e-3), "where nothing is released, as far"
+
+
+def test_numbers_are_ascending_and_at_least_one() -> None:
+    numbers = numbers_of(np.array([0.3, 2.0, 50.0, 1e4]), np.array([1.2, 0.6, 0.1, 0.0]), 1.2)
+    assert np.all(np.diff(numbers, axis=-1) >= 0)
+    assert np.all(numbers >= 1)
+    assert np.all(numbers[2, CAUTIOUS] < 50)
+
+
+def test_the_less_is_known_of_a_number_the_wider_the_interval_of_many_vehicles() -> None:
+    variances = np.array([0.0, 0.1, 0.3, 0.6])
+    half = half_widths(np.ones(4), own_variances(numbers_of(np.full(4, 30.0), variances, 1.2), FLOOR))
+    assert np.all(np.diff(half) > 0)
+
+
+def learned_floor_of(own_kmh: float) -> float:
+    """What two days teach of a city whose HATs of some 25 vehicles each lie around their pattern by so much."""
+    of, rng = design(), np.random.default_rng(1)
+    state = State.new(of, replace(FACTS, hat_weight=0.005))
+    weights, means = truth(of)
+    for seed in range(2):
+        day = released_day(of, 0.02, seed, means)
+        own = weights * own_kmh * rng.normal(size=weights.shape)
+        levels = tuple(_moved(level, own) for level in day.stages[0].levels)
+        state = taken_in(state, DayValues(hours=HOURS, stages=(replace(day.stages[0], levels=levels),)))
+    return learned(state).floor
+
+
+def _moved(level: LevelValues, speeds: np.ndarray) -> LevelValues:
+    return replace(level, speeds=level.speeds + level.groups.totals(speeds))
+
+
+def test_a_rough_citys_intervals_are_wider_since_its_releases_say_so() -> None:
+    smooth, rough = learned_floor_of(0.5), learned_floor_of(4.0)
+    assert smooth < 1.5 * FLOOR
+    assert 2 * FLOOR < rough <= MOST * FLOOR
+
+
+def test_before_any_release_the_floor_is_the_usual_one() -> None:
+    assert learned(State.new(design(), FACTS)).floor == pytest.approx(FLOOR)
