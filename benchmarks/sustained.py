@@ -61,7 +61,7 @@ BURST_AT_S, BURST_S, BURST_TIMES = 45, 10, 10
 TICK_S = 0.02
 SAMPLE_EVERY_S = 2
 LIVE_EVERY_S = 120
-CATCH_UP_S = 180
+CATCH_UP_S = 600
 WARM_UP_S = 120
 KINDS = {"Python worker": "forkserver", "Flink": "job-server.jar", "Kafka": "kafka.Kafka"}
 """What their command lines hold; the fork server itself is none."""
@@ -280,6 +280,10 @@ def sustained(
     picture = draw(start_s, slot_s, found, sent, memory)
     save(picture, FOLDER, "sustained")
     agree = sum(apart.get(at) == digest for at, digest in streamed.items())
+    for at in apart.keys() - {at for at, digest in streamed.items() if apart.get(at) == digest}:
+        CONSOLE.print(
+            f"{spec.timetable.text(at[0])}, shard {at[1]}: {'other reports' if at in streamed else 'not recorded'}"
+        )
     CONSOLE.print(f"{agree} of {len(apart)} slots and shards have the input digest of the scheduled job")
     if streamed != apart:
         raise click.ClickException("the stream lost or changed something")
@@ -299,7 +303,10 @@ def stream(
         if "slot" not in facts:
             CONSOLE.print(dict(facts))
             return
-        CONSOLE.print(f"{facts['slot'][11:16]}  {facts.get('rows', 0):>9,} rows, {facts['lag_s']} s after its end")
+        refused = {reason: rows for reason, rows in facts.get("refused", {}).items() if "late" in reason}
+        CONSOLE.print(
+            f"{facts['slot'][11:16]}  {facts.get('rows', 0):>9,} rows, {facts['lag_s']} s after its end", refused
+        )
         if facts["slot"] == last:
             stop.set()
 
