@@ -1,8 +1,10 @@
 """The whole stream at a steady rate, and a burst: seconds from a slot's end to its rows in PostgreSQL, memory, losses.
 
     .venv/bin/python -m benchmarks.sustained --minutes 5      # 10 minutes in all; writes build/sustained
+    .venv/bin/python -m benchmarks.sustained --minutes 45 --slot-minutes 15 --no-burst
+    .venv/bin/python -m benchmarks.sustained --minutes 60 --slot-minutes 60 --no-burst --behind-minutes 58
 
-Everything is on this machine: a feeder, Kafka with four partitions, Flink, the ledger on PostgreSQL; slots of a minute.
+Everything is on this machine: a feeder, Kafka with four partitions, Flink, the ledger on PostgreSQL.
 When a row came is PostgreSQL's own commit timestamp. Nothing is lost if every slot has the input digest of a
 scheduled job over the same messages.
 """
@@ -14,9 +16,10 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -37,12 +40,13 @@ from pipelines.account import location
 from pipelines.cli import main
 from pipelines.demo.feeder import DELAY_S, SETTINGS, replay
 from pipelines.demo.fleet import Fleet
-from pipelines.demo.stream_demo import set_up, stop_at
+from pipelines.demo.stream_demo import ZONE, set_up, stop_at
 from pipelines.evaluation.pictures import save
 from pipelines.job import Outputs
 from pipelines.specification import Specification
 from pipelines.streaming import stream as streaming
 from pipelines.streaming.engine import Engine
+from pipelines.streaming.flink.rest import Cluster
 from transforms.sources.kafka_partition import Topic
 
 CONSOLE = Console()
@@ -57,9 +61,10 @@ BURST_AT_S, BURST_S, BURST_TIMES = 45, 10, 10
 TICK_S = 0.02
 SAMPLE_EVERY_S = 2
 LIVE_EVERY_S = 120
-CATCH_UP_S = 180
+CATCH_UP_S = 600
 WARM_UP_S = 120
-KINDS = {"Python worker": "SdkHarness", "Flink": "job-server.jar", "Kafka": "kafka.Kafka"}
+KINDS = {"Python worker": "forkserver", "Flink": "job-server.jar", "Kafka": "kafka.Kafka"}
+"""What their command lines hold; the fork server itself is none."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +79,7 @@ class Feed:
     archive: Path
 
     def run(self) -> None:
-        sent_s, at_s, bodies = _loop(self.vehicles)
+        sent_s, at_s, bodies = loop(self.vehicles)
         producer = Producer({**SETTINGS, "bootstrap.servers": self.topic.brokers})
         sent: dict[int, int] = defaultdict(int)
         time.sleep(max(0, self.start_s - time.time()))
@@ -89,7 +94,7 @@ class Feed:
                         for i in range(done, until):
                             at_ms = 0 if at_s[i] != at_s[i] else round(1_000 * (base_s + at_s[i])) + extra_ms
                             payload = b'{"ts":%d,%b' % (at_ms, bodies[i])
-                            _produce(producer, self.topic.name, payload)
+                            produce(producer, self.topic.name, payload)
                             archive.write(payload + b"\n")
                         sent[int(now_s)] += until - done
                     done = until
@@ -99,7 +104,7 @@ class Feed:
         self.archive.with_suffix(".sent").write_text(json.dumps(sent))
 
 
-def _loop(vehicles: int) -> tuple[Any, list[float], list[bytes]]:
+def loop(vehicles: int) -> tuple[Any, list[float], list[bytes]]:
     """When each report of a loop is sent, of when it speaks (NaN: of no time), and the rest of it, in order."""
     found = replay(Fleet(vehicles=vehicles), LOOP_S + DELAY_S, FIRST_HOUR)
     chosen = np.flatnonzero(~(found.at_s >= LOOP_S))
@@ -111,7 +116,7 @@ def _loop(vehicles: int) -> tuple[Any, list[float], list[bytes]]:
     return sent_s[order], at_s[order].tolist(), bodies
 
 
-def _produce(producer: Producer, topic: str, payload: bytes) -> None:
+def produce(producer: Producer, topic: str, payload: bytes) -> None:
     while True:
         try:
             producer.produce(topic, payload)
@@ -125,12 +130,15 @@ class Memory(threading.Thread):
     """Resident MB of each server of this process every SAMPLE_EVERY_S seconds: name -> [(Unix seconds, MB)].
 
     live: of the servers that are Java's, MB of the objects that are still of use, every LIVE_EVERY_S seconds.
+    state: MB of Flink's last checkpoint.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, cluster: Cluster) -> None:
         super().__init__(daemon=True)
+        self.cluster = cluster
         self.samples: dict[str, list[tuple[float, float]]] = defaultdict(list)
         self.live: dict[str, list[tuple[float, float]]] = defaultdict(list)
+        self.state: list[tuple[float, float]] = []
         self.ended = threading.Event()
 
     def run(self) -> None:
@@ -138,14 +146,30 @@ class Memory(threading.Thread):
         while not self.ended.wait(SAMPLE_EVERY_S):
             is_live_due = time.time() >= next_live_s
             next_live_s += LIVE_EVERY_S * is_live_due
+            with suppress(OSError, TypeError, IndexError):  # before the first checkpoint
+                path = f"/jobs/{self.cluster.jobs()[-1]['jid']}/checkpoints"
+                self.state.append((time.time(), self.cluster.ask(path)["latest"]["completed"]["state_size"] / 2**20))
             for process in psutil.Process().children(recursive=True):
                 with suppress(psutil.Error):
                     command = process.cmdline()
-                    name = next((name for name, part in KINDS.items() if part in " ".join(command)), None)
+                    name = kind_of(process, KINDS)
                     if name:
                         self.samples[name].append((time.time(), process.memory_info().rss / 2**20))
                     if name and is_live_due and "java" in command[0]:
                         self.live[f"{name}: live objects"].append((time.time(), _live_mb(process.pid)))
+
+    def by_slot(self, slots: Sequence[int], slot_s: int) -> Table:
+        """The most of each while a slot was open."""
+        table = Table(title="MB at most", title_justify="left")
+        for name in ("slot", *self.samples, "Flink: checkpoint"):
+            table.add_column(name, justify="right")
+        for at in slots:
+            most = [
+                max((mb for time_s, mb in samples if at <= time_s < at + slot_s), default=0.0)
+                for samples in (*self.samples.values(), self.state)
+            ]
+            table.add_row(time.strftime("%H:%M", time.gmtime(at)), *(f"{mb:.1f}" for mb in most))
+        return table
 
     def table(self, from_s: float, to_s: float) -> Table:
         """A straight line through the samples of each server."""
@@ -153,12 +177,19 @@ class Memory(threading.Thread):
         table = Table(title=title, title_justify="left")
         for name in ("", "at first", "at last", "MB an hour"):
             table.add_column(name, justify="left" if not name else "right")
-        for name, samples in [*self.samples.items(), *self.live.items()]:
+        for name, samples in [*self.samples.items(), *self.live.items(), ("Flink: checkpoint", self.state)]:
             chosen = np.array([sample for sample in samples if from_s <= sample[0] <= to_s])
             a_second, first = np.polyfit(chosen[:, 0] - from_s, chosen[:, 1], 1)
             last = first + a_second * (to_s - from_s)
             table.add_row(name, f"{first:.0f}", f"{last:.0f}", f"{3_600 * a_second:+.0f}")
         return table
+
+
+def kind_of(process: psutil.Process, kinds: Mapping[str, str]) -> str | None:
+    """Raises psutil.Error where the process is gone. A Python worker is what the pool's fork server forked."""
+    command = " ".join(process.cmdline())
+    is_worker = "forkserver" in command and "forkserver" in " ".join(process.parent().cmdline())
+    return next((name for name, part in kinds.items() if part in command and (part != "forkserver" or is_worker)), None)
 
 
 def _live_mb(pid: int) -> float:
@@ -207,23 +238,33 @@ def digests(place: location.AccountLocation, spec: Specification) -> dict[Any, s
 
 @click.command()
 @click.option("--minutes", type=click.IntRange(min=4), default=5, show_default=True, help="At the steady rate.")
+@click.option("--slot-minutes", type=click.IntRange(1, 60), default=1, show_default=True)
+@click.option("--burst/--no-burst", default=True, show_default=True)
+@click.option(
+    "--behind-minutes", type=click.IntRange(0, 59), default=0, show_default=True, help="Sent at once when it starts."
+)
+@click.option("--zone", default=ZONE, show_default=True, help="In which slots begin.")
 @click.option("--vehicles", type=click.IntRange(min=1), default=1_200, show_default=True)
 @click.option("--parallelism", type=click.IntRange(min=1), default=1, show_default=True)
-def sustained(minutes: int, vehicles: int, parallelism: int) -> None:
+def sustained(
+    minutes: int, slot_minutes: int, burst: bool, behind_minutes: int, zone: str, vehicles: int, parallelism: int
+) -> None:
     """Feed the stream for some minutes, then ten times as fast for ten seconds; print and draw what came of it."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hatstream-")))
-        spec, place, topic, engine = set_up(stack, folder, parallelism)
+        spec, place, topic, engine = set_up(stack, folder, parallelism, slot_minutes, zone)
         slot_s = spec.timetable.slot_s
-        start_s = (int(time.time()) + STARTING_S) // slot_s * slot_s + slot_s
-        calm_s = start_s + minutes * slot_s
-        to_s = calm_s + (1 + CALM_SLOTS) * slot_s
-        feed = Feed(topic, vehicles, start_s - LOOP_S // 2, to_s + LOOP_S, calm_s + BURST_AT_S, folder / "feed.jsonl")
+        begun_s = time.time() + STARTING_S - 60 * behind_minutes
+        start_s = streaming.first_slot(spec, None, datetime.fromtimestamp(begun_s, UTC))
+        calm_s = start_s + minutes * 60 // slot_s * slot_s
+        to_s = calm_s + (1 + CALM_SLOTS) * slot_s * burst
+        burst_s = calm_s + BURST_AT_S if burst else to_s + 2 * LOOP_S
+        feed = Feed(topic, vehicles, start_s - LOOP_S // 2, to_s + LOOP_S, burst_s, folder / "feed.jsonl")
         feeding = get_context("spawn").Process(target=feed.run)
         feeding.start()
         stack.callback(feeding.terminate)
-        memory = Memory()
+        memory = Memory(Cluster(engine.rest))
         memory.start()
         stream(spec, start_s, to_s, topic, place, engine)
         memory.ended.set()
@@ -234,10 +275,15 @@ def sustained(minutes: int, vehicles: int, parallelism: int) -> None:
         streamed = {at: digest for at, digest in digests(place, spec).items() if start_s <= at[0] < to_s}
         found = {at: after for at, after in recorded(place.url, spec).items() if start_s <= at < to_s}
         sent = {int(at): rows for at, rows in json.loads(feed.archive.with_suffix(".sent").read_text()).items()}
-    CONSOLE.print(lags(found, calm_s), rates(sent, start_s, calm_s), memory.table(start_s + WARM_UP_S, calm_s))
+    CONSOLE.print(lags(found, calm_s), rates(sent, start_s, calm_s, burst), memory.table(start_s + WARM_UP_S, calm_s))
+    CONSOLE.print(memory.by_slot(sorted(found), slot_s))
     picture = draw(start_s, slot_s, found, sent, memory)
     save(picture, FOLDER, "sustained")
     agree = sum(apart.get(at) == digest for at, digest in streamed.items())
+    for at in apart.keys() - {at for at, digest in streamed.items() if apart.get(at) == digest}:
+        CONSOLE.print(
+            f"{spec.timetable.text(at[0])}, shard {at[1]}: {'other reports' if at in streamed else 'not recorded'}"
+        )
     CONSOLE.print(f"{agree} of {len(apart)} slots and shards have the input digest of the scheduled job")
     if streamed != apart:
         raise click.ClickException("the stream lost or changed something")
@@ -257,7 +303,10 @@ def stream(
         if "slot" not in facts:
             CONSOLE.print(dict(facts))
             return
-        CONSOLE.print(f"{facts['slot'][11:16]}  {facts.get('rows', 0):>9,} rows, {facts['lag_s']} s after its end")
+        refused = {reason: rows for reason, rows in facts.get("refused", {}).items() if "late" in reason}
+        CONSOLE.print(
+            f"{facts['slot'][11:16]}  {facts.get('rows', 0):>9,} rows, {facts['lag_s']} s after its end", refused
+        )
         if facts["slot"] == last:
             stop.set()
 
@@ -272,20 +321,24 @@ def lags(found: Mapping[int, tuple[float, int]], calm_s: int) -> Table:
         ("at the steady rate", [lag for at, lag in found.items() if at < calm_s]),
         ("burst and after", [lag for at, lag in found.items() if at >= calm_s]),
     ):
+        if not chosen:
+            continue
         after_s = np.repeat([after for after, _ in chosen], [rows for _, rows in chosen])
         figures = [f"{np.percentile(after_s, q, method='higher'):.1f}" for q in (50, 99, 100)]
         table.add_row(name, str(len(chosen)), f"{after_s.size:,}", *figures)
     return table
 
 
-def rates(sent: Mapping[int, int], start_s: int, calm_s: int) -> Table:
+def rates(sent: Mapping[int, int], start_s: int, calm_s: int, is_burst: bool) -> Table:
     """Of what the feeder sent."""
-    calm = [sent.get(at, 0) for at in range(start_s, calm_s)]
-    burst = [sent.get(at, 0) for at in range(calm_s + BURST_AT_S, calm_s + BURST_AT_S + BURST_S)]
+    calm = [sent.get(at, 0) for at in range(max(start_s, min(sent)), calm_s)]
+    burst = [sent.get(at, 0) for at in range(calm_s + BURST_AT_S, calm_s + BURST_AT_S + BURST_S) if is_burst]
     table = Table(title="messages sent", title_justify="left")
     for name in ("", "s", "messages", "a second", "slowest 10 s"):
         table.add_column(name, justify="left" if not name else "right")
     for name, seconds in (("at the steady rate", calm), ("burst", burst)):
+        if not sum(seconds):
+            continue
         slowest = min(sum(seconds[i : i + 10]) / 10 for i in range(len(seconds) - 9))
         figures = [f"{figure:,.0f}" for figure in (sum(seconds), sum(seconds) / len(seconds), slowest)]
         table.add_row(name, str(len(seconds)), *figures)
@@ -303,7 +356,7 @@ def draw(
     ends = sorted(found)
     lag.plot([(at + slot_s - start_s) / 60 for at in ends], [found[at][0] for at in ends], "o-")
     lag.set(ylabel="s to the row in PostgreSQL", ylim=0)
-    for name, samples in [*memory.samples.items(), *memory.live.items()]:
+    for name, samples in [*memory.samples.items(), *memory.live.items(), ("Flink: checkpoint", memory.state)]:
         at_s, used = zip(*samples, strict=True)
         mb.plot((np.array(at_s) - start_s) / 60, used, label=name)
     mb.set(ylabel="resident MB", xlabel="minutes of the stream", ylim=0)

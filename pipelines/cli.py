@@ -99,6 +99,8 @@ def main(arguments: list[str] | None = None) -> int:
         result = hatstream.main(arguments, standalone_mode=False)
     except click.ClickException as error:
         error.show()
+        if error.message.startswith("Got unexpected extra argument"):
+            click.echo("A pattern of files needs quotes, else the shell replaces it: --input 'feed/*.csv'", err=True)
         return WRONG_USE
     except click.exceptions.Abort:
         click.echo("stopped", err=True)

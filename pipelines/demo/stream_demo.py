@@ -35,7 +35,7 @@ from pipelines.job import Outputs
 from pipelines.scheduled.outcome import reporting
 from pipelines.specification import Specification, load
 from pipelines.streaming import stream as streaming
-from pipelines.streaming.engine import Engine, EngineError
+from pipelines.streaming.engine import EngineError
 from pipelines.streaming.flink.engine import Flink
 from transforms.ledger.head import LedgerError
 from transforms.release.estimates import estimates_of
@@ -44,6 +44,7 @@ from transforms.sources.kafka_partition import Topic
 
 PARTITIONS = 4
 TOPIC = "positions"
+ZONE = "America/Regina"
 STARTING_S = 60
 """Fed longer by twice that, while the stream starts and its first slot has not begun."""
 SHOWING_S = 60
@@ -92,8 +93,8 @@ def demo(minutes: float, vehicles: int, parallelism: int, output: Path) -> int:
 
 
 def set_up(
-    stack: ExitStack, folder: Path, parallelism: int
-) -> tuple[Specification, location.AccountLocation, Topic, Engine]:
+    stack: ExitStack, folder: Path, parallelism: int, slot_minutes: int = 1, zone: str = ZONE
+) -> tuple[Specification, location.AccountLocation, Topic, Flink]:
     """The servers, an account on their ledger and a topic, and where the stream runs; all of it ends with the stack."""
     with _timed("PostgreSQL"):
         url = stack.enter_context(postgres_server()).new_database()
@@ -109,7 +110,7 @@ def set_up(
         parallelism=parallelism,
         checkpoint_s=5.0,
     )
-    spec = _specification(folder)
+    spec = specification(folder, slot_minutes, zone)
     place = location.find(url, folder / "stream-demo.key")
     location.open_account(place, spec.account)
     return spec, place, Topic(brokers=kafka.brokers, name=TOPIC), engine
@@ -128,9 +129,10 @@ def stop_at(at_s: float, stop: threading.Event) -> None:
     timer.start()
 
 
-def _specification(folder: Path) -> Specification:
+def specification(folder: Path, slot_minutes: int = 1, zone: str = ZONE) -> Specification:
     path = folder / "stream-demo.toml"
-    path.write_bytes(files("pipelines.demo").joinpath("stream-demo.toml").read_bytes())
+    text = files("pipelines.demo").joinpath("stream-demo.toml").read_text()
+    path.write_text(text.replace("\nminutes = 1\n", f"\nminutes = {slot_minutes}\n").replace(ZONE, zone))
     return load(path)
 
 

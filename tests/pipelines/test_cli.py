@@ -38,6 +38,12 @@ def test_an_unknown_command_is_wrong_use(hatstream):
     assert "relase" in err
 
 
+def test_files_that_the_shell_made_of_a_pattern_are_told_to_need_quotes(hatstream):
+    code, _, err = hatstream("release", "--spec", "town.toml", "--input", "monday.csv", "tuesday.csv", "--output", "out")
+    assert code == 1
+    assert "--input 'feed/*.csv'" in err
+
+
 def test_wrong_options_are_answered_without_waiting_for_beam():
     """Importing Beam takes seconds; a command imports it when there is something to run."""
     modules = sorted({place.partition(":")[0] for place, _ in COMMANDS.values()})
