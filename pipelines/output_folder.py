@@ -65,11 +65,14 @@ def _remove_parts(folder: Path) -> None:
 
 def _sweep_temporary_folders() -> None:
     """Those that Beam made for runs that were killed: empty, our own, and old."""
-    for left in Path(tempfile.gettempdir()).glob("beam-pipeline-temp*"):
+    folders: list[os.DirEntry[str]] = []
+    with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:  # which may be many
+        folders = [entry for entry in entries if entry.name.startswith("beam-pipeline-temp")]
+    for left in folders:
         with suppress(OSError):  # it is not empty, or gone
             found = left.stat()
             if found.st_uid == os.getuid() and time.time() - found.st_mtime > OLD_S:
-                left.rmdir()
+                os.rmdir(left)
 
 
 def _refuse_unrecorded(folder: Path, spec: Specification, location: AccountLocation) -> None:

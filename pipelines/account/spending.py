@@ -1,11 +1,12 @@
 """What vehicles spent in a period: exact where one run recorded all of it, and kept in the ledger for later runs."""
 
+from collections.abc import Sequence
 from fractions import Fraction
 
 from dpops.accountant import Accountant
 from pipelines.scheduled.outcome import Outcome, Spend
 from pipelines.specification import Specification
-from transforms.ledger import Ledger
+from transforms.ledger import Ledger, Spent
 
 
 def note_spending(ledger: Ledger, spec: Specification, outcome: Outcome) -> None:
@@ -16,7 +17,7 @@ def note_spending(ledger: Ledger, spec: Specification, outcome: Outcome) -> None
     if not spec.counts_are_public or spec.levels is not None:  # under `levels` every vehicle may spend the total
         return
     for period, new in outcome.new.items():
-        units = _units(ledger, spec, period)
+        units = _units(ledger.spent(spec.account.name, period), spec)
         if units is not None and units == new:
             spend = {name: str(value) for name, value in outcome.spent[period]._asdict().items()}
             ledger.note(spec.account.name, spec.spec_id, period, spend | {"units": str(units)})
@@ -24,18 +25,17 @@ def note_spending(ledger: Ledger, spec: Specification, outcome: Outcome) -> None
 
 def spending(ledger: Ledger, spec: Specification, period: str) -> tuple[Fraction, Spend | None]:
     """All debits of a period on the account; exactly what vehicles spent, if that was noted and nothing came after."""
-    limit = ledger.limit(spec.account.name, spec.account.limit)
-    total = sum((by.debited for by in ledger.spent(spec.account.name, period)), Accountant())
+    limit, spent = ledger.limit(spec.account.name, spec.account.limit), ledger.spent(spec.account.name, period)
+    total = sum((by.debited for by in spent), Accountant())
     debits = limit.shown(total).epsilon
     noted = ledger.noted(spec.account.name, spec.spec_id, period)
-    if noted is None or noted.pop("units") != str(_units(ledger, spec, period)):
+    if noted is None or noted.pop("units") != str(_units(spent, spec)):
         return debits, None
     return debits, Spend(**{name: Fraction(value) for name, value in noted.items()})
 
 
-def _units(ledger: Ledger, spec: Specification, period: str) -> int | None:
+def _units(spent: Sequence[Spent], spec: Specification) -> int | None:
     """Units that are recorded of a period; None if the account has some of another specification."""
-    spent = ledger.spent(spec.account.name, period)
     if {by.spec_id for by in spent} - {spec.spec_id}:
         return None
     return sum(by.slots for by in spent) * spec.privacy.release_shards
