@@ -36,14 +36,15 @@ _WITHIN = np.array([math.erf(float(at) / math.sqrt(2)) for at in _GRID])
 
 class Chances(NamedTuple):
     """Of HATs or groups of them, (.., NODES) each: equally likely numbers of vehicles, ascending, and what the variance
-    of their own mean is with so many."""
+    of their own mean is with so many; of a cell's day or part of it also that of what describes it."""
 
     vehicles: Float64s
     own: Float64s
+    described: Float64s | None = None
 
 
-def numbers_of(vehicles: Float64s, log_variances: Float64s, most: float) -> Float64s:
-    """Equally likely numbers of vehicles, at least 1; (.., NODES).
+def factors_of(log_variances: Float64s, most: float) -> Float64s:
+    """Equally likely factors of a number of vehicles; (.., NODES).
 
     log_variances: of their logarithm, as the count model has it where its values are. most: the variance where nothing
     is released. What a release says of a weight is precise on the weight's own scale, not on that of its logarithm: a
@@ -57,9 +58,25 @@ def numbers_of(vehicles: Float64s, log_variances: Float64s, most: float) -> Floa
     for _ in range(_STEPS):
         logs = np.where(np.abs(logs) < 1e-6, 1e-6, logs)
         logs = at / np.sqrt(prior + information * (np.expm1(logs) / logs) ** 2)
-    logs = logs * np.sqrt(1 + OWN_LOG_VARIANCE / variances)
-    numbers: Float64s = np.maximum(vehicles[..., None] * np.exp(logs), 1.0)
+    found: Float64s = np.exp(logs * np.sqrt(1 + OWN_LOG_VARIANCE / variances))
+    return found
+
+
+def numbers_of(vehicles: Float64s, factors: Float64s) -> Float64s:
+    """Equally likely numbers of vehicles in a HAT, at least 1; (.., NODES)."""
+    numbers: Float64s = np.maximum(vehicles[..., None] * factors, 1.0)
     return numbers
+
+
+def described_variances(variances: Float64s, factors: Float64s, most: float) -> Float64s:
+    """Variance of what describes a place, (km/h)^2, if there are so many times as many vehicles; (.., NODES).
+
+    variances: with the number that is thought. most: where nothing is released. Noise in km/h is inverse to the weight,
+    so what was released of a place says little if few drive there, even if many were thought to.
+    """
+    said = np.maximum(1 / np.maximum(variances, _EXACT) - 1 / max(most, _EXACT), 0.0)
+    found: Float64s = 1 / (1 / max(most, _EXACT) + said[..., None] * factors**2)
+    return found
 
 
 def own_variances(vehicles: Float64s, floor: float) -> Float64s:
@@ -68,18 +85,14 @@ def own_variances(vehicles: Float64s, floor: float) -> Float64s:
     return found
 
 
-def half_widths(variances: Float64s, own: Float64s, share: float = 0.95) -> Float64s:
-    """Around the mean of a mixture of normals, so wide that it holds this share of it.
-
-    variances: (..), what all have in common. own: (.., NODES), what each has besides.
-    """
-    sds = np.sqrt(variances[..., None] + own)
+def half_widths(variances: Float64s, share: float = 0.95) -> Float64s:
+    """Around the mean of a mixture of normals of these variances, (.., NODES), so wide that it holds this share."""
+    sds = np.sqrt(variances)
     # What is held grows ever more slowly with the width, so Newton's steps from below never go too far.
-    width = NormalDist().inv_cdf((1 + share) / 2) * sds.min(axis=-1)
+    width: Float64s = NormalDist().inv_cdf((1 + share) / 2) * sds.min(axis=-1)
     for _ in range(_STEPS):
         reached = width[..., None] / sds
         held = np.interp(reached, _GRID, _WITHIN).mean(axis=-1)
         slope = (np.exp(-(reached**2) / 2) / sds).mean(axis=-1) * math.sqrt(2 / math.pi)
         width = width + np.maximum(share - held, 0.0) / np.maximum(slope, 1e-9)
-    found: Float64s = width
-    return found
+    return width

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpops.learning.chances import NODES, Chances
+from dpops.learning.chances import NODES, Chances, described_variances, factors_of
 from dpops.learning.counts import OVERDISPERSION
 from dpops.learning.interval import Estimates, Status, chances_of, published
 from dpops.learning.learner import HOUR_SPREAD, Field, Learned
@@ -38,18 +38,18 @@ def coarser(known: Learned, belief: Field, groups: Groups) -> Field:
     described = described + _of_day(belief, groups, share)
     values, shared = groups.totals(share * belief.values), 1 - groups.totals(share**2)
     apart = share * (belief.values - groups.spread(values))
-    return replace(
+    more = shared * (MORE * described + APART_KMH**2) + _through_weights(known, belief, groups, apart)
+    found = replace(
         belief,
         values=values,
-        variances=described
-        + shared * (MORE * described + APART_KMH**2)
-        + _through_weights(known, belief, groups, apart),
+        variances=described + more,
         deviations=groups.totals(share**2 * belief.deviations),
         weights=weights,
         vehicles=groups.totals(belief.vehicles),
         log_variances=_log_variances(known, belief, groups, share),
         chances=_chances(chances_of(belief), groups, share),
     )
+    return _of_cells(found) if groups.shape[0] == design.cells and groups.shape[1] < belief.hours.size else found
 
 
 class Shown(NamedTuple):
@@ -93,6 +93,13 @@ def _chances(hats: Chances, groups: Groups, share: Float64s) -> Chances:
         np.stack([groups.totals(hats.vehicles[..., at]) for at in nodes], axis=-1),
         np.stack([groups.totals(share**2 * hats.own[..., at]) for at in nodes], axis=-1),
     )
+
+
+def _of_cells(found: Field) -> Field:
+    """Of groups of one cell each: how well the cell is known depends on how many drive there, and so is doubtful."""
+    factors = factors_of(found.log_variances, found.unknown_log_variance)
+    described = described_variances(found.variances, factors, found.unknown_variance)
+    return replace(found, chances=chances_of(found)._replace(described=described))
 
 
 def _of_day(belief: Field, groups: Groups, share: Float64s) -> Float64s:

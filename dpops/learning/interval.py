@@ -5,7 +5,14 @@ from enum import IntEnum
 
 import numpy as np
 
-from dpops.learning.chances import CAUTIOUS, Chances, half_widths, numbers_of, own_variances
+from dpops.learning.chances import (
+    CAUTIOUS,
+    Chances,
+    factors_of,
+    half_widths,
+    numbers_of,
+    own_variances,
+)
 from dpops.learning.learner import Field, deviation_variance
 from dpops.types import Float64s, Int64s
 
@@ -17,6 +24,8 @@ LEAST_VEHICLES = 4.0
 
 MOST_LOG_VARIANCE = 0.5
 """Beyond it a HAT's number of vehicles is hardly known, so neither is how far its mean may be from the usual one."""
+MOST_OF_CELL = 0.3
+"""The same, of a whole day of a cell or a part of it: heavy noise makes some cells look busy that nobody visits."""
 MOST_UNKNOWN = 0.7
 """Beyond it values are held back: the city's mean is not known well enough to beat it where it matters.
 
@@ -59,7 +68,7 @@ def chances_of(field: Field) -> Chances:
     """Equally likely numbers of vehicles, and what a mean's own variance is with each."""
     if field.chances is not None:
         return field.chances
-    numbers = numbers_of(field.vehicles, field.log_variances, float(field.log_variances.max()))
+    numbers = numbers_of(field.vehicles, factors_of(field.log_variances, field.unknown_log_variance))
     # What a release of single HATs says of their own means, as a precision.
     said = np.maximum(1 / field.deviations - 1 / deviation_variance(field.vehicles), 0.0)
     return Chances(numbers, 1 / (1 / own_variances(numbers, field.floor) + said[..., None]))
@@ -72,16 +81,18 @@ def published(field: Field, upper_kmh: float, *, forecast: bool = False) -> Esti
     one of these.
     """
     chances = chances_of(field)
-    own = np.minimum(chances.own, upper_kmh**2)
-    half, vehicles = half_widths(field.variances, own), chances.vehicles[..., CAUTIOUS]
+    of_cell = chances.described is not None
+    described = field.variances[..., None] if chances.described is None else chances.described
+    spread = described + np.minimum(chances.own, upper_kmh**2)
+    half, vehicles = half_widths(spread), chances.vehicles[..., CAUTIOUS]
     values = np.clip(field.values, 0, upper_kmh)
-    counted = (vehicles >= LEAST_VEHICLES) & (field.log_variances <= MOST_LOG_VARIANCE)
+    counted = (vehicles >= LEAST_VEHICLES) & (field.log_variances <= (MOST_OF_CELL if of_cell else MOST_LOG_VARIANCE))
     status = np.where(counted, Status.FORECAST if forecast else Status.OK, Status.UNRELIABLE)
     if field.unknown * np.exp(2 * field.city_variance) * (1 + FEW / field.vehicles.sum()) > MOST_UNKNOWN:
         status = np.full(values.shape, Status.HELD_BACK)
     return Estimates(
         values=rounded(values),
-        sd=rounded(np.sqrt(field.variances + own.mean(axis=-1))),
+        sd=rounded(np.sqrt(spread.mean(axis=-1))),
         lower95=rounded(np.clip(field.values - half, 0, upper_kmh)),
         upper95=rounded(np.clip(field.values + half, 0, upper_kmh)),
         vehicles=rounded(vehicles),

@@ -101,6 +101,7 @@ class Field:
     values: km/h. variances: of the belief in the HAT's usual mean. deviations: variance of its own mean around that.
     weights, vehicles: expected. log_variances: of the logarithm of both. city_variance: of that of the whole weight.
     unknown: what part of the city's pattern is not known, see `spread_of`. hours: of the slots. day: whose they are.
+    unknown_variance, unknown_log_variance: the variances of a HAT of which least is known.
     floor: of a HAT's own variance, see `learned_floor`. chances: of groups of HATs; a HAT's own follow from the rest.
     """
 
@@ -114,6 +115,8 @@ class Field:
     unknown: float
     hours: Int64s
     day: Deviations
+    unknown_variance: float
+    unknown_log_variance: float
     floor: float = FLOOR
     chances: Chances | None = None
 
@@ -150,17 +153,20 @@ class Learned:
         traffic, vehicles = traffic_of(usual), weights / self.state.facts.hat_weight
         values = self._values(usual, deviations, hours)
         spread = spread_of(self.means, deviations, hours, traffic, weights)
+        log_variances = self.counts.variances(hours)
         return Field(
             values=values,
             variances=spread.variances,
             deviations=deviation_variance(vehicles),
             weights=weights,
             vehicles=vehicles,
-            log_variances=self.counts.variances(hours),
+            log_variances=log_variances,
             city_variance=self.counts.city_variance(hours),
             unknown=spread.unknown,
             hours=hours,
             day=deviations,
+            unknown_variance=float(spread.variances.max()),
+            unknown_log_variance=float(log_variances.max()),
             floor=self.floor,
         )
 

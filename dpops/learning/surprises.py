@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpops.learning.chances import FLOOR, numbers_of, own_variances
+from dpops.learning.chances import FLOOR, factors_of, numbers_of, own_variances
 from dpops.learning.means import Deviations, Means, border_of, coefficients_of
 from dpops.learning.queries import GroupRows, Groups
 from dpops.learning.releases import DayValues, LevelValues
@@ -60,7 +60,7 @@ def learned_floor(means: Means, days: Sequence[Described], rows: RowsOf) -> floa
 def _all(means: Means, days: Sequence[Described], rows: RowsOf) -> Iterator[_Surprises]:
     """Of levels whose groups lie in one parent each: wider ones are few, and say little."""
     for each in days:
-        numbers = numbers_of(each.vehicles, each.log_variances, float(each.log_variances.max()))
+        numbers = numbers_of(each.vehicles, factors_of(each.log_variances, float(each.log_variances.max())))
         falling = own_variances(numbers, 0.0).mean(axis=-1)
         for stage in each.day.stages:
             for level in stage.levels:

@@ -1,6 +1,7 @@
 """Processes that start with everything imported, for tests that end one or let two of them meet."""
 
 import contextlib
+import gc
 import io
 import multiprocessing
 import os
@@ -25,6 +26,7 @@ PATIENCE_S = 120
 
 let_beam_remember()
 let_ledgers_remember()
+gc.freeze()  # what is imported stays: no process looks through it for garbage
 
 
 def forks() -> BaseContext:

@@ -7,7 +7,16 @@ import numpy as np
 import pytest
 
 from dpops.learning import State, chances, learned, taken_in
-from dpops.learning.chances import CAUTIOUS, FLOOR, NODES, half_widths, numbers_of, own_variances
+from dpops.learning.chances import (
+    CAUTIOUS,
+    FLOOR,
+    NODES,
+    described_variances,
+    factors_of,
+    half_widths,
+    numbers_of,
+    own_variances,
+)
 from dpops.learning.releases import DayValues, LevelValues
 from dpops.learning.surprises import MOST
 from tests.dpops.learning.city import FACTS, HOURS, design, released_day, truth
@@ -26,45 +35,65 @@ def test_half_widths_hold_their_share_of_the_mixture(spread: float) -> None:
     own = np.exp(spread * np.linspace(-2, 2, NODES)) * np.ones((5, 1))
     variances = np.array([1e-6, 0.1, 1.0, 10.0, 1e3])
     for share in (0.5, 0.95, 0.99):
-        width = half_widths(variances, own, share)
+        width = half_widths(variances[:, None] + own, share)
         assert held_by(width, np.sqrt(variances[:, None] + own)) == pytest.approx(share, abs=1e-3)
 
 
 def test_one_normal_is_its_usual_interval() -> None:
-    assert half_widths(np.array([3.0]), np.ones((1, NODES)))[0] == pytest.approx(1.96 * 2, rel=1e-3)
+    assert half_widths(np.full((1, NODES), 4.0))[0] == pytest.approx(1.96 * 2, rel=1e-3)
+
+
+def seen_weights(hats: int, rng: np.random.Generator, noise: float = 4.0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """True logarithms of weights, what the count model makes of noisy sums, and the variance that it states."""
+    prior = 1.0
+    logs = math.log(10) + math.sqrt(prior) * rng.normal(size=hats)
+    seen = np.exp(logs) + noise * rng.normal(size=hats)
+    grid = np.linspace(-1, 5.5, 260)
+    cost = ((seen[:, None] - np.exp(grid)) / noise) ** 2 + (grid - math.log(10)) ** 2 / prior
+    fitted = np.exp(grid[np.argmin(cost, axis=1)])
+    return logs, fitted, 1 / (1 / prior + (fitted / noise) ** 2)
 
 
 def simulated(widths, seed: int = RNG_SEED) -> float:
     """How often intervals hold the mean of HATs of a secret number of vehicles, of which a noisy weight tells.
 
-    widths: from what is described's variance, the numbers that there may be, and the floor.
+    widths: from what is described's variance, the fitted numbers, and the variance of their logarithm.
     """
-    rng, hats, prior, noise = np.random.default_rng(seed), 20_000, 1.0, 4.0
-    logs = math.log(10) + math.sqrt(prior) * rng.normal(size=hats)
+    rng, hats = np.random.default_rng(seed), 20_000
+    logs, fitted, variances = seen_weights(hats, rng)
     true = np.maximum(np.exp(logs + math.sqrt(chances.OWN_LOG_VARIANCE) * rng.normal(size=hats)), 1.0)
-    seen = np.exp(logs) + noise * rng.normal(size=hats)
-    grid = np.linspace(-1, 5.5, 260)
-    cost = ((seen[:, None] - np.exp(grid)) / noise) ** 2 + (grid - math.log(10)) ** 2 / prior
-    fitted = np.exp(grid[np.argmin(cost, axis=1)])
-    variances = 1 / (1 / prior + (fitted / noise) ** 2)
     known = (fitted > 6) & (variances < 0.5)
     errors = np.sqrt(1 + own_variances(true, FLOOR)) * rng.normal(size=hats)
     half = widths(np.ones(known.sum()), fitted[known], variances[known])
     return float(np.mean(np.abs(errors[known]) <= half))
 
 
+def simulated_places(*, mixed: bool) -> float:
+    """Likewise of places whose mean is told by a noisy sum of speeds, over a weight that is not known."""
+    rng, places, most, noise = np.random.default_rng(RNG_SEED), 20_000, 64.0, 20.0
+    logs, fitted, variances = seen_weights(places, rng, 2.0)
+    means = math.sqrt(most) * rng.normal(size=places)
+    sums = np.exp(logs) * means + noise * rng.normal(size=places)
+    precision = 1 / most + (fitted / noise) ** 2
+    known = variances < 0.5
+    factors = factors_of(variances[known], 1.0) if mixed else np.ones((known.sum(), NODES))
+    half = half_widths(described_variances(1 / precision[known], factors, most))
+    errors = means - sums * fitted / noise**2 / precision
+    return float(np.mean(np.abs(errors[known]) <= half))
+
+
 def mixture(described, fitted, variances):
-    return half_widths(described, own_variances(numbers_of(fitted, variances, 1.0), FLOOR))
+    return half_widths(described[:, None] + own_variances(numbers_of(fitted, factors_of(variances, 1.0)), FLOOR))
 
 
 def at_the_fitted_number(described, fitted, _variances):
-    return half_widths(described, np.repeat(own_variances(fitted, FLOOR)[:, None], NODES, axis=1))
+    return half_widths((described + own_variances(fitted, FLOOR))[:, None] + np.zeros(NODES))
 
 
 def symmetric(described, fitted, variances):
     """Nodes of a normal law of the logarithm."""
     logs = np.sqrt(variances + chances.OWN_LOG_VARIANCE)[:, None] * chances._AT
-    return half_widths(described, own_variances(np.maximum(fitted[:, None] * np.exp(logs), 1), FLOOR))
+    return half_widths(described[:, None] + own_variances(numbers_of(fitted, np.exp(logs)), FLOOR))
 
 
 def test_intervals_hold_the_truth_where_the_number_of_vehicles_is_secret(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,14 +108,14 @@ def test_without_the_mixture_or_its_lean_they_do_not(mutant) -> None:
 
 def test_a_hat_that_looks_busy_may_well_have_few_vehicles() -> None:
     """What is released is precise on the weight's own scale, so nodes reach farther down than up."""
-    logs = np.log(numbers_of(np.array([100.0]), np.array([0.4]), 1.2)[0] / 100)
+    logs = np.log(factors_of(np.array([0.4]), 1.2)[0])
     assert -logs[0] > 1.3 * logs[-1]
-    unknown = np.log(numbers_of(np.array([100.0]), np.array([1.2]), 1.2)[0] / 100)
+    unknown = np.log(factors_of(np.array([1.2]), 1.2)[0])
     assert -unknown[0] == pytest.approx(unknown[-1], rel=1e-3), "where nothing is released, as far"
 
 
 def test_numbers_are_ascending_and_at_least_one() -> None:
-    numbers = numbers_of(np.array([0.3, 2.0, 50.0, 1e4]), np.array([1.2, 0.6, 0.1, 0.0]), 1.2)
+    numbers = numbers_of(np.array([0.3, 2.0, 50.0, 1e4]), factors_of(np.array([1.2, 0.6, 0.1, 0.0]), 1.2))
     assert np.all(np.diff(numbers, axis=-1) >= 0)
     assert np.all(numbers >= 1)
     assert np.all(numbers[2, CAUTIOUS] < 50)
@@ -94,7 +123,7 @@ def test_numbers_are_ascending_and_at_least_one() -> None:
 
 def test_the_less_is_known_of_a_number_the_wider_the_interval_of_many_vehicles() -> None:
     variances = np.array([0.0, 0.1, 0.3, 0.6])
-    half = half_widths(np.ones(4), own_variances(numbers_of(np.full(4, 30.0), variances, 1.2), FLOOR))
+    half = half_widths(1 + own_variances(numbers_of(np.full(4, 30.0), factors_of(variances, 1.2)), FLOOR))
     assert np.all(np.diff(half) > 0)
 
 
@@ -123,3 +152,15 @@ def test_a_rough_citys_intervals_are_wider_since_its_releases_say_so() -> None:
 
 def test_before_any_release_the_floor_is_the_usual_one() -> None:
     assert learned(State.new(design(), FACTS)).floor == pytest.approx(FLOOR)
+
+
+def test_what_was_released_says_little_where_few_drive_after_all() -> None:
+    found = described_variances(np.array([1.0, 1.0]), np.array([[0.1, 1.0], [1.0, 10.0]]), 64.0)
+    assert found[0, 0] > 30
+    assert found[:, 1] == pytest.approx([1.0, 0.01], rel=0.02)
+    assert np.all(described_variances(np.array([64.0]), np.array([[0.1, 1.0, 9.0]]), 64.0) == pytest.approx(64.0))
+
+
+def test_a_places_mean_is_as_doubtful_as_its_weight() -> None:
+    assert 0.93 < simulated_places(mixed=True) < 0.97
+    assert simulated_places(mixed=False) < 0.9, "with one weight, as it is fitted"

@@ -92,6 +92,16 @@ def test_a_group_whose_hats_are_alike_does_not_care_for_their_weights(known: Lea
     assert np.all(alike < unlike)
 
 
+def test_a_cells_day_is_as_doubtful_as_how_many_drive_there() -> None:
+    known = learned(after(3, 1.0))
+    found = coarser(known, known.estimate(), GROUPS["cell-day"])
+    assert found.chances is not None
+    sure = replace(found, chances=found.chances._replace(described=None))
+    wide, narrow = (published(each, 65) for each in (found, sure))
+    assert (wide.upper95 - wide.lower95).mean() > 1.02 * (narrow.upper95 - narrow.lower95).mean()
+    assert np.array_equal(wide.values, narrow.values)
+
+
 def covariance(known: Learned, belief: Field, share: np.ndarray) -> float:
     """share' Cov share, from the solution's product with a vector."""
     traffic = traffic_of(known.counts.hats(OF, belief.hours))

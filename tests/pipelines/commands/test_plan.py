@@ -218,11 +218,13 @@ def test_vehicles_without_slots_tell_the_total_of_a_vehicle(planned):
     assert composed["debit_of_a_period"]["known"] == "unknown"
 
 
-def test_the_made_up_fleet_is_counted_as_the_demo_releases_it(planned):
+def test_the_made_up_fleet_is_counted_as_the_demo_releases_it_and_a_slot_length_that_cannot_be_is_named(planned):
     document = planned(DEMO, "--synthetic")
     assert document["hats"] == 752
     assert document["composed"]["debit_of_a_period"]["epsilon"] == 186
     assert document["composed"]["vehicle_and_period"]["epsilon"] == 138
+    assert "120-minute slots" not in [choice["choice"] for choice in document["choices"]]
+    assert "120-minute slots do not fit into slot.service or the day" in document["notes"]
 
 
 @pytest.mark.slow
@@ -235,12 +237,6 @@ def test_other_resolutions_and_slot_lengths_are_recounted(planned, tmp_path):
     counts = sample_counts(*sample_day(spec), replace(spec, cells=replace(spec.cells, resolution=8)))
     assert by_name["resolution 8"]["hats"] == len(set(zip(counts.slot.tolist(), counts.place.tolist(), strict=True)))
     assert by_name["120-minute slots"]["hats"] < document["hats"] < by_name["30-minute slots"]["hats"]
-
-
-def test_a_slot_length_that_cannot_be_is_named(planned):
-    document = planned(DEMO, "--synthetic")
-    assert "120-minute slots" not in [choice["choice"] for choice in document["choices"]]
-    assert "120-minute slots do not fit into slot.service or the day" in document["notes"]
 
 
 def test_the_fleet_drives_in_the_zone_of_the_specification(tmp_path):
