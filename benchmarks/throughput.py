@@ -196,7 +196,7 @@ def _numbers(_context, _parameter, value):
 @click.option("--scattered", is_flag=True, help="Vehicles are anywhere at any time: the worst case for the tallies.")
 def benchmark(millions, cells, days, workers, hour, vehicles, layouts, scattered):
     """Measure the road end to end."""
-    table = Table(title="hatstream release, FnApiRunner")
+    table = Table(title="hatstream release")
     for title in (
         "layout",
         "events",

@@ -24,6 +24,9 @@ LEAST_VEHICLES = 4.0
 
 MOST_LOG_VARIANCE = 0.5
 """Beyond it a HAT's number of vehicles is hardly known, so neither is how far its mean may be from the usual one."""
+MOST_IF_KNOWN = 0.7
+"""The same, the lower the more of the city is not known: times 1 - what is compared with MOST_UNKNOWN. The count model
+is as much too sure there."""
 MOST_OF_CELL = 0.3
 """The same, of a whole day of a cell or a part of it: heavy noise makes some cells look busy that nobody visits."""
 MOST_UNKNOWN = 0.7
@@ -86,9 +89,11 @@ def published(field: Field, upper_kmh: float, *, forecast: bool = False) -> Esti
     spread = described + np.minimum(chances.own, upper_kmh**2)
     half, vehicles = half_widths(spread), chances.vehicles[..., CAUTIOUS]
     values = np.clip(field.values, 0, upper_kmh)
-    counted = (vehicles >= LEAST_VEHICLES) & (field.log_variances <= (MOST_OF_CELL if of_cell else MOST_LOG_VARIANCE))
+    unknown = field.unknown * np.exp(2 * field.city_variance) * (1 + FEW / field.vehicles.sum())
+    most = min(MOST_OF_CELL if of_cell else MOST_LOG_VARIANCE, MOST_IF_KNOWN * (1 - unknown))
+    counted = (vehicles >= LEAST_VEHICLES) & (field.log_variances <= most)
     status = np.where(counted, Status.FORECAST if forecast else Status.OK, Status.UNRELIABLE)
-    if field.unknown * np.exp(2 * field.city_variance) * (1 + FEW / field.vehicles.sum()) > MOST_UNKNOWN:
+    if unknown > MOST_UNKNOWN:
         status = np.full(values.shape, Status.HELD_BACK)
     return Estimates(
         values=rounded(values),

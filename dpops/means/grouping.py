@@ -69,7 +69,7 @@ def best_fit(counts: Int64s, m_ub: int) -> Grouping:
             bins = list(range(arrays, arrays - (-(stop - len(array)) // (m_ub // size))))
             arrays += len(bins)
             _place(array, stop, bins, m_ub, size, room)
-    of_user = np.array(array, np.int64)
+    of_user = np.fromiter(array, np.int64, len(array))
     order = np.argsort(of_user, kind="stable")
     of_piece, slots = of_user[order], kept[order]
     first = np.flatnonzero(np.concatenate(([True], of_piece[1:] != of_piece[:-1])))
@@ -113,7 +113,7 @@ def _place(array: list[int], stop: int, bins: list[int], free: int, size: int, r
     fit = free // size
     placed = min(stop - len(array), len(bins) * fit)
     rest = placed - (len(bins) - 1) * fit
-    array.extend([at for at in bins for _ in range(fit)][:placed])
+    array.extend(sorted(bins * fit)[:placed])  # each as often as users fit: they are in order, and merged quickly
     room.put(free - fit * size, bins[:-1])
     room.put(free - rest * size, bins[-1:])
 
