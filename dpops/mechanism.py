@@ -13,34 +13,8 @@ from dpops.claims import Adjacency, PureDP
 from dpops.estimate import CONSTANT, OK, Estimate, Number
 from dpops.forecast import Prior, laplace_bound, laplace_std, mean_absolute_error
 from dpops.noise import MOST_SCALE, Noise
+from dpops.rationals import fraction, number, text
 from dpops.types import CountsKnown, Grid, Int64s
-
-
-@lru_cache(maxsize=4096)
-def fraction(text: str) -> Fraction:
-    """A rational number from its text, remembered: the plans of a release share a few."""
-    return Fraction(text)
-
-
-def number(value: Fraction) -> float:
-    """float(value), remembered: the plans of a release share a few, and a fraction takes its time."""
-    return _number(*value.as_integer_ratio())
-
-
-@lru_cache(maxsize=4096)
-def _number(numerator: int, denominator: int) -> float:
-    return numerator / denominator
-
-
-def text(value: Fraction) -> str:
-    """str(value), remembered likewise."""
-    return _text(*value.as_integer_ratio())
-
-
-@lru_cache(maxsize=4096)
-def _text(numerator: int, denominator: int) -> str:
-    return str(Fraction(numerator, denominator))
-
 
 _NONE: Int64s = np.zeros(0, np.int64)
 _NONE.flags.writeable = False

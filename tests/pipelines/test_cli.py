@@ -39,7 +39,8 @@ def test_an_unknown_command_is_wrong_use(hatstream):
 
 
 def test_files_that_the_shell_made_of_a_pattern_are_told_to_need_quotes(hatstream):
-    code, _, err = hatstream("release", "--spec", "town.toml", "--input", "monday.csv", "tuesday.csv", "--output", "out")
+    needed = ("--spec", "town.toml", "--from", "2026-05-13", "--to", "2026-05-13", "--output", "out")
+    code, _, err = hatstream("release", *needed, "--input", "monday.csv", "tuesday.csv")
     assert code == 1
     assert "--input 'feed/*.csv'" in err
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpops import statistics
-from dpops.mechanism import fraction, number
+from dpops.rationals import fraction, number
 from dpops.statistics import Output
 from dpops.types import Float64s
 from transforms.records import HatColumns, SlotEstimates
