@@ -176,9 +176,11 @@ class Learned:
 
     def described(self) -> list[Described]:
         """All recent days, the last one first, without what is released of single HATs."""
-        found = []
+        found, variances = [], dict[bytes, Float64s]()
         for back, each in enumerate(reversed(self.recent)):
             hours, facts = each.day.hours, self.state.facts
+            if hours.tobytes() not in variances:
+                variances[hours.tobytes()] = self.counts.variances(hours)
             usual = self.counts.hats(self.state.design, hours)
             deviations = self.means.deviations(len(self.means.own) - 1 - back)
             found.append(
@@ -186,7 +188,7 @@ class Learned:
                     day=each.day,
                     weights=each.weights,
                     vehicles=each.weights / facts.hat_weight,
-                    log_variances=self.counts.variances(hours),
+                    log_variances=variances[hours.tobytes()],
                     traffic=traffic_of(usual),
                     values=self._values(usual, deviations, hours),
                     deviations=deviations,

@@ -59,8 +59,11 @@ def learned_floor(means: Means, days: Sequence[Described], rows: RowsOf) -> floa
 
 def _all(means: Means, days: Sequence[Described], rows: RowsOf) -> Iterator[_Surprises]:
     """Of levels whose groups lie in one parent each: wider ones are few, and say little."""
+    factors: dict[int, Float64s] = {}  # days of the same hours have the same variances
     for each in days:
-        numbers = numbers_of(each.vehicles, factors_of(each.log_variances, float(each.log_variances.max())))
+        if id(each.log_variances) not in factors:
+            factors[id(each.log_variances)] = factors_of(each.log_variances, float(each.log_variances.max()))
+        numbers = numbers_of(each.vehicles, factors[id(each.log_variances)])
         falling = own_variances(numbers, 0.0).mean(axis=-1)
         for stage in each.day.stages:
             for level in stage.levels:
