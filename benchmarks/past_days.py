@@ -29,11 +29,11 @@ from transforms.ledger import Account, Ledger
 from transforms.ledger.head import Head
 from transforms.observe.hexagons import cell_text
 from transforms.release import learned, states
-from transforms.release.kept import StateFile
 from transforms.release.levels import LevelsPolicy, first_centres, hats_of, seal_stage, stage_plan
 from transforms.release.past_reader import PastReader
 from transforms.release.policy import SlotFacts
 from transforms.release.recorded import Released, Sealed
+from transforms.release.state_file import StateFile
 
 ACCOUNT = Account(
     name="bench",

@@ -9,14 +9,14 @@ from pipelines.job import Job, Outputs
 from pipelines.specification import Specification
 from pipelines.specification.levels import LevelsRelease
 from transforms.ledger import AccountRefusal, Ledger
-from transforms.ledger.used import LedgerAccount
+from transforms.ledger.ledger_account import LedgerAccount
 from transforms.observe.parse import Rules
 from transforms.observe.vehicle_hash import Secret
 from transforms.release.digest import is_plain
-from transforms.release.kept import StateFile
 from transforms.release.levels import LevelsPolicy
 from transforms.release.policy import Policy, SlotFacts
 from transforms.release.recorded import Transaction
+from transforms.release.state_file import StateFile
 from transforms.time.calendar import Locator
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from transforms.count.tally import ContributionBound
 from transforms.layouts import Layout
-from transforms.ledger.used import LedgerAccount
+from transforms.ledger.ledger_account import LedgerAccount
 from transforms.observe.parse import Rules
 from transforms.release.policy import Policy, SlotFacts
 from transforms.release.recorded import Transaction

@@ -19,8 +19,8 @@ from transforms.count.tally import ContributionBound, merge_panes, tally, tally_
 from transforms.errors import StepError, reason_of
 from transforms.failpoints import failpoint
 from transforms.layouts import Layout, UnreadableFile
-from transforms.layouts.apart import read_apart
-from transforms.ledger.used import LedgerAccount
+from transforms.layouts.decoder_process import read_apart
+from transforms.ledger.ledger_account import LedgerAccount
 from transforms.observe import hexagons
 from transforms.observe.events import locate
 from transforms.observe.parse import Rules, parse

@@ -13,7 +13,7 @@ from dpops.claims import Adjacency
 from dpops.forecast import Float64s, Prior
 from dpops.means.arrays import FINE, ArrayPlan, Rule, array_means, check_rule, expected_means, lay_out, spread
 from dpops.means.clipped_mean import clipped_release, interval_errors, interval_plan, with_interval
-from dpops.means.many import Intervals, Many, array_means_of, expected_quantiles, interval_errors_of, rank_below
+from dpops.means.forecasts import Intervals, Many, array_means_of, expected_quantiles, interval_errors_of, rank_below
 from dpops.means.quantile import expected_quantile, private_quantiles
 from dpops.mechanism import Integers, Mechanism, Plan, Totals
 from dpops.noise import Noise

@@ -10,7 +10,7 @@ import numpy as np
 
 from dpops.claims import Adjacency
 from dpops.forecast import Float64s, Prior, clamped_errors
-from dpops.means.many import Many, chunks, expected_quantiles
+from dpops.means.forecasts import Many, chunks, expected_quantiles
 from dpops.means.quantile import expected_quantile, private_quantiles
 from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, stack, with_noise
 from dpops.noise import Noise

@@ -10,9 +10,9 @@ import numpy as np
 
 from dpops.claims import Adjacency
 from dpops.forecast import Float64s, Prior, clamped_errors, normal_scores
+from dpops.means.array_layouts import lay_out_together, of_one_size, planned, sums_of_means
 from dpops.means.arrays import FINE, ArrayPlan, Arrays, Rule, array_means, check_rule, lay_out, spread
-from dpops.means.many import Many, errors_around, quotients
-from dpops.means.together import lay_out_together, of_one_size, planned, sums_of_means
+from dpops.means.forecasts import Many, errors_around, quotients
 from dpops.mechanism import Drawn, Hats, Integers, Mechanism, Plan, Totals, with_noise
 from dpops.noise import Noise
 from dpops.rationals import text

@@ -10,7 +10,7 @@ import numpy as np
 
 from dpops.claims import Adjacency
 from dpops.forecast import Float64s, Prior
-from dpops.means.many import ForecastsTogether, Many, many_of, usual
+from dpops.means.forecasts import ForecastsTogether, Many, many_of, usual
 from dpops.mechanism import Integers, Mechanism, Plan, PlanError, Totals
 from dpops.mechanisms.constant import Constant
 from dpops.noise import Noise

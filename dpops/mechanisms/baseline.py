@@ -11,7 +11,7 @@ from dpops.claims import Adjacency
 from dpops.forecast import Float64s, Prior, clamped_errors, normal_scores
 from dpops.means.arrays import FINE
 from dpops.means.capping import CapRule, CountCap, Retained, check_cap, chosen, retained, weights
-from dpops.means.many import Many, errors_around, quotients
+from dpops.means.forecasts import Many, errors_around, quotients
 from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, facts_of, stack, with_noise
 from dpops.noise import Noise
 from dpops.types import CountsKnown, Grid, Int64s

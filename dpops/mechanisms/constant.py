@@ -9,7 +9,7 @@ import numpy as np
 
 from dpops.claims import Adjacency
 from dpops.forecast import Float64s, Prior, clamped_errors, normal_scores
-from dpops.means.many import Many, chunks, spreads
+from dpops.means.forecasts import Many, chunks, spreads
 from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, facts_of, stack
 from dpops.noise import Noise
 from dpops.types import CountsKnown, Grid, Int64s

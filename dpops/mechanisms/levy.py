@@ -23,7 +23,7 @@ from dpops.means.arrays import (
     spread,
 )
 from dpops.means.clipped_mean import clipped_release, interval_errors, interval_plan, with_interval
-from dpops.means.many import Intervals, Many, array_means_of, groups_of, interval_errors_of, rank_below
+from dpops.means.forecasts import Intervals, Many, array_means_of, groups_of, interval_errors_of, rank_below
 from dpops.mechanism import Integers, Mechanism, Plan, Totals
 from dpops.noise import Noise
 from dpops.noise.exponential import choose

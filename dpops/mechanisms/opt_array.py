@@ -8,7 +8,7 @@ from typing import ClassVar
 from dpops.claims import Adjacency
 from dpops.forecast import Float64s, Prior
 from dpops.means.arrays import ArrayPlan
-from dpops.means.many import Many
+from dpops.means.forecasts import Many
 from dpops.mechanism import Integers, Mechanism, Plan, Totals
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.noise import Noise

@@ -10,7 +10,7 @@ import numpy as np
 
 from dpops.claims import Adjacency
 from dpops.forecast import Float64s, Prior, clamped_errors, normal_scores
-from dpops.means.many import Many, groups_of, quotients
+from dpops.means.forecasts import Many, groups_of, quotients
 from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, stack, with_noise
 from dpops.noise import Noise
 from dpops.types import CountsKnown, Grid, Int64s

@@ -16,7 +16,7 @@ from transforms.errors import reason_of
 from transforms.layouts import FIXED, UnreadableFile
 from transforms.layouts.base import FIELDS
 from transforms.layouts.csv_table import DELIMITERS
-from transforms.layouts.opened import opened
+from transforms.layouts.open_file import opened
 
 ROWS = 20_000
 LOOK_BYTES = 16 << 20

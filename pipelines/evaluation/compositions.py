@@ -26,7 +26,7 @@ from pipelines.scheduled.release import InputError, UsageError, job_of
 from transforms.count import wire
 from transforms.count.tally import ContributionBound, tally
 from transforms.count.wire import Tally
-from transforms.ledger.used import LedgerAccount
+from transforms.ledger.ledger_account import LedgerAccount
 from transforms.observe.vehicle_hash import Secret
 from transforms.release.by_hexagon import Divided, divide, hats_of
 from transforms.release.policy import Policy, weights_of

@@ -26,7 +26,7 @@ from pipelines.specification import Specification
 from transforms.count import wire
 from transforms.count.tally import tally
 from transforms.count.wire import Tally
-from transforms.ledger.used import LedgerAccount
+from transforms.ledger.ledger_account import LedgerAccount
 from transforms.observe.hexagons import cell_text
 from transforms.observe.vehicle_hash import Secret
 from transforms.records import SlotEstimates

@@ -11,7 +11,7 @@ from pipelines.progress import Report
 from pipelines.scheduled.release import InputError, UsageError, paths_of
 from pipelines.specification.fusion import FusionSpecification
 from transforms.layouts import MAPPED
-from transforms.layouts.apart import read_apart
+from transforms.layouts.decoder_process import read_apart
 from transforms.observe import hexagons
 from transforms.observe.parse import Rules, parse
 from transforms.observe.vehicle_hash import Secret

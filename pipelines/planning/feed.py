@@ -16,7 +16,7 @@ from transforms.count import wire
 from transforms.count.tally import tally
 from transforms.errors import reason_of
 from transforms.layouts import UnreadableFile
-from transforms.layouts.apart import read_apart
+from transforms.layouts.decoder_process import read_apart
 from transforms.observe import hexagons
 from transforms.observe.events import locate
 from transforms.observe.parse import FROM_US, TO_US, Rules, parse

@@ -27,9 +27,9 @@ from dpops.statistics import Column
 from pipelines.build import PANE_S, count, draw, observe_all, publish, publish_estimates
 from pipelines.job import Job
 from pipelines.scheduled import judge
-from pipelines.scheduled.asked import asked_of
 from pipelines.scheduled.crew import pieces_of
 from pipelines.scheduled.judge import Judge, KeyedFact
+from pipelines.scheduled.period_demand import asked_of
 from pipelines.scheduled.tasks import EXPOSED, SEALED, batches_of
 from transforms import counters
 from transforms.count.tally import ContributionBound

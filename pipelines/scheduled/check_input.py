@@ -11,7 +11,7 @@ from pipelines.scheduled.outcome import Outcome
 from pipelines.scheduled.release import input_of, job_of
 from pipelines.scheduled.spool import Spool
 from pipelines.specification import Specification
-from transforms.ledger.used import LedgerAccount
+from transforms.ledger.ledger_account import LedgerAccount
 from transforms.observe.vehicle_hash import Secret
 from transforms.time.calendar import Calendar, Slot
 

@@ -11,10 +11,10 @@ from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import PCollection
 
 from dpops.claims import claim_of
-from pipelines.scheduled.asked import Asked
 from pipelines.scheduled.outcome import Outcome, Spend, count_in, is_refused
+from pipelines.scheduled.period_demand import Asked
 from transforms import counters
-from transforms.ledger.used import LedgerAccount
+from transforms.ledger.ledger_account import LedgerAccount
 from transforms.records import CONSENT, KeyedUnit
 from transforms.release.recorded import Debit
 

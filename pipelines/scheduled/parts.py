@@ -9,18 +9,18 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pipelines.job import Job
 from pipelines.progress import Report
 from pipelines.scheduled import counting
-from pipelines.scheduled.asked import asked_of
 from pipelines.scheduled.crew import crew_of
 from pipelines.scheduled.outcome import Outcome, count_in, is_refused
+from pipelines.scheduled.period_demand import asked_of
 from pipelines.scheduled.publish import publish
 from pipelines.scheduled.spool import Spool
 from pipelines.scheduled.tasks import EXPOSED, SEALED
 from transforms.records import RecordedSlot, SlotEstimates
 from transforms.release.estimates import estimates_of
-from transforms.release.kept import StateFile
 from transforms.release.past_reader import PastReader
 from transforms.release.recorded import Debit
 from transforms.release.recording import decoded, record_units
+from transforms.release.state_file import StateFile
 from transforms.time.calendar import Slot
 
 Wanted = dict[str, list[Debit]]

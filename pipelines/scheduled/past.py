@@ -11,10 +11,10 @@ from pipelines.specification import Specification
 from transforms.ledger import AccountRefusal
 from transforms.records import RecordedSlot, SlotEstimates
 from transforms.release.estimates import estimates_of
-from transforms.release.kept import StateFile
 from transforms.release.past import Past, with_model
 from transforms.release.past_reader import PastReader, last_entry
 from transforms.release.recorded import Sequenced
+from transforms.release.state_file import StateFile
 from transforms.sinks.files import publish_slot
 from transforms.time.calendar import Calendar
 

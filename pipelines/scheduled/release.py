@@ -25,7 +25,7 @@ from pipelines.specification import Specification
 from pipelines.specification.levels import LevelsRelease
 from pipelines.specification.numbers import shortened
 from transforms.ledger import AccountRefusal
-from transforms.ledger.used import LedgerAccount
+from transforms.ledger.ledger_account import LedgerAccount
 from transforms.observe.vehicle_hash import Secret
 from transforms.release.policy import SlotFacts
 from transforms.sinks.files import HATS, file_of

@@ -24,8 +24,8 @@ from transforms.count.derived import derived_tallies
 from transforms.count.tally import ContributionBound, tally
 from transforms.errors import StepError, reason_of
 from transforms.failpoints import failpoint
-from transforms.layouts.apart import read_apart
 from transforms.layouts.base import WHOLE, Layout, Share, UnreadableFile
+from transforms.layouts.decoder_process import read_apart
 from transforms.observe import hexagons
 from transforms.observe.events import locate
 from transforms.observe.parse import Rules, parse

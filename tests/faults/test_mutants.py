@@ -11,7 +11,7 @@ import pytest
 from tests import city
 from tests.transforms.inputs import FIELDS, NOON_US, good_row, mapped, rules
 from transforms.layouts import UnreadableFile
-from transforms.layouts.apart import read_apart
+from transforms.layouts.decoder_process import read_apart
 from transforms.observe.parse import parse
 
 ROWS = [good_row(i) for i in range(40)]

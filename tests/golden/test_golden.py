@@ -23,7 +23,7 @@ from pipelines.scheduled.release import job_of, range_of
 from pipelines.specification import load
 from tests import city
 from transforms.ledger.chain import ENTRY
-from transforms.ledger.used import LedgerAccount
+from transforms.ledger.ledger_account import LedgerAccount
 from transforms.observe.vehicle_hash import Secret, vehicle_hashes
 from transforms.release.recorded import Sealed
 from transforms.steps import Read, SlotShard

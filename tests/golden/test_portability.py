@@ -20,7 +20,7 @@ from pipelines.specification import load
 from tests import city
 from tests.golden.portability import findings, labels
 from tests.stream.tiny import LAYOUT
-from transforms.ledger.used import LedgerAccount
+from transforms.ledger.ledger_account import LedgerAccount
 from transforms.observe.vehicle_hash import Secret
 from transforms.sources.growing_folder import ReadGrowing
 from transforms.sources.kafka import ReadKafka

@@ -27,7 +27,7 @@ from pipelines.streaming.flink.engine import Flink, FlinkJob
 from tests.stream.feed import ANY_TIME
 from transforms.failpoints import failpoint
 from transforms.ledger import Recorded
-from transforms.ledger.used import LedgerAccount
+from transforms.ledger.ledger_account import LedgerAccount
 from transforms.sinks.files import file_stem
 from transforms.sources.kafka_partition import Topic
 

@@ -11,7 +11,7 @@ from pipelines.specification import SpecificationError, load
 from pipelines.streaming.stream import StreamFacts, check, first_slot
 from tests import city
 from transforms.ledger.databases import database_of
-from transforms.ledger.used import LedgerAccount
+from transforms.ledger.ledger_account import LedgerAccount
 from transforms.observe.vehicle_hash import Secret
 
 NOWHERE = ["--job-server", "127.0.0.1:1", "--worker-pool", "127.0.0.1:1", "--rest", "127.0.0.1:1"]

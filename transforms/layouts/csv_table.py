@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpops.types import Int64s
 from transforms.layouts.base import FIELDS, Units, UnreadableFile, raw_batch
 from transforms.layouts.lines import QUOTE, RETURN, Lines, letters_of, lines_of, read_chunks, without
-from transforms.layouts.opened import opened
+from transforms.layouts.open_file import opened
 from transforms.layouts.utf8 import refuse_not_utf8
 from transforms.records import RawBatch
 

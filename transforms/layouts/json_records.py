@@ -7,7 +7,7 @@ from transforms.layouts.base import FIELDS, Units, UnreadableFile
 from transforms.layouts.iudx import ARRAY_BYTES, read_array
 from transforms.layouts.jsonl import batch_of_messages, read_json_lines
 from transforms.layouts.lines import BOM
-from transforms.layouts.opened import opened
+from transforms.layouts.open_file import opened
 from transforms.layouts.records import Paths
 from transforms.records import RawBatch
 

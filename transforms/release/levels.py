@@ -39,10 +39,10 @@ from dpops.noise import Noise
 from dpops.statistics import SUMS
 from dpops.types import Grid, Int64s
 from transforms.count.wire import Tally
-from transforms.release.kept import StateFile
 from transforms.release.policy import SlotFacts
 from transforms.release.products import PARENT, Product
 from transforms.release.recorded import Released, Sealed
+from transforms.release.state_file import StateFile
 
 MECHANISM = "levels"
 COLUMNS = (SUMS,)

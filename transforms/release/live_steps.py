@@ -11,7 +11,7 @@ from dpops.levels import sum_up
 from dpops.noise import Noise
 from transforms.count import wire
 from transforms.failpoints import failpoint
-from transforms.ledger.used import LedgerAccount
+from transforms.ledger.ledger_account import LedgerAccount
 from transforms.records import KeyedTally, KeyedUnit, RecordedSlot, SlotEstimates, SlotShard, TallyBytes, UnitBytes
 from transforms.release.levels import COLUMNS, LevelsPolicy, rows_of
 from transforms.release.levels_order import CentresOf, hours_of

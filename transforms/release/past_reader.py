@@ -3,12 +3,12 @@
 from fractions import Fraction
 
 from dpops.learning.hats import LearnedHats
-from dpops.learning.kept import arrays_of_hats, hats_taken_up
+from dpops.learning.state_arrays import arrays_of_hats, hats_taken_up
 from transforms.ledger import Ledger
 from transforms.records import RecordedSlot, SlotEstimates
 from transforms.release.estimates import estimates_of
-from transforms.release.kept import Kept, StateFile
 from transforms.release.past import Past, with_model
+from transforms.release.state_file import Kept, StateFile
 
 
 class PastReader:

@@ -7,10 +7,10 @@ from fractions import Fraction
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
 
-from transforms.ledger.used import LedgerAccount
+from transforms.ledger.ledger_account import LedgerAccount
 from transforms.records import RecordedSlot, SlotEstimates
-from transforms.release.kept import StateFile
 from transforms.release.past_reader import PastReader
+from transforms.release.state_file import StateFile
 
 
 @dataclass

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from dpops.levels import Stage, Sums
 from dpops.noise import Noise
 from transforms.failpoints import failpoint
-from transforms.ledger.used import LedgerAccount
+from transforms.ledger.ledger_account import LedgerAccount
 from transforms.records import RecordedSlot, SlotEstimates
 from transforms.release.levels import LevelsPolicy, plan_of, seal_stage
 from transforms.release.levels_order import CentresOf, hours_of, plan_for

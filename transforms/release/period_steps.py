@@ -11,7 +11,7 @@ from apache_beam.transforms.window import TimestampedValue
 
 from dpops.levels import sum_up
 from transforms.count import wire
-from transforms.ledger.used import LedgerAccount
+from transforms.ledger.ledger_account import LedgerAccount
 from transforms.records import KeyedTally, RecordedSlot, SlotEstimates, SlotShard, TallyBytes
 from transforms.release.levels import COLUMNS, rows_of
 from transforms.release.period import PeriodPolicy, release_period

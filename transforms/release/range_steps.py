@@ -11,7 +11,7 @@ from transforms import counters
 from transforms.count import wire
 from transforms.count.derived import derived_tallies
 from transforms.failpoints import failpoint
-from transforms.ledger.used import LedgerAccount
+from transforms.ledger.ledger_account import LedgerAccount
 from transforms.observe.parse import Rules
 from transforms.records import (
     EventBytes,

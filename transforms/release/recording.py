@@ -8,7 +8,7 @@ import msgspec
 from transforms import counters
 from transforms.errors import reason_of, recorded_but
 from transforms.ledger import LimitExceeded, PeriodClosed
-from transforms.ledger.used import LedgerAccount
+from transforms.ledger.ledger_account import LedgerAccount
 from transforms.records import RecordedSlot
 from transforms.release.recorded import Sealed
 

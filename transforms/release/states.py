@@ -10,15 +10,15 @@ import msgspec
 import numpy as np
 
 from dpops.learning import DayValues, Design, Facts, Groups, LevelValues, StageValues, State, taken_in
-from dpops.learning.kept import arrays_of, taken_up
+from dpops.learning.state_arrays import arrays_of, taken_up
 from dpops.levels import ReleasedStage
 from dpops.levels.defaults import Fleet, vehicle_weight
 from dpops.levels.live import slot_weight
 from dpops.levels.stages import CENTRE_STEP_KMH
 from transforms.observe.hexagons import cell_text
-from transforms.release.kept import Kept
 from transforms.release.levels import LevelsPolicy, hats_of, plan_of, read_unit
 from transforms.release.recorded import Sequenced
+from transforms.release.state_file import Kept
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from apache_beam.utils.timestamp import Duration, Timestamp
 
 from transforms import counters
 from transforms.layouts import MessageLayout
-from transforms.layouts.apart import messages_apart
+from transforms.layouts.decoder_process import messages_apart
 from transforms.records import REFUSED, Messages, RawBatch, Refused
 from transforms.side_outputs import Refusal
 from transforms.sources.kafka_partition import POLL_MESSAGES, Partition, PartitionStart, Poll, Topic

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpops.forecast import Prior
-from dpops.means.together import MANY_USERS
+from dpops.means.array_layouts import MANY_USERS
 from dpops.mechanism import Hats, PlanError
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.auto import Auto

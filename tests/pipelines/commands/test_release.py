@@ -17,7 +17,7 @@ from pipelines.account import location
 from pipelines.job import Outputs
 from pipelines.scheduled import counting
 from pipelines.scheduled import release as scheduled
-from pipelines.scheduled.asked import spend_of
+from pipelines.scheduled.period_demand import spend_of
 from pipelines.specification import load
 from tests import city
 from tests.pipelines.commands.releases import files_in, rows_in, summary_of

@@ -9,7 +9,7 @@ import pytest
 
 from tests.transforms.inputs import FIELDS, csv_line, good_row
 from transforms.layouts import UnreadableFile, layout
-from transforms.layouts.apart import read_apart
+from transforms.layouts.decoder_process import read_apart
 
 ROWS = [good_row(i) for i in range(50)]
 BY_NAME = {field: field for field in FIELDS}

@@ -17,10 +17,10 @@ from dpops.levels import sum_up
 from dpops.noise import Noise
 from tests.dpops.levels.cities import random_days, rows
 from tests.transforms.release.levels_days import HOURS, REGION, facts, policy
-from transforms.release import kept, learned, states
-from transforms.release.kept import Kept, StateFile
+from transforms.release import learned, state_file, states
 from transforms.release.levels import LevelsPolicy, first_centres, seal_stage, stage_plan
 from transforms.release.recorded import Sequenced
+from transforms.release.state_file import Kept, StateFile
 
 FIRST_FOLD = 2 * RECENT
 HOW = policy("gaussian")
@@ -128,7 +128,7 @@ def test_a_file_of_another_version_is_made_anew(
 ) -> None:
     how = replace(HOW, kept=file)
     with monkeypatch.context() as patch:
-        patch.setattr(kept, "VERSION", 0)
+        patch.setattr(state_file, "VERSION", 0)
         estimated(many, how)
     before = file.path.read_bytes()
     assert estimated(many, how) == plain
@@ -145,7 +145,7 @@ def test_a_folder_that_nobody_may_write_to_is_told_and_costs_nothing(
     def refused(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(kept, "replacing", refused)
+    monkeypatch.setattr(state_file, "replacing", refused)
     assert estimated(many, replace(HOW, kept=file)) == plain
     assert "cannot be written" in caplog.text
 

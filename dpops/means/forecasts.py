@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from dpops.forecast import Float64s, Prior, clamped_errors, normal_scores
+from dpops.means.array_layouts import USUAL, Layout, layout, of_one_size, sizes_of, stacked
 from dpops.means.arrays import AT_LEAST_BETWEEN, FEW, FINE, Rule
-from dpops.means.together import USUAL, Layout, layout, of_one_size, sizes_of, stacked
 from dpops.types import CountsKnown, Grid, Int64s
 
 _CHUNK = 256

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpops.learning.kept import VERSION, Arrays
+from dpops.learning.state_arrays import VERSION, Arrays
 from transforms.atomic_files import locked, replacing
 from transforms.errors import reason_of
 from transforms.regular_files import read_regular

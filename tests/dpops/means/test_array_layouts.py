@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpops.means.array_layouts import MANY_USERS, lay_out_together
 from dpops.means.arrays import lay_out
-from dpops.means.together import MANY_USERS, lay_out_together
 from dpops.mechanism import PlanError
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.types import CountsKnown, Grid

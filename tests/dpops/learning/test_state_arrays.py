@@ -5,7 +5,7 @@ import pytest
 
 from dpops.learning import State, learned
 from dpops.learning.hats import RECENT, HatState
-from dpops.learning.kept import VERSION, arrays_of, arrays_of_hats, hats_taken_up, taken_up
+from dpops.learning.state_arrays import VERSION, arrays_of, arrays_of_hats, hats_taken_up, taken_up
 from tests.dpops.learning.city import FACTS, HOURS, after, design
 from tests.dpops.learning.hats import after as after_hats
 

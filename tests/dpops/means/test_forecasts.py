@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpops.forecast import Prior
+from dpops.means.array_layouts import MANY_USERS, layout
 from dpops.means.contribution_bound import argmax, minimax
-from dpops.means.many import ForecastsTogether, many_of, quotients, usual
-from dpops.means.together import MANY_USERS, layout
+from dpops.means.forecasts import ForecastsTogether, many_of, quotients, usual
 from dpops.mechanism import PlanError
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.auto import Auto, _candidates
