@@ -52,6 +52,8 @@ def run(
             tallies = counting.count_derived(crew, periods, events, outcome, progress, shards=shards)
         keys = {period: [(plan[0], shard) for shard in range(shards)] for period, plan in periods.items()}
         publish(_estimates(job, policy, keys, tallies, outcome, progress), job.outputs)
+    if outcome.units_lost_to_the_limit:  # another process spent the budget since it was looked at
+        outcome.periods_refused = asked_of_the_account(job, policy.levels).periods_refused
     return outcome
 
 

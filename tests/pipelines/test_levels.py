@@ -2,7 +2,7 @@
 
 import csv
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -11,9 +11,12 @@ import pytest
 from dpops.accountant import DeltaLimit
 from dpops.levels.stages import FIRST_CENTRE
 from pipelines.account import location
+from pipelines.job import Outputs
+from pipelines.scheduled import levels
 from pipelines.specification import SpecificationError, load
 from tests import city, levels_city
 from tests.levels_city import CELLS, DAYS, SPEC
+from transforms.records import SlotEstimates
 from transforms.release.levels import plan_of, unpack_centres
 from transforms.release.recorded import Sequenced
 
@@ -100,6 +103,27 @@ def test_a_period_is_debited_once_and_a_lowered_limit_refuses_a_new_one_alone(tm
     assert code == 3
     assert "2.64" in err
     assert len(entries(tmp_path)) == 2
+
+
+def test_a_budget_that_another_process_spends_meanwhile_refuses_what_it_does_not_cover(
+    tmp_path: Path, hatstream: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made(tmp_path, hatstream)
+    publish, other = levels.publish, tmp_path / "other.toml"
+    other.write_text(SPEC.replace("upper_kmh = 65", "upper_kmh = 60"))
+
+    def overtaken(estimates: Iterator[SlotEstimates], outputs: Outputs) -> None:
+        monkeypatch.undo()
+        released(tmp_path, hatstream, "--spec", str(other), "--output", str(tmp_path / "apart"), start=DAYS[2])
+        publish(estimates, outputs)
+
+    monkeypatch.setattr(levels, "publish", overtaken)
+    code, _, err = hatstream(*city.release(tmp_path, start=DAYS[1], end=DAYS[2]))
+    assert code == 3
+    assert f"Only this was released: {DAYS[1]}" in err
+    assert f"period {DAYS[2]}: this release" in err
+    assert len(entries(tmp_path)) == 2
+    assert len(list((tmp_path / "out").glob("*.csv"))) == 4
 
 
 def test_a_total_with_delta_is_kept_in_rho_and_fills_an_account_of_the_same_numbers(

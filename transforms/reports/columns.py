@@ -188,9 +188,10 @@ def _texts(column: pa.Array) -> tuple[list[bytes | None], Int64s]:
 def _users(column: pa.Array) -> tuple[Int64s, Bools, Bools]:
     """Hashes, and which rows have no user or a bad one."""
     values, index = _texts(column)
-    hashes = vehicle_hashes(_JOIN_KEY, [""] * len(values), [value or b"" for value in values])
     empty = np.array([not value for value in values], np.bool_)
     long = np.array([value is not None and len(value) > VEHICLE_BYTES for value in values], np.bool_)
+    ids = [b"" if value is None or is_long else value for value, is_long in zip(values, long.tolist(), strict=True)]
+    hashes = vehicle_hashes(_JOIN_KEY, [""] * len(ids), ids)  # which are remembered: what is refused must not be
     missing = nulls(column) | (np.array([value == b"" for value in values], np.bool_)[index])
     return hashes[index], missing, (empty | long)[index]
 

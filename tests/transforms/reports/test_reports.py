@@ -11,7 +11,9 @@ from dpops.local.registry import LOCAL_MECHANISMS
 from dpops.local.reports import Reports, Service
 from tests.statistical.checks import seeded
 from transforms.observe.parse import FROM_US
+from transforms.observe.vehicle_hash import vehicle_hashes
 from transforms.records import Observations
+from transforms.reports import columns
 from transforms.reports.columns import REASONS, Hours, Reported, ReportRules, parse_reports
 from transforms.reports.fuse import FusionRules, fuse, join
 from transforms.reports.perturb import perturb
@@ -72,6 +74,19 @@ def test_each_bad_row_is_refused_for_its_reason_and_spares_the_others(change: di
     assert refused == {reason: 1}
     assert found.user.size == 2
     assert reason in REASONS
+
+
+def test_a_user_of_any_length_that_is_refused_is_not_kept_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    hashed: list[bytes] = []
+
+    def watched(key: bytes, periods: list[str], ids: list[bytes]) -> np.ndarray:
+        hashed.extend(ids)
+        return vehicle_hashes(key, periods, ids)
+
+    monkeypatch.setattr(columns, "vehicle_hashes", watched)
+    found, _ = parse_reports(table(GOOD, {**GOOD, "user": "x" * 60_000}), RULES)
+    assert found.user.size == 1
+    assert max(map(len, hashed)) == len("a1")
 
 
 def test_a_report_rounded_beyond_its_end_is_held_there() -> None:
