@@ -125,6 +125,13 @@ class ClaimedHats(NamedTuple):
 
 def claims_of(unit: Sealed) -> ClaimedHats:
     """Plans that say the same are looked at once. Raises LedgerError, or PlanError."""
+    try:
+        return _claims_of(unit)
+    except (TypeError, AttributeError, ArithmeticError):  # of values that no plan has; they are not shown
+        raise LedgerError(f"period {unit.period}: a plan of {unit.spec_id} cannot be read") from None
+
+
+def _claims_of(unit: Sealed) -> ClaimedHats:
     drawn = [(each, each.plan) for each in unit.released if each.plan is not None]
     told: list[_Told] = [
         _of_stage(plan) if each.mechanism == levels.MECHANISM else Plan.told(plan) for each, plan in drawn

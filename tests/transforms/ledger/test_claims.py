@@ -102,6 +102,17 @@ def test_a_plan_that_claims_nothing_and_is_no_constant_is_refused_and_found(ledg
         ledger.verify()
 
 
+@pytest.mark.parametrize(
+    "change", [{"epsilon": ["1"]}, {"scale": "1/0"}, {"facts": []}, {"facts": {"sensitivity": "9"}}]
+)
+def test_a_forged_plan_with_values_that_no_plan_has_is_found_and_named(ledger, change, monkeypatch):
+    forged = with_cells(unit(), [[PLAN], [{**PLAN, **change}]])
+    monkeypatch.setattr(releases, "_check_claims", lambda *_: None)
+    record(ledger, forged)
+    with pytest.raises(LedgerError, match=r"a plan of .* cannot be read"):
+        ledger.verify()
+
+
 def test_no_noise_for_a_sensitivity_is_no_claim_at_all(ledger):
     with pytest.raises(LedgerError):
         record(ledger, unit(plan=costing("1", scale="0", facts={"sensitivity": 1})))
