@@ -116,10 +116,11 @@ def loop(vehicles: int) -> tuple[Any, list[float], list[bytes]]:
     return sent_s[order], at_s[order].tolist(), bodies
 
 
-def produce(producer: Producer, topic: str, payload: bytes) -> None:
+def produce(producer: Producer, topic: str, payload: bytes, sent_ms: int = 0) -> None:
+    """sent_ms: the message's own timestamp; 0: now."""
     while True:
         try:
-            producer.produce(topic, payload)
+            producer.produce(topic, payload, timestamp=sent_ms)
         except BufferError:
             producer.poll(0.01)
         else:
