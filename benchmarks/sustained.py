@@ -83,6 +83,7 @@ class Feed:
         producer = Producer({**SETTINGS, "bootstrap.servers": self.topic.brokers})
         sent: dict[int, int] = defaultdict(int)
         time.sleep(max(0, self.start_s - time.time()))
+        begun_s = time.time()
         with self.archive.open("wb", buffering=1 << 20) as archive:
             for base_s in range(self.start_s, self.until_s, LOOP_S):
                 done = 0
@@ -94,7 +95,8 @@ class Feed:
                         for i in range(done, until):
                             at_ms = 0 if at_s[i] != at_s[i] else round(1_000 * (base_s + at_s[i])) + extra_ms
                             payload = b'{"ts":%d,%b' % (at_ms, bodies[i])
-                            produce(producer, self.topic.name, payload)
+                            due_s = base_s + sent_s[i]  # what should have been sent before has the timestamps of then
+                            produce(producer, self.topic.name, payload, round(1_000 * due_s) if due_s < begun_s else 0)
                             archive.write(payload + b"\n")
                         sent[int(now_s)] += until - done
                     done = until
