@@ -72,5 +72,7 @@ def _kind(error: BaseException) -> str:
 def _systems() -> Any:
     import pipelines.silence_beam  # noqa: F401  # isort: skip
     from apache_beam.io.filesystems import FileSystems
+    from apache_beam.options.pipeline_options import PipelineOptions
 
+    FileSystems.set_options(PipelineOptions([]))  # which a pipeline would do, and without which there is no S3
     return FileSystems
