@@ -200,15 +200,18 @@ def _minimax(counts: Int64s, epsilon: Fraction) -> Int64s:
 
 def _best_fits(kept: Int64s, length: Int64s) -> tuple[Int64s, Int64s]:
     """The array of each user, and the free slots of each array: every user, in order, into the fullest with room, the
-    lowest of equals. kept: (HATs, users). An array that nobody is in yet has all its slots free."""
+    lowest of equals. kept: (HATs, users). An array that nobody is in yet has all its slots free.
+
+    An array is one number, its free slots before its place: the least that remains is the best fit, as where there is
+    no room the difference wraps around to what no other reaches.
+    """
     hats, users = kept.shape
-    free = np.repeat(length[:, None], users, axis=1)
-    array = np.empty((hats, users), np.int64)
-    every, too_full = np.arange(hats), np.iinfo(np.int64).max
+    bits = users.bit_length()
+    arrays = (length << bits) + np.arange(users)[:, None]
+    free, taken = arrays.view(np.uint64), (kept.T << bits).astype(np.uint64)
+    found, every = np.empty((users, hats), np.int64), np.arange(hats)
     for user in range(users):
-        size = kept[:, user]
-        room = free[:, : user + 1]
-        at = np.where(room >= size[:, None], room, too_full).argmin(axis=1)
-        array[:, user] = at
-        free[every, at] -= size
-    return array, free
+        best = (free[: user + 1] - taken[user]).min(axis=0)
+        found[user] = best & np.uint64((1 << bits) - 1)
+        free[found[user], every] = best
+    return np.ascontiguousarray(found.T), np.ascontiguousarray(arrays.T >> bits)
