@@ -11,8 +11,9 @@ import numpy as np
 
 from dpops.claims import Adjacency
 from dpops.forecast import Float64s, Prior
-from dpops.means.arrays import FINE, ArrayPlan, Rule, array_means, check_rule, expected_means, lay_out, spread
-from dpops.means.clipped_mean import clipped_release, interval_errors, interval_plan, with_interval
+from dpops.means.array_layouts import lay_out_together
+from dpops.means.arrays import FINE, ArrayPlan, Rule, array_means, check_rule, expected_means, spread
+from dpops.means.clipped_mean import Choice, clipped_release, interval_errors, interval_plans, with_interval
 from dpops.means.forecasts import (
     Ends,
     LaidMany,
@@ -57,10 +58,17 @@ class QuantileInterval(Mechanism):
         raise NotImplementedError
 
     def plan(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> ArrayPlan:
-        made = lay_out(known, grid, epsilon, self.m_ub)
-        rank = self.rank(made.grouping.fills.size, epsilon)
-        facts = {"rank_numerator": rank.numerator, "rank_denominator": rank.denominator}
-        return interval_plan(self.name, made, grid, epsilon, grid.upper_steps * FINE, facts)
+        return self.plans([known], grid, epsilon)[0]
+
+    def plans(self, known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[ArrayPlan]:
+        found = lay_out_together(known, grid, epsilon, self.m_ub)
+        ranks = {arrays: self.rank(arrays, epsilon) for arrays in {laid.facts["arrays"] for laid in found}}
+        facts = {
+            arrays: {"rank_numerator": rank.numerator, "rank_denominator": rank.denominator}
+            for arrays, rank in ranks.items()
+        }
+        choices = [Choice(grid.upper_steps * FINE, facts[laid.facts["arrays"]]) for laid in found]
+        return interval_plans(self.name, found, choices, grid, epsilon)
 
     def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
         upper, rank, quarter = float(plan.upper), float(_rank(plan)), float(plan.epsilon) / 4

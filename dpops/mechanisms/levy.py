@@ -12,6 +12,7 @@ import numpy as np
 
 from dpops.claims import Adjacency
 from dpops.forecast import Float64s, Prior
+from dpops.means.array_layouts import lay_out_together
 from dpops.means.arrays import (
     FINE,
     ArrayMeans,
@@ -20,10 +21,9 @@ from dpops.means.arrays import (
     array_means,
     check_rule,
     expected_means,
-    lay_out,
     spread,
 )
-from dpops.means.clipped_mean import clipped_release, interval_errors, interval_plan, with_interval
+from dpops.means.clipped_mean import Choice, clipped_release, interval_errors, interval_plans, with_interval
 from dpops.means.forecasts import LaidMany, Many, ends_of, groups_of, interval_errors_of, interval_forecasts
 from dpops.mechanism import Integers, Mechanism, Plan, Totals
 from dpops.noise import Noise
@@ -58,12 +58,12 @@ class Levy(Mechanism):
         return [cls(), cls(m_ub=3)]
 
     def plan(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> ArrayPlan:
-        made = lay_out(known, grid, epsilon, self.m_ub)
-        upper = grid.upper_steps * FINE
-        tau = _tau(made.grouping.fills.size, made.m_ub, upper)
-        bins = -(-upper // tau)
-        widest = upper if bins == 1 else min(3 * tau, upper)
-        return interval_plan(self.name, made, grid, epsilon, widest, {"tau": tau, "bins": bins})
+        return self.plans([known], grid, epsilon)[0]
+
+    def plans(self, known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[ArrayPlan]:
+        found = lay_out_together(known, grid, epsilon, self.m_ub)
+        choices = [_choice(laid.facts["arrays"], laid.m_ub, grid.upper_steps * FINE) for laid in found]
+        return interval_plans(self.name, found, choices, grid, epsilon)
 
     def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
         unit = float(plan.step * plan.facts["arrays"])
@@ -106,6 +106,12 @@ class Levy(Mechanism):
     def resolve(integers: Sequence[int], plan: Plan) -> Plan:
         low, high = _interval(np.array(integers[0]), plan.facts["tau"], plan.facts["bins"], _upper(plan))
         return with_interval(int(low), int(high), plan)
+
+
+def _choice(arrays: int, m_ub: int, upper: int) -> Choice:
+    tau = _tau(arrays, m_ub, upper)
+    bins = -(-upper // tau)
+    return Choice(upper if bins == 1 else min(3 * tau, upper), {"tau": tau, "bins": bins})
 
 
 @lru_cache(maxsize=4096)  # HATs share a few numbers
