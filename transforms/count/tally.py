@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpops.statistics import Column
 from dpops.types import Int64s
 from transforms.count.order import packed_keys
-from transforms.count.wire import NO_SAMPLES, Events, Partial, Samples, Tally
+from transforms.count.wire import NO_SAMPLES, Events, Heard, Partial, Samples, Tally
 from transforms.scatter import scatter
 
 
@@ -31,6 +31,14 @@ class Counted(NamedTuple):
 
 class CountedPane(NamedTuple):
     partial: Partial
+    duplicates: int
+
+
+class Admitted(NamedTuple):
+    """partials: with those late events counted that are admitted. refused: how many are not."""
+
+    partials: list[Partial]
+    refused: int
     duplicates: int
 
 
@@ -76,6 +84,42 @@ def merge_panes(
         kept = np.bincount(row, minlength=rows.vehicle.size).astype(np.int64)
     slot_s = np.full(rows.vehicle.size, slot_start_s, np.int64)
     return Tally(slot_s, rows.vehicle, rows.cell, kept, rows.reported - kept, sums=sums)
+
+
+def heard(events: Events) -> Heard:
+    """When each vehicle was first and last heard of in a pane, for `admit_late`."""
+    order = np.argsort(events.vehicle)
+    vehicle, offset_us = events.vehicle[order], events.offset_us[order]
+    first = np.flatnonzero(_changes(vehicle, vehicle))
+    return Heard(np.minimum.reduceat(offset_us, first), np.maximum.reduceat(offset_us, first))
+
+
+def admit_late(partials: Sequence[Partial], cap: ContributionBound | None, columns: Sequence[Column]) -> Admitted:
+    """Counts the late events of a slot and vehicle shard that are no copies of what its panes have counted.
+
+    Panes do not keep what they counted, only when each vehicle was first and last heard of. A late event from within
+    that time may be a copy, and is refused; any other is none, such as those of a time without a network.
+    """
+    late = Events(*map(np.concatenate, zip(*(partial.late for partial in partials), strict=True)))
+    if not late.vehicle.size:
+        return Admitted(list(partials), 0, 0)
+    may_be_copy = _within_heard(partials, late)
+    counted = tally_pane(Events(*(column[~may_be_copy] for column in late)), cap, columns)
+    return Admitted([*partials, counted.partial], int(may_be_copy.sum()), counted.duplicates)
+
+
+def _within_heard(partials: Sequence[Partial], late: Events) -> NDArray[np.bool_]:
+    """Which late events lie in a stretch in which their vehicle was heard of. A vehicle's stretches are apart."""
+    heard_of = np.concatenate([np.unique(partial.vehicle) for partial in partials])
+    first_us, last_us = (np.concatenate(found) for found in zip(*(partial.heard for partial in partials), strict=True))
+    key = packed_keys(np.concatenate([heard_of, late.vehicle]), np.concatenate([first_us, late.offset_us]))
+    order = np.argsort(key[: heard_of.size])
+    before = np.searchsorted(key[order], key[heard_of.size :], side="right") - 1
+    within = np.zeros(late.vehicle.size, np.bool_)
+    rows = np.flatnonzero(before >= 0)
+    found = order[before[rows]]
+    within[rows] = (heard_of[found] == late.vehicle[rows]) & (late.offset_us[rows] <= last_us[found])
+    return within
 
 
 def _added_up(partials: Sequence[Partial]) -> Partial:
