@@ -64,9 +64,10 @@ class Hats:
     def take(self, chosen: NDArray[np.bool_] | Int64s) -> "Hats":
         return Hats(self.totals, self.first[chosen], self.users[chosen], self.reported[chosen])
 
-    def matrix(self, column: Int64s, chosen: Int64s) -> Int64s:
-        """A column of the totals, int64 (chosen, users), of HATs with equally many users. chosen: int64 (chosen,)."""
-        found: Int64s = column[self.first[chosen, None] + np.arange(self.users[chosen[0]])]
+    def behind_one_another(self, column: Int64s) -> Int64s:
+        """A column of the totals, int64 (users of these HATs,), in the order of the HATs."""
+        before = np.cumsum(self.users) - self.users
+        found: Int64s = column[np.repeat(self.first - before, self.users) + np.arange(self.users.sum())]
         return found
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from dpops.claims import Adjacency
 from dpops.forecast import Float64s, Prior, clamped_errors, normal_scores
-from dpops.means.array_layouts import lay_out_together, of_one_size, planned, sums_of_means
+from dpops.means.array_layouts import in_one_call, lay_out_together, planned, sums_of_means
 from dpops.means.arrays import FINE, ArrayPlan, Arrays, Rule, array_means, check_rule, lay_out, spread
 from dpops.means.forecasts import Many, errors_around, quotients
 from dpops.mechanism import Drawn, Hats, Integers, Mechanism, Plan, Totals, with_noise
@@ -85,14 +85,14 @@ class ArrayAverage(Mechanism):
         ]
 
     def draw(self, hats: Hats, grid: Grid, epsilon: Fraction, noise: Noise) -> Drawn:
-        groups = of_one_size(hats.users) if self.grouping == "best-fit" else []
+        together = in_one_call(hats.users) if self.grouping == "best-fit" else np.zeros(0, np.int64)
         is_alone = np.ones(len(hats), np.bool_)
-        for mine in groups:
-            is_alone[mine] = False
+        is_alone[together] = False
         alone = np.flatnonzero(is_alone)
-        parts = [_together(hats, mine, grid, epsilon, self.m_ub) for mine in groups]
-        parts.append(self._apart(hats, alone, grid, epsilon))
-        order = np.argsort(np.concatenate([*groups, alone])).tolist()
+        parts = [self._apart(hats.take(alone), grid, epsilon)]
+        if together.size:
+            parts.append(_together(hats.take(together), grid, epsilon, self.m_ub))
+        order = np.argsort(np.concatenate([alone, together])).tolist()
         columns = (list(chain(*column)) for column in zip(*parts, strict=True))
         ready = Noiseless(*([column[at] for at in order] for column in columns))
         moved = [facts["sensitivity"] for facts in ready.facts]
@@ -101,11 +101,10 @@ class ArrayAverage(Mechanism):
         noisy = with_noise(np.array(ready.exact, np.int64), [scales[each] for each in moved], noise)
         return Drawn([self.name] * len(hats), documents, [[query] for query in noisy])
 
-    def _apart(self, hats: Hats, chosen: Int64s, grid: Grid, epsilon: Fraction) -> Noiseless:
+    def _apart(self, hats: Hats, grid: Grid, epsilon: Fraction) -> Noiseless:
         """Of HATs that are not worth a matrix."""
-        mine = hats.take(chosen)
-        totals = list(mine)
-        known = map(CountsKnown, (each.counts for each in totals), mine.reported.tolist())
+        totals = list(hats)
+        known = map(CountsKnown, (each.counts for each in totals), hats.reported.tolist())
         plans = [self.plan(each, grid, epsilon) for each in known]
         facts = [dict(plan.facts) for plan in plans]
         return Noiseless(facts, [plan.bias_bound for plan in plans], _sums_of_means(totals, plans).tolist())
@@ -156,10 +155,10 @@ class ArrayAverage(Mechanism):
         return [[integer] for integer in with_noise(exact, [plan.scale for plan in plans], noise)]
 
 
-def _together(hats: Hats, chosen: Int64s, grid: Grid, epsilon: Fraction, m_ub: Rule) -> Noiseless:
-    """Of HATs with equally many users."""
-    counts, sums = (hats.matrix(column, chosen) for column in (hats.totals.counts, hats.totals.sums))
-    found = planned(counts, hats.reported[chosen], grid, epsilon, m_ub)
+def _together(hats: Hats, grid: Grid, epsilon: Fraction, m_ub: Rule) -> Noiseless:
+    """Of HATs that stand by their numbers of users, the most first."""
+    counts, sums = map(hats.behind_one_another, (hats.totals.counts, hats.totals.sums))
+    found = planned(counts, hats.users, hats.reported, grid, epsilon, m_ub)
     for facts, moved in zip(found.facts, found.layout.moved.tolist(), strict=True):
         facts["sensitivity"] = moved
     return Noiseless(found.facts, found.biases, sums_of_means(found, sums, grid).tolist())
