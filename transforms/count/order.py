@@ -1,5 +1,7 @@
 """An order by two columns of integers, by one sort of packed keys: a fraction of what sorting by each of them takes."""
 
+from typing import NamedTuple
+
 import numpy as np
 import pyarrow as pa
 
@@ -16,8 +18,25 @@ def packed_keys(first: Int64s, second: Int64s) -> Int64s:
     """
     if not first.size:
         return np.zeros(0, np.int64)
-    major, (minor, bound) = _places(first)[0], _narrow(second)
+    major, (minor, bound) = places(first).of, _narrow(second)
     return major * bound + minor
+
+
+class Places(NamedTuple):
+    """values: the distinct ones of a column, ascending. of: of each entry the place of its value among them."""
+
+    values: Int64s
+    of: Int64s
+
+
+def places(column: Int64s) -> Places:
+    """What `np.unique` gives with the inverse; by hashing, for the distinct values are few."""
+    found = pa.array(column).dictionary_encode()
+    values = found.dictionary.to_numpy()
+    order = np.argsort(values)
+    place = np.empty(values.size, np.int64)
+    place[order] = np.arange(values.size)
+    return Places(values[order], place[found.indices.to_numpy()])
 
 
 def _narrow(column: Int64s) -> tuple[Int64s, int]:
@@ -25,13 +44,5 @@ def _narrow(column: Int64s) -> tuple[Int64s, int]:
     least, most = int(column.min()), int(column.max())
     if most - least < NARROW:
         return column - least, most - least + 1
-    return _places(column)
-
-
-def _places(column: Int64s) -> tuple[Int64s, int]:
-    """Of each entry the place of its value among the distinct ones, and their number; by hashing, as they are few."""
-    found = pa.array(column).dictionary_encode()
-    values = found.dictionary.to_numpy()
-    place = np.empty(values.size, np.int64)
-    place[np.argsort(values)] = np.arange(values.size)
-    return place[found.indices.to_numpy()], values.size
+    found = places(column)
+    return found.of, found.values.size

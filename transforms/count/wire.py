@@ -49,7 +49,7 @@ class Tally:
     dropped: Int64s
     sums: Mapping[str, Int64s] = field(kw_only=True)
 
-    def take(self, chosen: "np.typing.NDArray[np.bool_] | Int64s") -> "Tally":
+    def take(self, chosen: "np.typing.NDArray[np.bool_] | Int64s | slice") -> "Tally":
         sums = {name: column[chosen] for name, column in self.sums.items()}
         return Tally(*(column[chosen] for column in self.keys()), sums=sums)
 
