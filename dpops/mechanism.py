@@ -122,9 +122,9 @@ class Plan:
         return not self.epsilon
 
     @staticmethod
-    def told(stored: Mapping[str, Any]) -> tuple[str, str, int]:
-        """What decides the claim of a plan that `public` gave: epsilon, scale and sensitivity."""
-        return stored["epsilon"], stored["scale"], stored.get("facts", _NO_FACTS).get("sensitivity", 0)
+    def told(stored: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, int]]:
+        """What decides the claims of plans that `public` gave: epsilon, scale and sensitivity of each."""
+        return [(plan["epsilon"], plan["scale"], plan.get("facts", _NO_FACTS).get("sensitivity", 0)) for plan in stored]
 
     @staticmethod
     def claim_told(epsilon: str, scale: str, sensitivity: int) -> PureDP:

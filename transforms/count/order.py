@@ -14,46 +14,47 @@ _ROOMY = 8
 
 
 class Places(NamedTuple):
-    """place: of each entry, int64 (entries,), among `values`, which are distinct and ascending."""
+    """values: the distinct ones of a column, ascending. of: of each entry the place of its value among them."""
 
-    place: Int64s
     values: Int64s
+    of: Int64s
 
 
 def places(column: Int64s) -> Places:
-    """By hashing: for a column of few distinct values."""
+    """What `np.unique` gives with the inverse; by hashing, for the distinct values are few."""
     found = pa.array(column).dictionary_encode()
     values = found.dictionary.to_numpy()
     order = np.argsort(values)
     place = np.empty(values.size, np.int64)
     place[order] = np.arange(values.size)
-    return Places(place[found.indices.to_numpy()], values[order])
+    return Places(values[order], place[found.indices.to_numpy()])
 
 
 def pairs(first: Places, second: Places) -> Places:
-    """The pairs of two columns, in the order of the first, then the second: place * second.values.size + place."""
-    key = first.place * second.values.size + second.place
+    """The pairs of two columns, in the order of the first, then the second. A value: place * second.values.size + place
+    of its members."""
+    key = first.of * second.values.size + second.of
     room = first.values.size * second.values.size
     if room > _ROOMY * key.size:
-        values, place = np.unique(key, return_inverse=True)
-        return Places(place, values)
+        return Places(*np.unique(key, return_inverse=True))
     seen = np.zeros(room, np.bool_)
     seen[key] = True
     values = np.flatnonzero(seen)
-    place_of = np.empty(room, np.int64)
-    place_of[values] = np.arange(values.size)
-    return Places(place_of[key], values)
+    place = np.empty(room, np.int64)
+    place[values] = np.arange(values.size)
+    return Places(values, place[key])
 
 
-def packed_keys(first: Places, second: Int64s) -> Int64s:
+def packed_keys(first: Int64s | Places, second: Int64s) -> Int64s:
     """One key an entry, (entries,): equal where both columns are, and in the order of the first, then the second.
 
     Holds for any second column beside up to 2^25 distinct values of the first, and for up to 2^31 entries.
     """
     if not second.size:
         return np.zeros(0, np.int64)
+    major = first if isinstance(first, Places) else places(first)
     minor, bound = _narrow(second)
-    return first.place * bound + minor
+    return major.of * bound + minor
 
 
 def _narrow(column: Int64s) -> tuple[Int64s, int]:
@@ -62,4 +63,4 @@ def _narrow(column: Int64s) -> tuple[Int64s, int]:
     if most - least < NARROW:
         return column - least, most - least + 1
     found = places(column)
-    return found.place, found.values.size
+    return found.of, found.values.size

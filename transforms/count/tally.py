@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpops.statistics import Column
 from dpops.types import Int64s
 from transforms.count.order import Places, packed_keys, pairs, places
-from transforms.count.wire import NO_SAMPLES, Events, Partial, Samples, Tally
+from transforms.count.wire import NO_SAMPLES, Events, Heard, Partial, Samples, Tally
 from transforms.scatter import scatter
 
 
@@ -34,6 +34,14 @@ class CountedPane(NamedTuple):
     duplicates: int
 
 
+class Admitted(NamedTuple):
+    """partials: with those late events counted that are admitted. refused: how many are not."""
+
+    partials: list[Partial]
+    refused: int
+    duplicates: int
+
+
 def tally(events: Events, slot_start_s: int, cap: ContributionBound | None, columns: Sequence[Column]) -> Counted:
     """The tally of one slot and vehicle shard; the same for every order, split and merge of the events.
 
@@ -51,9 +59,9 @@ def tally_pane(events: Events, cap: ContributionBound | None, columns: Sequence[
     vehicle = places(events.vehicle)
     stays, duplicates = _distinct(events, vehicle)
     if duplicates:
-        events, vehicle = _chosen(events, stays), vehicle._replace(place=vehicle.place[stays])
+        events, vehicle = _chosen(events, stays), vehicle._replace(of=vehicle.of[stays])
     cell = places(events.cell)
-    row, found = pairs(vehicle, cell)
+    found, row = pairs(vehicle, cell)
     of_vehicle, of_cell = np.divmod(found, max(1, cell.values.size))
     rows = vehicle.values[of_vehicle], cell.values[of_cell], np.bincount(row, minlength=found.size).astype(np.int64)
     if cap is None:
@@ -76,12 +84,48 @@ def merge_panes(
     return Tally(slot_s, rows.vehicle, rows.cell, kept, rows.reported - kept, sums=sums)
 
 
+def heard(events: Events) -> Heard:
+    """When each vehicle was first and last heard of in a pane, for `admit_late`."""
+    order = np.argsort(events.vehicle)
+    vehicle, offset_us = events.vehicle[order], events.offset_us[order]
+    first = np.flatnonzero(_changes(vehicle, vehicle))
+    return Heard(np.minimum.reduceat(offset_us, first), np.maximum.reduceat(offset_us, first))
+
+
+def admit_late(partials: Sequence[Partial], cap: ContributionBound | None, columns: Sequence[Column]) -> Admitted:
+    """Counts the late events of a slot and vehicle shard that are no copies of what its panes have counted.
+
+    Panes do not keep what they counted, only when each vehicle was first and last heard of. A late event from within
+    that time may be a copy, and is refused; any other is none, such as those of a time without a network.
+    """
+    late = Events(*map(np.concatenate, zip(*(partial.late for partial in partials), strict=True)))
+    if not late.vehicle.size:
+        return Admitted(list(partials), 0, 0)
+    may_be_copy = _within_heard(partials, late)
+    counted = tally_pane(Events(*(column[~may_be_copy] for column in late)), cap, columns)
+    return Admitted([*partials, counted.partial], int(may_be_copy.sum()), counted.duplicates)
+
+
+def _within_heard(partials: Sequence[Partial], late: Events) -> NDArray[np.bool_]:
+    """Which late events lie in a stretch in which their vehicle was heard of. A vehicle's stretches are apart."""
+    heard_of = np.concatenate([np.unique(partial.vehicle) for partial in partials])
+    first_us, last_us = (np.concatenate(found) for found in zip(*(partial.heard for partial in partials), strict=True))
+    key = packed_keys(np.concatenate([heard_of, late.vehicle]), np.concatenate([first_us, late.offset_us]))
+    order = np.argsort(key[: heard_of.size])
+    before = np.searchsorted(key[order], key[heard_of.size :], side="right") - 1
+    within = np.zeros(late.vehicle.size, np.bool_)
+    rows = np.flatnonzero(before >= 0)
+    found = order[before[rows]]
+    within[rows] = (heard_of[found] == late.vehicle[rows]) & (late.offset_us[rows] <= last_us[found])
+    return within
+
+
 def _added_up(partials: Sequence[Partial]) -> Partial:
     """One row per (vehicle, cell); its samples behind one another in the rows' order."""
     if len(partials) == 1:
         return partials[0]
     vehicle, cell, reported = (np.concatenate(found) for found in zip(*(p[:3] for p in partials), strict=True))
-    order = np.argsort(packed_keys(places(vehicle), cell))
+    order = np.argsort(packed_keys(vehicle, cell))
     vehicle, cell = vehicle[order], cell[order]
     first = np.flatnonzero(_changes(vehicle, cell))
 
@@ -91,7 +135,7 @@ def _added_up(partials: Sequence[Partial]) -> Partial:
 
     sums = {name: added(partial.sums[name] for partial in partials) for name in partials[0].sums}
     samples = Samples(*(np.concatenate(found) for found in zip(*(p.samples for p in partials), strict=True)))
-    in_order = np.argsort(packed_keys(places(samples.vehicle), samples.cell))
+    in_order = np.argsort(packed_keys(samples.vehicle, samples.cell))
     samples = Samples(*(column[in_order] for column in samples))
     return Partial(vehicle[first], cell[first], added([reported]), sums, samples)
 

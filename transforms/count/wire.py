@@ -51,7 +51,7 @@ class Tally:
     dropped: Int64s
     sums: Mapping[str, Int64s] = field(kw_only=True)
 
-    def take(self, chosen: "np.typing.NDArray[np.bool_] | Int64s") -> "Tally":
+    def take(self, chosen: "np.typing.NDArray[np.bool_] | Int64s | slice") -> "Tally":
         sums = {name: column[chosen] for name, column in self.sums.items()}
         return Tally(*(column[chosen] for column in self.keys()), sums=sums)
 
@@ -72,10 +72,26 @@ class Samples(NamedTuple):
 NO_SAMPLES = Samples(*[np.zeros(0, np.int64)] * 4)
 
 
+PARTIAL_LAYOUT = 2
+"""Of what engines keep of open slots: a savepoint fits the layout it was made with."""
+
+
+class Heard(NamedTuple):
+    """When each vehicle of a pane, in rising order, was first and last heard of in it, after the start of the slot."""
+
+    first_us: Int64s
+    last_us: Int64s
+
+
+NO_HEARD = Heard(*[np.zeros(0, np.int64)] * 2)
+NO_EVENTS = Events(*[np.zeros(0, np.int64)] * 6)
+
+
 class Partial(NamedTuple):
     """What vehicles did in cells during one pane of a slot, one entry per (vehicle, cell), in that order.
 
     reported: samples, duplicates left out. sums: of all of them, without a cap; samples: with one, the candidates.
+    late: events of the slot that came when their panes were over; they are in no entry yet.
     """
 
     vehicle: Int64s
@@ -83,6 +99,8 @@ class Partial(NamedTuple):
     reported: Int64s
     sums: Mapping[str, Int64s]
     samples: Samples
+    heard: Heard = NO_HEARD
+    late: Events = NO_EVENTS
 
 
 def joined(parts: Sequence[Tally]) -> Tally:
@@ -166,21 +184,21 @@ def pack_tally(rows: Tally, packing: pa.ipc.IpcWriteOptions = DENSE) -> TallyByt
 
 
 def pack_partial(rows: Partial) -> PartialBytes:
-    """Two Arrow streams, one behind the other: the entries and the samples."""
+    """Four Arrow streams, one behind the other: the entries, the samples, when vehicles were heard of, late events."""
     columns = dict(zip(_PARTIAL_KEYS, (rows.vehicle, rows.cell, rows.reported), strict=True))
-    entries = _packed(columns | {f"sum of {name}": column for name, column in rows.sums.items()})
-    return PartialBytes(entries + _packed(rows.samples._asdict()))
+    entries = columns | {f"sum of {name}": column for name, column in rows.sums.items()}
+    others = (rows.samples, rows.heard, rows.late)
+    return PartialBytes(b"".join([_packed(entries), *(_packed(other._asdict()) for other in others)]))
 
 
 def unpack_partial(part: PartialBytes, columns: Sequence[Column]) -> Partial:
     """columns: those that the part was packed with, none where a cap has yet to choose."""
     source = pa.BufferReader(part)
-    entries, samples = (pa.ipc.open_stream(source, options=_UNPACKING).read_all().combine_chunks() for _ in range(2))
+    entries, *others = (pa.ipc.open_stream(source, options=_UNPACKING).read_all().combine_chunks() for _ in range(4))
     sums = {column.name: _numbers(entries.column(f"sum of {column.name}").combine_chunks()) for column in columns}
     vehicle, cell, reported = (_numbers(entries.column(name).combine_chunks()) for name in _PARTIAL_KEYS)
-    return Partial(
-        vehicle, cell, reported, sums, Samples(*(_numbers(column.combine_chunks()) for column in samples.columns))
-    )
+    samples, heard, late = ([_numbers(column.combine_chunks()) for column in other.columns] for other in others)
+    return Partial(vehicle, cell, reported, sums, Samples(*samples), Heard(*heard), Events(*late))
 
 
 def _packed(columns: Mapping[str, Int64s], packing: pa.ipc.IpcWriteOptions = DENSE) -> bytes:
