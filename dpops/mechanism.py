@@ -64,11 +64,11 @@ class Hats:
     def take(self, chosen: NDArray[np.bool_] | Int64s) -> "Hats":
         return Hats(self.totals, self.first[chosen], self.users[chosen], self.reported[chosen])
 
-    def behind_one_another(self, column: Int64s) -> Int64s:
-        """A column of the totals, int64 (users of these HATs,), in the order of the HATs."""
+    def behind_one_another(self, *columns: Int64s) -> list[Int64s]:
+        """Columns of the totals, int64 (users of these HATs,), in the order of the HATs."""
         before = np.cumsum(self.users) - self.users
-        found: Int64s = column[np.repeat(self.first - before, self.users) + np.arange(self.users.sum())]
-        return found
+        users = np.repeat(self.first - before, self.users) + np.arange(self.users.sum())
+        return [column[users] for column in columns]
 
 
 PLAN_VERSION = 2

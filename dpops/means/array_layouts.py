@@ -91,15 +91,18 @@ def of_one_size(sizes: Int64s) -> list[Int64s]:
     return [mine for mine in found if mine.size >= FEW_HATS]
 
 
+FACTS = ("users", "samples", "heaviest", "reported", "upper_steps", "m_ub", "arrays", "sensitivity")
+"""What a plan says of its HAT and arrays, in this order."""
+
+
 class Planned(NamedTuple):
-    """HATs laid out, those with more users first. counts: int64 (all users,). users: int64 (HATs,). biases, facts: of
-    `Arrays`, of each HAT."""
+    """HATs laid out, those with more users first. counts: int64 (all users,). facts: int64 (FACTS, HATs). bias: float64
+    (HATs,), of `Arrays`."""
 
     counts: Int64s
-    users: Int64s
     layout: Layout
-    biases: list[float]
-    facts: list[dict[str, int]]
+    facts: Int64s
+    bias: Float64s
 
 
 def planned(counts: Int64s, users: Int64s, reported: Int64s, grid: Grid, epsilon: Fraction, m_ub: Rule) -> Planned:
@@ -115,32 +118,39 @@ def planned(counts: Int64s, users: Int64s, reported: Int64s, grid: Grid, epsilon
     excess = np.maximum(laid.weight - counts / np.repeat(reported, users), 0.0)
     biases = np.concatenate([block.of(excess).sum(axis=1) for block in blocks_of(users)])
     upper, rounding = float(grid.upper), float(2 * grid.step / FINE)
-    columns = (column.tolist() for column in (users, samples, counts[first], reported, laid.length, laid.arrays))
-    facts = [
+    steps = np.full(users.size, grid.upper_steps)
+    facts = np.stack([users, samples, counts[first], reported, steps, laid.length, laid.arrays, laid.moved])
+    return Planned(counts, laid, facts, upper * biases + rounding)
+
+
+def facts_of(facts: Int64s) -> list[dict[str, int]]:
+    """By name, of each HAT. facts: int64 (FACTS, HATs)."""
+    return [
         {
-            "users": each,
-            "samples": kept,
+            "users": users,
+            "samples": samples,
             "heaviest": heaviest,
-            "reported": whole,
-            "upper_steps": grid.upper_steps,
-            "m_ub": length,
+            "reported": reported,
+            "upper_steps": upper_steps,
+            "m_ub": m_ub,
             "arrays": arrays,
+            "sensitivity": sensitivity,
         }
-        for each, kept, heaviest, whole, length, arrays in zip(*columns, strict=True)
+        for users, samples, heaviest, reported, upper_steps, m_ub, arrays, sensitivity in facts.T.tolist()
     ]
-    return Planned(counts, users, laid, (upper * biases + rounding).tolist(), facts)
 
 
 def _arrays_of(found: Planned) -> Iterator[Arrays]:
     laid = found.layout
-    for block in blocks_of(found.users):
+    for block in blocks_of(found.facts[0]):
         array, kept, weight, fills = *map(block.of, (laid.array, laid.kept, laid.weight)), laid.fills[block.hats]
         order = np.argsort(array, axis=1, kind="stable")
         pieces, slots = (np.take_along_axis(column, order, axis=1) for column in (array, kept))
         for shared in (weight, order, pieces, slots, fills):
             shared.flags.writeable = False
-        columns = zip(found.facts[block.hats], laid.moved[block.hats].tolist(), found.biases[block.hats], strict=True)
-        for at, (facts, moved, bias) in enumerate(columns):
+        columns = zip(facts_of(found.facts[:, block.hats]), found.bias[block.hats].tolist(), strict=True)
+        for at, (facts, bias) in enumerate(columns):
+            moved = facts.pop("sensitivity")
             group = Grouping(order[at], pieces[at], slots[at], fills[at, : facts["arrays"]])
             yield Arrays(facts["m_ub"], group, weight[at], moved, bias, facts)
 
@@ -154,7 +164,7 @@ def sums_of_means(found: Planned, sums: Int64s, grid: Grid) -> Int64s:
         raise ValueError("totals do not fit their plans: sums outside [0, count * U]")
     fills = found.layout.fills
     held = np.zeros(fills.size, np.int64)
-    place = np.repeat(np.arange(fills.shape[0]) * fills.shape[1], found.users) + found.layout.array
+    place = np.repeat(np.arange(fills.shape[0]) * fills.shape[1], found.facts[0]) + found.layout.array
     np.add.at(held, place, sums * FINE // found.counts * found.layout.kept)
     means = held.reshape(fills.shape) // np.maximum(fills, 1)
     added: Int64s = means.sum(axis=1)

@@ -12,17 +12,18 @@ from dpops.types import Int64s
 from transforms.count.order import places
 from transforms.count.wire import Exposure, Tally
 from transforms.ledger.claims import ClaimedUnit
-from transforms.observe.hexagons import cell_text
+from transforms.observe.hexagons import cell_texts
 
 
-def exposure_of(rows: Tally, cell: Int64s, drawn: Int64s) -> Exposure:
+def exposure_of(rows: Tally, drawn: Int64s) -> Exposure:
     """What is drawn of each vehicle of a slot.
 
-    rows: of the slot. cell: int64 (HATs,), the HATs with vehicles, ascending. drawn: int64 (HATs, statistics), 1 or 0.
+    rows: of the slot, by cell. drawn: int64 (HATs, statistics), 1 or 0, of the cells with vehicles.
     """
     kept = rows.kept > 0
     vehicle, code = places(rows.vehicle[kept])
-    return Exposure(vehicle, _added_up(code, drawn[np.searchsorted(cell, rows.cell[kept])]))
+    hat = np.cumsum(np.diff(rows.cell[kept], prepend=-1) != 0) - 1
+    return Exposure(vehicle, _added_up(code, drawn[hat]))
 
 
 def most_spent(exposures: Sequence[Exposure], shares: Sequence[Fraction]) -> Fraction:
@@ -44,7 +45,7 @@ def most_claimed(units: Sequence[ClaimedUnit], rows: Tally) -> Fraction:
     found: list[int] = []
     for claimed in units:
         known = [kinds.setdefault(claims, len(kinds)) for claims in claimed.kinds]
-        mine = map(cell_text, cell[slot_s == claimed.unit.slot_s].tolist())
+        mine = cell_texts(cell[slot_s == claimed.unit.slot_s])
         found += [known[claimed.kind[each]] for each in mine]
     kind = np.repeat(np.array(found, np.int64), np.diff(first, append=cell_of.size))
     prices = [Accountant().compose(claims).pure for claims in kinds]
