@@ -38,7 +38,7 @@ def draw_releases(
     stretches = [slice(start, end) for start, end in pairwise([0, *ends])]
     by_slot = [rows.take(mine) for mine in stretches]
     drawn = [_release(mine, shard, share.epsilon_hat, policy, noise) for mine in by_slot]
-    exposures = [exposure_of(mine, each.drawn) for mine, each in zip(by_slot, drawn, strict=True)]
+    exposures = [exposure_of(mine, each.cell, each.drawn) for mine, each in zip(by_slot, drawn, strict=True)]
     costs = [share.epsilon_hat * of for of in policy.shares]
     in_slot = [most_spent([exposure], costs) for exposure in exposures]
     debits = policy.allocation.debits(share, in_slot, most_spent(exposures, costs))
@@ -108,9 +108,10 @@ def divide(rows: Tally, plans: int, policy: Policy) -> Divided:
 
 
 class SlotDrawn(NamedTuple):
-    """What was released of a slot. drawn: see `exposure_of`."""
+    """What was released of a slot. cell: int64 (HATs,), ascending, of those with vehicles. drawn: see `exposure_of`."""
 
     released: list[Released]
+    cell: Int64s
     drawn: Int64s
 
 
@@ -127,7 +128,7 @@ def _release(rows: Tally, shard: int, hat_epsilon: Fraction, policy: Policy, noi
     released = [_published(names, at, stat, drawn) for stat, drawn in zip(policy.statistics, by_statistic, strict=True)]
     is_drawn = [[plan["epsilon"] != "0" for plan in drawn.plans] for drawn in by_statistic]
     by_cell = [each for hat in zip(*released, strict=True) for each in hat]
-    return SlotDrawn(by_cell, np.array(is_drawn, np.int64).T)
+    return SlotDrawn(by_cell, some.cell, np.array(is_drawn, np.int64).T)
 
 
 def _published(names: Sequence[str], at: Sequence[int], stat: RequestedStatistic, drawn: Drawn) -> Iterator[Released]:

@@ -15,15 +15,14 @@ from transforms.ledger.claims import ClaimedUnit
 from transforms.observe.hexagons import cell_texts
 
 
-def exposure_of(rows: Tally, drawn: Int64s) -> Exposure:
+def exposure_of(rows: Tally, cell: Int64s, drawn: Int64s) -> Exposure:
     """What is drawn of each vehicle of a slot.
 
-    rows: of the slot, by cell. drawn: int64 (HATs, statistics), 1 or 0, of the cells with vehicles.
+    rows: of the slot. cell: int64 (HATs,), the HATs with vehicles, ascending. drawn: int64 (HATs, statistics), 1 or 0.
     """
     kept = rows.kept > 0
     vehicle, code = places(rows.vehicle[kept])
-    hat = np.cumsum(np.diff(rows.cell[kept], prepend=-1) != 0) - 1
-    return Exposure(vehicle, _added_up(code, drawn[hat]))
+    return Exposure(vehicle, _added_up(code, drawn[np.searchsorted(cell, rows.cell[kept])]))
 
 
 def most_spent(exposures: Sequence[Exposure], shares: Sequence[Fraction]) -> Fraction:
