@@ -17,7 +17,7 @@ Transaction = Literal["period", "slot"]
 """What the ledger records in one transaction."""
 
 
-class Released(msgspec.Struct, frozen=True):
+class Released(msgspec.Struct, frozen=True, gc=False):
     """One statistic of one HAT: its whole public plan and its noisy integers; both null where there is no data."""
 
     cell: str
