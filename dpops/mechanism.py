@@ -64,10 +64,11 @@ class Hats:
     def take(self, chosen: NDArray[np.bool_] | Int64s) -> "Hats":
         return Hats(self.totals, self.first[chosen], self.users[chosen], self.reported[chosen])
 
-    def matrix(self, column: Int64s, chosen: Int64s) -> Int64s:
-        """A column of the totals, int64 (chosen, users), of HATs with equally many users. chosen: int64 (chosen,)."""
-        found: Int64s = column[self.first[chosen, None] + np.arange(self.users[chosen[0]])]
-        return found
+    def behind_one_another(self, *columns: Int64s) -> list[Int64s]:
+        """Columns of the totals, int64 (users of these HATs,), in the order of the HATs."""
+        before = np.cumsum(self.users) - self.users
+        users = np.repeat(self.first - before, self.users) + np.arange(self.users.sum())
+        return [column[users] for column in columns]
 
 
 PLAN_VERSION = 2

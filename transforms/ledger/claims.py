@@ -125,13 +125,14 @@ def _claims_of(unit: Sealed) -> ClaimedUnit:
     drawn = [(each, each.plan) for each in unit.released if each.plan is not None]
     is_stage = any(each.mechanism == LEVELS for each, _ in drawn)
     told: Sequence[_Told] = [_of_stage(*each) for each in drawn] if is_stage else Plan.told([plan for _, plan in drawn])
-    numbers = {each: at for at, each in enumerate(dict.fromkeys(told))}
+    numbers: dict[_Told, int] = {}
+    codes = [numbers.setdefault(each, len(numbers)) for each in told]
     claims = [_claim(each) for each in numbers]
-    free = {each for each, claim in zip(numbers, claims, strict=True) if isinstance(each, tuple) and claim == FREE}
-    _check_constants(compress(drawn, [each in free for each in told]) if free else ())
+    free = {code for each, code in numbers.items() if isinstance(each, tuple) and claims[code] == FREE}
+    _check_constants(compress(drawn, [code in free for code in codes]) if free else ())
     by_cell: dict[str, tuple[int, ...]] = dict.fromkeys([each.cell for each in unit.released], ())
-    for (released, _), each in zip(drawn, told, strict=True):
-        by_cell[released.cell] += (numbers[each],)
+    for (released, _), code in zip(drawn, codes, strict=True):
+        by_cell[released.cell] += (code,)
     kinds: dict[tuple[Claim, ...], int] = {}
     known = {
         mine: kinds.setdefault(tuple(claims[each] for each in mine), len(kinds))

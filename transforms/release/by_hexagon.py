@@ -16,7 +16,7 @@ from dpops.types import Int64s
 from transforms.count.order import packed_keys
 from transforms.count.wire import Exposure, Tally
 from transforms.ledger.claims import check_claims, claims_of
-from transforms.observe.hexagons import cell_text
+from transforms.observe.hexagons import cell_texts
 from transforms.release.digest import digest_of
 from transforms.release.exposure import exposure_of, most_claimed, most_spent
 from transforms.release.policy import Policy, SlotFacts, release_shard
@@ -32,7 +32,7 @@ def draw_releases(
     spends there. Raises LedgerError if their plans claim more of a vehicle than their debit.
     """
     facts = slots[plan_s]
-    reported = tally.take(_order(tally))
+    reported = tally.take(_order(tally, len(facts.plan)))
     rows, share = divide(reported, facts.plans, policy)
     ends = np.searchsorted(rows.slot_s, facts.plan, side="right").tolist()
     stretches = [slice(start, end) for start, end in pairwise([0, *ends])]
@@ -51,9 +51,10 @@ def draw_releases(
     return list(zip(sealed, exposures, strict=True))
 
 
-def _order(tally: Tally) -> Int64s:
-    """By slot, cell and vehicle."""
-    return np.argsort(packed_keys(packed_keys(tally.slot_s, tally.cell), tally.vehicle))
+def _order(tally: Tally, slots: int) -> Int64s:
+    """By slot, cell and vehicle. slots: of the plan."""
+    hat = tally.cell if slots == 1 else packed_keys(tally.slot_s, tally.cell)
+    return np.argsort(packed_keys(hat, tally.vehicle))
 
 
 def _unit(
@@ -123,7 +124,7 @@ def _release(rows: Tally, shard: int, hat_epsilon: Fraction, policy: Policy, noi
     ]
     published = _rows_to_publish(occupied.cell, shard, policy)
     at = np.where(np.isin(published, some.cell), np.searchsorted(some.cell, published), some.cell.size).tolist()
-    names = list(map(cell_text, published.tolist()))
+    names = cell_texts(published)
     released = [_published(names, at, stat, drawn) for stat, drawn in zip(policy.statistics, by_statistic, strict=True)]
     is_drawn = [[plan["epsilon"] != "0" for plan in drawn.plans] for drawn in by_statistic]
     by_cell = [each for hat in zip(*released, strict=True) for each in hat]

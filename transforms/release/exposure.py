@@ -12,7 +12,7 @@ from dpops.types import Int64s
 from transforms.count.order import places
 from transforms.count.wire import Exposure, Tally
 from transforms.ledger.claims import ClaimedUnit
-from transforms.observe.hexagons import cell_text
+from transforms.observe.hexagons import cell_texts
 
 
 def exposure_of(rows: Tally, cell: Int64s, drawn: Int64s) -> Exposure:
@@ -44,7 +44,7 @@ def most_claimed(units: Sequence[ClaimedUnit], rows: Tally) -> Fraction:
     found: list[int] = []
     for claimed in units:
         known = [kinds.setdefault(claims, len(kinds)) for claims in claimed.kinds]
-        mine = map(cell_text, cell[slot_s == claimed.unit.slot_s].tolist())
+        mine = cell_texts(cell[slot_s == claimed.unit.slot_s])
         found += [known[claimed.kind[each]] for each in mine]
     kind = np.repeat(np.array(found, np.int64), np.diff(first, append=cell_of.size))
     prices = [Accountant().compose(claims).pure for claims in kinds]
