@@ -128,7 +128,8 @@ def _visited(
         step = (start[:, None] + np.arange(of.visits)) % (2 * sizes[:, None])
         at = np.minimum(step, 2 * sizes[:, None] - 1 - step)
         padded = np.stack([np.resize(route, max(each.size for each in routes)) for route in routes])
-        return padded[line[:, None], at]
+        on_line: Int64s = padded[line[:, None], at]
+        return on_line
     base = rng.choice(popular.size, of.vehicles, p=popular / popular.sum())[vehicle]
     far = np.hypot(*(at_km[base][:, None] - at_km).transpose(2, 0, 1))
     likely = np.log(popular) - far / 5 + rng.gumbel(size=far.shape)
