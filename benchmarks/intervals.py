@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import click
@@ -84,8 +85,9 @@ KINDS: dict[str, Kind] = {"pure": "laplace", "delta": "gaussian"}
 @click.option("--spec", default="docs/austin.toml", show_default=True, help="Of the real feed.")
 @click.option("--feeds", default="", help="Names, with semicolons between them; all by default.")
 @click.option("--totals", default="1,2.64,10", show_default=True)
+@click.option("--noise", default="pure,delta", show_default=True)
 @click.option("--runs", default=2, show_default=True)
-def benchmark(data: str | None, spec: str, feeds: str, totals: str, runs: int) -> None:
+def benchmark(data: str | None, spec: str, feeds: str, totals: str, noise: str, runs: int) -> None:
     """A row for each feed, total and kind of noise, as Markdown."""
     print("| feed (days) | total | HATs | all | predicted 4-9 | 10-29 | 30 and more | true 4-9 | 10-29 | 30 and more |")
     print("|---|---|---|---|---|---|---|---|---|---|")
@@ -94,8 +96,8 @@ def benchmark(data: str | None, spec: str, feeds: str, totals: str, runs: int) -
         if chosen and name not in chosen:
             continue
         city = make()
-        for total, (label, kind) in ((total, each) for total in totals.split(",") for each in KINDS.items()):
-            how = recipe_for(city, kind, Fraction(total), DELTA)
+        for total, label in product(totals.split(","), noise.split(",")):
+            how = recipe_for(city, KINDS[label], Fraction(total), DELTA)
             found = coverage(city, [causal(city, how) for _ in range(runs)], total, label)
             print(f"| {name} ({len(city.days)}) | {total}, {label} | {_row(found)} |", flush=True)
 

@@ -13,7 +13,7 @@ from dpops.types import Float64s, Int64s
 
 PRIOR_SD = 0.5
 """How far the floor may be from what is usual, as a factor, before any release."""
-LEFT = 0.6
+LEFT = 0.45
 """What a release leaves of what few vehicles add: it clips every vehicle. Fitted, as the next number."""
 MISCOUNTED = 0.15
 """A group's weight is known so much better than its HATs' weights, as a factor of the variance of their logarithms."""
