@@ -11,14 +11,14 @@ from apache_beam.pvalue import PCollection
 
 from dpops.claims import claim_of
 from pipelines.account import location
-from pipelines.account.location import AccountLocation, account_of
+from pipelines.account.location import AccountLocation
 from pipelines.assembly import admitted, assemble, continuing, ledger_account_of, levels_policy
 from pipelines.build import count, draw, estimate, observe, seal_in_panes
 from pipelines.further_columns import shape_with
 from pipelines.job import NOWHERE, Job, Outputs
 from pipelines.scheduled.release import UsageError, closed_range, job_of
 from pipelines.specification import Specification, SpecificationError, load
-from pipelines.streaming.stream import StreamFacts, check, first_slot, life_of
+from pipelines.streaming.stream import StreamFacts, check, first_slot, identity_of, life_of
 from transforms.layouts.base import FIELDS
 from transforms.ledger import AccountRefusal
 from transforms.observe.vehicle_hash import Secret
@@ -122,7 +122,7 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Row]]):
         account = ledger_account_of(spec, place)
         calendar, facts = StreamCalendar(spec.timetable, start_s, from_s, to_s), StreamFacts(spec, from_s, to_s)
         job = continuing(assemble(spec, calendar, facts, "slot", secret, account, outputs), place.ledger)
-        identity = f"{spec.spec_id}-{account_of(spec.account, secret).key_check}"
+        identity = identity_of(spec, secret, job.vehicle_shards)
         heartbeat = Heartbeat(spec.timetable, start_s, to_s, spec.privacy.release_shards)
         beats = elements.pipeline | f"heartbeat of {identity}" >> heartbeat
         read = elements | "read" >> ReadElements(spec.input.layout.units, names_of(spec), start_s)
