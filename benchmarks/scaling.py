@@ -18,7 +18,7 @@ from dpops.noise import Noise
 from dpops.registry import registered
 from dpops.statistics import SUMS
 from dpops.types import CountsKnown, Grid
-from transforms.count.tally import merge_panes, tally_pane
+from transforms.count.tally import heard, merge_panes, tally_pane
 from transforms.count.wire import Events, pack_partial, pack_tally, unpack_partial
 
 PANES, CELLS_AN_HOUR, REPORTS = 60, 20, 6
@@ -35,7 +35,7 @@ def measure(vehicles, hats):
     started, packed = time.process_time(), []
     for pane in range(PANES):
         events = _events(rng, ids, first + pane * CELLS_AN_HOUR // PANES)
-        packed.append(pack_partial(tally_pane(events, None, (SUMS,)).partial))
+        packed.append(pack_partial(tally_pane(events, None, (SUMS,)).partial._replace(heard=heard(events))))
     _say("count a pane", (time.process_time() - started) / PANES, vehicles * REPORTS, "report", len(packed[0]))
     started = time.process_time()
     table = merge_panes([unpack_partial(each, (SUMS,)) for each in packed], 0, None, (SUMS,))

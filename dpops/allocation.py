@@ -105,10 +105,10 @@ class Allocation:
         if self.most_hats is not None:
             return Share(kept, self.most_hats if counts.size else 0, self.hat(max(self.most_hats, 1), plans))
         some = np.flatnonzero(kept)
-        hats, hat_code = np.unique(hat[some], return_inverse=True)
-        vehicle_code = np.unique(vehicle[some], return_inverse=True)[1]
-        most_hats = int(np.bincount(vehicle_code, minlength=1).max())
+        most_hats = int(np.unique(vehicle[some], return_counts=True)[1].max(initial=0))
         if self.suppress is not None and most_hats:
+            hats, hat_code = np.unique(hat[some], return_inverse=True)
+            vehicle_code = np.unique(vehicle[some], return_inverse=True)[1]
             samples = np.bincount(hat, reported).astype(np.int64)[hats]  # exact: below 2**53
             epsilon = self.hat(most_hats, plans)
             kept[some], most_hats = clip_user(hat_code, vehicle_code, counts[some], samples, epsilon, self.suppress)

@@ -64,10 +64,11 @@ class Hats:
     def take(self, chosen: NDArray[np.bool_] | Int64s) -> "Hats":
         return Hats(self.totals, self.first[chosen], self.users[chosen], self.reported[chosen])
 
-    def matrix(self, column: Int64s, chosen: Int64s) -> Int64s:
-        """A column of the totals, int64 (chosen, users), of HATs with equally many users. chosen: int64 (chosen,)."""
-        found: Int64s = column[self.first[chosen, None] + np.arange(self.users[chosen[0]])]
-        return found
+    def behind_one_another(self, *columns: Int64s) -> list[Int64s]:
+        """Columns of the totals, int64 (users of these HATs,), in the order of the HATs."""
+        before = np.cumsum(self.users) - self.users
+        users = np.repeat(self.first - before, self.users) + np.arange(self.users.sum())
+        return [column[users] for column in columns]
 
 
 PLAN_VERSION = 2
@@ -122,9 +123,9 @@ class Plan:
         return not self.epsilon
 
     @staticmethod
-    def told(stored: Mapping[str, Any]) -> tuple[str, str, int]:
-        """What decides the claim of a plan that `public` gave: epsilon, scale and sensitivity."""
-        return stored["epsilon"], stored["scale"], stored.get("facts", _NO_FACTS).get("sensitivity", 0)
+    def told(stored: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, int]]:
+        """What decides the claims of plans that `public` gave: epsilon, scale and sensitivity of each."""
+        return [(plan["epsilon"], plan["scale"], plan.get("facts", _NO_FACTS).get("sensitivity", 0)) for plan in stored]
 
     @staticmethod
     def claim_told(epsilon: str, scale: str, sensitivity: int) -> PureDP:

@@ -43,12 +43,12 @@ def _is_plain(kind: type[Mechanism]) -> bool:
 def _estimates(queries: Sequence[int], plans: Sequence[Mapping[str, Any]], output: str, miss: float) -> Estimates:
     """`Mechanism.estimate` of each, without a plan in between: the same sums of floats in the same order."""
     told = [(plan["step"], plan["scale"], plan["upper"], plan["epsilon"]) for plan in plans]
-    number = {each: at for at, each in enumerate(dict.fromkeys(told))}
+    number: dict[tuple[str, str, str, str], int] = {}
+    of = [number.setdefault(each, len(number)) for each in told]
     laws = [_law(*each, miss) for each in number]
-    of = [number[each] for each in told]
     noise, noise_std, upper, epsilon = np.array([law.floats for law in laws]).reshape(-1, 4).T[:, of]
-    steps = [law.step for law in laws]
-    exact = [query * steps[law][0] / steps[law][1] for query, law in zip(queries, of, strict=True)]
+    steps = [laws[law].step for law in of]
+    exact = [query * over / under for query, (over, under) in zip(queries, steps, strict=True)]
     bias = np.array([plan["bias_bound"] for plan in plans], np.float64)
     rounding = np.array([plan.get("rounding", -1.0) for plan in plans], np.float64)
     for at in np.flatnonzero(rounding < 0).tolist():  # stored before there was a rounding of their own: means

@@ -30,7 +30,7 @@ class Column(Protocol):
     def add_up(self, steps: Int64s, group: Int64s, groups: int) -> Int64s:
         """int64 (groups,) or (groups, K), zero for a group without samples.
 
-        steps: int64 (samples,), grid steps in [0, upper_steps]. group: of each sample, non-decreasing, below `groups`.
+        steps: int64 (samples,), grid steps in [0, upper_steps]. group: of each sample, below `groups`.
         """
         ...
 
@@ -44,9 +44,7 @@ class PowerSum:
 
     def add_up(self, steps: Int64s, group: Int64s, groups: int) -> Int64s:
         total = np.zeros(groups, np.int64)
-        first = np.flatnonzero(np.diff(group, prepend=-1))
-        if first.size:
-            total[group[first]] = np.add.reduceat(steps**self.power, first)
+        np.add.at(total, group, steps**self.power)
         return total
 
 

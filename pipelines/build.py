@@ -35,11 +35,12 @@ from transforms.steps import (
     CountRefused,
     Estimate,
     InPanes,
+    LateForPanes,
     Parse,
     Record,
 )
 from transforms.time.heartbeat import Heartbeat
-from transforms.time.lateness import IntoPanes, IntoSlots, RefuseLate
+from transforms.time.lateness import BEHIND, InTime, IntoPanes, IntoSlots, RefuseLate
 
 PANE_S = 60
 """A stream counts its slots in panes of this length: two reports of a vehicle at one time are in the same one, so that
@@ -80,28 +81,36 @@ def seal_in_panes(
 ) -> PCollection[KeyedUnit]:
     """What an unbounded source read -> sealed units. Exposures, which are added up over a period, are dropped.
 
-    pane_s: length of the panes that a slot is counted in, in seconds: a row is late when its pane has ended.
+    pane_s: length of the panes that a slot is counted in, in seconds. What comes when its pane is over waits beside
+    them for the end of its slot.
     """
-    events = observe(read, job, pane_s) | "into panes" >> IntoPanes(pane_s, start_s)
-    partials = events | "in panes" >> InPanes(job.cap, job.policy.columns)  # (slot, vehicle shard), Partial
-    in_slots = partials | "into slots" >> IntoSlots(job.slot_s, start_s)
-    return draw(count(in_slots, job, in_panes=True), beats, job).sealed
+    events = observe(read, job, pane_s) | "in time" >> InTime(pane_s)  # PackedEvents
+    panes = events.in_time | "into panes" >> IntoPanes(pane_s, start_s)
+    partials = panes | "in panes" >> InPanes(job.cap, job.policy.columns)  # (slot, vehicle shard), Partial
+    late = events[BEHIND] | "late for panes" >> LateForPanes(job.cap, job.policy.columns)  # the same
+    into_slots = IntoSlots(job.slot_s, start_s)
+    both = (partials | "into slots" >> into_slots, late | "late into slots" >> into_slots)
+    return draw(count(both | "with late ones" >> beam.Flatten(), job, in_panes=True), beats, job).sealed
 
 
-def observe(read: DoOutputsTuple, job: Job, pane_s: int | None = None, more_s: int = 0) -> PCollection[PackedEvents]:
+def observe(
+    read: DoOutputsTuple, job: Job, pane_s: int | None = None, lateness: RefuseLate | None = None
+) -> PCollection[PackedEvents]:
     """What a source read -> accepted observations, packed by (slot, vehicle shard). Refused rows are counted only.
 
     read: main: RawBatch; refused: Refused. No file is late: without a promise of its source, no event can be.
-    pane_s: length of the panes that a slot is counted in, in seconds; None: the whole slot at once. more_s: so much
-    longer reports are taken than the source's watermark lags.
+    pane_s: length of the panes that a slot is counted in, in seconds; None: the whole slot at once. lateness: which
+    rows are late; None: those of slots that are over.
     """
-    return observe_all(read, job, pane_s, more_s).events
+    return observe_all(read, job, pane_s, lateness).events
 
 
-def observe_all(read: DoOutputsTuple, job: Job, pane_s: int | None = None, more_s: int = 0) -> ObservedOutputs:
+def observe_all(
+    read: DoOutputsTuple, job: Job, pane_s: int | None = None, lateness: RefuseLate | None = None
+) -> ObservedOutputs:
     """As `observe`, with what was refused, for it is counted already."""
     parsed = read.batches | "parse" >> Parse(job.rules)  # Observations
-    timely = parsed.observations | "lateness" >> RefuseLate(pane_s or job.slot_s, more_s)  # the same
+    timely = parsed.observations | "lateness" >> (lateness or RefuseLate(job.slot_s))  # the same
     assigned = timely.observations | "assign" >> Assign(job.resolution, job.policy.region, job.vehicle_shards, pane_s)
     refused = (read[REFUSED], parsed[REFUSED], timely[REFUSED], assigned[REFUSED]) | "all refused" >> beam.Flatten()
     _ = refused | "count refused" >> CountRefused()

@@ -12,6 +12,7 @@ import pipelines.silence_beam  # noqa: F401  # isort: skip
 from pipelines.commands.terminal import with_verbosity
 from pipelines.exit_codes import BAD_SPECIFICATION, DONE, FAILED, REFUSED, WRONG_USE
 from pipelines.garbage import collect_seldom
+from transforms.memory import keep_freed_memory
 
 COMMANDS = {
     "demo": ("pipelines.commands.demo:demo", "Make days of a made-up bus fleet, release its speeds, draw a map."),
@@ -95,6 +96,7 @@ with_verbosity(hatstream)
 def main(arguments: list[str] | None = None) -> int:
     """Runs a command line and returns its exit code."""
     collect_seldom()
+    keep_freed_memory()
     try:
         result = hatstream.main(arguments, standalone_mode=False)
     except click.ClickException as error:

@@ -10,12 +10,13 @@ import msgspec
 import numpy as np
 from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import DoOutputsTuple, PCollection, TaggedOutput
+from apache_beam.transforms.window import TimestampedValue
 
 from dpops.statistics import Column
 from dpops.types import Int64s
 from transforms import counters
 from transforms.count import wire
-from transforms.count.tally import ContributionBound, merge_panes, tally, tally_pane
+from transforms.count.tally import ContributionBound, admit_late, heard, merge_panes, tally, tally_pane
 from transforms.errors import StepError, reason_of
 from transforms.failpoints import failpoint
 from transforms.layouts import Layout, UnreadableFile
@@ -52,6 +53,9 @@ from transforms.release.recorded import Sealed, Transaction
 from transforms.release.recording import decoded, record_units
 from transforms.release.seal import sealed_releases
 from transforms.side_outputs import Exposed, Refusal, dead_letters
+from transforms.time.lateness import LATE
+
+_LATE = counters.refused("lateness", LATE)
 
 
 @dataclass
@@ -173,10 +177,33 @@ class _InPanes(beam.DoFn):
 
     def process(self, group: tuple[PaneShard, Iterable[EventBytes]]) -> Iterator[KeyedPartial]:
         (slot_shard, _), parts = group
-        partial, duplicates = tally_pane(wire.unpack_events(parts), self._cap, self._columns)
+        events = wire.unpack_events(parts)
+        partial, duplicates = tally_pane(events, self._cap, self._columns)
         Metrics.counter(counters.NAMESPACE, counters.DUPLICATES).inc(duplicates)
         failpoint("tally")
-        yield slot_shard, wire.pack_partial(partial)
+        yield slot_shard, wire.pack_partial(partial._replace(heard=heard(events)))
+
+
+@dataclass
+class LateForPanes(beam.PTransform[PCollection[PackedEvents], PCollection[KeyedPartial]]):
+    """Events of panes that are over, in slots that are not -> the same by (slot, vehicle shard), for the merge."""
+
+    cap: ContributionBound | None
+    columns: tuple[Column, ...]
+
+    def expand(self, events: PCollection[PackedEvents]) -> PCollection[KeyedPartial]:
+        fn = _LateForPanes(self.cap, self.columns)
+        return events | "keep for the slot" >> beam.ParDo(fn).with_output_types(KeyedPartial)
+
+
+class _LateForPanes(beam.DoFn):
+    def __init__(self, cap: ContributionBound | None, columns: tuple[Column, ...]) -> None:
+        self._cap, self._columns = cap, columns
+
+    def process(self, packed: PackedEvents) -> Iterator[TimestampedValue[KeyedPartial]]:
+        nothing = tally_pane(wire.NO_EVENTS, self._cap, self._columns).partial
+        part = nothing._replace(late=wire.unpack_events([packed.data]))
+        yield TimestampedValue((packed.key, wire.pack_partial(part)), packed.key[0])
 
 
 class _ByVehicle(beam.DoFn):
@@ -210,7 +237,10 @@ class _ByVehicle(beam.DoFn):
     def _merged(self, slot_s: int, parts: Iterable[PartialBytes]) -> wire.Tally:
         packed_sums = () if self._cap else self._columns
         panes = [wire.unpack_partial(part, packed_sums) for part in parts]
-        return merge_panes(panes, slot_s, self._cap, self._columns)
+        found = admit_late(panes, self._cap, self._columns)
+        for name, rows in ((counters.DUPLICATES, found.duplicates), (_LATE, found.refused)):
+            Metrics.counter(counters.NAMESPACE, name).inc(rows)
+        return merge_panes(found.partials, slot_s, self._cap, self._columns)
 
 
 @dataclass

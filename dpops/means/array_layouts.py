@@ -1,8 +1,8 @@
 """The arrays of many HATs laid out together: what `arrays.lay_out` gives for each of them, in vectors."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,18 +13,19 @@ from dpops.mechanism import check_plan_input
 from dpops.types import CountsKnown, Grid, Int64s
 
 FEW_HATS, MANY_USERS = 4, 96
-"""Fewer HATs of one size, or HATs of more users, are laid out one by one: their matrices would cost more."""
+"""Fewer HATs, or HATs of more users, are laid out one by one: their matrices would cost more."""
 USUAL = 1 << 30
 """Samples times steps of the grid that are far below the bounds of `check_plan_input`."""
 _EXACT = 1 << 62
 
 
 class Layout(NamedTuple):
-    """The arrays of HATs with equally many users, by BestFit.
+    """The arrays of HATs, those with more users first, by BestFit.
 
-    length: int64 (HATs,), m_UB. kept, array: int64 (HATs, users), samples of a user and the array that it is in. fills:
-    int64 (HATs, users), samples in each array, 0 behind the last. arrays, moved: int64 (HATs,), how many arrays, and by
-    how many fine steps one user moves the sum of their means. weight: float64 (HATs, users).
+    length: int64 (HATs,), m_UB. kept, array: int64 (users,), of all HATs one behind another, samples of a user and the
+    array of its HAT that it is in. fills: int64 (HATs, most users), samples in each array, 0 behind the last. arrays,
+    moved: int64 (HATs,), how many arrays, and by how many fine steps one user moves the sum of their means. weight:
+    float64 (users,). With equally many users in all HATs kept, array and weight may be matrices (HATs, users).
     """
 
     length: Int64s
@@ -36,17 +37,47 @@ class Layout(NamedTuple):
     weight: Float64s
 
 
+class Block(NamedTuple):
+    """HATs with equally many users, among those that stand by their numbers of users."""
+
+    size: int
+    hats: slice
+    users: slice
+
+    def of(self, column: Any) -> Any:
+        """A column of all users as the matrix (HATs, users) of these HATs."""
+        return column[self.users].reshape(-1, self.size)
+
+
+def blocks_of(users: Int64s) -> list[Block]:
+    """users: int64 (HATs,), descending, each >= 1."""
+    ends = np.flatnonzero(np.diff(users, append=0)) + 1
+    found, start, first = [], 0, 0
+    for end, size in zip(ends.tolist(), users[ends - 1].tolist(), strict=True):
+        last = first + (end - start) * size
+        found.append(Block(size, slice(start, end), slice(first, last)))
+        start, first = end, last
+    return found
+
+
+def in_one_call(sizes: Int64s) -> Int64s:
+    """Where the HATs stand that are laid out together, those with more users first. sizes: int64 (HATs,)."""
+    found = np.flatnonzero((sizes > 0) & (sizes <= MANY_USERS))
+    found = found[np.argsort(-sizes[found], kind="stable")]
+    return found if found.size >= FEW_HATS else found[:0]
+
+
 def lay_out_together(known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction, m_ub: Rule) -> list[Arrays]:
     """BestFit's arrays of each HAT, bit by bit as `lay_out` has them. Raises PlanError for the first that has none."""
-    found: list[Arrays | None] = [None] * len(known)
-    for mine in of_one_size(sizes_of(known)):
-        alike = [known[at] for at in mine.tolist()]
-        for at, arrays in zip(mine.tolist(), _of_one_size(*stacked(alike), grid, epsilon, m_ub), strict=True):
-            found[at] = arrays
-    return [
-        lay_out(each, grid, epsilon, m_ub) if arrays is None else arrays
-        for each, arrays in zip(known, found, strict=True)
-    ]
+    mine = in_one_call(sizes_of(known)).tolist()
+    found: dict[int, Arrays] = {}
+    if mine:
+        alike = [known[at] for at in mine]
+        counts = np.concatenate([np.asarray(each.counts, np.int64) for each in alike])
+        reported = np.array([each.reported for each in alike], np.int64)
+        together = planned(counts, sizes_of(alike), reported, grid, epsilon, m_ub)
+        found = dict(zip(mine, _arrays_of(together), strict=True))
+    return [found[at] if at in found else lay_out(each, grid, epsilon, m_ub) for at, each in enumerate(known)]
 
 
 def sizes_of(known: Sequence[CountsKnown]) -> Int64s:
@@ -60,74 +91,82 @@ def of_one_size(sizes: Int64s) -> list[Int64s]:
     return [mine for mine in found if mine.size >= FEW_HATS]
 
 
+FACTS = ("users", "samples", "heaviest", "reported", "upper_steps", "m_ub", "arrays", "sensitivity")
+"""What a plan says of its HAT and arrays, in this order."""
+
+
 class Planned(NamedTuple):
-    """HATs with equally many users, laid out. counts: int64 (HATs, users). biases, facts: of `Arrays`, of each HAT."""
+    """HATs laid out, those with more users first. counts: int64 (all users,). facts: int64 (FACTS, HATs). bias: float64
+    (HATs,), of `Arrays`."""
 
     counts: Int64s
     layout: Layout
-    biases: list[float]
-    facts: list[dict[str, int]]
+    facts: Int64s
+    bias: Float64s
 
 
-def planned(counts: Int64s, reported: Int64s, grid: Grid, epsilon: Fraction, m_ub: Rule) -> Planned:
-    """counts: int64 (HATs, users), non-increasing. reported: int64 (HATs,). Raises PlanError for the first that has no
-    plan."""
-    samples = counts.sum(axis=1)
-    usual = (counts[:, -1] >= 1) & (samples <= reported) & (reported <= USUAL // grid.upper_steps)
+def planned(counts: Int64s, users: Int64s, reported: Int64s, grid: Grid, epsilon: Fraction, m_ub: Rule) -> Planned:
+    """counts: int64 (all users,), of HATs one behind another, of each non-increasing. users: int64 (HATs,), descending,
+    each >= 1. reported: int64 (HATs,). Raises PlanError for the first that has no plan."""
+    first = np.cumsum(users) - users
+    samples = np.add.reduceat(counts, first)
+    usual = (counts[first + users - 1] >= 1) & (samples <= reported) & (reported <= USUAL // grid.upper_steps)
     for at in range(reported.size) if epsilon <= 0 else np.flatnonzero(~usual).tolist():
-        check_plan_input(counts[at], int(reported[at]), grid.upper_steps * FINE, epsilon)
-    laid = layout(counts, grid, epsilon, m_ub)
-    biases = np.maximum(laid.weight - counts / reported[:, None], 0.0).sum(axis=1)
+        mine = counts[first[at] : first[at] + users[at]]
+        check_plan_input(mine, int(reported[at]), grid.upper_steps * FINE, epsilon)
+    laid = _lay_out(counts, users, grid, epsilon, m_ub)
+    excess = np.maximum(laid.weight - counts / np.repeat(reported, users), 0.0)
+    biases = np.concatenate([block.of(excess).sum(axis=1) for block in blocks_of(users)])
     upper, rounding = float(grid.upper), float(2 * grid.step / FINE)
-    columns = (column.tolist() for column in (samples, counts[:, 0], reported, laid.length, laid.arrays))
-    facts = [
-        {
-            "users": counts.shape[1],
-            "samples": kept,
-            "heaviest": heaviest,
-            "reported": whole,
-            "upper_steps": grid.upper_steps,
-            "m_ub": length,
-            "arrays": arrays,
-        }
-        for kept, heaviest, whole, length, arrays in zip(*columns, strict=True)
-    ]
-    return Planned(counts, laid, (upper * biases + rounding).tolist(), facts)
+    steps = np.full(users.size, grid.upper_steps)
+    facts = np.stack([users, samples, counts[first], reported, steps, laid.length, laid.arrays, laid.moved])
+    return Planned(counts, laid, facts, upper * biases + rounding)
 
 
-def _of_one_size(counts: Int64s, reported: Int64s, grid: Grid, epsilon: Fraction, m_ub: Rule) -> list[Arrays]:
-    found = planned(counts, reported, grid, epsilon, m_ub)
-    laid = found.layout
-    order = np.argsort(laid.array, axis=1, kind="stable")
-    pieces, slots = (np.take_along_axis(column, order, axis=1) for column in (laid.array, laid.kept))
-    for shared in (laid.weight, order, pieces, slots, laid.fills):
-        shared.flags.writeable = False
-    columns = zip(found.facts, laid.moved.tolist(), found.biases, strict=True)
+def facts_of(facts: Int64s) -> list[dict[str, int]]:
+    """By name, of each HAT. facts: int64 (FACTS, HATs)."""
     return [
-        Arrays(
-            facts["m_ub"],
-            Grouping(order[at], pieces[at], slots[at], laid.fills[at, : facts["arrays"]]),
-            laid.weight[at],
-            moved,
-            bias,
-            facts,
-        )
-        for at, (facts, moved, bias) in enumerate(columns)
+        {
+            "users": users,
+            "samples": samples,
+            "heaviest": heaviest,
+            "reported": reported,
+            "upper_steps": upper_steps,
+            "m_ub": m_ub,
+            "arrays": arrays,
+            "sensitivity": sensitivity,
+        }
+        for users, samples, heaviest, reported, upper_steps, m_ub, arrays, sensitivity in facts.T.tolist()
     ]
+
+
+def _arrays_of(found: Planned) -> Iterator[Arrays]:
+    laid = found.layout
+    for block in blocks_of(found.facts[0]):
+        array, kept, weight, fills = *map(block.of, (laid.array, laid.kept, laid.weight)), laid.fills[block.hats]
+        order = np.argsort(array, axis=1, kind="stable")
+        pieces, slots = (np.take_along_axis(column, order, axis=1) for column in (array, kept))
+        for shared in (weight, order, pieces, slots, fills):
+            shared.flags.writeable = False
+        columns = zip(facts_of(found.facts[:, block.hats]), found.bias[block.hats].tolist(), strict=True)
+        for at, (facts, bias) in enumerate(columns):
+            moved = facts.pop("sensitivity")
+            group = Grouping(order[at], pieces[at], slots[at], fills[at, : facts["arrays"]])
+            yield Arrays(facts["m_ub"], group, weight[at], moved, bias, facts)
 
 
 def sums_of_means(found: Planned, sums: Int64s, grid: Grid) -> Int64s:
     """The sum of each HAT's array means in fine steps, int64 (HATs,): what `arrays.array_means` gives, added up.
 
-    sums: int64 (HATs, users). Raises ValueError for sums that no samples within [0, U] have.
+    sums: int64 (all users,). Raises ValueError for sums that no samples within [0, U] have.
     """
     if np.any(sums < 0) or np.any(sums > found.counts * grid.upper_steps):
         raise ValueError("totals do not fit their plans: sums outside [0, count * U]")
-    hats, users = sums.shape
-    held = np.zeros(hats * users, np.int64)
-    place = np.arange(hats)[:, None] * users + found.layout.array
-    np.add.at(held, place.ravel(), (sums * FINE // found.counts * found.layout.kept).ravel())
-    means = held.reshape(hats, users) // np.maximum(found.layout.fills, 1)
+    fills = found.layout.fills
+    held = np.zeros(fills.size, np.int64)
+    place = np.repeat(np.arange(fills.shape[0]) * fills.shape[1], found.facts[0]) + found.layout.array
+    np.add.at(held, place, sums * FINE // found.counts * found.layout.kept)
+    means = held.reshape(fills.shape) // np.maximum(fills, 1)
     added: Int64s = means.sum(axis=1)
     return added
 
@@ -139,17 +178,25 @@ def stacked(known: Sequence[CountsKnown]) -> tuple[Int64s, Int64s]:
 
 
 def layout(counts: Int64s, grid: Grid, epsilon: Fraction, m_ub: Rule) -> Layout:
-    """counts: int64 (HATs, users), non-increasing, each >= 1."""
-    if (counts[:, 1:] > counts[:, :-1]).any():
+    """counts: int64 (HATs, users), non-increasing, each >= 1. In matrices of this shape."""
+    found = _lay_out(counts.ravel(), np.full(counts.shape[0], counts.shape[1]), grid, epsilon, m_ub)
+    shape = counts.shape
+    return found._replace(
+        kept=found.kept.reshape(shape), array=found.array.reshape(shape), weight=found.weight.reshape(shape)
+    )
+
+
+def _lay_out(counts: Int64s, users: Int64s, grid: Grid, epsilon: Fraction, m_ub: Rule) -> Layout:
+    first, hat = np.cumsum(users) - users, np.repeat(np.arange(users.size), users)
+    if ((counts[1:] > counts[:-1]) & (hat[1:] == hat[:-1])).any():
         raise ValueError("counts must be non-increasing vectors")
-    length = _lengths(counts, epsilon, m_ub)
-    kept = np.minimum(counts, length[:, None])
-    array, free = _best_fits(kept, length)
-    fills = length[:, None] - free
+    length = np.concatenate([_lengths(block.of(counts), epsilon, m_ub) for block in blocks_of(users)])
+    kept = np.minimum(counts, length[hat])
+    array, fills = _best_fits(kept, users, length)
     arrays = np.count_nonzero(fills, axis=1)
-    width = np.take_along_axis(fills, array, axis=1)
-    moved = (-(-grid.upper_steps * FINE * kept // width)).max(axis=1)
-    return Layout(length, kept, array, fills, arrays, moved, kept / width / arrays[:, None])
+    width = fills[hat, array]
+    moved = np.maximum.reduceat(-(-grid.upper_steps * FINE * kept // width), first)
+    return Layout(length, kept, array, fills, arrays, moved, kept / width / arrays[hat])
 
 
 def _lengths(counts: Int64s, epsilon: Fraction, m_ub: Rule) -> Int64s:
@@ -198,17 +245,22 @@ def _minimax(counts: Int64s, epsilon: Fraction) -> Int64s:
     return best
 
 
-def _best_fits(kept: Int64s, length: Int64s) -> tuple[Int64s, Int64s]:
-    """The array of each user, and the free slots of each array: every user, in order, into the fullest with room, the
-    lowest of equals. kept: (HATs, users). An array that nobody is in yet has all its slots free."""
-    hats, users = kept.shape
-    free = np.repeat(length[:, None], users, axis=1)
-    array = np.empty((hats, users), np.int64)
-    every, too_full = np.arange(hats), np.iinfo(np.int64).max
-    for user in range(users):
-        size = kept[:, user]
-        room = free[:, : user + 1]
-        at = np.where(room >= size[:, None], room, too_full).argmin(axis=1)
-        array[:, user] = at
-        free[every, at] -= size
-    return array, free
+def _best_fits(kept: Int64s, users: Int64s, length: Int64s) -> tuple[Int64s, Int64s]:
+    """The array of each user, and the samples in each array, (HATs, most users): every user, in order, into the fullest
+    with room, the lowest of equals. An array that nobody is in yet has all its slots free.
+
+    kept: int64 (all users,). users, length: int64 (HATs,), users descending. The free slots of an array and its number
+    are one integer each, so that the least of these is the array to take.
+    """
+    hats, most = users.size, int(users[0])
+    first, every, too_full = np.cumsum(users) - users, np.arange(hats), np.iinfo(np.int64).max
+    room = length * most + np.arange(most)[:, None]
+    array = np.empty(kept.size, np.int64)
+    open_ = np.searchsorted(-users, -np.arange(most)).tolist()  # HATs with more users than have their array
+    for user, mine in enumerate(open_):
+        here, size = first[:mine] + user, kept[first[:mine] + user] * most
+        tried = room[: user + 1, :mine]
+        at = np.where(tried >= size, tried, too_full).min(axis=0) % most
+        array[here] = at
+        room[at, every[:mine]] -= size
+    return array, length[:, None] - room.T // most

@@ -3,14 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import chain
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from dpops.claims import Adjacency
 from dpops.forecast import Float64s, Prior, clamped_errors, normal_scores
-from dpops.means.array_layouts import lay_out_together, of_one_size, planned, sums_of_means
+from dpops.means.array_layouts import FACTS, facts_of, in_one_call, lay_out_together, planned, sums_of_means
 from dpops.means.arrays import FINE, ArrayPlan, Arrays, Rule, array_means, check_rule, lay_out, spread
 from dpops.means.forecasts import Many, errors_around, quotients
 from dpops.mechanism import Drawn, Hats, Integers, Mechanism, Plan, Totals, with_noise
@@ -20,11 +19,12 @@ from dpops.types import CountsKnown, Grid, Int64s
 
 
 class Noiseless(NamedTuple):
-    """HATs before their noise: facts and worst biases of their plans, and exact sums of array means in fine steps."""
+    """HATs before their noise. facts: int64 (FACTS, HATs), and bias: float64 (HATs,), the worst, of their plans. exact:
+    int64 (HATs,), sums of array means in fine steps."""
 
-    facts: list[dict[str, int]]
-    biases: list[float]
-    exact: list[int]
+    facts: Int64s
+    bias: Float64s
+    exact: Int64s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,57 +58,36 @@ class ArrayAverage(Mechanism):
         return [cls(), cls(m_ub="argmax")]
 
     def plan(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> ArrayPlan:
-        return self._plans([lay_out(known, grid, epsilon, self.m_ub, self.grouping)], grid, epsilon)[0]
+        return average_plans(self.name, [lay_out(known, grid, epsilon, self.m_ub, self.grouping)], grid, epsilon)[0]
 
     def plans(self, known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[ArrayPlan]:
         if self.grouping != "best-fit":
             return [self.plan(each, grid, epsilon) for each in known]
-        return self._plans(lay_out_together(known, grid, epsilon, self.m_ub), grid, epsilon)
-
-    def _plans(self, found: Sequence[Arrays], grid: Grid, epsilon: Fraction) -> list[ArrayPlan]:
-        """Steps, by the number of arrays, and scales, by what one user moves, are made once: HATs share them."""
-        steps = {n: grid.step / (FINE * n) for n in {laid.facts["arrays"] for laid in found}}
-        scales = {moved: moved / epsilon for moved in {laid.moved for laid in found}}
-        return [
-            ArrayPlan(
-                mechanism=self.name,
-                epsilon=epsilon,
-                step=steps[laid.facts["arrays"]],
-                scale=scales[laid.moved],
-                upper=grid.upper,
-                bias_bound=laid.bias,
-                facts={**laid.facts, "sensitivity": laid.moved},
-                grouping=laid.grouping,
-                weight=laid.weight,
-            )
-            for laid in found
-        ]
+        return average_plans(self.name, lay_out_together(known, grid, epsilon, self.m_ub), grid, epsilon)
 
     def draw(self, hats: Hats, grid: Grid, epsilon: Fraction, noise: Noise) -> Drawn:
-        groups = of_one_size(hats.users) if self.grouping == "best-fit" else []
+        together = in_one_call(hats.users) if self.grouping == "best-fit" else np.zeros(0, np.int64)
         is_alone = np.ones(len(hats), np.bool_)
-        for mine in groups:
-            is_alone[mine] = False
+        is_alone[together] = False
         alone = np.flatnonzero(is_alone)
-        parts = [_together(hats, mine, grid, epsilon, self.m_ub) for mine in groups]
-        parts.append(self._apart(hats, alone, grid, epsilon))
-        order = np.argsort(np.concatenate([*groups, alone])).tolist()
-        columns = (list(chain(*column)) for column in zip(*parts, strict=True))
-        ready = Noiseless(*([column[at] for at in order] for column in columns))
-        moved = [facts["sensitivity"] for facts in ready.facts]
+        parts = [self._apart(hats.take(alone), grid, epsilon)]
+        if together.size:
+            parts.append(_together(hats.take(together), grid, epsilon, self.m_ub))
+        order = np.argsort(np.concatenate([alone, together]))
+        ready = Noiseless(*(np.concatenate(column, axis=-1)[..., order] for column in zip(*parts, strict=True)))
+        moved = ready.facts[-1].tolist()
         scales = {each: each / epsilon for each in set(moved)}
         documents = self._documents(ready, scales, grid, epsilon)
-        noisy = with_noise(np.array(ready.exact, np.int64), [scales[each] for each in moved], noise)
+        noisy = with_noise(ready.exact, [scales[each] for each in moved], noise)
         return Drawn([self.name] * len(hats), documents, [[query] for query in noisy])
 
-    def _apart(self, hats: Hats, chosen: Int64s, grid: Grid, epsilon: Fraction) -> Noiseless:
+    def _apart(self, hats: Hats, grid: Grid, epsilon: Fraction) -> Noiseless:
         """Of HATs that are not worth a matrix."""
-        mine = hats.take(chosen)
-        totals = list(mine)
-        known = map(CountsKnown, (each.counts for each in totals), mine.reported.tolist())
+        totals = list(hats)
+        known = map(CountsKnown, (each.counts for each in totals), hats.reported.tolist())
         plans = [self.plan(each, grid, epsilon) for each in known]
-        facts = [dict(plan.facts) for plan in plans]
-        return Noiseless(facts, [plan.bias_bound for plan in plans], _sums_of_means(totals, plans).tolist())
+        facts = np.array([[plan.facts[name] for name in FACTS] for plan in plans], np.int64).reshape(-1, len(FACTS)).T
+        return Noiseless(facts, np.array([plan.bias_bound for plan in plans]), _sums_of_means(totals, plans))
 
     def _documents(
         self, ready: Noiseless, scales: Mapping[int, Fraction], grid: Grid, epsilon: Fraction
@@ -117,7 +96,8 @@ class ArrayAverage(Mechanism):
         have alike."""
         if not scales:
             return []
-        steps = {each: grid.step / (FINE * each) for each in {facts["arrays"] for facts in ready.facts}}
+        found = facts_of(ready.facts)
+        steps = {each: grid.step / (FINE * each) for each in {facts["arrays"] for facts in found}}
         like = Plan(
             mechanism=self.name,
             epsilon=epsilon,
@@ -125,18 +105,18 @@ class ArrayAverage(Mechanism):
             scale=scales[max(scales)],
             upper=grid.upper,
             bias_bound=0.0,
-            facts=ready.facts[0],
+            facts=found[0],
         ).document()
-        texts, step_texts = ({each: text(value) for each, value in found.items()} for found in (scales, steps))
+        texts, step_texts = ({each: text(value) for each, value in of.items()} for of in (scales, steps))
         return [
-            like
-            | {
+            {
+                **like,
                 "step": step_texts[facts["arrays"]],
                 "scale": texts[facts["sensitivity"]],
                 "bias_bound": bias,
                 "facts": facts,
             }
-            for facts, bias in zip(ready.facts, ready.biases, strict=True)
+            for facts, bias in zip(found, ready.bias.tolist(), strict=True)
         ]
 
     def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
@@ -156,13 +136,31 @@ class ArrayAverage(Mechanism):
         return [[integer] for integer in with_noise(exact, [plan.scale for plan in plans], noise)]
 
 
-def _together(hats: Hats, chosen: Int64s, grid: Grid, epsilon: Fraction, m_ub: Rule) -> Noiseless:
-    """Of HATs with equally many users."""
-    counts, sums = (hats.matrix(column, chosen) for column in (hats.totals.counts, hats.totals.sums))
-    found = planned(counts, hats.reported[chosen], grid, epsilon, m_ub)
-    for facts, moved in zip(found.facts, found.layout.moved.tolist(), strict=True):
-        facts["sensitivity"] = moved
-    return Noiseless(found.facts, found.biases, sums_of_means(found, sums, grid).tolist())
+def average_plans(mechanism: str, found: Sequence[Arrays], grid: Grid, epsilon: Fraction) -> list[ArrayPlan]:
+    """Steps, by the number of arrays, and scales, by what one user moves, are made once: HATs share them."""
+    steps = {n: grid.step / (FINE * n) for n in {laid.facts["arrays"] for laid in found}}
+    scales = {moved: moved / epsilon for moved in {laid.moved for laid in found}}
+    return [
+        ArrayPlan(
+            mechanism=mechanism,
+            epsilon=epsilon,
+            step=steps[laid.facts["arrays"]],
+            scale=scales[laid.moved],
+            upper=grid.upper,
+            bias_bound=laid.bias,
+            facts={**laid.facts, "sensitivity": laid.moved},
+            grouping=laid.grouping,
+            weight=laid.weight,
+        )
+        for laid in found
+    ]
+
+
+def _together(hats: Hats, grid: Grid, epsilon: Fraction, m_ub: Rule) -> Noiseless:
+    """Of HATs that stand by their numbers of users, the most first."""
+    counts, sums = hats.behind_one_another(hats.totals.counts, hats.totals.sums)
+    found = planned(counts, hats.users, hats.reported, grid, epsilon, m_ub)
+    return Noiseless(found.facts, found.bias, sums_of_means(found, sums, grid))
 
 
 def _sums_of_means(totals: Sequence[Totals], plans: Sequence[Plan]) -> Int64s:

@@ -110,7 +110,9 @@ class Divide:
         for number, (start, stop) in enumerate(pairwise(cuts)):
             if start < stop:
                 mine = wire.Events(*(column[order[start:stop]] for column in events))
-                done.entries.append(Entry((self.slot_s, number), shelf.append(wire.pack_events(mine)), stop - start))
+                done.entries.append(
+                    Entry((self.slot_s, number), shelf.append(wire.pack_events(mine, wire.FAST)), stop - start)
+                )
         return done
 
 
@@ -193,7 +195,7 @@ def _shelved(table: wire.Tally, shard: Int64s, plan_s: int, shelf: Shelf) -> Ite
     """The tally's rows of each shard, put on the shelf. shard: int64 (rows,)."""
     for chosen in np.unique(shard).tolist():
         mine = table.take(shard == chosen)
-        yield Entry((plan_s, chosen), shelf.append(wire.pack_tally(mine)), mine.cell.size)
+        yield Entry((plan_s, chosen), shelf.append(wire.pack_tally(mine, wire.FAST)), mine.cell.size)
 
 
 def _events(batch: RawBatch, road: Road, counts: "Counter[str]") -> Iterable[wire.Part]:
@@ -207,4 +209,4 @@ def _events(batch: RawBatch, road: Road, counts: "Counter[str]") -> Iterable[wir
         ("assign", {hexagons.OUTSIDE_REGION: found.outside}),
     ):
         counts.update({counters.refused(stage, reason): rows for reason, rows in reasons.items() if rows})
-    return wire.split(found.observations, found.cell, 1)
+    return wire.split(found.observations, found.cell, 1, packing=wire.FAST)

@@ -12,12 +12,14 @@ from pipelines.garbage import collect_seldom
 from pipelines.scheduled.spool import Shelf
 from pipelines.scheduled.tasks import Done, Road
 from transforms.layouts.decoder import receive, send
+from transforms.memory import keep_freed_memory
 
 
 def serve() -> None:
     """Standard input: the road, then tasks. Standard output: rows read, then what a task left or what it raised."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who is interrupted decides what becomes of its workers
     collect_seldom()
+    keep_freed_memory()
     number, *handles = map(int, sys.argv[1:])
     asked: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     answers = os.fdopen(os.dup(1), "wb")

@@ -69,12 +69,7 @@ class SlotTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
     minutes: Annotated[int, about("length; divides a day")]
     service: Annotated[str, about("the local hours that are released; public")] = "00:00-24:00"
-    allowed_lateness_s: Annotated[
-        int,
-        about(
-            "how long a stream waits for a report after the end of its minute, and so after a slot's end, in seconds"
-        ),
-    ] = 0
+    allowed_lateness_s: Annotated[int, about("how long a stream waits for reports after a slot's end, in seconds")] = 0
 
 
 class CellsTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

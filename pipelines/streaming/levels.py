@@ -9,10 +9,12 @@ The lower branch is there where the stream itself ends periods. It takes reports
 from dataclasses import dataclass
 
 import apache_beam as beam
+from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import PCollection
 
 from pipelines.build import PANE_S, Source, observe, sinks_of
 from pipelines.job import Job
+from transforms import counters
 from transforms.records import KeyedTally, PackedEvents, SlotEstimates
 from transforms.release.levels import COLUMNS
 from transforms.release.live_steps import EstimateLive, LivePolicy, ReleaseLive
@@ -20,7 +22,7 @@ from transforms.release.period import PeriodPolicy
 from transforms.release.period_steps import IntoPeriods, ReleasePeriod
 from transforms.steps import ByVehicle, InPanes, Record
 from transforms.time.heartbeat import Heartbeat
-from transforms.time.lateness import InTime, IntoPanes, IntoSlots
+from transforms.time.lateness import BEHIND, InTime, IntoPanes, IntoSlots, RefuseLate
 
 
 @dataclass(frozen=True)
@@ -37,9 +39,11 @@ def stream(
 ) -> None:
     """The whole road, without an end. identity: as of `pipelines.build.stream`."""
     beats = p | f"heartbeat of {identity}" >> heartbeat
-    events = observe(p | "read" >> source, job, PANE_S, levels.more_s)  # PackedEvents
+    # Under secret counts a report's own minute decides, without what its vehicle sent else.
+    events = observe(p | "read" >> source, job, PANE_S, RefuseLate(PANE_S, levels.more_s))  # PackedEvents
     timely = events | "in time" >> InTime(PANE_S)
-    slots = timely | "by vehicle" >> _Tallied(job, heartbeat.start_s, 0)  # (slot, 0), Tally
+    _ = timely[BEHIND] | "count late" >> beam.Map(_count_late)
+    slots = timely.in_time | "by vehicle" >> _Tallied(job, heartbeat.start_s, 0)  # (slot, 0), Tally
     both = (slots, beats) | "with heartbeat" >> beam.Flatten()
     sealed = both | "live" >> ReleaseLive(job.account, levels.live)  # slot, Sealed
     recorded = sealed | "record" >> Record(job.account)
@@ -65,6 +69,10 @@ class _Tallied(beam.PTransform[PCollection[PackedEvents], PCollection[KeyedTally
         partials = panes | "in panes" >> InPanes(None, COLUMNS)
         in_slots = partials | "into slots" >> IntoSlots(self.job.slot_s, self.start_s + self.more_s)
         return in_slots | "tally" >> ByVehicle(None, COLUMNS, 1, self.job.slots, in_panes=True)
+
+
+def _count_late(packed: PackedEvents) -> None:
+    Metrics.counter(counters.NAMESPACE, counters.LATE_FOR_LIVE).inc(packed.rows)
 
 
 def _publish(estimates: PCollection[SlotEstimates], job: Job, of: str) -> None:

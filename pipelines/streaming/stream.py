@@ -21,6 +21,7 @@ from pipelines.streaming import levels
 from pipelines.streaming.engine import Engine, EngineError
 from pipelines.streaming.health import Say, attend
 from pipelines.streaming.levels import LevelsStream
+from transforms.count.wire import PARTIAL_LAYOUT
 from transforms.layouts import message_layout
 from transforms.ledger import AccountRefusal
 from transforms.observe.parse import FROM_US, TO_US
@@ -113,14 +114,14 @@ def prepare(
         job=replace(continuing(job, location.ledger), vehicle_shards=vehicle_shards),
         source=source,
         heartbeat=Heartbeat(spec.timetable, start_s, to_s, spec.privacy.release_shards),
-        identity=_identity(f"{spec.spec_id}-{account_of(spec.account, secret).key_check}", vehicle_shards),
+        identity=identity_of(spec, secret, vehicle_shards),
         levels=_levels(spec, from_s, to_s, secret, location.head),
     )
 
 
-def _identity(of_spec_and_key: str, vehicle_shards: int) -> str:
-    """The usual number is not said, so that savepoints from before it could be chosen fit."""
-    return of_spec_and_key if vehicle_shards == VEHICLE_SHARDS else f"{of_spec_and_key}-{vehicle_shards}"
+def identity_of(spec: Specification, secret: Secret, vehicle_shards: int) -> str:
+    """What a savepoint must have been made with to be gone on with."""
+    return f"{spec.spec_id}-{account_of(spec.account, secret).key_check}-{vehicle_shards}-{PARTIAL_LAYOUT}"
 
 
 def _levels(spec: Specification, from_s: int, to_s: int, secret: Secret, head: Path) -> LevelsStream | None:

@@ -13,7 +13,7 @@ from apache_beam.transforms import trigger, userstate
 from apache_beam.transforms.window import FixedWindows
 
 from dpops.accountant import PureLimit
-from pipelines.build import PANE_S, count, draw, observe, publish
+from pipelines.build import count, draw, observe, publish, seal_in_panes
 from pipelines.job import Outputs
 from pipelines.scheduled.release import job_of, range_of
 from pipelines.specification import load
@@ -26,8 +26,7 @@ from transforms.sources.growing_folder import ReadGrowing
 from transforms.sources.kafka import ReadKafka
 from transforms.sources.kafka_partition import PartitionStart, Topic
 from transforms.sources.known_elements import KnownElements
-from transforms.steps import Assign, InPanes, Parse, Read, SlotShard
-from transforms.time.lateness import IntoPanes, IntoSlots, RefuseLate
+from transforms.steps import Read, SlotShard
 from transforms.time.watermark import Watermark
 
 TOPIC = Topic(brokers="127.0.0.1:1", name="any")
@@ -64,22 +63,18 @@ def key_of(packed):
 
 
 def stream(job, source):
-    """The same stages behind a source without end, in windows of a slot."""
+    """The same stages behind a source without end, in panes and slots."""
     p = empty()
     read = p | "read" >> source
-    parsed = read.batches | "parse" >> Parse(job.rules)
-    timely = parsed.observations | "lateness" >> RefuseLate(PANE_S)
-    assigned = timely.observations | "assign" >> Assign(job.resolution, job.policy.region, 2, PANE_S)
     beats = (
         p | "heartbeat" >> KnownElements([]).with_output_types(PAIR) | "beats" >> beam.WindowInto(FixedWindows(HOUR_S))
     )
-    panes = assigned.events | "panes" >> IntoPanes(PANE_S, 0) | "in panes" >> InPanes(job.cap, job.policy.columns)
-    finish(panes | "slots" >> IntoSlots(HOUR_S, 0), beats, job, in_panes=True)
+    publish(seal_in_panes(read, beats, 0, job), job)
     return p.to_runner_api()
 
 
-def finish(events, heartbeat, job, *, in_panes=False):
-    publish(draw(count(events, job, in_panes=in_panes), heartbeat, job).sealed, job)
+def finish(events, heartbeat, job):
+    publish(draw(count(events, job), heartbeat, job).sealed, job)
 
 
 @pytest.mark.parametrize("road", ["scheduled", "kafka", "folder"])

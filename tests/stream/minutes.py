@@ -1,4 +1,4 @@
-"""A tiny feed of the last minutes, in Kafka and in a file, and `hatstream stream` over it: slots of one minute."""
+"""A tiny feed of the last minutes, in Kafka and in a file, and `hatstream stream` over it: slots of a minute or so."""
 
 import json
 import random
@@ -88,8 +88,9 @@ class Town:
         self.spec = load(folder / "spec.toml")
         self.place = location.find(ledger_url, folder / "key")
         location.open_account(self.place, self.spec.account)
-        self.start_s = (int(time.time()) // 60 - SLOTS - 2) * 60
-        self.slots = [self.start_s + 60 * i for i in range(SLOTS)]
+        self.slot_s = self.spec.timetable.slot_s
+        self.start_s = (int(time.time()) // self.slot_s - SLOTS - 2) * self.slot_s
+        self.slots = [self.start_s + self.slot_s * i for i in range(SLOTS)]
         self.topic = f"minutes-{next(_NUMBERS)}"
         if kafka:
             self.kafka.make_topic(self.topic, PARTITIONS, ANY_TIME)
@@ -119,7 +120,7 @@ class Town:
     @property
     def edges(self):
         text = self.spec.timetable.text
-        return text(self.slots[0]), text(self.slots[-1] + 60)
+        return text(self.slots[0]), text(self.slots[-1] + self.slot_s)
 
     def released(self, place=None):
         """slot -> its one sealed unit, of the feed's slots."""

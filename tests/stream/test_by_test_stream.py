@@ -118,6 +118,28 @@ def test_model_values_of_a_stream_are_what_the_ledger_gives_again(released, tmp_
         assert (tmp_path / "again" / name).read_text() == text
 
 
+def test_rows_that_come_after_their_minute_count_while_their_slot_is_open_but_their_copies_do_not(released):
+    units, counts, _ = released(
+        watermark("08:00"),
+        rows("08:10", 30, 40),
+        watermark("08:30"),
+        rows("08:10", 30, 40),  # these may be copies
+        rows("08:20", 50, 60, 20),  # from a time in which nothing was heard of them
+        rows("08:20", 50, 60, 20),
+        watermark("08:40"),
+        rows("08:25", 10),
+        rows("08:20", 50),
+        rows("08:45", 35),
+        watermark("09:00"),
+        rows("08:59", 35),
+        watermark("10:00"),
+    )
+    assert [(slot, len(unit.released)) for slot, unit in units.items()] == [("08:00", 1), ("09:00", 0)]
+    facts = units["08:00"].released[0].plan["facts"]
+    assert (facts["users"], facts["samples"]) == (3, 2 + 3 + 1 + 1)
+    assert (counts[counters.refused("lateness", "late")], counts[counters.DUPLICATES]) == (2 + 1, 3 + 1)
+
+
 def test_rows_of_a_slot_that_has_ended_are_refused_and_counted_and_change_nothing(released):
     units, counts, _ = released(
         watermark("08:00"), rows("08:10", 30), watermark("09:00"), rows("08:50", 60, 61), watermark("10:00")

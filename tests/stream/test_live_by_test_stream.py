@@ -45,7 +45,7 @@ class Town:
         self.place = location.find(str(folder / "ledger.sqlite"), None)
         if monkeypatch is not None:
             counted = Counters(monkeypatch, "transforms.steps")
-            monkeypatch.setattr("transforms.time.lateness.Metrics", counted)
+            monkeypatch.setattr("pipelines.streaming.levels.Metrics", counted)
             self.counts = counted.counts
 
     def release(self, day):

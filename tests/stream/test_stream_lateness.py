@@ -8,7 +8,7 @@ from itertools import count
 import pytest
 
 from tests.stream.cluster import has_restarted, wait_for
-from tests.stream.minutes import SLOTS, Attended, Event, Town, chosen, position, refused
+from tests.stream.minutes import SLOTS, SPEC, Attended, Event, Town, chosen, position, refused
 
 pytestmark = pytest.mark.slow
 S = 1_000
@@ -59,6 +59,36 @@ class Script:
             self.send(partition, end + 60 * S + LAG, event_ms, late=True)
         for event_ms in (end + 60 * S, end + 61 * S):
             self.send(partition, end + 60 * S + LAG, event_ms)
+
+
+def after_a_gap(start_s):
+    """In slots of five minutes a bus without a network sends later what it kept, twice; another one repeats itself."""
+    for slot in (0, 3, 6):
+        start = (start_s + slot * 300) * S
+        kept, others = range(100 * S, 200 * S, 10 * S), [*range(0, 100 * S, 10 * S), *range(200 * S, 250 * S, 10 * S)]
+        for number, at in enumerate(others):
+            yield Event(0, start + at, position("gap", start + at, number))
+            yield Event(0, start + at, position("steady", start + at, number))
+        for number, at in enumerate([*kept, *kept]):
+            yield Event(0, start + 280 * S, position("gap", start + at, number % len(kept)))
+        for number, at in enumerate(others[:7]):
+            yield Event(0, start + 280 * S, position("steady", start + at, number), is_late=True)
+
+
+def test_what_comes_after_its_minute_counts_while_its_slot_is_open_unless_it_may_be_a_copy(
+    tmp_path, postgres, kafka, flink, pool
+):
+    """30 s."""
+    spec = SPEC.replace("minutes = 1\n", "minutes = 5\n")
+    town = Town(tmp_path, postgres.new_database(), kafka, events=after_a_gap, spec=spec)
+    with Attended(town, chosen(flink, pool), poll_messages=1) as stream:
+        wait_for(lambda: len(town.released()) == SLOTS and town.has_published("out"), 120)
+        wait_for(lambda: refused(stream.health, "lateness/late") >= 21, 120)
+        (job,) = [line["job"] for line in stream.health if "job" in line]
+        counted = flink.counters(job)
+    assert (counted["refused/lateness/late"], counted["duplicates"], counted["rows"]) == (21, 30, town.rows)
+    streamed, apart = town.released(), town.apart()
+    assert {at: unit.digest for at, unit in streamed.items()} == {at: unit.digest for at, unit in apart.items()}
 
 
 def test_late_is_what_comes_after_its_own_partition_closed_the_slot_and_nothing_else(

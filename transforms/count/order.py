@@ -1,4 +1,6 @@
-"""An order by two columns of integers, by one sort of packed keys: a fraction of what sorting by each of them takes."""
+"""Places of values among the distinct ones, and an order by two columns of integers by one sort of packed keys."""
+
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -7,17 +9,52 @@ from dpops.types import Int64s
 
 NARROW = 1 << 38
 """A column of a smaller range, such as microseconds within a day, is packed as it is."""
+_ROOMY = 8
+"""Pairs that could be there, for each entry, up to which a table with room for all of them is cheaper than a sort."""
 
 
-def packed_keys(first: Int64s, second: Int64s) -> Int64s:
+class Places(NamedTuple):
+    """values: the distinct ones of a column, ascending. of: of each entry the place of its value among them."""
+
+    values: Int64s
+    of: Int64s
+
+
+def places(column: Int64s) -> Places:
+    """What `np.unique` gives with the inverse; by hashing, for the distinct values are few."""
+    found = pa.array(column).dictionary_encode()
+    values = found.dictionary.to_numpy()
+    order = np.argsort(values)
+    place = np.empty(values.size, np.int64)
+    place[order] = np.arange(values.size)
+    return Places(values[order], place[found.indices.to_numpy()])
+
+
+def pairs(first: Places, second: Places) -> Places:
+    """The pairs of two columns, in the order of the first, then the second. A value: place * second.values.size + place
+    of its members."""
+    key = first.of * second.values.size + second.of
+    room = first.values.size * second.values.size
+    if room > _ROOMY * key.size:
+        return Places(*np.unique(key, return_inverse=True))
+    seen = np.zeros(room, np.bool_)
+    seen[key] = True
+    values = np.flatnonzero(seen)
+    place = np.empty(room, np.int64)
+    place[values] = np.arange(values.size)
+    return Places(values, place[key])
+
+
+def packed_keys(first: Int64s | Places, second: Int64s) -> Int64s:
     """One key an entry, (entries,): equal where both columns are, and in the order of the first, then the second.
 
     Holds for any second column beside up to 2^25 distinct values of the first, and for up to 2^31 entries.
     """
-    if not first.size:
+    if not second.size:
         return np.zeros(0, np.int64)
-    major, (minor, bound) = _places(first)[0], _narrow(second)
-    return major * bound + minor
+    major = first if isinstance(first, Places) else places(first)
+    minor, bound = _narrow(second)
+    return major.of * bound + minor
 
 
 def _narrow(column: Int64s) -> tuple[Int64s, int]:
@@ -25,13 +62,5 @@ def _narrow(column: Int64s) -> tuple[Int64s, int]:
     least, most = int(column.min()), int(column.max())
     if most - least < NARROW:
         return column - least, most - least + 1
-    return _places(column)
-
-
-def _places(column: Int64s) -> tuple[Int64s, int]:
-    """Of each entry the place of its value among the distinct ones, and their number; by hashing, as they are few."""
-    found = pa.array(column).dictionary_encode()
-    values = found.dictionary.to_numpy()
-    place = np.empty(values.size, np.int64)
-    place[np.argsort(values)] = np.arange(values.size)
-    return place[found.indices.to_numpy()], values.size
+    found = places(column)
+    return found.of, found.values.size

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from dpops.statistics import Column
 from dpops.types import Int64s
-from transforms.count.order import packed_keys
-from transforms.count.wire import NO_SAMPLES, Events, Partial, Samples, Tally
+from transforms.count.order import Places, packed_keys, pairs, places
+from transforms.count.wire import NO_SAMPLES, Events, Heard, Partial, Samples, Tally
 from transforms.scatter import scatter
 
 
@@ -34,6 +34,14 @@ class CountedPane(NamedTuple):
     duplicates: int
 
 
+class Admitted(NamedTuple):
+    """partials: with those late events counted that are admitted. refused: how many are not."""
+
+    partials: list[Partial]
+    refused: int
+    duplicates: int
+
+
 def tally(events: Events, slot_start_s: int, cap: ContributionBound | None, columns: Sequence[Column]) -> Counted:
     """The tally of one slot and vehicle shard; the same for every order, split and merge of the events.
 
@@ -48,20 +56,18 @@ def tally(events: Events, slot_start_s: int, cap: ContributionBound | None, colu
 
 def tally_pane(events: Events, cap: ContributionBound | None, columns: Sequence[Column]) -> CountedPane:
     """The contributions of one pane of a slot, which must hold all events of any (vehicle, event time) that it has."""
-    events, duplicates = distinct(events)
-    order = np.argsort(packed_keys(events.vehicle, events.cell))
-    vehicle, cell = events.vehicle[order], events.cell[order]
-    first = np.flatnonzero(_changes(vehicle, cell))
-    reported = np.diff(first, append=vehicle.size)
-    row, speed = np.repeat(np.arange(first.size), reported), events.speed[order]
+    vehicle = places(events.vehicle)
+    stays, duplicates = _distinct(events, vehicle)
+    if duplicates:
+        events, vehicle = _chosen(events, stays), vehicle._replace(of=vehicle.of[stays])
+    cell = places(events.cell)
+    found, row = pairs(vehicle, cell)
+    of_vehicle, of_cell = np.divmod(found, max(1, cell.values.size))
+    rows = vehicle.values[of_vehicle], cell.values[of_cell], np.bincount(row, minlength=found.size).astype(np.int64)
     if cap is None:
-        sums = {column.name: column.add_up(speed, row, first.size) for column in columns}
-        return CountedPane(Partial(vehicle[first], cell[first], reported, sums, NO_SAMPLES), duplicates)
-    # The rank is keyed through the vehicle's hash, which nobody without the key can tell.
-    rank = scatter(vehicle ^ scatter(events.offset_us[order] ^ scatter(cell)))
-    lowest = _rank_in_group(row, rank) < cap.max_samples
-    samples = Samples(vehicle[lowest], cell[lowest], rank[lowest], speed[lowest])
-    return CountedPane(Partial(vehicle[first], cell[first], reported, {}, samples), duplicates)
+        sums = {column.name: column.add_up(events.speed, row, found.size) for column in columns}
+        return CountedPane(Partial(*rows, sums, NO_SAMPLES), duplicates)
+    return CountedPane(Partial(*rows, {}, _candidates(events, row, cap)), duplicates)
 
 
 def merge_panes(
@@ -76,6 +82,42 @@ def merge_panes(
         kept = np.bincount(row, minlength=rows.vehicle.size).astype(np.int64)
     slot_s = np.full(rows.vehicle.size, slot_start_s, np.int64)
     return Tally(slot_s, rows.vehicle, rows.cell, kept, rows.reported - kept, sums=sums)
+
+
+def heard(events: Events) -> Heard:
+    """When each vehicle was first and last heard of in a pane, for `admit_late`."""
+    order = np.argsort(events.vehicle)
+    vehicle, offset_us = events.vehicle[order], events.offset_us[order]
+    first = np.flatnonzero(_changes(vehicle, vehicle))
+    return Heard(np.minimum.reduceat(offset_us, first), np.maximum.reduceat(offset_us, first))
+
+
+def admit_late(partials: Sequence[Partial], cap: ContributionBound | None, columns: Sequence[Column]) -> Admitted:
+    """Counts the late events of a slot and vehicle shard that are no copies of what its panes have counted.
+
+    Panes do not keep what they counted, only when each vehicle was first and last heard of. A late event from within
+    that time may be a copy, and is refused; any other is none, such as those of a time without a network.
+    """
+    late = Events(*map(np.concatenate, zip(*(partial.late for partial in partials), strict=True)))
+    if not late.vehicle.size:
+        return Admitted(list(partials), 0, 0)
+    may_be_copy = _within_heard(partials, late)
+    counted = tally_pane(Events(*(column[~may_be_copy] for column in late)), cap, columns)
+    return Admitted([*partials, counted.partial], int(may_be_copy.sum()), counted.duplicates)
+
+
+def _within_heard(partials: Sequence[Partial], late: Events) -> NDArray[np.bool_]:
+    """Which late events lie in a stretch in which their vehicle was heard of. A vehicle's stretches are apart."""
+    heard_of = np.concatenate([np.unique(partial.vehicle) for partial in partials])
+    first_us, last_us = (np.concatenate(found) for found in zip(*(partial.heard for partial in partials), strict=True))
+    key = packed_keys(np.concatenate([heard_of, late.vehicle]), np.concatenate([first_us, late.offset_us]))
+    order = np.argsort(key[: heard_of.size])
+    before = np.searchsorted(key[order], key[heard_of.size :], side="right") - 1
+    within = np.zeros(late.vehicle.size, np.bool_)
+    rows = np.flatnonzero(before >= 0)
+    found = order[before[rows]]
+    within[rows] = (heard_of[found] == late.vehicle[rows]) & (late.offset_us[rows] <= last_us[found])
+    return within
 
 
 def _added_up(partials: Sequence[Partial]) -> Partial:
@@ -114,17 +156,37 @@ def _capped(rows: Partial, slot_start_s: int, cap: ContributionBound) -> tuple[I
 
 def distinct(events: Events) -> tuple[Events, int]:
     """Each (vehicle, event time) once, see `tally`, in the order of the events. And how many were left out."""
-    key = packed_keys(events.vehicle, events.offset_us)
+    stays, duplicates = _distinct(events, places(events.vehicle))
+    return (_chosen(events, stays), duplicates) if duplicates else (events, 0)
+
+
+def _distinct(events: Events, vehicle: Places) -> tuple[NDArray[np.bool_], int]:
+    """Which events stay, and how many do not."""
+    key = packed_keys(vehicle, events.offset_us)
     in_order = np.sort(key)
     again = in_order[1:][in_order[1:] == in_order[:-1]]
     if not again.size:
-        return events, 0
+        return np.ones(key.size, np.bool_), 0
     shared = pc.is_in(pa.array(key), pa.array(np.unique(again))).to_numpy(zero_copy_only=False)
     rows = np.flatnonzero(shared)  # which share their identity: only these need the full order
     rows = rows[np.lexsort((events.speed[rows], events.lon_e7[rows], events.lat_e7[rows], key[rows]))]
     stays = ~shared
     stays[rows[_changes(key[rows], key[rows])]] = True
-    return Events(*(column[stays] for column in events)), again.size
+    return stays, again.size
+
+
+def _chosen(events: Events, stays: NDArray[np.bool_]) -> Events:
+    return Events(*(column[stays] for column in events))
+
+
+def _candidates(events: Events, row: Int64s, cap: ContributionBound) -> Samples:
+    """Samples of lowest rank in each row, which a cap may let stay. row: of each event, among (vehicle, cell)."""
+    order = np.argsort(row, kind="stable")
+    vehicle, offset_us, _, _, cell, speed = (column[order] for column in events)
+    # The rank is keyed through the vehicle's hash, which nobody without the key can tell.
+    rank = scatter(vehicle ^ scatter(offset_us ^ scatter(cell)))
+    lowest = _rank_in_group(row[order], rank) < cap.max_samples
+    return Samples(vehicle[lowest], cell[lowest], rank[lowest], speed[lowest])
 
 
 def _rank_in_group(group: Int64s, key: Int64s) -> Int64s:

@@ -1,6 +1,6 @@
-"""How columns travel between stages that do not share memory: Arrow IPC with LZ4, integers as narrow as they fit.
+"""How columns travel between stages that do not share memory: Arrow IPC, integers as narrow as they fit.
 
-What a group-by shuffles, the local runner holds several times over, so every byte of an event counts.
+An engine sends what a group-by shuffles over the network and keeps it in checkpoints, so there it is packed by LZ4.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,9 +18,11 @@ from transforms.records import EventBytes, ExposureBytes, Observations, PartialB
 _KEYS = ("slot_s", "vehicle", "cell", "kept", "dropped")
 S_US = 1_000_000
 _PARTIAL_KEYS = ("vehicle", "cell", "reported")
-_PACKING = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
-_UNPACKING = pa.ipc.IpcReadOptions(use_threads=False)
-"""LZ4 takes a third more bytes than zstd and a third of its time. Cores are shared out among processes, not threads."""
+DENSE = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+"""22 bytes an event. LZ4 takes a third more bytes than zstd and a third of its time."""
+FAST = pa.ipc.IpcWriteOptions(use_threads=False)
+"""29 bytes an event, in a quarter of the time: for temporary files of one machine."""
+_UNPACKING = pa.ipc.IpcReadOptions(use_threads=False)  # cores are shared out among processes, not threads
 
 
 class Events(NamedTuple):
@@ -49,7 +51,7 @@ class Tally:
     dropped: Int64s
     sums: Mapping[str, Int64s] = field(kw_only=True)
 
-    def take(self, chosen: "np.typing.NDArray[np.bool_] | Int64s") -> "Tally":
+    def take(self, chosen: "np.typing.NDArray[np.bool_] | Int64s | slice") -> "Tally":
         sums = {name: column[chosen] for name, column in self.sums.items()}
         return Tally(*(column[chosen] for column in self.keys()), sums=sums)
 
@@ -70,10 +72,26 @@ class Samples(NamedTuple):
 NO_SAMPLES = Samples(*[np.zeros(0, np.int64)] * 4)
 
 
+PARTIAL_LAYOUT = 2
+"""Of what engines keep of open slots: a savepoint fits the layout it was made with."""
+
+
+class Heard(NamedTuple):
+    """When each vehicle of a pane, in rising order, was first and last heard of in it, after the start of the slot."""
+
+    first_us: Int64s
+    last_us: Int64s
+
+
+NO_HEARD = Heard(*[np.zeros(0, np.int64)] * 2)
+NO_EVENTS = Events(*[np.zeros(0, np.int64)] * 6)
+
+
 class Partial(NamedTuple):
     """What vehicles did in cells during one pane of a slot, one entry per (vehicle, cell), in that order.
 
     reported: samples, duplicates left out. sums: of all of them, without a cap; samples: with one, the candidates.
+    late: events of the slot that came when their panes were over; they are in no entry yet.
     """
 
     vehicle: Int64s
@@ -81,6 +99,8 @@ class Partial(NamedTuple):
     reported: Int64s
     sums: Mapping[str, Int64s]
     samples: Samples
+    heard: Heard = NO_HEARD
+    late: Events = NO_EVENTS
 
 
 def joined(parts: Sequence[Tally]) -> Tally:
@@ -111,15 +131,21 @@ class Part(NamedTuple):
     rows: int
 
 
-def split(observations: Observations, cell: Int64s, shards: int, pane_s: int | None = None) -> Iterable[Part]:
+def split(
+    observations: Observations,
+    cell: Int64s,
+    shards: int,
+    pane_s: int | None = None,
+    packing: pa.ipc.IpcWriteOptions = DENSE,
+) -> Iterable[Part]:
     """Cuts a batch by slot, pane and vehicle shard. pane_s: length of panes, counted from the slot; None: the slot."""
     pane_us = observations.slot_start_us
     if pane_s is not None:
         pane_us = observations.event_us - (observations.event_us - pane_us) % (pane_s * S_US)
-    panes = pa.array(pane_us).dictionary_encode()
-    group = panes.indices.to_numpy() * shards + observations.vehicle % shards
+    # Panes are seconds apart, and shards fewer than a second's microseconds.
+    group = pane_us + observations.vehicle % shards if shards > 1 else pane_us
     for chosen in _runs(group):
-        pane, shard = divmod(int(group[chosen][0]), shards)
+        pane_start_s, shard = divmod(int(group[chosen][0]), S_US)
         slot_us = int(observations.slot_start_us[chosen][0])
         events = Events(
             vehicle=observations.vehicle[chosen],
@@ -129,58 +155,58 @@ def split(observations: Observations, cell: Int64s, shards: int, pane_s: int | N
             cell=cell[chosen],
             speed=observations.speed[chosen],
         )
-        pane_start_s = panes.dictionary[pane].as_py() // S_US
-        yield Part(slot_us // S_US, pane_start_s, shard, pack_events(events), events.vehicle.size)
+        yield Part(slot_us // S_US, pane_start_s, shard, pack_events(events, packing), events.vehicle.size)
 
 
 def _runs(group: Int64s) -> Iterator["slice | Int64s"]:
     """The entries of each group, in their order; stretches where they lie together already, as in a file by time."""
     lie_together = bool((group[1:] >= group[:-1]).all())
     order = None if lie_together else np.argsort(group, kind="stable")
-    cuts = np.flatnonzero(np.diff(group if order is None else group[order])) + 1
+    found = group if order is None else group[order]
+    cuts = np.flatnonzero(found[1:] != found[:-1]) + 1
     for start, stop in pairwise([0, *cuts.tolist(), group.size]):
         if start < stop:
             yield slice(start, stop) if order is None else order[start:stop]
 
 
-def pack_events(events: Events) -> EventBytes:
-    return EventBytes(_packed(events._asdict()))
+def pack_events(events: Events, packing: pa.ipc.IpcWriteOptions = DENSE) -> EventBytes:
+    return EventBytes(_packed(events._asdict(), packing))
 
 
 def pack_exposure(exposure: Exposure) -> ExposureBytes:
     return ExposureBytes(_packed(exposure._asdict()))
 
 
-def pack_tally(rows: Tally) -> TallyBytes:
+def pack_tally(rows: Tally, packing: pa.ipc.IpcWriteOptions = DENSE) -> TallyBytes:
     """The sums follow the columns that every tally has."""
     sums = {f"sum of {name}": column for name, column in rows.sums.items()}
-    return TallyBytes(_packed(dict(zip(_KEYS, rows.keys(), strict=True)) | sums))
+    return TallyBytes(_packed(dict(zip(_KEYS, rows.keys(), strict=True)) | sums, packing))
 
 
 def pack_partial(rows: Partial) -> PartialBytes:
-    """Two Arrow streams, one behind the other: the entries and the samples."""
+    """Four Arrow streams, one behind the other: the entries, the samples, when vehicles were heard of, late events."""
     columns = dict(zip(_PARTIAL_KEYS, (rows.vehicle, rows.cell, rows.reported), strict=True))
-    entries = _packed(columns | {f"sum of {name}": column for name, column in rows.sums.items()})
-    return PartialBytes(entries + _packed(rows.samples._asdict()))
+    entries = columns | {f"sum of {name}": column for name, column in rows.sums.items()}
+    others = (rows.samples, rows.heard, rows.late)
+    return PartialBytes(b"".join([_packed(entries), *(_packed(other._asdict()) for other in others)]))
 
 
 def unpack_partial(part: PartialBytes, columns: Sequence[Column]) -> Partial:
     """columns: those that the part was packed with, none where a cap has yet to choose."""
     source = pa.BufferReader(part)
-    entries, samples = (pa.ipc.open_stream(source, options=_UNPACKING).read_all().combine_chunks() for _ in range(2))
+    entries, *others = (pa.ipc.open_stream(source, options=_UNPACKING).read_all().combine_chunks() for _ in range(4))
     sums = {column.name: _numbers(entries.column(f"sum of {column.name}").combine_chunks()) for column in columns}
     vehicle, cell, reported = (_numbers(entries.column(name).combine_chunks()) for name in _PARTIAL_KEYS)
-    return Partial(
-        vehicle, cell, reported, sums, Samples(*(_numbers(column.combine_chunks()) for column in samples.columns))
-    )
+    samples, heard, late = ([_numbers(column.combine_chunks()) for column in other.columns] for other in others)
+    return Partial(vehicle, cell, reported, sums, Samples(*samples), Heard(*heard), Events(*late))
 
 
-def _packed(columns: Mapping[str, Int64s]) -> bytes:
-    """The columns as one compressed Arrow stream."""
+def _packed(columns: Mapping[str, Int64s], packing: pa.ipc.IpcWriteOptions = DENSE) -> bytes:
+    """The columns as one Arrow stream."""
     arrays = [_array(column) for column in columns.values()]
     batch = pa.RecordBatch.from_arrays(arrays, names=list(columns))
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema, options=_PACKING) as writer:
+    with pa.ipc.new_stream(sink, batch.schema, options=packing) as writer:
         writer.write_batch(batch)
     return bytes(sink.getvalue())
 
@@ -211,14 +237,18 @@ def _columns(parts: Iterable[bytes], width: int) -> list[Int64s]:
     batches = [pa.ipc.open_stream(part, options=_UNPACKING).read_next_batch() for part in parts]
     if not batches:
         return [np.zeros(0, np.int64) for _ in range(width)]
-    return [np.concatenate([_numbers(batch.column(i)) for batch in batches]) for i in range(width)]
+    return [np.concatenate([_values(batch.column(i)) for batch in batches], dtype=np.int64) for i in range(width)]
 
 
 def _numbers(column: pa.Array) -> Int64s:
-    """int64 (entries,), or (entries, K) of a column of lists."""
+    return _values(column).astype(np.int64)
+
+
+def _values(column: pa.Array) -> "np.typing.NDArray[np.integer]":
+    """(entries,), or (entries, K) of a column of lists, in the type in which they came."""
     if pa.types.is_fixed_size_list(column.type):
-        return _numbers(column.flatten()).reshape(-1, column.type.list_size)
-    found: Int64s = column.to_numpy(zero_copy_only=False).astype(np.int64)
+        return _values(column.flatten()).reshape(-1, column.type.list_size)
+    found: np.typing.NDArray[np.integer] = column.to_numpy(zero_copy_only=False)
     return found
 
 

@@ -18,6 +18,7 @@ import msgspec
 import pyarrow as pa
 
 from transforms.layouts.base import WHOLE, Layout, MessageLayout, Share, SplitLayout, UnreadableFile
+from transforms.memory import keep_freed_memory
 from transforms.records import RawBatch
 
 MEMORY_BYTES = 1 << 30
@@ -63,6 +64,7 @@ def serve() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core would hold vehicles
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
     pa.set_memory_pool(pa.system_memory_pool())  # others reserve more than they use
+    keep_freed_memory()
     with os.fdopen(os.dup(0), "rb") as asked, os.fdopen(os.dup(1), "wb") as answers, ThreadPoolExecutor(1) as sender:
         os.dup2(2, 1)
         while request := receive(asked):

@@ -2,23 +2,19 @@
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable
-from contextlib import closing
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import compress
 from typing import Any, NamedTuple
 
 import msgspec
-import sqlalchemy as sa
 
 from dpops.accountant import Accountant, most_of
 from dpops.claims import ZERO, Claim, PureDP, claim_of
 from dpops.mechanism import Plan
-from transforms.ledger.chain import ENTRY
 from transforms.ledger.head import LedgerError
-from transforms.release import levels
-from transforms.release.recorded import Released, Sealed, debit_of
+from transforms.release.recorded import LEVELS, Released, Sealed, debit_of
 
 FREE = PureDP(ZERO)
 """Of a plan by which nothing is drawn."""
@@ -32,15 +28,15 @@ _Group = tuple[str, str, int | None, bool]
 The slot is None where a period was planned as a whole."""
 
 
-def check_claims(units: Iterable[Sealed], counted: Fraction = ZERO) -> None:
+def check_claims(units: "Iterable[ClaimedUnit]", counted: Fraction = ZERO) -> None:
     """Raises LedgerError for the first slot or period whose debit is below what its plans claim.
 
     units: all of each slot, or of each period that was planned as a whole. counted: what the plans of one vehicle's
     HATs claim together at most, where it is known which HATs these are.
     """
     groups: dict[_Group, _Claimed] = defaultdict(_Claimed)
-    for unit in units:
-        groups[group_of(unit)].add(unit)
+    for each in units:
+        groups[group_of(each.unit)].add(each)
     for (spec_id, period, slot_s, _), claimed in groups.items():
         where = f"period {period}" + ("" if slot_s is None else f", slot at {slot_s} s since 1970")
         claim = claimed.claim().largest(Accountant(pure=counted))
@@ -56,13 +52,6 @@ def check_claims(units: Iterable[Sealed], counted: Fraction = ZERO) -> None:
             )
 
 
-def check_all_claims(db: sa.Connection) -> None:
-    """The same for all that was ever recorded. Raises LedgerError."""
-    query = sa.select(ENTRY.c.body).where(ENTRY.c.kind == "release").order_by(ENTRY.c.seq)
-    with closing(db.execution_options(yield_per=100).execute(query)) as found:
-        check_claims(msgspec.json.decode(row.body, type=Sealed) for row in found)
-
-
 def group_of(unit: Sealed) -> _Group:
     return unit.spec_id, unit.period, None if unit.is_of_whole_period else unit.slot_s, unit.is_live
 
@@ -75,10 +64,10 @@ class _Claimed:
     hats: Counter[tuple[Claim, ...]] = field(default_factory=Counter)
     rates: set[Fraction] = field(default_factory=set)
 
-    def add(self, unit: Sealed) -> None:
+    def add(self, claimed: "ClaimedUnit") -> None:
+        unit, kinds, kind = claimed
         debit = Accountant().compose([claim_of(debit_of(unit))])
         self.debits[unit.slot_s] = debit.largest(self.debits.get(unit.slot_s, Accountant()))
-        kinds, kind = claims_of(unit)
         for at, number in Counter(kind.values()).items():
             self.hats[kinds[at]] += number
         rate = claim_of(unit.epsilon_hat)
@@ -115,43 +104,49 @@ class _Claimed:
         return most_of(hats, 1 if is_uneven else max(math.ceil(self.debited.pure / self.rate), 1))
 
 
-class ClaimedHats(NamedTuple):
-    """What the plans of each HAT of a unit claim. kinds: one claim a statistic that has data; few, as HATs claim alike.
-    kind: which of them the plans of a cell do."""
+class ClaimedUnit(NamedTuple):
+    """A unit, and what the plans of each of its HATs claim. kinds: one claim a statistic that has data; few, as HATs
+    claim alike. kind: which of them the plans of a cell do."""
 
+    unit: Sealed
     kinds: list[tuple[Claim, ...]]
     kind: dict[str, int]
 
 
-def claims_of(unit: Sealed) -> ClaimedHats:
-    """Plans that say the same are looked at once. Raises LedgerError, or PlanError."""
+def claims_of(unit: Sealed) -> ClaimedUnit:
+    """Every plan is read; those that say the same are looked at once. Raises LedgerError, or PlanError."""
     try:
         return _claims_of(unit)
     except (TypeError, AttributeError, ArithmeticError):  # of values that no plan has; they are not shown
         raise LedgerError(f"period {unit.period}: a plan of {unit.spec_id} cannot be read") from None
 
 
-def _claims_of(unit: Sealed) -> ClaimedHats:
+def _claims_of(unit: Sealed) -> ClaimedUnit:
     drawn = [(each, each.plan) for each in unit.released if each.plan is not None]
-    told: list[_Told] = [
-        _of_stage(plan) if each.mechanism == levels.MECHANISM else Plan.told(plan) for each, plan in drawn
-    ]
-    claims = {each: _claim(each) for each in dict.fromkeys(told)}
-    free = {each for each, claim in claims.items() if isinstance(each, tuple) and claim == FREE}
-    _check_constants(compress(drawn, [each in free for each in told]) if free else ())
-    by_cell: dict[str, tuple[_Told, ...]] = dict.fromkeys([each.cell for each in unit.released], ())
-    for (released, _), each in zip(drawn, told, strict=True):
-        by_cell[released.cell] += (each,)
+    is_stage = any(each.mechanism == LEVELS for each, _ in drawn)
+    told: Sequence[_Told] = [_of_stage(*each) for each in drawn] if is_stage else Plan.told([plan for _, plan in drawn])
+    numbers: dict[_Told, int] = {}
+    codes = [numbers.setdefault(each, len(numbers)) for each in told]
+    claims = [_claim(each) for each in numbers]
+    free = {code for each, code in numbers.items() if isinstance(each, tuple) and claims[code] == FREE}
+    _check_constants(compress(drawn, [code in free for code in codes]) if free else ())
+    by_cell: dict[str, tuple[int, ...]] = dict.fromkeys([each.cell for each in unit.released], ())
+    for (released, _), code in zip(drawn, codes, strict=True):
+        by_cell[released.cell] += (code,)
     kinds: dict[tuple[Claim, ...], int] = {}
     known = {
         mine: kinds.setdefault(tuple(claims[each] for each in mine), len(kinds))
         for mine in dict.fromkeys(by_cell.values())
     }
-    return ClaimedHats(list(kinds), {cell: known[mine] for cell, mine in by_cell.items()})
+    return ClaimedUnit(unit, list(kinds), {cell: known[mine] for cell, mine in by_cell.items()})
 
 
-def _of_stage(plan: dict[str, Any]) -> Claim:
-    return msgspec.convert(plan, levels.StagePlan).claim
+def _of_stage(released: Released, plan: dict[str, Any]) -> _Told:
+    if released.mechanism != LEVELS:
+        return Plan.told([plan])[0]
+    from transforms.release.levels import StagePlan  # a release of HATs needs nothing of it
+
+    return msgspec.convert(plan, StagePlan).claim
 
 
 def _claim(told: _Told) -> Claim:

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from transforms.ledger import chain
 from transforms.ledger.accounts import AccountRefusal, PeriodClosed
 from transforms.ledger.chain import ENTRY, Entry, Signature
-from transforms.ledger.claims import check_claims, group_of
+from transforms.ledger.claims import check_claims, claims_of, group_of
 from transforms.release.recorded import LIVE_SHARD, Sealed, debit_of
 
 
@@ -74,7 +74,7 @@ def seal_missing(
 def _check_claims(stored: Iterable[Sealed], missing: Sequence[Sealed]) -> None:
     """Checked together with what is recorded of the same slots, or of a period that was planned as a whole."""
     touched = {group_of(unit) for unit in missing}
-    check_claims([*(unit for unit in stored if group_of(unit) in touched), *missing])
+    check_claims(map(claims_of, [*(unit for unit in stored if group_of(unit) in touched), *missing]))
 
 
 def _check_open(db: sa.Connection, spec_id: str, period: str) -> None:

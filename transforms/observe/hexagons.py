@@ -34,6 +34,11 @@ def cell_text(cell: int) -> str:
     return f"{cell:x}"
 
 
+def cell_texts(cells: Int64s) -> list[str]:
+    """`cell_text` of each."""
+    return list(map("%x".__mod__, cells.tolist()))
+
+
 def cells_of_list(names: Sequence[str], resolution: int) -> tuple[int, ...]:
     """Checked cells of a region given as a list, sorted. Raises ValueError naming the first wrong one."""
     for name in names:

@@ -80,6 +80,8 @@ class _Verdict:
             self.code[failed & (self.code == 0)] = REASONS.index(reason) + 1
 
     def refused(self) -> dict[str, int]:
+        if not self.code.any():
+            return {}
         counts = np.bincount(self.code, minlength=len(REASONS) + 1)[1:].tolist()
         return {reason: count for reason, count in zip(REASONS, counts, strict=True) if count}
 
@@ -173,16 +175,23 @@ def _vehicles(column: pa.Array) -> _Vehicles:
         ids = [value or b"" for value in as_binary(values).to_pylist()]
     else:
         ids = [b"" if value is None else str(value).encode() for value in values.to_pylist()]
-    empty = np.fromiter((not vehicle for vehicle in ids), np.bool_, len(ids))
-    bad = np.fromiter((not _is_id(vehicle) for vehicle in ids), np.bool_, len(ids))
-    return _Vehicles(code, ids, absent | empty[code], bad[code])
+    length = np.fromiter(map(len, ids), np.int64, len(ids))
+    bad = (length > VEHICLE_BYTES) | ~_are_texts(ids)
+    return _Vehicles(code, ids, absent | _spread(length == 0, code), _spread(bad, code))
 
 
-def _is_id(vehicle: bytes) -> bool:
-    if len(vehicle) > VEHICLE_BYTES:
-        return False
-    if vehicle.isascii():
-        return True
+def _spread(of_values: Bools, code: NDArray[np.integer]) -> Bools:
+    return of_values[code] if of_values.any() else np.zeros(len(code), np.bool_)
+
+
+def _are_texts(ids: list[bytes]) -> Bools:
+    """Which are UTF-8."""
+    if b"".join(ids).isascii():
+        return np.ones(len(ids), np.bool_)
+    return np.fromiter(map(_is_text, ids), np.bool_, len(ids))
+
+
+def _is_text(vehicle: bytes) -> bool:
     try:
         vehicle.decode()
     except UnicodeDecodeError:

@@ -50,13 +50,11 @@ def cells_by_squares(lat_e7: Int64s, lon_e7: Int64s, resolution: int, ask: Looku
     and in squares where few positions are."""
     if lat_e7.size < FEW:
         return ask(lat_e7, lon_e7)
-    found = np.zeros(lat_e7.size, np.int64)
-    rest = np.arange(lat_e7.size)
+    found = np.full(lat_e7.size, _NO_CELL, np.int64)
+    rest: slice | Int64s = slice(None)  # all
     for size in _sizes(resolution):
-        lat, lon = lat_e7[rest], lon_e7[rest]
-        cell = _remembered(size, lat, lon, ask)
-        found[rest] = cell
-        rest = rest[cell == _NO_CELL]
+        found[rest] = _remembered(size, lat_e7[rest], lon_e7[rest], ask)
+        rest = np.flatnonzero(found == _NO_CELL)
         if rest.size == 0:
             return found
     found[rest] = ask(lat_e7[rest], lon_e7[rest])

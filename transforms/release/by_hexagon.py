@@ -1,8 +1,9 @@
 """By hexagon: the public plan of a slot from counts alone, then noisy integers; the result is ready to be recorded."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from itertools import pairwise, repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -12,9 +13,10 @@ from dpops.mechanism import Drawn, Hats, Totals
 from dpops.noise import Noise
 from dpops.statistics import RequestedStatistic
 from dpops.types import Int64s
+from transforms.count.order import packed_keys
 from transforms.count.wire import Exposure, Tally
-from transforms.ledger.claims import check_claims
-from transforms.observe.hexagons import cell_text
+from transforms.ledger.claims import check_claims, claims_of
+from transforms.observe.hexagons import cell_texts
 from transforms.release.digest import digest_of
 from transforms.release.exposure import exposure_of, most_claimed, most_spent
 from transforms.release.policy import Policy, SlotFacts, release_shard
@@ -30,20 +32,29 @@ def draw_releases(
     spends there. Raises LedgerError if their plans claim more of a vehicle than their debit.
     """
     facts = slots[plan_s]
-    reported = tally.take(np.lexsort((tally.vehicle, tally.cell, tally.slot_s)))
+    reported = tally.take(_order(tally, len(facts.plan)))
     rows, share = divide(reported, facts.plans, policy)
-    masks = [rows.slot_s == slot_s for slot_s in facts.plan]
-    drawn = [_release(rows.take(mine), shard, share.epsilon_hat, policy, noise) for mine in masks]
-    exposures = [exposure_of(rows.take(mine), each.cell, each.drawn) for mine, each in zip(masks, drawn, strict=True)]
+    ends = np.searchsorted(rows.slot_s, facts.plan, side="right").tolist()
+    stretches = [slice(start, end) for start, end in pairwise([0, *ends])]
+    by_slot = [rows.take(mine) for mine in stretches]
+    drawn = [_release(mine, shard, share.epsilon_hat, policy, noise) for mine in by_slot]
+    exposures = [exposure_of(mine, each.cell, each.drawn) for mine, each in zip(by_slot, drawn, strict=True)]
     costs = [share.epsilon_hat * of for of in policy.shares]
     in_slot = [most_spent([exposure], costs) for exposure in exposures]
     debits = policy.allocation.debits(share, in_slot, most_spent(exposures, costs))
     sealed = []
-    for slot_s, mine, each, debit in zip(facts.plan, masks, drawn, debits, strict=True):
+    for slot_s, mine, each, debit in zip(facts.plan, stretches, drawn, debits, strict=True):
         digest = _digest(reported.take(mine), slot_s, shard, policy)
         sealed.append(_unit(slot_s, shard, slots[slot_s], each.released, share, debit, digest, policy))
-    check_claims(sealed, most_claimed(sealed, rows))
+    claimed = [claims_of(unit) for unit in sealed]
+    check_claims(claimed, most_claimed(claimed, rows))
     return list(zip(sealed, exposures, strict=True))
+
+
+def _order(tally: Tally, slots: int) -> Int64s:
+    """By slot, cell and vehicle. slots: of the plan."""
+    hat = tally.cell if slots == 1 else packed_keys(tally.slot_s, tally.cell)
+    return np.argsort(packed_keys(hat, tally.vehicle))
 
 
 def _unit(
@@ -112,22 +123,19 @@ def _release(rows: Tally, shard: int, hat_epsilon: Fraction, policy: Policy, noi
         stat.mechanism.draw(some.hats, policy.grid, hat_epsilon * stat.share, noise) for stat in policy.statistics
     ]
     published = _rows_to_publish(occupied.cell, shard, policy)
-    released = [
-        _published(published, some.cell, stat, drawn)
-        for stat, drawn in zip(policy.statistics, by_statistic, strict=True)
-    ]
+    at = np.where(np.isin(published, some.cell), np.searchsorted(some.cell, published), some.cell.size).tolist()
+    names = cell_texts(published)
+    released = [_published(names, at, stat, drawn) for stat, drawn in zip(policy.statistics, by_statistic, strict=True)]
     is_drawn = [[plan["epsilon"] != "0" for plan in drawn.plans] for drawn in by_statistic]
     by_cell = [each for hat in zip(*released, strict=True) for each in hat]
     return SlotDrawn(by_cell, some.cell, np.array(is_drawn, np.int64).T)
 
 
-def _published(published: Int64s, cell: Int64s, stat: RequestedStatistic, drawn: Drawn) -> list[Released]:
-    """One statistic of every cell that gets a row. cell: of those with vehicles, as `drawn` has them."""
-    at = np.where(np.isin(published, cell), np.searchsorted(cell, published), cell.size)  # the last stands for no data
-    mechanisms, plans = [*drawn.mechanisms, stat.mechanism.name], [*drawn.plans, None]
-    columns = zip(map(cell_text, published.tolist()), at.tolist(), strict=True)
-    integers = [*drawn.integers, None]
-    return [Released(name, stat.name, mechanisms[at], plans[at], integers[at]) for name, at in columns]
+def _published(names: Sequence[str], at: Sequence[int], stat: RequestedStatistic, drawn: Drawn) -> Iterator[Released]:
+    """One statistic of every cell that gets a row. at: where `drawn` has it, behind its end where there is no data."""
+    columns = [*drawn.mechanisms, stat.mechanism.name], [*drawn.plans, None], [*drawn.integers, None]
+    of_each = (map(column.__getitem__, at) for column in columns)
+    return map(Released, names, repeat(stat.name), *of_each)
 
 
 class Hat(NamedTuple):
@@ -154,15 +162,19 @@ class SlotHats(NamedTuple):
 
 def hats_of(rows: Tally) -> SlotHats:
     """The HATs of one slot by cell; their vehicles in canonical order. rows: those of a cell by vehicle."""
-    rows = rows.take(
-        np.lexsort((-rows.kept, rows.cell))
-    )  # keeps vehicles of equal counts in order; dropped rows come last
-    first = np.flatnonzero(np.diff(rows.cell, prepend=-1))
+    if (rows.cell[1:] < rows.cell[:-1]).any():
+        rows = rows.take(np.argsort(rows.cell, kind="stable"))
+    is_first = np.diff(rows.cell, prepend=-1) != 0
+    first = np.flatnonzero(is_first)
     users, reported = (
         np.add.reduceat(column, first) if first.size else first
         for column in ((rows.kept > 0).astype(np.int64), rows.kept + rows.dropped)
     )
-    return SlotHats(rows.cell[first], Hats(Totals(rows.kept, **rows.sums), first, users, reported))
+    most = int(rows.kept.max(initial=0))
+    descending = np.cumsum(is_first) * (most + 1) - rows.kept  # dropped rows come last
+    order = np.argsort(descending, kind="stable")  # keeps vehicles of equal counts in order
+    totals = Totals(rows.kept[order], **{name: column[order] for name, column in rows.sums.items()})
+    return SlotHats(rows.cell[first], Hats(totals, first, users, reported))
 
 
 def _rows_to_publish(occupied: Int64s, shard: int, policy: Policy) -> Int64s:

@@ -1,7 +1,7 @@
 """Recorded slots -> estimates: what the ledger returned, read with its plans; post-processing of nothing else."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from itertools import count
 
 from dpops.estimate import Estimates
 from dpops.reading import stored_estimates
@@ -14,14 +14,16 @@ MISS = 0.05
 
 def estimates_of(units: Sequence[Sealed], statistics: Sequence[str]) -> SlotEstimates:
     """The estimates of one slot by cell and statistic, from its units. statistics: all of the specification's."""
-    found = [(each, unit.epsilon_slot) for unit in units for each in unit.released]
-    found.sort(key=_place)
-    released, counts = [each for each, _ in found], [_counts(each.plan) for each, _ in found]
+    found = [each for unit in units for each in unit.released]
+    spent = [unit.epsilon_slot for unit in units for _ in unit.released]
+    order = _order(found)
+    released = [found[at] for at in order]
+    counts = [_NOT_PUBLIC if each.plan is None else _counts(each.plan.get("facts", {})) for each in released]
     hats = HatColumns(
         cell=[each.cell for each in released],
         statistic=[each.statistic for each in released],
         mechanism=[each.mechanism for each in released],
-        epsilon_slot=[spent for _, spent in found],
+        epsilon_slot=[spent[at] for at in order],
         estimates=_estimates(released),
         vehicles=[vehicles for vehicles, _ in counts],
         reports=[reports for _, reports in counts],
@@ -30,28 +32,31 @@ def estimates_of(units: Sequence[Sealed], statistics: Sequence[str]) -> SlotEsti
     return SlotEstimates(slot.spec_id, slot.slot_start, slot.slot_end, slot.unit, tuple(statistics), hats)
 
 
-def _place(found: tuple[Released, str]) -> tuple[int, str, str]:
-    """Cells by their hexadecimal numbers."""
-    released, _ = found
-    return len(released.cell), released.cell, released.statistic
+def _order(released: Sequence[Released]) -> list[int]:
+    """By cell, as a hexadecimal number, and statistic."""
+    cells, statistics = [each.cell for each in released], [each.statistic for each in released]
+    return [at for *_, at in sorted(zip(map(len, cells), cells, statistics, count(), strict=False))]
 
 
-def _counts(plan: Mapping[str, Any] | None) -> tuple[int | None, int | None]:
+_NOT_PUBLIC = None, None
+
+
+def _counts(facts: Mapping[str, int]) -> tuple[int | None, int | None]:
     """Vehicles and reports. A plan that was made from counts has them among its facts: there they are public."""
-    facts = {} if plan is None else plan.get("facts", {})
     if "users" not in facts or "samples" not in facts:
-        return None, None
+        return _NOT_PUBLIC
     return facts["users"], facts.get("reported", facts["samples"])
 
 
 def _estimates(released: Sequence[Released]) -> Estimates:
     """In their order; those of one mechanism are read together."""
-    given: dict[str, list[tuple[int, list[int], dict[str, Any]]]] = {}
+    given: dict[str, list[int]] = {}
     for at, each in enumerate(released):
         if each.plan is not None and each.integers is not None:
-            given.setdefault(each.mechanism, []).append((at, each.integers, each.plan))
+            given.setdefault(each.mechanism, []).append(at)
     parts = []
-    for name, mine in given.items():
-        places, integers, plans = zip(*mine, strict=True)
+    for name, places in given.items():
+        mine = [released[at] for at in places]
+        integers, plans = [each.integers or [] for each in mine], [each.plan or {} for each in mine]
         parts.append((places, stored_estimates(name, integers, plans, MISS)))
     return Estimates.placed(len(released), parts)

@@ -11,13 +11,15 @@ from dpops.claims import Claim, claim_of
 
 LIVE_SHARD = -1
 """Stands in the place of a release shard where a slot is released live; a period's stages have others."""
+LEVELS = "levels"
+"""The mechanism of a period's stages."""
 
 
 Transaction = Literal["period", "slot"]
 """What the ledger records in one transaction."""
 
 
-class Released(msgspec.Struct, frozen=True):
+class Released(msgspec.Struct, frozen=True, gc=False):
     """One statistic of one HAT: its whole public plan and its noisy integers; both null where there is no data."""
 
     cell: str

@@ -1,17 +1,16 @@
-"""Lateness, decided in one place: between parse and assign, against the promise of the event's own source partition."""
+"""Lateness, decided in one place, against the promise of the event's own source partition: of a slot before its cells
+are found, of a pane after it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import apache_beam as beam
 import numpy as np
-from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import DoOutputsTuple, PCollection, TaggedOutput
 from apache_beam.transforms.window import FixedWindows, TimestampedValue
 from numpy.typing import NDArray
 
-from transforms import counters
 from transforms.records import (
     REFUSED,
     KeyedPane,
@@ -23,45 +22,48 @@ from transforms.records import (
 from transforms.side_outputs import Refusal
 
 LATE: Final = "late"
+BEHIND: Final = "behind"
+Behind = TaggedOutput[Literal["behind"], PackedEvents]
 _MS_US = 1_000
 _S_US = 1_000_000
 
 
-def is_late(observations: Observations, pane_s: int, promised_us: int, more_s: int = 0) -> NDArray[np.bool_]:
-    """Which events have a pane that ended before `promised_us`, their partition's watermark when they were handed over.
+def is_late(observations: Observations, length_s: int, promised_us: int, more_s: int = 0) -> NDArray[np.bool_]:
+    """Which events have a slot that ended before `promised_us`, their partition's watermark when they were handed over.
 
-    pane_s: length of a pane; the first of a slot begins with it. more_s: so much longer they are taken.
-    Engines count milliseconds, and close a window of which the watermark has reached the last one: so does this.
+    length_s: of a slot; or of a pane, where that decides; the first of a slot begins with it. more_s: so much longer
+    they are taken. Engines count milliseconds, and close a window of which the watermark has reached the last one: so
+    does this.
     """
-    pane_us = pane_s * _S_US
-    pane_start_us = observations.event_us - (observations.event_us - observations.slot_start_us) % pane_us
-    return pane_start_us + (pane_us - _MS_US) + more_s * _S_US <= promised_us
+    length_us = length_s * _S_US
+    start_us = observations.event_us - (observations.event_us - observations.slot_start_us) % length_us
+    return start_us + (length_us - _MS_US) + more_s * _S_US <= promised_us
 
 
 @dataclass
 class RefuseLate(beam.PTransform[PCollection[Observations], DoOutputsTuple]):
-    """PCollection[Observations] -> main: those whose pane is still open; refused: Refused.
+    """PCollection[Observations] -> main: those whose slot (see `is_late`) is still open; refused: Refused.
 
     An element's Beam timestamp is the watermark of its own partition when it was handed over (see
     transforms/sources): what is let through here, no engine drops later, for its watermark is the least of all.
     """
 
-    pane_s: int
+    length_s: int
     more_s: int = 0
 
     def expand(self, observations: PCollection[Observations]) -> DoOutputsTuple:
-        fn = beam.ParDo(_RefuseLate(self.pane_s, self.more_s))
+        fn = beam.ParDo(_RefuseLate(self.length_s, self.more_s))
         return observations | "compare with the watermark" >> fn.with_outputs(REFUSED, main="observations")
 
 
 class _RefuseLate(beam.DoFn):
-    def __init__(self, pane_s: int, more_s: int) -> None:
-        self._pane_s, self._more_s = pane_s, more_s
+    def __init__(self, length_s: int, more_s: int) -> None:
+        self._length_s, self._more_s = length_s, more_s
 
     def process(
         self, observations: Observations, promised: Any = beam.DoFn.TimestampParam
     ) -> Iterator[Observations | Refusal]:
-        late = is_late(observations, self._pane_s, promised.micros, self._more_s)
+        late = is_late(observations, self._length_s, promised.micros, self._more_s)
         if late.any():
             yield TaggedOutput(REFUSED, Refused("lateness", LATE, int(late.sum())))
             observations = observations.take(~late)
@@ -86,29 +88,29 @@ class IntoPanes(beam.PTransform[PCollection[PackedEvents], PCollection[KeyedPane
 
 
 @dataclass
-class InTime(beam.PTransform[PCollection[PackedEvents], PCollection[PackedEvents]]):
-    """Those whose pane is still open, where others are taken `more_s` longer for something else. Others are counted."""
+class InTime(beam.PTransform[PCollection[PackedEvents], DoOutputsTuple]):
+    """Events -> main: those whose pane is still open; behind: those whose pane is over, which others still take."""
 
     pane_s: int
 
-    def expand(self, events: PCollection[PackedEvents]) -> PCollection[PackedEvents]:
-        return events | "leave out late ones" >> beam.ParDo(_InTime(self.pane_s)).with_output_types(PackedEvents)
+    def expand(self, events: PCollection[PackedEvents]) -> DoOutputsTuple:
+        return events | "compare panes" >> beam.ParDo(_InTime(self.pane_s)).with_outputs(BEHIND, main="in_time")
 
 
 class _InTime(beam.DoFn):
     def __init__(self, pane_s: int) -> None:
         self._pane_s = pane_s
 
-    def process(self, packed: PackedEvents, promised: Any = beam.DoFn.TimestampParam) -> Iterator[PackedEvents]:
-        if (packed.pane_s + self._pane_s) * _S_US - _MS_US > promised.micros:
-            yield packed
-        else:
-            Metrics.counter(counters.NAMESPACE, counters.LATE_FOR_LIVE).inc(packed.rows)
+    def process(
+        self, packed: PackedEvents, promised: Any = beam.DoFn.TimestampParam
+    ) -> Iterator[PackedEvents | Behind]:
+        is_open = (packed.pane_s + self._pane_s) * _S_US - _MS_US > promised.micros
+        yield packed if is_open else TaggedOutput(BEHIND, packed)
 
 
 @dataclass
 class IntoSlots(beam.PTransform[PCollection[KeyedPartial], PCollection[KeyedPartial]]):
-    """What panes gave, each at the end of its pane -> the same in the window of its slot, which fires once."""
+    """What panes gave, and what came late for them -> the same in the window of its slot, which fires once."""
 
     slot_s: int
     offset_s: int

@@ -296,7 +296,7 @@ def test_a_constant_of_an_old_plan_is_claimed_and_published_as_it_was() -> None:
     facts = {"users": 1, "samples": 5, "heaviest": 5, "reported": 5, "upper_steps": 6500, "bound": 0, "sensitivity": 0}
     stored = {"epsilon": "1", "step": "1/1000", "scale": "0", "upper": "65", "bias_bound": 32.5, "facts": facts}
     old = Plan.from_public("worst-case-optimal", stored)
-    assert (Plan.claim_told(*Plan.told(stored)).epsilon, old.is_constant) == (1, False)
+    assert (Plan.claim_told(*Plan.told([stored])[0]).epsilon, old.is_constant) == (1, False)
     estimate = WorstCaseOptimal.estimate([32_500], old, 0.05)
     assert (estimate.status, estimate.epsilon, estimate.numbers["mean"].value) == ("ok", 1, 32.5)
 

@@ -1,13 +1,24 @@
 """By vehicle: duplicates, caps and sums, whatever the order, split or merge of the events."""
 
+import hypothesis
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dpops.statistics import SQUARES, SUMS, Histogram
-from transforms.count.tally import ContributionBound, Counted, merge_panes, tally, tally_pane
-from transforms.count.wire import S_US, Events, joined, pack_events, pack_partial, split, unpack_events, unpack_partial
+from transforms.count.tally import ContributionBound, Counted, admit_late, heard, merge_panes, tally, tally_pane
+from transforms.count.wire import (
+    NO_EVENTS,
+    S_US,
+    Events,
+    joined,
+    pack_events,
+    pack_partial,
+    split,
+    unpack_events,
+    unpack_partial,
+)
 from transforms.records import Observations
 
 COLUMNS = (SUMS, SQUARES, Histogram(bins=5, upper_steps=50))
@@ -53,6 +64,56 @@ def test_any_panes_give_the_tally_of_the_whole_slot(rows, pane_us, capped, rando
     travelled = [unpack_partial(pack_partial(each.partial), () if capped else COLUMNS) for each in counted]
     merged = Counted(merge_panes(travelled, 7, cap, COLUMNS), sum(each.duplicates for each in counted))
     assert as_lists(merged) == as_lists(tally(events_of(rows), 7, cap, COLUMNS))
+
+
+LATE_ROW = st.tuples(ROW, st.sampled_from(["in time", "late", "both"]))
+
+
+def pane_by_pane(rows, pane_us, cap):
+    """As a stream counts rows of which some come when their pane is over: the merged tally, and how many it refused."""
+    partials = []
+    for at in range(6):
+        pane = events_of([row for row, how in rows if row[1] // pane_us == at and how != "late"])
+        partials.append(tally_pane(pane, cap, COLUMNS).partial._replace(heard=heard(pane)))
+    nothing = tally_pane(NO_EVENTS, cap, COLUMNS).partial
+    partials += [nothing._replace(late=events_of([row])) for row, how in rows if how != "in time"]
+    travelled = [unpack_partial(pack_partial(each), () if cap else COLUMNS) for each in partials]
+    found = admit_late(travelled, cap, COLUMNS)
+    return merge_panes(found.partials, 7, cap, COLUMNS), found
+
+
+@given(st.lists(LATE_ROW, min_size=1, max_size=40), st.integers(1, 6), st.booleans())
+def test_what_is_late_for_its_pane_counts_unless_its_vehicle_was_heard_of_before_and_after_it(rows, pane_us, capped):
+    cap = ContributionBound(max_cells=2, max_samples=2) if capped else None
+    in_time = [row for row, how in rows if how != "late"]
+    late = [row for row, how in rows if how != "in time"]
+
+    def may_be_copy(row):
+        times = [other[1] for other in in_time if (other[0], other[1] // pane_us) == (row[0], row[1] // pane_us)]
+        return bool(times) and min(times) <= row[1] <= max(times)
+
+    merged, found = pane_by_pane(rows, pane_us, cap)
+    assert found.refused == sum(map(may_be_copy, late))
+    whole = tally(events_of(in_time + [row for row in late if not may_be_copy(row)]), 7, cap, COLUMNS)
+    assert as_lists(Counted(merged, 0))[0] == as_lists(whole)[0]
+
+
+@given(st.lists(ROW, min_size=1, max_size=40), st.integers(0, 6), st.integers(0, 6), st.integers(1, 6))
+def test_what_buses_without_a_network_send_later_counts_as_if_it_had_come_in_time(rows, gap_start, gap_us, pane_us):
+    """A gap within one pane is an exception: there its vehicle was heard of before and after it."""
+    gap = range(gap_start, gap_start + gap_us)
+    is_within = gap_start // pane_us == (gap.stop - 1) // pane_us
+    hypothesis.assume(not (is_within and gap_start % pane_us and gap.stop % pane_us))
+    merged, found = pane_by_pane([(row, "late" if row[1] in gap else "in time") for row in rows], pane_us, None)
+    assert found.refused == 0
+    assert as_lists(Counted(merged, 0))[0] == as_lists(tally(events_of(rows), 7, None, COLUMNS))[0]
+
+
+@given(st.lists(ROW, min_size=1, max_size=40), st.integers(1, 6))
+def test_copies_that_come_when_their_pane_is_over_never_count(rows, pane_us):
+    merged, found = pane_by_pane([(row, "both") for row in rows], pane_us, None)
+    assert (found.refused, found.duplicates) == (len(rows), 0)
+    assert as_lists(Counted(merged, 0))[0] == as_lists(tally(events_of(rows), 7, None, COLUMNS))[0]
 
 
 @given(st.lists(ROW, max_size=40))

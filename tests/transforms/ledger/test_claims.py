@@ -12,7 +12,7 @@ from dpops.accountant import DeltaLimit, PureLimit
 from dpops.claims import rho_within
 from tests.transforms.ledger.entries import ACCOUNT, PLAN, opened, record, unit, whole
 from transforms.ledger import AccountRefusal, LedgerError, releases
-from transforms.ledger.claims import check_claims
+from transforms.ledger.claims import check_claims, claims_of
 from transforms.release import levels
 from transforms.release.recorded import Released
 
@@ -129,11 +129,11 @@ def test_the_shards_of_a_slot_are_added_up_with_what_is_recorded_of_it(ledger):
 
 
 def test_the_slots_of_a_period_that_is_planned_as_a_whole_are_added_up():
-    check_claims(whole(0, 3600, 7200))
+    check_claims(map(claims_of, whole(0, 3600, 7200)))
     three = [structs.replace(each, released=[*each.released]) for each in whole(0, 3600, 7200)]
     three[2] = structs.replace(three[2], released=[Released("cell", "mean", "baseline", costing("3/2"), [1])])
     with pytest.raises(LedgerError, match=r"^period day 1: the plans of a claim more .*\(5/2 above 2\)"):
-        check_claims(three)
+        check_claims(map(claims_of, three))
 
 
 def test_zero_concentrated_debits_fit_a_limit_with_a_delta_and_no_other(tmp_path):
@@ -202,4 +202,4 @@ def test_the_shares_of_a_periods_stages_are_added_up(share, fits):
         structs.replace(each, released=[structs.replace(each.released[0], mechanism="levels")]) for each in stages
     ]
     with nullcontext() if fits else pytest.raises(LedgerError, match="claim more"):
-        check_claims(stages)
+        check_claims(map(claims_of, stages))
