@@ -5,6 +5,7 @@ Arguments: a Parquet file of benchmarks/throughput.py. Prints one JSON document.
 
 import json
 import logging
+import resource
 import sys
 import time
 
@@ -48,7 +49,8 @@ def main(path):
         means = engine.aggregate(rows, params, extractors)
         budget.compute_budgets()
         _ = means | beam.combiners.Count.Globally() | beam.Map(found.append)
-    print(json.dumps({"cpu_s": time.process_time() - started}))
+    cpu_s, peak_kb = time.process_time() - started, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(json.dumps({"cpu_s": cpu_s, "peak_mb": peak_kb * 1024 / 1e6}))
 
 
 if __name__ == "__main__":

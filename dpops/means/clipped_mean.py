@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,28 +15,45 @@ from dpops.noise import Noise
 from dpops.types import Grid, Int64s
 
 
-def interval_plan(
-    mechanism: str, made: Arrays, grid: Grid, epsilon: Fraction, widest: int, facts: dict[str, int]
-) -> ArrayPlan:
-    """Half of epsilon goes to the interval, half to the mean. widest: the longest interval, in fine steps.
+class Choice(NamedTuple):
+    """How the interval of one HAT will be chosen. widest: the longest, in fine steps. facts: of the plan."""
+
+    widest: int
+    facts: dict[str, int]
+
+
+def interval_plans(
+    mechanism: str, found: Sequence[Arrays], choices: Sequence[Choice], grid: Grid, epsilon: Fraction
+) -> list[ArrayPlan]:
+    """Half of epsilon goes to the interval, half to the mean.
 
     With one user in one array, the clipped sum moves by at most the interval's length, and by no more than the user
-    moves its array. The plan's scale is for the longest interval, its bias bound is all of U; `resolve`
-    makes both exact.
+    moves its array. A plan's scale is for the longest interval, its bias bound is all of U; `resolve`
+    makes both exact. Steps and scales are made once: HATs share them.
     """
-    sensitivity = min(widest, made.moved)
-    grouping_bias = math.ceil(made.bias * FINE / float(grid.step))
-    return ArrayPlan(
-        mechanism=mechanism,
-        epsilon=epsilon,
-        step=grid.step / (FINE * made.grouping.fills.size),
-        scale=2 * sensitivity / epsilon,
-        upper=grid.upper,
-        bias_bound=float(grid.upper),
-        facts={**made.facts, "sensitivity": sensitivity, "grouping_bias": grouping_bias, **facts},
-        grouping=made.grouping,
-        weight=made.weight,
-    )
+    sensitivities = [min(choice.widest, laid.moved) for laid, choice in zip(found, choices, strict=True)]
+    steps = {arrays: grid.step / (FINE * arrays) for arrays in {laid.facts["arrays"] for laid in found}}
+    scales = {sensitivity: 2 * sensitivity / epsilon for sensitivity in set(sensitivities)}
+    upper, step = float(grid.upper), float(grid.step)
+    return [
+        ArrayPlan(
+            mechanism=mechanism,
+            epsilon=epsilon,
+            step=steps[laid.facts["arrays"]],
+            scale=scales[sensitivity],
+            upper=grid.upper,
+            bias_bound=upper,
+            facts={
+                **laid.facts,
+                "sensitivity": sensitivity,
+                "grouping_bias": math.ceil(laid.bias * FINE / step),
+                **choice.facts,
+            },
+            grouping=laid.grouping,
+            weight=laid.weight,
+        )
+        for laid, choice, sensitivity in zip(found, choices, sensitivities, strict=True)
+    ]
 
 
 def clipped_release(

@@ -1,8 +1,10 @@
 """Forecasts of many HATs at once: bit by bit what each mechanism forecasts of every HAT alone, in vectors."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from statistics import fmean
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -12,8 +14,8 @@ from dpops.means.array_layouts import USUAL, Layout, layout, of_one_size, sizes_
 from dpops.means.arrays import AT_LEAST_BETWEEN, FEW, FINE, Rule
 from dpops.types import CountsKnown, Grid, Int64s
 
-_CHUNK = 256
-"""HATs of which the matrices of a forecast are made at once."""
+_AT_ONCE = 1 << 13
+"""Numbers of a matrix that forecasts make at once: a few of these stay in a core's cache."""
 _EXACT = 1 << 53
 """Integers below it are floats."""
 _MOST_NOISE = 1 << 48
@@ -29,6 +31,9 @@ class LaidMany(NamedTuple):
     moved: Int64s
     spread: Float64s
     sd: Float64s
+
+    def take(self, chosen: Int64s) -> "LaidMany":
+        return LaidMany._make(column[chosen] for column in self)
 
 
 @dataclass(frozen=True)
@@ -64,13 +69,16 @@ class Many:
         """By BestFit; remembered, as several mechanisms share a rule."""
         if m_ub not in self._laid:
             found = [self._laid_out(counts, m_ub) for counts in self.counts]
-            self._laid[m_ub] = LaidMany(*(np.concatenate(column) for column in zip(*found, strict=True)))
+            m_ubs, arrays, moved, spread, variances = (np.concatenate(column) for column in zip(*found, strict=True))
+            sd = self.prior.sd * np.sqrt(_row_means(variances, arrays))
+            self._laid[m_ub] = LaidMany(m_ubs, arrays, moved, spread, sd)
         return self._laid[m_ub]
 
-    def _laid_out(self, counts: Int64s, m_ub: Rule) -> LaidMany:
+    def _laid_out(self, counts: Int64s, m_ub: Rule) -> tuple[Int64s, Int64s, Int64s, Float64s, Float64s]:
+        """Columns of `LaidMany`, but for the last one variances: of each array's mean, all HATs' in a row."""
         laid = layout(counts, self.grid, self.epsilon, m_ub)
         spread = spreads(self.prior, laid.weight - counts / counts.sum(axis=1)[:, None], counts)
-        return LaidMany(laid.length, laid.arrays, laid.moved, spread, _deviations(laid, self.prior))
+        return laid.length, laid.arrays, laid.moved, spread, _variances(laid, self.prior)
 
 
 @runtime_checkable
@@ -82,20 +90,17 @@ class ForecastsTogether(Protocol):
         ...
 
 
-def usual(known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> list[list[int]]:
-    """Where HATs stand of which no mechanism refuses a plan, by their number of users, if they are worth a matrix."""
+def usual(known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction, prior: Prior) -> tuple[Many, Int64s]:
+    """The HATs of which no mechanism refuses a plan, if they are worth a matrix; where they stand, int64 (HATs,)."""
     most = min(USUAL, int(_MOST_NOISE * epsilon) // (4 * FINE)) // grid.upper_steps
-
-    def fits(each: CountsKnown) -> bool:
-        return int(each.counts.sum()) <= each.reported <= most and int(each.counts.min()) >= 1
-
-    groups = [[at for at in mine.tolist() if fits(known[at])] for mine in of_one_size(sizes_of(known))]
-    return [mine for mine in groups if mine]
-
-
-def many_of(known: Sequence[Sequence[CountsKnown]], grid: Grid, epsilon: Fraction, prior: Prior) -> Many:
-    """known: HATs of one number of users each."""
-    return Many(tuple(stacked(each)[0] for each in known), grid, epsilon, prior)
+    matrices, places = [], [np.zeros(0, np.int64)]
+    for mine in of_one_size(sizes_of(known)):
+        counts, reported = stacked([known[at] for at in mine.tolist()])
+        fits = (counts.sum(axis=1) <= reported) & (reported <= most) & (counts.min(axis=1) >= 1)
+        if fits.any():
+            matrices.append(counts[fits])
+            places.append(mine[fits])
+    return Many(tuple(matrices), grid, epsilon, prior), np.concatenate(places)
 
 
 def spreads(prior: Prior, weights: Float64s, counts: Int64s) -> Float64s:
@@ -104,15 +109,22 @@ def spreads(prior: Prior, weights: Float64s, counts: Int64s) -> Float64s:
     return found
 
 
-def _deviations(laid: Layout, prior: Prior) -> Float64s:
-    """Of an array's mean; an array of several users averages out what lies between them."""
+def _variances(laid: Layout, prior: Prior) -> Float64s:
+    """Of the mean of each array, over that of the prior; an array of several users averages out what lies between
+    them."""
     hats, users = laid.array.shape
     places = (np.arange(hats)[:, None] * users + laid.array).ravel()
-    inside = np.bincount(places, minlength=hats * users).reshape(hats, users)
-    between, found = max(prior.between, AT_LEAST_BETWEEN), np.zeros(hats)
-    for number, mine in groups_of(laid.arrays):
-        variance = between / inside[mine, :number] + (1 - between) / laid.fills[mine, :number]
-        found[mine] = prior.sd * np.sqrt(variance.mean(axis=1))
+    is_used, between = laid.fills.ravel() > 0, max(prior.between, AT_LEAST_BETWEEN)
+    inside = np.bincount(places, minlength=hats * users)[is_used]
+    found: Float64s = between / inside + (1 - between) / laid.fills.ravel()[is_used]
+    return found
+
+
+def _row_means(values: Float64s, lengths: Int64s) -> Float64s:
+    """The mean of each row. values: rows of these lengths behind one another."""
+    first, found = np.cumsum(lengths) - lengths, np.zeros(lengths.size)
+    for length, mine in groups_of(lengths):
+        found[mine] = values[first[mine, None] + np.arange(length)].mean(axis=1)
     return found
 
 
@@ -129,15 +141,17 @@ def quotients(over: Int64s, under: Int64s, factor: Fraction) -> Float64s:
 def errors_around(hats: Many, spread: Float64s, scale: Float64s, points: int = 32) -> Float64s:
     """Mean errors over the means that a HAT may have, if the bias has that standard deviation and noise that scale."""
     means, scores, found = hats.prior.hat_means(hats.upper)[:, None], normal_scores(points), np.zeros(spread.size)
-    for some in chunks(spread.size):
+    for some in chunks(spread.size, means.size * points):
         bias = spread[some, None, None] * scores
         errors = clamped_errors(means, hats.upper, bias, scale[some, None, None])
         found[some] = errors.reshape(errors.shape[0], -1).mean(axis=1)
     return found
 
 
-def chunks(hats: int) -> Iterator[slice]:
-    return (slice(start, start + _CHUNK) for start in range(0, hats, _CHUNK))
+def chunks(hats: int, of_each: int) -> Iterator[slice]:
+    """HATs to take at once. of_each: how many numbers of a HAT a matrix holds."""
+    size = max(1, _AT_ONCE // of_each)
+    return (slice(start, start + size) for start in range(0, hats, size))
 
 
 def groups_of(column: Int64s) -> list[tuple[int, Int64s]]:
@@ -145,12 +159,37 @@ def groups_of(column: Int64s) -> list[tuple[int, Int64s]]:
     return [(value, np.flatnonzero(column == value)) for value in np.unique(column).tolist()]
 
 
-def array_means_of(hats: Many, laid: LaidMany) -> Iterator[tuple[Int64s, list[Float64s]]]:
+def interval_forecasts(hats: Many, m_ub: Rule, errors: Callable[[Float64s, LaidMany], Float64s]) -> Float64s:
+    """What a mechanism that clips array means to a private interval forecasts of each HAT; made once for HATs whose
+    arrays are alike.
+
+    errors: of HATs with equally many arrays, from the array means that are expected, float64 (HATs, arrays), ascending.
+    """
+    laid = hats.laid(m_ub)
+    one, back = alike(laid.arrays, laid.m_ub, laid.moved, laid.sd)
+    distinct, found = laid.take(one), np.zeros(one.size)
+    for mine, cases in _array_means(hats, distinct):
+        of_cases = [errors(means, distinct.take(mine)) for means in cases]
+        found[mine] = [fmean(each) for each in np.transpose(of_cases).tolist()] if len(cases) > 1 else of_cases[0]
+    around = math.sqrt(2 / math.pi) * laid.spread
+    return np.array([*map(math.hypot, found[back].tolist(), around.tolist())])
+
+
+def alike(*columns: Float64s | Int64s) -> tuple[Int64s, Int64s]:
+    """One place of each row of the columns that differs, and for every row which of these is like it."""
+    order = np.lexsort(columns[::-1])
+    is_new = np.any([np.diff(column[order], prepend=np.nan) != 0 for column in columns], axis=0)
+    back = np.empty(order.size, np.int64)
+    back[order] = np.cumsum(is_new) - 1
+    return order[is_new], back
+
+
+def _array_means(hats: Many, laid: LaidMany) -> Iterator[tuple[Int64s, list[Float64s]]]:
     """HATs with equally many arrays, and `arrays.expected_means` of them: float64 (HATs, arrays) of each equally likely
     case."""
     for arrays, whole in groups_of(laid.arrays):
         centres = hats.prior.hat_means(hats.upper).tolist() if arrays <= FEW else [hats.prior.mean]
-        for some in chunks(whole.size):
+        for some in chunks(whole.size, arrays):
             around = laid.sd[whole[some], None] * normal_scores(arrays)
             yield whole[some], [np.clip(centre + around, 0.0, hats.upper) for centre in centres]
 
@@ -172,28 +211,46 @@ def expected_quantiles(values: Float64s, upper: Float64s, rank: float, epsilon: 
     np.cumsum(np.exp(log_weight - log_weight.max(axis=1)[:, None]), axis=1, out=reach[:, 1:])
     wanted = (np.arange(points) + 0.5) / points * reach[:, -1:]
     at = rank_below(reach, wanted, inclusive=True) - 1  # as numpy.interp finds it; never the last
-    low, high = (np.take_along_axis(ends, at + more, axis=1) for more in (0, 1))
-    start, stop = (np.take_along_axis(reach, at + more, axis=1) for more in (0, 1))
+    low, high, start, stop = (_picked(rows, at + more) for rows in (ends, reach) for more in (0, 1))
     drawn: Float64s = (high - low) / (stop - start) * (wanted - start) + low
     return drawn
 
 
-class Intervals(NamedTuple):
-    """Intervals of each HAT, (HATs, intervals) each: their ends, and how many array means lie below each end."""
+class Ends(NamedTuple):
+    """Possible ends of intervals, (HATs, ends) each: where they lie, what the array means below an end add up to, what
+    they do if each is moved there, and the same of those that are not below."""
 
-    low: Float64s
-    high: Float64s
-    below_low: Int64s
-    below_high: Int64s
+    at: Float64s
+    below: Float64s
+    moved_up: Float64s
+    moved_down: Float64s
 
 
-def interval_errors_of(hats: Many, means: Float64s, within: Intervals, sensitivity: Int64s) -> Float64s:
-    """`clipped_mean.interval_errors` of each HAT. means: (HATs, arrays). sensitivity: (HATs,), of the plans."""
-    arrays = means.shape[1]
-    running = np.concatenate([np.zeros((means.shape[0], 1)), np.cumsum(means, axis=1)], axis=1)
-    whole = running[:, -1:]
-    above, below = (np.take_along_axis(running, at, axis=1) for at in (within.below_high, within.below_low))
-    total = within.low * within.below_low + above - below + within.high * (arrays - within.below_high)
+def ends_of(means: Float64s, at: Float64s) -> Ends:
+    """means: (HATs, arrays), ascending."""
+    number = rank_below(means, at)
+    return Ends(at, _picked(_running(means), number), at * number, at * (means.shape[1] - number))
+
+
+def _picked(rows: Float64s, at: Int64s) -> Float64s:
+    """Of each row the values at its places. rows: (HATs, values). at: (HATs, places)."""
+    found: Float64s = rows.take(at + np.arange(0, rows.size, rows.shape[1])[:, None])
+    return found
+
+
+def _running(means: Float64s) -> Float64s:
+    """The sums of the first means, of none to all: (HATs, arrays + 1)."""
+    found = np.zeros((means.shape[0], means.shape[1] + 1))
+    np.cumsum(means, axis=1, out=found[:, 1:])
+    return found
+
+
+def interval_errors_of(
+    hats: Many, means: Float64s, clipped: Float64s, width: Float64s, sensitivity: Int64s
+) -> Float64s:
+    """`clipped_mean.interval_errors` of each HAT, (HATs, intervals). means: (HATs, arrays). clipped, width: (HATs,
+    intervals), the sum of the means clipped to an interval, and its length. sensitivity: (HATs,), of the plans."""
+    arrays, whole = means.shape[1], _running(means)[:, -1:]
     widest = sensitivity[:, None] * float(hats.grid.step / FINE)
-    scale = np.minimum(within.high - within.low, widest) * 2 / float(hats.epsilon) / arrays
-    return clamped_errors(whole / arrays, hats.upper, (total - whole) / arrays, scale)
+    scale = np.minimum(width, widest) * 2 / float(hats.epsilon) / arrays
+    return clamped_errors(whole / arrays, hats.upper, (clipped - whole) / arrays, scale)

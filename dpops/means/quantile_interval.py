@@ -11,9 +11,19 @@ import numpy as np
 
 from dpops.claims import Adjacency
 from dpops.forecast import Float64s, Prior
-from dpops.means.arrays import FINE, ArrayPlan, Rule, array_means, check_rule, expected_means, lay_out, spread
-from dpops.means.clipped_mean import clipped_release, interval_errors, interval_plan, with_interval
-from dpops.means.forecasts import Intervals, Many, array_means_of, expected_quantiles, interval_errors_of, rank_below
+from dpops.means.array_layouts import lay_out_together
+from dpops.means.arrays import FINE, ArrayPlan, Rule, array_means, check_rule, expected_means, spread
+from dpops.means.clipped_mean import Choice, clipped_release, interval_errors, interval_plans, with_interval
+from dpops.means.forecasts import (
+    Ends,
+    LaidMany,
+    Many,
+    chunks,
+    ends_of,
+    expected_quantiles,
+    interval_errors_of,
+    interval_forecasts,
+)
 from dpops.means.quantile import expected_quantile, private_quantiles
 from dpops.mechanism import Integers, Mechanism, Plan, Totals
 from dpops.noise import Noise
@@ -48,10 +58,17 @@ class QuantileInterval(Mechanism):
         raise NotImplementedError
 
     def plan(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> ArrayPlan:
-        made = lay_out(known, grid, epsilon, self.m_ub)
-        rank = self.rank(made.grouping.fills.size, epsilon)
-        facts = {"rank_numerator": rank.numerator, "rank_denominator": rank.denominator}
-        return interval_plan(self.name, made, grid, epsilon, grid.upper_steps * FINE, facts)
+        return self.plans([known], grid, epsilon)[0]
+
+    def plans(self, known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[ArrayPlan]:
+        found = lay_out_together(known, grid, epsilon, self.m_ub)
+        ranks = {arrays: self.rank(arrays, epsilon) for arrays in {laid.facts["arrays"] for laid in found}}
+        facts = {
+            arrays: {"rank_numerator": rank.numerator, "rank_denominator": rank.denominator}
+            for arrays, rank in ranks.items()
+        }
+        choices = [Choice(grid.upper_steps * FINE, facts[laid.facts["arrays"]]) for laid in found]
+        return interval_plans(self.name, found, choices, grid, epsilon)
 
     def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
         upper, rank, quarter = float(plan.upper), float(_rank(plan)), float(plan.epsilon) / 4
@@ -63,28 +80,20 @@ class QuantileInterval(Mechanism):
         return math.hypot(fmean(errors), math.sqrt(2 / math.pi) * spread(plan, counts, prior))
 
     def forecasts(self, hats: Many) -> Float64s:
-        laid, found = hats.laid(self.m_ub), np.zeros(len(hats.samples))
-        sensitivity = np.minimum(hats.grid.upper_steps * FINE, laid.moved)
-        for mine, cases in array_means_of(hats, laid):
-            errors = [self._errors(hats, means, sensitivity[mine]).tolist() for means in cases]
-            around = (math.sqrt(2 / math.pi) * laid.spread[mine]).tolist()
-            pairs = zip(zip(*errors, strict=True), around, strict=True)
-            found[mine] = [math.hypot(fmean(each), more) for each, more in pairs]
-        return found
+        quarter, upper_steps = float(hats.epsilon) / 4, hats.grid.upper_steps * FINE
 
-    def _errors(self, hats: Many, means: Float64s, sensitivity: Int64s) -> Float64s:
-        """means: (HATs, arrays), ascending."""
-        arrays, upper = means.shape[1], np.full(len(means), hats.upper)
-        rank = float(self.rank(arrays, hats.epsilon))
-        ends = [expected_quantiles(means, upper, at, float(hats.epsilon) / 4, _POINTS) for at in (rank, arrays - rank)]
-        one, other = np.repeat(ends[0], _POINTS, axis=1), np.tile(ends[1], _POINTS)
-        below = [rank_below(means, end) for end in ends]
-        first, second = np.repeat(below[0], _POINTS, axis=1), np.tile(below[1], _POINTS)
-        within = Intervals(
-            np.minimum(one, other), np.maximum(one, other), np.minimum(first, second), np.maximum(first, second)
-        )
-        errors: Float64s = interval_errors_of(hats, means, within, sensitivity).mean(axis=1)
-        return errors
+        def errors(means: Float64s, laid: LaidMany) -> Float64s:
+            arrays, upper, found = means.shape[1], np.full(len(means), hats.upper), np.zeros(len(means))
+            rank = float(self.rank(arrays, hats.epsilon))
+            drawn = [expected_quantiles(means, upper, at, quarter, _POINTS) for at in (rank, arrays - rank)]
+            ends = [ends_of(means, at) for at in drawn]
+            sensitivity = np.minimum(upper_steps, laid.moved)
+            for some in chunks(len(means), _POINTS**2):
+                width, clipped = _pairs(*(Ends(*(column[some] for column in each)) for each in ends))
+                found[some] = interval_errors_of(hats, means[some], clipped, width, sensitivity[some]).mean(axis=1)
+            return found
+
+        return interval_forecasts(hats, self.m_ub, errors)
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         arrays = array_means(totals, plans)
@@ -104,6 +113,17 @@ class QuantileInterval(Mechanism):
     def resolve(integers: Sequence[int], plan: Plan) -> Plan:
         low, high, _ = integers
         return with_interval(low, high, plan)
+
+
+def _pairs(one: Ends, other: Ends) -> tuple[Float64s, Float64s]:
+    """The length of every interval from an end to another, and the sum of the clipped means; (HATs, ends^2) each."""
+    one, other = Ends(*(each[:, :, None] for each in one)), Ends(*(each[:, None, :] for each in other))
+    # The higher of two ends has no fewer means below it, so all but what lies above it is more, or equal.
+    clipped = np.minimum(one.moved_up, other.moved_up) + np.maximum(one.below, other.below)
+    clipped -= np.minimum(one.below, other.below)
+    clipped += np.where(one.at > other.at, one.moved_down, other.moved_down)
+    hats = len(clipped)
+    return np.abs(one.at - other.at).reshape(hats, -1), clipped.reshape(hats, -1)
 
 
 def _rank(plan: Plan) -> Fraction:

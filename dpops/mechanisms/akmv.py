@@ -67,7 +67,7 @@ class Akmv(Mechanism):
         return float(clamped_errors(float(sums.sum()) / samples, float(plan.upper), bias, scale).mean())
 
     def forecasts(self, hats: Many) -> Float64s:
-        parts = (counts[some] for counts in hats.counts for some in chunks(len(counts)))
+        parts = (counts[some] for counts in hats.counts for some in chunks(len(counts), 4 * counts.shape[1]))
         return np.concatenate([self._forecasts(hats, counts) for counts in parts])
 
     def _forecasts(self, hats: Many, counts: Int64s) -> Float64s:
@@ -77,7 +77,8 @@ class Akmv(Mechanism):
         sums = np.clip(counts * hats.prior.mean, 0.0, most[:, None])
         rank = counts.shape[1] - min(math.ceil(2 / hats.epsilon), counts.shape[1])
         drawn = expected_quantiles(np.sort(sums, axis=1), most, rank, epsilon / 2, _POINTS)
-        bias = -np.maximum(sums[:, :, None] - drawn[:, None, :], 0.0).sum(axis=1) / samples
+        over = sums[:, :, None] - drawn[:, None, :]
+        bias = -np.maximum(over, 0.0, out=over).sum(axis=1) / samples
         true = sums.sum(axis=1)[:, None] / samples
         errors: Float64s = clamped_errors(true, hats.upper, bias, 2 * drawn / (samples * epsilon)).mean(axis=1)
         return errors

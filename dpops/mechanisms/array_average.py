@@ -58,31 +58,12 @@ class ArrayAverage(Mechanism):
         return [cls(), cls(m_ub="argmax")]
 
     def plan(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> ArrayPlan:
-        return self._plans([lay_out(known, grid, epsilon, self.m_ub, self.grouping)], grid, epsilon)[0]
+        return average_plans(self.name, [lay_out(known, grid, epsilon, self.m_ub, self.grouping)], grid, epsilon)[0]
 
     def plans(self, known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[ArrayPlan]:
         if self.grouping != "best-fit":
             return [self.plan(each, grid, epsilon) for each in known]
-        return self._plans(lay_out_together(known, grid, epsilon, self.m_ub), grid, epsilon)
-
-    def _plans(self, found: Sequence[Arrays], grid: Grid, epsilon: Fraction) -> list[ArrayPlan]:
-        """Steps, by the number of arrays, and scales, by what one user moves, are made once: HATs share them."""
-        steps = {n: grid.step / (FINE * n) for n in {laid.facts["arrays"] for laid in found}}
-        scales = {moved: moved / epsilon for moved in {laid.moved for laid in found}}
-        return [
-            ArrayPlan(
-                mechanism=self.name,
-                epsilon=epsilon,
-                step=steps[laid.facts["arrays"]],
-                scale=scales[laid.moved],
-                upper=grid.upper,
-                bias_bound=laid.bias,
-                facts={**laid.facts, "sensitivity": laid.moved},
-                grouping=laid.grouping,
-                weight=laid.weight,
-            )
-            for laid in found
-        ]
+        return average_plans(self.name, lay_out_together(known, grid, epsilon, self.m_ub), grid, epsilon)
 
     def draw(self, hats: Hats, grid: Grid, epsilon: Fraction, noise: Noise) -> Drawn:
         together = in_one_call(hats.users) if self.grouping == "best-fit" else np.zeros(0, np.int64)
@@ -153,6 +134,26 @@ class ArrayAverage(Mechanism):
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         exact = _sums_of_means(totals, plans)
         return [[integer] for integer in with_noise(exact, [plan.scale for plan in plans], noise)]
+
+
+def average_plans(mechanism: str, found: Sequence[Arrays], grid: Grid, epsilon: Fraction) -> list[ArrayPlan]:
+    """Steps, by the number of arrays, and scales, by what one user moves, are made once: HATs share them."""
+    steps = {n: grid.step / (FINE * n) for n in {laid.facts["arrays"] for laid in found}}
+    scales = {moved: moved / epsilon for moved in {laid.moved for laid in found}}
+    return [
+        ArrayPlan(
+            mechanism=mechanism,
+            epsilon=epsilon,
+            step=steps[laid.facts["arrays"]],
+            scale=scales[laid.moved],
+            upper=grid.upper,
+            bias_bound=laid.bias,
+            facts={**laid.facts, "sensitivity": laid.moved},
+            grouping=laid.grouping,
+            weight=laid.weight,
+        )
+        for laid in found
+    ]
 
 
 def _together(hats: Hats, grid: Grid, epsilon: Fraction, m_ub: Rule) -> Noiseless:

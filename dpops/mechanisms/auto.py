@@ -10,7 +10,7 @@ import numpy as np
 
 from dpops.claims import Adjacency
 from dpops.forecast import Float64s, Prior
-from dpops.means.forecasts import ForecastsTogether, Many, many_of, usual
+from dpops.means.forecasts import ForecastsTogether, Many, usual
 from dpops.mechanism import Integers, Mechanism, Plan, PlanError, Totals
 from dpops.mechanisms.constant import Constant
 from dpops.noise import Noise
@@ -80,24 +80,21 @@ class Auto(Mechanism):
         if self.prior is None or self.statistic != "mean":
             return [self.plan(each, grid, epsilon) for each in known]
         found: dict[int, Plan] = {}
-        groups = usual(known, grid, epsilon)
-        if groups:
-            at = [place for mine in groups for place in mine]
-            hats = many_of([[known[place] for place in mine] for mine in groups], grid, epsilon, self.prior)
-            for mechanism, mine in self._chosen(hats):
-                places = [at[each] for each in mine]
-                made = mechanism.plans([known[place] for place in places], grid, epsilon)
-                found |= zip(places, made, strict=True)
+        hats, at = usual(known, grid, epsilon, self.prior)
+        for mechanism, mine in self._chosen(hats) if hats.counts else []:
+            places = at[mine].tolist()
+            made = mechanism.plans([known[place] for place in places], grid, epsilon)
+            found |= zip(places, made, strict=True)
         return [found[at] if at in found else self.plan(each, grid, epsilon) for at, each in enumerate(known)]
 
-    def _chosen(self, hats: Many) -> list[tuple[Mechanism, list[int]]]:
+    def _chosen(self, hats: Many) -> list[tuple[Mechanism, Int64s]]:
         """Each candidate, and the HATs that it is the best for; as `ranking` has it."""
         candidates = _candidates(self.statistic, self.prior)
         errors = np.array([_forecasts(each, hats) for each in candidates])
         best = errors.min(axis=0)
         cost = np.where(errors == best, np.array([_costs(each, hats) for each in candidates]), 2)
         choice = cost.argmin(axis=0)
-        return [(mechanism, np.flatnonzero(choice == at).tolist()) for at, mechanism in enumerate(candidates)]
+        return [(mechanism, np.flatnonzero(choice == at)) for at, mechanism in enumerate(candidates)]
 
     def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
         return _by_name(self.statistic)[plan.mechanism].forecast(plan, counts, prior)
@@ -135,6 +132,8 @@ def _forecasts(mechanism: Mechanism, hats: Many) -> Float64s:
 
 def _costs(mechanism: Mechanism, hats: Many) -> Int64s:
     """0 where a candidate's plan is a constant, else 1; (HATs,). The number of users decides."""
+    if not mechanism.may_be_constant:
+        return np.ones(len(hats.samples), np.int64)
 
     def of_size(counts: Int64s) -> Int64s:
         plan = mechanism.plan(CountsKnown.all_of(counts[0]), hats.grid, hats.epsilon)

@@ -67,7 +67,7 @@ class Constant(Mechanism):
         off, found = self.value([at.facts["constant"]], at) - means, []
         for counts in hats.counts:
             spread = spreads(hats.prior, counts / counts.sum(axis=1)[:, None], counts)
-            for some in chunks(spread.size):
+            for some in chunks(spread.size, off.size * scores.size):
                 bias = off + spread[some, None, None] * scores
                 errors = clamped_errors(means, hats.upper, bias, np.float64(0))
                 found.append(errors.reshape(errors.shape[0], -1).mean(axis=1))

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from statistics import fmean
 from typing import ClassVar
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from dpops.claims import Adjacency
 from dpops.forecast import Float64s, Prior
+from dpops.means.array_layouts import lay_out_together
 from dpops.means.arrays import (
     FINE,
     ArrayMeans,
@@ -19,11 +21,10 @@ from dpops.means.arrays import (
     array_means,
     check_rule,
     expected_means,
-    lay_out,
     spread,
 )
-from dpops.means.clipped_mean import clipped_release, interval_errors, interval_plan, with_interval
-from dpops.means.forecasts import Intervals, Many, array_means_of, groups_of, interval_errors_of, rank_below
+from dpops.means.clipped_mean import Choice, clipped_release, interval_errors, interval_plans, with_interval
+from dpops.means.forecasts import LaidMany, Many, ends_of, groups_of, interval_errors_of, interval_forecasts
 from dpops.mechanism import Integers, Mechanism, Plan, Totals
 from dpops.noise import Noise
 from dpops.noise.exponential import choose
@@ -57,12 +58,12 @@ class Levy(Mechanism):
         return [cls(), cls(m_ub=3)]
 
     def plan(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> ArrayPlan:
-        made = lay_out(known, grid, epsilon, self.m_ub)
-        upper = grid.upper_steps * FINE
-        tau = _tau(made.grouping.fills.size, made.m_ub, upper)
-        bins = -(-upper // tau)
-        widest = upper if bins == 1 else min(3 * tau, upper)
-        return interval_plan(self.name, made, grid, epsilon, widest, {"tau": tau, "bins": bins})
+        return self.plans([known], grid, epsilon)[0]
+
+    def plans(self, known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[ArrayPlan]:
+        found = lay_out_together(known, grid, epsilon, self.m_ub)
+        choices = [_choice(laid.facts["arrays"], laid.m_ub, grid.upper_steps * FINE) for laid in found]
+        return interval_plans(self.name, found, choices, grid, epsilon)
 
     def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
         unit = float(plan.step * plan.facts["arrays"])
@@ -79,17 +80,17 @@ class Levy(Mechanism):
         return math.hypot(fmean(errors), math.sqrt(2 / math.pi) * spread(plan, counts, prior))
 
     def forecasts(self, hats: Many) -> Float64s:
-        laid, found = hats.laid(self.m_ub), np.zeros(len(hats.samples))
         upper = hats.grid.upper_steps * FINE
-        for mine, cases in array_means_of(hats, laid):
-            tau = np.array([_tau(cases[0].shape[1], m_ub, upper) for m_ub in laid.m_ub[mine].tolist()], np.int64)
+
+        def errors(means: Float64s, laid: LaidMany) -> Float64s:
+            tau = np.array([_tau(means.shape[1], m_ub, upper) for m_ub in laid.m_ub.tolist()], np.int64)
+            found = np.zeros(tau.size)
             for bins, some in groups_of(-(-upper // tau)):
-                widest = np.minimum(upper if bins == 1 else np.minimum(3 * tau[some], upper), laid.moved[mine[some]])
-                errors = [_errors(hats, means[some], tau[some, None], bins, widest).tolist() for means in cases]
-                around = (math.sqrt(2 / math.pi) * laid.spread[mine[some]]).tolist()
-                pairs = zip(zip(*errors, strict=True), around, strict=True)
-                found[mine[some]] = [math.hypot(fmean(each), more) for each, more in pairs]
-        return found
+                widest = np.minimum(upper if bins == 1 else np.minimum(3 * tau[some], upper), laid.moved[some])
+                found[some] = _errors(hats, means[some], tau[some, None], bins, widest)
+            return found
+
+        return interval_forecasts(hats, self.m_ub, errors)
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         arrays = array_means(totals, plans)
@@ -107,6 +108,13 @@ class Levy(Mechanism):
         return with_interval(int(low), int(high), plan)
 
 
+def _choice(arrays: int, m_ub: int, upper: int) -> Choice:
+    tau = _tau(arrays, m_ub, upper)
+    bins = -(-upper // tau)
+    return Choice(upper if bins == 1 else min(3 * tau, upper), {"tau": tau, "bins": bins})
+
+
+@lru_cache(maxsize=4096)  # HATs share a few numbers
 def _tau(arrays: int, m_ub: int, upper: int) -> int:
     """The width of a bin in fine steps."""
     share = math.sqrt(math.log(2 * arrays / GAMMA) / (2 * m_ub))
@@ -120,10 +128,10 @@ def _errors(hats: Many, means: Float64s, tau: Int64s, bins: int, sensitivity: In
     below, through = (np.count_nonzero(drawn[:, None, :] < every[:, None] + more, axis=2) for more in (0, 1))
     cost = np.maximum(below, means.shape[1] - through)
     chance = np.exp(-float(hats.epsilon) / 4 * (cost - cost.min(axis=1)[:, None]))
-    ends = [np.float64(unit) * end for end in _interval(every, tau, bins, upper)]
-    low, high = (np.broadcast_to(end, cost.shape) for end in ends)
-    within = Intervals(low, high, rank_below(means, low), rank_below(means, high))
-    each = interval_errors_of(hats, means, within, sensitivity)
+    low, high = (np.float64(unit) * end for end in _interval(every, tau, bins, upper))
+    start, stop = (ends_of(means, np.broadcast_to(end, cost.shape)) for end in (low, high))
+    clipped = start.moved_up + stop.below - start.below + stop.moved_down
+    each = interval_errors_of(hats, means, clipped, stop.at - start.at, sensitivity)
     found: Float64s = (chance * each).sum(axis=1) / chance.sum(axis=1)
     return found
 

@@ -1,16 +1,17 @@
 """OPT-Array-Averaging: Array-Averaging with the array length that minimises the worst-case error."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
 from dpops.claims import Adjacency
 from dpops.forecast import Float64s, Prior
+from dpops.means.array_layouts import lay_out_together
 from dpops.means.arrays import ArrayPlan
 from dpops.means.forecasts import Many
 from dpops.mechanism import Integers, Mechanism, Plan, Totals
-from dpops.mechanisms.array_average import ArrayAverage
+from dpops.mechanisms.array_average import ArrayAverage, average_plans
 from dpops.noise import Noise
 from dpops.types import CountsKnown, Grid, Int64s
 
@@ -30,7 +31,10 @@ class OptArray(Mechanism):
     adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
 
     def plan(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> ArrayPlan:
-        return replace(_AVERAGE.plan(known, grid, epsilon), mechanism=self.name)
+        return self.plans([known], grid, epsilon)[0]
+
+    def plans(self, known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[ArrayPlan]:
+        return average_plans(self.name, lay_out_together(known, grid, epsilon, _AVERAGE.m_ub), grid, epsilon)
 
     def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
         return _AVERAGE.forecast(plan, counts, prior)

@@ -4,13 +4,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Literal
+from functools import partial
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from dpops.claims import Adjacency
 from dpops.forecast import Float64s, Prior, clamped_errors, normal_scores
-from dpops.means.forecasts import Many, groups_of, quotients
+from dpops.means.forecasts import Many, alike, chunks, groups_of, quotients
 from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, stack, with_noise
 from dpops.noise import Noise
 from dpops.types import CountsKnown, Grid, Int64s
@@ -91,25 +92,30 @@ class WorstCaseOptimal(Mechanism):
         return float(clamped_errors(means, upper, around, float(plan.scale * plan.step)).mean())
 
     def forecasts(self, hats: Many) -> Float64s:
-        return np.concatenate([self._forecasts(hats, counts) for counts in hats.counts])
+        bound, scores = hats.of_each(partial(self._bounds, hats)), normal_scores(32)
+        scale = quotients(bound, hats.samples, hats.grid.step / hats.epsilon)
+        means, found = hats.prior.hat_means(hats.upper)[:, None], np.zeros(bound.size)
+        clipped = _clipped(hats, bound, means)
+        start = np.cumsum(clipped.users) - clipped.users
+        for users, whole in groups_of(clipped.users):
+            for some in chunks(whole.size, means.size * max(users, scores.size)):
+                mine = whole[some]
+                at = start[mine, None] + np.arange(users)
+                share, like = clipped.share[at], clipped.like[at]
+                first, second = (each.take(like, axis=1) for each in (clipped.first, clipped.second))
+                bias = (share * first).sum(axis=2).T
+                spread = np.sqrt(np.maximum((share**2 * (second - first**2)).sum(axis=2), 0.0)).T
+                around = bias[:, :, None] + spread[:, :, None] * scores
+                errors = clamped_errors(means, hats.upper, around, scale[mine, None, None])
+                found[mine] = errors.reshape(mine.size, -1).mean(axis=1)
+        return found
 
-    def _forecasts(self, hats: Many, counts: Int64s) -> Float64s:
-        """counts: (HATs, users)."""
-        upper, samples, rank = hats.upper, counts.sum(axis=1), self._rank(hats.epsilon)
-        is_noisy = rank <= counts.shape[1] and not self.constant
-        bound = hats.grid.upper_steps * counts[:, rank - 1] if is_noisy else np.zeros(len(counts), np.int64)
-        scale = quotients(bound, samples, hats.grid.step / hats.epsilon)
-        half = (bound * upper / hats.grid.upper_steps)[:, None] / (2 * counts)
-        found, means = np.zeros(len(counts)), hats.prior.hat_means(upper)[:, None]
-        for heavy, mine in groups_of(np.count_nonzero(half < upper / 2, axis=1)):  # counts descend: the first ones
-            own, reach = counts[mine, None, :heavy], half[mine, None, :heavy]
-            share, sd = own / samples[mine, None, None], hats.prior.mean_sd(own)
-            first, second = _moments(means, sd, upper, reach, is_noisy=is_noisy)
-            bias = (share * first).sum(axis=2)
-            spread = np.sqrt(np.maximum((share**2 * (second - first**2)).sum(axis=2), 0.0))
-            around = bias[:, :, None] + spread[:, :, None] * normal_scores(32)
-            errors = clamped_errors(means, upper, around, scale[mine, None, None])
-            found[mine] = errors.reshape(mine.size, -1).mean(axis=1)
+    def _bounds(self, hats: Many, counts: Int64s) -> Int64s:
+        """T of each HAT. counts: (HATs, users)."""
+        rank = self._rank(hats.epsilon)
+        if rank > counts.shape[1] or self.constant:
+            return np.zeros(len(counts), np.int64)
+        found: Int64s = hats.grid.upper_steps * counts[:, rank - 1]
         return found
 
     def _rank(self, epsilon: Fraction) -> int:
@@ -129,6 +135,36 @@ class WorstCaseOptimal(Mechanism):
         kept = np.clip(2 * users.sums, most - bound, most + bound)
         exact = np.add.reduceat(kept, users.start)
         return [[integer] for integer in with_noise(exact, [plan.scale for plan in plans], noise)]
+
+
+class Clipped(NamedTuple):
+    """The clipped users of many HATs, those of a HAT behind one another, and what clipping does to their means.
+
+    users: (HATs,), how many. share: (users,), of the HAT's samples. like: (users,), each one's column of first and
+    second, (means, columns): the moments are made once of users with equal counts and T.
+    """
+
+    users: Int64s
+    share: Float64s
+    like: Int64s
+    first: Float64s
+    second: Float64s
+
+
+def _clipped(hats: Many, bound: Int64s, means: Float64s) -> Clipped:
+    """bound: T of each HAT, (HATs,). means: (means, 1)."""
+    size = hats.of_each(lambda counts: np.full(len(counts), counts.shape[1]))
+    hat, counts = np.repeat(np.arange(size.size), size), hats.of_each(np.ravel)
+    reach = (bound * hats.upper / hats.grid.upper_steps)[hat] / (2 * counts)
+    heavy = np.flatnonzero(reach < hats.upper / 2)
+    hat, counts, reach = hat[heavy], counts[heavy], reach[heavy]
+    one, like = alike(counts, bound[hat])
+    first, second = np.zeros((2, means.size, one.size))
+    for is_noisy in (True, False):
+        mine = (bound[hat[one]] > 0) == is_noisy
+        sd = hats.prior.mean_sd(counts[one[mine]])
+        first[:, mine], second[:, mine] = _moments(means, sd, hats.upper, reach[one[mine]], is_noisy=is_noisy)
+    return Clipped(np.bincount(hat, minlength=size.size), counts / hats.samples[hat], like, first, second)
 
 
 def _moments(

@@ -74,7 +74,7 @@ range_options = packed(
 @click.option(
     "--workers",
     type=click.IntRange(1, MOST_WORKERS),
-    help="Processes that read and count. [default: the cores there are; 1 for a small input]",
+    help="Processes that read and count. [default: the cores there are; fewer for a small input]",
 )
 @click.option(
     "--allow-empty", is_flag=True, help="Nothing happened: seal a period, for ever, of which the input has no row."

@@ -21,8 +21,8 @@ from transforms.layouts.base import Layout, Share, SplitLayout
 from transforms.layouts.decoder import receive, send
 
 MOST_WORKERS = 16
-SMALL_BYTES = 48 << 20
-"""An input below this is read before a worker would have started."""
+WORKER_BYTES = 64 << 20
+"""Of input for each worker: what it takes over from others then is more than its start and its decoder's take."""
 SHARE_BYTES = 16 << 20
 """About the size of a share that one worker reads of a large file."""
 
@@ -54,6 +54,14 @@ def cores() -> int:
     return min(able, MOST_WORKERS)
 
 
+def workers_for(paths: Sequence[str]) -> int:
+    """As many as there are cores, but no more than the input is worth; the size of a remote one is not known."""
+    if any(map(is_remote, paths)):
+        return cores()
+    size = sum(os.path.getsize(path) for path in paths if os.path.exists(path))
+    return min(cores(), max(1, size // WORKER_BYTES))
+
+
 def pieces_of(layout: Layout, paths: Sequence[str]) -> list[Observe]:
     """The files, large ones in shares, largest first."""
     found = []
@@ -66,10 +74,8 @@ def pieces_of(layout: Layout, paths: Sequence[str]) -> list[Observe]:
 
 @contextmanager
 def crew_of(road: Road, paths: Sequence[str], workers: int | None) -> Iterator[Crew]:
-    """workers: as many processes beside this one; 1: none; None: as many as there are cores, but for a small input."""
-    if workers is None:
-        size = sum(os.path.getsize(path) for path in paths if os.path.exists(path))
-        workers = cores() if size >= SMALL_BYTES or any(map(is_remote, paths)) else 1
+    """workers: as many processes beside this one; 1: none; None: see `workers_for`."""
+    workers = workers or workers_for(paths)
     with ExitStack() as stack:
         files = 1 if workers == 1 else workers + 1  # one for every process, which writes to no other
         handles = [stack.enter_context(tempfile.TemporaryFile(prefix="hatstream-")).fileno() for _ in range(files)]

@@ -3,22 +3,18 @@
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import compress
 from typing import Any, NamedTuple
 
 import msgspec
-import sqlalchemy as sa
 
 from dpops.accountant import Accountant, most_of
 from dpops.claims import ZERO, Claim, PureDP, claim_of
 from dpops.mechanism import Plan
-from transforms.ledger.chain import ENTRY
 from transforms.ledger.head import LedgerError
-from transforms.release import levels
-from transforms.release.recorded import Released, Sealed, debit_of
+from transforms.release.recorded import LEVELS, Released, Sealed, debit_of
 
 FREE = PureDP(ZERO)
 """Of a plan by which nothing is drawn."""
@@ -54,13 +50,6 @@ def check_claims(units: "Iterable[ClaimedUnit]", counted: Fraction = ZERO) -> No
                 f"{where}: the plans of {spec_id} claim more of a HAT than it was given "
                 f"({claimed.dearest} above {claimed.rate})"
             )
-
-
-def check_all_claims(db: sa.Connection) -> None:
-    """The same for all that was ever recorded. Raises LedgerError."""
-    query = sa.select(ENTRY.c.body).where(ENTRY.c.kind == "release").order_by(ENTRY.c.seq)
-    with closing(db.execution_options(yield_per=100).execute(query)) as found:
-        check_claims(claims_of(msgspec.json.decode(row.body, type=Sealed)) for row in found)
 
 
 def group_of(unit: Sealed) -> _Group:
@@ -134,7 +123,7 @@ def claims_of(unit: Sealed) -> ClaimedUnit:
 
 def _claims_of(unit: Sealed) -> ClaimedUnit:
     drawn = [(each, each.plan) for each in unit.released if each.plan is not None]
-    is_stage = levels.MECHANISM in {each.mechanism for each, _ in drawn}
+    is_stage = LEVELS in {each.mechanism for each, _ in drawn}
     told: Sequence[_Told] = [_of_stage(*each) for each in drawn] if is_stage else Plan.told([plan for _, plan in drawn])
     numbers: dict[_Told, int] = {}
     codes = [numbers.setdefault(each, len(numbers)) for each in told]
@@ -153,9 +142,11 @@ def _claims_of(unit: Sealed) -> ClaimedUnit:
 
 
 def _of_stage(released: Released, plan: dict[str, Any]) -> _Told:
-    if released.mechanism != levels.MECHANISM:
+    if released.mechanism != LEVELS:
         return Plan.told([plan])[0]
-    return msgspec.convert(plan, levels.StagePlan).claim
+    from transforms.release.levels import StagePlan  # a release of HATs needs nothing of it
+
+    return msgspec.convert(plan, StagePlan).claim
 
 
 def _claim(told: _Told) -> Claim:

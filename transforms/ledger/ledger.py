@@ -8,7 +8,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
@@ -29,7 +29,7 @@ from transforms.ledger.accounts import (
     limit_in_force,
 )
 from transforms.ledger.chain import ENTRY, METADATA, Signature, Tip, Walked
-from transforms.ledger.claims import check_all_claims
+from transforms.ledger.claims import check_claims, claims_of
 from transforms.ledger.head import Head, LedgerError
 from transforms.ledger.releases import Audit, Recorded, json_of, seal_missing, stored_units
 from transforms.ledger.spending import Spent, check_total, is_over, spent_by_specification
@@ -264,7 +264,7 @@ class Ledger:
         Raises LedgerError where something is amiss.
         """
         walked = self.verify_chain()
-        self._run(check_all_claims)
+        self._run(_check_all_claims)
         self.check_head()
         return walked
 
@@ -329,3 +329,10 @@ class Ledger:
             raise kind(f"the ledger {name} is not usable: {self._database.reason(error)}") from None
         except (msgspec.MsgspecError, KeyError, ValueError):  # of an entry's text; it is not shown
             raise LedgerError(f"the ledger {name} is damaged: it holds an entry that cannot be read") from None
+
+
+def _check_all_claims(db: sa.Connection) -> None:
+    """As `check_claims`, for all that was ever recorded. Raises LedgerError."""
+    query = sa.select(ENTRY.c.body).where(ENTRY.c.kind == "release").order_by(ENTRY.c.seq)
+    with closing(db.execution_options(yield_per=100).execute(query)) as found:
+        check_claims(claims_of(msgspec.json.decode(row.body, type=Sealed)) for row in found)

@@ -41,10 +41,10 @@ from dpops.types import Grid, Int64s
 from transforms.count.wire import Tally
 from transforms.release.policy import SlotFacts
 from transforms.release.products import PARENT, Product
-from transforms.release.recorded import Released, Sealed
+from transforms.release.recorded import LEVELS, Released, Sealed
 from transforms.release.state_file import StateFile
 
-MECHANISM = "levels"
+MECHANISM = LEVELS
 COLUMNS = (SUMS,)
 """What a tally carries beside counts."""
 GRANDPARENT = 2

@@ -11,6 +11,8 @@ from dpops.claims import Claim, claim_of
 
 LIVE_SHARD = -1
 """Stands in the place of a release shard where a slot is released live; a period's stages have others."""
+LEVELS = "levels"
+"""The mechanism of a period's stages."""
 
 
 Transaction = Literal["period", "slot"]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dpops.forecast import Prior
 from dpops.means.array_layouts import MANY_USERS, layout
 from dpops.means.contribution_bound import argmax, minimax
-from dpops.means.forecasts import ForecastsTogether, many_of, quotients, usual
+from dpops.means.forecasts import ForecastsTogether, quotients, usual
 from dpops.mechanism import PlanError
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.auto import Auto, _candidates
@@ -41,11 +41,8 @@ def alone(mechanism, known, epsilon, prior):
 def test_a_forecast_of_many_hats_is_that_of_each(mechanism, lists, epsilon, prior, dropped):
     assert isinstance(mechanism, ForecastsTogether)
     known = known_of(lists, dropped)
-    groups = usual(known, GRID, epsilon)
-    hats = many_of([[known[at] for at in mine] for mine in groups], GRID, epsilon, prior)
-    assert mechanism.forecasts(hats).tolist() == [
-        alone(mechanism, known[at], epsilon, prior) for mine in groups for at in mine
-    ]
+    hats, places = usual(known, GRID, epsilon, prior)
+    assert mechanism.forecasts(hats).tolist() == [alone(mechanism, known[at], epsilon, prior) for at in places]
 
 
 @settings(max_examples=6, deadline=None)
@@ -99,6 +96,6 @@ def test_quotients_are_rounded_as_fractions_are(pairs, factor):
 
 @pytest.mark.parametrize("mechanism", [Baseline(m_ub=3), ArrayAverage(grouping="wrap-around")], ids=repr)
 def test_variants_that_are_never_candidates_say_that_they_cannot(mechanism):
-    hats = many_of([known_of([[3, 1]])], GRID, Fraction(1), PRIOR)
+    hats, _ = usual(known_of([[3, 1]]), GRID, Fraction(1), PRIOR)
     with pytest.raises(NotImplementedError):
         mechanism.forecasts(hats)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.scheduled import counting, crew
-from pipelines.scheduled.crew import Workers, crew_of, pieces_of
+from pipelines.scheduled.crew import Workers, crew_of, pieces_of, workers_for
 from pipelines.scheduled.spool import Shelf
 from pipelines.scheduled.tasks import Road
 from tests import city
@@ -102,10 +102,20 @@ def test_a_small_input_starts_no_process_and_a_large_one_as_many_as_there_are_co
     monkeypatch.setattr(crew, "cores", lambda: 2)
     with crew_of(road, [str(feed)], None) as alone:
         assert type(alone).__name__ == "Alone"
-    monkeypatch.setattr(crew, "SMALL_BYTES", 1)
+    monkeypatch.setattr(crew, "WORKER_BYTES", 1)
     with crew_of(road, [str(feed)], None) as together:
         assert len(together._all) == 2
     assert children() == []
+
+
+def test_no_worker_is_started_for_less_input_than_its_start_is_worth(tmp_path, monkeypatch):
+    feed = tmp_path / "feed.csv"
+    feed.write_text("x" * 100)
+    monkeypatch.setattr(crew, "cores", lambda: 4)
+    monkeypatch.setattr(crew, "WORKER_BYTES", 40)
+    gone = str(tmp_path / "gone")
+    assert [workers_for(paths) for paths in ([str(feed)] * 3, [str(feed), gone], [gone])] == [4, 2, 1]
+    assert workers_for(["s3://bucket/feed.csv"]) == 4, "the size of a remote input is not known"
 
 
 def test_cores_are_those_that_a_container_may_use(tmp_path, monkeypatch):
