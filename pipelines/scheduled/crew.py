@@ -22,7 +22,7 @@ from transforms.layouts.decoder import receive, send
 
 MOST_WORKERS = 16
 WORKER_BYTES = 128 << 20
-"""Of input for each worker. With less, two are slower than one, whose files are decoded in a process beside it anyway."""
+"""Of input for each worker. With less, two are slower than one, whose files are decoded beside it anyway."""
 SHARE_BYTES = 16 << 20
 """About the size of a share that one worker reads of a large file."""
 
