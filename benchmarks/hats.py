@@ -15,6 +15,7 @@ from pathlib import Path
 import h3
 import msgspec
 import numpy as np
+import pyarrow.compute  # noqa: F401 - as counting by vehicle has before a HAT is planned
 
 from dpops.accountant import PureLimit
 from dpops.allocation import Allocation

@@ -16,15 +16,29 @@ NODES = 12
 """Equally likely numbers of vehicles that stand for all, for each HAT."""
 CAUTIOUS = 4
 """The node that counts as how many there are: there are more with a probability of about two thirds."""
-OWN_LOG_VARIANCE = 0.05
-"""Variance of the logarithm of a HAT's vehicles around what the effects and the day's hour describe, at least."""
-COUNT_CAUTION = 1.8
-"""What the count model says of its own variance is too little by this. Fitted, with the two numbers below, on a real
-city's buses, some parts and sums of them, and made-up cities (docs/estimates.md, "Intervals")."""
-FEW, POWER = 165.0, 1.3
+MORE_VEHICLES, SLOPE = 1.95, 0.83
+"""Where a weight would be that of x vehicles of the declared profile, there are MORE_VEHICLES * x^SLOPE. A release
+scales a vehicle down whose speeds lie far from what describes them, and uneven ones; more so where few drive. This and
+the numbers below were fitted on a real city's buses, parts and sums of them, and made-up cities (docs/estimates.md,
+"Intervals")."""
+
+
+class Doubt(NamedTuple):
+    """How much less is known of a number than the count model says of the weight: its variance is too little by a
+    factor, and own is the variance of the number's logarithm around what the weight says."""
+
+    factor: float
+    own: float
+
+
+VEHICLES, WEIGHT = Doubt(1.1, 0.45), Doubt(1.8, 0.05)
+"""Of the vehicles in a HAT; of what a cell's day weighs."""
+FEW, POWER = 240.0, 1.4
 """Variance of the mean of a HAT of n vehicles around what describes it, (km/h)^2: FEW / n^POWER and a floor."""
-FLOOR = 1.3
+FLOOR = 2.0
 """What is left of that with many vehicles, before the account's own releases say more: see `learned_floor`."""
+UNSAID = 0.06
+"""Of a HAT's own variance, what a release of single HATs says nothing of: it weighs vehicles otherwise."""
 _STEPS = 10
 _EXACT = 1e-9
 """Variance of what is known."""
@@ -43,8 +57,8 @@ class Chances(NamedTuple):
     described: Float64s | None = None
 
 
-def factors_of(log_variances: Float64s, most: float) -> Float64s:
-    """Equally likely factors of a number of vehicles; (.., NODES).
+def factors_of(log_variances: Float64s, most: float, doubt: Doubt = VEHICLES) -> Float64s:
+    """Equally likely factors of a number of vehicles, or of a weight; (.., NODES).
 
     log_variances: of their logarithm, as the count model has it where its values are. most: the variance where nothing
     is released. What a release says of a weight is precise on the weight's own scale, not on that of its logarithm: a
@@ -53,12 +67,18 @@ def factors_of(log_variances: Float64s, most: float) -> Float64s:
     law's quantiles.
     """
     variances, prior = np.clip(log_variances, _EXACT, max(most, _EXACT))[..., None], 1 / max(most, _EXACT)
-    information, at = 1 / variances - prior, math.sqrt(COUNT_CAUTION) * _AT
+    information, at = 1 / variances - prior, math.sqrt(doubt.factor) * _AT
     logs = np.sqrt(variances) * at
     for _ in range(_STEPS):
         logs = np.where(np.abs(logs) < 1e-6, 1e-6, logs)
         logs = at / np.sqrt(prior + information * (np.expm1(logs) / logs) ** 2)
-    found: Float64s = np.exp(logs * np.sqrt(1 + OWN_LOG_VARIANCE / variances))
+    found: Float64s = np.exp(logs * np.sqrt(1 + doubt.own / variances))
+    return found
+
+
+def expected_vehicles(weights: Float64s) -> Float64s:
+    """Vehicles in a HAT. weights: its weight, in vehicles of the declared profile."""
+    found: Float64s = MORE_VEHICLES * weights**SLOPE
     return found
 
 
@@ -82,6 +102,12 @@ def described_variances(variances: Float64s, factors: Float64s, most: float) -> 
 def own_variances(vehicles: Float64s, floor: float) -> Float64s:
     """Variance of the mean of a HAT of so many vehicles around what describes it. floor: that of a HAT of many."""
     found: Float64s = FEW / vehicles**POWER + floor
+    return found
+
+
+def left_variances(own: Float64s, said: Float64s) -> Float64s:
+    """The same where a release of single HATs told something of it; (.., NODES). said: a precision, (..)."""
+    found: Float64s = UNSAID * own + 1 / (1 / ((1 - UNSAID) * own) + said[..., None])
     return found
 
 

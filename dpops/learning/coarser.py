@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpops.learning.chances import NODES, Chances, described_variances, factors_of
+from dpops.learning.chances import NODES, WEIGHT, Chances, described_variances, factors_of
 from dpops.learning.counts import OVERDISPERSION
 from dpops.learning.interval import Estimates, Status, chances_of, published
 from dpops.learning.learner import HOUR_SPREAD, Field, Learned
@@ -97,7 +97,7 @@ def _chances(hats: Chances, groups: Groups, share: Float64s) -> Chances:
 
 def _of_cells(found: Field) -> Field:
     """Of groups of one cell each: how well the cell is known depends on how many drive there, and so is doubtful."""
-    factors = factors_of(found.log_variances, found.unknown_log_variance)
+    factors = factors_of(found.log_variances, found.unknown_log_variance, WEIGHT)
     described = described_variances(found.variances, factors, found.unknown_variance)
     return replace(found, chances=chances_of(found)._replace(described=described))
 

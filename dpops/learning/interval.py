@@ -1,5 +1,6 @@
 """What is published of a belief: rounded values, intervals, and whether anything is known at all."""
 
+import math
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -8,8 +9,10 @@ import numpy as np
 from dpops.learning.chances import (
     CAUTIOUS,
     Chances,
+    expected_vehicles,
     factors_of,
     half_widths,
+    left_variances,
     numbers_of,
     own_variances,
 )
@@ -25,20 +28,15 @@ LEAST_VEHICLES = 4.0
 MOST_LOG_VARIANCE = 0.5
 """Beyond it a HAT's number of vehicles is hardly known, so neither is how far its mean may be from the usual one."""
 MOST_IF_KNOWN = 0.7
-"""The same, the lower the more of the city is not known: times 1 - what is compared with MOST_UNKNOWN. The count model
-is as much too sure there."""
+"""The same, the lower the more of the city is not known: times 1 - that part, times 1 + FEW / all vehicles expected in
+all HATs. The count model is as much too sure there."""
+FEW = 100.0
+"""Fitted on parts of a real city, half an hour of another, and made-up small ones: how smooth a city is, is itself
+learned, and badly from few."""
 MOST_OF_CELL = 0.3
 """The same, of a whole day of a cell or a part of it: heavy noise makes some cells look busy that nobody visits."""
-MOST_UNKNOWN = 0.7
-"""Beyond it values are held back: the city's mean is not known well enough to beat it where it matters.
-
-What counts is `Field.unknown` times exp(2 times the variance of the logarithm of the city's weight): noise in km/h is
-inverse to the weight, and that factor is the expectation of an inverse square. A fleet that is declared too large then
-does not make a small city look known. And times 1 + FEW / all vehicles expected in all HATs: how smooth a city is, is
-itself learned, and badly from few.
-"""
-FEW = 100.0
-"""Fitted on parts of a real city, half an hour of another, and made-up small ones; as MOST_UNKNOWN."""
+MOST_MISSED = 0.87
+"""Beyond it values are held back: see `missed`. Fitted on parts of a real city and made-up ones."""
 
 
 class Status(IntEnum):
@@ -71,10 +69,24 @@ def chances_of(field: Field) -> Chances:
     """Equally likely numbers of vehicles, and what a mean's own variance is with each."""
     if field.chances is not None:
         return field.chances
-    numbers = numbers_of(field.vehicles, factors_of(field.log_variances, field.unknown_log_variance))
+    numbers = numbers_of(expected_vehicles(field.vehicles), factors_of(field.log_variances, field.unknown_log_variance))
     # What a release of single HATs says of their own means, as a precision.
     said = np.maximum(1 / field.deviations - 1 / deviation_variance(field.vehicles), 0.0)
-    return Chances(numbers, 1 / (1 / own_variances(numbers, field.floor) + said[..., None]))
+    return Chances(numbers, left_variances(own_variances(numbers, field.floor), said))
+
+
+def missed(field: Field) -> float:
+    """The estimated squared error of a city's values over that of one constant, its true mean; 1 where that would do.
+
+    `Field.unknown` is noise / (pattern + noise), and noise in km/h is inverse to the weight: in variance, to its
+    square. A city that looks larger than its fleet was declared is most often one that noise made look so, since
+    weights above 0 follow noise upwards alone: then there is as much more noise as if it was of the size declared. And
+    where the whole weight is doubtful, the expectation of an inverse square is exp(2 times its logarithm's variance)
+    times as large.
+    """
+    noise = field.unknown * max(field.larger, 1.0) ** 2
+    share = noise / (max(1 - field.unknown, 0.0) + noise) if noise else 0.0
+    return max(share, field.unknown) * math.exp(2 * field.city_variance)
 
 
 def published(field: Field, upper_kmh: float, *, forecast: bool = False) -> Estimates:
@@ -93,7 +105,7 @@ def published(field: Field, upper_kmh: float, *, forecast: bool = False) -> Esti
     most = min(MOST_OF_CELL if of_cell else MOST_LOG_VARIANCE, MOST_IF_KNOWN * (1 - unknown))
     counted = (vehicles >= LEAST_VEHICLES) & (field.log_variances <= most)
     status = np.where(counted, Status.FORECAST if forecast else Status.OK, Status.UNRELIABLE)
-    if unknown > MOST_UNKNOWN:
+    if missed(field) > MOST_MISSED:
         status = np.full(values.shape, Status.HELD_BACK)
     return Estimates(
         values=rounded(values),

@@ -102,6 +102,7 @@ class Field:
     weights, vehicles: expected. log_variances: of the logarithm of both. city_variance: of that of the whole weight.
     unknown: what part of the city's pattern is not known, see `spread_of`. hours: of the slots. day: whose they are.
     unknown_variance, unknown_log_variance: the variances of a HAT of which least is known.
+    larger: how many times as large the whole city looks as its fleet was declared.
     floor: of a HAT's own variance, see `learned_floor`. chances: of groups of HATs; a HAT's own follow from the rest.
     """
 
@@ -117,6 +118,7 @@ class Field:
     day: Deviations
     unknown_variance: float
     unknown_log_variance: float
+    larger: float = 1.0
     floor: float = FLOOR
     chances: Chances | None = None
 
@@ -150,7 +152,8 @@ class Learned:
         return _with_single_hats(field, found.day)
 
     def _field(self, weights: Float64s, usual: Float64s, deviations: Deviations, hours: Int64s) -> Field:
-        traffic, vehicles = traffic_of(usual), weights / self.state.facts.hat_weight
+        facts = self.state.facts
+        traffic, vehicles = traffic_of(usual), weights / facts.hat_weight
         values = self._values(usual, deviations, hours)
         spread = spread_of(self.means, deviations, hours, traffic, weights)
         log_variances = self.counts.variances(hours)
@@ -167,6 +170,7 @@ class Learned:
             day=deviations,
             unknown_variance=float(spread.variances.max()),
             unknown_log_variance=float(log_variances.max()),
+            larger=float(weights.sum() / (facts.vehicles * facts.vehicle_weight)),
             floor=self.floor,
         )
 

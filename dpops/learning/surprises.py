@@ -5,14 +5,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpops.learning.chances import FLOOR, factors_of, numbers_of, own_variances
+from dpops.learning.chances import FLOOR, expected_vehicles, factors_of, numbers_of, own_variances
 from dpops.learning.means import Deviations, Means, border_of, coefficients_of
 from dpops.learning.queries import GroupRows, Groups
 from dpops.learning.releases import DayValues, LevelValues
 from dpops.types import Float64s, Int64s
 
-PRIOR_SD = 0.8
-"""How far the floor may be from what is usual, as a factor, before any release; and so what few vehicles add to it."""
+PRIOR_SD = 0.5
+"""How far the floor may be from what is usual, as a factor, before any release."""
+LEFT = 0.45
+"""What a release leaves of what few vehicles add: it clips every vehicle. Fitted, as the next number."""
+MISCOUNTED = 0.15
+"""A group's weight is known so much better than its HATs' weights, as a factor of the variance of their logarithms."""
 LEAST, MOST = 0.4, 6.0
 """Of that factor: so far it is believed."""
 _MOST_LEVERAGE = 0.9
@@ -34,11 +38,11 @@ class Described(NamedTuple):
 
 
 class _Surprises(NamedTuple):
-    """Of a level's sums, (queries,) each: their squares less those of noise, and what each part of the HATs' own
-    variance adds up to, (2, queries)."""
+    """Of a level's sums, (queries,) each: their squares less those of noise and of what few vehicles add, and what the
+    usual floor adds up to."""
 
     squares: Float64s
-    parts: Float64s
+    floors: Float64s
     precisions: Float64s
 
 
@@ -46,15 +50,14 @@ def learned_floor(means: Means, days: Sequence[Described], rows: RowsOf) -> floa
     """Variance of the mean of a HAT of many vehicles around what describes it, (km/h)^2.
 
     A released sum of speeds lies around what the model makes of it by noise, whose variance is known, and by the HATs'
-    own deviations. So the squares tell these: by least squares for what falls with the vehicles and for the floor, each
-    with a prior. The floor alone is taken: a release clips every vehicle, which takes much of the rest away.
+    own deviations. So the squares tell the floor, by least squares around the usual one. What few vehicles add they do
+    not tell beside it: a release clips every vehicle, which takes much of that away.
     """
-    precision, value = np.eye(2) / PRIOR_SD**2, np.ones(2) / PRIOR_SD**2
+    precision = value = PRIOR_SD**-2
     for found in _all(means, days, rows):
-        weighted = found.parts * found.precisions
-        precision, value = precision + weighted @ found.parts.T, value + weighted @ found.squares
-    factor = float(np.linalg.solve(precision, value)[1])
-    return FLOOR * min(max(factor, LEAST), MOST)
+        weighted = found.floors * found.precisions
+        precision, value = precision + float(weighted @ found.floors), value + float(weighted @ found.squares)
+    return FLOOR * min(max(value / precision, LEAST), MOST)
 
 
 def _all(means: Means, days: Sequence[Described], rows: RowsOf) -> Iterator[_Surprises]:
@@ -63,7 +66,7 @@ def _all(means: Means, days: Sequence[Described], rows: RowsOf) -> Iterator[_Sur
     for each in days:
         if id(each.log_variances) not in factors:
             factors[id(each.log_variances)] = factors_of(each.log_variances, float(each.log_variances.max()))
-        numbers = numbers_of(each.vehicles, factors[id(each.log_variances)])
+        numbers = numbers_of(expected_vehicles(each.vehicles), factors[id(each.log_variances)])
         falling = own_variances(numbers, 0.0).mean(axis=-1)
         for stage in each.day.stages:
             for level in stage.levels:
@@ -81,10 +84,9 @@ def _surprises(
     around = weights * (each.values - centre)
     missed = (level.speeds - totals(around)).ravel()
     # Weights are noisy too, which matters where the centre is far off.
-    miscounted = totals(weights * each.log_variances) / totals(weights) * totals(around) ** 2
+    miscounted = MISCOUNTED * totals(weights * each.log_variances) / totals(weights) * totals(around) ** 2
     noise = (1 / level.speed_precision + miscounted).ravel()
-    own = weights**2
-    parts = np.stack([totals(own * falling).ravel(), totals(own * FLOOR).ravel()])
-    whole = noise + parts.sum(axis=0)
+    few, floors = LEFT * totals(weights**2 * falling).ravel(), totals(weights**2 * FLOOR).ravel()
+    whole = noise + few + floors
     leverage = np.minimum(known / whole, _MOST_LEVERAGE)
-    return _Surprises(missed**2 / (1 - leverage) - noise, parts, 1 / (2 * whole**2))
+    return _Surprises(missed**2 / (1 - leverage) - noise - few, floors, 1 / (2 * whole**2))

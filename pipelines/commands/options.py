@@ -14,11 +14,11 @@ from pipelines.account import location
 from pipelines.commands.local_path import LocalPath
 from pipelines.commands.terminal import console as console
 from pipelines.commands.terminal import progress_bars as progress_bars
+from pipelines.further_columns import FURTHER, shape_with
 from pipelines.job import Outputs
 from pipelines.scheduled.release import UsageError
 from pipelines.specification import Specification
 from transforms.sinks.files import FORMATS
-from transforms.sinks.rows import Shape
 from transforms.sources.kafka_partition import Topic
 
 Command = Callable[..., Any]
@@ -94,13 +94,12 @@ formats_option = click.option(
 output_folder_option = click.option(
     "--output", required=True, type=LocalPath(path_type=Path, file_okay=False), help="Folder for the results."
 )
-_MORE = ("times", "counts", "model")
 
 
 def _columns(_context: click.Context, _parameter: click.Parameter, value: str | None) -> frozenset[str]:
     chosen = frozenset(part.strip() for part in value.split(",")) if value else frozenset()
-    if unknown := sorted(chosen - set(_MORE)):
-        raise click.BadParameter(f"{unknown[0]!r} is not one of {', '.join(_MORE)}")
+    if unknown := sorted(chosen - set(FURTHER)):
+        raise click.BadParameter(f"{unknown[0]!r} is not one of {', '.join(FURTHER)}")
     return chosen
 
 
@@ -128,17 +127,9 @@ class AskedOutputs:
 
     def of(self, spec: Specification) -> Outputs:
         """Raises UsageError for columns of counts where these are secret, and for a dataset of several formats."""
-        if "counts" in self.columns and not spec.counts_are_public:
-            raise UsageError(
-                f"--columns counts: under adjacency {spec.account.adjacency!r} how many vehicles reported is secret"
-            )
-        if "model" in self.columns:
-            _check_model(spec)
         if self.by_date and len(self.formats) > 1:
             raise UsageError("--by-date makes one dataset, which has one format: give --formats one")
-        zone = spec.timetable.zone if "times" in self.columns else None
-        counts, model = ("counts" in self.columns, "model" in self.columns)
-        shape = Shape(zone, counts=counts, by_date=self.by_date, model=model)
+        shape = shape_with(self.columns, spec, by_date=self.by_date)
         return Outputs(self.output, self.formats, self.kafka_output, shape)
 
 
@@ -149,12 +140,3 @@ outputs_options = packed("asked", AskedOutputs, *_FILES, _kafka_output_option)
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document for programs.")
-
-
-def _check_model(spec: Specification) -> None:
-    if spec.levels is not None:
-        raise UsageError("--columns model: by 'levels' every value is learned from the past already")
-    if not spec.counts_are_public:
-        raise UsageError("--columns model: nothing is learned of HATs of which nobody may know how many reported")
-    if all(statistic.name != "mean" for statistic in spec.statistics):
-        raise UsageError("--columns model: there is no statistic 'mean' to learn of")

@@ -84,7 +84,7 @@ def evaluated(city: TrueCity, totals: Sequence[str], runs: int, report: Report) 
         delta = None if kind == "laplace" else str(float(DELTA))
         for what, of in (("causal", _causal), ("whole", _whole), ("forecast", _forecast)):
             whole.errors.append(_errors(city, [of(each) for each in found], what, total, delta, bar))
-        whole.coverage.extend(_coverage(city, found, total, delta))
+        whole.coverage.extend(coverage(city, found, total, delta))
         shown = [each.products for each in found]
         whole.products.extend(product_errors(city.days, city.grid, shown, total, delta))
         report(done + 1, len(totals) * len(KINDS))
@@ -166,7 +166,7 @@ def _means(sums: Float64s) -> list[float | None]:
     return [float(total / count) if count else None for total, count in sums]
 
 
-def _coverage(city: TrueCity, runs: Sequence[Simulated], total: str, delta: str | None) -> list[Coverage]:
+def coverage(city: TrueCity, runs: Sequence[Simulated], total: str, delta: str | None) -> list[Coverage]:
     """Of the causal estimates with status ok, overall, by predicted and by true vehicles."""
     predicted, true, held, half = [], [], [], []
     for run in runs:

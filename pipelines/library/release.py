@@ -1,6 +1,6 @@
 """The road as a composite PTransform: positions of vehicles in, rows of the result table out, exactly once."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +14,8 @@ from pipelines.account import location
 from pipelines.account.location import AccountLocation
 from pipelines.assembly import admitted, assemble, continuing, ledger_account_of, levels_policy
 from pipelines.build import count, draw, estimate, observe, seal_in_panes
-from pipelines.job import NOWHERE, Job
+from pipelines.further_columns import shape_with
+from pipelines.job import NOWHERE, Job, Outputs
 from pipelines.scheduled.release import UsageError, closed_range, job_of
 from pipelines.specification import Specification, SpecificationError, load
 from pipelines.streaming.stream import StreamFacts, check, first_slot, identity_of, life_of
@@ -56,6 +57,10 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Row]]):
     the same rows. ledger, key: as `hatstream release` takes them; `hatstream init` makes them. allow_empty: seals a
     period of which the input holds no row; without it that is an error, for the wrong input must not seal a day.
 
+    columns: further ones that rows shall have, as `hatstream release --columns` has them: "times" (slots as instants
+    with their zone), and under public counts "counts" (vehicles and reports) and "model" (beside each released mean
+    what the ledger's entries up to it teach: `model_value`, `model_lower95`, `model_upper95`, `model_status`).
+
     Raises, when the pipeline is built: UsageError, SpecificationError, AccountRefusal or LedgerError.
     """
 
@@ -65,23 +70,30 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Row]]):
     ledger: str | None = field(default=None, repr=False)  # may hold a password
     key: str | Path | None = None
     allow_empty: bool = False
+    columns: Collection[str] = ()
 
     def expand(self, elements: PCollection[Any]) -> PCollection[Row]:
         spec = load(Path(self.spec))
+        outputs = replace(NOWHERE, shape=shape_with(self.columns, spec))
         place = location.find(self.ledger, None if self.key is None else Path(self.key))
         place = replace(place, key=place.key.absolute())  # workers may stand in another folder
         secret = admitted(spec, place)
         road = self._closed if elements.is_bounded else self._open
-        estimates = road(elements, spec, place, secret)
-        return estimates | "rows" >> beam.FlatMap(rows_of)
+        estimates = road(elements, spec, place, secret, outputs)
+        return estimates | "rows" >> beam.FlatMap(rows_of, outputs.shape)
 
     def _closed(
-        self, elements: PCollection[Any], spec: Specification, place: AccountLocation, secret: Secret
+        self,
+        elements: PCollection[Any],
+        spec: Specification,
+        place: AccountLocation,
+        secret: Secret,
+        outputs: Outputs,
     ) -> PCollection[SlotEstimates]:
         if self.start is None or self.end is None:
             raise UsageError("a bounded PCollection needs start and end: the days that it holds, both included")
         when = closed_range(spec.timetable, self.start, self.end, datetime.now(UTC))
-        job = job_of(spec, when, secret, ledger_account_of(spec, place), NOWHERE)
+        job = job_of(spec, when, secret, ledger_account_of(spec, place), outputs)
         job = continuing(job, place.ledger)
         read = elements | "read" >> ReadElements(spec.input.layout.units, names_of(spec), None)
         events = observe(read, job) | "by shard" >> beam.Map(_keyed).with_output_types(KeyedEvents)
@@ -94,7 +106,12 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Row]]):
         return estimate(sealed | "record" >> Record(job.account, needs_rows, may_lose=False), job)
 
     def _open(
-        self, elements: PCollection[Any], spec: Specification, place: AccountLocation, secret: Secret
+        self,
+        elements: PCollection[Any],
+        spec: Specification,
+        place: AccountLocation,
+        secret: Secret,
+        outputs: Outputs,
     ) -> PCollection[SlotEstimates]:
         _refuse_unknown_lateness(spec)
         start_s = first_slot(spec, self.start, datetime.now(UTC))
@@ -104,7 +121,7 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Row]]):
             to_s = min(to_s, first_slot(spec, self.end, datetime.now(UTC)))
         account = ledger_account_of(spec, place)
         calendar, facts = StreamCalendar(spec.timetable, start_s, from_s, to_s), StreamFacts(spec, from_s, to_s)
-        job = continuing(assemble(spec, calendar, facts, "slot", secret, account, NOWHERE), place.ledger)
+        job = continuing(assemble(spec, calendar, facts, "slot", secret, account, outputs), place.ledger)
         identity = identity_of(spec, secret, job.vehicle_shards)
         heartbeat = Heartbeat(spec.timetable, start_s, to_s, spec.privacy.release_shards)
         beats = elements.pipeline | f"heartbeat of {identity}" >> heartbeat

@@ -21,8 +21,8 @@ from transforms.layouts.base import Layout, Share, SplitLayout
 from transforms.layouts.decoder import receive, send
 
 MOST_WORKERS = 16
-WORKER_BYTES = 64 << 20
-"""Of input for each worker: what it takes over from others then is more than its start and its decoder's take."""
+WORKER_BYTES = 128 << 20
+"""Of input for each worker. With less, two are slower than one, whose files are decoded beside it anyway."""
 SHARE_BYTES = 16 << 20
 """About the size of a share that one worker reads of a large file."""
 

@@ -19,6 +19,7 @@ from pipelines.cli import main
 from pipelines.library import release as module
 from tests import city, levels_city
 from tests.stream.clock import Beats
+from transforms.release.past import MODEL
 
 DAY = city.DAYS[0]
 
@@ -60,8 +61,11 @@ def published(folder, hatstream):
     """The rows that the command publishes of the same day and ledger."""
     code, _, err = hatstream(*city.release(folder, "--json", start=DAY, end=DAY))
     assert (code, err) == (0, "")
-    files = sorted((folder / "out").glob("*.jsonl"))
-    rows = [json.loads(line) for path in files for line in path.read_text().splitlines()]
+    return kept(folder / "out")
+
+
+def kept(folder):
+    rows = [json.loads(line) for path in sorted(folder.glob("*.jsonl")) for line in path.read_text().splitlines()]
     return sorted(rows, key=lambda row: (row["slot_start"], row["cell"]))
 
 
@@ -120,6 +124,23 @@ def test_what_is_no_report_is_counted_and_shows_nothing(town):
     folder = town()
     bad = [7, None, {}, {"bus": "b", "ts": object(), "lat": 1, "lon": 2, "v": 3}]
     assert len(released(folder, [*reports(city.rows()), *bad])) == 9
+
+
+def test_further_columns_are_those_of_the_command(town, hatstream):
+    folder = town()
+    rows = released(folder, reports(city.rows()), columns=("model", "counts"))
+    assert set(MODEL) | {"vehicles", "reports"} < set(rows[0])
+    assert {row["model_status"] for row in rows} <= {"ok", "unreliable", "held-back"}
+    code, _, err = hatstream(*city.release(folder, "--columns", "counts,model", start=DAY, end=DAY))
+    assert (code, err) == (0, "")
+    assert kept(folder / "out") == rows
+
+
+@pytest.mark.parametrize(("column", "told"), [("model", "learned from the past already"), ("speeds", "'speeds'")])
+def test_columns_that_there_cannot_be_are_refused(town, column, told):
+    folder = town(levels_city.SPEC, levels_city.rows())
+    with pytest.raises(library.UsageError, match=told):
+        released(folder, [], columns=[column])
 
 
 def test_a_day_under_secret_counts_is_released_by_levels(town, hatstream):

@@ -123,7 +123,7 @@ def claims_of(unit: Sealed) -> ClaimedUnit:
 
 def _claims_of(unit: Sealed) -> ClaimedUnit:
     drawn = [(each, each.plan) for each in unit.released if each.plan is not None]
-    is_stage = any(each.mechanism == LEVELS for each, _ in drawn)
+    is_stage = LEVELS in {each.mechanism for each, _ in drawn}
     told: Sequence[_Told] = [_of_stage(*each) for each in drawn] if is_stage else Plan.told([plan for _, plan in drawn])
     numbers: dict[_Told, int] = {}
     codes = [numbers.setdefault(each, len(numbers)) for each in told]

@@ -11,9 +11,14 @@ from dpops.learning.chances import (
     CAUTIOUS,
     FLOOR,
     NODES,
+    VEHICLES,
+    WEIGHT,
+    Doubt,
     described_variances,
+    expected_vehicles,
     factors_of,
     half_widths,
+    left_variances,
     numbers_of,
     own_variances,
 )
@@ -54,17 +59,18 @@ def seen_weights(hats: int, rng: np.random.Generator, noise: float = 4.0) -> tup
     return logs, fitted, 1 / (1 / prior + (fitted / noise) ** 2)
 
 
-def simulated(widths, seed: int = RNG_SEED) -> float:
+def simulated(widths, own: float, seed: int = RNG_SEED) -> float:
     """How often intervals hold the mean of HATs of a secret number of vehicles, of which a noisy weight tells.
 
-    widths: from what is described's variance, the fitted numbers, and the variance of their logarithm.
+    widths: from what is described's variance, the fitted numbers, the variance of their logarithm and own, that of the
+    true numbers around what the weight says.
     """
     rng, hats = np.random.default_rng(seed), 20_000
     logs, fitted, variances = seen_weights(hats, rng)
-    true = np.maximum(np.exp(logs + math.sqrt(chances.OWN_LOG_VARIANCE) * rng.normal(size=hats)), 1.0)
+    true = np.maximum(np.exp(logs + math.sqrt(own) * rng.normal(size=hats)), 1.0)
     known = (fitted > 6) & (variances < 0.5)
     errors = np.sqrt(1 + own_variances(true, FLOOR)) * rng.normal(size=hats)
-    half = widths(np.ones(known.sum()), fitted[known], variances[known])
+    half = widths(np.ones(known.sum()), fitted[known], variances[known], own)
     return float(np.mean(np.abs(errors[known]) <= half))
 
 
@@ -76,34 +82,49 @@ def simulated_places(*, mixed: bool) -> float:
     sums = np.exp(logs) * means + noise * rng.normal(size=places)
     precision = 1 / most + (fitted / noise) ** 2
     known = variances < 0.5
-    factors = factors_of(variances[known], 1.0) if mixed else np.ones((known.sum(), NODES))
+    factors = factors_of(variances[known], 1.0, WEIGHT) if mixed else np.ones((known.sum(), NODES))
     half = half_widths(described_variances(1 / precision[known], factors, most))
     errors = means - sums * fitted / noise**2 / precision
     return float(np.mean(np.abs(errors[known]) <= half))
 
 
-def mixture(described, fitted, variances):
-    return half_widths(described[:, None] + own_variances(numbers_of(fitted, factors_of(variances, 1.0)), FLOOR))
+def mixture(described, fitted, variances, own):
+    numbers = numbers_of(fitted, factors_of(variances, 1.0, Doubt(1.0, own)))  # its own variance is right
+    return half_widths(described[:, None] + own_variances(numbers, FLOOR))
 
 
-def at_the_fitted_number(described, fitted, _variances):
+def at_the_fitted_number(described, fitted, _variances, _own):
     return half_widths((described + own_variances(fitted, FLOOR))[:, None] + np.zeros(NODES))
 
 
-def symmetric(described, fitted, variances):
+def symmetric(described, fitted, variances, own):
     """Nodes of a normal law of the logarithm."""
-    logs = np.sqrt(variances + chances.OWN_LOG_VARIANCE)[:, None] * chances._AT
+    logs = np.sqrt(variances + own)[:, None] * chances._AT
     return half_widths(described[:, None] + own_variances(numbers_of(fitted, np.exp(logs)), FLOOR))
 
 
-def test_intervals_hold_the_truth_where_the_number_of_vehicles_is_secret(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chances, "COUNT_CAUTION", 1.0)  # this count model's own variance is right
-    assert 0.935 < simulated(mixture) < 0.965
+@pytest.mark.parametrize("own", [0.05, VEHICLES.own])
+def test_intervals_hold_the_truth_where_the_number_of_vehicles_is_secret(own: float) -> None:
+    assert 0.935 < simulated(mixture, own) < 0.965
 
 
 @pytest.mark.parametrize("mutant", [at_the_fitted_number, symmetric])
 def test_without_the_mixture_or_its_lean_they_do_not(mutant) -> None:
-    assert simulated(mutant) < 0.935
+    assert simulated(mutant, 0.05) < 0.935
+
+
+def test_a_release_of_single_hats_leaves_part_of_their_own_variance() -> None:
+    """It weighs vehicles otherwise than reports do, so however little noise it has, it is not their mean."""
+    own = np.array([[100.0, 10.0]])
+    assert left_variances(own, np.array([0.0])) == pytest.approx(own)
+    assert left_variances(own, np.array([1e9])) == pytest.approx(chances.UNSAID * own, rel=1e-3)
+    assert np.all(np.diff(left_variances(np.full((3, 1), 100.0), np.array([0.0, 0.1, 1.0])), axis=0) < 0)
+
+
+def test_weights_say_more_vehicles_than_the_profile_makes_of_them_above_all_where_few_drive() -> None:
+    ratios = expected_vehicles(np.array([4.0, 10.0, 30.0])) / np.array([4.0, 10.0, 30.0])
+    assert np.all(ratios > 1)
+    assert np.all(np.diff(ratios) < 0)
 
 
 def test_a_hat_that_looks_busy_may_well_have_few_vehicles() -> None:

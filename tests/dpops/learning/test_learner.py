@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dpops.learning import DayValues, Design, State, Status, learned, published, taken_in
+from dpops.learning.interval import missed
 from dpops.learning.learner import RECENT
 from tests.dpops.learning.city import FACTS, HOURS, after, design, error, known_hats, truth
 
@@ -101,13 +102,30 @@ def test_nothing_is_published_of_a_city_that_is_not_known() -> None:
     assert np.all(published(learned(after(1, 1e4)).estimate(), 65).status == Status.HELD_BACK)
 
 
-def test_a_pattern_that_few_vehicles_made_is_held_back_sooner() -> None:
+def test_a_city_that_looks_larger_than_was_declared_is_held_back_sooner() -> None:
+    field = replace(learned(after(4, 0.1)).estimate(), unknown=0.5, city_variance=0.0, larger=1.0)
+    assert not np.any(published(field, 65).status == Status.HELD_BACK)
+    assert not np.any(published(replace(field, larger=0.3), 65).status == Status.HELD_BACK), "smaller is no reason"
+    assert np.all(published(replace(field, larger=3.0), 65).status == Status.HELD_BACK)
+    assert not np.any(published(replace(field, unknown=0.2, larger=3.0), 65).status == Status.HELD_BACK), "seen well"
+
+
+def test_a_city_of_doubtful_size_is_held_back_sooner() -> None:
+    field = replace(learned(after(4, 0.1)).estimate(), unknown=0.7, larger=1.0)
+    held = [np.all(published(replace(field, city_variance=at), 65).status == Status.HELD_BACK) for at in (0.0, 0.2)]
+    assert held == [False, True]
+
+
+def test_what_is_missed_is_never_less_than_what_is_not_known() -> None:
     field = learned(after(4, 0.1)).estimate()
-    doubtful = replace(field, unknown=0.6, city_variance=0.0)
-    few = replace(doubtful, vehicles=doubtful.vehicles * 400 / doubtful.vehicles.sum())
-    assert np.all(published(few, 65).status == Status.HELD_BACK)
-    assert not np.any(published(replace(few, unknown=0.5), 65).status == Status.HELD_BACK)
-    assert not np.any(published(doubtful, 65).status == Status.HELD_BACK), "2,000 are enough"
+    for unknown in (0.0, 0.1, 0.9, 1.0, 1.7):
+        for larger in (0.2, 1.0, 4.0):
+            assert missed(replace(field, unknown=unknown, larger=larger)) >= unknown
+
+
+def test_noise_that_makes_a_small_fleet_look_large_is_told() -> None:
+    assert learned(after(1, 0.1)).estimate().larger < 1.2
+    assert learned(after(1, 20.0, seed=6)).estimate().larger > 1.5
 
 
 def test_the_less_of_a_city_is_known_the_fewer_hats_are() -> None:

@@ -1,0 +1,202 @@
+"""Days of telemetry to try estimates on: made-up cities of many shapes, and parts and sums of a real feed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import h3.api.basic_int as h3_int
+import numpy as np
+from numpy.typing import NDArray
+
+from dpops.levels import Rows
+from dpops.types import Float64s, Grid, Int64s
+from pipelines.evaluation.truth import TrueCity, TrueDay, rough_fleet
+
+_CENTRE = h3_int.latlng_to_cell(48.1, 11.6, 7)
+_DAY = np.array(
+    [0.2, 0.1, 0.1, 0.1, 0.2, 0.4, 0.7, 1, 1, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 1, 1, 1, 1, 0.8, 0.7, 0.6, 0.5, 0.3]
+)
+"""How likely a vehicle is on the road in each hour."""
+_PARTS_H, _PER_KMH = 4, 120.0
+
+
+@dataclass(frozen=True)
+class MadeUp:
+    """A city that never was. Buses and trams follow lines, cabs go where many go.
+
+    rough_kmh: how far a HAT of a day lies from its pattern, whoever drives there. own_kmh: a vehicle in it from that.
+    uneven_kmh: how far a cell lies from the cells around it. visits: cells of a vehicle in an hour.
+    """
+
+    name: str
+    kind: Literal["lines", "cabs"]
+    vehicles: int
+    days: int
+    hours: tuple[int, ...] = tuple(range(24))
+    rings: int = 7
+    lines: int = 12
+    visits: int = 5
+    mean_kmh: float = 22.0
+    rough_kmh: float = 2.0
+    own_kmh: float = 12.0
+    uneven_kmh: float = 3.0
+    seed: int = 1
+
+
+def made_up(of: MadeUp, grid: Grid) -> TrueCity:
+    rng = np.random.default_rng(of.seed)
+    cells = np.array(sorted(h3_int.grid_disk(_CENTRE, of.rings)), np.int64)
+    places = np.array([h3_int.cell_to_latlng(int(cell)) for cell in cells])
+    at_km = (places - places.mean(axis=0)) * np.array([111.2, 111.2 * np.cos(np.radians(48.1))])
+    popular = np.exp(0.7 * rng.normal(size=cells.size) - np.hypot(*at_km.T) / (0.6 * of.rings * 2.2))
+    pattern = _pattern(of, rng, cells, at_km, popular)
+    routes = _routes(of, rng, at_km)
+    days = [_day(of, rng, grid, cells, at_km, popular, routes, pattern) for _ in range(of.days)]
+    touched = {int(cells[cell]) for cell in np.unique(days[0][0].cell)}
+    region = tuple(sorted({near for cell in touched for near in h3_int.grid_disk(cell, 1)}))
+    true = [_within(of, f"day {at + 1}", rows, cells, region, grid) for at, (rows,) in enumerate(days)]
+    return TrueCity(region, grid, rough_fleet(region, true), true, True)
+
+
+def _pattern(of: MadeUp, rng: np.random.Generator, cells: Int64s, at_km: Float64s, popular: Float64s) -> Float64s:
+    """Usual mean of every HAT, km/h, (cells, 24)."""
+    bumps = at_km[rng.integers(0, cells.size, 8)]
+    near = np.exp(-np.sum((at_km[:, None] - bumps) ** 2, axis=-1) / (2 * 4.0**2))
+    cell = near @ (5 * rng.normal(size=8)) + of.uneven_kmh * rng.normal(size=cells.size) - 2 * np.log(popular)
+    hour = -3 * np.exp(-((np.arange(24) - 8) ** 2) / 4) - 4 * np.exp(-((np.arange(24) - 17) ** 2) / 6)
+    parents = np.unique([h3_int.cell_to_parent(int(cell), 6) for cell in cells], return_inverse=True)[1]
+    both = 1.5 * rng.normal(size=(parents.max() + 1, 24 // _PARTS_H))[parents][:, np.arange(24) // _PARTS_H]
+    found: Float64s = of.mean_kmh + (cell - np.average(cell, weights=popular))[:, None] + hour + both
+    return found
+
+
+def _routes(of: MadeUp, rng: np.random.Generator, at_km: Float64s) -> list[Int64s]:
+    """Cells along each line, in order: straight across the city, bent a little."""
+    found = []
+    for _ in range(of.lines):
+        angle, off, bend = rng.uniform(0, 2 * np.pi), rng.normal(0, 0.35 * of.rings), rng.normal(0, 0.04)
+        along = np.linspace(-1, 1, 400) * of.rings * 1.9 * rng.uniform(0.4, 1)
+        way = np.stack([along, off + bend * along**2], axis=1)
+        turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+        nearest = np.argmin(np.sum(((way @ turn)[:, None] - at_km) ** 2, axis=-1), axis=1)
+        found.append(nearest[np.r_[True, np.diff(nearest) != 0]].astype(np.int64))
+    return found
+
+
+def _day(
+    of: MadeUp,
+    rng: np.random.Generator,
+    grid: Grid,
+    cells: Int64s,
+    at_km: Float64s,
+    popular: Float64s,
+    routes: Sequence[Int64s],
+    pattern: Float64s,
+) -> tuple[Rows]:
+    """Of cells of the whole city."""
+    hours = np.array(of.hours)
+    truth = pattern[:, hours] + rng.normal(0, 1.0, hours.size) + rng.normal(0, of.rough_kmh, (cells.size, hours.size))
+    driven = rng.random((of.vehicles, hours.size)) < _DAY[hours] * rng.uniform(0.5, 1.1, (of.vehicles, 1))
+    vehicle, slot = np.nonzero(driven)
+    cell = _visited(of, rng, vehicle, slot, at_km, popular, routes)
+    vehicle, slot = (np.repeat(each, of.visits) for each in (vehicle, slot))
+    key = np.unique((vehicle * cells.size + cell.ravel()) * hours.size + slot)
+    rest, slot = np.divmod(key, hours.size)
+    vehicle, cell = np.divmod(rest, cells.size)
+    mean = truth[cell, slot] + rng.normal(0, 0.35 * of.own_kmh, of.vehicles)[vehicle]
+    mean = np.clip(mean + 0.94 * of.own_kmh * rng.standard_t(6, key.size) / np.sqrt(1.5), 0, float(grid.upper))
+    # Slow vehicles stay longer in a cell, and report more often.
+    reports = 1 + rng.poisson(_PER_KMH * rng.gamma(2, 0.5, key.size) / (mean + 30))
+    total = np.rint(reports * mean / float(grid.step)).astype(np.int64)
+    return (Rows(vehicle + 1, cell, slot, reports, total),)
+
+
+def _visited(
+    of: MadeUp,
+    rng: np.random.Generator,
+    vehicle: Int64s,
+    slot: Int64s,
+    at_km: Float64s,
+    popular: Float64s,
+    routes: Sequence[Int64s],
+) -> Int64s:
+    """Cells of each vehicle's hour, (vehicle-hours, visits)."""
+    if of.kind == "lines":
+        line = rng.integers(0, len(routes), of.vehicles)[vehicle]
+        sizes = np.array([route.size for route in routes])[line]
+        start = rng.integers(0, 60, of.vehicles)[vehicle] + slot * of.visits
+        step = (start[:, None] + np.arange(of.visits)) % (2 * sizes[:, None])
+        at = np.minimum(step, 2 * sizes[:, None] - 1 - step)
+        padded = np.stack([np.resize(route, max(each.size for each in routes)) for route in routes])
+        on_line: Int64s = padded[line[:, None], at]
+        return on_line
+    base = rng.choice(popular.size, of.vehicles, p=popular / popular.sum())[vehicle]
+    far = np.hypot(*(at_km[base][:, None] - at_km).transpose(2, 0, 1))
+    likely = np.log(popular) - far / 5 + rng.gumbel(size=far.shape)
+    return np.argpartition(-likely, of.visits, axis=1)[:, : of.visits].astype(np.int64)
+
+
+def _within(of: MadeUp, name: str, rows: Rows, cells: Int64s, region: Sequence[int], grid: Grid) -> TrueDay:
+    inside = np.isin(cells[rows.cell], np.array(region))
+    rows = Rows(*(column[inside] for column in rows))
+    rows = rows._replace(cell=np.searchsorted(np.array(region), cells[rows.cell]))
+    return true_day(name, rows, of.hours, len(region), grid)
+
+
+def true_day(name: str, rows: Rows, hours: Sequence[int], cells: int, grid: Grid) -> TrueDay:
+    """rows: in any order."""
+    rows = Rows(*(column[np.lexsort((rows.slot, rows.cell, rows.vehicle))] for column in rows))
+    shape = cells, len(hours)
+    hat = rows.cell * shape[1] + rows.slot
+    reports, vehicles, total = (
+        np.bincount(hat, weights, shape[0] * shape[1]).astype(np.float64).reshape(shape)
+        for weights in (rows.reports, None, rows.total)
+    )
+    means = np.divide(total, reports, out=np.full(shape, np.nan), where=reports > 0) * float(grid.step)
+    return TrueDay(name, rows, tuple(hours), reports, vehicles, means)
+
+
+def of_vehicles(city: TrueCity, vehicles: int, seed: int = 1) -> TrueCity:
+    """Random ones of each day."""
+    rng = np.random.default_rng(seed)
+
+    def some(day: TrueDay) -> NDArray[np.bool_]:
+        names = np.unique(day.rows.vehicle)
+        return np.isin(day.rows.vehicle, rng.permutation(names)[:vehicles])
+
+    return _declared(replace(city, days=[_where(city, day, some(day), day.hours) for day in city.days]))
+
+
+def of_hours(city: TrueCity, first: int, last: int) -> TrueCity:
+    """Slots from one to before another of each day."""
+
+    def part(day: TrueDay) -> TrueDay:
+        found = _where(city, day, (day.rows.slot >= first) & (day.rows.slot < last), day.hours)
+        rows = found.rows._replace(slot=found.rows.slot - first)
+        return true_day(day.name, rows, day.hours[first:last], len(city.region), city.grid)
+
+    return _declared(replace(city, days=[part(day) for day in city.days]))
+
+
+def as_one(city: TrueCity, groups: Sequence[Sequence[int]]) -> TrueCity:
+    """Several days taken for one: a denser city. Each vehicle-day stays one."""
+
+    def together(group: Sequence[int]) -> TrueDay:
+        parts = [city.days[at].rows for at in group]
+        moved = [
+            rows._replace(vehicle=np.unique(rows.vehicle, return_inverse=True)[1] + 10_000 * at)
+            for at, rows in enumerate(parts)
+        ]
+        rows = Rows(*(np.concatenate(columns) for columns in zip(*moved, strict=True)))
+        return true_day(city.days[group[0]].name, rows, city.days[group[0]].hours, len(city.region), city.grid)
+
+    return _declared(replace(city, days=[together(group) for group in groups]))
+
+
+def _declared(city: TrueCity) -> TrueCity:
+    return replace(city, fleet=rough_fleet(city.region, city.days))
+
+
+def _where(city: TrueCity, day: TrueDay, chosen: NDArray[np.bool_], hours: Sequence[int]) -> TrueDay:
+    rows = Rows(*(column[chosen] for column in day.rows))
+    return true_day(day.name, rows, hours, len(city.region), city.grid)

@@ -1,0 +1,153 @@
+"""How often intervals of learned estimates hold the truth, by feed: `python -m benchmarks.intervals`.
+
+On made-up cities, and with --data on days of a real feed and on parts and sums of them. Constants of intervals were
+fitted on the feeds of FITTED and on the real one; UNSEEN were not looked at.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+from itertools import product
+from pathlib import Path
+
+import click
+import numpy as np
+
+from benchmarks.cities import MadeUp, as_one, made_up, of_hours, of_vehicles
+from dpops.learning import DayValues, Learned, State, learned, published, taken_in
+from dpops.levels import Fleet, Kind, Recipe
+from dpops.noise import Noise
+from pipelines.evaluation.feed import Feed
+from pipelines.evaluation.learned import Simulated, look, recipe_for
+from pipelines.evaluation.learned_errors import DELTA, Coverage, coverage
+from pipelines.evaluation.truth import TrueCity, read_city
+from pipelines.specification import load
+from transforms.release.states import design_of, facts_of
+
+FROM = (4.0, 10.0, 30.0)
+LEAST_HATS = 5
+FITTED = (
+    MadeUp("40 buses", "lines", vehicles=40, days=9, rings=5, lines=6, rough_kmh=2, own_kmh=13, seed=11),
+    MadeUp("150 buses", "lines", vehicles=150, days=4, rings=7, lines=14, rough_kmh=1, own_kmh=15, seed=12),
+    MadeUp("600 buses", "lines", vehicles=600, days=3, rings=9, lines=30, rough_kmh=3, own_kmh=12, seed=13),
+    MadeUp("300 cabs", "cabs", vehicles=300, days=5, rings=6, visits=7, rough_kmh=3, own_kmh=15, seed=14),
+    MadeUp("1,200 cabs", "cabs", vehicles=1200, days=3, rings=8, rough_kmh=2, own_kmh=12, seed=15),
+    MadeUp(
+        "800 cabs, two hours", "cabs", vehicles=800, days=3, visits=6, rough_kmh=2, own_kmh=13, hours=(7, 8), seed=16
+    ),
+)
+UNSEEN = (
+    MadeUp(
+        "19 buses, two hours",
+        "lines",
+        vehicles=19,
+        days=9,
+        rings=4,
+        lines=3,
+        rough_kmh=1.5,
+        own_kmh=14,
+        hours=(16, 17),
+        seed=31,
+    ),
+    MadeUp(
+        "3,000 cabs",
+        "cabs",
+        vehicles=3000,
+        days=2,
+        rings=8,
+        visits=7,
+        mean_kmh=26,
+        uneven_kmh=4,
+        rough_kmh=1,
+        own_kmh=14,
+        seed=32,
+    ),
+    MadeUp(
+        "500 trams",
+        "lines",
+        vehicles=500,
+        days=9,
+        rings=6,
+        lines=7,
+        visits=3,
+        mean_kmh=18,
+        rough_kmh=2,
+        own_kmh=8,
+        seed=33,
+    ),
+)
+KINDS: dict[str, Kind] = {"pure": "laplace", "delta": "gaussian"}
+
+
+@click.command()
+@click.option("--data", help="Days of a real feed, as `hatstream evaluate` takes them.")
+@click.option("--spec", default="docs/austin.toml", show_default=True, help="Of the real feed.")
+@click.option("--feeds", default="", help="Names, with semicolons between them; all by default.")
+@click.option("--totals", default="1,2.64,10", show_default=True)
+@click.option("--noise", default="pure,delta", show_default=True)
+@click.option("--runs", default=2, show_default=True)
+def benchmark(data: str | None, spec: str, feeds: str, totals: str, noise: str, runs: int) -> None:
+    """A row for each feed, total and kind of noise, as Markdown."""
+    print("| feed (days) | total | HATs | all | predicted 4-9 | 10-29 | 30 and more | true 4-9 | 10-29 | 30 and more |")
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    chosen = [name.strip() for name in feeds.split(";") if name]
+    for name, make in feeds_of(data, Path(spec)).items():
+        if chosen and name not in chosen:
+            continue
+        city = make()
+        for total, label in product(totals.split(","), noise.split(",")):
+            how = recipe_for(city, KINDS[label], Fraction(total), DELTA)
+            found = coverage(city, [causal(city, how) for _ in range(runs)], total, label)
+            print(f"| {name} ({len(city.days)}) | {total}, {label} | {_row(found)} |", flush=True)
+
+
+def feeds_of(data: str | None, spec: Path) -> dict[str, Callable[[], TrueCity]]:
+    """Names of feeds, and what makes each."""
+    loaded = load(spec)
+    grid = loaded.speeds.grid
+    found: dict[str, Callable[[], TrueCity]] = {}
+    if data is not None:
+        real = read_city(Feed.of(data, spec, None), lambda *_: None)
+        days = range(len(real.days))
+        found["real"] = lambda: real
+        found["two days as one"] = lambda: as_one(real, [days[at : at + 2] for at in days[:-1:2]])
+        found["three days as one"] = lambda: as_one(real, [days[at : at + 3] for at in days[:-2]])
+        found["100 of its vehicles"] = lambda: of_vehicles(real, 100)
+        found["60 of them"] = lambda: of_vehicles(real, 60)
+        found["two hours"] = lambda: of_hours(real, 16, 18)
+        found["default profile"] = lambda: replace(real, fleet=Fleet())
+        found["three times its fleet"] = lambda: replace(
+            real, fleet=replace(real.fleet, vehicles=3 * real.fleet.vehicles)
+        )
+    return found | {city.name: partial(made_up, city, grid) for city in (*FITTED, *UNSEEN)}
+
+
+def causal(city: TrueCity, how: Recipe) -> Simulated:
+    """Each day's estimates from its own and earlier releases."""
+    state, found = State.new(design_of(city.region), facts_of(city.fleet)), Simulated()
+    known: Learned | None = None
+    for day in city.days:
+        hours = np.array(day.hours, np.int64)
+        stages = look(city, day, how, None if known is None else known.forecast(hours), state, Noise())
+        state = taken_in(state, DayValues(hours=hours, stages=stages))
+        known = learned(state)
+        found.causal.append(published(known.estimate(), float(city.grid.upper)))
+    return found
+
+
+def _row(found: Sequence[Coverage]) -> str:
+    """Classes of which there are five HATs a run and more."""
+    by = {(each.by, each.least): each for each in found if each.hats >= LEAST_HATS}
+    if ("all", 0.0) not in by:
+        return " | ".join(["", *[""] * 7])
+    whole = by["all", 0.0]
+    predicted = [
+        f"{each.held:.3f} / {each.half_width:.1f}" if (each := by.get(("predicted", at))) else "" for at in FROM
+    ]
+    true = [f"{each.held:.3f}" if (each := by.get(("true", at))) else "" for at in FROM]
+    return " | ".join([f"{whole.hats:,.0f}", f"{whole.held:.3f}", *predicted, *true])
+
+
+if __name__ == "__main__":
+    benchmark()

@@ -1,0 +1,33 @@
+"""Columns that rows have on request: their names, and which of them a specification can have."""
+
+from collections.abc import Collection
+
+from pipelines.scheduled.release import UsageError
+from pipelines.specification import Specification
+from transforms.sinks.rows import Shape
+
+FURTHER = ("times", "counts", "model")
+
+
+def shape_with(columns: Collection[str], spec: Specification, *, by_date: bool = False) -> Shape:
+    """columns: of FURTHER. Raises UsageError for others, for counts where these are secret, and for a model where
+    nothing is learned beside what is released."""
+    if unknown := sorted(set(columns) - set(FURTHER)):
+        raise UsageError(f"columns {unknown[0][:40]!r} is not one of {', '.join(FURTHER)}")
+    if "counts" in columns and not spec.counts_are_public:
+        raise UsageError(
+            f"columns counts: under adjacency {spec.account.adjacency!r} how many vehicles reported is secret"
+        )
+    if "model" in columns:
+        _check_model(spec)
+    zone = spec.timetable.zone if "times" in columns else None
+    return Shape(zone, counts="counts" in columns, by_date=by_date, model="model" in columns)
+
+
+def _check_model(spec: Specification) -> None:
+    if spec.levels is not None:
+        raise UsageError("columns model: by 'levels' every value is learned from the past already")
+    if not spec.counts_are_public:
+        raise UsageError("columns model: nothing is learned of HATs of which nobody may know how many reported")
+    if all(statistic.name != "mean" for statistic in spec.statistics):
+        raise UsageError("columns model: there is no statistic 'mean' to learn of")
