@@ -22,14 +22,15 @@ from dpops.registry import registered
 from dpops.types import CountsKnown, Grid
 
 HATS, MOST_VEHICLES = 10_000, 70
+FEW_VEHICLES = (5, 15)
 GRID = Grid(step=Fraction(1, 100), upper_steps=6_500)
 
 
-def slot(seed: int = 1) -> list[Totals]:
+def slot(least: int = 1, most: int = MOST_VEHICLES, seed: int = 1) -> list[Totals]:
     """HATs whose vehicles have geometric numbers of samples (mean 6) and any speeds; nearly all plans differ."""
     rng = np.random.default_rng(seed)
     hats = []
-    for vehicles in rng.integers(1, MOST_VEHICLES + 1, HATS).tolist():
+    for vehicles in rng.integers(least, most + 1, HATS).tolist():
         counts = np.sort(1 + rng.geometric(0.2, vehicles))[::-1].astype(np.int64)
         speed = rng.integers(0, GRID.upper_steps + 1, vehicles)
         hats.append(Totals(counts, counts * speed, counts * speed**2))
@@ -45,18 +46,25 @@ def contenders() -> dict[str, Mechanism]:
     return plain | capped | autos
 
 
+def add(table: Table, name: str, mechanism: Mechanism, hats: list[Totals]) -> None:
+    start = time.process_time()
+    plans = mechanism.plans([CountsKnown.all_of(hat.counts) for hat in hats], GRID, Fraction(1))
+    planned = time.process_time()
+    mechanism.release(hats, plans, Noise())
+    done = time.process_time()
+    table.add_row(name, f"{planned - start:.2f}", f"{done - planned:.2f}", f"{done - start:.2f}")
+
+
 def main() -> None:
-    hats = slot()
+    hats, few = slot(), slot(*FEW_VEHICLES)
     table = Table(title=f"{HATS} HATs of 1 to {MOST_VEHICLES} vehicles: seconds of one core", title_justify="left")
     for name in ("mechanism", "plan", "release", "both"):
         table.add_column(name, justify="left" if name == "mechanism" else "right")
-    for name, mechanism in contenders().items():
-        start = time.process_time()
-        plans = mechanism.plans([CountsKnown.all_of(hat.counts) for hat in hats], GRID, Fraction(1))
-        planned = time.process_time()
-        mechanism.release(hats, plans, Noise())
-        done = time.process_time()
-        table.add_row(name, f"{planned - start:.2f}", f"{done - planned:.2f}", f"{done - start:.2f}")
+    rivals = contenders()
+    least, most = FEW_VEHICLES
+    for name, mechanism in rivals.items():
+        add(table, name, mechanism, hats)
+    add(table, f"auto with a prior, {least} to {most} vehicles", rivals["auto with a prior"], few)
     Console().print(table)
     users = np.sort(np.random.default_rng(2).geometric(0.02, 1_000_000))[::-1].astype(np.int64)
     for name, counts in (("geometric counts", users), ("all counts 50", np.full(1_000_000, 50, np.int64))):

@@ -222,12 +222,14 @@ class Drawn(NamedTuple):
 class Mechanism(Protocol):
     """One file under dpops/mechanisms holds one mechanism: a frozen dataclass whose fields are its options.
 
-    statistics: which it can release, by name (dpops.statistics).
+    statistics: which it can release, by name (dpops.statistics). chooses: whether a private choice decides its bias, so
+    that its plans bound that by all of U.
     """
 
     name: ClassVar[str]
     statistics: ClassVar[frozenset[str]]
     adjacencies: ClassVar[frozenset[Adjacency]]
+    chooses: ClassVar[bool] = False
 
     @property
     def may_be_constant(self) -> bool:

@@ -90,8 +90,9 @@ class ForecastsTogether(Protocol):
         ...
 
 
-def usual(known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction, prior: Prior) -> tuple[Many, Int64s]:
-    """The HATs of which no mechanism refuses a plan, if they are worth a matrix; where they stand, int64 (HATs,)."""
+def usual(known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> tuple[tuple[Int64s, ...], Int64s]:
+    """The HATs of which no mechanism refuses a plan, if they are worth a matrix: their counts, as `Many` has them, and
+    where they stand, int64 (HATs,)."""
     most = min(USUAL, int(_MOST_NOISE * epsilon) // (4 * FINE)) // grid.upper_steps
     matrices, places = [], [np.zeros(0, np.int64)]
     for mine in of_one_size(sizes_of(known)):
@@ -100,7 +101,7 @@ def usual(known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction, prior: Pr
         if fits.any():
             matrices.append(counts[fits])
             places.append(mine[fits])
-    return Many(tuple(matrices), grid, epsilon, prior), np.concatenate(places)
+    return tuple(matrices), np.concatenate(places)
 
 
 def spreads(prior: Prior, weights: Float64s, counts: Int64s) -> Float64s:

@@ -42,6 +42,7 @@ class QuantileInterval(Mechanism):
 
     statistics: ClassVar[frozenset[str]] = frozenset({"mean"})
     adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
+    chooses: ClassVar[bool] = True
 
     m_ub: Rule = "argmax"
 

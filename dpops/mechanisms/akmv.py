@@ -32,6 +32,7 @@ class Akmv(Mechanism):
     name: ClassVar[str] = "akmv"
     statistics: ClassVar[frozenset[str]] = frozenset({"mean"})
     adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
+    chooses: ClassVar[bool] = True
 
     def plan(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
         counts, reported = known

@@ -70,22 +70,34 @@ class Auto(Mechanism):
             ranked.append(Ranked(error, mechanism, plan))
         if not ranked:
             raise refusal
-        return sorted(ranked, key=lambda each: (each.error, each.plan.epsilon))
+        return sorted(ranked, key=_order)
 
     def plan(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
         return self.ranking(known, grid, epsilon)[0].plan
 
     def plans(self, known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[Plan]:
-        """With a prior, those of HATs of usual sizes together; only the best candidate's plan is then made."""
-        if self.prior is None or self.statistic != "mean":
-            return [self.plan(each, grid, epsilon) for each in known]
+        """Those of means in HATs of usual sizes together."""
+        counts, places = usual(known, grid, epsilon) if self.statistic == "mean" else ((), np.zeros(0, np.int64))
         found: dict[int, Plan] = {}
-        hats, at = usual(known, grid, epsilon, self.prior)
-        for mechanism, mine in self._chosen(hats) if hats.counts else []:
-            places = at[mine].tolist()
-            made = mechanism.plans([known[place] for place in places], grid, epsilon)
-            found |= zip(places, made, strict=True)
+        if counts and self.prior is not None:
+            for mechanism, chosen in self._chosen(Many(counts, grid, epsilon, self.prior)):
+                mine = places[chosen].tolist()
+                found |= zip(mine, mechanism.plans([known[at] for at in mine], grid, epsilon), strict=True)
+        elif counts:
+            mine = places.tolist()
+            found |= zip(mine, self._safest([known[at] for at in mine], grid, epsilon), strict=True)
         return [found[at] if at in found else self.plan(each, grid, epsilon) for at, each in enumerate(known)]
+
+    def _safest(self, known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> list[Plan]:
+        """As `ranking` has it without a prior, for HATs of which no mechanism refuses a plan. One whose bias may be all
+        of U is worse than the constant U/2, which is off by half of it at most."""
+        best: list[Ranked] = []
+        for mechanism in _candidates(self.statistic):
+            if not mechanism.chooses:
+                plans = mechanism.plans(known, grid, epsilon)
+                ranked = [Ranked(plan.error(), mechanism, plan) for plan in plans]
+                best = [min(pair, key=_order) for pair in zip(best, ranked, strict=True)] if best else ranked
+        return [each.plan for each in best]
 
     def _chosen(self, hats: Many) -> list[tuple[Mechanism, Int64s]]:
         """Each candidate, and the HATs that it is the best for; as `ranking` has it."""
@@ -110,6 +122,10 @@ class Auto(Mechanism):
             for at, integers in zip(mine, done, strict=True):
                 released[at] = integers
         return released
+
+
+def _order(each: Ranked) -> tuple[float, Fraction]:
+    return each.error, each.plan.epsilon
 
 
 @cache

@@ -40,19 +40,27 @@ class Constant(Mechanism):
 
     def plan(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
         """epsilon: what may be spent; nothing is."""
-        check_plan_input(known.counts, known.reported, 2 * grid.upper_steps, epsilon)
-        step, most = grid.step / 2, 2 * grid.upper_steps
+        return self.plans([known], grid, epsilon)[0]
+
+    def plans(self, known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[Plan]:
+        step, most, nothing = grid.step / 2, 2 * grid.upper_steps, Fraction(0)
+        for each in known:
+            check_plan_input(each.counts, each.reported, most, epsilon)
         at = grid.upper_steps if self.prior is None else min(max(round(self.prior.mean / float(step)), 0), most)
-        return Plan(
-            mechanism=self.name,
-            epsilon=Fraction(0),
-            step=step,
-            scale=Fraction(0),
-            upper=grid.upper,
-            bias_bound=float(step * max(at, most - at)),
-            facts={**facts_of(known, grid), "constant": at, "sensitivity": 0},
-            rounding=0.0,
-        )
+        bias = float(step * max(at, most - at))
+        return [
+            Plan(
+                mechanism=self.name,
+                epsilon=nothing,
+                step=step,
+                scale=nothing,
+                upper=grid.upper,
+                bias_bound=bias,
+                facts={**facts_of(each, grid), "constant": at, "sensitivity": 0},
+                rounding=0.0,
+            )
+            for each in known
+        ]
 
     def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
         upper = float(plan.upper)

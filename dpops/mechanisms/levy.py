@@ -47,6 +47,7 @@ class Levy(Mechanism):
     name: ClassVar[str] = "levy"
     statistics: ClassVar[frozenset[str]] = frozenset({"mean"})
     adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
+    chooses: ClassVar[bool] = True
 
     m_ub: Rule = "argmax"
 

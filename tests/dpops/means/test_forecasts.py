@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dpops.forecast import Prior
 from dpops.means.array_layouts import MANY_USERS, layout
 from dpops.means.contribution_bound import argmax, minimax
-from dpops.means.forecasts import ForecastsTogether, quotients, usual
+from dpops.means.forecasts import ForecastsTogether, Many, quotients, usual
 from dpops.mechanism import PlanError
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.auto import Auto, _candidates
@@ -41,12 +41,13 @@ def alone(mechanism, known, epsilon, prior):
 def test_a_forecast_of_many_hats_is_that_of_each(mechanism, lists, epsilon, prior, dropped):
     assert isinstance(mechanism, ForecastsTogether)
     known = known_of(lists, dropped)
-    hats, places = usual(known, GRID, epsilon, prior)
+    matrices, places = usual(known, GRID, epsilon)
+    hats = Many(matrices, GRID, epsilon, prior)
     assert mechanism.forecasts(hats).tolist() == [alone(mechanism, known[at], epsilon, prior) for at in places]
 
 
 @settings(max_examples=6, deadline=None)
-@given(lists=st.lists(counts_lists, min_size=1, max_size=5), epsilon=epsilons, prior=priors)
+@given(lists=st.lists(counts_lists, min_size=1, max_size=5), epsilon=epsilons, prior=priors | st.none())
 def test_auto_plans_many_hats_as_it_plans_each(lists, epsilon, prior):
     """Also HATs that are alone of their size, that have very many users, or reports near the bounds."""
     known = [
@@ -96,6 +97,6 @@ def test_quotients_are_rounded_as_fractions_are(pairs, factor):
 
 @pytest.mark.parametrize("mechanism", [Baseline(m_ub=3), ArrayAverage(grouping="wrap-around")], ids=repr)
 def test_variants_that_are_never_candidates_say_that_they_cannot(mechanism):
-    hats, _ = usual(known_of([[3, 1]]), GRID, Fraction(1), PRIOR)
+    hats = Many((np.array([[3, 1]] * 4),), GRID, Fraction(1), PRIOR)
     with pytest.raises(NotImplementedError):
         mechanism.forecasts(hats)

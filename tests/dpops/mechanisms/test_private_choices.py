@@ -19,6 +19,7 @@ from dpops.mechanisms.fixed_quantile import FixedQuantile
 from dpops.mechanisms.levy import Levy
 from dpops.mechanisms.worst_case_optimal import WorstCaseOptimal
 from dpops.noise import Noise
+from dpops.registry import registered
 from dpops.types import CountsKnown, Grid, Int64s
 from tests.statistical.audit import epsilon_lower_bound
 from tests.statistical.checks import laplace_fit, seeded
@@ -240,6 +241,15 @@ def test_without_a_prior_auto_takes_the_best_worst_case() -> None:
         ranking = Auto().ranking(CountsKnown.all_of(counts), GRID, EPSILON)
         assert ranking[0].plan.error() == min(each.plan.error() for each in ranking)
         assert ranking[0].mechanism.name not in {"levy", "akmv", "fixed-quantile", "epsilon-quantile"}
+
+
+@pytest.mark.parametrize("kind", registered().values(), ids=lambda kind: kind.name)
+def test_a_mechanism_says_that_it_chooses_where_its_plans_bound_the_bias_by_all_of_u(kind: type[Mechanism]) -> None:
+    """`auto` then leaves it out where there is no prior: the worst case of the constant U/2 is less."""
+    for mechanism in kind.examples():
+        if mechanism.chooses:
+            assert {plan_of(mechanism, counts).bias_bound for counts in COUNTS} == {65.0}
+    assert kind.chooses == (kind.name in {"levy", "akmv", "fixed-quantile", "epsilon-quantile"})
 
 
 def test_more_epsilon_never_makes_the_forecast_of_auto_worse() -> None:
