@@ -6,8 +6,8 @@
 
 PipelineDP is no dependency of this project, so it has an environment of its own. Both read one Parquet file, find
 cells and release the mean speed of every hexagon and hour; of both only CPU seconds after the imports count, of
-hatstream the least of three runs. PipelineDP takes 40 to 50 seconds and half a gigabyte for a million events, and grows
-with them.
+hatstream the least of three runs. The bounds on contributions that PipelineDP needs are such that all events count, as
+with hatstream. It takes a minute and a gigabyte for a million events, and grows with them.
 """
 
 import json

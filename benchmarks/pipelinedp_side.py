@@ -33,8 +33,8 @@ def main(path):
     params = pipeline_dp.AggregateParams(
         noise_kind=pipeline_dp.NoiseKind.LAPLACE,
         metrics=[pipeline_dp.Metrics.MEAN],
-        max_partitions_contributed=48,
-        max_contributions_per_partition=50,
+        max_partitions_contributed=480,  # these bounds drop nothing: routes of 20 cells, 24 hours
+        max_contributions_per_partition=1_000,
         min_value=0,
         max_value=65,
     )

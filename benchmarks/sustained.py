@@ -83,7 +83,7 @@ class Feed:
         producer = Producer({**SETTINGS, "bootstrap.servers": self.topic.brokers})
         sent: dict[int, int] = defaultdict(int)
         time.sleep(max(0, self.start_s - time.time()))
-        begun_s = time.time()
+        is_behind = True  # what should have been sent before has the timestamps of then
         with self.archive.open("wb", buffering=1 << 20) as archive:
             for base_s in range(self.start_s, self.until_s, LOOP_S):
                 done = 0
@@ -95,10 +95,11 @@ class Feed:
                         for i in range(done, until):
                             at_ms = 0 if at_s[i] != at_s[i] else round(1_000 * (base_s + at_s[i])) + extra_ms
                             payload = b'{"ts":%d,%b' % (at_ms, bodies[i])
-                            due_s = base_s + sent_s[i]  # what should have been sent before has the timestamps of then
-                            produce(producer, self.topic.name, payload, round(1_000 * due_s) if due_s < begun_s else 0)
+                            due_ms = round(1_000 * (base_s + sent_s[i]))
+                            produce(producer, self.topic.name, payload, due_ms if is_behind else 0)
                             archive.write(payload + b"\n")
                         sent[int(now_s)] += until - done
+                    is_behind &= until == len(bodies) or time.time() > now_s + 1
                     done = until
                     producer.poll(0)
                     time.sleep(TICK_S)
