@@ -239,7 +239,8 @@ class _ByVehicle(beam.DoFn):
         panes = [wire.unpack_partial(part, packed_sums) for part in parts]
         found = admit_late(panes, self._cap, self._columns)
         for name, rows in ((counters.DUPLICATES, found.duplicates), (_LATE, found.refused)):
-            Metrics.counter(counters.NAMESPACE, name).inc(rows)
+            if rows:  # a counter is told as soon as it is there
+                Metrics.counter(counters.NAMESPACE, name).inc(rows)
         return merge_panes(found.partials, slot_s, self._cap, self._columns)
 
 

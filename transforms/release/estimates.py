@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import count
+from typing import Any
 
 from dpops.estimate import Estimates
 from dpops.reading import stored_estimates
@@ -18,7 +19,7 @@ def estimates_of(units: Sequence[Sealed], statistics: Sequence[str]) -> SlotEsti
     spent = [unit.epsilon_slot for unit in units for _ in unit.released]
     order = _order(found)
     released = [found[at] for at in order]
-    counts = [_NOT_PUBLIC if each.plan is None else _counts(each.plan.get("facts", {})) for each in released]
+    counts = [_counts(each.plan) for each in released]
     hats = HatColumns(
         cell=[each.cell for each in released],
         statistic=[each.statistic for each in released],
@@ -38,13 +39,11 @@ def _order(released: Sequence[Released]) -> list[int]:
     return [at for *_, at in sorted(zip(map(len, cells), cells, statistics, count(), strict=False))]
 
 
-_NOT_PUBLIC = None, None
-
-
-def _counts(facts: Mapping[str, int]) -> tuple[int | None, int | None]:
+def _counts(plan: Mapping[str, Any] | None) -> tuple[int | None, int | None]:
     """Vehicles and reports. A plan that was made from counts has them among its facts: there they are public."""
+    facts = {} if plan is None else plan.get("facts", {})
     if "users" not in facts or "samples" not in facts:
-        return _NOT_PUBLIC
+        return None, None
     return facts["users"], facts.get("reported", facts["samples"])
 
 
