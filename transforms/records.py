@@ -39,7 +39,7 @@ KeyedPane = tuple[PaneShard, EventBytes]
 """Packed `Events` of a pane."""
 
 KeyedPartial = tuple[SlotShard, PartialBytes]
-"""A packed `Partial` of one of a slot's panes, by vehicle shard."""
+"""A packed `Partial`, by slot and vehicle shard: of one of the slot's panes, or of what came late for them."""
 
 KeyedTally = tuple[SlotShard, TallyBytes]
 """A packed `Tally` by release shard and the first slot of its plan; a heartbeat has no bytes."""
@@ -66,7 +66,8 @@ class Messages(NamedTuple):
 
     payloads: as they came, empty where a message has none. timestamps_ms: Kafka's, of each message, -1 where it has
     none. promised_us: the partition's watermark before them, in microseconds since 1970 UTC; Beam's least if it had
-    none; where lateness follows own times, theirs. An event whose pane ended before it is late.
+    none; where lateness follows own times, theirs. An event is late whose slot, or by own times whose pane, ended
+    before it.
     """
 
     partition: int
