@@ -1,7 +1,7 @@
 """What is kept of older days as plain arrays, so that it can be stored and taken up again."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -15,12 +15,12 @@ from dpops.learning.releases import DayValues
 
 Arrays = Mapping[str, NDArray[Any]]
 
-VERSION = 1
+VERSION = 2
 """Of what arrays mean, and of how they are made of releases: those of another version are not taken up."""
 
 _INFORMATION = ("families", "mixed", "corner", "local", "border")
 _WIDE = ("local", "border", "precisions", "values")
-_SUMS = ("cells", "slots", "vehicles", "precision", "weighted", "pulled")
+_SUMS = tuple(each.name for each in fields(HatSums))
 
 
 def arrays_of(state: State) -> dict[str, NDArray[Any]]:

@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 
-from dpops.learning.hats import LearnedHats
+from dpops.learning import LearnedHats
 from dpops.learning.state_arrays import arrays_of_hats, hats_taken_up
 from transforms.ledger import Ledger
 from transforms.records import RecordedSlot, SlotEstimates
