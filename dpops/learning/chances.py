@@ -36,7 +36,7 @@ VEHICLES, WEIGHT = Doubt(1.1, 0.45), Doubt(1.8, 0.05)
 FEW, POWER = 240.0, 1.4
 """Variance of the mean of a HAT of n vehicles around what describes it, (km/h)^2: FEW / n^POWER and a floor."""
 FLOOR = 2.0
-"""What is left of that with many vehicles, before the account's own releases say more: see `learned_floor`."""
+"""What is left of that with many vehicles, before the account's own releases say more: see `surprises.told`."""
 UNSAID = 0.06
 """Of a HAT's own variance, what a release of single HATs says nothing of: it weighs vehicles otherwise."""
 _STEPS = 10

@@ -27,7 +27,7 @@ from dpops.learning.means import (
 )
 from dpops.learning.queries import GroupRows, Groups
 from dpops.learning.releases import DayValues, LevelValues
-from dpops.learning.surprises import Described, learned_floor
+from dpops.learning.surprises import UNTOLD, Described, Told, told
 from dpops.types import Float64s, Int64s
 
 HOUR_SPREAD = 0.05
@@ -103,7 +103,8 @@ class Field:
     unknown: what part of the city's pattern is not known, see `spread_of`. hours: of the slots. day: whose they are.
     unknown_variance, unknown_log_variance: the variances of a HAT of which least is known.
     larger: how many times as large the whole city looks as its fleet was declared.
-    floor: of a HAT's own variance, see `learned_floor`. chances: of groups of HATs; a HAT's own follow from the rest.
+    explained: see `Told`. floor: of a HAT's own variance, likewise.
+    chances: of groups of HATs; a HAT's own follow from the rest.
     """
 
     values: Float64s
@@ -118,6 +119,7 @@ class Field:
     day: Deviations
     unknown_variance: float
     unknown_log_variance: float
+    explained: float
     larger: float = 1.0
     floor: float = FLOOR
     chances: Chances | None = None
@@ -125,13 +127,13 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """The models fitted to a state. floor: see `learned_floor`."""
+    """The models fitted to a state, and what releases say of them."""
 
     state: State
     counts: Counts
     means: Means
     recent: "tuple[_Day, ...]"
-    floor: float = FLOOR
+    told: Told = UNTOLD
 
     def forecast(self, hours: Int64s) -> Field:
         """Of a day that is still to come."""
@@ -171,7 +173,8 @@ class Learned:
             unknown_variance=float(spread.variances.max()),
             unknown_log_variance=float(log_variances.max()),
             larger=float(weights.sum() / (facts.vehicles * facts.vehicle_weight)),
-            floor=self.floor,
+            floor=self.told.floor,
+            explained=self.told.explained,
         )
 
     def _values(self, usual: Float64s, deviations: Deviations, hours: Int64s) -> Float64s:
@@ -231,7 +234,7 @@ def learned(state: State) -> Learned:
     if state.means is not None:
         information.insert(0, state.means)
     found = Learned(state, counts, fit_means(state.layouts.means, information), tuple(days))
-    return replace(found, floor=learned_floor(found.means, found.described(), rows))
+    return replace(found, told=told(found.means, found.described(), rows))
 
 
 def deviation_variance(vehicles: Float64s) -> Float64s:

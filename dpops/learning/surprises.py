@@ -1,4 +1,4 @@
-"""What releases themselves say of how far HATs of many vehicles lie from what describes them: more than their noise."""
+"""What released sums say of the models: how far HATs lie from what describes them, and whether that is seen at all."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -20,6 +20,7 @@ MISCOUNTED = 0.15
 LEAST, MOST = 0.4, 6.0
 """Of that factor: so far it is believed."""
 _MOST_LEVERAGE = 0.9
+_TINY = 1e-12
 
 RowsOf = Callable[[Groups, Int64s], GroupRows]
 """The rows of groups of HATs; and the hours of their slots."""
@@ -37,27 +38,62 @@ class Described(NamedTuple):
     deviations: Deviations
 
 
+class Told(NamedTuple):
+    """floor: variance of the mean of a HAT of many vehicles around what describes it, (km/h)^2. explained: how many
+    times as many squares of the released sums the pattern of places explains, beyond one constant, as it would of
+    noise alone; 0 before any release."""
+
+    floor: float
+    explained: float
+
+
+UNTOLD = Told(FLOOR, 0.0)
+
+
 class _Surprises(NamedTuple):
-    """Of a level's sums, (queries,) each: their squares less those of noise and of what few vehicles add, and what the
-    usual floor adds up to."""
+    """Of a level's sums, (queries,) each. squares: of what the models miss, less those of noise and of what few
+    vehicles add. floors: what the usual floor adds up to. precisions: of the squares.
+
+    sums: weight times mean speed, as released. weights: as fitted. missed: of the sums, by the models. known: the
+    variance of what they say. certainties: the precision of the sums.
+    """
 
     squares: Float64s
     floors: Float64s
     precisions: Float64s
+    sums: Float64s
+    weights: Float64s
+    missed: Float64s
+    known: Float64s
+    certainties: Float64s
 
 
-def learned_floor(means: Means, days: Sequence[Described], rows: RowsOf) -> float:
-    """Variance of the mean of a HAT of many vehicles around what describes it, (km/h)^2.
+def told(means: Means, days: Sequence[Described], rows: RowsOf) -> Told:
+    found = list(_all(means, days, rows))
+    return Told(_floor(found), _explained(found))
 
-    A released sum of speeds lies around what the model makes of it by noise, whose variance is known, and by the HATs'
-    own deviations. So the squares tell the floor, by least squares around the usual one. What few vehicles add they do
-    not tell beside it: a release clips every vehicle, which takes much of that away.
-    """
+
+def _floor(found: Sequence[_Surprises]) -> float:
+    """A released sum of speeds lies around what the model makes of it by noise, whose variance is known, and by the
+    HATs' own deviations. So the squares tell the floor, by least squares around the usual one. What few vehicles add
+    they do not tell beside it: a release clips every vehicle, which takes much of that away."""
     precision = value = PRIOR_SD**-2
-    for found in _all(means, days, rows):
-        weighted = found.floors * found.precisions
-        precision, value = precision + float(weighted @ found.floors), value + float(weighted @ found.squares)
+    for each in found:
+        weighted = each.floors * each.precisions
+        precision, value = precision + float(weighted @ each.floors), value + float(weighted @ each.squares)
     return FLOOR * min(max(value / precision, LEAST), MOST)
+
+
+def _explained(found: Sequence[_Surprises]) -> float:
+    """As many effects as the models use take about one square of noise each: a constant's misses less theirs, over
+    what of each sum is the models' own doing (its leverage), added up."""
+    weight = sum(float(each.certainties @ each.weights**2) for each in found)
+    total = sum(float(each.certainties @ (each.weights * each.sums)) for each in found)
+    constant = total / max(weight, _TINY)
+    gained = sum(
+        float(each.certainties @ ((each.sums - constant * each.weights) ** 2 - each.missed**2)) for each in found
+    )
+    return gained / max(sum(float(each.certainties @ each.known) for each in found), _TINY)
 
 
 def _all(means: Means, days: Sequence[Described], rows: RowsOf) -> Iterator[_Surprises]:
@@ -89,4 +125,13 @@ def _surprises(
     few, floors = LEFT * totals(weights**2 * falling).ravel(), totals(weights**2 * FLOOR).ravel()
     whole = noise + few + floors
     leverage = np.minimum(known / whole, _MOST_LEVERAGE)
-    return _Surprises(missed**2 / (1 - leverage) - noise - few, floors, 1 / (2 * whole**2))
+    return _Surprises(
+        squares=missed**2 / (1 - leverage) - noise - few,
+        floors=floors,
+        precisions=1 / (2 * whole**2),
+        sums=(level.speeds + totals(weights * centre)).ravel(),
+        weights=totals(weights).ravel(),
+        missed=missed,
+        known=known,
+        certainties=1 / whole,
+    )

@@ -158,7 +158,7 @@ def learned_floor_of(own_kmh: float) -> float:
         own = weights * own_kmh * rng.normal(size=weights.shape)
         levels = tuple(_moved(level, own) for level in day.stages[0].levels)
         state = taken_in(state, DayValues(hours=HOURS, stages=(replace(day.stages[0], levels=levels),)))
-    return learned(state).floor
+    return learned(state).told.floor
 
 
 def _moved(level: LevelValues, speeds: np.ndarray) -> LevelValues:
@@ -172,7 +172,7 @@ def test_a_rough_citys_intervals_are_wider_since_its_releases_say_so() -> None:
 
 
 def test_before_any_release_the_floor_is_the_usual_one() -> None:
-    assert learned(State.new(design(), FACTS)).floor == pytest.approx(FLOOR)
+    assert learned(State.new(design(), FACTS)).told.floor == pytest.approx(FLOOR)
 
 
 def test_what_was_released_says_little_where_few_drive_after_all() -> None:

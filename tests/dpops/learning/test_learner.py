@@ -1,13 +1,14 @@
 """What is learned day by day: better with every day, never from the data, and never a crash."""
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
 
 from dpops.learning import DayValues, Design, State, Status, learned, published, taken_in
-from dpops.learning.interval import missed
-from dpops.learning.learner import RECENT
+from dpops.learning.interval import held_back, missed
+from dpops.learning.learner import RECENT, Field
 from tests.dpops.learning.city import FACTS, HOURS, after, design, error, known_hats, truth
 
 
@@ -102,25 +103,42 @@ def test_nothing_is_published_of_a_city_that_is_not_known() -> None:
     assert np.all(published(learned(after(1, 1e4)).estimate(), 65).status == Status.HELD_BACK)
 
 
+@cache
+def known() -> Field:
+    return learned(after(4, 0.1)).estimate()
+
+
+def seen(unknown: float, *, larger: float = 1.0, city_variance: float = 0.0, explained: float = 10.0) -> Field:
+    """A city of which so much is known."""
+    return replace(known(), unknown=unknown, larger=larger, city_variance=city_variance, explained=explained)
+
+
+def test_held_back_is_a_whole_city_and_nothing_of_it_is_ok() -> None:
+    assert np.all(published(seen(0.8), 65).status == Status.HELD_BACK)
+    assert not np.any(published(seen(0.7), 65).status == Status.HELD_BACK)
+
+
 def test_a_city_that_looks_larger_than_was_declared_is_held_back_sooner() -> None:
-    field = replace(learned(after(4, 0.1)).estimate(), unknown=0.5, city_variance=0.0, larger=1.0)
-    assert not np.any(published(field, 65).status == Status.HELD_BACK)
-    assert not np.any(published(replace(field, larger=0.3), 65).status == Status.HELD_BACK), "smaller is no reason"
-    assert np.all(published(replace(field, larger=3.0), 65).status == Status.HELD_BACK)
-    assert not np.any(published(replace(field, unknown=0.2, larger=3.0), 65).status == Status.HELD_BACK), "seen well"
+    assert not held_back(seen(0.5))
+    assert not held_back(seen(0.5, larger=0.3)), "smaller is no reason"
+    assert held_back(seen(0.5, larger=3.0))
+    assert not held_back(seen(0.2, larger=3.0)), "seen well"
 
 
-def test_a_city_of_doubtful_size_is_held_back_sooner() -> None:
-    field = replace(learned(after(4, 0.1)).estimate(), unknown=0.7, larger=1.0)
-    held = [np.all(published(replace(field, city_variance=at), 65).status == Status.HELD_BACK) for at in (0.0, 0.2)]
-    assert held == [False, True]
+def test_a_city_whose_weight_is_hardly_known_is_held_back_however_sure_its_speeds_look() -> None:
+    assert not held_back(seen(0.3, city_variance=0.02))
+    assert held_back(seen(0.3, city_variance=0.03))
+
+
+def test_a_city_whose_pattern_may_be_noise_is_held_back() -> None:
+    assert not held_back(seen(0.3, explained=3.0))
+    assert held_back(seen(0.3, explained=2.0))
 
 
 def test_what_is_missed_is_never_less_than_what_is_not_known() -> None:
-    field = learned(after(4, 0.1)).estimate()
     for unknown in (0.0, 0.1, 0.9, 1.0, 1.7):
         for larger in (0.2, 1.0, 4.0):
-            assert missed(replace(field, unknown=unknown, larger=larger)) >= unknown
+            assert missed(seen(unknown, larger=larger)) >= unknown
 
 
 def test_noise_that_makes_a_small_fleet_look_large_is_told() -> None:
