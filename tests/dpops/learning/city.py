@@ -25,10 +25,16 @@ def truth(of: Design) -> tuple[np.ndarray, np.ndarray]:
     return weights * 100 / weights.sum(), 25 + 8 * cell - 6 * hour
 
 
-def released_day(of: Design, noise: float, seed: int, centre: np.ndarray | None = None) -> DayValues:
-    """Cells' days and the city's hours, with Gaussian noise: sd `noise` in weights, 7 times that in speeds."""
+def released_day(
+    of: Design, noise: float, seed: int, centre: np.ndarray | None = None, pattern: float = 1.0
+) -> DayValues:
+    """Cells' days and the city's hours, with Gaussian noise: sd `noise` in weights, 7 times that in speeds.
+
+    pattern: 0 for a city where all HATs are alike.
+    """
     rng = np.random.default_rng(seed)
     weights, means = truth(of)
+    means = 25 + pattern * (means - 25)
     centre = np.full(weights.shape, 20.0) if centre is None else centre
     levels = []
     for cells, slots in ((np.arange(of.cells), 0 * HOURS), (np.zeros(of.cells, np.int64), HOURS)):
@@ -64,10 +70,11 @@ def error(field: Field, of: Design) -> float:
     return float(np.sum(weights * np.abs(field.values - means)) / weights.sum())
 
 
-def after(days: int, noise: float, seed: int = 0) -> State:
+def after(days: int, noise: float, seed: int = 0, pattern: float = 1.0) -> State:
     """What is known after so many released days."""
     of = design()
     state = State.new(of, FACTS)
     for day in range(days):
-        state = taken_in(state, released_day(of, noise, seed * 100 + day, learned(state).forecast(HOURS).values))
+        centre = learned(state).forecast(HOURS).values
+        state = taken_in(state, released_day(of, noise, seed * 100 + day, centre, pattern))
     return state

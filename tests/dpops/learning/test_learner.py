@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from dpops.learning import DayValues, Design, State, Status, learned, published, taken_in
+from dpops.learning import DayValues, Design, State, Status, interval, learned, published, taken_in
 from dpops.learning.interval import held_back, missed
 from dpops.learning.learner import RECENT, Field
 from tests.dpops.learning.city import FACTS, HOURS, after, design, error, known_hats, truth
@@ -126,13 +126,32 @@ def test_a_city_that_looks_larger_than_was_declared_is_held_back_sooner() -> Non
 
 
 def test_a_city_whose_weight_is_hardly_known_is_held_back_however_sure_its_speeds_look() -> None:
-    assert not held_back(seen(0.3, city_variance=0.02))
-    assert held_back(seen(0.3, city_variance=0.03))
+    assert not held_back(seen(0.3, city_variance=0.02, explained=3.0))
+    assert held_back(seen(0.3, city_variance=0.03, explained=3.0))
+    assert not held_back(seen(0.3, city_variance=0.03, explained=6.0)), "its pattern stands out"
 
 
 def test_a_city_whose_pattern_may_be_noise_is_held_back() -> None:
     assert not held_back(seen(0.3, explained=3.0))
     assert held_back(seen(0.3, explained=2.0))
+
+
+@cache
+def without_a_pattern() -> list[Field]:
+    return [learned(after(2, 2.0, seed, pattern=0.0)).estimate() for seed in (1, 2)]
+
+
+def test_a_city_without_a_pattern_is_held_back_where_what_was_found_would_do_harm() -> None:
+    weights = truth(design())[0]
+    for field in without_a_pattern():
+        assert np.average(np.abs(field.values - 25), weights=weights) > 0.5, "all of it is noise"
+        assert held_back(field)
+    assert not held_back(learned(after(2, 2.0)).estimate()), "the same noise, and a pattern"
+
+
+def test_without_asking_whether_a_pattern_is_seen_noise_would_be_published(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interval, "LEAST_EXPLAINED", 0.0)
+    assert not all(held_back(field) for field in without_a_pattern())
 
 
 def test_what_is_missed_is_never_less_than_what_is_not_known() -> None:
