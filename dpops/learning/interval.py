@@ -37,13 +37,12 @@ MOST_OF_CELL = 0.3
 MOST_MISSED = 0.75
 """Beyond it values are held back: see `missed`. Fitted, with the next two, on parts of a real city and on made-up ones
 of 14 to 3,000 vehicles, many with hardly any pattern or none, with their fleet declared and with wrong ones."""
-LEAST_EXPLAINED = 2.5
+LEAST_EXPLAINED = 3.0
 """Likewise: the pattern of places is to explain so many times as many squares of what was released as it would of noise
 alone. How strong a pattern is, is a guess before it is learned: a city without one looks half known."""
-MOST_CITY_VARIANCE = 0.008
-"""Likewise, of the logarithm of the whole city's weight, times that: its weight is to be known to a seventh where the
-pattern hardly stands out, and to a fifth where it does twice as well. Where it is not, much of what looks like vehicles
-is noise, and what speeds are made of it looks better known than it is."""
+MOST_CITY_VARIANCE = 0.03
+"""Likewise, of the logarithm of the whole city's weight: it is to be known to a sixth. Where it is not, much of what
+looks like vehicles is noise, and what speeds are made of it looks better known than it is."""
 
 
 class Status(IntEnum):
@@ -96,7 +95,7 @@ def missed(field: Field) -> float:
 
 def held_back(field: Field) -> bool:
     """Whether too little is known of the whole city: of its speeds, of its weight, or whether it has a pattern."""
-    seen = field.explained >= LEAST_EXPLAINED and field.city_variance <= MOST_CITY_VARIANCE * field.explained
+    seen = field.explained >= LEAST_EXPLAINED and field.city_variance <= MOST_CITY_VARIANCE
     return not seen or missed(field) > MOST_MISSED
 
 

@@ -126,14 +126,13 @@ def test_a_city_that_looks_larger_than_was_declared_is_held_back_sooner() -> Non
 
 
 def test_a_city_whose_weight_is_hardly_known_is_held_back_however_sure_its_speeds_look() -> None:
-    assert not held_back(seen(0.3, city_variance=0.02, explained=3.0))
-    assert held_back(seen(0.3, city_variance=0.03, explained=3.0))
-    assert not held_back(seen(0.3, city_variance=0.03, explained=6.0)), "its pattern stands out"
+    assert not held_back(seen(0.3, city_variance=0.025))
+    assert held_back(seen(0.3, city_variance=0.035))
 
 
 def test_a_city_whose_pattern_may_be_noise_is_held_back() -> None:
-    assert not held_back(seen(0.3, explained=3.0))
-    assert held_back(seen(0.3, explained=2.0))
+    assert not held_back(seen(0.3, explained=3.5))
+    assert held_back(seen(0.3, explained=2.5))
 
 
 @cache
@@ -146,7 +145,7 @@ def test_a_city_without_a_pattern_is_held_back_where_what_was_found_would_do_har
     for field in without_a_pattern():
         assert np.average(np.abs(field.values - 25), weights=weights) > 0.5, "all of it is noise"
         assert held_back(field)
-    assert not held_back(learned(after(2, 2.0)).estimate()), "the same noise, and a pattern"
+    assert not held_back(learned(after(2, 2.0, seed=2)).estimate()), "the same noise, and a pattern"
 
 
 def test_without_asking_whether_a_pattern_is_seen_noise_would_be_published(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,7 +165,7 @@ def test_noise_that_makes_a_small_fleet_look_large_is_told() -> None:
 
 
 def test_the_less_of_a_city_is_known_the_fewer_hats_are() -> None:
-    field = replace(learned(after(1, 1.0)).estimate(), city_variance=0.0)
+    field = replace(learned(after(1, 1.0)).estimate(), city_variance=0.0, explained=10.0)
     ok = [np.sum(published(replace(field, unknown=part), 65).status == Status.OK) for part in (0.1, 0.6, 0.65)]
     assert ok[0] > ok[1] > ok[2]
 
