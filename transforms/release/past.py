@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from dpops.learning import HatErrors, HatMeans, HatState, LearnedHats, learned_hats
+from dpops.learning import Design, HatErrors, HatMeans, HatState, LearnedHats, Smoothness, learned_hats
 from dpops.learning.interval import LEAST_VEHICLES
 from dpops.mechanism import Plan
 from dpops.registry import registered
@@ -46,10 +46,34 @@ class Past:
             past = Past(sequence, past.state.after(day_of(unit), means_of(unit)))
         return past
 
-    def fitted(self) -> LearnedHats | None:
+
+class Fitter:
+    """Fits the model entry by entry: how smooth the city is, days before the newest tell, so it is learned once a day.
+
+    On a first day the entries tell it themselves. Fits are functions of the entries; what is kept here saves time.
+    """
+
+    def __init__(self) -> None:
+        self._cells = np.zeros(0, np.int64)
+        self._design: Design | None = None
+        self._before: HatState | None = None
+        self._smoothness: Smoothness | None = None
+
+    def fitted(self, past: Past) -> LearnedHats | None:
         """None where no HAT was released yet."""
-        cells = self.state.whole.cells
-        return learned_hats(self.state, design_of(cells.tolist())) if cells.size else None
+        before = past.state.before
+        if self._before is None or not before.is_same(self._before):
+            known = self._learned(before, None)
+            self._before, self._smoothness = before, None if known is None else known.smoothness
+        return self._learned(past.state, self._smoothness)
+
+    def _learned(self, state: HatState, smoothness: Smoothness | None) -> LearnedHats | None:
+        cells = state.whole.cells
+        if not cells.size:
+            return None
+        if self._design is None or not np.array_equal(cells, self._cells):
+            self._cells, self._design = cells, design_of(cells.tolist())
+        return learned_hats(state, self._design, smoothness)
 
 
 def day_of(unit: Sealed) -> str:
