@@ -13,6 +13,7 @@ from dpops.claims import Adjacency, PureDP
 from dpops.estimate import CONSTANT, OK, Estimate, Number
 from dpops.forecast import Prior, laplace_bound, laplace_std, mean_absolute_error
 from dpops.noise import MOST_SCALE, Noise
+from dpops.pull import Pull
 from dpops.rationals import fraction, number, text
 from dpops.types import CountsKnown, Grid, Int64s
 
@@ -223,13 +224,14 @@ class Mechanism(Protocol):
     """One file under dpops/mechanisms holds one mechanism: a frozen dataclass whose fields are its options.
 
     statistics: which it can release, by name (dpops.statistics). chooses: whether a private choice decides its bias, so
-    that its plans bound that by all of U.
+    that its plans bound that by all of U. pull: see `Pull`.
     """
 
     name: ClassVar[str]
     statistics: ClassVar[frozenset[str]]
     adjacencies: ClassVar[frozenset[Adjacency]]
     chooses: ClassVar[bool] = False
+    pull: ClassVar[Pull] = Pull()
 
     @property
     def may_be_constant(self) -> bool:

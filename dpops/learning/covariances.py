@@ -6,12 +6,13 @@ import numpy as np
 
 from dpops.learning.design import BLOCK_H, HOURS
 from dpops.learning.system import Solved
-from dpops.types import Float64s, Int64s
+from dpops.types import Float64s
 
 
 @dataclass(frozen=True, slots=True)
 class HatVariances:
-    """Of the sum of each cell's and hour's effects, (cells, 24), and its covariance with the last lasting column."""
+    """Of the sum of each cell's and hour's effects, (cells, 24), and its covariances with the last lasting columns,
+    (cells, 24, columns)."""
 
     variances: Float64s
     with_last: Float64s
@@ -25,34 +26,24 @@ def usual_hours(solved: Solved) -> Float64s:
     return rows
 
 
-def hat_variances(solved: Solved, hours: Float64s) -> HatVariances:
-    """hours: (24, border), what describes each hour in the border."""
+def hat_variances(solved: Solved, hours: Float64s, last: int = 1) -> HatVariances:
+    """hours: (24, border), what describes each hour in the border. last: how many of the lasting columns."""
     layout, near = solved.system.layout, solved.near
     parents, part_of_hour = layout.design.parents, np.arange(HOURS) // BLOCK_H
     cell, parts = layout.cell_places, layout.part_places
     own_part = parts[parents][:, part_of_hour]
     local_hour = solved.mixed @ hours.T
     hour = np.sum((hours @ solved.spread) * hours, axis=1)
-    with_part = near.families[_entry(solved, np.repeat(cell, parts.shape[1]), parts[parents].ravel())]
+    with_part = near.families[layout.entry(np.repeat(cell, parts.shape[1]), parts[parents].ravel())]
     variances = (
-        near.families[_entry(solved, cell, cell)][:, None]
-        + near.families[_entry(solved, parts.ravel(), parts.ravel())].reshape(parts.shape)[parents][:, part_of_hour]
+        near.families[layout.entry(cell, cell)][:, None]
+        + near.families[layout.entry(parts.ravel(), parts.ravel())].reshape(parts.shape)[parents][:, part_of_hour]
         + hour
         + 2 * with_part.reshape(parents.size, -1)[:, part_of_hour]
         + 2 * local_hour[cell]
         + 2 * local_hour[own_part, np.arange(HOURS)]
     )
-    last = layout.border.size - 1
-    with_last = (
-        solved.mixed[cell, last][:, None] + solved.mixed[:, last][own_part] + (hours @ solved.spread[:, last])[None, :]
-    )
+    these = slice(layout.border.size - last, layout.border.size)
+    mixed = solved.mixed[:, these]
+    with_last = mixed[cell][:, None] + mixed[own_part] + hours @ solved.spread[:, these]
     return HatVariances(np.maximum(variances, 0.0), with_last)
-
-
-def _entry(solved: Solved, row: Int64s, column: Int64s) -> Int64s:
-    """Where pairs of places of one family stand among the families' matrices."""
-    layout = solved.system.layout
-    family = layout.family[row]
-    start, size = layout.starts[family], np.diff(layout.starts)[family]
-    entry: Int64s = layout.entries[family] + (row - start) * size + column - start
-    return entry

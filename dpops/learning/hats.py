@@ -1,90 +1,101 @@
-"""What releases HAT by HAT teach where counts are public: noisy means in, a value and an interval for each HAT out.
-
-The effects are those of `dpops.learning.means`. How many vehicles are behind a HAT is public, so no weight is learned.
-"""
+"""What releases HAT by HAT say where counts are public: noisy means slot by slot, and their sums by day."""
 
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dpops.learning.design import HOURS, Design
-from dpops.learning.interval import Z95, rounded
-from dpops.learning.layout import Layout
-from dpops.learning.means import (
-    DayInformation,
-    Means,
-    SpeedQueries,
-    coefficients_of,
-    columns_of,
-    day_information,
-    fit_means,
-    spread_of,
-    traffic_of,
-)
-from dpops.learning.queries import GroupRows, Groups
+from dpops.learning.design import HOURS
+from dpops.learning.hat_variances import USUAL
 from dpops.types import Float64s, Int64s
 
-PULL = 1.0, 1.0
-"""Mean and standard deviation of the factor of `HatMeans.pull`, before any release."""
 RECENT = 6
 """Days that keep a deviation of their own; what older ones say is added up."""
-MOST_UNKNOWN = 0.6
-"""Beyond it values are held back: see `spread_of`. In Austin model values are then nearer than the city's true mean."""
-_FEWEST = 0.05
-"""Vehicles in a HAT where none was seen: so its traffic has a logarithm."""
+OF_RELEASED = 0.5
+"""What part of the variance of a bias lies in what is released; see `HatErrors.variances`."""
+LITTLE_KMH = 0.5
+"""A worst bias that clips next to nothing."""
+
+
+class HatErrors(NamedTuple):
+    """How noisy means may lie off the true ones, (hats,) each.
+
+    noise: its variance, (km/h)^2; infinite where nothing is said. bias_kmh: the worst. pull_kmh, pull_sd_kmh: how far
+    such a bias usually pulls values up, and how far one HAT's pull may be from that. is_clipped: whether speeds are
+    clipped (`dpops.pull`).
+    """
+
+    noise: Float64s
+    bias_kmh: Float64s
+    pull_kmh: Float64s
+    pull_sd_kmh: Float64s
+    is_clipped: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HatMeans:
     """Noisy means of HATs of one slot whose plans are public, (hats,) each.
 
-    cells: int64, any numbers, each once and ascending. hour: the local hour in which the slot begins. vehicles: int64,
-    >= 1. values: km/h, as released, not clamped. variances: of the noise; infinite where nothing is said. bias_kmh: how
-    far the noiseless value may be from the true one. upper_kmh: the most that a speed may be.
+    cells: int64, any numbers, each once and ascending. hour: the local hour in which the slot begins. vehicles,
+    reports: int64, >= 1. heaviest: int64, reports of the vehicle that has most. values: km/h, as released, not clamped.
     """
 
     cells: Int64s
     hour: int
     vehicles: Int64s
+    reports: Int64s
+    heaviest: Int64s
     values: Float64s
-    variances: Float64s
-    bias_kmh: Float64s
-    upper_kmh: float
+    errors: HatErrors
 
     def __post_init__(self) -> None:
-        columns = (self.vehicles, self.values, self.variances, self.bias_kmh)
+        columns = (self.vehicles, self.reports, self.heaviest, self.values, *self.errors)
         if any(column.shape != self.cells.shape for column in columns) or np.any(np.diff(self.cells) <= 0):
             raise ValueError("a slot's HATs need ascending cells, and one number of each kind")
-        if not (0 <= self.hour < HOURS and np.all(self.vehicles >= 1) and np.all(np.isfinite(self.values))):
-            raise ValueError("a slot's HATs need an hour of the day, vehicles, and finite values")
+        counted = np.all(self.vehicles >= 1) and np.all(self.reports >= self.vehicles) and np.all(self.heaviest >= 1)
+        if not (0 <= self.hour < HOURS and counted and np.all(np.isfinite(self.values))):
+            raise ValueError("a slot's HATs need an hour of the day, vehicles, reports, and finite values")
 
     @property
-    def errors(self) -> Float64s:
-        """Expected squares of what lies between the values and the true ones but for their common pull, (km/h)^2."""
-        found: Float64s = self.variances + self.bias_kmh**2 / 3
+    def is_noisy(self) -> NDArray[np.bool_]:
+        """Where anything is said of the data."""
+        found: NDArray[np.bool_] = np.isfinite(self.errors.noise)
         return found
 
     @property
-    def pull(self) -> Float64s:
-        """How strongly each value is pulled where all are, km/h: caps take slow reports away, clips draw to the middle.
+    def uneven(self) -> Float64s:
+        """Variance of what a mechanism does to a HAT's mean beside its pull, (km/h)^2.
 
-        In Austin the mean bias grows with the square of its bound: 0.7 times this by caps, 2 times by clips.
+        A cap takes reports from some vehicles and not from others, and theirs are independent; so this falls with their
+        number. In Austin and in made-up cities it is the square of the worst bias over three times the vehicles.
         """
-        found: Float64s = self.bias_kmh**2 / self.upper_kmh
+        found: Float64s = self.errors.bias_kmh**2 / (3 * self.vehicles)
+        return np.where(self.is_noisy, found, 0.0)
+
+    @property
+    def variances(self) -> Float64s:
+        """Of released values around what their HATs have in common with the true ones but for the usual pull.
+
+        The mean of vehicles that weigh alike and the mean of reports each vary around the mean that both stand for.
+        """
+        found: Float64s = self.errors.noise + OF_RELEASED * self.uneven + self.errors.pull_sd_kmh**2
+        return found
+
+    @property
+    def dwell(self) -> Float64s:
+        """Logarithm of the reports of a vehicle: the slower it is, the longer it stays in a cell and reports there."""
+        found: Float64s = np.log(self.reports / self.vehicles)
+        return found
+
+    @property
+    def teaches(self) -> NDArray[np.bool_]:
+        """Whether a value's distance from what describes it tells of the true ones': clipped ones are nearer."""
+        found: NDArray[np.bool_] = self.is_noisy & (~self.errors.is_clipped | (self.errors.bias_kmh < LITTLE_KMH))
         return found
 
 
-def own_variance(vehicles: Int64s) -> Float64s:
-    """Variance of the mean of a HAT of so many vehicles around what describes it, (km/h)^2. Fitted on Austin's buses.
-
-    `deviation_variance` is about vehicles as a release by `levels` expects them, which is another number.
-    """
-    found: Float64s = 2 + 300 / vehicles**1.1
-    return found
-
-
-_COLUMNS = ("vehicles", "precision", "weighted", "pulled")
+_COLUMNS = ("vehicles", "reports", "precision", "weighted", "dwelt", "pulled", "unsure", "taught")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,15 +103,21 @@ class HatSums:
     """What was released of some slots, added up by cell and hour of the day.
 
     cells: int64 (cells,), ascending. slots: int64 (24,), how many in each hour. Of the HATs, (cells, 24) each:
-    vehicles; precision of their noisy means around what describes them; that times the value, and times its pull.
+    vehicles; reports; precision of their noisy means around what describes them; that times the value, times dwell,
+    times the usual pull and times its standard deviation; and the precision of those that teach how far HATs lie from
+    what describes them.
     """
 
     cells: Int64s
     slots: Int64s
     vehicles: Float64s
+    reports: Float64s
     precision: Float64s
     weighted: Float64s
+    dwelt: Float64s
     pulled: Float64s
+    unsure: Float64s
+    taught: Float64s
 
     @staticmethod
     def none() -> "HatSums":
@@ -109,9 +126,18 @@ class HatSums:
 
     @staticmethod
     def of(means: HatMeans) -> "HatSums":
-        precision = 1 / (means.errors + own_variance(means.vehicles))
+        precision = 1 / (means.variances + USUAL.of(means.vehicles, means.reports))
         columns = np.zeros((len(_COLUMNS), means.cells.size, HOURS))
-        columns[:, :, means.hour] = means.vehicles, precision, precision * means.values, precision * means.pull
+        columns[:, :, means.hour] = (
+            means.vehicles,
+            means.reports,
+            precision,
+            precision * means.values,
+            precision * means.dwell,
+            precision * means.errors.pull_kmh,
+            precision * means.errors.pull_sd_kmh,
+            precision * means.teaches,
+        )
         return HatSums(means.cells, np.bincount([means.hour], minlength=HOURS), *columns)
 
     def on(self, cells: Int64s) -> "HatSums":
@@ -126,6 +152,11 @@ class HatSums:
         columns = [getattr(one, name) + getattr(another, name) for name in _COLUMNS]
         return HatSums(cells, one.slots + another.slots, *columns)
 
+    def mean(self, summed: Float64s) -> Float64s:
+        """Of what was added up times precision; 0 where there is none."""
+        found: Float64s = np.divide(summed, self.precision, out=np.zeros(summed.shape), where=self.precision > 0)
+        return found
+
 
 class HatDay(NamedTuple):
     """A local day by its name, and what was released of it."""
@@ -139,12 +170,13 @@ class HatState:
     """All that is kept of earlier releases: a function of them in their order.
 
     days: the last ones, in the order in which they were first met. older: the others, added up, and their names.
-    keep: how many days stand alone; None: all.
+    newest: the day of the last release. keep: how many days stand alone; None: all.
     """
 
     days: tuple[HatDay, ...] = ()
     older: HatSums
     older_names: frozenset[str] = frozenset()
+    newest: str = ""
     keep: int | None = RECENT
 
     @staticmethod
@@ -155,82 +187,26 @@ class HatState:
     def whole(self) -> HatSums:
         return sum((day.sums for day in self.days), self.older)
 
+    @property
+    def before(self) -> "HatState":
+        """Without the newest day, if that stands alone."""
+        return replace(self, days=tuple(each for each in self.days if each.name != self.newest))
+
+    def is_same(self, other: "HatState") -> bool:
+        """Whether both are made of the very same sums."""
+        one, another = ([each.older, *(day.sums for day in each.days)] for each in (self, other))
+        return len(one) == len(another) and all(mine is yours for mine, yours in zip(one, another, strict=True))
+
     def after(self, day: str, means: HatMeans) -> "HatState":
         """The state after one more release of that day; one that is not among the last ones any more stays older."""
         sums = HatSums.of(means)
         if day in self.older_names:
-            return replace(self, older=self.older + sums)
+            return replace(self, older=self.older + sums, newest=day)
         known = {each.name: each.sums for each in self.days}
         known[day] = known.get(day, HatSums.none()) + sums
         days = tuple(HatDay(name, each) for name, each in known.items())
         if self.keep is None or len(days) <= self.keep:
-            return replace(self, days=days)
+            return replace(self, days=days, newest=day)
         first, *rest = days
         names = self.older_names | {first.name}
-        return replace(self, days=tuple(rest), older=self.older + first.sums, older_names=names)
-
-
-class HatBelief(NamedTuple):
-    """Of HATs, (hats,) each, in km/h, rounded. is_known: whether enough is known of the city to show them."""
-
-    values: Float64s
-    lower95: Float64s
-    upper95: Float64s
-    is_known: bool
-
-
-@dataclass(frozen=True, slots=True)
-class LearnedHats:
-    """The model fitted to a state. cells: ascending, as the design numbers them. traffic: (cells, 24)."""
-
-    design: Design
-    cells: Int64s
-    days: tuple[str, ...]
-    traffic: Float64s
-    means: Means
-
-    def belief(self, day: str, means: HatMeans, upper_kmh: float) -> HatBelief:
-        """Of HATs that the state has taken in; from them and all else in it. A day that is not kept is a usual one.
-
-        What describes the HAT, moved towards its own noisy mean as far as that is to be believed. Not known is a city
-        whose pattern, by the model's own account, is missed by more than MOST_UNKNOWN of what its true mean misses.
-        """
-        older = len(self.means.own) - len(self.days)
-        deviations = self.means.deviations(older + self.days.index(day) if day in self.days else 0)
-        hours, at = np.array([means.hour]), np.searchsorted(self.cells, means.cells)
-        traffic, weights = self.traffic[:, hours], np.zeros((self.cells.size, 1))
-        weights[at, 0] = means.vehicles
-        spread = spread_of(self.means, deviations, hours, traffic, weights)
-        described = (self.means.described(self.design, hours, traffic) + deviations.values[hours])[at, 0]
-        own, pull = own_variance(means.vehicles), self.means.effects[self.design.columns]
-        part = own / (own + means.errors)
-        values = described + part * (means.values - pull * means.pull - described)
-        reach = Z95 * np.sqrt((1 - part) ** 2 * spread.variances[at, 0] + (1 - part) * own)
-        value, lower, upper = (
-            rounded(np.clip(each, 0, upper_kmh)) for each in (values, values - reach, values + reach)
-        )
-        return HatBelief(value, lower, upper, spread.unknown <= MOST_UNKNOWN)
-
-
-def learned_hats(state: HatState, design: Design) -> LearnedHats:
-    """design: of the state's cells, of which there must be one."""
-    layout, whole, hours = Layout(design, 2), state.whole, np.arange(HOURS)
-    usual = whole.vehicles / np.maximum(whole.slots, 1)
-    traffic = traffic_of(np.maximum(usual, _FEWEST))
-    every = Groups(cells=np.arange(design.cells), slots=hours)
-    columns = columns_of(design, hours, design.columns, design.columns + 1)
-    rows, parts = GroupRows(every, columns, layout, b"hats"), coefficients_of(traffic)
-
-    def said(sums: HatSums, days: int = 1) -> DayInformation:
-        mine = sums.on(whole.cells)
-        precision = np.maximum(mine.precision, 1e-300)
-        hats = np.insert(parts, -1, mine.pulled / precision, axis=-1)
-        query = SpeedQueries(rows, hats, (mine.weighted / precision).ravel(), 1 / precision.ravel())
-        return replace(day_information(layout, [query]), days=days)
-
-    days = [said(day.sums) for day in state.days]
-    if state.older_names:
-        days.insert(0, said(state.older, len(state.older_names)))
-    return LearnedHats(
-        design, whole.cells, tuple(day.name for day in state.days), traffic, fit_means(layout, days, [PULL])
-    )
+        return replace(self, days=tuple(rest), older=self.older + first.sums, older_names=names, newest=day)

@@ -81,6 +81,13 @@ class Layout:
         """Of the border."""
         return slice(1, 1 + HOURS)
 
+    def entry(self, row: Int64s, column: Int64s) -> Int64s:
+        """Where pairs of places of one family stand among the families' matrices as they lie flat."""
+        family = self.family[row]
+        start, size = self.starts[family], np.diff(self.starts)[family]
+        found: Int64s = self.entries[family] + (row - start) * size + column - start
+        return found
+
     @cached_property
     def neighbours(self) -> Int64s:
         """int64 (2, pairs), places of cells that touch, the smaller first."""

@@ -122,46 +122,72 @@ def day_information(layout: Layout, queries: Sequence[SpeedQueries]) -> DayInfor
     return DayInformation(total)
 
 
-def fit_means(layout: Layout, days: Sequence[DayInformation], more: Sequence[tuple[float, float]] = ()) -> Means:
+def fit_means(
+    layout: Layout,
+    days: Sequence[DayInformation],
+    more: Sequence[tuple[float, float]] = (),
+    known: Smoothness | None = None,
+) -> Means:
     """Effects from all days' information; their smoothness is learned from it by EM, from the default.
 
-    more: mean and standard deviation, before any release, of columns that stand before that of traffic.
+    more: mean and standard deviation, before any release, of columns that stand before that of traffic. known: the
+    smoothness, where it is not to be learned.
     """
-    smoothness, precision, value = DEFAULT, np.zeros(layout.border.size), np.zeros(layout.border.size)
+    smoothness, precision, value = known or DEFAULT, np.zeros(layout.border.size), np.zeros(layout.border.size)
     priors = {0: (CITY_MEAN_KMH, CITY_SD_KMH), -1: (SLOPE_KMH, SLOPE_SD_KMH)}
     for at, (mean, sd) in (priors | dict(enumerate(more, -1 - len(more)))).items():
         precision[at], value[at] = sd**-2, mean * sd**-2
-    for at in range(_ROUNDS):
+    rounds = _ROUNDS if known is None else 1
+    for at in range(rounds):
         system = system_of(layout, smoothness, precision, value, [day.part for day in days])
         solved = system.solved()
-        if at + 1 < _ROUNDS:
+        if at + 1 < rounds:
             smoothness = learned_smoothness(solved, solved.effects, DEFAULT)
     return Means(solved.effects, solved, [each for each in system.own if each is not None])
 
 
 class Spread(NamedTuple):
-    """How well each HAT's described mean is known. variances: (cells, slots). unknown: see `spread_of`."""
+    """How well each HAT's described mean is known. variances: (cells, slots). unknown: see `spread_of`. constant: the
+    expected squared error of the city's true mean, (km/h)^2."""
 
     variances: Float64s
     unknown: float
+    constant: float
 
 
-def spread_of(means: Means, deviations: Deviations, hours: Int64s, traffic: Float64s, weights: Float64s) -> Spread:
+def spread_of(
+    means: Means,
+    deviations: Deviations,
+    hours: Int64s,
+    traffic: Float64s,
+    weights: Float64s,
+    more: Float64s | None = None,
+) -> Spread:
     """Variances of the described means, and what part of the city's pattern is not known.
 
     The second is the expected squared error of the described means over that of one constant, the city's true mean:
     0 where all is known, 1 where one constant would do as well, above 1 where not even that is known.
+    more: (cells, slots, columns), how much each HAT has of the columns that stand before that of traffic.
     """
     solved, share = means.solved, weights / weights.sum()
+    last = traffic[..., None] if more is None else np.concatenate([more, traffic[..., None]], axis=-1)
+    own = variances_of(means, deviations, hours, last)
+    with_mean = _with_mean(solved, deviations, hours, last, share)
     design = solved.system.layout.design
-    found = hat_variances(solved, deviations.hours)
-    slope = solved.spread[traffic_at(solved), traffic_at(solved)]
-    own = found.variances[:, hours] + traffic**2 * slope + 2 * traffic * found.with_last[:, hours]
-    own = np.maximum(own + np.diag(deviations.more)[hours], 0.0)
-    with_mean = _with_mean(solved, deviations, hours, traffic, share)
     values = means.described(design, hours, traffic) + deviations.values[hours]
+    if more is not None:
+        values = values + more @ means.effects[design.columns : -1]
     constant = (values - np.sum(share * values)) ** 2 + own - 2 * with_mean + np.sum(share * with_mean)
-    return Spread(own, float(np.sum(share * own) / max(np.sum(share * constant), 1e-9)))
+    of_constant = max(float(np.sum(share * constant)), 1e-9)
+    return Spread(own, float(np.sum(share * own)) / of_constant, of_constant)
+
+
+def variances_of(means: Means, deviations: Deviations, hours: Int64s, last: Float64s) -> Float64s:
+    """Of the described means, (cells, slots). last: (cells, slots, columns), how much each HAT has of the last ones."""
+    found, these = hat_variances(means.solved, deviations.hours, last.shape[-1]), _last(means.solved, last.shape[-1])
+    both = last @ means.solved.spread[these, these] + 2 * found.with_last[:, hours]
+    own: Float64s = found.variances[:, hours] + np.sum(both * last, axis=-1) + np.diag(deviations.more)[hours]
+    return np.maximum(own, 0.0)
 
 
 def border_of(solved: Solved, deviations: Deviations) -> Float64s:
@@ -179,22 +205,23 @@ def traffic_at(solved: Solved) -> int:
     return solved.system.layout.border.size - 1
 
 
-def _with_mean(solved: Solved, deviations: Deviations, hours: Int64s, traffic: Float64s, share: Float64s) -> Float64s:
-    """Covariance of each HAT's described mean with the city's, (cells, slots)."""
-    layout, columns = (
-        solved.system.layout,
-        columns_of(solved.system.layout.design, hours, solved.system.layout.width - 1),
-    )
-    parts = share[..., None] * coefficients_of(traffic)
+def _last(solved: Solved, columns: int) -> slice:
+    """So many of the lasting columns in the border, that of traffic being the last."""
+    return slice(traffic_at(solved) + 1 - columns, traffic_at(solved) + 1)
+
+
+def _with_mean(solved: Solved, deviations: Deviations, hours: Int64s, last: Float64s, share: Float64s) -> Float64s:
+    """Covariance of each HAT's described mean with the city's, (cells, slots). last: (cells, slots, columns)."""
+    layout, these = solved.system.layout, _last(solved, last.shape[-1])
+    columns = layout.design.of_hats(hours)
+    parts = np.broadcast_to(share[..., None], columns.shape)
     row = np.bincount(columns.ravel(), parts.ravel(), layout.width).astype(np.float64)
     by_hour = np.bincount(hours, share.sum(axis=0), HOURS)
     border = by_hour @ deviations.hours
-    border[traffic_at(solved)] = row[-1]
+    border[these] = np.sum(share[..., None] * last, axis=(0, 1))
     local, at_border = solved.times(row[layout.local], border)
     at_place = np.zeros(layout.width)
     at_place[layout.local] = local
     by_slot = (deviations.hours @ at_border + by_hour @ deviations.more)[hours]
-    found: Float64s = (
-        at_place[columns[..., 1]] + at_place[columns[..., 3]] + by_slot + traffic * at_border[traffic_at(solved)]
-    )
+    found: Float64s = at_place[columns[..., 1]] + at_place[columns[..., 3]] + by_slot + last @ at_border[these]
     return found

@@ -27,6 +27,7 @@ from dpops.means.forecasts import (
 from dpops.means.quantile import expected_quantile, private_quantiles
 from dpops.mechanism import Integers, Mechanism, Plan, Totals
 from dpops.noise import Noise
+from dpops.pull import Pull
 from dpops.types import CountsKnown, Grid, Int64s
 
 _POINTS = 16
@@ -43,6 +44,7 @@ class QuantileInterval(Mechanism):
     statistics: ClassVar[frozenset[str]] = frozenset({"mean"})
     adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
     chooses: ClassVar[bool] = True
+    pull: ClassVar[Pull] = Pull(0.2, 0.12, clips=True)
 
     m_ub: Rule = "argmax"
 

@@ -15,6 +15,7 @@ from dpops.means.quantile import expected_quantile, private_quantiles
 from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, stack, with_noise
 from dpops.noise import Noise
 from dpops.noise.exponential import MOST_CANDIDATES
+from dpops.pull import Pull
 from dpops.types import CountsKnown, Grid, Int64s
 
 _POINTS = 64
@@ -33,6 +34,7 @@ class Akmv(Mechanism):
     statistics: ClassVar[frozenset[str]] = frozenset({"mean"})
     adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
     chooses: ClassVar[bool] = True
+    pull: ClassVar[Pull] = Pull(-0.25, 0.15, clips=True)
 
     def plan(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
         counts, reported = known

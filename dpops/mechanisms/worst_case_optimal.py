@@ -14,6 +14,7 @@ from dpops.forecast import Float64s, Prior, clamped_errors, normal_scores
 from dpops.means.forecasts import Many, alike, chunks, groups_of, quotients
 from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, stack, with_noise
 from dpops.noise import Noise
+from dpops.pull import Pull
 from dpops.types import CountsKnown, Grid, Int64s
 
 
@@ -33,6 +34,7 @@ class WorstCaseOptimal(Mechanism):
     name: ClassVar[str] = "worst-case-optimal"
     statistics: ClassVar[frozenset[str]] = frozenset({"mean"})
     adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
+    pull: ClassVar[Pull] = Pull(1.5, 0.6, clips=True)
 
     tie: Literal["largest", "smallest"] = "largest"
     constant: bool = False

@@ -32,7 +32,7 @@ from transforms.observe.vehicle_hash import Secret
 from transforms.records import SlotEstimates
 from transforms.release.by_hexagon import draw_releases
 from transforms.release.estimates import estimates_of
-from transforms.release.past import STATISTIC, Past, with_model
+from transforms.release.past import STATISTIC, Fitter, Past, with_model
 from transforms.release.recorded import Sequenced
 
 NO_KEY = Secret(bytes(32))
@@ -132,12 +132,12 @@ def _tallied(job: Job, plan: Sequence[int], events: Mapping[int, list[bytes]]) -
 
 
 def _simulated(job: Job, periods: Mapping[int, Tally]) -> _Run:
-    past, noise, policy = Past.none(), Noise(), job.policy
+    past, fitter, noise, policy = Past.none(), Fitter(), Noise(), job.policy
     days, rows = list[str](), list[list[float]]()
     for plan_s, tallied in periods.items():
         units = [unit for unit, _ in draw_releases(plan_s, 0, tallied, job.slots, policy, noise)]
         past = past.after(Sequenced(past.sequence + at, unit) for at, unit in enumerate(units, 1))
-        known = past.fitted()
+        known = fitter.fitted(past)
         for unit in units:
             slot = with_model(estimates_of([unit], policy.names), [unit], known, policy.grid.upper)
             mine = _rows(slot, tallied.take(tallied.slot_s == unit.slot_s), float(policy.grid.step))

@@ -6,11 +6,12 @@ Everything here is a function of recorded entries in their order, where counts a
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
-from dpops.learning.hats import HatMeans, HatState, LearnedHats, learned_hats
+from dpops.learning import Design, HatErrors, HatMeans, HatState, LearnedHats, Smoothness, learned_hats
 from dpops.learning.interval import LEAST_VEHICLES
 from dpops.mechanism import Plan
 from dpops.registry import registered
@@ -45,10 +46,34 @@ class Past:
             past = Past(sequence, past.state.after(day_of(unit), means_of(unit)))
         return past
 
-    def fitted(self) -> LearnedHats | None:
+
+class Fitter:
+    """Fits the model entry by entry: how smooth the city is, days before the newest tell, so it is learned once a day.
+
+    On a first day the entries tell it themselves. Fits are functions of the entries; what is kept here saves time.
+    """
+
+    def __init__(self) -> None:
+        self._cells = np.zeros(0, np.int64)
+        self._design: Design | None = None
+        self._before: HatState | None = None
+        self._smoothness: Smoothness | None = None
+
+    def fitted(self, past: Past) -> LearnedHats | None:
         """None where no HAT was released yet."""
-        cells = self.state.whole.cells
-        return learned_hats(self.state, design_of(cells.tolist())) if cells.size else None
+        before = past.state.before
+        if self._before is None or not before.is_same(self._before):
+            known = self._learned(before, None)
+            self._before, self._smoothness = before, None if known is None else known.smoothness
+        return self._learned(past.state, self._smoothness)
+
+    def _learned(self, state: HatState, smoothness: Smoothness | None) -> LearnedHats | None:
+        cells = state.whole.cells
+        if not cells.size:
+            return None
+        if self._design is None or not np.array_equal(cells, self._cells):
+            self._cells, self._design = cells, design_of(cells.tolist())
+        return learned_hats(state, self._design, smoothness)
 
 
 def day_of(unit: Sealed) -> str:
@@ -60,19 +85,33 @@ def means_of(unit: Sealed) -> HatMeans:
     """The HATs of a unit whose mean is released, as they are learned from."""
     found = [each for each in unit.released if each.statistic == STATISTIC and each.plan is not None]
     plans = _Plans()
-    rows = np.array([plans.row(each) for each in found], np.float64).reshape(-1, 4)
+    rows = np.array([plans.row(each) for each in found], np.float64).reshape(-1, len(_Row._fields))
     cells = np.array([int(each.cell, 16) for each in found], np.int64)
     order = np.argsort(cells)
-    vehicles, values, variances, bias = rows[order].T
+    vehicles, reports, heaviest, values, noise, bias_kmh, pull_kmh, pull_sd_kmh, is_clipped = rows[order].T
     return HatMeans(
         cells=cells[order],
         hour=int(unit.slot_start[11:13]),
         vehicles=vehicles.astype(np.int64),
+        reports=reports.astype(np.int64),
+        heaviest=heaviest.astype(np.int64),
         values=values,
-        variances=variances,
-        bias_kmh=bias,
-        upper_kmh=plans.upper_kmh,
+        errors=HatErrors(noise, bias_kmh, pull_kmh, pull_sd_kmh, is_clipped.astype(np.bool_)),
     )
+
+
+class _Row(NamedTuple):
+    """A HAT as its plan and integers have it. value: km/h, not clamped. The rest are those of `HatErrors`."""
+
+    vehicles: float
+    reports: float
+    heaviest: float
+    value: float
+    noise: float
+    bias_kmh: float
+    pull_kmh: float
+    pull_sd_kmh: float
+    is_clipped: float
 
 
 class _Plans:
@@ -80,23 +119,21 @@ class _Plans:
 
     def __init__(self) -> None:
         self._read: dict[tuple[str, bytes], Plan] = {}
-        self.upper_kmh = np.inf
 
-    def row(self, released: Released) -> tuple[float, float, float, float]:
-        """Vehicles, the noisy value in km/h, not clamped, the variance of its noise, and its largest bias.
-
-        A plan without noise rests on no data: nothing is said.
-        """
+    def row(self, released: Released) -> _Row:
+        """A plan without noise rests on no data: nothing is said."""
         key = released.mechanism, msgspec.json.encode(released.plan)
         if key not in self._read:
             self._read[key] = Plan.from_public(released.mechanism, released.plan or {})
-        plan, integers = self._read[key], released.integers or []
-        self.upper_kmh = float(plan.upper)
-        resolved = registered()[released.mechanism].resolve(integers, plan)
+        plan, integers, mechanism = self._read[key], released.integers or [], registered()[released.mechanism]
+        users, samples, heaviest = (plan.facts[name] for name in ("users", "samples", "heaviest"))
+        resolved = mechanism.resolve(integers, plan)
         if not resolved.scale:
-            return plan.facts["users"], 0.0, np.inf, 0.0
-        value = float(integers[-1] * resolved.step)
-        return plan.facts["users"], value, resolved.noise_std() ** 2, resolved.stated_bias()
+            return _Row(users, samples, heaviest, 0.0, np.inf, 0.0, 0.0, 0.0, False)
+        value, noise, bias = float(integers[-1] * resolved.step), resolved.noise_std() ** 2, resolved.stated_bias()
+        pull, unit = mechanism.pull, bias**2 / float(plan.upper)
+        pulls = pull.usual * unit, pull.sd * unit
+        return _Row(users, samples, heaviest, value, noise, bias, *pulls, pull.clips)
 
 
 def with_model(

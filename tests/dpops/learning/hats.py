@@ -2,7 +2,9 @@
 
 import numpy as np
 
-from dpops.learning.hats import RECENT, HatMeans, HatState, LearnedHats, learned_hats, own_variance
+from dpops.learning.hat_model import LearnedHats, learned_hats
+from dpops.learning.hat_variances import USUAL as VARIANCES
+from dpops.learning.hats import RECENT, HatErrors, HatMeans, HatState
 from tests.dpops.learning.city import HOURS, design, truth
 
 CELLS = np.arange(36) * 7 + 100
@@ -10,27 +12,39 @@ _, USUAL = truth(design())
 UPPER = 65.0
 
 
-def slot(hour: int, noise_sd: float, rng: np.random.Generator, vehicles: int = 9) -> tuple[HatMeans, np.ndarray]:
-    """Every cell once, with its own mean around the usual one; and that mean."""
-    true = USUAL[:, hour] + np.sqrt(own_variance(np.array(vehicles))) * rng.normal(size=CELLS.size)
+def errors(noise_sd: float, bias_kmh: float = 0.0, pull_kmh: float = 0.0, *, is_clipped: bool = False) -> HatErrors:
+    """The same of every cell; a third of the pull is how far it may be from the usual."""
+    each = (noise_sd**2, bias_kmh, pull_kmh, pull_kmh / 3)
+    return HatErrors(*(np.full(CELLS.size, number) for number in each), np.full(CELLS.size, is_clipped))
+
+
+def slot(
+    hour: int, noise_sd: float, rng: np.random.Generator, vehicles: int = 9, spread: float = 1.0
+) -> tuple[HatMeans, np.ndarray]:
+    """Every cell once, with its own mean around the usual one; and that mean. spread: of it, times the usual."""
+    counts = np.full(CELLS.size, vehicles)
+    own = VARIANCES.of(counts, 2 * counts, USUAL[:, hour])
+    true = USUAL[:, hour] + spread * np.sqrt(own) * rng.normal(size=CELLS.size)
     means = HatMeans(
         cells=CELLS,
         hour=hour,
-        vehicles=np.full(CELLS.size, vehicles),
+        vehicles=counts,
+        reports=2 * counts,
+        heaviest=np.full(CELLS.size, 4),
         values=true + noise_sd * rng.normal(size=CELLS.size),
-        variances=np.full(CELLS.size, noise_sd**2),
-        bias_kmh=np.zeros(CELLS.size),
-        upper_kmh=UPPER,
+        errors=errors(noise_sd),
     )
     return means, true
 
 
-def after(days: int, noise_sd: float, keep: int | None = RECENT) -> tuple[HatState, HatMeans, np.ndarray]:
+def after(
+    days: int, noise_sd: float, keep: int | None = RECENT, vehicles: int = 9, spread: float = 1.0
+) -> tuple[HatState, HatMeans, np.ndarray]:
     """The state after so many days, and the last slot with its true means."""
     rng, state = np.random.default_rng(days), HatState.new(keep)
     for day in range(days):
         for hour in HOURS.tolist():
-            means, true = slot(hour, noise_sd, rng)
+            means, true = slot(hour, noise_sd, rng, vehicles, spread)
             state = state.after(f"day {day}", means)
     return state, means, true
 

@@ -104,7 +104,7 @@ def test_a_cells_day_is_as_doubtful_as_how_many_drive_there() -> None:
 
 def covariance(known: Learned, belief: Field, share: np.ndarray) -> float:
     """share' Cov share, from the solution's product with a vector."""
-    traffic = traffic_of(known.counts.hats(OF, belief.hours))
+    traffic = traffic_of(known.counts.hats(OF, belief.hours))[..., None]
     return float(np.sum(share * _with_mean(known.means.solved, belief.day, belief.hours, traffic, share)))
 
 

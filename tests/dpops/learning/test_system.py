@@ -111,7 +111,7 @@ def test_effects_and_variances_are_those_of_the_dense_matrix(name: str) -> None:
     columns = np.concatenate([of.of_hats(SLOTS), np.broadcast_to(width + HOURS + SLOTS[:, None], (of.cells, 24, 1))], 2)
     expected = covariance[columns[..., :, None], columns[..., None, :]].sum(axis=(2, 3))
     assert np.allclose(found.variances, expected)
-    assert np.allclose(found.with_last, covariance[columns, width - 1].sum(axis=2))
+    assert np.allclose(found.with_last[..., 0], covariance[columns, width - 1].sum(axis=2))
 
 
 @pytest.mark.parametrize("name", CITIES)

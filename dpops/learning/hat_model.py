@@ -1,0 +1,170 @@
+"""What noisy means of single HATs teach where counts are public: a value and an interval for each HAT.
+
+The effects are those of `dpops.learning.means`, and two more: of how often a vehicle reports, and of what all releases'
+biases have in common. How many vehicles and reports are behind a HAT is public, so no weight is learned.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from dpops.learning.design import HOURS, Design, Smoothness
+from dpops.learning.hat_information import hat_information
+from dpops.learning.hat_variances import USUAL, Missed, OwnVariances, learned_variances
+from dpops.learning.hats import HatMeans, HatState, HatSums
+from dpops.learning.interval import Z95, rounded
+from dpops.learning.layout import Layout
+from dpops.learning.means import (
+    DayInformation,
+    Deviations,
+    Means,
+    Spread,
+    fit_means,
+    spread_of,
+    traffic_of,
+    variances_of,
+)
+from dpops.types import Float64s, Int64s
+
+DWELL = -5.0, 4.0
+"""Mean and standard deviation, before any release, of how much faster a HAT is where each vehicle reports e times as
+often, km/h. In Austin it is -7 to -11, in made-up cities -4 to -9."""
+PULL = 0.6, 0.6
+"""The same of the factor of the usual pull of releases. What is learned is how far released means rise with the pull:
+where vehicles report unevenly a cap pulls more, and slow ones report more often, so true means fall with it."""
+MOST_UNKNOWN = 0.6
+"""Beyond it values are held back: see `spread_of`. Short of it they were nearer than the city's true mean, in Austin,
+parts of it and made-up cities."""
+OF_TRUE = 0.7
+"""What part of the variance of a bias lies in the true mean, beside `dpops.learning.hats.OF_RELEASED`."""
+UNLIKE = 1.4
+"""Where nothing is released, what describes a HAT is so much less sure, in variance: `auto` releases busy places, which
+are more alike than others. Fitted on Austin, and its days taken for one."""
+_FEWEST = 0.05
+"""Vehicles in a HAT where none was seen: so its traffic has a logarithm."""
+_DAY = np.arange(HOURS)
+_FURTHER = 3
+"""Columns behind the design's, which stand last: of dwell, pull and traffic."""
+
+
+class HatBelief(NamedTuple):
+    """Of HATs, (hats,) each, in km/h, rounded. is_known: whether enough is known of the city to show them."""
+
+    values: Float64s
+    lower95: Float64s
+    upper95: Float64s
+    is_known: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedHats:
+    """The model fitted to a state, whose whole is kept here. traffic: (cells, 24). dwell: the mean one. variances: of
+    HATs around what describes them. unknown: see `MOST_UNKNOWN`, of all hours of the newest day."""
+
+    design: Design
+    whole: HatSums
+    days: tuple[str, ...]
+    traffic: Float64s
+    dwell: float
+    means: Means
+    variances: OwnVariances
+    unknown: float
+
+    def belief(self, day: str, means: HatMeans, upper_kmh: float) -> HatBelief:
+        """Of HATs that the state has taken in; from them and all else in it. A day that is not kept is a usual one.
+
+        What describes the HAT, moved towards its own noisy mean as far as that is to be believed, less the usual pull.
+        Not known is a city whose pattern, by the model's own account, is missed by more than MOST_UNKNOWN of what its
+        true mean misses; in that slot, or in a whole day.
+        """
+        at = np.searchsorted(self.whole.cells, means.cells)
+        pull, unsure = (
+            np.where(means.is_noisy, each, 0.0) for each in (means.errors.pull_kmh, means.errors.pull_sd_kmh)
+        )
+        more, weights = np.zeros((self.design.cells, 1, 2)), np.zeros((self.design.cells, 1))
+        more[at, 0] = np.stack([means.dwell - self.dwell, pull], axis=-1)
+        weights[at, 0] = means.vehicles
+        deviations, hours = self._deviations(day), np.array([means.hour])
+        described = _described(self.means, self.design, deviations, hours, more, self.traffic[:, hours])[at, 0]
+        spread = spread_of(self.means, deviations, hours, self.traffic[:, hours], weights, more)
+        values, variances = self._believed(means, described, spread.variances[at, 0])
+        reach = Z95 * np.sqrt(variances)
+        value, lower, upper = (
+            rounded(np.clip(each, 0, upper_kmh)) for each in (values, values - reach, values + reach)
+        )
+        unknown = max(self.unknown, _unknown(spread, float(np.average(unsure, weights=means.vehicles))))
+        return HatBelief(value, lower, upper, unknown <= MOST_UNKNOWN)
+
+    def _believed(self, means: HatMeans, described: Float64s, variances: Float64s) -> tuple[Float64s, Float64s]:
+        """True means and their variances, (hats,) each, from what describes the released ones and its variances."""
+        noisy, pull = means.is_noisy, self.variances.times_usual * means.errors.pull_kmh
+        true = np.where(noisy, described - pull, described)
+        own = self.variances.of(means.vehicles, means.reports, true)
+        part = np.where(noisy, own / (own + means.variances), 0.0)
+        uneven = self.variances.of_uneven(means.vehicles, means.reports, means.heaviest, true)
+        beside = np.where(noisy, OF_TRUE * means.uneven + means.errors.pull_sd_kmh**2, uneven)
+        known = np.where(noisy, 1.0, UNLIKE) * variances
+        return true + part * (means.values - described), (1 - part) ** 2 * known + (1 - part) * own + beside
+
+    @property
+    def smoothness(self) -> Smoothness:
+        return self.means.solved.system.smoothness
+
+    def _deviations(self, day: str) -> Deviations:
+        older = len(self.means.own) - len(self.days)
+        return self.means.deviations(older + self.days.index(day) if day in self.days else 0)
+
+
+def learned_hats(state: HatState, design: Design, smoothness: Smoothness | None = None) -> LearnedHats:
+    """design: of the state's cells, of which there must be one. smoothness: that of earlier days, or None."""
+    layout, whole = Layout(design, _FURTHER), state.whole
+    usual = np.maximum(whole.vehicles / np.maximum(whole.slots, 1), _FEWEST)
+    traffic, dwell = traffic_of(usual), float(whole.dwelt.sum() / max(whole.precision.sum(), 1e-300))
+    days = [day.sums.on(whole.cells) for day in state.days]
+
+    def said(sums: HatSums, days: int = 1) -> DayInformation:
+        last = np.concatenate([_more(sums, dwell), traffic[..., None]], axis=-1)
+        return DayInformation(hat_information(layout, sums.precision, sums.mean(sums.weighted), last), days)
+
+    found = [said(day) for day in days]
+    if state.older_names:
+        found.insert(0, said(state.older.on(whole.cells), len(state.older_names)))
+    means = fit_means(layout, found, [DWELL, PULL], smoothness)
+    older = len(found) - len(days)
+    missed = (_missed(means, design, older + at, day, dwell, traffic) for at, day in enumerate(days))
+    spread = spread_of(means, means.deviations(len(found) - 1), _DAY, traffic, whole.vehicles, _more(whole, dwell))
+    unsure = float(np.average(whole.mean(whole.unsure), weights=whole.vehicles))
+    names = tuple(day.name for day in state.days)
+    variances = learned_variances(missed)
+    return LearnedHats(design, whole, names, traffic, dwell, means, variances, _unknown(spread, unsure))
+
+
+def _more(sums: HatSums, dwell: float) -> Float64s:
+    """Of each HAT what its dwell is above the mean, and its usual pull; (cells, 24, 2)."""
+    around = np.where(sums.precision > 0, sums.mean(sums.dwelt) - dwell, 0.0)
+    return np.stack([around, sums.mean(sums.pulled)], axis=-1)
+
+
+def _described(
+    means: Means, design: Design, deviations: Deviations, hours: Int64s, more: Float64s, traffic: Float64s
+) -> Float64s:
+    """What the released means lie around, (cells, slots). more: (cells, slots, 2)."""
+    found: Float64s = means.described(design, hours, traffic) + deviations.values[hours]
+    return found + more @ means.effects[design.columns : -1]
+
+
+def _missed(means: Means, design: Design, at: int, sums: HatSums, dwell: float, traffic: Float64s) -> Missed:
+    """Of the HATs that teach of one day, the at-th that was fitted."""
+    more, deviations, taught = _more(sums, dwell), means.deviations(at), sums.taught > 0
+    described = _described(means, design, deviations, _DAY, more, traffic)[taught]
+    known = variances_of(means, deviations, _DAY, np.concatenate([more, traffic[..., None]], axis=-1))[taught]
+    vehicles, reports = sums.vehicles[taught], sums.reports[taught]
+    noise = np.maximum(1 / sums.precision[taught] - USUAL.of(vehicles, reports), 0.0)
+    squares = (sums.mean(sums.weighted)[taught] - described) ** 2
+    return Missed(squares, known, noise, vehicles, reports, described)
+
+
+def _unknown(spread: Spread, unsure_kmh: float) -> float:
+    """unsure_kmh: how far all values may be pulled more, or less, than they usually are."""
+    return spread.unknown + unsure_kmh**2 / spread.constant
