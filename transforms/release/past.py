@@ -131,7 +131,9 @@ class _Plans:
         if not resolved.scale:
             return _Row(users, samples, heaviest, 0.0, np.inf, 0.0, 0.0, 0.0, False)
         value, noise, bias = float(integers[-1] * resolved.step), resolved.noise_std() ** 2, resolved.stated_bias()
-        pull, unit = mechanism.pull, bias**2 / float(plan.upper)
+        # Reports that suppression leaves out are whole vehicles', no slower than others.
+        without = float(plan.upper) * (1 - samples / plan.facts["reported"])
+        pull, unit = mechanism.pull, max(bias - without, 0.0) ** 2 / float(plan.upper)
         pulls = pull.usual * unit, pull.sd * unit
         return _Row(users, samples, heaviest, value, noise, bias, *pulls, pull.clips)
 

@@ -50,6 +50,14 @@ def test_how_smooth_the_city_is_earlier_days_tell_once(monkeypatch: pytest.Monke
     assert fits == [True] * 3 + [True, False, False, False] * 2
 
 
+def test_what_suppression_leaves_out_may_be_anything_and_pulls_nowhere() -> None:
+    rows = [(at, 0, 3, 4500, 0) for at in range(6)] + [(6, 0, 0, 0, 4)]
+    errors = means_of(sealed(tally_of(*rows), seeded(1), epsilon=50)).errors
+    assert errors.bias_kmh[0] > 65 * 4 / 22 - 0.01
+    assert errors.pull_kmh[0] < 1e-5
+    assert errors.pull_sd_kmh[0] < 1e-5
+
+
 def test_an_entry_says_what_its_plan_makes_public() -> None:
     means = means_of(ENTRIES[0].unit)
     assert means.vehicles.tolist() == [6, 6, 6]
