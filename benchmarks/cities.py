@@ -18,14 +18,19 @@ _DAY = np.array(
 )
 """How likely a vehicle is on the road in each hour."""
 _PARTS_H, _PER_KMH = 4, 120.0
+_USUAL_KMH = 6.0, 58.0
+_BRIEF = 0.25
+"""A vehicle that stays half as long as usual in a HAT lies so much farther from its pattern: 2 to this power."""
 
 
 @dataclass(frozen=True)
 class MadeUp:
     """A city that never was. Buses and trams follow lines, cabs go where many go.
 
-    rough_kmh: how far a HAT of a day lies from its pattern, whoever drives there. own_kmh: a vehicle in it from that.
-    uneven_kmh: how far a cell lies from the cells around it. visits: cells of a vehicle in an hour.
+    rough_kmh: how far a HAT of a day lies from its pattern, whoever drives there. own_kmh: a vehicle in it from that,
+    where all drive at the mean speed; faster ones differ more, and those that only pass by, with few reports.
+    uneven_kmh: how far a cell lies from the cells around it. slow_centre_kmh: how much slower it is where e times as
+    many go. steep: how much busier the middle is than the edge. visits: cells of a vehicle in an hour.
     """
 
     name: str
@@ -40,6 +45,8 @@ class MadeUp:
     rough_kmh: float = 2.0
     own_kmh: float = 12.0
     uneven_kmh: float = 3.0
+    slow_centre_kmh: float = 2.0
+    steep: float = 1.7
     seed: int = 1
 
 
@@ -48,7 +55,7 @@ def made_up(of: MadeUp, grid: Grid) -> TrueCity:
     cells = np.array(sorted(h3_int.grid_disk(_CENTRE, of.rings)), np.int64)
     places = np.array([h3_int.cell_to_latlng(int(cell)) for cell in cells])
     at_km = (places - places.mean(axis=0)) * np.array([111.2, 111.2 * np.cos(np.radians(48.1))])
-    popular = np.exp(0.7 * rng.normal(size=cells.size) - np.hypot(*at_km.T) / (0.6 * of.rings * 2.2))
+    popular = np.exp(0.7 * rng.normal(size=cells.size) - of.steep * np.hypot(*at_km.T) / (of.rings * 2.2))
     pattern = _pattern(of, rng, cells, at_km, popular)
     routes = _routes(of, rng, at_km)
     days = [_day(of, rng, grid, cells, at_km, popular, routes, pattern) for _ in range(of.days)]
@@ -62,12 +69,13 @@ def _pattern(of: MadeUp, rng: np.random.Generator, cells: Int64s, at_km: Float64
     """Usual mean of every HAT, km/h, (cells, 24)."""
     bumps = at_km[rng.integers(0, cells.size, 8)]
     near = np.exp(-np.sum((at_km[:, None] - bumps) ** 2, axis=-1) / (2 * 4.0**2))
-    cell = near @ (5 * rng.normal(size=8)) + of.uneven_kmh * rng.normal(size=cells.size) - 2 * np.log(popular)
+    cell = near @ (5 * rng.normal(size=8)) + of.uneven_kmh * rng.normal(size=cells.size)
+    cell = cell - of.slow_centre_kmh * np.log(popular)
     hour = -3 * np.exp(-((np.arange(24) - 8) ** 2) / 4) - 4 * np.exp(-((np.arange(24) - 17) ** 2) / 6)
     parents = np.unique([h3_int.cell_to_parent(int(cell), 6) for cell in cells], return_inverse=True)[1]
     both = 1.5 * rng.normal(size=(parents.max() + 1, 24 // _PARTS_H))[parents][:, np.arange(24) // _PARTS_H]
     found: Float64s = of.mean_kmh + (cell - np.average(cell, weights=popular))[:, None] + hour + both
-    return found
+    return np.clip(found, *_USUAL_KMH)
 
 
 def _routes(of: MadeUp, rng: np.random.Generator, at_km: Float64s) -> list[Int64s]:
@@ -103,10 +111,12 @@ def _day(
     key = np.unique((vehicle * cells.size + cell.ravel()) * hours.size + slot)
     rest, slot = np.divmod(key, hours.size)
     vehicle, cell = np.divmod(rest, cells.size)
-    mean = truth[cell, slot] + rng.normal(0, 0.35 * of.own_kmh, of.vehicles)[vehicle]
-    mean = np.clip(mean + 0.94 * of.own_kmh * rng.standard_t(6, key.size) / np.sqrt(1.5), 0, float(grid.upper))
+    stay = rng.gamma(2, 0.5, key.size)
+    own_kmh = of.own_kmh * np.sqrt(pattern[cell, hours[slot]] / of.mean_kmh) * np.maximum(stay, 0.05) ** -_BRIEF
+    one = 0.35 * rng.normal(size=of.vehicles)[vehicle] + 0.94 * rng.standard_t(6, key.size) / np.sqrt(1.5)
+    mean = np.clip(truth[cell, slot] + own_kmh * one, 0, float(grid.upper))
     # Slow vehicles stay longer in a cell, and report more often.
-    reports = 1 + rng.poisson(_PER_KMH * rng.gamma(2, 0.5, key.size) / (mean + 30))
+    reports = 1 + rng.poisson(_PER_KMH * stay / (mean + 30))
     total = np.rint(reports * mean / float(grid.step)).astype(np.int64)
     return (Rows(vehicle + 1, cell, slot, reports, total),)
 

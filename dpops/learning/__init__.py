@@ -5,7 +5,7 @@ day (`taken_in`), is fitted when asked (`learned`), and never needs the data aga
 """
 
 from dpops.learning.coarser import SOURCES, Shown, coarser, with_coarser
-from dpops.learning.design import Design
+from dpops.learning.design import Design, Smoothness
 from dpops.learning.hat_model import HatBelief, LearnedHats, learned_hats
 from dpops.learning.hats import HatErrors, HatMeans, HatState
 from dpops.learning.interval import Estimates, Status, published
@@ -31,6 +31,7 @@ __all__ = [
     "LevelValues",
     "Live",
     "Shown",
+    "Smoothness",
     "StageValues",
     "State",
     "Status",

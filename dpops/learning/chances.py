@@ -16,7 +16,7 @@ NODES = 12
 """Equally likely numbers of vehicles that stand for all, for each HAT."""
 CAUTIOUS = 4
 """The node that counts as how many there are: there are more with a probability of about two thirds."""
-MORE_VEHICLES, SLOPE = 1.95, 0.83
+MORE_VEHICLES, SLOPE = 1.95, 0.84
 """Where a weight would be that of x vehicles of the declared profile, there are MORE_VEHICLES * x^SLOPE. A release
 scales a vehicle down whose speeds lie far from what describes them, and uneven ones; more so where few drive. This and
 the numbers below were fitted on a real city's buses, parts and sums of them, and made-up cities (docs/estimates.md,
@@ -25,19 +25,26 @@ the numbers below were fitted on a real city's buses, parts and sums of them, an
 
 class Doubt(NamedTuple):
     """How much less is known of a number than the count model says of the weight: its variance is too little by a
-    factor, and own is the variance of the number's logarithm around what the weight says."""
+    factor, and own + few / number is the variance of the number's logarithm around what the weight says."""
 
     factor: float
     own: float
+    few: float
 
 
-VEHICLES, WEIGHT = Doubt(1.1, 0.45), Doubt(1.8, 0.05)
+VEHICLES, WEIGHT = Doubt(1.1, 0.15, 0.15), Doubt(1.8, 0.05, 0.0)
 """Of the vehicles in a HAT; of what a cell's day weighs."""
-FEW, POWER = 240.0, 1.4
+FEW, POWER = 205.0, 1.05
 """Variance of the mean of a HAT of n vehicles around what describes it, (km/h)^2: FEW / n^POWER and a floor."""
+<<<<<<< HEAD
 FLOOR = 2.0
 """What is left of that with many vehicles, before the account's own releases say more: see `surprises.told`."""
 UNSAID = 0.06
+=======
+FLOOR = 0.7
+"""What is left of that with many vehicles, before the account's own releases say more: see `learned_floor`."""
+UNSAID = 0.13
+>>>>>>> main
 """Of a HAT's own variance, what a release of single HATs says nothing of: it weighs vehicles otherwise."""
 _STEPS = 10
 _EXACT = 1e-9
@@ -57,14 +64,14 @@ class Chances(NamedTuple):
     described: Float64s | None = None
 
 
-def factors_of(log_variances: Float64s, most: float, doubt: Doubt = VEHICLES) -> Float64s:
+def factors_of(log_variances: Float64s, most: float, doubt: Doubt, vehicles: Float64s) -> Float64s:
     """Equally likely factors of a number of vehicles, or of a weight; (.., NODES).
 
     log_variances: of their logarithm, as the count model has it where its values are. most: the variance where nothing
-    is released. What a release says of a weight is precise on the weight's own scale, not on that of its logarithm: a
-    HAT that noise made look busy may well have few vehicles, but one that looks idle is not busy. So nodes are where
-    information (x - 1)^2 + prior (log x)^2, of a weight x in units of the estimate, comes to the squares of a normal
-    law's quantiles.
+    is released. vehicles: expected. What a release says of a weight is precise on the weight's own scale, not on that
+    of its logarithm: a HAT that noise made look busy may well have few vehicles, but one that looks idle is not busy.
+    So nodes are where information (x - 1)^2 + prior (log x)^2, of a weight x in units of the estimate, comes to the
+    squares of a normal law's quantiles.
     """
     variances, prior = np.clip(log_variances, _EXACT, max(most, _EXACT))[..., None], 1 / max(most, _EXACT)
     information, at = 1 / variances - prior, math.sqrt(doubt.factor) * _AT
@@ -72,7 +79,8 @@ def factors_of(log_variances: Float64s, most: float, doubt: Doubt = VEHICLES) ->
     for _ in range(_STEPS):
         logs = np.where(np.abs(logs) < 1e-6, 1e-6, logs)
         logs = at / np.sqrt(prior + information * (np.expm1(logs) / logs) ** 2)
-    found: Float64s = np.exp(logs * np.sqrt(1 + doubt.own / variances))
+    own = doubt.own + doubt.few / np.maximum(vehicles, 1.0)
+    found: Float64s = np.exp(logs * np.sqrt(1 + own[..., None] / variances))
     return found
 
 
@@ -82,9 +90,9 @@ def expected_vehicles(weights: Float64s) -> Float64s:
     return found
 
 
-def numbers_of(vehicles: Float64s, factors: Float64s) -> Float64s:
-    """Equally likely numbers of vehicles in a HAT, at least 1; (.., NODES)."""
-    numbers: Float64s = np.maximum(vehicles[..., None] * factors, 1.0)
+def numbers_of(vehicles: Float64s, log_variances: Float64s, most: float, doubt: Doubt = VEHICLES) -> Float64s:
+    """Equally likely numbers of vehicles in a HAT, at least 1; (.., NODES). vehicles: expected; see `factors_of`."""
+    numbers: Float64s = np.maximum(vehicles[..., None] * factors_of(log_variances, most, doubt, vehicles), 1.0)
     return numbers
 
 

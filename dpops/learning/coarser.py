@@ -97,7 +97,7 @@ def _chances(hats: Chances, groups: Groups, share: Float64s) -> Chances:
 
 def _of_cells(found: Field) -> Field:
     """Of groups of one cell each: how well the cell is known depends on how many drive there, and so is doubtful."""
-    factors = factors_of(found.log_variances, found.unknown_log_variance, WEIGHT)
+    factors = factors_of(found.log_variances, found.unknown_log_variance, WEIGHT, found.vehicles)
     described = described_variances(found.variances, factors, found.unknown_variance)
     return replace(found, chances=chances_of(found)._replace(described=described))
 

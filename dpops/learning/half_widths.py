@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpops.learning.chances import CAUTIOUS, VEHICLES, Doubt, factors_of, numbers_of, own_variances
+from dpops.learning.chances import CAUTIOUS, VEHICLES, Doubt, numbers_of, own_variances
 from dpops.learning.interval import LEAST_VEHICLES, MOST_LOG_VARIANCE, Z95
 from dpops.learning.learner import KEPT
 from dpops.levels.defaults import BoundsOnly, Settings, vehicle_weight
@@ -23,8 +23,13 @@ from dpops.types import Float64s
 UNKNOWN_LOG_VARIANCE = 1.2
 """Of the logarithm of a HAT's vehicles where no release tells anything: about so much in a city that is half known."""
 ROUGH_FLOOR = 4.0
+<<<<<<< HEAD
 """What a plan takes for the floor, which only releases tell (`Told`): cities differ, and a plan must not promise."""
 _FEWER = 2
+=======
+"""What a plan takes for `learned_floor`, which only releases tell: cities differ, and a plan had better not promise."""
+_FEWER = 3
+>>>>>>> main
 """The number of vehicles, of `numbers_of`, at which a HAT's own variance makes about as wide an interval as all do."""
 
 
@@ -62,8 +67,8 @@ def hat_half_widths(look: Look, vehicles: Float64s, upper_kmh: float, days: int 
     if not look.counts_public:
         own_count, count = _described(look, vehicles, days, _weight_noise)
         count = 1 / (own_count + 1 / np.maximum(count, 1e-300))
-    doubt = Doubt(1.0, 0.0) if look.counts_public else VEHICLES
-    numbers = numbers_of(vehicles, factors_of(count, UNKNOWN_LOG_VARIANCE, doubt))
+    doubt = Doubt(1.0, 0.0, 0.0) if look.counts_public else VEHICLES
+    numbers = numbers_of(vehicles, count, UNKNOWN_LOG_VARIANCE, doubt)
     own = 1 / (1 / own_variances(numbers[:, _FEWER], ROUGH_FLOOR) + own_speed)
     half = np.minimum(Z95 * np.sqrt(speed + own), upper_kmh / 2)
     return HalfWidths(half, (numbers[:, CAUTIOUS] >= LEAST_VEHICLES) & (count <= MOST_LOG_VARIANCE))

@@ -13,21 +13,27 @@ def hat_information(layout: Layout, precisions: Float64s, values: Float64s, last
 
     precisions, values: (cells, 24). last: (cells, 24, columns). The same as `GroupRows` of single HATs, without rows.
     """
-    cells = layout.design.cells
-    once = np.ones((cells, HOURS, 1)), np.broadcast_to(np.eye(HOURS), (cells, HOURS, HOURS))
-    beside = np.concatenate([*once, last], axis=-1)
-    weighted = precisions[..., None] * beside
+    weighted = precisions[..., None] * last
     said = precisions * values
-    by_part = _of_parts(layout, weighted)
+    once = np.concatenate([precisions[..., None], said[..., None], weighted], axis=-1)
+    by_cell, by_hour, by_part = once.sum(axis=1), once.sum(axis=0), _of_parts(layout, once)
     none = Information.none(layout)
-    none.mixed[layout.cell_places] = weighted.sum(axis=1)
-    none.mixed[layout.part_places] = by_part
-    none.local[layout.cell_places] = said.sum(axis=1)
-    none.local[layout.part_places] = _of_parts(layout, said[..., None])[..., 0]
-    corner = weighted.reshape(-1, beside.shape[-1]).T @ beside.reshape(-1, beside.shape[-1])
-    border = np.tensordot(said, beside, 2)
-    families = _families(layout, precisions, by_part[..., 0])
-    return Information(families, none.mixed, corner, none.local, border)
+    none.mixed[layout.cell_places] = np.concatenate([by_cell[:, :1], precisions, by_cell[:, 2:]], axis=-1)
+    part_hours = np.zeros((*by_part.shape[:2], HOURS))
+    hours = np.arange(HOURS)
+    part_hours[:, hours // BLOCK_H, hours] = _of_parents(layout, precisions)
+    none.mixed[layout.part_places] = np.concatenate([by_part[..., :1], part_hours, by_part[..., 2:]], axis=-1)
+    none.local[layout.cell_places], none.local[layout.part_places] = by_cell[:, 1], by_part[..., 1]
+    corner, border = none.corner, none.border
+    everywhere = by_hour.sum(axis=0)
+    further = slice(1 + HOURS, None)
+    corner[0, 0], corner[0, layout.hours], corner[0, further] = everywhere[0], by_hour[:, 0], everywhere[2:]
+    corner[1 + hours, 1 + hours], corner[layout.hours, further] = by_hour[:, 0], by_hour[:, 2:]
+    corner[further, further] = np.tensordot(weighted, last, ((0, 1), (0, 1)))
+    corner[:] = np.triu(corner) + np.triu(corner, 1).T
+    border[0], border[layout.hours] = everywhere[1], by_hour[:, 1]
+    border[further] = np.tensordot(said, last, 2)
+    return Information(_families(layout, precisions, by_part[..., 0]), none.mixed, corner, none.local, border)
 
 
 def _families(layout: Layout, precisions: Float64s, by_part: Float64s) -> Float64s:
@@ -44,7 +50,12 @@ def _families(layout: Layout, precisions: Float64s, by_part: Float64s) -> Float6
 
 def _of_parts(layout: Layout, hats: Float64s) -> Float64s:
     """Sums over each parent's cells in each part of the day, (parents, parts, columns); hats: (cells, 24, columns)."""
-    design = layout.design
-    found = np.zeros((layout.part_places.shape[0], BLOCKS, hats.shape[-1]))
-    np.add.at(found, design.parents, hats.reshape(design.cells, BLOCKS, BLOCK_H, -1).sum(axis=2))
+    by_cell = hats.reshape(hats.shape[0], BLOCKS, BLOCK_H, -1).sum(axis=2)
+    return _of_parents(layout, by_cell)
+
+
+def _of_parents(layout: Layout, cells: Float64s) -> Float64s:
+    """Sums over each parent's cells, (parents, ..)."""
+    found = np.zeros((layout.part_places.shape[0], *cells.shape[1:]))
+    np.add.at(found, layout.design.parents, cells)
     return found

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpops.learning.design import HOURS, Design
+from dpops.learning.design import HOURS, Design, Smoothness
 from dpops.learning.hat_information import hat_information
 from dpops.learning.hat_variances import USUAL, Missed, OwnVariances, learned_variances
 from dpops.learning.hats import HatMeans, HatState, HatSums
@@ -107,13 +107,17 @@ class LearnedHats:
         known = np.where(noisy, 1.0, UNLIKE) * variances
         return true + part * (means.values - described), (1 - part) ** 2 * known + (1 - part) * own + beside
 
+    @property
+    def smoothness(self) -> Smoothness:
+        return self.means.solved.system.smoothness
+
     def _deviations(self, day: str) -> Deviations:
         older = len(self.means.own) - len(self.days)
         return self.means.deviations(older + self.days.index(day) if day in self.days else 0)
 
 
-def learned_hats(state: HatState, design: Design) -> LearnedHats:
-    """design: of the state's cells, of which there must be one."""
+def learned_hats(state: HatState, design: Design, smoothness: Smoothness | None = None) -> LearnedHats:
+    """design: of the state's cells, of which there must be one. smoothness: that of earlier days, or None."""
     layout, whole = Layout(design, _FURTHER), state.whole
     usual = np.maximum(whole.vehicles / np.maximum(whole.slots, 1), _FEWEST)
     traffic, dwell = traffic_of(usual), float(whole.dwelt.sum() / max(whole.precision.sum(), 1e-300))
@@ -126,7 +130,7 @@ def learned_hats(state: HatState, design: Design) -> LearnedHats:
     found = [said(day) for day in days]
     if state.older_names:
         found.insert(0, said(state.older.on(whole.cells), len(state.older_names)))
-    means = fit_means(layout, found, [DWELL, PULL])
+    means = fit_means(layout, found, [DWELL, PULL], smoothness)
     older = len(found) - len(days)
     missed = (_missed(means, design, older + at, day, dwell, traffic) for at, day in enumerate(days))
     spread = spread_of(means, means.deviations(len(found) - 1), _DAY, traffic, whole.vehicles, _more(whole, dwell))

@@ -15,9 +15,9 @@ _PER_VEHICLE = 2.5
 """Reports of a vehicle in a HAT, roughly."""
 _UNEVEN = 0.3
 """Of how much more the vehicle that reports most weighs than an even share, what comes to be variance."""
-PRIOR_SD = np.array([0.7, 0.5, 3.0])
+PRIOR_SD = np.array([1.5, 0.5, 3.0])
 """How far vehicles', reports' and the least variance may be from the usual ones, as factors, before any release."""
-LEAST, MOST = np.array([0.3, 0.3, 0.2]), np.array([4.0, 3.0, 20.0])
+LEAST, MOST = np.array([0.3, 0.3, 0.2]), np.array([8.0, 3.0, 20.0])
 """Of these factors: so far releases are believed."""
 _OF_SQUARES = 4.0
 """Variance of the square of what was missed, in squares of its variance: 2 of normal laws, 5 of Laplace's."""

@@ -170,12 +170,13 @@ class HatState:
     """All that is kept of earlier releases: a function of them in their order.
 
     days: the last ones, in the order in which they were first met. older: the others, added up, and their names.
-    keep: how many days stand alone; None: all.
+    newest: the day of the last release. keep: how many days stand alone; None: all.
     """
 
     days: tuple[HatDay, ...] = ()
     older: HatSums
     older_names: frozenset[str] = frozenset()
+    newest: str = ""
     keep: int | None = RECENT
 
     @staticmethod
@@ -186,16 +187,26 @@ class HatState:
     def whole(self) -> HatSums:
         return sum((day.sums for day in self.days), self.older)
 
+    @property
+    def before(self) -> "HatState":
+        """Without the newest day, if that stands alone."""
+        return replace(self, days=tuple(each for each in self.days if each.name != self.newest))
+
+    def is_same(self, other: "HatState") -> bool:
+        """Whether both are made of the very same sums."""
+        one, another = ([each.older, *(day.sums for day in each.days)] for each in (self, other))
+        return len(one) == len(another) and all(mine is yours for mine, yours in zip(one, another, strict=True))
+
     def after(self, day: str, means: HatMeans) -> "HatState":
         """The state after one more release of that day; one that is not among the last ones any more stays older."""
         sums = HatSums.of(means)
         if day in self.older_names:
-            return replace(self, older=self.older + sums)
+            return replace(self, older=self.older + sums, newest=day)
         known = {each.name: each.sums for each in self.days}
         known[day] = known.get(day, HatSums.none()) + sums
         days = tuple(HatDay(name, each) for name, each in known.items())
         if self.keep is None or len(days) <= self.keep:
-            return replace(self, days=days)
+            return replace(self, days=days, newest=day)
         first, *rest = days
         names = self.older_names | {first.name}
-        return replace(self, days=tuple(rest), older=self.older + first.sums, older_names=names)
+        return replace(self, days=tuple(rest), older=self.older + first.sums, older_names=names, newest=day)

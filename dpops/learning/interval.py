@@ -9,7 +9,6 @@ from dpops.learning.chances import (
     CAUTIOUS,
     Chances,
     expected_vehicles,
-    factors_of,
     half_widths,
     left_variances,
     numbers_of,
@@ -75,7 +74,7 @@ def chances_of(field: Field) -> Chances:
     """Equally likely numbers of vehicles, and what a mean's own variance is with each."""
     if field.chances is not None:
         return field.chances
-    numbers = numbers_of(expected_vehicles(field.vehicles), factors_of(field.log_variances, field.unknown_log_variance))
+    numbers = numbers_of(expected_vehicles(field.vehicles), field.log_variances, field.unknown_log_variance)
     # What a release of single HATs says of their own means, as a precision.
     said = np.maximum(1 / field.deviations - 1 / deviation_variance(field.vehicles), 0.0)
     return Chances(numbers, left_variances(own_variances(numbers, field.floor), said))

@@ -122,19 +122,26 @@ def day_information(layout: Layout, queries: Sequence[SpeedQueries]) -> DayInfor
     return DayInformation(total)
 
 
-def fit_means(layout: Layout, days: Sequence[DayInformation], more: Sequence[tuple[float, float]] = ()) -> Means:
+def fit_means(
+    layout: Layout,
+    days: Sequence[DayInformation],
+    more: Sequence[tuple[float, float]] = (),
+    known: Smoothness | None = None,
+) -> Means:
     """Effects from all days' information; their smoothness is learned from it by EM, from the default.
 
-    more: mean and standard deviation, before any release, of columns that stand before that of traffic.
+    more: mean and standard deviation, before any release, of columns that stand before that of traffic. known: the
+    smoothness, where it is not to be learned.
     """
-    smoothness, precision, value = DEFAULT, np.zeros(layout.border.size), np.zeros(layout.border.size)
+    smoothness, precision, value = known or DEFAULT, np.zeros(layout.border.size), np.zeros(layout.border.size)
     priors = {0: (CITY_MEAN_KMH, CITY_SD_KMH), -1: (SLOPE_KMH, SLOPE_SD_KMH)}
     for at, (mean, sd) in (priors | dict(enumerate(more, -1 - len(more)))).items():
         precision[at], value[at] = sd**-2, mean * sd**-2
-    for at in range(_ROUNDS):
+    rounds = _ROUNDS if known is None else 1
+    for at in range(rounds):
         system = system_of(layout, smoothness, precision, value, [day.part for day in days])
         solved = system.solved()
-        if at + 1 < _ROUNDS:
+        if at + 1 < rounds:
             smoothness = learned_smoothness(solved, solved.effects, DEFAULT)
     return Means(solved.effects, solved, [each for each in system.own if each is not None])
 

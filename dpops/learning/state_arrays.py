@@ -15,7 +15,7 @@ from dpops.learning.releases import DayValues
 
 Arrays = Mapping[str, NDArray[Any]]
 
-VERSION = 2
+VERSION = 3
 """Of what arrays mean, and of how they are made of releases: those of another version are not taken up."""
 
 _INFORMATION = ("families", "mixed", "corner", "local", "border")
@@ -46,7 +46,7 @@ def arrays_of_hats(state: HatState) -> dict[str, NDArray[Any]]:
     found = {f"older.{name}": getattr(state.older, name) for name in _SUMS}
     for at, day in enumerate(state.days):
         found |= {f"{at}.{name}": getattr(day.sums, name) for name in _SUMS}
-    names = {"days": np.array([day.name for day in state.days], np.str_)}
+    names = {"days": np.array([day.name for day in state.days], np.str_), "newest": np.array(state.newest)}
     return found | names | {"older_names": np.array(sorted(state.older_names), np.str_)}
 
 
@@ -54,7 +54,8 @@ def hats_taken_up(arrays: Arrays) -> HatState:
     """The state that gave these arrays. Raises KeyError or ValueError for others."""
     days = [HatDay(str(name), _sums(str(at), arrays)) for at, name in enumerate(arrays["days"].tolist())]
     older = frozenset(map(str, arrays["older_names"].tolist()))
-    return replace(HatState.new(), days=tuple(days), older=_sums("older", arrays), older_names=older)
+    newest = str(arrays["newest"])
+    return replace(HatState.new(), days=tuple(days), older=_sums("older", arrays), older_names=older, newest=newest)
 
 
 def _sums(of: str, arrays: Arrays) -> HatSums:

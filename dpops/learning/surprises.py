@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpops.learning.chances import FLOOR, expected_vehicles, factors_of, numbers_of, own_variances
+from dpops.learning.chances import FLOOR, VEHICLES, expected_vehicles, factors_of, own_variances
 from dpops.learning.means import Deviations, Means, border_of, coefficients_of
 from dpops.learning.queries import GroupRows, Groups
 from dpops.learning.releases import DayValues, LevelValues
@@ -98,11 +98,13 @@ def _explained(found: Sequence[_Surprises]) -> float:
 
 def _all(means: Means, days: Sequence[Described], rows: RowsOf) -> Iterator[_Surprises]:
     """Of levels whose groups lie in one parent each: wider ones are few, and say little."""
-    factors: dict[int, Float64s] = {}  # days of the same hours have the same variances
+    factors: dict[int, Float64s] = {}  # days of the same hours have the same variances, and about as many vehicles
     for each in days:
-        if id(each.log_variances) not in factors:
-            factors[id(each.log_variances)] = factors_of(each.log_variances, float(each.log_variances.max()))
-        numbers = numbers_of(expected_vehicles(each.vehicles), factors[id(each.log_variances)])
+        vehicles, key = expected_vehicles(each.vehicles), id(each.log_variances)
+        if key not in factors:
+            most = float(each.log_variances.max())
+            factors[key] = factors_of(each.log_variances, most, VEHICLES, vehicles)
+        numbers = np.maximum(vehicles[..., None] * factors[key], 1.0)
         falling = own_variances(numbers, 0.0).mean(axis=-1)
         for stage in each.day.stages:
             for level in stage.levels:

@@ -22,7 +22,6 @@ from pipelines.evaluation.real import CLASSES, class_name, in_class
 from pipelines.job import NOWHERE, Job
 from pipelines.progress import Report
 from pipelines.scheduled.release import InputError, UsageError, job_of
-from pipelines.specification import Specification
 from transforms.count import wire
 from transforms.count.tally import tally
 from transforms.count.wire import Tally
@@ -32,7 +31,8 @@ from transforms.observe.vehicle_hash import Secret
 from transforms.records import SlotEstimates
 from transforms.release.by_hexagon import draw_releases
 from transforms.release.estimates import estimates_of
-from transforms.release.past import STATISTIC, Past, with_model
+from transforms.release.past import STATISTIC, Fitter, Past, with_model
+from transforms.release.policy import Policy, SlotFacts
 from transforms.release.recorded import Sequenced
 
 NO_KEY = Secret(bytes(32))
@@ -95,35 +95,53 @@ class _Run(NamedTuple):
 _PUBLISHED = ("value", "lower95", "upper95", "model_value", "model_lower95", "model_upper95")
 
 
+class Telemetry(NamedTuple):
+    """Reports of whole periods, by their first slot, and what is public of their slots."""
+
+    slots: Mapping[int, SlotFacts]
+    periods: Mapping[int, Tally]
+
+
 def evaluated(feed: Feed, totals: Sequence[str], runs: int, report: Report) -> tuple[list[Errors], list[Coverage]]:
     """Releases telemetry at each total, divided over all HATs of a period at once, period by period, as often as asked.
 
     Raises UsageError for a specification without means that are released HAT by HAT under public counts.
     """
+    return compared(*telemetry_of(feed, totals[0], report), totals, runs, report)
+
+
+def telemetry_of(feed: Feed, total: str, report: Report) -> tuple[Telemetry, Policy]:
+    """What a feed holds, and how its specification releases it at such a total."""
     spec = feed.spec
     if spec.levels is not None or not spec.counts_are_public or all(s.name != STATISTIC for s in spec.statistics):
         raise UsageError("--past needs means that are released HAT by HAT under public counts")
     when, events = feed.events(report)
-    divided = replace(spec.privacy, allocation=_allocation(totals[0], spec), cap=None, release_shards=1)
-    plain = replace(spec, privacy=divided)
+    allocation = _allocation(total, spec.privacy.allocation)
+    plain = replace(spec, privacy=replace(spec.privacy, allocation=allocation, cap=None, release_shards=1))
     try:
         job = job_of(plain, when, NO_KEY, LedgerAccount("", Path(), "", PureLimit(Fraction(1)), "", ""), NOWHERE)
     except UsageError as error:
         raise InputError(f"the files do not hold whole periods: {error}") from None
     plans = sorted({facts.plan for facts in job.slots.values()})
     periods = {plan[0]: rows for plan in plans if (rows := _tallied(job, plan, events)).cell.size}
+    return Telemetry(job.slots, periods), job.policy
+
+
+def compared(
+    telemetry: Telemetry, policy: Policy, totals: Sequence[str], runs: int, report: Report
+) -> tuple[list[Errors], list[Coverage]]:
     errors, coverage = list[Errors](), list[Coverage]()
     for at, total in enumerate(totals, 1):
-        policy = replace(job.policy, allocation=_allocation(total, spec))
-        found = [_simulated(replace(job, policy=policy), periods) for _ in range(runs)]
+        divided = replace(policy, allocation=_allocation(total, policy.allocation))
+        found = [_simulated(telemetry, divided) for _ in range(runs)]
         errors += _errors(total, found)
         coverage += _coverage(total, found)
         report("totals simulated", at, len(totals))
     return errors, coverage
 
 
-def _allocation(total: str, spec: Specification) -> Allocation:
-    return Allocation(epsilon=Fraction(total), per="period", scope="period", suppress=spec.privacy.allocation.suppress)
+def _allocation(total: str, of: Allocation) -> Allocation:
+    return Allocation(epsilon=Fraction(total), per="period", scope="period", suppress=of.suppress)
 
 
 def _tallied(job: Job, plan: Sequence[int], events: Mapping[int, list[bytes]]) -> Tally:
@@ -131,13 +149,13 @@ def _tallied(job: Job, plan: Sequence[int], events: Mapping[int, list[bytes]]) -
     return wire.joined([tally(each, at, None, job.policy.columns).tally for at, each in found.items()])
 
 
-def _simulated(job: Job, periods: Mapping[int, Tally]) -> _Run:
-    past, noise, policy = Past.none(), Noise(), job.policy
+def _simulated(telemetry: Telemetry, policy: Policy) -> _Run:
+    past, fitter, noise = Past.none(), Fitter(), Noise()
     days, rows = list[str](), list[list[float]]()
-    for plan_s, tallied in periods.items():
-        units = [unit for unit, _ in draw_releases(plan_s, 0, tallied, job.slots, policy, noise)]
+    for plan_s, tallied in telemetry.periods.items():
+        units = [unit for unit, _ in draw_releases(plan_s, 0, tallied, telemetry.slots, policy, noise)]
         past = past.after(Sequenced(past.sequence + at, unit) for at, unit in enumerate(units, 1))
-        known = past.fitted()
+        known = fitter.fitted(past)
         for unit in units:
             slot = with_model(estimates_of([unit], policy.names), [unit], known, policy.grid.upper)
             mine = _rows(slot, tallied.take(tallied.slot_s == unit.slot_s), float(policy.grid.step))

@@ -11,7 +11,7 @@ from pipelines.specification import Specification
 from transforms.ledger import AccountRefusal
 from transforms.records import RecordedSlot, SlotEstimates
 from transforms.release.estimates import estimates_of
-from transforms.release.past import Past, with_model
+from transforms.release.past import Fitter, Past, with_model
 from transforms.release.past_reader import PastReader, last_entry
 from transforms.release.recorded import Sequenced
 from transforms.release.state_file import StateFile
@@ -60,7 +60,7 @@ def _causal(spec: Specification, location: AccountLocation, slots: Sequence[Reco
 def _by_all(
     spec: Specification, entries: Sequence[Sequenced], slots: Sequence[RecordedSlot]
 ) -> Iterator[SlotEstimates]:
-    known = Past.none(keeps_all=True).after(entries).fitted()
+    known = Fitter().fitted(Past.none(keeps_all=True).after(entries))
     for slot in slots:
         yield with_model(estimates_of(slot.units, _names(spec)), slot.units, known, spec.speeds.grid.upper)
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from dpops.learning import HatErrors, HatMeans, HatState, LearnedHats, learned_hats
+from dpops.learning import Design, HatErrors, HatMeans, HatState, LearnedHats, Smoothness, learned_hats
 from dpops.learning.interval import LEAST_VEHICLES
 from dpops.mechanism import Plan
 from dpops.registry import registered
@@ -46,10 +46,34 @@ class Past:
             past = Past(sequence, past.state.after(day_of(unit), means_of(unit)))
         return past
 
-    def fitted(self) -> LearnedHats | None:
+
+class Fitter:
+    """Fits the model entry by entry: how smooth the city is, days before the newest tell, so it is learned once a day.
+
+    On a first day the entries tell it themselves. Fits are functions of the entries; what is kept here saves time.
+    """
+
+    def __init__(self) -> None:
+        self._cells = np.zeros(0, np.int64)
+        self._design: Design | None = None
+        self._before: HatState | None = None
+        self._smoothness: Smoothness | None = None
+
+    def fitted(self, past: Past) -> LearnedHats | None:
         """None where no HAT was released yet."""
-        cells = self.state.whole.cells
-        return learned_hats(self.state, design_of(cells.tolist())) if cells.size else None
+        before = past.state.before
+        if self._before is None or not before.is_same(self._before):
+            known = self._learned(before, None)
+            self._before, self._smoothness = before, None if known is None else known.smoothness
+        return self._learned(past.state, self._smoothness)
+
+    def _learned(self, state: HatState, smoothness: Smoothness | None) -> LearnedHats | None:
+        cells = state.whole.cells
+        if not cells.size:
+            return None
+        if self._design is None or not np.array_equal(cells, self._cells):
+            self._cells, self._design = cells, design_of(cells.tolist())
+        return learned_hats(state, self._design, smoothness)
 
 
 def day_of(unit: Sealed) -> str:
@@ -107,7 +131,9 @@ class _Plans:
         if not resolved.scale:
             return _Row(users, samples, heaviest, 0.0, np.inf, 0.0, 0.0, 0.0, False)
         value, noise, bias = float(integers[-1] * resolved.step), resolved.noise_std() ** 2, resolved.stated_bias()
-        pull, unit = mechanism.pull, bias**2 / float(plan.upper)
+        # Reports that suppression leaves out are whole vehicles', no slower than others.
+        without = float(plan.upper) * (1 - samples / plan.facts["reported"])
+        pull, unit = mechanism.pull, max(bias - without, 0.0) ** 2 / float(plan.upper)
         pulls = pull.usual * unit, pull.sd * unit
         return _Row(users, samples, heaviest, value, noise, bias, *pulls, pull.clips)
 

@@ -7,7 +7,7 @@ from dpops.learning.state_arrays import arrays_of_hats, hats_taken_up
 from transforms.ledger import Ledger
 from transforms.records import RecordedSlot, SlotEstimates
 from transforms.release.estimates import estimates_of
-from transforms.release.past import Past, with_model
+from transforms.release.past import Fitter, Past, with_model
 from transforms.release.state_file import Kept, StateFile
 
 
@@ -21,6 +21,7 @@ class PastReader:
         self._ledger, self._account, self._spec_id, self._file = ledger, account, spec_id, file
         self._past = self._kept = self._taken_up()
         self._known: LearnedHats | None = None
+        self._fitter = Fitter()
         self._is_fitted = False
 
     def estimates_of(self, slot: RecordedSlot, statistics: tuple[str, ...], upper_kmh: Fraction) -> SlotEstimates:
@@ -46,7 +47,7 @@ class PastReader:
             return
         start = next((past for past in (self._past, self._kept) if past.sequence <= last), Past.none())
         self._past = start.after(self._ledger.releases(self._account, self._spec_id, start.sequence, last))
-        self._known, self._is_fitted = self._past.fitted(), True
+        self._known, self._is_fitted = self._fitter.fitted(self._past), True
 
 
 def last_entry(slot: RecordedSlot, ledger: Ledger) -> int:

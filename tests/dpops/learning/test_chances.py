@@ -59,18 +59,23 @@ def seen_weights(hats: int, rng: np.random.Generator, noise: float = 4.0) -> tup
     return logs, fitted, 1 / (1 / prior + (fitted / noise) ** 2)
 
 
-def simulated(widths, own: float, seed: int = RNG_SEED) -> float:
+def own_log_variances(doubt: Doubt, numbers: np.ndarray) -> np.ndarray:
+    return doubt.own + doubt.few / np.maximum(numbers, 1.0)
+
+
+def simulated(widths, doubt: Doubt, seed: int = RNG_SEED) -> float:
     """How often intervals hold the mean of HATs of a secret number of vehicles, of which a noisy weight tells.
 
-    widths: from what is described's variance, the fitted numbers, the variance of their logarithm and own, that of the
-    true numbers around what the weight says.
+    widths: from what is described's variance, the fitted numbers, the variance of their logarithm and how far the true
+    numbers lie from what the weight says.
     """
     rng, hats = np.random.default_rng(seed), 20_000
     logs, fitted, variances = seen_weights(hats, rng)
-    true = np.maximum(np.exp(logs + math.sqrt(own) * rng.normal(size=hats)), 1.0)
+    spread = np.sqrt(own_log_variances(doubt, np.exp(logs)))
+    true = np.maximum(np.exp(logs + spread * rng.normal(size=hats)), 1.0)
     known = (fitted > 6) & (variances < 0.5)
     errors = np.sqrt(1 + own_variances(true, FLOOR)) * rng.normal(size=hats)
-    half = widths(np.ones(known.sum()), fitted[known], variances[known], own)
+    half = widths(np.ones(known.sum()), fitted[known], variances[known], doubt)
     return float(np.mean(np.abs(errors[known]) <= half))
 
 
@@ -82,35 +87,38 @@ def simulated_places(*, mixed: bool) -> float:
     sums = np.exp(logs) * means + noise * rng.normal(size=places)
     precision = 1 / most + (fitted / noise) ** 2
     known = variances < 0.5
-    factors = factors_of(variances[known], 1.0, WEIGHT) if mixed else np.ones((known.sum(), NODES))
+    factors = factors_of(variances[known], 1.0, WEIGHT, fitted[known]) if mixed else np.ones((known.sum(), NODES))
     half = half_widths(described_variances(1 / precision[known], factors, most))
     errors = means - sums * fitted / noise**2 / precision
     return float(np.mean(np.abs(errors[known]) <= half))
 
 
-def mixture(described, fitted, variances, own):
-    numbers = numbers_of(fitted, factors_of(variances, 1.0, Doubt(1.0, own)))  # its own variance is right
+def mixture(described, fitted, variances, doubt):
+    numbers = numbers_of(fitted, variances, 1.0, doubt._replace(factor=1.0))  # its own variance is right
     return half_widths(described[:, None] + own_variances(numbers, FLOOR))
 
 
-def at_the_fitted_number(described, fitted, _variances, _own):
+def at_the_fitted_number(described, fitted, _variances, _doubt):
     return half_widths((described + own_variances(fitted, FLOOR))[:, None] + np.zeros(NODES))
 
 
-def symmetric(described, fitted, variances, own):
+def symmetric(described, fitted, variances, doubt):
     """Nodes of a normal law of the logarithm."""
-    logs = np.sqrt(variances + own)[:, None] * chances._AT
-    return half_widths(described[:, None] + own_variances(numbers_of(fitted, np.exp(logs)), FLOOR))
+    logs = np.sqrt(variances + own_log_variances(doubt, fitted))[:, None] * chances._AT
+    return half_widths(described[:, None] + own_variances(np.maximum(fitted[:, None] * np.exp(logs), 1.0), FLOOR))
 
 
-@pytest.mark.parametrize("own", [0.05, VEHICLES.own])
-def test_intervals_hold_the_truth_where_the_number_of_vehicles_is_secret(own: float) -> None:
-    assert 0.935 < simulated(mixture, own) < 0.965
+LITTLE = Doubt(1.0, 0.05, 0.0)
+
+
+@pytest.mark.parametrize("doubt", [LITTLE, VEHICLES])
+def test_intervals_hold_the_truth_where_the_number_of_vehicles_is_secret(doubt: Doubt) -> None:
+    assert 0.935 < simulated(mixture, doubt) < 0.965
 
 
 @pytest.mark.parametrize("mutant", [at_the_fitted_number, symmetric])
 def test_without_the_mixture_or_its_lean_they_do_not(mutant) -> None:
-    assert simulated(mutant, 0.05) < 0.935
+    assert simulated(mutant, LITTLE) < 0.935
 
 
 def test_a_release_of_single_hats_leaves_part_of_their_own_variance() -> None:
@@ -129,14 +137,14 @@ def test_weights_say_more_vehicles_than_the_profile_makes_of_them_above_all_wher
 
 def test_a_hat_that_looks_busy_may_well_have_few_vehicles() -> None:
     """What is released is precise on the weight's own scale, so nodes reach farther down than up."""
-    logs = np.log(factors_of(np.array([0.4]), 1.2)[0])
+    logs = np.log(factors_of(np.array([0.4]), 1.2, VEHICLES, np.array([8.0]))[0])
     assert -logs[0] > 1.3 * logs[-1]
-    unknown = np.log(factors_of(np.array([1.2]), 1.2)[0])
+    unknown = np.log(factors_of(np.array([1.2]), 1.2, VEHICLES, np.array([8.0]))[0])
     assert -unknown[0] == pytest.approx(unknown[-1], rel=1e-3), "where nothing is released, as far"
 
 
 def test_numbers_are_ascending_and_at_least_one() -> None:
-    numbers = numbers_of(np.array([0.3, 2.0, 50.0, 1e4]), factors_of(np.array([1.2, 0.6, 0.1, 0.0]), 1.2))
+    numbers = numbers_of(np.array([0.3, 2.0, 50.0, 1e4]), np.array([1.2, 0.6, 0.1, 0.0]), 1.2)
     assert np.all(np.diff(numbers, axis=-1) >= 0)
     assert np.all(numbers >= 1)
     assert np.all(numbers[2, CAUTIOUS] < 50)
@@ -144,7 +152,7 @@ def test_numbers_are_ascending_and_at_least_one() -> None:
 
 def test_the_less_is_known_of_a_number_the_wider_the_interval_of_many_vehicles() -> None:
     variances = np.array([0.0, 0.1, 0.3, 0.6])
-    half = half_widths(1 + own_variances(numbers_of(np.full(4, 30.0), factors_of(variances, 1.2)), FLOOR))
+    half = half_widths(1 + own_variances(numbers_of(np.full(4, 30.0), variances, 1.2), FLOOR))
     assert np.all(np.diff(half) > 0)
 
 

@@ -104,8 +104,8 @@ def test_a_cells_day_is_as_doubtful_as_how_many_drive_there() -> None:
 
 def covariance(known: Learned, belief: Field, share: np.ndarray) -> float:
     """share' Cov share, from the solution's product with a vector."""
-    traffic = traffic_of(known.counts.hats(OF, belief.hours))
-    return float(np.sum(share * _with_mean(known.means.solved, belief.day, belief.hours, traffic[..., None], share)))
+    traffic = traffic_of(known.counts.hats(OF, belief.hours))[..., None]
+    return float(np.sum(share * _with_mean(known.means.solved, belief.day, belief.hours, traffic, share)))
 
 
 def test_coarser_is_better_known(known: Learned, belief: Field) -> None:
