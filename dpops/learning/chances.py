@@ -36,15 +36,9 @@ VEHICLES, WEIGHT = Doubt(1.1, 0.15, 0.15), Doubt(1.8, 0.05, 0.0)
 """Of the vehicles in a HAT; of what a cell's day weighs."""
 FEW, POWER = 205.0, 1.05
 """Variance of the mean of a HAT of n vehicles around what describes it, (km/h)^2: FEW / n^POWER and a floor."""
-<<<<<<< HEAD
-FLOOR = 2.0
-"""What is left of that with many vehicles, before the account's own releases say more: see `surprises.told`."""
-UNSAID = 0.06
-=======
 FLOOR = 0.7
-"""What is left of that with many vehicles, before the account's own releases say more: see `learned_floor`."""
+"""What is left of that with many vehicles, before the account's own releases say more: see `surprises.Told`."""
 UNSAID = 0.13
->>>>>>> main
 """Of a HAT's own variance, what a release of single HATs says nothing of: it weighs vehicles otherwise."""
 _STEPS = 10
 _EXACT = 1e-9

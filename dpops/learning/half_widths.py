@@ -23,13 +23,8 @@ from dpops.types import Float64s
 UNKNOWN_LOG_VARIANCE = 1.2
 """Of the logarithm of a HAT's vehicles where no release tells anything: about so much in a city that is half known."""
 ROUGH_FLOOR = 4.0
-<<<<<<< HEAD
 """What a plan takes for the floor, which only releases tell (`Told`): cities differ, and a plan must not promise."""
-_FEWER = 2
-=======
-"""What a plan takes for `learned_floor`, which only releases tell: cities differ, and a plan had better not promise."""
 _FEWER = 3
->>>>>>> main
 """The number of vehicles, of `numbers_of`, at which a HAT's own variance makes about as wide an interval as all do."""
 
 
