@@ -77,7 +77,8 @@ def chances_of(field: Field) -> Chances:
     numbers = numbers_of(expected_vehicles(field.vehicles), field.log_variances, field.unknown_log_variance)
     # What a release of single HATs says of their own means, as a precision.
     said = np.maximum(1 / field.deviations - 1 / deviation_variance(field.vehicles), 0.0)
-    return Chances(numbers, left_variances(own_variances(numbers, field.floor), said))
+    own = own_variances(numbers, field.values[..., None], field.floor)
+    return Chances(numbers, left_variances(own, said))
 
 
 def missed(field: Field) -> float:

@@ -105,7 +105,7 @@ def _all(means: Means, days: Sequence[Described], rows: RowsOf) -> Iterator[_Sur
             most = float(each.log_variances.max())
             factors[key] = factors_of(each.log_variances, most, VEHICLES, vehicles)
         numbers = np.maximum(vehicles[..., None] * factors[key], 1.0)
-        falling = own_variances(numbers, 0.0).mean(axis=-1)
+        falling = own_variances(numbers, each.values[..., None], 0.0).mean(axis=-1)
         for stage in each.day.stages:
             for level in stage.levels:
                 made = rows(level.groups, each.day.hours)

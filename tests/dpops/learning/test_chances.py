@@ -9,8 +9,11 @@ import pytest
 from dpops.learning import State, chances, learned, taken_in
 from dpops.learning.chances import (
     CAUTIOUS,
+    FASTEST_KMH,
     FLOOR,
     NODES,
+    SLOWEST_KMH,
+    USUAL_KMH,
     VEHICLES,
     WEIGHT,
     Doubt,
@@ -74,7 +77,7 @@ def simulated(widths, doubt: Doubt, seed: int = RNG_SEED) -> float:
     spread = np.sqrt(own_log_variances(doubt, np.exp(logs)))
     true = np.maximum(np.exp(logs + spread * rng.normal(size=hats)), 1.0)
     known = (fitted > 6) & (variances < 0.5)
-    errors = np.sqrt(1 + own_variances(true, FLOOR)) * rng.normal(size=hats)
+    errors = np.sqrt(1 + own_variances(true, USUAL_KMH, FLOOR)) * rng.normal(size=hats)
     half = widths(np.ones(known.sum()), fitted[known], variances[known], doubt)
     return float(np.mean(np.abs(errors[known]) <= half))
 
@@ -95,17 +98,19 @@ def simulated_places(*, mixed: bool) -> float:
 
 def mixture(described, fitted, variances, doubt):
     numbers = numbers_of(fitted, variances, 1.0, doubt._replace(factor=1.0))  # its own variance is right
-    return half_widths(described[:, None] + own_variances(numbers, FLOOR))
+    return half_widths(described[:, None] + own_variances(numbers, USUAL_KMH, FLOOR))
 
 
 def at_the_fitted_number(described, fitted, _variances, _doubt):
-    return half_widths((described + own_variances(fitted, FLOOR))[:, None] + np.zeros(NODES))
+    return half_widths((described + own_variances(fitted, USUAL_KMH, FLOOR))[:, None] + np.zeros(NODES))
 
 
 def symmetric(described, fitted, variances, doubt):
     """Nodes of a normal law of the logarithm."""
     logs = np.sqrt(variances + own_log_variances(doubt, fitted))[:, None] * chances._AT
-    return half_widths(described[:, None] + own_variances(np.maximum(fitted[:, None] * np.exp(logs), 1.0), FLOOR))
+    return half_widths(
+        described[:, None] + own_variances(np.maximum(fitted[:, None] * np.exp(logs), 1.0), USUAL_KMH, FLOOR)
+    )
 
 
 LITTLE = Doubt(1.0, 0.05, 0.0)
@@ -152,8 +157,16 @@ def test_numbers_are_ascending_and_at_least_one() -> None:
 
 def test_the_less_is_known_of_a_number_the_wider_the_interval_of_many_vehicles() -> None:
     variances = np.array([0.0, 0.1, 0.3, 0.6])
-    half = half_widths(1 + own_variances(numbers_of(np.full(4, 30.0), variances, 1.2), FLOOR))
+    half = half_widths(1 + own_variances(numbers_of(np.full(4, 30.0), variances, 1.2), USUAL_KMH, FLOOR))
     assert np.all(np.diff(half) > 0)
+
+
+def test_vehicles_differ_more_where_traffic_is_fast() -> None:
+    """As in real feeds: a HAT's own variance is in proportion to its speed, but at the ends of all speeds."""
+    of_speed = own_variances(np.full(5, 10.0), np.array([0.0, SLOWEST_KMH, 20.0, 40.0, 65.0]), 0.0)
+    assert of_speed[0] == of_speed[1]
+    assert of_speed[3] == pytest.approx(2 * of_speed[2])
+    assert of_speed[4] == pytest.approx(FASTEST_KMH / 20 * of_speed[2])
 
 
 def learned_floor_of(own_kmh: float) -> float:
