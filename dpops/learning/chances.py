@@ -34,7 +34,7 @@ class Doubt(NamedTuple):
 
 VEHICLES, WEIGHT = Doubt(1.1, 0.15, 0.15), Doubt(1.8, 0.05, 0.0)
 """Of the vehicles in a HAT; of what a cell's day weighs."""
-FEW, POWER = 10.0, 1.05
+FEW, POWER = 9.0, 1.05
 """Variance of the mean of a HAT of n vehicles around what describes it, (km/h)^2: FEW km/h times what describes it, /
 n^POWER, and a floor. Where traffic is fast vehicles differ more: in Austin's HATs by 80 (km/h)^2 below 12 km/h, by 120
 around 14, 240 around 26 and 450 above 34."""

@@ -39,8 +39,8 @@ of 14 to 3,000 vehicles, many with hardly any pattern or none, with their fleet 
 LEAST_EXPLAINED = 3.0
 """Likewise: the pattern of places is to explain so many times as many squares of what was released as it would of noise
 alone. How strong a pattern is, is a guess before it is learned: a city without one looks half known."""
-MOST_CITY_VARIANCE = 0.03
-"""Likewise, of the logarithm of the whole city's weight: it is to be known to a sixth. Where it is not, much of what
+MOST_CITY_VARIANCE = 0.05
+"""Likewise, of the logarithm of the whole city's weight: it is to be known to a fifth. Where it is not, much of what
 looks like vehicles is noise, and what speeds are made of it looks better known than it is."""
 
 

@@ -126,8 +126,8 @@ def test_a_city_that_looks_larger_than_was_declared_is_held_back_sooner() -> Non
 
 
 def test_a_city_whose_weight_is_hardly_known_is_held_back_however_sure_its_speeds_look() -> None:
-    assert not held_back(seen(0.3, city_variance=0.025))
-    assert held_back(seen(0.3, city_variance=0.035))
+    assert not held_back(seen(0.3, city_variance=0.045))
+    assert held_back(seen(0.3, city_variance=0.055))
 
 
 def test_a_city_whose_pattern_may_be_noise_is_held_back() -> None:
