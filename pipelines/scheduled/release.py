@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from zoneinfo import ZoneInfo
 
+from dpops.accountant import Limit, PureLimit
 from pipelines import output_folder
 from pipelines.account.location import AccountLocation
 from pipelines.account.spending import note_spending
@@ -326,8 +327,16 @@ def _refusal(spec: Specification, location: AccountLocation, outcome: Outcome) -
                 f"  {limit.told(spent.debited)} spent by {spent.spec_name} ({spent.spec_id}) in {spent.slots} slots, "
                 f"{spent.first_at} to {spent.last_at}"
             )
-    lines.append(
+    return "\n".join([*lines, *_ways_out(limit, outcome)])
+
+
+def _ways_out(limit: Limit, outcome: Outcome) -> Iterator[str]:
+    if isinstance(limit, PureLimit) and any(debit.rho or debit.delta for debit in outcome.debits.values()):
+        yield (
+            "The account's limit has no delta, so it allows no Gaussian noise, however little is asked for: leave out "
+            "privacy.delta, or open another account with limit = { epsilon = .., delta = .. }."
+        )
+    yield (
         "To ask for less: a smaller privacy.epsilon; per = 'period' with what is left; composition = 'cap' with fewer "
         "cells; longer slots or larger cells. `hatstream plan` says beforehand what a specification asks for."
     )
-    return "\n".join(lines)

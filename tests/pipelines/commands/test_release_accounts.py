@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from dpops.accountant import PureLimit
-from tests import city
+from tests import city, levels_city
 from tests.pipelines.commands.releases import files_in, summary_of
 from tests.transforms.ledger.entries import unit
 from transforms.ledger import Ledger
@@ -20,6 +20,7 @@ def test_a_release_over_the_limit_is_refused_and_says_who_spent_what_and_when(to
     city.write(town, spec=other)
     code, out, err = hatstream(*city.release(town))
     assert (code, out) == (3, "")
+    assert "no delta" not in err
     for said in (
         "allows a vehicle 50",
         "nothing was released",
@@ -36,6 +37,18 @@ def test_a_release_over_the_limit_is_refused_and_says_who_spent_what_and_when(to
         ]
         == 9
     )
+
+
+def test_a_limit_without_delta_says_that_it_allows_no_gaussian_noise(tmp_path, hatstream):
+    spec = levels_city.SPEC.replace("limit = 2.64", "limit = 40").replace(
+        "epsilon = 2.64", "epsilon = 2.64\ndelta = 1e-6"
+    )
+    levels_city.write(tmp_path, spec=spec)
+    assert hatstream(*city.init(tmp_path))[0] == 0
+    code, out, err = hatstream(*city.release(tmp_path))
+    assert (code, out) == (3, "")
+    assert "limit has no delta" in err
+    assert "privacy.delta" in err
 
 
 def test_one_period_over_the_limit_refuses_the_whole_range(town, hatstream):
