@@ -1,23 +1,19 @@
-"""Avro object container files: every block is measured first, then fastavro decodes the needed fields.
-
-A message is a whole container too: it brings its schema, as a bare datum would not.
-"""
+"""Avro object container files: every block is measured first, then fastavro decodes the needed fields."""
 
 import io
-import json
 import struct
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import fastavro
 import pyarrow as pa
 from fastavro.schema import SchemaParseException, UnknownType
 
-from transforms.layouts.avro_blocks import BLOCK_BYTES, Block, Header, container, read_blocks, read_header
+from transforms.layouts.avro_blocks import Block, Header, container, read_blocks, read_header
 from transforms.layouts.base import FIELDS, Units, UnreadableFile
 from transforms.layouts.records import typed_batch
 from transforms.records import RawBatch
@@ -60,66 +56,6 @@ class AvroTable:
                     yield from _decode(plan, blocks)
             except _DAMAGE:
                 raise UnreadableFile(path, "not an Avro file that can be decoded") from None
-
-    def from_messages(self, payloads: Sequence[bytes]) -> Iterator[RawBatch]:
-        held: dict[str, _Held] = {}  # by schema: messages that agree in it are decoded together
-        for payload in payloads:
-            schema, message = _opened(payload)
-            if message is None:
-                yield _typed([], self.fields, (None,) * len(self.fields), {schema: 1})
-                continue
-            mine = held.setdefault(schema, _Held())
-            mine.add(message)
-            if mine.size >= DECODE_BYTES:
-                yield from _decode_messages(held.pop(schema).messages, self.columns, self.fields)
-        for rest in held.values():
-            yield from _decode_messages(rest.messages, self.columns, self.fields)
-
-
-class _Message(NamedTuple):
-    """A container that came as a message, its blocks decompressed."""
-
-    header: Header
-    blocks: list[Block]
-
-
-class _Held:
-    """Messages of one schema that wait to be decoded, and how many bytes their blocks have."""
-
-    def __init__(self) -> None:
-        self.messages: list[_Message] = []
-        self.size = 0
-
-    def add(self, message: _Message) -> None:
-        self.messages.append(message)
-        self.size += sum(len(block.data) for block in message.blocks)
-
-
-def _opened(payload: bytes) -> tuple[str, _Message | None]:
-    """The text of its schema and the message; or the reason why it is refused, and None."""
-    file = io.BytesIO(payload)
-    blocks, size = [], 0
-    try:
-        header = read_header("", file)
-        for block in read_blocks("", file, header):
-            blocks.append(block)
-            size += len(block.data)
-            if size > BLOCK_BYTES:
-                return "too-long", None
-    except (UnreadableFile, *_DAMAGE):
-        return "malformed", None
-    return json.dumps(header.schema), _Message(header, blocks)
-
-
-def _decode_messages(messages: Sequence[_Message], columns: tuple[str, ...], fields: tuple[str, ...]) -> list[RawBatch]:
-    """Messages of one schema, together; where one of them is damaged, each by itself."""
-    try:
-        plan = _plan("", messages[0].header, columns, fields)
-        return list(_decode(plan, [block for message in messages for block in message.blocks]))
-    except (UnreadableFile, *_DAMAGE):
-        if len(messages) == 1:
-            return [_typed([], fields, (None,) * len(fields), {"malformed": 1})]
-    return [batch for message in messages for batch in _decode_messages([message], columns, fields)]
 
 
 @dataclass(frozen=True)

@@ -2,20 +2,16 @@
 
 import json
 
-import fastavro
 import pytest
 from google.transit import gtfs_realtime_pb2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.transforms.inputs import good_row, iudx_element, json_line, mapped, write_avro
+from tests.transforms.inputs import good_row, iudx_element, json_line, mapped
 from transforms.layouts import FIXED, MessageLayout, layout, message_layout
 
 ROWS = [good_row(i) for i in range(50)]
 JSON = mapped("jsonl")
-AVRO = mapped("avro")
-DOUBLE = ["null", "double"]
-AVRO_TYPES = {"vehicle": "string", "time": "string", "lat": DOUBLE, "lon": DOUBLE, "speed": DOUBLE}
 
 
 def feed(row):
@@ -27,12 +23,6 @@ def feed(row):
     entity.vehicle.position.latitude, entity.vehicle.position.longitude = row["lat"], row["lon"]
     entity.vehicle.position.speed = row["speed"]
     return message.SerializeToString()
-
-
-def avro_message(tmp_path, rows):
-    path = tmp_path / "message.avro"
-    write_avro(path, rows, AVRO_TYPES)
-    return path.read_bytes()
 
 
 def batches_of(way, payloads):
@@ -60,22 +50,20 @@ def read_files(way, payloads, tmp_path):
     return found
 
 
-def payloads_of(name, tmp_path):
+def payloads_of(name):
     if name == "jsonl":
         return JSON, [json_line(row) for row in ROWS]
     if name == "iudx":
         return FIXED["iudx"], [iudx_element(row) for row in ROWS]
-    if name == "gtfs-realtime":
-        return FIXED["gtfs-realtime"], [feed(row) for row in ROWS]
-    return AVRO, [avro_message(tmp_path, ROWS[i : i + 2]) for i in range(0, 50, 2)]
+    return FIXED["gtfs-realtime"], [feed(row) for row in ROWS]
 
 
-WAYS = ["jsonl", "iudx", "gtfs-realtime", "avro"]
+WAYS = ["jsonl", "iudx", "gtfs-realtime"]
 
 
 @pytest.mark.parametrize("name", WAYS)
 def test_messages_give_the_rows_that_files_of_them_give(name, tmp_path):
-    way, payloads = payloads_of(name, tmp_path)
+    way, payloads = payloads_of(name)
     found, expected = batches_of(way, payloads), read_files(way, payloads, tmp_path)
     assert rows_of(found) == rows_of(expected)
     assert len(rows_of(found)) == 50
@@ -84,8 +72,8 @@ def test_messages_give_the_rows_that_files_of_them_give(name, tmp_path):
 
 @pytest.mark.parametrize("name", WAYS)
 @pytest.mark.parametrize("poison", [b"", b"\xff\xfe", b"{", b"Obj\x01", b"\x00\x00\x00\x00\x07abc", b"\n", b"null\n{}"])
-def test_a_poisoned_message_is_one_refused_row_and_its_neighbours_stay(name, poison, tmp_path):
-    way, payloads = payloads_of(name, tmp_path)
+def test_a_poisoned_message_is_one_refused_row_and_its_neighbours_stay(name, poison):
+    way, payloads = payloads_of(name)
     found = batches_of(way, [*payloads[:5], poison, *payloads[5:]])
     assert len(rows_of(found)) == 50
     assert sum(refused_of(found).values()) == 1
@@ -94,16 +82,16 @@ def test_a_poisoned_message_is_one_refused_row_and_its_neighbours_stay(name, poi
 
 @pytest.mark.parametrize("name", WAYS)
 @given(payloads=st.lists(st.binary(max_size=60), max_size=5))
-def test_no_bytes_make_a_layout_raise(name, payloads, tmp_path_factory):
-    way, good = payloads_of(name, tmp_path_factory.mktemp("m"))
+def test_no_bytes_make_a_layout_raise(name, payloads):
+    way, good = payloads_of(name)
     found = batches_of(way, [*payloads, good[0]])
     assert len(rows_of(found)) >= len(rows_of(batches_of(way, good[:1])))
 
 
 @pytest.mark.parametrize("name", WAYS)
 @given(at=st.integers(0, 10_000), byte=st.integers(0, 255))
-def test_a_damaged_byte_never_raises_nor_touches_a_neighbour(name, at, byte, tmp_path_factory):
-    way, (first, second, *_) = payloads_of(name, tmp_path_factory.mktemp("m"))
+def test_a_damaged_byte_never_raises_nor_touches_a_neighbour(name, at, byte):
+    way, (first, second, *_) = payloads_of(name)
     damaged = bytearray(first)
     damaged[at % len(first)] = byte
     alone = rows_of(batches_of(way, [second]))
@@ -126,23 +114,6 @@ def test_a_long_json_message_is_refused_as_too_long():
     assert refused_of(batches_of(JSON, [long, json_line(ROWS[1])])) == {"too-long": 1}
 
 
-def test_avro_messages_of_different_schemas_are_both_read(tmp_path):
-    narrow = tmp_path / "narrow.avro"
-    write_avro(narrow, ROWS[:3], {**AVRO_TYPES, "speed": "double"})
-    found = batches_of(AVRO, [avro_message(tmp_path, ROWS[3:5]), narrow.read_bytes()])
-    assert len(rows_of(found)) == 5
-
-
-def test_an_avro_message_that_expands_without_end_is_too_long(tmp_path):
-    schema = {"type": "record", "name": "R", "fields": [{"name": n, "type": t} for n, t in AVRO_TYPES.items()]}
-    path = tmp_path / "bomb.avro"
-    row = {**ROWS[0], "vehicle": "x" * 1_000_000}
-    with path.open("wb") as file:
-        fastavro.writer(file, schema, (row for _ in range(80)), codec="deflate")
-    assert path.stat().st_size < 1_000_000
-    assert refused_of(batches_of(AVRO, [path.read_bytes(), avro_message(tmp_path, ROWS[:2])])) == {"too-long": 1}
-
-
 def test_a_gtfs_feed_cut_short_gives_none_of_its_rows():
     payload = feed(ROWS[0])
     assert refused_of(batches_of(FIXED["gtfs-realtime"], [payload[:-1], payload])) == {"malformed": 1}
@@ -151,5 +122,5 @@ def test_a_gtfs_feed_cut_short_gives_none_of_its_rows():
 def test_a_layout_of_tables_is_no_layout_of_messages():
     assert isinstance(JSON, MessageLayout)
     assert message_layout("jsonl", JSON) is JSON
-    with pytest.raises(ValueError, match="one of iudx, gtfs-realtime, jsonl, avro, json, got 'capmetro'"):
+    with pytest.raises(ValueError, match="one of iudx, gtfs-realtime, jsonl, json, got 'capmetro'"):
         message_layout("capmetro", layout("capmetro", None, None, None))
