@@ -19,14 +19,14 @@ $(VENV)/.installed: requirements.lock pyproject.toml setup.py
 # What tests of servers need and pip cannot bring. Without it they are skipped; where CI is set they fail.
 servers: install
 	@sh .ci/servers
-	@$(BIN)/python -m pipelines.demo.servers.fetch
+	@$(BIN)/python -m pipelines.servers.fetch
 
 run: install
 	@$(BIN)/hatstream demo --output $(OUTPUT)
 
 # The stream on one machine for three minutes. Needs a JDK 17, Maven and PostgreSQL, and says so where one is missing.
 stream-demo: install
-	@$(BIN)/python -m pipelines.demo.stream_demo
+	@$(BIN)/python -m pipelines.lab.demo.stream_demo
 
 # Matrices are small: a thread more takes three times the CPU. And what pytest makes of a file of tests is kept for the next run.
 TESTING := OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=

@@ -22,22 +22,22 @@ from confluent_kafka import Producer
 from rich.console import Console
 from rich.table import Table
 
-import pipelines.silence_beam  # noqa: F401  # isort: skip
+import transforms.silence_beam  # noqa: F401  # isort: skip
 
 from benchmarks.cluster import SETTINGS as CLUSTER
 from benchmarks.sustained import digests, kind_of, loop, produce, recorded
 from pipelines.account import location
-from pipelines.demo.feeder import SETTINGS
-from pipelines.demo.servers.flink import JobServer
-from pipelines.demo.servers.kafka import Kafka
-from pipelines.demo.servers.postgres import postgres_server
-from pipelines.demo.servers.worker_pool import WorkerPool
-from pipelines.demo.stream_demo import PARTITIONS, TOPIC, specification
 from pipelines.job import Outputs
+from pipelines.lab.demo.feeder import SETTINGS
+from pipelines.lab.demo.stream_demo import PARTITIONS, TOPIC, specification
+from pipelines.runs.flink.engine import Flink
+from pipelines.runs.flink.rest import Cluster
+from pipelines.runs.stream import stream as streaming
+from pipelines.servers.flink import JobServer
+from pipelines.servers.kafka import Kafka
+from pipelines.servers.postgres import postgres_server
+from pipelines.servers.worker_pool import WorkerPool
 from pipelines.specification import Specification
-from pipelines.streaming import stream as streaming
-from pipelines.streaming.flink.engine import Flink
-from pipelines.streaming.flink.rest import Cluster
 from tests.stream.conftest import CONFIGURATION
 from tests.stream.standalone import Standalone
 from transforms.sources.kafka_partition import Topic

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dpops.levels import Rows
 from dpops.types import Float64s, Grid, Int64s
-from pipelines.evaluation.truth import TrueCity, TrueDay, rough_fleet
+from pipelines.lab.evaluation.truth import TrueCity, TrueDay, rough_fleet
 
 _CENTRE = h3_int.latlng_to_cell(48.1, 11.6, 7)
 _DAY = np.array(

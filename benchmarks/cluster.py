@@ -24,8 +24,8 @@ from benchmarks.processes import cpu_s
 from benchmarks.throughput import SPEC, Case, generate
 from pipelines.account import location
 from pipelines.cli import main
-from pipelines.demo.servers.flink import JobServer
-from pipelines.demo.servers.worker_pool import WorkerPool
+from pipelines.servers.flink import JobServer
+from pipelines.servers.worker_pool import WorkerPool
 from pipelines.specification import load
 from tests.stream.cluster import slots_in_use, wait_for
 from tests.stream.conftest import CONFIGURATION, QUICK

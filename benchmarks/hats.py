@@ -27,14 +27,15 @@ from dpops.registry import registered
 from dpops.statistics import RequestedStatistic
 from dpops.types import Grid
 from pipelines.garbage import collect_seldom
-from transforms.count.wire import Tally
 from transforms.ledger import Account, Ledger
 from transforms.ledger.head import Head
-from transforms.release.by_hexagon import draw_releases
-from transforms.release.estimates import estimates_of
-from transforms.release.policy import Policy, SlotFacts
-from transforms.release.recorded import Sealed
+from transforms.recorded.units import Sealed
+from transforms.releases.hats.draw import draw_releases
+from transforms.releases.hats.estimates import estimates_of
+from transforms.releases.hats.policy import Policy
+from transforms.releases.slots import SlotFacts
 from transforms.sinks.files import publish_slot
+from transforms.wire import Tally
 
 SLOTS, CELLS, VEHICLES, ROUTE = 24, 4_000, 2_000, 20
 GRID = Grid(step=Fraction(1, 100), upper_steps=6_500)

@@ -13,8 +13,9 @@ from dpops.learning import DayValues, State, learned, taken_in
 from dpops.levels import Fleet, Rows, recipe, release_rows, stage_of
 from dpops.levels.defaults import BoundsOnly
 from dpops.noise import Noise
-from transforms.release.levels import first_centres, hats_of
-from transforms.release.states import design_of, facts_of, stage_values
+from transforms.places.hierarchy import design_of, hats_of
+from transforms.releases.periods.stages import first_centres
+from transforms.releases.periods.states import facts_of, stage_values
 
 TOTAL, DELTA = Fraction("2.64"), Fraction(1, 10**6)
 

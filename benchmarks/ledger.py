@@ -12,7 +12,7 @@ from pathlib import Path
 from dpops.accountant import PureLimit
 from transforms.ledger import Account, Ledger
 from transforms.ledger.head import Head
-from transforms.release.recorded import Released, Sealed
+from transforms.recorded.units import Released, Sealed
 
 ACCOUNT = Account(
     name="bench",

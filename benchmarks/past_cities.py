@@ -15,12 +15,12 @@ import numpy as np
 from benchmarks.cities import MadeUp, made_up
 from benchmarks.intervals import FITTED, UNSEEN
 from dpops.types import Grid
-from pipelines.evaluation.feed import Feed
-from pipelines.evaluation.past import Coverage, Errors, Telemetry, compared, telemetry_of
-from pipelines.evaluation.truth import TrueDay
-from transforms.count import wire
-from transforms.count.wire import Tally
-from transforms.release.policy import SlotFacts
+from pipelines.lab.evaluation.feed import Feed
+from pipelines.lab.evaluation.past import Coverage, Errors, Telemetry, compared, telemetry_of
+from pipelines.lab.evaluation.truth import TrueDay
+from transforms import wire
+from transforms.releases.slots import SlotFacts
+from transforms.wire import Tally
 
 SMALL = (
     MadeUp(

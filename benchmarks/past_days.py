@@ -27,13 +27,14 @@ from dpops.noise import Noise
 from dpops.types import CountsKnown, Grid
 from transforms.ledger import Account, Ledger
 from transforms.ledger.head import Head
-from transforms.observe.hexagons import cell_text
-from transforms.release import learned, states
-from transforms.release.levels import LevelsPolicy, first_centres, hats_of, seal_stage, stage_plan
-from transforms.release.past_reader import PastReader
-from transforms.release.policy import SlotFacts
-from transforms.release.recorded import Released, Sealed
-from transforms.release.state_file import StateFile
+from transforms.places.hexagons import cell_text
+from transforms.places.hierarchy import hats_of
+from transforms.recorded.units import Released, Sealed
+from transforms.releases.hats.past_reader import PastReader
+from transforms.releases.periods import learned, states
+from transforms.releases.periods.stages import LevelsPolicy, first_centres, seal_stage, stage_plan
+from transforms.releases.slots import SlotFacts
+from transforms.releases.state_file import StateFile
 
 ACCOUNT = Account(
     name="bench",

@@ -19,7 +19,7 @@ from dpops.registry import registered
 from dpops.statistics import SUMS
 from dpops.types import CountsKnown, Grid
 from transforms.count.tally import heard, merge_panes, tally_pane
-from transforms.count.wire import Events, pack_partial, pack_tally, unpack_partial
+from transforms.wire import Events, pack_partial, pack_tally, unpack_partial
 
 PANES, CELLS_AN_HOUR, REPORTS = 60, 20, 6
 GRID = Grid(step=Fraction(1, 100), upper_steps=6_500)

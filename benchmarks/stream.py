@@ -19,10 +19,10 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 from confluent_kafka import Producer
 
-from pipelines.demo.servers.flink import JobServer
-from pipelines.demo.servers.kafka import Kafka
-from pipelines.demo.servers.worker_pool import WorkerPool
-from pipelines.streaming.flink.engine import Flink
+from pipelines.runs.flink.engine import Flink
+from pipelines.servers.flink import JobServer
+from pipelines.servers.kafka import Kafka
+from pipelines.servers.worker_pool import WorkerPool
 from transforms.layouts import layout, message_layout
 from transforms.layouts.base import FIELDS
 from transforms.records import RawBatch

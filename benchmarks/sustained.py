@@ -34,19 +34,19 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
-import pipelines.silence_beam  # noqa: F401  # isort: skip
+import transforms.silence_beam  # noqa: F401  # isort: skip
 
 from pipelines.account import location
 from pipelines.cli import main
-from pipelines.demo.feeder import DELAY_S, SETTINGS, replay
-from pipelines.demo.fleet import Fleet
-from pipelines.demo.stream_demo import ZONE, set_up, stop_at
-from pipelines.evaluation.pictures import save
+from pipelines.engine import Engine
 from pipelines.job import Outputs
+from pipelines.lab.demo.feeder import DELAY_S, SETTINGS, replay
+from pipelines.lab.demo.stream_demo import ZONE, set_up, stop_at
+from pipelines.made_up_fleet import Fleet
+from pipelines.pictures import save
+from pipelines.runs.flink.rest import Cluster
+from pipelines.runs.stream import stream as streaming
 from pipelines.specification import Specification
-from pipelines.streaming import stream as streaming
-from pipelines.streaming.engine import Engine
-from pipelines.streaming.flink.rest import Cluster
 from transforms.sources.kafka_partition import Topic
 
 CONSOLE = Console()

@@ -31,8 +31,8 @@ from dpops.mechanisms.opt_array import OptArray
 from dpops.mechanisms.worst_case_optimal import WorstCaseOptimal
 from dpops.noise import Noise
 from dpops.types import CountsKnown, Grid, Int64s
-from pipelines.evaluation.datasets import geometric, itms_counts
-from pipelines.evaluation.pictures import save
+from pipelines.lab.evaluation.datasets import geometric, itms_counts
+from pipelines.pictures import save
 
 FOLDER = Path(__file__).parent / "pictures"
 GRID = Grid(step=Fraction(1, 100), upper_steps=6500)

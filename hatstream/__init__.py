@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from hatstream.own_packages import find_own_packages_first
 
 if TYPE_CHECKING:
-    from pipelines.library.release import Release
-    from pipelines.scheduled.release import UsageError
+    from pipelines.errors import UsageError
+    from pipelines.runs.library import Release
     from pipelines.specification import Specification, SpecificationError, load
     from transforms.errors import StepError
     from transforms.ledger import AccountRefusal, LedgerError
@@ -30,11 +30,11 @@ __all__ = [
 _WHERE = {
     "AccountRefusal": "transforms.ledger",
     "LedgerError": "transforms.ledger",
-    "Release": "pipelines.library.release",
+    "Release": "pipelines.runs.library",
     "Specification": "pipelines.specification",
     "SpecificationError": "pipelines.specification",
     "StepError": "transforms.errors",
-    "UsageError": "pipelines.scheduled.release",
+    "UsageError": "pipelines.errors",
     "load": "pipelines.specification",
 }
 

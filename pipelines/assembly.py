@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 
 from pipelines.account.location import AccountLocation, account_of, read_key, signature_of
+from pipelines.errors import UsageError
 from pipelines.job import Job, Outputs
 from pipelines.specification import Specification
 from pipelines.specification.levels import LevelsRelease
@@ -12,12 +14,13 @@ from transforms.ledger import AccountRefusal, Ledger
 from transforms.ledger.ledger_account import LedgerAccount
 from transforms.observe.parse import Rules
 from transforms.observe.vehicle_hash import Secret
-from transforms.release.digest import is_plain
-from transforms.release.levels import LevelsPolicy
-from transforms.release.policy import Policy, SlotFacts
-from transforms.release.recorded import Transaction
-from transforms.release.state_file import StateFile
-from transforms.time.calendar import Locator
+from transforms.recorded.units import Transaction
+from transforms.releases.hats.digest import is_plain
+from transforms.releases.hats.policy import Policy
+from transforms.releases.periods.stages import LevelsPolicy
+from transforms.releases.slots import SlotFacts
+from transforms.releases.state_file import StateFile
+from transforms.time.calendar import Calendar, CalendarError, Locator
 
 
 def admitted(spec: Specification, location: AccountLocation) -> Secret:
@@ -51,7 +54,7 @@ def facts_of(spec: Specification, period: str, slot_s: int, plan: tuple[int, ...
 
 
 def continuing(job: Job, ledger: Ledger) -> Job:
-    """The job with digests of the form that the ledger has of its specification (transforms.release.digest)."""
+    """The job with digests of the form that the ledger has of its specification (transforms.releases.hats.digest)."""
     before = ledger.first_digest(job.policy.spec_id)
     return replace(job, policy=replace(job.policy, plain_digests=before is not None and is_plain(before)))
 
@@ -104,3 +107,31 @@ def _policy(spec: Specification, secret: Secret) -> Policy:
         region=spec.cells.region,
         digest_key=secret.derive("digest"),
     )
+
+
+def job_of(spec: Specification, when: Calendar, secret: Secret, account: LedgerAccount, outputs: Outputs) -> Job:
+    """The road of a closed range, a period recorded at a time. Raises UsageError, see `slot_facts`."""
+    return assemble(spec, when, slot_facts(spec, when), "period", secret, account, outputs)
+
+
+def slot_facts(spec: Specification, when: Calendar) -> dict[int, SlotFacts]:
+    """What is known of each slot of a range beforehand.
+
+    Raises UsageError for a range that cuts a period which is planned as a whole.
+    """
+    facts = {}
+    for period, slots in groupby(when.slots, key=lambda slot: slot.period):
+        starts = tuple(slot.start_s for slot in slots)
+        try:
+            whole = spec.slots_of_period(starts[0])
+        except CalendarError as error:
+            raise UsageError(str(error)) from None
+        if spec.privacy.allocation.whole_periods and starts != whole:
+            raise UsageError(
+                f"privacy.scope = 'period' plans and seals a period as a whole: {period} has {len(whole or ())} slots, "
+                f"the range holds {len(starts)} of them"
+            )
+        for at in starts:
+            plan = spec.privacy.allocation.planned_with(at, starts)
+            facts[at] = facts_of(spec, period, at, plan, spec.privacy.allocation.plans(len(whole)))
+    return facts

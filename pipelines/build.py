@@ -2,8 +2,8 @@
 
     read -> parse -> lateness -> assign -> by vehicle -> by hexagon -> record -> estimate -> publish
 
-A stream joins the stretches end to end, and so does a scheduled job on a cluster (pipelines/scheduled/bounded.py). One
-on this machine is no pipeline: its crew (pipelines/scheduled/tasks.py) and pipelines/scheduled/parts.py call the same
+A stream joins the stretches end to end, and so does a scheduled job on a cluster (pipelines/runs/beam/bounded.py). One
+on this machine is no pipeline: its crew (pipelines/runs/crew/tasks.py) and pipelines/runs/crew/hats.py call the same
 functions.
 """
 
@@ -26,21 +26,13 @@ from transforms.records import (
     Refused,
     SlotEstimates,
 )
-from transforms.release.past_steps import EstimateWithPast
 from transforms.sinks.steps import PublishFiles, PublishToKafka
-from transforms.steps import (
-    Assign,
-    ByHexagon,
-    ByVehicle,
-    CountRefused,
-    Estimate,
-    InPanes,
-    LateForPanes,
-    Parse,
-    Record,
-)
-from transforms.time.heartbeat import Heartbeat
-from transforms.time.lateness import BEHIND, InTime, IntoPanes, IntoSlots, RefuseLate
+from transforms.sources.heartbeat import Heartbeat
+from transforms.steps.count import ByVehicle, InPanes, LateForPanes
+from transforms.steps.lateness import BEHIND, InTime, IntoPanes, IntoSlots, RefuseLate
+from transforms.steps.observe import Assign, CountRefused, Parse
+from transforms.steps.past import EstimateWithPast
+from transforms.steps.release import ByHexagon, Estimate, Record
 
 PANE_S = 60
 """A stream counts its slots in panes of this length: two reports of a vehicle at one time are in the same one, so that

@@ -7,7 +7,7 @@ import sys
 
 import click
 
-import pipelines.silence_beam  # noqa: F401  # isort: skip
+import transforms.silence_beam  # noqa: F401  # isort: skip
 
 from pipelines.commands.terminal import with_verbosity
 from pipelines.exit_codes import BAD_SPECIFICATION, DONE, FAILED, REFUSED, WRONG_USE
@@ -15,7 +15,7 @@ from pipelines.garbage import collect_seldom
 from transforms.memory import keep_freed_memory
 
 COMMANDS = {
-    "demo": ("pipelines.commands.demo:demo", "Make days of a made-up bus fleet, release its speeds, draw a map."),
+    "demo": ("pipelines.lab.commands.demo:demo", "Make days of a made-up bus fleet, release its speeds, draw a map."),
     "init": (
         "pipelines.commands.init:init",
         "Open the account of a specification: its ledger, its key and its head file.",
@@ -34,7 +34,10 @@ COMMANDS = {
         "pipelines.commands.report:report",
         "Write what is promised, spent and missing into one HTML page.",
     ),
-    "evaluate": ("pipelines.commands.evaluate:evaluate", "Show what mechanisms are worth, on reference or real data."),
+    "evaluate": (
+        "pipelines.lab.commands.evaluate:evaluate",
+        "Show what mechanisms are worth, on reference or real data.",
+    ),
     "perturb": ("pipelines.commands.fuse:perturb", "Make the reports that vehicles would send to several services."),
     "fuse": ("pipelines.commands.fuse:fuse", "Fuse what several services were told about the same vehicles."),
     "ledger": ("pipelines.commands.ledger:ledger", "Show what was spent, and check that the record is whole."),
@@ -42,18 +45,18 @@ COMMANDS = {
 """Where each command is, and what it does in one line; its module, and Beam with it, is imported when it is called."""
 
 _CODES = {
-    "pipelines.scheduled.release.UsageError": WRONG_USE,
+    "pipelines.errors.UsageError": WRONG_USE,
     "pipelines.specification.document.SpecificationError": BAD_SPECIFICATION,
     "transforms.ledger.accounts.AccountRefusal": REFUSED,
     "transforms.ledger.head.LedgerError": FAILED,
-    "pipelines.scheduled.release.InputError": FAILED,
+    "pipelines.errors.InputError": FAILED,
     "pipelines.output_folder.OutputError": FAILED,
     "transforms.errors.StepError": FAILED,
     "transforms.layouts.base.UnreadableFile": FAILED,
-    "pipelines.demo.servers.maven.MissingTool": FAILED,
-    "pipelines.demo.servers.process.ServerError": FAILED,
-    "pipelines.streaming.engine.EngineError": FAILED,
-    "pipelines.streaming.metrics.MetricsError": FAILED,
+    "pipelines.servers.maven.MissingTool": FAILED,
+    "pipelines.servers.process.ServerError": FAILED,
+    "pipelines.engine.EngineError": FAILED,
+    "pipelines.runs.stream.metrics.MetricsError": FAILED,
 }
 """Exit codes of errors, by the names of their classes, whose modules need not be imported to say so."""
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from pipelines.scheduled.release import UsageError
+from pipelines.errors import UsageError
 from pipelines.specification import Specification
 from transforms.sinks.rows import Shape
 

@@ -8,8 +8,9 @@ from transforms.count.tally import ContributionBound
 from transforms.layouts import Layout
 from transforms.ledger.ledger_account import LedgerAccount
 from transforms.observe.parse import Rules
-from transforms.release.policy import Policy, SlotFacts
-from transforms.release.recorded import Transaction
+from transforms.recorded.units import Transaction
+from transforms.releases.hats.policy import Policy
+from transforms.releases.slots import SlotFacts
 from transforms.sinks.rows import PLAIN, Shape
 from transforms.sources.kafka_partition import Topic
 

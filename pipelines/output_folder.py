@@ -12,8 +12,8 @@ from pipelines.job import Outputs
 from pipelines.specification import Specification
 from transforms.atomic_files import locked
 from transforms.errors import reason_of
-from transforms.release.products import PRODUCTS
-from transforms.release.recorded import LIVE_SHARD
+from transforms.recorded.units import LIVE_SHARD
+from transforms.releases.periods.products import PRODUCTS
 from transforms.sinks.files import HATS, LIVE
 from transforms.sinks.published import DATES, published_slots
 

@@ -7,8 +7,8 @@ from typing import NoReturn
 
 import pytest
 
-from pipelines.demo.servers import postgres
-from pipelines.demo.servers.postgres import GUARDED, Postgres
+from pipelines.servers import postgres
+from pipelines.servers.postgres import GUARDED, Postgres
 
 __all__ = ["GUARDED", "REQUIRED", "Postgres", "postgres_server", "unavailable"]
 

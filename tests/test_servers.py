@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipelines.demo.servers import postgres
+from pipelines.servers import postgres
 from tests import servers
 
 

@@ -1,7 +1,7 @@
 """Everything that crosses between stages, and its keys: polls, batches, packed columns, refused rows, slots, estimates.
 
 What crosses a group-by has a key of integers or text and a value of bytes: coders that every engine knows, and that
-give equal keys equal bytes. The bytes are Arrow streams with named columns (transforms.count.wire), or JSON.
+give equal keys equal bytes. The bytes are Arrow streams with named columns (transforms.wire), or JSON.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from dpops.estimate import Estimates
 from dpops.types import Int64s
-from transforms.release.recorded import Sealed
+from transforms.recorded.units import Sealed
 
 if TYPE_CHECKING:
     EventBytes = NewType("EventBytes", bytes)

@@ -15,8 +15,8 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines.account import location
 from pipelines.job import Outputs
+from pipelines.runs.stream import stream as streaming
 from pipelines.specification import load
-from pipelines.streaming import stream as streaming
 from transforms.sources.kafka_partition import Topic
 
 NO_FILES = ()

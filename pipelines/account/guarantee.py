@@ -2,11 +2,7 @@
 
 import math
 from fractions import Fraction
-from typing import Literal
 
-import msgspec
-
-from pipelines.planning.composed import Composed, Total
 from pipelines.specification import Specification
 from pipelines.specification.levels import LevelsRelease
 
@@ -18,45 +14,8 @@ NOT_PROTECTED = (
     "a speed. Only the speeds are."
 )
 
-WEEK = 7
 
 _SPAN = {"vehicle-day": " about one day", "vehicle-week": " about one week", "vehicle-ever": ""}
-
-
-class Guarantee(msgspec.Struct, frozen=True):
-    """Epsilon where two feeds differ in the speeds of `unit`: of this release, and of all that the account may hold."""
-
-    unit: str
-    release: Total
-    account: float
-
-
-def translated(spec: Specification, composed: Composed) -> list[Guarantee]:
-    """One release as epsilon per HAT, and per vehicle and slot, day, (calendar) week, and period where that is longer.
-
-    What differs in less is protected by at least as much. What differs in several periods costs the sum of them, so a
-    week under `vehicle-day` is seven days.
-    """
-    limit, period = float(spec.account.limit.epsilon), composed.vehicle_and_period
-    is_day = spec.account.unit == "vehicle-day"
-    within = Total(period.epsilon, "unknown" if period.epsilon is None else "at most")
-    week = Total(None if period.epsilon is None else WEEK * period.epsilon, _of_alike_days(period))
-    found = [
-        Guarantee("a vehicle in one HAT", Total(composed.epsilon_per_hat_most, "exact"), limit),
-        Guarantee("a vehicle in one slot", composed.vehicle_and_slot, limit),
-        Guarantee("a vehicle on one day", period if is_day else within, limit),
-    ]
-    if is_day:
-        return [*found, Guarantee("a vehicle in one week", week, WEEK * limit)]
-    is_week = spec.account.unit == "vehicle-week"
-    found.append(Guarantee("a vehicle in one week", period if is_week else within, limit))
-    return found if is_week else [*found, Guarantee("a vehicle, ever", period, limit)]
-
-
-def _of_alike_days(day: Total) -> Literal["at most", "if alike", "unknown"]:
-    if day.known == "exact":
-        return "if alike"
-    return "at most" if day.known == "at most" else "unknown"
 
 
 def sentence(spec: Specification, hat: Fraction, spent: Fraction) -> str:

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from pipelines.specification import Specification
 from transforms.ledger import Ledger
-from transforms.release.levels_order import is_complete
+from transforms.releases.periods.order import is_complete
 from transforms.time.calendar import Calendar
 
 

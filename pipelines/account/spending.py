@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from dpops.accountant import Accountant
-from pipelines.scheduled.outcome import Outcome, Spend
+from pipelines.outcome import Outcome, Spend
 from pipelines.specification import Specification
 from transforms.ledger import Ledger, Spent
 

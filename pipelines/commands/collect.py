@@ -7,13 +7,13 @@ from pathlib import Path
 
 import click
 
-from pipelines.collect.keep import Keep, in_folder, in_topic
-from pipelines.collect.poll import Poller
+from pipelines.advice.collect.keep import Keep, in_folder, in_topic
+from pipelines.advice.collect.poll import Poller
 from pipelines.commands.interrupt import asked_to_stop
 from pipelines.commands.local_path import LocalPath
 from pipelines.commands.options import kafka_topic
 from pipelines.commands.terminal import note
-from pipelines.scheduled.release import UsageError
+from pipelines.errors import UsageError
 from transforms.sources.kafka_partition import Topic
 
 SAY_EVERY_S = 60.0

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import click
 
 from pipelines.commands.options import packed
-from pipelines.scheduled.release import UsageError
+from pipelines.errors import UsageError
 
 if TYPE_CHECKING:
-    from pipelines.streaming.engine import BoundedEngine, Engine
+    from pipelines.engine import BoundedEngine, Engine
 
 LOCAL, FLINK = "local", "flink"
 
@@ -49,8 +49,8 @@ class AskedEngine:
 
     def start(self, stack: ExitStack) -> "Engine":
         """Servers that this starts end with the stack. Raises MissingTool or ServerError."""
-        from pipelines.demo.servers.worker_pool import local_servers
-        from pipelines.streaming.flink.engine import Flink
+        from pipelines.runs.flink.engine import Flink
+        from pipelines.servers.worker_pool import local_servers
 
         job_server, worker_pool, rest = self.job_server or "", self.worker_pool or "", self.rest or ""
         if self.local:
@@ -78,7 +78,7 @@ def bounded_engine(
         return None
     if not (job_server and worker_pool and rest):
         raise UsageError("--runner flink needs --job-server, --worker-pool and --rest")
-    from pipelines.streaming.flink.bounded import BoundedFlink
+    from pipelines.runs.flink.bounded import BoundedFlink
 
     return BoundedFlink(job_server=job_server, worker_pool=worker_pool, rest=rest, parallelism=parallelism or 1)
 

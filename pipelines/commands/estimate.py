@@ -18,11 +18,12 @@ from pipelines.commands.options import (
     progress_bars,
     spec_option,
 )
+from pipelines.errors import UsageError
 from pipelines.exit_codes import DONE
-from pipelines.scheduled import estimates
-from pipelines.scheduled.release import UsageError, range_of
+from pipelines.ranges import range_of
+from pipelines.runs import estimates
 from pipelines.specification import load
-from transforms.release.products import PRODUCTS, Product, ProductName, product_of
+from transforms.releases.periods.products import PRODUCTS, Product, ProductName, product_of
 from transforms.time.calendar import Timetable
 
 
@@ -135,7 +136,7 @@ def estimate(
     with progress_bars(quiet=as_json) as report:
         if spec.levels is None:
             outputs = _with_model(asked, products, is_more=released or days.forecast is not None).of(spec)
-            from pipelines.scheduled import past  # and Beam with it
+            from pipelines.runs import past  # and Beam with it
 
             written, missing = past.estimate_again(spec, place, when, outputs, report, whole=whole)
         else:

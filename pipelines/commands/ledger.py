@@ -13,7 +13,7 @@ from dpops.accountant import limit_of
 from pipelines.account.location import AccountLocation
 from pipelines.account.missing_slots import Gap, gaps, is_due
 from pipelines.commands.options import account_options, console, json_option, spec_option
-from pipelines.scheduled.release import range_of
+from pipelines.ranges import range_of
 from pipelines.specification import load
 from transforms.ledger import Account, Ledger
 from transforms.ledger.head import LedgerError

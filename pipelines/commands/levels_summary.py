@@ -8,12 +8,12 @@ from rich.console import Console
 from rich.table import Table
 
 from pipelines.account.guarantee import levels_sentence
-from pipelines.scheduled.release import Release
+from pipelines.runs.release import Release
 from pipelines.specification import Specification
 from pipelines.specification.levels import LevelsRelease
 from transforms.ledger import Ledger
-from transforms.release.levels import plan_of
-from transforms.release.recorded import Sequenced
+from transforms.recorded.stage_plan import plan_of
+from transforms.recorded.units import Sequenced
 
 OPERATOR_ONLY = "for the operator alone: these numbers depend on how many vehicles reported"
 

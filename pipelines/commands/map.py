@@ -4,10 +4,10 @@ from pathlib import Path
 
 import click
 
+from pipelines.advice.pages.map import draw_map
+from pipelines.advice.pages.rows import read_rows
 from pipelines.commands.local_path import LocalPath
-from pipelines.pages.map import draw_map
-from pipelines.pages.rows import read_rows
-from pipelines.scheduled.release import paths_of
+from pipelines.input_files import paths_of
 from pipelines.specification import Specification, load
 
 NOISY = "All figures carry noise that hides what any single vehicle did (differential privacy)."

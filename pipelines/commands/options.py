@@ -14,9 +14,9 @@ from pipelines.account import location
 from pipelines.commands.local_path import LocalPath
 from pipelines.commands.terminal import console as console
 from pipelines.commands.terminal import progress_bars as progress_bars
+from pipelines.errors import UsageError
 from pipelines.further_columns import FURTHER, shape_with
 from pipelines.job import Outputs
-from pipelines.scheduled.release import UsageError
 from pipelines.specification import Specification
 from transforms.sinks.files import FORMATS
 from transforms.sources.kafka_partition import Topic

@@ -11,18 +11,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pipelines.account.guarantee import Guarantee
+from pipelines.advice.plan import counts as sources
+from pipelines.advice.plan.composed import Composed, Total
+from pipelines.advice.plan.feed import fullest_period
+from pipelines.advice.plan.forecast import Choice, HatClass, Planned, Recount, StatisticPlan
+from pipelines.advice.plan.forecast import plan as make_plan
+from pipelines.advice.plan.guarantees import Guarantee
+from pipelines.advice.plan.levels import plan_levels
+from pipelines.advice.plan.needs import Needs, needs_of
 from pipelines.commands.options import console, json_option, packed, progress_bars, spec_option
 from pipelines.commands.plan_needs import show_levels, show_needs
-from pipelines.planning import counts as sources
-from pipelines.planning.composed import Composed, Total
-from pipelines.planning.feed import fullest_period
-from pipelines.planning.forecast import Choice, HatClass, Planned, Recount, StatisticPlan
-from pipelines.planning.forecast import plan as make_plan
-from pipelines.planning.levels import plan_levels
-from pipelines.planning.needs import Needs, needs_of
+from pipelines.errors import UsageError
 from pipelines.progress import Report
-from pipelines.scheduled.release import UsageError
 from pipelines.specification import Specification, load
 
 _MOST_CHOSEN = 3
@@ -125,7 +125,7 @@ def plan(
 def _drawn(spec: Specification, within_kmh: float, needs: Needs | None, folder: Path | None) -> Path | None:
     if folder is None:
         return None
-    from pipelines.planning.chart import draw_plan  # and matplotlib with it
+    from pipelines.advice.plan.chart import draw_plan  # and matplotlib with it
 
     return draw_plan(spec, within_kmh, needs, folder)
 

@@ -6,8 +6,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pipelines.planning.levels import CountedFleet, PlannedLevels, Total
-from pipelines.planning.needs import Needs
+from pipelines.advice.plan.levels import CountedFleet, PlannedLevels, Total
+from pipelines.advice.plan.needs import Needs
 
 _SPAN = {"a later day": "", "the first day": "first day", "a week, if days are alike": "a week *"}
 

@@ -21,15 +21,17 @@ from pipelines.commands.options import (
 )
 from pipelines.commands.release_summary import show_check, tell
 from pipelines.commands.terminal import detail
+from pipelines.errors import UsageError
 from pipelines.exit_codes import DIFFERS, DONE, FAILED
-from pipelines.scheduled import release as scheduled
-from pipelines.scheduled.check_input import check_input as check
-from pipelines.scheduled.crew import MOST_WORKERS
+from pipelines.ranges import closed_range, yesterday
+from pipelines.runs import release as scheduled
+from pipelines.runs.crew.check_input import check_input as check
+from pipelines.runs.crew.crew import MOST_WORKERS
 from pipelines.specification import Specification, load
 from transforms.time.calendar import Calendar, Timetable
 
 if TYPE_CHECKING:
-    from pipelines.streaming.engine import BoundedEngine
+    from pipelines.engine import BoundedEngine
 
 
 @dataclass(frozen=True)
@@ -43,10 +45,10 @@ class AskedRange:
     def of(self, timetable: Timetable, now: datetime) -> Calendar:
         """Raises UsageError."""
         if self.yesterday == bool(self.start or self.end) or bool(self.start) != bool(self.end):
-            raise scheduled.UsageError("give either --from and --to, or --yesterday")
+            raise UsageError("give either --from and --to, or --yesterday")
         if self.yesterday:
-            return scheduled.yesterday(timetable, now)
-        return scheduled.closed_range(timetable, self.start or "", self.end or "", now)
+            return yesterday(timetable, now)
+        return closed_range(timetable, self.start or "", self.end or "", now)
 
 
 range_options = packed(
@@ -107,7 +109,7 @@ def release(
           --output out --ledger austin.sqlite --formats parquet,csv
     """
     if engine is not None and (workers is not None or check_input):
-        raise scheduled.UsageError("--workers and --check-input are of this machine: give them without --runner flink")
+        raise UsageError("--workers and --check-input are of this machine: give them without --runner flink")
     spec = load(spec_path)
     outputs, when = asked.of(spec), days.of(spec.timetable, datetime.now(UTC))
     detail(_described(spec, when, place))

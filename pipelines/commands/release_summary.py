@@ -15,11 +15,11 @@ from pipelines.account.location import AccountLocation
 from pipelines.account.spending import spending
 from pipelines.commands.levels_summary import OPERATOR_ONLY, rows_table, show_files, show_levels, summarise_levels
 from pipelines.commands.options import console
-from pipelines.scheduled.check_input import InputCheck
-from pipelines.scheduled.outcome import Spend
-from pipelines.scheduled.release import Release
+from pipelines.outcome import Spend
+from pipelines.runs.crew.check_input import InputCheck
+from pipelines.runs.release import Release
 from pipelines.specification import Specification
-from transforms.release.recorded import Sealed
+from transforms.recorded.units import Sealed
 
 
 def tell(spec: Specification, done: Release, place: AccountLocation, *, as_json: bool) -> None:

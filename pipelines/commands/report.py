@@ -12,11 +12,13 @@ from dpops.claims import ApproxDP
 from pipelines.account.guarantee import levels_sentence, sentence
 from pipelines.account.location import AccountLocation
 from pipelines.account.missing_slots import gaps
+from pipelines.advice.pages.report import Facts, draw_report
+from pipelines.advice.pages.rows import read_rows
 from pipelines.commands.local_path import LocalPath
 from pipelines.commands.options import account_options, spec_option
-from pipelines.pages.report import Facts, draw_report
-from pipelines.pages.rows import read_rows
-from pipelines.scheduled.release import UsageError, paths_of, range_of
+from pipelines.errors import UsageError
+from pipelines.input_files import paths_of
+from pipelines.ranges import range_of
 from pipelines.specification import Specification, load
 from transforms.ledger import Ledger, Spent
 from transforms.ledger.head import LedgerError

@@ -5,10 +5,10 @@ from pathlib import Path
 import click
 import msgspec
 
+from pipelines.advice.draft.draft import draft
 from pipelines.commands.options import console, json_option
-from pipelines.drafting.draft import draft
+from pipelines.errors import UsageError
 from pipelines.output_folder import OutputError
-from pipelines.scheduled.release import UsageError
 from pipelines.specification import Specification, load
 from pipelines.specification.reference import reference as make_reference
 from pipelines.specification.schema import schema as make_schema

@@ -15,11 +15,11 @@ from pipelines.commands.engine_options import AskedEngine, address, engine_optio
 from pipelines.commands.interrupt import asked_to_stop
 from pipelines.commands.options import AskedOutputs, account_options, outputs_options, packed, spec_option
 from pipelines.commands.terminal import note
+from pipelines.errors import UsageError
 from pipelines.exit_codes import DONE
-from pipelines.scheduled.release import UsageError
+from pipelines.runs.stream.health import Say
+from pipelines.runs.stream.metrics import Metrics, served
 from pipelines.specification import Specification, load
-from pipelines.streaming.health import Say
-from pipelines.streaming.metrics import Metrics, served
 from transforms.sources.kafka_partition import Topic
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class AskedFeed:
             raise UsageError("--kafka-output must be another topic than --topic: the stream would read what it writes")
 
     def source(self, spec: Specification, start_s: int) -> "Source":
-        from pipelines.streaming import stream as streaming  # and Beam with it
+        from pipelines.runs.stream import stream as streaming  # and Beam with it
 
         if self.folder:
             return streaming.folder_source(spec, self.folder, start_s)
@@ -136,7 +136,7 @@ def stream(
     spec = load(spec_path)
     outputs = asked.of(spec)
     feed.check(outputs.topic)
-    from pipelines.streaming import stream as streaming  # and Beam with it, once the options are right
+    from pipelines.runs.stream import stream as streaming  # and Beam with it, once the options are right
 
     start_s = streaming.first_slot(spec, start, datetime.now(UTC))
     streaming.check(spec, start_s)

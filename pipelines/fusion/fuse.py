@@ -20,10 +20,11 @@ from apache_beam.metrics.metric import MetricsFilter
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
+from pipelines.errors import InputError, UsageError
+from pipelines.input_files import paths_of
 from pipelines.output_folder import make_writable
 from pipelines.progress import Report
-from pipelines.scheduled.release import InputError, UsageError, paths_of
-from pipelines.scheduled.spool import Spool
+from pipelines.runs.crew.spool import Spool
 from pipelines.specification.fusion import FusionSpecification
 from transforms import counters
 from transforms.records import REFUSED, RawBatch
@@ -31,7 +32,7 @@ from transforms.reports.fuse import SCHEMA, Group
 from transforms.reports.steps import SPENT, FuseGroups, JoinUsers, ParseReports, Spent
 from transforms.sinks.files import FORMATS, write_whole
 from transforms.sinks.rows import Row, columns_in
-from transforms.steps import CountRefused, Read
+from transforms.steps.observe import CountRefused, Read
 
 _GROUPS, _ROWS = "groups", "rows"
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from dpops.noise import Noise
+from pipelines.errors import InputError, UsageError
+from pipelines.input_files import paths_of
 from pipelines.progress import Report
-from pipelines.scheduled.release import InputError, UsageError, paths_of
 from pipelines.specification.fusion import FusionSpecification
 from transforms.layouts import MAPPED
 from transforms.layouts.decoder_process import read_apart

@@ -10,6 +10,7 @@ import msgspec
 from dpops.allocation import Allocation
 from dpops.forecast import Prior
 from dpops.types import Grid
+from pipelines.errors import shortened
 from pipelines.specification.document import (
     AccountTable,
     CellsTable,
@@ -20,13 +21,12 @@ from pipelines.specification.document import (
     SpecificationError,
     SpeedTable,
 )
-from pipelines.specification.numbers import shortened
 from pipelines.specification.values import Cells, Input, Privacy
 from transforms.count.tally import ContributionBound
 from transforms.errors import did_you_mean
 from transforms.layouts import layout
 from transforms.observe.derived_speed import SpeedLimits
-from transforms.observe.hexagons import cells_of_geojson, cells_of_list
+from transforms.places.hexagons import cells_of_geojson, cells_of_list
 from transforms.regular_files import read_regular
 from transforms.time.calendar import DAY_MINUTES, Timetable
 

@@ -14,16 +14,17 @@ import msgspec
 
 from dpops.accountant import Limit
 from dpops.allocation import Per, Scope
+from pipelines.errors import shortened
 from pipelines.specification.hints import hint
 from pipelines.specification.levels import FleetTable, LiveTable
 from pipelines.specification.limits import limit_from_toml
-from pipelines.specification.numbers import from_toml, shortened
+from pipelines.specification.numbers import from_toml
 from transforms.layouts import FIXED, MAPPED
 from transforms.layouts.base import KMH_PER_UNIT
+from transforms.layouts.columns import TimeUnit
 from transforms.layouts.csv_table import DELIMITERS
-from transforms.observe.columns import TimeUnit
 from transforms.regular_files import read_regular
-from transforms.release.products import ProductName
+from transforms.releases.periods.products import ProductName
 from transforms.time.calendar import Unit
 
 SPEC_BYTES = 1 << 20

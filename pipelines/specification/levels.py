@@ -14,8 +14,9 @@ from dpops.levels.stages import EXPONENT
 from dpops.types import Grid
 from pipelines.specification.numbers import from_toml
 from transforms.errors import did_you_mean
-from transforms.release.levels import LevelsPolicy, hats_of
-from transforms.release.products import Product
+from transforms.places.hierarchy import hats_of
+from transforms.releases.periods.products import Product
+from transforms.releases.periods.stages import LevelsPolicy
 from transforms.time.calendar import Timetable
 
 MECHANISM = "levels"

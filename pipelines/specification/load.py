@@ -17,7 +17,7 @@ from pipelines.specification.checks import (
 from pipelines.specification.document import Document, read
 from pipelines.specification.statistics import levels_of, statistics_of
 from pipelines.specification.values import Specification, Speeds
-from transforms.release.policy import weights_of
+from transforms.releases.hats.policy import weights_of
 
 
 def load(path: Path) -> Specification:

@@ -3,6 +3,8 @@
 from decimal import Decimal
 from fractions import Fraction
 
+from pipelines.errors import shortened
+
 
 def from_toml(kind: type, value: object) -> Fraction:
     """Numbers are taken as written: 0.1 is one tenth."""
@@ -13,9 +15,3 @@ def from_toml(kind: type, value: object) -> Fraction:
             raise ValueError(f"expected a number between 1e-30 and 1e30, got {shortened(str(value))}")
         return Fraction(value)
     raise ValueError(f"expected a number, got {value!r}")
-
-
-def shortened(text: str, most: int = 300) -> str:
-    """For messages: what is long keeps its beginning and its end; nothing in it moves a terminal's cursor."""
-    kept = text if len(text) <= most else f"{text[: most // 2]} .. {text[-most // 4 :]}"
-    return "".join(letter if letter.isprintable() or letter == "\n" else "\ufffd" for letter in kept)

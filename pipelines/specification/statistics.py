@@ -23,7 +23,7 @@ from pipelines.specification.hints import hint
 from pipelines.specification.levels import LevelsRelease, Options, levels_release, refusal
 from pipelines.specification.numbers import from_toml
 from transforms.errors import did_you_mean
-from transforms.release.products import Product, product_of
+from transforms.releases.periods.products import Product, product_of
 from transforms.time.calendar import DAY_MINUTES, Timetable
 
 

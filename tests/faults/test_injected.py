@@ -15,8 +15,9 @@ import pytest
 
 from pipelines.cli import main
 from pipelines.exit_codes import DIFFERS, DONE, FAILED
-from pipelines.scheduled import parts, tasks
-from pipelines.scheduled import publish as publishing
+from pipelines.runs import publish as publishing
+from pipelines.runs.crew import hats as parts
+from pipelines.runs.crew import tasks
 from tests import city
 from tests.faults.processes import Other, other_process
 from tests.faults.witness import Witness

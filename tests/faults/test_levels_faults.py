@@ -12,8 +12,8 @@ from tests import city, levels_city
 from tests.faults.processes import other_process, run
 from tests.levels_city import DAYS, SPEC
 from transforms.failpoints import FailpointError, acting
-from transforms.release.levels import plan_of
-from transforms.release.recorded import Sequenced
+from transforms.recorded.stage_plan import plan_of
+from transforms.recorded.units import Sequenced
 
 STAGES = 4
 """Of three days: two of the first, and one of each other."""

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from pipelines.account import location
 from transforms.ledger.spending import Spent
-from transforms.release.estimates import estimates_of
-from transforms.release.recorded import Sealed, debit_of
+from transforms.recorded.units import Sealed, debit_of
+from transforms.releases.hats.estimates import estimates_of
 from transforms.sinks.files import FORMATS, file_stem
 from transforms.sinks.rows import SCHEMA, columns_of
 

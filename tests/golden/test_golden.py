@@ -17,16 +17,18 @@ from dpops.mechanisms.array_average import ArrayAverage
 from dpops.registry import registered
 from dpops.types import CountsKnown, Grid
 from pipelines.account.location import AccountLocation
+from pipelines.assembly import job_of
 from pipelines.build import count, draw, observe, publish
 from pipelines.job import Outputs
-from pipelines.scheduled.release import job_of, range_of
+from pipelines.ranges import range_of
 from pipelines.specification import load
 from tests import city
 from transforms.ledger.chain import ENTRY
 from transforms.ledger.ledger_account import LedgerAccount
 from transforms.observe.vehicle_hash import Secret, vehicle_hashes
-from transforms.release.recorded import Sealed
-from transforms.steps import Read, SlotShard
+from transforms.recorded.units import Sealed
+from transforms.records import SlotShard
+from transforms.steps.observe import Read
 
 SECRET = Secret(bytes(range(32)))
 

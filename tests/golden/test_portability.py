@@ -13,20 +13,22 @@ from apache_beam.transforms import trigger, userstate
 from apache_beam.transforms.window import FixedWindows
 
 from dpops.accountant import PureLimit
+from pipelines.assembly import job_of
 from pipelines.build import count, draw, observe, publish, seal_in_panes
 from pipelines.job import Outputs
-from pipelines.scheduled.release import job_of, range_of
+from pipelines.ranges import range_of
 from pipelines.specification import load
 from tests import city
 from tests.golden.portability import findings, labels
 from tests.stream.tiny import LAYOUT
 from transforms.ledger.ledger_account import LedgerAccount
 from transforms.observe.vehicle_hash import Secret
+from transforms.records import SlotShard
 from transforms.sources.growing_folder import ReadGrowing
 from transforms.sources.kafka import ReadKafka
 from transforms.sources.kafka_partition import PartitionStart, Topic
 from transforms.sources.known_elements import KnownElements
-from transforms.steps import Read, SlotShard
+from transforms.steps.observe import Read
 from transforms.time.watermark import Watermark
 
 TOPIC = Topic(brokers="127.0.0.1:1", name="any")
@@ -99,7 +101,7 @@ def test_the_names_of_steps_are_the_same_in_every_process(tmp_path):
 
 
 def test_what_is_submitted_to_dataflow_keeps_to_it_too(tmp_path, monkeypatch, hatstream):
-    streaming = pytest.importorskip("pipelines.streaming.stream")
+    streaming = pytest.importorskip("pipelines.runs.stream.stream")
     city.write(tmp_path)
     assert hatstream(*city.init(tmp_path))[0] == 0
     monkeypatch.setattr(streaming, "kafka_source", lambda *_: from_kafka())

@@ -10,7 +10,7 @@ import pytest
 
 import hatstream
 from hatstream.own_packages import HOME, find_own_packages_first
-from pipelines.streaming.worker_pool import path_for_workers
+from pipelines.runs.flink.worker_pool import path_for_workers
 from tests import city
 
 ROOT = Path(__file__).parents[2]

@@ -5,7 +5,7 @@ import textwrap
 from datetime import date
 from pathlib import Path
 
-from pipelines.demo.fleet import Fleet, write_sample
+from pipelines.made_up_fleet import Fleet, write_sample
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 

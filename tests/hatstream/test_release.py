@@ -16,10 +16,10 @@ from apache_beam.utils.timestamp import Timestamp
 
 import hatstream as library
 from pipelines.cli import main
-from pipelines.library import release as module
+from pipelines.runs import library as module
 from tests import city, levels_city
 from tests.stream.clock import Beats
-from transforms.release.past import MODEL
+from transforms.releases.hats.past import MODEL
 
 DAY = city.DAYS[0]
 

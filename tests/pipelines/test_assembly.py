@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from pipelines.account import location
-from pipelines.scheduled import release as scheduled
+from pipelines.runs import release as scheduled
 from pipelines.specification import load
 from tests import city
-from transforms.release.digest import is_plain
+from transforms.releases.hats.digest import is_plain
 
 
 @pytest.fixture

@@ -14,10 +14,10 @@ from dpops.forecast import Prior
 from dpops.mechanisms.tree import Tree
 from dpops.statistics import Histogram
 from pipelines.cli import main
-from pipelines.commands.evaluate_distributions import GRID, evaluate_distributions
-from pipelines.commands.evaluation_results import Results
-from pipelines.evaluation import distribution_report, distributions
-from pipelines.evaluation.feed import Feed
+from pipelines.lab.commands.evaluate_distributions import GRID, evaluate_distributions
+from pipelines.lab.commands.evaluation_results import Results
+from pipelines.lab.evaluation import distribution_report, distributions
+from pipelines.lab.evaluation.feed import Feed
 from pipelines.specification import SpecificationError, load
 from tests import city
 

@@ -12,13 +12,13 @@ from dpops.accountant import DeltaLimit
 from dpops.levels.stages import FIRST_CENTRE
 from pipelines.account import location
 from pipelines.job import Outputs
-from pipelines.scheduled import levels
+from pipelines.runs.crew import periods as levels
 from pipelines.specification import SpecificationError, load
 from tests import city, levels_city
 from tests.levels_city import CELLS, DAYS, SPEC
+from transforms.recorded.stage_plan import plan_of, unpack_centres
+from transforms.recorded.units import Sequenced
 from transforms.records import SlotEstimates
-from transforms.release.levels import plan_of, unpack_centres
-from transforms.release.recorded import Sequenced
 
 Run = Callable[..., tuple[int, str, str]]
 

@@ -6,7 +6,7 @@ import textwrap
 from pathlib import Path
 
 from pipelines.cli import main
-from pipelines.demo.fleet import Fleet, write_sample
+from pipelines.made_up_fleet import Fleet, write_sample
 from pipelines.specification import load
 
 README = (Path(__file__).parents[2] / "README.md").read_text()

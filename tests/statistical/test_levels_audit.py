@@ -20,11 +20,12 @@ from dpops.noise import Noise
 from dpops.types import Grid, Int64s
 from tests.dpops.levels.cities import rows
 from tests.statistical.audit import _best_event, binomial_lower, binomial_upper, bound_of_samples
-from transforms.count.wire import Tally
-from transforms.release.levels import LevelsPolicy, StagePlan, add_up, first_centres, seal_stage, stage_plan
-from transforms.release.levels_order import plan_for
-from transforms.release.policy import SlotFacts
-from transforms.release.recorded import Sealed, Sequenced
+from transforms.recorded.stage_plan import StagePlan
+from transforms.recorded.units import Sealed, Sequenced
+from transforms.releases.periods.order import plan_for
+from transforms.releases.periods.stages import LevelsPolicy, add_up, first_centres, seal_stage, stage_plan
+from transforms.releases.slots import SlotFacts
+from transforms.wire import Tally
 
 COPIES = 10_000
 """Of each neighbour."""

@@ -18,8 +18,8 @@ from pipelines.account import location
 from pipelines.cli import main
 from pipelines.exit_codes import DONE, FAILED
 from tests.statistical.audit import bound_of_samples
-from transforms.release import by_hexagon
-from transforms.release.recorded import Released, Sealed
+from transforms.recorded.units import Released, Sealed
+from transforms.releases.hats import draw as by_hexagon
 
 COPIES = 10_000
 """Of each neighbour, with vehicles and cells of their own: as many independent samples of it in one release."""
@@ -179,7 +179,7 @@ def spend_in_each_hat(monkeypatch: pytest.MonkeyPatch, epsilon: Fraction) -> Non
 
     The job and the ledger compare plans with debits, and would refuse it: the audit has to see it alone.
     """
-    for module in ("transforms.release.by_hexagon", "transforms.ledger.ledger", "transforms.ledger.releases"):
+    for module in ("transforms.releases.hats.draw", "transforms.ledger.ledger", "transforms.ledger.releases"):
         monkeypatch.setattr(f"{module}.check_claims", lambda *_: None, raising=False)
     honest = by_hexagon._release
     monkeypatch.setattr(

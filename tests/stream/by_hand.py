@@ -5,13 +5,16 @@ from collections import Counter
 from apache_beam.io.watermark_estimators import ManualWatermarkEstimator
 from apache_beam.runners.sdf_utils import RestrictionTrackerView, ThreadsafeRestrictionTracker
 
+STEPS = tuple(f"transforms.steps.{name}" for name in ("observe", "count", "release"))
+
 
 class Counters:
     """Takes the place of Beam's Metrics, which count only while an engine runs."""
 
-    def __init__(self, monkeypatch, module):
+    def __init__(self, monkeypatch, *modules):
         self.counts = Counter()
-        monkeypatch.setattr(f"{module}.Metrics", self)
+        for module in modules:
+            monkeypatch.setattr(f"{module}.Metrics", self)
 
     def counter(self, _, name):
         return Adder(self.counts, name)

@@ -8,7 +8,7 @@ from apache_beam.testing.test_stream import TestStream as Clock
 from apache_beam.transforms.window import TimestampedValue
 
 from transforms.records import REFUSED, KeyedTally, RawBatch, TallyBytes
-from transforms.time.lateness import windows
+from transforms.steps.lateness import windows
 
 HOUR_S = 3600
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.demo.servers.flink import JobServer
-from pipelines.demo.servers.kafka import Kafka
-from pipelines.demo.servers.maven import MissingTool, class_path
-from pipelines.demo.servers.worker_pool import WorkerPool
+from pipelines.servers.flink import JobServer
+from pipelines.servers.kafka import Kafka
+from pipelines.servers.maven import MissingTool, class_path
+from pipelines.servers.worker_pool import WorkerPool
 from tests.servers import unavailable
 from tests.stream.minutes import chosen
 

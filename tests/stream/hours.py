@@ -8,7 +8,7 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 from confluent_kafka import Producer
 
-from pipelines.streaming.flink.engine import Flink
+from pipelines.runs.flink.engine import Flink
 from tests.stream.cluster import wait_for
 from tests.stream.feed import ANY_TIME
 from tests.stream.tiny import LAYOUT

@@ -21,9 +21,9 @@ from confluent_kafka import Producer
 from pipelines.account import location
 from pipelines.cli import main
 from pipelines.job import Outputs
+from pipelines.runs.flink.engine import Flink, FlinkJob
+from pipelines.runs.stream import stream as streaming
 from pipelines.specification import load
-from pipelines.streaming import stream as streaming
-from pipelines.streaming.flink.engine import Flink, FlinkJob
 from tests.stream.feed import ANY_TIME
 from transforms.failpoints import failpoint
 from transforms.ledger import Recorded

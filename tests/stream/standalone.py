@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
 
-from pipelines.demo.servers.flink import JAVA
-from pipelines.demo.servers.maven import class_path
-from pipelines.demo.servers.process import LOOPBACK, Server, free_ports, is_open
-from pipelines.streaming.flink.rest import Cluster
+from pipelines.runs.flink.rest import Cluster
+from pipelines.servers.flink import JAVA
+from pipelines.servers.maven import class_path
+from pipelines.servers.process import LOOPBACK, Server, free_ports, is_open
 from tests.stream.cluster import slots_in_use
 
 READY_S = 60.0

@@ -10,14 +10,14 @@ from apache_beam.testing.test_stream import TestStream as Clock
 from apache_beam.transforms.window import TimestampedValue
 
 from pipelines.account import location
-from pipelines.assembly import ledger_account_of
+from pipelines.assembly import job_of, ledger_account_of
 from pipelines.build import stream
 from pipelines.job import Outputs
-from pipelines.scheduled.past import estimate_again
-from pipelines.scheduled.release import job_of, range_of
+from pipelines.ranges import range_of
+from pipelines.runs.past import estimate_again
 from pipelines.specification import load
 from tests import city
-from tests.stream.by_hand import Counters
+from tests.stream.by_hand import STEPS, Counters
 from tests.stream.clock import Beats, Fed, batch
 from transforms import counters
 from transforms.sinks.rows import Shape
@@ -28,7 +28,7 @@ HOUR_S = 3600
 @pytest.fixture
 def released(tmp_path, monkeypatch):
     """Runs a clock against the slots from 8 to 10; returns units by slot, what was counted, and the files' names."""
-    counts = Counters(monkeypatch, "transforms.steps").counts
+    counts = Counters(monkeypatch, *STEPS).counts
     city.write(tmp_path)
     spec = load(tmp_path / "spec.toml")
     place = location.find(f"sqlite:///{tmp_path / 'ledger.sqlite'}", tmp_path / "key")

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.stream.by_hand import ByHand, Counters
+from tests.stream.by_hand import STEPS, ByHand, Counters
 from tests.transforms.inputs import good_row, json_line, mapped, table
 from transforms.sources import growing_folder as growing
 from transforms.sources.growing_folder import UNREADABLE, VANISHED, NamesRead, _Names, _ReadFile, _Tracker, _Watch
@@ -168,7 +168,7 @@ def test_a_file_that_cannot_be_decoded_or_has_gone_is_one_refused_row(tmp_path, 
 
 
 def test_a_good_file_gives_its_rows_and_counts_its_bad_ones(tmp_path, monkeypatch):
-    counts = Counters(monkeypatch, "transforms.steps").counts
+    counts = Counters(monkeypatch, *STEPS).counts
     path = tmp_path / "x.jsonl"
     path.write_bytes(json_line(good_row()) + b"\nbroken\n")
     refused, batch = _ReadFile(mapped("jsonl")).process(os.fsencode(path))

@@ -19,17 +19,17 @@ from pipelines.account import location
 from pipelines.cli import main
 from pipelines.job import Outputs
 from pipelines.output_folder import OutputError
+from pipelines.runs.stream import stream as streaming
 from pipelines.specification import load
-from pipelines.streaming import stream as streaming
 from tests import city, levels_city
 from tests.levels_city import CELLS, DAYS
-from tests.stream.by_hand import Counters
+from tests.stream.by_hand import STEPS, Counters
 from tests.stream.clock import Beats, Fed, batch
 from transforms import counters
 from transforms.failpoints import FailpointError, acting
-from transforms.release.levels import plan_of
-from transforms.release.period_steps import IntoPeriods
-from transforms.release.recorded import debit_of
+from transforms.recorded.stage_plan import plan_of
+from transforms.recorded.units import debit_of
+from transforms.steps.periods import IntoPeriods
 
 SPEC = levels_city.SPEC + "[live]\nshare = 0.4\nday_lateness_s = 1800\n"
 SLOTS = 4
@@ -44,8 +44,8 @@ class Town:
         self.spec = load(folder / "spec.toml")
         self.place = location.find(str(folder / "ledger.sqlite"), None)
         if monkeypatch is not None:
-            counted = Counters(monkeypatch, "transforms.steps")
-            monkeypatch.setattr("pipelines.streaming.levels.Metrics", counted)
+            counted = Counters(monkeypatch, *STEPS)
+            monkeypatch.setattr("pipelines.runs.stream.levels.Metrics", counted)
             self.counts = counted.counts
 
     def release(self, day):

@@ -10,12 +10,12 @@ import pytest
 from dpops.accountant import Accountant
 from dpops.claims import claim_of
 from pipelines.cli import main
-from pipelines.demo.servers.worker_pool import WorkerPool
+from pipelines.servers.worker_pool import WorkerPool
 from tests.stream.cluster import has_restarted, wait_for
 from tests.stream.minutes import SLOTS, SPEC, Running, Town, engine
 from transforms.failpoints import FILE_VARIABLE
-from transforms.release.levels import plan_of
-from transforms.release.recorded import debit_of
+from transforms.recorded.stage_plan import plan_of
+from transforms.recorded.units import debit_of
 
 pytestmark = pytest.mark.slow
 SERVICE = SLOTS + 4

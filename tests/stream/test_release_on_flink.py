@@ -7,8 +7,8 @@ import pytest
 
 from benchmarks.throughput import SPEC, Case, generate
 from pipelines.account import location
-from pipelines.demo.servers.flink import JobServer
-from pipelines.demo.servers.worker_pool import WorkerPool
+from pipelines.servers.flink import JobServer
+from pipelines.servers.worker_pool import WorkerPool
 from pipelines.specification import load
 from tests import city
 from tests.pipelines.commands.releases import files_in, said_again, summary_of

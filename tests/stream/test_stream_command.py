@@ -5,10 +5,12 @@ from datetime import UTC, datetime
 import pytest
 
 from pipelines.account import location
+from pipelines.assembly import job_of
+from pipelines.errors import UsageError
 from pipelines.job import Outputs
-from pipelines.scheduled.release import UsageError, job_of, range_of
+from pipelines.ranges import range_of
+from pipelines.runs.stream.stream import StreamFacts, check, first_slot
 from pipelines.specification import SpecificationError, load
-from pipelines.streaming.stream import StreamFacts, check, first_slot
 from tests import city
 from transforms.ledger.databases import database_of
 from transforms.ledger.ledger_account import LedgerAccount
@@ -156,7 +158,7 @@ def test_a_folder_that_is_not_there_is_named(run, tmp_path):
 
 
 def test_a_job_server_that_does_not_answer_is_named(run, monkeypatch):
-    monkeypatch.setattr("pipelines.streaming.job_server.ANSWER_S", 1)
+    monkeypatch.setattr("pipelines.runs.flink.job_server.ANSWER_S", 1)
     code, said = run()
     assert code == 4
     assert "no job server answers at 127.0.0.1:1" in said

@@ -13,8 +13,9 @@ import apache_beam as beam
 
 from tests.transforms.inputs import mapped, rules, slots
 from transforms.layouts import Units
-from transforms.steps import REFUSED, Assign, Parse
-from transforms.time.lateness import IntoPanes, RefuseLate
+from transforms.records import REFUSED
+from transforms.steps.lateness import IntoPanes, RefuseLate
+from transforms.steps.observe import Assign, Parse
 
 LAYOUT = mapped("jsonl", time_unit="ms")
 SHARDS = 2
@@ -50,7 +51,7 @@ class Count(beam.DoFn):
         self.folder = folder
 
     def process(self, group) -> Iterable[tuple[int, int]]:
-        from transforms.count.wire import unpack_events
+        from transforms.wire import unpack_events
 
         armed = Path(self.folder, ARM)
         if armed.exists():

@@ -8,9 +8,9 @@ import numpy as np
 from dpops.statistics import Column
 from dpops.types import Grid
 from transforms.count.tally import distinct, tally
-from transforms.count.wire import S_US, Events, Tally
 from transforms.observe.derived_speed import Positions, SpeedLimits, derived_speeds
 from transforms.observe.parse import Rules
+from transforms.wire import S_US, Events, Tally
 
 
 class WithSpeeds(NamedTuple):

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from dpops.statistics import Column
 from dpops.types import Int64s
-from transforms.count.order import Places, packed_keys, pairs, places
-from transforms.count.wire import NO_SAMPLES, Events, Heard, Partial, Samples, Tally
+from transforms.order import Places, packed_keys, pairs, places
 from transforms.scatter import scatter
+from transforms.wire import NO_SAMPLES, Events, Heard, Partial, Samples, Tally
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from transforms.errors import did_you_mean
 from transforms.layouts.base import FIELDS, KMH_PER_UNIT, Layout, MessageLayout, Units, UnreadableFile
-from transforms.observe.columns import TimeUnit
+from transforms.layouts.columns import TimeUnit
 
 __all__ = [
     "FIXED",

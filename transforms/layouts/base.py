@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import pyarrow as pa
 
-from transforms.observe.columns import TimeUnit
+from transforms.layouts.columns import TimeUnit
 from transforms.records import RawBatch
 
 FIELDS = ("vehicle", "time", "lat", "lon", "speed")

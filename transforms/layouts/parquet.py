@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from transforms.layouts.base import BATCH_ROWS, FIELDS, WHOLE, Share, Units, UnreadableFile, raw_batch
+from transforms.layouts.columns import is_text
 from transforms.layouts.parquet_pages import BadPage, Page, pages
-from transforms.observe.columns import is_text
 from transforms.records import RawBatch
 
 FOOTER_BYTES = 16 << 20

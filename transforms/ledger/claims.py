@@ -14,7 +14,7 @@ from dpops.accountant import Accountant, most_of
 from dpops.claims import ZERO, Claim, PureDP, claim_of
 from dpops.mechanism import Plan
 from transforms.ledger.head import LedgerError
-from transforms.release.recorded import LEVELS, Released, Sealed, debit_of
+from transforms.recorded.units import LEVELS, Released, Sealed, debit_of
 
 FREE = PureDP(ZERO)
 """Of a plan by which nothing is drawn."""
@@ -144,7 +144,7 @@ def _claims_of(unit: Sealed) -> ClaimedUnit:
 def _of_stage(released: Released, plan: dict[str, Any]) -> _Told:
     if released.mechanism != LEVELS:
         return Plan.told([plan])[0]
-    from transforms.release.levels import StagePlan  # a release of HATs needs nothing of it
+    from transforms.recorded.stage_plan import StagePlan  # a release of HATs needs nothing of it
 
     return msgspec.convert(plan, StagePlan).claim
 

@@ -33,7 +33,7 @@ from transforms.ledger.claims import check_claims, claims_of
 from transforms.ledger.head import Head, LedgerError
 from transforms.ledger.releases import Audit, Recorded, json_of, seal_missing, stored_units
 from transforms.ledger.spending import Spent, check_total, is_over, spent_by_specification
-from transforms.release.recorded import LIVE_SHARD, Debit, Sealed, Sequenced, debit
+from transforms.recorded.units import LIVE_SHARD, Debit, Sealed, Sequenced, debit
 
 UNKNOWN_TO_HEAD = "the head file beside the key file does not know this ledger"
 

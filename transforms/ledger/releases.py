@@ -10,7 +10,7 @@ from transforms.ledger import chain
 from transforms.ledger.accounts import AccountRefusal, PeriodClosed
 from transforms.ledger.chain import ENTRY, Entry, Signature
 from transforms.ledger.claims import check_claims, claims_of, group_of
-from transforms.release.recorded import LIVE_SHARD, Sealed, debit_of
+from transforms.recorded.units import LIVE_SHARD, Sealed, debit_of
 
 
 class Recorded(NamedTuple):

@@ -11,7 +11,7 @@ from dpops.accountant import Accountant, Limit
 from dpops.claims import claim_of
 from transforms.ledger.chain import ENTRY, text_of
 from transforms.ledger.head import LedgerError
-from transforms.release.recorded import Debit, Sealed, SpecSlot, debits_by_slot
+from transforms.recorded.units import Debit, Sealed, SpecSlot, debits_by_slot
 
 
 class Spent(NamedTuple):

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpops.types import Int64s
-from transforms.count import wire
+from transforms import wire
 from transforms.observe import hexagons
 from transforms.observe.parse import Rules, parse
 from transforms.records import Observations

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dpops.types import Grid, Int64s
 from transforms.layouts.base import Units
-from transforms.observe.columns import Bools, Floats, Numbers, as_binary, instants, is_text, nulls, numbers
+from transforms.layouts.columns import Bools, Floats, Numbers, as_binary, instants, is_text, nulls, numbers
 from transforms.observe.derived_speed import SpeedLimits
 from transforms.observe.vehicle_hash import vehicle_hashes
 from transforms.records import Observations

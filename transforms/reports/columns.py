@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from dpops.local.reports import Service
 from dpops.types import Int64s
-from transforms.observe.columns import Bools, Floats, Numbers, TimeUnit, as_binary, instants, is_text, nulls, numbers
+from transforms.layouts.columns import Bools, Floats, Numbers, TimeUnit, as_binary, instants, is_text, nulls, numbers
 from transforms.observe.parse import FROM_US, TO_US, VEHICLE_BYTES
 from transforms.observe.vehicle_hash import vehicle_hashes
 from transforms.time.calendar import Where

@@ -12,8 +12,8 @@ from transforms import counters
 from transforms.records import REFUSED, RawBatch
 from transforms.reports.columns import ReportRules, parse_reports
 from transforms.reports.fuse import FusionRules, Group, fuse, join
-from transforms.side_outputs import Refusal, dead_letters
 from transforms.sinks.rows import Row
+from transforms.steps.side_outputs import Refusal, dead_letters
 
 SPENT: Final = "spent"
 

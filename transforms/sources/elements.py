@@ -15,9 +15,9 @@ from apache_beam.utils.windowed_value import WindowedValue
 from transforms import counters
 from transforms.errors import StepError
 from transforms.layouts.base import BATCH_ROWS, FIELDS, Units, raw_batch
-from transforms.observe.columns import instants
+from transforms.layouts.columns import instants
 from transforms.records import REFUSED, RawBatch
-from transforms.side_outputs import Refusal, dead_letters
+from transforms.steps.side_outputs import Refusal, dead_letters
 
 MOST_OWN = 20
 """So many rows one after another whose Beam timestamp is their own time are no accident."""

@@ -28,9 +28,9 @@ from transforms import counters
 from transforms.errors import StepError, reason_of
 from transforms.layouts import Layout, UnreadableFile
 from transforms.records import REFUSED, RawBatch, Refused
-from transforms.side_outputs import Refusal
 from transforms.sources.known_elements import KnownElements
-from transforms.steps import batches_of
+from transforms.steps.observe import batches_of
+from transforms.steps.side_outputs import Refusal
 from transforms.time.watermark import Watermark, element_time, newest_plausible_ms
 
 LOG = logging.getLogger("hatstream.folder")

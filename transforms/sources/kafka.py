@@ -21,10 +21,10 @@ from transforms import counters
 from transforms.layouts import MessageLayout
 from transforms.layouts.decoder_process import messages_apart
 from transforms.records import REFUSED, Messages, RawBatch, Refused
-from transforms.side_outputs import Refusal
 from transforms.sources.kafka_partition import POLL_MESSAGES, Partition, PartitionStart, Poll, Topic
 from transforms.sources.known_elements import KnownElements
 from transforms.sources.unbounded import NO_END, UnboundedTracker
+from transforms.steps.side_outputs import Refusal
 from transforms.time.watermark import Watermark, element_time, is_ahead, newest_plausible_ms
 
 PAUSE_S = 1.0

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from pipelines.account.missing_slots import is_due
-from pipelines.scheduled.release import range_of
+from pipelines.ranges import range_of
 from pipelines.specification import load
 from tests import city
 

@@ -10,7 +10,7 @@ import pytest
 from dpops.allocation import Allocation
 from pipelines.account.guarantee import sentence
 from pipelines.cli import main
-from pipelines.demo.fleet import Fleet
+from pipelines.made_up_fleet import Fleet
 from pipelines.specification import load
 
 MEANS = Path(__file__).parents[3] / "examples" / "hourly-means.toml"
@@ -20,7 +20,7 @@ MEANS = Path(__file__).parents[3] / "examples" / "hourly-means.toml"
 def small(monkeypatch):
     """Two days of a fleet that is soon driven."""
     fleets = [Fleet(vehicles=12, report_every_s=60.0, seed=day, day=date(2026, 5, 13 + day)) for day in range(2)]
-    monkeypatch.setattr("pipelines.commands.demo.made_up_fleets", lambda: fleets)
+    monkeypatch.setattr("pipelines.lab.commands.demo.made_up_fleets", lambda: fleets)
 
 
 @pytest.mark.usefixtures("small")

@@ -13,9 +13,9 @@ from pipelines.account import location
 from tests import city, levels_city
 from tests.levels_city import CELLS, DAYS
 from tests.statistical.checks import seeded
-from transforms.release import period
-from transforms.release.levels import plan_of
-from transforms.release.products import PRODUCTS
+from transforms.recorded.stage_plan import plan_of
+from transforms.releases.periods import period
+from transforms.releases.periods.products import PRODUCTS
 
 Run = Callable[..., tuple[int, str, str]]
 Files = dict[str, bytes]

@@ -13,9 +13,9 @@ from dpops.forecast import Prior
 from dpops.mechanism import Totals
 from dpops.types import CountsKnown
 from pipelines.cli import main
-from pipelines.commands.evaluate import EPSILONS, data_sets
-from pipelines.evaluation import real, report
-from pipelines.evaluation.datasets import (
+from pipelines.lab.commands.evaluate import EPSILONS, data_sets
+from pipelines.lab.evaluation import real, report
+from pipelines.lab.evaluation.datasets import (
     GRID,
     ITMS_PRIOR,
     MEAN_KMH,
@@ -28,9 +28,9 @@ from pipelines.evaluation.datasets import (
     itms_counts,
     itms_like,
 )
-from pipelines.evaluation.feed import Feed
-from pipelines.evaluation.reference import REFERENCE, last_digit
-from pipelines.evaluation.simulate import Cell, contenders, run_all, run_cell
+from pipelines.lab.evaluation.feed import Feed
+from pipelines.lab.evaluation.reference import REFERENCE, last_digit
+from pipelines.lab.evaluation.simulate import Cell, contenders, run_all, run_cell
 from tests import city
 
 SOME = np.random.default_rng(1)

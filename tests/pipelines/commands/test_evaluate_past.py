@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.evaluation import past
+from pipelines.lab.evaluation import past
 from tests import city, levels_city
 from tests.pipelines.commands.forty_buses import LINES, SPEC
 from tests.statistical.checks import seeded

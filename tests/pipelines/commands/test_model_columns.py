@@ -12,7 +12,7 @@ from tests import city, levels_city
 from tests.city import DAYS
 from tests.pipelines.commands.forty_buses import LINES, SPEC
 from transforms.ledger import Ledger
-from transforms.release.past import MODEL
+from transforms.releases.hats.past import MODEL
 
 Run = Callable[..., tuple[int, str, str]]
 

@@ -14,15 +14,15 @@ from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.auto import Auto
 from dpops.registry import registered
 from dpops.types import CountsKnown
-from pipelines.planning.composed import lay_out
-from pipelines.planning.counts import read_counts, sample_counts, sample_day
-from pipelines.planning.forecast import PER_CLASS, label
+from pipelines.advice.plan.composed import lay_out
+from pipelines.advice.plan.counts import read_counts, sample_counts, sample_day
+from pipelines.advice.plan.forecast import PER_CLASS, label
 from pipelines.specification import load
 from tests import city
 from tests.pipelines.commands.counts import TABLE
 
 PRIOR = "upper_kmh = 65\nprior = { mean_kmh = 20, sd_kmh = 12 }"
-DEMO = (Path(__file__).parents[3] / "pipelines" / "demo" / "demo.toml").read_text()
+DEMO = (Path(__file__).parents[3] / "pipelines" / "lab" / "demo" / "demo.toml").read_text()
 MEANS = [name for name, kind in registered().items() if "mean" in kind.statistics]
 
 

@@ -15,15 +15,16 @@ import pytest
 
 from pipelines.account import location
 from pipelines.job import Outputs
-from pipelines.scheduled import counting
-from pipelines.scheduled import release as scheduled
-from pipelines.scheduled.period_demand import spend_of
+from pipelines.ranges import range_of
+from pipelines.runs import release as scheduled
+from pipelines.runs.crew import counting
+from pipelines.runs.period_demand import spend_of
 from pipelines.specification import load
 from tests import city
 from tests.pipelines.commands.releases import files_in, rows_in, summary_of
-from transforms.count.wire import Exposure, pack_exposure
 from transforms.ledger.head import LedgerError
-from transforms.release.policy import release_shard
+from transforms.releases.hats.policy import release_shard
+from transforms.wire import Exposure, pack_exposure
 
 
 def test_an_input_file_may_have_a_name_that_is_not_utf_8(town, hatstream):
@@ -333,7 +334,7 @@ def test_of_two_copies_of_a_ledger_only_one_publishes_even_if_their_runs_overlap
         db.execute("pragma wal_checkpoint(truncate)")
     (town / "copy.sqlite").write_bytes((town / "ledger.sqlite").read_bytes())
     spec = load(town / "spec.toml")
-    when = scheduled.range_of(spec.timetable, *city.DAYS)
+    when = range_of(spec.timetable, *city.DAYS)
     first = []
 
     def release(ledger, folder, report):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipelines.scheduled import counting
+from pipelines.runs.crew import counting
 from tests import city
 from tests.pipelines.commands.releases import denied, files_in, spent_by, summary_of
 

@@ -15,7 +15,7 @@ from pipelines.cli import COMMANDS
 from pipelines.cli import hatstream as commands
 from pipelines.commands import terminal
 from pipelines.commands.terminal import duration, line, progress_bars
-from pipelines.scheduled.input_size import rows_about
+from pipelines.runs.input_size import rows_about
 from tests import city
 
 CELL = "8742d9a61ffffff"

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from dpops.statistics import SQUARES, SUMS, Histogram
 from transforms.count.tally import ContributionBound, Counted, admit_late, heard, merge_panes, tally, tally_pane
-from transforms.count.wire import (
+from transforms.records import Observations
+from transforms.wire import (
     NO_EVENTS,
     S_US,
     Events,
@@ -19,7 +20,6 @@ from transforms.count.wire import (
     unpack_events,
     unpack_partial,
 )
-from transforms.records import Observations
 
 COLUMNS = (SUMS, SQUARES, Histogram(bins=5, upper_steps=50))
 ROW = st.tuples(

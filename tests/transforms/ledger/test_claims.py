@@ -13,8 +13,8 @@ from dpops.claims import rho_within
 from tests.transforms.ledger.entries import ACCOUNT, PLAN, opened, record, unit, whole
 from transforms.ledger import AccountRefusal, LedgerError, releases
 from transforms.ledger.claims import check_claims, claims_of
-from transforms.release import levels
-from transforms.release.recorded import Released
+from transforms.recorded.units import Released
+from transforms.releases.periods import stages as levels
 
 DELTA = Fraction(1, 10**6)
 

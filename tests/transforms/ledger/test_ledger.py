@@ -15,7 +15,7 @@ from tests.transforms.ledger.entries import ACCOUNT, PLAN, opened, record, tampe
 from transforms import atomic_files
 from transforms.ledger import AccountRefusal, Ledger
 from transforms.ledger.head import Head, LedgerError
-from transforms.release.recorded import Debit
+from transforms.recorded.units import Debit
 
 
 def test_the_first_writer_wins_and_a_second_run_gets_what_was_recorded(ledger):

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from dpops.types import Grid
 from transforms.count.derived import with_derived_speeds
-from transforms.count.wire import S_US, Events
 from transforms.observe.derived_speed import FIRST, GAP, TOO_FAST, Positions, SpeedLimits, derived_speeds
+from transforms.wire import S_US, Events
 
 GRID = Grid(step=Fraction(1, 100), upper_steps=6_500)
 LIMITS = SpeedLimits(120, Fraction(100))

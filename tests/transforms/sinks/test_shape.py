@@ -16,7 +16,7 @@ import pytest
 from dpops.registry import registered
 from dpops.types import CountsKnown, Grid
 from tests.transforms.sinks.units import slot_of, unit
-from transforms.release.estimates import _counts
+from transforms.releases.hats.estimates import _counts
 from transforms.sinks.files import FORMATS, publish_slot
 from transforms.sinks.published import published_slots
 from transforms.sinks.rows import SCHEMA, Shape, rows_of, schema_of

@@ -6,8 +6,8 @@ import numpy as np
 
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.types import CountsKnown, Grid
-from transforms.release.estimates import estimates_of
-from transforms.release.recorded import Released, Sealed
+from transforms.recorded.units import Released, Sealed
+from transforms.releases.hats.estimates import estimates_of
 
 PLAN = ArrayAverage().plan(
     CountsKnown.all_of(np.array([3, 2, 2])), Grid(step=Fraction(1, 100), upper_steps=6500), Fraction(1)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tests.stream.by_hand import ByHand
+from transforms.sources.heartbeat import BEAT_AHEAD_S, MOST, _Beat, _Slots, due
 from transforms.time.calendar import Timetable, calendar
-from transforms.time.heartbeat import BEAT_AHEAD_S, MOST, _Beat, _Slots, due
 from transforms.time.stream_calendar import StreamCalendar, slots_from
 
 NEW_YORK = Timetable("America/New_York", "vehicle-week", 30, 5 * 60, 22 * 60)

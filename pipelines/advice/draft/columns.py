@@ -1,0 +1,190 @@
+"""Which column of a sample holds what: by its name first, and by its values always."""
+
+import re
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from transforms.layouts.columns import Floats, Instants, TimeUnit, instants, numbers
+
+_SPEED = r".*(geschwindigkeit|velocidad|velocidade|vitesse|velocita|snelheid|hastighet|predkosc|rychlost).*"
+_NAMES: Mapping[str, tuple[str, ...]] = {
+    "vehicle": (
+        r"(vehicle|veh|bus|tram|train|unit|device|fleet)(id|no|nr|num|number|ref)?",
+        r"vid|imei|(license|number)?plate|.*(vehicleid|busid|vehicleref)",
+        r"(vehicle|bus)?label|id",
+        r"(fahrzeug|vehiculo|veiculo|vehicule|voertuig|autobus|onibus)(id|nr)?",
+    ),
+    "time": (
+        r"timestamp|time|ts|datetime|dt|.*(datetime|timestamp|attime)",
+        r"(gps|event|report|recorded|server|utc|unix)(time|at|ts)|epoch(s|ms)?|utc|date",
+        r"zeit(stempel|punkt)?|hora|fechahora|datahora|heure|horodatage|tijd(stip)?",
+    ),
+    "lat": (r"lat|latitude", r".*(lat|latitude)", r"y|coordinates1", r"latitud|(geo)?breite(ngrad)?"),
+    "lon": (
+        r"lon|lng|long|longitude",
+        r".*(lon|lng|longitude)",
+        r"x|coordinates0",
+        r"longitud|(geo)?lae?nge(ngrad)?",
+    ),
+    "speed": (r"speed|velocity", r".*(speed|velocity).*", r"v|spd|.*(kmh|kmph|kph|mph|mps)", _SPEED),
+}
+"""Names of a field without case, accents, marks and blanks, the plainest first; English, then some others."""
+MOST_BAD = 0.2
+"""Share of rows that may be unusable in the column of a field."""
+_US = 1_000_000
+
+
+@dataclass(frozen=True)
+class Found:
+    """names: column by field; no speed where there is none. guessed: fields that were found by their values alone."""
+
+    names: Mapping[str, str]
+    time_unit: TimeUnit
+    guessed: tuple[str, ...]
+
+
+def find_columns(columns: Mapping[str, Sequence[Any]]) -> Found | None:
+    """None where vehicles, times or positions cannot be told. A speed may be missing."""
+    arrays = {name: array for name, values in columns.items() if (array := as_array(values)) is not None}
+    has_names = not all(name.isdigit() for name in arrays)
+    names: dict[str, str] = {}
+    guessed = []
+    for field in ("time", "lat", "lon", "speed", "vehicle"):
+        left = [name for name in arrays if name not in names.values()]
+        named = [name for name in _by_name(field, left) if _FITS[field](arrays[name])]
+        by_value = field != "speed" or not has_names  # another small number is no speed
+        found = named or [name for name in left if by_value and _GUESSES[field](arrays[name])]
+        if found:
+            names[field] = found[0]
+            if not named:
+                guessed.append(field)
+    if "lat" in guessed and "lon" in guessed and _crossed(arrays[names["lat"]]):
+        names["lat"], names["lon"] = names["lon"], names["lat"]
+    if not {"vehicle", "time", "lat", "lon"} <= names.keys():
+        return None
+    if "speed" in guessed and len(arrays) > len(names):
+        del names["speed"]  # any small number would do: that is no finding
+        guessed.remove("speed")
+    return Found(names, _time_unit(arrays[names["time"]]) or "iso", tuple(guessed))
+
+
+def as_array(values: Sequence[Any]) -> Any:
+    """An Arrow array of one type; None where there is none."""
+    try:
+        return pa.array(values)
+    except (pa.ArrowException, TypeError, OverflowError):
+        pass
+    try:
+        return pa.array([None if value is None else str(value) for value in values])
+    except (pa.ArrowException, ValueError):
+        return None
+
+
+def _by_name(field: str, names: Sequence[str]) -> list[str]:
+    """Names that say the field, the plainest first."""
+    found = []
+    for name in names:
+        parts = name.split(".")
+        last = parts[-1] if not parts[-1].isdigit() else "".join(parts[-2:])
+        plain = re.sub(r"[^a-z0-9]", "", unicodedata.normalize("NFKD", last.lower()))
+        ranks = (at for at, pattern in enumerate(_NAMES[field]) if re.fullmatch(pattern, plain))
+        if (rank := next(ranks, None)) is not None:
+            found.append((rank, len(name), name))
+    return [name for _, _, name in sorted(found)]
+
+
+# --- what values a field may have ---------------------------------------------------------------------------------
+
+
+def _degrees(most: float) -> Callable[[Any], bool]:
+    def fits(array: Any) -> bool:
+        found = _numbers(array)
+        return found is not None and bool(np.abs(found).max(initial=0) <= most)
+
+    return fits
+
+
+def _fraction_degrees(array: Any) -> bool:
+    """Degrees with decimals in a region, none of them 0: ids and speeds are not taken for them."""
+    found = _numbers(array)
+    if found is None or not found.size or np.abs(found).max() > 180:
+        return False
+    decimal = (np.abs(found * 1000 - np.rint(found * 1000)) > 1e-6).mean() > 0.5
+    low, high = np.quantile(found, [0.05, 0.95])
+    return bool(decimal and high - low < 6 and (found == 0).mean() < 0.05)
+
+
+def _crossed(lat: Any) -> bool:
+    found = _numbers(lat)
+    return found is not None and bool(np.abs(found).max(initial=0) > 90)
+
+
+def _speeds(array: Any) -> bool:
+    found = _numbers(array, most_bad=1.0)
+    return found is not None and found.size > 0 and bool((found >= 0).mean() > 0.9)
+
+
+def _small_numbers(array: Any) -> bool:
+    found = _numbers(array)
+    return found is not None and bool(found.size and found.min() >= 0 and 1 < found.max() < 400)
+
+
+def _vehicles(array: Any) -> bool:
+    if pa.types.is_floating(array.type) or pa.types.is_boolean(array.type):
+        return False
+    known = int(len(array) - array.null_count)
+    return known >= (1 - MOST_BAD) * len(array) and known > 0
+
+
+def _repeated(array: Any) -> bool:
+    """Ids come again, and there are several."""
+    return _vehicles(array) and 1 < len(array.unique()) < 0.9 * len(array)
+
+
+def _numbers(array: Any, most_bad: float = MOST_BAD) -> Floats | None:
+    if pa.types.is_boolean(array.type) or pa.types.is_nested(array.type):
+        return None
+    found = numbers(array)
+    if not len(array) or (~found.valid).mean() > most_bad:
+        return None
+    return found.values[found.valid]
+
+
+def _time_unit(array: Any) -> TimeUnit | None:
+    """The unit in which most values are instants of this century; a text without an offset is one, too."""
+    if pa.types.is_nested(array.type) or pa.types.is_boolean(array.type) or not len(array):
+        return None
+    units: tuple[TimeUnit, ...] = ("iso", "s", "ms", "us")
+    for unit in units:
+        if _in_century(instants(array, unit, "UTC")).mean() >= 1 - MOST_BAD:
+            return unit
+    return None
+
+
+def _in_century(found: Instants) -> Any:
+    return found.valid & (found.us > 946_684_800 * _US) & (found.us < 2_524_608_000 * _US)
+
+
+def _is_time(array: Any) -> bool:
+    return _time_unit(array) is not None
+
+
+_FITS: Mapping[str, Callable[[Any], bool]] = {
+    "time": _is_time,
+    "lat": _degrees(90),
+    "lon": _degrees(180),
+    "speed": _speeds,
+    "vehicle": _vehicles,
+}
+_GUESSES: Mapping[str, Callable[[Any], bool]] = {
+    "time": _is_time,
+    "lat": _fraction_degrees,
+    "lon": _fraction_degrees,
+    "speed": _small_numbers,
+    "vehicle": _repeated,
+}

@@ -1,0 +1,268 @@
+"""A drafted specification: TOML with a comment wherever a person has to decide, and what was found, in words."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dpops.types import Int64s
+from pipelines.advice.draft.columns import Found, as_array, find_columns
+from pipelines.advice.draft.sample import Sample, read_sample
+from pipelines.advice.draft.units import Positions, speed_unit, zones_at
+from pipelines.errors import InputError
+from transforms.layouts import FIXED
+from transforms.layouts.base import FIELDS
+from transforms.layouts.capmetro import CAPMETRO
+from transforms.layouts.columns import TimeUnit, instants, numbers
+from transforms.layouts.iudx import COLUMNS as OF_IUDX
+from transforms.observe.hexagons import cells_of
+from transforms.observe.parse import E7
+from transforms.places.hexagons import cell_text
+from transforms.records import Observations
+
+RESOLUTION = 7
+_FIXED_COLUMNS = {"capmetro": CAPMETRO.columns, "iudx": OF_IUDX, "gtfs-realtime": FIELDS}
+_PER_LINE = 5
+_GAPS_S = (60, 120, 300, 600, 900, 1_800, 3_600)
+
+
+@dataclass(frozen=True)
+class Draft:
+    """toml: the specification. found: what the sample says, a line each. warnings: what a person must look at."""
+
+    toml: str
+    found: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Feed:
+    """What was made out of a sample. zone_needed: times have no offset."""
+
+    sample: Sample
+    columns: Found
+    zones: tuple[str, ...]
+    zone_needed: bool
+    unit: str
+    unit_why: str
+    cells: tuple[str, ...]
+    vehicles: int
+    usable: float
+    with_speed: float
+    max_gap_s: int
+
+    @property
+    def derived(self) -> str:
+        return f"derived_speed = {{ max_gap_s = {self.max_gap_s}, max_kmh = 120 }}"
+
+
+def draft(path: Path, *, adds_and_removes: bool) -> Draft:
+    """adds_and_removes: secret counts, with one small total; else public counts, with an epsilon for each HAT.
+
+    Raises InputError where vehicles, times or positions are not found.
+    """
+    feed = _feed(path, read_sample(str(path)))
+    if "speed" not in feed.columns.names and not adds_and_removes:
+        raise InputError(
+            f"{path}: no column of speeds. Speeds that are made from positions are for --adjacency add-remove: under "
+            "counts-public positions are public, and with them the speeds"
+        )
+    name = re.sub(r"[^a-z0-9]+", "-", path.name.split(".")[0].lower()).strip("-") or "feed"
+    parts = [
+        f"# Drafted from {path.name}. Look at every line with a comment before `hatstream init`.",
+        f"name = {_text(name)}\n",
+        _account(name, feed, adds_and_removes),
+        "[slot]\nminutes = 60\n",
+        _cells(feed, adds_and_removes),
+        "[speed]\nupper_kmh = 65      # speeds are clamped to it: a public choice, not the fastest report\n",
+        _privacy(feed, adds_and_removes),
+        _input(feed),
+    ]
+    return Draft("\n".join(parts), _said(feed), _warnings(feed, adds_and_removes))
+
+
+def _feed(path: Path, sample: Sample) -> _Feed:
+    columns = _columns_of(path, sample)
+    arrays = {field: as_array(sample.columns[name]) for field, name in columns.names.items()}
+    fits, found = _placed(arrays, columns)
+    if not found.us.size:
+        raise InputError(f"{path}: no row has a vehicle, a time and a position")
+    moving = np.isfinite(found.speed)
+    unit, why = speed_unit(columns.names.get("speed", ""), found.where(moving))
+    lat_e7, lon_e7 = (np.rint(column * E7).astype(np.int64) for column in (found.lat, found.lon))
+    rows = np.arange(found.us.size)
+    cells = np.unique(cells_of(Observations(rows, rows, rows, lat_e7, lon_e7, rows), RESOLUTION))
+    bare = instants(arrays["time"], columns.time_unit, None)
+    return _Feed(
+        sample=sample,
+        columns=columns,
+        zones=tuple(zones_at(float(np.median(found.lat)), float(np.median(found.lon)))),
+        zone_needed=bool(bare.no_offset.mean() > 0.5),
+        unit=unit,
+        unit_why=why,
+        cells=tuple(cell_text(cell) for cell in cells.tolist()),
+        vehicles=int(np.unique(found.vehicle).size),
+        usable=float(fits.mean()),
+        with_speed=float(moving.mean()),
+        max_gap_s=_max_gap_s(found.vehicle, found.us),
+    )
+
+
+def _placed(arrays: Mapping[str, pa.Array], columns: Found) -> tuple[NDArray[np.bool_], Positions]:
+    """Which rows have a time and a place, and these rows; a speed that is missing is NaN."""
+    time = instants(arrays["time"], columns.time_unit, "UTC")
+    lat, lon = numbers(arrays["lat"]), numbers(arrays["lon"])
+    fits = time.valid & lat.valid & lon.valid & (np.abs(lat.values) <= 90) & (np.abs(lon.values) <= 180)
+    fits &= (lat.values != 0) | (lon.values != 0)
+    ids = [str(value) for value in arrays["vehicle"].to_pylist()]
+    vehicle = np.unique(ids, return_inverse=True)[1].astype(np.int64)
+    speed = numbers(arrays["speed"]) if "speed" in arrays else numbers(pa.nulls(fits.size, pa.float64()))
+    known = np.where(speed.valid, speed.values, np.nan)
+    return fits, Positions(vehicle, time.us, lat.values, lon.values, known).where(fits)
+
+
+def _max_gap_s(vehicle: Int64s, us: Int64s) -> int:
+    """A round number of seconds, at least twice what usually lies between two reports of a vehicle."""
+    order = np.lexsort((us, vehicle))
+    steps_s = (np.diff(us[order]) / 1e6)[np.diff(vehicle[order]) == 0]
+    usual = float(np.median(steps_s[steps_s > 0])) if (steps_s > 0).any() else 0.0
+    return next((gap for gap in _GAPS_S if gap >= 2 * usual), _GAPS_S[-1])
+
+
+def _columns_of(path: Path, sample: Sample) -> Found:
+    if sample.layout in FIXED:
+        names = dict(zip(FIELDS, _FIXED_COLUMNS[sample.layout], strict=True))
+        return Found(names, FIXED[sample.layout].units.time_unit, ())
+    found = find_columns(sample.columns)
+    if found is None:
+        there = ", ".join(_text(name) for name in list(sample.columns)[:20])
+        raise InputError(
+            f"{path}: a {sample.layout} file, but no columns with vehicle, time, lat and lon were made out; it has "
+            f"{there or 'none'}: write input.columns by hand (docs/specification.md)"
+        )
+    return found
+
+
+# --- tables of the specification ----------------------------------------------------------------------------------
+
+
+def _account(name: str, feed: _Feed, secret: bool) -> str:
+    others = f", or {' or '.join(feed.zones[1:])}" if len(feed.zones) > 1 else ""
+    zone = feed.zones[0] if feed.zones else "Etc/UTC"
+    limit = "{ epsilon = 2.64, delta = 1e-6 }" if secret else "300.0"
+    adjacency = "add-remove" if secret else "counts-public"
+    hidden = "that a vehicle drove at all is hidden" if secret else "speeds are hidden, presence is not"
+    return (
+        f"[account]\nname = {_text(name + '-speeds')}\n"
+        'unit = "vehicle-day"\n'
+        f"timezone = {_text(zone)}  # the zone where the sample lies{others}: check\n"
+        f'adjacency = "{adjacency}"  # {hidden}\n'
+        f"limit = {limit}\n"
+    )
+
+
+def _cells(feed: _Feed, secret: bool) -> str:
+    if not secret:
+        return f'[cells]\nresolution = {RESOLUTION}\nregion = "occupied"\n'
+    lines = [feed.cells[at : at + _PER_LINE] for at in range(0, len(feed.cells), _PER_LINE)]
+    listed = "\n".join("  " + " ".join(f'"{cell}",' for cell in line) for line in lines)
+    return (
+        "[cells]\n"
+        f"resolution = {RESOLUTION}\n"
+        "# WARNING: these are the cells of the sample. A region is public, and must not be made from reports that are\n"
+        "# to be protected: keep it only if the sample is older than the account, else name a GeoJSON of the service\n"
+        "# area.\n"
+        f"region = [\n{listed}\n]\n"
+    )
+
+
+def _privacy(feed: _Feed, secret: bool) -> str:
+    if not secret:
+        return (
+            "[privacy]\nepsilon = 1.0  # of each HAT; `hatstream plan` says what adds up\n"
+            'per = "hat"\n\n'
+            '[[statistic]]\nname = "mean"\nmechanism = "auto"\n'
+        )
+    return (
+        "[privacy]\nepsilon = 2.64  # all that a vehicle spends in a day\ndelta = 1e-6\n"
+        'per = "period"\nscope = "period"\n\n'
+        '[[statistic]]\nname = "mean"\nmechanism = "levels"\n\n'
+        f"[fleet]\nvehicles = {_roughly(feed.vehicles)}  "
+        "# seen in the sample, roughly: replace it by the timetable's number\n"
+    )
+
+
+def _roughly(number: int) -> int:
+    """Rounded up to one digit."""
+    power = 10 ** (len(str(number)) - 1)
+    return int(-(-number // power) * power)
+
+
+def _input(feed: _Feed) -> str:
+    sample, found = feed.sample, feed.columns
+    lines = ["[input]", f"layout = {_text(sample.layout)}"]
+    if sample.layout in FIXED:
+        return "\n".join([*lines, ""])
+    names = ", ".join(f"{field} = {_text(found.names[field])}" for field in FIELDS if field in found.names)
+    guess = f"  # {', '.join(found.guessed)} by values alone: check" if found.guessed else ""
+    lines += [f"columns = {{ {names} }}{guess}", f"time_unit = {_text(found.time_unit)}"]
+    if "speed" in found.names:
+        lines.append(f"speed_unit = {_text(feed.unit)}  # {feed.unit_why}")
+    else:
+        lines.append(f"{feed.derived}  # public limits: no position that follows later, nothing that would be faster")
+    if feed.zone_needed and found.time_unit == "iso":
+        zone = feed.zones[0] if feed.zones else "Etc/UTC"
+        lines.append(f"time_zone = {_text(zone)}  # times have no offset: check whose clock they show")
+    if sample.delimiter is not None:
+        lines.append(f"delimiter = {_text(sample.delimiter)}")
+    if sample.header is not None:
+        lines.append("header = false")
+    return "\n".join([*lines, ""])
+
+
+def _text(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+# --- words --------------------------------------------------------------------------------------------------------
+
+
+def _said(feed: _Feed) -> tuple[str, ...]:
+    unit: TimeUnit = feed.columns.time_unit
+    names = ", ".join(f"{field} = {name}" for field, name in feed.columns.names.items())
+    clock = "without an offset" if feed.zone_needed else f"as {unit}"
+    rows = len(next(iter(feed.sample.columns.values())))
+    lines = [
+        f"layout {feed.sample.layout}; {rows:,} rows looked at, {feed.usable:.0%} with vehicle, time and position",
+        f"columns: {names}",
+        f"times {clock}; time zone {' or '.join(feed.zones) or 'unknown'}",
+        f"{len(feed.cells):,} cells of resolution {RESOLUTION}",
+    ]
+    if "speed" in feed.columns.names and feed.sample.layout not in FIXED:
+        lines.append(f"speeds in {feed.unit}, {feed.unit_why}")
+    if "speed" not in feed.columns.names:
+        lines.append("no column of speeds: they will be derived from consecutive positions (input.derived_speed)")
+    return tuple(lines)
+
+
+def _warnings(feed: _Feed, secret: bool) -> tuple[str, ...]:
+    found = []
+    if secret:
+        found.append(
+            "The region and the fleet were made from the sample. Under add-remove they must be public facts, not made "
+            "from reports that are to be protected: replace them, unless the sample is older than the account."
+        )
+    if feed.with_speed < 0.9 and "speed" in feed.columns.names:
+        how = f"; or derive all speeds from positions: {feed.derived}" if secret else ""
+        found.append(f"Only {feed.with_speed:.0%} of the rows carry a speed; the others are refused{how}.")
+    if feed.columns.guessed:
+        found.append(f"Found by values alone, not by name: {', '.join(feed.columns.guessed)}.")
+    others = [name for name in feed.sample.columns if name not in feed.columns.names.values()]
+    if "speed" not in feed.columns.names and others:
+        found.append(f"If one of these columns holds speeds, name it in input.columns: {', '.join(others[:20])}.")
+    return tuple(found)

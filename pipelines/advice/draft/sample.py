@@ -1,0 +1,183 @@
+"""The first rows of a file as named columns, whatever its form is."""
+
+import csv
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipelines.errors import InputError
+from transforms.errors import reason_of
+from transforms.layouts import FIXED, UnreadableFile
+from transforms.layouts.base import FIELDS
+from transforms.layouts.csv_table import DELIMITERS
+from transforms.layouts.open_file import opened
+
+ROWS = 20_000
+LOOK_BYTES = 16 << 20
+_MOST_NESTED = 200
+_OF_IUDX = {"license_plate", "observationDateTime", "location.coordinates.0", "location.coordinates.1", "speed"}
+_OF_CAPMETRO = ("vehicle_id", "timestamp", "latitude", "longitude", "speed", "route_id", "trip_id", "trip_headsign")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """columns: a value for each row and name, None where a row has none. layout: by name, which may be a fixed one."""
+
+    layout: str
+    columns: Mapping[str, Sequence[Any]]
+    delimiter: str | None = None
+    header: bool | None = None
+
+
+def read_sample(path: str) -> Sample:
+    """Raises InputError where the form is none that a layout knows; it shows nothing of the content."""
+    try:
+        with opened(path) as file:
+            data = file.read(LOOK_BYTES)
+    except UnreadableFile as error:
+        raise InputError(str(error)) from None
+    except OSError as error:
+        raise InputError(f"{path}: {reason_of(error)}") from None
+    try:
+        return _sample(path, data)
+    except (ValueError, RecursionError, pa.ArrowException, EOFError, LookupError, OSError, csv.Error, UnreadableFile):
+        rule = "this is no CSV, JSON, Parquet, Avro or GTFS-realtime file that can be read"
+        raise InputError(f"{path}: {rule}") from None
+
+
+def _sample(path: str, data: bytes) -> Sample:
+    if data.startswith(b"PAR1"):
+        batch = next(pq.ParquetFile(path).iter_batches(ROWS))
+        return Sample("parquet", {name: batch.column(name).to_pylist() for name in batch.schema.names})
+    if data.startswith(b"Obj\x01"):
+        with open(path, "rb") as file:
+            return Sample("avro", _columns(_taken(fastavro.reader(file))))
+    start = data.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
+    if start in (b"[", b"{"):
+        return _json(data.removeprefix(b"\xef\xbb\xbf"), is_array=start == b"[")
+    if _is_text(data):
+        return _csv(data.decode("utf-8-sig", errors="replace"))
+    rows = [batch.table for batch in FIXED["gtfs-realtime"].read(path)]
+    return Sample("gtfs-realtime", {name: _joined(rows, name) for name in FIELDS})
+
+
+def _is_text(data: bytes) -> bool:
+    head = data[:4096]
+    return b"\0" not in head and sum(byte < 9 or 13 < byte < 32 for byte in head) < len(head) / 100 + 1
+
+
+def _joined(rows: Sequence[pa.RecordBatch], name: str) -> list[Any]:
+    return [value for batch in rows for value in batch.column(name).to_pylist()][:ROWS]
+
+
+def _taken(rows: Iterator[Any]) -> list[dict[str, Any]]:
+    found = []
+    for row in rows:
+        found.append(row)
+        if len(found) == ROWS:
+            break
+    return found
+
+
+# --- JSON ---------------------------------------------------------------------------------------------------------
+
+
+def _json(data: bytes, *, is_array: bool) -> Sample:
+    if is_array:
+        columns = _columns([_flat(record) for record in _array_start(data.decode(errors="replace"))])
+    else:
+        lines = data.decode(errors="replace").splitlines()[: ROWS + 1]
+        records = [record for line in lines if (record := _record(line)) is not None]
+        if not records:
+            raise ValueError("no object on one line")
+        columns = _columns([_flat(record) for record in records])
+    if set(columns) >= _OF_IUDX:
+        return Sample("iudx", columns)
+    return Sample("json" if is_array else "jsonl", columns)
+
+
+def _array_start(text: str) -> list[dict[str, Any]]:
+    """The objects of an array, up to where the text was cut."""
+    found: list[dict[str, Any]] = []
+    decoder, at = json.JSONDecoder(), text.index("[") + 1
+    while len(found) < ROWS:
+        while at < len(text) and text[at] in " \t\r\n,":
+            at += 1
+        try:
+            record, at = decoder.raw_decode(text, at)
+        except json.JSONDecodeError:
+            break
+        if isinstance(record, dict):
+            found.append(record)
+    if not found:
+        raise ValueError("an array without objects")
+    return found
+
+
+def _record(line: str) -> dict[str, Any] | None:
+    try:
+        found = json.loads(line)
+    except json.JSONDecodeError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Dotted paths to what is no object or array."""
+    found: dict[str, Any] = {}
+    todo: list[tuple[str, Any]] = list(record.items())
+    while todo and len(found) < _MOST_NESTED:
+        name, value = todo.pop(0)
+        if isinstance(value, dict):
+            todo += [(f"{name}.{key}", inner) for key, inner in value.items()]
+        elif isinstance(value, list):
+            todo += [(f"{name}.{at}", inner) for at, inner in enumerate(value[:4])]
+        else:
+            found[name] = value
+    return found
+
+
+def _columns(records: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    names = dict.fromkeys(name for record in records for name in record)
+    return {name: [record.get(name) for record in records] for name in names}
+
+
+# --- CSV ----------------------------------------------------------------------------------------------------------
+
+
+def _csv(text: str) -> Sample:
+    lines = [line for line in text.splitlines()[: ROWS + 1] if line.strip()]
+    delimiter = max(DELIMITERS, key=lambda mark: _agreement(lines[:200], mark))
+    rows = list(csv.reader(lines, delimiter=delimiter))
+    width = Counter(map(len, rows)).most_common(1)[0][0]
+    if width < 4:
+        raise ValueError("fewer than four fields")
+    rows = [row for row in rows if len(row) == width]
+    header = not any(_is_number(cell) for cell in rows[0]) and len(set(rows[0])) == width
+    names = rows[0] if header else [str(at + 1) for at in range(width)]
+    values = rows[1:] if header else rows
+    columns = {name: [row[at] or None for row in values] for at, name in enumerate(names)}
+    if delimiter == "," and header and set(_OF_CAPMETRO) == set(names):
+        return Sample("capmetro", columns)
+    return Sample("csv", columns, None if delimiter == "," else delimiter, None if header else False)
+
+
+def _agreement(lines: Sequence[str], mark: str) -> tuple[float, int]:
+    """How many lines have the usual number of fields, and that number."""
+    widths = Counter(len(row) for row in csv.reader(lines, delimiter=mark))
+    width, times = widths.most_common(1)[0] if widths else (1, 0)
+    return (times / len(lines) if width >= 4 else 0.0, width)
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,75 @@
+"""What a sample says of its time zone and of the unit of its speeds."""
+
+import re
+from typing import NamedTuple
+from zoneinfo import available_timezones
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpops.types import Int64s
+from transforms.layouts.base import KMH_PER_UNIT
+from transforms.layouts.columns import Floats
+
+_NAMED = (("km/h", r"km_?/?h|kph|kmph"), ("mph", r"mph|miles"), ("m/s", r"m_?/s|mps|m_s\b"))
+MIN_PAIRS = 50
+EARTH_M = 6_371_000.0
+MOST_STEPS_S = 120
+
+
+class Positions(NamedTuple):
+    """Rows in any order, one entry each. vehicle: codes. us: since 1970 UTC. speed: as written."""
+
+    vehicle: Int64s
+    us: Int64s
+    lat: Floats
+    lon: Floats
+    speed: Floats
+
+    def where(self, chosen: NDArray[np.bool_]) -> "Positions":
+        return Positions(self.vehicle[chosen], self.us[chosen], self.lat[chosen], self.lon[chosen], self.speed[chosen])
+
+
+def speed_unit(name: str, rows: Positions) -> tuple[str, str]:
+    """The unit and why: the column's name, or speeds beside those between consecutive positions."""
+    for unit, pattern in _NAMED:
+        if re.search(pattern, name.lower()):
+            return unit, "by the column's name"
+    ratio = speed_ratio(rows)
+    if ratio is not None:
+        unit = min(KMH_PER_UNIT, key=lambda each: abs(np.log(ratio * float(KMH_PER_UNIT[each]) / 3.6)))
+        return unit, f"by the distances between positions: a speed is {ratio:.2g} times metres per second"
+    fast = float(np.quantile(rows.speed, 0.99)) if rows.speed.size else 0.0
+    unit = "km/h" if fast > 35 else "m/s"
+    return unit, f"a guess, from the fastest of a hundred ({fast:.0f}): check it"
+
+
+def speed_ratio(rows: Positions) -> float | None:
+    """Median of speeds over metres per second between consecutive positions, where vehicles move; None for too few."""
+    order = np.lexsort((rows.us, rows.vehicle))
+    vehicle, us = rows.vehicle[order], rows.us[order]
+    lat, lon, speed = rows.lat[order], rows.lon[order], rows.speed[order]
+    step_s = np.diff(us) / 1e6
+    metres = distance_m(lat[:-1], lon[:-1], lat[1:], lon[1:])
+    mean = (speed[1:] + speed[:-1]) / 2
+    fits = (np.diff(vehicle) == 0) & (step_s >= 2) & (step_s <= MOST_STEPS_S) & (metres >= 50) & (mean > 0)
+    fits &= metres / np.maximum(step_s, 1e-9) < 50
+    if fits.sum() < MIN_PAIRS:
+        return None
+    return float(np.median(mean[fits] * step_s[fits] / metres[fits]))
+
+
+def distance_m(lat1: Floats, lon1: Floats, lat2: Floats, lon2: Floats) -> Floats:
+    """Great-circle distance (haversine)."""
+    a, b, c, d = (np.radians(each) for each in (lat1, lon1, lat2, lon2))
+    half = np.sin((c - a) / 2) ** 2 + np.cos(a) * np.cos(c) * np.sin((d - b) / 2) ** 2
+    found: Floats = 2 * EARTH_M * np.arcsin(np.sqrt(np.clip(half, 0, 1)))
+    return found
+
+
+def zones_at(lat: float, lon: float) -> list[str]:
+    """The time zones of a place, by their borders on the map; several where a border is disputed."""
+    from tzfpy import get_tz, get_tzs  # loads its map of borders
+
+    found = dict.fromkeys([get_tz(lon, lat), *get_tzs(lon, lat)])
+    return [name for name in found if name in available_timezones()]

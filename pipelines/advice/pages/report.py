@@ -1,0 +1,117 @@
+"""The report: what is promised in plain words, what was spent, how good the figures are, what is missing."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpops.accountant import Limit
+from dpops.claims import ApproxDP
+from pipelines.account.missing_slots import Gap
+from pipelines.advice.pages.map import RELIABLE, WIDE_KMH
+from pipelines.advice.pages.page import write_page
+from pipelines.specification import Specification
+
+GUESSES = (0.5, 0.1, 0.01)
+"""How sure somebody was before, of anything about one vehicle."""
+
+PUBLIC, OPERATOR = "public", "the operator alone"
+
+CHANNELS = (
+    ("result rows, their files, Kafka messages", PUBLIC, PUBLIC),
+    ("debits, totals and the guarantee", PUBLIC, PUBLIC),
+    ("numbers of rows, refused rows by reason, lags, metrics, the most that a vehicle spent", PUBLIC, OPERATOR),
+    ("exit code 5, and whatever says whether an input is the same as before", OPERATOR, OPERATOR),
+    ("the ledger itself, with its audit events", OPERATOR, OPERATOR),
+    ("logs and tracebacks, the engine's page and REST", OPERATOR, OPERATOR),
+    ("checkpoints, savepoints, temporary files, the database's own logs", OPERATOR, OPERATOR),
+    ("the key and its head file", OPERATOR, OPERATOR),
+)
+"""Every output channel, and who may see it under counts-public and under add-remove; docs/guarantee.md says more."""
+
+
+class Odds(NamedTuple):
+    """How sure somebody may be after seeing everything that was published, who was `before` sure."""
+
+    before: float
+    most: float
+    least: float
+
+
+class Facts(NamedTuple):
+    """What a report is made of.
+
+    spent: by period, what all claims on it come to. rows: result rows, see `read_rows`; None where none were
+    given.
+    """
+
+    spec: Specification
+    guarantee: str
+    spent: Mapping[str, ApproxDP]
+    limit: Limit
+    gaps: Sequence[Gap]
+    slots: int
+    rows: pa.Table | None
+
+
+def odds(epsilon: float) -> list[Odds]:
+    """Bayes' rule with a likelihood ratio of at most e^epsilon either way."""
+    factor = math.exp(min(epsilon, 700.0))
+    return [Odds(p, p * factor / (1 - p + p * factor), p / (p + (1 - p) * factor)) for p in GUESSES]
+
+
+def draw_report(facts: Facts, path: Path) -> None:
+    """Writes the report. May raise OSError."""
+    account = facts.spec.account
+    by_period = {period: float(total.epsilon) for period, total in facts.spent.items()}
+    most, limit = max(by_period.values(), default=0.0), float(facts.limit.epsilon)
+    delta = max((float(total.delta) for total in facts.spent.values()), default=0.0)
+    write_page(
+        path,
+        "report.html",
+        {"periods": list(by_period), "spent": list(by_period.values()), "limit": limit},
+        title=f"{facts.spec.name}: what is published and what it protects",
+        guarantee=facts.guarantee,
+        account=account,
+        hides_driving=account.adjacency == "add-remove",
+        span=account.unit.removeprefix("vehicle-"),
+        most=most,
+        limit=limit,
+        limit_said=facts.limit.said(),
+        delta=delta,
+        odds=odds(most or limit),
+        periods=by_period,
+        classes=[] if facts.rows is None else reliability(facts.rows),
+        gaps=facts.gaps,
+        slots=facts.slots,
+        channels=CHANNELS,
+        wide=WIDE_KMH,
+    )
+
+
+def reliability(rows: pa.Table) -> list[Mapping[str, Any]]:
+    """Per statistic and status: rows, the share that is reliable, and how wide their intervals are (half-widths)."""
+    found: list[Mapping[str, Any]] = []
+    for name in sorted(rows["statistic"].unique().to_pylist()):
+        of_name = rows.filter(pc.equal(rows["statistic"], name))
+        for status in sorted(of_name["status"].unique().to_pylist()):
+            some = of_name.filter(pc.equal(of_name["status"], status))
+            half = (some["upper95"].to_numpy() - some["lower95"].to_numpy()) / 2
+            half = half[~np.isnan(half)]
+            sure = float((half <= WIDE_KMH).mean()) if half.size and status in RELIABLE else 0.0
+            quantiles = [float(q) for q in np.quantile(half, (0.1, 0.5, 0.9))] if half.size else None
+            found.append(
+                {
+                    "statistic": name,
+                    "status": status,
+                    "rows": some.num_rows,
+                    "reliable": sure,
+                    "half": quantiles,
+                    "unit": some["unit"][0].as_py(),
+                }
+            )
+    return found

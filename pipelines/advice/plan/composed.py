@@ -1,0 +1,281 @@
+"""HATs of a plan: the epsilon that sealing would give each, and what adds up for a vehicle in all of them."""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import date, timedelta
+from fractions import Fraction
+from functools import cache
+from typing import Literal, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from dpops.accountant import Accountant
+from dpops.allocation import Share
+from dpops.types import Int64s
+from pipelines.advice.plan.counts import Counts
+from pipelines.specification import Specification
+from transforms.count.tally import ContributionBound
+from transforms.time.calendar import CalendarError, Timetable
+
+_SOME_DAY = date(2026, 5, 13)  # periods of one unit are equally long, clock changes apart
+
+
+class Total(msgspec.Struct, frozen=True):
+    """An epsilon, and whether the counts tell it exactly, the specification bounds it, it is so if other days are like
+    the one that was counted, or nothing is known."""
+
+    epsilon: float | None
+    known: Literal["exact", "at most", "if alike", "unknown"]
+
+
+class Composed(msgspec.Struct, frozen=True, kw_only=True):
+    """What adds up. The debit is what the account is asked for: the sum over slots of the most any vehicle spends."""
+
+    epsilon_per_hat_least: float
+    epsilon_per_hat_most: float
+    most_hats_of_a_vehicle_in_a_slot: int | None
+    most_hats_of_a_vehicle_in_a_period: int | None
+    vehicle_and_slot: Total
+    vehicle_and_period: Total
+    debit_of_a_period: Total
+    account_limit: float
+    within_limit: bool | None
+
+
+class PlannedHat(NamedTuple):
+    """kept: samples of its vehicles, descending. reported: all of them, before a cap. epsilon: of the whole HAT."""
+
+    kept: Int64s
+    reported: int
+    epsilon: Fraction
+
+
+def lay_out(spec: Specification, counts: Counts) -> tuple[list[PlannedHat], Composed]:
+    """The HATs with the epsilon that sealing would give each, and the most that adds up in any period."""
+    hats, composed = zip(*(_lay_out(spec, each) for each in counts.by_period()), strict=True)
+    return [hat for some in hats for hat in some], _largest(composed)
+
+
+def _largest(composed: Sequence[Composed]) -> Composed:
+    """Of several periods what each would show alone, the largest of everything: a limit holds for each period."""
+    first, *others = composed
+    if not others:
+        return first
+    return Composed(
+        epsilon_per_hat_least=min(each.epsilon_per_hat_least for each in composed),
+        epsilon_per_hat_most=max(each.epsilon_per_hat_most for each in composed),
+        most_hats_of_a_vehicle_in_a_slot=_most(each.most_hats_of_a_vehicle_in_a_slot for each in composed),
+        most_hats_of_a_vehicle_in_a_period=_most(each.most_hats_of_a_vehicle_in_a_period for each in composed),
+        vehicle_and_slot=max((each.vehicle_and_slot for each in composed), key=_size),
+        vehicle_and_period=max((each.vehicle_and_period for each in composed), key=_size),
+        debit_of_a_period=max((each.debit_of_a_period for each in composed), key=_size),
+        account_limit=first.account_limit,
+        within_limit=max(composed, key=lambda each: _size(each.debit_of_a_period)).within_limit,
+    )
+
+
+def _most(numbers: Iterable[int | None]) -> int | None:
+    return max((number for number in numbers if number is not None), default=None)
+
+
+def _size(total: Total) -> float:
+    return math.inf if total.epsilon is None else total.epsilon
+
+
+def _lay_out(spec: Specification, counts: Counts) -> tuple[list[PlannedHat], Composed]:
+    """Of one period."""
+    kept = _kept(counts, spec.privacy.cap)
+    slots, slot = np.unique(counts.slot, return_inverse=True)
+    codes = tuple(range(slots.size))
+    first = np.array([spec.privacy.allocation.planned_with(at, codes)[0] for at in codes], np.int64)
+    plans = {at: _plan(spec, counts, slot, kept, first[slot] == at) for at in np.unique(first).tolist()}
+    rates = [plans[at].epsilon_hat for at in first.tolist()]
+    stays = _stays(slot, counts.vehicle, kept)
+    debit = sum((each.bound for each in plans.values()), Fraction(0))
+    return list(_hats(counts, slot, kept, rates)), _composed(spec, counts, stays, rates, debit)
+
+
+def _plan(spec: Specification, counts: Counts, slot: Int64s, kept: Int64s, mine: NDArray[np.bool_]) -> Share:
+    """Plans some HATs as sealing would. Suppressed samples are taken out of `kept`."""
+    named = counts.slots_named and counts.vehicles_named
+    allocation = spec.privacy.allocation
+    if spec.privacy.cap and not named:
+        allocation = replace(allocation, most_hats=spec.privacy.cap.max_cells)
+    place = slot[mine] * (int(counts.place.max()) + 1) + counts.place[mine]
+    hat = np.unique(place, return_inverse=True)[1]
+    vehicle = counts.vehicle[mine] if named else np.arange(hat.size)
+    plans = allocation.plans(period_slots(spec) or 1)
+    share = allocation.divide(hat, vehicle, kept[mine], counts.samples[mine], plans)
+    kept[mine] *= share.kept
+    return share
+
+
+class _Stays(NamedTuple):
+    """In how many HATs of which slot a vehicle takes part; one entry per (slot, vehicle)."""
+
+    slot: Int64s
+    vehicle: Int64s
+    cells: Int64s
+
+
+def _stays(slot: Int64s, vehicle: Int64s, kept: Int64s) -> _Stays:
+    vehicles = int(vehicle.max()) + 1
+    pairs, cells = np.unique((slot * vehicles + vehicle)[kept > 0], return_counts=True)
+    return _Stays(*np.divmod(pairs, vehicles), cells.astype(np.int64))
+
+
+def _hats(counts: Counts, slot: Int64s, kept: Int64s, rates: Sequence[Fraction]) -> Iterator[PlannedHat]:
+    """The vehicles of a HAT by descending count; HATs of which a cap left nothing are skipped, as in a release."""
+    order = np.lexsort((-kept, counts.place, slot))
+    slot, place, kept, count = slot[order], counts.place[order], kept[order], counts.samples[order]
+    first = np.flatnonzero((np.diff(slot, prepend=-1) != 0) | (np.diff(place, prepend=-1) != 0)).tolist()
+    for start, stop in zip(first, [*first[1:], kept.size], strict=True):
+        some = start + int(np.count_nonzero(kept[start:stop]))
+        if some > start:
+            yield PlannedHat(kept[start:some], int(count[start:stop].sum()), rates[slot[start]])
+
+
+def _kept(counts: Counts, cap: ContributionBound | None) -> Int64s:
+    """Samples that a cap leaves. Which cells a vehicle keeps is drawn with a fixed seed: a release draws others."""
+    if cap is None:
+        return counts.samples.copy()
+    kept = np.minimum(counts.samples, cap.max_samples)
+    if not (counts.slots_named and counts.vehicles_named):
+        return kept
+    order = np.lexsort((np.random.default_rng(0).random(kept.size), counts.slot, counts.vehicle))
+    slot, vehicle = counts.slot[order], counts.vehicle[order]
+    start = np.ones(kept.size, np.bool_)
+    start[1:] = (np.diff(slot) != 0) | (np.diff(vehicle) != 0)
+    first = np.flatnonzero(start)
+    rank = np.arange(kept.size) - np.repeat(first, np.diff(first, append=kept.size))
+    kept[order[rank >= cap.max_cells]] = 0
+    return kept
+
+
+def _composed(spec: Specification, counts: Counts, stays: _Stays, rates: list[Fraction], debited: Fraction) -> Composed:
+    in_slot = int(stays.cells.max()) if counts.vehicles_named and counts.slots_named else None
+    in_period = int(np.bincount(stays.vehicle, stays.cells).max()) if counts.vehicles_named else None
+    if in_slot is not None:
+        slot, period = _exactly(stays, rates)
+        debit = Total(float(debited), "exact")
+        if counts.days is not None:
+            period, debit = (_of_all_days(spec, total, counts.days[0]) for total in (period, debit))
+        elif of_several_periods(spec, counts):
+            period, debit = (Total(total.epsilon, "at most") for total in (period, debit))
+        if may_have_constants(spec):
+            slot, period, debit = map(_at_most, (slot, period, debit))
+    else:
+        slot, debit = _bounds(spec, rates[0])
+        period = debit
+        if in_period is not None and spec.privacy.allocation.total is None:
+            period = Total(float(rates[0] * in_period), "exact")
+            slot = slot if slot.epsilon is not None else Total(period.epsilon, "at most")
+    fits = debit.known != "if alike" and debit.epsilon is not None and _fits(spec, debit.epsilon)
+    return Composed(
+        epsilon_per_hat_least=float(min(rates)),
+        epsilon_per_hat_most=float(max(rates)),
+        most_hats_of_a_vehicle_in_a_slot=in_slot,
+        most_hats_of_a_vehicle_in_a_period=in_period,
+        vehicle_and_slot=slot,
+        vehicle_and_period=period,
+        debit_of_a_period=debit,
+        account_limit=float(spec.account.limit.epsilon),
+        within_limit=fits if fits or debit.known == "exact" else None,
+    )
+
+
+def may_have_constants(spec: Specification) -> bool:
+    """Whether HATs may be released that cost nothing; what adds up counts them as if something was drawn there."""
+    return any(stat.mechanism.may_be_constant for stat in spec.statistics)
+
+
+def _at_most(total: Total) -> Total:
+    return Total(total.epsilon, "at most") if total.known == "exact" else total
+
+
+def _fits(spec: Specification, epsilon: float) -> bool:
+    return spec.account.limit.fits(Accountant(pure=Fraction(epsilon)))
+
+
+def of_several_periods(spec: Specification, counts: Counts) -> bool:
+    """Whether slots that are not named by their start are more than a period has."""
+    lengths = period_lengths(spec)
+    slots = int(np.unique(counts.slot).size)
+    return counts.days is None and counts.slots_named and lengths is not None and slots > lengths[1]
+
+
+def _of_all_days(spec: Specification, counted: Total, days: int) -> Total:
+    """What a period of more days comes to if the others are like those that were counted."""
+    try:
+        whole_days = len(spec.timetable.period_days(_SOME_DAY, spec.account.since, spec.account.until))
+    except CalendarError:
+        return Total(None, "unknown")
+    if counted.epsilon is None or days >= whole_days:
+        return counted
+    whole, total = whole_days * counted.epsilon / days, spec.privacy.allocation.total
+    return Total(whole if total is None else min(whole, float(total)), "if alike")
+
+
+def _exactly(stays: _Stays, rates: list[Fraction]) -> tuple[Total, Total]:
+    """What one vehicle spends in a slot and in all slots at most."""
+    seen = np.zeros(len(rates), np.int64)
+    np.maximum.at(seen, stays.slot, stays.cells)
+    slot = max(rate * cells for rate, cells in zip(rates, seen.tolist(), strict=True))
+    spent = np.bincount(stays.vehicle, stays.cells * np.array([float(rate) for rate in rates])[stays.slot])
+    mine = stays.vehicle == spent.argmax()
+    parts = zip(stays.slot[mine].tolist(), stays.cells[mine].tolist(), strict=True)
+    period = sum((rates[at] * cells for at, cells in parts), Fraction(0))
+    return Total(float(slot), "exact"), Total(float(period), "exact")
+
+
+def _bounds(spec: Specification, rate: Fraction) -> tuple[Total, Total]:
+    """What the specification alone says of a vehicle's slot and period."""
+    lengths = period_lengths(spec)
+    if (total := spec.privacy.allocation.total) is not None:
+        plans = 1 if lengths is None else spec.privacy.allocation.plans(lengths[0])
+        return Total(float(total / plans), "at most"), Total(float(total), "at most")
+    if spec.privacy.cap is None:
+        return Total(None, "unknown"), Total(None, "unknown")
+    slot = rate * spec.privacy.cap.max_cells
+    period = Total(None, "unknown") if lengths is None else Total(float(slot * lengths[1]), "at most")
+    return Total(float(slot), "at most"), period
+
+
+def period_slots(spec: Specification) -> int | None:
+    """Slots of service in a whole period of days of 24 hours; None for an account without a first or last day."""
+    table = spec.timetable
+    try:
+        days = table.period_days(_SOME_DAY, spec.account.since, spec.account.until)
+    except CalendarError:
+        return None
+    return len(days) * ((table.service_end_minute - table.service_start_minute) // table.slot_minutes)
+
+
+@cache
+def _slots_of_days(table: Timetable, first: date, days: int) -> Int64s:
+    """Slots of service on each day; as on a day of 24 hours where the clock changes by what slots cannot follow."""
+    usual = (table.service_end_minute - table.service_start_minute) // table.slot_minutes
+    found = np.full(days, usual, np.int64)
+    for at in range(days):
+        with suppress(CalendarError):
+            found[at] = len(table.day_slots(first + timedelta(days=at)))
+    return found
+
+
+def period_lengths(spec: Specification) -> tuple[int, int] | None:
+    """Fewest and most slots of service that a period has, with days on which the clock changes; None as above."""
+    table, account = spec.timetable, spec.account
+    if table.unit == "vehicle-ever":
+        if account.since is None or account.until is None:
+            return None
+        whole = int(_slots_of_days(table, account.since, (account.until - account.since).days).sum())
+        return whole, whole
+    monday = _SOME_DAY - timedelta(days=_SOME_DAY.weekday())
+    lengths = _slots_of_days(table, monday, 53 * 7)
+    if table.unit == "vehicle-week":
+        lengths = lengths.reshape(53, 7).sum(axis=1)
+    return int(lengths.min()), int(lengths.max())

@@ -1,0 +1,128 @@
+"""Counts of reports by vehicle, slot and cell from one's own feed: a period of it, as a release would read it."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import numpy as np
+
+from pipelines.advice.plan.counts import Counts
+from pipelines.errors import InputError
+from pipelines.input_files import paths_of
+from pipelines.progress import Report
+from pipelines.specification import Specification
+from transforms import wire
+from transforms.count.tally import tally
+from transforms.errors import reason_of
+from transforms.layouts import UnreadableFile
+from transforms.layouts.decoder_process import read_apart
+from transforms.observe import hexagons
+from transforms.observe.events import locate
+from transforms.observe.parse import FROM_US, TO_US, Rules, parse
+from transforms.records import Observations
+from transforms.time.calendar import CalendarError, Locator, calendar
+from transforms.time.stream_calendar import StreamCalendar
+
+
+@dataclass(frozen=True)
+class FeedPeriod:
+    """The observations of one period of a feed, the one with the most, ready to be counted by any specification.
+
+    refused: rows of the whole feed by reason. periods: how many the feed has.
+    """
+
+    period: str
+    first_day: date
+    days: int
+    periods: int
+    observations: Observations
+    refused: dict[str, int]
+
+    def counts(self, spec: Specification) -> Counts:
+        """In the cells and slots of a specification; the region and the box are those it was read with."""
+        table = spec.timetable
+        start = table.midnight(self.first_day)
+        try:
+            when = calendar(table, start, table.midnight(self.first_day + timedelta(days=self.days)))
+        except CalendarError as error:
+            raise InputError(str(error)) from None
+        where = when.locate(self.observations.event_us)
+        inside = where.in_service
+        found = self.observations._replace(slot_start_us=where.slot_start_us).take(inside)
+        located = locate(found, spec.cells.resolution, None)
+        parts = [
+            tally(wire.unpack_events([part.data]), part.slot_s, None, ()).tally
+            for part in wire.split(located.observations, located.cell, 1)
+        ]
+        if not parts:
+            raise InputError("of the input's rows none lies in slot.service")
+        whole = wire.joined(parts)
+        origin = f"{self.period}, the fullest of {self.periods:,} periods of the input"
+        vehicle = np.unique(whole.vehicle, return_inverse=True)[1]
+        zone = ZoneInfo(table.zone)
+        days = {datetime.fromtimestamp(at, zone).date() for at in np.unique(whole.slot_s).tolist()}
+        period = np.zeros(vehicle.size, np.int64)
+        return Counts(whole.slot_s, whole.cell, vehicle, whole.kept, True, True, origin, period, (len(days),))
+
+
+def fullest_period(spec: Specification, pattern: str, progress: Report) -> FeedPeriod:
+    """Reads a feed and keeps the period with the most observations. Raises InputError, which shows no content."""
+    when = StreamCalendar(spec.timetable, _edge_s(spec), FROM_US // 1_000_000, TO_US // 1_000_000)
+    rules = Rules(
+        grid=spec.speeds.grid,
+        units=spec.input.layout.units,
+        bbox=spec.cells.bbox,
+        calendar=when,
+        vehicle_key=b"counted, and then forgotten",
+        derived=spec.input.derived,
+    )
+    kept: dict[str, list[Observations]] = {}
+    refused = Counter[str]()
+    for found, reasons in _parsed(spec, paths_of(pattern), rules):
+        refused.update(reasons)
+        for period, part in _by_period(found, when):
+            kept.setdefault(period, []).append(part)
+        progress("observations read", sum(part.event_us.size for parts in kept.values() for part in parts), None)
+    if not kept:
+        told = "; ".join(f"{rows:,} refused: {reason}" for reason, rows in refused.most_common(3))
+        raise InputError(f"no row of the input is usable{': ' + told if told else ''}")
+    period = max(kept, key=lambda name: sum(part.event_us.size for part in kept[name]))
+    whole = Observations(*map(np.concatenate, zip(*kept[period], strict=True)))
+    first, days = _span(spec, int(whole.event_us[0]))
+    return FeedPeriod(period, first, days, len(kept), whole, dict(refused))
+
+
+def _parsed(spec: Specification, paths: Sequence[str], rules: Rules) -> Iterator[tuple[Observations, dict[str, int]]]:
+    for path in paths:
+        try:
+            for batch in read_apart(spec.input.layout, path):
+                found, refused = parse(batch.table, rules)
+                located = locate(found, spec.cells.resolution, spec.cells.region)
+                outside = {hexagons.OUTSIDE_REGION: located.outside}
+                yield located.observations, Counter(refused) + Counter(batch.refused) + Counter(outside)
+        except UnreadableFile as error:
+            raise InputError(str(error)) from None
+        except OSError as error:
+            raise InputError(f"{path}: {reason_of(error)}") from None
+
+
+def _by_period(found: Observations, when: Locator) -> Iterator[tuple[str, Observations]]:
+    where = when.locate(found.event_us)
+    for index in np.unique(where.period).tolist() if found.event_us.size else ():
+        yield where.periods[index], found.take(where.period == index)
+
+
+def _edge_s(spec: Specification) -> int:
+    return int(spec.timetable.midnight(date(2000, 1, 2)).timestamp())
+
+
+def _span(spec: Specification, event_us: int) -> tuple[date, int]:
+    """First day and number of days of the period that an event is in."""
+    day = datetime.fromtimestamp(event_us / 1e6, ZoneInfo(spec.timetable.zone)).date()
+    try:
+        days = spec.timetable.period_days(day, spec.account.since, spec.account.until)
+    except CalendarError:
+        return day, 1
+    return days[0], len(days)

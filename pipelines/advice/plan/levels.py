@@ -1,0 +1,287 @@
+"""What a `levels` specification would give, and how many vehicles it needs: from public facts, before any release."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from functools import cache, partial
+from itertools import pairwise
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from dpops.claims import rho_within
+from dpops.learning.half_widths import Look, hat_half_widths, place_half_widths, place_level
+from dpops.learning.interval import Z95
+from dpops.learning.learner import deviation_variance
+from dpops.levels import BoundsOnly, Recipe, level, recipe
+from dpops.levels.defaults import spread_of
+from dpops.types import Float64s, Int64s
+from pipelines.account.guarantee import levels_sentence
+from pipelines.advice.plan.counts import Counts
+from pipelines.specification import Specification
+from pipelines.specification.levels import LevelsRelease
+from transforms.places.hierarchy import hats_of
+
+VEHICLES = (3, 10, 30, 100, 300)
+FACTORS = (Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(4))
+MOST_VEHICLES = 1_000_000
+WEEK = 7
+
+
+class Total(msgspec.Struct, frozen=True, kw_only=True):
+    """What one total and stage gives. half_widths_kmh, reliable: of a HAT, for each of VEHICLES.
+
+    hat_vehicles, place_vehicles: fewest vehicles in a HAT for a HAT's, and for a whole day's, interval to be as wanted;
+    fleet: the smallest of which an average cell's day has that. None: no number does.
+    """
+
+    epsilon: float
+    delta: float | None
+    days: str
+    as_specified: bool
+    levels: dict[str, float]
+    half_widths_kmh: list[float]
+    reliable: list[bool]
+    hat_vehicles: int | None
+    place_vehicles: int | None
+    fleet: int | None
+
+
+class CountedFleet(msgspec.Struct, frozen=True, kw_only=True):
+    """What the operator's counts say beside the declared fleet: means of a period. hats: by number of vehicles."""
+
+    origin: str
+    vehicles: int
+    hats_of_a_vehicle: float
+    cells_of_a_vehicle: float
+    slots_of_a_vehicle: float
+    hats: dict[str, int]
+
+
+class PlannedLevels(msgspec.Struct, frozen=True, kw_only=True):
+    """All that `hatstream plan` shows of a `levels` specification. operator_only: made from secret counts."""
+
+    name: str
+    spec_id: str
+    claim: str
+    cells: int
+    slots: int
+    vehicles: int
+    usual_vehicles: float
+    within_kmh: float
+    vehicles_in_a_hat: list[int]
+    totals: list[Total]
+    answers: list[str]
+    operator_only: CountedFleet | None
+
+
+def plan_levels(spec: Specification, within_kmh: float, counts: Counts | None = None) -> PlannedLevels:
+    """counts: of one period, for the operator alone where they are secret."""
+    asked = spec.levels
+    assert asked is not None
+    known = known_of(spec, asked)
+    totals = _totals(spec, asked, known, within_kmh)
+    look = _LATER.look(asked, known, Fraction(1))
+    return PlannedLevels(
+        name=spec.name,
+        spec_id=spec.spec_id,
+        claim=levels_sentence(spec, asked),
+        cells=known.hats.cells,
+        slots=known.hats.slots,
+        vehicles=known.fleet.vehicles,
+        usual_vehicles=look.usual_vehicles,
+        within_kmh=within_kmh,
+        vehicles_in_a_hat=list(VEHICLES),
+        totals=totals,
+        answers=_answers(spec, look, totals, within_kmh),
+        operator_only=None if counts is None else _counted(counts),
+    )
+
+
+def known_of(spec: Specification, asked: LevelsRelease) -> BoundsOnly:
+    """The public HATs of a day and the fleet."""
+    table = spec.timetable
+    minutes = range(table.service_start_minute, table.service_end_minute, table.slot_minutes)
+    hours = [minute // 60 for minute in minutes]
+    return BoundsOnly(hats=hats_of(spec.cells.region or (), hours), fleet=asked.fleet)
+
+
+def half_width_curves(spec: Specification, vehicles: Float64s) -> list[tuple[float, Float64s, Float64s]]:
+    """By total, on a later day: its epsilon, and half-widths of a HAT and of a cell's day. vehicles: in a HAT."""
+    asked = spec.levels
+    assert asked is not None
+    known, upper, found = known_of(spec, asked), float(spec.speeds.grid.upper), []
+    for factor in FACTORS:
+        look = _LATER.look(asked, known, factor)
+        halves = hat_half_widths(look, vehicles, upper).kmh, place_half_widths(look, vehicles, upper)
+        found.append((float(asked.epsilon * factor), *halves))
+    return found
+
+
+class _Day(NamedTuple):
+    """Which day a row is about: an account's first, a later one, or several later ones that are alike."""
+
+    said: str
+    is_first: bool = False
+    number: int = 1
+
+    def look(self, asked: LevelsRelease, known: BoundsOnly, factor: Fraction) -> Look:
+        """What the day's last stage sees, at so many times the total."""
+        made = _recipe(asked, known, factor)
+        settings = made.first[-1] if self.is_first else made.later[0]
+        return Look(
+            settings=settings, kind=made.kind, spread=made.spread, known=known, counts_public=asked.counts_public
+        )
+
+
+_LATER = _Day("a later day")
+_DAYS = (_Day("the first day", is_first=True), _LATER, _Day("a week, if days are alike", number=WEEK))
+
+
+def _totals(spec: Specification, asked: LevelsRelease, known: BoundsOnly, within: float) -> list[Total]:
+    upper = float(spec.speeds.grid.upper)
+    return [
+        _total(asked, known, factor, day, upper, within)
+        for factor in FACTORS
+        for day in (_DAYS if factor == 1 else (_LATER,))
+    ]
+
+
+def _total(asked: LevelsRelease, known: BoundsOnly, factor: Fraction, day: _Day, upper: float, within: float) -> Total:
+    look = day.look(asked, known, factor)
+    shown = hat_half_widths(look, np.array(VEHICLES, np.float64), upper, day.number)
+
+    def of_hat(vehicles: float) -> bool:
+        return bool(hat_half_widths(look, np.array([vehicles]), upper, day.number).kmh[0] <= within)
+
+    def of_place(look: Look, vehicles: float) -> bool:
+        half = place_half_widths(look, np.array([vehicles]), upper, day.number)[0]
+        return tells_cells_apart(look) and bool(half <= within)
+
+    def of_fleet(vehicles: int) -> bool:
+        its = day.look(asked, replace(known, fleet=replace(known.fleet, vehicles=vehicles)), factor)
+        return of_place(its, its.usual_vehicles)
+
+    return Total(
+        epsilon=float(asked.epsilon * factor),
+        delta=None if asked.delta is None else float(asked.delta),
+        days=day.said,
+        as_specified=factor == 1 and day is _LATER,
+        levels={name: float(share) for name, share in look.settings.shares},
+        half_widths_kmh=shown.kmh.tolist(),
+        reliable=shown.reliable.tolist(),
+        hat_vehicles=_fewest(of_hat),
+        place_vehicles=_fewest(partial(of_place, look)),
+        fleet=_fewest(of_fleet),
+    )
+
+
+def _recipe(asked: LevelsRelease, known: BoundsOnly, factor: Fraction) -> Recipe:
+    """The stages at another total or fleet: the defaults there, or what the specification names instead."""
+    if asked.recipe != _default(asked, replace(known, fleet=asked.fleet), Fraction(1)):
+        return replace(asked.recipe, spread=spread_of(asked.recipe.kind, _budget(asked, factor)))
+    return _default(asked, known, factor)
+
+
+def _default(asked: LevelsRelease, known: BoundsOnly, factor: Fraction) -> Recipe:
+    rho = None if asked.delta is None else _budget(asked, factor)
+    return recipe(asked.recipe.kind, asked.epsilon * factor, rho, known)
+
+
+@cache
+def _budget(asked: LevelsRelease, factor: Fraction) -> Fraction:
+    """So many times the total: an epsilon, or the rho that it comes to."""
+    epsilon = asked.epsilon * factor
+    return epsilon if asked.delta is None else rho_within(epsilon, asked.delta)
+
+
+def tells_cells_apart(look: Look) -> bool:
+    grouped = level(place_level(look), look.known.hats, Fraction(1))
+    return grouped.size == look.known.hats.cells * grouped.slot_groups
+
+
+def _fewest(holds: Callable[[int], bool]) -> int | None:
+    """The smallest number that it holds for, if it holds from there on; None where it never does."""
+    if not holds(MOST_VEHICLES):
+        return None
+    low, high = 0, MOST_VEHICLES
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+# --- sentences ----------------------------------------------------------------------------------------------------
+
+
+def _answers(spec: Specification, look: Look, totals: list[Total], within: float) -> list[str]:
+    """What the table says of the wanted width; where that is out of reach, what to change next."""
+    now = next(each for each in totals if each.as_specified)
+    said = [_of_cells(now, look, within), _of_hats(now, totals, within)]
+    usual = look.usual_vehicles
+    reliable = hat_half_widths(look, np.array([usual]), float(spec.speeds.grid.upper)).reliable[0]
+    if not reliable:
+        said.append(
+            f"A HAT of {usual:.3g} vehicles, which is the average here, will be marked unreliable on most days: "
+            "larger cells (cells.resolution), longer slots (slot.minutes) or a smaller region put more vehicles in a "
+            "HAT; a larger total tells their number better."
+        )
+    return said
+
+
+def _of_cells(now: Total, look: Look, within: float) -> str:
+    what = f"±{within:g} km/h for the mean of a cell's whole day"
+    if now.place_vehicles is None:
+        return (
+            f"{what} is out of reach at a total of {now.epsilon:g}: this fleet's levels are {', '.join(now.levels)}, "
+            "which tell no cells apart. A larger total, a larger fleet or fewer, larger cells do."
+        )
+    fleet = "" if now.fleet is None else f"; the average cell has that from a fleet of {now.fleet:,} vehicles"
+    declared = f" ({look.known.fleet.vehicles:,} are declared)" if fleet else ""
+    return f"{what} needs {now.place_vehicles:,} vehicles in each of its HATs{fleet}{declared}."
+
+
+def _of_hats(now: Total, totals: list[Total], within: float) -> str:
+    what = f"±{within:g} km/h for a single HAT"
+    if now.hat_vehicles is not None:
+        return f"{what} needs {now.hat_vehicles:,} vehicles in it."
+    more = next((each for each in totals if each.epsilon > now.epsilon and each.hat_vehicles is not None), None)
+    own = Z95 * float(deviation_variance(np.array([np.inf]))[0]) ** 0.5
+    why = f"it is described by its cell and its hour, and its own mean lies around that by ±{own:.2g} km/h at best"
+    if more is not None:
+        return (
+            f"{what} is out of reach at a total of {now.epsilon:g}: {why}. A total of {more.epsilon:g} releases single "
+            f"HATs too and needs {more.hat_vehicles:,} vehicles in one."
+        )
+    return (
+        f"{what} is out of reach at up to {totals[-1].epsilon:g}: {why}. Use whole days of cells, longer slots, or, "
+        "where vehicles' presence may be public, account.adjacency = 'counts-public'."
+    )
+
+
+# --- the operator's counts ----------------------------------------------------------------------------------------
+
+
+def _counted(counts: Counts) -> CountedFleet:
+    vehicles = int(np.unique(counts.vehicle).size)
+    hat = np.unique(counts.slot * (int(counts.place.max()) + 1) + counts.place, return_inverse=True)[1]
+    in_hat = np.bincount(hat)
+    edges = (1, *VEHICLES)
+    classes = {f"{low}-{high - 1}": int(((in_hat >= low) & (in_hat < high)).sum()) for low, high in pairwise(edges)}
+    classes[f"{edges[-1]}+"] = int((in_hat >= edges[-1]).sum())
+    return CountedFleet(
+        origin=counts.origin,
+        vehicles=vehicles,
+        hats_of_a_vehicle=_mean_number(counts.vehicle, hat),
+        cells_of_a_vehicle=_mean_number(counts.vehicle, counts.place),
+        slots_of_a_vehicle=_mean_number(counts.vehicle, counts.slot),
+        hats=classes,
+    )
+
+
+def _mean_number(vehicle: Int64s, code: Int64s) -> float:
+    """Of different codes that a vehicle has, on average."""
+    place = np.unique(code, return_inverse=True)[1]
+    pairs = np.unique(vehicle * (int(place.max()) + 1) + place)
+    return float(pairs.size / np.unique(vehicle).size)

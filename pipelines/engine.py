@@ -1,0 +1,78 @@
+"""What a stream, or a bounded job, asks of an engine. Flink is one: pipelines/runs/flink."""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:  # Beam takes seconds to import
+    import apache_beam as beam
+
+ENDED = ("FINISHED", "CANCELED", "FAILED")
+"""The states after which a job does nothing any more. Beam's DONE and CANCELLED are the first two."""
+
+
+class EngineError(Exception):
+    """An engine did not take a job, lost it, or does not answer. The message says where."""
+
+
+class StreamJob(Protocol):
+    """A job that an engine has taken."""
+
+    @property
+    def id(self) -> str:
+        """What the engine calls it."""
+        ...
+
+    @property
+    def where(self) -> str:
+        """The address at which people can look at it."""
+        ...
+
+    def state(self) -> str | None:
+        """One of ENDED, RUNNING, or another word of the engine's; None where nobody answers in seconds."""
+        ...
+
+    def counters(self) -> Mapping[str, int]:
+        """Our counters since the job was started or started again; their spaces may be `_`. Raises OSError."""
+        ...
+
+    def cancel(self) -> None:
+        """Ends the job and waits until it has ended. Raises EngineError where it has not, or where nobody can say."""
+        ...
+
+
+class Engine(Protocol):
+    """Runs unbounded pipelines.
+
+    What it says of time decides what is lost: the watermark behind a source is the least of all promises of its
+    restrictions, also of those that wait for their next poll. Where it is more, the engine drops unread rows as late,
+    no counter knows of them, and slots are sealed without them (tests/stream/test_engines.py).
+    """
+
+    def submit(self, build: "Callable[[beam.Pipeline], None]", name: str) -> StreamJob:
+        """Hands over the pipeline that `build` makes. name: of no other job. Raises EngineError."""
+        ...
+
+
+class Finished(NamedTuple):
+    """What a bounded job counted, and the texts that it told, by the names of metrics."""
+
+    counts: Mapping[str, int]
+    told: Mapping[str, frozenset[str]]
+
+
+class BoundedEngine(Protocol):
+    """Runs bounded pipelines."""
+
+    @property
+    def parallelism(self) -> int:
+        """How many workers read and count side by side."""
+        ...
+
+    def run(
+        self, build: "Callable[[beam.Pipeline], None]", name: str, watch: Callable[[Mapping[str, int]], None]
+    ) -> Finished:
+        """Runs the pipeline that `build` makes, to its end. name: of no other job. watch: sees its counters meanwhile.
+
+        Raises StepError, LedgerError or AccountRefusal where a step did, else EngineError. An interrupt ends the job.
+        """
+        ...

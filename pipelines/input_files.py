@@ -1,0 +1,49 @@
+"""Finds the files that a pattern matches, on this machine or in an object store."""
+
+import glob
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from pipelines.errors import InputError, shortened
+from transforms.layouts.remote import NoFileSystem, is_remote, matching
+
+
+def paths_of(pattern: str) -> list[str]:
+    """The files of this machine that a pattern matches, sorted. Raises InputError if there is none."""
+    matching = _matching(pattern)
+    found = sorted({path for path in matching if Path(path).is_file()})
+    if not found:
+        others = f": what does ({shortened(min(matching))}) is no regular file" if matching else ""
+        raise InputError(f"no input file matches {shortened(repr(pattern))}{others}")
+    return found
+
+
+def input_of(pattern: str) -> list[str]:
+    """As `paths_of`; the pattern may be of an object store too."""
+    if not is_remote(pattern):
+        return paths_of(pattern)
+    try:
+        found = matching(pattern)
+    except NoFileSystem as error:
+        raise InputError(str(error)) from None
+    if not found:
+        raise InputError(f"no input file matches {shortened(repr(pattern))}")
+    return found
+
+
+def _matching(pattern: str) -> list[str]:
+    """As `glob.glob(.., recursive=True)`, but `**` follows no links to folders, for these may lead in circles."""
+    head, stars, tail = pattern.partition(f"**{os.sep}")
+    if not stars:
+        return glob.glob(pattern)
+    tops = glob.glob(head) if head else [os.curdir]
+    folders = (folder for top in tops for folder in _folders(top))
+    return [path for folder in folders for path in _matching(os.path.join(glob.escape(folder), tail))]
+
+
+def _folders(top: str) -> Iterator[str]:
+    """It and all in it, hidden ones left out."""
+    for folder, inner, _ in os.walk(top):
+        inner[:] = [name for name in inner if not name.startswith(".")]
+        yield folder

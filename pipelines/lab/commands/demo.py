@@ -1,0 +1,118 @@
+"""`hatstream demo`: four days of a made-up bus fleet, released as a city would, and how near to the truth that is."""
+
+from dataclasses import replace
+from datetime import timedelta
+from importlib.resources import files
+from pathlib import Path
+
+import click
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from pipelines.account import location
+from pipelines.account.guarantee import levels_sentence
+from pipelines.advice.pages.map import draw_map
+from pipelines.advice.pages.rows import read_rows
+from pipelines.commands.local_path import LocalPath
+from pipelines.commands.options import console, progress_bars
+from pipelines.job import Outputs
+from pipelines.lab.demo.truth import ClassError, compared
+from pipelines.lab.evaluation.feed import Feed
+from pipelines.lab.evaluation.truth import read_city
+from pipelines.made_up_fleet import Fleet, write_sample
+from pipelines.ranges import range_of
+from pipelines.runs import release as scheduled
+from pipelines.specification import Specification, load
+
+DAYS = 4
+
+
+@click.command()
+@click.option(
+    "--output", required=True, type=LocalPath(path_type=Path, file_okay=False), help="Folder for the demo's files."
+)
+def demo(output: Path) -> int:
+    """Make four days of a made-up bus fleet, release their mean speeds, and show how near to the truth they are.
+
+    Everything, the ledger and the key too, is kept in the output folder; running it again returns the same numbers.
+
+    \b
+    Example:
+      hatstream demo --output build/demo
+    """
+    out = console()
+    output.mkdir(parents=True, exist_ok=True)
+    fleets = made_up_fleets()
+    spec = _specification(output, fleets[0])
+    samples = _samples(out, output, fleets)
+    place = location.find(str(output / "ledger.sqlite"), None)
+    location.open_account(place, spec.account)
+    when = range_of(spec.timetable, fleets[0].day.isoformat(), fleets[-1].day.isoformat())
+    with progress_bars(quiet=False) as report:
+        pattern = str(output / "sample*.parquet")
+        done = scheduled.release(spec, when, pattern, Outputs(output / "hats", ("parquet",)), place, report)
+        city = read_city(Feed(spec, samples), report)
+    rows = read_rows([str(path) for path in done.files])
+    guarantee = levels_sentence(spec, spec.levels) if spec.levels else ""
+    hexagons = draw_map(rows, output / "map.html", title="Speeds of a made-up bus fleet", claim=guarantee)
+    _tell(out, compared(city, rows), city.mean_kmh, guarantee)
+    out.print(
+        f"The map of {hexagons:,} hexagons opens from disk in any browser:\n  {output / 'map.html'}", soft_wrap=True
+    )
+    out.print(f"{len(done.files):,} result files:\n  {done.files[0].parent}", soft_wrap=True)
+    out.print("Next: README.md, 'Release a feed of your own', or docs/tutorial.md.")
+    return 0
+
+
+def made_up_fleets() -> list[Fleet]:
+    """The same buses on some days in a row, which differ."""
+    first = Fleet()
+    return [replace(first, seed=first.seed + day, day=first.day + timedelta(days=day)) for day in range(DAYS)]
+
+
+def _specification(output: Path, fleet: Fleet) -> Specification:
+    """Writes the specification and the town's bounds, which are public, into the folder."""
+    west, south, east, north = fleet.bbox
+    ring = [[west, south], [east, south], [east, north], [west, north], [west, south]]
+    (output / "town.geojson").write_bytes(msgspec.json.encode({"type": "Polygon", "coordinates": [ring]}))
+    path = output / "town.toml"
+    path.write_bytes(files("pipelines.lab.demo").joinpath("town.toml").read_bytes())
+    return load(path)
+
+
+def _samples(out: Console, output: Path, fleets: list[Fleet]) -> list[str]:
+    """A file a day; the first is named without its date, as README.md's example releases it."""
+    paths, reports = [], 0
+    with progress_bars(quiet=False) as report:
+        for at, fleet in enumerate(fleets):
+            report("days driven by the made-up fleet", at, len(fleets))
+            path = output / ("sample.parquet" if at == 0 else f"sample-{fleet.day}.parquet")
+            reports += write_sample(fleet, path)
+            paths.append(str(path))
+        report("days driven by the made-up fleet", len(fleets), len(fleets))
+    buses = f"{fleets[0].vehicles} made-up buses on {len(fleets)} days"
+    out.print(f"{reports:,} reports of {buses}:\n  {output}/sample*.parquet", soft_wrap=True)
+    return paths
+
+
+def _tell(out: Console, classes: list[ClassError], city_kmh: float, guarantee: str) -> None:
+    table = Table(title="How far from the truth, by vehicles in the hexagon and hour", title_justify="left")
+    for title in ("vehicles", "HATs", "estimate", "constant", "interval", "holds the truth"):
+        table.add_column(title, justify="left" if title == "vehicles" else "right")
+    for each in classes:
+        table.add_row(
+            each.name,
+            f"{each.hats:,}",
+            "none" if each.estimate is None else f"{each.estimate:.1f} km/h",
+            f"{each.constant:.1f} km/h",
+            "" if each.half_width is None else f"±{each.half_width:.0f} km/h",
+            "" if each.covered is None else f"{100 * each.covered:.0f} %",
+        )
+    out.print(table)
+    out.print(
+        f"Mean absolute errors. Constant: the town's true mean, {city_kmh:.1f} km/h, which only a made-up town tells. "
+        "Where few vehicles drive little is known, and the rows say so (status). Each further day teaches more, of the "
+        "days before too: `hatstream estimate --whole`."
+    )
+    out.print(f"Guarantee: {guarantee}")

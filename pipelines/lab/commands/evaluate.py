@@ -1,0 +1,359 @@
+"""`hatstream evaluate`: the papers' tables beside reference figures, or actual errors on telemetry."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+
+import click
+
+from dpops.types import Int64s
+from pipelines.commands.options import console, packed, progress_bars
+from pipelines.errors import InputError, UsageError
+from pipelines.lab.commands.evaluate_distributions import evaluate_distributions
+from pipelines.lab.commands.evaluate_learned import evaluate_learned, evaluate_live
+from pipelines.lab.commands.evaluate_local import evaluate_local
+from pipelines.lab.commands.evaluate_past import evaluate_past
+from pipelines.lab.commands.evaluation_results import NOT_PRIVATE, Results, results_options
+from pipelines.lab.evaluation import compositions, datasets, real, report
+from pipelines.lab.evaluation.dwell import OfVehicles, of_vehicles
+from pipelines.lab.evaluation.feed import Feed
+from pipelines.lab.evaluation.reference import REFERENCE
+from pipelines.lab.evaluation.simulate import PROCESSES, Cell, contenders, run_all
+
+EPSILONS = {name: tuple(next(iter(table.values()))) for name, table in REFERENCE.items()}
+FOUR = ("0.5", "1", "1.5", "2")
+REDRAWN = ("geometric", "extreme")
+SAME_DATA = (
+    "measured ± its standard error (reference figure); "
+    "! differs by more than 4 standard errors of both and half a unit of the last digit"
+)
+OTHER_DATA = "measured ± its standard error (reference figure, of other data that meet the same published statistics)"
+
+
+@dataclass(frozen=True)
+class AskedTelemetry:
+    """Telemetry to compare mechanisms on, by its specification. not_private: its true values may be shown."""
+
+    pattern: str | None
+    spec_path: Path | None
+    start: str | None
+    end: str | None
+    not_private: bool
+
+    @property
+    def data(self) -> tuple[str, Path] | None:
+        return None if self.pattern is None or self.spec_path is None else (self.pattern, self.spec_path)
+
+    def feed(self) -> Feed | None:
+        """Raises UsageError for a range without telemetry, or with one end; else as `Feed.of`."""
+        dates = None if self.start is None or self.end is None else (self.start, self.end)
+        if (self.start or self.end) and (dates is None or self.pattern is None):
+            raise UsageError("--from and --to go together, and with --data")
+        return None if self.data is None else Feed.of(*self.data, dates)
+
+
+@dataclass(frozen=True)
+class AskedSets:
+    """What is simulated where there is no telemetry. seed: of made-up data and of simulated noise."""
+
+    seed: int
+    counts: Path | None
+    folder: Path | None
+
+
+@dataclass(frozen=True)
+class AskedComparison:
+    """What is compared: mechanisms at epsilons of a HAT, or what one of the other options names."""
+
+    epsilons: str
+    totals: str | None
+    learned: bool
+    live: bool
+    past: bool
+    distributions: bool
+    bins: int
+    is_local: bool
+
+    def check(self, telemetry: AskedTelemetry, sets: AskedSets) -> None:
+        """Raises UsageError for numbers that are none, and options that do not go together."""
+        for numbers, option in ((self.epsilons, "--epsilons"), (self.totals, "--totals")):
+            if numbers is not None:
+                _epsilons(numbers, option)
+        pattern, spec_path = telemetry.pattern, telemetry.spec_path
+        if self.is_local:
+            others = any((sets.counts, sets.folder, self.totals, self.distributions))
+            if others or len({pattern is not None, spec_path is not None, telemetry.not_private}) > 1:
+                raise UsageError("--local goes alone, or with --data, --spec (of a fusion) and --not-private")
+        elif self.distributions:
+            is_whole = (pattern is not None) == (spec_path is not None) == telemetry.not_private
+            if not is_whole or self.totals or sets.folder:
+                raise UsageError(
+                    "--distributions stands alone, or with --data, --spec and --not-private, because the output then "
+                    "shows functions of true values"
+                )
+        elif pattern is not None:
+            if spec_path is None or not telemetry.not_private:
+                raise UsageError("--data needs --spec and --not-private: the output shows functions of true values")
+        elif self.totals is not None or self.learned or self.live or self.past:
+            raise UsageError("--totals, --learned, --live and --past go with --data")
+        elif spec_path is not None or telemetry.not_private != (sets.folder is not None):
+            raise UsageError("--spec goes with --data; --not-private with --data and --sets, which need it")
+
+
+telemetry_options = packed(
+    "telemetry",
+    AskedTelemetry,
+    click.option("--data", "pattern", metavar="GLOB", help="Telemetry to compare the mechanisms on; needs --spec."),
+    click.option("--spec", "spec_path", type=click.Path(path_type=Path, dir_okay=False), help="With --data."),
+    click.option("--from", "start", metavar="DATE", help="With --data: first local date, or an ISO time."),
+    click.option("--to", "end", metavar="DATE", help="With --data: last local date (included), or an ISO time."),
+    click.option(
+        "--not-private",
+        is_flag=True,
+        help="With --data and --sets: I know that the output shows functions of true values.",
+    ),
+)
+sets_options = packed(
+    "sets",
+    AskedSets,
+    click.option("--seed", type=int, default=1, show_default=True, help="Of the generated data and simulated noise."),
+    click.option(
+        "--counts", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="JSON with samples per bus."
+    ),
+    click.option(
+        "--sets",
+        "folder",
+        type=click.Path(path_type=Path, exists=True, file_okay=False),
+        help="Folder of .npz data sets (counts, values in km/h) instead of the generated ITMS-like ones.",
+    ),
+)
+comparison_options = packed(
+    "comparison",
+    AskedComparison,
+    click.option("--epsilons", default="0.5,1,2", show_default=True, help="With --data: epsilons of a HAT."),
+    click.option(
+        "--totals",
+        metavar="NUMBERS",
+        help="With --data: compare compositions instead, at these epsilons per vehicle and period.",
+    ),
+    click.option("--learned", is_flag=True, help="With --data and --totals: what `levels` and a past would be worth."),
+    click.option("--live", is_flag=True, help="With --data and --totals: what live slots would be worth, and a storm."),
+    click.option("--past", is_flag=True, help="With --data and --totals: what a past is worth beside means of HATs."),
+    click.option(
+        "--distributions",
+        is_flag=True,
+        help="Released distributions instead: crossovers, a made-up city, and with --data errors on telemetry.",
+    ),
+    click.option("--bins", type=click.IntRange(1, 1_000), default=65, show_default=True, help="With --distributions."),
+    click.option(
+        "--local", "is_local", is_flag=True, help="Of local reports and their fusion; --runs trials. [default: 50]"
+    ),
+)
+
+
+@click.command()
+@click.option("--runs", type=click.IntRange(1), help="Runs of each cell. [default: 10000; on telemetry 20]")
+@sets_options
+@results_options
+@click.option("--processes", type=click.IntRange(1), default=PROCESSES, show_default=True)
+@telemetry_options
+@comparison_options
+def evaluate(
+    runs: int | None,
+    sets: AskedSets,
+    results: Results,
+    processes: int,
+    telemetry: AskedTelemetry,
+    comparison: AskedComparison,
+) -> None:
+    """Simulate every mechanism: the tables of the papers, or the errors on your telemetry.
+
+    \b
+    Examples:
+      hatstream evaluate --runs 1000 --output build/evaluation
+      hatstream evaluate --data 'feed/*.csv' --spec austin.toml --not-private
+      hatstream evaluate --data 'feed/*.csv' --spec austin.toml --not-private --totals 10,100
+      hatstream evaluate --data 'feed/*.csv' --spec austin.toml --not-private --totals 1,2.64 --learned --runs 5
+      hatstream evaluate --data 'feed/*.csv' --spec a.toml --not-private --learned --from 2016-11-24 --to 2016-11-25
+      hatstream evaluate --data 'feed/*.csv' --spec austin.toml --not-private --totals 2.64 --live --runs 4
+      hatstream evaluate --local --output build/fusion
+      hatstream evaluate --distributions --data 'feed/*.csv' --spec austin.toml --not-private --output build/figures
+    """
+    comparison.check(telemetry, sets)
+    if comparison.is_local:
+        evaluate_local(runs, sets.seed, telemetry.data, results, processes)
+        return
+    feed = telemetry.feed()
+    if comparison.distributions:
+        epsilons = _epsilons(comparison.epsilons)
+        evaluate_distributions(feed, comparison.bins, epsilons, runs or 3, sets.seed, results)
+    elif feed is None:
+        _simulate(runs or 10_000, sets, processes, results)
+    else:
+        _on_telemetry(feed, comparison, runs, results)
+
+
+def _on_telemetry(feed: Feed, comparison: AskedComparison, runs: int | None, results: Results) -> None:
+    totals = comparison.totals
+    if comparison.live:
+        evaluate_live(feed, _epsilons(totals or "2.64", "--totals"), runs or 4, results)
+    elif comparison.learned:
+        evaluate_learned(feed, _epsilons(totals or "1,2.64,10", "--totals"), runs or 5, results)
+    elif comparison.past:
+        evaluate_past(feed, _epsilons(totals or "10,100", "--totals"), runs or 4, results)
+    elif totals is not None:
+        _compositions(feed, _epsilons(totals, "--totals"), runs or 20, results)
+    else:
+        _mechanisms(feed, _epsilons(comparison.epsilons), runs or 20, results)
+
+
+def _simulate(runs: int, sets: AskedSets, processes: int, results: Results) -> None:
+    """The tables of the papers, simulated."""
+    try:
+        given = None if sets.counts is None else datasets.counts_from(sets.counts)
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{sets.counts} is not a JSON list of counts: {error}") from None
+    source = partial(data_sets, sets.seed, given, sets.folder)
+    cells = simulate(source, runs, sets.seed, processes, quiet=results.as_json)
+    exact = sets.folder is not None
+    if not results.as_json:
+        _show(cells, exact=exact)
+    if results.output is not None:
+        from pipelines.lab.evaluation import pictures  # matplotlib takes a second to import
+
+        paths = [pictures.draw_errors(name, _of(cells, name), results.output) for name in _names(cells)]
+        click.echo(f"wrote {len(paths)} pictures to {results.output}", err=True)
+    results.keep(document(cells, exact=exact), "evaluation.json")
+
+
+def data_sets(seed: int, counts: Int64s | None, folder: Path | None) -> list[datasets.DataSet]:
+    """The sets of an evaluation: ITMS-like and scaled (generated, or from a folder), geometric, extreme."""
+    first = datasets.itms_like(seed, counts) if folder is None else datasets.from_folder(folder)
+    return [*first, datasets.geometric(), datasets.extreme()]
+
+
+def simulate(
+    source: partial[list[datasets.DataSet]], runs: int, seed: int, processes: int, *, quiet: bool
+) -> list[Cell]:
+    """All cells of all data sets, with a progress bar on standard error."""
+    plan = [
+        (data.name, label, epsilon)
+        for data in source()
+        for label in contenders(data)
+        for epsilon in EPSILONS.get(data.name, FOUR)
+    ]
+    with progress_bars(quiet=quiet) as bars:
+        return run_all(source, plan, runs, seed, partial(bars, "cells simulated"), processes)
+
+
+def document(cells: Sequence[Cell], *, exact: bool) -> dict[str, object]:
+    """The evaluation for programs: errors in km/h. agrees: null where the reference is of other data."""
+    found = []
+    for cell in cells:
+        agrees = report.agrees(cell) if exact or cell.data in REDRAWN else None
+        found.append({**asdict(cell), "reference": report.reference_of(cell), "agrees": agrees})
+    return ({"not_private": NOT_PRIVATE} if exact else {}) | {"cells": found}
+
+
+def _show(cells: Sequence[Cell], *, exact: bool) -> None:
+    out = console()
+    if exact:
+        out.print(NOT_PRIVATE, style="bold")
+    for name in _names(cells):
+        same = exact or name in REDRAWN
+        note = SAME_DATA if same else OTHER_DATA
+        own = "" if same else " (generated)"
+        out.print(report.error_table(f"{name}{own}", _of(cells, name), note, same_data=same))
+    out.print(report.auto_table(cells))
+    out.print(report.choice_table(cells))
+
+
+def _mechanisms(feed: Feed, epsilons: list[str], runs: int, results: Results) -> None:
+    spec = feed.spec
+    if "mean-of-vehicles" in [stat.name for stat in spec.statistics]:
+        raise UsageError("--data compares means of reports; give --totals to compare mean-of-vehicles")
+    with progress_bars(quiet=results.as_json) as bars:
+        hats = real.read_hats(feed, bars)
+        errors = real.errors_of(
+            hats, spec.speeds.grid, epsilons, runs, spec.speeds.prior, partial(bars, "mechanisms compared")
+        )
+    grid = spec.speeds.grid
+    once = [of_vehicles(hats.totals, hats.truth, hats.rows, grid, epsilon, runs) for epsilon in epsilons]
+    plain = {
+        "not_private": NOT_PRIVATE,
+        "hats": len(hats.totals),
+        "city_mean_kmh": hats.city_mean,
+        "classes": [real.class_name(*bounds) for bounds in real.CLASSES],
+        "errors_kmh": [asdict(each) for each in errors],
+        "mean_of_vehicles": [asdict(each) for each in once],
+    }
+    results.keep(plain, "evaluation.json")
+    if not results.as_json:
+        _show_mechanisms(hats, errors, once, runs)
+
+
+def _show_mechanisms(hats: real.Hats, errors: Sequence[real.Errors], once: Sequence[OfVehicles], runs: int) -> None:
+    out = console()
+    out.print(NOT_PRIVATE, style="bold")
+    out.print(
+        f"{len(hats.totals)} HATs, {int(hats.rows.sum())} samples, city mean {hats.city_mean:.2f} km/h, {runs} runs"
+    )
+    for beside in once:
+        mine = [each for each in errors if each.epsilon == beside.epsilon]
+        out.print(real.error_table(beside.epsilon, mine, beside))
+        out.print(real.class_table(beside.epsilon, mine, hats))
+        worse = [each.label for each in mine if each.worse_than_constant]
+        out.print(f"Worse than a constant over all HATs at epsilon {beside.epsilon}: {', '.join(worse) or 'none'}.")
+    out.print(NOT_PRIVATE)
+
+
+def _compositions(feed: Feed, totals: list[str], runs: int, results: Results) -> None:
+    spec = feed.spec
+    if not {stat.name for stat in spec.statistics} <= {"mean", "mean-of-vehicles", "variance"}:
+        raise UsageError("--totals compares means and variances; leave other statistics out of --spec")
+    with progress_bars(quiet=results.as_json) as bars:
+        truth, errors, spent = compositions.compare(feed, totals, runs, bars)
+    statistics = [stat.name for stat in spec.statistics]
+    plain = {
+        "not_private": NOT_PRIVATE,
+        "hats": len(truth.keys),
+        "constants": {name: truth.constant(name) for name in statistics},
+        "classes": [real.class_name(*bounds) for bounds in real.CLASSES],
+        "spent": [asdict(each) for each in spent],
+        "errors": [asdict(each) for each in errors],
+    }
+    results.keep(plain, "evaluation.json")
+    if results.as_json:
+        return
+    out = console()
+    out.print(NOT_PRIVATE, style="bold")
+    constants = ", ".join(f"{name} {truth.constant(name):.2f}" for name in statistics)
+    out.print(f"{len(truth.keys):,} HATs, {int(truth.reports.sum()):,} reports, whole city: {constants}; {runs} runs")
+    out.print(compositions.spent_table(spent))
+    for name in statistics:
+        for table in compositions.error_tables(name, errors, truth):
+            out.print(table)
+    out.print(NOT_PRIVATE)
+
+
+def _epsilons(text: str, option: str = "--epsilons") -> list[str]:
+    """Rational numbers from 1e-6 to 1e6, as written."""
+    found = [part.strip() for part in text.split(",")]
+    for part in found:
+        try:
+            epsilon = Fraction(part)
+        except (ValueError, ZeroDivisionError):
+            epsilon = Fraction(0)
+        if not Fraction(1, 10**6) <= epsilon <= 10**6:
+            raise UsageError(f"{option} needs numbers from 1e-6 to 1e6; {part!r} is not one")
+    return found
+
+
+def _names(cells: Sequence[Cell]) -> list[str]:
+    return list(dict.fromkeys(cell.data for cell in cells))
+
+
+def _of(cells: Sequence[Cell], name: str) -> list[Cell]:
+    return [cell for cell in cells if cell.data == name]

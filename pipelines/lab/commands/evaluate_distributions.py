@@ -1,0 +1,109 @@
+"""`hatstream evaluate --distributions`: crossovers, a dense made-up city, and errors and pictures on telemetry."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from dpops.forecast import Prior
+from dpops.types import Grid
+from pipelines.commands.options import console, progress_bars
+from pipelines.lab.commands.evaluation_results import Results
+from pipelines.lab.evaluation import distribution_report as report
+from pipelines.lab.evaluation import distributions as figures
+from pipelines.lab.evaluation.feed import Feed
+from pipelines.lab.evaluation.real import CLASSES, class_name
+
+NOT_PRIVATE = "NOT PRIVATE: figures of telemetry are functions of true values; do not publish them"
+GRID = Grid(step=Fraction(1, 100), upper_steps=6_500)
+MADE_UP_HATS = 30
+MADE_UP_PRIOR = Prior(25.0, 12.0, 0.3)
+
+
+def evaluate_distributions(
+    feed: Feed | None,
+    bins: int,
+    epsilons: Sequence[str],
+    runs: int,
+    seed: int,
+    results: Results,
+) -> None:
+    """Shows all figures; pictures go to the folder."""
+    out, drawn = console(), list[Path]()
+    compared, dense = figures.crossovers(), _dense(bins, epsilons, runs, seed, quiet=results.as_json)
+    document: dict[str, Any] = {
+        "crossovers": [asdict(each) for each in compared],
+        "made_up": [{"vehicles": vehicles, **asdict(each)} for vehicles, each in dense],
+    }
+    if not results.as_json:
+        out.print(report.crossover_table(compared))
+        out.print(report.dense_table(dense))
+    if results.output is not None:
+        from pipelines.lab.evaluation import distribution_pictures as pictures  # matplotlib takes a second to import
+
+        drawn.append(pictures.draw_dense(dense, _middle(epsilons), results.output))
+    if feed is not None:
+        document |= _telemetry(feed, bins, epsilons, runs, results, drawn)
+    if results.as_json:
+        click.echo(msgspec.json.encode(document).decode())
+    if drawn:
+        click.echo(f"wrote {len(drawn)} pictures to {results.output}", err=True)
+
+
+def _dense(
+    bins: int, epsilons: Sequence[str], runs: int, seed: int, *, quiet: bool
+) -> list[tuple[int, figures.Errors]]:
+    found: list[tuple[int, figures.Errors]] = []
+    with progress_bars(quiet=quiet) as bars:
+        for done, vehicles in enumerate(figures.MADE_UP_VEHICLES):
+            hats = figures.made_up_hats(vehicles, MADE_UP_HATS, bins, GRID, seed)
+            errors = figures.errors_of(hats, bins, GRID, epsilons, runs, MADE_UP_PRIOR, _unheard)
+            found += [(vehicles, each) for each in errors]
+            bars("sizes of made-up HATs released", done + 1, len(figures.MADE_UP_VEHICLES))
+    return found
+
+
+def _telemetry(
+    feed: Feed,
+    bins: int,
+    epsilons: Sequence[str],
+    runs: int,
+    results: Results,
+    drawn: list[Path],
+) -> dict[str, Any]:
+    spec = feed.spec
+    with progress_bars(quiet=results.as_json) as bars:
+        hats = figures.read_distributions(feed, bins, bars)
+        errors = figures.errors_of(
+            hats, bins, spec.speeds.grid, epsilons, runs, spec.speeds.prior, partial(bars, "epsilons released")
+        )
+    truth, out = figures.truth_of(hats, bins, spec.speeds.grid), console()
+    if not results.as_json:
+        out.print(NOT_PRIVATE, style="bold")
+        for name in figures.OUTPUTS:
+            out.print(report.error_table(name, [each for each in errors if each.output == name], truth, "telemetry"))
+        out.print(NOT_PRIVATE)
+    if results.output is not None:
+        from pipelines.lab.evaluation import distribution_pictures as pictures  # matplotlib takes a second to import
+
+        drawn.append(pictures.draw_cdfs(hats, bins, spec.speeds.grid, epsilons, spec.speeds.prior, results.output))
+        drawn.append(pictures.draw_day(hats, bins, spec.speeds.grid, epsilons[-1], spec.speeds.prior, results.output))
+    return {
+        "not_private": NOT_PRIVATE,
+        "hats": len(hats),
+        "classes": [class_name(*bounds) for bounds in CLASSES],
+        "errors": [asdict(each) for each in errors],
+    }
+
+
+def _middle(epsilons: Sequence[str]) -> str:
+    return epsilons[len(epsilons) // 2]
+
+
+def _unheard(_done: int, _whole: int) -> None:
+    """The bar counts sizes of HATs, not epsilons."""

@@ -1,0 +1,28 @@
+"""`hatstream evaluate --past`: what the ledger's past would be worth beside means that are released HAT by HAT."""
+
+from dataclasses import asdict
+
+from pipelines.commands.options import console, progress_bars
+from pipelines.lab.commands.evaluation_results import NOT_PRIVATE, Results
+from pipelines.lab.evaluation import past
+from pipelines.lab.evaluation.feed import Feed
+
+
+def evaluate_past(feed: Feed, totals: list[str], runs: int, results: Results) -> None:
+    """Tables on standard output, past.json into the folder."""
+    with progress_bars(quiet=results.as_json) as bars:
+        errors, coverage = past.evaluated(feed, totals, runs, bars)
+    plain = {
+        "not_private": NOT_PRIVATE,
+        "errors": [asdict(each) for each in errors],
+        "coverage": [asdict(each) for each in coverage],
+    }
+    results.keep(plain, "past.json")
+    if results.as_json:
+        return
+    out = console()
+    out.print(NOT_PRIVATE, style="bold")
+    out.print(f"{runs} runs")
+    out.print(past.error_table(errors))
+    out.print(past.coverage_table(coverage))
+    out.print(NOT_PRIVATE)

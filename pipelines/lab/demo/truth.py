@@ -1,0 +1,84 @@
+"""Compares estimates and a constant with the truth, by vehicles in the HAT: the fleet is made up, so it is known."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from dpops.types import Float64s
+from pipelines.lab.evaluation.truth import TrueCity
+from transforms.places.hexagons import cell_text
+
+CLASSES = ((1, 2), (3, 9), (10, 29), (30, None))
+"""HATs by the number of vehicles that drove through them, from and to, both included."""
+
+
+class ClassError(NamedTuple):
+    """Mean absolute errors in km/h over the HATs of a class. covered: share of HATs whose interval holds the truth;
+    None where none of them has a value."""
+
+    name: str
+    hats: int
+    known: int
+    estimate: float | None
+    constant: float
+    covered: float | None
+    half_width: float | None
+
+
+class HatErrors(NamedTuple):
+    """One entry per HAT with reports. value, lower, upper: as published, nan where there is none."""
+
+    truth: Float64s
+    vehicles: Float64s
+    value: Float64s
+    lower: Float64s
+    upper: Float64s
+
+
+def compared(city: TrueCity, rows: pa.Table) -> list[ClassError]:
+    """rows: what was published of the city's days (see `read_rows`), for each of them a row of every HAT."""
+    hats = _joined(city, rows)
+    constant = np.abs(hats.truth - city.mean_kmh)
+    error = np.abs(hats.truth - hats.value)
+    inside = (hats.lower <= hats.truth) & (hats.truth <= hats.upper)
+    found = []
+    for least, most in CLASSES:
+        mine = (hats.vehicles >= least) & (hats.vehicles <= (most or np.inf))
+        known = mine & ~np.isnan(hats.value)
+        if not mine.any():
+            continue
+        half = (hats.upper - hats.lower)[known] / 2
+        found.append(
+            ClassError(
+                name=f"{least} to {most}" if most else f"{least} or more",
+                hats=int(mine.sum()),
+                known=int(known.sum()),
+                estimate=float(error[known].mean()) if known.any() else None,
+                constant=float(constant[known if known.any() else mine].mean()),
+                covered=float(inside[known].mean()) if known.any() else None,
+                half_width=float(np.median(half)) if known.any() else None,
+            )
+        )
+    return found
+
+
+def _joined(city: TrueCity, rows: pa.Table) -> HatErrors:
+    place = {(start, cell): at for at, (start, cell) in enumerate(_keys(rows))}
+    truth, vehicles, at = [], [], []
+    names = [cell_text(cell) for cell in city.region]
+    starts = sorted({start for start, _ in place})
+    of_day = {day.name: [start for start in starts if start.startswith(day.name)] for day in city.days}
+    for day in city.days:
+        for cell, slot in np.argwhere(day.vehicles > 0).tolist():
+            truth.append(day.means[cell, slot])
+            vehicles.append(day.vehicles[cell, slot])
+            at.append(place[of_day[day.name][slot], names[cell]])
+    chosen = np.array(at, np.int64)
+    value, lower, upper = (rows[name].to_numpy()[chosen] for name in ("value", "lower95", "upper95"))
+    return HatErrors(np.array(truth), np.array(vehicles), value, lower, upper)
+
+
+def _keys(rows: pa.Table) -> Sequence[tuple[str, str]]:
+    return list(zip(rows["slot_start"].to_pylist(), rows["cell"].to_pylist(), strict=True))

@@ -1,0 +1,254 @@
+"""What suppression, a fixed cap and plain composition are worth at one total per vehicle and period.
+
+Not private: errors are against true values.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import groupby
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.table import Table
+
+from dpops.accountant import PureLimit
+from dpops.allocation import Allocation
+from dpops.noise import Noise
+from dpops.statistics import SQUARES, SUMS, Column, RequestedStatistic, columns_of, registered
+from dpops.types import CountsKnown, Grid, Int64s
+from pipelines.assembly import job_of
+from pipelines.errors import InputError, UsageError
+from pipelines.job import NOWHERE
+from pipelines.lab.evaluation.feed import Feed
+from pipelines.lab.evaluation.real import CLASSES, against, class_name, in_class
+from pipelines.progress import Report
+from transforms import wire
+from transforms.count.tally import ContributionBound, tally
+from transforms.ledger.ledger_account import LedgerAccount
+from transforms.observe.vehicle_hash import Secret
+from transforms.releases.hats.draw import Divided, divide, hats_of
+from transforms.releases.hats.policy import Policy, weights_of
+from transforms.wire import Tally
+
+Float64s = NDArray[np.float64]
+
+CAPPED_CELLS = (1, 2, 4)
+CONSTANT = "constant of the whole city"
+NO_KEY = Secret(bytes(32))
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Mean absolute errors of one composition at one total, in the statistic's unit; a HAT without a value counts with
+    the city's constant. by_class: by vehicles that reported in the HAT, None for a class without HATs."""
+
+    composition: str
+    total: str
+    statistic: str
+    mean: float
+    by_class: list[float | None]
+    worse_than_constant: bool
+
+
+@dataclass(frozen=True)
+class CompositionCost:
+    """What a composition made of a total: medians over periods of K and epsilon of a HAT, and what is left out."""
+
+    composition: str
+    total: str
+    most_hats: float
+    epsilon_hat: float
+    reports_left_out: float
+    hats_without_value: float
+
+
+@dataclass(frozen=True)
+class Truth:
+    """True values of the HATs of some telemetry, by (slot, cell): of each statistic, and vehicles and reports."""
+
+    keys: dict[tuple[int, int], int]
+    values: dict[str, Float64s]
+    vehicles: Float64s
+    reports: Float64s
+
+    def constant(self, statistic: str) -> float:
+        """What somebody who knew the whole city would publish everywhere: the mean over reports."""
+        return float((self.values[statistic] * self.reports).sum() / self.reports.sum())
+
+
+def compare(
+    feed: Feed, totals: Sequence[str], runs: int, report: Report
+) -> tuple[Truth, list[Errors], list[CompositionCost]]:
+    """Releases telemetry with each composition at each total, divided over all HATs of a period at once."""
+    spec, (when, events) = feed.spec, feed.events(report)
+    whole_period = Allocation(epsilon=spec.privacy.allocation.epsilon, per="period", scope="period")
+    plain = replace(spec, privacy=replace(spec.privacy, allocation=whole_period, cap=None, release_shards=1))
+    try:
+        job = job_of(plain, when, NO_KEY, LedgerAccount("", Path(), "", PureLimit(Fraction(1)), "", ""), NOWHERE)
+    except UsageError as error:
+        raise InputError(f"the files do not hold whole periods: {error}") from None
+    asked = columns_of(spec.statistics, spec.speeds.grid)
+    columns = tuple(dict.fromkeys((SUMS, SQUARES, *asked)))  # truths need these two
+    whole = _tallied(events, None, columns)
+    truth = _truth(whole, spec.speeds.grid)
+    ways = _ways(whole)
+    errors: list[Errors] = []
+    spent: list[CompositionCost] = []
+    for label, cap, clip_user in ways:
+        rows = whole if cap is None else _tallied(events, cap, columns)
+        periods = [rows.take(np.isin(rows.slot_s, slots)) for slots in {facts.plan for facts in job.slots.values()}]
+        for total in totals:
+            suppress = weights_of(spec.speeds.grid, spec.statistics) if clip_user else None
+            allocation = replace(whole_period, epsilon=Fraction(total), suppress=suppress)
+            policy = replace(job.policy, allocation=allocation)
+            divided = [divide(_ordered(period), 1, policy) for period in periods if period.cell.size]
+            spent.append(_spent(label, total, divided, truth))
+            errors += _errors(label, total, divided, policy, truth, runs)
+            report("compositions compared", len(spent), len(ways) * len(totals))
+    return truth, [*errors, *_constants(truth, spec.statistics)], spent
+
+
+def _tallied(events: dict[int, list[bytes]], cap: ContributionBound | None, columns: Sequence[Column]) -> Tally:
+    return wire.joined(
+        [tally(wire.unpack_events(packed), slot_s, cap, columns).tally for slot_s, packed in sorted(events.items())]
+    )
+
+
+def _ways(whole: Tally) -> list[tuple[str, ContributionBound | None, bool]]:
+    """Label, cap of a vehicle in a slot, and whether to suppress. The cap on samples is the median of a vehicle's."""
+    samples = int(np.median(whole.kept))
+    caps = [
+        (f"cap: {cells} cells of {samples} samples", ContributionBound(cells, samples), False) for cells in CAPPED_CELLS
+    ]
+    return [("none", None, False), ("clip-user", None, True), *caps]
+
+
+def _ordered(rows: Tally) -> Tally:
+    return rows.take(np.lexsort((rows.vehicle, rows.cell, rows.slot_s)))
+
+
+def _slots(rows: Tally) -> Iterator[tuple[int, Tally]]:
+    """rows: by slot."""
+    slots, first = np.unique(rows.slot_s, return_index=True)
+    for slot_s, start, stop in zip(slots.tolist(), first, [*first[1:], rows.slot_s.size], strict=True):
+        yield slot_s, rows.take(np.arange(start, stop))
+
+
+def _truth(whole: Tally, grid: Grid) -> Truth:
+    keys: dict[tuple[int, int], int] = {}
+    mean, of_vehicles, variance, vehicles, reports = [], [], [], [], []
+    step = float(grid.step)
+    for slot_s, rows in _slots(_ordered(whole)):
+        for cell, totals, reported in hats_of(rows).each():
+            keys[slot_s, cell] = len(keys)
+            first, second = int(totals.sums.sum()) / reported, int(totals.squares.sum()) / reported
+            mean.append(first * step)
+            of_vehicles.append(float((totals.sums / totals.counts).mean()) * step)
+            variance.append((second - first * first) * step * step)
+            vehicles.append(totals.counts.size)
+            reports.append(reported)
+    values = {
+        "mean": np.array(mean),
+        "mean-of-vehicles": np.array(of_vehicles),
+        "variance": np.array(variance),
+    }
+    return Truth(keys, values, np.array(vehicles, np.float64), np.array(reports, np.float64))
+
+
+def _errors(
+    label: str, total: str, divided: Sequence[Divided], policy: Policy, truth: Truth, runs: int
+) -> Iterator[Errors]:
+    for stat in policy.statistics:
+        true, constant = truth.values[stat.name], truth.constant(stat.name)
+        error = np.abs(true - constant)
+        for rows, share in divided:
+            at, wrong = _actual(rows, stat, share.epsilon_hat * stat.share, policy.grid, truth, runs)
+            error[at] = wrong
+        yield _summed(label, total, stat.name, error, truth)
+
+
+def _actual(
+    rows: Tally, stat: RequestedStatistic, epsilon: Fraction, grid: Grid, truth: Truth, runs: int
+) -> tuple[Int64s, Float64s]:
+    """Index in `truth` of each HAT with a value, and its mean absolute error over the runs."""
+    found = [(slot_s, hat) for slot_s, mine in _slots(rows) for hat in hats_of(mine).with_users().each()]
+    at = np.array([truth.keys[slot_s, hat.cell] for slot_s, hat in found], np.int64)
+    known = [CountsKnown(hat.totals.counts, hat.reported) for _, hat in found]
+    plans = stat.mechanism.plans(known, grid, epsilon)
+    true = truth.values[stat.name][at]
+    error = np.zeros(at.size)
+    for _ in range(runs):
+        released = stat.mechanism.release([hat.totals for _, hat in found], plans, Noise())
+        values = [stat.mechanism.value(integers, plan) for integers, plan in zip(released, plans, strict=True)]
+        error += np.abs(np.array(values) - true)
+    return at, error / runs
+
+
+def _constants(truth: Truth, statistics: Sequence[RequestedStatistic]) -> Iterator[Errors]:
+    for stat in statistics:
+        error = np.abs(truth.values[stat.name] - truth.constant(stat.name))
+        yield _summed(CONSTANT, "", stat.name, error, truth)
+
+
+def _summed(label: str, total: str, statistic: str, error: Float64s, truth: Truth) -> Errors:
+    chosen = [in_class(truth.vehicles, *bounds) for bounds in CLASSES]
+    by_class = [float(error[mine].mean()) if mine.any() else None for mine in chosen]
+    constant = float(np.abs(truth.values[statistic] - truth.constant(statistic)).mean())
+    mean = float(error.mean())
+    return Errors(label, total, statistic, mean, by_class, mean > constant)
+
+
+def _spent(label: str, total: str, divided: Sequence[Divided], truth: Truth) -> CompositionCost:
+    kept = sum(int(each.rows.kept.sum()) for each in divided)
+    valued = sum(
+        np.unique(np.stack([each.rows.slot_s, each.rows.cell])[:, each.rows.kept > 0], axis=1).shape[1]
+        for each in divided
+    )
+    return CompositionCost(
+        composition=label,
+        total=total,
+        most_hats=float(np.median([each.share.most_hats for each in divided])),
+        epsilon_hat=float(np.median([float(each.share.epsilon_hat) for each in divided])),
+        reports_left_out=1 - kept / float(truth.reports.sum()),
+        hats_without_value=1 - valued / len(truth.keys),
+    )
+
+
+# --- tables ----------------------------------------------------------------------------------------------------------
+
+
+def spent_table(spent: Sequence[CompositionCost]) -> Table:
+    """What each composition makes of the total of a vehicle and period."""
+    table = Table(title="What a vehicle's total is divided into", title_justify="left")
+    for name in ("composition", "total", "most HATs (K)", "epsilon of a HAT", "reports left out", "HATs without value"):
+        table.add_column(name, justify="left" if name == "composition" else "right")
+    for _, mine in groupby(spent, key=lambda each: each.composition):
+        rows = list(mine)
+        for each in rows:
+            parts = (f"{each.reports_left_out:.0%}", f"{each.hats_without_value:.0%}")
+            row = (each.composition, each.total, f"{each.most_hats:g}", f"{each.epsilon_hat:.3g}", *parts)
+            table.add_row(*row, end_section=each is rows[-1])
+    return table
+
+
+def error_tables(statistic: str, errors: Sequence[Errors], truth: Truth) -> Iterator[Table]:
+    """Errors of one statistic, a table a total: overall and by the number of vehicles in the HAT."""
+    unit = registered()[statistic].unit.format("km/h")
+    names = [f"{class_name(*bounds)}\n({int(in_class(truth.vehicles, *bounds).sum())})" for bounds in CLASSES]
+    mine = [each for each in errors if each.statistic == statistic]
+    bar = next(each for each in mine if each.composition == CONSTANT)
+    for total in dict.fromkeys(each.total for each in mine if each is not bar):
+        table = Table(
+            title=f"NOT PRIVATE: actual mean absolute error of the {statistic} at a total of {total}, {unit}",
+            caption="* worse than publishing one constant for the whole city; columns to the right: HATs by vehicles.",
+            title_justify="left",
+            caption_justify="left",
+        )
+        for name in ("composition", "all\nHATs", *names):
+            table.add_column(name, justify="left" if name == "composition" else "right")
+        for each in [*(each for each in mine if each.total == total), bar]:
+            pairs = zip((each.mean, *each.by_class), (bar.mean, *bar.by_class), strict=True)
+            table.add_row(each.composition, *(against(value, level).replace(" ", "") for value, level in pairs))
+        yield table

@@ -1,0 +1,77 @@
+"""Telemetry to compare with: files, the days of them that are asked for, and their parsed reports by slot."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+from pipelines.errors import InputError, UsageError
+from pipelines.input_files import paths_of
+from pipelines.progress import Report
+from pipelines.ranges import range_of
+from pipelines.specification import Specification, load
+from transforms.layouts.columns import instants
+from transforms.observe.events import events_of
+from transforms.observe.parse import FROM_US, TO_US, Rules
+from transforms.time.calendar import Calendar
+
+
+@dataclass(frozen=True)
+class Feed:
+    """Files and how to read them. dates: first and last day or time, as a release takes them; None for all."""
+
+    spec: Specification
+    paths: Sequence[str]
+    dates: tuple[str, str] | None = None
+
+    @classmethod
+    def of(cls, pattern: str, spec_path: Path, dates: tuple[str, str] | None) -> "Feed":
+        """Raises as a release does for a bad specification, a pattern without files, and times off the slots."""
+        return cls(load(spec_path), paths_of(pattern), dates)
+
+    def events(self, report: Report) -> tuple[Calendar, dict[int, list[bytes]]]:
+        """Reads and parses the files as a release does: packed events by slot."""
+        spec = self.spec
+        if spec.input.derived is not None:
+            raise UsageError("an evaluation reads speeds, and input.derived_speed says that the feed has none")
+        when = self._calendar()
+        rules = Rules(
+            grid=spec.speeds.grid,
+            units=spec.input.layout.units,
+            bbox=spec.cells.bbox,
+            calendar=when,
+            vehicle_key=os.urandom(32),
+        )
+        parts: dict[int, list[bytes]] = {}
+        for done, path in enumerate(self.paths):
+            for batch in spec.input.layout.read(path):
+                for slot_s, packed in events_of(batch.table, rules, spec.cells.resolution, spec.cells.region):
+                    parts.setdefault(slot_s, []).append(packed)
+            report("files read", done + 1, len(self.paths))
+        if not parts:
+            raise InputError("no row of the input became an observation")
+        return when, parts
+
+    def _calendar(self) -> Calendar:
+        """Of the dates asked for, or all local days between the first and the last plausible time in the files."""
+        table = self.spec.timetable
+        if self.dates is not None:
+            return range_of(table, *self.dates)
+        first, last = ((datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=us)) for us in self._span_us())
+        zone = ZoneInfo(table.zone)
+        return range_of(table, *(at.astimezone(zone).date().isoformat() for at in (first, last)))
+
+    def _span_us(self) -> tuple[int, int]:
+        least, most = TO_US, FROM_US
+        units = self.spec.input.layout.units
+        for path in self.paths:
+            for batch in self.spec.input.layout.read(path):
+                time = instants(batch.table.column("time"), units.time_unit, units.zone)
+                us = time.us[time.valid & (time.us >= FROM_US) & (time.us < TO_US)]
+                if us.size:
+                    least, most = min(least, int(us.min())), max(most, int(us.max()))
+        if least > most:
+            raise InputError("no row of the input has a plausible time")
+        return least, most

@@ -1,0 +1,109 @@
+"""What days of telemetry would be worth under `levels`, day by day: simulated with the real integers and noise.
+
+Not private: errors are against true values.
+"""
+
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+import numpy as np
+
+from dpops.claims import rho_within
+from dpops.learning import DayValues, Estimates, StageValues, State, learned, published, taken_in
+from dpops.learning.learner import Field, Learned
+from dpops.levels import (
+    Kind,
+    Recipe,
+    ReleasedStage,
+    Rows,
+    Stage,
+    centres_of,
+    read,
+    recipe,
+    release_rows,
+    stage_of,
+    sum_up,
+)
+from dpops.levels.defaults import BoundsOnly
+from dpops.noise import Noise
+from dpops.types import Int64s
+from pipelines.lab.evaluation.products import ProductDay, products_of
+from pipelines.lab.evaluation.truth import TrueCity, TrueDay
+from transforms.places.hierarchy import design_of, hats_of
+from transforms.releases.periods.learned import MARGIN_KMH
+from transforms.releases.periods.stages import first_centres
+from transforms.releases.periods.states import facts_of, stage_values
+
+QUIET = 1e-4
+"""What the noise of the noiseless model is scaled with: the fit needs some."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Simulated:
+    """One run over all days. causal, forecast (none for the first day), whole, products (causal): of each day."""
+
+    causal: list[Estimates] = field(default_factory=list)
+    forecast: list[Estimates | None] = field(default_factory=list)
+    whole: list[Estimates] = field(default_factory=list)
+    products: list[list[ProductDay]] = field(default_factory=list)
+
+
+def recipe_for(city: TrueCity, kind: Kind, epsilon: Fraction, delta: Fraction) -> Recipe:
+    """The default recipe at a total of (epsilon, delta), or of epsilon alone for Laplace noise."""
+    rho = rho_within(epsilon, delta) if kind == "gaussian" else None
+    hats = hats_of(city.region, city.days[0].hours)
+    return recipe(kind, epsilon, rho, BoundsOnly(hats=hats, fleet=city.fleet))
+
+
+def simulate(city: TrueCity, how: Recipe, noise: Noise | None) -> Simulated:
+    """Releases all days in order, each around what the earlier ones taught. noise: None for the noiseless model."""
+    state = State.new(design_of(city.region), facts_of(city.fleet), None)
+    found = Simulated()
+    known: Learned | None = None
+    for day in city.days:
+        hours = np.array(day.hours, np.int64)
+        forecast = None if known is None else known.forecast(hours)
+        found.forecast.append(None if forecast is None else _published(city, forecast))
+        stages = look(city, day, how, forecast, state, noise)
+        state = taken_in(state, DayValues(hours=hours, stages=stages))
+        known = learned(state)
+        belief = known.estimate()
+        found.causal.append(_published(city, belief))
+        found.products.append(products_of(known, belief, float(city.grid.upper)))
+    if known is not None:
+        found.whole.extend(_published(city, known.estimate(back)) for back in reversed(range(len(city.days))))
+    return found
+
+
+def _published(city: TrueCity, belief: Field) -> Estimates:
+    return published(belief, float(city.grid.upper))
+
+
+def look(
+    city: TrueCity, day: TrueDay, how: Recipe, forecast: Field | None, state: State, noise: Noise | None
+) -> tuple[StageValues, ...]:
+    """All stages of a day; each around the forecast, or what the stage before it taught."""
+    hats, hours = hats_of(city.region, day.hours), np.array(day.hours, np.int64)
+    stages: list[StageValues] = []
+    belief = forecast
+    for settings in how.first if forecast is None else how.later:
+        if stages:
+            belief = learned(taken_in(state, DayValues(hours=hours, stages=tuple(stages)))).estimate()
+        centres = first_centres(hats.cells, hats.slots) if belief is None else centres_around(city, belief)
+        stage = stage_of(settings, how.kind, how.spread, hats, city.grid.step, centres)
+        stages.append(stage_values(_released(day.rows, stage, noise), city.fleet))
+    return tuple(stages)
+
+
+def centres_around(city: TrueCity, belief: Field) -> Int64s:
+    return centres_of(belief.values, MARGIN_KMH, city.grid.upper - MARGIN_KMH)
+
+
+def _released(rows: Rows, stage: Stage, noise: Noise | None) -> ReleasedStage:
+    if noise is not None:
+        return release_rows(rows, stage, noise)
+    exact = read(np.concatenate(sum_up(rows, stage)), stage)
+    levels = [
+        replace(level, weight_sd=level.weight_sd * QUIET, speed_sd=level.speed_sd * QUIET) for level in exact.levels
+    ]
+    return replace(exact, levels=tuple(levels))

@@ -1,0 +1,104 @@
+"""What an evaluation of learned estimates shows on a terminal: tables of 80 columns."""
+
+from collections.abc import Sequence
+
+from rich.table import Table
+
+from pipelines.lab.evaluation.learned_errors import CLASSES, CONSTANT, NO_NOISE, Coverage, Errors
+from pipelines.lab.evaluation.products import ProductErrors
+from pipelines.lab.evaluation.truth import TrueCity
+
+
+def error_table(errors: Sequence[Errors]) -> Table:
+    table = _table(
+        "NOT PRIVATE: actual mean absolute error of learned estimates, km/h",
+        "Published days alone; 10+, 30+: HATs with so many vehicles. Of the constant, by rows: worst day, mean over "
+        "the runs; feed, all published days, in the worst run. Held back: share of days. With δ: 1e-6.",
+        ("total", "estimate"),
+        ("HATs", "rows", "10+", "30+", "worst day", "feed", "held back"),
+    )
+    for each in errors:
+        numbers = (each.hats, each.rows, each.from_10, each.from_30, each.worst_day, each.feed, each.held_back)
+        table.add_row(_total(each), each.what, *(_two(number) for number in numbers))
+    return table
+
+
+def class_table(errors: Sequence[Errors]) -> Table:
+    """Causal estimates by the true number of vehicles."""
+    table = _table(
+        "NOT PRIVATE: the same by vehicles in the HAT, causal estimates",
+        "* worse than the city's true mean over all days",
+        ("total", "estimate"),
+        tuple(_span(least, None if most == float("inf") else most) for least, most in CLASSES),
+    )
+    bar = errors[0].by_class
+    for each in _causal(errors):
+        worse = [
+            "*" if a is not None and b is not None and a > b else "" for a, b in zip(each.by_class, bar, strict=True)
+        ]
+        cells = (_two(number) + mark for number, mark in zip(each.by_class, worse, strict=True))
+        table.add_row(_total(each), each.what, *cells)
+    return table
+
+
+def day_table(errors: Sequence[Errors], city: TrueCity) -> Table:
+    """Causal estimates by day, a column a total."""
+    chosen = _causal(errors)
+    names = [each.what if each.total == "-" else _total(each) for each in chosen]
+    table = _table("NOT PRIVATE: the same by day, rows, causal estimates", "-: held back", ("day",), tuple(names))
+    for at, day in enumerate(city.days):
+        table.add_row(day.name, *(_two(each.rows_by_day[at]) for each in chosen))
+    return table
+
+
+def coverage_table(coverage: Sequence[Coverage]) -> Table:
+    table = _table(
+        "NOT PRIVATE: intervals of estimates with status ok",
+        "held: share of HATs whose true mean lies inside. half width: mean, km/h.",
+        ("total", "vehicles"),
+        ("HATs", "held", "half width"),
+    )
+    for each in coverage:
+        span = "all" if each.by == "all" else f"{each.by} {_span(each.least, each.most)}"
+        table.add_row(_total(each), span, f"{each.hats:.0f}", f"{each.held:.3f}", f"{each.half_width:.1f}")
+    return table
+
+
+def product_table(products: Sequence[ProductErrors]) -> Table:
+    table = _table(
+        "NOT PRIVATE: coarser products, rows with status ok",
+        "held: share of rows that hold the true mean, weighed as the release weighs; of all reports.",
+        ("total", "product"),
+        ("rows", "error", "half width", "held", "of reports"),
+    )
+    for each in products:
+        shares = (f"{each.held:.3f}", f"{each.held_reports:.3f}")
+        table.add_row(
+            _total(each), each.product, f"{each.rows:.0f}", f"{each.error:.2f}", f"{each.half_width:.1f}", *shares
+        )
+    return table
+
+
+def _table(title: str, caption: str, left: Sequence[str], right: Sequence[str]) -> Table:
+    table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
+    for name in left:
+        table.add_column(name, no_wrap=True)
+    for name in right:
+        table.add_column(name, justify="right")
+    return table
+
+
+def _causal(errors: Sequence[Errors]) -> list[Errors]:
+    return [each for each in errors if each.what in (CONSTANT, NO_NOISE, "causal")]
+
+
+def _total(each: Errors | Coverage | ProductErrors) -> str:
+    return f"{each.total} δ" if each.delta else each.total
+
+
+def _span(least: float, most: float | None) -> str:
+    return f"{least:g}+" if most is None else f"{least:g}-{most - 1:g}"
+
+
+def _two(number: float | None) -> str:
+    return "-" if number is None else f"{number:.2f}"

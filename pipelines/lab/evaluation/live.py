@@ -1,0 +1,175 @@
+"""What live slots would be worth under `levels` on telemetry: each slot's values as soon as it is over. Not private."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+from rich.table import Table
+
+from dpops.learning import DayValues, StageValues, State, learned, live, taken_in
+from dpops.learning.learner import Learned
+from dpops.levels import LiveSettings, Recipe, Rows, Stage, level, live_settings, release_rows
+from dpops.noise import Noise
+from dpops.types import Float64s
+from pipelines.lab.evaluation.learned import centres_around, look, recipe_for
+from pipelines.lab.evaluation.learned_errors import DELTA, KINDS
+from pipelines.lab.evaluation.truth import TrueCity, TrueDay
+from transforms.places.hierarchy import design_of, hats_of
+from transforms.releases.periods.states import facts_of, slot_values
+
+STORM = Fraction(3, 5)
+"""What all speeds of the last day are multiplied with in a made-up storm."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveErrors:
+    """Mean absolute errors by reports of one day in km/h, and how far its live values lean on it."""
+
+    total: str
+    delta: str | None
+    day: str
+    live: float
+    forecast: float
+    end: float
+    leans: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class StormShown:
+    """What part of a made-up storm's drop the live values of the last day show, by reports."""
+
+    total: str
+    delta: str | None
+    shown: float
+    by_run: list[float]
+
+
+def evaluated_live(
+    city: TrueCity, totals: Sequence[str], runs: int, report: Callable[[int, int], None]
+) -> tuple[list[LiveErrors], list[StormShown]]:
+    """Every total, pure and with delta, `runs` times, each once more with a storm on the last day."""
+    errors, storms, storm = [], [], stormy(city)
+    plans = [(total, kind) for total in totals for kind in KINDS]
+    for done, (total, kind) in enumerate(plans):
+        how = recipe_for(city, kind, Fraction(total), DELTA)
+        settings, delta = live_settings(kind, Fraction(total)), None if kind == "laplace" else str(float(DELTA))
+        usual = [simulate_live(city, how, settings, Noise()) for _ in range(runs)]
+        shown = [_shown(city, one[-1], simulate_live(storm, how, settings, Noise())[-1], storm) for one in usual if one]
+        for at, day in enumerate(city.days[1:]):
+            errors.append(_errors(total, delta, day, [run[at] for run in usual]))
+        if shown:
+            storms.append(StormShown(total=total, delta=delta, shown=float(np.mean(shown)), by_run=shown))
+        report(done + 1, len(plans))
+    return errors, storms
+
+
+def stormy(city: TrueCity) -> TrueCity:
+    """The same days, the last one at STORM times its speeds."""
+    day = city.days[-1]
+    rows = day.rows._replace(total=day.rows.total * STORM.numerator // STORM.denominator)
+    return replace(city, days=[*city.days[:-1], replace(day, rows=rows, means=day.means * float(STORM))])
+
+
+def _errors(total: str, delta: str | None, day: TrueDay, found: Sequence["LiveDay"]) -> LiveErrors:
+    def error(values: Float64s) -> float:
+        return float(np.nansum(np.abs(values - day.means) * day.reports) / day.reports.sum())
+
+    return LiveErrors(
+        total=total,
+        delta=delta,
+        day=day.name,
+        live=float(np.mean([error(each.live) for each in found])),
+        forecast=float(np.mean([error(each.forecast) for each in found])),
+        end=float(np.mean([error(each.end) for each in found])),
+        leans=float(np.mean([np.sum(each.leans * day.reports) / day.reports.sum() for each in found])),
+    )
+
+
+def _shown(city: TrueCity, usual: "LiveDay", storm: "LiveDay", stormed: TrueCity) -> float:
+    """How much lower live values are than those of the day as it was, over how much lower the speeds are."""
+    reports, drop = city.days[-1].reports, city.days[-1].means - stormed.days[-1].means
+    return float(np.sum((usual.live - storm.live) * reports) / np.nansum(drop * reports))
+
+
+def live_table(errors: Sequence[LiveErrors], storms: Sequence[StormShown]) -> Table:
+    table = Table(
+        title="NOT PRIVATE: actual mean absolute error by reports of live values, km/h",
+        caption="leans: what part of the forecast's variance the day's own slots took away. storm: what part of a "
+        f"made-up storm (all speeds of the last day x {float(STORM):g}) live values show.",
+        title_justify="left",
+        caption_justify="left",
+    )
+    for name in ("total", "delta", "day"):
+        table.add_column(name)
+    for name in ("live", "forecast", "end of day", "leans", "storm"):
+        table.add_column(name, justify="right")
+    last = errors[-1].day if errors else ""
+    shown = {(each.total, each.delta): f"{each.shown:.2f}" for each in storms}
+    for each in errors:
+        numbers = (f"{number:.2f}" for number in (each.live, each.forecast, each.end, each.leans))
+        storm = shown.get((each.total, each.delta), "") if each.day == last else ""
+        table.add_row(each.total, each.delta or "-", each.day, *numbers, storm)
+    return table
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveDay:
+    """One day of a run, (cells, slots) each: live values, how far each leans on it, forecast, the day's end."""
+
+    live: Float64s
+    leans: Float64s
+    forecast: Float64s
+    end: Float64s
+
+
+def simulate_live(city: TrueCity, how: Recipe, settings: LiveSettings, noise: Noise) -> list[LiveDay]:
+    """All days after the first one, in order; that one has no live slots."""
+    rest = tuple(replace(each, share=each.share * (1 - settings.share)) for each in how.later)
+    state = State.new(design_of(city.region), facts_of(city.fleet))
+    found: list[LiveDay] = []
+    for day in city.days:
+        hours = np.array(day.hours, np.int64)
+        known = learned(state) if state.days else None
+        forecast = None if known is None else known.forecast(hours)
+        stages = look(city, day, replace(how, later=rest), forecast, state, noise)
+        state = taken_in(state, DayValues(hours=hours, stages=stages))
+        if known is not None and forecast is not None:
+            values, leans = _live_values(city, day, known, how, settings, noise)
+            end = learned(state).estimate().values
+            found.append(LiveDay(live=values, leans=leans, forecast=forecast.values, end=end))
+    return found
+
+
+def _live_values(
+    city: TrueCity, day: TrueDay, known: Learned, how: Recipe, settings: LiveSettings, noise: Noise
+) -> tuple[Float64s, Float64s]:
+    """Of each slot as it was published after it, (cells, slots); and how far it leans on the day."""
+    hours = np.array(day.hours, np.int64)
+    slots: dict[int, StageValues] = {}
+    values, leans = np.zeros(day.means.shape), np.zeros(day.means.shape)
+    for slot in range(hours.size):
+        slots[slot] = _released(city, day, slot, known, how, settings, noise)
+        found = live(known, hours, slots)
+        values[:, slot] = np.clip(found.field.values[:, slot], 0, float(city.grid.upper))
+        leans[:, slot] = found.leans[:, slot]
+    return values, leans
+
+
+def _released(
+    city: TrueCity, day: TrueDay, slot: int, known: Learned, how: Recipe, settings: LiveSettings, noise: Noise
+) -> StageValues:
+    hats = hats_of(city.region, (day.hours[slot],))
+    stage = Stage(
+        kind=how.kind,
+        levels=tuple(level(name, hats, speeds, weights) for name, speeds, weights in settings.levels),
+        share=settings.of_slot(len(day.hours)),
+        spread=how.spread,
+        bound_kmh=settings.bound_kmh,
+        alpha=settings.alpha,
+        centres=centres_around(city, known.forecast(np.array(hats.hours, np.int64))),
+        step_kmh=city.grid.step,
+    )
+    mine = day.rows.slot == slot
+    rows = Rows(*(column[mine] for column in day.rows))._replace(slot=np.zeros(int(mine.sum()), np.int64))
+    return slot_values(release_rows(rows, stage, noise), city.fleet)

@@ -1,0 +1,273 @@
+"""What the ledger's past is worth beside means that are released HAT by HAT: errors, intervals, and what is held back.
+
+Not private: errors are against true values.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.table import Table
+
+from dpops.accountant import PureLimit
+from dpops.allocation import Allocation
+from dpops.noise import Noise
+from dpops.types import Float64s
+from pipelines.assembly import job_of
+from pipelines.errors import InputError, UsageError
+from pipelines.job import NOWHERE, Job
+from pipelines.lab.evaluation.feed import Feed
+from pipelines.lab.evaluation.real import CLASSES, class_name, in_class
+from pipelines.progress import Report
+from transforms import wire
+from transforms.count.tally import tally
+from transforms.ledger.ledger_account import LedgerAccount
+from transforms.observe.vehicle_hash import Secret
+from transforms.places.hexagons import cell_text
+from transforms.recorded.units import Sequenced
+from transforms.records import SlotEstimates
+from transforms.releases.hats.draw import draw_releases
+from transforms.releases.hats.estimates import estimates_of
+from transforms.releases.hats.past import STATISTIC, Fitter, Past, with_model
+from transforms.releases.hats.policy import Policy
+from transforms.releases.slots import SlotFacts
+from transforms.wire import Tally
+
+NO_KEY = Secret(bytes(32))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Errors:
+    """Mean absolute errors in km/h over HATs and by rows at one total, of HATs with a model value.
+
+    day: None for all of them. held_back: the share of HATs without one. raw: of what was released. constant: of the
+    city's true mean over all days.
+    """
+
+    total: str
+    day: str | None
+    held_back: float
+    model: tuple[float, float] | None
+    raw: tuple[float, float] | None
+    constant: tuple[float, float] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coverage:
+    """Of HATs by their vehicles at one total: how often the model's interval holds the true mean, half its width and
+    the worst-case interval's, in km/h, and mean absolute errors over HATs."""
+
+    total: str
+    vehicles: str
+    hats: int
+    held: float
+    half_width: float
+    worst_case: float
+    model: float
+    raw: float
+    constant: float
+
+
+class _Run(NamedTuple):
+    """One run over all periods: of each HAT its day, true mean in km/h, reports and vehicles, and what was published,
+    nan where there is nothing."""
+
+    day: NDArray[np.str_]
+    mean: Float64s
+    reports: Float64s
+    vehicles: Float64s
+    published: Mapping[str, Float64s]
+
+    def errors(self, name: str) -> Float64s:
+        return np.abs(self.published[name] - self.mean)
+
+    @property
+    def constant(self) -> Float64s:
+        return np.abs(self.mean - np.average(self.mean, weights=self.reports))
+
+    @property
+    def has_model(self) -> NDArray[np.bool_]:
+        return ~np.isnan(self.published["model_value"])
+
+
+_PUBLISHED = ("value", "lower95", "upper95", "model_value", "model_lower95", "model_upper95")
+
+
+class Telemetry(NamedTuple):
+    """Reports of whole periods, by their first slot, and what is public of their slots."""
+
+    slots: Mapping[int, SlotFacts]
+    periods: Mapping[int, Tally]
+
+
+def evaluated(feed: Feed, totals: Sequence[str], runs: int, report: Report) -> tuple[list[Errors], list[Coverage]]:
+    """Releases telemetry at each total, divided over all HATs of a period at once, period by period, as often as asked.
+
+    Raises UsageError for a specification without means that are released HAT by HAT under public counts.
+    """
+    return compared(*telemetry_of(feed, totals[0], report), totals, runs, report)
+
+
+def telemetry_of(feed: Feed, total: str, report: Report) -> tuple[Telemetry, Policy]:
+    """What a feed holds, and how its specification releases it at such a total."""
+    spec = feed.spec
+    if spec.levels is not None or not spec.counts_are_public or all(s.name != STATISTIC for s in spec.statistics):
+        raise UsageError("--past needs means that are released HAT by HAT under public counts")
+    when, events = feed.events(report)
+    allocation = _allocation(total, spec.privacy.allocation)
+    plain = replace(spec, privacy=replace(spec.privacy, allocation=allocation, cap=None, release_shards=1))
+    try:
+        job = job_of(plain, when, NO_KEY, LedgerAccount("", Path(), "", PureLimit(Fraction(1)), "", ""), NOWHERE)
+    except UsageError as error:
+        raise InputError(f"the files do not hold whole periods: {error}") from None
+    plans = sorted({facts.plan for facts in job.slots.values()})
+    periods = {plan[0]: rows for plan in plans if (rows := _tallied(job, plan, events)).cell.size}
+    return Telemetry(job.slots, periods), job.policy
+
+
+def compared(
+    telemetry: Telemetry, policy: Policy, totals: Sequence[str], runs: int, report: Report
+) -> tuple[list[Errors], list[Coverage]]:
+    errors, coverage = list[Errors](), list[Coverage]()
+    for at, total in enumerate(totals, 1):
+        divided = replace(policy, allocation=_allocation(total, policy.allocation))
+        found = [_simulated(telemetry, divided) for _ in range(runs)]
+        errors += _errors(total, found)
+        coverage += _coverage(total, found)
+        report("totals simulated", at, len(totals))
+    return errors, coverage
+
+
+def _allocation(total: str, of: Allocation) -> Allocation:
+    return Allocation(epsilon=Fraction(total), per="period", scope="period", suppress=of.suppress)
+
+
+def _tallied(job: Job, plan: Sequence[int], events: Mapping[int, list[bytes]]) -> Tally:
+    found = {slot_s: wire.unpack_events(events.get(slot_s, [])) for slot_s in plan}
+    return wire.joined([tally(each, at, None, job.policy.columns).tally for at, each in found.items()])
+
+
+def _simulated(telemetry: Telemetry, policy: Policy) -> _Run:
+    past, fitter, noise = Past.none(), Fitter(), Noise()
+    days, rows = list[str](), list[list[float]]()
+    for plan_s, tallied in telemetry.periods.items():
+        units = [unit for unit, _ in draw_releases(plan_s, 0, tallied, telemetry.slots, policy, noise)]
+        past = past.after(Sequenced(past.sequence + at, unit) for at, unit in enumerate(units, 1))
+        known = fitter.fitted(past)
+        for unit in units:
+            slot = with_model(estimates_of([unit], policy.names), [unit], known, policy.grid.upper)
+            mine = _rows(slot, tallied.take(tallied.slot_s == unit.slot_s), float(policy.grid.step))
+            rows += mine
+            days += [unit.slot_start[:10]] * len(mine)
+    mean, reports, vehicles, *published = np.array(rows, np.float64).T
+    return _Run(np.array(days), mean, reports, vehicles, dict(zip(_PUBLISHED, published, strict=True)))
+
+
+def _rows(slot: SlotEstimates, tallied: Tally, step: float) -> list[list[float]]:
+    """Of each HAT with a report: its true mean, reports and vehicles, and what is published of it."""
+    cells, of = np.unique(tallied.cell, return_inverse=True)
+    reports, sums = (np.bincount(of, weights, cells.size) for weights in (tallied.kept, tallied.sums["sums"]))
+    true = np.stack([sums / reports * step, reports, np.bincount(of, minlength=cells.size)]).T
+    hats = slot.hats
+    place = {cell: at for at, cell in enumerate(hats.cell) if hats.statistic[at] == STATISTIC}
+    at = [place[cell] for cell in map(cell_text, cells.tolist())]
+    published = hats.estimates.numbers.get(STATISTIC, np.full((3, len(hats.cell)), np.nan))
+    model = np.array([hats.notes[name] for name in _PUBLISHED[3:]], np.float64)
+    rows: list[list[float]] = np.column_stack([true, published[:, at].T, model[:, at].T]).tolist()
+    return rows
+
+
+def _errors(total: str, runs: Sequence[_Run]) -> Iterator[Errors]:
+    """Of all days, then of each."""
+    for day in (None, *np.unique(runs[0].day).tolist()):
+        chosen = [(run.day == day) | (day is None) for run in runs]
+        known = [run.has_model & mine for run, mine in zip(runs, chosen, strict=True)]
+        yield Errors(
+            total=total,
+            day=day,
+            held_back=1 - float(np.concatenate(known).sum() / np.concatenate(chosen).sum()),
+            model=_mean([run.errors("model_value") for run in runs], runs, known),
+            raw=_mean([run.errors("value") for run in runs], runs, known),
+            constant=_mean([run.constant for run in runs], runs, known),
+        )
+
+
+def _mean(
+    errors: Sequence[Float64s], runs: Sequence[_Run], chosen: Sequence[NDArray[np.bool_]]
+) -> tuple[float, float] | None:
+    """Over HATs, and by reports."""
+    found = np.concatenate([each[mine] for each, mine in zip(errors, chosen, strict=True)])
+    reports = np.concatenate([run.reports[mine] for run, mine in zip(runs, chosen, strict=True)])
+    return (float(found.mean()), float(np.average(found, weights=reports))) if found.size else None
+
+
+def _coverage(total: str, runs: Sequence[_Run]) -> Iterator[Coverage]:
+    """Of HATs with a model value, all and by class."""
+    for bounds in ((1, None), *CLASSES):
+        known = [run.has_model & in_class(run.vehicles, *bounds) for run in runs]
+        if not np.any(np.concatenate(known)):
+            continue
+
+        def of(column: Callable[[_Run], Float64s], known: Sequence[NDArray[np.bool_]] = known) -> float:
+            return float(np.concatenate([column(run)[mine] for run, mine in zip(runs, known, strict=True)]).mean())
+
+        yield Coverage(
+            total=total,
+            vehicles="all" if bounds == (1, None) else class_name(*bounds),
+            hats=int(np.concatenate(known).sum()) // len(runs),
+            held=of(lambda run: _holds(run).astype(np.float64)),
+            half_width=of(lambda run: (run.published["model_upper95"] - run.published["model_lower95"]) / 2),
+            worst_case=of(lambda run: (run.published["upper95"] - run.published["lower95"]) / 2),
+            model=of(lambda run: run.errors("model_value")),
+            raw=of(lambda run: run.errors("value")),
+            constant=of(lambda run: run.constant),
+        )
+
+
+def _holds(run: _Run) -> NDArray[np.bool_]:
+    low, high = run.published["model_lower95"], run.published["model_upper95"]
+    return (low <= run.mean) & (run.mean <= high)
+
+
+# --- tables ----------------------------------------------------------------------------------------------------------
+
+
+def error_table(errors: Sequence[Errors]) -> Table:
+    table = Table(
+        title="NOT PRIVATE: mean absolute errors of HATs with a model value, km/h",
+        caption="over HATs / by reports. constant: the city's true mean over all days.",
+        title_justify="left",
+        caption_justify="left",
+    )
+    table.add_column("total")
+    table.add_column("day")
+    for name in ("held back", "as released", "model", "constant"):
+        table.add_column(name, justify="right")
+    for each in errors:
+        numbers = (
+            "-" if two is None else f"{two[0]:.2f} / {two[1]:.2f}" for two in (each.raw, each.model, each.constant)
+        )
+        table.add_row(each.total, each.day or "all", f"{each.held_back:.2f}", *numbers)
+    return table
+
+
+def coverage_table(coverage: Sequence[Coverage]) -> Table:
+    table = Table(
+        title="NOT PRIVATE: the same HATs by their vehicles",
+        caption="held: share whose true mean lies in the model's interval. Half widths and errors over HATs, km/h.",
+        title_justify="left",
+        caption_justify="left",
+    )
+    table.add_column("total")
+    names = ("vehicles", "HATs", "held", "half width", "worst case", "as released", "model", "constant")
+    for name in names:
+        table.add_column(name, justify="right")
+    for each in coverage:
+        numbers = (each.half_width, each.worst_case, each.raw, each.model, each.constant)
+        shown = (each.vehicles, f"{each.hats:,}", f"{each.held:.3f}", *(f"{number:.2f}" for number in numbers))
+        table.add_row(each.total, *shown)
+    return table

@@ -1,0 +1,46 @@
+"""Error-against-epsilon pictures. In a file of its own, for matplotlib takes a second to import."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from pipelines.lab.evaluation.report import reference_of
+from pipelines.lab.evaluation.simulate import Cell
+from pipelines.pictures import save
+
+_MARKERS = "osv^D<>pXh*P8"
+_COLOURS = (
+    "#4d4d4d", "#d62728", "#ff7f0e", "#8c564b", "#1f77b4", "#2ca02c", "#17becf", "#9467bd", "#e377c2", "#b8860b",
+    "#6a3d9a",
+)  # fmt: skip
+_STYLES = (":", "-", "--", "-.", "-")
+
+
+def draw_errors(name: str, cells: Sequence[Cell], folder: Path) -> Path:
+    """Error against epsilon, a line a mechanism, the reference as open rings."""
+    figure = Figure(figsize=(8.6, 5.2), layout="constrained")
+    axes = figure.add_subplot()
+    for number, label in enumerate(dict.fromkeys(cell.label for cell in cells)):
+        mine = [cell for cell in cells if cell.label == label]
+        x, errors = [float(cell.epsilon) for cell in mine], [cell.error for cell in mine]
+        if label == "auto":  # wide and behind, so that the mechanism it chose is seen
+            axes.plot(x, errors, color="black", linewidth=7, alpha=0.25, label=label, zorder=1)
+            continue
+        colour, style = _COLOURS[number % len(_COLOURS)], _STYLES[number % len(_STYLES)]
+        axes.plot(x, errors, style, marker=_MARKERS[number], markersize=4, label=label, color=colour, linewidth=1.3)
+    rings = [(float(c.epsilon), known) for c in cells if (known := reference_of(c)) is not None]
+    if rings:
+        axes.plot(*zip(*rings, strict=True), "o", mfc="none", mec="grey", ms=9, label="reference")
+    axes.set_yscale("log")
+    plain = FuncFormatter(lambda value, _: f"{value:g}")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=20))
+    axes.yaxis.set_major_formatter(plain)
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.set_xlabel("epsilon of the HAT")
+    axes.set_ylabel("mean absolute error, km/h")
+    axes.set_title(name)
+    axes.grid(visible=True, which="major", alpha=0.25)
+    axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
+    return save(figure, folder, f"error-{name}")

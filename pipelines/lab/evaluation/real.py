@@ -1,0 +1,195 @@
+"""Actual errors on telemetry: not private, because true means are looked at."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.table import Table
+
+from dpops.forecast import Prior
+from dpops.mechanism import Mechanism, Totals
+from dpops.mechanisms.array_average import ArrayAverage
+from dpops.mechanisms.auto import Auto
+from dpops.mechanisms.constant import Constant
+from dpops.noise import Noise
+from dpops.registry import registered
+from dpops.statistics import SUMS
+from dpops.types import Grid
+from pipelines.lab.evaluation.dwell import ONCE, OfVehicles, Silent, plans_of, published
+from pipelines.lab.evaluation.feed import Feed
+from pipelines.progress import Report
+from transforms import wire
+from transforms.count.tally import tally
+from transforms.releases.hats.draw import hats_of
+from transforms.wire import Tally
+
+Float64s = NDArray[np.float64]
+
+CLASSES = ((1, 1), (2, 3), (4, 7), (8, 15), (16, 31), (32, None))
+"""HATs by number of vehicles, from and to, both included."""
+
+CITY_WIDE = "city-wide mean"
+CONSTANT = f"constant ({CITY_WIDE})"
+
+
+@dataclass(frozen=True)
+class Hats:
+    """The HATs of some telemetry. totals: as the release would see them, with the samples reported; truth: their means
+    in km/h over all reported samples; rows, vehicles: of each HAT."""
+
+    totals: list[tuple[Totals, int]]
+    truth: Float64s
+    rows: Float64s
+    vehicles: Float64s
+
+    @property
+    def city_mean(self) -> float:
+        return float((self.truth * self.rows).sum() / self.rows.sum())
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Mean absolute errors in km/h of one mechanism at one epsilon; by_class: None for a class without HATs.
+
+    bias: how far values lie above the truth, by rows, but for noise: what caps on counts, intervals and constants do.
+    """
+
+    label: str
+    epsilon: str
+    mean: float
+    row_weighted: float
+    bias: float
+    by_class: list[float | None]
+    worse_than_constant: bool = False
+
+
+def read_hats(feed: Feed, report: Report) -> Hats:
+    """The HATs of some files."""
+    spec, (_, parts) = feed.spec, feed.events(report)
+    found: list[tuple[Totals, int, float]] = []
+    for slot_s in sorted(parts):
+        events = wire.unpack_events(parts[slot_s])
+        whole = tally(events, slot_s, None, (SUMS,)).tally
+        kept = whole if spec.privacy.cap is None else tally(events, slot_s, spec.privacy.cap, (SUMS,)).tally
+        found += _hats(kept, whole, spec.speeds.grid)
+    truth, rows = (np.array([hat[at] for hat in found], np.float64) for at in (2, 1))
+    vehicles = np.array([hat[0].counts.size for hat in found], np.float64)
+    return Hats([(totals, reported) for totals, reported, _ in found], truth, rows, vehicles)
+
+
+def _hats(kept: Tally, whole: Tally, grid: Grid) -> Iterator[tuple[Totals, int, float]]:
+    """(totals, samples reported, true mean in km/h) of each cell that keeps a vehicle. Both tallies: of one slot."""
+    for hat, full in zip(hats_of(kept).each(), hats_of(whole).each(), strict=True):
+        if hat.totals.counts.size:
+            yield hat.totals, hat.reported, float(Fraction(int(full.totals.sums.sum()), full.reported) * grid.step)
+
+
+def contenders(prior: Prior | None) -> dict[str, Mechanism]:
+    """Every mechanism for means by its name, Array-Averaging also with the other rule, and auto as specified."""
+    chosen: dict[str, Mechanism] = {"auto": Auto(prior=prior), "constant": Constant(prior=prior)}
+    found = chosen | {"array-average-argmax": ArrayAverage(m_ub="argmax")}
+    means = {name: kind for name, kind in registered().items() if "mean" in kind.statistics}
+    return {name: found.get(name, kind()) for name, kind in means.items()} | found
+
+
+def errors_of(
+    hats: Hats, grid: Grid, epsilons: Sequence[str], runs: int, prior: Prior | None, report: Callable[[int, int], None]
+) -> list[Errors]:
+    """The errors of all mechanisms, and of a constant, per epsilon; published values, so clamped into [0, U]."""
+    found = []
+    mechanisms = contenders(prior)
+    whole = len(epsilons) * len(mechanisms)
+    constant = np.abs(hats.truth - hats.city_mean)
+    for epsilon in epsilons:
+        bar = _summed(CONSTANT, epsilon, constant, hats.city_mean - hats.truth, hats)
+        for label, mechanism in mechanisms.items():
+            error, bias = _actual(mechanism, hats, grid, Fraction(epsilon), runs)
+            found.append(_summed(label, epsilon, error, bias, hats, bar))
+            report(len(found), whole)
+        found.append(bar)
+        whole += 1
+    return found
+
+
+def _actual(mechanism: Mechanism, hats: Hats, grid: Grid, epsilon: Fraction, runs: int) -> tuple[Float64s, Float64s]:
+    """Mean absolute error of each HAT over the runs, and how far its value lies above the truth without noise."""
+    totals, plans = [totals for totals, _ in hats.totals], plans_of(mechanism, hats.totals, grid, epsilon)
+    error = np.zeros(len(plans))
+    for _ in range(runs):
+        error += np.abs(published(mechanism, totals, plans, Noise()) - hats.truth)
+    return error / runs, published(mechanism, totals, plans, Silent()) - hats.truth
+
+
+def in_class(vehicles: Float64s, least: int, most: int | None) -> NDArray[np.bool_]:
+    return (vehicles >= least) & (vehicles <= (np.inf if most is None else most))
+
+
+def _summed(label: str, epsilon: str, error: Float64s, bias: Float64s, hats: Hats, bar: Errors | None = None) -> Errors:
+    chosen = [in_class(hats.vehicles, *bounds) for bounds in CLASSES]
+    mean = float(error.mean())
+    return Errors(
+        label=label,
+        epsilon=epsilon,
+        mean=mean,
+        row_weighted=float((error * hats.rows).sum() / hats.rows.sum()),
+        bias=float((bias * hats.rows).sum() / hats.rows.sum()),
+        by_class=[float(error[mine].mean()) if mine.any() else None for mine in chosen],
+        worse_than_constant=bar is not None and mean > bar.mean,
+    )
+
+
+def class_name(least: int, most: int | None) -> str:
+    return f"{least}+" if most is None else str(least) if least == most else f"{least}-{most}"
+
+
+def error_table(epsilon: str, errors: Sequence[Errors], once: OfVehicles) -> Table:
+    """Errors and biases at one epsilon; a star marks what a constant does better."""
+    bar = _bar(errors)
+    table = _table(
+        f"NOT PRIVATE: actual mean absolute error per HAT at epsilon {epsilon}, km/h",
+        "* worse than publishing one constant for the whole city. bias: how far values lie above the truth, by rows, "
+        "but for noise: caps on counts take reports of slow vehicles away; intervals and constants count too. "
+        f"mean-of-vehicles: against its own truth, which lies {once.above:+.2f} from the mean of reports.",
+        ("all HATs", "by rows", "bias"),
+    )
+    for each in errors:
+        pairs = ((each.mean, bar.mean), (each.row_weighted, bar.row_weighted))
+        table.add_row(each.label, *(against(*pair) for pair in pairs), _signed(each.bias))
+    table.add_row(ONCE.statistic, f"{once.mean:.2f}  ", f"{once.row_weighted:.2f}  ", _signed(once.bias))
+    return table
+
+
+def class_table(epsilon: str, errors: Sequence[Errors], hats: Hats) -> Table:
+    """The same by the number of vehicles in the HAT."""
+    bar = _bar(errors)
+    names = [f"{class_name(*bounds)}\n({int(in_class(hats.vehicles, *bounds).sum())})" for bounds in CLASSES]
+    table = _table(f"NOT PRIVATE: at epsilon {epsilon} by vehicles in the HAT (HATs), km/h", None, names)
+    for each in errors:
+        pairs = zip(each.by_class, bar.by_class, strict=True)
+        name = CITY_WIDE if each.label == CONSTANT else each.label
+        table.add_row(name, *(against(value, level).replace(" ", "") for value, level in pairs))
+    return table
+
+
+def _signed(bias: float) -> str:
+    return f"{round(bias, 2) + 0.0:+.2f}"
+
+
+def _bar(errors: Sequence[Errors]) -> Errors:
+    return next(each for each in errors if each.label == CONSTANT)
+
+
+def _table(title: str, caption: str | None, names: Sequence[str]) -> Table:
+    table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
+    table.add_column("mechanism", no_wrap=True)
+    for name in names:
+        table.add_column(name, justify="right")
+    return table
+
+
+def against(value: float | None, level: float | None) -> str:
+    if value is None or level is None:
+        return "-"
+    return f"{value:.2f}{' *' if value > level else '  '}"

@@ -1,0 +1,104 @@
+"""What an evaluation shows: tables beside reference figures, and what `auto` is worth."""
+
+import math
+from collections.abc import Sequence
+
+from rich.table import Table
+
+from pipelines.lab.evaluation.reference import REFERENCE, last_digit
+from pipelines.lab.evaluation.simulate import Cell
+
+
+def reference_of(cell: Cell) -> float | None:
+    return REFERENCE.get(cell.data, {}).get(cell.label, {}).get(cell.epsilon)
+
+
+def agrees(cell: Cell) -> bool | None:
+    """Within 4 standard errors of both figures (the reference's are of 10,000 runs) and half a unit of its last digit.
+
+    None where there is no reference.
+    """
+    known = reference_of(cell)
+    if known is None:
+        return None
+    both = math.hypot(cell.standard_error, cell.standard_error * math.sqrt(cell.runs / 10_000))
+    return abs(cell.error - known) <= 4 * both + last_digit(cell.data, cell.label, known) / 2
+
+
+def error_table(name: str, cells: Sequence[Cell], note: str, *, same_data: bool) -> Table:
+    """Mean absolute errors of one data set: mechanism by epsilon, each with its Monte-Carlo error and the reference.
+
+    same_data: whether these are the reference's own data, so that disagreement is marked.
+    """
+    epsilons = list(dict.fromkeys(cell.epsilon for cell in cells))
+    table = Table(
+        title=f"{name}: mean absolute error, km/h", caption=note, title_justify="left", caption_justify="left"
+    )
+    table.add_column("mechanism", no_wrap=True)
+    for epsilon in epsilons:
+        table.add_column(f"ε {epsilon}", justify="right")
+    by_label: dict[str, list[str]] = {}
+    for cell in cells:
+        known = reference_of(cell)
+        mark = " !" if same_data and agrees(cell) is False else ""
+        beside = "" if known is None else f" ({known:g}){mark}"
+        text = f"{_short(cell.error)} ±{_short(cell.standard_error)}{beside}"
+        by_label.setdefault(cell.label, []).append(text)
+    for label, row in by_label.items():
+        table.add_row(label, *row)
+    return table
+
+
+def auto_table(cells: Sequence[Cell]) -> Table:
+    """How far `auto` and each single mechanism lie above the best single one: worst cell, and on average, per set."""
+    ratios = ratios_to_best(cells)
+    names = list(dict.fromkeys(cell.data for cell in cells))
+    table = Table(
+        title="error over that of the best single mechanism: average (worst cell)",
+        caption="1.00 is the best single mechanism of each data set and epsilon, chosen after the fact.",
+        title_justify="left",
+        caption_justify="left",
+    )
+    table.add_column("always")
+    for name in [*names, "all"]:
+        table.add_column(name, justify="right")
+    for label, row in ratios.items():
+        parts = [row[name] for name in names]
+        texts = [f"{_mean(part):.2f} ({max(part):.2f})" for part in parts]
+        everything = [ratio for part in parts for ratio in part]
+        table.add_row(label, *texts, f"{_mean(everything):.2f} ({max(everything):.2f})")
+    return table
+
+
+def ratios_to_best(cells: Sequence[Cell]) -> dict[str, dict[str, list[float]]]:
+    """By label and data set: the error of each epsilon over that of the best single mechanism there."""
+    best: dict[tuple[str, str], float] = {}
+    for cell in cells:
+        if cell.label != "auto":
+            key = cell.data, cell.epsilon
+            best[key] = min(best.get(key, math.inf), cell.error)
+    ratios: dict[str, dict[str, list[float]]] = {}
+    for cell in cells:
+        ratio = cell.error / best[cell.data, cell.epsilon]
+        ratios.setdefault(cell.label, {}).setdefault(cell.data, []).append(ratio)
+    return ratios
+
+
+def choice_table(cells: Sequence[Cell]) -> Table:
+    """What `auto` chose, and how its forecast compares with the error that was simulated."""
+    table = Table(title="auto: its choice, forecast over simulated error", title_justify="left")
+    chosen = [cell for cell in cells if cell.label == "auto"]
+    for name in ("data set", "epsilon", "choice", "published error", "forecast", "forecast / error"):
+        table.add_column(name, justify="left" if name in ("data set", "choice") else "right")
+    for cell in chosen:
+        ratio = f"{cell.forecast / cell.published:.2f}"
+        table.add_row(cell.data, cell.epsilon, cell.chosen, _short(cell.published), _short(cell.forecast), ratio)
+    return table
+
+
+def _mean(numbers: Sequence[float]) -> float:
+    return math.fsum(numbers) / len(numbers)
+
+
+def _short(number: float) -> str:
+    return f"{number:.3f}" if number < 10 else f"{number:.1f}"

@@ -1,0 +1,120 @@
+"""What truly was: days of telemetry on public cells, as they are simulated and compared with. Not private."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import h3.api.basic_int as h3_int
+import numpy as np
+
+from dpops.levels import Fleet, Profile, Rows
+from dpops.levels.groups import BLOCK_H
+from dpops.statistics import SUMS
+from dpops.types import Float64s, Grid, Int64s
+from pipelines.lab.evaluation.feed import Feed
+from pipelines.progress import Report
+from pipelines.specification import Specification
+from transforms import wire
+from transforms.count.tally import tally
+from transforms.places.hierarchy import hats_of
+from transforms.releases.periods.order import hours_of
+from transforms.releases.periods.stages import rows_of
+
+
+@dataclass(frozen=True)
+class TrueDay:
+    """A day's reports in the region. reports, vehicles: (cells, slots); means: km/h, nan without a report."""
+
+    name: str
+    rows: Rows
+    hours: tuple[int, ...]
+    reports: Float64s
+    vehicles: Float64s
+    means: Float64s
+
+
+@dataclass(frozen=True)
+class TrueCity:
+    """Days of telemetry on public cells. made_region: whether the region was made of the first day's own cells."""
+
+    region: tuple[int, ...]
+    grid: Grid
+    fleet: Fleet
+    days: list[TrueDay]
+    made_region: bool
+
+    @property
+    def mean_kmh(self) -> float:
+        total = sum(float(np.nansum(day.means * day.reports)) for day in self.days)
+        return total / sum(float(day.reports.sum()) for day in self.days)
+
+
+def read_city(feed: Feed, report: Report) -> TrueCity:
+    """The days of some files. A region or fleet that the specification does not name is made of the first day."""
+    spec, (when, parts) = feed.spec, feed.events(report)
+    tallies = {}
+    for slot_s in sorted(parts):
+        tallies[slot_s] = tally(wire.unpack_events(parts[slot_s]), slot_s, None, (SUMS,)).tally
+    periods: dict[str, list[int]] = {}
+    for slot in when.slots:
+        periods.setdefault(slot.period, []).append(slot.start_s)
+    periods = {name: slots for name, slots in periods.items() if any(at in tallies for at in slots)}
+    region = spec.cells.region or _around(tallies[at] for at in next(iter(periods.values())) if at in tallies)
+    days = [
+        _true_day(name, slots, [tallies[at] for at in slots if at in tallies], region, spec)
+        for name, slots in periods.items()
+    ]
+    fleet = rough_fleet(region, days) if spec.levels is None else spec.levels.fleet
+    return TrueCity(region, spec.speeds.grid, fleet, days, spec.cells.region is None)
+
+
+def rough_fleet(region: tuple[int, ...], days: Sequence[TrueDay]) -> Fleet:
+    """What an operator would have known of the first day's fleet, to one digit. Counted here, so not private."""
+    day = next((each for each in days if each.rows.vehicle.size), None)
+    if day is None:
+        return Fleet()
+    rows, hats = day.rows, hats_of(region, day.hours)
+    vehicle = np.unique(rows.vehicle, return_inverse=True)[1]
+    parent, grandparent = (np.array(cells)[rows.cell] for cells in (hats.parents, hats.grandparents))
+    hour = np.array(day.hours)[rows.slot]
+
+    def touched(of: Int64s) -> int:
+        return _one_digit(np.unique(np.stack([vehicle, of]), axis=1).shape[1] / (int(vehicle.max()) + 1))
+
+    profile = Profile(
+        hats=touched(rows.cell * hats.slots + rows.slot),
+        cells=touched(rows.cell),
+        parents=touched(parent),
+        grandparents=touched(grandparent),
+        hours=touched(hour),
+        parts=touched(hour // BLOCK_H),
+    )
+    return Fleet(vehicles=_one_digit(int(vehicle.max()) + 1), profile=profile)
+
+
+def _one_digit(number: float) -> int:
+    """At least 1."""
+    size: int = 10 ** (len(str(int(max(number, 1)))) - 1)
+    return max(round(number / size), 1) * size
+
+
+def _around(tallies: Iterable[wire.Tally]) -> tuple[int, ...]:
+    occupied = {int(cell) for each in tallies for cell in each.cell.tolist()}
+    return tuple(sorted({near for cell in occupied for near in h3_int.grid_disk(cell, 1)}))
+
+
+def _true_day(
+    name: str, slots: Sequence[int], tallies: Sequence[wire.Tally], region: tuple[int, ...], spec: Specification
+) -> TrueDay:
+    inside = [each.take(np.isin(each.cell, np.array(region, np.int64))) for each in tallies]
+    parts = [rows_of(each, region, slots) for each in inside]
+    joined = Rows(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+    order = np.lexsort((joined.slot, joined.cell, joined.vehicle))
+    rows = Rows(*(column[order] for column in joined))
+    shape = (len(region), len(slots))
+    hat = rows.cell * len(slots) + rows.slot
+    reports, vehicles, total = (
+        np.bincount(hat, weights, shape[0] * shape[1]).astype(np.float64).reshape(shape)
+        for weights in (rows.reports, None, rows.total)
+    )
+    means = np.divide(total, reports, out=np.full(shape, np.nan), where=reports > 0) * float(spec.speeds.grid.step)
+    return TrueDay(name, rows, tuple(hours_of(slots, spec.timetable.zone)), reports, vehicles, means)

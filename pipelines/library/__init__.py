@@ -1,1 +1,0 @@
-"""The road as one PTransform, for pipelines of others."""

@@ -1,0 +1,59 @@
+"""The range of time that a command is asked for: local dates, or ISO times on the edges of slots."""
+
+from datetime import date, datetime, timedelta
+from typing import TypeVar
+from zoneinfo import ZoneInfo
+
+from pipelines.errors import UsageError
+from transforms.time.calendar import Calendar, CalendarError, Timetable, calendar
+
+FIRST_YEAR, LAST_YEAR = 2000, 2099
+"""Of a range; events of other years are refused as implausible anyway."""
+
+
+def range_of(timetable: Timetable, start: str, end: str) -> Calendar:
+    """The calendar of --from and --to: local dates, both included, or ISO times on the edges of slots."""
+    try:
+        return calendar(timetable, instant_of(start, timetable, last=False), instant_of(end, timetable, last=True))
+    except CalendarError as error:
+        raise UsageError(str(error)) from None
+
+
+def closed_range(timetable: Timetable, start: str, end: str, now: datetime) -> Calendar:
+    """As `range_of`, but refused unless it is over: what a slot lacks when it is sealed is lost for ever."""
+    found = range_of(timetable, start, end)
+    if found.to_s > now.timestamp():
+        raise UsageError(
+            f"the range ends at {timetable.text(found.to_s)}, which is still to come (it is "
+            f"{timetable.text(int(now.timestamp()))}): only what is over is released, for it is sealed for ever"
+        )
+    return found
+
+
+def yesterday(timetable: Timetable, now: datetime) -> Calendar:
+    """The calendar of the local day before the one that it is `now`."""
+    day = (now.astimezone(ZoneInfo(timetable.zone)).date() - timedelta(days=1)).isoformat()
+    return range_of(timetable, day, day)
+
+
+def instant_of(text: str, timetable: Timetable, *, last: bool) -> datetime:
+    """A local date's first instant (or with `last` the next one's), or an ISO time. Raises UsageError."""
+    day = _parsed(date, text)
+    at = day or _parsed(datetime, text)
+    if at is None:
+        raise UsageError(f"{text!r} is neither a date (2016-11-24) nor an ISO time (2016-11-24T10:00)")
+    if not FIRST_YEAR <= at.year <= LAST_YEAR:
+        raise UsageError(f"{text!r} is not in the years {FIRST_YEAR} to {LAST_YEAR}")
+    if isinstance(at, datetime):
+        return at if at.tzinfo else at.replace(tzinfo=ZoneInfo(timetable.zone))
+    return timetable.midnight(at + timedelta(days=1) if last else at)
+
+
+Parsed = TypeVar("Parsed", date, datetime)
+
+
+def _parsed(kind: type[Parsed], text: str) -> Parsed | None:
+    try:
+        return kind.fromisoformat(text)
+    except ValueError:
+        return None

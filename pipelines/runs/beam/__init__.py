@@ -1,0 +1,1 @@
+"""The road of a closed range as one bounded pipeline."""

@@ -1,0 +1,230 @@
+"""A scheduled job as one bounded pipeline on an engine: read in pieces, counted, judged, and only then recorded.
+
+    pieces -> read -> parse -> assign -> panes -> by vehicle -> by hexagon -+-> record -> estimate -> publish
+                         |                                                  |      ^
+                         +--- counts, unreadable files ---> judge <--- what is asked and spent
+                                                              +---- consent -------+
+
+Whatever an engine does twice, the ledger keeps what it recorded first.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final, Literal
+
+import apache_beam as beam
+import msgspec
+from apache_beam.metrics.metric import Metrics
+from apache_beam.pvalue import DoOutputsTuple, PCollection, TaggedOutput
+from apache_beam.transforms.window import GlobalWindow
+from apache_beam.utils.timestamp import MIN_TIMESTAMP
+from apache_beam.utils.windowed_value import WindowedValue
+
+from dpops.statistics import Column
+from pipelines.build import PANE_S, count, draw, observe_all, publish, publish_estimates
+from pipelines.job import Job
+from pipelines.runs.beam import judge
+from pipelines.runs.beam.judge import Judge, KeyedFact
+from pipelines.runs.crew.crew import pieces_of
+from pipelines.runs.crew.tasks import EXPOSED, SEALED, batches_of
+from pipelines.runs.period_demand import asked_of
+from transforms import counters
+from transforms.count.tally import ContributionBound
+from transforms.errors import StepError
+from transforms.failpoints import failpoint
+from transforms.layouts.base import Layout, Share
+from transforms.recorded.units import Spending
+from transforms.records import (
+    REFUSED,
+    ExposureBytes,
+    KeyedEvents,
+    KeyedPane,
+    KeyedPartial,
+    KeyedTally,
+    KeyedUnit,
+    PackedEvents,
+    RawBatch,
+    Refused,
+    SlotShard,
+    TallyBytes,
+)
+from transforms.releases.periods.period import PeriodPolicy
+from transforms.releases.periods.stages import COLUMNS
+from transforms.steps.count import ByVehicle, InPanes
+from transforms.steps.range import DeriveSpeeds, ReleaseInOrder
+from transforms.steps.side_outputs import Refusal, dead_letters
+
+UNREADABLE: Final = "unreadable"
+
+Piece = tuple[bytes, int, int]
+"""A file as the file system names it, and the number of one of so many shares of it."""
+Unread = TaggedOutput[Literal["unreadable"], str]
+KeyedPart = tuple[str, tuple[SlotShard, bytes]]
+"""By period: (slot, SEALED or EXPOSED) and the encoded Spending or Exposure."""
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """All that such a job is made of. needed: see `verdict_on`. levels: of a release by levels."""
+
+    job: Job
+    levels: PeriodPolicy | None
+    paths: Sequence[str]
+    needed: Sequence[str] | None
+
+    @property
+    def periods(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(facts.period for facts in self.job.slots.values()))
+
+    def build(self, p: beam.Pipeline) -> None:
+        job = self.job
+        pieces = [(os.fsencode(piece.path), *piece.share) for piece in pieces_of(job.layout, self.paths)]
+        read = p | "pieces" >> beam.Create(pieces) | "read" >> ReadPieces(job.layout)  # RawBatch
+        observed = observe_all(read, job, PANE_S)
+        counted = _counted(read, observed.refused, observed.events, job)
+        if self.levels is None:
+            self._release(p, observed.events, counted)
+        else:
+            self._release_levels(p, observed.events, counted, self.levels)
+
+    def _release(self, p: beam.Pipeline, events: PCollection[PackedEvents], counted: PCollection[KeyedFact]) -> None:
+        job = self.job
+        partials = _in_panes(events, job.cap, job.policy.columns)
+        drawn = draw(count(partials, job, in_panes=True), _beats(p, job, job.policy.release_shards), job)
+        spending = drawn.sealed | "what units spend" >> beam.Map(_spending).with_output_types(KeyedPart)
+        exposures = drawn.exposure | "by period" >> beam.Map(_exposed, job).with_output_types(KeyedPart)
+        parts = (spending, exposures) | "of periods" >> beam.Flatten() | "by period, all" >> beam.GroupByKey()
+        asked = parts | "ask" >> beam.Map(_asked, job.policy.shares).with_output_types(KeyedFact)
+        facts = (counted, asked) | "facts" >> beam.Flatten()
+        consents = facts | "judge" >> Judge(job.account, self.periods, self._needed)
+        publish((drawn.sealed, consents) | "with consent" >> beam.Flatten(), job, needs_consent=True)
+
+    def _release_levels(
+        self, p: beam.Pipeline, events: PCollection[PackedEvents], counted: PCollection[KeyedFact], levels: PeriodPolicy
+    ) -> None:
+        job = self.job
+        if job.rules.derived is None:
+            partials = _in_panes(events, None, COLUMNS)
+            tallies = partials | "by vehicle" >> ByVehicle(None, COLUMNS, 1, job.slots, in_panes=True)
+        else:
+            tallies = events | "by vehicle" >> DeriveSpeeds(job.rules, job.slots)
+        both = (tallies, _beats(p, job, 1)) | "with heartbeat" >> beam.Flatten()
+        beat = p | "a fact" >> beam.Create([judge.of_counts({})], reshuffle=False).with_output_types(KeyedFact)
+        facts = (counted, beat) | "facts" >> beam.Flatten()
+        consents = facts | "judge" >> Judge(job.account, self.periods, self._needed)
+        publish_estimates((both, consents) | "in order" >> ReleaseInOrder(job.account, levels), job)
+
+    @property
+    def _needed(self) -> tuple[str, ...] | None:
+        return None if self.needed is None else tuple(self.needed)
+
+
+@dataclass
+class ReadPieces(beam.PTransform[PCollection[Piece], DoOutputsTuple]):
+    """Shares of files -> main: RawBatch; refused: Refused; unreadable: why a file cannot be read."""
+
+    layout: Layout
+
+    def expand(self, pieces: PCollection[Piece]) -> DoOutputsTuple:
+        fn = beam.ParDo(_ReadPieces(self.layout))
+        read: DoOutputsTuple = pieces | "read pieces" >> fn.with_outputs(REFUSED, UNREADABLE, main="batches")
+        return read
+
+
+class _ReadPieces(beam.DoFn):
+    """A file that cannot be read is told, not raised: what an engine would try again and again is the verdict's."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+
+    def process(self, piece: Piece) -> Iterator[RawBatch | Refusal | Unread]:
+        path, *share = piece
+        try:
+            for batch in batches_of(self._layout, os.fsdecode(path), Share(*share)):
+                Metrics.counter(counters.NAMESPACE, counters.ROWS).inc(batch.rows)
+                yield from dead_letters("read", batch.refused)
+                yield batch
+                failpoint("read")
+        except StepError as error:
+            unread: Unread = TaggedOutput(UNREADABLE, str(error))
+            yield unread
+
+
+def _counted(
+    read: DoOutputsTuple, refused: PCollection[Refused], events: PCollection[PackedEvents], job: Job
+) -> PCollection[KeyedFact]:
+    """What the verdict must know of the input, a bundle at a time."""
+    named = (
+        read.batches | "rows" >> beam.Map(lambda batch: (counters.ROWS, batch.rows)),
+        read[UNREADABLE] | "unreadable" >> beam.Map(lambda why: (judge.UNREADABLE + why, 1)),
+        refused | "refused" >> beam.Map(lambda each: (counters.refused(each.stage, each.reason), each.rows)),
+        events | "observed" >> beam.Map(_of_period, job),
+    )
+    flat = named | "counts" >> beam.Flatten()
+    facts: PCollection[KeyedFact] = flat | "add up" >> beam.ParDo(_AddUp()).with_output_types(KeyedFact)
+    return facts
+
+
+class _AddUp(beam.DoFn):
+    """(name, number) -> one fact of a bundle."""
+
+    def __init__(self) -> None:
+        self._counts = Counter[str]()
+
+    def start_bundle(self) -> None:
+        self._counts = Counter[str]()
+
+    def process(self, named: tuple[str, int]) -> None:
+        self._counts[named[0]] += named[1]
+
+    def finish_bundle(self) -> Iterator[Any]:
+        if self._counts:
+            yield WindowedValue(judge.of_counts(self._counts), MIN_TIMESTAMP, (GlobalWindow(),))
+
+
+def _of_period(packed: PackedEvents, job: Job) -> tuple[str, int]:
+    return judge.OF_PERIOD + job.slots[packed.key[0]].period, packed.rows
+
+
+def _in_panes(
+    events: PCollection[PackedEvents], cap: ContributionBound | None, columns: tuple[Column, ...]
+) -> PCollection[KeyedEvents | KeyedPartial]:
+    """The pane is a part of the key: in a bounded pipeline nothing waits for a watermark."""
+    panes = events | "by pane" >> beam.Map(_by_pane).with_output_types(KeyedPane)
+    partials: PCollection[KeyedEvents | KeyedPartial] = panes | "in panes" >> InPanes(cap, columns)
+    return partials
+
+
+def _by_pane(packed: PackedEvents) -> KeyedPane:
+    return (packed.key, packed.pane_s), packed.data
+
+
+def _beats(p: beam.Pipeline, job: Job, shards: int) -> PCollection[KeyedTally]:
+    plans = dict.fromkeys(facts.plan[0] for facts in job.slots.values())
+    beats = [((plan_s, shard), TallyBytes(b"")) for plan_s in plans for shard in range(shards)]
+    create = beam.Create(beats, reshuffle=False)
+    found: PCollection[KeyedTally] = p | "heartbeat" >> create.with_output_types(KeyedTally)
+    return found
+
+
+def _spending(unit: KeyedUnit) -> KeyedPart:
+    period, data = unit
+    spending = msgspec.json.decode(data, type=Spending)
+    return period, ((spending.slot_s, SEALED), msgspec.json.encode(spending))
+
+
+def _exposed(exposure: tuple[int, ExposureBytes], job: Job) -> KeyedPart:
+    slot_s, data = exposure
+    return job.slots[slot_s].period, ((slot_s, EXPOSED), data)
+
+
+def _asked(group: tuple[str, Iterable[tuple[SlotShard, bytes]]], shares: tuple[Fraction, ...]) -> KeyedFact:
+    period, parts = group
+    sealed: list[bytes] = []
+    exposures: dict[int, list[bytes]] = {}
+    for (slot_s, kind), data in parts:
+        (sealed if kind == SEALED else exposures.setdefault(slot_s, [])).append(data)
+    return judge.of_asked(period, asked_of(sealed, lambda slot_s: exposures.get(slot_s, []), shares))

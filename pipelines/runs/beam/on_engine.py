@@ -1,0 +1,81 @@
+"""A scheduled job on an engine, from here: handed over, waited for, and what became of it."""
+
+import time
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from pipelines.engine import BoundedEngine, EngineError, Finished
+from pipelines.job import Job
+from pipelines.outcome import Outcome, count_in
+from pipelines.progress import Report
+from pipelines.runs.beam.bounded import Bounded
+from pipelines.runs.beam.judge import VERDICT, read_back
+from pipelines.runs.crew.periods import asked_of_the_account
+from pipelines.runs.input_size import rows_about
+from transforms import counters
+from transforms.errors import StepError
+from transforms.releases.periods.period import PeriodPolicy
+
+PHASE = "observations read"
+
+
+def run(
+    job: Job,
+    levels: PeriodPolicy | None,
+    paths: Sequence[str],
+    needed: Sequence[str] | None,
+    engine: BoundedEngine,
+    progress: Report,
+) -> Outcome:
+    """As `pipelines.runs.crew.hats.run`, with the same promises. levels: of a release by levels.
+
+    Raises StepError where a file cannot be read, EngineError, or what a step raised.
+    """
+    asked = Outcome() if levels is None else asked_of_the_account(job, levels.levels)
+    if asked.periods_refused:
+        return asked
+    about, before = rows_about(paths), _sealed(job)
+    made = Bounded(replace(job, vehicle_shards=2 * engine.parallelism), levels, paths, needed)
+
+    def watch(counts: Mapping[str, int]) -> None:
+        progress(PHASE, counts.get(counters.ROWS, 0), about)
+
+    finished = engine.run(made.build, f"hatstream-release-{job.account.spec_name}-{time.time_ns()}", watch)
+    outcome = _outcome(finished)
+    outcome.debits |= asked.debits
+    progress(PHASE, outcome.rows, outcome.rows)
+    if outcome.units_changed == 0:  # what is new is what is there now: a step that was done again found it recorded
+        outcome.new = dict(Counter(job.slots[slot_s].period for slot_s, _ in _sealed(job) - before))
+    if outcome.units_lost_to_the_limit:  # another process spent the budget since the verdict
+        outcome.periods_refused = _missing(job, outcome.debits)
+    return outcome
+
+
+def _outcome(finished: Finished) -> Outcome:
+    """The verdict's outcome, and what was counted after it."""
+    verdicts = finished.told.get(VERDICT, frozenset())
+    if not verdicts:
+        raise EngineError("the job came to no verdict: do its workers run the same version?")
+    verdict = read_back(next(iter(verdicts)))
+    if verdict.unreadable:
+        raise StepError(verdict.unreadable[0])
+    outcome = verdict.outcome
+    judged = {counters.ROWS, *(counters.REFUSED + reason for reason in outcome.refused)}
+    count_in(outcome, {name: count for name, count in finished.counts.items() if name not in judged})
+    return outcome
+
+
+def _sealed(job: Job) -> set[tuple[int, int]]:
+    account, starts = job.account, job.slots.keys()
+    return account.open().sealed(account.name, job.policy.spec_id, min(starts), max(starts) + 1)
+
+
+def _missing(job: Job, periods: Collection[str]) -> list[str]:
+    """Those with a slot that is not recorded."""
+    sealed = {slot_s for slot_s, _ in _sealed(job)}
+    return [
+        period
+        for period in periods
+        if any(facts.period == period and slot_s not in sealed for slot_s, facts in job.slots.items())
+    ]

@@ -1,0 +1,193 @@
+"""Who does the tasks of a scheduled job: this process alone, or workers beside it."""
+
+import os
+import pickle
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Protocol
+
+from pipelines.runs.crew.spool import Shelf
+from pipelines.runs.crew.tasks import Done, Observe, Road, Task, Told
+from transforms.errors import StepError
+from transforms.layouts.base import Layout, Share, SplitLayout
+from transforms.layouts.decoder import receive, send
+from transforms.layouts.remote import is_remote
+
+MOST_WORKERS = 16
+WORKER_BYTES = 128 << 20
+"""Of input for each worker. With less, two are slower than one, whose files are decoded beside it anyway."""
+SHARE_BYTES = 16 << 20
+"""About the size of a share that one worker reads of a large file."""
+
+_PROGRAM = "import hatstream; from pipelines.runs.crew.worker import serve; serve()"
+_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+
+
+class Crew(Protocol):
+    """shelf: what tasks leave, and what this process adds."""
+
+    shelf: Shelf
+
+    def perform(self, tasks: Sequence[Task]) -> Iterator[Done]:
+        """What the tasks leave, in any order. Raises StepError, whereupon nothing more is done."""
+        ...
+
+    @property
+    def rows(self) -> int:
+        """Rows read so far."""
+        ...
+
+
+def cores() -> int:
+    """How many this process may use, at most MOST_WORKERS."""
+    able = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    with suppress(OSError, ValueError):
+        quota, period = _QUOTA.read_text().split()
+        able = min(able, max(1, int(quota) // int(period)))  # "max" is no number: there is no quota
+    return min(able, MOST_WORKERS)
+
+
+def workers_for(paths: Sequence[str]) -> int:
+    """As many as there are cores, but no more than the input is worth; the size of a remote one is not known."""
+    if any(map(is_remote, paths)):
+        return cores()
+    size = sum(os.path.getsize(path) for path in paths if os.path.exists(path))
+    return min(cores(), max(1, size // WORKER_BYTES))
+
+
+def pieces_of(layout: Layout, paths: Sequence[str]) -> list[Observe]:
+    """The files, large ones in shares, largest first."""
+    found = []
+    for path in paths:
+        size = os.path.getsize(path) if os.path.exists(path) else 0
+        shares = max(1, size // SHARE_BYTES) if isinstance(layout, SplitLayout) else 1
+        found += [(size / shares, Observe(path, Share(number, shares))) for number in range(shares)]
+    return [piece for _, piece in sorted(found, key=lambda each: -each[0])]
+
+
+@contextmanager
+def crew_of(road: Road, paths: Sequence[str], workers: int | None) -> Iterator[Crew]:
+    """workers: as many processes beside this one; 1: none; None: see `workers_for`."""
+    workers = workers or workers_for(paths)
+    with ExitStack() as stack:
+        files = 1 if workers == 1 else workers + 1  # one for every process, which writes to no other
+        handles = [stack.enter_context(tempfile.TemporaryFile(prefix="hatstream-")).fileno() for _ in range(files)]
+        shelf = Shelf(handles, 0)
+        if workers == 1:
+            yield Alone(road, shelf)
+        else:
+            yield stack.enter_context(Workers(road, shelf, handles))
+
+
+class Alone:
+    """This process does every task itself."""
+
+    def __init__(self, road: Road, shelf: Shelf) -> None:
+        self._road, self.shelf, self.rows = road, shelf, 0
+
+    def perform(self, tasks: Sequence[Task]) -> Iterator[Done]:
+        for task in tasks:
+            yield task.perform(self._road, self.shelf, self._told)
+
+    def _told(self, rows: int) -> None:
+        self.rows += rows
+
+
+class Workers:
+    """Processes that each do one task after another; they end with this one, and before it if a task fails."""
+
+    def __init__(self, road: Road, shelf: Shelf, handles: Sequence[int]) -> None:
+        self.shelf, self.rows = shelf, 0
+        self._lock = threading.Lock()
+        self._all: list[_Worker] = []
+        self._idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
+        try:
+            for number in range(1, len(handles)):
+                self._all.append(_Worker(road, handles, number))
+                self._idle.put(self._all[-1])
+        except BaseException:
+            self._end()
+            raise
+
+    def __enter__(self) -> "Workers":
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._end()
+
+    def perform(self, tasks: Sequence[Task]) -> Iterator[Done]:
+        with ThreadPoolExecutor(len(self._all)) as threads:
+            try:
+                for future in as_completed([threads.submit(self._perform, task) for task in tasks]):
+                    yield future.result()
+            except BaseException:  # an interrupt too: nobody waits for what is being done
+                threads.shutdown(wait=False, cancel_futures=True)
+                self._end()
+                raise
+
+    def _perform(self, task: Task) -> Done:
+        worker = self._idle.get()
+        try:
+            return worker.perform(task, self._told)
+        finally:
+            self._idle.put(worker)
+
+    def _told(self, rows: int) -> None:
+        with self._lock:
+            self.rows += rows
+
+    def _end(self) -> None:
+        for worker in self._all:
+            worker.end()
+
+
+class _Worker:
+    """A process of pipelines/runs/crew/worker.py."""
+
+    def __init__(self, road: Road, handles: Sequence[int], number: int) -> None:
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))}
+        environment["OPENBLAS_NUM_THREADS"] = "1"
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-c", _PROGRAM, str(number), *map(str, handles)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            pass_fds=handles,
+            env=environment,
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._asks, self._answers = self._process.stdin, self._process.stdout
+        with suppress(BrokenPipeError):  # the first task will tell
+            send(self._asks, pickle.dumps(road))
+
+    def perform(self, task: Task, told: Told) -> Done:
+        with suppress(BrokenPipeError):
+            send(self._asks, pickle.dumps(task))
+        while isinstance(found := self._answer(), int):
+            told(found)
+        if isinstance(found, Done):
+            return found
+        raise found
+
+    def _answer(self) -> int | Done | Exception:
+        answer = receive(self._answers)
+        with suppress(pickle.UnpicklingError, EOFError):  # of an answer that is none, or was cut short
+            found: int | Done | Exception = pickle.loads(answer)
+            return found
+        code = self._process.wait()
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        return StepError(f"a worker process ended in the middle of its work ({how}); nothing was recorded")
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        with suppress(OSError):
+            self._asks.close()
+        self._answers.close()

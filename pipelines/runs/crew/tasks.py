@@ -1,0 +1,212 @@
+"""A scheduled job's road up to the ledger as tasks that any process can do: files to events, to tallies, to releases.
+
+They call the pure functions that the steps of a stream call, and know neither Beam nor one another: which process
+does which, and in which order, changes no result.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple, Protocol
+
+import msgspec
+import numpy as np
+
+from dpops.statistics import Column
+from dpops.types import Int64s
+from pipelines.runs.crew.spool import Place, Shelf
+from transforms import counters, wire
+from transforms.count.derived import derived_tallies
+from transforms.count.tally import ContributionBound, tally
+from transforms.errors import StepError, reason_of
+from transforms.failpoints import failpoint
+from transforms.layouts.base import WHOLE, Layout, Share, UnreadableFile
+from transforms.layouts.decoder_process import read_apart
+from transforms.layouts.remote import fetched, is_remote
+from transforms.observe import hexagons
+from transforms.observe.events import locate
+from transforms.observe.parse import Rules, parse
+from transforms.records import RawBatch
+from transforms.releases.hats.policy import Policy, release_shard
+from transforms.releases.hats.seal import sealed_releases
+from transforms.releases.slots import SlotFacts
+
+SEALED, EXPOSED = 0, 1
+
+Told = Callable[[int], None]
+"""Called with rows that were read."""
+
+
+@dataclass(frozen=True)
+class Road:
+    """What a process must know beforehand. columns: of tallies."""
+
+    layout: Layout
+    rules: Rules
+    resolution: int
+    cap: ContributionBound | None
+    columns: tuple[Column, ...]
+    policy: Policy
+    slots: Mapping[int, SlotFacts]
+
+
+class Entry(NamedTuple):
+    """Bytes that were put on the shelf. key: (slot, part of it) of events, (plan, shard) of tallies; or see `Draw`."""
+
+    key: tuple[int, int]
+    place: Place
+    rows: int
+
+
+class Done(NamedTuple):
+    """counts: the counters of the road."""
+
+    entries: list[Entry]
+    counts: "Counter[str]"
+
+
+class Task(Protocol):
+    """A piece of work, which travels to the process that does it."""
+
+    def perform(self, road: Road, shelf: Shelf, told: Told) -> Done:
+        """Raises StepError."""
+        ...
+
+
+@dataclass(frozen=True)
+class Observe:
+    """A file, or a share of it -> accepted events by slot; what is refused is counted."""
+
+    path: str
+    share: Share = WHOLE
+
+    def perform(self, road: Road, shelf: Shelf, told: Told) -> Done:
+        done = Done([], Counter())
+        for batch in batches_of(road.layout, self.path, self.share):
+            done.counts[counters.ROWS] += batch.rows
+            failpoint("read")
+            for part in _events(batch, road, done.counts):
+                done.entries.append(Entry((part.slot_s, 0), shelf.append(part.data), part.rows))
+            told(batch.rows)
+        return done
+
+
+@dataclass(frozen=True)
+class Divide:
+    """Events of a slot that is too large to be counted at once -> the same by parts of its vehicles."""
+
+    slot_s: int
+    parts: int
+    places: Sequence[Place]
+
+    def perform(self, road: Road, shelf: Shelf, told: Told) -> Done:  # noqa: ARG002 - the interface of tasks
+        done = Done([], Counter())
+        events = wire.unpack_events(map(shelf.read, self.places))
+        part = events.vehicle % self.parts  # keyed hashes are spread evenly
+        order = np.argsort(part, kind="stable")
+        cuts = np.searchsorted(part[order], np.arange(self.parts + 1)).tolist()
+        for number, (start, stop) in enumerate(pairwise(cuts)):
+            if start < stop:
+                mine = wire.Events(*(column[order[start:stop]] for column in events))
+                done.entries.append(
+                    Entry((self.slot_s, number), shelf.append(wire.pack_events(mine, wire.FAST)), stop - start)
+                )
+        return done
+
+
+@dataclass(frozen=True)
+class Count:
+    """Events of a slot, or of a part of its vehicles -> their tallies, by (plan, shard).
+
+    by_vehicle: whether shards are of vehicles, not of cells.
+    """
+
+    slot_s: int
+    places: Sequence[Place]
+    shards: int
+    by_vehicle: bool
+
+    def perform(self, road: Road, shelf: Shelf, told: Told) -> Done:  # noqa: ARG002 - the interface of tasks
+        events = wire.unpack_events(map(shelf.read, self.places))
+        table, duplicates = tally(events, self.slot_s, road.cap, road.columns)
+        done = Done([], Counter({counters.DUPLICATES: duplicates, counters.CAPPED: int(table.dropped.sum())}))
+        shard = table.vehicle % self.shards if self.by_vehicle else release_shard(table.cell, self.shards)
+        failpoint("tally")
+        done.entries.extend(_shelved(table, shard, road.slots[self.slot_s].plan[0], shelf))
+        return done
+
+
+@dataclass(frozen=True)
+class CountDerived:
+    """Events of a period, or of a part of its vehicles, whose speeds are derived -> their tallies by (plan, shard).
+
+    places: of each slot, by its start.
+    """
+
+    places: Mapping[int, Sequence[Place]]
+    shards: int
+
+    def perform(self, road: Road, shelf: Shelf, told: Told) -> Done:  # noqa: ARG002 - the interface of tasks
+        slots = {slot_s: wire.unpack_events(map(shelf.read, places)) for slot_s, places in self.places.items()}
+        found = derived_tallies(slots, road.rules, road.columns)
+        done = Done([], Counter({counters.DUPLICATES: found.duplicates}))
+        for reason, rows in found.without.items():
+            done.counts[counters.refused("derive", reason)] += rows
+        failpoint("tally")
+        for table in found.tallies:
+            plan_s = road.slots[int(table.slot_s[0])].plan[0]
+            done.entries.extend(_shelved(table, table.vehicle % self.shards, plan_s, shelf))
+        return done
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Tallies of a plan and release shard -> its slots, sealed, by (slot, SEALED); its exposures by (slot, EXPOSED)."""
+
+    plan_s: int
+    shard: int
+    places: Sequence[Place]
+
+    def perform(self, road: Road, shelf: Shelf, told: Told) -> Done:  # noqa: ARG002 - the interface of tasks
+        table = wire.unpack_tally(map(shelf.read, self.places), road.policy.columns)
+        done = Done([], Counter())
+        for unit, exposure in sealed_releases(self.plan_s, self.shard, table, road.slots, road.policy):
+            data = msgspec.json.encode(unit)
+            done.entries.append(Entry((unit.slot_s, SEALED), shelf.append(data), len(unit.released)))
+            packed = wire.pack_exposure(exposure)
+            done.entries.append(Entry((unit.slot_s, EXPOSED), shelf.append(packed), exposure.vehicle.size))
+        return done
+
+
+def batches_of(layout: Layout, path: str, share: Share) -> Iterator[RawBatch]:
+    """What a file, or a share of it, holds; the file may be in an object store. Raises StepError."""
+    try:
+        with fetched(path) if is_remote(path) else nullcontext(path) as local:
+            yield from read_apart(layout, local, share)
+    except UnreadableFile as error:
+        raise StepError(f"{path}: {error.rule}") from None
+    except OSError as error:
+        raise StepError(f"{path}: {reason_of(error)}") from None
+
+
+def _shelved(table: wire.Tally, shard: Int64s, plan_s: int, shelf: Shelf) -> Iterator[Entry]:
+    """The tally's rows of each shard, put on the shelf. shard: int64 (rows,)."""
+    for chosen in np.unique(shard).tolist():
+        mine = table.take(shard == chosen)
+        yield Entry((plan_s, chosen), shelf.append(wire.pack_tally(mine, wire.FAST)), mine.cell.size)
+
+
+def _events(batch: RawBatch, road: Road, counts: "Counter[str]") -> Iterable[wire.Part]:
+    observations, refused = parse(batch.table, road.rules)
+    failpoint("parse")
+    found = locate(observations, road.resolution, road.policy.region)
+    failpoint("assign")
+    for stage, reasons in (
+        ("read", batch.refused),
+        ("parse", refused),
+        ("assign", {hexagons.OUTSIDE_REGION: found.outside}),
+    ):
+        counts.update({counters.refused(stage, reason): rows for reason, rows in reasons.items() if rows})
+    return wire.split(found.observations, found.cell, 1, packing=wire.FAST)

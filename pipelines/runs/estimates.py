@@ -1,0 +1,152 @@
+"""Estimates of released days again, or of days to come, from the ledger alone: no data is read, nothing is spent."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, timedelta
+from itertools import groupby
+from pathlib import Path
+
+import numpy as np
+
+from dpops.learning.learner import Learned
+from pipelines.account.location import AccountLocation
+from pipelines.assembly import levels_policy, slot_facts
+from pipelines.errors import UsageError
+from pipelines.job import Outputs
+from pipelines.output_folder import make_writable
+from pipelines.progress import Report
+from pipelines.ranges import range_of
+from pipelines.specification import Specification
+from transforms.ledger import AccountRefusal
+from transforms.observe.vehicle_hash import Secret
+from transforms.recorded.units import Sequenced
+from transforms.records import SlotEstimates
+from transforms.releases.periods.learned import day_estimates, hat_estimates, learned_from, product_estimates
+from transforms.releases.periods.order import hours_of, is_complete, of_period
+from transforms.releases.periods.products import Product
+from transforms.releases.periods.publish import HatEstimates, estimates_of_slot
+from transforms.releases.periods.stages import LevelsPolicy
+from transforms.releases.periods.states import period_order
+from transforms.releases.periods.sums import SCHEMA, sums_of
+from transforms.releases.slots import SlotFacts
+from transforms.sinks.files import FORMATS, file_of, file_stem, publish_slot, write_whole
+from transforms.sinks.rows import columns_in
+from transforms.time.calendar import Calendar
+
+MOST_DAYS = 366
+
+SUMS = "released"
+"""Of the files that hold what was released itself."""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The recorded stages of a `levels` specification, in the order of the ledger, and how they are read."""
+
+    spec: Specification
+    policy: LevelsPolicy
+    entries: Sequence[Sequenced]
+
+    @property
+    def periods(self) -> set[str]:
+        return {entry.unit.period for entry in self.entries if is_complete(self.entries, entry.unit.period)}
+
+
+def recorded(spec: Specification, location: AccountLocation, products: Sequence[Product] = ()) -> Recorded:
+    """products: written besides HATs and the specification's own products.
+
+    Raises UsageError for a specification that nothing is learned from, and AccountRefusal without a ledger.
+    """
+    if spec.levels is None:
+        raise UsageError("estimates are learned from statistics by 'levels'; other rows are what `release` writes")
+    if not location.ledger.exists():
+        raise AccountRefusal(f"there is no ledger at {location.shown}: name it with --ledger")
+    policy = levels_policy(spec, spec.levels, Secret(b""), location.head)  # nothing is recorded: no digest is made
+    wanted = {product.name: product for product in (*policy.products, *products)}
+    policy = replace(policy, products=tuple(wanted.values()))
+    return Recorded(spec, policy, location.ledger.stages(spec.account.name, spec.spec_id))
+
+
+def estimate_again(
+    known: Recorded,
+    when: Calendar,
+    outputs: Outputs,
+    progress: Report,
+    *,
+    whole: bool,
+    sums: bool = False,
+) -> tuple[list[Path], list[str]]:
+    """Writes the estimates of a range's released periods; answers with the files, and the periods not released.
+
+    Causal: as published, from each period's own and earlier entries. whole: from all that is known by now. sums: also
+    what was released itself.
+    """
+    make_writable(outputs.folder)
+    facts = slot_facts(known.spec, when)
+    missing, written = list[str](), list[Path]()
+    everything = learned_from(known.entries, known.policy, None) if whole and known.entries else None
+    for done, (period, group) in enumerate(groupby(when.slots, key=lambda slot: slot.period)):
+        progress("periods estimated", done, len(when.periods))
+        slots = [facts[slot.start_s] for slot in group]
+        if period not in known.periods:
+            missing.append(period)
+            continue
+        found = _causal(known, period, slots) if everything is None else _by_all(known, everything, period, slots)
+        written += _written(found, slots, known.policy, outputs)
+        if sums:
+            written += _sums(known, period, slots, outputs)
+    progress("periods estimated", len(when.periods), len(when.periods))
+    return written, missing
+
+
+def _causal(known: Recorded, period: str, slots: Sequence[SlotFacts]) -> HatEstimates:
+    last = max(entry.sequence for entry in known.entries if entry.unit.period == period)
+    entries = [entry for entry in known.entries if entry.sequence <= last]
+    return day_estimates(learned_from(entries, known.policy), known.policy, slots)
+
+
+def _sums(known: Recorded, period: str, slots: Sequence[SlotFacts], outputs: Outputs) -> Iterator[Path]:
+    """Writes the noisy sums of a period's stages, one file of each format."""
+    stages = of_period(known.entries, period)
+    rows = [row for entry in stages for row in sums_of(entry, known.policy, slots)]
+    spec_id, start = known.policy.spec_id, slots[0].start
+    for kind in outputs.formats:
+        path = outputs.folder / file_of(spec_id, start, kind, outputs.shape, SUMS)
+        path.parent.mkdir(exist_ok=True)
+        write_whole(path, FORMATS[kind](columns_in(rows, SCHEMA), SCHEMA, file_stem(spec_id, start, SUMS)))
+        yield path
+
+
+def _by_all(known: Recorded, everything: Learned, period: str, slots: Sequence[SlotFacts]) -> HatEstimates:
+    order = period_order(known.entries)
+    return day_estimates(everything, known.policy, slots, len(order) - 1 - order.index(period))
+
+
+def forecast(known: Recorded, first: date, days: int, outputs: Outputs) -> list[Path]:
+    """Writes what is expected of days from `first` on, whether they are released or not."""
+    if not known.entries:
+        raise UsageError("nothing is released yet: there is nothing to forecast from")
+    make_writable(outputs.folder)
+    last = first + timedelta(days=days - 1)
+    when = range_of(known.spec.timetable, first.isoformat(), last.isoformat())
+    facts, zone = slot_facts(known.spec, when), known.spec.timetable.zone
+    learned, written = learned_from(known.entries, known.policy), list[Path]()
+    for _, group in groupby(when.slots, key=lambda slot: slot.period):
+        starts = [slot.start_s for slot in group]
+        belief = learned.forecast(np.array(hours_of(starts, zone), np.int64))
+        slots = [facts[at] for at in starts]
+        products = product_estimates(learned, belief, known.policy, slots, forecast=True)
+        found = hat_estimates(belief, known.policy, forecast=True)._replace(products=products)
+        written += _written(found, slots, known.policy, outputs)
+    return written
+
+
+def _written(found: HatEstimates, slots: Sequence[SlotFacts], policy: LevelsPolicy, outputs: Outputs) -> Iterator[Path]:
+    for slot in slots_of(found, slots, policy):
+        yield from publish_slot(slot, outputs.folder, outputs.formats, outputs.shape)
+
+
+def slots_of(found: HatEstimates, slots: Sequence[SlotFacts], policy: LevelsPolicy) -> Iterator[SlotEstimates]:
+    for at, facts in enumerate(slots):
+        yield estimates_of_slot(found, at, facts, "km/h", policy)
+    yield from found.products

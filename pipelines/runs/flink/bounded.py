@@ -1,0 +1,136 @@
+"""Bounded jobs on Flink, in batch: handed over, watched, and their metrics read when they have ended."""
+
+import re
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import apache_beam as beam
+from apache_beam.metrics.metric import MetricsFilter
+from apache_beam.runners.runner import PipelineResult, PipelineState
+
+from pipelines.engine import EngineError, Finished
+from pipelines.runs.flink.engine import FlinkJob, where
+from pipelines.runs.flink.job_server import handed_over
+from pipelines.runs.flink.rest import Cluster
+from transforms import counters
+from transforms.errors import StepError
+from transforms.ledger import AccountRefusal, LedgerError
+
+WATCH_S = 2.0
+MOST_FAULTS = 8
+"""Of a job, of those that none of our own errors explains. How often Flink tries again is the cluster's setting, and in
+batch a job cannot ask for another one."""
+
+_KINDS = {
+    "transforms.errors.StepError": StepError,
+    "transforms.ledger.head.LedgerError": LedgerError,
+    "transforms.ledger.ledger._Passing": LedgerError,
+    "transforms.ledger.accounts.AccountRefusal": AccountRefusal,
+}
+_RAISED = re.compile(rf"^({'|'.join(map(re.escape, _KINDS))}): (.+?)(?: \[while running .*)?$", re.MULTILINE)
+"""How Python tells our own errors, whose sentences show nothing of the input."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoundedFlink:
+    """Where and how a bounded job runs on Flink; addresses are `host:port`."""
+
+    job_server: str
+    worker_pool: str
+    rest: str
+    parallelism: int = 1
+
+    def run(
+        self, build: Callable[[beam.Pipeline], None], name: str, watch: Callable[[Mapping[str, int]], None]
+    ) -> Finished:
+        result = handed_over(build, name, self.options, self.job_server)
+        with _Watching(Cluster(self.rest), name, watch) as watching:
+            try:
+                state = result.wait_until_finish()
+            except Exception as error:
+                if type(error).__module__.startswith("grpc"):
+                    raise EngineError(f"the job server at {self.job_server} was lost while the job ran") from None
+                if not isinstance(error, RuntimeError):
+                    raise
+                raise watching.reason or reason_of(str(error)) or _unknown(self.rest) from None
+        if state != PipelineState.DONE:
+            raise EngineError(f"the job was ended by somebody else: {state}")
+        return finished(result)
+
+    @property
+    def options(self) -> list[str]:
+        """Beam's options of the job.
+
+        Not `--environment_cache_millis`: a worker that is kept from stage to stage is kept when it has died, too.
+        """
+        return where(self.job_server, self.worker_pool, self.parallelism)
+
+
+class _Watching:
+    """While the block lasts, shows the job's counters every other second, where the cluster answers.
+
+    An error of ours is an answer, not a fault of the cluster: the job is ended, not tried again. When the block ends by
+    an error, so does the job.
+    """
+
+    def __init__(self, cluster: Cluster, name: str, watch: Callable[[Mapping[str, int]], None]) -> None:
+        self._cluster, self._name, self._watch = cluster, name, watch
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self.reason: Exception | None = None
+
+    def __enter__(self) -> "_Watching":
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        if kind is not None and (job := self._cluster.job_named(self._name)) and self._cluster.is_running(job):
+            FlinkJob(self._cluster, job).cancel()
+
+    def _look(self) -> None:
+        while not self._ended.wait(WATCH_S):
+            try:
+                job = self._cluster.job_named(self._name)
+                if job is None:
+                    continue
+                self._watch(self._cluster.counters(job))
+                self.reason = self.reason or fault(self._cluster.faults(job), self._cluster.rest)
+                if self.reason is not None:
+                    self._cluster.cancel(job)
+            except OSError:
+                continue
+
+
+def fault(faults: Sequence[str], rest: str) -> Exception | None:
+    """Why the job should not be tried again, if it should not."""
+    known = next((found for text in faults if (found := reason_of(text))), None)
+    return known or (_unknown(rest) if len(faults) >= MOST_FAULTS else None)
+
+
+def reason_of(text: str) -> Exception | None:
+    """What a step raised, if it was an error of ours: other texts may hold what was read."""
+    found = _RAISED.findall(text)
+    if not found:
+        return None
+    kind, sentence = found[-1]
+    return _KINDS[kind](sentence)
+
+
+def _unknown(rest: str) -> EngineError:
+    return EngineError(f"the job failed: Flink's page at {rest} and the log of the job server say why")
+
+
+def finished(result: PipelineResult) -> Finished:
+    found = result.metrics().query(MetricsFilter().with_namespace(counters.NAMESPACE))
+    counts = Counter[str]()
+    for counter in found["counters"]:
+        counts[counter.key.metric.name] += counter.result
+    told: dict[str, frozenset[str]] = {}
+    for texts in found["string_sets"]:
+        name = texts.key.metric.name
+        told[name] = told.get(name, frozenset()) | texts.result
+    return Finished(counts, told)

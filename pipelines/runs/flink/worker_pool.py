@@ -1,0 +1,125 @@
+"""Beam's Python worker pool, bound to one address: it runs whatever it is sent, and asks nobody who sends.
+
+Beam's own start listens on every interface, and begins each worker with 3 to 10 s of imports, of which a bounded job on
+a cluster has one for each of its stages: here a worker is a copy of a process that has imported all of it before. As a
+program: `python -m pipelines.runs.flink.worker_pool --address 10.0.0.5:50000`.
+"""
+
+import argparse
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from multiprocessing import forkserver
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import grpc  # type: ignore[import-untyped]
+from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
+from apache_beam.utils import thread_pool_executor
+
+HOME = Path(__file__).resolve().parents[3]
+STOP_S = 10.0
+IMPORTED = [
+    "hatstream",
+    "apache_beam.runners.worker.sdk_worker",
+    "pipelines.runs.beam.bounded",
+    "pipelines.runs.stream.stream",
+    "transforms.releases.periods.learned",
+]
+"""Imported before there is a worker. None of them starts a thread, opens a connection or draws a random number, which
+two copies must not have in common."""
+
+
+def serve(address: str) -> None:
+    """Serves at `host:port` until SIGTERM or SIGINT, then ends the workers it started."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as in hatstream/command.py
+    # Workers are started as `python`: let that be this one, with nothing on its path that hides our packages.
+    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    os.environ["PYTHONPATH"] = os.pathsep.join(path_for_workers(os.environ.get("PYTHONPATH", "")))
+    if hides_us(Path.cwd()):
+        os.environ["PYTHONSAFEPATH"] = "1"
+    server = grpc.server(thread_pool_executor.shared_unbounded_instance())
+    pool = _Pool()
+    beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(pool, server)
+    server.add_insecure_port(address)
+    server.start()
+    asked_to_end = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: asked_to_end.set())
+    asked_to_end.wait()
+    server.stop(0)
+    pool.end()
+
+
+def path_for_workers(path: str) -> list[str]:
+    """The folders of a search path, but those with packages that have our names and are not ours."""
+    return [folder for folder in path.split(os.pathsep) if folder and not hides_us(Path(folder))]
+
+
+def hides_us(folder: Path) -> bool:
+    """Whether Python would find other packages there in the place of ours."""
+    return folder.resolve() != HOME and any((folder / name).exists() for name in ("dpops", "transforms", "pipelines"))
+
+
+class _Pool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
+    """Workers by the names that an engine gives them."""
+
+    def __init__(self) -> None:
+        self._copies = multiprocessing.get_context("forkserver")
+        self._copies.set_forkserver_preload(IMPORTED)
+        forkserver.ensure_running()
+        self._workers: dict[str, BaseProcess] = {}
+        self._lock = threading.Lock()
+
+    def StartWorker(self, request: Any, _context: object) -> Any:
+        worker = self._copies.Process(target=_work, args=(request.control_endpoint.url, request.worker_id))
+        try:
+            with self._lock:  # only one at a time may ask for a copy
+                worker.start()
+                self._workers[request.worker_id] = worker
+        except Exception as error:  # noqa: BLE001 - it is told where it was asked for
+            return beam_fn_api_pb2.StartWorkerResponse(error=f"no worker could be started: {error}")
+        return beam_fn_api_pb2.StartWorkerResponse()
+
+    def StopWorker(self, request: Any, _context: object) -> Any:
+        with self._lock:
+            worker = self._workers.pop(request.worker_id, None)
+        if worker is not None:
+            _end(worker)
+        return beam_fn_api_pb2.StopWorkerResponse()
+
+    def end(self) -> None:
+        with self._lock:
+            workers = list(self._workers.values())
+        for worker in workers:
+            worker.terminate()
+        for worker in workers:
+            _end(worker)
+
+
+def _work(control: str, worker_id: str) -> None:
+    """What Beam's own pool has a new process do."""
+    from apache_beam.runners.worker.sdk_worker import SdkHarness
+
+    SdkHarness(control, worker_id=worker_id, state_cache_size=0, data_buffer_time_limit_ms=-1).run()
+
+
+def _end(worker: BaseProcess) -> None:
+    worker.terminate()
+    worker.join(STOP_S)
+    if worker.is_alive():
+        worker.kill()
+        worker.join()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Beam's Python worker pool, bound to one address.")
+    parser.add_argument("--address", required=True, help="host:port to listen on; only the engine should reach it")
+    serve(parser.parse_args().address)
+
+
+if __name__ == "__main__":
+    main()

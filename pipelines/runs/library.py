@@ -1,0 +1,186 @@
+"""The road as a composite PTransform: positions of vehicles in, rows of the result table out, exactly once."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.pvalue import PCollection
+
+from dpops.claims import claim_of
+from pipelines.account import location
+from pipelines.account.location import AccountLocation
+from pipelines.assembly import admitted, assemble, continuing, job_of, ledger_account_of, levels_policy
+from pipelines.build import count, draw, estimate, observe, seal_in_panes
+from pipelines.errors import UsageError
+from pipelines.further_columns import shape_with
+from pipelines.job import NOWHERE, Job, Outputs
+from pipelines.ranges import closed_range
+from pipelines.runs.stream.stream import StreamFacts, check, first_slot, identity_of, life_of
+from pipelines.specification import Specification, SpecificationError, load
+from transforms.layouts.base import FIELDS
+from transforms.ledger import AccountRefusal
+from transforms.observe.vehicle_hash import Secret
+from transforms.recorded.units import Debit
+from transforms.records import KeyedEvents, KeyedTally, PackedEvents, SlotEstimates, TallyBytes
+from transforms.releases.periods.learned import learned_centres, learned_estimates
+from transforms.releases.periods.period import PeriodPolicy
+from transforms.releases.periods.stages import COLUMNS
+from transforms.sinks.rows import Row, rows_of
+from transforms.sources.elements import ReadElements
+from transforms.sources.heartbeat import Heartbeat
+from transforms.steps.count import ByVehicle
+from transforms.steps.periods import ReleasePeriod
+from transforms.steps.release import Record
+from transforms.time.calendar import Calendar
+from transforms.time.stream_calendar import StreamCalendar
+
+
+@dataclass
+class Release(beam.PTransform[PCollection[Any], PCollection[Row]]):
+    """PCollection of dicts, Beam Rows or NamedTuples -> rows of the result table, as dicts.
+
+    An element is one report. Its names are those of the specification's `input.columns`, else vehicle, time, lat, lon
+    and speed; its units are those of `[input]`. A time is a text, a number in `time_unit`, a datetime with a zone or a
+    Beam Timestamp. What is refused is counted (`refused/<stage>/<reason>`), never shown.
+
+    Of a bounded PCollection the slots from `start` to `end` are released, which must be over: local dates, both
+    included, or ISO times on the edges of slots. Beam timestamps and windows of its elements say nothing.
+
+    Of an unbounded one every slot from `start` on (without it: the next one) is released when the watermark reaches its
+    end, until `end`, if that is given. What decides lateness is an element's Beam timestamp, which must be the time at
+    which its transport took it: a row whose slot had ended by then is refused as late. Timestamps that are the rows'
+    own times are refused, because what an engine drops as late is not known then. How long a slot waits is decided by
+    the watermark of your source: `slot.allowed_lateness_s` must be 0. Public counts only.
+
+    Every slot is recorded in the ledger before its rows go on, and once: a retry, a restart or a second pipeline gives
+    the same rows. ledger, key: as `hatstream release` takes them; `hatstream init` makes them. allow_empty: seals a
+    period of which the input holds no row; without it that is an error, for the wrong input must not seal a day.
+
+    columns: further ones that rows shall have, as `hatstream release --columns` has them: "times" (slots as instants
+    with their zone), and under public counts "counts" (vehicles and reports) and "model" (beside each released mean
+    what the ledger's entries up to it teach: `model_value`, `model_lower95`, `model_upper95`, `model_status`).
+
+    Raises, when the pipeline is built: UsageError, SpecificationError, AccountRefusal or LedgerError.
+    """
+
+    spec: str | Path
+    start: str | None = None
+    end: str | None = None
+    ledger: str | None = field(default=None, repr=False)  # may hold a password
+    key: str | Path | None = None
+    allow_empty: bool = False
+    columns: Collection[str] = ()
+
+    def expand(self, elements: PCollection[Any]) -> PCollection[Row]:
+        spec = load(Path(self.spec))
+        outputs = replace(NOWHERE, shape=shape_with(self.columns, spec))
+        place = location.find(self.ledger, None if self.key is None else Path(self.key))
+        place = replace(place, key=place.key.absolute())  # workers may stand in another folder
+        secret = admitted(spec, place)
+        road = self._closed if elements.is_bounded else self._open
+        estimates = road(elements, spec, place, secret, outputs)
+        return estimates | "rows" >> beam.FlatMap(rows_of, outputs.shape)
+
+    def _closed(
+        self,
+        elements: PCollection[Any],
+        spec: Specification,
+        place: AccountLocation,
+        secret: Secret,
+        outputs: Outputs,
+    ) -> PCollection[SlotEstimates]:
+        if self.start is None or self.end is None:
+            raise UsageError("a bounded PCollection needs start and end: the days that it holds, both included")
+        when = closed_range(spec.timetable, self.start, self.end, datetime.now(UTC))
+        job = job_of(spec, when, secret, ledger_account_of(spec, place), outputs)
+        job = continuing(job, place.ledger)
+        read = elements | "read" >> ReadElements(spec.input.layout.units, names_of(spec), None)
+        events = observe(read, job) | "by shard" >> beam.Map(_keyed).with_output_types(KeyedEvents)
+        if spec.levels is not None:
+            return _release_period(events, spec, when, job, secret)
+        plans = list(dict.fromkeys(facts.plan[0] for facts in job.slots.values()))
+        beats = _beats(elements.pipeline, plans, spec.privacy.release_shards)
+        sealed = draw(count(events, job), beats, job).sealed
+        needs_rows = spec.counts_are_public and not self.allow_empty
+        return estimate(sealed | "record" >> Record(job.account, needs_rows, may_lose=False), job)
+
+    def _open(
+        self,
+        elements: PCollection[Any],
+        spec: Specification,
+        place: AccountLocation,
+        secret: Secret,
+        outputs: Outputs,
+    ) -> PCollection[SlotEstimates]:
+        _refuse_unknown_lateness(spec)
+        start_s = first_slot(spec, self.start, datetime.now(UTC))
+        check(spec, start_s)
+        from_s, to_s = life_of(spec)
+        if self.end is not None:
+            to_s = min(to_s, first_slot(spec, self.end, datetime.now(UTC)))
+        account = ledger_account_of(spec, place)
+        calendar, facts = StreamCalendar(spec.timetable, start_s, from_s, to_s), StreamFacts(spec, from_s, to_s)
+        job = continuing(assemble(spec, calendar, facts, "slot", secret, account, outputs), place.ledger)
+        identity = identity_of(spec, secret, job.vehicle_shards)
+        heartbeat = Heartbeat(spec.timetable, start_s, to_s, spec.privacy.release_shards)
+        beats = elements.pipeline | f"heartbeat of {identity}" >> heartbeat
+        read = elements | "read" >> ReadElements(spec.input.layout.units, names_of(spec), start_s)
+        sealed = seal_in_panes(read, beats, start_s, job, job.slot_s)
+        return estimate(sealed | "record" >> Record(job.account), job)
+
+
+def names_of(spec: Specification) -> tuple[str, ...]:
+    """The names under which an element holds each of the fields."""
+    columns = spec.input.columns or {}
+    return tuple(columns.get(name, name) for name in FIELDS)
+
+
+def _refuse_unknown_lateness(spec: Specification) -> None:
+    if not spec.counts_are_public:
+        raise SpecificationError(
+            "account.adjacency must be 'counts-public' for an unbounded PCollection; it is 'add-remove': whether an "
+            "engine takes a report depends on a watermark that other vehicles move: use `hatstream stream`"
+        )
+    if lateness_s := spec.input.allowed_lateness_s:
+        raise SpecificationError(
+            f"slot.allowed_lateness_s must be 0 for an unbounded PCollection; it is {lateness_s}: how long a slot "
+            "waits for reports is decided by the watermark of its source"
+        )
+
+
+def _keyed(packed: PackedEvents) -> KeyedEvents:
+    return packed.key, packed.data
+
+
+def _beats(p: beam.Pipeline, plans: Sequence[int], shards: int) -> PCollection[KeyedTally]:
+    beats = [((plan_s, shard), TallyBytes(b"")) for plan_s in plans for shard in range(shards)]
+    found: PCollection[KeyedTally] = p | "heartbeat" >> beam.Create(beats, reshuffle=False).with_output_types(
+        KeyedTally
+    )
+    return found
+
+
+def _release_period(
+    events: PCollection[KeyedEvents], spec: Specification, when: Calendar, job: Job, secret: Secret
+) -> PCollection[SlotEstimates]:
+    """One period by `levels`: each rests on those that were recorded before it, so they come one after another."""
+    assert spec.levels is not None
+    if spec.input.derived is not None:
+        raise SpecificationError("input.derived_speed is for `hatstream release` only: give rows with their speeds")
+    if len(when.periods) > 1:
+        raise UsageError(
+            f"the range holds {len(when.periods)} periods, and by 'levels' each rests on what was recorded before: "
+            "run one pipeline a period, the oldest first"
+        )
+    policy = levels_policy(spec, spec.levels, secret, job.account.head)
+    first_s = when.slots[0].start_s
+    wanted = {when.periods[0]: [Debit((spec.spec_id, first_s, 0), claim_of(policy.total))]}
+    if job.account.open().excess(job.account.name, job.account.limit, wanted):
+        raise AccountRefusal(f"account {spec.account.name!r} refuses {when.periods[0]}: its limit would be exceeded")
+    tallies = events | "by vehicle" >> ByVehicle(None, COLUMNS, 1, job.slots)
+    both = (tallies, _beats(events.pipeline, [first_s], 1)) | "with heartbeat" >> beam.Flatten()
+    periods = PeriodPolicy(policy, job.slots, spec.timetable.zone, learned_centres, learned_estimates)
+    return both | "period" >> ReleasePeriod(job.account, periods)

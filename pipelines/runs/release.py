@@ -1,0 +1,209 @@
+"""From a specification and a range of time to a finished scheduled release: what `release` and `demo` both run.
+
+What needs Beam is imported where it runs: wrong options and a bad specification are told before.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dpops.accountant import Limit, PureLimit
+from pipelines import output_folder
+from pipelines.account.location import AccountLocation
+from pipelines.account.spending import note_spending
+from pipelines.assembly import admitted, continuing, job_of, ledger_account_of, levels_policy
+from pipelines.errors import InputError
+from pipelines.input_files import input_of
+from pipelines.job import Job, Outputs
+from pipelines.outcome import Outcome
+from pipelines.progress import Report
+from pipelines.specification import Specification
+from pipelines.specification.levels import LevelsRelease
+from transforms.ledger import AccountRefusal
+from transforms.observe.vehicle_hash import Secret
+from transforms.sinks.files import HATS, file_of
+from transforms.sources.kafka_partition import Topic
+from transforms.time.calendar import Calendar, Slot
+
+if TYPE_CHECKING:
+    from pipelines.engine import BoundedEngine
+    from transforms.releases.periods.period import PeriodPolicy
+
+SHOWN_PERIODS = 7
+
+
+@dataclass(frozen=True)
+class Release:
+    """A finished run. files: all paths that hold the range's rows, sorted. topic: has them too, where there is one."""
+
+    outcome: Outcome
+    calendar: Calendar
+    files: tuple[Path, ...]
+    topic: Topic | None
+
+
+def release(
+    spec: Specification,
+    when: Calendar,
+    pattern: str,
+    outputs: Outputs,
+    location: AccountLocation,
+    progress: Report,
+    *,
+    allow_empty: bool = False,
+    workers: int | None = None,
+    engine: "BoundedEngine | None" = None,
+) -> Release:
+    """Releases the slots of a range. Raises UsageError, InputError, AccountRefusal, LedgerError or StepError.
+
+    allow_empty: seals a period of which the input holds no row. workers: processes that read and count; the cores there
+    are, for a large input, if None. engine: does the work in their place.
+    """
+    _check_period(spec, when)
+    if engine is not None:  # its workers stand in other folders
+        outputs = replace(outputs, folder=outputs.folder.absolute())
+        location = replace(location, key=location.key.absolute())
+    secret = admitted(spec, location)
+    paths = input_of(pattern)
+    output_folder.prepare(outputs, spec, location)
+    job = continuing(job_of(spec, when, secret, ledger_account_of(spec, location), outputs), location.ledger)
+    needed = _needed(spec, when, location, allow_empty=allow_empty)
+    levels = None if spec.levels is None else _levels(spec, spec.levels, job, secret)
+    outcome = _run(job, levels, paths, when.slots, needed, workers, engine, progress)
+    if needed is not None and (outcome.unusable or outcome.periods_empty):
+        raise InputError(_no_rows(outcome))
+    if outcome.periods_refused:
+        raise AccountRefusal(_refusal(spec, location, outcome))
+    note_spending(location.ledger, spec, outcome)
+    return Release(outcome, when, tuple(_files(spec, job)), outputs.topic)
+
+
+def _run(
+    job: Job,
+    levels: "PeriodPolicy | None",
+    paths: Sequence[str],
+    slots: Sequence[Slot],
+    needed: Sequence[str] | None,
+    workers: int | None,
+    engine: "BoundedEngine | None",
+    progress: Report,
+) -> Outcome:
+    """The job of HATs or of `levels`, on this machine or on an engine; what it needs is imported when it runs."""
+    if engine is not None:
+        from pipelines.runs.beam import on_engine
+
+        return on_engine.run(job, levels, paths, needed, engine, progress)
+    if levels is None:
+        from pipelines.runs.crew import hats as parts
+
+        return parts.run(job, paths, slots, needed, workers, progress)
+    from pipelines.runs.crew import periods as by_levels
+
+    return by_levels.run(job, levels, paths, slots, needed, workers, progress)
+
+
+def _levels(spec: Specification, of: LevelsRelease, job: Job, secret: Secret) -> "PeriodPolicy":
+    from transforms.releases.periods.learned import learned_centres, learned_estimates
+    from transforms.releases.periods.period import PeriodPolicy
+
+    policy = levels_policy(spec, of, secret, job.account.head)
+    return PeriodPolicy(policy, job.slots, spec.timetable.zone, learned_centres, learned_estimates)
+
+
+def _files(spec: Specification, job: Job) -> Iterator[Path]:
+    """One of each format for each slot, then for each period and product."""
+    products = spec.levels.products if spec.levels is not None else ()
+    first = [facts.start for slot_s, facts in job.slots.items() if slot_s == facts.plan[0]]
+    of = [(facts.start, HATS) for facts in job.slots.values()]
+    of += [(start, product.name) for start in first for product in products]
+    for start, name in of:
+        for kind in job.outputs.formats:
+            yield job.outputs.folder / file_of(spec.spec_id, start, kind, job.outputs.shape, name)
+
+
+def _check_period(spec: Specification, when: Calendar) -> None:
+    """The account of unit vehicle-ever has a first and a last day."""
+    since, until = spec.account.since, spec.account.until
+    if until is not None and when.to_s > spec.timetable.midnight(until).timestamp():
+        raise AccountRefusal(f"account {spec.account.name!r} ends at {until}: nothing is released from then on")
+    if since is not None and when.from_s < spec.timetable.midnight(since).timestamp():
+        raise AccountRefusal(f"account {spec.account.name!r} begins at {since}: nothing is released before")
+
+
+def _needed(spec: Specification, when: Calendar, location: AccountLocation, *, allow_empty: bool) -> list[str] | None:
+    """The periods of which the input must hold rows: a day that is sealed empty by a wrong file is lost for ever.
+
+    Those with a slot that is not sealed yet, unless the operator says that nothing happened. None where counts are
+    secret: there the input decides nothing.
+    """
+    if not spec.counts_are_public:
+        return None
+    if allow_empty:
+        return []
+    sealed = location.ledger.sealed(spec.account.name, spec.spec_id, when.from_s, when.to_s)
+    shards = range(spec.privacy.release_shards)
+    open_slots = (slot for slot in when.slots for shard in shards if (slot.start_s, shard) not in sealed)
+    return list(dict.fromkeys(slot.period for slot in open_slots))
+
+
+def _no_rows(outcome: Outcome) -> str:
+    what = (
+        f"none of the {outcome.rows:,} rows is usable"
+        if outcome.unusable
+        else f"of the {outcome.rows:,} rows none is of {_listed(outcome.periods_empty)}"
+    )
+    lines = [f"{what}; nothing was recorded and nothing was spent."]
+    lines += [f"  {rows:,} refused: {reason}" for reason, rows in sorted(outcome.refused.items())]
+    if outcome.refused.get("parse/no-offset"):
+        lines.append(
+            "Times have no offset: set input.time_zone to the zone of their clock, America/Chicago for instance."
+        )
+    return "\n".join(
+        [
+            *lines,
+            "Are these the files of these days, and does [input] fit them? Where truly nothing happened, --allow-empty "
+            "seals the slots without rows, for ever" + (": give no unusable rows then." if outcome.unusable else "."),
+        ]
+    )
+
+
+def _listed(periods: Sequence[str]) -> str:
+    more = len(periods) - SHOWN_PERIODS
+    return ", ".join(periods[:SHOWN_PERIODS]) + (f" and {more} more periods" if more > 0 else "")
+
+
+def _refusal(spec: Specification, location: AccountLocation, outcome: Outcome) -> str:
+    """What was released nevertheless; for periods over the limit, what was spent, when, by which specification."""
+    limit = location.ledger.limit(spec.account.name, spec.account.limit)
+    released = ", ".join(outcome.periods_released)
+    lines = [
+        f"account {spec.account.name!r} allows a vehicle {limit.said()} in a period; "
+        + (
+            f"what was left changed meanwhile. Only this was released: {released}"
+            if released
+            else "nothing was released."
+        )
+    ]
+    for period in outcome.periods_refused:
+        lines.append(
+            f"period {period}: this release ({spec.name}, {spec.spec_id}) asks for {limit.told(outcome.debits[period])}"
+        )
+        for spent in location.ledger.spent(spec.account.name, period):
+            lines.append(
+                f"  {limit.told(spent.debited)} spent by {spent.spec_name} ({spent.spec_id}) in {spent.slots} slots, "
+                f"{spent.first_at} to {spent.last_at}"
+            )
+    return "\n".join([*lines, *_ways_out(limit, outcome)])
+
+
+def _ways_out(limit: Limit, outcome: Outcome) -> Iterator[str]:
+    if isinstance(limit, PureLimit) and any(debit.rho or debit.delta for debit in outcome.debits.values()):
+        yield (
+            "The account's limit has no delta, so it allows no Gaussian noise, however little is asked for: leave out "
+            "privacy.delta, or open another account with limit = { epsilon = .., delta = .. }."
+        )
+    yield (
+        "To ask for less: a smaller privacy.epsilon; per = 'period' with what is left; composition = 'cap' with fewer "
+        "cells; longer slots or larger cells. `hatstream plan` says beforehand what a specification asks for."
+    )

@@ -1,0 +1,226 @@
+"""A stream's health: one line of JSON for every slot and for every change of state, about no vehicle and no HAT."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from pipelines.account.missing_slots import is_due
+from pipelines.engine import ENDED, EngineError, StreamJob
+from pipelines.specification import Specification
+from transforms import counters
+from transforms.ledger import Ledger
+from transforms.ledger.head import LedgerError
+from transforms.recorded.units import LIVE_SHARD
+from transforms.time.stream_calendar import slots_from
+
+LOOK_EVERY_S = 1.0
+SILENT_S = 60.0
+"""After so long without an answer from the engine, nobody can say whether the stream still runs."""
+LOST = counters.as_told(counters.UNITS_LOST)
+LOSSES_EVERY = 10
+"""Looks without a new slot: an account whose limit is reached records nothing, and that must be said."""
+OVERDUE_S = 60
+"""A slot that is not whole in the ledger so long after its lateness is over is overdue."""
+OVERDUE_EVERY = 60
+"""Looks between two words about slots that stay overdue."""
+_KEPT_SLOTS = 2_000
+_TOLD = tuple(map(counters.as_told, (counters.MISSED, counters.LATE_FOR_LIVE, counters.OVERTAKEN)))
+"""Told where there are some; the last of them is a fault: a clock that is behind, or a producer's."""
+_FOR_EVER_S = 1 << 40
+
+Say = Callable[[Mapping[str, Any]], None]
+
+
+def attend(
+    spec: Specification,
+    life_s: tuple[int, int],
+    ledger: Ledger,
+    job: StreamJob,
+    stop: threading.Event,
+    say: Say,
+) -> None:
+    """Says how the job is until `stop` is set. Raises EngineError if the job ends first or the engine is gone.
+
+    life_s: where the stream's first slot begins and its last one ends, in seconds since 1970 UTC.
+    """
+    watch = _Watch(spec, life_s, ledger, job)
+    heard_s, state = time.monotonic(), None
+    while not stop.wait(LOOK_EVERY_S):
+        found = job.state()
+        if found is None:
+            if time.monotonic() - heard_s > SILENT_S:
+                raise EngineError(
+                    f"the engine at {job.where} has not answered for {SILENT_S:.0f} s: job {job.id} may run on"
+                )
+            continue
+        heard_s = time.monotonic()
+        if found != state:
+            say({"state": found})
+            state = found
+        if found in ENDED:
+            raise EngineError(f"the stream has ended ({found}): the page of job {job.id} at {job.where} says why")
+        for line in watch.look():
+            say(line)
+
+
+class _Watch:
+    """Remembers what was said."""
+
+    def __init__(self, spec: Specification, life_s: tuple[int, int], ledger: Ledger, job: StreamJob) -> None:
+        self._spec, self._ledger, self._job = spec, ledger, job
+        self._from_s, self._to_s = life_s
+        self._said: set[int] = set()
+        self._counted: Mapping[str, int] = {}
+        self._idle = self._overdue_looks = 0
+        self._overdue = 0
+        self._is_away = False
+        self._ended: set[int] = set()  # first slots of periods that are released
+        with suppress(LedgerError):  # then what was recorded before is said again, when it is back
+            self._said = set(self._whole())
+            self._new_periods()
+
+    def look(self) -> list[dict[str, Any]]:
+        """Facts of each slot that is whole in the ledger since the last look, oldest first; or what was lost.
+
+        How many slots are overdue, whenever there are some or none any more. Says once that the ledger
+        is unreachable, and waits for it as the job does.
+        """
+        try:
+            new = sorted(set(self._whole()) - self._said)
+            found = (self._of_slots(new) if new else self._losses()) + self._new_periods()
+        except LedgerError as error:
+            return self._turned(True, str(error))
+        return self._turned(False, "answers") + found + self._missing()
+
+    def _turned(self, is_away: bool, word: str) -> list[dict[str, Any]]:
+        """One line if the ledger went or came since the last look."""
+        before, self._is_away = self._is_away, is_away
+        return [] if before == is_away else [{"ledger": word}]
+
+    def _of_slots(self, new: list[int]) -> list[dict[str, Any]]:
+        with_data = self._with_data(new)
+        self._said.update(new)
+        if len(self._said) > _KEPT_SLOTS:
+            self._from_s = max(self._said) - _KEPT_SLOTS * self._spec.timetable.slot_s
+            self._said = {slot_s for slot_s in self._said if slot_s >= self._from_s}
+        lines: list[dict[str, Any]] = [self._of_slot(slot_s) for slot_s in new]
+        since = self._since_the_last()
+        for slot_s, line in zip(new, lines, strict=True):
+            if slot_s not in with_data:
+                line["no_data"] = _why(since)
+        lines[-1] |= since
+        return lines
+
+    def _with_data(self, slots: list[int]) -> set[int]:
+        """Those in which a HAT has data; all of them where counts are secret."""
+        if not self._spec.counts_are_public:
+            return set(slots)
+        units = self._ledger.released_of(self._spec.spec_id, slots)
+        return {unit.slot_s for unit in units if any(released.plan is not None for released in unit.released)}
+
+    def _missing(self) -> list[dict[str, Any]]:
+        timetable, due_s = self._spec.timetable, int(time.time()) - OVERDUE_S
+        ended = slots_from(timetable, self._from_s, min(due_s, self._to_s))
+        overdue = [at for at in ended if at not in self._said and is_due(self._spec, at, due_s)]
+        if overdue and self._spec.levels is not None:
+            overdue = self._awaited(overdue)
+        before, self._overdue = self._overdue, len(overdue)
+        if not overdue:
+            return [{"overdue": 0}] if before else []
+        self._overdue_looks = 0 if not before else self._overdue_looks + 1
+        if self._overdue_looks % OVERDUE_EVERY:
+            return []
+        return [{"overdue": len(overdue), "oldest": timetable.text(overdue[0])}]
+
+    def _losses(self) -> list[dict[str, Any]]:
+        self._idle += 1
+        if self._idle % LOSSES_EVERY:
+            return []
+        before = self._counted.get(LOST, 0)
+        counted = self._since_the_last() if self._lost() > before else {}
+        return [counted] if counted else []
+
+    def _lost(self) -> int:
+        try:
+            return self._counters().get(LOST, 0)
+        except OSError:
+            return 0
+
+    def _awaited(self, slots: list[int]) -> list[int]:
+        """Those that may still be released live: of a period that is not released, and not before the first one."""
+        ended = self._ended_since(0)
+        return [at for at in slots if ended - {self._first(at)} and self._first(at) not in ended]
+
+    def _new_periods(self) -> list[dict[str, Any]]:
+        """A line for each period that was released since the last look, with its live slots or without."""
+        if self._spec.levels is None:
+            return []
+        new, zone = self._ended_since(self._first(self._from_s)) - self._ended, ZoneInfo(self._spec.timetable.zone)
+        self._ended |= new
+        days = [datetime.fromtimestamp(at, zone).date() for at in sorted(new)]
+        return [{"period": self._spec.timetable.period_of(day)} for day in days]
+
+    def _ended_since(self, from_s: int) -> set[int]:
+        """The first slots of periods of which a stage is recorded."""
+        sealed = self._ledger.sealed(self._spec.account.name, self._spec.spec_id, from_s, _FOR_EVER_S)
+        return {slot_s for slot_s, shard in sealed if shard != LIVE_SHARD}
+
+    def _first(self, slot_s: int) -> int:
+        """The first slot of a slot's period."""
+        return self._spec.slots_of_period(slot_s)[0]
+
+    def _whole(self) -> list[int]:
+        sealed = self._ledger.sealed(self._spec.account.name, self._spec.spec_id, self._from_s, _FOR_EVER_S)
+        if self._spec.levels is not None:
+            return [slot_s for slot_s, shard in sealed if shard == LIVE_SHARD]
+        return [
+            slot_s
+            for slot_s, shards in Counter(slot_s for slot_s, _ in sealed).items()
+            if shards == self._spec.privacy.release_shards
+        ]
+
+    def _of_slot(self, slot_s: int) -> dict[str, Any]:
+        end_s = slot_s + self._spec.timetable.slot_s
+        return {"slot": self._spec.timetable.text(slot_s), "lag_s": round(time.time() - end_s, 1)}
+
+    def _counters(self) -> dict[str, int]:
+        """The job's, under the names of health lines. Raises OSError."""
+        return {counters.as_told(name): count for name, count in self._job.counters().items()}
+
+    def _since_the_last(self) -> dict[str, Any]:
+        """What the job counted since the last line; from nothing again after a restart."""
+        try:
+            now = self._counters()
+        except OSError:
+            return {}
+        before, self._counted = self._counted, now
+        new = {name: count - before.get(name, 0) for name, count in now.items()}
+        if any(count < 0 for count in new.values()):
+            new = now
+        prefix = counters.REFUSED
+        refused = {name.removeprefix(prefix): count for name, count in new.items() if name.startswith(prefix)}
+        return {
+            "rows": new.get(counters.ROWS, 0),
+            "duplicates": new.get(counters.DUPLICATES, 0),
+            "refused": {reason: count for reason, count in sorted(refused.items()) if count},
+            LOST: new.get(LOST, 0),
+            "units_changed": new.get(counters.as_told(counters.UNITS_CHANGED), 0),
+            **{name: count for name in _TOLD if (count := new.get(name, 0))},
+            "units_redrawn": new.get(counters.as_told(counters.UNITS_REDRAWN), 0),
+        }
+
+
+def _why(since: Mapping[str, Any]) -> str:
+    """Why a slot has no data, as far as what was counted since the line before can tell."""
+    if not since:
+        return "not known: the counters cannot be had"
+    if not since["rows"]:
+        return "no row came in"
+    if since["rows"] == sum(since["refused"].values()):
+        return "every row that came in was refused"
+    return "quiet: rows of other slots came in"

@@ -1,0 +1,81 @@
+"""The road of a stream under secret counts: coarse live slots while a period lasts, and the whole period at its end.
+
+    read -> parse -> lateness -> assign -+-> in time -> panes -> slots -> by vehicle -> vectors, noise -> record -> rows
+                                         +-> panes -> slots -> by vehicle -> periods -> stages -> rows
+
+The lower branch is there where the stream itself ends periods. It takes reports longer, so all its windows lie later.
+"""
+
+from dataclasses import dataclass
+
+import apache_beam as beam
+from apache_beam.metrics.metric import Metrics
+from apache_beam.pvalue import PCollection
+
+from pipelines.build import PANE_S, Source, observe, sinks_of
+from pipelines.job import Job
+from transforms import counters
+from transforms.records import KeyedTally, PackedEvents, SlotEstimates
+from transforms.releases.periods.period import PeriodPolicy
+from transforms.releases.periods.stages import COLUMNS
+from transforms.sources.heartbeat import Heartbeat
+from transforms.steps.count import ByVehicle, InPanes
+from transforms.steps.lateness import BEHIND, InTime, IntoPanes, IntoSlots, RefuseLate
+from transforms.steps.live import EstimateLive, LivePolicy, ReleaseLive
+from transforms.steps.periods import IntoPeriods, ReleasePeriod
+from transforms.steps.release import Record
+
+
+@dataclass(frozen=True)
+class LevelsStream:
+    """policy: of the whole periods that the stream ends `more_s` after their slots; None: a scheduled job does."""
+
+    live: LivePolicy
+    periods: PeriodPolicy | None
+    more_s: int
+
+
+def stream(
+    p: beam.Pipeline, source: Source, heartbeat: Heartbeat, job: Job, levels: LevelsStream, identity: str
+) -> None:
+    """The whole road, without an end. identity: as of `pipelines.build.stream`."""
+    beats = p | f"heartbeat of {identity}" >> heartbeat
+    # Under secret counts a report's own minute decides, without what its vehicle sent else.
+    events = observe(p | "read" >> source, job, PANE_S, RefuseLate(PANE_S, levels.more_s))  # PackedEvents
+    timely = events | "in time" >> InTime(PANE_S)
+    _ = timely[BEHIND] | "count late" >> beam.Map(_count_late)
+    slots = timely.in_time | "by vehicle" >> _Tallied(job, heartbeat.start_s, 0)  # (slot, 0), Tally
+    both = (slots, beats) | "with heartbeat" >> beam.Flatten()
+    sealed = both | "live" >> ReleaseLive(job.account, levels.live)  # slot, Sealed
+    recorded = sealed | "record" >> Record(job.account)
+    _publish(recorded | "publish/estimate" >> EstimateLive(job.account, levels.live), job, "")
+    if levels.periods is None:
+        return
+    whole = events | "by vehicle, later" >> _Tallied(job, heartbeat.start_s, levels.more_s)
+    all_ = (whole, beats) | "later with heartbeat" >> beam.Flatten()
+    into = IntoPeriods(levels.periods.periods, job.slot_s, heartbeat.start_s, levels.more_s)
+    _publish(all_ | "into periods" >> into | "period" >> ReleasePeriod(job.account, levels.periods), job, "period: ")
+
+
+@dataclass
+class _Tallied(beam.PTransform[PCollection[PackedEvents], PCollection[KeyedTally]]):
+    """Events -> ((slot, 0), packed Tally), a slot at a time; `more_s` later than the slot ends."""
+
+    job: Job
+    start_s: int
+    more_s: int
+
+    def expand(self, events: PCollection[PackedEvents]) -> PCollection[KeyedTally]:
+        panes = events | "into panes" >> IntoPanes(PANE_S, self.start_s, self.more_s)
+        partials = panes | "in panes" >> InPanes(None, COLUMNS)
+        in_slots = partials | "into slots" >> IntoSlots(self.job.slot_s, self.start_s + self.more_s)
+        return in_slots | "tally" >> ByVehicle(None, COLUMNS, 1, self.job.slots, in_panes=True)
+
+
+def _count_late(packed: PackedEvents) -> None:
+    Metrics.counter(counters.NAMESPACE, counters.LATE_FOR_LIVE).inc(packed.rows)
+
+
+def _publish(estimates: PCollection[SlotEstimates], job: Job, of: str) -> None:
+    for name, sink in sinks_of(job.outputs).items():
+        _ = estimates | f"{of}{name}" >> sink

@@ -1,0 +1,252 @@
+"""The stream: the road of `build.py` joined end to end, with a source and a heartbeat that have no end."""
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import apache_beam as beam
+
+from pipelines import output_folder
+from pipelines.account.location import AccountLocation, account_of
+from pipelines.assembly import admitted, assemble, continuing, facts_of, ledger_account_of, levels_policy
+from pipelines.build import Source, stream
+from pipelines.engine import Engine, EngineError
+from pipelines.errors import InputError, UsageError
+from pipelines.job import VEHICLE_SHARDS, Job, Outputs
+from pipelines.ranges import instant_of
+from pipelines.runs.stream import levels
+from pipelines.runs.stream.health import Say, attend
+from pipelines.runs.stream.levels import LevelsStream
+from pipelines.specification import Specification, SpecificationError
+from transforms.layouts import message_layout
+from transforms.ledger import AccountRefusal
+from transforms.observe.parse import FROM_US, TO_US
+from transforms.observe.vehicle_hash import Secret
+from transforms.releases.periods.learned import learned_centres, learned_estimates, learned_live
+from transforms.releases.periods.period import PeriodPolicy
+from transforms.releases.slots import SlotFacts
+from transforms.sources.growing_folder import ReadGrowing
+from transforms.sources.heartbeat import Heartbeat
+from transforms.sources.kafka import ReadKafka
+from transforms.sources.kafka_partition import KafkaSourceError, Topic, starts
+from transforms.steps.live import LivePolicy
+from transforms.time.calendar import CalendarError
+from transforms.time.stream_calendar import StreamCalendar, slots_from
+from transforms.time.watermark import CLOCK_ERROR_S, Watermark
+from transforms.wire import PARTIAL_LAYOUT
+
+CHECKED_DAYS = 3 * 366
+"""How far ahead clock changes are looked for; time zones are decided by law, seldom years before."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stream:
+    """All that a stream is made of, ready to be built on any engine. identity: of specification and key."""
+
+    job: Job
+    source: Source
+    heartbeat: Heartbeat
+    identity: str
+    levels: LevelsStream | None = None
+
+    def build(self, p: beam.Pipeline) -> None:
+        if self.levels is None:
+            stream(p, self.source, self.heartbeat, self.job, self.identity)
+        else:
+            levels.stream(p, self.source, self.heartbeat, self.job, self.levels, self.identity)
+
+
+@dataclass(frozen=True)
+class StreamFacts(Mapping[int, SlotFacts]):
+    """What is public about any slot of service in [from_s, to_s), said when it is asked for.
+
+    whole_periods: whether a slot's `plan` is its whole period, else the slot.
+    """
+
+    spec: Specification
+    from_s: int
+    to_s: int
+    whole_periods: bool = False
+    _slots_of: dict[str, tuple[int, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """The slots that share what a vehicle may spend in a period, found once a period."""
+
+    def __getitem__(self, slot_s: int) -> SlotFacts:
+        timetable = self.spec.timetable
+        period = timetable.period_of(datetime.fromtimestamp(slot_s, ZoneInfo(timetable.zone)).date())
+        if period not in self._slots_of:
+            self._slots_of[period] = self.spec.slots_of_period(slot_s)
+        slots = self._slots_of[period]
+        return facts_of(self.spec, period, slot_s, slots if self.whole_periods else (slot_s,), len(slots))
+
+    def __iter__(self) -> Iterator[int]:
+        return slots_from(self.spec.timetable, self.from_s, self.to_s)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def prepare(
+    spec: Specification,
+    start_s: int,
+    source: Source,
+    location: AccountLocation,
+    outputs: Outputs,
+    vehicle_shards: int = VEHICLE_SHARDS,
+) -> Stream:
+    """A stream of the slots from `start_s` on.
+
+    vehicle_shards: see `Job`; a savepoint fits the number it was made with, for with another one a vehicle would be
+    counted in two of them.
+
+    Raises InputError, AccountRefusal, LedgerError or StepError.
+    """
+    location = replace(location, key=location.key.absolute())  # workers may stand in another folder
+    secret = admitted(spec, location)
+    output_folder.prepare(outputs, spec, location)
+    outputs = replace(outputs, folder=outputs.folder.absolute())
+    from_s, to_s = life_of(spec)
+    calendar, facts = StreamCalendar(spec.timetable, start_s, from_s, to_s), StreamFacts(spec, from_s, to_s)
+    job = assemble(spec, calendar, facts, "slot", secret, ledger_account_of(spec, location), outputs)
+    return Stream(
+        job=replace(continuing(job, location.ledger), vehicle_shards=vehicle_shards),
+        source=source,
+        heartbeat=Heartbeat(spec.timetable, start_s, to_s, spec.privacy.release_shards),
+        identity=identity_of(spec, secret, vehicle_shards),
+        levels=_levels(spec, from_s, to_s, secret, location.head),
+    )
+
+
+def identity_of(spec: Specification, secret: Secret, vehicle_shards: int) -> str:
+    """What a savepoint must have been made with to be gone on with."""
+    return f"{spec.spec_id}-{account_of(spec.account, secret).key_check}-{vehicle_shards}-{PARTIAL_LAYOUT}"
+
+
+def _levels(spec: Specification, from_s: int, to_s: int, secret: Secret, head: Path) -> LevelsStream | None:
+    if spec.levels is None or spec.levels.live is None:
+        return None
+    policy = levels_policy(spec, spec.levels, secret, head)
+    periods, zone = StreamFacts(spec, from_s, to_s, whole_periods=True), spec.timetable.zone
+    live = LivePolicy(policy, periods, zone, learned_centres, learned_live)
+    whole = PeriodPolicy(policy, periods, zone, learned_centres, learned_estimates)
+    lateness_s = spec.levels.day_lateness_s
+    if lateness_s is None:
+        return LevelsStream(live, None, 0)
+    return LevelsStream(live, whole, lateness_s - spec.input.allowed_lateness_s)
+
+
+def run(
+    spec: Specification,
+    made: Stream,
+    place: AccountLocation,
+    engine: Engine,
+    stop: threading.Event,
+    say: Say,
+) -> None:
+    """Runs a stream until `stop` is set, then cancels it. Raises EngineError if it cannot, or if it ends by itself."""
+    start_s = made.heartbeat.start_s
+    job = engine.submit(made.build, f"hatstream-{spec.spec_id}-{time.time_ns()}")
+    try:
+        say({"job": job.id, "spec_id": spec.spec_id, "from": spec.timetable.text(start_s)})
+        attend(spec, (start_s, made.heartbeat.end_s), place.reader(), job, stop, say)
+    except EngineError:
+        raise  # it has ended, or there is nobody to be asked
+    except BaseException:
+        job.cancel()
+        raise
+    job.cancel()
+    say({"state": "CANCELED"})
+
+
+def kafka_source(spec: Specification, topic: Topic, start_s: int) -> ReadKafka:
+    """Every partition from the first message that may matter on. Raises SpecificationError or InputError."""
+    try:
+        layout = message_layout(spec.input.name, spec.input.layout)
+    except ValueError as error:
+        raise SpecificationError(f"input: {error}") from None
+    try:
+        found = starts(topic, (start_s - CLOCK_ERROR_S) * 1_000)  # a producer's clock may be that much behind
+    except KafkaSourceError as error:
+        raise InputError(str(error)) from None
+    return ReadKafka(topic, found, _watermark(spec, start_s), layout)
+
+
+def folder_source(spec: Specification, folder: Path, start_s: int) -> ReadGrowing:
+    """Raises InputError where there is no such folder."""
+    if not folder.is_dir():
+        raise InputError(f"there is no folder {folder}")
+    return ReadGrowing(folder.absolute(), _watermark(spec, start_s), spec.input.layout)
+
+
+def _watermark(spec: Specification, start_s: int) -> Watermark:
+    return Watermark(spec.input.allowed_lateness_s, start_s, by_own_times=not spec.counts_are_public)
+
+
+def first_slot(spec: Specification, text: str | None, now: datetime) -> int:
+    """Where the stream's slots begin: at `text`, or with the first slot that has not begun.
+
+    A slot of which a part is over is not whole any more, unless who starts the stream knows that its reports are
+    still in the topic or folder. Raises UsageError, or AccountRefusal outside of the account's life.
+    """
+    timetable, (from_s, to_s) = spec.timetable, life_of(spec)
+    if text is None:
+        start_s = next(slots_from(timetable, int(now.timestamp()) + 1, to_s), to_s)
+    else:
+        at = instant_of(text, timetable, last=False)
+        try:
+            timetable.check_edge(at)
+        except CalendarError as error:
+            raise UsageError(str(error)) from None
+        start_s = int(at.timestamp())
+    if not from_s <= start_s < to_s:
+        edges = f"{timetable.text(from_s)} to {timetable.text(to_s)}"
+        raise AccountRefusal(f"account {spec.account.name!r} lasts from {edges}: no stream starts outside of it")
+    return start_s
+
+
+def check(spec: Specification, start_s: int) -> None:
+    """Whether slots of the specification can be released one by one for ever. Raises SpecificationError."""
+    if spec.input.derived is not None:
+        raise SpecificationError("input.derived_speed needs a vehicle's whole day: use `hatstream release`")
+    if spec.levels is not None and spec.levels.live is None:
+        raise SpecificationError(
+            "live is needed to stream statistics by 'levels': [live] says which part of the total slots get before "
+            "their period ends; without it use `hatstream release`"
+        )
+    if spec.privacy.allocation.whole_periods and spec.levels is None:
+        raise SpecificationError(
+            "privacy.scope = 'period' plans and seals a period as a whole, which a stream never holds: "
+            "use `hatstream release`, or scope = 'slot'"
+        )
+    try:
+        spec.slots_of_period(start_s)  # some of them may lie before the stream
+    except CalendarError as error:
+        raise SpecificationError(str(error)) from None
+    _check_clock(spec, start_s)
+
+
+def _check_clock(spec: Specification, start_s: int) -> None:
+    """The windows of a stream are of one length, for ever: a clock change must be a whole number of slots."""
+    timetable, to_s = spec.timetable, life_of(spec)[1]
+    day = datetime.fromtimestamp(start_s, ZoneInfo(timetable.zone)).date()
+    for _ in range(CHECKED_DAYS):
+        midnight_s = timetable.midnight(day).timestamp()
+        if midnight_s >= to_s:
+            return
+        if (midnight_s - start_s) % timetable.slot_s:
+            raise SpecificationError(
+                f"slot.minutes = {timetable.slot_minutes}: {timetable.zone} changes its clock before {day}, and the "
+                "slots of a stream cannot follow; slots of an hour or less can, in most zones"
+            )
+        day += timedelta(days=1)
+
+
+def life_of(spec: Specification) -> tuple[int, int]:
+    """The account's first second and the one after its last, else those of plausible events; since 1970 UTC."""
+    since, until = spec.account.since, spec.account.until
+    from_s = FROM_US // 1_000_000 if since is None else int(spec.timetable.midnight(since).timestamp())
+    to_s = TO_US // 1_000_000 if until is None else int(spec.timetable.midnight(until).timestamp())
+    return from_s, to_s

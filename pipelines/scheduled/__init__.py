@@ -1,1 +1,0 @@
-"""The scheduled job: a closed range of slots, in memory-bounded parts."""

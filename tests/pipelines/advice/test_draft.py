@@ -1,0 +1,191 @@
+"""`hatstream spec new`: what it drafts from a sample loads, reads the sample, and warns where it guessed."""
+
+import gzip
+import json
+import math
+import sys
+
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipelines.advice.draft.draft import draft
+from pipelines.advice.draft.units import zones_at
+from pipelines.advice.plan.feed import fullest_period
+from pipelines.errors import InputError
+from pipelines.specification import load
+from tests import city
+
+NAMES = ("Vehicle_ID", "GPS Time", "Latitude", "Longitude", "speed")
+
+
+def rows(speed_per_mps=3.6, step_s=20):
+    """Six buses that drive along circles near Austin for a while, each at a speed of its own."""
+    found = []
+    for bus in range(6):
+        mps, radius_m = 5 + bus, 3_000
+        for step in range(40):
+            at, angle = step * step_s, mps * step * step_s / radius_m
+            lat = 30.25 + 0.02 * bus + math.degrees(radius_m * math.sin(angle) / 6_371_000)
+            lon = -97.75 + math.degrees(radius_m * math.cos(angle) / 6_371_000 / math.cos(math.radians(30.3)))
+            time = f"2026-03-02T{8 + at // 3600:02d}:{at // 60 % 60:02d}:{at % 60:02d}-06:00"
+            found.append((f"B-{bus}", time, round(lat, 6), round(lon, 6), round(mps * speed_per_mps, 2)))
+    return found
+
+
+def as_csv(path, lines, delimiter=",", header=True):
+    texts = [delimiter.join(map(str, row)) for row in ([NAMES] if header else []) + lines]
+    path.write_text("\n".join(texts) + "\n")
+    return path
+
+
+def drafted(path, tmp_path, *, secret=True):
+    """The draft, and the specification that it is."""
+    made = draft(path, adds_and_removes=secret)
+    (tmp_path / "drafted.toml").write_text(made.toml)
+    return made, load(tmp_path / "drafted.toml")
+
+
+def in_form(form, folder, speed="speed"):
+    """The sample in a file of that form. speed: the name of the last column."""
+    records = [dict(zip(NAMES, row, strict=True)) for row in rows()]
+    path = folder / f"sample.{form}"
+    if form == "csv":
+        return as_csv(path, rows())
+    if form == "csv.gz":
+        path.write_bytes(gzip.compress(as_csv(folder / "plain.csv", rows()).read_bytes()))
+    elif form == "json":
+        nested = [
+            {"bus": {"id": bus}, "t": {"recordedAtTime": time}, "geo": {"coordinates": [lon, lat]}, speed: kmh}
+            for bus, time, lat, lon, kmh in rows()
+        ]
+        path.write_text(json.dumps(nested, indent=2))
+    elif form == "jsonl":
+        path.write_text("\n".join(map(json.dumps, records)))
+    elif form == "parquet":
+        pq.write_table(pa.Table.from_pylist(records), path)
+    else:
+        named = [{name.replace(" ", "_"): value for name, value in record.items()} for record in records]
+        types = {name: "double" if isinstance(value, float) else "string" for name, value in named[0].items()}
+        fields = [{"name": name, "type": kind} for name, kind in types.items()]
+        with path.open("wb") as file:
+            fastavro.writer(file, {"type": "record", "name": "r", "fields": fields}, named)
+    return path
+
+
+@pytest.mark.parametrize("form", ["csv", "csv.gz", "json", "jsonl", "parquet", "avro"])
+@pytest.mark.parametrize("secret", [True, False])
+def test_a_draft_reads_all_of_its_sample(form, secret, tmp_path):
+    path = in_form(form, tmp_path)
+    made, spec = drafted(path, tmp_path, secret=secret)
+    assert spec.input.name == form.removesuffix(".gz")
+    assert fullest_period(spec, str(path), lambda *_: None).observations.event_us.size == len(rows())
+    assert spec.timetable.zone == "America/Chicago"
+    assert spec.counts_are_public is not secret
+    assert any("must be public" in line for line in made.warnings) is secret
+
+
+@pytest.mark.parametrize("form", ["csv", "csv.gz", "json", "jsonl", "parquet", "avro"])
+def test_a_feed_without_speeds_gets_limits_to_derive_them(form, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "NAMES", (*NAMES[:4], "occupancy"))
+    path = in_form(form, tmp_path, speed="occupancy")
+    made, spec = drafted(path, tmp_path)
+    assert spec.input.derived is not None
+    assert spec.input.derived.max_gap_s == 60, "at least twice the 20 s between reports"
+    assert "no column of speeds" in "\n".join(made.found)
+    assert fullest_period(spec, str(path), lambda *_: None).observations.event_us.size == len(rows())
+    with pytest.raises(InputError, match="positions are public"):
+        draft(path, adds_and_removes=False)
+
+
+@pytest.mark.parametrize(("per_mps", "unit"), [(1, "m/s"), (3.6, "km/h"), (2.237, "mph")])
+def test_the_unit_of_speeds_is_told_by_the_distances_between_positions(per_mps, unit, tmp_path):
+    made, spec = drafted(as_csv(tmp_path / "f.csv", rows(per_mps)), tmp_path)
+    assert f'speed_unit = "{unit}"' in made.toml
+    assert "by the distances" in made.toml
+    assert spec.input.layout.units.kmh_per_unit == pytest.approx({"m/s": 3.6, "km/h": 1, "mph": 1.609344}[unit])
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t", "|"])
+def test_another_delimiter_and_no_header_are_found(delimiter, tmp_path):
+    made, spec = drafted(as_csv(tmp_path / "f.csv", rows(), delimiter, header=False), tmp_path)
+    assert json.loads(spec.text)["input"]["delimiter"] == delimiter
+    assert json.loads(spec.text)["input"]["columns"] == {
+        "vehicle": "1", "time": "2", "lat": "3", "lon": "4", "speed": "5",
+    }  # fmt: skip
+    assert any("by values alone" in line for line in made.warnings)
+
+
+@pytest.mark.parametrize(("unit", "scale"), [("s", 1), ("ms", 1_000), ("us", 1_000_000)])
+def test_times_in_numbers_are_told_by_their_size(unit, scale, tmp_path):
+    lines = [(bus, (1_770_000_000 + 20 * at) * scale, *rest) for at, (bus, _, *rest) in enumerate(rows())]
+    assert f'time_unit = "{unit}"' in drafted(as_csv(tmp_path / "f.csv", lines), tmp_path)[0].toml
+
+
+def test_times_without_an_offset_get_a_zone_to_check(tmp_path):
+    lines = [(bus, time.removesuffix("-06:00"), *rest) for bus, time, *rest in rows()]
+    made, spec = drafted(as_csv(tmp_path / "f.csv", lines), tmp_path)
+    assert 'time_zone = "America/Chicago"  # times have no offset' in made.toml
+    assert spec.input.layout.units.zone == "America/Chicago"
+
+
+def test_names_of_columns_may_be_of_another_language(tmp_path):
+    header = "Fahrzeug;Zeit;Breite;Länge;v_kmh"
+    (tmp_path / "feed.csv").write_text("\n".join([header, *(";".join(map(str, row)) for row in rows())]))
+    made, spec = drafted(tmp_path / "feed.csv", tmp_path)
+    assert dict(spec.input.columns) == {
+        "vehicle": "Fahrzeug", "time": "Zeit", "lat": "Breite", "lon": "Länge", "speed": "v_kmh"
+    }  # fmt: skip
+    assert not any("by values alone" in line for line in made.warnings)
+    assert any("speeds in km/h" in line for line in made.found)
+
+
+def test_columns_that_may_hold_speeds_are_named_where_none_was_found(tmp_path):
+    (tmp_path / "feed.csv").write_text("\n".join(["bus,t,lat,lon,tempo", *(",".join(map(str, row)) for row in rows())]))
+    made, _ = drafted(tmp_path / "feed.csv", tmp_path)
+    assert any("name it in input.columns: tempo." in line for line in made.warnings)
+
+
+def test_the_time_zone_is_that_of_the_place_and_not_of_the_nearest_city():
+    assert zones_at(28.6, 77.2) == ["Asia/Kolkata"]  # Delhi, though Kathmandu is nearer than Kolkata
+    assert zones_at(48.1, 11.6) == ["Europe/Berlin"]
+    assert zones_at(43.8, 87.6) == ["Asia/Shanghai", "Asia/Urumqi"]  # both clocks are in use
+
+
+def test_no_message_shows_a_value_of_a_row(tmp_path):
+    made, _ = drafted(as_csv(tmp_path / "f.csv", rows()), tmp_path)
+    said = "\n".join([*made.found, *made.warnings])
+    assert "B-1" not in said
+    assert "B-1" not in made.toml
+    assert "2026-03-02" not in said
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"hello\n", b"a,b\n1,2\n", b"\x00\x01\x02", b"[]", b"{", b"[1,2]", b"PAR1", b"Obj\x01", b'{"a": 1}\n'],
+)
+def test_what_is_no_feed_is_refused(content, tmp_path):
+    path = tmp_path / "sample"
+    path.write_bytes(content)
+    with pytest.raises(InputError):
+        draft(path, adds_and_removes=True)
+
+
+def test_a_draft_is_written_once_and_checked(tmp_path, hatstream):
+    sample = city.write(tmp_path)[1]
+    code, out, err = hatstream("spec", "new", "--sample", sample, "--output", tmp_path / "new.toml")
+    assert (code, out) == (0, "")
+    assert "WARNING: The region" in err
+    assert hatstream("spec", "check", tmp_path / "new.toml")[0] == 0
+    assert hatstream("spec", "new", "--sample", sample, "--output", tmp_path / "new.toml")[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("file", "layout"),
+    [("capmetro/2016-11-24.csv", "capmetro"), ("surat/suratITMS.json", "iudx"), ("gtfs_rt/mbta.pb", "gtfs-realtime")],
+)
+def test_real_feeds_are_recognised(telemetry, file, layout, tmp_path):
+    _, spec = drafted(telemetry / file, tmp_path)
+    assert spec.input.name == layout
+    assert len(spec.cells.region) > 40

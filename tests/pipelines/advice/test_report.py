@@ -1,0 +1,87 @@
+"""The report in a real browser, and the odds that it states."""
+
+import math
+import re
+
+import pytest
+
+from pipelines.advice.pages.report import GUESSES, odds, reliability
+from pipelines.advice.pages.rows import read_rows
+from tests import city, levels_city
+from tests.browser import browser
+from tests.pipelines.advice.results import CELLS, row, write
+
+
+@pytest.fixture
+def released(tmp_path, hatstream):
+    """A city of which the first of two days is released."""
+    city.write(tmp_path)
+    assert hatstream(*city.init(tmp_path))[0] == 0
+    assert hatstream(*city.release(tmp_path, end=city.DAYS[0]))[0] == 0
+    return tmp_path
+
+
+def report_of(folder, hatstream, *more):
+    place = ["--spec", folder / "spec.toml", "--ledger", folder / "ledger.sqlite"]
+    code, _, err = hatstream("report", *place, "--output", folder / "report.html", *more)
+    assert (code, err) == (0, "")
+    return folder / "report.html"
+
+
+def test_the_report_says_what_is_promised_spent_good_and_missing(released, hatstream):
+    more = ["--input", released / "out" / "*.parquet", "--from", city.DAYS[0], "--to", city.DAYS[1]]
+    path = report_of(released, hatstream, *more)
+    with browser() as page:
+        page.open(path)
+        text = page.one("main").text
+        assert len(page.all("#budget .bars .point")) == 1
+        assert "4 of 8 slots are due and not released whole" in text
+        assert "that a vehicle drove, when and where is treated as public" in text
+        assert "A driver who changes buses" in text
+        assert city.DAYS[0] in page.one("details").get_attribute("textContent")
+        assert (page.complaints(), page.requests()) == ([], [])
+
+
+def test_a_total_with_delta_is_what_was_spent_and_decides_the_odds(tmp_path, hatstream):
+    spec = levels_city.SPEC.replace("limit = 2.64", "limit = { epsilon = 2.64, delta = 1e-6 }")
+    levels_city.write(tmp_path, spec=spec.replace("epsilon = 2.64\nper", "epsilon = 2.64\ndelta = 1e-6\nper"))
+    hatstream(*city.init(tmp_path))
+    first = levels_city.DAYS[0]
+    assert hatstream(*city.release(tmp_path, start=first, end=first))[0] == 0
+    text = re.sub(r"\s+", " ", report_of(tmp_path, hatstream).read_text())
+    assert (
+        "At the epsilon of 2.64 that was spent on the day with the most (and but for a chance of 1e-06, delta)" in text
+    )
+    assert '<td class="number">50 %</td><td class="number">93.3 %</td><td class="number">6.66 %</td>' in text
+    assert f'<td>{first}</td><td class="number">2.64</td>' in text
+    assert "an epsilon of 2.64 at delta 1e-06 may be spent" in text
+
+
+def test_an_account_without_releases_has_a_report_too(tmp_path, hatstream):
+    city.write(tmp_path)
+    hatstream(*city.init(tmp_path))
+    assert "Nothing has been released yet" in report_of(tmp_path, hatstream).read_text()
+
+
+def test_a_range_needs_both_ends(released, hatstream):
+    place = ["--spec", released / "spec.toml", "--ledger", released / "ledger.sqlite"]
+    assert hatstream("report", *place, "--output", released / "r.html", "--from", city.DAYS[0])[0] == 1
+
+
+def test_rows_are_counted_by_status_with_the_widths_of_their_intervals(tmp_path):
+    rows = [row(CELLS[0], 6, 20.0, half_kmh=5.0), row(CELLS[1], 6, 20.0, half_kmh=20.0), row(CELLS[2], 6, None)]
+    found = reliability(read_rows([str(write(tmp_path / "hats.parquet", rows))]))
+    assert [(each["status"], each["rows"], each["reliable"]) for each in found] == [("no-data", 1, 0.0), ("ok", 2, 0.5)]
+    assert found[0]["half"] is None
+
+
+def test_the_odds_are_bayes_rule_at_the_worst_likelihood_ratio():
+    for found in odds(1.0):
+        assert found.most / (1 - found.most) == pytest.approx(math.e * found.before / (1 - found.before))
+        assert found.least / (1 - found.least) == pytest.approx(found.before / (1 - found.before) / math.e)
+    assert [found.before for found in odds(1.0)] == list(GUESSES)
+
+
+def test_no_budget_moves_no_guess_and_a_huge_one_no_further_than_certainty():
+    assert all(found.most == pytest.approx(found.before) for found in odds(0.0))
+    assert all(found.most == pytest.approx(1.0) and found.least >= 0 for found in odds(5_000.0))

@@ -1,0 +1,29 @@
+"""An engine for tests: the bounded pipeline of a cluster on Beam's own runner, in this process."""
+
+import apache_beam as beam
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
+
+from pipelines.runs.flink import bounded
+
+OPTIONS = ("--runner", "flink", "--job-server", "a:1", "--worker-pool", "b:2", "--rest", "c:3", "--parallelism", "2")
+
+
+class OnBeam:
+    """In the place of Flink's: `OPTIONS` name addresses at which nobody listens."""
+
+    def __init__(self, *, parallelism, **_addresses):
+        self.parallelism = parallelism
+
+    def run(self, build, name, watch):
+        p = beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([]))
+        build(p)
+        result = p.run()
+        result.wait_until_finish()
+        assert name.startswith("hatstream-release-")
+        watch({"rows": 1})
+        return bounded.finished(result)
+
+
+def put_in_the_place_of_flink(monkeypatch):
+    monkeypatch.setattr(bounded, "BoundedFlink", OnBeam)

@@ -1,0 +1,220 @@
+"""The scheduled job as one bounded pipeline: it releases and refuses what the job of one machine does."""
+
+import json
+
+import pytest
+
+from pipelines.account import location
+from pipelines.runs.beam import judge
+from pipelines.specification import load
+from tests import city, levels_city
+from tests.pipelines.commands.releases import files_in, said_again, summary_of
+from tests.pipelines.runs import test_derived_speed
+from tests.pipelines.runs.on_beam import OPTIONS, put_in_the_place_of_flink
+from transforms.failpoints import FailpointError, acting
+
+WHOLE = city.SPEC.replace('per = "hat"', 'per = "period"\nscope = "period"\ncomposition = "clip-user"')
+SHARDED = city.SPEC.replace(
+    'per = "hat"', 'per = "hat"\ncomposition = "cap"\nmax_cells = 2\nmax_samples = 2\nrelease_shards = 3'
+)
+
+
+@pytest.fixture(autouse=True)
+def on_beam(monkeypatch):
+    put_in_the_place_of_flink(monkeypatch)
+
+
+def opened(folder, hatstream, spec=city.SPEC, lines=None):
+    city.write(folder, spec=spec, lines=lines)
+    assert hatstream(*city.init(folder))[0] == 0
+    return folder
+
+
+def of(arguments, folder, pattern):
+    arguments = [*arguments]
+    arguments[arguments.index("--input") + 1] = str(folder / pattern)
+    return arguments
+
+
+def audited(folder):
+    """Units that differed from what was recorded, and those that were drawn again."""
+    ledger = location.find(str(folder / "ledger.sqlite"), None).ledger
+    (account,) = ledger.accounts()
+    return tuple(ledger.audit(account.name))
+
+
+def digests(folder):
+    spec, ledger = load(folder / "spec.toml"), location.find(str(folder / "ledger.sqlite"), None).ledger
+    return [entry.unit.digest for entry in ledger.stages(spec.account.name, spec.spec_id)]
+
+
+def entries(folder, hatstream):
+    code, out, _ = hatstream("ledger", "verify", "--ledger", folder / "ledger.sqlite")
+    assert code == 0
+    return out
+
+
+def check_equal(folder, hatstream, arguments):
+    """On the engine, then on this machine, on one ledger: that compares digests and plans."""
+    code, out, err = hatstream(*arguments, "--json", *OPTIONS)
+    assert (code, err) == (0, "")
+    first = files_in(folder / "out")
+    (folder / "out").rename(folder / "first")
+    assert summary_of(out)["slots_new"] > 0
+    code, again, err = hatstream(*arguments, "--json")
+    assert (code, err) == (0, "")
+    assert summary_of(again)["slots_new"] == summary_of(again)["slots_that_differ_now"] == 0
+    assert said_again(again) == said_again(out)
+    assert files_in(folder / "out") == first
+    entries(folder, hatstream)
+    return summary_of(out)
+
+
+@pytest.mark.parametrize("spec", [WHOLE, pytest.param(SHARDED, marks=pytest.mark.slow)])
+def test_it_releases_what_the_job_of_one_machine_releases(tmp_path, hatstream, spec):
+    opened(tmp_path, hatstream, spec, [*city.rows(), *city.rows()[:5], "PLATE1,no time,21,72,3\n"])
+    found = check_equal(tmp_path, hatstream, city.release(tmp_path))
+    assert (found["rows"], found["duplicates"], found["refused"]) == (132, 5, {"parse/bad-time": 1})
+
+
+def test_files_are_read_by_row_groups(tmp_path, hatstream, monkeypatch):
+    monkeypatch.setattr("pipelines.runs.crew.crew.SHARE_BYTES", 500)
+    city.write_parquet(tmp_path)
+    assert hatstream(*city.init(tmp_path))[0] == 0
+    found = check_equal(tmp_path, hatstream, of(city.release(tmp_path), tmp_path, "feed-*.parquet"))
+    assert (found["rows"], found["duplicates"]) == (127, 1)
+
+
+def test_periods_by_levels_rest_on_those_before_them(tmp_path, hatstream):
+    levels_city.write(tmp_path)
+    assert hatstream(*city.init(tmp_path))[0] == 0
+    arguments = city.release(tmp_path)
+    code, out, err = hatstream(*arguments, "--json", *OPTIONS)
+    assert (code, err) == (0, "")
+    first = files_in(tmp_path / "out")
+    (tmp_path / "out").rename(tmp_path / "first")
+    code, again, err = hatstream(*arguments, "--json")
+    assert (code, err) == (0, "")
+    assert files_in(tmp_path / "out") == first
+    assert said_again(again)["periods"] == said_again(out)["periods"]
+    assert audited(tmp_path) == (0, len(digests(tmp_path))), "drawn again of the same sums, in vain"
+
+
+def test_speeds_are_derived_over_a_whole_day_of_each_vehicle(tmp_path, hatstream):
+    header, lines = test_derived_speed.rows(buses=6)
+    (tmp_path / "spec.toml").write_text(test_derived_speed.SPEC)
+    (tmp_path / "feed.csv").write_text(header + "".join(lines))
+    assert hatstream(*city.init(tmp_path))[0] == 0
+    arguments = city.release(tmp_path, start=city.DAYS[0], end=city.DAYS[0])
+    assert hatstream(*arguments, *OPTIONS)[0] == 0
+    first = digests(tmp_path)
+    assert hatstream(*arguments)[0] == 0
+    assert audited(tmp_path) == (0, len(first)), "drawn again of the same sums, in vain"
+
+
+def test_a_second_run_says_what_the_first_said_and_one_of_other_input_that_it_differs(tmp_path, hatstream):
+    opened(tmp_path, hatstream)
+    first = hatstream(*city.release(tmp_path, "--json", *OPTIONS))[1]
+    files = files_in(tmp_path / "out")
+    code, again, _ = hatstream(*city.release(tmp_path, "--json", *OPTIONS))
+    assert (code, said_again(again), files_in(tmp_path / "out")) == (0, said_again(first), files)
+    city.write(tmp_path, lines=city.rows()[1:])
+    code, out, _ = hatstream(*city.release(tmp_path, "--json", *OPTIONS))
+    assert (code, summary_of(out)["slots_that_differ_now"], files_in(tmp_path / "out")) == (5, 1, files)
+
+
+def refused(folder, hatstream, arguments):
+    """Exit code and words on the engine; the ledger stays as it was."""
+    before = entries(folder, hatstream)
+    code, out, err = hatstream(*arguments, *OPTIONS)
+    assert (out, entries(folder, hatstream), files_in(folder / "out")) == ("", before, {})
+    here = hatstream(*arguments)
+    assert here[0] == code
+    return code, err, here[2]
+
+
+def test_one_file_that_cannot_be_read_is_enough_and_is_named(tmp_path, hatstream):
+    city.write_parquet(tmp_path)
+    assert hatstream(*city.init(tmp_path))[0] == 0
+    (tmp_path / "feed-c.parquet").write_bytes(b"PAR1 no more")
+    code, err, here = refused(tmp_path, hatstream, of(city.release(tmp_path), tmp_path, "feed-*.parquet"))
+    assert (code, err) == (4, here)
+    assert "feed-c.parquet: the footer is" in err
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (["PLATE1,no time,21,72,3\n"] * 5, "none of the 5 rows is usable"),
+        (city.rows(days=city.DAYS[:1]), f"of the 63 rows none is of {city.DAYS[1]}"),
+        ([], "of the 0 rows none is of"),
+    ],
+)
+def test_an_input_without_usable_rows_of_a_day_seals_nothing(tmp_path, hatstream, lines, said):
+    opened(tmp_path, hatstream, lines=lines)
+    code, err, here = refused(tmp_path, hatstream, city.release(tmp_path))
+    assert (code, err) == (4, here)
+    assert said in err
+
+
+def test_where_nothing_happened_days_are_sealed_if_the_operator_says_so(tmp_path, hatstream):
+    opened(tmp_path, hatstream, lines=[])
+    check_equal(tmp_path, hatstream, city.release(tmp_path, "--allow-empty"))
+
+
+@pytest.mark.parametrize("levels", [False, True])
+def test_over_the_limit_nothing_is_recorded_and_the_words_are_the_same(tmp_path, hatstream, levels):
+    if levels:
+        levels_city.write(tmp_path, spec=levels_city.SPEC.replace("limit = 2.64", "limit = 1"))
+        assert hatstream(*city.init(tmp_path))[0] == 0
+    else:
+        opened(tmp_path, hatstream, city.SPEC.replace("limit = 50", "limit = 5"))
+    code, err, here = refused(tmp_path, hatstream, city.release(tmp_path))
+    assert (code, err) == (3, here)
+
+
+def test_a_range_that_is_not_over_and_options_that_do_not_fit_are_wrong_use(tmp_path, hatstream):
+    opened(tmp_path, hatstream)
+    assert hatstream(*city.release(tmp_path, *OPTIONS, end="2099-01-01"))[0] == 1
+    for more, words in (
+        (["--runner", "flink"], "needs --job-server, --worker-pool and --rest"),
+        (["--parallelism", "2"], "go with --runner flink"),
+        ([*OPTIONS, "--workers", "2"], "--workers and --check-input are of this machine"),
+        ([*OPTIONS, "--check-input"], "--workers and --check-input are of this machine"),
+    ):
+        code, _, err = hatstream(*city.release(tmp_path, *more))
+        assert (code, words in err) == (1, True)
+
+
+@pytest.mark.parametrize("place", [pytest.param("after-noise", marks=pytest.mark.slow), "after-commit"])
+def test_what_is_drawn_again_after_a_fault_gives_what_was_recorded_first(tmp_path, hatstream, place):
+    """As an engine does with a stage: everything is drawn anew, and the ledger keeps the first."""
+    opened(tmp_path, hatstream)
+
+    def fail(name, passage):
+        if (name, passage) == (place, 2):
+            raise FailpointError(name)
+
+    with acting(fail):
+        assert hatstream(*city.release(tmp_path, *OPTIONS))[0] == 4
+    code, out, _ = hatstream(*city.release(tmp_path, "--json", *OPTIONS))
+    assert (code, summary_of(out)["slots_that_differ_now"]) == (0, 0)
+    files = files_in(tmp_path / "out")
+    assert hatstream(*city.release(tmp_path, "--json"))[0] == 0
+    assert files_in(tmp_path / "out") == files
+
+
+def test_a_verdict_is_read_back_as_it_was_written():
+    facts = [
+        judge.of_counts({"rows": 7, "refused/parse/bad-time": 2, "period/2022-01-01": 5})[1],
+        json.dumps(
+            {"type": "AskedFact", "period": "2022-01-01", "wanted": [["s", 0, 0, "3/7"]], "spent": ["1", "2/3", "1"]}
+        ).encode(),
+    ]
+    verdict = judge.verdict_on(facts, ["2022-01-01"], lambda _: [])
+    assert judge.read_back(judge.written(verdict)) == verdict
+    assert (verdict.consents, verdict.outcome.observations, str(verdict.outcome.debits["2022-01-01"].pure)) == (
+        True,
+        5,
+        "3/7",
+    )

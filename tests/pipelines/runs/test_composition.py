@@ -1,0 +1,257 @@
+"""Composition over HATs end to end: whole periods, suppression, mean and variance, one epsilon said in many ways."""
+
+import csv
+import json
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dpops.mechanisms.array_average import ArrayAverage
+from pipelines.account import location
+from pipelines.exit_codes import FAILED
+from pipelines.runs.crew import counting
+from pipelines.specification import load
+from tests import city
+from transforms.releases.hats.exposure import most_spent
+from transforms.time.calendar import Timetable
+
+WHOLE = 'per = "period"\nscope = "period"'
+CLIPPED = f'{WHOLE}\ncomposition = "clip-user"'
+BOTH = 'name = "mean"\nmechanism = "baseline"\n[[statistic]]\nname = "variance"\nmechanism = "baseline-variance"'
+DAY = ("--from", city.DAYS[0], "--to", city.DAYS[0])
+
+
+def spec_of(privacy=WHOLE, *changes):
+    text = city.SPEC.replace('per = "hat"', privacy)
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    return text
+
+
+TWO = ('name = "mean"\nmechanism = "array-average"', BOTH)
+
+
+def opened(folder, hatstream, spec):
+    city.write(folder, spec=spec)
+    assert hatstream(*city.init(folder))[0] == 0
+
+
+def released(folder, hatstream, *more):
+    code, out, _ = hatstream(*city.release(folder, "--json", *more))
+    assert code == 0
+    return json.loads(out.splitlines()[-1])
+
+
+def rows_in(folder):
+    paths = sorted((folder / "out").glob("*.csv"))
+    return [row for path in paths for row in csv.DictReader(path.read_text().splitlines())]
+
+
+def ledger_of(folder):
+    return location.find(str(folder / "ledger.sqlite"), None).ledger
+
+
+def test_a_period_planned_as_a_whole_debits_exactly_its_total(tmp_path, hatstream):
+    opened(tmp_path, hatstream, spec_of(WHOLE, ("epsilon = 1.0", "epsilon = 6")))
+    for period in released(tmp_path, hatstream)["periods"]:
+        assert (period["sum_of_slot_maxima"], period["most_spent_by_a_vehicle"]) == (6, 6)
+    assert {float(row["epsilon"]) for row in rows_in(tmp_path)} == {6 / 9}, "every bus is in 9 HATs of the day"
+    assert [spent.epsilon for spent in ledger_of(tmp_path).spent("small")] == [6, 6]
+
+
+def half_debit(patch):
+    patch.setattr("transforms.releases.hats.draw.most_spent", lambda *given: most_spent(*given) / 2)
+
+
+def plans_of_twice_the_epsilon(patch):
+    draw = ArrayAverage.draw
+
+    def mutant(self, hats, grid, epsilon, noise):
+        return draw(self, hats, grid, 2 * epsilon, noise)
+
+    patch.setattr(ArrayAverage, "draw", mutant)
+
+
+@pytest.mark.parametrize("privacy", ['per = "hat"', WHOLE])
+@pytest.mark.parametrize("wrong", [half_debit, plans_of_twice_the_epsilon])
+def test_a_job_whose_plans_claim_more_than_its_debit_releases_nothing(tmp_path, hatstream, monkeypatch, privacy, wrong):
+    opened(tmp_path, hatstream, spec_of(privacy))
+    wrong(monkeypatch)
+    code, _, err = hatstream(*city.release(tmp_path, *DAY))
+    assert (code, "claim more than the account was debited" in err) == (FAILED, True)
+    assert ledger_of(tmp_path).spent("small") == []
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+@pytest.mark.parametrize("privacy", ['per = "hat"', WHOLE])
+def test_verify_finds_plans_that_claimed_more_than_their_debit(tmp_path, hatstream, monkeypatch, privacy):
+    opened(tmp_path, hatstream, spec_of(privacy))
+    with monkeypatch.context() as careless:
+        plans_of_twice_the_epsilon(careless)
+        careless.setattr("transforms.releases.hats.draw.check_claims", lambda _units, _counted: None)
+        careless.setattr("transforms.ledger.releases.check_claims", lambda _units: None)
+        assert hatstream(*city.release(tmp_path, *DAY))[0] == 0
+    code, _, err = hatstream("ledger", "verify", "--ledger", str(tmp_path / "ledger.sqlite"))
+    assert (code, "claim more than the account was debited" in err) == (FAILED, True)
+
+
+def test_a_part_of_a_period_that_is_planned_as_a_whole_is_refused_before_and_after(tmp_path, hatstream):
+    opened(tmp_path, hatstream, spec_of())
+    part = city.release(tmp_path, start=f"{city.DAYS[0]}T08:00", end=f"{city.DAYS[0]}T10:00")
+    for _ in range(2):
+        code, _, err = hatstream(*part)
+        assert code == 1
+        assert "2022-01-01 has 4 slots, the range holds 2 of them" in err
+        released(tmp_path, hatstream)
+
+
+def test_a_period_that_was_sealed_with_other_slots_is_refused_with_the_reason(tmp_path, hatstream, monkeypatch):
+    """As when the law on clock changes did change after the release."""
+    opened(tmp_path, hatstream, spec_of())
+    released(tmp_path, hatstream)
+    day_slots = Timetable.day_slots
+    monkeypatch.setattr(Timetable, "day_slots", lambda table, day: day_slots(table, day)[1:])
+    code, _, err = hatstream(*city.release(tmp_path))
+    assert code == 3
+    assert "planned and sealed as a whole with 4 slots" in err
+
+
+def test_a_period_planned_as_a_whole_is_released_once(tmp_path, hatstream):
+    opened(tmp_path, hatstream, spec_of())
+    first = released(tmp_path, hatstream)
+    files = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    again = released(tmp_path, hatstream)
+    assert (first["slots_new"], again["slots_new"]) == (8, 0)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == files
+    ledger_of(tmp_path).verify()
+
+
+def test_parts_of_the_input_change_no_plan_of_a_period(tmp_path, hatstream, monkeypatch):
+    found = []
+    for rows in (4_000_000, 5):
+        folder = tmp_path / str(rows)
+        folder.mkdir()
+        opened(folder, hatstream, spec_of(CLIPPED))
+        monkeypatch.setattr(counting, "PART_ROWS", rows)
+        released(folder, hatstream)
+        units = ledger_of(folder).released(load(folder / "spec.toml").spec_id, city.DAYS[0])
+        found.append([[(each.cell, each.plan) for each in unit.released] for unit in units])
+    assert found[0] == found[1]
+    assert sum(map(len, found[0])) == 9
+
+
+@pytest.mark.parametrize("scope", ["slot", "period"])
+def test_suppression_leaves_every_vehicle_in_fewer_hats_and_every_hat_with_a_vehicle(tmp_path, hatstream, scope):
+    """A lone bus in a cell of its own has the largest error; below it there is room to suppress the others."""
+    spec = spec_of(f'per = "hat"\ncomposition = "clip-user"\nscope = "{scope}"', ("epsilon = 1.0", "epsilon = 0.01"))
+    lone = [f"PLATE9,{city.DAYS[0]}T08:{minute:02d}:00+05:30,21.40,72.83,30\n" for minute in range(10)]
+    city.write(tmp_path, spec=spec, lines=[*city.rows(), *lone])
+    assert hatstream(*city.init(tmp_path))[0] == 0
+    (period,) = released(tmp_path, hatstream, *DAY)["periods"]
+    assert (period["hats"], period["no_data"]) == (10, 0)
+    assert period["most_spent_by_a_vehicle"] <= period["sum_of_slot_maxima"] < 9 * 0.01
+
+
+def test_mean_and_variance_are_those_of_an_independent_count_when_there_is_hardly_any_noise(tmp_path, hatstream):
+    changes = [("epsilon = 1.0", "epsilon = 1000000"), ("limit = 50", "limit = 1e9"), TWO]
+    opened(tmp_path, hatstream, spec_of('per = "hat"', *changes))
+    released(tmp_path, hatstream, *DAY)
+    speeds: dict[tuple[int, str], list[float]] = {}
+    for line in city.rows(days=city.DAYS[:1]):
+        _, at, lat, _, speed = line.strip().split(",")
+        speeds.setdefault((int(at[11:13]), lat), []).append(float(speed))
+    expected = sorted((round(np.mean(v), 2), round(np.var(v), 1)) for v in speeds.values())
+    rows = rows_in(tmp_path)
+    values = {(row["slot_start"], row["cell"], row["statistic"]): float(row["value"]) for row in rows}
+    pairs = [
+        (round(value, 2), round(values[slot, cell, "variance"], 1))
+        for (slot, cell, name), value in values.items()
+        if name == "mean"
+    ]
+    assert sorted(pairs) == expected
+    assert {(row["statistic"], row["unit"]) for row in rows} == {("mean", "km/h"), ("variance", "(km/h)^2")}
+
+
+def test_the_epsilon_of_a_hat_is_divided_over_its_statistics_by_weight(tmp_path, hatstream):
+    weighted = (TWO[0], BOTH.replace('"baseline"', '"baseline"\nweight = 3'))
+    opened(tmp_path, hatstream, spec_of('per = "hat"', weighted))
+    released(tmp_path, hatstream, *DAY)
+    shares = {(row["statistic"], float(row["epsilon"])) for row in rows_in(tmp_path)}
+    assert shares == {("mean", 0.75), ("variance", 0.25)}
+
+
+def test_intervals_of_the_variance_hold_the_true_one(tmp_path, hatstream):
+    opened(tmp_path, hatstream, spec_of('per = "hat"', TWO))
+    released(tmp_path, hatstream, *DAY)
+    for row in rows_in(tmp_path):
+        assert float(row["lower95"]) <= float(row["value"]) <= float(row["upper95"])
+        assert float(row["upper95"]) <= (65 * 65 / 4 if row["statistic"] == "variance" else 65)
+
+
+def test_plain_estimators_get_the_second_stage_under_suppression_and_not_without(tmp_path):
+    found = {}
+    for privacy in (WHOLE, CLIPPED):
+        city.write(tmp_path, spec=spec_of(privacy, TWO))
+        found[privacy] = [stat.mechanism.m_ub for stat in load(tmp_path / "spec.toml").statistics]
+    assert found == {WHOLE: ["none", "none"], CLIPPED: ["opt", "opt"]}
+
+
+def test_the_second_stage_can_be_declined(tmp_path):
+    declined = (TWO[0], BOTH.replace('"baseline"', '"baseline"\nm_ub = "none"'))
+    city.write(tmp_path, spec=spec_of(CLIPPED, declined))
+    assert load(tmp_path / "spec.toml").statistics[0].mechanism.m_ub == "none"
+
+
+def test_a_mechanism_that_is_not_named_is_auto(tmp_path):
+    city.write(tmp_path, spec=spec_of(CLIPPED, (TWO[0], 'name = "variance"')))
+    (stat,) = load(tmp_path / "spec.toml").statistics
+    assert (stat.name, stat.mechanism.name, stat.share) == ("variance", "auto", Fraction(1))
+
+
+def counts_of(folder):
+    """The table of counts that `plan` takes, of the first day."""
+    counts: dict[tuple[str, str, str], int] = {}
+    for line in city.rows(days=city.DAYS[:1]):
+        bus, at, lat, *_ = line.split(",")
+        counts[at[11:13], lat, bus] = counts.get((at[11:13], lat, bus), 0) + 1
+    path = folder / "counts.csv"
+    path.write_text("slot,cell,vehicle,count\n" + "".join(f"{','.join(key)},{n}\n" for key, n in counts.items()))
+    return path
+
+
+@pytest.mark.parametrize("privacy", ['per = "hat"', 'per = "period"', WHOLE, CLIPPED, 'per = "hat"\nscope = "period"'])
+def test_a_plan_says_what_the_release_then_spends(tmp_path, hatstream, privacy):
+    opened(tmp_path, hatstream, spec_of(privacy, ("epsilon = 1.0", "epsilon = 0.5"), TWO))
+    code, out, _ = hatstream("plan", "--spec", tmp_path / "spec.toml", "--counts", counts_of(tmp_path), "--json")
+    assert code == 0
+    composed = json.loads(out.splitlines()[-1])["composed"]
+    (period,) = released(tmp_path, hatstream, *DAY)["periods"]
+    assert composed["debit_of_a_period"]["epsilon"] == pytest.approx(period["sum_of_slot_maxima"])
+    if "clip" not in privacy:  # which of equal vehicles leaves a HAT is decided by their hashes
+        assert composed["vehicle_and_period"]["epsilon"] == pytest.approx(period["most_spent_by_a_vehicle"])
+
+
+@pytest.mark.parametrize(
+    ("unit", "said"),
+    [
+        ("vehicle-day", [("day", "exact", 1), ("week", "if alike", 7)]),
+        ("vehicle-week", [("day", "at most", 1), ("week", "exact", 1)]),
+        ('vehicle-ever"\nsince = 2022-01-01\nuntil = "2023-01-01', [("day", "at most", 1), ("week", "at most", 1)]),
+    ],
+)
+def test_one_release_is_said_per_hat_slot_day_and_week(tmp_path, hatstream, unit, said):
+    spec = spec_of('per = "hat"', ('unit = "vehicle-day"', f'unit = "{unit}"'.replace('"2023-01-01"', "2023-01-01")))
+    city.write(tmp_path, spec=spec)
+    code, out, _ = hatstream("plan", "--spec", tmp_path / "spec.toml", "--counts", counts_of(tmp_path), "--json")
+    assert code == 0
+    document = json.loads(out.splitlines()[-1])
+    by_unit = {each["unit"]: each for each in document["guarantees"]}
+    assert by_unit["a vehicle in one HAT"]["release"] == {"epsilon": 1.0, "known": "exact"}
+    assert by_unit["a vehicle in one slot"]["release"] == {"epsilon": 3.0, "known": "exact"}
+    for name, known, times in said:
+        (found,) = [each for key, each in by_unit.items() if name in key]
+        assert found["release"] == {"epsilon": 9.0 * times, "known": known}
+        assert found["account"] == 50 * times
+    assert "when, where, how often" in document["not_protected"]

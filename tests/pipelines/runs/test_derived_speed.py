@@ -1,0 +1,145 @@
+"""Feeds without speeds, from specification to rows: under secret counts alone."""
+
+import json
+from fractions import Fraction
+
+import pytest
+
+from pipelines.account import location
+from pipelines.assembly import job_of, ledger_account_of
+from pipelines.job import NOWHERE
+from pipelines.outcome import Outcome
+from pipelines.ranges import range_of
+from pipelines.runs.crew import counting
+from pipelines.runs.crew.crew import crew_of
+from pipelines.specification import SpecificationError, load
+from tests import city, levels_city
+from transforms import wire
+from transforms.observe.derived_speed import SpeedLimits
+from transforms.observe.vehicle_hash import Secret
+from transforms.releases.periods.stages import COLUMNS
+
+DERIVED = "derived_speed = { max_gap_s = 300, max_kmh = 100 }\n"
+SPEC = levels_city.SPEC.replace(', speed = "v"', "") + DERIVED
+DAY = city.DAYS[0]
+
+
+def rows(kmh=36, buses=60, header="bus,ts,lat,lon\n"):
+    """Buses that go north and south through a cell at one speed, a position a minute, without a speed."""
+    step = kmh / 60 / 111.195  # degrees a minute
+    found = []
+    for bus in range(buses):
+        for minute in range(150):
+            at = 21.170 + step * (minute % 2)
+            time = f"{DAY}T{8 + minute // 60:02d}:{minute % 60:02d}:{bus % 60:02d}+05:30"
+            found.append(f"PLATE{bus},{time},{at:.7f},72.8300000\n")
+    return header, found
+
+
+def tallied(folder, lines, header):
+    """What vehicles did, by the job's own counting: (vehicle, cell, slot, reports, sum of speeds), sorted."""
+    (folder / "spec.toml").write_text(SPEC)
+    (folder / "feed.csv").write_text(header + "".join(lines))
+    spec, place = load(folder / "spec.toml"), location.find(str(folder / "ledger.sqlite"), None)
+    when = range_of(spec.timetable, DAY, DAY)
+    account = ledger_account_of(spec, place, signs=False)
+    job = job_of(spec, when, Secret(b"one key for all runs"), account, NOWHERE)
+    outcome, road, paths = Outcome(), counting.road_of(job, None, COLUMNS), [str(folder / "feed.csv")]
+    periods = {DAY: job.slots[when.slots[0].start_s].plan}
+    with crew_of(road, paths, 1) as crew:
+        events = counting.observe_files(crew, road, paths, outcome, lambda *_: None)
+        tallies = counting.count_derived(crew, periods, events, outcome, lambda *_: None, shards=3)
+        keys = [(when.slots[0].start_s, shard) for shard in range(3)]
+        table = wire.unpack_tally([data for key in keys for data in tallies.read(key)], COLUMNS)
+    columns = (table.vehicle, table.cell, table.slot_s, table.kept, table.sums["sums"])
+    return sorted(zip(*(column.tolist() for column in columns), strict=True)), outcome
+
+
+def test_the_speeds_of_a_feed_that_has_none_are_counted(tmp_path):
+    header, lines = rows()
+    found, outcome = tallied(tmp_path, lines, header)
+    assert outcome.refused == {"derive/first-of-day": 60}
+    assert sum(reports for *_, reports, _ in found) == 60 * 149
+    assert {round(total / reports) for *_, reports, total in found} == {3_600}
+
+
+def test_order_parts_and_files_change_no_integer(tmp_path, monkeypatch):
+    header, lines = rows(buses=7)
+    whole, _ = tallied(tmp_path, lines, header)
+    monkeypatch.setattr(counting, "PART_ROWS", 100)
+    assert tallied(tmp_path, lines[::-1], header)[0] == whole
+    assert tallied(tmp_path, lines + lines[::5], header)[0] == whole
+
+
+def test_a_feed_without_speeds_is_released_and_a_second_run_finds_it_the_same(tmp_path, hatstream):
+    header, lines = rows(buses=9)
+    (tmp_path / "spec.toml").write_text(SPEC)
+    (tmp_path / "feed.csv").write_text(header + "".join(lines))
+    assert hatstream(*city.init(tmp_path))[0] == 0
+    summaries = []
+    for _ in range(2):
+        code, out, err = hatstream(*city.release(tmp_path, "--json", start=DAY, end=DAY))
+        assert (code, err) == (0, "")
+        summaries.append(json.loads(out))
+    assert [each["stages_new"] for each in summaries] == [2, 0]
+    assert summaries[1]["operator_only"]["stages_that_differ_now"] == 0
+    assert summaries[0]["operator_only"]["refused"] == {"derive/first-of-day": 9}
+    assert len(list((tmp_path / "out").iterdir())) == 4 * len(city.FORMATS)
+
+
+def test_a_plan_counts_it_and_an_evaluation_refuses_it(tmp_path, hatstream):
+    header, lines = rows(buses=9)
+    (tmp_path / "spec.toml").write_text(SPEC)
+    (tmp_path / "feed.csv").write_text(header + "".join(lines))
+    code, out, _ = hatstream("plan", "--spec", tmp_path / "spec.toml", "--input", tmp_path / "feed.csv", "--json")
+    assert code == 0
+    assert json.loads(out)["operator_only"]["vehicles"] == 9
+    data = ("--data", tmp_path / "feed.csv", "--spec", tmp_path / "spec.toml", "--not-private")
+    code, _, err = hatstream("evaluate", *data, "--learned")
+    assert code == 1
+    assert "derived" in err
+
+
+@pytest.mark.parametrize("layout", ["csv", "jsonl", "json", "parquet", "avro"])
+def test_every_form_is_read_without_a_column_of_speeds(layout, tmp_path):
+    spec = SPEC.replace('layout = "csv"', f'layout = "{layout}"')
+    found = load(levels_city.write(tmp_path, spec=spec)[0]).input
+    assert found.derived == SpeedLimits(300, Fraction(100))
+    assert found.layout.fields == ("vehicle", "time", "lat", "lon")
+
+
+def test_a_fixed_layout_may_derive_speeds_too(tmp_path):
+    text = SPEC.replace('layout = "csv"', 'layout = "gtfs-realtime"')
+    text = text.replace('columns = { vehicle = "bus", time = "ts", lat = "lat", lon = "lon" }\n', "")
+    assert load(levels_city.write(tmp_path, spec=text)[0]).input.derived is not None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("max_gap_s = 300", "max_gap_s = 0", "max_gap_s must be between"),
+        ("max_kmh = 100", "max_kmh = 0", "max_kmh must be between"),
+        ("max_gap_s = 300, ", "", "max_gap_s"),
+        ('lon = "lon" }', 'lon = "lon", speed = "v" }', "needs exactly vehicle, time, lat, lon"),
+        (DERIVED, DERIVED + 'speed_unit = "m/s"\n', "speed_unit"),
+        (DERIVED, DERIVED + "[live]\nshare = 0.2\n", "without [live]"),
+    ],
+)
+def test_what_does_not_go_with_derived_speeds_is_refused(tmp_path, old, new, told):
+    assert old in SPEC
+    with pytest.raises(SpecificationError) as refusal:
+        load(levels_city.write(tmp_path, spec=SPEC.replace(old, new))[0])
+    assert told in str(refusal.value)
+
+
+def test_under_public_counts_positions_are_public_and_so_would_be_the_speeds(tmp_path):
+    text = city.SPEC.replace(', speed = "v"', "") + DERIVED
+    with pytest.raises(SpecificationError, match="everybody knows a speed"):
+        load(city.write(tmp_path, spec=text)[0])
+
+
+def test_limits_decide_a_release_and_specifications_without_them_keep_their_id(tmp_path):
+    first = load(levels_city.write(tmp_path, spec=SPEC)[0])
+    other = load(levels_city.write(tmp_path, spec=SPEC.replace("= 300", "= 301"))[0])
+    assert first.spec_id != other.spec_id
+    assert "derived_speed" not in load(levels_city.write(tmp_path)[0]).text

@@ -1,0 +1,287 @@
+"""Columns become numbers and instants value by value, whatever stands beside them."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transforms.layouts.columns import PLAIN_NUMBER, Instants, instants, numbers
+
+LARGEST = np.finfo(np.float64).max
+
+
+def numbers_of(values, kind=None):
+    """Each value as its number, "missing" or "bad"."""
+    found = numbers(values if isinstance(values, pa.Array) else pa.array(values, kind))
+    assert not (found.valid & found.missing).any()
+    assert (found.values[~found.valid] == 0).all()
+    return [float(v) if ok else "missing" if no else "bad" for v, ok, no in zip(*found[:3], strict=True)]
+
+
+def instants_of(values, unit="iso", kind=None):
+    found = instants(values if isinstance(values, pa.Array) else pa.array(values, kind), unit)
+    assert not (found.valid & found.missing).any()
+    return [int(v) if ok else "missing" if no else "bad" for v, ok, no in zip(*found[:3], strict=True)]
+
+
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float32(), pa.float16()])
+def test_nan_and_infinity_are_bad_and_null_is_missing(kind):
+    values = pa.array(np.array([1.5, 0, -2], np.float16)).cast(kind)
+    assert numbers_of(values) == [1.5, 0.0, -2.0]
+    odd = pa.array(np.array([np.nan, np.inf, -np.inf, 4], np.float16), mask=np.array([0, 0, 0, 1], bool)).cast(kind)
+    assert numbers_of(odd) == ["bad", "bad", "bad", "missing"]
+
+
+@pytest.mark.parametrize("kind", [pa.int8(), pa.uint8(), pa.int32(), pa.int64(), pa.uint64()])
+def test_integers_of_every_width_are_numbers(kind):
+    assert numbers_of([1, None, 100], kind) == [1.0, "missing", 100.0]
+
+
+def test_the_largest_integers_and_decimals_are_numbers():
+    assert numbers_of([2**64 - 1], pa.uint64()) == [float(2**64)]
+    assert numbers_of([Decimal("12.50"), None], pa.decimal128(10, 2)) == [12.5, "missing"]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([True, False, None]),
+        pa.array([[1.0], [2.0], None]),
+        pa.array([{"a": 1}, {"a": 2}, None]),
+        pa.array([1, 2, None], pa.timestamp("s", "UTC")),
+        pa.array([1, 2, None], pa.duration("s")),
+    ],
+)
+def test_other_types_are_never_numbers(values):
+    assert numbers_of(values) == ["bad", "bad", "missing"]
+
+
+def test_a_column_of_nulls_is_missing():
+    assert numbers_of([None, None], pa.null()) == ["missing", "missing"]
+    assert instants_of([None], kind=pa.null()) == ["missing"]
+    assert instants_of([None], "s", pa.null()) == ["missing"]
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.string(), pa.large_string(), pa.binary(), pa.large_binary(), pa.string_view(), pa.binary_view()]
+)
+def test_texts_are_numbers_in_plain_notation(kind):
+    texts = ["1.5", " 2 ", "+3", "-4e1", ".5", "6.", "1E2", "", "  ", None, "\t7\t"]
+    expected = [1.5, 2.0, 3.0, -40.0, 0.5, 6.0, 100.0, "missing", "missing", "missing", 7.0]
+    assert numbers_of(pa.array(texts).cast(kind)) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nan",
+        "NaN",
+        "inf",
+        "-inf",
+        "infinity",
+        "0x10",
+        "1_0",
+        "1 0",
+        "1,5",
+        ".",
+        "e5",
+        "1e",
+        "--1",
+        "1d",
+        "１",
+        "\x00",
+        "\n1",
+    ],
+)
+def test_other_notations_are_bad(text):
+    assert numbers_of([text]) == ["bad"]
+    assert numbers_of([text, "1", ""]) == ["bad", 1.0, "missing"]
+
+
+def test_a_text_beyond_float64_is_finite():
+    assert numbers_of(["1e999", "-1e999", "9" * 400, "1e308", "1e-999"]) == [LARGEST, -LARGEST, LARGEST, 1e308, 0.0]
+
+
+def test_bytes_that_are_not_utf8_are_bad_numbers():
+    assert numbers_of([b"\xff\xfe", b"1", None], pa.binary()) == ["bad", 1.0, "missing"]
+
+
+def test_dictionaries_are_spread():
+    assert numbers_of(pa.array(["1", "x", None, "1", ""]).dictionary_encode()) == [
+        1.0,
+        "bad",
+        "missing",
+        1.0,
+        "missing",
+    ]
+    of_null = pa.DictionaryArray.from_arrays(pa.array([0, 1, None]), pa.array([None, "2"]))
+    assert numbers_of(of_null) == ["missing", 2.0, "missing"]
+    assert instants_of(of_null, "s") == ["missing", 2_000_000, "missing"]
+    assert numbers_of(pa.DictionaryArray.from_arrays(pa.array([None], pa.int8()), pa.array([], pa.string()))) == [
+        "missing"
+    ]
+
+
+def test_slices_are_read_from_their_offset():
+    assert numbers_of(pa.array(["x", "1", None, "2"])[1:]) == [1.0, "missing", 2.0]
+    whole = pa.array(["?", "1970-01-01T00:00Z", None, "1970-01-01T00:00:01Z", "1970-01-01T00:00:02Z"])
+    assert instants_of(whole[1:]) == [0, "missing", 1_000_000, 2_000_000]
+    assert instants_of(whole[3:]) == [1_000_000, 2_000_000]
+    assert instants_of(whole[:0]) == []
+
+
+@given(st.lists(st.text("0123456789+-.eE_ xnaif\t", max_size=8), max_size=6))
+def test_no_text_changes_how_another_one_is_read(texts):
+    alone = [numbers_of([text])[0] for text in texts]
+    assert numbers_of(texts, pa.string()) == alone
+    for text, found in zip(texts, alone, strict=True):
+        stripped = text.strip(" \t")
+        is_plain = re.match(PLAIN_NUMBER, stripped) is not None
+        assert found == (
+            "missing" if not stripped else max(-LARGEST, min(float(stripped), LARGEST)) if is_plain else "bad"
+        )
+
+
+# --- instants -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "us"),
+    [
+        ("2023-11-15T12:00:00Z", 1_700_049_600_000_000),
+        ("2023-11-15 12:00:00Z", 1_700_049_600_000_000),
+        ("2023-11-15T12:00Z", 1_700_049_600_000_000),
+        ("2023-11-15T17:30:00+05:30", 1_700_049_600_000_000),
+        ("2023-11-15T17:30:00+0530", 1_700_049_600_000_000),
+        ("2023-11-15T06:00:00-06", 1_700_049_600_000_000),
+        ("2023-11-15T12:00:00.5Z", 1_700_049_600_500_000),
+        ("2023-11-15T12:00:00.123456-00:00", 1_700_049_600_123_456),
+        ("2023-11-15T12:00:00.1234569Z", 1_700_049_600_123_456),
+        ("2024-02-29T00:00:00Z", 1_709_164_800_000_000),
+        ("1970-01-01T00:00:00Z", 0),
+        ("9999-12-31T23:59:59Z", 253_402_300_799_000_000),
+    ],
+)
+def test_iso_instants_with_an_offset(text, us):
+    assert instants_of([text]) == [us]
+    assert instants_of(["nonsense", text, None, "1970-01-01T00:00Z"]) == ["bad", us, "missing", 0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2023-11-15T12:00:00",
+        "2023-11-15",
+        "2023-02-30T00:00:00Z",
+        "2023-02-29T00:00:00Z",
+        "2023-00-10T00:00:00Z",
+        "2023-13-10T00:00:00Z",
+        "2023-11-00T00:00:00Z",
+        "2023-11-15T24:00:00Z",
+        "2023-11-15T12:60:00Z",
+        "2023-11-15T12:00:60Z",
+        "2023-11-15T12:00:00+24:00",
+        "2023-11-15T12:00:00+05:60",
+        "2023-11-15T12:00:00+5:30",
+        "2023-11-15T12:00:00.Z",
+        "2023-11-15T12:00:00,5Z",
+        "2023-11-15t12:00:00z",
+        "2023-11-15T12:00:00 Z",
+        "2023/11/15T12:00:00Z",
+        "0000-01-01T00:00:00Z",
+        "-2023-11-15T12:00:00Z",
+        "1700049600",
+        "２０23-11-15T12:00:00Z",
+        "2023-11-15T12:00:00Z" + " " * 100,
+        "2023-11-15T12:00:0aZ",
+        "Z" * 20,
+        "-" * 25,
+    ],
+)
+def test_other_iso_texts_are_bad(text):
+    assert instants_of([text]) == ["bad"]
+    assert instants_of([text, "1970-01-01T00:00:00Z"]) == ["bad", 0]
+
+
+def iso_texts():
+    moments = st.datetimes(min_value=datetime(1, 1, 3), max_value=datetime(9999, 12, 29))
+    offsets = st.integers(-23 * 60 - 59, 23 * 60 + 59)
+
+    def write(moment, offset, separator, form):
+        sign, minutes = "-" if offset < 0 else "+", abs(offset)
+        tail = f"{sign}{minutes // 60:02d}{form}{minutes % 60:02d}"
+        us = (moment.replace(tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+        return moment.isoformat(separator) + tail, us - offset * 60_000_000
+
+    return st.builds(write, moments, offsets, st.sampled_from("T "), st.sampled_from([":", ""]))
+
+
+@given(st.lists(iso_texts(), max_size=5))
+def test_iso_agrees_with_the_standard_library(pairs):
+    assert instants_of([text for text, _ in pairs], kind=pa.string()) == [us for _, us in pairs]
+
+
+@given(iso_texts(), st.integers(0, 25), st.sampled_from("0123456789:-+TZ. x\xe9"))
+def test_a_changed_letter_is_read_as_the_standard_library_does_or_refused(pair, at, letter):
+    text = pair[0][:at] + letter + pair[0][at + 1 :]
+    (found,) = instants_of([text])
+    if found != "bad":
+        moment = datetime.fromisoformat(text)
+        assert found == (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+
+
+@pytest.mark.parametrize(("unit", "us"), [("s", 1_000_000), ("ms", 1_000), ("us", 1)])
+def test_numeric_instants_are_scaled_to_microseconds(unit, us):
+    assert instants_of([3, None, -2], unit) == [3 * us, "missing", -2 * us]
+    assert instants_of(["3", "", "x", "2023-11-15T12:00:00Z"], unit) == [3 * us, "missing", "bad", "bad"]
+    assert instants_of([3.0, float("nan"), float("inf")], unit) == [3 * us, "bad", "bad"]
+    assert instants_of([True, None], unit) == ["bad", "missing"]
+
+
+def test_fractions_of_seconds_round_to_microseconds():
+    assert instants_of([1_700_000_000.123456, 0.0000004, 0.0000006], "s") == [1_700_000_000_123_456, 0, 1]
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us"])
+def test_huge_instants_do_not_overflow(unit):
+    high, low = instants_of([2**63 - 1, -(2**63)], unit)
+    assert high > 2**61
+    assert low < -(2**61)
+    assert all(abs(us) > 2**61 for us in instants_of([1e308, -1e308], unit))
+    assert instants_of([2**64 - 1], unit, pa.uint64())[0] > 2**61
+
+
+@pytest.mark.parametrize(("unit", "per_s"), [("s", 1), ("ms", 10**3), ("us", 10**6), ("ns", 10**9)])
+@pytest.mark.parametrize("asked", ["iso", "s", "ms"])
+def test_arrow_timestamps_with_a_zone_are_instants_whatever_the_unit(unit, per_s, asked):
+    column = pa.array([1_700_000_000 * per_s, None], pa.timestamp(unit, "Asia/Kolkata"))
+    assert instants_of(column, asked) == [1_700_000_000_000_000, "missing"]
+    far = pa.array([2**63 - 1, -(2**63)], pa.int64()).view(pa.timestamp(unit, "UTC"))
+    assert all(abs(us) > 4_102_444_800_000_000 for us in instants_of(far, asked))
+
+
+@pytest.mark.parametrize("asked", ["iso", "s"])
+def test_arrow_timestamps_without_a_zone_are_bad(asked):
+    assert instants_of(pa.array([1, None], pa.timestamp("s")), asked) == ["bad", "missing"]
+
+
+def test_numbers_are_no_iso_instants():
+    assert instants_of([1_700_000_000, None]) == ["bad", "missing"]
+
+
+@given(st.fractions(0, 4_000_000_000), st.sampled_from(["s", "ms"]))
+def test_seconds_are_within_a_microsecond(exact, unit):
+    scale = {"s": 1, "ms": 1_000}[unit]
+    (us,) = instants_of([float(exact * scale)], unit)
+    assert abs(Fraction(us) - exact * 1_000_000) <= 1
+
+
+def test_the_result_has_one_entry_a_row():
+    assert [part.shape for part in instants(pa.array([], pa.string()), "iso")] == [(0,)] * len(Instants._fields)
+    assert [part.shape for part in numbers(pa.array([], pa.binary()))] == [(0,)] * 3

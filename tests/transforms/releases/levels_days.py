@@ -1,0 +1,52 @@
+"""A small region and its day, and how its periods are released as levels with live slots."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import h3
+
+from dpops.claims import ZCDP, PureDP, rho_within
+from dpops.levels import UNIT, Fleet, Kind, LiveSettings, Settings, live_settings
+from dpops.levels.defaults import spread_of
+from dpops.types import Grid
+from transforms.releases.periods.stages import LevelsPolicy
+from transforms.releases.slots import SlotFacts
+
+EPSILON, DELTA = Fraction(66, 25), Fraction(1, 10**6)
+PARENTS = sorted(h3.grid_disk(h3.latlng_to_cell(21.17, 72.83, 6), 1))[:2]
+REGION = tuple(
+    sorted(h3.str_to_int(cell) for cell in [*h3.cell_to_children(PARENTS[0])[:2], h3.cell_to_center_child(PARENTS[1])])
+)
+HOURS = (7, 8, 12, 13)
+
+
+def policy(kind: Kind, live: LiveSettings | None = None, *, rest: Fraction | None = None) -> LevelsPolicy:
+    """Of the defaults. rest: what the period's end takes, against what live slots leave of the total."""
+    live = live or live_settings(kind, EPSILON)
+    spread = spread_of(kind, EPSILON if kind == "laplace" else rho_within(EPSILON, DELTA))
+    claim = PureDP(UNIT / spread) if kind == "laplace" else ZCDP.of_gaussian(Fraction(UNIT), spread)
+    shares = (("cell", Fraction(1, 2)), ("hour", Fraction(1, 5)), ("parent", Fraction(3, 10)))
+    later = Settings(
+        shares=shares, share=1 - live.share if rest is None else rest, bound_kmh=Fraction(7), alpha=Fraction(9, 10)
+    )
+    return LevelsPolicy(
+        spec_id="a",
+        kind=kind,
+        total=str(claim),
+        epsilon=EPSILON,
+        delta=None if kind == "laplace" else DELTA,
+        spread=spread,
+        first=(replace(later, share=Fraction(1, 4)), replace(later, share=Fraction(3, 4))),
+        later=(later,),
+        exponent=Fraction(3, 4),
+        region=REGION,
+        grid=Grid(step=Fraction(1, 100), upper_steps=6_500),
+        fleet=Fleet(),
+        counts_public=False,
+        digest_key=b"key",
+        live=live,
+    )
+
+
+def facts(slot: int) -> SlotFacts:
+    return SlotFacts("day 1", f"{slot}", f"{slot + 1}", tuple(3600 * at for at in range(len(HOURS))), len(HOURS))

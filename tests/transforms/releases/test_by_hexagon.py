@@ -1,0 +1,196 @@
+"""By hexagon: plans from counts alone, canonical order, heartbeats, regions, shards."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import h3
+import numpy as np
+import pytest
+
+from dpops.mechanism import Plan
+from dpops.mechanisms.array_average import ArrayAverage
+from dpops.mechanisms.baseline import Baseline
+from dpops.mechanisms.baseline_variance import BaselineVariance as Variance
+from dpops.statistics import RequestedStatistic
+from tests.transforms.releases.hats import CELLS, DAY, FACTS, Quiet, policy, sealed, tally_of
+from transforms.recorded.units import debit_of
+from transforms.releases.hats.digest import is_plain
+from transforms.releases.hats.draw import draw_releases
+from transforms.releases.hats.policy import release_shard
+from transforms.wire import joined
+
+
+def test_cells_come_in_order_and_vehicles_in_any_order_make_no_difference():
+    rows = [(5, 1, 2, 100, 0), (3, 0, 4, 900, 0), (9, 1, 2, 300, 0)]
+    for mechanism in (Baseline(), ArrayAverage()):
+        stats = (RequestedStatistic("mean", mechanism, Fraction(1)),)
+        first, second = (sealed(tally_of(*r), statistics=stats) for r in (rows, rows[::-1]))
+        assert first == second
+        assert [r.cell for r in first.released] == ["872830828ffffff", "872830829ffffff"]
+
+
+def test_the_debit_is_the_most_that_any_vehicle_spends():
+    unit = sealed(tally_of((1, 0, 2, 0, 0), (1, 1, 1, 0, 0), (1, 2, 1, 0, 0), (2, 0, 1, 0, 0)))
+    assert (unit.epsilon_hat, unit.epsilon_slot) == ("1", "3")
+
+
+def test_per_period_divides_over_the_slots_and_the_cells_that_a_vehicle_keeps():
+    unit = sealed(tally_of((1, 0, 2, 0, 0), (1, 1, 1, 0, 0)), per="period", epsilon=Fraction(6))
+    assert (unit.epsilon_hat, unit.epsilon_slot) == ("1/8", "1/4")
+
+
+def test_with_release_shards_the_cap_stands_for_what_no_shard_can_see():
+    unit = sealed(tally_of((1, 0, 2, 0, 0)), release_shards=2, most_hats=5, shard=1)
+    assert unit.epsilon_slot == "5"
+
+
+def test_statistics_share_the_epsilon_of_a_hat():
+    halves = tuple(RequestedStatistic(name, Baseline(), Fraction(1, 2)) for name in ("mean", "variance"))
+    unit = sealed(tally_of((1, 0, 2, 0, 0)), statistics=halves)
+    assert [r.plan["epsilon"] for r in unit.released] == ["1/2", "1/2"]
+    assert unit.epsilon_slot == "1"
+
+
+def test_a_slot_without_events_is_sealed_empty_and_spends_nothing():
+    unit = sealed(tally_of())
+    assert (unit.released, unit.epsilon_slot) == ([], "0")
+
+
+def test_a_region_gives_the_same_rows_whether_anything_drove_or_not():
+    region = tuple(sorted(CELLS))
+    empty, full = (sealed(table, region=region) for table in (tally_of(), tally_of((1, 1, 2, 9, 0))))
+    assert [r.cell for r in empty.released] == [r.cell for r in full.released]
+    assert [r.plan is None for r in full.released] == [True, False, True]
+
+
+def test_a_cell_whose_samples_were_all_dropped_by_the_cap_has_no_data():
+    unit = sealed(tally_of((1, 0, 0, 0, 3), (1, 1, 2, 9, 0)))
+    assert [r.integers for r in unit.released] == [None, [9]]
+    assert unit.epsilon_slot == "1"
+
+
+def test_dropped_samples_widen_the_bias_bound():
+    unit = sealed(tally_of((1, 0, 3, 9, 1)))
+    assert unit.released[0].plan["bias_bound"] == pytest.approx(65 / 4)
+
+
+def test_every_cell_belongs_to_one_shard():
+    cells = np.array(CELLS, np.int64)
+    assert set(release_shard(cells, 7).tolist()) <= set(range(7))
+    rows = [(1, i, 1, i, 0) for i in range(3)]
+    region = tuple(sorted(CELLS))
+    shards = release_shard(cells, 2)
+    found = []
+    for shard in range(2):
+        mine = tally_of(*[row for row, s in zip(rows, shards, strict=True) if s == shard])
+        found += sealed(mine, shard=shard, release_shards=2, most_hats=3, region=region).released
+    assert sorted(r.integers for r in found) == [[0], [1], [2]]
+
+
+def test_the_plan_sees_counts_and_never_speeds():
+    one, other = (sealed(tally_of((1, 0, 4, total, 0), (2, 0, 1, 6500, 0))) for total in (0, 26_000))
+    assert [r.plan for r in one.released] == [r.plan for r in other.released]
+    assert one.digest != other.digest
+
+
+def test_a_release_of_means_carries_no_squares_unless_the_ledger_has_plain_digests():
+    assert [column.name for column in policy().columns] == ["sums"]
+    assert [column.name for column in policy(plain_digests=True).columns] == ["sums", "squares"]
+    assert is_plain(sealed(tally_of((1, 0, 2, 90, 0)), plain_digests=True).digest)
+
+
+def test_digests_need_the_key():
+    table = tally_of((1, 0, 4, 5, 0))
+    assert sealed(table).digest != sealed(table, digest_key=b"other").digest
+
+
+def test_cells_of_one_city_spread_over_any_number_of_shards():
+    cells = np.array([h3.str_to_int(cell) for cell in h3.grid_disk("872830828ffffff", 12)], np.int64)
+    for shards in (2, 3, 4, 8, 64):
+        sizes = np.bincount(release_shard(cells, shards), minlength=shards)
+        assert sizes.min() > 0
+        assert sizes.max() < 3 * cells.size / shards
+
+
+BOTH = tuple(
+    RequestedStatistic(name, kind, Fraction(1, 2)) for name, kind in (("mean", Baseline()), ("variance", Variance()))
+)
+
+
+def of_day(*tables, noise=None, **changes):
+    return [
+        unit
+        for unit, _ in draw_releases(3600, 0, joined(tables), DAY, policy(scope="period", **changes), noise or Quiet())
+    ]
+
+
+def test_a_variance_comes_from_sums_of_squares_and_not_from_the_vehicles_means():
+    """One vehicle at 10 and at 30 km/h, the other always at 20: the variance is 50, that of the means 0."""
+    steps = np.array([1000, 3000], np.int64)
+    rows = tally_of((1, 0, 2, int(steps.sum()), 0), (2, 0, 2, 4000, 0))
+    squares = np.array([int((steps**2).sum()), 2 * 2000**2])
+    rows = replace(rows, sums=rows.sums | {"squares": squares})
+    mean, variance = sealed(rows, statistics=BOTH).released
+    assert (mean.statistic, variance.statistic) == ("mean", "variance")
+    plan = Plan.from_public(variance.mechanism, variance.plan)
+    assert Variance.value(variance.integers, plan) == pytest.approx(50, abs=1e-5)
+    assert [plan.epsilon, plan.upper] == [Fraction(1, 2), Fraction(65 * 65, 4)]
+
+
+def test_a_plan_of_a_period_divides_the_total_over_all_hats_of_the_busiest_vehicle():
+    first = tally_of((1, 0, 2, 0, 0), (1, 1, 1, 0, 0), (2, 0, 1, 0, 0))
+    units = of_day(first, tally_of((1, 2, 1, 0, 0), slot_s=7200), per="period", epsilon=Fraction(6))
+    assert [unit.epsilon_hat for unit in units] == ["2", "2"]
+    assert [unit.epsilon_slot for unit in units] == ["4", "2"]
+    assert [unit.debit for unit in units] == ["6", "0"], "the first slot stands for all"
+    assert {unit.epsilon_total for unit in units} == {"6"}
+
+
+def test_with_the_epsilon_of_a_hat_given_a_whole_period_debits_what_its_busiest_vehicle_spends():
+    """Slot maxima would add up to 3; no vehicle is in more than 2 HATs."""
+    units = of_day(tally_of((1, 0, 1, 0, 0), (1, 1, 1, 0, 0)), tally_of((2, 0, 1, 0, 0), slot_s=7200))
+    assert [debit_of(unit) for unit in units] == ["2", "0"]
+
+
+def test_a_period_in_which_nothing_happened_is_sealed_empty_and_spends_nothing():
+    units = of_day(tally_of(), per="period", epsilon=Fraction(6))
+    assert [(unit.released, debit_of(unit)) for unit in units] == [([], "0"), ([], "0")]
+
+
+def crowd():
+    """Vehicle 0 in two cells, among twenty others in each; a lone vehicle in a third cell has the largest error."""
+    others = [(100 * cell + i, cell, 1, 10, 0) for cell in range(2) for i in range(1, 21)]
+    return tally_of((0, 0, 1, 10, 0), (0, 1, 1, 10, 0), *others, (999, 2, 2, 20, 0))
+
+
+def test_clip_user_takes_whole_vehicles_out_and_says_what_it_dropped():
+    unit = sealed(crowd(), clip_user=True, epsilon=Fraction(1, 100), statistics=BOTH)
+    kept = [released.plan["facts"]["samples"] for released in unit.released if released.statistic == "mean"]
+    assert sorted(kept) == [2, 20, 21]
+    assert {released.plan["facts"]["reported"] for released in unit.released} == {2, 21}
+    assert unit.epsilon_slot == "1/100", "vehicle 0 was in two HATs"
+
+
+def test_clip_user_under_a_total_releases_at_what_is_left_to_a_hat():
+    plain, clipped = (
+        sealed(crowd(), clip_user=clip, per="period", epsilon=Fraction(1, 100), statistics=BOTH)
+        for clip in (False, True)
+    )
+    assert [plain.epsilon_hat, clipped.epsilon_hat] == ["1/4800", "1/2400"]
+    assert plain.epsilon_slot == clipped.epsilon_slot == "1/2400"
+
+
+def test_clip_user_sees_counts_and_never_speeds():
+    table = crowd()
+    fast = replace(table, sums={"sums": table.kept * 6500, "squares": table.kept * 6500**2})
+    units = [sealed(t, clip_user=True, epsilon=Fraction(1, 100), statistics=BOTH) for t in (table, fast)]
+    assert [r.plan for r in units[0].released] == [r.plan for r in units[1].released]
+    assert units[0].digest != units[1].digest
+
+
+def test_the_exposure_counts_the_hats_that_are_left_to_a_vehicle():
+    ((_, exposure),) = draw_releases(
+        3600, 0, crowd(), {3600: FACTS}, policy(clip_user=True, epsilon=Fraction(1, 100)), Quiet()
+    )
+    assert exposure.drawn.max() == 1
+    assert exposure.vehicle.size == 42

@@ -1,0 +1,244 @@
+"""Live slots and the period's end together keep one total, whatever a vehicle did; forgetting it is caught."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from msgspec import structs
+
+from dpops.accountant import Accountant, DeltaLimit, Limit, PureLimit
+from dpops.claims import claim_of
+from dpops.levels import UNIT, Kind, Rows, Stage, Sums, live_settings, sum_up
+from dpops.levels.bounded import unchecked, vectors
+from dpops.noise import Noise
+from dpops.types import Int64s
+from tests.dpops.levels.cities import KINDS, Visit, days_of, random_days, rows
+from tests.transforms.ledger.entries import opened
+from tests.transforms.releases.levels_days import DELTA, EPSILON, HOURS, REGION, facts, policy
+from transforms.ledger import LedgerError, LimitExceeded, PeriodClosed
+from transforms.recorded.stage_plan import plan_of
+from transforms.recorded.units import Sealed, Sequenced, debit_of
+from transforms.releases.live.slot import known_before, live_plan, recorded_plan, seal_live
+from transforms.releases.periods.order import plan_for
+from transforms.releases.periods.stages import LevelsPolicy, seal_stage, stage_plan
+
+EVERYWHERE: list[Visit] = [(cell, slot, 3, 2_900) for cell in range(3) for slot in range(len(HOURS))]
+"""As far from the centre as a live slot allows."""
+ENTRY = Sequenced(1, None)  # type: ignore[arg-type]
+
+
+def stages_of(how: LevelsPolicy, slots: int | None = None) -> list[tuple[Stage, int | None]]:
+    """Every look at a day of HOURS, with the index of its slot; the day's own last. slots: that shares are made for."""
+    count = slots or len(HOURS)
+    live = [live_plan([ENTRY], count, hour, how, lambda *_: np.full((3, 1), 2_000)) for hour in HOURS]
+    day = stage_plan(how, how.later, 0, HOURS, np.full((3, len(HOURS)), 2_000), 1)
+    return [*((plan.read(REGION), at) for at, plan in enumerate(live)), (day.read(REGION), None)]
+
+
+def of_slot(found: Rows, slot: int) -> Rows:
+    chosen = found.slot == slot
+    return Rows(*(column[chosen] for column in found))._replace(slot=np.zeros(int(chosen.sum()), np.int64))
+
+
+def excess(how: LevelsPolicy, days: list[list[Visit]], slots: int | None = None) -> Fraction:
+    """The most that a vehicle-day spends over all live slots and the day's end, as a part of the total (1)."""
+    most, looks = Fraction(0), stages_of(how, slots)
+    for day in days:
+        spent = Fraction(0)
+        for stage, slot in looks:
+            found = rows([day])
+            values = unchecked(found if slot is None else of_slot(found, slot), stage).value.tolist()
+            power = 2 if how.kind == "gaussian" else 1
+            spent += Fraction(sum(abs(value) ** power for value in values), UNIT**power)
+        most = max(most, spent)
+    return most
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_vehicle_day_exceeds_the_total_over_live_slots_and_the_days_end(kind: Kind) -> None:
+    days = [EVERYWHERE, *days_of()[::17], *random_days(1, 20)]
+    for share in (None, Fraction(9, 10)):
+        assert Fraction(95, 100) < excess(policy(kind, live_settings(kind, EPSILON, share)), days) <= 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_shares_for_fewer_slots_than_the_day_has_are_caught(kind: Kind) -> None:
+    assert excess(policy(kind), [EVERYWHERE], slots=len(HOURS) - 1) > 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_live_share_that_the_days_end_forgets_is_caught(kind: Kind) -> None:
+    assert excess(policy(kind, rest=Fraction(1)), [EVERYWHERE]) > 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_other_vehicles_integers_of_a_slot_are_equal_when_one_is_taken_out(kind: Kind) -> None:
+    days, (stage, _) = (
+        [day for day in random_days(3, 30) if any(slot == 1 for _, slot, _, _ in day)],
+        stages_of(policy(kind))[1],
+    )
+
+    def by_vehicle(days: list[list[Visit]]) -> list[list[int]]:
+        found = vectors(of_slot(rows(days), 1), stage)
+        return [found.value[found.vehicle == vehicle].tolist() for vehicle in range(len(days))]
+
+    whole = by_vehicle(days)
+    for out in range(0, len(days), 3):
+        assert by_vehicle(days[:out] + days[out + 1 :]) == whole[:out] + whole[out + 1 :]
+
+
+# the ledger
+
+
+def nobody(stage: Stage) -> Sums:
+    return sum_up(rows([]), stage)
+
+
+def live_unit(how: LevelsPolicy, slot: int, slots: int = len(HOURS)) -> Sealed:
+    plan = live_plan([ENTRY], slots, HOURS[slot % 4], how, lambda *_: np.full((3, 1), 2_000))
+    stage = plan.read(REGION)
+    return seal_live(nobody(stage), plan, stage, facts(slot), slot * 3600, how, Noise())
+
+
+def day_unit(how: LevelsPolicy, stage: int = 0, *, first: bool = False) -> Sealed:
+    settings = how.first if first else how.later
+    plan = stage_plan(how, settings, stage, HOURS, np.full((3, len(HOURS)), 2_000), 1)
+    return seal_stage(nobody(plan.read(REGION)), plan, [facts(at) for at in range(4)], 0, how, Noise())
+
+
+class Book:
+    """A ledger whose limit is the total of the policy. much: of the total, for an account that allows more."""
+
+    def __init__(self, folder: Path, how: LevelsPolicy, much: int = 1) -> None:
+        self.total = Accountant().compose([claim_of(how.total)])
+        epsilon = much * EPSILON
+        self.limit: Limit = PureLimit(epsilon) if how.kind == "laplace" else DeltaLimit(epsilon, DELTA)
+        self.ledger = opened(f"sqlite:///{folder / 'ledger.sqlite'}", folder / "key.head", limit=str(self.limit))
+
+    def record(self, *units: Sealed) -> list[Sealed]:
+        return self.ledger.record("city", self.limit, "name", "{}", units).sealed
+
+    @property
+    def spent(self) -> Accountant:
+        return sum((each.debited for each in self.ledger.spent("city")), Accountant())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_debits_of_live_slots_and_of_the_days_end_are_the_total_exactly(kind: Kind, tmp_path: Path) -> None:
+    how = policy(kind)
+    book = Book(tmp_path, how)
+    for slot in range(len(HOURS)):
+        book.record(live_unit(how, slot))
+    book.record(day_unit(how))
+    assert book.spent == book.total
+    assert len(book.ledger.live("city", "a", "day 1")) == len(HOURS)
+    assert [entry.unit.scope for entry in book.ledger.stages("city", "a")] == ["stage"]
+    book.ledger.verify()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_slots_beyond_those_that_the_shares_were_made_for_leave_nothing_for_the_days_end(
+    kind: Kind, tmp_path: Path
+) -> None:
+    """Twenty-five slots with shares for twenty-four, on an account that would allow more."""
+    how = policy(kind)
+    book = Book(tmp_path, how, much=3)
+    book.record(*(live_unit(how, slot, 24) for slot in range(25)))
+    with pytest.raises(LedgerError, match="more than the total"):
+        book.record(day_unit(how))
+    assert book.ledger.stages("city", "a") == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_days_end_that_forgets_the_live_share_is_refused(kind: Kind, tmp_path: Path) -> None:
+    how = policy(kind)
+    book = Book(tmp_path, how, much=3)
+    book.record(live_unit(how, 0))
+    with pytest.raises(LedgerError, match="more than the total"):
+        book.record(day_unit(policy(kind, rest=Fraction(1))))
+    with pytest.raises(LedgerError, match="more than the total"):
+        book.record(day_unit(how, first=True))
+    understated = structs.replace(day_unit(policy(kind, rest=Fraction(1))), debit=debit_of(day_unit(how)))
+    with pytest.raises(LedgerError, match="claim more"):
+        book.record(understated)
+    book.record(day_unit(how))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_live_slot_that_debits_less_than_it_claims_is_refused(kind: Kind, tmp_path: Path) -> None:
+    how = policy(kind)
+    book = Book(tmp_path, how)
+    with pytest.raises(LedgerError, match="claim more"):
+        book.record(structs.replace(live_unit(how, 0), debit=how.costs(Fraction(1, 1000))))
+    assert book.spent == Accountant()
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_once_the_day_is_released_a_live_slot_is_missed_and_one_that_is_recorded_stands(
+    tmp_path: Path, first: bool
+) -> None:
+    how = policy("gaussian")
+    book = Book(tmp_path, how, much=3)
+    if first:
+        book.record(day_unit(how, first=True))
+    else:
+        unit = live_unit(how, 0)
+        book.record(unit)
+        book.record(day_unit(how))
+        (again,) = book.record(live_unit(how, 0))
+        assert again.released[0].integers == unit.released[0].integers, "what was drawn first is returned"
+    spent = book.spent
+    with pytest.raises(PeriodClosed):
+        book.record(live_unit(how, 1))
+    assert book.spent == spent
+
+
+def test_another_specification_on_the_account_gets_what_the_first_one_left(tmp_path: Path) -> None:
+    """A stream that is started again with another specification spends of the same limit."""
+    how = policy("laplace")
+    other = replace(how, spec_id="b")
+    book = Book(tmp_path, how)
+    for slot in range(2):
+        book.record(live_unit(how, slot))
+    for slot in range(2, 4):
+        book.record(live_unit(other, slot))
+    book.record(day_unit(other))
+    with pytest.raises(LimitExceeded):
+        book.record(day_unit(how))
+    assert book.spent == book.total
+
+
+def test_what_is_made_again_has_the_recorded_plan() -> None:
+    unit = live_unit(policy("gaussian"), 2)
+    assert recorded_plan([Sequenced(5, unit)], 2 * 3600) == plan_of(unit)
+    assert recorded_plan([Sequenced(5, unit)], 3 * 3600) is None
+
+
+def test_a_live_slot_rests_on_whole_earlier_periods_alone() -> None:
+    how = policy("gaussian")
+    entries = [
+        Sequenced(at + 1, structs.replace(day_unit(how, stage, first=True), period=period))
+        for at, (period, stage) in enumerate([("day 1", 0), ("day 2", 0), ("day 1", 1), ("day 3", 0)])
+    ]
+    assert [entry.sequence for entry in known_before(entries, "day 4")] == [1, 3]
+    assert known_before(entries, "day 1") == []
+    assert known_before(entries, "day 4", 3) == []
+
+
+def test_a_period_that_waits_for_its_second_stage_is_no_forecast_of_another_one() -> None:
+    """Whose day may have another number of slots, where the clock changes."""
+    how, asked = policy("gaussian"), list[int]()
+
+    def centres_of(entries: Sequence[Sequenced], _: LevelsPolicy, hours: Sequence[int]) -> Int64s:
+        asked.extend(entry.sequence for entry in entries)
+        return np.full((3, len(hours)), 2_000)
+
+    waiting = Sequenced(1, day_unit(how, 0, first=True))
+    plan = plan_for([waiting], "day 2", 0, HOURS[:3], how, centres_of)
+    assert (plan.stages, plan.rests_on, asked) == (2, 0, [])
+    assert plan_for([waiting], "day 1", 1, HOURS, how, centres_of).rests_on == 1
+    done = Sequenced(3, day_unit(how, 1, first=True))
+    assert plan_for([waiting, done], "day 2", 0, HOURS[:3], how, centres_of).rests_on == 3

@@ -1,0 +1,44 @@
+"""Which HATs coarser products put together: by local days, parts and hours, also where the clock changes."""
+
+import numpy as np
+import pytest
+
+from transforms.places.hierarchy import parent_text
+from transforms.releases.periods.products import Product, grouping, product_of
+
+CELLS = [0x8742D9D6BFFFFFF, 0x8742D9D69FFFFFF, 0x8742D999AFFFFFF]
+PARENTS = np.array([0, 0, 1])
+AUTUMN = [f"2016-11-06T{hour:02}:00:00-05:00" for hour in (0, 1)] + [
+    f"2016-11-06T{hour:02}:00:00-06:00" for hour in (1, 2)
+]
+
+
+def test_an_hour_that_comes_twice_is_two_hours() -> None:
+    found = grouping(Product("city-hour"), PARENTS, CELLS, AUTUMN)
+    assert found.spans == [(0, 0), (1, 1), (2, 2), (3, 3)]
+    assert found.places == ["city"]
+    assert found.groups.shape == (1, 4)
+
+
+def test_a_part_has_all_slots_that_begin_in_it_and_others_have_no_row() -> None:
+    found = grouping(Product("cell-part", ((60, 120),)), PARENTS, CELLS, AUTUMN)
+    assert [span for span in found.spans if span is not None] == [(1, 2)]
+    assert found.groups.slots.tolist() == [0, 1, 1, 0]
+
+
+def test_half_hours_make_hours_and_a_week_has_a_row_for_each_day() -> None:
+    starts = [f"2022-01-0{day}T08:{minute}:00+05:30" for day in (3, 4) for minute in ("00", "30")]
+    hours = grouping(Product("parent-hour"), PARENTS, CELLS, starts)
+    assert hours.spans == [(0, 1), (2, 3)]
+    assert hours.places == [parent_text(CELLS[0]), parent_text(CELLS[2])]
+    assert grouping(Product("cell-day"), PARENTS, CELLS, starts).spans == [(0, 1), (2, 3)]
+
+
+def test_parts_are_read_in_order_up_to_midnight() -> None:
+    found = product_of("cell-part", ["16:00-24:00", "06:00-10:00"], 60, (0, 1440))
+    assert found.parts == ((360, 600), (960, 1440))
+
+
+def test_only_cell_part_takes_parts() -> None:
+    with pytest.raises(ValueError, match="takes no parts"):
+        product_of("city-hour", ["06:00-10:00"], 60, (0, 1440))

@@ -1,0 +1,179 @@
+"""What was learned of older days is kept in a file: it changes no byte, spares fits, and may be lost or damaged."""
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpops.learning.learner import RECENT
+from dpops.levels import sum_up
+from dpops.noise import Noise
+from tests.dpops.levels.cities import random_days, rows
+from tests.transforms.releases.levels_days import HOURS, REGION, facts, policy
+from transforms.recorded.units import Sequenced
+from transforms.releases import state_file
+from transforms.releases.periods import learned, states
+from transforms.releases.periods.stages import LevelsPolicy, first_centres, seal_stage, stage_plan
+from transforms.releases.state_file import Kept, StateFile
+
+FIRST_FOLD = 2 * RECENT
+HOW = policy("gaussian")
+SLOTS = [facts(slot) for slot in range(len(HOURS))]
+
+
+def entries(days: int, seed: int = 0) -> list[Sequenced]:
+    """So many recorded days of a small city, always the same."""
+    rng, found = np.random.default_rng(seed), []
+    for day in range(days):
+        plan = stage_plan(HOW, HOW.later, 0, HOURS, first_centres(len(REGION), len(HOURS)), day)
+        mine = [replace(each, period=f"day {day}") for each in SLOTS]
+        sums = sum_up(rows(random_days(seed + day, 40)), plan.read(REGION))
+        found.append(Sequenced(day + 1, seal_stage(sums, plan, mine, day * 86_400, HOW, Noise(rng.bytes))))
+    return found
+
+
+def estimated(days: list[Sequenced], how: LevelsPolicy) -> bytes:
+    """As in a process that has just begun."""
+    states._FOLDED.clear()
+    learned._fitted.cache_clear()
+    found = learned.learned_estimates(days, how, SLOTS)
+    return b"".join(column.tobytes() for column in (*found[:4], found.status))
+
+
+@pytest.fixture(scope="module")
+def many() -> list[Sequenced]:
+    """One day more than those of which older ones are kept added up for the first time."""
+    return entries(FIRST_FOLD + 1)
+
+
+@pytest.fixture(scope="module")
+def plain(many: list[Sequenced]) -> bytes:
+    return estimated(many, HOW)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> StateFile:
+    return StateFile.beside(tmp_path / "key.head", "a")
+
+
+def test_bytes_are_the_same_and_a_new_process_takes_in_the_last_days_alone(
+    file: StateFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    how, taken, many = replace(HOW, kept=file), [], entries(FIRST_FOLD + RECENT + 1)
+    monkeypatch.setattr(states, "taken_in", lambda state, day, do=states.taken_in: taken.append(day) or do(state, day))
+    for days, anew in ((FIRST_FOLD, FIRST_FOLD), (len(many), RECENT + 1), (len(many), 1)):
+        taken.clear()
+        found = estimated(many[:days], how)
+        assert len(taken) == anew
+        assert found == estimated(many[:days], HOW)
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda _: b"",
+    "one bit": lambda data: data[:900] + bytes([data[900] ^ 4]) + data[901:],
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_damage_is_told_once_and_loses_nothing(
+    many: list[Sequenced],
+    plain: bytes,
+    file: StateFile,
+    caplog: pytest.LogCaptureFixture,
+    damage: Callable[[bytes], bytes],
+) -> None:
+    how = replace(HOW, kept=file)
+    estimated(many, how)
+    whole = file.path.read_bytes()
+    file.path.write_bytes(damage(whole))
+    with caplog.at_level(logging.WARNING, "hatstream.learned"):
+        assert estimated(many, how) == plain
+        assert estimated(many, how) == plain
+    assert [record.message.count("is damaged") for record in caplog.records] == [1]
+    assert file.path.read_bytes() == whole
+
+
+def test_a_lost_file_is_made_again(many: list[Sequenced], plain: bytes, file: StateFile) -> None:
+    estimated(many, replace(HOW, kept=file))
+    file.path.unlink()
+    assert estimated(many, replace(HOW, kept=file)) == plain
+    assert file.path.exists()
+
+
+def test_what_rests_on_other_entries_is_not_believed(many: list[Sequenced], file: StateFile) -> None:
+    how, others = replace(HOW, kept=file), entries(len(many), seed=9)
+    estimated(others, how)
+    assert estimated(many, how) == estimated(many, HOW)
+    first, *rest = many
+    changed = [Sequenced(first.sequence, others[0].unit), *rest]
+    assert estimated(changed, how) == estimated(changed, HOW)
+
+
+def test_a_file_of_more_days_stays_when_earlier_ones_are_estimated(many: list[Sequenced], file: StateFile) -> None:
+    how = replace(HOW, kept=file)
+    estimated(many, how)
+    newest = file.path.read_bytes()
+    assert estimated(many[:FIRST_FOLD], how) == estimated(many[:FIRST_FOLD], HOW)
+    assert file.path.read_bytes() == newest
+
+
+def test_a_file_of_another_version_is_made_anew(
+    many: list[Sequenced], plain: bytes, file: StateFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    how = replace(HOW, kept=file)
+    with monkeypatch.context() as patch:
+        patch.setattr(state_file, "VERSION", 0)
+        estimated(many, how)
+    before = file.path.read_bytes()
+    assert estimated(many, how) == plain
+    assert file.path.read_bytes() != before
+
+
+def test_a_folder_that_nobody_may_write_to_is_told_and_costs_nothing(
+    many: list[Sequenced],
+    plain: bytes,
+    file: StateFile,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def refused(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(state_file, "replacing", refused)
+    assert estimated(many, replace(HOW, kept=file)) == plain
+    assert "cannot be written" in caplog.text
+
+
+def test_of_two_writers_one_wins_whole(file: StateFile) -> None:
+    def write(number: int) -> None:
+        for _ in range(20):
+            file.write(Kept(str(number), number, {"numbers": np.full(5_000, number)}))
+            found = file.read()
+            assert found is not None
+            assert set(found.arrays["numbers"].tolist()) == {found.number}
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(write, (1, 2)))
+
+
+def digest_of_two_processes(path: str) -> None:
+    """Run by the test below."""
+    print(estimated(entries(FIRST_FOLD + 1), replace(HOW, kept=StateFile(Path(path)))).hex())
+
+
+@pytest.mark.slow
+def test_other_kernels_read_what_one_wrote_and_change_no_byte(file: StateFile) -> None:
+    code = f"from {__name__} import digest_of_two_processes as run; run({str(file.path)!r})"
+    found = []
+    for kernel in ("Haswell", "Prescott"):
+        environment = os.environ | {"OPENBLAS_CORETYPE": kernel}
+        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True)
+        found.append(bytes.fromhex(done.stdout.decode()))
+    assert found == [estimated(entries(FIRST_FOLD + 1), HOW)] * 2

@@ -1,0 +1,328 @@
+"""Strict conversions of whole Arrow columns: numbers and instants, each value valid, missing or bad on its own."""
+
+from functools import cache
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from dpops.types import Int64s
+from transforms.layouts.local_time import to_utc
+
+Bools = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+Bytes = NDArray[np.uint8]
+TimeUnit = Literal["iso", "s", "ms", "us"]
+
+# Plain decimal or exponent notation: no nan, inf, hexadecimal, underscore or blank inside.
+PLAIN_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+US_PER_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}
+_US_PER_ARROW_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}
+_FAR_US = 2**62
+_LARGEST = np.finfo(np.float64).max
+
+_ISO_SHORTEST = len("2000-01-01T00:00")
+_ISO_LONGEST = 64
+
+
+class Numbers(NamedTuple):
+    """One entry per row. values: float64, finite, 0 where not valid. What is neither valid nor missing is bad."""
+
+    values: Floats
+    valid: Bools
+    missing: Bools
+
+
+class Instants(NamedTuple):
+    """One entry per row. us: int64 microseconds since 1970 UTC, held inside +-2**62, 0 where not valid.
+
+    no_offset: not valid for want of an offset alone. clock_change: not valid because the local clock shows this time
+    twice or never.
+    """
+
+    us: Int64s
+    valid: Bools
+    missing: Bools
+    no_offset: Bools
+    clock_change: Bools
+
+
+def numbers(column: pa.Array) -> Numbers:
+    """The finite numbers of a column of integers, floats, decimals, texts or a dictionary of these.
+
+    A text beyond the range of float64 (`1e999`) is finite and held at the largest float64. Booleans, NaN, infinities
+    and every other type are bad; nulls and empty texts are missing.
+    """
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return Numbers(*_of_dictionary(column, numbers(column.dictionary)))
+    if is_text(kind):
+        return _text_numbers(column)
+    if pa.types.is_decimal(kind):
+        column = column.cast(pa.float64(), safe=False)
+    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        return Numbers(np.zeros(len(column)), np.zeros(len(column), np.bool_), nulls(column))
+    missing = nulls(column)
+    values = column.to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
+    valid = np.isfinite(values) & ~missing
+    return Numbers(values if valid.all() else np.where(valid, values, 0.0), valid, missing)
+
+
+def instants(column: pa.Array, time_unit: TimeUnit, zone: str | None = None) -> Instants:
+    """The instants of a column: Arrow timestamps whatever the unit, else texts or numbers in `time_unit`.
+
+    iso: `YYYY-MM-DD[T ]HH:MM[:SS[.fraction]]` and an offset `Z`, `+HH:MM`, `+HHMM` or `+HH`; what a fraction says
+    below a microsecond is cut off. s, ms, us: numbers or plain texts since 1970 UTC, rounded to microseconds.
+    zone: of texts without an offset and of Arrow timestamps without a zone, which are not valid where it is None.
+    """
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return _instants_of_dictionary(column, instants(column.dictionary, time_unit, zone))
+    if pa.types.is_timestamp(kind):
+        return _timestamps(column) if kind.tz is not None else _local(_timestamps(column), None, zone)
+    if time_unit == "iso":
+        return _iso(column, zone) if is_text(kind) else _no_instants(column)
+    found = numbers(column)
+    scale = US_PER_UNIT[time_unit]
+    held = np.clip(found.values, -_FAR_US / scale, _FAR_US / scale)
+    return _absolute(np.rint(held * scale).astype(np.int64), found.valid, found.missing)
+
+
+def _absolute(us: Int64s, valid: Bools, missing: Bools) -> Instants:
+    never = np.zeros(len(us), np.bool_)
+    return Instants(us, valid, missing, never, never)
+
+
+def _local(found: Instants, chosen: Bools | None, zone: str | None) -> Instants:
+    """Reads the chosen entries (None: all), which are times on a clock of the zone."""
+    local = found.valid if chosen is None else found.valid & chosen
+    if zone is None or not local.any():
+        return found._replace(us=np.where(local, 0, found.us), valid=found.valid & ~local, no_offset=local)
+    us, once = to_utc(np.where(local, found.us, 0), zone)
+    valid = found.valid & (once | ~local)
+    us = np.where(valid, np.where(local, us, found.us), 0)
+    return found._replace(us=us, valid=valid, clock_change=local & ~once)
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds texts or bytes."""
+    types = pa.types
+    return bool(
+        types.is_string(kind)
+        or types.is_binary(kind)
+        or types.is_large_string(kind)
+        or types.is_large_binary(kind)
+        or types.is_string_view(kind)
+        or types.is_binary_view(kind)
+        or types.is_fixed_size_binary(kind)
+    )
+
+
+def as_binary(column: pa.Array) -> pa.Array:
+    """A column of texts as plain `binary`, without looking at the encoding."""
+    kind = column.type
+    if pa.types.is_binary(kind):
+        return column
+    if pa.types.is_string(kind):
+        return column.view(pa.binary())
+    return column.cast(pa.binary())
+
+
+def nulls(column: pa.Array) -> Bools:
+    """Which rows hold nothing."""
+    if not column.null_count:
+        return np.zeros(len(column), np.bool_)
+    mask: Bools = column.is_null().to_numpy(zero_copy_only=False)
+    return mask
+
+
+def _of_dictionary(column: pa.Array, of_values: Any) -> tuple[Any, Bools, Bools]:
+    """Spread (converted, valid, missing) of a dictionary's values over the rows that point to them."""
+    missing = nulls(column.indices)
+    if not len(column.dictionary):
+        return np.zeros(len(column), of_values[0].dtype), np.zeros(len(column), np.bool_), missing
+    at = column.indices.fill_null(0).to_numpy(zero_copy_only=False)
+    converted, valid, empty = (part[at] for part in of_values)
+    return np.where(missing, 0, converted), valid & ~missing, empty | missing
+
+
+def _text_numbers(column: pa.Array) -> Numbers:
+    text = as_binary(column).view(pa.string())
+    missing = _blank(text)
+    if missing.any():
+        text = pc.if_else(pa.array(missing), pa.scalar(None, pa.string()), text)
+    try:  # Arrow's parser takes plain notation, and the words for NaN and infinity, which are not finite
+        values = text.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        valid = np.isfinite(values)
+        if (valid | missing).all():
+            return Numbers(np.where(missing, 0.0, values) if missing.any() else values, valid, missing)
+    except pa.ArrowInvalid:
+        pass
+    text = pc.ascii_trim(text, characters=" \t")
+    plain = pc.match_substring_regex(text, PLAIN_NUMBER)
+    values = pc.if_else(plain, text, pa.scalar(None, pa.string())).cast(pa.float64())
+    valid = plain.fill_null(False).to_numpy(zero_copy_only=False)
+    found = np.where(valid, values.to_numpy(zero_copy_only=False), 0.0)
+    return Numbers(np.clip(found, -_LARGEST, _LARGEST), valid, missing)
+
+
+def _blank(text: pa.Array) -> Bools:
+    """Rows that are null, empty or nothing but blanks."""
+    length = pc.binary_length(text).fill_null(0).to_numpy(zero_copy_only=False)
+    blank: Bools = length == 0
+    first = pc.starts_with(text, " ")
+    if pc.any(first).as_py() or pc.any(pc.starts_with(text, "\t")).as_py():
+        trimmed = pc.binary_length(pc.ascii_trim(text, characters=" \t"))
+        blank = trimmed.fill_null(0).to_numpy(zero_copy_only=False) == 0
+    return blank
+
+
+def _instants_of_dictionary(column: pa.Array, of_values: Instants) -> Instants:
+    us, valid, missing = _of_dictionary(column, of_values[:3])
+    _, no_offset, _ = _of_dictionary(column, (of_values.us, of_values.no_offset, of_values.missing))
+    _, clock_change, _ = _of_dictionary(column, (of_values.us, of_values.clock_change, of_values.missing))
+    return Instants(us, valid, missing, no_offset, clock_change)
+
+
+def _no_instants(column: pa.Array) -> Instants:
+    nothing = np.zeros(len(column), np.int64)
+    return _absolute(nothing, np.zeros(len(column), np.bool_), nulls(column))
+
+
+def _timestamps(column: pa.Array) -> Instants:
+    missing = nulls(column)
+    ticks = column.view(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    unit = column.type.unit
+    if unit == "ns":
+        us = ticks // 1_000
+    else:
+        scale = _US_PER_ARROW_UNIT[unit]
+        us = np.clip(ticks, -(_FAR_US // scale), _FAR_US // scale) * scale
+    return _absolute(us, ~missing, missing)
+
+
+# --- ISO 8601 -----------------------------------------------------------------------------------------------------
+
+
+def _iso(column: pa.Array, zone: str | None) -> Instants:
+    """Texts of one length have their digits in the same places: each length is one matrix of bytes."""
+    text = as_binary(column)
+    size = len(text)
+    _, offsets_buffer, data_buffer = text.buffers()
+    missing = nulls(text)
+    us, valid, local = np.zeros(size, np.int64), np.zeros(size, np.bool_), np.zeros(size, np.bool_)
+    if not size or data_buffer is None:
+        return _absolute(us, valid, np.ones(size, np.bool_))
+    offsets = np.frombuffer(offsets_buffer, np.int32, size + 1, text.offset * 4)
+    data = np.frombuffer(data_buffer, np.uint8)
+    length = np.where(missing, 0, np.diff(offsets))
+    seen = np.bincount(np.minimum(length, _ISO_LONGEST + 1), minlength=_ISO_LONGEST + 1)
+    for width in np.flatnonzero(seen[: _ISO_LONGEST + 1]).tolist():
+        if width < _ISO_SHORTEST:
+            continue
+        if seen[width] == size:
+            matrix = data[offsets[0] : offsets[-1]].reshape(size, width)
+            us, valid, local = _iso_matrix(matrix)
+        else:
+            rows = np.flatnonzero(length == width)
+            us[rows], valid[rows], local[rows] = _iso_matrix(
+                data[offsets[rows][:, None] + np.arange(width, dtype=np.int32)]
+            )
+    found = _absolute(us, valid, length == 0)
+    return _local(found, local, zone) if local.any() else found
+
+
+def _iso_matrix(text: Bytes) -> tuple[Int64s, Bools, Bools]:
+    """text: uint8 (rows, width). Returns microseconds since 1970, validity, and which rows have no offset."""
+    rows, width = text.shape
+    us, valid, local = np.zeros(rows, np.int64), np.zeros(rows, np.bool_), np.zeros(rows, np.bool_)
+    for tail, chosen in _offset_forms(text):
+        body = width - tail
+        if not (body in (16, 19) or body >= 21) or not chosen.any():
+            continue
+        if chosen.all():
+            return *_iso_form(text, body), local if tail else ~local
+        us[chosen], valid[chosen] = _iso_form(text[chosen], body)
+        local |= chosen if not tail else False
+    return us, valid, local & valid
+
+
+def _offset_forms(text: Bytes) -> list[tuple[int, Bools]]:
+    """The four ways to write an offset, and that without one: its width, and the rows that use it (no row fits two)."""
+    colon = text[:, -3] == ord(":")
+    forms = [
+        (1, text[:, -1] == ord("Z")),
+        (6, _sign(text[:, -6]) & colon),
+        (5, _sign(text[:, -5]) & (text[:, -3] - ord("0") <= 9)),
+        (3, _sign(text[:, -3])),
+    ]
+    none = ~np.logical_or.reduce([chosen for _, chosen in forms])
+    return [*forms, (0, none)]
+
+
+def _sign(letters: Bytes) -> Bools:
+    signs: Bools = (letters == ord("+")) | (letters == ord("-"))
+    return signs
+
+
+def _iso_form(text: Bytes, body: int) -> tuple[Int64s, Bools]:
+    """Rows that share the width of the date and time (`body`) and of the offset that follows."""
+    digit = text - ord("0")  # wraps around: only digits stay below 10
+    tail = text.shape[1] - body
+    separator = text[:, 10]
+    ok = (separator == ord("T")) | (separator == ord(" "))
+    for at, mark in ((4, "-"), (7, "-"), (13, ":")) + (((16, ":"),) if body >= 19 else ()):
+        ok &= text[:, at] == ord(mark)
+    if body > 19:
+        ok &= text[:, 19] == ord(".")
+    places = [0, 1, 2, 3, 5, 6, 8, 9, 11, 12, 14, 15]
+    places += [17, 18] if body >= 19 else []
+    places += list(range(20, body))
+    if tail > 1:
+        places += [body + 1, body + 2] + ([body + tail - 2, body + tail - 1] if tail > 3 else [])
+    for at in places:
+        ok &= digit[:, at] <= 9
+
+    year = _two(digit, 0) * 100 + _two(digit, 2)
+    month, day = _two(digit, 5), _two(digit, 8)
+    hour, minute = _two(digit, 11), _two(digit, 14)
+    second = _two(digit, 17) if body >= 19 else np.zeros(len(text), np.int64)
+    ok &= (year >= 1) & (month >= 1) & (month <= 12) & (hour <= 23) & (minute <= 59) & (second <= 59)
+    starts, lengths = _months()
+    index = np.where(ok, year * 12 + month - 1, 12)
+    ok &= (day >= 1) & (day <= lengths[index])
+    offset_s, offset_ok = _offset(text, digit, body)
+    ok &= offset_ok
+    seconds = (starts[index] + day - 1) * 86_400 + hour * 3_600 + minute * 60 + second - offset_s
+    us = seconds * 1_000_000 + _fraction_us(digit, body)
+    return np.where(ok, us, 0), ok
+
+
+def _two(digit: Bytes, at: int) -> Int64s:
+    return digit[:, at].astype(np.int64) * 10 + digit[:, at + 1]
+
+
+def _offset(text: Bytes, digit: Bytes, body: int) -> tuple[Int64s, Bools]:
+    tail = text.shape[1] - body
+    if tail <= 1:
+        return np.zeros(len(text), np.int64), np.ones(len(text), np.bool_)
+    hour = _two(digit, body + 1)
+    minute = _two(digit, body + tail - 2) if tail > 3 else np.zeros(len(text), np.int64)
+    seconds = hour * 3_600 + minute * 60
+    return np.where(text[:, body] == ord("-"), -seconds, seconds), (hour <= 23) & (minute <= 59)
+
+
+def _fraction_us(digit: Bytes, body: int) -> Int64s:
+    us = np.zeros(len(digit), np.int64)
+    for power, at in enumerate(range(20, min(body, 26))):
+        us += digit[:, at].astype(np.int64) * 10 ** (5 - power)
+    return us
+
+
+@cache
+def _months() -> tuple[Int64s, Int64s]:
+    """Of each month at index year * 12 + month - 1, years 0 to 9999: first day since 1970, and number of days."""
+    firsts = np.arange("0000-01", "10000-01", dtype="datetime64[M]").astype("datetime64[D]").astype(np.int64)
+    return firsts, np.diff(firsts, append=np.int64(firsts[-1] + 31))

@@ -1,0 +1,46 @@
+"""Sealed units to the ledger: the slots that it returned, and what there is to count of that."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from transforms import counters
+from transforms.errors import reason_of, recorded_but
+from transforms.ledger import LimitExceeded, PeriodClosed
+from transforms.ledger.ledger_account import LedgerAccount
+from transforms.recorded.units import Sealed
+from transforms.records import RecordedSlot
+
+
+class Recording(NamedTuple):
+    """slots: as the ledger returned them, none where it refused them. counts: the road's counters."""
+
+    slots: list[RecordedSlot]
+    counts: Mapping[str, int]
+
+
+def decoded(units: Iterable[bytes]) -> list[Sealed]:
+    """Units of one transaction, in the order in which they are recorded."""
+    found = (msgspec.json.decode(unit, type=Sealed) for unit in units)
+    return sorted(found, key=lambda unit: (unit.slot_s, unit.shard))
+
+
+def record_units(units: Sequence[Sealed], account: LedgerAccount) -> Recording:
+    """Records units in one transaction: all or none. Raises LedgerError, or StepError for the head file."""
+    try:
+        done = account.open().record(account.name, account.limit, account.spec_name, account.spec_text, units)
+    except LimitExceeded:
+        return Recording([], {counters.UNITS_LOST: len(units)})
+    except PeriodClosed:
+        return Recording([], {counters.MISSED: len(units)})
+    except OSError as error:  # only the head file is written without the database, and after it
+        raise recorded_but(f"{error.filename or account.head}: {reason_of(error)}") from None
+    by_slot: dict[int, RecordedSlot] = {}
+    for unit, sequence in zip(done.sealed, done.sequences, strict=True):
+        slot = by_slot.setdefault(unit.slot_s, RecordedSlot([], []))
+        slot.units.append(unit)
+        slot.sequences.append(sequence)
+    counts = {counters.new(units[0].period): done.new}
+    counts |= {counters.UNITS_CHANGED: done.changed, counters.UNITS_REDRAWN: done.redrawn}
+    return Recording(list(by_slot.values()), counts)

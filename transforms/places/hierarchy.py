@@ -1,0 +1,51 @@
+"""How H3 cells lie to one another: neighbours, parents, and the HATs of a region."""
+
+from collections.abc import Sequence
+
+import h3
+import h3.api.basic_int as h3_int
+import numpy as np
+
+from dpops.learning import Design
+from dpops.levels import Hats
+from transforms.places.hexagons import cell_text
+
+GRANDPARENT = 2
+"""How many resolutions coarser."""
+
+
+def hats_of(region: Sequence[int], hours: Sequence[int]) -> Hats:
+    """The HATs of a region's cells, in their order, in slots that begin in these local hours."""
+    return Hats(parents=_ancestors(region, PARENT), grandparents=_ancestors(region, GRANDPARENT), hours=tuple(hours))
+
+
+def _ancestors(region: Sequence[int], above: int) -> tuple[int, ...]:
+    """The coarser cell that each cell lies in, numbered from 0 by ascending index. There is none above resolution 0."""
+    resolution = max(h3.get_resolution(h3.int_to_str(region[0])) - above, 0)
+    coarser = [h3_int.cell_to_parent(cell, resolution) for cell in region]
+    number = {cell: at for at, cell in enumerate(sorted(set(coarser)))}
+    return tuple(number[cell] for cell in coarser)
+
+
+PARENT = 1
+"""How many resolutions coarser."""
+
+
+CITY = "city"
+"""In the place of a cell, where a row is about the whole region."""
+
+
+def parent_text(cell: int) -> str:
+    """The cell's parent; its own where there is none above it."""
+    resolution = h3.get_resolution(cell_text(cell))
+    return str(h3.cell_to_parent(cell_text(cell), max(resolution - PARENT, 0)))
+
+
+def design_of(region: Sequence[int]) -> Design:
+    """Cells in their order, their neighbours in the region, their parents."""
+    number = {cell_text(cell): at for at, cell in enumerate(region)}
+    pairs = [
+        (at, number[near]) for cell, at in number.items() for near in h3.grid_disk(cell, 1) if at < number.get(near, -1)
+    ]
+    parents = np.array(hats_of(region, [0]).parents, np.int64)
+    return Design(parents=parents, neighbours=np.array(sorted(pairs), np.int64).reshape(-1, 2))

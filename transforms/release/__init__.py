@@ -1,1 +1,0 @@
-"""By hexagon: public plans, noisy integers, and what is recorded of them."""

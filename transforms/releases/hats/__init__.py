@@ -1,0 +1,1 @@
+"""A release of each HAT: public plans, noisy integers, and estimates of them."""

@@ -1,0 +1,191 @@
+"""By hexagon: the public plan of a slot from counts alone, then noisy integers; the result is ready to be recorded."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from itertools import pairwise, repeat
+from typing import NamedTuple
+
+import numpy as np
+
+from dpops.allocation import Share, SlotDebit
+from dpops.mechanism import Drawn, Hats, Totals
+from dpops.noise import Noise
+from dpops.statistics import RequestedStatistic
+from dpops.types import Int64s
+from transforms.ledger.claims import check_claims, claims_of
+from transforms.order import packed_keys
+from transforms.places.hexagons import cell_texts
+from transforms.recorded.units import Released, Sealed
+from transforms.releases.hats.digest import digest_of
+from transforms.releases.hats.exposure import exposure_of, most_claimed, most_spent
+from transforms.releases.hats.policy import Policy, release_shard
+from transforms.releases.slots import SlotFacts
+from transforms.wire import Exposure, Tally
+
+
+def draw_releases(
+    plan_s: int, shard: int, tally: Tally, slots: Mapping[int, SlotFacts], policy: Policy, noise: Noise
+) -> list[tuple[Sealed, Exposure]]:
+    """Plans and releases all HATs of one plan and shard: of a slot, or with scope "period" of a whole period.
+
+    plan_s: its first slot. tally: in any order, of all vehicles. Returns its slots in order, each with what a vehicle
+    spends there. Raises LedgerError if their plans claim more of a vehicle than their debit.
+    """
+    facts = slots[plan_s]
+    reported = tally.take(_order(tally, len(facts.plan)))
+    rows, share = divide(reported, facts.plans, policy)
+    ends = np.searchsorted(rows.slot_s, facts.plan, side="right").tolist()
+    stretches = [slice(start, end) for start, end in pairwise([0, *ends])]
+    by_slot = [rows.take(mine) for mine in stretches]
+    drawn = [_release(mine, shard, share.epsilon_hat, policy, noise) for mine in by_slot]
+    exposures = [exposure_of(mine, each.cell, each.drawn) for mine, each in zip(by_slot, drawn, strict=True)]
+    costs = [share.epsilon_hat * of for of in policy.shares]
+    in_slot = [most_spent([exposure], costs) for exposure in exposures]
+    debits = policy.allocation.debits(share, in_slot, most_spent(exposures, costs))
+    sealed = []
+    for slot_s, mine, each, debit in zip(facts.plan, stretches, drawn, debits, strict=True):
+        digest = _digest(reported.take(mine), slot_s, shard, policy)
+        sealed.append(_unit(slot_s, shard, slots[slot_s], each.released, share, debit, digest, policy))
+    claimed = [claims_of(unit) for unit in sealed]
+    check_claims(claimed, most_claimed(claimed, rows))
+    return list(zip(sealed, exposures, strict=True))
+
+
+def _order(tally: Tally, slots: int) -> Int64s:
+    """By slot, cell and vehicle. slots: of the plan."""
+    hat = tally.cell if slots == 1 else packed_keys(tally.slot_s, tally.cell)
+    return np.argsort(packed_keys(hat, tally.vehicle))
+
+
+def _unit(
+    slot_s: int,
+    shard: int,
+    facts: SlotFacts,
+    released: list[Released],
+    share: Share,
+    debit: SlotDebit,
+    digest: str,
+    policy: Policy,
+) -> Sealed:
+    """What the ledger keeps of a slot's shard."""
+    total = policy.allocation.total
+    return Sealed(
+        spec_id=policy.spec_id,
+        period=facts.period,
+        slot_s=slot_s,
+        slot_start=facts.start,
+        slot_end=facts.end,
+        shard=shard,
+        epsilon_hat=str(share.epsilon_hat),
+        epsilon_slot=str(debit.spent),
+        unit=policy.unit,
+        released=released,
+        digest=digest,
+        scope=policy.allocation.scope,
+        debit=None if debit.debited is None else str(debit.debited),
+        epsilon_total=None if total is None else str(total),
+    )
+
+
+class Divided(NamedTuple):
+    """rows: less what suppression drops. share: what their HATs get."""
+
+    rows: Tally
+    share: Share
+
+
+def divide(rows: Tally, plans: int, policy: Policy) -> Divided:
+    """How the HATs of a plan share what a vehicle may spend.
+
+    rows: by slot, cell and vehicle; slot and cell number the HATs, and ascending hash the vehicles. plans: how many
+    such plans share the period.
+    """
+    hat = np.cumsum((np.diff(rows.slot_s, prepend=-1) != 0) | (np.diff(rows.cell, prepend=-1) != 0)) - 1
+    reported = rows.kept + rows.dropped
+    share = policy.allocation.divide(hat, rows.vehicle, rows.kept, reported, plans)
+    left = np.where(share.kept, rows.kept, 0)
+    return Divided(replace(rows, kept=left, dropped=reported - left), share)
+
+
+class SlotDrawn(NamedTuple):
+    """What was released of a slot. cell: int64 (HATs,), ascending, of those with vehicles. drawn: see `exposure_of`."""
+
+    released: list[Released]
+    cell: Int64s
+    drawn: Int64s
+
+
+def _release(rows: Tally, shard: int, hat_epsilon: Fraction, policy: Policy, noise: Noise) -> SlotDrawn:
+    """rows: of one slot."""
+    occupied = hats_of(rows)
+    some = occupied.with_users()
+    by_statistic = [
+        stat.mechanism.draw(some.hats, policy.grid, hat_epsilon * stat.share, noise) for stat in policy.statistics
+    ]
+    published = _rows_to_publish(occupied.cell, shard, policy)
+    at = np.where(np.isin(published, some.cell), np.searchsorted(some.cell, published), some.cell.size).tolist()
+    names = cell_texts(published)
+    released = [_published(names, at, stat, drawn) for stat, drawn in zip(policy.statistics, by_statistic, strict=True)]
+    is_drawn = [[plan["epsilon"] != "0" for plan in drawn.plans] for drawn in by_statistic]
+    by_cell = [each for hat in zip(*released, strict=True) for each in hat]
+    return SlotDrawn(by_cell, some.cell, np.array(is_drawn, np.int64).T)
+
+
+def _published(names: Sequence[str], at: Sequence[int], stat: RequestedStatistic, drawn: Drawn) -> Iterator[Released]:
+    """One statistic of every cell that gets a row. at: where `drawn` has it, behind its end where there is no data."""
+    columns = [*drawn.mechanisms, stat.mechanism.name], [*drawn.plans, None], [*drawn.integers, None]
+    of_each = (map(column.__getitem__, at) for column in columns)
+    return map(Released, names, repeat(stat.name), *of_each)
+
+
+class Hat(NamedTuple):
+    """One HAT: its cell, what its vehicles sum up to (none where all were dropped), and the samples reported in it."""
+
+    cell: int
+    totals: Totals
+    reported: int
+
+
+class SlotHats(NamedTuple):
+    """The HATs of a slot. cell: int64 (HATs,), ascending. hats: without users where all vehicles were dropped."""
+
+    cell: Int64s
+    hats: Hats
+
+    def with_users(self) -> "SlotHats":
+        some = self.hats.users > 0
+        return SlotHats(self.cell[some], self.hats.take(some))
+
+    def each(self) -> Iterator[Hat]:
+        return map(Hat, self.cell.tolist(), self.hats, self.hats.reported.tolist())
+
+
+def hats_of(rows: Tally) -> SlotHats:
+    """The HATs of one slot by cell; their vehicles in canonical order. rows: those of a cell by vehicle."""
+    if (rows.cell[1:] < rows.cell[:-1]).any():
+        rows = rows.take(np.argsort(rows.cell, kind="stable"))
+    is_first = np.diff(rows.cell, prepend=-1) != 0
+    first = np.flatnonzero(is_first)
+    users, reported = (
+        np.add.reduceat(column, first) if first.size else first
+        for column in ((rows.kept > 0).astype(np.int64), rows.kept + rows.dropped)
+    )
+    most = int(rows.kept.max(initial=0))
+    descending = np.cumsum(is_first) * (most + 1) - rows.kept  # dropped rows come last
+    order = np.argsort(descending, kind="stable")  # keeps vehicles of equal counts in order
+    totals = Totals(rows.kept[order], **{name: column[order] for name, column in rows.sums.items()})
+    return SlotHats(rows.cell[first], Hats(totals, first, users, reported))
+
+
+def _rows_to_publish(occupied: Int64s, shard: int, policy: Policy) -> Int64s:
+    if policy.region is None:
+        return occupied
+    region = np.array(policy.region, np.int64)
+    mine: Int64s = region[release_shard(region, policy.release_shards) == shard]
+    return mine
+
+
+def _digest(rows: Tally, slot_s: int, shard: int, policy: Policy) -> str:
+    where = f"{policy.spec_id}/{slot_s}/{shard}/"
+    return digest_of(rows, where, policy.digest_key, plain=policy.plain_digests)

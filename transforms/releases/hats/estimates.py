@@ -1,0 +1,61 @@
+"""Recorded slots -> estimates: what the ledger returned, read with its plans; post-processing of nothing else."""
+
+from collections.abc import Mapping, Sequence
+from itertools import count
+from typing import Any
+
+from dpops.estimate import Estimates
+from dpops.reading import stored_estimates
+from transforms.recorded.units import Released, Sealed
+from transforms.records import HatColumns, SlotEstimates
+
+MISS = 0.05
+"""An interval [lower95, upper95] misses the true value with at most this probability."""
+
+
+def estimates_of(units: Sequence[Sealed], statistics: Sequence[str]) -> SlotEstimates:
+    """The estimates of one slot by cell and statistic, from its units. statistics: all of the specification's."""
+    found = [each for unit in units for each in unit.released]
+    spent = [unit.epsilon_slot for unit in units for _ in unit.released]
+    order = _order(found)
+    released = [found[at] for at in order]
+    counts = [_counts(each.plan) for each in released]
+    hats = HatColumns(
+        cell=[each.cell for each in released],
+        statistic=[each.statistic for each in released],
+        mechanism=[each.mechanism for each in released],
+        epsilon_slot=[spent[at] for at in order],
+        estimates=_estimates(released),
+        vehicles=[vehicles for vehicles, _ in counts],
+        reports=[reports for _, reports in counts],
+    )
+    slot = units[0]
+    return SlotEstimates(slot.spec_id, slot.slot_start, slot.slot_end, slot.unit, tuple(statistics), hats)
+
+
+def _order(released: Sequence[Released]) -> list[int]:
+    """By cell, as a hexadecimal number, and statistic."""
+    cells, statistics = [each.cell for each in released], [each.statistic for each in released]
+    return [at for *_, at in sorted(zip(map(len, cells), cells, statistics, count(), strict=False))]
+
+
+def _counts(plan: Mapping[str, Any] | None) -> tuple[int | None, int | None]:
+    """Vehicles and reports. A plan that was made from counts has them among its facts: there they are public."""
+    facts = {} if plan is None else plan.get("facts", {})
+    if "users" not in facts or "samples" not in facts:
+        return None, None
+    return facts["users"], facts.get("reported", facts["samples"])
+
+
+def _estimates(released: Sequence[Released]) -> Estimates:
+    """In their order; those of one mechanism are read together."""
+    given: dict[str, list[int]] = {}
+    for at, each in enumerate(released):
+        if each.plan is not None and each.integers is not None:
+            given.setdefault(each.mechanism, []).append(at)
+    parts = []
+    for name, places in given.items():
+        mine = [released[at] for at in places]
+        integers, plans = [each.integers or [] for each in mine], [each.plan or {} for each in mine]
+        parts.append((places, stored_estimates(name, integers, plans, MISS)))
+    return Estimates.placed(len(released), parts)

@@ -1,0 +1,66 @@
+"""What vehicles spend: counted from what is drawn in their HATs, and once more from what the plans of these claim."""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from operator import mul
+
+import numpy as np
+
+from dpops.accountant import Accountant
+from dpops.claims import ZERO, Claim
+from dpops.types import Int64s
+from transforms.ledger.claims import ClaimedUnit
+from transforms.order import places
+from transforms.places.hexagons import cell_texts
+from transforms.wire import Exposure, Tally
+
+
+def exposure_of(rows: Tally, cell: Int64s, drawn: Int64s) -> Exposure:
+    """What is drawn of each vehicle of a slot.
+
+    rows: of the slot. cell: int64 (HATs,), the HATs with vehicles, ascending. drawn: int64 (HATs, statistics), 1 or 0.
+    """
+    kept = rows.kept > 0
+    vehicle, code = places(rows.vehicle[kept])
+    return Exposure(vehicle, _added_up(code, drawn[np.searchsorted(cell, rows.cell[kept])]))
+
+
+def most_spent(exposures: Sequence[Exposure], shares: Sequence[Fraction]) -> Fraction:
+    """What a vehicle spends in several slots at most, exactly. shares: what each statistic of a HAT costs."""
+    vehicle = places(np.concatenate([each.vehicle for each in exposures])).of
+    return _dearest(_added_up(vehicle, np.concatenate([each.drawn for each in exposures])), shares)
+
+
+def most_claimed(units: Sequence[ClaimedUnit], rows: Tally) -> Fraction:
+    """What the plans of a vehicle's HATs claim together at most, whatever was counted before.
+
+    units: of one plan and release shard, by slot. rows: theirs, by slot and cell.
+    """
+    kept = rows.kept > 0
+    slot_of, cell_of = rows.slot_s[kept], rows.cell[kept]
+    first = np.flatnonzero((np.diff(slot_of, prepend=-1) != 0) | (np.diff(cell_of, prepend=-1) != 0))
+    slot_s, cell = slot_of[first], cell_of[first]
+    kinds: dict[tuple[Claim, ...], int] = {}  # a few
+    found: list[int] = []
+    for claimed in units:
+        known = [kinds.setdefault(claims, len(kinds)) for claims in claimed.kinds]
+        mine = cell_texts(cell[slot_s == claimed.unit.slot_s])
+        found += [known[claimed.kind[each]] for each in mine]
+    kind = np.repeat(np.array(found, np.int64), np.diff(first, append=cell_of.size))
+    prices = [Accountant().compose(claims).pure for claims in kinds]
+    vehicles, vehicle = places(rows.vehicle[kept])
+    hats = np.bincount(vehicle * len(kinds) + kind, minlength=vehicles.size * len(kinds))
+    return _dearest(hats.reshape(vehicles.size, len(kinds)), prices)
+
+
+def _dearest(numbers: Int64s, prices: Sequence[Fraction]) -> Fraction:
+    """What a row costs at most. numbers: (rows, prices), of which a few rows differ."""
+    sums = (sum(map(mul, each, prices), ZERO) for each in set(map(tuple, numbers.tolist())))
+    return max(sums, default=ZERO)
+
+
+def _added_up(code: Int64s, values: Int64s) -> Int64s:
+    """The rows of values by code."""
+    found = np.zeros((int(code.max(initial=-1)) + 1, values.shape[1]), np.int64)
+    np.add.at(found, code, values)
+    return found

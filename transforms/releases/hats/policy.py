@@ -1,0 +1,60 @@
+"""How HATs are released: the public facts of a slot, and what a specification says of statistics, epsilon and cells."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+
+from dpops.allocation import Allocation
+from dpops.statistics import Column, RequestedStatistic, columns_of, registered
+from dpops.suppression.clip_user import Weights
+from dpops.types import Grid, Int64s
+from transforms.releases.hats.digest import PLAIN
+from transforms.scatter import scatter
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How HATs are released. region: the cells that get a row in any case, or None for those with reports.
+    plain_digests: see transforms.releases.hats.digest.
+    """
+
+    spec_id: str
+    grid: Grid
+    unit: str
+    statistics: tuple[RequestedStatistic, ...]
+    allocation: Allocation
+    release_shards: int
+    region: tuple[int, ...] | None
+    digest_key: bytes = field(repr=False)
+    plain_digests: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the statistics."""
+        return tuple(stat.name for stat in self.statistics)
+
+    @property
+    def shares(self) -> tuple[Fraction, ...]:
+        """Of the epsilon of a HAT, by statistic."""
+        return tuple(stat.share for stat in self.statistics)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """What tallies carry: what the statistics need, by name, and what a plain digest needs."""
+        asked = columns_of(self.statistics, self.grid)
+        return (*asked, *(column for column in PLAIN if column not in asked)) if self.plain_digests else asked
+
+
+def release_shard(cell: Int64s, shards: int) -> Int64s:
+    """Which release shard a cell belongs to: by the cell alone, int64 (cells,)."""
+    return (scatter(cell) >> 1) % shards if shards > 1 else np.zeros(cell.size, np.int64)
+
+
+def weights_of(grid: Grid, statistics: Iterable[RequestedStatistic]) -> Weights:
+    """What suppression weighs: the statistics that are asked for, with their shares of a HAT's epsilon."""
+    shares = {"mean": Fraction(0), "variance": Fraction(0)}
+    for stat in statistics:
+        shares[registered()[stat.name].weighs_as] += stat.share
+    return Weights(upper=grid.upper, **shares)

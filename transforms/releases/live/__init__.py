@@ -1,0 +1,1 @@
+"""A release of slots while their period lasts."""

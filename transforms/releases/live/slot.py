@@ -1,0 +1,82 @@
+"""A live slot: its plan from what is recorded of earlier periods, and the unit that the ledger keeps of it."""
+
+import hmac
+from collections.abc import Sequence
+
+from dpops.levels import Stage, Sums, release
+from dpops.noise import Noise
+from transforms.recorded.stage_plan import StagePlan, as_stored, pack_centres, plan_of
+from transforms.recorded.units import LIVE_SHARD, Released, Sealed, Sequenced
+from transforms.releases.periods.order import CentresOf, is_complete
+from transforms.releases.periods.stages import MECHANISM, LevelsPolicy
+from transforms.releases.slots import SlotFacts
+
+
+def known_before(stages: Sequence[Sequenced], period: str, sequence: int | None = None) -> list[Sequenced]:
+    """The stages that a live slot rests on: those of other periods that are whole, in the order of the ledger.
+
+    sequence: of the recorded slot: only what stood before it.
+    """
+    before = [entry for entry in stages if sequence is None or entry.sequence < sequence]
+    whole = {name for name in {entry.unit.period for entry in before} if is_complete(before, name)}
+    return [entry for entry in before if entry.unit.period in whole - {period}]
+
+
+def is_closed(stages: Sequence[Sequenced], period: str) -> bool:
+    """Whether a period's live slots that are not recorded are missed: its first stage is."""
+    return any(entry.unit.period == period for entry in stages)
+
+
+def live_plan(
+    known: Sequence[Sequenced], slots: int, hour: int, policy: LevelsPolicy, centres_of: CentresOf
+) -> StagePlan:
+    """The plan of one of a period's slots, which begins in this local hour. known: from `known_before`, not empty."""
+    live = policy.live
+    if live is None:
+        raise ValueError("the specification has no live slots")
+    return StagePlan(
+        kind=policy.kind,
+        stage=0,
+        stages=1,
+        share=str(live.of_slot(slots)),
+        spread=str(policy.spread),
+        bound_kmh=str(live.bound_kmh),
+        alpha=str(live.alpha),
+        exponent=str(policy.exponent),
+        step_kmh=str(policy.grid.step),
+        counts_public=False,
+        levels=[(name, str(speeds), str(weights)) for name, speeds, weights in live.levels],
+        hours=[hour],
+        rests_on=known[-1].sequence,
+        centres=pack_centres(centres_of(known, policy, [hour])),
+    )
+
+
+def recorded_plan(live: Sequence[Sequenced], slot_s: int) -> StagePlan | None:
+    """Of a slot that is recorded already: what is made again is made as it was."""
+    return next((plan_of(entry.unit) for entry in live if entry.unit.slot_s == slot_s), None)
+
+
+def seal_live(
+    sums: Sums, plan: StagePlan, stage: Stage, facts: SlotFacts, slot_s: int, policy: LevelsPolicy, noise: Noise
+) -> Sealed:
+    """Draws a live slot's noise. stage: as the plan reads on the policy's region."""
+    where = f"{policy.spec_id}/{slot_s}/live/".encode()
+    exact = b"".join(column.astype("<i8").tobytes() for column in sums)
+    cost = str(plan.claim)
+    return Sealed(
+        spec_id=policy.spec_id,
+        period=facts.period,
+        slot_s=slot_s,
+        slot_start=facts.start,
+        slot_end=facts.end,
+        shard=LIVE_SHARD,
+        epsilon_hat=cost,
+        epsilon_slot=cost,
+        unit="km/h",
+        released=[Released("", "mean", MECHANISM, as_stored(plan), release(sums, stage, noise).tolist())],
+        digest=hmac.digest(policy.digest_key, where + exact, "sha256").hex(),
+        scope="live",
+        debit=cost,
+        epsilon_total=policy.total,
+    )

@@ -1,0 +1,115 @@
+"""What the ledger's `levels` entries teach: centres for the next stage, and a period's estimates. No data is seen.
+
+Everything here is a function of recorded entries, in their order of the ledger, and of the policy. So a day that is
+recorded late counts as later than those that were recorded before it.
+"""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+
+from dpops.learning import (
+    SOURCES,
+    Estimates,
+    Status,
+    coarser,
+    learned,
+    published,
+    with_coarser,
+)
+from dpops.learning import live as today
+from dpops.learning.interval import rounded
+from dpops.learning.learner import RECENT, Field, Learned
+from dpops.levels import centres_of
+from dpops.types import Int64s
+from transforms.places.hierarchy import parent_text
+from transforms.recorded.stage_plan import plan_of
+from transforms.recorded.units import Sequenced
+from transforms.records import SlotEstimates
+from transforms.releases.periods.products import grouping
+from transforms.releases.periods.publish import HatEstimates, estimates_of_product
+from transforms.releases.periods.stages import LevelsPolicy, read_unit
+from transforms.releases.periods.states import Released, slot_values, state_after
+from transforms.releases.slots import SlotFacts
+
+STATUS_NAMES = np.array([status.name.lower().replace("_", "-") for status in Status])
+
+MARGIN_KMH = Fraction(3)
+"""Centres stay so far from both ends of the speeds."""
+
+
+def learned_centres(entries: Sequence[Sequenced], policy: LevelsPolicy, hours: Sequence[int]) -> Int64s:
+    """Around what the next stage looks: the day's own first look, or a forecast from earlier days."""
+    known = learned_from(entries, policy)
+    last = plan_of(entries[-1].unit)
+    own = known.estimate() if last.stage + 1 < last.stages else known.forecast(np.array(hours, np.int64))
+    return centres_of(own.values, MARGIN_KMH, policy.grid.upper - MARGIN_KMH)
+
+
+def learned_estimates(entries: Sequence[Sequenced], policy: LevelsPolicy, slots: Sequence[SlotFacts]) -> HatEstimates:
+    """The last recorded period's estimates from its own and earlier entries."""
+    return day_estimates(learned_from(entries, policy), policy, slots)
+
+
+def day_estimates(known: Learned, policy: LevelsPolicy, slots: Sequence[SlotFacts], back: int = 0) -> HatEstimates:
+    """As published of the last day, or one `back` before it; beside a HAT that is unknown a parent's or a day's."""
+    belief = known.estimate(back)
+    shown = with_coarser(known, belief, float(policy.grid.upper))
+    parents = np.array([parent_text(cell) for cell in policy.region])
+    whose = np.array(SOURCES)[shown.source]
+    return _hat_estimates(shown.estimates)._replace(
+        parent=np.where(whose == "parent", parents[:, None], whose),
+        beside=(shown.values, shown.lower95, shown.upper95),
+        products=product_estimates(known, belief, policy, slots),
+    )
+
+
+def product_estimates(
+    known: Learned, belief: Field, policy: LevelsPolicy, slots: Sequence[SlotFacts], *, forecast: bool = False
+) -> tuple[SlotEstimates, ...]:
+    """The policy's products of a period, from the same belief as its HATs. slots: all of the period."""
+    starts, found = [facts.start for facts in slots], []
+    for product in policy.products:
+        grouped = grouping(product, known.state.design.parents, policy.region, starts)
+        estimates = hat_estimates(coarser(known, belief, grouped.groups), policy, forecast=forecast)
+        found.append(estimates_of_product(estimates, product.name, grouped, slots, policy))
+    return tuple(found)
+
+
+def learned_live(stages: Sequence[Sequenced], live: Sequence[Sequenced], policy: LevelsPolicy) -> HatEstimates:
+    """The last of a period's recorded live slots, (cells, 1): what earlier periods forecast, and what all of these say.
+
+    Both in the order of the ledger. How far a value leans on the day is rounded like the rest.
+    """
+    hours = np.array([plan_of(entry.unit).hours[0] for entry in live], np.int64)
+    slots = {at: slot_values(read_unit(entry.unit, policy.region), policy.fleet) for at, entry in enumerate(live)}
+    found = today(learned_from(stages, policy), hours, slots)
+    return hat_estimates(found.field, policy)._replace(leans=rounded(found.leans)).slot(-1)
+
+
+def hat_estimates(belief: Field, policy: LevelsPolicy, *, forecast: bool = False) -> HatEstimates:
+    """As published; no value where the account knows too little of the city."""
+    return _hat_estimates(published(belief, float(policy.grid.upper), forecast=forecast))
+
+
+def _hat_estimates(found: Estimates) -> HatEstimates:
+    known = found.status != Status.HELD_BACK
+    value, lower, upper, sd = (
+        np.where(known, column, np.nan) for column in (found.values, found.lower95, found.upper95, found.sd)
+    )
+    return HatEstimates(value, lower, upper, sd, STATUS_NAMES[found.status])
+
+
+def learned_from(entries: Sequence[Sequenced], policy: LevelsPolicy, least_recent: int | None = RECENT) -> Learned:
+    """All entries' periods, in the order in which they were first recorded; that of the last entry comes last.
+
+    What a period's estimates are made of, the next one's centres are too: so the last two fits are kept.
+    """
+    return _fitted(Released.of(entries, policy, least_recent))
+
+
+@lru_cache(maxsize=2)
+def _fitted(released: Released) -> Learned:
+    return learned(state_after(released))

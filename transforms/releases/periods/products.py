@@ -1,0 +1,102 @@
+"""Coarser products of a period's release: which cells and slots are put together, and what they are called."""
+
+import re
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpops.learning import Groups
+from dpops.types import Int64s
+from transforms.places.hexagons import cell_text
+from transforms.places.hierarchy import CITY, parent_text
+from transforms.time.calendar import DAY_MINUTES
+
+ProductName = Literal["cell-day", "cell-part", "parent-hour", "city-hour"]
+PRODUCTS: tuple[ProductName, ...] = get_args(ProductName)
+
+Part = tuple[int, int]
+"""A part of the day: local minutes of its start and of its end."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """What rows are about: a cell's day, a cell in a part of the day, a parent cell or the city in an hour.
+
+    parts: of cell-part alone, in order.
+    """
+
+    name: ProductName
+    parts: tuple[Part, ...] = ()
+
+
+class Grouping(NamedTuple):
+    """places: of each group of cells, a cell or CITY. spans: of each group of slots, the first and the last one's
+    index in the period; None for what belongs to no row."""
+
+    groups: Groups
+    places: list[str]
+    spans: list[tuple[int, int] | None]
+
+
+def product_of(name: ProductName, parts: Sequence[str], slot_minutes: int, service: Part) -> Product:
+    """parts: like "06:00-10:00". Raises ValueError for parts that are missing, do not fit the slots, or overlap."""
+    if bool(parts) != (name == "cell-part"):
+        raise ValueError("the product cell-part needs parts of the day" if not parts else f"{name} takes no parts")
+    found = sorted(_part(text, slot_minutes, service) for text in parts)
+    if any(later[0] < earlier[1] for earlier, later in pairwise(found)):
+        raise ValueError("parts of the day must not overlap")
+    return Product(name, tuple(found))
+
+
+def _part(text: str, slot_minutes: int, service: Part) -> Part:
+    found = re.fullmatch(r"(\d\d):([0-5]\d)-(\d\d):([0-5]\d)", text, re.ASCII)
+    if found is None:
+        raise ValueError(f'a part of the day must look like "06:00-10:00"; it is {text[:20]!r}')
+    hours = [int(group) for group in found.groups()]
+    start, end = hours[0] * 60 + hours[1], hours[2] * 60 + hours[3]
+    if not service[0] <= start < end <= min(service[1], DAY_MINUTES):
+        raise ValueError(f"a part of the day must start before it ends, within slot.service; it is {text}")
+    if start % slot_minutes or end % slot_minutes:
+        raise ValueError(f"a part of the day must lie on slots of {slot_minutes} minutes; it is {text}")
+    return start, end
+
+
+def grouping(product: Product, parents: Int64s, cells: Sequence[int], starts: Sequence[str]) -> Grouping:
+    """How a product puts the HATs of a period together: by public facts alone.
+
+    parents: int64 (cells,), the number of each cell's parent, from 0. starts: of the period's slots, as local text.
+    """
+    times, of_slot = _numbered([_time(product, start) for start in starts])
+    spans = [None if time is None else _ends(of_slot == at) for at, time in enumerate(times)]
+    if product.name == "city-hour":
+        return Grouping(Groups(cells=0 * parents, slots=of_slot), [CITY], spans)
+    if product.name == "parent-hour":
+        first = [cells[int(np.argmax(parents == at))] for at in range(int(parents.max()) + 1)]
+        return Grouping(Groups(cells=parents, slots=of_slot), [parent_text(cell) for cell in first], spans)
+    return Grouping(Groups(cells=np.arange(len(cells)), slots=of_slot), [cell_text(cell) for cell in cells], spans)
+
+
+def _time(product: Product, start: str) -> Hashable:
+    """What slots of one time have in common; None outside of all parts. An hour that comes twice is two."""
+    if product.name == "cell-day":
+        return start[:10]
+    if not product.parts:
+        return start[:13], start[19:]
+    minute = int(start[11:13]) * 60 + int(start[14:16])
+    part = next((part for part in product.parts if part[0] <= minute < part[1]), None)
+    return part and (start[:10], part)
+
+
+def _numbered(keys: Sequence[Hashable]) -> tuple[list[Hashable], Int64s]:
+    """The different keys as they come, and the number of each one's."""
+    number = {key: at for at, key in enumerate(dict.fromkeys(keys))}
+    return list(number), np.array([number[key] for key in keys], np.int64)
+
+
+def _ends(mine: NDArray[np.bool_]) -> tuple[int, int]:
+    found = np.flatnonzero(mine)
+    return int(found[0]), int(found[-1])

@@ -1,0 +1,116 @@
+"""From a period's recorded stages, and all entries before them, to an estimate of every HAT: post-processing."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpops.estimate import Estimates
+from transforms.places.hexagons import cell_text
+from transforms.recorded.units import Sequenced
+from transforms.records import HatColumns, SlotEstimates
+from transforms.releases.periods.products import Grouping
+from transforms.releases.periods.stages import MECHANISM, LevelsPolicy
+from transforms.releases.slots import SlotFacts
+
+Float64s = NDArray[np.float64]
+
+
+class HatEstimates(NamedTuple):
+    """Of every HAT of a period, (cells, slots): km/h, bounds of an interval, standard deviation, and a status.
+
+    nan where there is no value to publish. leans: of live values, how far each rests on slots of the same day, 0 to 1.
+    parent: of a period's end, where the HAT is not known, what is: its parent cell, or "day"; else empty. beside: value
+    and bounds of that. products: what is published of the period besides.
+    """
+
+    value: Float64s
+    lower95: Float64s
+    upper95: Float64s
+    sd: Float64s
+    status: NDArray[np.str_]
+    leans: Float64s | None = None
+    parent: NDArray[np.str_] | None = None
+    beside: tuple[Float64s, Float64s, Float64s] | None = None
+    products: tuple[SlotEstimates, ...] = ()
+
+    def slot(self, at: int) -> "HatEstimates":
+        """One slot's alone, (cells, 1)."""
+        leans = None if self.leans is None else self.leans[:, [at]]
+        value, lower, upper, sd = (column[:, [at]] for column in self[:4])
+        return HatEstimates(value, lower, upper, sd, self.status[:, [at]], leans)
+
+
+Estimator = Callable[[Sequence[Sequenced], LevelsPolicy, Sequence[SlotFacts]], HatEstimates]
+"""(recorded stages up to the period's last one, in the order of the ledger; policy; the period's slots)."""
+
+
+def estimates_of_slot(
+    estimates: HatEstimates, slot: int, facts: SlotFacts, unit: str, policy: LevelsPolicy
+) -> SlotEstimates:
+    """One estimate for every cell of the region, by cell. slot: its index in the period."""
+    places = [cell_text(cell) for cell in policy.region]
+    hats = _columns(estimates, [slot], places, _notes(estimates, slot), policy)
+    return SlotEstimates(policy.spec_id, facts.start, facts.end, unit, ("mean",), hats)
+
+
+def estimates_of_product(
+    estimates: HatEstimates, product: str, grouped: Grouping, slots: Sequence[SlotFacts], policy: LevelsPolicy
+) -> SlotEstimates:
+    """One estimate for every place and time of a period. estimates: of groups. slots: all of the period."""
+    spans = {
+        at: (slots[span[0]].start, slots[span[1]].end) for at, span in enumerate(grouped.spans) if span is not None
+    }
+    notes = {"product": [product] * len(grouped.places) * len(spans)}
+    found = _columns(estimates, list(spans), grouped.places, notes, policy)
+    hats = replace(found, spans=[span for span in spans.values() for _ in grouped.places])
+    start, end = slots[0].start, slots[-1].end
+    return SlotEstimates(policy.spec_id, start, end, "km/h", ("mean",), hats, product=product)
+
+
+def _columns(
+    estimates: HatEstimates,
+    at: Sequence[int],
+    places: Sequence[str],
+    notes: Mapping[str, list[Any]],
+    policy: LevelsPolicy,
+) -> HatColumns:
+    """Of some slots one behind another, each by place. notes: further columns."""
+    value, lower, upper, sd = (column[:, at].T.ravel() for column in estimates[:4])
+    nothing = np.full(value.size, np.nan)
+    known = Estimates(
+        numbers={"mean": np.where(np.isnan(value), np.nan, [value, lower, upper])},
+        lists={},
+        noise_std=np.where(np.isnan(value), np.nan, sd),
+        bias_bound=nothing,
+        epsilon=nothing,
+        status=estimates.status[:, at].T.ravel().tolist(),
+    )
+    return HatColumns(
+        cell=[*places] * len(at),
+        statistic=["mean"] * value.size,
+        mechanism=[MECHANISM] * value.size,
+        epsilon_slot=[str(policy.epsilon)] * value.size,
+        estimates=known,
+        vehicles=[None] * value.size,
+        reports=[None] * value.size,
+        notes=notes,
+    )
+
+
+def _notes(estimates: HatEstimates, slot: int) -> dict[str, list[Any]]:
+    """Columns that only some rows have, by name: of every cell, None where there is nothing to say."""
+    beside = (None,) * 3 if estimates.beside is None else estimates.beside
+    names = ("parent_value", "parent_lower95", "parent_upper95")
+    columns = {
+        "leans_on_day": estimates.leans,
+        "parent": estimates.parent,
+        **dict(zip(names, beside, strict=True)),
+    }
+    return {
+        name: [None if value == "" or value != value else value for value in column[:, slot].tolist()]
+        for name, column in columns.items()
+        if column is not None
+    }

@@ -1,0 +1,151 @@
+"""A period's `levels` release: the plan of each stage, and the unit that the ledger keeps of it.
+
+The unit of stage k has the period's first slot and stands in the place of shard k: the stages of a period share one
+debit, as shards do.
+"""
+
+import hmac
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import reduce
+
+import numpy as np
+
+from dpops.claims import ZCDP, PureDP, claim_of
+from dpops.levels import (
+    Fleet,
+    Kind,
+    LiveSettings,
+    ReleasedStage,
+    Rows,
+    Settings,
+    Stage,
+    Sums,
+    read,
+    release,
+    sum_up,
+)
+from dpops.levels.stages import FIRST_CENTRE
+from dpops.noise import Noise
+from dpops.statistics import SUMS
+from dpops.types import Grid, Int64s
+from transforms.recorded.stage_plan import StagePlan, as_stored, pack_centres, plan_of
+from transforms.recorded.units import LEVELS, Released, Sealed
+from transforms.releases.periods.products import Product
+from transforms.releases.slots import SlotFacts
+from transforms.releases.state_file import StateFile
+from transforms.wire import Tally
+
+MECHANISM = LEVELS
+COLUMNS = (SUMS,)
+"""What a tally carries beside counts."""
+
+
+@dataclass(frozen=True)
+class LevelsPolicy:
+    """How a specification's periods are released as levels. All of it is public but the key.
+
+    total: what a vehicle spends in a period, as the ledger writes it; epsilon, delta: the same as people read it.
+    first, later: the stages of a period before which nothing of the specification is recorded, and of all others.
+    live: what slots get while a period lasts; `later` has the rest of the total. region: sorted cells. products: what
+    is published of a period besides its HATs. kept: a cache of what earlier entries taught, which changes nothing.
+    """
+
+    spec_id: str
+    kind: Kind
+    total: str
+    epsilon: Fraction
+    delta: Fraction | None
+    spread: Fraction
+    first: tuple[Settings, ...]
+    later: tuple[Settings, ...]
+    exponent: Fraction
+    region: tuple[int, ...]
+    grid: Grid
+    fleet: Fleet
+    counts_public: bool
+    digest_key: bytes = field(repr=False)
+    live: LiveSettings | None = None
+    products: tuple[Product, ...] = ()
+    kept: StateFile | None = field(default=None, compare=False)
+
+    def costs(self, share: Fraction) -> str:
+        """What a share of the total is, as the ledger writes it."""
+        whole = claim_of(self.total)
+        return str(ZCDP(whole.rho * share) if isinstance(whole, ZCDP) else PureDP(Fraction(self.total) * share))
+
+    def cost_of_period(self, stages: int) -> str:
+        """What a period's end, of so many stages, is debited: all of the total, or what live slots leave of it."""
+        settings = self.first if stages == len(self.first) else self.later
+        return self.costs(sum((stage.share for stage in settings), Fraction(0)))
+
+
+def stage_plan(
+    policy: LevelsPolicy, stages: Sequence[Settings], stage: int, hours: Sequence[int], centres: Int64s, rests_on: int
+) -> StagePlan:
+    settings = stages[stage]
+    return StagePlan(
+        kind=policy.kind,
+        stage=stage,
+        stages=len(stages),
+        share=str(settings.share),
+        spread=str(policy.spread),
+        bound_kmh=str(settings.bound_kmh),
+        alpha=str(settings.alpha),
+        exponent=str(policy.exponent),
+        step_kmh=str(policy.grid.step),
+        counts_public=policy.counts_public,
+        levels=[(name, str(share), str(share)) for name, share in settings.shares],
+        hours=list(hours),
+        rests_on=rests_on,
+        centres=pack_centres(centres),
+    )
+
+
+def first_centres(cells: int, slots: int) -> Int64s:
+    return np.full((cells, slots), FIRST_CENTRE, np.int64)
+
+
+def rows_of(tally: Tally, region: Sequence[int], slots: Sequence[int]) -> Rows:
+    """What vehicles did in the region's cells and a period's slots, in canonical order. tally: in any order."""
+    order = np.lexsort((tally.slot_s, tally.cell, tally.vehicle))
+    cell = np.searchsorted(np.array(region, np.int64), tally.cell[order])
+    slot = np.searchsorted(np.array(slots, np.int64), tally.slot_s[order])
+    return Rows(tally.vehicle[order], cell, slot, tally.kept[order], tally.sums["sums"][order])
+
+
+def add_up(tallies: Iterable[Tally], region: Sequence[int], slots: Sequence[int], stage: Stage) -> Sums:
+    """The sum of all vehicles' vectors in a stage. tallies: at least one, and of a vehicle all rows in one of them."""
+    parts = (sum_up(rows_of(tally, region, slots), stage) for tally in tallies)
+    return reduce(lambda one, other: Sums(one.weights + other.weights, one.speeds + other.speeds), parts)
+
+
+def seal_stage(
+    sums: Sums, plan: StagePlan, slots: Sequence[SlotFacts], slot_s: int, policy: LevelsPolicy, noise: Noise
+) -> Sealed:
+    """Draws a stage's noise. slots: of the period, in order; slot_s: the start of the first."""
+    integers = release(sums, plan.read(policy.region), noise)
+    where = f"{policy.spec_id}/{slot_s}/{plan.stage}/".encode()
+    exact = b"".join(column.astype("<i8").tobytes() for column in sums)
+    return Sealed(
+        spec_id=policy.spec_id,
+        period=slots[0].period,
+        slot_s=slot_s,
+        slot_start=slots[0].start,
+        slot_end=slots[-1].end,
+        shard=plan.stage,
+        epsilon_hat=policy.total,
+        epsilon_slot=policy.total,
+        unit="km/h",
+        released=[Released("", "mean", MECHANISM, as_stored(plan), integers.tolist())],
+        digest=hmac.digest(policy.digest_key, where + exact, "sha256").hex(),
+        scope="stage",
+        debit=policy.cost_of_period(plan.stages),
+        epsilon_total=policy.total,
+    )
+
+
+def read_unit(unit: Sealed, region: Sequence[int]) -> ReleasedStage:
+    """What a recorded stage says."""
+    return read(unit.released[0].integers or [], plan_of(unit).read(region))

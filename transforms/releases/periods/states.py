@@ -1,0 +1,158 @@
+"""From recorded `levels` entries to what the model keeps of them: each day once, older ones from a cache or anew."""
+
+import hashlib
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+import numpy as np
+
+from dpops.learning import DayValues, Facts, Groups, LevelValues, StageValues, State, taken_in
+from dpops.learning.state_arrays import arrays_of, taken_up
+from dpops.levels import ReleasedStage
+from dpops.levels.defaults import Fleet, vehicle_weight
+from dpops.levels.live import slot_weight
+from dpops.levels.stages import CENTRE_STEP_KMH
+from transforms.places.hierarchy import design_of
+from transforms.recorded.stage_plan import plan_of
+from transforms.recorded.units import Sequenced
+from transforms.releases.periods.stages import LevelsPolicy, read_unit
+from transforms.releases.state_file import Kept
+
+
+@dataclass(frozen=True)
+class Released:
+    """All that a state is a function of. digest: of the model's public facts and of all periods, in their order.
+
+    periods: the entries of each; compared by the digest. least_recent: see `State.new`.
+    """
+
+    digest: str
+    least_recent: int | None
+    periods: Sequence[Sequence[Sequenced]] = field(compare=False, repr=False)
+    policy: LevelsPolicy = field(compare=False, repr=False)
+
+    @staticmethod
+    def of(entries: Sequence[Sequenced], policy: LevelsPolicy, least_recent: int | None) -> "Released":
+        by_period: dict[str, list[Sequenced]] = {period: [] for period in period_order(entries)}
+        for entry in entries:
+            by_period[entry.unit.period].append(entry)
+        return Released._of(list(by_period.values()), policy, least_recent)
+
+    @staticmethod
+    def _of(periods: Sequence[Sequence[Sequenced]], policy: LevelsPolicy, least_recent: int | None) -> "Released":
+        facts = [policy.spec_id, policy.region, msgspec.to_builtins(policy.fleet), least_recent]
+        digest = hashlib.sha256(msgspec.json.encode(facts))
+        for entry in (entry for period in periods for entry in period):
+            digest.update(msgspec.json.encode([entry.sequence, entry.unit]))
+        return Released(digest.hexdigest(), least_recent, periods, policy)
+
+    def first(self, periods: int) -> "Released":
+        return Released._of(self.periods[:periods], self.policy, self.least_recent)
+
+    def days(self, start: int) -> list[DayValues]:
+        """From the period at `start` on."""
+        return [_day_of(entries, self.policy) for entries in self.periods[start:]]
+
+
+def state_after(released: Released) -> State:
+    """The state after all periods. Those since the model last folded older ones in are taken in anew."""
+    done = _last_fold(released)
+    state = _folded(released.first(done)) if done else _new(released)
+    for day in released.days(done):
+        state = taken_in(state, day)
+    return state
+
+
+def _new(released: Released) -> State:
+    policy = released.policy
+    return State.new(design_of(policy.region), facts_of(policy.fleet), released.least_recent)
+
+
+def _last_fold(released: Released) -> int:
+    """How many periods there were when `taken_in` last folded some in; 0 before it first did."""
+    periods, least = len(released.periods), released.least_recent
+    return 0 if least is None or periods < 2 * least else periods // least * least
+
+
+_FOLDED: deque[tuple[str, State]] = deque(maxlen=2)
+"""Digests and states of this process's last folds: estimates of many days go from one to the next."""
+
+
+def _folded(released: Released) -> State:
+    """The state after periods of which the last one made the model fold older ones in: from the newest state of fewer
+    or as many that is known, or anew."""
+    file = released.policy.kept
+    kept = None if file is None else file.read()
+    state = next(_known(released, kept), _new(released))
+    if state.days < len(released.periods):
+        for day in released.days(state.days):
+            state = taken_in(state, day)
+        _FOLDED.append((released.digest, state))
+    if file is not None and (kept is None or _is_outdated(kept, released)):
+        file.write(Kept(released.digest, state.days, arrays_of(state)))
+    return state
+
+
+def _is_outdated(kept: Kept, released: Released) -> bool:
+    """Where it is of more periods than are asked for, it may be right."""
+    return kept.number <= len(released.periods) and kept.rests_on != released.digest
+
+
+def _known(released: Released, kept: Kept | None) -> Iterator[State]:
+    """States after the released periods, or the first ones of them, the newest first."""
+    for digest, state in reversed(_FOLDED):
+        if _is_after(released, state.days, digest):
+            yield state
+    if kept is not None and _is_after(released, kept.number, kept.rests_on):
+        least = released.least_recent or 0
+        recent = tuple(released.first(kept.number).days(kept.number - least))
+        yield taken_up(_new(released), kept.number, recent, kept.arrays)
+
+
+def _is_after(released: Released, periods: int, digest: str) -> bool:
+    return periods <= len(released.periods) and released.first(periods).digest == digest
+
+
+def period_order(entries: Sequence[Sequenced]) -> list[str]:
+    """Recorded periods by their first stage; that of the newest entry comes last, whatever lies between its stages."""
+    order = list(dict.fromkeys(entry.unit.period for entry in entries))
+    last = entries[-1].unit.period if entries else ""
+    return [period for period in order if period != last] + [period for period in order if period == last]
+
+
+def _day_of(entries: Sequence[Sequenced], policy: LevelsPolicy) -> DayValues:
+    stages = [stage_values(read_unit(entry.unit, policy.region), policy.fleet) for entry in entries]
+    return DayValues(hours=np.array(plan_of(entries[0].unit).hours, np.int64), stages=tuple(stages))
+
+
+def stage_values(read: ReleasedStage, fleet: Fleet) -> StageValues:
+    """A stage in units of a typical vehicle-day's weight, so that stages of other levels agree."""
+    shares = tuple((level.name, level.speed_share) for level in read.stage.levels)
+    return _in_units(read, vehicle_weight(read.stage.kind, shares, fleet))
+
+
+def slot_values(read: ReleasedStage, fleet: Fleet) -> StageValues:
+    """A live slot in the same units, as its profile makes them."""
+    return _in_units(read, slot_weight(read.stage, fleet.profile))
+
+
+def _in_units(read: ReleasedStage, unit: float) -> StageValues:
+    levels = []
+    for level in read.levels:
+        groups = Groups(cells=np.array(level.level.cell_group), slots=level.level.of_slot)
+        levels.append(
+            LevelValues(
+                groups=groups,
+                weights=level.weights.reshape(groups.shape) / unit,
+                speeds=level.speeds.reshape(groups.shape) / unit,
+                weight_variance=(level.weight_sd / unit) ** 2,
+                speed_variance=(level.speed_sd / unit) ** 2,
+            )
+        )
+    return StageValues(centre=(read.stage.centres * float(CENTRE_STEP_KMH)).astype(np.float64), levels=tuple(levels))
+
+
+def facts_of(fleet: Fleet) -> Facts:
+    return Facts(vehicles=fleet.vehicles, vehicle_weight=1.0, hat_weight=1 / fleet.profile.hats)

@@ -1,0 +1,87 @@
+"""What was released itself by `levels`: the noisy sums of a period's stages, group by group, as rows of a table."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import h3
+import numpy as np
+import pyarrow as pa
+
+from dpops.levels import Level, ReleasedLevel, ReleasedStage
+from dpops.levels.stages import CENTRE_STEP_KMH
+from transforms.places.hexagons import cell_text
+from transforms.places.hierarchy import CITY, GRANDPARENT, PARENT
+from transforms.recorded.units import Sequenced
+from transforms.releases.periods.stages import LevelsPolicy, read_unit
+from transforms.releases.slots import SlotFacts
+
+SCHEMA = pa.schema(
+    [
+        *(
+            pa.field(name, pa.string(), nullable=False)
+            for name in ("spec_id", "period", "level", "cell", "slot_start", "slot_end")
+        ),
+        pa.field("stage", pa.int64(), nullable=False),
+        pa.field("sequence", pa.int64(), nullable=False),
+        pa.field("weight", pa.float64()),
+        pa.field("weight_sd", pa.float64()),
+        pa.field("speed", pa.float64()),
+        pa.field("speed_sd", pa.float64()),
+        pa.field("centre_kmh", pa.float64(), nullable=False),
+    ]
+)
+"""weight: noisy sum of the vehicles' weights in a group. speed: noisy sum of weight times (speed - centre), km/h. Both
+None where the level had no share of the budget. centre_kmh: mean of the centres of the group's HATs. sequence: of the
+entry in the ledger."""
+
+
+def sums_of(entry: Sequenced, policy: LevelsPolicy, slots: Sequence[SlotFacts]) -> Iterator[dict[str, Any]]:
+    """A row for every group of every level of one stage."""
+    stage = read_unit(entry.unit, policy.region)
+    for level in stage.levels:
+        places, times = _places(level.level, policy.region), _times(level.level, slots)
+        for group, numbers in enumerate(_numbers(level, stage)):
+            start, end = times[group % level.level.slot_groups]
+            names = ("weight", "weight_sd", "speed", "speed_sd", "centre_kmh")
+            yield {
+                "spec_id": policy.spec_id,
+                "period": entry.unit.period,
+                "level": level.level.name,
+                "cell": places[group // level.level.slot_groups],
+                "slot_start": start,
+                "slot_end": end,
+                "stage": entry.unit.shard,
+                "sequence": entry.sequence,
+            } | dict(zip(names, numbers, strict=True))
+
+
+def _numbers(level: ReleasedLevel, stage: ReleasedStage) -> Iterator[list[Any]]:
+    """Of each group, as in SCHEMA."""
+    groups = level.level.groups().ravel()
+    hats = np.bincount(groups, minlength=level.level.size)
+    centres = np.bincount(groups, stage.stage.centres.ravel(), level.level.size) / hats * float(CENTRE_STEP_KMH)
+    for weight, speed, centre in zip(level.weights.tolist(), level.speeds.tolist(), centres.tolist(), strict=True):
+        yield [*_with_sd(weight, level.weight_sd), *_with_sd(speed, level.speed_sd), round(centre, 6)]
+
+
+def _with_sd(value: float, sd: float) -> tuple[float | None, float | None]:
+    return (round(value, 9), round(sd, 9)) if np.isfinite(sd) else (None, None)
+
+
+def _places(level: Level, region: Sequence[int]) -> list[str]:
+    """Of each group of cells its cell, the coarser cell they lie in, or CITY."""
+    coarser = {"grandparent-day": GRANDPARENT} | dict.fromkeys(("parent", "parent-day", "parent-hour"), PARENT)
+    first = [cell_text(region[level.cell_group.index(group)]) for group in range(max(level.cell_group) + 1)]
+    if level.name in coarser:
+        resolution = h3.get_resolution(first[0]) - coarser[level.name]
+        return [h3.cell_to_parent(cell, max(resolution, 0)) for cell in first]
+    return [CITY] if level.name in ("city", "hour", "part") else first
+
+
+def _times(level: Level, slots: Sequence[SlotFacts]) -> list[tuple[str, str]]:
+    """Start and end of each group of slots."""
+    found = []
+    for group in range(level.slot_groups):
+        mine = [at for at, of in enumerate(level.slot_group) if of == group]
+        found.append((slots[mine[0]].start, slots[mine[-1]].end))
+    return found

@@ -1,0 +1,105 @@
+"""The heartbeat of a stream: an unbounded source that says of every slot of service that it is there, so that it is
+sealed even if nothing happened in it.
+
+The restriction holds the next slot, so the engine's checkpoints own it. It runs a little ahead of the wall clock: the
+sources' promises, not this one, decide when a slot is closed.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.io.restriction_trackers import OffsetRange
+from apache_beam.io.watermark_estimators import ManualWatermarkEstimator
+from apache_beam.pvalue import PBegin, PCollection
+from apache_beam.transforms.core import RestrictionProvider
+from apache_beam.transforms.window import TimestampedValue
+from apache_beam.utils.timestamp import Duration, Timestamp
+
+from transforms.records import KeyedTally, TallyBytes
+from transforms.sources.known_elements import KnownElements
+from transforms.sources.unbounded import UnboundedTracker
+from transforms.steps.lateness import windows
+from transforms.time.calendar import Timetable
+from transforms.time.stream_calendar import slots_from
+
+BEAT_AHEAD_S = 60
+MOST = 1_000
+"""Slots a call: a stream that begins in the past has many to catch up with."""
+PAUSE_S = 1.0
+
+
+@dataclass
+class Heartbeat(beam.PTransform[PBegin, PCollection[KeyedTally]]):
+    """((slot, release shard), b"") for every slot of service in [start_s, end_s), each in its slot's window.
+
+    start_s, end_s: seconds since 1970 UTC. shards: of releases.
+    """
+
+    timetable: Timetable
+    start_s: int
+    end_s: int
+    shards: int
+
+    def expand(self, begin: PBegin) -> PCollection[KeyedTally]:
+        life = begin | "life" >> KnownElements([(self.start_s, self.end_s)]).with_output_types(tuple[int, int])
+        beat = beam.ParDo(_Beat(self.timetable, self.shards)).with_output_types(KeyedTally)
+        return life | "beat" >> beat | "window" >> beam.WindowInto(windows(self.timetable.slot_s, self.start_s))
+
+
+class _Slots(RestrictionProvider):
+    """The restriction: the time from the next slot on."""
+
+    def initial_restriction(self, element: tuple[int, int]) -> OffsetRange:
+        return OffsetRange(*element)
+
+    def create_tracker(self, restriction: OffsetRange) -> UnboundedTracker:
+        return UnboundedTracker(restriction)
+
+    def restriction_size(self, element: tuple[int, int], restriction: OffsetRange) -> int:  # noqa: ARG002
+        return 1
+
+    def truncate(self, element: tuple[int, int], restriction: OffsetRange) -> None:
+        """A drain ends the heartbeat where it is."""
+
+
+_SLOTS = beam.DoFn.RestrictionParam(_Slots())
+_PROMISE = beam.DoFn.WatermarkEstimatorParam(ManualWatermarkEstimator.default_provider())
+
+
+class _Beat(beam.DoFn):
+    def __init__(self, timetable: Timetable, shards: int) -> None:
+        self._timetable, self._shards = timetable, shards
+
+    @beam.DoFn.unbounded_per_element()
+    def process(
+        self,
+        element: tuple[int, int],
+        tracker: Any = _SLOTS,
+        estimator: Any = _PROMISE,
+    ) -> Iterator[Any]:
+        end_s = element[1]
+        slots, next_s = due(
+            self._timetable, tracker.current_restriction().start, end_s, int(time.time()) + BEAT_AHEAD_S
+        )
+        for slot_s in slots:
+            if not tracker.try_claim(slot_s):
+                return
+            for shard in range(self._shards):
+                yield TimestampedValue(((slot_s, shard), TallyBytes(b"")), slot_s)
+        if next_s == end_s:
+            tracker.try_claim(end_s)
+            return
+        if estimator.current_watermark() != Timestamp(next_s):
+            estimator.set_watermark(Timestamp(next_s))
+        tracker.defer_remainder(Duration(seconds=PAUSE_S if len(slots) < MOST else 0))
+
+
+def due(timetable: Timetable, position_s: int, end_s: int, until_s: int) -> tuple[list[int], int]:
+    """The slots from `position_s` on that begin before `until_s`, at most MOST, and the one after them, or `end_s`."""
+    found = list(islice(slots_from(timetable, position_s, end_s), MOST + 1))
+    now = [slot_s for slot_s in found[:MOST] if slot_s < until_s]
+    return now, found[len(now)] if len(now) < len(found) else end_s

@@ -1,0 +1,134 @@
+"""The steps from events to tallies: what each vehicle did in each cell."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+from apache_beam.metrics.metric import Metrics
+from apache_beam.pvalue import PCollection
+from apache_beam.transforms.window import TimestampedValue
+
+from dpops.statistics import Column
+from transforms import counters, wire
+from transforms.count.tally import ContributionBound, admit_late, heard, merge_panes, tally, tally_pane
+from transforms.failpoints import failpoint
+from transforms.records import (
+    EventBytes,
+    KeyedEvents,
+    KeyedPane,
+    KeyedPartial,
+    KeyedTally,
+    PackedEvents,
+    PaneShard,
+    PartialBytes,
+    SlotShard,
+)
+from transforms.releases.hats.policy import release_shard
+from transforms.releases.slots import SlotFacts
+from transforms.steps.lateness import LATE
+
+_LATE = counters.refused("lateness", LATE)
+
+
+@dataclass
+class ByVehicle(beam.PTransform[PCollection[KeyedEvents | KeyedPartial], PCollection[KeyedTally]]):
+    """By (slot, vehicle shard): events, or partial tallies of panes -> ((plan, release shard), packed Tally)."""
+
+    cap: ContributionBound | None
+    columns: tuple[Column, ...]
+    release_shards: int
+    slots: Mapping[int, SlotFacts]
+    in_panes: bool = False
+
+    def expand(self, events: PCollection[KeyedEvents | KeyedPartial]) -> PCollection[KeyedTally]:
+        grouped = events | "group" >> beam.GroupByKey()
+        fn = _ByVehicle(self.cap, self.columns, self.release_shards, self.slots, self.in_panes)
+        return grouped | "tally" >> beam.ParDo(fn).with_output_types(KeyedTally)
+
+
+@dataclass
+class InPanes(beam.PTransform[PCollection[KeyedPane], PCollection[KeyedPartial]]):
+    """Events by ((slot, vehicle shard), pane) -> their partial tallies by (slot, vehicle shard)."""
+
+    cap: ContributionBound | None
+    columns: tuple[Column, ...]
+
+    def expand(self, events: PCollection[KeyedPane]) -> PCollection[KeyedPartial]:
+        grouped = events | "group" >> beam.GroupByKey()
+        fn = _InPanes(self.cap, self.columns)
+        return grouped | "tally the pane" >> beam.ParDo(fn).with_output_types(KeyedPartial)
+
+
+class _InPanes(beam.DoFn):
+    def __init__(self, cap: ContributionBound | None, columns: tuple[Column, ...]) -> None:
+        self._cap, self._columns = cap, columns
+
+    def process(self, group: tuple[PaneShard, Iterable[EventBytes]]) -> Iterator[KeyedPartial]:
+        (slot_shard, _), parts = group
+        events = wire.unpack_events(parts)
+        partial, duplicates = tally_pane(events, self._cap, self._columns)
+        Metrics.counter(counters.NAMESPACE, counters.DUPLICATES).inc(duplicates)
+        failpoint("tally")
+        yield slot_shard, wire.pack_partial(partial._replace(heard=heard(events)))
+
+
+@dataclass
+class LateForPanes(beam.PTransform[PCollection[PackedEvents], PCollection[KeyedPartial]]):
+    """Events of panes that are over, in slots that are not -> the same by (slot, vehicle shard), for the merge."""
+
+    cap: ContributionBound | None
+    columns: tuple[Column, ...]
+
+    def expand(self, events: PCollection[PackedEvents]) -> PCollection[KeyedPartial]:
+        fn = _LateForPanes(self.cap, self.columns)
+        return events | "keep for the slot" >> beam.ParDo(fn).with_output_types(KeyedPartial)
+
+
+class _LateForPanes(beam.DoFn):
+    def __init__(self, cap: ContributionBound | None, columns: tuple[Column, ...]) -> None:
+        self._cap, self._columns = cap, columns
+
+    def process(self, packed: PackedEvents) -> Iterator[TimestampedValue[KeyedPartial]]:
+        nothing = tally_pane(wire.NO_EVENTS, self._cap, self._columns).partial
+        part = nothing._replace(late=wire.unpack_events([packed.data]))
+        yield TimestampedValue((packed.key, wire.pack_partial(part)), packed.key[0])
+
+
+class _ByVehicle(beam.DoFn):
+    """in_panes: whether what comes are partial tallies of panes, not events."""
+
+    def __init__(
+        self,
+        cap: ContributionBound | None,
+        columns: tuple[Column, ...],
+        release_shards: int,
+        slots: Mapping[int, SlotFacts],
+        in_panes: bool,
+    ) -> None:
+        self._cap, self._columns, self._shards, self._slots = cap, columns, release_shards, slots
+        self._in_panes = in_panes
+
+    def process(self, group: tuple[SlotShard, Iterable[Any]]) -> Iterator[KeyedTally]:
+        (slot_s, _), parts = group
+        table = self._merged(slot_s, parts) if self._in_panes else self._tallied(slot_s, parts)
+        Metrics.counter(counters.NAMESPACE, counters.CAPPED).inc(int(table.dropped.sum()))
+        shard = release_shard(table.cell, self._shards)
+        failpoint("tally")
+        for chosen in np.unique(shard).tolist():
+            yield (self._slots[slot_s].plan[0], chosen), wire.pack_tally(table.take(shard == chosen))
+
+    def _tallied(self, slot_s: int, parts: Iterable[EventBytes]) -> wire.Tally:
+        table, duplicates = tally(wire.unpack_events(parts), slot_s, self._cap, self._columns)
+        Metrics.counter(counters.NAMESPACE, counters.DUPLICATES).inc(duplicates)
+        return table
+
+    def _merged(self, slot_s: int, parts: Iterable[PartialBytes]) -> wire.Tally:
+        packed_sums = () if self._cap else self._columns
+        panes = [wire.unpack_partial(part, packed_sums) for part in parts]
+        found = admit_late(panes, self._cap, self._columns)
+        for name, rows in ((counters.DUPLICATES, found.duplicates), (_LATE, found.refused)):
+            if rows:  # a counter is told as soon as it is there
+                Metrics.counter(counters.NAMESPACE, name).inc(rows)
+        return merge_panes(found.partials, slot_s, self._cap, self._columns)

@@ -1,0 +1,128 @@
+"""Lateness, decided in one place, against the promise of the event's own source partition: of a slot before its cells
+are found, of a pane after it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import apache_beam as beam
+import numpy as np
+from apache_beam.pvalue import DoOutputsTuple, PCollection, TaggedOutput
+from apache_beam.transforms.window import FixedWindows, TimestampedValue
+from numpy.typing import NDArray
+
+from transforms.records import (
+    REFUSED,
+    KeyedPane,
+    KeyedPartial,
+    Observations,
+    PackedEvents,
+    Refused,
+)
+from transforms.steps.side_outputs import Refusal
+
+LATE: Final = "late"
+BEHIND: Final = "behind"
+Behind = TaggedOutput[Literal["behind"], PackedEvents]
+_MS_US = 1_000
+_S_US = 1_000_000
+
+
+def is_late(observations: Observations, length_s: int, promised_us: int, more_s: int = 0) -> NDArray[np.bool_]:
+    """Which events have a slot that ended before `promised_us`, their partition's watermark when they were handed over.
+
+    length_s: of a slot; or of a pane, where that decides; the first of a slot begins with it. more_s: so much longer
+    they are taken. Engines count milliseconds, and close a window of which the watermark has reached the last one: so
+    does this.
+    """
+    length_us = length_s * _S_US
+    start_us = observations.event_us - (observations.event_us - observations.slot_start_us) % length_us
+    return start_us + (length_us - _MS_US) + more_s * _S_US <= promised_us
+
+
+@dataclass
+class RefuseLate(beam.PTransform[PCollection[Observations], DoOutputsTuple]):
+    """PCollection[Observations] -> main: those whose slot (see `is_late`) is still open; refused: Refused.
+
+    An element's Beam timestamp is the watermark of its own partition when it was handed over (see
+    transforms/sources): what is let through here, no engine drops later, for its watermark is the least of all.
+    """
+
+    length_s: int
+    more_s: int = 0
+
+    def expand(self, observations: PCollection[Observations]) -> DoOutputsTuple:
+        fn = beam.ParDo(_RefuseLate(self.length_s, self.more_s))
+        return observations | "compare with the watermark" >> fn.with_outputs(REFUSED, main="observations")
+
+
+class _RefuseLate(beam.DoFn):
+    def __init__(self, length_s: int, more_s: int) -> None:
+        self._length_s, self._more_s = length_s, more_s
+
+    def process(
+        self, observations: Observations, promised: Any = beam.DoFn.TimestampParam
+    ) -> Iterator[Observations | Refusal]:
+        late = is_late(observations, self._length_s, promised.micros, self._more_s)
+        if late.any():
+            yield TaggedOutput(REFUSED, Refused("lateness", LATE, int(late.sum())))
+            observations = observations.take(~late)
+        yield observations
+
+
+@dataclass
+class IntoPanes(beam.PTransform[PCollection[PackedEvents], PCollection[KeyedPane]]):
+    """PackedEvents -> ((slot, vehicle shard), pane), packed events, each in its pane's window, which fires once.
+
+    pane_s: length of a pane, which divides a slot. offset_s: start of any slot, in seconds since 1970 UTC: zones need
+    not lie on whole hours. more_s: so much later its window lies, to fire later.
+    """
+
+    pane_s: int
+    offset_s: int
+    more_s: int = 0
+
+    def expand(self, events: PCollection[PackedEvents]) -> PCollection[KeyedPane]:
+        stamped = events | "stamp" >> beam.Map(_stamped, self.more_s).with_output_types(KeyedPane)
+        return stamped | "window" >> beam.WindowInto(windows(self.pane_s, self.offset_s + self.more_s))
+
+
+@dataclass
+class InTime(beam.PTransform[PCollection[PackedEvents], DoOutputsTuple]):
+    """Events -> main: those whose pane is still open; behind: those whose pane is over, which others still take."""
+
+    pane_s: int
+
+    def expand(self, events: PCollection[PackedEvents]) -> DoOutputsTuple:
+        return events | "compare panes" >> beam.ParDo(_InTime(self.pane_s)).with_outputs(BEHIND, main="in_time")
+
+
+class _InTime(beam.DoFn):
+    def __init__(self, pane_s: int) -> None:
+        self._pane_s = pane_s
+
+    def process(
+        self, packed: PackedEvents, promised: Any = beam.DoFn.TimestampParam
+    ) -> Iterator[PackedEvents | Behind]:
+        is_open = (packed.pane_s + self._pane_s) * _S_US - _MS_US > promised.micros
+        yield packed if is_open else TaggedOutput(BEHIND, packed)
+
+
+@dataclass
+class IntoSlots(beam.PTransform[PCollection[KeyedPartial], PCollection[KeyedPartial]]):
+    """What panes gave, and what came late for them -> the same in the window of its slot, which fires once."""
+
+    slot_s: int
+    offset_s: int
+
+    def expand(self, partials: PCollection[KeyedPartial]) -> PCollection[KeyedPartial]:
+        return partials | "window" >> beam.WindowInto(windows(self.slot_s, self.offset_s))
+
+
+def windows(length_s: int, offset_s: int) -> FixedWindows:
+    """Windows of this length, one of which starts at `offset_s`."""
+    return FixedWindows(length_s, offset_s % length_s)
+
+
+def _stamped(packed: PackedEvents, more_s: int) -> Any:
+    return TimestampedValue(((packed.key, packed.pane_s), packed.data), packed.pane_s + more_s)

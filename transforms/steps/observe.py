@@ -1,0 +1,125 @@
+"""The steps from files to events by slot and vehicle shard. Each is wiring around a pure function."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import apache_beam as beam
+import numpy as np
+from apache_beam.metrics.metric import Metrics
+from apache_beam.pvalue import DoOutputsTuple, PCollection
+
+from dpops.types import Int64s
+from transforms import counters, wire
+from transforms.errors import StepError, reason_of
+from transforms.failpoints import failpoint
+from transforms.layouts import Layout, UnreadableFile
+from transforms.layouts.decoder_process import read_apart
+from transforms.observe import hexagons
+from transforms.observe.events import locate
+from transforms.observe.parse import Rules, parse
+from transforms.records import (
+    REFUSED,
+    Observations,
+    PackedEvents,
+    RawBatch,
+    Refused,
+)
+from transforms.steps.side_outputs import Refusal, dead_letters
+
+
+@dataclass
+class Read(beam.PTransform[PCollection[bytes], DoOutputsTuple]):
+    """PCollection[path, as the file system has it] -> main: RawBatch; refused: Refused."""
+
+    layout: Layout
+
+    def expand(self, paths: PCollection[bytes]) -> DoOutputsTuple:
+        return paths | "read files" >> beam.ParDo(_Read(self.layout)).with_outputs(REFUSED, main="batches")
+
+
+def batches_of(layout: Layout, path: str) -> Iterator[RawBatch | Refusal]:
+    """The batches of one file, counted, each after what was refused of it. Raises UnreadableFile or OSError."""
+    for batch in read_apart(layout, path):
+        Metrics.counter(counters.NAMESPACE, counters.ROWS).inc(batch.rows)
+        yield from dead_letters("read", batch.refused)
+        yield batch
+        failpoint("read")
+
+
+class _Read(beam.DoFn):
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+
+    def process(self, found: bytes) -> Iterator[RawBatch | Refusal]:
+        path = os.fsdecode(found)
+        try:
+            yield from batches_of(self._layout, path)
+        except UnreadableFile as error:
+            raise StepError(str(error)) from None
+        except OSError as error:
+            raise StepError(f"{path}: {reason_of(error)}") from None
+
+
+@dataclass
+class Parse(beam.PTransform[PCollection[RawBatch], DoOutputsTuple]):
+    """PCollection[RawBatch] -> main: Observations; refused: Refused."""
+
+    rules: Rules
+
+    def expand(self, batches: PCollection[RawBatch]) -> DoOutputsTuple:
+        return batches | "check rows" >> beam.ParDo(_Parse(self.rules)).with_outputs(REFUSED, main="observations")
+
+
+class _Parse(beam.DoFn):
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+
+    def process(self, batch: RawBatch) -> Iterator[Observations | Refusal]:
+        observations, refused = parse(batch.table, self._rules)
+        yield from dead_letters("parse", refused)
+        failpoint("parse")
+        yield observations
+
+
+@dataclass
+class Assign(beam.PTransform[PCollection[Observations], DoOutputsTuple]):
+    """PCollection[Observations] -> main: PackedEvents by (slot, vehicle shard); refused: Refused.
+
+    region: the only cells that are released, or None for all. pane_s: length of a pane; None: a slot is one.
+    """
+
+    resolution: int
+    region: tuple[int, ...] | None
+    vehicle_shards: int
+    pane_s: int | None
+
+    def expand(self, observations: PCollection[Observations]) -> DoOutputsTuple:
+        region = None if self.region is None else np.array(self.region, np.int64)
+        fn = _Assign(self.resolution, region, self.vehicle_shards, self.pane_s)
+        return observations | "find cells" >> beam.ParDo(fn).with_outputs(REFUSED, main="events")
+
+
+class _Assign(beam.DoFn):
+    def __init__(self, resolution: int, region: Int64s | None, shards: int, pane_s: int | None) -> None:
+        self._resolution, self._region, self._shards, self._pane_s = resolution, region, shards, pane_s
+
+    def process(self, observations: Observations) -> Iterator[PackedEvents | Refusal]:
+        found = locate(observations, self._resolution, self._region)
+        yield from dead_letters("assign", {hexagons.OUTSIDE_REGION: found.outside})
+        failpoint("assign")
+        for part in wire.split(found.observations, found.cell, self._shards, self._pane_s):
+            yield PackedEvents((part.slot_s, part.shard), part.data, part.rows, part.pane_s)
+
+
+@dataclass
+class CountRefused(beam.PTransform[PCollection[Refused], PCollection[None]]):
+    """Dead letters -> counters `refused/<stage>/<reason>`; nothing else of them is kept."""
+
+    def expand(self, refused: PCollection[Refused]) -> PCollection[None]:
+        return refused | "count" >> beam.ParDo(_CountRefused())
+
+
+class _CountRefused(beam.DoFn):
+    def process(self, refused: Refused) -> None:
+        Metrics.counter(counters.NAMESPACE, counters.refused(refused.stage, refused.reason)).inc(refused.rows)

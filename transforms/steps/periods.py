@@ -1,0 +1,84 @@
+"""The end of a period in a stream: what its vehicles did, brought together at one time, and released stage by stage."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.pvalue import PCollection
+from apache_beam.transforms.window import TimestampedValue
+
+from dpops.levels import sum_up
+from transforms import wire
+from transforms.ledger.ledger_account import LedgerAccount
+from transforms.recorded.units import Sealed
+from transforms.records import KeyedTally, RecordedSlot, SlotEstimates, SlotShard, TallyBytes
+from transforms.releases.periods.period import PeriodPolicy, release_period
+from transforms.releases.periods.stages import COLUMNS, rows_of
+from transforms.releases.slots import SlotFacts
+from transforms.steps.lateness import windows
+from transforms.steps.release import recorded
+
+
+@dataclass
+class IntoPeriods(beam.PTransform[PCollection[KeyedTally], PCollection[KeyedTally]]):
+    """((slot, 0), packed Tally or heartbeat) -> the same by the first slot of its period.
+
+    In a window that ends `more_s` after the period.
+
+    Periods have no fixed length (days of 23 and 25 hours, weeks), windows have: all of a period is given one time, its
+    end. Left out are periods that began before the stream, `start_s`: it has not seen them whole.
+    """
+
+    periods: Mapping[int, SlotFacts]
+    slot_s: int
+    start_s: int
+    more_s: int
+
+    def expand(self, tallies: PCollection[KeyedTally]) -> PCollection[KeyedTally]:
+        stamped = tallies | "stamp" >> beam.FlatMap(self._stamped).with_output_types(KeyedTally)
+        into = beam.WindowInto(windows(self.slot_s, self.start_s + self.more_s))
+        windowed: PCollection[KeyedTally] = stamped | "window" >> into
+        return windowed
+
+    def _stamped(self, element: KeyedTally) -> Iterator[Any]:
+        (slot_s, shard), data = element
+        slots = self.periods[slot_s].plan
+        if slots[0] >= self.start_s:
+            yield TimestampedValue(((slots[0], shard), data), slots[-1] + self.slot_s + self.more_s - 0.001)
+
+
+@dataclass
+class ReleasePeriod(beam.PTransform[PCollection[KeyedTally], PCollection[SlotEstimates]]):
+    """((first slot, 0), packed Tally or heartbeat) -> the estimates of the period's slots, once the ledger has it."""
+
+    account: LedgerAccount
+    policy: PeriodPolicy
+
+    def expand(self, tallies: PCollection[KeyedTally]) -> PCollection[SlotEstimates]:
+        grouped = tallies | "group" >> beam.GroupByKey()
+        estimates: PCollection[SlotEstimates] = grouped | "release" >> beam.ParDo(_ReleasePeriod(self))
+        return estimates
+
+
+class _ReleasePeriod(beam.DoFn):
+    def __init__(self, of: ReleasePeriod) -> None:
+        self._account, self._policy = of.account, of.policy
+
+    def process(self, group: tuple[SlotShard, Iterable[TallyBytes]]) -> Iterator[SlotEstimates]:
+        (first_s, _), parts = group
+        yield from released(first_s, parts, self._account, self._policy)
+
+
+def released(
+    first_s: int, parts: Iterable[TallyBytes], account: LedgerAccount, policy: PeriodPolicy
+) -> Iterator[SlotEstimates]:
+    """A period's estimates, once the ledger has it; none where the account's limit refuses it. parts: of its tally."""
+    tally = wire.unpack_tally((part for part in parts if part), COLUMNS)
+    rows = rows_of(tally, policy.levels.region, policy.periods[first_s].plan)
+
+    def record(units: Sequence[Sealed]) -> Sequence[RecordedSlot]:
+        return recorded(units, account)
+
+    yield from release_period(partial(sum_up, rows), first_s, account, policy, record)

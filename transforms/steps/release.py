@@ -1,0 +1,125 @@
+"""The steps from tallies to sealed units, to what the ledger returned, to estimates."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import apache_beam as beam
+import msgspec
+from apache_beam.metrics.metric import Metrics
+from apache_beam.pvalue import DoOutputsTuple, PCollection, TaggedOutput
+
+from transforms import counters, wire
+from transforms.errors import StepError
+from transforms.ledger.ledger_account import LedgerAccount
+from transforms.ledger.recording import decoded, record_units
+from transforms.recorded.units import Sealed, Transaction
+from transforms.records import (
+    CONSENT,
+    EXPOSURE,
+    KeyedTally,
+    KeyedUnit,
+    RecordedSlot,
+    SlotEstimates,
+    SlotShard,
+    TallyBytes,
+    UnitBytes,
+)
+from transforms.releases.hats.estimates import estimates_of
+from transforms.releases.hats.policy import Policy
+from transforms.releases.hats.seal import sealed_releases
+from transforms.releases.slots import SlotFacts
+from transforms.steps.side_outputs import Exposed
+
+
+@dataclass
+class ByHexagon(beam.PTransform[PCollection[KeyedTally], DoOutputsTuple]):
+    """Tallies and heartbeats of ((plan, release shard), packed Tally or b"") -> main: (key, encoded Sealed);
+    exposure: (slot, packed Exposure). The key says what is recorded together."""
+
+    policy: Policy
+    slots: Mapping[int, SlotFacts]
+    transaction: Transaction
+
+    def expand(self, tallies: PCollection[KeyedTally]) -> DoOutputsTuple:
+        grouped = tallies | "group" >> beam.GroupByKey()
+        return grouped | "seal" >> beam.ParDo(_ByHexagon(self.policy, self.slots, self.transaction)).with_outputs(
+            EXPOSURE, main="sealed"
+        ).with_output_types(KeyedUnit)
+
+
+class _ByHexagon(beam.DoFn):
+    def __init__(self, policy: Policy, slots: Mapping[int, SlotFacts], transaction: Transaction) -> None:
+        self._policy, self._slots, self._transaction = policy, slots, transaction
+
+    def process(self, group: tuple[SlotShard, Iterable[TallyBytes]]) -> Iterator[KeyedUnit | Exposed]:
+        (plan_s, shard), parts = group
+        table = wire.unpack_tally((part for part in parts if part), self._policy.columns)
+        for unit, exposure in sealed_releases(plan_s, shard, table, self._slots, self._policy):
+            yield TaggedOutput(EXPOSURE, (unit.slot_s, wire.pack_exposure(exposure)))
+            yield (
+                unit.period if self._transaction == "period" else str(unit.slot_s),
+                UnitBytes(msgspec.json.encode(unit)),
+            )
+
+
+@dataclass
+class Record(beam.PTransform[PCollection[KeyedUnit], PCollection[RecordedSlot]]):
+    """(key, encoded Sealed) -> RecordedSlot, as the ledger returned it. One transaction a key.
+
+    needs_rows: a key of which no HAT has data, which a wrong input makes, is an error and is not recorded.
+    may_lose: what the account's limit refuses is counted and left out; else it is an error.
+    needs_consent: a key is recorded only if CONSENT is among its units.
+    """
+
+    account: LedgerAccount
+    needs_rows: bool = False
+    may_lose: bool = True
+    needs_consent: bool = False
+
+    def expand(self, units: PCollection[KeyedUnit]) -> PCollection[RecordedSlot]:
+        grouped = units | "group" >> beam.GroupByKey()
+        return grouped | "record" >> beam.ParDo(_Record(self))
+
+
+class _Record(beam.DoFn):
+    def __init__(self, of: Record) -> None:
+        self._account, self._needs_rows, self._may_lose = of.account, of.needs_rows, of.may_lose
+        self._needs_consent = of.needs_consent
+
+    def process(self, group: tuple[str, Iterable[UnitBytes]]) -> Iterator[RecordedSlot]:
+        encoded = list(group[1])
+        if self._needs_consent and CONSENT not in encoded:
+            return
+        units = decoded(unit for unit in encoded if unit != CONSENT)
+        if self._needs_rows and not any(found.plan is not None for unit in units for found in unit.released):
+            raise StepError(f"of the input no row is of {units[0].period}: nothing was recorded and nothing was spent")
+        done = recorded(units, self._account)
+        if not done and not self._may_lose:
+            raise StepError(f"account {self._account.name!r} refuses {units[0].period}: its limit would be exceeded")
+        yield from done
+
+
+def recorded(units: Sequence[Sealed], account: LedgerAccount) -> list[RecordedSlot]:
+    """What the ledger returned for units of one transaction, by slot; none where it refused them, which is counted."""
+    done = record_units(units, account)
+    for name, number in done.counts.items():
+        Metrics.counter(counters.NAMESPACE, name).inc(number)
+    return done.slots
+
+
+@dataclass
+class Estimate(beam.PTransform[PCollection[RecordedSlot], PCollection[SlotEstimates]]):
+    """RecordedSlot -> its estimates. statistics: the names of all that the specification asks for."""
+
+    statistics: tuple[str, ...]
+
+    def expand(self, slots: PCollection[RecordedSlot]) -> PCollection[SlotEstimates]:
+        return slots | "read integers" >> beam.ParDo(_Estimate(self.statistics))
+
+
+class _Estimate(beam.DoFn):
+    def __init__(self, statistics: tuple[str, ...]) -> None:
+        self._statistics = statistics
+
+    def process(self, slot: RecordedSlot) -> Iterator[SlotEstimates]:
+        yield estimates_of(slot.units, self._statistics)
