@@ -17,6 +17,7 @@ from transforms.errors import StepError
 from transforms.layouts.base import BATCH_ROWS, FIELDS, Units, raw_batch
 from transforms.layouts.columns import instants
 from transforms.records import REFUSED, RawBatch
+from transforms.sources.values import TYPES, Kind, told
 from transforms.steps.side_outputs import Refusal, dead_letters
 
 MOST_OWN = 20
@@ -56,11 +57,11 @@ class _Whole(beam.DoFn):
     def process(self, element: Any) -> Iterator[Any]:
         self._rows.append(element)
         if len(self._rows) >= BATCH_ROWS:
-            yield from (_at(MIN_TIMESTAMP, found) for found in _batch(self._rows, self._names))
+            yield from (_at(MIN_TIMESTAMP, found) for found in _batches(self._rows, self._names))
             self._rows = []
 
     def finish_bundle(self) -> Iterator[Any]:
-        for found in _batch(self._rows, self._names):
+        for found in _batches(self._rows, self._names):
             yield _at(MIN_TIMESTAMP, found)
         self._rows = []
 
@@ -81,7 +82,7 @@ class _AsTheyCome(beam.DoFn):
 
     def finish_bundle(self) -> Iterator[Any]:
         for taken, rows in self._rows.items():
-            for found in _batch(rows, self._names):
+            for found in _batches(rows, self._names):
                 if isinstance(found, RawBatch):
                     self._refuse_own_times(found, taken)
                 yield _at(max(taken, self._start), found)
@@ -98,16 +99,19 @@ class _AsTheyCome(beam.DoFn):
             )
 
 
-def _batch(elements: Sequence[Any], names: Sequence[str]) -> Iterator[RawBatch | Refusal]:
-    if not elements:
-        return
+def _batches(elements: Sequence[Any], names: Sequence[str]) -> Iterator[RawBatch | Refusal]:
+    """Rows whose values are of the same kinds make one batch, so that none decides how another one is read."""
     rows = [row for element in elements if (row := _mapping(element)) is not None]
-    refused = len(elements) - len(rows)
-    columns = {field: _column([row.get(name) for row in rows]) for field, name in zip(FIELDS, names, strict=True)}
-    batch = raw_batch(columns, {"malformed": refused})
-    Metrics.counter(counters.NAMESPACE, counters.ROWS).inc(batch.rows)
-    yield from dead_letters("read", batch.refused)
-    yield batch
+    Metrics.counter(counters.NAMESPACE, counters.ROWS).inc(len(elements))
+    yield from dead_letters("read", {"malformed": len(elements) - len(rows)})
+    columns = [[told(row.get(name)) for row in rows] for name in names]
+    alike: dict[tuple[Kind, ...], list[int]] = {}
+    for at, kinds in enumerate(zip(*([kind for kind, _ in column] for column in columns), strict=True)):
+        alike.setdefault(kinds, []).append(at)
+    for kinds, chosen in alike.items():
+        found = [[column[at][1] for at in chosen] for column in columns]
+        arrays = [pa.array(values, TYPES[kind]) for kind, values in zip(kinds, found, strict=True)]
+        yield raw_batch(dict(zip(FIELDS, arrays, strict=True)), {})
 
 
 def _at(time: Timestamp, found: RawBatch | Refusal) -> Any:
@@ -124,17 +128,3 @@ def _mapping(element: Any) -> Mapping[str, Any] | None:
     as_dict = getattr(element, "as_dict", None) or getattr(element, "_asdict", None)
     found = as_dict() if callable(as_dict) else None
     return found if isinstance(found, Mapping) else None
-
-
-def _column(values: list[Any]) -> pa.Array:
-    """Values of any type as one column; where types are mixed, as texts, of which each is right or wrong by itself."""
-    plain = [value.to_utc_datetime(has_tz=True) if isinstance(value, Timestamp) else value for value in values]
-    try:
-        found = pa.array(plain)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        found = pa.array([None if value is None else _text(value) for value in plain], pa.binary())
-    return found
-
-
-def _text(value: Any) -> bytes:
-    return value if isinstance(value, bytes) else str(value).encode(errors="replace")

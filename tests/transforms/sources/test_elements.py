@@ -1,0 +1,152 @@
+"""What becomes of an element is a matter of its own values, of whatever types those of others are."""
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tests.transforms.inputs import rules
+from transforms.layouts import Units
+from transforms.layouts.base import FIELDS
+from transforms.observe.parse import parse
+from transforms.records import RawBatch
+from transforms.sources.elements import _batches
+from transforms.sources.values import TEXT_BYTES, told
+
+ISO, CHICAGO, SECONDS = (
+    Units("iso", Fraction(1)),
+    Units("iso", Fraction(1), "America/Chicago"),
+    Units("s", Fraction(1)),
+)
+INDIA = timezone(timedelta(hours=5, minutes=30))
+
+
+class Shy(str):
+    """A text that is none for whoever looks closely."""
+
+    def __str__(self) -> str:
+        raise ValueError("secret")
+
+
+ODD = [
+    None,
+    True,
+    np.bool_(True),
+    float("nan"),
+    float("inf"),
+    10**400,
+    10**5_000,
+    -(10**5_000),
+    2**63,
+    [],
+    {},
+    object(),
+]
+ODD += ["", "x", "\ud800", b"\xff", "7" * 2_000, Decimal("NaN"), Decimal("sNaN"), Decimal("1e999"), date(2023, 11, 15)]
+IDS = [7, 2, "7", b"7", 2.5, 2.0, np.int64(7), np.str_("7"), Decimal(7), -1, bytearray(b"7"), Shy("7"), *ODD]
+TIMES = ["2023-11-15T12:00:00Z", "2023-11-15T12:00:00", datetime(2023, 11, 15, 12), 1_700_049_600, 1_700_049_600.5]
+TIMES += [
+    datetime(2023, 11, 15, 12, tzinfo=UTC),
+    datetime(2023, 11, 15, 17, 30, tzinfo=INDIA),
+    Timestamp(1_700_049_600),
+]
+TIMES += [np.datetime64("2023-11-15T12:00"), np.datetime64("2023-11-15"), np.datetime64("NaT"), MIN_TIMESTAMP]
+TIMES += [
+    np.datetime64(2**60, "s"),
+    np.datetime64(1_700_049_600, "ns"),
+    MAX_TIMESTAMP,
+    datetime.min,
+    datetime.max,
+    *ODD,
+]
+NUMBERS = [30, 30.25, "30.5", b"30.5", " 30", "1e999", Decimal("30.5"), np.float32(30.5), np.int8(30), *ODD]
+
+GOOD = {"vehicle": 7, "time": "2023-11-15T12:00:00Z", "lat": 30.5, "lon": -97.5, "speed": 20.0}
+POOLS = {"vehicle": IDS, "time": TIMES, "lat": NUMBERS, "lon": NUMBERS, "speed": NUMBERS}
+ROWS = st.fixed_dictionaries(
+    {}, optional={name: st.sampled_from(range(len(pool))) for name, pool in POOLS.items()}
+).map(lambda chosen: GOOD | {name: POOLS[name][at] for name, at in chosen.items()})
+
+
+def fates(elements: Sequence[Any], units: Units) -> Counter[Any]:
+    """How many elements became an observation with these integers, or were refused for this reason."""
+    found = Counter[Any]()
+    for batch in _batches(elements, FIELDS):
+        if isinstance(batch, RawBatch):
+            observations, refused = parse(batch.table, rules(units))
+            found.update(zip(*(column.tolist() for column in observations), strict=True))
+            found.update(refused)
+        else:
+            found[batch.value.reason] += batch.value.rows
+    return found
+
+
+@given(
+    st.lists(ROWS, min_size=1, max_size=6), st.one_of(ROWS, st.just(5)), st.integers(0, 6),
+    st.sampled_from([ISO, CHICAGO, SECONDS]),
+)  # fmt: skip
+@example([GOOD, GOOD], GOOD | {"vehicle": 2.5}, 0, ISO)
+@example([GOOD, GOOD], GOOD | {"vehicle": float("nan")}, 2, ISO)
+@example([GOOD | {"time": TIMES[6]}], GOOD | {"time": TIMES[2]}, 0, CHICAGO)
+@example([GOOD | {"time": TIMES[2]}], GOOD | {"time": TIMES[6]}, 0, CHICAGO)
+@example([GOOD | {"time": TIMES[2]}], GOOD | {"time": date(2023, 11, 15)}, 0, CHICAGO)
+@example([GOOD], GOOD | {"vehicle": 10**5_000}, 1, ISO)
+def test_an_element_more_leaves_all_others_as_they_were(rows: list[Any], more: Any, at: int, units: Units) -> None:
+    assert fates([*rows[:at], more, *rows[at:]], units) == fates(rows, units) + fates([more], units)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "units", "fate"),
+    [
+        ("vehicle", 2.0, ISO, "bad-vehicle"),
+        ("vehicle", True, ISO, "bad-vehicle"),
+        ("vehicle", Decimal(7), ISO, "bad-vehicle"),
+        ("vehicle", "\ud800", ISO, "bad-vehicle"),
+        ("vehicle", 10**400, ISO, "bad-vehicle"),
+        ("vehicle", None, ISO, "missing-vehicle"),
+        ("time", datetime(2023, 11, 15, 12), ISO, "no-offset"),
+        ("time", date(2023, 11, 15), CHICAGO, "bad-time"),
+        ("time", 1_700_049_600, ISO, "bad-time"),
+        ("time", MAX_TIMESTAMP, SECONDS, "implausible-time"),
+        ("speed", "x", ISO, "bad-speed"),
+        ("speed", float("nan"), ISO, "bad-speed"),
+        ("speed", Decimal("NaN"), ISO, "bad-speed"),
+        ("speed", [], ISO, "bad-speed"),
+        ("speed", None, ISO, "missing-speed"),
+    ],
+)
+def test_what_no_field_has_is_refused_for_its_reason(field: str, value: Any, units: Units, fate: str) -> None:
+    good = GOOD if units is not SECONDS else GOOD | {"time": 1_700_049_600}
+    assert fates([good | {field: value}], units) == {fate: 1}
+
+
+@pytest.mark.parametrize("same", [{7, "7", b"7", np.int64(7)}, {"bus", b"bus", np.str_("bus")}])
+def test_an_id_is_its_text_in_whatever_type(same: set[Any]) -> None:
+    assert len({fate for vehicle in same for fate in fates([GOOD | {"vehicle": vehicle}], ISO)}) == 1
+
+
+def test_a_time_is_its_instant_in_whatever_type() -> None:
+    instant = [TIMES[0], *TIMES[5:8]]
+    local = [datetime(2023, 11, 15, 6), np.datetime64("2023-11-15T06:00"), "2023-11-15T06:00:00"]
+    found = {fate for time in [*instant, *local] for fate in fates([GOOD | {"time": time}], CHICAGO)}
+    assert len(found) == 1
+
+
+def test_a_speed_is_its_number_in_whatever_type_and_held_at_the_largest_float() -> None:
+    assert len({fate for speed in (30.5, "30.5", b"30.5", Decimal("30.5"), np.float32(30.5))
+                for fate in fates([GOOD | {"speed": speed}], ISO)}) == 1  # fmt: skip
+    assert len({fate for speed in (10**400, 10**5_000, "1e999", Decimal("1e999"), 1e300)
+                for fate in fates([GOOD | {"speed": speed}], ISO)}) == 1  # fmt: skip
+
+
+def test_a_text_that_would_not_fit_beside_many_others_is_bad() -> None:
+    assert told("x" * TEXT_BYTES) == ("text", b"x" * TEXT_BYTES)
+    assert told("x" * (TEXT_BYTES + 1)) == told(object()) == ("bad", True)
