@@ -23,6 +23,7 @@ DECODE_ROWS = 65_536
 
 _PLAIN = {"null", "boolean", "int", "long", "float", "double", "string", "bytes"}
 _TIMESTAMPS = {"timestamp-millis": "ms", "timestamp-micros": "us", "timestamp-nanos": "ns"}
+_MIXED = "mixed"
 _LOCAL = {f"local-{name}" for name in _TIMESTAMPS}
 _DAMAGE = (
     ValueError,  # with Truncated, JSON and Unicode errors
@@ -62,7 +63,9 @@ class AvroTable:
 class _Plan:
     """header, wanted: the file's schema and the needed part of it, both without logical types.
 
-    types: for each of the fields the Arrow type that its values all have; None where each value has its own.
+    wanted: None where a union holds both texts and bytes, which fastavro would turn into one another, and raise for
+    all rows where it cannot. types: for each of the fields the Arrow type that its values all have; None where they are
+    numbers, _MIXED where each value has its own, texts among them.
     """
 
     header: Header
@@ -84,14 +87,15 @@ def _plan(path: str, header: Header, columns: tuple[str, ...], names: tuple[str,
         _arrow_type(path, column, fields[column], name == "time") for name, column in zip(names, columns, strict=True)
     )
     stripped = _stripped(header.schema)
-    wanted = {**stripped, "fields": [field for field in stripped["fields"] if field["name"] in columns]}
+    needed = [field for field in stripped["fields"] if field["name"] in columns]
+    wanted = None if any(_is_text_or_bytes(field["type"]) for field in needed) else {**stripped, "fields": needed}
     return _Plan(header._replace(schema=stripped), wanted, columns, names, types)
 
 
 def _arrow_type(path: str, column: str, kind: Any, is_time: bool) -> Any:
-    """The one type of a field that holds plain values, null aside; None where it is a number or a mixture."""
+    """The one type of a field that holds plain values, null aside; see `_Plan.types`."""
     plain, logical = set(), set()
-    for branch in kind if isinstance(kind, list) else [kind]:
+    for branch in _branches(kind):
         name = branch.get("type") if isinstance(branch, dict) else branch
         if not isinstance(name, str) or name not in _PLAIN:
             raise UnreadableFile(path, f"column {column!r} is nested")
@@ -105,7 +109,19 @@ def _arrow_type(path: str, column: str, kind: Any, is_time: bool) -> Any:
         return pa.timestamp(_TIMESTAMPS[logical.pop()], "UTC")
     if logical - {"uuid"}:
         raise UnreadableFile(path, f"column {column!r} has a logical type that does not fit")
+    if len(plain) > 1 and "string" in plain:
+        return _MIXED
     return {"string": pa.string(), "bytes": pa.binary()}.get(plain.pop()) if len(plain) == 1 else None
+
+
+def _is_text_or_bytes(kind: Any) -> bool:
+    """Of a column that is not nested, without logical types."""
+    names = {branch.get("type") if isinstance(branch, dict) else branch for branch in _branches(kind)}
+    return {"string", "bytes"} <= names
+
+
+def _branches(kind: Any) -> list[Any]:
+    return kind if isinstance(kind, list) else [kind]
 
 
 def _stripped(schema: Any) -> Any:
@@ -165,7 +181,7 @@ def _decode(plan: _Plan, blocks: list[Block]) -> Iterator[RawBatch]:
     )
     needed: Callable[[Any], Any] = itemgetter(*plan.columns)
     while rows := list(map(needed, islice(reader, DECODE_ROWS))):
-        yield _batch(rows, plan)
+        yield _batch(rows if plan.wanted else [tuple(map(_as_text, row)) for row in rows], plan)
 
 
 def _batch(rows: list[tuple[Any, ...]], plan: _Plan) -> RawBatch:
@@ -176,6 +192,11 @@ def _batch(rows: list[tuple[Any, ...]], plan: _Plan) -> RawBatch:
         return _typed(kept, plan.fields, plan.types, {"not-utf8": len(rows) - len(kept)})
 
 
+def _as_text(value: Any) -> Any:
+    """Bytes as a text, those that are not UTF-8 as lone surrogates."""
+    return value.decode(errors="surrogateescape") if isinstance(value, bytes) else value
+
+
 def _is_encodable(value: Any) -> bool:
     return not isinstance(value, str) or not any("\udc80" <= letter <= "\udcff" for letter in value)
 
@@ -184,12 +205,14 @@ def _typed(
     rows: list[tuple[Any, ...]], fields: tuple[str, ...], types: tuple[Any, ...], refused: Mapping[str, int]
 ) -> RawBatch:
     columns = zip(*rows, strict=True) if rows else ((),) * len(fields)
-    arrays = {
-        name: values if kind is None else _array(values, kind)
-        for name, values, kind in zip(fields, columns, types, strict=True)
-    }
+    arrays = {name: _array(values, kind) for name, values, kind in zip(fields, columns, types, strict=True)}
     return typed_batch(arrays, refused)
 
 
 def _array(values: Any, kind: Any) -> Any:
+    """Raises UnicodeEncodeError for a text that is not UTF-8, whatever else its column holds."""
+    if kind is _MIXED:
+        "".join(value for value in values if isinstance(value, str)).encode()
+    if kind in (None, _MIXED):
+        return values
     return pa.array(values, pa.int64()).view(kind) if pa.types.is_timestamp(kind) else pa.array(values, kind)

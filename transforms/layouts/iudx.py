@@ -21,7 +21,9 @@ ARRAY_BYTES = 256 << 20
 
 _WINDOW = 2 << 20
 _REACH = 1 << 17  # an element of more bytes is damage
+LOOK_BYTES = _REACH
 _CLOSES = {b"}": b"{", b"]": b"["}
+_WHITE = b" \t\r\n"
 _BLANK = re.compile(rb"[ \t\r\n]*")
 _BETWEEN = re.compile(rb"\}[ \t\r\n]*,[ \t\r\n]*(?=\{)")
 _GAP = re.compile(rb",[ \t\r\n]*(?=\{)")
@@ -41,9 +43,9 @@ class Iudx:
     def read(self, path: str) -> Iterator[RawBatch]:
         paths = Paths.dotted(COLUMNS)
         with open(path, "rb") as file:
-            start = file.read(_REACH).removeprefix(BOM).lstrip(b" \t\r\n")[:1]
+            is_array = begins_array(file.read(LOOK_BYTES))
             file.seek(0)
-            if start != b"[":
+            if not is_array:
                 yield from read_json_lines(file, paths)
                 return
             if os.fstat(file.fileno()).st_size > ARRAY_BYTES:
@@ -55,6 +57,30 @@ class Iudx:
 
 
 IUDX = Iudx()
+
+
+def begins_array(start: bytes) -> bool:
+    """Whether a file that starts so, with LOOK_BYTES at most, is one array; else it is lines.
+
+    A line that is a whole array, before one with an object, is a bad record of its own: it decides nothing for others.
+    """
+    text = start.removeprefix(BOM).lstrip(_WHITE)
+    if not text.startswith(b"["):
+        return False
+    for line in map(bytes.strip, text.split(b"\n")):
+        if line.startswith(b"{"):
+            return False
+        if line.startswith(b"[") and not _is_json(line):
+            return True
+    return True
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
 
 
 def read_array(data: bytes, paths: Paths) -> Iterator[RawBatch]:

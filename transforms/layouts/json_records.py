@@ -4,15 +4,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from transforms.layouts.base import FIELDS, Units, UnreadableFile
-from transforms.layouts.iudx import ARRAY_BYTES, read_array
+from transforms.layouts.iudx import ARRAY_BYTES, LOOK_BYTES, begins_array, read_array
 from transforms.layouts.jsonl import batch_of_messages, read_json_lines
 from transforms.layouts.lines import BOM
 from transforms.layouts.open_file import opened
 from transforms.layouts.records import Paths
 from transforms.records import RawBatch
-
-_BLANK = b" \t\r\n"
-_LOOK_BYTES = 4_096
 
 
 @dataclass(frozen=True)
@@ -25,7 +22,9 @@ class JsonRecords:
 
     def read(self, path: str) -> Iterator[RawBatch]:
         paths = Paths.dotted(self.columns, self.fields)
-        if not self._is_array(path):
+        with opened(path) as file:
+            is_array = begins_array(file.read(LOOK_BYTES))
+        if not is_array:
             with opened(path) as file:
                 yield from read_json_lines(file, paths)
             return
@@ -34,10 +33,6 @@ class JsonRecords:
         if len(data) > ARRAY_BYTES:
             raise UnreadableFile(path, f"a JSON array of more than {ARRAY_BYTES >> 20} MiB: use JSON lines")
         yield from read_array(data.removeprefix(BOM), paths)
-
-    def _is_array(self, path: str) -> bool:
-        with opened(path) as file:
-            return file.read(_LOOK_BYTES).removeprefix(BOM).lstrip(_BLANK).startswith(b"[")
 
     def from_messages(self, payloads: Sequence[bytes]) -> Iterator[RawBatch]:
         yield batch_of_messages(payloads, Paths.dotted(self.columns, self.fields))
