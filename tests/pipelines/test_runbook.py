@@ -43,7 +43,7 @@ def test_the_runbook_shows_how_to_find_and_fill_what_is_missing():
 
 
 def test_the_dataflow_image_has_the_beam_of_the_lock():
-    (image,) = re.findall(r"^FROM apache/beam_python3\.11_sdk:(.*)$", (DATAFLOW / "Dockerfile").read_text(), re.M)
+    (image,) = re.findall(r"^FROM apache/beam_python3\.11_sdk:(\S+)", (DATAFLOW / "Dockerfile").read_text(), re.M)
     assert f"\napache-beam=={image} " in "\n" + (ROOT / "requirements.lock").read_text()
 
 
