@@ -17,6 +17,8 @@ from pipelines.errors import UsageError
 from transforms.sources.kafka_partition import Topic
 
 SAY_EVERY_S = 60.0
+STOP_S = 4.0
+"""From a signal to the end, whatever the address, the brokers or the disk do."""
 
 
 def _headers(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -42,7 +44,8 @@ def collect(
 ) -> int:
     """Ask a GTFS-realtime address again and again and keep each new message.
 
-    Asks with ETag and Last-Modified, keeps no message twice in a row, waits longer after each failure. Ctrl-C ends it.
+    Asks with ETag and Last-Modified, keeps what decodes as GTFS-realtime, no message twice in a row, and waits longer
+    after each failure. An exchange has 60 s; redirects are followed to the same scheme, host and port. Ctrl-C ends it.
 
     \b
     Example:
@@ -57,10 +60,12 @@ def collect(
         kept_in = in_topic(topic)
     else:
         raise UsageError("give either --output or --kafka")
-    with kept_in as keep, asked_to_stop() as stop:
+    with asked_to_stop(STOP_S) as stop, kept_in as keep:
         poller, counts, until, said = Poller(url, every_s, headers), Counter[str](), _end(for_s), time.monotonic()
         while not stop.is_set() and time.monotonic() < until:
-            outcome, message = poller.poll()
+            outcome, message = poller.poll(stop.is_set)
+            if stop.is_set() and outcome == "failed":
+                break  # it was given up
             counts[outcome] += 1
             if outcome == "new":
                 keep(message)

@@ -1,18 +1,37 @@
 """How a person or a scheduler ends a command that has no end of its own."""
 
+import os
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import click
+
+from pipelines.exit_codes import FAILED
+
 
 @contextmanager
-def asked_to_stop() -> Iterator[threading.Event]:
-    """Set by SIGINT or SIGTERM."""
+def asked_to_stop(within_s: float | None = None) -> Iterator[threading.Event]:
+    """Set by SIGINT or SIGTERM. within_s: so long after it the process ends, whatever it is waiting for."""
     asked = threading.Event()
-    before = {number: signal.signal(number, lambda *_: asked.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    last = threading.Timer(within_s or 0.0, _end)
+    last.daemon = True
+
+    def ask(_number: int, _frame: object) -> None:
+        if within_s is not None and not asked.is_set():
+            last.start()
+        asked.set()
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield asked
     finally:
+        last.cancel()
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _end() -> None:
+    click.echo("stopped, in the middle of what did not end by itself", err=True)
+    os._exit(FAILED)

@@ -56,6 +56,16 @@ class GtfsRealtime:
 GTFS_REALTIME = GtfsRealtime()
 
 
+def is_feed(data: bytes) -> bool:
+    """Whether a message is a feed, however many of its entities are refused."""
+    try:
+        for _ in _rows(data):
+            pass
+    except (DecodeError, IndexError):
+        return False
+    return True
+
+
 def _message_rows(data: bytes) -> list[_Row | str]:
     """As `_rows`, but a damaged feed is one refused row."""
     if len(data) > FEED_BYTES:

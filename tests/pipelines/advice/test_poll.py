@@ -1,63 +1,47 @@
-"""Polling an address: a local server that fails, repeats, stalls, and asks for patience."""
+"""Polling an address: a local server that fails, repeats, drips, redirects, lies, and asks for patience."""
 
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+import signal
+import subprocess
+import sys
+import time
 
 import pytest
+from google.transit import gtfs_realtime_pb2
 
+from pipelines.advice.collect import exchange
 from pipelines.advice.collect import poll as module
 from pipelines.advice.collect.poll import Poller
+from tests.hostile.servers import ENDLESS, Service, answer, redirect
+from transforms.atomic_files import locked
 
 
-class Service:
-    """Answers what it is told to, in turn; the last answer again and again. An answer: status, headers, body."""
+@pytest.fixture(autouse=True)
+def in_this_process(monkeypatch):
+    """Exchanges that end need no process of their own here, which takes half a second."""
+    monkeypatch.setattr(module, "exchanged", lambda question, _: exchange.exchanged_here(question))
 
-    def __init__(self):
-        self.answers, self.asked = [], []
-        service = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self):
-                service.asked.append(dict(self.headers))
-                answer = service.answers.pop(0) if len(service.answers) > 1 else service.answers[0]
-                answer(self)
-
-            def log_message(self, *_):
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        self.url = f"http://127.0.0.1:{self.server.server_port}/feed.pb"
+@pytest.fixture
+def apart(monkeypatch):
+    """As it is in use."""
+    monkeypatch.setattr(module, "exchanged", exchange.exchanged)
 
 
 @pytest.fixture
 def service():
-    found = Service()
-    yield found
-    found.server.shutdown()
-    found.server.server_close()
+    with Service() as running:
+        yield running
 
 
-def answer(status=200, body=b"", **headers):
-    def send(handler):
-        handler.send_response(status)
-        for name, value in headers.items():
-            handler.send_header(name.replace("_", "-"), value)
-        handler.send_header("Content-Length", str(len(body)))
-        handler.end_headers()
-        handler.wfile.write(body)
-
-    return send
+def feed(timestamp):
+    """The smallest message that decodes."""
+    message = gtfs_realtime_pb2.FeedMessage()
+    message.header.gtfs_realtime_version = "2.0"
+    message.header.timestamp = timestamp
+    return message.SerializeToString()
 
 
-def stalls(handler):
-    handler.send_response(200)
-    handler.send_header("Content-Length", "1000")
-    handler.end_headers()
-    handler.wfile.write(b"half")
-    handler.wfile.flush()
-    threading.Event().wait(2)
+ONE, TWO = feed(1), feed(2)
 
 
 def breaks_off(handler):
@@ -74,13 +58,13 @@ def outcomes(service, *answers):
 
 
 def test_a_message_is_new_once_and_the_same_bytes_again_are_unchanged(service):
-    _, found = outcomes(service, answer(body=b"one"), answer(body=b"one"), answer(body=b"two"))
-    assert found == [("new", b"one"), ("unchanged", b""), ("new", b"two")]
+    _, found = outcomes(service, answer(body=ONE), answer(body=ONE), answer(body=TWO))
+    assert found == [("new", ONE), ("unchanged", b""), ("new", TWO)]
 
 
 def test_it_asks_only_for_what_is_newer_than_what_it_has(service):
     dated = {"ETag": '"7"', "Last_Modified": "Sun, 22 Nov 2026 00:00:00 GMT"}
-    _, found = outcomes(service, answer(body=b"one", **dated), answer(304))
+    _, found = outcomes(service, answer(body=ONE, **dated), answer(304))
     assert [outcome for outcome, _ in found] == ["new", "unchanged"]
     assert service.asked[1]["If-None-Match"] == '"7"'
     assert service.asked[1]["If-Modified-Since"] == "Sun, 22 Nov 2026 00:00:00 GMT"
@@ -88,31 +72,102 @@ def test_it_asks_only_for_what_is_newer_than_what_it_has(service):
 
 @pytest.mark.parametrize("failure", [answer(500), answer(404), answer(200), breaks_off])
 def test_a_failure_keeps_nothing_and_the_next_message_is_still_new(service, failure):
-    _, found = outcomes(service, failure, answer(body=b"one"))
-    assert found == [("failed", b""), ("new", b"one")]
+    _, found = outcomes(service, failure, answer(body=ONE))
+    assert found == [("failed", b""), ("new", ONE)]
 
 
-def test_an_answer_that_stalls_is_given_up(service, monkeypatch):
-    monkeypatch.setattr(module, "READ_S", 0.2)
-    poller, found = outcomes(service, stalls)
+@pytest.mark.usefixtures("apart")
+def test_an_exchange_apart_gives_what_one_here_does(service):
+    dated = {"ETag": '"7"', "Last_Modified": "Sun, 22 Nov 2026 00:00:00 GMT"}
+    service.answers = [answer(body=ONE, **dated)] * 2 + [answer(503, Retry_After="90")] * 2
+    for _ in range(2):
+        question = exchange.Question(service.url, {}, 60)
+        assert exchange.exchanged(question, lambda: False) == exchange.exchanged_here(question)
+
+
+@pytest.mark.usefixtures("apart")
+@pytest.mark.parametrize("name", sorted(ENDLESS))
+def test_an_exchange_that_has_no_end_is_given_up_at_its_deadline(service, monkeypatch, name):
+    monkeypatch.setattr(module, "WHOLE_S", 0.8)
+    poller, found = outcomes(service, ENDLESS[name])
     assert found == [("failed", b"")]
-    assert poller.reason
+    assert poller.reason == "not complete after 0.8 s"
 
 
-def test_an_answer_that_drips_for_ever_is_given_up(service, monkeypatch):
-    monkeypatch.setattr(module, "WHOLE_S", -1.0)
-    poller, _ = outcomes(service, answer(body=b"one"))
-    assert "not complete" in poller.reason
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_in_the_middle_of_an_exchange(service, tmp_path, number):
+    service.answers = [ENDLESS["header"]]
+    command = [sys.executable, "-m", "pipelines.cli", "collect", "--url", service.url, "--output", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as running:
+        assert service.was_asked.wait(60)
+        running.send_signal(number)
+        said, _ = running.communicate(timeout=30)
+    assert (running.returncode, said) == (4, "0 messages kept, 0 unchanged, 0 failures\n")
 
 
-def test_an_answer_larger_than_any_feed_is_given_up(service, monkeypatch):
-    monkeypatch.setattr(module, "FEED_BYTES", 2)
-    _, found = outcomes(service, answer(body=b"one"))
+def test_a_signal_ends_it_where_the_folder_is_locked_for_long(service, tmp_path):
+    service.answers = [answer(body=ONE)]
+    command = [sys.executable, "-m", "pipelines.cli", "collect", "--url", service.url, "--output", str(tmp_path)]
+    with locked(tmp_path), subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
+        assert service.was_asked.wait(60)
+        time.sleep(1)
+        running.send_signal(signal.SIGTERM)
+        _, said = running.communicate(timeout=30)
+    assert (running.returncode, said) == (4, "stopped, in the middle of what did not end by itself\n")
+
+
+def test_an_answer_larger_than_any_feed_is_given_up(service):
+    poller, found = outcomes(service, answer(body=bytes((64 << 20) + 1)))
     assert found == [("failed", b"")]
+    assert poller.reason == "more than 64 MiB"
+
+
+@pytest.mark.parametrize("body", [b"<!DOCTYPE html><title>maintenance</title>", b"{}", ONE[:-1], b"\x00"])
+def test_what_is_no_feed_is_not_kept_whatever_the_status_says(service, hatstream, tmp_path, body):
+    service.answers = [answer(body=body)]
+    code, _, err = hatstream("collect", "--url", service.url, "--output", tmp_path, "--for", "0.1", "--every", "1")
+    assert (code, list(tmp_path.iterdir())) == (4, [])
+    assert "the answer is not a GTFS-realtime message" in err
+
+
+def test_a_redirect_to_the_same_place_is_followed(service):
+    _, found = outcomes(service, redirect("/elsewhere"), answer(body=ONE))
+    assert found[0] == ("new", ONE)
+    assert len(service.asked) == 3  # the second question asks once
+
+
+@pytest.mark.parametrize(
+    "location",
+    ["http://127.0.0.2:{port}/", "https://127.0.0.1:{port}/", "http://localhost:{port}/", "http://127.0.0.1:1/",
+     "http://169.254.169.254/latest", "file:///etc/passwd", "//elsewhere.example/"],
+)  # fmt: skip
+def test_a_redirect_that_leaves_scheme_host_or_port_is_refused(service, location):
+    poller, found = outcomes(service, redirect(location))
+    assert found == [("failed", b"")]
+    assert poller.reason.startswith("redirects to another scheme, host or port")
+
+
+def test_a_secret_header_goes_nowhere_else(service):
+    with Service() as other:
+        other.answers = [answer(body=ONE)]
+        service.answers = [redirect(other.url)]
+        assert Poller(service.url, 15, {"X-Api-Key": "s3cret"}).poll() == ("failed", b"")
+        assert other.asked == []
+
+
+@pytest.mark.parametrize("location", ["http://[::1", "http://127.0.0.1:port/", "http://127.0.0.1:99999999/"])
+def test_a_redirect_to_what_is_no_address_is_a_failure(service, location):
+    poller, found = outcomes(service, redirect(location))
+    assert (found, poller.reason) == ([("failed", b"")], "redirects to what is no address")
+
+
+def test_redirects_in_a_circle_are_given_up(service):
+    poller, _ = outcomes(service, redirect("/feed.pb"))
+    assert poller.reason == "redirects more than 5 times"
 
 
 def test_waits_double_with_each_failure_in_a_row_and_end_with_a_success(service):
-    service.answers = [answer(500), answer(500), answer(500), answer(body=b"one")]
+    service.answers = [answer(500), answer(500), answer(500), answer(body=ONE)]
     poller, waits = Poller(service.url, 15), []
     for _ in range(4):
         poller.poll()
@@ -153,11 +208,12 @@ def test_a_service_s_key_is_sent_and_never_shown(service, hatstream, tmp_path):
 
 
 def test_each_new_message_is_one_file_whose_name_sorts_by_time(service, hatstream, tmp_path):
-    service.answers = [answer(body=b"one"), answer(body=b"one"), answer(body=b"two")]
+    service.answers = [answer(body=ONE), answer(body=ONE), answer(body=TWO)]
     code, out, _ = hatstream("collect", "--url", service.url, "--output", tmp_path, "--for", "2.5", "--every", "1")
     assert code == 0
-    assert [path.read_bytes() for path in sorted(tmp_path.glob("*.pb"))] == [b"one", b"two"]
-    assert out == "2 messages kept, 1 unchanged, 0 failures\n"
+    assert [path.read_bytes() for path in sorted(tmp_path.glob("*.pb"))] == [ONE, TWO]
+    assert out.startswith("2 messages kept, ")
+    assert out.endswith(" unchanged, 0 failures\n")
 
 
 @pytest.mark.parametrize(
