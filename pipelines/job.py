@@ -39,7 +39,7 @@ class Job:
     """Everything that the road needs to know, as the small values that its steps define.
 
     vehicle_shards: into how many parts a stream cuts the vehicles of a pane and slot; they are worked on side by side,
-    and change no result.
+    and change no result. skips_unreadable: whether a file that cannot be decoded is a dead letter, and ends nothing.
     """
 
     layout: Layout
@@ -53,3 +53,4 @@ class Job:
     account: LedgerAccount
     outputs: Outputs
     vehicle_shards: int = VEHICLE_SHARDS
+    skips_unreadable: bool = False

@@ -25,7 +25,10 @@ class Spend(NamedTuple):
 
 @dataclass
 class Outcome:
-    """What a run did. By period: new units recorded, debits asked for, what vehicles spent in this run."""
+    """What a run did. By period: new units recorded, debits asked for, what vehicles spent in this run.
+
+    left_out: files that cannot be decoded, each with the reason. is_unreadable: whether they are all that there is.
+    """
 
     rows: int = 0
     duplicates: int = 0
@@ -39,6 +42,8 @@ class Outcome:
     periods_empty: list[str] = field(default_factory=list)
     debits: dict[str, Accountant] = field(default_factory=dict)
     spent: dict[str, Spend] = field(default_factory=dict)
+    left_out: list[str] = field(default_factory=list)
+    is_unreadable: bool = False
 
     @property
     def observations(self) -> int:
@@ -73,6 +78,8 @@ def count_in(outcome: Outcome, counts: Mapping[str, int]) -> None:
     outcome.units_changed += counts.get(counters.UNITS_CHANGED, 0)
     outcome.units_redrawn += counts.get(counters.UNITS_REDRAWN, 0)
     outcome.units_lost_to_the_limit += counts.get(counters.UNITS_LOST, 0)
+    files = {name.removeprefix(counters.LEFT_OUT) for name in counts if name.startswith(counters.LEFT_OUT)}
+    outcome.left_out = sorted({*outcome.left_out, *files})
     for prefix, numbers in ((counters.REFUSED, outcome.refused), (counters.NEW, outcome.new)):
         for name, number in counts.items():
             if name.startswith(prefix):
@@ -80,11 +87,15 @@ def count_in(outcome: Outcome, counts: Mapping[str, int]) -> None:
                 numbers[key] = numbers.get(key, 0) + number
 
 
-def is_refused(outcome: Outcome, needed: Collection[str] | None, having: Collection[str]) -> bool:
+def is_refused(outcome: Outcome, files: int, needed: Collection[str] | None, having: Collection[str]) -> bool:
     """Whether the input is none of these slots. Notes the needed periods that it has no row of.
 
+    files: of the input; where all of them were left out nothing is known of any vehicle, which no vehicle decides.
     having: the periods that it has rows of.
     """
+    if outcome.left_out and len(outcome.left_out) >= files:
+        outcome.is_unreadable = True
+        return True
     if needed is None:
         return False
     outcome.periods_empty = [period for period in needed if period not in having]

@@ -14,6 +14,10 @@ OVERTAKEN = "messages behind the watermark"
 REMOVED = "messages removed unread"
 AHEAD = "timestamps ahead"
 REFUSED = "refused/"
+UNREADABLE_FILE = "unreadable-file"
+"""The reason of a dead letter that is a whole file."""
+LEFT_OUT = "left out/"
+"""Of a scheduled job: the file, and why it cannot be decoded."""
 NEW = "new/"
 
 

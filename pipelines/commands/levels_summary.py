@@ -26,6 +26,7 @@ def summarise_levels(spec: Specification, levels: LevelsRelease, done: Release, 
         "observations": outcome.observations,
         "duplicates": outcome.duplicates,
         "refused": dict(sorted(outcome.refused.items())),
+        "files_left_out": outcome.left_out,
         "stages_that_differ_now": outcome.units_changed,
     }
     entries = ledger.stages(spec.account.name, spec.spec_id)
@@ -71,6 +72,7 @@ def show_levels(summary: dict[str, Any], out: Console) -> None:
     own = rows_table(OPERATOR_ONLY, secret)
     own.add_row("stages that differ now", f"{secret['stages_that_differ_now']:,}")
     out.print(own)
+    show_left_out(secret, out)
 
 
 def rows_table(title: str, counted: dict[str, Any]) -> Table:
@@ -83,6 +85,12 @@ def rows_table(title: str, counted: dict[str, Any]) -> Table:
     for reason, number in counted["refused"].items():
         rows.add_row(f"refused: {reason}", f"{number:,}")
     return rows
+
+
+def show_left_out(counted: dict[str, Any], out: Console) -> None:
+    """The files that were left out, by name."""
+    for file in counted["files_left_out"]:
+        out.print(f"left out: {file}", soft_wrap=True, highlight=False)
 
 
 def show_files(summary: dict[str, Any], out: Console) -> None:

@@ -82,6 +82,11 @@ range_options = packed(
     "--allow-empty", is_flag=True, help="Nothing happened: seal a period, for ever, of which the input has no row."
 )
 @click.option(
+    "--skip-unreadable",
+    is_flag=True,
+    help="A file that cannot be decoded is a dead letter with its name; else it stops the release.",
+)
+@click.option(
     "--check-input",
     is_flag=True,
     help="Only say what the input holds of the range. The answer is for the operator alone.",
@@ -96,6 +101,7 @@ def release(
     engine: "BoundedEngine | None",
     workers: int | None,
     allow_empty: bool,
+    skip_unreadable: bool,
     check_input: bool,
     as_json: bool,
 ) -> int:
@@ -114,10 +120,19 @@ def release(
     outputs, when = asked.of(spec), days.of(spec.timetable, datetime.now(UTC))
     detail(_described(spec, when, place))
     if check_input:
-        return _look(spec, when, pattern, place, workers, as_json=as_json)
+        return _look(spec, when, pattern, place, workers, skip_unreadable=skip_unreadable, as_json=as_json)
     with progress_bars(quiet=as_json) as report:
         done = scheduled.release(
-            spec, when, pattern, outputs, place, report, allow_empty=allow_empty, workers=workers, engine=engine
+            spec,
+            when,
+            pattern,
+            outputs,
+            place,
+            report,
+            allow_empty=allow_empty,
+            skip_unreadable=skip_unreadable,
+            workers=workers,
+            engine=engine,
         )
     tell(spec, done, place, as_json=as_json)
     # Whether the input is the same as before decides no exit code where counts are secret.
@@ -130,10 +145,18 @@ def _described(spec: Specification, when: Calendar, place: AccountLocation) -> s
 
 
 def _look(
-    spec: Specification, when: Calendar, pattern: str, place: AccountLocation, workers: int | None, *, as_json: bool
+    spec: Specification,
+    when: Calendar,
+    pattern: str,
+    place: AccountLocation,
+    workers: int | None,
+    *,
+    skip_unreadable: bool,
+    as_json: bool,
 ) -> int:
     """Only says what the input holds."""
     with progress_bars(quiet=as_json) as report:
-        found = check(spec, when, pattern, ledger_account_of(spec, place, signs=False), workers, report)
+        account = ledger_account_of(spec, place, signs=False)
+        found = check(spec, when, pattern, account, workers, report, skip_unreadable=skip_unreadable)
     show_check(found, as_json=as_json)
     return DONE if found.is_complete else FAILED

@@ -13,7 +13,14 @@ from rich.table import Table
 from pipelines.account.guarantee import sentence
 from pipelines.account.location import AccountLocation
 from pipelines.account.spending import spending
-from pipelines.commands.levels_summary import OPERATOR_ONLY, rows_table, show_files, show_levels, summarise_levels
+from pipelines.commands.levels_summary import (
+    OPERATOR_ONLY,
+    rows_table,
+    show_files,
+    show_left_out,
+    show_levels,
+    summarise_levels,
+)
 from pipelines.commands.options import console
 from pipelines.outcome import Spend
 from pipelines.runs.crew.check_input import InputCheck
@@ -52,6 +59,7 @@ def summarise(spec: Specification, done: Release, place: AccountLocation) -> dic
         "observations": outcome.observations,
         "duplicates": outcome.duplicates,
         "refused": dict(sorted(outcome.refused.items())),
+        "files_left_out": outcome.left_out,
         "left_out_by_the_cap": outcome.capped,
         "periods": periods,
         "slots_new": sum(outcome.new.values()),
@@ -95,6 +103,7 @@ def show(summary: dict[str, Any], out: Console) -> None:
     if summary["left_out_by_the_cap"]:
         rows.add_row("observations left out by the cap", f"{summary['left_out_by_the_cap']:,}")
     out.print(rows)
+    show_left_out(summary, out)
     out.print(_spending_table(summary["periods"]))
     for period in summary["periods"]:
         _show_period(period, out)

@@ -30,7 +30,10 @@ if TYPE_CHECKING:
     from pipelines.engine import BoundedEngine
     from transforms.releases.periods.period import PeriodPolicy
 
-SHOWN_PERIODS = 7
+SHOWN_PERIODS = SHOWN_FILES = 7
+_NONE_READABLE = (
+    "no file of the input can be decoded; nothing was recorded and nothing was spent. Does [input] fit them?"
+)
 
 
 @dataclass(frozen=True)
@@ -52,13 +55,15 @@ def release(
     progress: Report,
     *,
     allow_empty: bool = False,
+    skip_unreadable: bool = False,
     workers: int | None = None,
     engine: "BoundedEngine | None" = None,
 ) -> Release:
-    """Releases the slots of a range. Raises UsageError, InputError, AccountRefusal, LedgerError or StepError.
+    """Releases the slots of a range. Raises UsageError, InputError, AccountRefusal, LedgerError, StepError or,
+    for a file that cannot be decoded, UnreadableFile.
 
-    allow_empty: seals a period of which the input holds no row. workers: processes that read and count; the cores there
-    are, for a large input, if None. engine: does the work in their place.
+    allow_empty: seals a period of which the input holds no row. skip_unreadable: see `Job`. workers: processes that
+    read and count; the cores there are, for a large input, if None. engine: does the work in their place.
     """
     _check_period(spec, when)
     if engine is not None:  # its workers stand in other folders
@@ -68,9 +73,12 @@ def release(
     paths = input_of(pattern)
     output_folder.prepare(outputs, spec, location)
     job = continuing(job_of(spec, when, secret, ledger_account_of(spec, location), outputs), location.ledger)
+    job = replace(job, skips_unreadable=skip_unreadable)
     needed = _needed(spec, when, location, allow_empty=allow_empty)
     levels = None if spec.levels is None else _levels(spec, spec.levels, job, secret)
     outcome = _run(job, levels, paths, when.slots, needed, workers, engine, progress)
+    if outcome.is_unreadable:
+        raise InputError("\n".join([_NONE_READABLE, *(f"  {file}" for file in outcome.left_out[:SHOWN_FILES])]))
     if needed is not None and (outcome.unusable or outcome.periods_empty):
         raise InputError(_no_rows(outcome))
     if outcome.periods_refused:

@@ -40,7 +40,6 @@ PAUSE_S = 1.0
 KEPT_NAMES = 10_000
 """Above this many, names of files that are no longer in the folder are forgotten."""
 
-UNREADABLE: Final = "unreadable-file"
 VANISHED: Final = "vanished-file"
 _UNFINISHED = (".part", ".tmp")
 
@@ -238,7 +237,7 @@ class _ReadFile(beam.DoFn):
         try:
             yield from batches_of(self._layout, path)
         except UnreadableFile:
-            yield _refused_file(UNREADABLE)
+            yield _refused_file(counters.UNREADABLE_FILE)
         except FileNotFoundError:
             yield _refused_file(VANISHED)
         except OSError as error:

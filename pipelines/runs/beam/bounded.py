@@ -29,13 +29,13 @@ from pipelines.job import Job
 from pipelines.runs.beam import judge
 from pipelines.runs.beam.judge import Judge, KeyedFact
 from pipelines.runs.crew.crew import pieces_of
-from pipelines.runs.crew.tasks import EXPOSED, SEALED, batches_of
+from pipelines.runs.crew.tasks import EXPOSED, SEALED, batches_of, unreadable
 from pipelines.runs.period_demand import asked_of
 from transforms import counters
 from transforms.count.tally import ContributionBound
 from transforms.errors import StepError
 from transforms.failpoints import failpoint
-from transforms.layouts.base import Layout, Share
+from transforms.layouts.base import Layout, Share, UnreadableFile
 from transforms.recorded.units import Spending
 from transforms.records import (
     REFUSED,
@@ -61,7 +61,7 @@ UNREADABLE: Final = "unreadable"
 
 Piece = tuple[bytes, int, int]
 """A file as the file system names it, and the number of one of so many shares of it."""
-Unread = TaggedOutput[Literal["unreadable"], str]
+Unread = TaggedOutput[Literal["unreadable"], tuple[str, int]]
 KeyedPart = tuple[str, tuple[SlotShard, bytes]]
 """By period: (slot, SEALED or EXPOSED) and the encoded Spending or Exposure."""
 
@@ -82,7 +82,11 @@ class Bounded:
     def build(self, p: beam.Pipeline) -> None:
         job = self.job
         pieces = [(os.fsencode(piece.path), *piece.share) for piece in pieces_of(job.layout, self.paths)]
-        read = p | "pieces" >> beam.Create(pieces) | "read" >> ReadPieces(job.layout)  # RawBatch
+        read = (
+            p
+            | "pieces" >> beam.Create(pieces)
+            | "read" >> ReadPieces(job.layout, skips_unreadable=job.skips_unreadable)
+        )  # RawBatch
         observed = observe_all(read, job, PANE_S)
         counted = _counted(read, observed.refused, observed.events, job)
         if self.levels is None:
@@ -99,7 +103,7 @@ class Bounded:
         parts = (spending, exposures) | "of periods" >> beam.Flatten() | "by period, all" >> beam.GroupByKey()
         asked = parts | "ask" >> beam.Map(_asked, job.policy.shares).with_output_types(KeyedFact)
         facts = (counted, asked) | "facts" >> beam.Flatten()
-        consents = facts | "judge" >> Judge(job.account, self.periods, self._needed)
+        consents = facts | "judge" >> Judge(job.account, len(self.paths), self.periods, self._needed)
         publish((drawn.sealed, consents) | "with consent" >> beam.Flatten(), job, needs_consent=True)
 
     def _release_levels(
@@ -114,7 +118,7 @@ class Bounded:
         both = (tallies, _beats(p, job, 1)) | "with heartbeat" >> beam.Flatten()
         beat = p | "a fact" >> beam.Create([judge.of_counts({})], reshuffle=False).with_output_types(KeyedFact)
         facts = (counted, beat) | "facts" >> beam.Flatten()
-        consents = facts | "judge" >> Judge(job.account, self.periods, self._needed)
+        consents = facts | "judge" >> Judge(job.account, len(self.paths), self.periods, self._needed)
         publish_estimates((both, consents) | "in order" >> ReleaseInOrder(job.account, levels), job)
 
     @property
@@ -124,12 +128,13 @@ class Bounded:
 
 @dataclass
 class ReadPieces(beam.PTransform[PCollection[Piece], DoOutputsTuple]):
-    """Shares of files -> main: RawBatch; refused: Refused; unreadable: why a file cannot be read."""
+    """Shares of files -> main: RawBatch; refused: Refused; unreadable: a count, whose name says why a file is not."""
 
     layout: Layout
+    skips_unreadable: bool
 
     def expand(self, pieces: PCollection[Piece]) -> DoOutputsTuple:
-        fn = beam.ParDo(_ReadPieces(self.layout))
+        fn = beam.ParDo(_ReadPieces(self.layout, skips_unreadable=self.skips_unreadable))
         read: DoOutputsTuple = pieces | "read pieces" >> fn.with_outputs(REFUSED, UNREADABLE, main="batches")
         return read
 
@@ -137,8 +142,8 @@ class ReadPieces(beam.PTransform[PCollection[Piece], DoOutputsTuple]):
 class _ReadPieces(beam.DoFn):
     """A file that cannot be read is told, not raised: what an engine would try again and again is the verdict's."""
 
-    def __init__(self, layout: Layout) -> None:
-        self._layout = layout
+    def __init__(self, layout: Layout, *, skips_unreadable: bool) -> None:
+        self._layout, self._skips = layout, skips_unreadable
 
     def process(self, piece: Piece) -> Iterator[RawBatch | Refusal | Unread]:
         path, *share = piece
@@ -148,9 +153,12 @@ class _ReadPieces(beam.DoFn):
                 yield from dead_letters("read", batch.refused)
                 yield batch
                 failpoint("read")
-        except StepError as error:
-            unread: Unread = TaggedOutput(UNREADABLE, str(error))
-            yield unread
+        except (UnreadableFile, StepError) as error:
+            is_left_out = self._skips and isinstance(error, UnreadableFile)
+            counts = unreadable(error) if is_left_out else {f"{judge.UNREADABLE}{error}": 1}
+            for named in counts.items():
+                unread: Unread = TaggedOutput(UNREADABLE, named)
+                yield unread
 
 
 def _counted(
@@ -159,7 +167,7 @@ def _counted(
     """What the verdict must know of the input, a bundle at a time."""
     named = (
         read.batches | "rows" >> beam.Map(lambda batch: (counters.ROWS, batch.rows)),
-        read[UNREADABLE] | "unreadable" >> beam.Map(lambda why: (judge.UNREADABLE + why, 1)),
+        read[UNREADABLE],
         refused | "refused" >> beam.Map(lambda each: (counters.refused(each.stage, each.reason), each.rows)),
         events | "observed" >> beam.Map(_of_period, job),
     )

@@ -64,9 +64,12 @@ def of_asked(period: str, asked: Asked) -> KeyedFact:
 
 
 def verdict_on(
-    facts: Iterable[bytes], needed: Collection[str] | None, excess: Callable[[Wanted], list[str]]
+    facts: Iterable[bytes], files: int, needed: Collection[str] | None, excess: Callable[[Wanted], list[str]]
 ) -> Verdict:
-    """needed: periods that must have rows; None where the input may not decide that. excess: periods over the limit."""
+    """files: of the input. needed: periods that must have rows; None where the input may not decide that.
+
+    excess: periods over the limit.
+    """
     outcome, counts, wanted = Outcome(), Counter[str](), {}
     decoded = [msgspec.json.decode(fact, type=CountFact | AskedFact) for fact in facts]
     for fact in decoded:
@@ -80,7 +83,7 @@ def verdict_on(
     count_in(outcome, counts)
     unreadable = sorted(name.removeprefix(UNREADABLE) for name in counts if name.startswith(UNREADABLE))
     having = {name.removeprefix(OF_PERIOD) for name in counts if name.startswith(OF_PERIOD)}
-    if unreadable or is_refused(outcome, needed, having):
+    if unreadable or is_refused(outcome, files, needed, having):
         return Verdict(outcome, unreadable)
     outcome.periods_refused = excess(wanted)
     return Verdict(outcome, consents=not outcome.periods_refused)
@@ -107,6 +110,7 @@ class Judge(beam.PTransform[PCollection[KeyedFact], PCollection[KeyedUnit]]):
     """
 
     account: LedgerAccount
+    files: int
     periods: tuple[str, ...]
     needed: tuple[str, ...] | None
 
@@ -122,9 +126,11 @@ class _Judge(beam.DoFn):
 
     def process(self, group: tuple[int, Iterable[bytes]]) -> Iterator[KeyedUnit]:
         account = self._of.account
-        verdict = verdict_on(
-            group[1], self._of.needed, lambda wanted: account.open().excess(account.name, account.limit, wanted)
-        )
+
+        def excess(wanted: Wanted) -> list[str]:
+            return account.open().excess(account.name, account.limit, wanted)
+
+        verdict = verdict_on(group[1], self._of.files, self._of.needed, excess)
         Metrics.string_set(counters.NAMESPACE, VERDICT).add(written(verdict))
         if verdict.consents:
             yield from ((period, CONSENT) for period in self._of.periods)

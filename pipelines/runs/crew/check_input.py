@@ -1,6 +1,7 @@
 """What an input holds of a range, for the operator alone: nothing is released, recorded or spent."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from pipelines.assembly import job_of
@@ -43,10 +44,12 @@ def check_input(
     account: LedgerAccount,
     workers: int | None,
     progress: Report,
+    *,
+    skip_unreadable: bool = False,
 ) -> InputCheck:
-    """Reads the input as a release would, without opening the ledger. Raises UsageError, InputError or StepError."""
+    """Reads the input as a release would, without opening the ledger. Raises what it would."""
     paths = input_of(pattern)
-    job = job_of(spec, when, Secret(b""), account, NOWHERE)
+    job = replace(job_of(spec, when, Secret(b""), account, NOWHERE), skips_unreadable=skip_unreadable)
     outcome = Outcome()
     road = counting.road_of(job, job.cap, job.policy.columns)
     with crew_of(road, paths, workers) as crew:

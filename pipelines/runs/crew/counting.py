@@ -20,11 +20,20 @@ whatever the size of a slot."""
 
 def road_of(job: Job, cap: ContributionBound | None, columns: tuple[Column, ...]) -> Road:
     """What a process must know of the job; it needs no Beam."""
-    return Road(job.layout, job.rules, job.resolution, cap, columns, job.policy, job.slots)
+    return Road(
+        job.layout,
+        job.rules,
+        job.resolution,
+        cap,
+        columns,
+        job.policy,
+        job.slots,
+        skips_unreadable=job.skips_unreadable,
+    )
 
 
 def observe_files(crew: Crew, road: Road, paths: Sequence[str], outcome: Outcome, progress: Report) -> Spool:
-    """Accepted events by (slot, 0). Raises StepError for a file that cannot be read."""
+    """Accepted events by (slot, 0). Raises UnreadableFile or StepError."""
     events = Spool(crew.shelf)
     phase, about = "observations read", rows_about(paths)
     with reporting(lambda: progress(phase, crew.rows, about)):

@@ -44,7 +44,8 @@ def run(
     road = counting.road_of(job, job.cap, job.policy.columns)
     with crew_of(road, paths, workers) as crew:
         events = counting.observe_files(crew, road, paths, outcome, progress)
-        if is_refused(outcome, needed, {slot.period for slot in slots if counting.rows_in(slot, events)}):
+        having = {slot.period for slot in slots if counting.rows_in(slot, events)}
+        if is_refused(outcome, len(paths), needed, having):
             return outcome
         shards = job.policy.release_shards
         tallies = counting.count_slots(crew, slots, events, outcome, progress, shards=shards)

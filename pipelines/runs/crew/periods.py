@@ -43,7 +43,8 @@ def run(
     road = counting.road_of(job, None, COLUMNS)
     with crew_of(road, paths, workers) as crew:
         events = counting.observe_files(crew, road, paths, outcome, progress)
-        if is_refused(outcome, needed, {slot.period for slot in slots if counting.rows_in(slot, events)}):
+        having = {slot.period for slot in slots if counting.rows_in(slot, events)}
+        if is_refused(outcome, len(paths), needed, having):
             return outcome
         shards = counting.parts_for(events.total_rows)  # of vehicles: their sums are the same however they are parted
         if job.rules.derived is None:

@@ -41,7 +41,7 @@ Told = Callable[[int], None]
 
 @dataclass(frozen=True)
 class Road:
-    """What a process must know beforehand. columns: of tallies."""
+    """What a process must know beforehand. columns: of tallies. skips_unreadable: see `Job`."""
 
     layout: Layout
     rules: Rules
@@ -50,6 +50,7 @@ class Road:
     columns: tuple[Column, ...]
     policy: Policy
     slots: Mapping[int, SlotFacts]
+    skips_unreadable: bool = False
 
 
 class Entry(NamedTuple):
@@ -84,12 +85,17 @@ class Observe:
 
     def perform(self, road: Road, shelf: Shelf, told: Told) -> Done:
         done = Done([], Counter())
-        for batch in batches_of(road.layout, self.path, self.share):
-            done.counts[counters.ROWS] += batch.rows
-            failpoint("read")
-            for part in _events(batch, road, done.counts):
-                done.entries.append(Entry((part.slot_s, 0), shelf.append(part.data), part.rows))
-            told(batch.rows)
+        try:
+            for batch in batches_of(road.layout, self.path, self.share):
+                done.counts[counters.ROWS] += batch.rows
+                failpoint("read")
+                for part in _events(batch, road, done.counts):
+                    done.entries.append(Entry((part.slot_s, 0), shelf.append(part.data), part.rows))
+                told(batch.rows)
+        except UnreadableFile as error:
+            if not road.skips_unreadable:
+                raise
+            done.counts.update(unreadable(error))
         return done
 
 
@@ -181,14 +187,20 @@ class Draw:
 
 
 def batches_of(layout: Layout, path: str, share: Share) -> Iterator[RawBatch]:
-    """What a file, or a share of it, holds; the file may be in an object store. Raises StepError."""
+    """What a file, or a share of it, holds; it may be in an object store. Raises UnreadableFile or StepError."""
     try:
         with fetched(path) if is_remote(path) else nullcontext(path) as local:
             yield from read_apart(layout, local, share)
     except UnreadableFile as error:
-        raise StepError(f"{path}: {error.rule}") from None
+        raise UnreadableFile(path, error.rule) from None
     except OSError as error:
         raise StepError(f"{path}: {reason_of(error)}") from None
+
+
+def unreadable(error: Exception) -> "Counter[str]":
+    """The counts of a file that is left out: one dead letter, and its name with the reason."""
+    letter = counters.refused("read", counters.UNREADABLE_FILE)
+    return Counter({counters.ROWS: 1, letter: 1, f"{counters.LEFT_OUT}{error}": 1})
 
 
 def _shelved(table: wire.Tally, shard: Int64s, plan_s: int, shelf: Shelf) -> Iterator[Entry]:

@@ -211,7 +211,7 @@ def test_a_verdict_is_read_back_as_it_was_written():
             {"type": "AskedFact", "period": "2022-01-01", "wanted": [["s", 0, 0, "3/7"]], "spent": ["1", "2/3", "1"]}
         ).encode(),
     ]
-    verdict = judge.verdict_on(facts, ["2022-01-01"], lambda _: [])
+    verdict = judge.verdict_on(facts, 2, ["2022-01-01"], lambda _: [])
     assert judge.read_back(judge.written(verdict)) == verdict
     assert (verdict.consents, verdict.outcome.observations, str(verdict.outcome.debits["2022-01-01"].pure)) == (
         True,
