@@ -11,7 +11,8 @@ from pipelines.servers.worker_pool import WorkerPool
 from tests.servers import unavailable
 from tests.stream.minutes import chosen
 
-CONFIGURATION = Path(__file__).resolve().parents[2] / "deploy" / "flink" / "config.yaml"
+ROOT = Path(__file__).resolve().parents[2]
+CONFIGURATION = ROOT / "deploy" / "flink" / "config.yaml"
 QUICK = {"heartbeat.interval": "2000", "heartbeat.timeout": "10000"}
 """Settings with which a cluster soon notices that a machine is gone."""
 

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import shutil
 import signal
 import sqlite3
@@ -275,9 +276,22 @@ def submitted(town, flink, pool, checkpoint_s=1.0, savepoint=None, forgetful=Non
     )
     try:
         yield job_id
+    except AssertionError as error:
+        error.add_note(f"Flink says of the job's faults: {reasons(flink, job_id)}")
+        raise
     finally:
         if flink.is_running(job_id):
             FlinkJob(flink, job_id).cancel()
+
+
+def reasons(flink, job_id):
+    """The Python errors that made Flink start a job again, newest first, each once."""
+    try:
+        faults = flink.faults(job_id)
+    except OSError as error:
+        return [f"nothing, for it does not answer ({error})"]
+    errors = [re.findall(r"^\w+(?:\.\w+)*(?:Error|Exception): .*$", fault, re.MULTILINE) for fault in faults]
+    return list(dict.fromkeys(found[-1] for found in errors if found))
 
 
 class Attended:
