@@ -1,5 +1,6 @@
 """`hatstream collect`: polls a GTFS-realtime address into a folder or a Kafka topic."""
 
+import threading
 import time
 from collections import Counter
 from contextlib import AbstractContextManager
@@ -61,22 +62,28 @@ def collect(
     else:
         raise UsageError("give either --output or --kafka")
     with asked_to_stop(STOP_S) as stop, kept_in as keep:
-        poller, counts, until, said = Poller(url, every_s, headers), Counter[str](), _end(for_s), time.monotonic()
-        while not stop.is_set() and time.monotonic() < until:
-            outcome, message = poller.poll(stop.is_set)
-            if stop.is_set() and outcome == "failed":
-                break  # it was given up
-            counts[outcome] += 1
-            if outcome == "new":
-                keep(message)
-            if outcome == "failed":
-                click.echo(f"{poller.reason}; asking again in {poller.wait_s():.0f} s", err=True)
-            if time.monotonic() - said >= SAY_EVERY_S:
-                note(_line(counts))
-                said = time.monotonic()
-            stop.wait(min(poller.wait_s(), max(until - time.monotonic(), 0)))
+        counts = _poll(Poller(url, every_s, headers), keep, stop, for_s)
     click.echo(_line(counts))
     return 0 if counts["new"] or counts["unchanged"] else 4
+
+
+def _poll(poller: Poller, keep: Keep, stop: threading.Event, for_s: float | None) -> Counter[str]:
+    """Outcomes of the questions, until somebody asks to stop or so many seconds are over."""
+    counts, until, said = Counter[str](), _end(for_s), time.monotonic()
+    while not stop.is_set() and time.monotonic() < until:
+        outcome, message = poller.poll(stop.is_set)
+        if stop.is_set() and outcome == "failed":
+            break  # it was given up
+        counts[outcome] += 1
+        if outcome == "new":
+            keep(message)
+        if outcome == "failed":
+            click.echo(f"{poller.reason}; asking again in {poller.wait_s():.0f} s", err=True)
+        if time.monotonic() - said >= SAY_EVERY_S:
+            note(_line(counts))
+            said = time.monotonic()
+        stop.wait(min(poller.wait_s(), max(until - time.monotonic(), 0)))
+    return counts
 
 
 def _end(for_s: float | None) -> float:

@@ -60,15 +60,30 @@ range_options = packed(
 )
 
 
+input_options = packed(
+    "files",
+    scheduled.InputFiles,
+    click.option(
+        "--input",
+        "pattern",
+        required=True,
+        metavar="GLOB",
+        help="The input files, as a quoted pattern; s3://.. and gs://.. too.",
+    ),
+    click.option(
+        "--allow-empty", is_flag=True, help="Nothing happened: seal a period, for ever, of which the input has no row."
+    ),
+    click.option(
+        "--skip-unreadable",
+        is_flag=True,
+        help="A file that cannot be decoded is a dead letter with its name; else it stops the release.",
+    ),
+)
+
+
 @click.command()
 @spec_option
-@click.option(
-    "--input",
-    "pattern",
-    required=True,
-    metavar="GLOB",
-    help="The input files, as a quoted pattern; s3://.. and gs://.. too.",
-)
+@input_options
 @range_options
 @outputs_options
 @account_options
@@ -79,14 +94,6 @@ range_options = packed(
     help="Processes that read and count. [default: the cores there are; fewer for a small input]",
 )
 @click.option(
-    "--allow-empty", is_flag=True, help="Nothing happened: seal a period, for ever, of which the input has no row."
-)
-@click.option(
-    "--skip-unreadable",
-    is_flag=True,
-    help="A file that cannot be decoded is a dead letter with its name; else it stops the release.",
-)
-@click.option(
     "--check-input",
     is_flag=True,
     help="Only say what the input holds of the range. The answer is for the operator alone.",
@@ -94,14 +101,12 @@ range_options = packed(
 @json_option
 def release(
     spec_path: Path,
-    pattern: str,
+    files: scheduled.InputFiles,
     days: AskedRange,
     asked: AskedOutputs,
     place: AccountLocation,
     engine: "BoundedEngine | None",
     workers: int | None,
-    allow_empty: bool,
-    skip_unreadable: bool,
     check_input: bool,
     as_json: bool,
 ) -> int:
@@ -120,20 +125,9 @@ def release(
     outputs, when = asked.of(spec), days.of(spec.timetable, datetime.now(UTC))
     detail(_described(spec, when, place))
     if check_input:
-        return _look(spec, when, pattern, place, workers, skip_unreadable=skip_unreadable, as_json=as_json)
+        return _look(spec, when, files, place, workers, as_json=as_json)
     with progress_bars(quiet=as_json) as report:
-        done = scheduled.release(
-            spec,
-            when,
-            pattern,
-            outputs,
-            place,
-            report,
-            allow_empty=allow_empty,
-            skip_unreadable=skip_unreadable,
-            workers=workers,
-            engine=engine,
-        )
+        done = scheduled.release(spec, when, files, outputs, place, report, workers=workers, engine=engine)
     tell(spec, done, place, as_json=as_json)
     # Whether the input is the same as before decides no exit code where counts are secret.
     return DIFFERS if done.outcome.units_changed and spec.counts_are_public else DONE
@@ -147,16 +141,14 @@ def _described(spec: Specification, when: Calendar, place: AccountLocation) -> s
 def _look(
     spec: Specification,
     when: Calendar,
-    pattern: str,
+    files: scheduled.InputFiles,
     place: AccountLocation,
     workers: int | None,
     *,
-    skip_unreadable: bool,
     as_json: bool,
 ) -> int:
     """Only says what the input holds."""
     with progress_bars(quiet=as_json) as report:
-        account = ledger_account_of(spec, place, signs=False)
-        found = check(spec, when, pattern, account, workers, report, skip_unreadable=skip_unreadable)
+        found = check(spec, when, files, ledger_account_of(spec, place, signs=False), workers, report)
     show_check(found, as_json=as_json)
     return DONE if found.is_complete else FAILED

@@ -37,6 +37,18 @@ _NONE_READABLE = (
 
 
 @dataclass(frozen=True)
+class InputFiles:
+    """The files that a pattern matches. allow_empty: seals a period of which they hold no row.
+
+    skip_unreadable: see `Job`.
+    """
+
+    pattern: str
+    allow_empty: bool = False
+    skip_unreadable: bool = False
+
+
+@dataclass(frozen=True)
 class Release:
     """A finished run. files: all paths that hold the range's rows, sorted. topic: has them too, where there is one."""
 
@@ -49,42 +61,47 @@ class Release:
 def release(
     spec: Specification,
     when: Calendar,
-    pattern: str,
+    files: InputFiles,
     outputs: Outputs,
     location: AccountLocation,
     progress: Report,
     *,
-    allow_empty: bool = False,
-    skip_unreadable: bool = False,
     workers: int | None = None,
     engine: "BoundedEngine | None" = None,
 ) -> Release:
     """Releases the slots of a range. Raises UsageError, InputError, AccountRefusal, LedgerError, StepError or,
     for a file that cannot be decoded, UnreadableFile.
 
-    allow_empty: seals a period of which the input holds no row. skip_unreadable: see `Job`. workers: processes that
-    read and count; the cores there are, for a large input, if None. engine: does the work in their place.
+    workers: processes that read and count; the cores there are, for a large input, if None. engine: does the work in
+    their place.
     """
     _check_period(spec, when)
     if engine is not None:  # its workers stand in other folders
         outputs = replace(outputs, folder=outputs.folder.absolute())
         location = replace(location, key=location.key.absolute())
     secret = admitted(spec, location)
-    paths = input_of(pattern)
+    paths = input_of(files.pattern)
     output_folder.prepare(outputs, spec, location)
     job = continuing(job_of(spec, when, secret, ledger_account_of(spec, location), outputs), location.ledger)
-    job = replace(job, skips_unreadable=skip_unreadable)
-    needed = _needed(spec, when, location, allow_empty=allow_empty)
+    job = replace(job, skips_unreadable=files.skip_unreadable)
+    needed = _needed(spec, when, location, allow_empty=files.allow_empty)
     levels = None if spec.levels is None else _levels(spec, spec.levels, job, secret)
     outcome = _run(job, levels, paths, when.slots, needed, workers, engine, progress)
+    _raise_refusals(spec, location, needed, outcome)
+    note_spending(location.ledger, spec, outcome)
+    return Release(outcome, when, tuple(_files(spec, job)), outputs.topic)
+
+
+def _raise_refusals(
+    spec: Specification, location: AccountLocation, needed: Sequence[str] | None, outcome: Outcome
+) -> None:
+    """Raises InputError or AccountRefusal where the run recorded nothing, or not all."""
     if outcome.is_unreadable:
         raise InputError("\n".join([_NONE_READABLE, *(f"  {file}" for file in outcome.left_out[:SHOWN_FILES])]))
     if needed is not None and (outcome.unusable or outcome.periods_empty):
         raise InputError(_no_rows(outcome))
     if outcome.periods_refused:
         raise AccountRefusal(_refusal(spec, location, outcome))
-    note_spending(location.ledger, spec, outcome)
-    return Release(outcome, when, tuple(_files(spec, job)), outputs.topic)
 
 
 def _run(

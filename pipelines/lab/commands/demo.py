@@ -51,7 +51,9 @@ def demo(output: Path) -> int:
     when = range_of(spec.timetable, fleets[0].day.isoformat(), fleets[-1].day.isoformat())
     with progress_bars(quiet=False) as report:
         pattern = str(output / "sample*.parquet")
-        done = scheduled.release(spec, when, pattern, Outputs(output / "hats", ("parquet",)), place, report)
+        done = scheduled.release(
+            spec, when, scheduled.InputFiles(pattern), Outputs(output / "hats", ("parquet",)), place, report
+        )
         city = read_city(Feed(spec, samples), report)
     rows = read_rows([str(path) for path in done.files])
     guarantee = levels_sentence(spec, spec.levels) if spec.levels else ""

@@ -40,16 +40,14 @@ class InputCheck(NamedTuple):
 def check_input(
     spec: Specification,
     when: Calendar,
-    pattern: str,
+    files: InputFiles,
     account: LedgerAccount,
     workers: int | None,
     progress: Report,
-    *,
-    skip_unreadable: bool = False,
 ) -> InputCheck:
     """Reads the input as a release would, without opening the ledger. Raises what it would."""
-    paths = input_of(pattern)
-    job = replace(job_of(spec, when, Secret(b""), account, NOWHERE), skips_unreadable=skip_unreadable)
+    paths = input_of(files.pattern)
+    job = replace(job_of(spec, when, Secret(b""), account, NOWHERE), skips_unreadable=files.skip_unreadable)
     outcome = Outcome()
     road = counting.road_of(job, job.cap, job.policy.columns)
     with crew_of(road, paths, workers) as crew:
