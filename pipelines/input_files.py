@@ -3,10 +3,23 @@
 import glob
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from pipelines.errors import InputError, shortened
 from transforms.layouts.remote import NoFileSystem, is_remote, matching
+
+
+@dataclass(frozen=True)
+class InputFiles:
+    """The files that a pattern matches. allow_empty: seals a period of which they hold no row.
+
+    skip_unreadable: see `Job`.
+    """
+
+    pattern: str
+    allow_empty: bool = False
+    skip_unreadable: bool = False
 
 
 def paths_of(pattern: str) -> list[str]:

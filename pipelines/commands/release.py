@@ -23,6 +23,7 @@ from pipelines.commands.release_summary import show_check, tell
 from pipelines.commands.terminal import detail
 from pipelines.errors import UsageError
 from pipelines.exit_codes import DIFFERS, DONE, FAILED
+from pipelines.input_files import InputFiles
 from pipelines.ranges import closed_range, yesterday
 from pipelines.runs import release as scheduled
 from pipelines.runs.crew.check_input import check_input as check
@@ -62,7 +63,7 @@ range_options = packed(
 
 input_options = packed(
     "files",
-    scheduled.InputFiles,
+    InputFiles,
     click.option(
         "--input",
         "pattern",
@@ -101,7 +102,7 @@ input_options = packed(
 @json_option
 def release(
     spec_path: Path,
-    files: scheduled.InputFiles,
+    files: InputFiles,
     days: AskedRange,
     asked: AskedOutputs,
     place: AccountLocation,
@@ -141,7 +142,7 @@ def _described(spec: Specification, when: Calendar, place: AccountLocation) -> s
 def _look(
     spec: Specification,
     when: Calendar,
-    files: scheduled.InputFiles,
+    files: InputFiles,
     place: AccountLocation,
     workers: int | None,
     *,

@@ -14,7 +14,7 @@ from pipelines.account.location import AccountLocation
 from pipelines.account.spending import note_spending
 from pipelines.assembly import admitted, continuing, job_of, ledger_account_of, levels_policy
 from pipelines.errors import InputError
-from pipelines.input_files import input_of
+from pipelines.input_files import InputFiles, input_of
 from pipelines.job import Job, Outputs
 from pipelines.outcome import Outcome
 from pipelines.progress import Report
@@ -34,18 +34,6 @@ SHOWN_PERIODS = SHOWN_FILES = 7
 _NONE_READABLE = (
     "no file of the input can be decoded; nothing was recorded and nothing was spent. Does [input] fit them?"
 )
-
-
-@dataclass(frozen=True)
-class InputFiles:
-    """The files that a pattern matches. allow_empty: seals a period of which they hold no row.
-
-    skip_unreadable: see `Job`.
-    """
-
-    pattern: str
-    allow_empty: bool = False
-    skip_unreadable: bool = False
 
 
 @dataclass(frozen=True)

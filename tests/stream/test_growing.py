@@ -11,8 +11,9 @@ import pytest
 
 from tests.stream.by_hand import STEPS, ByHand, Counters
 from tests.transforms.inputs import good_row, json_line, mapped, table
+from transforms import counters
 from transforms.sources import growing_folder as growing
-from transforms.sources.growing_folder import UNREADABLE, VANISHED, NamesRead, _Names, _ReadFile, _Tracker, _Watch
+from transforms.sources.growing_folder import VANISHED, NamesRead, _Names, _ReadFile, _Tracker, _Watch
 from transforms.time.watermark import Watermark
 
 LAG_S = 5
@@ -161,7 +162,7 @@ def test_a_file_that_cannot_be_decoded_or_has_gone_is_one_refused_row(tmp_path, 
     broken.write_bytes(b"no Avro")
     fn = _ReadFile(mapped("avro"))
     (refused,) = fn.process(os.fsencode(broken))
-    assert (refused.value.reason, refused.value.rows) == (UNREADABLE, 1)
+    assert (refused.value.reason, refused.value.rows) == (counters.UNREADABLE_FILE, 1)
     (refused,) = fn.process(os.fsencode(tmp_path / "absent"))
     assert refused.value.reason == VANISHED
     assert counts["rows"] == 2

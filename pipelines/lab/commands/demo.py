@@ -16,6 +16,7 @@ from pipelines.advice.pages.map import draw_map
 from pipelines.advice.pages.rows import read_rows
 from pipelines.commands.local_path import LocalPath
 from pipelines.commands.options import console, progress_bars
+from pipelines.input_files import InputFiles
 from pipelines.job import Outputs
 from pipelines.lab.demo.truth import ClassError, compared
 from pipelines.lab.evaluation.feed import Feed
@@ -51,9 +52,7 @@ def demo(output: Path) -> int:
     when = range_of(spec.timetable, fleets[0].day.isoformat(), fleets[-1].day.isoformat())
     with progress_bars(quiet=False) as report:
         pattern = str(output / "sample*.parquet")
-        done = scheduled.release(
-            spec, when, scheduled.InputFiles(pattern), Outputs(output / "hats", ("parquet",)), place, report
-        )
+        done = scheduled.release(spec, when, InputFiles(pattern), Outputs(output / "hats", ("parquet",)), place, report)
         city = read_city(Feed(spec, samples), report)
     rows = read_rows([str(path) for path in done.files])
     guarantee = levels_sentence(spec, spec.levels) if spec.levels else ""

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from pipelines.assembly import job_of
-from pipelines.input_files import input_of
+from pipelines.input_files import InputFiles, input_of
 from pipelines.job import NOWHERE
 from pipelines.outcome import Outcome
 from pipelines.progress import Report

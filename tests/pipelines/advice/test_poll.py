@@ -3,7 +3,6 @@
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 from google.transit import gtfs_realtime_pb2
@@ -12,7 +11,6 @@ from pipelines.advice.collect import exchange
 from pipelines.advice.collect import poll as module
 from pipelines.advice.collect.poll import Poller
 from tests.hostile.servers import ENDLESS, Service, answer, redirect
-from transforms.atomic_files import locked
 
 
 @pytest.fixture(autouse=True)
@@ -103,17 +101,6 @@ def test_a_signal_ends_it_in_the_middle_of_an_exchange(service, tmp_path, number
         running.send_signal(number)
         said, _ = running.communicate(timeout=30)
     assert (running.returncode, said) == (4, "0 messages kept, 0 unchanged, 0 failures\n")
-
-
-def test_a_signal_ends_it_where_the_folder_is_locked_for_long(service, tmp_path):
-    service.answers = [answer(body=ONE)]
-    command = [sys.executable, "-m", "pipelines.cli", "collect", "--url", service.url, "--output", str(tmp_path)]
-    with locked(tmp_path), subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
-        assert service.was_asked.wait(60)
-        time.sleep(1)
-        running.send_signal(signal.SIGTERM)
-        _, said = running.communicate(timeout=30)
-    assert (running.returncode, said) == (4, "stopped, in the middle of what did not end by itself\n")
 
 
 def test_an_answer_larger_than_any_feed_is_given_up(service):

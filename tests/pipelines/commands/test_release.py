@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from pipelines.account import location
+from pipelines.input_files import InputFiles
 from pipelines.job import Outputs
 from pipelines.ranges import range_of
 from pipelines.runs import release as scheduled
@@ -339,7 +340,9 @@ def test_of_two_copies_of_a_ledger_only_one_publishes_even_if_their_runs_overlap
 
     def release(ledger, folder, report):
         place = location.find(str(town / ledger), town / "ledger.key")
-        scheduled.release(spec, when, str(town / "feed.csv"), Outputs(town / folder, ("csv",)), place, report)
+        scheduled.release(
+            spec, when, InputFiles(str(town / "feed.csv")), Outputs(town / folder, ("csv",)), place, report
+        )
 
     def meanwhile(reached, *_):
         if reached == phase and not first:
