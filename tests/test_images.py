@@ -14,8 +14,8 @@ from pathlib import Path
 from shutil import copytree, ignore_patterns
 
 import pytest
-from pipelines.streaming.worker_pool import IMPORTED
 
+from pipelines.runs.flink.worker_pool import IMPORTED
 from tests import city
 
 ROOT = Path(__file__).parents[1]
