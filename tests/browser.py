@@ -24,9 +24,10 @@ class Page:
     def __init__(self, driver: webdriver.Chrome) -> None:
         self.driver = driver
 
-    def open(self, path: Path) -> None:
-        """Opens a page and waits until its program says that it is ready."""
-        self.driver.get(path.resolve().as_uri())
+    def open(self, path: Path | str, fragment: str = "") -> None:
+        """Opens a file or an address and waits until the page's program says that it is ready."""
+        address = path if isinstance(path, str) else path.resolve().as_uri()
+        self.driver.get(address + (f"#{fragment}" if fragment else ""))
         self.wait(lambda: self.driver.execute_script("return document.body.dataset.ready") == "yes")
 
     def all(self, selector: str) -> list[WebElement]:
@@ -38,6 +39,23 @@ class Page:
     def click(self, element: WebElement) -> None:
         """As a mouse does, which first hovers over it: whatever lies there takes the click."""
         ActionChains(self.driver).move_to_element(element).pause(0.3).click().perform()
+
+    def click_at(self, selector: str, left: float, top: float) -> None:
+        """As a mouse does, so many pixels from an element's corner."""
+        element = self.one(selector)
+        size = element.size
+        shift = round(left - size["width"] / 2), round(top - size["height"] / 2)
+        ActionChains(self.driver).move_to_element_with_offset(element, *shift).pause(0.1).click().perform()
+
+    @contextmanager
+    def screen(self, width: int, height: int) -> Iterator[None]:
+        """A phone's screen, for the block."""
+        size = {"width": width, "height": height, "deviceScaleFactor": 2, "mobile": True}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        try:
+            yield
+        finally:
+            self.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
     def wait(self, holds: Any) -> None:
         until = time.monotonic() + READY_S

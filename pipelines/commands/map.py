@@ -4,9 +4,10 @@ from pathlib import Path
 
 import click
 
-from pipelines.advice.pages.map import draw_map
+from pipelines.advice.pages.map import MapTexts, Surroundings, draw_map
 from pipelines.advice.pages.rows import read_rows
 from pipelines.commands.local_path import LocalPath
+from pipelines.commands.surroundings import surroundings_options
 from pipelines.input_files import paths_of
 from pipelines.specification import Specification, load
 
@@ -26,9 +27,19 @@ NOISY = "All figures carry noise that hides what any single vehicle did (differe
 @click.option(
     "--tiles",
     metavar="URL",
-    help="Raster tiles to draw under the hexagons, with {z}, {x} and {y}: the browser then loads them from there.",
+    help="Raster tiles to draw under the places, with {z}, {x} and {y}: the browser then loads them from there.",
 )
-def map_(pattern: str, output: Path, spec_path: Path | None, title: str, tiles: str | None) -> int:
+@click.option("--credit", default="", help="Whom the tiles are by; shown on the map.")
+@surroundings_options
+def map_(
+    pattern: str,
+    output: Path,
+    spec_path: Path | None,
+    title: str,
+    tiles: str | None,
+    credit: str,
+    around: Surroundings,
+) -> int:
     """Draw result files as a map in one HTML file that needs no network.
 
     \b
@@ -36,14 +47,14 @@ def map_(pattern: str, output: Path, spec_path: Path | None, title: str, tiles: 
       hatstream map --input 'out/hats-*.parquet' --output out/map.html
     """
     rows = read_rows(paths_of(pattern))
-    claim = NOISY if spec_path is None else f"{NOISY} {_protected(load(spec_path))}"
-    cells = draw_map(rows, output, title=title, claim=claim, tiles=tiles)
+    claim = NOISY if spec_path is None else f"{NOISY} {protected(load(spec_path))}"
+    places = draw_map(rows, output, MapTexts(title, claim, tiles, credit), around)
     slots = len(rows["slot_start"].unique())
-    click.echo(f"{cells:,} hexagons, {slots:,} slots: {output} ({output.stat().st_size / 1e6:.1f} MB)")
+    click.echo(f"{places:,} places, {slots:,} slots: {output} ({output.stat().st_size / 1e3:,.0f} kB)")
     return 0
 
 
-def _protected(spec: Specification) -> str:
+def protected(spec: Specification) -> str:
     account = spec.account
     what = "that it drove at all, where and when included" if account.adjacency == "add-remove" else "its speeds"
     most = f"epsilon at most {account.limit.said()}"

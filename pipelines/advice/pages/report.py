@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from dpops.accountant import Limit
 from dpops.claims import ApproxDP
 from pipelines.account.missing_slots import Gap
-from pipelines.advice.pages.map import RELIABLE, WIDE_KMH
+from pipelines.advice.pages.pack import RELIABLE, WIDE_KMH
 from pipelines.advice.pages.page import write_page
 from pipelines.specification import Specification
 
@@ -73,7 +73,6 @@ def draw_report(facts: Facts, path: Path) -> None:
     write_page(
         path,
         "report.html",
-        {"periods": list(by_period), "spent": list(by_period.values()), "limit": limit},
         title=f"{facts.spec.name}: what is published and what it protects",
         guarantee=facts.guarantee,
         account=account,
@@ -85,12 +84,43 @@ def draw_report(facts: Facts, path: Path) -> None:
         delta=delta,
         odds=odds(most or limit),
         periods=by_period,
+        bars=_bars(by_period, limit),
+        limit_top=_top(limit, by_period, limit),
         classes=[] if facts.rows is None else reliability(facts.rows),
         gaps=facts.gaps,
         slots=facts.slots,
         channels=CHANNELS,
         wide=WIDE_KMH,
     )
+
+
+class _Bar(NamedTuple):
+    """One period's in a picture of 720 by 180. label: whether its name has room below."""
+
+    period: str
+    spent: float
+    left: float
+    top: float
+    width: float
+    height: float
+    label: bool
+
+
+_WIDTH, _HEIGHT, _LABEL_WIDTH = 720, 180, 90
+
+
+def _bars(spent: Mapping[str, float], limit: float) -> list[_Bar]:
+    width = min(_WIDTH / max(len(spent), 1), 120)
+    every = math.ceil(_LABEL_WIDTH / width)
+    tops = {period: _top(epsilon, spent, limit) for period, epsilon in spent.items()}
+    return [
+        _Bar(period, spent[period], round(at * width, 1), top, round(0.8 * width, 1), _HEIGHT - top, at % every == 0)
+        for at, (period, top) in enumerate(tops.items())
+    ]
+
+
+def _top(epsilon: float, spent: Mapping[str, float], limit: float) -> float:
+    return round(_HEIGHT * (1 - epsilon / (1.15 * max(limit, *spent.values(), 1e-9))), 1)
 
 
 def reliability(rows: pa.Table) -> list[Mapping[str, Any]]:

@@ -5,56 +5,148 @@ from pathlib import Path
 from typing import Any
 
 import fastavro
+import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet as pq
 
+from dpops import statistics
 from pipelines.errors import InputError
 from transforms.releases.periods.products import PRODUCTS
+from transforms.sinks.rows import NOTES, SCHEMA
 
-_TEXTS = ("slot_start", "slot_end", "cell", "statistic", "unit", "mechanism", "status")
-_NUMBERS = ("value", "lower95", "upper95", "epsilon", "epsilon_slot")
-COLUMNS = (*_TEXTS, *_NUMBERS)
+HATS = "hats"
+"""What rows of slots are called, beside the names of coarser products."""
+LIVE_MECHANISM = "-live"
+"""Ends the mechanism's name of values that were published while their day lasted."""
+
+_KEY = ("spec_id", "slot_start", "cell", "statistic")
+_OUTPUTS = [output for each in statistics.registered().values() for output in each.extras]
+_EXTRAS: dict[str, pa.DataType] = {
+    **NOTES,
+    **{f"{output.name}{end}": pa.float64() for output in _OUTPUTS for end in ("", "_lower95", "_upper95")},
+    **{output.name: pa.list_(pa.float64()) for output in _OUTPUTS if output.is_list},
+    "vehicles": pa.int64(),
+    "reports": pa.int64(),
+}
+"""Columns that only some rows have. Instants (slot_start_at) are left out: they say what the texts say."""
+TYPES: Mapping[str, pa.DataType] = {field.name: field.type for field in SCHEMA} | _EXTRAS
 
 
 def read_rows(paths: Sequence[str]) -> pa.Table:
-    """The columns `COLUMNS` of all rows. Raises InputError where a file is no result file."""
-    tables = [_read(Path(path)) for path in paths]
-    table = pa.concat_tables(tables)
+    """The rows of slots: the columns of SCHEMA, and further ones where a file has them. Raises InputError.
+
+    Live values are left out where their day's own are there.
+    """
+    tables = read_results(paths)
+    if HATS not in tables:
+        coarser = ", ".join(tables)
+        raise InputError(f"the files hold coarser products ({coarser}), and these are rows of slots: take 'hats-*'")
+    return tables[HATS]
+
+
+def read_results(paths: Sequence[str]) -> dict[str, pa.Table]:
+    """The rows of all files, by product, HATs first.
+
+    Raises InputError where a file is no result file, where two give different values of the same HAT, or for no row.
+    """
+    table = pa.concat_tables([_read(Path(path)) for path in paths], promote_options="default")
     if table.num_rows == 0:
-        raise InputError("the result files hold no row: there is nothing to draw")
-    return table
+        raise InputError("the result files hold no row: there is nothing to show")
+    if "product" not in table.column_names:
+        return {HATS: _each_once(table)}
+    of = pc.fill_null(table["product"], HATS)
+    there = set(of.unique().to_pylist())
+    names = [name for name in (HATS, *PRODUCTS) if name in there]
+    return {name: _each_once(_without_empty(table.filter(pc.equal(of, name)))) for name in names}
+
+
+def is_live(rows: pa.Table) -> pa.ChunkedArray:
+    """Of each row, whether it was published while its day lasted."""
+    return pc.ends_with(rows["mechanism"], LIVE_MECHANISM)
+
+
+def _without_empty(table: pa.Table) -> pa.Table:
+    """Without columns that another product's rows brought."""
+    there = [name for name in table.column_names if name not in _EXTRAS or table[name].null_count < table.num_rows]
+    return table.select(there)
+
+
+def _each_once(table: pa.Table) -> pa.Table:
+    """One row a HAT and statistic: not the live one where there is another."""
+    first = table.append_column("live", is_live(table)).sort_by([("live", "ascending")]).drop(["live"])
+    keys = first.select(list(_KEY)).append_column("at", pa.array(range(first.num_rows)))
+    grouped = keys.group_by(list(_KEY)).aggregate([("at", "min"), ("at", "count")])
+    if grouped.num_rows == first.num_rows:
+        return table
+    _refuse_different(first)
+    return first.take(grouped["at_min"].sort())
+
+
+def _refuse_different(rows: pa.Table) -> None:
+    """Of rows that are no live ones two may be of one HAT only if they say the same."""
+    settled = rows.filter(pc.invert(is_live(rows)))
+    said = settled.select([*_KEY, "value"]).group_by([*_KEY, "value"]).aggregate([])
+    if said.num_rows > said.group_by(list(_KEY)).aggregate([]).num_rows:
+        raise InputError(
+            "two result files give different values of the same hexagon and slot: they are estimates of different "
+            "days (`hatstream estimate --whole` beside `release`); name the files of one folder"
+        )
 
 
 def _read(path: Path) -> pa.Table:
-    if path.name.startswith(PRODUCTS):
-        raise InputError(f"{path} holds a coarser product, and these are rows of slots: take 'hats-*' of the folder")
     kind = path.suffix.removeprefix(".")
     if kind not in _READERS:
         raise InputError(f"{path} is no result file: it must end in {', '.join(f'.{name}' for name in _READERS)}")
     try:
         table = _READERS[kind](path)
-        schema = [(name, pa.string()) for name in _TEXTS] + [(name, pa.float64()) for name in _NUMBERS]
-        return pa.table([table[name].cast(to) for name, to in schema], names=list(COLUMNS))
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, KeyError, ValueError):
+        names = [name for name in TYPES if name in SCHEMA.names or name in table.column_names]
+        return pa.table({name: table[name].cast(TYPES[name]) for name in names})
+    except (pa.ArrowException, KeyError, ValueError, TypeError, AttributeError, msgspec.MsgspecError):
         raise InputError(f"{path} is no result file of hatstream, or it is damaged") from None
 
 
 def _avro(path: Path) -> pa.Table:
     with path.open("rb") as file:
-        rows: list[Any] = list(fastavro.reader(file))
-    return pa.table({name: [row[name] for row in rows] for name in COLUMNS})
+        return _of_rows(list(fastavro.reader(file)))
+
+
+def _geojson(path: Path) -> pa.Table:
+    features = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])["features"]
+    return _of_rows([feature["properties"] for feature in features])
+
+
+def _of_rows(rows: Sequence[Any]) -> pa.Table:
+    names = rows[0].keys() if rows else SCHEMA.names
+    return pa.table({name: pa.array([row[name] for row in rows], TYPES.get(name)) for name in names if name in TYPES})
 
 
 def _csv(path: Path) -> pa.Table:
-    texts = {name: pa.string() for name in _TEXTS} | {name: pa.float64() for name in _NUMBERS}
-    return pyarrow.csv.read_csv(path, convert_options=pyarrow.csv.ConvertOptions(column_types=texts))
+    lists = [name for name, kind in TYPES.items() if pa.types.is_list(kind)]
+    types = {name: pa.string() if name in lists else kind for name, kind in TYPES.items()}
+    options = pyarrow.csv.ConvertOptions(column_types=types, strings_can_be_null=True)
+    table = pyarrow.csv.read_csv(path, convert_options=options)
+    for name in set(lists) & set(table.column_names):
+        decoded = [None if text is None else msgspec.json.decode(text) for text in table[name].to_pylist()]
+        table = table.set_column(table.column_names.index(name), name, pa.array(decoded, TYPES[name]))
+    return table
+
+
+def _jsonl(path: Path) -> pa.Table:
+    """Types are said beforehand: texts of times would become instants without their offset."""
+    options = pyarrow.json.ParseOptions(explicit_schema=pa.schema(TYPES), unexpected_field_behavior="ignore")
+    table = pyarrow.json.read_json(path, parse_options=options)
+    if all(table[name].null_count == table.num_rows > 0 for name in _KEY):
+        raise ValueError("no result rows")
+    return _without_empty(table)
 
 
 _READERS: Mapping[str, Callable[[Path], pa.Table]] = {
-    "parquet": lambda path: pq.read_table(path, columns=list(COLUMNS)),
+    "parquet": lambda path: pq.read_table(path, partitioning=None),
     "csv": _csv,
-    "jsonl": lambda path: pyarrow.json.read_json(path),
+    "jsonl": _jsonl,
     "avro": _avro,
+    "geojson": _geojson,
 }

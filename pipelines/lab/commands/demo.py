@@ -12,7 +12,7 @@ from rich.table import Table
 
 from pipelines.account import location
 from pipelines.account.guarantee import levels_sentence
-from pipelines.advice.pages.map import draw_map
+from pipelines.advice.pages.map import MapTexts, draw_map
 from pipelines.advice.pages.rows import read_rows
 from pipelines.commands.local_path import LocalPath
 from pipelines.commands.options import console, progress_bars
@@ -56,7 +56,7 @@ def demo(output: Path) -> int:
         city = read_city(Feed(spec, samples), report)
     rows = read_rows([str(path) for path in done.files])
     guarantee = levels_sentence(spec, spec.levels) if spec.levels else ""
-    hexagons = draw_map(rows, output / "map.html", title="Speeds of a made-up bus fleet", claim=guarantee)
+    hexagons = draw_map(rows, output / "map.html", MapTexts("Speeds of a made-up bus fleet", guarantee))
     _tell(out, compared(city, rows), city.mean_kmh, guarantee)
     out.print(
         f"The map of {hexagons:,} hexagons opens from disk in any browser:\n  {output / 'map.html'}", soft_wrap=True

@@ -6,18 +6,24 @@ import h3
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from transforms.sinks.rows import SCHEMA
+from transforms.sinks.rows import NOTES, SCHEMA
 
 CENTRE = h3.latlng_to_cell(50.45, -104.6, 7)
 CELLS = sorted(h3.grid_disk(CENTRE, 2))
 """19 hexagons."""
+PARENT = h3.cell_to_parent(CENTRE, 6)
+
+_PARENTS = ("parent", "parent_value", "parent_lower95", "parent_upper95")
+WITH_PARENTS = pa.schema([*SCHEMA, *(pa.field(name, NOTES[name]) for name in _PARENTS)])
 
 
-def row(cell: str, hour: int, value: float | None, half_kmh: float = 5.0, status: str = "ok") -> dict[str, object]:
+def row(
+    cell: str, hour: int, value: float | None, half_kmh: float = 5.0, status: str = "ok", day: int = 13
+) -> dict[str, object]:
     return {
         "spec_id": "0" * 16,
-        "slot_start": f"2026-05-13T{hour:02}:00:00-06:00",
-        "slot_end": f"2026-05-13T{hour + 1:02}:00:00-06:00",
+        "slot_start": f"2026-05-{day}T{hour:02}:00:00-06:00",
+        "slot_end": f"2026-05-{day}T{hour + 1:02}:00:00-06:00",
         "cell": cell,
         "statistic": "mean",
         "value": value,
@@ -29,10 +35,17 @@ def row(cell: str, hour: int, value: float | None, half_kmh: float = 5.0, status
         "mechanism": "array-average",
         "epsilon": 1.0,
         "epsilon_slot": 4.0,
-        "status": status if value is not None else "no-data",
+        "status": status if value is not None or status != "ok" else "no-data",
     }
 
 
+def known_of(row: dict[str, object], parent: str, value: float, half_kmh: float = 4.0) -> dict[str, object]:
+    """A row whose own value is not known, but that of something coarser."""
+    numbers = (value, value - half_kmh, value + half_kmh)
+    return {**row, "status": "parent", **dict(zip(_PARENTS, (parent, *numbers), strict=True))}
+
+
 def write(path: Path, rows: list[dict[str, object]]) -> Path:
-    pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), path)
+    schema = WITH_PARENTS if any("parent" in each for each in rows) else SCHEMA
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), path)
     return path

@@ -1,12 +1,15 @@
-"""The map in a real browser: what is drawn, what slider, click and keyboard do, and that nothing is asked for."""
+"""The map in a real browser: what is drawn, what pointer and keys do, and that nothing is asked for."""
+
+import json
 
 import pytest
 from selenium.webdriver.common.keys import Keys
 
 from tests.browser import browser
-from tests.pipelines.advice.results import CELLS, row, write
+from tests.pipelines.advice.results import CELLS, PARENT, known_of, row, write
 
-HEXAGONS = "#map .choroplethlayer path"
+HOURS = (6, 7)
+NAMED = {CELLS[3]: "Market Square"}
 
 
 @pytest.fixture(scope="module")
@@ -17,101 +20,273 @@ def page():
 
 @pytest.fixture
 def drawn(tmp_path, hatstream):
-    """Two slots: 19 hexagons at 06:00, of which two are not reliable, and 12 at 07:00."""
+    """Two slots: at 06:00 all 19 hexagons have a value, two of them an unreliable one; at 07:00 twelve."""
     rows = [row(cell, 6, 10.0 + at, half_kmh=30.0 if at < 2 else 5.0) for at, cell in enumerate(CELLS)]
     rows += [row(cell, 7, 33.0 if at < 12 else None) for at, cell in enumerate(CELLS)]
-    write(tmp_path / "hats.parquet", rows)
-    code, out, _ = hatstream("map", "--input", tmp_path / "*.parquet", "--output", tmp_path / "map.html")
-    assert (code, out.splitlines()[0][:22]) == (0, "19 hexagons, 2 slots: ")
-    return tmp_path / "map.html"
+    return mapped(tmp_path, hatstream, rows)
 
 
-def opened(page, path):
-    page.open(path)
+def mapped(folder, hatstream, rows, *options):
+    write(folder / "hats.parquet", rows)
+    code, out, err = hatstream("map", "--input", folder / "*.parquet", "--output", folder / "map.html", *options)
+    assert (code, err) == (0, ""), out
+    return folder / "map.html"
+
+
+def opened(page, path, place_of_link=""):
+    page.driver.get("about:blank")
+    page.open(path, place_of_link)
     return page
 
 
-def test_every_hexagon_with_a_value_is_drawn_and_what_is_not_reliable_is_hatched_and_faint(page, drawn):
-    hexagons = opened(page, drawn).all(HEXAGONS)
-    assert len(hexagons) == len(CELLS)
-    assert sum("not reliable" in hexagon.get_attribute("aria-label") for hexagon in hexagons) == 2
-    assert sum(float(hexagon.value_of_css_property("opacity")) < 0.5 for hexagon in hexagons) == 2
-    assert sum("#stripes" in hexagon.get_attribute("style") for hexagon in hexagons) == 2
-    assert len(page.all("#stripes")) == 1
+def asked(page, script, *values):
+    return page.driver.execute_script(f"return {script}", *values)
 
 
-@pytest.mark.slow
-def test_arrow_keys_move_the_slots_wherever_the_focus_is(page, drawn):
+def click_on(page, cell):
+    """As a finger does, in the middle of the hexagon."""
+    page.click_at("#map", *asked(page, MIDDLE, CELLS.index(cell)))
+
+
+MIDDLE = "((x, y) => [screenX(x), screenY(y)])(...middle(arguments[0]))"
+PIXEL = (
+    "((x, y) => [...el('map').getContext('2d').getImageData(screenX(x) * devicePixelRatio, screenY(y) * "
+    "devicePixelRatio, 1, 1).data])(...middle(arguments[0]))"
+)
+DRAWN = "DATA.places.id.map((_, place) => drawnAs(state.slot, place))"
+
+
+def test_every_value_is_drawn_and_what_is_not_known_stands_out(page, drawn):
+    opened(page, drawn)
+    assert asked(page, DRAWN) == ["unknown"] * 2 + ["known"] * 17
+    page.one("#slot").send_keys(Keys.ARROW_RIGHT)
+    page.wait(lambda: asked(page, DRAWN) == ["known"] * 12 + ["none"] * 7)
+    ground = asked(page, "[...el('map').getContext('2d').getImageData(2, 2, 1, 1).data]")
+    page.wait(lambda: asked(page, PIXEL, 15) == ground)
+    assert asked(page, PIXEL, 3) != asked(page, PIXEL, 15)
+
+
+def test_the_slider_has_keys_and_says_its_time(page, drawn):
+    opened(page, drawn).one("#slot").send_keys(Keys.ARROW_RIGHT)
+    page.wait(lambda: "07:00 to 08:00" in page.one("#when").text)
+    assert page.one("#slot").get_attribute("aria-valuetext") == "Wed 13 May 2026, 07:00 to 08:00"
+
+
+def test_arrow_keys_move_the_slots_where_the_map_has_no_focus(page, drawn):
     opened(page, drawn).one("body").send_keys(Keys.ARROW_RIGHT)
     page.wait(lambda: "07:00 to 08:00" in page.one("#when").text)
     page.one("body").send_keys(Keys.ARROW_LEFT)
     page.wait(lambda: "06:00 to 07:00" in page.one("#when").text)
 
 
-@pytest.mark.slow
-def test_an_open_panel_leaves_the_map_its_place(page, drawn):
-    page.click(opened(page, drawn).all(HEXAGONS)[3])
+def test_a_click_opens_what_is_known_of_a_place(page, drawn):
+    opened(page, drawn)
+    click_on(page, CELLS[3])
     page.wait(lambda: page.all("#p-value"))
-    panel, shown = page.one("#panel").rect, page.one("#map svg.main-svg").rect
-    assert shown["x"] + shown["width"] <= panel["x"] + 1
-    sizes = "return [document.documentElement.scrollHeight, innerHeight]"
-    assert len(set(page.driver.execute_script(sizes))) == 1  # the panel scrolls by itself
-
-
-def test_the_slider_changes_what_is_drawn_by_keyboard_too(page, drawn):
-    opened(page, drawn).one("#slot").send_keys(Keys.ARROW_RIGHT)
-    page.wait(lambda: len(page.all(HEXAGONS)) == 12)
-    assert "07:00 to 08:00" in page.one("#when").text
-
-
-def test_a_click_opens_what_is_known_of_a_hexagon(page, drawn):
-    hexagon = opened(page, drawn).all(HEXAGONS)[3]
-    page.click(hexagon)
-    page.wait(lambda: page.all("#p-value"))
-    cell = CELLS[int(hexagon.get_attribute("data-cell"))]
-    assert cell in page.one("#panel").text
+    assert CELLS[3] in page.one("#panel").text
     assert page.one("#p-value").text == "13.0 km/h"
     assert page.one("#p-interval").text == "95 % interval: 8.0 to 18.0 km/h"
 
 
-def test_enter_opens_a_hexagon_without_a_mouse(page, drawn):
-    opened(page, drawn).all(HEXAGONS)[0].send_keys(Keys.ENTER)
+def test_one_tab_stop_and_arrows_reach_every_place_and_speak(page, drawn):
+    opened(page, drawn)
+    assert len(page.all("canvas[tabindex='0']")) == 1
+    assert page.all("svg [tabindex], #panel [tabindex]") == []
+    page.one("#map").send_keys(Keys.ARROW_DOWN)
+    spoken = page.one("#live").get_attribute("textContent")
+    page.one("#map").send_keys(Keys.ARROW_LEFT)
+    page.wait(lambda: page.one("#live").get_attribute("textContent") != spoken)
+    page.one("#map").send_keys(Keys.ENTER)
     page.wait(lambda: page.all("#p-value"))
+    assert "95 % interval" in page.one("#live").get_attribute("textContent")
+    reached = asked(
+        page,
+        "(() => { const seen = new Set([0]); for (const place of seen) for (const way of "
+        "Object.values(ARROWS)) { const next = neighbour(place, ...way); if (next >= 0) seen.add(next); } "
+        "return seen.size; })()",
+    )
+    assert reached == len(CELLS)
+
+
+def test_what_is_not_reliable_is_said_with_a_warning(page, drawn):
+    opened(page, drawn)
+    click_on(page, CELLS[0])
+    page.wait(lambda: page.all("#p-warn"))
     assert "do not act on it" in page.one("#p-warn").text
+    assert "wider than 15 km/h" in page.one("#p-status").text
 
 
-@pytest.mark.slow
-def test_play_moves_the_slider_until_it_is_paused(page, drawn):
-    opened(page, drawn).one("#play").click()
+def test_a_place_that_only_its_area_tells_shows_the_area_s_value(page, tmp_path, hatstream):
+    rows = [known_of(row(CELLS[0], 6, 30.0, half_kmh=25.0), PARENT, 21.0)]
+    rows += [known_of(row(CELLS[1], 6, 30.0, half_kmh=25.0), "day", 17.0), row(CELLS[2], 6, 20.0)]
+    opened(page, mapped(tmp_path, hatstream, rows))
+    assert asked(page, DRAWN) == ["area", "area", "known"]
+    asked(page, "choose(0)")
+    assert page.one("#p-value").text == "21.0 km/h"
+    assert page.one("#p-interval").text == "95 % interval: 17.0 to 25.0 km/h"
+    assert PARENT in page.one("#p-status").text
+    asked(page, "choose(1)")
+    assert (page.one("#p-value").text, "whole day" in page.one("#p-status").text) == ("17.0 km/h", True)
+
+
+def test_forecasts_and_live_values_are_marked(page, tmp_path, hatstream):
+    rows = [row(CELLS[0], 6, 30.0, status="forecast"), row(CELLS[0], 7, 30.0) | {"mechanism": "levels-live"}]
+    opened(page, mapped(tmp_path, hatstream, rows))
+    asked(page, "go(0)")
+    assert (page.one("#kind").text, asked(page, DRAWN)) == ("forecast", ["forecast"])
+    asked(page, "go(1)")
+    assert page.one("#kind").text == "live"
+
+
+def test_a_slot_without_any_value_says_why_and_what_to_do(page, tmp_path, hatstream):
+    opened(page, mapped(tmp_path, hatstream, [row(cell, 6, None, status="held-back") for cell in CELLS]))
+    assert "Held back" in page.one("#empty").text
+    assert "--whole" in page.one("#empty").text
+
+
+def test_search_finds_places_by_name_and_id_and_names_are_shown(page, tmp_path, hatstream):
+    features = [
+        {"type": "Feature", "geometry": None, "properties": {"place": cell, "name": name, "note": "route 4"}}
+        for cell, name in NAMED.items()
+    ]
+    (tmp_path / "places.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+    rows = [row(cell, 6, 20.0) for cell in CELLS]
+    opened(page, mapped(tmp_path, hatstream, rows, "--places", tmp_path / "places.geojson"))
+    for wanted in ("market", CELLS[3], "route 4"):
+        asked(page, "choose(-1)")
+        page.one("#search").clear()
+        page.one("#search").send_keys(wanted, Keys.ENTER)
+        page.wait(lambda: page.one("#panel h2").text == "Market Square")
+    page.one("#search").clear()
+    page.one("#search").send_keys("nowhere", Keys.ENTER)
+    assert "No place" in page.one("#found").text
+
+
+def test_the_address_keeps_slot_place_and_what_is_shown(page, drawn):
+    opened(page, drawn)
+    asked(page, "(go(1), choose(5), state.show = 'uncertainty', showOther())")
+    page.wait(lambda: "uncertainty" in page.driver.current_url and CELLS[5] in page.driver.current_url)
+    link = page.driver.current_url.partition("#")[2]
+    opened(page, drawn, link)
+    assert asked(page, "[state.slot, state.place, state.show]") == [1, 5, "uncertainty"]
+    opened(page, drawn, "slot=nonsense&place=x&show=y&at=1,2")
+    assert asked(page, "[state.place, state.show]") == [-1, "value"]
+
+
+def test_the_usual_is_the_weighted_mean_of_the_other_days_of_its_kind(page, tmp_path, hatstream):
+    """13 May 2026 is a Wednesday: 16 and 17 are a weekend, and no day alike for the others."""
+    halves = {13: 5.0, 14: 2.0, 15: 4.0, 16: 5.0}
+    values = {13: 20.0, 14: 30.0, 15: 10.0, 16: 50.0}
+    rows = [row(CELLS[0], 6, values[day], half_kmh=halves[day], day=day) for day in values]
+    opened(page, mapped(tmp_path, hatstream, rows))
+    usual = (30 / 2**2 + 10 / 4**2) / (1 / 2**2 + 1 / 4**2)
+    assert asked(page, "usualAt(0, 0)") == pytest.approx(usual)
+    weights = {day: halves[day] ** -2 for day in (13, 14, 15)}
+    expected = sum(values[day] * weight for day, weight in weights.items()) / sum(weights.values())
+    assert asked(page, "usualAt(3, 0)") == pytest.approx(expected)
+    assert (asked(page, "isBeyondNoise(0, 0)"), asked(page, "differenceAt(0, 0)")) == (True, pytest.approx(20 - usual))
+
+
+def test_the_table_and_the_downloads_say_what_the_map_says(page, drawn):
+    opened(page, drawn).one("#as-table").click()
+    assert len(page.all("#table tbody tr")) == len(CELLS)
+    page.all("#table thead button")[1].click()
+    assert page.one("#table tbody th").text == CELLS[0]
+    lines = asked(page, "[...csvRows([0])]")
+    assert lines[0].startswith("slot_start,slot_end,place,name,statistic,value,lower95,upper95,unit,status,value_of")
+    assert f",{CELLS[4]},,mean,14,9,19,km/h,ok,place" in lines[5]
+    assert len(asked(page, "[...csvRows(DATA.slots.keys())]")) == 2 * len(CELLS) + 1
+    features = json.loads(asked(page, "geojson(0)"))["features"]
+    assert (len(features), features[4]["properties"]["value"]) == (len(CELLS), 14)
+
+
+def test_a_field_of_the_week_goes_to_its_slot(page, drawn):
+    opened(page, drawn)
+    asked(page, "choose(3)")
+    page.click(page.one(".week [data-slot='1']"))
     page.wait(lambda: "07:00 to 08:00" in page.one("#when").text)
-    page.one("#play").click()
-    assert page.one("#play").text == "Play"
+
+
+def test_streets_are_places_too(page, tmp_path, hatstream):
+    line = {"type": "LineString", "coordinates": [[-104.6, 50.45], [-104.59, 50.452], [-104.58, 50.45]]}
+    back = {"type": "LineString", "coordinates": line["coordinates"][::-1]}
+    features = [
+        {"type": "Feature", "geometry": shape, "properties": {"place": name, "name": f"Main Street {name}"}}
+        for name, shape in (("there", line), ("back", back))
+    ]
+    (tmp_path / "places.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+    rows = [row("there", 6, 20.0), row("back", 6, 30.0)]
+    opened(page, mapped(tmp_path, hatstream, rows, "--places", tmp_path / "places.geojson"))
+    aside = "placeAt(screenX(DATA.shapes.x[4]) + 3 * arguments[0], screenY(DATA.shapes.y[4]) + 4 * arguments[0])"
+    assert {asked(page, aside, 1), asked(page, aside, -1)} <= {0, 1}
+    asked(page, "choose(1)")
+    assert page.one("#panel h2").text == "Main Street there"
+    code, _, err = hatstream("map", "--input", tmp_path / "*.parquet", "--output", tmp_path / "map.html")
+    assert (code, "no H3 cell and has no shape" in err) == (4, True)
 
 
 def test_the_page_asks_for_nothing_and_complains_of_nothing(page, drawn):
     page.complaints(), page.requests()
-    page.click(opened(page, drawn).all(HEXAGONS)[0])
+    opened(page, drawn)
+    click_on(page, CELLS[5])
     assert (page.complaints(), page.requests()) == ([], [])
 
 
-@pytest.mark.slow
-def test_a_phone_shows_the_panel_below_the_map(drawn):
-    with browser(width=500, height=900) as phone:
-        panel, drawn_map = opened(phone, drawn).one("#panel").rect, phone.one("#map").rect
-        assert panel["y"] >= drawn_map["y"] + drawn_map["height"] - 1
+def test_the_policy_lets_no_other_program_run(page, drawn):
+    opened(page, drawn)
+    asked(
+        page,
+        "document.body.append(Object.assign(document.createElement('script'), "
+        "{textContent: 'el(`when`).dataset.x = 1'}))",
+    )
+    assert asked(page, "el('when').dataset.x") is None
+    assert any("Content Security Policy" in each for each in page.complaints())
+
+
+def test_dark_is_followed_and_can_be_chosen(page, drawn):
+    opened(page, drawn)
+    light = asked(page, "getComputedStyle(document.body).backgroundColor")
+    page.one("#theme").click()
+    assert asked(page, "getComputedStyle(document.body).backgroundColor") != light
+    assert asked(page, "themeName()") == "dark"
+
+
+def test_print_shows_the_map_without_its_controls(page, drawn):
+    opened(page, drawn)
+    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        assert not page.one(".controls").is_displayed()
+        assert page.one("#map").is_displayed()
+    finally:
+        page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
+def test_a_phone_shows_all_places_above_the_legend_and_the_panel_below(page, drawn):
+    with page.screen(390, 844):
+        opened(page, drawn)
+        wide, high = asked(page, "[view.width, view.height]")
+        boxes = asked(
+            page,
+            "DATA.shapes.shapes.map(s => [screenX(s.box[0]), screenY(s.box[1]), screenX(s.box[2]), screenY(s.box[3])])",
+        )
+        assert all(box[0] >= 0 and box[1] >= 0 and box[2] <= wide and box[3] <= high for box in boxes)
+        assert wide == 390
+        tops = [
+            asked(page, f"document.querySelector('{part}').getBoundingClientRect().top")
+            for part in (".legend", "#panel")
+        ]
+        bottom = asked(page, "el('map').getBoundingClientRect().bottom")
+        assert bottom <= tops[0] < tops[1]
+        assert asked(page, "document.documentElement.scrollWidth") == 390
 
 
 def test_texts_of_rows_cannot_leave_the_page_s_data(tmp_path, hatstream, page):
-    write(
-        tmp_path / "hats.parquet",
-        [row(CELLS[0], 6, 10.0) | {"mechanism": "</script><script>document.title='x'</script>"}],
-    )
-    hatstream("map", "--input", tmp_path / "*.parquet", "--output", tmp_path / "map.html", "--title", "<b>t</b>")
-    opened(page, tmp_path / "map.html")
+    rows = [row(CELLS[0], 6, 10.0) | {"mechanism": "</script><script>document.title='x'</script>"}]
+    opened(page, mapped(tmp_path, hatstream, rows, "--title", "<b>t</b>"))
     assert page.driver.title == "<b>t</b>"
 
 
-@pytest.mark.parametrize("name", ["notes.txt", "hats.parquet", "hats.csv", "hats.avro", "hats.jsonl"])
+@pytest.mark.parametrize("name", ["notes.txt", "hats.parquet", "hats.csv", "hats.avro", "hats.jsonl", "hats.geojson"])
 def test_a_file_without_result_rows_is_refused_by_its_name(tmp_path, hatstream, name):
     (tmp_path / name).write_bytes(b"not a row\n")
     code, _, err = hatstream("map", "--input", tmp_path / "*", "--output", tmp_path / "map.html")

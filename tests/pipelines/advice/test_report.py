@@ -34,7 +34,7 @@ def test_the_report_says_what_is_promised_spent_good_and_missing(released, hatst
     with browser() as page:
         page.open(path)
         text = page.one("main").text
-        assert len(page.all("#budget .bars .point")) == 1
+        assert len(page.all("#budget rect.bar")) == 1
         assert "4 of 8 slots are due and not released whole" in text
         assert "that a vehicle drove, when and where is treated as public" in text
         assert "A driver who changes buses" in text

@@ -1,0 +1,246 @@
+"""What a map's program reads, small: a line of JSON, then arrays byte by byte, compressed.
+
+`templates/map/unpack.js` reads it. An array of numbers of several bytes is stored as all their lowest bytes, then all
+the next ones: neighbours are alike, and compress.
+"""
+
+import gzip
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from pipelines.advice.pages.places import LINE, GroundLine, Places, Shape
+from pipelines.advice.pages.rows import LIVE_MECHANISM
+from pipelines.errors import InputError
+
+Array = NDArray[Any]
+
+WIDE_KMH = 15.0
+"""An interval wider than this to either side is drawn as not known, whatever its status says."""
+
+KNOWN, AREA, FORECAST, UNKNOWN = "known", "area", "forecast", "unknown"
+"""How a value is drawn: known there; known of the area around or of the place's day; expected; not to be used."""
+_CLASSES = {"ok": KNOWN, "parent": AREA, "forecast": FORECAST}
+
+RELIABLE = tuple(status for status, drawn in _CLASSES.items() if drawn == KNOWN)
+
+MOST_FIELDS = 20_000_000
+"""Slots times places of one page: about 60 MB."""
+
+DEGREE = 1e5
+"""Positions are whole parts of a degree: about a metre."""
+_NONE, _NO_CODE = 65_535, 255
+_MARK = "\x1f"
+DAY = "day"
+"""In the place of a parent: what is known is the place's whole day."""
+_BOUNDS = ("lower95", "upper95")
+
+
+class _Grid(NamedTuple):
+    """Where rows stand in matrices of slots by places. starts, ends, ids: of these."""
+
+    starts: list[str]
+    ends: list[str]
+    ids: list[str]
+    slot: Array
+    place: Array
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.starts), len(self.ids)
+
+
+class _Layer(NamedTuple):
+    """What can be shown: columns of a value and its bounds, and of its status. statistic: whose rows, None for all."""
+
+    title: str
+    columns: tuple[str, str, str]
+    status: str = "status"
+    statistic: str | None = None
+
+
+def packed(rows: pa.Table, places: Places, ground: Sequence[GroundLine] = ()) -> bytes:
+    """rows: of slots, see `read_rows`. Raises InputError where a place has no shape."""
+    grid = _grid(rows)
+    of_grid = [places.place(place_id) for place_id in grid.ids]
+    arrays: dict[str, Array] = {
+        **_shapes("places", [place.shape for place in of_grid if place.shape is not None]),
+        **_shapes("ground", [line.shape for line in ground]),
+    }
+    codes = _Codes()
+    layers = [_packed_layer(rows, grid, layer, f"layer{at}", codes, arrays) for at, layer in enumerate(_layers(rows))]
+    head = {
+        "slots": list(map(list, zip(grid.starts, grid.ends, strict=True))),
+        "places": {
+            "id": grid.ids,
+            "name": [place.name for place in of_grid],
+            "note": [place.note for place in of_grid],
+            "area": _areas(rows, grid),
+        },
+        "ground": [[line.name, line.colour] for line in ground],
+        "layers": layers,
+        "codes": [_code(text) for text in codes],
+        "wide": WIDE_KMH,
+        "degree": DEGREE,
+        "arrays": [[name, array.dtype.str[1:], array.size] for name, array in arrays.items()],
+    }
+    body = b"".join(_by_byte(array) for array in arrays.values())
+    return gzip.compress(msgspec.json.encode(head) + b"\n" + body, 6, mtime=0)
+
+
+def _by_byte(array: Array) -> bytes:
+    width = array.dtype.itemsize
+    return array.astype(array.dtype.newbyteorder("<")).reshape(-1).view(np.uint8).reshape(-1, width).T.tobytes()
+
+
+def _grid(rows: pa.Table) -> _Grid:
+    """Raises InputError for slots that are no instants, and for a matrix that no page can hold."""
+    try:
+        starts = sorted(rows["slot_start"].unique().to_pylist(), key=_instant)
+    except ValueError:
+        raise InputError("slot_start must be a time with its offset, like 2026-05-13T06:00:00-06:00") from None
+    ids = sorted(rows["cell"].unique().to_pylist())
+    if len(starts) * len(ids) > MOST_FIELDS:
+        raise InputError(
+            f"{len(starts):,} slots of {len(ids):,} places: a map holds {MOST_FIELDS:,} fields; name fewer files"
+        )
+    spans = rows.group_by("slot_start").aggregate([("slot_end", "min")])
+    end = dict(zip(spans["slot_start"].to_pylist(), spans["slot_end_min"].to_pylist(), strict=True))
+    slot = pc.index_in(rows["slot_start"], pa.array(starts)).to_numpy()
+    return _Grid(
+        starts, [end[start] for start in starts], ids, slot, pc.index_in(rows["cell"], pa.array(ids)).to_numpy()
+    )
+
+
+def _instant(text: str) -> datetime:
+    instant = datetime.fromisoformat(text)
+    if instant.tzinfo is None:
+        raise ValueError("no offset")
+    return instant
+
+
+def _areas(rows: pa.Table, grid: _Grid) -> list[str]:
+    """The coarser cell of each place that has one."""
+    areas = [""] * len(grid.ids)
+    if "parent" in rows.column_names:
+        parent = pc.fill_null(rows["parent"], "")
+        is_cell = pc.and_(pc.not_equal(parent, ""), pc.not_equal(parent, DAY)).to_numpy()
+        for place, cell in zip(grid.place[is_cell], parent.filter(pa.array(is_cell)).to_pylist(), strict=True):
+            areas[place] = cell
+    return areas
+
+
+# --- how rows are drawn -------------------------------------------------------------------------------------------
+
+
+class _Codes(dict[str, int]):
+    """Numbers of the different ways of being known, in the order in which they are met."""
+
+    def of(self, texts: pa.ChunkedArray) -> Array:
+        for text in sorted(texts.unique().to_pylist()):
+            self.setdefault(text, min(len(self), _NO_CODE - 1))
+        numbers: Array = np.array(list(self.values()), np.uint8)[pc.index_in(texts, pa.array(list(self))).to_numpy()]
+        return numbers
+
+
+def _code(text: str) -> dict[str, Any]:
+    status, mechanism, about = text.split(_MARK)
+    drawn, live = _CLASSES.get(status, UNKNOWN), mechanism.endswith(LIVE_MECHANISM)
+    return {"status": status, "mechanism": mechanism, "about": about, "drawn": drawn, "live": live}
+
+
+def _layers(rows: pa.Table) -> Iterable[_Layer]:
+    """Each statistic's value, and whatever else has an interval of its own."""
+    for statistic in sorted(rows["statistic"].unique().to_pylist()):
+        yield _Layer(statistic, ("value", *_BOUNDS), statistic=statistic)
+    for name in (name.removesuffix("_lower95") for name in rows.column_names if name.endswith("_lower95")):
+        if name == "model":
+            yield _Layer("mean, with the past", ("model_value", "model_lower95", "model_upper95"), "model_status")
+        elif name != "parent":
+            yield _Layer(name, (name, f"{name}_lower95", f"{name}_upper95"))
+
+
+def _packed_layer(
+    rows: pa.Table, grid: _Grid, layer: _Layer, name: str, codes: _Codes, arrays: dict[str, Array]
+) -> dict[str, Any]:
+    """Adds a layer's matrices; answers with what its head says. Numbers are stored as (number - origin) / step."""
+    chosen = _chosen(rows, layer)
+    some = rows.filter(pa.array(chosen))
+    slot, place = grid.slot[chosen], grid.place[chosen]
+    beside = _beside(some) if layer.status == "status" else np.zeros(some.num_rows, np.bool_)
+    value, lower, upper = numbers = [_drawn(some, column, beside) for column in layer.columns]
+    finite = np.nan_to_num(numbers)
+    origin = min(0.0, float(np.floor(finite.min(initial=0.0))))
+    step = _step(float(finite.max(initial=0.0)) - origin)
+    stored = [np.rint((column - origin) / step) for column in (value, lower, upper)]
+    for part, column in (("value", stored[0]), ("below", stored[0] - stored[1]), ("above", stored[2] - stored[0])):
+        matrix = np.full(grid.shape, _NONE, np.uint16)
+        matrix[slot, place] = np.where(np.isnan(column), _NONE, column.clip(0, _NONE - 1)).astype(np.uint16)
+        arrays[f"{name}.{part}"] = matrix
+    arrays[f"{name}.code"] = np.full(grid.shape, _NO_CODE, np.uint8)
+    arrays[f"{name}.code"][slot, place] = codes.of(_known(some, layer, beside))
+    unit = some["unit"][0].as_py() if some.num_rows else ""
+    return {"title": layer.title, "unit": unit, "step": step, "origin": origin, "arrays": name}
+
+
+def _chosen(rows: pa.Table, layer: _Layer) -> Array:
+    """Which rows a layer shows."""
+    if layer.statistic is None:
+        chosen: Array = pc.is_valid(rows[layer.columns[0]]).to_numpy()
+        return chosen
+    of_statistic: Array = pc.equal(rows["statistic"], layer.statistic).to_numpy()
+    return of_statistic
+
+
+def _beside(rows: pa.Table) -> Array:
+    """Of which rows the value of something coarser is drawn: only that is known."""
+    if "parent_value" not in rows.column_names:
+        return np.zeros(rows.num_rows, np.bool_)
+    found: Array = pc.and_(pc.equal(rows["status"], "parent"), pc.is_valid(rows["parent_value"])).to_numpy()
+    return found
+
+
+def _drawn(rows: pa.Table, column: str, beside: Array) -> Array:
+    numbers: Array = rows[column].to_numpy().astype(np.float64)
+    coarser = {"value": "parent_value", "lower95": "parent_lower95", "upper95": "parent_upper95"}.get(column)
+    return np.where(beside, rows[coarser].to_numpy(), numbers) if beside.any() and coarser else numbers
+
+
+def _known(rows: pa.Table, layer: _Layer, beside: Array) -> pa.ChunkedArray:
+    """How each row is known: its status, its mechanism, and what its drawn value is about."""
+    about: pa.Array = pa.array([""] * rows.num_rows)
+    if beside.any():
+        which = pc.if_else(pc.equal(pc.fill_null(rows["parent"], ""), DAY), DAY, "area")
+        about = pc.if_else(pa.array(beside), which, "")
+    return pc.binary_join_element_wise(pc.fill_null(rows[layer.status], ""), rows["mechanism"], about, _MARK)
+
+
+def _step(span: float) -> float:
+    """The unit of stored integers: the largest number fits into 16 bits."""
+    step = 0.1
+    while span / step >= _NONE - 1:
+        step *= 10
+    return round(step, 1)
+
+
+# --- shapes -------------------------------------------------------------------------------------------------------
+
+
+def _shapes(name: str, shapes: Sequence[Shape]) -> Mapping[str, Array]:
+    """Kinds, numbers of parts and of positions, and positions as steps from the one before."""
+    parts = [part for shape in shapes for part in shape.parts]
+    flat = np.array([position for part in parts for position in part], np.float64).reshape(-1, 2)
+    steps = np.diff(np.rint(flat * DEGREE).astype(np.int32), axis=0, prepend=np.zeros((1, 2), np.int32))
+    return {
+        f"{name}.line": np.array([shape.kind == LINE for shape in shapes], np.uint8),
+        f"{name}.parts": np.array([len(shape.parts) for shape in shapes], np.uint16),
+        f"{name}.positions": np.array([len(part) for part in parts], np.uint32),
+        f"{name}.x": steps[:, 0].astype(np.int32),
+        f"{name}.y": steps[:, 1].astype(np.int32),
+    }

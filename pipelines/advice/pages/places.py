@@ -1,0 +1,141 @@
+"""Places and ground of maps: public names and shapes, from GeoJSON files or from H3 itself."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import h3
+import msgspec
+
+from pipelines.errors import InputError
+from transforms.errors import reason_of
+
+Position = tuple[float, float]
+"""Longitude and latitude, degrees."""
+
+LINE, AREA = "line", "area"
+_PARTS = {"LineString": LINE, "MultiLineString": LINE, "Polygon": AREA, "MultiPolygon": AREA}
+_DEPTHS = {"LineString": 0, "MultiLineString": 1, "Polygon": 1, "MultiPolygon": 2}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A line or an area. parts: of a line its lines, of an area its rings, which fill by the even-odd rule.
+
+    geometry: as GeoJSON has it.
+    """
+
+    kind: str
+    parts: tuple[tuple[Position, ...], ...]
+    geometry: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Place:
+    """name: as people call it, empty where nobody says. note: what else is public of it, such as its routes."""
+
+    id: str
+    name: str = ""
+    note: str = ""
+    shape: Shape | None = None
+
+
+@dataclass(frozen=True)
+class Places:
+    """What is publicly known of places, by id."""
+
+    named: Mapping[str, Place] = field(default_factory=dict)
+
+    def place(self, place_id: str) -> Place:
+        """The place of a row, with a shape. Raises InputError where nobody knows where it lies."""
+        known = self.named.get(place_id, Place(place_id))
+        if known.shape is not None:
+            return known
+        if not h3.is_valid_cell(place_id):
+            raise InputError(
+                f"the place {place_id[:40]!r} is no H3 cell and has no shape: name a file of places (--places)"
+            )
+        return Place(place_id, known.name, known.note, _hexagon(place_id))
+
+
+@dataclass(frozen=True)
+class GroundLine:
+    """A line under a map, such as a route. colour: as CSS has it (#rrggbb), or empty."""
+
+    name: str
+    colour: str
+    shape: Shape
+
+
+def read_places(path: Path | None) -> Places:
+    """Names and shapes of places: a feature each, with `place` (or `cell` or `id`), `name` and `note`.
+
+    Raises InputError.
+    """
+    if path is None:
+        return Places()
+    places = {}
+    for feature in _features(path):
+        said = feature.get("properties") or {}
+        place_id = next((said[key] for key in ("place", "cell", "id") if said.get(key)), feature.get("id"))
+        if place_id is None:
+            raise InputError(f"{path}: a feature has none of the properties place, cell and id")
+        shape = None if feature.get("geometry") is None else _shape(path, feature["geometry"])
+        name, note = (str(said.get(key) or "") for key in ("name", "note"))
+        places[str(place_id)] = Place(str(place_id), name, note, shape)
+    return Places(places)
+
+
+def read_ground(path: Path | None) -> Sequence[GroundLine]:
+    """Lines under a map: features with `name` and `colour`, or `route_color` as GTFS has it. Raises InputError."""
+    lines = []
+    for feature in [] if path is None else _features(path):
+        said = feature.get("properties") or {}
+        shape = _shape(Path(str(path)), feature.get("geometry") or {})
+        lines.append(GroundLine(str(said.get("name") or ""), _colour(said), shape))
+    return lines
+
+
+def _colour(said: Mapping[str, Any]) -> str:
+    text = str(said.get("colour") or said.get("color") or said.get("route_color") or "").removeprefix("#")
+    fits = len(text) == 6 and all(letter in "0123456789abcdefABCDEF" for letter in text)
+    return f"#{text.lower()}" if fits else ""
+
+
+def _features(path: Path) -> list[dict[str, Any]]:
+    try:
+        document = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+        return [feature for feature in document["features"] if isinstance(feature, dict)]
+    except OSError as error:
+        raise InputError(f"{path}: {reason_of(error)}") from None
+    except (msgspec.MsgspecError, KeyError, TypeError, ValueError, RecursionError):
+        raise InputError(f"{path} is no GeoJSON collection of features") from None
+
+
+def _shape(path: Path, geometry: Mapping[str, Any]) -> Shape:
+    kind = str(geometry.get("type"))
+    if kind not in _PARTS:
+        raise InputError(f"{path}: a shape must be one of {', '.join(_PARTS)}; one is {kind[:20]!r}")
+    try:
+        parts = _flat(geometry["coordinates"], _DEPTHS[kind])
+    except (KeyError, TypeError, ValueError, IndexError):
+        raise InputError(f"{path}: a {kind} has coordinates that are no positions") from None
+    if not parts or any(len(part) < 2 for part in parts):
+        raise InputError(f"{path}: a {kind} has fewer than two positions")
+    return Shape(_PARTS[kind], parts, geometry)
+
+
+def _flat(nested: Any, depth: int) -> tuple[tuple[Position, ...], ...]:
+    if depth == 0:
+        return (tuple((float(position[0]), float(position[1])) for position in nested),)
+    return tuple(part for inner in nested for part in _flat(inner, depth - 1))
+
+
+def _hexagon(cell: str) -> Shape:
+    """Counter-clockwise, as RFC 7946 asks; across the antimeridian its longitudes go on beyond 180."""
+    corners = [(round(lon, 6), round(lat, 6)) for lat, lon in h3.cell_to_boundary(cell)]
+    if max(lon for lon, _ in corners) - min(lon for lon, _ in corners) > 180:
+        corners = [(lon + 360 if lon < 0 else lon, lat) for lon, lat in corners]
+    ring = (*corners, corners[0])
+    return Shape(AREA, (ring,), {"type": "Polygon", "coordinates": [list(map(list, ring))]})

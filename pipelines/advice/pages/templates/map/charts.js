@@ -1,0 +1,94 @@
+// Small pictures of one place: its day with intervals, and its weeks as a grid of days and times.
+
+const SVG = "http://www.w3.org/2000/svg";
+function svg(name, attributes, ...inner) {
+  const node = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+  node.append(...inner);
+  return node;
+}
+const pathOf = points => points.map(([x, y], at) => `${at ? "L" : "M"}${x.toFixed(1)},${y.toFixed(1)}`).join("");
+
+function dayChart(place) {
+  const slots = slotsOfDate(dateOf(state.slot)), wide = 320, high = 150, left = 30, bottom = 22, top = 8;
+  const most = Math.max(range().at(-1), ...slots.map(slot => boundsAt(slot, place)?.[1] ?? valueAt(slot, place) ?? 0));
+  const scaleOf = state.show === "value" ? most : Math.max(...slots.map(slot => boundsAt(slot, place)?.[1] ?? 1));
+  const x = at => left + (slots.length < 2 ? (wide - left) / 2 : at * (wide - left - 8) / (slots.length - 1));
+  const y = number => high - bottom - number / scaleOf * (high - bottom - top);
+  const points = (of, chosen = () => true) => slots.map((slot, at) => [slot, at]).filter(([slot]) => of(slot) !== null && chosen(slot)).map(([slot, at]) => [x(at), y(of(slot))]);
+  const upper = points(slot => boundsAt(slot, place)?.[1] ?? null), lower = points(slot => boundsAt(slot, place)?.[0] ?? null);
+  const usual = points(slot => usualAt(slot, place));
+  const sure = points(slot => valueAt(slot, place), slot => drawnAs(slot, place) !== "unknown");
+  const chart = svg("svg", { viewBox: `0 0 ${wide} ${high}`, class: "chart", role: "img", "aria-label": chartText(slots, place) });
+  chart.append(...axes(slots, x, y, scaleOf, wide, high, left, bottom));
+  if (upper.length) chart.append(svg("path", { d: `${pathOf(upper)}${pathOf(lower.reverse()).replace("M", "L")}Z`, class: "band" }));
+  if (usual.length) chart.append(svg("path", { d: pathOf(usual), class: "usual" }));
+  chart.append(svg("path", { d: pathOf(sure), class: "values" }));
+  slots.forEach((slot, at) => {
+    const value = valueAt(slot, place);
+    if (value !== null) chart.append(svg("circle", { cx: x(at), cy: y(value), r: slot === state.slot ? 5 : 2.4, class: drawnAs(slot, place) === "unknown" ? "doubtful" : "point" }));
+  });
+  return chart;
+}
+function axes(slots, x, y, most, wide, high, left, bottom) {
+  const parts = [0, most / 2, most].map(number => svg("g", { class: "axis" },
+    svg("line", { x1: left, x2: wide - 4, y1: y(number), y2: y(number) }),
+    svg("text", { x: left - 4, y: y(number) + 4, "text-anchor": "end" }, String(Math.round(number)))));
+  const every = Math.max(1, Math.ceil(slots.length / 6));
+  return parts.concat(slots.map((slot, at) => [slot, at]).filter(([, at]) => at % every === 0)
+    .map(([slot, at]) => svg("text", { x: x(at), y: high - 4, "text-anchor": "middle", class: "tick" }, timeOf(slot))));
+}
+function chartText(slots, place) {
+  const numbers = slots.map(slot => valueAt(slot, place)).filter(number => number !== null);
+  if (!numbers.length) return "No value on this day.";
+  return `${dateText(dateOf(state.slot))}: ${numbers.length} values from ${numberText(Math.min(...numbers))} to ${numberText(Math.max(...numbers))} ${layer().unit}.`;
+}
+
+// --- weeks ---
+
+const MOST_DAYS = 28, MOST_COLUMNS = 48;
+
+// A grid of dates and times; each field is a slot that can be clicked. numberOf: what colours it.
+function weekGrid(fieldOf) {
+  const dates = nearbyDates(), times = columnTimes(dates), wide = 340, left = 72, top = 14, step = 15;
+  const column = (wide - left) / times.length;
+  const grid = svg("svg", { viewBox: `0 0 ${wide} ${top + dates.length * step + 2}`, class: "chart week", role: "img", "aria-label": "Days and times; click one to go there." });
+  const at = new Map(DATA.slots.map((_, slot) => [`${dateOf(slot)} ${timeOf(slot)}`, slot]));
+  const every = Math.max(1, Math.ceil(times.length / 6));
+  times.forEach((time, place) => place % every || grid.append(svg("text", { x: left + place * column, y: 10, class: "tick" }, time)));
+  dates.forEach((date, row) => {
+    grid.append(svg("text", { x: 0, y: top + row * step + 11, class: "tick" }, dateText(date)));
+    times.forEach((time, place) => {
+      const slot = at.get(`${date} ${time}`);
+      if (slot === undefined) return;
+      const field = svg("rect", { x: left + place * column, y: top + row * step, width: Math.max(1, column - 1), height: step - 1, "data-slot": slot, ...fieldOf(slot) });
+      if (slot === state.slot) field.classList.add("now");
+      grid.append(field);
+    });
+  });
+  grid.addEventListener("click", event => event.target.dataset.slot && go(Number(event.target.dataset.slot)));
+  return grid;
+}
+function nearbyDates() {
+  const dates = [...new Set(DATA.slots.map((_, slot) => dateOf(slot)))], now = dates.indexOf(dateOf(state.slot));
+  const start = Math.max(0, Math.min(now - MOST_DAYS / 2, dates.length - MOST_DAYS));
+  return dates.slice(start, start + MOST_DAYS);
+}
+function columnTimes(dates) {
+  const shown = new Set(dates), times = [...new Set(DATA.slots.map((_, slot) => slot).filter(slot => shown.has(dateOf(slot))).map(timeOf))].sort();
+  const every = Math.ceil(times.length / MOST_COLUMNS); // slots of minutes: the first of each stretch
+  return times.filter((_, at) => at % every === 0);
+}
+function fieldOfPlace(place) {
+  return slot => {
+    const number = shownAt(slot, place), drawn = drawnAs(slot, place);
+    const title = number === null || drawn === "none" ? "no value" : `${numberText(number)} ${layer().unit}`;
+    const faint = drawn === "unknown" && state.show === "value";
+    return number === null || drawn === "none" ? { class: "nothing" } : { fill: colourOf(number), "fill-opacity": faint ? 0.3 : 1, "aria-label": title };
+  };
+}
+// Of all places: the darker, the more of them are known.
+function fieldOfAll(slot) {
+  const sure = sureCounts()[slot];
+  return sure ? { class: "share", "fill-opacity": (0.12 + 0.88 * sure / places()).toFixed(2) } : { class: "nothing" };
+}

@@ -1,0 +1,209 @@
+// The map itself: everything of one frame, on one canvas.
+
+const OPACITY = { known: 0.93, area: 0.93, forecast: 0.8, unknown: 0.38, within: 0.7 };
+let frame = null;
+
+function redraw() {
+  frame ??= requestAnimationFrame(() => {
+    frame = null;
+    drawNow();
+  });
+}
+function drawNow() {
+  const canvas = el("map"), pen = canvas.getContext("2d"), dense = devicePixelRatio || 1;
+  const { width, height } = canvas.getBoundingClientRect();
+  if (!width) return;
+  if (view.width !== width || view.height !== height || canvas.width !== Math.round(width * dense)) {
+    const wasFitted = view.fitted === null || isFitted();
+    Object.assign(view, { width, height });
+    canvas.width = Math.round(width * dense);
+    canvas.height = Math.round(height * dense);
+    if (wasFitted) fit();
+  }
+  pen.setTransform(dense, 0, 0, dense, 0, 0);
+  pen.fillStyle = paper().ground;
+  pen.fillRect(0, 0, width, height);
+  drawTiles(pen);
+  drawPlaces(pen);
+  drawGround(pen);
+  drawNames(pen);
+  drawMarks(pen);
+}
+
+// --- places ---
+
+function drawPlaces(pen) {
+  const buckets = new Map(), lines = new Map(), empty = [];
+  for (let place = 0; place < places(); place++) {
+    if (isOutside(DATA.shapes.shapes[place].box)) continue;
+    const number = shownAt(state.slot, place), drawn = drawnAs(state.slot, place);
+    if (number === null || drawn === "none") {
+      empty.push(place);
+      continue;
+    }
+    const into = DATA.shapes.shapes[place].isLine ? lines : buckets;
+    const key = `${patternKind(place, drawn)} ${colourStep(number)}`;
+    if (!into.has(key)) into.set(key, []);
+    into.get(key).push(place);
+  }
+  for (const [key, members] of buckets) fillAreas(pen, members, ...key.split(" "));
+  outline(pen, [...buckets.values()].flat(), empty);
+  for (const [key, members] of lines) strokeLines(pen, members, ...key.split(" "));
+}
+const isOutside = box => screenX(box[2]) < 0 || screenX(box[0]) > view.width || screenY(box[3]) < 0 || screenY(box[1]) > view.height;
+
+// What is drawn over a colour: of a difference only what is beyond noise is plain.
+function patternKind(place, drawn) {
+  if (state.show === "difference") return isBeyondNoise(state.slot, place) ? "known" : "within";
+  return state.show === "uncertainty" ? "known" : drawn;
+}
+function fillAreas(pen, members, drawn, step) {
+  pen.globalAlpha = OPACITY[drawn] * (PAGE.tiles ? 0.8 : 1);
+  pen.fillStyle = colourTable()[step];
+  trace(pen, members);
+  pen.fill("evenodd");
+  pen.globalAlpha = 1;
+  if (drawn === "unknown" || drawn === "area" || drawn === "within") {
+    pen.fillStyle = patternOf(pen, drawn === "area" ? "dots" : "stripes");
+    pen.fill("evenodd");
+  }
+}
+function outline(pen, filled, empty) {
+  pen.lineWidth = 1;
+  const isForecast = kindOfSlot(state.slot) === "forecast";
+  pen.setLineDash(isForecast ? [4, 3] : []);
+  pen.strokeStyle = isForecast ? paper().soft : paper().line;
+  trace(pen, filled);
+  pen.stroke();
+  pen.setLineDash([2, 3]);
+  pen.strokeStyle = paper().none;
+  trace(pen, empty);
+  pen.stroke();
+  pen.setLineDash([]);
+}
+function trace(pen, members) {
+  pen.beginPath();
+  for (const place of members) addPath(pen, DATA.shapes, DATA.shapes.shapes[place]);
+}
+function addPath(pen, { x, y }, shape) {
+  let start = shape.begins;
+  for (const end of shape.ends) {
+    pen.moveTo(screenX(x[start]), screenY(y[start]));
+    for (let at = start + 1; at < end; at++) pen.lineTo(screenX(x[at]), screenY(y[at]));
+    start = end;
+  }
+}
+
+// --- streets ---
+
+const lineWidth = () => Math.min(10, Math.max(3, 3 + 1.3 * Math.log2(view.scale / view.fitted)));
+
+function strokeLines(pen, members, drawn, step) {
+  pen.lineWidth = lineWidth();
+  pen.lineCap = pen.lineJoin = "round";
+  pen.strokeStyle = colourTable()[step];
+  pen.globalAlpha = drawn === "unknown" ? 0.55 : 1;
+  if (drawn === "unknown") pen.setLineDash([2, lineWidth() * 1.8]);
+  if (drawn === "area") pen.setLineDash([lineWidth() * 3, lineWidth() * 1.4]);
+  pen.beginPath();
+  for (const place of members) addBeside(pen, DATA.shapes, DATA.shapes.shapes[place], lineWidth() * 0.6);
+  pen.stroke();
+  pen.setLineDash([]);
+  pen.globalAlpha = 1;
+}
+// A line a little to the right of its own course, so that the two directions of a street lie side by side.
+function addBeside(pen, { x, y }, shape, aside) {
+  let start = shape.begins;
+  for (const end of shape.ends) {
+    for (let at = start; at < end; at++) {
+      const before = Math.max(start, at - 1), after = Math.min(end - 1, at + 1);
+      const dx = x[after] - x[before], dy = y[after] - y[before], length = Math.hypot(dx, dy) || 1;
+      const left = screenX(x[at]) - aside * dy / length, top = screenY(y[at]) + aside * dx / length;
+      if (at === start) pen.moveTo(left, top);
+      else pen.lineTo(left, top);
+    }
+    start = end;
+  }
+}
+
+// --- what lies under, over and around ---
+
+function drawGround(pen) {
+  pen.lineWidth = 1.3;
+  pen.lineJoin = "round";
+  pen.strokeStyle = paper().route;
+  pen.beginPath();
+  for (const shape of DATA.groundShapes.shapes) if (!isOutside(shape.box)) addPath(pen, DATA.groundShapes, shape);
+  pen.stroke();
+}
+function drawNames(pen) {
+  pen.font = "600 12px system-ui, sans-serif";
+  pen.textAlign = "center";
+  pen.textBaseline = "middle";
+  for (let place = 0; place < places(); place++) {
+    const { box, isLine } = DATA.shapes.shapes[place], name = DATA.places.name[place];
+    if (!name || isLine || isOutside(box)) continue;
+    const wide = (box[2] - box[0]) * view.scale - 8;
+    if (wide < 70) continue;
+    const lines = brokenText(pen, name, wide), left = screenX((box[0] + box[2]) / 2), top = screenY((box[1] + box[3]) / 2);
+    lines.forEach((line, at) => plate(pen, line, left, top + (at - (lines.length - 1) / 2) * 15));
+  }
+}
+function brokenText(pen, text, wide) {
+  const lines = [];
+  for (const word of text.split(" ")) {
+    const longer = lines.length ? `${lines.at(-1)} ${word}` : word;
+    if (lines.length && pen.measureText(longer).width <= wide) lines[lines.length - 1] = longer;
+    else lines.push(word);
+  }
+  return lines.slice(0, 3);
+}
+function plate(pen, text, left, top) {
+  const wide = pen.measureText(text).width + 6;
+  pen.fillStyle = paper().plate;
+  pen.fillRect(left - wide / 2, top - 7.5, wide, 15);
+  pen.fillStyle = paper().ink;
+  pen.fillText(text, left, top);
+}
+function drawMarks(pen) {
+  for (const [place, width] of [[state.hover, 2], [state.place, 3.5]]) {
+    if (place < 0) continue;
+    const shape = DATA.shapes.shapes[place];
+    pen.beginPath();
+    if (shape.isLine) addBeside(pen, DATA.shapes, shape, lineWidth() * 0.6);
+    else addPath(pen, DATA.shapes, shape);
+    pen.lineWidth = shape.isLine ? lineWidth() + 2 * width : width;
+    pen.strokeStyle = paper().mark;
+    pen.globalAlpha = shape.isLine ? 0.5 : 1;
+    pen.stroke();
+    pen.globalAlpha = 1;
+  }
+}
+
+// --- tiles, where the page may load them ---
+
+const TILE_PX = 256, MOST_TILES = 400, loadedTiles = new Map();
+
+function drawTiles(pen) {
+  if (!PAGE.tiles) return;
+  const level = Math.max(0, Math.min(19, Math.round(Math.log2(view.scale / TILE_PX)))), many = 2 ** level, size = view.scale / many;
+  const [west, east] = [worldX(0), worldX(view.width)].map(x => Math.floor(x * many));
+  const [north, south] = [worldY(0), worldY(view.height)].map(y => Math.floor(y * many));
+  for (let column = west; column <= east; column++) {
+    for (let row = Math.max(0, north); row <= Math.min(many - 1, south); row++) {
+      const image = tile(level, ((column % many) + many) % many, row);
+      if (image.complete && image.naturalWidth) pen.drawImage(image, screenX(column / many), screenY(row / many), size + 0.5, size + 0.5);
+    }
+  }
+}
+function tile(level, column, row) {
+  const address = PAGE.tiles.replace("{z}", level).replace("{x}", column).replace("{y}", row);
+  if (!loadedTiles.has(address)) {
+    if (loadedTiles.size > MOST_TILES) loadedTiles.delete(loadedTiles.keys().next().value);
+    const image = new Image();
+    image.onload = redraw;
+    image.src = address;
+    loadedTiles.set(address, image);
+  }
+  return loadedTiles.get(address);
+}

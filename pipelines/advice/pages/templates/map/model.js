@@ -1,0 +1,160 @@
+// What is known of a place in a slot: numbers, how well, and how that compares with other days.
+
+let DATA = null;
+const state = { layer: 0, show: "value", slot: 0, place: -1, hover: -1, timer: null, wanted: null };
+
+const places = () => DATA.places.id.length;
+const layer = () => DATA.layers[state.layer];
+const spot = (slot, place) => slot * places() + place;
+const nameOf = place => DATA.places.name[place] || DATA.places.id[place];
+const plain = (of, stored) => stored * of.step + of.origin;
+
+function valueAt(slot, place, of = layer()) {
+  const stored = of.value[spot(slot, place)];
+  return stored === NONE ? null : plain(of, stored);
+}
+function boundsAt(slot, place, of = layer()) {
+  const at = spot(slot, place), value = of.value[at];
+  if (value === NONE || of.below[at] === NONE || of.above[at] === NONE) return null;
+  return [plain(of, value - of.below[at]), plain(of, value + of.above[at])];
+}
+function halfAt(slot, place, of = layer()) {
+  const at = spot(slot, place);
+  return of.value[at] === NONE || of.below[at] === NONE || of.above[at] === NONE ? null : (of.below[at] + of.above[at]) * of.step / 2;
+}
+function codeAt(slot, place, of = layer()) {
+  const code = of.code[spot(slot, place)];
+  return code === NO_CODE ? null : DATA.codes[code];
+}
+
+// How a value is drawn: "known", "area", "forecast", "unknown", or "none" where there is none.
+function drawnAs(slot, place, of = layer()) {
+  const code = codeAt(slot, place, of);
+  if (code === null || of.value[spot(slot, place)] === NONE) return "none";
+  const half = halfAt(slot, place, of);
+  return of.unit === "km/h" && half !== null && half > DATA.wide ? "unknown" : code.drawn;
+}
+// Of each slot, how many places are known.
+function sureCounts(of = layer()) {
+  return of.sure ??= DATA.slots.map((_, slot) => {
+    let sure = 0;
+    for (let place = 0; place < places(); place++) if (!["unknown", "none"].includes(drawnAs(slot, place, of))) sure += 1;
+    return sure;
+  });
+}
+const isSure = drawn => drawn === "known" || drawn === "area";
+
+const dateOf = slot => DATA.slots[slot][0].slice(0, 10);
+const timeOf = slot => DATA.slots[slot][0].slice(11, 16);
+const slotsOfDate = date => DATA.slots.map((_, at) => at).filter(at => dateOf(at) === date);
+const WEEKDAYS = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
+const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+const weekday = date => new Date(`${date}T00:00:00Z`).getUTCDay();
+const dateText = date => `${WEEKDAYS[weekday(date)]} ${Number(date.slice(8))} ${MONTHS[date.slice(5, 7) - 1]}`;
+function slotText(slot) {
+  const [start, end] = DATA.slots[slot];
+  return `${dateText(start.slice(0, 10))} ${start.slice(0, 4)}, ${start.slice(11, 16)} to ${end.slice(11, 16)}`;
+}
+
+// Whether a slot's values are expected or still change: "forecast", "live" or "".
+function kindOfSlot(slot, of = layer()) {
+  for (let place = 0; place < places(); place++) {
+    const code = codeAt(slot, place, of);
+    if (code !== null && code.drawn === "forecast") return "forecast";
+    if (code !== null && code.live) return "live";
+  }
+  return "";
+}
+
+// --- the usual: what the same time of other days was, weighted by how well it is known ---
+
+const dayKind = slot => [0, 6].includes(weekday(dateOf(slot))) ? "weekend" : "weekday";
+
+function usualOf(of) {
+  if (of.usual) return of.usual;
+  const alike = weightedSums(of, slot => `${timeOf(slot)} ${dayKind(slot)}`), all = weightedSums(of, timeOf);
+  const usual = new Float64Array(of.value.length).fill(NaN);
+  for (let slot = 0; slot < DATA.slots.length; slot++) {
+    for (let place = 0; place < places(); place++) {
+      const own = weightAt(slot, place, of), at = spot(slot, place);
+      usual[at] = withoutOwn(alike(slot), place, own) ?? withoutOwn(all(slot), place, own) ?? NaN;
+    }
+  }
+  return of.usual = usual;
+}
+function weightedSums(of, keyOf) {
+  const groups = new Map();
+  for (let slot = 0; slot < DATA.slots.length; slot++) {
+    const key = keyOf(slot);
+    if (!groups.has(key)) groups.set(key, { days: new Uint16Array(places()), weight: new Float64Array(places()), sum: new Float64Array(places()) });
+    const group = groups.get(key);
+    for (let place = 0; place < places(); place++) {
+      const own = weightAt(slot, place, of);
+      if (own === null) continue;
+      group.days[place] += 1;
+      group.weight[place] += own[0];
+      group.sum[place] += own[0] * own[1];
+    }
+  }
+  return slot => groups.get(keyOf(slot));
+}
+function weightAt(slot, place, of) {
+  if (!isSure(drawnAs(slot, place, of))) return null;
+  const half = halfAt(slot, place, of);
+  return [1 / Math.max(half ?? 1, 0.1) ** 2, valueAt(slot, place, of)];
+}
+const FEWEST_DAYS = 2;
+function withoutOwn(group, place, own) {
+  if (group.days[place] - (own === null ? 0 : 1) < FEWEST_DAYS) return null;
+  return (group.sum[place] - (own ? own[0] * own[1] : 0)) / (group.weight[place] - (own ? own[0] : 0));
+}
+function usualAt(slot, place) {
+  const usual = usualOf(layer())[spot(slot, place)];
+  return Number.isNaN(usual) ? null : usual;
+}
+function differenceAt(slot, place) {
+  const value = valueAt(slot, place), usual = usualAt(slot, place);
+  return value === null || usual === null ? null : value - usual;
+}
+function isBeyondNoise(slot, place) {
+  const bounds = boundsAt(slot, place), usual = usualAt(slot, place);
+  return bounds !== null && usual !== null && isSure(drawnAs(slot, place)) && (usual < bounds[0] || usual > bounds[1]);
+}
+
+// --- what is shown ---
+
+const SHOWN = {
+  value: { title: () => layer().title, of: valueAt },
+  difference: { title: () => "difference to usual", of: differenceAt },
+  uncertainty: { title: () => "half of the 95 % interval", of: halfAt },
+};
+const shownAt = (slot, place) => SHOWN[state.show].of(slot, place);
+
+// The ends of the colour scale: the same for all slots, so that slots compare.
+function range() {
+  const of = layer();
+  of.ranges ??= {};
+  return of.ranges[state.show] ??= measuredRange();
+}
+function measuredRange() {
+  const numbers = [];
+  for (let slot = 0; slot < DATA.slots.length; slot++) {
+    for (let place = 0; place < places(); place++) {
+      const drawn = drawnAs(slot, place);
+      if (drawn === "none" || (state.show === "value" && drawn === "unknown")) continue;
+      const number = shownAt(slot, place);
+      if (number !== null) numbers.push(state.show === "difference" ? Math.abs(number) : number);
+    }
+  }
+  const sorted = Float64Array.from(numbers).sort(), quantile = part => sorted[Math.floor((sorted.length - 1) * part)] ?? 1;
+  const step = roundStep((quantile(0.995) - quantile(0.005)) / 5), up = number => Math.max(step, Math.ceil(number / step) * step);
+  if (state.show === "difference") return [-up(quantile(0.98)), up(quantile(0.98))];
+  const least = Math.floor(quantile(0.005) / step) * step;
+  return [least, Math.max(least + step, up(quantile(0.995)))];
+}
+// 1, 2 or 5 times a power of ten, at least as large.
+function roundStep(number) {
+  const power = 10 ** Math.floor(Math.log10(Math.max(number, 0.1)));
+  return [1, 2, 5, 10].map(times => times * power).find(step => step >= number * 0.999);
+}
+const numberText = (number, signed = false) => number === null ? "none" : (signed && number > 0 ? "+" : "") + number.toFixed(1).replace("-", "\u2212");

@@ -1,0 +1,96 @@
+// Begins: reads the data, fills the controls, draws once, and follows a server where there is one.
+
+const el = id => document.getElementById(id);
+const PAGE = JSON.parse(el("page").textContent);
+
+async function ownData() {
+  const packed = Uint8Array.from(atob(el("data").textContent), letter => letter.charCodeAt(0));
+  return unpacked(new Blob([packed]).stream());
+}
+function fillControls() {
+  el("slot").max = DATA.slots.length - 1;
+  el("layer").replaceChildren(...DATA.layers.map((of, at) => new Option(of.title, at)));
+  el("layer").closest("label").hidden = DATA.layers.length < 2;
+  const days = new Set(DATA.slots.map((_, slot) => dateOf(slot))).size;
+  const difference = el("show").querySelector("[value=difference]");
+  difference.disabled = days <= FEWEST_DAYS;
+  difference.textContent = days <= FEWEST_DAYS ? "Difference to usual (needs three days)" : "Difference to usual";
+  const named = DATA.places.id.map((_, place) => nameOf(place));
+  el("names").replaceChildren(...[...new Set(named)].sort().map(name => new Option(name)));
+}
+function listen() {
+  el("slot").oninput = () => go(Number(el("slot").value));
+  el("earlier").onclick = () => go(state.slot - 1);
+  el("later").onclick = () => go(state.slot + 1);
+  el("play").onclick = play;
+  el("layer").onchange = () => { state.layer = Number(el("layer").value); showOther(); };
+  el("show").onchange = () => { state.show = el("show").value; showOther(); };
+  el("search").oninput = event => { el("found").textContent = ""; if (event.inputType === undefined || event.inputType === "insertReplacementText") search(el("search").value); };
+  el("search-form").onsubmit = event => { event.preventDefault(); search(el("search").value); };
+  el("as-table").onclick = toggleTable;
+  el("theme").onclick = toggleTheme;
+  el("nearer").onclick = () => zoom(1.6);
+  el("farther").onclick = () => zoom(1 / 1.6);
+  el("whole").onclick = () => { fit(); moved(); };
+  document.querySelectorAll("[data-download]").forEach(button => button.onclick = () => download(button.dataset.download));
+  el("map").addEventListener("keydown", mapKey);
+  document.addEventListener("keydown", pageKey);
+  listenToPointers(el("map"));
+  new ResizeObserver(drawNow).observe(el("map"));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", showOther);
+  addEventListener("hashchange", () => { restore(); showOther(); });
+  for (const [event, theme] of [["beforeprint", "light"], ["afterprint", ""]]) {
+    addEventListener(event, () => { document.documentElement.dataset.theme = theme; showLegend(); drawNow(); });
+  }
+}
+
+// --- a page that follows a server ---
+
+const FOLLOW_MS = 5_000;
+let lastTag = null;
+
+async function fetched() {
+  const answer = await fetch(PAGE.source, { cache: "no-cache" });
+  if (!answer.ok) throw new Error(`the server says ${answer.status}`);
+  const tag = answer.headers.get("etag");
+  if (tag !== null && tag === lastTag) return null;
+  lastTag = tag;
+  return unpacked(answer.body);
+}
+async function follow() {
+  try {
+    const data = await fetched();
+    el("stale").hidden = true;
+    if (data !== null) replaceData(data);
+  } catch {
+    el("stale").hidden = false;
+  }
+  setTimeout(follow, FOLLOW_MS);
+}
+function replaceData(data) {
+  const atEnd = state.slot === DATA.slots.length - 1, start = DATA.slots[state.slot][0], place = state.place < 0 ? null : DATA.places.id[state.place];
+  DATA = data;
+  fillControls();
+  const same = DATA.slots.findIndex(slot => slot[0] === start);
+  state.slot = atEnd || same < 0 ? DATA.slots.length - 1 : same;
+  state.place = DATA.places.id.indexOf(place);
+  state.hover = -1;
+  showOther();
+}
+
+async function begin() {
+  DATA = PAGE.source ? await fetched() : await ownData();
+  fillControls();
+  const rect = el("map").getBoundingClientRect();
+  Object.assign(view, { width: rect.width, height: rect.height });
+  fit();
+  restore();
+  if (PAGE.source && !location.hash) state.slot = DATA.slots.length - 1;
+  listen();
+  showOther();
+  drawNow();
+  if (PAGE.source) setTimeout(follow, FOLLOW_MS);
+  performance.mark("drawn");
+  document.body.dataset.ready = "yes";
+}
+begin();

@@ -1,0 +1,30 @@
+"""Options of what is publicly known around a release: names of places, and lines under a map."""
+
+from pathlib import Path
+
+import click
+
+from pipelines.advice.pages.map import Surroundings
+from pipelines.advice.pages.places import read_ground, read_places
+from pipelines.commands.options import packed
+
+
+def _read(places_path: Path | None, ground_path: Path | None) -> Surroundings:
+    return Surroundings(read_places(places_path), read_ground(ground_path))
+
+
+_file = click.Path(path_type=Path, dir_okay=False)
+surroundings_options = packed(
+    "around",
+    _read,
+    click.option(
+        "--places",
+        "places_path",
+        type=_file,
+        help="GeoJSON with names of places, and shapes of those that are no hexagons; `spec new --gtfs` writes one.",
+    ),
+    click.option(
+        "--ground", "ground_path", type=_file, help="GeoJSON of lines to draw on the map; `spec new --gtfs` writes one."
+    ),
+)
+"""Give `around`, the Surroundings."""
