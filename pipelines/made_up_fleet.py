@@ -35,7 +35,7 @@ CENTRE_M = 2_200.0  # traffic is as slow as in the middle of town up to about he
 STOP_GAP_M, LIGHT_GAP_M = (300.0, 600.0), (400.0, 900.0)
 STOP_SHORTEST_S, STOP_EXTRA_S, STOP_LONGEST_S = 10.0, 5.0, 40.0
 LAYOVER_S, LIGHT_RED_S = (120.0, 360.0), (5.0, 40.0)
-_TERMINUS, _STOP, _LIGHT = range(3)
+TERMINUS, STOP, _LIGHT = range(3)
 HALTS_AT = (1.0, 0.9, 0.4)  # how likely, in the order of the kinds
 OUTER_KMH, INNER_KMH = (25.0, 50.0), (12.0, 25.0)  # cruise outside the rush hours
 RUSH_SLOWDOWN, RUSH_SLOWDOWN_CENTRE = 0.15, 0.25  # the second comes on top of the first in the centre
@@ -52,9 +52,13 @@ _DUTY_SHARES, _HEAVY_DUTY = (0.3, 0.3, 0.4, 0.0), 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """What is simulated: `vehicles` on `routes` around `centre` (lat, lon in degrees) on `day` in `zone`."""
+    """What is simulated: `vehicles` on `routes` around `centre` (lat, lon in degrees) on `day` in `zone`.
+
+    town_seed: draws the routes, so that days of one town differ by `seed` alone; without it `seed` draws them too.
+    """
 
     seed: int = 7
+    town_seed: int | None = None
     vehicles: int = 120
     routes: int = 14
     centre: tuple[float, float] = (50.95, -108.75)
@@ -74,7 +78,7 @@ class Fleet:
     def bbox(self) -> tuple[float, float, float, float]:
         """West, south, east, north in degrees: every position lies inside, faults apart."""
         half_m = np.array([-1.0, 1.0]) * (TOWN_RADIUS_M + BOX_MARGIN_M)
-        (south, north), (west, east) = _degrees(self, half_m, half_m)
+        (south, north), (west, east) = degrees(self, half_m, half_m)
         return float(west), float(south), float(east), float(north)
 
 
@@ -90,8 +94,8 @@ def write_sample(fleet: Fleet, path: Path) -> int:
 def simulate(fleet: Fleet) -> pa.Table:
     """Return the fleet's reports in SCHEMA, sorted by time and bus; stamps are whole seconds."""
     rng = np.random.default_rng(fleet.seed)
-    routes = [_draw_route(rng, number, fleet.routes) for number in range(fleet.routes)]
-    driven = [_reports(rng, fleet, routes[duty.route], duty) for duty in _draw_duties(rng, fleet)]
+    routes, duties = draw_town(rng, fleet)
+    driven = [_reports(rng, fleet, routes[duty.route], duty) for duty in duties]
     rows = _with_duplicates(rng, _with_faults(rng, np.concatenate(driven)))
     return _table(rows[np.lexsort((rows["bus"], rows["ts_s"]))])
 
@@ -107,12 +111,12 @@ def _table(rows: Reports) -> pa.Table:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Route:
+class Route:
     """A smooth line on the plane around the centre and what a driver meets along it, from the first terminus on."""
 
     line_m: Vector  # [vertex, (along, east, north)]
     halts_m: Vector  # sorted, both termini included
-    kinds: npt.NDArray[np.int_]  # of the halts: _TERMINUS, _STOP or _LIGHT
+    kinds: npt.NDArray[np.int_]  # of the halts: TERMINUS, STOP or _LIGHT
     ease: Vector  # one in [0, 1] for each kilometre: how freely the traffic flows there
 
     @property
@@ -129,15 +133,15 @@ class _Route:
         return np.interp(along_m, vertex_m, east_m), np.interp(along_m, vertex_m, north_m)
 
 
-def _draw_route(rng: Rng, number: int, routes: int) -> _Route:
+def _draw_route(rng: Rng, number: int, routes: int) -> Route:
     line_m = _smooth(_draw_corners(rng, number, routes))
     along_m = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(line_m, axis=0).T))])
     stops_m, lights_m = _spaced(rng, along_m[-1], STOP_GAP_M), _spaced(rng, along_m[-1], LIGHT_GAP_M)
     halts_m = np.concatenate([[0.0, along_m[-1]], stops_m, lights_m])
-    kinds = np.repeat([_TERMINUS, _STOP, _LIGHT], [2, stops_m.size, lights_m.size])
+    kinds = np.repeat([TERMINUS, STOP, _LIGHT], [2, stops_m.size, lights_m.size])
     order, ease = np.argsort(halts_m, kind="stable"), rng.random(ceil(along_m[-1] / 1000) + 1)
     line_m = np.column_stack([along_m, line_m])
-    return _Route(line_m=line_m, halts_m=halts_m[order], kinds=kinds[order], ease=ease)
+    return Route(line_m=line_m, halts_m=halts_m[order], kinds=kinds[order], ease=ease)
 
 
 def _draw_corners(rng: Rng, number: int, routes: int) -> Vector:
@@ -168,7 +172,7 @@ def _spaced(rng: Rng, length_m: float, gap_m: tuple[float, float]) -> Vector:
     return points_m[points_m < length_m - gap_m[0]]
 
 
-class _Duty(NamedTuple):
+class Duty(NamedTuple):
     bus: int
     route: int
     start_s: float  # since local midnight
@@ -176,7 +180,7 @@ class _Duty(NamedTuple):
     every_s: float
 
 
-def _draw_duties(rng: Rng, fleet: Fleet) -> Iterator[_Duty]:
+def _draw_duties(rng: Rng, fleet: Fleet) -> Iterator[Duty]:
     count = fleet.vehicles
     heavy = rng.permutation(count) < ceil(count * HEAVY_SHARE)
     kind = np.where(heavy, _HEAVY_DUTY, rng.choice(len(_DUTIES), count, p=_DUTY_SHARES))
@@ -186,7 +190,16 @@ def _draw_duties(rng: Rng, fleet: Fleet) -> Iterator[_Duty]:
     often = np.where(heavy, rng.integers(4, 6, count), 1)
     every_s = np.maximum(1.0, fleet.report_every_s / often)  # no two reports within the same second
     route = rng.permutation(np.arange(count) % fleet.routes)
-    return map(_Duty, range(count), route, start_s, end_s, every_s)
+    return map(Duty, range(count), route, start_s, end_s, every_s)
+
+
+def draw_town(rng: Rng, fleet: Fleet) -> tuple[list[Route], Iterator[Duty]]:
+    """The town's routes, and the day's duties as they are asked for."""
+    routes = [_draw_route(rng, number, fleet.routes) for number in range(fleet.routes)]
+    if fleet.town_seed is not None and fleet.town_seed != fleet.seed:
+        town = np.random.default_rng(fleet.town_seed)
+        routes = [_draw_route(town, number, fleet.routes) for number in range(fleet.routes)]
+    return routes, _draw_duties(rng, fleet)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,13 +213,13 @@ class _Runs:
     peak_ms: Vector
 
 
-def _reports(rng: Rng, fleet: Fleet, route: _Route, duty: _Duty) -> Reports:
+def _reports(rng: Rng, fleet: Fleet, route: Route, duty: Duty) -> Reports:
     """What the bus sends during its duty; its clock has a phase of its own."""
     asked_s = np.floor(np.arange(duty.start_s + rng.uniform(0.0, duty.every_s), duty.end_s, duty.every_s))
     odometer_m, speed_ms = _at(_drive(rng, route, duty), asked_s)
     east_m, north_m = route.place(odometer_m)
     jitter_m, noise_kmh = rng.normal(0.0, GPS_SD_M, (2, asked_s.size)), rng.normal(0.0, SPEED_SD_KMH, asked_s.size)
-    lat, lon = _degrees(fleet, east_m + jitter_m[0], north_m + jitter_m[1])
+    lat, lon = degrees(fleet, east_m + jitter_m[0], north_m + jitter_m[1])
     rows = np.empty(asked_s.size, _REPORT)
     rows["bus"], rows["ts_s"] = duty.bus, _midnight_s(fleet) + asked_s.astype(np.int64)
     rows["lat"], rows["lon"] = lat.round(6), lon.round(6)
@@ -214,7 +227,7 @@ def _reports(rng: Rng, fleet: Fleet, route: _Route, duty: _Duty) -> Reports:
     return rows
 
 
-def _drive(rng: Rng, route: _Route, duty: _Duty) -> _Runs:
+def _drive(rng: Rng, route: Route, duty: Duty) -> _Runs:
     """Drive all day: a run's speed depends on the hour, the hour on all runs before; a few passes settle both."""
     halts_m, waits_s = _draw_halts(rng, route, (duty.end_s - duty.start_s) / 3600)
     odometer_m, length_m, wait_s = halts_m[:-1], np.diff(halts_m), waits_s[1:]
@@ -228,7 +241,7 @@ def _drive(rng: Rng, route: _Route, duty: _Duty) -> _Runs:
     return _Runs(odometer_m=odometer_m, length_m=length_m, depart_s=depart_s, lasts_s=lasts_s, peak_ms=peak_ms)
 
 
-def _draw_halts(rng: Rng, route: _Route, hours: float) -> tuple[Vector, Vector]:
+def _draw_halts(rng: Rng, route: Route, hours: float) -> tuple[Vector, Vector]:
     """Odometer (m) and wait (s) where the bus does halt: not at green lights, nor where nobody waits."""
     there_and_back_m = np.concatenate([route.halts_m[:-1], 2 * route.length_m - route.halts_m[:0:-1]])
     rounds = ceil(hours * 1000 * FASTEST_MEAN_KMH / (2 * route.length_m)) + 1
@@ -243,7 +256,7 @@ def _draw_halts(rng: Rng, route: _Route, hours: float) -> tuple[Vector, Vector]:
     return halts_m[halts], wait_s[halts]
 
 
-def _free_flow(rng: Rng, route: _Route, odometer_m: Vector) -> tuple[Vector, Vector]:
+def _free_flow(rng: Rng, route: Route, odometer_m: Vector) -> tuple[Vector, Vector]:
     """Cruise speed (km/h) outside the rush hours, and centrality in [0, 1]."""
     centrality = np.exp(-((np.hypot(*route.place(odometer_m)) / CENTRE_M) ** 2))
     road = np.interp(route.along(odometer_m) / 1000, np.arange(route.ease.size), route.ease)
@@ -278,7 +291,7 @@ def _midnight_s(fleet: Fleet) -> int:
     return int(datetime.combine(fleet.day, time(12), ZoneInfo(fleet.zone)).timestamp()) - 12 * 3600
 
 
-def _degrees(fleet: Fleet, east_m: Vector, north_m: Vector) -> tuple[Vector, Vector]:
+def degrees(fleet: Fleet, east_m: Vector, north_m: Vector) -> tuple[Vector, Vector]:
     """Latitude and longitude on a plane that touches the earth at the centre."""
     lat, lon = fleet.centre
     return lat + north_m / METRES_PER_DEGREE, lon + east_m / (METRES_PER_DEGREE * cos(radians(lat)))

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from pipelines.advice.draft.draft import draft
+from pipelines.advice.draft.draft import Draft, draft
 from pipelines.commands.options import console, json_option
 from pipelines.errors import UsageError
 from pipelines.output_folder import OutputError
@@ -20,7 +20,7 @@ def spec() -> None:
 
     \b
     Examples:
-      hatstream spec new --sample feed.csv --output town.toml
+      hatstream spec new --gtfs static.zip --sample feed.csv --output town.toml
       hatstream spec check town.toml
     """
 
@@ -101,8 +101,11 @@ def reference() -> None:
 
 
 @spec.command()
+@click.option("--sample", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="A file of the feed.")
 @click.option(
-    "--sample", required=True, type=click.Path(path_type=Path, exists=True, dir_okay=False), help="A file of the feed."
+    "--gtfs",
+    type=click.Path(path_type=Path, exists=True),
+    help="The static timetable, a zip or folder: region, zone, hours, fleet and names of places, all public.",
 )
 @click.option(
     "--adjacency",
@@ -112,21 +115,27 @@ def reference() -> None:
     help="Hide that a vehicle drove at all under one small total, or only its speeds.",
 )
 @click.option(
-    "--output", type=click.Path(path_type=Path, dir_okay=False), help="The file to write. [default: print it]"
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The file to write; needed with --gtfs. [default: print it]",
 )
-def new(sample: Path, adjacency: str, output: Path | None) -> None:
-    """Draft a specification from a sample of a feed.
+def new(sample: Path | None, gtfs: Path | None, adjacency: str, output: Path | None) -> None:
+    """Draft a specification from a sample of a feed, a timetable, or both.
 
     Layout, columns, units, time zone and cells are found; every guess has a comment to check.
     What was found is said on standard error. Nothing is released, and no value of a row is shown.
 
     \b
-    Example:
-      hatstream spec new --sample feed.csv --output town.toml
+    Examples:
+      hatstream spec new --gtfs static.zip --sample feed.csv --output town.toml
+      hatstream spec new --sample feed.csv
     """
-    if output is not None and output.exists():
-        raise UsageError(f"{output} is there already: name another file")
-    made = draft(sample, adds_and_removes=adjacency == "add-remove")
+    if sample is None and gtfs is None:
+        raise UsageError("give --gtfs, --sample or both")
+    if gtfs is not None and output is None:
+        raise UsageError("give --output: with --gtfs files of the region and of places lie beside the specification")
+    stem = output.stem if output else ""
+    made = draft(sample, adds_and_removes=adjacency == "add-remove", timetable=gtfs, stem=stem)
     for line in made.found:
         click.echo(f"found: {line}", err=True)
     for line in made.warnings:
@@ -134,9 +143,21 @@ def new(sample: Path, adjacency: str, output: Path | None) -> None:
     if output is None:
         click.echo(made.toml, nl=False)
         return
-    try:
-        output.write_text(made.toml, encoding="utf-8")
-    except OSError as error:
-        raise OutputError(f"{output}: {error.strerror}") from None
+    _write(output, made)
     found = load(output)
     click.echo(f"wrote {output} ({found.spec_id}). Read its comments, then: hatstream plan --spec {output}", err=True)
+
+
+def _write(output: Path, made: Draft) -> None:
+    """The specification last, and nothing over what is there. Raises UsageError and OutputError."""
+    texts = {output.with_name(name): content for name, content in made.files.items()} | {output: made.toml.encode()}
+    there = next((path for path in (output, *texts) if path.exists()), None)
+    if there is not None:
+        raise UsageError(f"{there} is there already: name another file")
+    for path, content in texts.items():
+        try:
+            path.write_bytes(content)
+        except OSError as error:
+            raise OutputError(f"{path}: {error.strerror}") from None
+        if path != output:
+            click.echo(f"wrote {path}", err=True)

@@ -12,8 +12,8 @@ _HEAD = """# The specification
 
 One strict TOML file says what is released. An unknown key is an error that names it. This page is made from the code:
 `hatstream spec reference > docs/specification.md`. `hatstream spec check FILE` checks a file, `hatstream spec new
---sample FEED` drafts one, `hatstream spec schema` prints a JSON Schema for editors. Ready ones are in `examples/`,
-words in the [glossary](glossary.md).
+--gtfs TIMETABLE --sample FEED` drafts one, `hatstream spec schema` prints a JSON Schema for editors. Ready ones are in
+`examples/`, words in the [glossary](glossary.md).
 
 Its identity, `spec_id`, is the hash of everything that decides a release, with defaults filled in and regions by their
 cells. Names, the account's limit, the allowed lateness and further outputs are no part of it.

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from dpops.types import Int64s
 from pipelines.advice.draft.columns import Found, as_array, find_columns
 from pipelines.advice.draft.sample import Sample, read_sample
-from pipelines.advice.draft.units import Positions, speed_unit, zones_at
+from pipelines.advice.draft.units import Positions, same_clock, speed_unit, zones_at
+from pipelines.advice.timetable.town import REGION, Town, read_town
 from pipelines.errors import InputError
 from transforms.layouts import FIXED
 from transforms.layouts.base import FIELDS
@@ -33,11 +34,15 @@ _GAPS_S = (60, 120, 300, 600, 900, 1_800, 3_600)
 
 @dataclass(frozen=True)
 class Draft:
-    """toml: the specification. found: what the sample says, a line each. warnings: what a person must look at."""
+    """toml: the specification. found: what sample and timetable say, a line each. warnings: what a person must look at.
+
+    files: beside the specification, by name: of a timetable the region, names of places, and lines for maps.
+    """
 
     toml: str
     found: tuple[str, ...]
     warnings: tuple[str, ...]
+    files: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -61,29 +66,33 @@ class _Feed:
         return f"derived_speed = {{ max_gap_s = {self.max_gap_s}, max_kmh = 120 }}"
 
 
-def draft(path: Path, *, adds_and_removes: bool) -> Draft:
-    """adds_and_removes: secret counts, with one small total; else public counts, with an epsilon for each HAT.
+def draft(path: Path | None, *, adds_and_removes: bool, timetable: Path | None = None, stem: str = "") -> Draft:
+    """Drafts from a sample of the feed, a GTFS timetable, or both: public facts are then the timetable's.
 
-    Raises InputError where vehicles, times or positions are not found.
+    adds_and_removes: secret counts, with one small total; else public counts, with an epsilon for each HAT. stem: of
+    the names of files beside the specification. Raises InputError where vehicles, times or positions are not found.
     """
-    feed = _feed(path, read_sample(str(path)))
-    if "speed" not in feed.columns.names and not adds_and_removes:
+    feed = None if path is None else _feed(path, read_sample(str(path)))
+    town = None if timetable is None else read_town(timetable, RESOLUTION)
+    if feed is not None and "speed" not in feed.columns.names and not adds_and_removes:
         raise InputError(
             f"{path}: no column of speeds. Speeds that are made from positions are for --adjacency add-remove: under "
             "counts-public positions are public, and with them the speeds"
         )
-    name = re.sub(r"[^a-z0-9]+", "-", path.name.split(".")[0].lower()).strip("-") or "feed"
+    origins = [file.name for file in (timetable, path) if file is not None]
+    name = re.sub(r"[^a-z0-9]+", "-", (stem or origins[-1].split(".")[0]).lower()).strip("-") or "feed"
     parts = [
-        f"# Drafted from {path.name}. Look at every line with a comment before `hatstream init`.",
+        f"# Drafted from {' and '.join(origins)}. Look at every line with a comment before `hatstream init`.",
         f"name = {_text(name)}\n",
-        _account(name, feed, adds_and_removes),
-        "[slot]\nminutes = 60\n",
-        _cells(feed, adds_and_removes),
+        _account(name, feed, town, adds_and_removes),
+        _slot(town),
+        _cells(feed, town, adds_and_removes, stem or name),
         "[speed]\nupper_kmh = 65      # speeds are clamped to it: a public choice, not the fastest report\n",
-        _privacy(feed, adds_and_removes),
+        _privacy(feed, town, adds_and_removes),
         _input(feed),
     ]
-    return Draft("\n".join(parts), _said(feed), _warnings(feed, adds_and_removes))
+    files = town.files(stem or name) if town else {}
+    return Draft("\n".join(parts), _said(feed, town), _warnings(feed, town, adds_and_removes), files)
 
 
 def _feed(path: Path, sample: Sample) -> _Feed:
@@ -151,37 +160,49 @@ def _columns_of(path: Path, sample: Sample) -> Found:
 # --- tables of the specification ----------------------------------------------------------------------------------
 
 
-def _account(name: str, feed: _Feed, secret: bool) -> str:
-    others = f", or {' or '.join(feed.zones[1:])}" if len(feed.zones) > 1 else ""
-    zone = feed.zones[0] if feed.zones else "Etc/UTC"
+def _account(name: str, feed: _Feed | None, town: Town | None, secret: bool) -> str:
+    zones = (town.zone,) if town else feed.zones if feed else ()
+    others = f", or {' or '.join(zones[1:])}" if len(zones) > 1 else ""
+    why = "of the timetable's agency" if town else f"the zone where the sample lies{others}: check"
     limit = "{ epsilon = 2.64, delta = 1e-6 }" if secret else "300.0"
     adjacency = "add-remove" if secret else "counts-public"
     hidden = "that a vehicle drove at all is hidden" if secret else "speeds are hidden, presence is not"
     return (
         f"[account]\nname = {_text(name + '-speeds')}\n"
         'unit = "vehicle-day"\n'
-        f"timezone = {_text(zone)}  # the zone where the sample lies{others}: check\n"
+        f"timezone = {_text(zones[0] if zones else 'Etc/UTC')}  # {why}\n"
         f'adjacency = "{adjacency}"  # {hidden}\n'
         f"limit = {limit}\n"
     )
 
 
-def _cells(feed: _Feed, secret: bool) -> str:
-    if not secret:
-        return f'[cells]\nresolution = {RESOLUTION}\nregion = "occupied"\n'
+def _slot(town: Town | None) -> str:
+    if town is None:
+        return "[slot]\nminutes = 60\n"
+    start, end = town.service.hours
+    left = f"; {town.service.outside:.1%} of its stops are at other hours" if town.service.outside else ""
+    return f'[slot]\nminutes = 60\nservice = "{start:02d}:00-{end:02d}:00"  # of the timetable{left}\n'
+
+
+def _cells(feed: _Feed | None, town: Town | None, secret: bool, stem: str) -> str:
+    head = f"[cells]\nresolution = {RESOLUTION}\n"
+    if town:
+        file = _text(f"{stem}-{REGION}.geojson")
+        return f"{head}region = {file}  # the cells of the timetable's lines and stops: public\n"
+    if not secret or feed is None:
+        return f'{head}region = "occupied"\n'
     lines = [feed.cells[at : at + _PER_LINE] for at in range(0, len(feed.cells), _PER_LINE)]
     listed = "\n".join("  " + " ".join(f'"{cell}",' for cell in line) for line in lines)
     return (
-        "[cells]\n"
-        f"resolution = {RESOLUTION}\n"
+        f"{head}"
         "# WARNING: these are the cells of the sample. A region is public, and must not be made from reports that are\n"
         "# to be protected: keep it only if the sample is older than the account, else name a GeoJSON of the service\n"
-        "# area.\n"
+        "# area, or draft with --gtfs.\n"
         f"region = [\n{listed}\n]\n"
     )
 
 
-def _privacy(feed: _Feed, secret: bool) -> str:
+def _privacy(feed: _Feed | None, town: Town | None, secret: bool) -> str:
     if not secret:
         return (
             "[privacy]\nepsilon = 1.0  # of each HAT; `hatstream plan` says what adds up\n"
@@ -191,9 +212,21 @@ def _privacy(feed: _Feed, secret: bool) -> str:
     return (
         "[privacy]\nepsilon = 2.64  # all that a vehicle spends in a day\ndelta = 1e-6\n"
         'per = "period"\nscope = "period"\n\n'
-        '[[statistic]]\nname = "mean"\nmechanism = "levels"\n\n'
-        f"[fleet]\nvehicles = {_roughly(feed.vehicles)}  "
-        "# seen in the sample, roughly: replace it by the timetable's number\n"
+        f'[[statistic]]\nname = "mean"\nmechanism = "levels"\n\n{_fleet(feed, town)}'
+    )
+
+
+def _fleet(feed: _Feed | None, town: Town | None) -> str:
+    if town is None:
+        seen = _roughly(feed.vehicles) if feed else 0
+        why = "seen in the sample, roughly: replace it by the timetable's number"
+        return f"[fleet]\nvehicles = {seen}  # {why}\n"
+    service = town.service
+    touched = ", ".join(f"{name} = {number}" for name, number in asdict(service.profile).items())
+    return (
+        f"[fleet]\nvehicles = {service.vehicles}  # under way at once on {service.day}, the day with the most trips; "
+        f"{service.blocks:,} duties in all: put what you know\n"
+        f"profile = {{ {touched} }}  # what one of them touches on that day\n"
     )
 
 
@@ -203,7 +236,12 @@ def _roughly(number: int) -> int:
     return int(-(-number // power) * power)
 
 
-def _input(feed: _Feed) -> str:
+def _input(feed: _Feed | None) -> str:
+    if feed is None:
+        return (
+            "# No sample was given: say what the feed is like (docs/specification.md), or draft again with --sample.\n"
+            '[input]\nlayout = "gtfs-realtime"\n'
+        )
     sample, found = feed.sample, feed.columns
     lines = ["[input]", f"layout = {_text(sample.layout)}"]
     if sample.layout in FIXED:
@@ -232,7 +270,22 @@ def _text(value: str) -> str:
 # --- words --------------------------------------------------------------------------------------------------------
 
 
-def _said(feed: _Feed) -> tuple[str, ...]:
+def _said(feed: _Feed | None, town: Town | None) -> tuple[str, ...]:
+    return (*(_said_of_town(town) if town else ()), *(_said_of_feed(feed) if feed else ()))
+
+
+def _said_of_town(town: Town) -> tuple[str, ...]:
+    service = town.service
+    days = "every day" if len(service.weekdays) == 7 else ", ".join(service.weekdays)
+    hours = "{:02d}:00 to {:02d}:00".format(*service.hours)
+    return (
+        f"timetable {town.origin}: {service.first} to {service.last}, {days}, {hours} {town.zone}",
+        f"{service.vehicles:,} vehicles under way at once, {service.blocks:,} duties on {service.day}",
+        f"{len(town.cells):,} cells of resolution {town.resolution} with lines or stops",
+    )
+
+
+def _said_of_feed(feed: _Feed) -> tuple[str, ...]:
     unit: TimeUnit = feed.columns.time_unit
     names = ", ".join(f"{field} = {name}" for field, name in feed.columns.names.items())
     clock = "without an offset" if feed.zone_needed else f"as {unit}"
@@ -250,9 +303,11 @@ def _said(feed: _Feed) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _warnings(feed: _Feed, secret: bool) -> tuple[str, ...]:
-    found = []
-    if secret:
+def _warnings(feed: _Feed | None, town: Town | None, secret: bool) -> tuple[str, ...]:
+    if feed is None:
+        return ("No sample was given: [input] is a guess.",)
+    found = [] if town is None else _disagreements(feed, town)
+    if secret and town is None:
         found.append(
             "The region and the fleet were made from the sample. Under add-remove they must be public facts, not made "
             "from reports that are to be protected: replace them, unless the sample is older than the account."
@@ -266,3 +321,17 @@ def _warnings(feed: _Feed, secret: bool) -> tuple[str, ...]:
     if "speed" not in feed.columns.names and others:
         found.append(f"If one of these columns holds speeds, name it in input.columns: {', '.join(others[:20])}.")
     return tuple(found)
+
+
+def _disagreements(feed: _Feed, town: Town) -> list[str]:
+    """Where the sample is not as the timetable has it."""
+    found = []
+    outside = len(set(feed.cells) - town.cells)
+    if outside:
+        found.append(
+            f"{outside:,} of the sample's {len(feed.cells):,} cells are not in the timetable's region: reports there "
+            "are refused. Depots and detours are no loss; a line that is missing is."
+        )
+    if feed.zones and not any(same_clock(town.zone, zone) for zone in feed.zones):
+        found.append(f"The sample lies in {' or '.join(feed.zones)}, and the timetable says {town.zone}.")
+    return found

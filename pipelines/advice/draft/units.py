@@ -1,8 +1,9 @@
 """What a sample says of its time zone and of the unit of its speeds."""
 
 import re
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
-from zoneinfo import available_timezones
+from zoneinfo import ZoneInfo, available_timezones
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,10 +11,10 @@ from numpy.typing import NDArray
 from dpops.types import Int64s
 from transforms.layouts.base import KMH_PER_UNIT
 from transforms.layouts.columns import Floats
+from transforms.places.distance import distance_m
 
 _NAMED = (("km/h", r"km_?/?h|kph|kmph"), ("mph", r"mph|miles"), ("m/s", r"m_?/s|mps|m_s\b"))
 MIN_PAIRS = 50
-EARTH_M = 6_371_000.0
 MOST_STEPS_S = 120
 
 
@@ -59,17 +60,21 @@ def speed_ratio(rows: Positions) -> float | None:
     return float(np.median(mean[fits] * step_s[fits] / metres[fits]))
 
 
-def distance_m(lat1: Floats, lon1: Floats, lat2: Floats, lon2: Floats) -> Floats:
-    """Great-circle distance (haversine)."""
-    a, b, c, d = (np.radians(each) for each in (lat1, lon1, lat2, lon2))
-    half = np.sin((c - a) / 2) ** 2 + np.cos(a) * np.cos(c) * np.sin((d - b) / 2) ** 2
-    found: Floats = 2 * EARTH_M * np.arcsin(np.sqrt(np.clip(half, 0, 1)))
-    return found
-
-
 def zones_at(lat: float, lon: float) -> list[str]:
     """The time zones of a place, by their borders on the map; several where a border is disputed."""
     from tzfpy import get_tz, get_tzs  # loads its map of borders
 
     found = dict.fromkeys([get_tz(lon, lat), *get_tzs(lon, lat)])
     return [name for name in found if name in available_timezones()]
+
+
+def same_clock(zone: str, other: str) -> bool:
+    """Whether two zones show the same time, in this year and the next."""
+    now = datetime.now(UTC)
+    instants = [now + timedelta(days=30 * month) for month in range(24)]
+    try:
+        return all(
+            at.astimezone(ZoneInfo(zone)).utcoffset() == at.astimezone(ZoneInfo(other)).utcoffset() for at in instants
+        )
+    except (KeyError, ValueError, OSError):
+        return False

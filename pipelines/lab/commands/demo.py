@@ -2,22 +2,23 @@
 
 from dataclasses import replace
 from datetime import timedelta
-from importlib.resources import files
 from pathlib import Path
 
 import click
-import msgspec
 from rich.console import Console
 from rich.table import Table
 
 from pipelines.account import location
 from pipelines.account.guarantee import levels_sentence
-from pipelines.advice.pages.map import MapTexts, draw_map
+from pipelines.advice.draft.draft import draft
+from pipelines.advice.pages.map import MapTexts, Surroundings, draw_map
+from pipelines.advice.pages.places import read_ground, read_places
 from pipelines.advice.pages.rows import read_rows
 from pipelines.commands.local_path import LocalPath
 from pipelines.commands.options import console, progress_bars
 from pipelines.input_files import InputFiles
 from pipelines.job import Outputs
+from pipelines.lab.demo.timetable import write_timetable
 from pipelines.lab.demo.truth import ClassError, compared
 from pipelines.lab.evaluation.feed import Feed
 from pipelines.lab.evaluation.truth import read_city
@@ -27,6 +28,8 @@ from pipelines.runs import release as scheduled
 from pipelines.specification import Specification, load
 
 DAYS = 4
+SAMPLE = "sample.parquet"
+"""The first day."""
 
 
 @click.command()
@@ -45,8 +48,8 @@ def demo(output: Path) -> int:
     out = console()
     output.mkdir(parents=True, exist_ok=True)
     fleets = made_up_fleets()
-    spec = _specification(output, fleets[0])
     samples = _samples(out, output, fleets)
+    spec = _specification(out, output, fleets[0])
     place = location.find(str(output / "ledger.sqlite"), None)
     location.open_account(place, spec.account)
     when = range_of(spec.timetable, fleets[0].day.isoformat(), fleets[-1].day.isoformat())
@@ -56,7 +59,8 @@ def demo(output: Path) -> int:
         city = read_city(Feed(spec, samples), report)
     rows = read_rows([str(path) for path in done.files])
     guarantee = levels_sentence(spec, spec.levels) if spec.levels else ""
-    hexagons = draw_map(rows, output / "map.html", MapTexts("Speeds of a made-up bus fleet", guarantee))
+    around = Surroundings(read_places(output / "town-places.geojson"), read_ground(output / "town-ground.geojson"))
+    hexagons = draw_map(rows, output / "map.html", MapTexts("Speeds of a made-up bus fleet", guarantee), around)
     _tell(out, compared(city, rows), city.mean_kmh, guarantee)
     out.print(
         f"The map of {hexagons:,} hexagons opens from disk in any browser:\n  {output / 'map.html'}", soft_wrap=True
@@ -67,18 +71,23 @@ def demo(output: Path) -> int:
 
 
 def made_up_fleets() -> list[Fleet]:
-    """The same buses on some days in a row, which differ."""
+    """Days in a row of the same town, which differ."""
     first = Fleet()
-    return [replace(first, seed=first.seed + day, day=first.day + timedelta(days=day)) for day in range(DAYS)]
+    days = range(DAYS)
+    return [replace(first, seed=first.seed + at, town_seed=first.seed, day=first.day + timedelta(at)) for at in days]
 
 
-def _specification(output: Path, fleet: Fleet) -> Specification:
-    """Writes the specification and the town's bounds, which are public, into the folder."""
-    west, south, east, north = fleet.bbox
-    ring = [[west, south], [east, south], [east, north], [west, north], [west, south]]
-    (output / "town.geojson").write_bytes(msgspec.json.encode({"type": "Polygon", "coordinates": [ring]}))
-    path = output / "town.toml"
-    path.write_bytes(files("pipelines.lab.demo").joinpath("town.toml").read_bytes())
+def _specification(out: Console, output: Path, fleet: Fleet) -> Specification:
+    """Writes the town's timetable, and drafts a specification from that and the first day, as `spec new` does."""
+    timetable, path = output / "town-gtfs.zip", output / "town.toml"
+    write_timetable(fleet, timetable)
+    if not path.exists():
+        made = draft(output / SAMPLE, adds_and_removes=True, timetable=timetable, stem=path.stem)
+        for name, content in (*made.files.items(), (path.name, made.toml.encode())):
+            (output / name).write_bytes(content)
+    out.print(
+        f"A timetable of the town, and the specification drafted from it:\n  {timetable}\n  {path}", soft_wrap=True
+    )
     return load(path)
 
 
@@ -88,7 +97,7 @@ def _samples(out: Console, output: Path, fleets: list[Fleet]) -> list[str]:
     with progress_bars(quiet=False) as report:
         for at, fleet in enumerate(fleets):
             report("days driven by the made-up fleet", at, len(fleets))
-            path = output / ("sample.parquet" if at == 0 else f"sample-{fleet.day}.parquet")
+            path = output / (SAMPLE if at == 0 else f"sample-{fleet.day}.parquet")
             reports += write_sample(fleet, path)
             paths.append(str(path))
         report("days driven by the made-up fleet", len(fleets), len(fleets))

@@ -29,7 +29,10 @@ def test_the_demo_ends_with_truth_beside_estimate_beside_constant_the_guarantee_
     shown = " ".join(capsys.readouterr().out.split())
     for part in ("estimate", "constant", "holds the truth", "epsilon 2.64", "that it drove at all", "hexagons opens"):
         assert part in shown
-    assert len(list((tmp_path / "hats").iterdir())) == 2 * 19
+    table = load(tmp_path / "town.toml").timetable
+    hours = (table.service_end_minute - table.service_start_minute) // 60
+    assert len(list((tmp_path / "hats").iterdir())) == 2 * hours
+    assert "Road at" in (tmp_path / "town-places.geojson").read_text()
     assert (tmp_path / "map.html").stat().st_size < 6_000_000
 
 

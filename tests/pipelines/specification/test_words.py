@@ -24,7 +24,6 @@ GOOD = [
     *((path.name, path.read_text()) for path in sorted((ROOT / "examples").glob("*.toml"))),
     *((f"README {at}", text) for at, text in enumerate(README)),
     ("demo", (ROOT / "pipelines" / "lab" / "demo" / "demo.toml").read_text()),
-    ("town", (ROOT / "pipelines" / "lab" / "demo" / "town.toml").read_text()),
     ("city", city.SPEC),
     ("levels", levels_city.SPEC),
 ]

@@ -144,7 +144,7 @@ function drawNames(pen) {
     const { box, isLine } = DATA.shapes.shapes[place], name = DATA.places.name[place];
     if (!name || isLine || isOutside(box)) continue;
     const wide = (box[2] - box[0]) * view.scale - 8;
-    if (wide < 70) continue;
+    if (wide < 140) continue;
     const lines = brokenText(pen, name, wide), left = screenX((box[0] + box[2]) / 2), top = screenY((box[1] + box[3]) / 2);
     lines.forEach((line, at) => plate(pen, line, left, top + (at - (lines.length - 1) / 2) * 15));
   }
@@ -156,7 +156,7 @@ function brokenText(pen, text, wide) {
     if (lines.length && pen.measureText(longer).width <= wide) lines[lines.length - 1] = longer;
     else lines.push(word);
   }
-  return lines.slice(0, 3);
+  return lines;
 }
 function plate(pen, text, left, top) {
   const wide = pen.measureText(text).width + 6;

@@ -1,0 +1,59 @@
+"""A town as its timetable has it: what a specification takes from there, and files for the region and for maps."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import h3
+import msgspec
+import numpy as np
+
+from pipelines.advice.timetable.gtfs import read_gtfs
+from pipelines.advice.timetable.service import Service, service_of
+from pipelines.advice.timetable.surroundings import (
+    cells_of_lines,
+    cells_or_none,
+    ground_document,
+    places_document,
+    region_document,
+)
+from pipelines.errors import InputError
+
+REGION, PLACES, GROUND = "region", "places", "ground"
+"""Of the files: the cells' outline, names of the cells, lines of the routes."""
+
+
+@dataclass(frozen=True)
+class Town:
+    """origin: the feed's name. cells: of the region, as text. documents: GeoJSON by REGION, PLACES and GROUND."""
+
+    origin: str
+    zone: str
+    service: Service
+    resolution: int
+    cells: frozenset[str]
+    documents: Mapping[str, Mapping[str, Any]]
+
+    def files(self, stem: str) -> dict[str, bytes]:
+        """By file name."""
+        return {f"{stem}-{of}.geojson": msgspec.json.encode(document) for of, document in self.documents.items()}
+
+
+def read_town(path: Path, resolution: int) -> Town:
+    """path: of a GTFS zip or folder. The region is the cells of all lines and stops. Raises InputError."""
+    feed = read_gtfs(path)
+    stop_cells = cells_or_none(*feed.stop_positions, resolution)
+    of_line = cells_of_lines(feed, resolution)
+    served = np.unique(feed.stop_times.stop)
+    cells = np.unique(np.concatenate([of_line[1], stop_cells[served]]))
+    cells = cells[cells > 0]
+    if not cells.size:
+        raise InputError(f"{path}: no stop that is served has a position")
+    documents = {
+        REGION: region_document(cells),
+        PLACES: places_document(feed, cells, of_line, resolution),
+        GROUND: ground_document(feed),
+    }
+    texts = frozenset(map(h3.int_to_str, cells.tolist()))
+    return Town(path.name, feed.zone, service_of(feed, stop_cells), resolution, texts, documents)
