@@ -1,0 +1,41 @@
+"""What somebody who drives on many days gives away: an account's spending over days in a row, by the accountant."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from dpops.accountant import Accountant, Limit
+from dpops.claims import ApproxDP
+from transforms.ledger import Spent
+
+DAYS = (1, 7, 30)
+_WEEK = 7
+
+
+class Cost(NamedTuple):
+    """Of a vehicle that drives on so many days in a row, alike on each."""
+
+    days: int
+    total: ApproxDP
+
+
+def debits(spent: Iterable[Spent]) -> dict[str, Accountant]:
+    """All claims on each period together, of every specification of the account."""
+    periods: dict[str, Accountant] = {}
+    for entry in spent:
+        periods[entry.period] = periods.get(entry.period, Accountant()) + entry.debited
+    return dict(sorted(periods.items()))
+
+
+def costs(unit: str, limit: Limit, by_period: Mapping[str, Accountant], days: Sequence[int] = DAYS) -> list[Cost]:
+    """unit: of the account. by_period: what was debited; the dearest period stands for each."""
+    dearest = Accountant()
+    for total in by_period.values():
+        dearest = dearest.largest(total)
+    return [Cost(many, limit.shown(Accountant().compose(dearest.claims() * periods_in(unit, many)))) for many in days]
+
+
+def periods_in(unit: str, days: int) -> int:
+    """How many periods so many days in a row touch at most."""
+    if unit == "vehicle-ever":
+        return 1
+    return days if unit == "vehicle-day" else (days + _WEEK - 2) // _WEEK + 1

@@ -1,0 +1,179 @@
+"""The published folder: everything is made first, then it takes its place as a whole."""
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipelines.advice.pages.map import MapTexts, Surroundings, map_page
+from pipelines.advice.pages.pack import packed
+from pipelines.advice.pages.page import render
+from pipelines.advice.pages.places import Places
+from pipelines.advice.pages.rows import HATS
+from pipelines.advice.publish.dictionary import Column, columns_of
+from pipelines.advice.publish.edition import Edition
+from pipelines.advice.publish.records import Part, data_package, dcat_record, dictionary_csv, table_schema
+from pipelines.advice.publish.tables import USABLE, csv_bytes, parquet_bytes, published
+from pipelines.errors import InputError, UsageError
+
+PACKAGE = "datapackage.json"
+MEDIA = {
+    "csv": "text/csv",
+    "parquet": "application/vnd.apache.parquet",
+    "json": "application/json",
+    "geojson": "application/geo+json",
+    "html": "text/html",
+    "md": "text/markdown",
+    "toml": "application/toml",
+}
+_TITLES = {
+    HATS: "Values by place and slot",
+    "cell-day": "Values by place and day",
+    "cell-part": "Values by place and part of the day",
+    "parent-hour": "Values by coarser place and hour",
+    "city-hour": "Values of the whole area by hour",
+}
+
+
+def write_folder(output: Path, files: Mapping[str, bytes]) -> None:
+    """The folder appears whole, and takes the place of one that was published there before.
+
+    Raises UsageError for a folder that holds something else, and OSError.
+    """
+    output = output.absolute()
+    if output.exists() and any(output.iterdir()) and not (output / PACKAGE).exists():
+        raise UsageError(f"{output} holds other files than what `publish` writes: name another folder")
+    output.parent.mkdir(parents=True, exist_ok=True)
+    part = Path(tempfile.mkdtemp(prefix=f".{output.name}-", dir=output.parent))
+    try:
+        part.chmod(0o755)
+        for name, content in files.items():
+            (part / name).write_bytes(content)
+        before = part.with_suffix(".before")
+        if output.exists():
+            os.rename(output, before)
+        os.rename(part, output)
+        shutil.rmtree(before, ignore_errors=True)
+    except OSError:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+
+
+def made(
+    edition: Edition, results: Mapping[str, pa.Table], around: Surroundings, texts: MapTexts
+) -> tuple[dict[str, bytes], dict[str, int]]:
+    """Every file of the folder by name; and how many rows each table has. results: see `read_results`.
+
+    Raises InputError where nothing is left to publish.
+    """
+    files: dict[str, bytes] = {}
+    tables, columns = dict[str, pa.Table](), dict[str, list[Column]]()
+    about = {"title": edition.wishes.title, "privacy": edition.privacy(), "provenance": edition.provenance()}
+    for name, rows in results.items():
+        table = published(rows, around.places, everything=edition.wishes.everything)
+        if not table.num_rows:
+            continue
+        files[f"{name}.parquet"] = parquet_bytes(table, around.places, edition.spec, about)
+        files[f"{name}.csv"] = csv_bytes(table)
+        tables[name], columns[name] = table, columns_of(table, edition.spec)
+    if HATS not in tables:
+        raise InputError("no value of the range is known well enough to be published; --all publishes all")
+    files["places.geojson"] = places_geojson(results[HATS], around.places)
+    files["map.html"] = map_page(texts, data=packed(_drawn(edition, results[HATS]), around.places, around.ground))
+    files["privacy.html"] = render("privacy.html", edition=edition, title=f"{edition.wishes.title}: privacy")
+    files["privacy.json"] = _json(edition.privacy())
+    files["provenance.json"] = _json(edition.provenance())
+    files["specification.toml"] = edition.origin.specification.encode()
+    files["dictionary.csv"] = dictionary_csv(columns)
+    parts = [_part(name, content, tables, columns) for name, content in files.items()]
+    files["dcat.jsonld"] = _json(dcat_record(edition, parts))
+    files[PACKAGE] = _json(data_package(edition, parts))
+    files["README.md"] = _readme(edition, parts).encode()
+    files["SHA256SUMS"] = "".join(f"{_hash(content)}  {name}\n" for name, content in sorted(files.items())).encode()
+    return files, {name: table.num_rows for name, table in tables.items()}
+
+
+def _drawn(edition: Edition, rows: pa.Table) -> pa.Table:
+    """What the map shows: the rows that the tables have."""
+    return rows if edition.wishes.everything else rows.filter(pc.is_in(rows["status"], pa.array(USABLE)))
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _part(name: str, content: bytes, tables: Mapping[str, pa.Table], columns: Mapping[str, list[Column]]) -> Part:
+    stem, _, ending = name.rpartition(".")
+    is_table = ending == "csv" and stem in tables
+    schema = table_schema(tables[stem], columns[stem]) if is_table else None
+    title = _TITLES.get(stem, stem.capitalize())
+    return Part(name, title, MEDIA[ending], len(content), _hash(content), schema)
+
+
+def places_geojson(rows: pa.Table, places: Places) -> bytes:
+    """Every place with its shape, name and note."""
+    features = []
+    for cell in sorted(rows["cell"].unique().to_pylist()):
+        place = places.place(cell)
+        shape = None if place.shape is None else place.shape.geometry
+        said = {"place": cell, "name": place.name, "note": place.note}
+        features.append({"type": "Feature", "id": cell, "geometry": shape, "properties": said})
+    return _json({"type": "FeatureCollection", "features": features})
+
+
+def _json(document: Any) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+
+
+_README = """# {wishes.title}
+
+{wishes.description}
+
+{shown} Columns are described in `dictionary.csv`, in `datapackage.json` and in the Parquet files themselves. `map.html`
+opens in any browser, without a network.
+
+Licence: {wishes.licence.title} {wishes.licence.url}
+Publisher: {wishes.publisher} {wishes.contact}
+
+## Privacy
+
+{promise.guarantee}
+
+Epsilon of a vehicle over days in a row that are alike: {costs}. Not protected:
+
+{limits}
+
+`privacy.html` says more.
+
+## Files
+
+| file | | bytes |
+|---|---|---:|
+{listed}
+
+Made by hatstream {origin.version} from specification `{spec_id}` (`specification.toml`).
+Slots: {covers.first} to {covers.last}.
+"""
+_ALL = "All values are here, those too that are not to be used (column status)."
+_USABLE = "Only values that are known well enough are here; a place and slot without a row is not known."
+
+
+def _readme(edition: Edition, parts: list[Part]) -> str:
+    return _README.format(
+        wishes=edition.wishes,
+        promise=edition.promise,
+        origin=edition.origin,
+        covers=edition.covers,
+        spec_id=edition.spec.spec_id,
+        shown=_ALL if edition.wishes.everything else _USABLE,
+        costs=", ".join(f"{cost.days} days {float(cost.total.epsilon):.4g}" for cost in edition.promise.costs),
+        listed="\n".join(f"| `{part.path}` | {part.title} | {part.size:,} |" for part in parts),
+        limits="\n".join(f"* {line}" for line in edition.not_protected),
+    )

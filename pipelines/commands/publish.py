@@ -1,0 +1,209 @@
+"""`hatstream publish`: a folder that an open-data portal takes, with a privacy card and where its values come from."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from fractions import Fraction
+from importlib.metadata import version
+from pathlib import Path
+
+import click
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpops.accountant import Accountant, Limit
+from pipelines.account.cost import costs, debits
+from pipelines.account.guarantee import levels_sentence, sentence
+from pipelines.account.location import AccountLocation
+from pipelines.account.missing_slots import gaps
+from pipelines.advice.pages.map import MapTexts, Surroundings
+from pipelines.advice.pages.report import odds
+from pipelines.advice.pages.rows import HATS, read_results
+from pipelines.advice.publish.edition import Coverage, Edition, Origin, Promise, Wishes
+from pipelines.advice.publish.folder import made, write_folder
+from pipelines.advice.publish.licences import NAMES, licence
+from pipelines.commands.local_path import LocalPath
+from pipelines.commands.options import account_options, packed, spec_option
+from pipelines.commands.surroundings import surroundings_options
+from pipelines.errors import InputError, UsageError
+from pipelines.input_files import paths_of
+from pipelines.output_folder import OutputError
+from pipelines.ranges import range_of
+from pipelines.specification import Specification, load
+from transforms.errors import reason_of
+from transforms.ledger import Ledger
+from transforms.ledger.head import LedgerError
+
+
+@dataclass(frozen=True)
+class AskedTexts:
+    """What the options say of the published folder."""
+
+    title: str | None
+    description: str | None
+    publisher: str
+    contact: str
+    licence_name: str
+    url: str
+    tiles: str | None
+    credit: str
+    everything: bool
+
+    def wishes(self, spec: Specification) -> Wishes:
+        minutes = spec.timetable.slot_minutes
+        slots = "Hourly" if minutes == 60 else f"{minutes}-minute"
+        names = " and ".join(dict.fromkeys(stat.name for stat in spec.statistics)) or "mean"
+        what = f"{slots} {names} speeds of vehicles by place, published with differential privacy by hatstream."
+        return Wishes(
+            title=self.title or f"{slots} speeds of vehicles: {spec.name}",
+            description=self.description or what,
+            publisher=self.publisher,
+            contact=self.contact,
+            licence=licence(self.licence_name),
+            url=self.url,
+            everything=self.everything,
+        )
+
+
+_texts_options = packed(
+    "texts",
+    AskedTexts,
+    click.option("--title", help="Of the dataset."),
+    click.option("--description", help="A sentence or two on it."),
+    click.option("--publisher", required=True, help="Who publishes it."),
+    click.option("--contact", default="", help="An email or an address of theirs."),
+    click.option("--licence", "--license", "licence_name", required=True, help=f"Such as {', '.join(NAMES)}."),
+    click.option("--url", default="", help="Where the folder will be found; without it addresses are relative."),
+    click.option("--tiles", metavar="URL", help="Raster tiles under the map, with {z}, {x} and {y}."),
+    click.option("--credit", default="", help="Whom the tiles are by."),
+    click.option("--all", "everything", is_flag=True, help="Also values that are not to be used, marked as such."),
+)
+
+
+@click.command()
+@spec_option
+@click.option("--input", "pattern", required=True, metavar="GLOB", help="Result files, as a quoted pattern.")
+@click.option("--from", "start", metavar="DATE", help="First local date. [default: of the files]")
+@click.option("--to", "end", metavar="DATE", help="Last local date (included). [default: of the files]")
+@account_options
+@_texts_options
+@surroundings_options
+@click.option("--output", required=True, type=LocalPath(path_type=Path, file_okay=False), help="The folder to write.")
+def publish(
+    spec_path: Path,
+    pattern: str,
+    start: str | None,
+    end: str | None,
+    place: AccountLocation,
+    texts: AskedTexts,
+    around: Surroundings,
+    output: Path,
+) -> int:
+    """Write a folder for an open-data portal: tables, dictionary, privacy card, provenance, map.
+
+    Only values that may be used are in it; --all publishes the others too, with their status.
+    The ledger is walked first: one that is not whole publishes nothing.
+
+    \b
+    Example:
+      hatstream publish --spec town.toml --ledger town.sqlite --input 'out/*.parquet' \\
+          --publisher 'City of Town' --licence CC-BY-4.0 --output portal
+    """
+    spec = load(spec_path)
+    results = _of_specification(spec, _between(read_results(paths_of(pattern)), start, end))
+    if not texts.everything:
+        results = {name: _without_forecasts(rows) for name, rows in results.items()}
+    edition = _edition(spec, spec_path, place, texts.wishes(spec), results[HATS], around)
+    map_texts = MapTexts(edition.wishes.title, edition.promise.guarantee, texts.tiles, texts.credit)
+    files, rows = made(edition, results, around, map_texts)
+    try:
+        write_folder(output, files)
+    except OSError as error:
+        raise OutputError(f"the folder {output} cannot be written: {reason_of(error)}") from None
+    for name, many in rows.items():
+        click.echo(f"{name}: {many:,} of {results[name].num_rows:,} rows")
+    click.echo(f"{len(files)} files, {sum(map(len, files.values())) / 1e3:,.0f} kB: {output}")
+    return 0
+
+
+def _between(results: Mapping[str, pa.Table], start: str | None, end: str | None) -> dict[str, pa.Table]:
+    """Rows of local dates, both included. Raises UsageError and InputError."""
+    for name, value in (("--from", start), ("--to", end)):
+        try:
+            date.fromisoformat(value or "2000-01-01")
+        except ValueError:
+            raise UsageError(f"{name} must be a date like 2026-05-13; it is {value!r}") from None
+    found = {}
+    for name, rows in results.items():
+        day = pc.utf8_slice_codeunits(rows["slot_start"], 0, 10)
+        fits = pc.and_(pc.greater_equal(day, start or ""), pc.less_equal(day, end or "9999-99-99"))
+        found[name] = rows.filter(fits)
+    if HATS not in found or not found[HATS].num_rows:
+        raise InputError("the result files hold no row of slots in this range")
+    return found
+
+
+def _without_forecasts(rows: pa.Table) -> pa.Table:
+    """Without slots of which anything is a forecast: nothing of them is released."""
+    forecast = rows.filter(pc.equal(rows["status"], "forecast"))["slot_start"].unique()
+    return rows.filter(pc.invert(pc.is_in(rows["slot_start"], forecast)))
+
+
+def _of_specification(spec: Specification, results: dict[str, pa.Table]) -> dict[str, pa.Table]:
+    """Raises InputError for rows of another specification: the card would not be theirs."""
+    others = {spec_id for rows in results.values() for spec_id in rows["spec_id"].unique().to_pylist()} - {spec.spec_id}
+    if others:
+        raise InputError(f"the result files hold rows of {sorted(others)[0]}, and {spec.name} is {spec.spec_id}")
+    return results
+
+
+def _edition(
+    spec: Specification, spec_path: Path, place: AccountLocation, wishes: Wishes, rows: pa.Table, around: Surroundings
+) -> Edition:
+    """Walks the ledger. Raises LedgerError where it is not whole or has nothing of the specification."""
+    book = place.reader()
+    if not book.exists():
+        raise LedgerError(f"there is no ledger at {place.shown}")
+    walked = book.verify()
+    by_period = debits(book.spent(spec.account.name))
+    entry = _newest(book, spec, by_period).partition(".")[0]
+    is_signed, text = walked.checked == walked.entries, spec_path.read_text(encoding="utf-8")
+    return Edition(
+        wishes=wishes,
+        spec=spec,
+        promise=_promise(spec, book.limit(spec.account.name, spec.account.limit), by_period),
+        covers=_coverage(spec, book, rows, around),
+        origin=Origin(text, entry, is_signed, version("hatstream"), datetime.now(UTC)),
+    )
+
+
+def _promise(spec: Specification, limit: Limit, by_period: Mapping[str, Accountant]) -> Promise:
+    spent = [limit.shown(total) for total in by_period.values()]
+    dearest = max((total.epsilon for total in spent), default=Fraction(0))
+    if spec.levels:
+        guarantee = levels_sentence(spec, spec.levels)
+    else:
+        guarantee = sentence(spec, spec.privacy.allocation.epsilon, dearest)
+    delta = max((float(total.delta) for total in spent), default=0.0)
+    total = costs(spec.account.unit, limit, by_period)
+    return Promise(guarantee, float(dearest), delta, odds(float(dearest)), total)
+
+
+def _coverage(spec: Specification, book: Ledger, rows: pa.Table, around: Surroundings) -> Coverage:
+    starts = sorted(rows["slot_start"].unique().to_pylist(), key=datetime.fromisoformat)
+    ends = sorted(rows["slot_end"].unique().to_pylist(), key=datetime.fromisoformat)
+    when = range_of(spec.timetable, starts[0][:10], starts[-1][:10])
+    missing = [gap.slot_start for gap in gaps(spec, when, book, int(datetime.now(UTC).timestamp()))]
+    shapes = [around.places.place(cell).shape for cell in rows["cell"].unique().to_pylist()]
+    lons, lats = zip(*(at for shape in shapes if shape for part in shape.parts for at in part), strict=True)
+    return Coverage(starts[0], ends[-1], len(starts), missing, (min(lons), min(lats), max(lons), max(lats)))
+
+
+def _newest(book: Ledger, spec: Specification, periods: Mapping[str, Accountant]) -> str:
+    """The hash and signature of the newest release: audit events that follow it change nothing that is published."""
+    newest = max((book.last_of(spec.spec_id, period) for period in periods), default=0)
+    if not newest:
+        raise LedgerError(
+            f"the ledger has no release of {spec.name} ({spec.spec_id}): name the one it was released with"
+        )
+    return book.hash_of(newest)
