@@ -34,6 +34,7 @@ COMMANDS = {
         "pipelines.commands.publish:publish",
         "Write a folder for an open-data portal: tables, dictionary, privacy card, map.",
     ),
+    "serve": ("pipelines.commands.serve:serve", "Serve result files read-only: a map that follows, an interface."),
     "report": (
         "pipelines.commands.report:report",
         "Write what is promised, spent and missing into one HTML page.",

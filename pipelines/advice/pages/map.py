@@ -52,8 +52,9 @@ def draw_map(rows: pa.Table, path: Path, texts: MapTexts, around: Surroundings =
     return len(rows["cell"].unique())
 
 
-def map_page(texts: MapTexts, *, data: bytes | None = None, source: str | None = None) -> bytes:
-    """The page with its data inside, or one that asks its server for them at `source` and follows what is new."""
+def map_page(texts: MapTexts, *, data: bytes | None = None, source: str | None = None, follow_s: float = 5) -> bytes:
+    """The page with its data inside, or one that asks its server for them at `source`, again each `follow_s`."""
+    asked = {"source": source, "followMs": round(1_000 * follow_s)}
     return render(
         "map.html",
         images=texts.tiles,
@@ -61,6 +62,6 @@ def map_page(texts: MapTexts, *, data: bytes | None = None, source: str | None =
         title=texts.title,
         claim=texts.claim,
         credit=texts.credit,
-        page=script_json({"tiles": texts.tiles, "source": source, "says": STATUSES, "advice": ADVICE}),
+        page=script_json(asked | {"tiles": texts.tiles, "says": STATUSES, "advice": ADVICE}),
         packed=base64.b64encode(data or b"").decode(),
     )

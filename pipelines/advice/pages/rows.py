@@ -52,15 +52,15 @@ def read_results(paths: Sequence[str]) -> dict[str, pa.Table]:
 
     Raises InputError where a file is no result file, where two give different values of the same HAT, or for no row.
     """
-    table = pa.concat_tables([_read(Path(path)) for path in paths], promote_options="default")
+    table = pa.concat_tables([read_one(Path(path)) for path in paths], promote_options="default")
     if table.num_rows == 0:
         raise InputError("the result files hold no row: there is nothing to show")
     if "product" not in table.column_names:
-        return {HATS: _each_once(table)}
+        return {HATS: each_once(table)}
     of = pc.fill_null(table["product"], HATS)
     there = set(of.unique().to_pylist())
     names = [name for name in (HATS, *PRODUCTS) if name in there]
-    return {name: _each_once(_without_empty(table.filter(pc.equal(of, name)))) for name in names}
+    return {name: each_once(_without_empty(table.filter(pc.equal(of, name)))) for name in names}
 
 
 def is_live(rows: pa.Table) -> pa.ChunkedArray:
@@ -74,8 +74,8 @@ def _without_empty(table: pa.Table) -> pa.Table:
     return table.select(there)
 
 
-def _each_once(table: pa.Table) -> pa.Table:
-    """One row a HAT and statistic: not the live one where there is another."""
+def each_once(table: pa.Table) -> pa.Table:
+    """One row a HAT and statistic: not the live one where there is another. Raises InputError for contradictions."""
     first = table.append_column("live", is_live(table)).sort_by([("live", "ascending")]).drop(["live"])
     keys = first.select(list(_KEY)).append_column("at", pa.array(range(first.num_rows)))
     grouped = keys.group_by(list(_KEY)).aggregate([("at", "min"), ("at", "count")])
@@ -96,16 +96,31 @@ def _refuse_different(rows: pa.Table) -> None:
         )
 
 
-def _read(path: Path) -> pa.Table:
+def read_one(path: Path) -> pa.Table:
+    """A result file, or a table of a published folder. Raises InputError."""
     kind = path.suffix.removeprefix(".")
     if kind not in _READERS:
         raise InputError(f"{path} is no result file: it must end in {', '.join(f'.{name}' for name in _READERS)}")
     try:
         table = _READERS[kind](path)
+        table = _as_released(table) if "value_of" in table.column_names else table
         names = [name for name in TYPES if name in SCHEMA.names or name in table.column_names]
         return pa.table({name: table[name].cast(TYPES[name]) for name in names})
     except (pa.ArrowException, KeyError, ValueError, TypeError, AttributeError, msgspec.MsgspecError):
         raise InputError(f"{path} is no result file of hatstream, or it is damaged") from None
+
+
+def _as_released(table: pa.Table) -> pa.Table:
+    """Rows of a published folder in the columns of result files, but for what was not published."""
+    is_beside = pc.not_equal(table["value_of"], "place")
+    area = table["area"] if "area" in table.column_names else pa.nulls(table.num_rows, pa.string())
+    columns = {name: table[name] for name in table.column_names if name not in ("value_of", "area")}
+    columns["parent"] = pc.if_else(is_beside, pc.coalesce(area, table["value_of"]), None)
+    for name in ("value", "lower95", "upper95"):
+        columns[f"parent_{name}"] = pc.if_else(is_beside, table[name], None)
+        columns[name] = columns.pop(f"own_{name}", table[name])
+    missing = {name: pa.nulls(table.num_rows, TYPES[name]) for name in SCHEMA.names if name not in columns}
+    return pa.table(columns | missing)
 
 
 def _avro(path: Path) -> pa.Table:

@@ -17,10 +17,11 @@ from pipelines.advice.pages.pack import packed
 from pipelines.advice.pages.page import render
 from pipelines.advice.pages.places import Places
 from pipelines.advice.pages.rows import HATS
+from pipelines.advice.pages.usable import USABLE, csv_bytes, published
 from pipelines.advice.publish.dictionary import Column, columns_of
 from pipelines.advice.publish.edition import Edition
 from pipelines.advice.publish.records import Part, data_package, dcat_record, dictionary_csv, table_schema
-from pipelines.advice.publish.tables import USABLE, csv_bytes, parquet_bytes, published
+from pipelines.advice.publish.tables import parquet_bytes
 from pipelines.errors import InputError, UsageError
 
 PACKAGE = "datapackage.json"

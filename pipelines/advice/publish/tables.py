@@ -1,4 +1,4 @@
-"""Result rows as a portal shows them: the values that may be used, each with what it is of; CSV and GeoParquet."""
+"""Tables of a published folder as GeoParquet."""
 
 import io
 import struct
@@ -8,84 +8,12 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv
 import pyarrow.parquet as pq
 
-from pipelines.advice.pages.pack import DAY
 from pipelines.advice.pages.places import Places, Shape
+from pipelines.advice.pages.usable import of_each
 from pipelines.advice.publish.dictionary import Column, columns_of
 from pipelines.specification import Specification
-
-USABLE = ("ok", "parent")
-"""Statuses of values that are published unless all are asked for."""
-_OWN = ("value", "lower95", "upper95")
-_ORDER = (
-    *("slot_start", "slot_end", "cell", "name", "statistic", *_OWN),
-    *("unit", "value_of", "area", "status", "mechanism", "spec_id"),
-)
-_NOT_SHOWN = ("parent", "parent_value", "parent_lower95", "parent_upper95", "epsilon_slot")
-
-
-def published(rows: pa.Table, places: Places, *, everything: bool) -> pa.Table:
-    """Columns without geometry, by slot and place. everything: values that are not to be used as well, and what each
-    place's own value is. Where nothing is left the table has no column."""
-    if not everything:
-        rows = rows.filter(pc.and_(pc.is_in(rows["status"], pa.array(USABLE)), pc.is_valid(rows["value"])))
-    if not rows.num_rows:
-        return pa.table({})
-    keys = [(name, "ascending") for name in ("instant", "cell", "statistic")]
-    rows = rows.take(pc.sort_indices(_with_instants(rows), keys))
-    beside = _is_beside(rows)
-    columns = {name: rows[name] for name in rows.column_names if name not in _NOT_SHOWN}
-    if everything:
-        columns |= {f"own_{name}": rows[name] for name in _OWN}
-    else:
-        columns = {name: column for name, column in columns.items() if name not in ("noise_std", "bias_bound")}
-    if "parent_value" in rows.column_names:
-        columns |= {name: pc.if_else(beside, rows[f"parent_{name}"], rows[name]) for name in _OWN}
-    area = pc.fill_null(rows["parent"], "") if "parent" in rows.column_names else pa.array([""] * rows.num_rows)
-    is_day = pc.equal(area, DAY)
-    columns["value_of"] = pc.if_else(beside, pc.if_else(is_day, DAY, "area"), "place")
-    columns["area"] = pc.if_else(pc.and_(beside, pc.invert(is_day)), area, None)
-    columns["name"] = _of_each(rows["cell"], lambda cell: places.named[cell].name if cell in places.named else "")
-    names = [*_ORDER, *(name for name in columns if name not in _ORDER)]
-    return pa.table({name: columns[name] for name in names if name in _ORDER or _says_something(columns[name])})
-
-
-def _says_something(column: Any) -> bool:
-    return not len(column) or column.null_count < len(column)
-
-
-def _is_beside(rows: pa.Table) -> Any:
-    """Of which rows only something coarser is known."""
-    if "parent_value" not in rows.column_names:
-        return pa.array([False] * rows.num_rows)
-    return pc.and_(pc.equal(rows["status"], "parent"), pc.is_valid(rows["parent_value"]))
-
-
-def _with_instants(rows: pa.Table) -> pa.Table:
-    return rows.append_column("instant", _of_each(rows["slot_start"], datetime.fromisoformat))
-
-
-def _of_each(column: pa.ChunkedArray, value: Any) -> Any:
-    """A column of what follows from few texts."""
-    coded = column.combine_chunks().dictionary_encode()
-    coded = coded.combine_chunks() if isinstance(coded, pa.ChunkedArray) else coded
-    return pa.array([value(text) for text in coded.dictionary.to_pylist()]).take(coded.indices)
-
-
-def csv_bytes(table: pa.Table) -> bytes:
-    """Lists are one text of JSON each."""
-    sink = io.BytesIO()
-    for at, field in enumerate(table.schema):
-        if pa.types.is_list(field.type):
-            texts = [
-                None if each is None else msgspec.json.encode(each).decode() for each in table.column(at).to_pylist()
-            ]
-            table = table.set_column(at, field.name, pa.array(texts, pa.string()))
-    pyarrow.csv.write_csv(table, sink, pyarrow.csv.WriteOptions(quoting_style="needed"))
-    return sink.getvalue()
 
 
 def parquet_bytes(table: pa.Table, places: Places, spec: Specification, about: Mapping[str, Any]) -> bytes:
@@ -95,10 +23,10 @@ def parquet_bytes(table: pa.Table, places: Places, spec: Specification, about: M
     """
     shapes = {cell: places.place(cell).shape for cell in table["cell"].unique().to_pylist() if _is_somewhere(cell)}
     for name in ("slot_start", "slot_end"):
-        instants = _of_each(table[name], datetime.fromisoformat).cast(pa.timestamp("us", spec.timetable.zone))
+        instants = of_each(table[name], datetime.fromisoformat).cast(pa.timestamp("us", spec.timetable.zone))
         table = table.append_column(f"{name}_at", instants)
     table = table.append_column(
-        "geometry", _of_each(table["cell"], lambda cell: _wkb(shapes.get(cell))).cast(pa.binary())
+        "geometry", of_each(table["cell"], lambda cell: _wkb(shapes.get(cell))).cast(pa.binary())
     )
     described = zip(table.schema, columns_of(table, spec), strict=True)
     fields = [field.with_metadata(_words(column)) for field, column in described]

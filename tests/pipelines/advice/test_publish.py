@@ -16,7 +16,8 @@ import pytest
 
 from pipelines.account.cost import periods_in
 from pipelines.advice.pages.places import Places
-from pipelines.advice.publish.tables import published, wkb
+from pipelines.advice.pages.usable import published
+from pipelines.advice.publish.tables import wkb
 from pipelines.cli import main
 from tests import city, levels_city
 from tests.pipelines.advice.results import CELLS, PARENT, WITH_PARENTS, known_of, row
@@ -83,7 +84,10 @@ def test_all_publishes_what_is_held_back_and_forecasts_with_their_status(portal)
 
 
 def test_a_city_of_which_nothing_is_known_publishes_nothing(publish, released):
-    folder, code, said = publish(released)
+    (first, *_) = (released / "whole").glob("hats-*.parquet")
+    rows = [each | {"status": "unreliable"} for each in pq.read_table(first).to_pylist()]
+    pq.write_table(pa.Table.from_pylist(rows, schema=pq.read_schema(first)), released / "unknown.parquet")
+    folder, code, said = publish(released, pattern="unknown.parquet")
     assert (code, "no value of the range is known well enough" in said) == (4, True), said
     assert not folder.exists()
 

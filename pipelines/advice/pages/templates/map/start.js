@@ -46,7 +46,6 @@ function listen() {
 
 // --- a page that follows a server ---
 
-const FOLLOW_MS = 5_000;
 let lastTag = null;
 
 async function fetched() {
@@ -65,7 +64,7 @@ async function follow() {
   } catch {
     el("stale").hidden = false;
   }
-  setTimeout(follow, FOLLOW_MS);
+  setTimeout(follow, PAGE.followMs);
 }
 function replaceData(data) {
   const atEnd = state.slot === DATA.slots.length - 1, start = DATA.slots[state.slot][0], place = state.place < 0 ? null : DATA.places.id[state.place];
@@ -89,7 +88,7 @@ async function begin() {
   listen();
   showOther();
   drawNow();
-  if (PAGE.source) setTimeout(follow, FOLLOW_MS);
+  if (PAGE.source) setTimeout(follow, PAGE.followMs);
   performance.mark("drawn");
   document.body.dataset.ready = "yes";
 }

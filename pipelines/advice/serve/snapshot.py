@@ -1,0 +1,181 @@
+"""What a folder of result files holds at one moment, and how a changing folder is followed."""
+
+import hashlib
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipelines.advice.pages.map import Surroundings
+from pipelines.advice.pages.pack import packed
+from pipelines.advice.pages.places import Place
+from pipelines.advice.pages.rows import each_once, is_live, read_one
+from pipelines.advice.pages.usable import published
+from pipelines.errors import InputError
+
+KINDS = ("parquet", "csv", "jsonl", "avro", "geojson")
+"""Of result files; of a slot in several the first is read."""
+PREFIXES = ("hats", "live")
+SECRET_NAMES = ("*.key", "*.head", "*.sqlite", "*.sqlite-*", "*.db", "*.learned")
+"""What must not lie where a server reads."""
+
+Stamp = tuple[str, int, int]
+"""A file's path, time of its last change and size."""
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """rows: of slots. stamps: their files, by slot. around: public names and lines. slots: of the map, at most."""
+
+    rows: pa.Table
+    stamps: Mapping[str, tuple[Stamp, ...]]
+    around: Surroundings
+    slots: int
+
+    @cached_property
+    def tag(self) -> str:
+        """Changes whenever a file does."""
+        return _digest((sorted(self.stamps.items()), self.slots))
+
+    def tag_of(self, slot: str | None) -> str:
+        """Changes whenever a file of the slot does; of all slots for None, or for one that is not there."""
+        return self.tag if slot is None or slot not in self.stamps else _digest((slot, self.stamps[slot]))
+
+    @cached_property
+    def starts(self) -> list[str]:
+        """Of all slots, in order."""
+        starts: list[str] = self.rows["slot_start"].unique().to_pylist()
+        return sorted(starts, key=datetime.fromisoformat)
+
+    @cached_property
+    def kinds(self) -> Mapping[str, str]:
+        """Of slots that are not settled: forecast or live."""
+        kinds: dict[str, str] = {}
+        for name, chosen in (("live", is_live(self.rows)), ("forecast", pc.equal(self.rows["status"], "forecast"))):
+            kinds |= dict.fromkeys(self.rows.filter(chosen)["slot_start"].unique().to_pylist(), name)
+        return kinds
+
+    @cached_property
+    def places(self) -> Mapping[str, Place]:
+        """Every place, by id."""
+        return {cell: self.around.places.place(cell) for cell in sorted(self.rows["cell"].unique().to_pylist())}
+
+    @cached_property
+    def usable(self) -> pa.Table:
+        return published(self.rows, self.around.places, everything=False)
+
+    @cached_property
+    def everything(self) -> pa.Table:
+        return published(self.rows, self.around.places, everything=True)
+
+    @cached_property
+    def usable_slices(self) -> Mapping[str, tuple[int, int]]:
+        """Where each slot's rows begin, and how many there are."""
+        return _slices(self.usable)
+
+    @cached_property
+    def everything_slices(self) -> Mapping[str, tuple[int, int]]:
+        return _slices(self.everything)
+
+    @cached_property
+    def map_data(self) -> bytes:
+        """Of the newest slots."""
+        newest = pa.array(self.starts[-self.slots :])
+        return packed(
+            self.rows.filter(pc.is_in(self.rows["slot_start"], newest)), self.around.places, self.around.ground
+        )
+
+
+@dataclass
+class Follower:
+    """Reads a folder, and again what changed in it; a file that cannot be read is left out and named.
+
+    folder: of `release --output`, of `stream --output`, or of `publish`.
+    """
+
+    folder: Path
+    around: Surroundings
+    slots: int
+    unreadable: tuple[str, ...] = ()
+    seen_s: float = 0.0
+    _tables: dict[Stamp, pa.Table] = field(default_factory=dict)
+    _looked: list[Stamp] = field(default_factory=list)
+
+    def look(self, before: Snapshot | None = None) -> Snapshot | None:
+        """The folder now; the one before where nothing changed; None where it holds no row. Raises InputError."""
+        stamps = sorted(map(_stamp, self._files()))
+        self.seen_s = time.time()
+        if before is not None and stamps == self._looked:
+            return before
+        self._looked = stamps
+        self._read(stamps)
+        files: dict[str, list[Stamp]] = {}
+        for stamp, table in self._tables.items():
+            for slot in table["slot_start"].unique().to_pylist():
+                files.setdefault(slot, []).append(stamp)
+        if not files:
+            return None
+        rows = _together(self._tables, files)
+        return Snapshot(rows, {slot: tuple(found) for slot, found in files.items()}, self.around, self.slots)
+
+    def _read(self, stamps: Sequence[Stamp]) -> None:
+        """What is new; what is gone is forgotten."""
+        unreadable, tables = [], {}
+        for stamp in stamps:
+            try:
+                tables[stamp] = self._tables[stamp] if stamp in self._tables else read_one(Path(stamp[0]))
+            except InputError:
+                unreadable.append(Path(stamp[0]).name)
+        self._tables, self.unreadable = tables, tuple(unreadable)
+
+    def refuse_secrets(self) -> None:
+        """Raises InputError where a key or a ledger lies in the folder."""
+        for pattern in SECRET_NAMES:
+            if found := next(self.folder.rglob(pattern), None):
+                raise InputError(f"{found} lies in the folder that would be served: keep ledgers and keys elsewhere")
+
+    def _files(self) -> list[Path]:
+        """One file a slot: of several formats the first of KINDS."""
+        best: dict[str, Path] = {}
+        for kind in reversed(KINDS):
+            for prefix in PREFIXES:
+                paths = (*self.folder.glob(f"{prefix}*.{kind}"), *self.folder.glob(f"date=*/{prefix}*.{kind}"))
+                best |= {str(path.with_suffix("")): path for path in paths}
+        return list(best.values())
+
+
+def _together(tables: Mapping[Stamp, pa.Table], files: Mapping[str, Sequence[Stamp]]) -> pa.Table:
+    """All rows, each HAT once: only slots of several files are looked at. Raises InputError."""
+    shared = {stamp for found in files.values() if len(found) > 1 for stamp in found}
+    alone = [table for stamp, table in tables.items() if stamp not in shared]
+    several = [table for stamp, table in tables.items() if stamp in shared]
+    if several:
+        alone.append(each_once(pa.concat_tables(several, promote_options="default")))
+    return pa.concat_tables(alone, promote_options="default")
+
+
+def _slices(rows: pa.Table) -> dict[str, tuple[int, int]]:
+    """Of rows in the order of their slots."""
+    if not rows.num_rows:
+        return {}
+    runs = pc.run_end_encode(rows["slot_start"].combine_chunks())
+    ends, slots = runs.run_ends.to_pylist(), runs.values.to_pylist()
+    begins = [0, *ends[:-1]]
+    return {slot: (begin, end - begin) for slot, begin, end in zip(slots, begins, ends, strict=True)}
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(repr(value).encode()).hexdigest()[:20]
+
+
+def _stamp(path: Path) -> Stamp:
+    try:
+        found = path.stat()
+    except OSError:
+        return str(path), 0, 0  # gone meanwhile: the next look will see it
+    return str(path), found.st_mtime_ns, found.st_size

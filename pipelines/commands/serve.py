@@ -1,0 +1,90 @@
+"""`hatstream serve`: a read-only server over result files, with a map that follows and an interface for programs."""
+
+import signal
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pipelines.advice.pages.map import MapTexts, Surroundings
+from pipelines.commands.options import packed
+from pipelines.commands.surroundings import surroundings_options
+from pipelines.errors import InputError, UsageError
+from transforms.errors import reason_of
+
+CLAIM = "All figures carry noise that hides what any single vehicle did (differential privacy)."
+BACKLOG = 256
+_SETTINGS: Mapping[str, Any] = {
+    "log_level": "warning",
+    "access_log": False,
+    "limit_concurrency": 512,
+    "timeout_keep_alive": 15,
+    "timeout_graceful_shutdown": 5,
+    "server_header": False,
+}
+
+
+@click.command()
+@click.option(
+    "--output",
+    "folder",
+    required=True,
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="The folder of result files: of `release`, `stream` or `publish`.",
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen; a proxy in front speaks TLS.")
+@click.option("--port", default=8080, show_default=True, type=click.IntRange(0, 65_535), help="0: any that is free.")
+@click.option(
+    "--slots", default=168, show_default=True, type=click.IntRange(1, 100_000), help="Newest ones on the map."
+)
+@packed(
+    "texts",
+    MapTexts,
+    click.option("--title", default="Speeds of vehicles", show_default=True, help="What the page is called."),
+    click.option("--claim", default=CLAIM, help="A sentence on what protects the vehicles."),
+    click.option("--tiles", metavar="URL", help="Raster tiles under the map, with {z}, {x} and {y}."),
+    click.option("--credit", default="", help="Whom the tiles are by."),
+)
+@surroundings_options
+def serve(folder: Path, host: str, port: int, slots: int, texts: MapTexts, around: Surroundings) -> int:
+    """Serve what is in a folder of result files, and what comes into it, until it is stopped.
+
+    It reads nothing but that folder and changes nothing; it needs no ledger and no key, and refuses a folder
+    that holds one. /openapi.json says what can be asked.
+
+    \b
+    Example:
+      hatstream serve --output out --places town-places.geojson --ground town-ground.geojson
+    """
+    try:
+        import uvicorn
+
+        from pipelines.advice.serve.app import application
+        from pipelines.advice.serve.snapshot import Follower
+    except ModuleNotFoundError as error:
+        raise UsageError(f"{error.name} is missing: pip install 'hatstream[serve]'") from None
+    follower = Follower(folder, around, slots)
+    follower.refuse_secrets()
+    config = uvicorn.Config(application(follower, texts), **_SETTINGS)
+    listening = _listening(host, port)
+    shown = f"[{host}]" if ":" in host else host
+    click.echo(f"http://{shown}:{listening.getsockname()[1]}/ serves {folder}; Ctrl-C ends it")
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ending, _stay)  # what uvicorn raises again when it has ended
+    uvicorn.Server(config).run(sockets=[listening])
+    return 0
+
+
+def _stay(_signal: int, _frame: object) -> None:
+    """Being told to end is how a server ends well."""
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """Raises InputError where the address is taken, or none of this machine's."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        raise InputError(f"{host}:{port} cannot be listened on ({reason_of(error)}): is it taken?") from None
