@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 OUTPUT ?= build/demo
 
-.PHONY: install compiled servers run stream-demo test fast-tests test-engines test-all check lint types bench bench-fusion bench-stream pictures docs lock clean
+.PHONY: install compiled servers run stream-demo test fast-tests test-engines test-all check lint types bench bench-fusion bench-stream compare pictures docs lock clean
 
 install: $(VENV)/.installed
 
@@ -76,6 +76,12 @@ bench-fusion: install
 bench-stream: install
 	@$(BIN)/python -m benchmarks.stream
 	@$(BIN)/python -m benchmarks.sustained
+
+# The README's first table: the same promise by PipelineDP (in an environment of its own) and by hatstream; some minutes.
+DATA ?= ../shared/data/capmetro/*.csv
+SPEC ?= docs/austin.toml
+compare: install
+	@OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.compare --data '$(DATA)' --spec $(SPEC)
 
 # The pictures of docs/, but for that of a stream, which `make bench-stream` draws; some minutes.
 pictures: install

@@ -6,6 +6,7 @@ import textwrap
 from pathlib import Path
 
 from pipelines.cli import main
+from pipelines.lab.demo.timetable import write_timetable
 from pipelines.made_up_fleet import Fleet, write_sample
 from pipelines.specification import load
 
@@ -16,14 +17,21 @@ def test_the_steps_to_release_a_feed_work_as_they_are_printed(tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     Path("build/demo").mkdir(parents=True)
     write_sample(Fleet(), Path("build/demo/sample.parquet"))
-    (spec,) = re.findall(r" +```toml\n(.*?) +```", README, re.DOTALL)
-    Path("build/town.toml").write_text(textwrap.dedent(spec))
+    write_timetable(Fleet(), Path("build/demo/town-gtfs.zip"))
     commands = re.findall(r"\.venv/bin/hatstream .*", README.replace("\\\n", " "))
-    assert [shlex.split(command)[1] for command in commands] == ["init", "release", "ledger", "ledger"]
+    asked = ["spec", "init", "release", "ledger", "ledger", "publish"]
+    assert [shlex.split(command)[1] for command in commands] == asked
     for command in commands:
         assert main(shlex.split(command)[1:]) == 0
     shown = capsys.readouterr().out
+    (spec,) = re.findall(r" +```toml\n(.*?) +```", README, re.DOTALL)
+    assert Path("build/town.toml").read_text() == textwrap.dedent(spec)
     assert load(Path("build/town.toml")).spec_id in README
-    for line in ("account 'town-speeds': created", "the ledger is whole: 19 entries", "32 files, first ... last:"):
+    for line in (
+        "account 'town-speeds': created",
+        "36 files, first ... last:",
+        "│ observations                    │ 267,871 │",
+    ):
         assert line in shown
         assert line in README
+    assert Path("build/portal/datapackage.json").exists()
