@@ -13,14 +13,14 @@ from pipelines.specification import Specification
 from pipelines.specification.levels import LevelsRelease
 from transforms.ledger import Ledger
 from transforms.recorded.stage_plan import plan_of
-from transforms.recorded.units import Sequenced
+from transforms.recorded.units import Sequenced, counted
 
 OPERATOR_ONLY = "for the operator alone: these numbers depend on how many vehicles reported"
 
 
 def summarise_levels(spec: Specification, levels: LevelsRelease, done: Release, ledger: Ledger) -> dict[str, Any]:
     """What a run did, as plain values. All but `operator_only` is the same whatever the input holds."""
-    outcome = done.outcome
+    outcome, entries = done.outcome, ledger.stages(spec.account.name, spec.spec_id)
     secret = {
         "rows": outcome.rows,
         "observations": outcome.observations,
@@ -28,8 +28,8 @@ def summarise_levels(spec: Specification, levels: LevelsRelease, done: Release, 
         "refused": dict(sorted(outcome.refused.items())),
         "files_left_out": outcome.left_out,
         "stages_that_differ_now": outcome.units_changed,
+        "entries": {period: _entries_of(period, entries) for period in done.calendar.periods},
     }
-    entries = ledger.stages(spec.account.name, spec.spec_id)
     public = {
         "cells": len(spec.cells.region or ()),
         "epsilon": float(levels.epsilon),
@@ -52,7 +52,16 @@ def summarise_levels(spec: Specification, levels: LevelsRelease, done: Release, 
 
 
 def _stages_of(period: str, entries: Sequence[Sequenced]) -> list[dict[str, Any]]:
-    """In their order, with the sequence numbers of their entries and of those that they rest on."""
+    """In their order; they and those that they rest on are counted among the specification's stages: 1, 2, .."""
+    places = counted(entries)
+    return [
+        {"share": stage["share"], "sequence": places[stage["sequence"]], "rests_on": places[stage["rests_on"]]}
+        for stage in _entries_of(period, entries)
+    ]
+
+
+def _entries_of(period: str, entries: Sequence[Sequenced]) -> list[dict[str, Any]]:
+    """With the ledger's own sequence numbers, which audit events shift."""
     plans = [(entry.sequence, plan_of(entry.unit)) for entry in entries if entry.unit.period == period]
     return [{"share": plan.share, "sequence": at, "rests_on": plan.rests_on} for at, plan in plans]
 

@@ -19,7 +19,7 @@ from pipelines.ranges import range_of
 from pipelines.specification import Specification
 from transforms.ledger import AccountRefusal
 from transforms.observe.vehicle_hash import Secret
-from transforms.recorded.units import Sequenced
+from transforms.recorded.units import Sequenced, counted
 from transforms.records import SlotEstimates
 from transforms.releases.periods.learned import day_estimates, hat_estimates, learned_from, product_estimates
 from transforms.releases.periods.order import hours_of, is_complete, of_period
@@ -107,8 +107,9 @@ def _causal(known: Recorded, period: str, slots: Sequence[SlotFacts]) -> HatEsti
 
 def _sums(known: Recorded, period: str, slots: Sequence[SlotFacts], outputs: Outputs) -> Iterator[Path]:
     """Writes the noisy sums of a period's stages, one file of each format."""
+    places = counted(known.entries)
     stages = of_period(known.entries, period)
-    rows = [row for entry in stages for row in sums_of(entry, known.policy, slots)]
+    rows = [row for entry in stages for row in sums_of(entry.unit, places[entry.sequence], known.policy, slots)]
     spec_id, start = known.policy.spec_id, slots[0].start
     for kind in outputs.formats:
         path = outputs.folder / file_of(spec_id, start, kind, outputs.shape, SUMS)

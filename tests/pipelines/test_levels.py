@@ -76,6 +76,38 @@ def test_an_empty_city_one_bus_and_a_full_one_publish_the_same_keys(tmp_path: Pa
     assert said[0] == said[1] == said[2]
 
 
+def stages_said(folder: Path, hatstream: Run, again: list[str]) -> tuple[object, object, list[dict[str, str]]]:
+    """What is public of day 2 after a rerun of day 1 with these lines, the ledger's own numbers, and the sums' rows."""
+    made(folder, hatstream)
+    released(folder, hatstream, end=DAYS[0])
+    levels_city.write(folder, lines=again)
+    released(folder, hatstream, end=DAYS[0])
+    levels_city.write(folder)
+    summary = released(folder, hatstream, start=DAYS[1], end=DAYS[1])
+    (period,) = summary["periods"]  # type: ignore[misc]
+    where = (
+        "--spec",
+        str(folder / "spec.toml"),
+        "--ledger",
+        str(folder / "ledger.sqlite"),
+        "--output",
+        str(folder / "s"),
+    )
+    days = ("--from", DAYS[1], "--to", DAYS[1])
+    assert hatstream("estimate", *where, *days, "--released", "--formats", "csv")[0] == 0
+    (sums,) = (folder / "s").glob("released-*.csv")
+    return period["stages"], summary["operator_only"].get("entries"), rows_of(sums)  # type: ignore[index]
+
+
+def test_a_rerun_with_other_input_shifts_no_number_that_is_public(tmp_path: Path, hatstream: Run) -> None:
+    same, same_entries, same_rows = stages_said(tmp_path / "same", hatstream, levels_city.rows())
+    late = [*levels_city.rows(), f"LATE,{DAYS[0]}T09:30:00+05:30,21.17,72.83,20\n"]
+    other, other_entries, other_rows = stages_said(tmp_path / "other", hatstream, late)
+    assert same == other == [{"share": "1", "sequence": 3, "rests_on": 2}]
+    assert {row["sequence"] for row in same_rows} == {row["sequence"] for row in other_rows} == {"3"}
+    assert same_entries != other_entries
+
+
 def test_the_first_day_has_two_stages_and_others_one_around_what_is_recorded(tmp_path: Path, hatstream: Run) -> None:
     made(tmp_path, hatstream)
     released(tmp_path, hatstream)

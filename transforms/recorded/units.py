@@ -1,6 +1,6 @@
 """What the ledger keeps of a release: every plan and noisy integer of a slot and release shard, and what they cost."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -76,6 +76,15 @@ class Sequenced(NamedTuple):
 
     sequence: int
     unit: Sealed
+
+
+def counted(entries: Sequence[Sequenced]) -> dict[int, int]:
+    """Of each sequence number, the place of its entry among a specification's stages: 1, 2, .. ; of 0, no entry, 0.
+
+    entries: all of the specification, in the order of the ledger. Sequence numbers count audit events too, which say
+    whether an input is the same as before: places are public, sequence numbers are for the operator alone.
+    """
+    return {0: 0} | {entry.sequence: at for at, entry in enumerate(entries, 1)}
 
 
 class Spending(msgspec.Struct, frozen=True):

@@ -119,8 +119,8 @@ def test_what_was_released_itself_stands_in_a_file_of_its_own(tmp_path: Path, ha
     ledger = location.find(str(tmp_path / "ledger.sqlite"), None).ledger
     entries = ledger.stages("small", rows[0]["spec_id"])
     assert len(entries) == 2
-    for entry in entries:
-        mine = [row for row in rows if row["sequence"] == entry.sequence]
+    for place, entry in enumerate(entries, 1):
+        mine = [row for row in rows if row["sequence"] == place]
         plan = plan_of(entry.unit)
         stage = plan.read([int(cell, 16) for cell in sorted(CELLS, key=lambda cell: int(cell, 16))])
         integers = np.array(entry.unit.released[0].integers)

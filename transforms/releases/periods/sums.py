@@ -11,7 +11,7 @@ from dpops.levels import Level, ReleasedLevel, ReleasedStage
 from dpops.levels.stages import CENTRE_STEP_KMH
 from transforms.places.hexagons import cell_text
 from transforms.places.hierarchy import CITY, GRANDPARENT, PARENT
-from transforms.recorded.units import Sequenced
+from transforms.recorded.units import Sealed
 from transforms.releases.periods.stages import LevelsPolicy, read_unit
 from transforms.releases.slots import SlotFacts
 
@@ -31,13 +31,13 @@ SCHEMA = pa.schema(
     ]
 )
 """weight: noisy sum of the vehicles' weights in a group. speed: noisy sum of weight times (speed - centre), km/h. Both
-None where the level had no share of the budget. centre_kmh: mean of the centres of the group's HATs. sequence: of the
-entry in the ledger."""
+None where the level had no share of the budget. centre_kmh: mean of the centres of the group's HATs. sequence: the
+place of the stage among those of the specification, 1, 2, .."""
 
 
-def sums_of(entry: Sequenced, policy: LevelsPolicy, slots: Sequence[SlotFacts]) -> Iterator[dict[str, Any]]:
-    """A row for every group of every level of one stage."""
-    stage = read_unit(entry.unit, policy.region)
+def sums_of(unit: Sealed, place: int, policy: LevelsPolicy, slots: Sequence[SlotFacts]) -> Iterator[dict[str, Any]]:
+    """A row for every group of every level of one stage. place: among the specification's stages, as `counted` says."""
+    stage = read_unit(unit, policy.region)
     for level in stage.levels:
         places, times = _places(level.level, policy.region), _times(level.level, slots)
         for group, numbers in enumerate(_numbers(level, stage)):
@@ -45,13 +45,13 @@ def sums_of(entry: Sequenced, policy: LevelsPolicy, slots: Sequence[SlotFacts]) 
             names = ("weight", "weight_sd", "speed", "speed_sd", "centre_kmh")
             yield {
                 "spec_id": policy.spec_id,
-                "period": entry.unit.period,
+                "period": unit.period,
                 "level": level.level.name,
                 "cell": places[group // level.level.slot_groups],
                 "slot_start": start,
                 "slot_end": end,
-                "stage": entry.unit.shard,
-                "sequence": entry.sequence,
+                "stage": unit.shard,
+                "sequence": place,
             } | dict(zip(names, numbers, strict=True))
 
 
