@@ -144,6 +144,25 @@ def test_a_slot_without_any_value_says_why_and_what_to_do(page, tmp_path, hatstr
     assert "--whole" in page.one("#empty").text
 
 
+def test_a_difference_without_days_to_compare_says_so(page, tmp_path, hatstream):
+    """Two days and a forecast: a forecast is no day of its own."""
+    rows = [row(CELLS[0], 6, 20.0, day=day) for day in (13, 14)]
+    rows += [row(CELLS[0], 6, 20.0, day=15, status="forecast")]
+    opened(page, mapped(tmp_path, hatstream, rows))
+    assert asked(page, "el('show').querySelector('[value=difference]').disabled")
+    asked(page, "(state.slot = 0, state.show = 'difference', showOther())")
+    assert "2 other days" in page.one("#empty").text
+
+
+def test_a_window_that_was_next_to_nothing_shows_the_whole_map_again(page, drawn):
+    opened(page, drawn)
+    whole = asked(page, "view.scale")
+    asked(page, "(el('map').style.height = '5px', drawNow())")
+    assert asked(page, "view.scale") > 0
+    asked(page, "(el('map').style.height = '', drawNow())")
+    assert asked(page, "view.scale") == pytest.approx(whole)
+
+
 def test_search_finds_places_by_name_and_id_and_names_are_shown(page, tmp_path, hatstream):
     features = [
         {"type": "Feature", "geometry": None, "properties": {"place": cell, "name": name, "note": "route 4"}}

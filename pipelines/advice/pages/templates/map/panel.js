@@ -82,8 +82,15 @@ function showEmpty() {
     if (code !== null) codes.set(code.status, (codes.get(code.status) ?? 0) + 1);
   }
   const [status] = [...codes].sort((a, b) => b[1] - a[1])[0] ?? [null];
-  el("empty").hidden = seen > 0;
-  el("empty").textContent = seen ? "" : `No value is published of this slot. ${PAGE.says[status] ?? ""} ${PAGE.advice[status] ?? ""}`;
+  const why = seen ? "" : `No value is published of this slot. ${PAGE.says[status] ?? ""} ${PAGE.advice[status] ?? ""}`;
+  el("empty").textContent = why || noUsualText();
+  el("empty").hidden = el("empty").textContent === "";
+}
+
+function noUsualText() {
+  if (state.show !== "difference") return "";
+  for (let place = 0; place < places(); place++) if (differenceAt(state.slot, place) !== null) return "";
+  return `Nothing to compare with: the usual needs ${FEWEST_DAYS} other days of which this time is known. "Show" has the values.`;
 }
 
 // --- legend ---

@@ -11,7 +11,7 @@ function fillControls() {
   el("slot").max = DATA.slots.length - 1;
   el("layer").replaceChildren(...DATA.layers.map((of, at) => new Option(of.title, at)));
   el("layer").closest("label").hidden = DATA.layers.length < 2;
-  const days = new Set(DATA.slots.map((_, slot) => dateOf(slot))).size;
+  const days = new Set(DATA.slots.map((_, slot) => slot).filter(slot => kindOfSlot(slot) !== "forecast").map(dateOf)).size;
   const difference = el("show").querySelector("[value=difference]");
   difference.disabled = days <= FEWEST_DAYS;
   difference.textContent = days <= FEWEST_DAYS ? "Difference to usual (needs three days)" : "Difference to usual";

@@ -12,7 +12,8 @@ function fit() {
   const wide = Math.max(box[2] - box[0], 1e-7), high = Math.max(box[3] - box[1], 1e-7);
   view.x = (box[0] + box[2]) / 2;
   view.y = (box[1] + box[3]) / 2;
-  view.scale = Math.min((view.width - 2 * PADDING) / wide, (view.height - 2 * PADDING) / high);
+  const room = size => Math.max(size - 2 * PADDING, 1); // a window may be next to nothing for a moment
+  view.scale = Math.min(room(view.width) / wide, room(view.height) / high);
   view.fitted = view.scale;
 }
 const screenX = x => (x - view.x) * view.scale + view.width / 2;
