@@ -1,8 +1,13 @@
 """The guarantee of a release: in one sentence that a newspaper could print, and translated from unit to unit."""
 
 import math
+from decimal import ROUND_CEILING, Context
 from fractions import Fraction
+from typing import NamedTuple
 
+from dpops.accountant import Accountant, Limit
+from dpops.claims import ZERO
+from dpops.loss import chance_beyond
 from pipelines.specification import Specification
 from pipelines.specification.levels import LevelsRelease
 
@@ -16,18 +21,52 @@ NOT_PROTECTED = (
 
 
 _SPAN = {"vehicle-day": " about one day", "vehicle-week": " about one week", "vehicle-ever": ""}
+_OTHER_SPEEDS = "with any other speeds of it"
 
 
-def sentence(spec: Specification, hat: Fraction, spent: Fraction) -> str:
+class Loss(NamedTuple):
+    """What somebody may learn of a vehicle and period. epsilon, delta: the guarantee, by its definition.
+
+    chance: that the noise nevertheless raises the odds of a true guess by more than e^epsilon, as `chance_beyond` says.
+    """
+
+    epsilon: Fraction = ZERO
+    delta: Fraction = ZERO
+    chance: float = 0.0
+
+    def most(self) -> str:
+        """The bound as people read it."""
+        warning = ", which is little protection" if self.epsilon > LITTLE_PROTECTION else ""
+        but = f", but for a chance of {said(self.chance)} under the noise that is drawn" if self.delta else ""
+        return f"at most a factor of {_factor(self.epsilon)} (epsilon {float(self.epsilon):g}{warning}){but}"
+
+    def definition(self, other: str) -> str:
+        """A further sentence where there is a delta. other: the inputs that are compared, in words."""
+        if not self.delta:
+            return ""
+        delta = f"{float(self.delta):g}"
+        return (
+            f" By definition (epsilon {float(self.epsilon):g}, delta {delta}), any set of such figures is at most "
+            f"{_factor(self.epsilon)} times as likely with the vehicle as {other}, plus {delta}, and vice versa."
+        )
+
+
+def loss_of(spent: Accountant, limit: Limit) -> Loss:
+    """Of what was spent in a period, in the limit's terms. Raises ClaimError where these cannot say it."""
+    shown = limit.shown(spent)
+    return Loss(shown.epsilon, shown.delta, chance_beyond(shown.epsilon, spent))
+
+
+def sentence(spec: Specification, hat: Fraction, spent: Loss) -> str:
     """hat: the largest epsilon of a HAT in the release. spent: bounds what a vehicle spent in any period of it."""
     total = spec.privacy.allocation.total
-    period = spent if total is None else max(total, spent)
+    period = spent if total is None or spent.epsilon >= total else Loss(total)
+    changes = "raises those of a true one by" if period.delta else "changes them by"
     return (
         f"No single figure of this release changes the odds of any guess about the speeds of one vehicle by more than "
         f"a factor of {_factor(hat)} (epsilon {float(hat):g}); somebody who combines all figures that the account has "
-        f"released{_SPAN[spec.account.unit]} changes them by at most a factor of {_factor(period)} "
-        f"(epsilon {float(period):g}{', which is little protection' if period > LITTLE_PROTECTION else ''}); "
-        "that a vehicle drove, when and where is treated as public."
+        f"released{_SPAN[spec.account.unit]} {changes} {period.most()}; "
+        f"that a vehicle drove, when and where is treated as public.{period.definition(_OTHER_SPEEDS)}"
     )
 
 
@@ -39,16 +78,18 @@ def levels_sentence(spec: Specification, levels: LevelsRelease) -> str:
         if spec.counts_are_public
         else "that it drove at all, when, where and how fast included"
     )
-    delta = "" if levels.delta is None else f", but for a chance of {float(levels.delta):g} (delta)"
-    total = f"(epsilon {float(levels.epsilon):g}{_warning(levels)}){delta}"
+    spent = Accountant().compose([levels.claim])
+    loss = Loss(levels.epsilon, levels.delta or ZERO, chance_beyond(levels.epsilon, spent))
+    change = "raise the odds of a true guess" if loss.delta else "change the odds of any guess"
     return (
-        f"All figures of this release{_SPAN[spec.account.unit]} together change the odds of any guess about {what} by "
-        f"at most a factor of {_factor(levels.epsilon)} {total}; {hidden}."
+        f"All figures of this release{_SPAN[spec.account.unit]} together {change} about {what} by {loss.most()}; "
+        f"{hidden}.{loss.definition(_OTHER_SPEEDS if spec.counts_are_public else 'without it')}"
     )
 
 
-def _warning(levels: LevelsRelease) -> str:
-    return ", which is little protection" if levels.epsilon > LITTLE_PROTECTION else ""
+def said(chance: float) -> str:
+    """To two digits, rounded up."""
+    return f"{float(Context(prec=2, rounding=ROUND_CEILING).create_decimal_from_float(chance)):g}"
 
 
 def _factor(epsilon: Fraction) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from dpops.accountant import Accountant
+from pipelines.account.guarantee import Loss, loss_of
 from pipelines.outcome import Outcome, Spend
 from pipelines.specification import Specification
 from transforms.ledger import Ledger, Spent
@@ -23,11 +24,11 @@ def note_spending(ledger: Ledger, spec: Specification, outcome: Outcome) -> None
             ledger.note(spec.account.name, spec.spec_id, period, spend | {"units": str(units)})
 
 
-def spending(ledger: Ledger, spec: Specification, period: str) -> tuple[Fraction, Spend | None]:
+def spending(ledger: Ledger, spec: Specification, period: str) -> tuple[Loss, Spend | None]:
     """All debits of a period on the account; exactly what vehicles spent, if that was noted and nothing came after."""
     limit, spent = ledger.limit(spec.account.name, spec.account.limit), ledger.spent(spec.account.name, period)
     total = sum((by.debited for by in spent), Accountant())
-    debits = limit.shown(total).epsilon
+    debits = loss_of(total, limit)
     noted = ledger.noted(spec.account.name, spec.spec_id, period)
     if noted is None or noted.pop("units") != str(_units(spent, spec)):
         return debits, None

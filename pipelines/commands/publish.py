@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from fractions import Fraction
 from importlib.metadata import version
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import pyarrow.compute as pc
 
 from dpops.accountant import Accountant, Limit
 from pipelines.account.cost import costs, debits
-from pipelines.account.guarantee import levels_sentence, sentence
+from pipelines.account.guarantee import Loss, levels_sentence, loss_of, sentence
 from pipelines.account.location import AccountLocation
 from pipelines.account.missing_slots import gaps
 from pipelines.advice.pages.map import MapTexts, Surroundings
@@ -178,15 +177,13 @@ def _edition(
 
 
 def _promise(spec: Specification, limit: Limit, by_period: Mapping[str, Accountant]) -> Promise:
-    spent = [limit.shown(total) for total in by_period.values()]
-    dearest = max((total.epsilon for total in spent), default=Fraction(0))
+    most = max((loss_of(total, limit) for total in by_period.values()), default=Loss())
     if spec.levels:
         guarantee = levels_sentence(spec, spec.levels)
     else:
-        guarantee = sentence(spec, spec.privacy.allocation.epsilon, dearest)
-    delta = max((float(total.delta) for total in spent), default=0.0)
-    total = costs(spec.account.unit, limit, by_period)
-    return Promise(guarantee, float(dearest), delta, odds(float(dearest)), total)
+        guarantee = sentence(spec, spec.privacy.allocation.epsilon, most)
+    epsilon, total = float(most.epsilon), costs(spec.account.unit, limit, by_period)
+    return Promise(guarantee, epsilon, float(most.delta), most.chance, odds(epsilon), total)
 
 
 def _coverage(spec: Specification, book: Ledger, rows: pa.Table, around: Surroundings) -> Coverage:

@@ -10,7 +10,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from pipelines.account.guarantee import sentence
+from pipelines.account.guarantee import Loss, sentence
 from pipelines.account.location import AccountLocation
 from pipelines.account.spending import spending
 from pipelines.commands.levels_summary import (
@@ -45,13 +45,13 @@ def summarise(spec: Specification, done: Release, place: AccountLocation) -> dic
     """What a run did, as plain values: printed as tables for people and as it is for programs."""
     outcome = done.outcome
     wanted = {slot.start_s for slot in done.calendar.slots}
-    periods, hat, bound = [], Fraction(0), Fraction(0)
+    periods, hat, bound = [], Fraction(0), Loss()
     for period in done.calendar.periods:
         units = [unit for unit in place.ledger.released(spec.spec_id, period) if unit.slot_s in wanted]
         debits, spend = spending(place.ledger, spec, period)
-        periods.append(_of_period(spec, period, units, debits, spend))
+        periods.append(_of_period(spec, period, units, debits.epsilon, spend))
         hat = max([hat, *(Fraction(unit.epsilon_hat) for unit in units)])
-        bound = max(bound, debits if spend is None else spend.most)
+        bound = max(bound, debits if spend is None else Loss(spend.most))
     return {
         "name": spec.name,
         "spec_id": spec.spec_id,

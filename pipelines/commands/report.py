@@ -1,15 +1,13 @@
 """`hatstream report`: one HTML page for a privacy officer and an operator."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from fractions import Fraction
 from pathlib import Path
 
 import click
 
-from dpops.accountant import Accountant, Limit
-from dpops.claims import ApproxDP
-from pipelines.account.guarantee import levels_sentence, sentence
+from pipelines.account.cost import debits
+from pipelines.account.guarantee import Loss, levels_sentence, loss_of, sentence
 from pipelines.account.location import AccountLocation
 from pipelines.account.missing_slots import gaps
 from pipelines.advice.pages.report import Facts, draw_report
@@ -20,7 +18,7 @@ from pipelines.errors import UsageError
 from pipelines.input_files import paths_of
 from pipelines.ranges import range_of
 from pipelines.specification import Specification, load
-from transforms.ledger import Ledger, Spent
+from transforms.ledger import Ledger
 from transforms.ledger.head import LedgerError
 
 
@@ -52,7 +50,7 @@ def report(
     if not book.exists():
         raise LedgerError(f"there is no ledger at {place.shown}")
     limit = book.limit(spec.account.name, spec.account.limit)
-    spent = _by_period(book.spent(spec.account.name), limit)
+    spent = {period: loss_of(total, limit) for period, total in debits(book.spent(spec.account.name)).items()}
     when = range_of(spec.timetable, start, end) if start and end else None
     facts = Facts(
         spec=spec,
@@ -68,16 +66,7 @@ def report(
     return 0
 
 
-def _by_period(spent: Sequence[Spent], limit: Limit) -> dict[str, ApproxDP]:
-    """All claims on a period together, of every kind, as the limit reads them."""
-    debited: dict[str, Accountant] = {}
-    for entry in spent:
-        debited[entry.period] = debited.get(entry.period, Accountant()) + entry.debited
-    return {period: limit.shown(total) for period, total in sorted(debited.items())}
-
-
-def _guarantee(spec: Specification, spent: Mapping[str, ApproxDP]) -> str:
+def _guarantee(spec: Specification, spent: Mapping[str, Loss]) -> str:
     if spec.levels is not None:
         return levels_sentence(spec, spec.levels)
-    most = max((total.epsilon for total in spent.values()), default=Fraction(0))
-    return sentence(spec, spec.privacy.allocation.epsilon, most)
+    return sentence(spec, spec.privacy.allocation.epsilon, max(spent.values(), default=Loss()))

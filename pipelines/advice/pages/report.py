@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpops.accountant import Limit
-from dpops.claims import ApproxDP
+from pipelines.account.guarantee import Loss, said
 from pipelines.account.missing_slots import Gap
 from pipelines.advice.pages.pack import RELIABLE, WIDE_KMH
 from pipelines.advice.pages.page import write_page
@@ -45,13 +45,13 @@ class Odds(NamedTuple):
 class Facts(NamedTuple):
     """What a report is made of.
 
-    spent: by period, what all claims on it come to. rows: result rows, see `read_rows`; None where none were
-    given.
+    spent: by period, what somebody may learn from all claims on it. rows: result rows, see `read_rows`; None where
+    none were given.
     """
 
     spec: Specification
     guarantee: str
-    spent: Mapping[str, ApproxDP]
+    spent: Mapping[str, Loss]
     limit: Limit
     gaps: Sequence[Gap]
     slots: int
@@ -68,8 +68,8 @@ def draw_report(facts: Facts, path: Path) -> None:
     """Writes the report. May raise OSError."""
     account = facts.spec.account
     by_period = {period: float(total.epsilon) for period, total in facts.spent.items()}
-    most, limit = max(by_period.values(), default=0.0), float(facts.limit.epsilon)
-    delta = max((float(total.delta) for total in facts.spent.values()), default=0.0)
+    dearest = max(facts.spent.values(), default=Loss())
+    most, limit = float(dearest.epsilon), float(facts.limit.epsilon)
     write_page(
         path,
         "report.html",
@@ -81,7 +81,8 @@ def draw_report(facts: Facts, path: Path) -> None:
         most=most,
         limit=limit,
         limit_said=facts.limit.said(),
-        delta=delta,
+        delta=float(dearest.delta),
+        chance=said(dearest.chance),
         odds=odds(most or limit),
         periods=by_period,
         bars=_bars(by_period, limit),
@@ -91,6 +92,7 @@ def draw_report(facts: Facts, path: Path) -> None:
         slots=facts.slots,
         channels=CHANNELS,
         wide=WIDE_KMH,
+        learned=facts.spec.levels is not None,
     )
 
 

@@ -6,7 +6,7 @@ STATUSES: Mapping[str, str] = {
     "ok": "Known well enough to use, within its interval.",
     "parent": "Not known by itself; the value of the area around it, or of its own whole day, is.",
     "forecast": "Expected from earlier days: nothing of this day is released yet.",
-    "unreliable": "Too few vehicles are likely to have been there for the value to be used.",
+    "unreliable": "Too few vehicles are likely to have been there for the value to be used, or its interval believed.",
     "constant": "Too little is known: the value is a public constant and says nothing of what was driven.",
     "held-back": "Held back: of the whole city too little is known on this day, so that values would mislead.",
     "no-data": "Nobody reported there, or nobody is left of those who did.",

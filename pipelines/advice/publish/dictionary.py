@@ -17,8 +17,9 @@ class Column(NamedTuple):
     unit: str = ""
 
 
-_INTERVAL = (
-    "end of the interval that holds the true value with a probability of 95 %: noise and what is not known count"
+_INTERVAL = "end of the interval that holds the true value with a probability of 95 % or more"
+_LEARNED_INTERVAL = (
+    "end of an interval that about 95 % of the rows with status ok, and fewer of others, have the truth in"
 )
 _PERCENTILES = {
     "p50": "Speed that half of the reports do not exceed",
@@ -49,8 +50,12 @@ def target(spec: Specification) -> str:
     return "Value of the statistic"
 
 
+def _interval(spec: Specification) -> str:
+    return _INTERVAL if spec.levels is None else _LEARNED_INTERVAL
+
+
 def _columns(spec: Specification) -> list[Column]:
-    resolution = spec.cells.resolution
+    resolution, interval = spec.cells.resolution, _interval(spec)
     listed = "; ".join(f"{status}: {meaning}" for status, meaning in STATUSES.items())
     return [
         Column("slot_start", "Local time at which the slot begins, with its offset from UTC", "ISO 8601"),
@@ -61,8 +66,8 @@ def _columns(spec: Specification) -> list[Column]:
         Column("name", "What people call the place: its busiest stop, from the timetable; no part of what is measured"),
         Column("statistic", "What is measured"),
         Column("value", target(spec), "column unit"),
-        Column("lower95", f"Lower {_INTERVAL}", "column unit"),
-        Column("upper95", f"Upper {_INTERVAL}", "column unit"),
+        Column("lower95", f"Lower {interval}", "column unit"),
+        Column("upper95", f"Upper {interval}", "column unit"),
         Column("unit", "Unit of value, lower95 and upper95"),
         Column(
             "value_of",
@@ -75,7 +80,7 @@ def _columns(spec: Specification) -> list[Column]:
         Column("status", f"How well the value is known. {listed}"),
         Column("mechanism", "The algorithm that released it (docs/mechanisms.md, docs/levels.md of hatstream)"),
         Column("spec_id", "Identity of the specification: a hash of everything that decides a release"),
-        *_of_some(),
+        *_of_some(interval),
         *_of_distributions(),
         Column("cdf", "Shares of reports at or below public speeds, the bins' upper ends", "1"),
         Column("slot_start_at", "Instant at which the slot begins"),
@@ -84,14 +89,14 @@ def _columns(spec: Specification) -> list[Column]:
     ]
 
 
-def _of_some() -> list[Column]:
+def _of_some(interval: str) -> list[Column]:
     """Columns that only some rows have."""
     return [
         Column(
             "own_value", "What is estimated of the place and slot by itself, however little is known", "column unit"
         ),
-        Column("own_lower95", f"Of own_value: lower {_INTERVAL}", "column unit"),
-        Column("own_upper95", f"Of own_value: upper {_INTERVAL}", "column unit"),
+        Column("own_lower95", f"Of own_value: lower {interval}", "column unit"),
+        Column("own_upper95", f"Of own_value: upper {interval}", "column unit"),
         Column(
             "noise_std", "Standard deviation of the noise of own_value, or of what is not known of it", "column unit"
         ),
@@ -104,8 +109,8 @@ def _of_some() -> list[Column]:
         Column("leans_on_day", "Of live values: how far they rest on the day itself, 0 to 1", "1"),
         Column("product", "Which coarser product the row is of"),
         Column("model_value", "Mean speed as this and earlier releases together say it", "km/h"),
-        Column("model_lower95", f"Of model_value: lower {_INTERVAL}", "km/h"),
-        Column("model_upper95", f"Of model_value: upper {_INTERVAL}", "km/h"),
+        Column("model_lower95", f"Of model_value: lower {_LEARNED_INTERVAL}", "km/h"),
+        Column("model_upper95", f"Of model_value: upper {_LEARNED_INTERVAL}", "km/h"),
         Column("model_status", "How well model_value is known: ok, unreliable, or held-back where there is none"),
     ]
 

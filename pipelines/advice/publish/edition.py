@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from pipelines.account.cost import Cost
+from pipelines.account.guarantee import said
 from pipelines.advice.pages.report import Odds
 from pipelines.advice.publish.licences import Licence
 from pipelines.specification import Specification
@@ -34,13 +35,21 @@ class Wishes:
 
 
 class Promise(NamedTuple):
-    """guarantee: in a sentence. epsilon, delta: most that a vehicle spent in a period. odds, costs: what that means."""
+    """guarantee: in a sentence. epsilon, delta: most that a vehicle spent in a period. odds, costs: what that means.
+
+    chance: that the odds change by more, see `pipelines.account.guarantee.Loss`.
+    """
 
     guarantee: str
     epsilon: float
     delta: float
+    chance: float
     odds: Sequence[Odds]
     costs: Sequence[Cost]
+
+    @property
+    def chance_said(self) -> str:
+        return said(self.chance)
 
 
 class Coverage(NamedTuple):
@@ -112,6 +121,7 @@ class Edition:
             "adjacency": account.adjacency,
             "epsilon": self.promise.epsilon,
             "delta": self.promise.delta,
+            "chance_beyond_epsilon": self.promise.chance,
             "odds": [odds._asdict() for odds in self.promise.odds],
             "cost_of_days": [
                 {"days": cost.days, "epsilon": shown(float(cost.total.epsilon)), "delta": float(cost.total.delta)}

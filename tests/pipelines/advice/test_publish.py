@@ -145,6 +145,7 @@ def test_the_card_tells_the_promise_and_what_days_cost_together(portal):
     card = json.loads((folder / "privacy.json").read_text())
     assert [(cost["days"], cost["epsilon"]) for cost in card["cost_of_days"]] == [(1, 2.64), (7, 7.89), (30, 18.96)]
     assert (card["epsilon"], card["delta"], card["adjacency"]) == (pytest.approx(2.64), 1e-6, "add-remove")
+    assert card["chance_beyond_epsilon"] == pytest.approx(2.07e-6, rel=1e-2)
     text = (folder / "privacy.html").read_text()
     assert "that it drove at all" in text
     assert "18.96" in text

@@ -50,7 +50,8 @@ def test_a_total_with_delta_is_what_was_spent_and_decides_the_odds(tmp_path, hat
     assert hatstream(*city.release(tmp_path, start=first, end=first))[0] == 0
     text = re.sub(r"\s+", " ", report_of(tmp_path, hatstream).read_text())
     assert (
-        "At the epsilon of 2.64 that was spent on the day with the most (and but for a chance of 1e-06, delta)" in text
+        "At the epsilon of 2.64 that was spent on the day with the most, at a delta of 1e-06 (the noise carries each "
+        "number below further with a chance of 2.1e-06):" in text
     )
     assert '<td class="number">50 %</td><td class="number">93.3 %</td><td class="number">6.66 %</td>' in text
     assert f'<td>{first}</td><td class="number">2.64</td>' in text

@@ -1,0 +1,58 @@
+"""How likely the privacy loss exceeds an epsilon: a number of the noise that is drawn, which delta is not."""
+
+import math
+from fractions import Fraction
+
+from dpops.accountant import Accountant
+
+
+def chance_beyond(epsilon: Fraction, spent: Accountant, *, steered: bool = False) -> float:
+    """The most that P(L > epsilon) may be, where L is the privacy loss of all that was spent.
+
+    L is the logarithm of how many times as likely what was drawn is from the true input as from a neighbour: whoever
+    sees all noisy integers then finds the odds of the truth e^L times what they were before. A delta is no such
+    chance: it bounds P(Y) - e^epsilon P'(Y) for every set Y of results (Meiser, 2018, compares the two).
+
+    Claims in rho are of Gaussian noise: their L is normal with mean rho and variance 2 rho; that of a discrete Gaussian
+    of many steps differs in far digits. A pure claim adds at most its epsilon. Or, whichever says less, all count as
+    zero-concentrated claims: exp(-(epsilon - rho)^2 / (4 rho)). Approximate claims bound no L: 1.
+
+    steered: the input of later draws may follow from earlier noise in the worst way that keeps the sum of rho. Then L
+    is a Brownian motion, of drift 1 and variance 2 per rho, that is stopped at will and at the latest at rho: the most
+    is the chance that it exceeds epsilon at some time until then.
+
+    Sources: Balle and Wang (2018), Lemma 3 (normal); Bun and Steinke (2016), Lemma 3.5 and Proposition 1.4 (zero-
+    concentrated claims); Karatzas and Shreve (1991), section 3.5.C (first passage with drift).
+    """
+    if spent.epsilon or spent.delta:
+        return 1.0
+    if spent.pure <= epsilon and not spent.rho:
+        return 0.0
+    concentrated = _concentrated(float(epsilon), float(spent.rho + spent.pure**2 / 2))
+    left = float(epsilon - spent.pure)
+    return min(concentrated, _normal(left, float(spent.rho), steered=steered)) if left > 0 else concentrated
+
+
+def _normal(epsilon: float, rho: float, *, steered: bool) -> float:
+    """Of Gaussian noise alone; epsilon above 0."""
+    spread = math.sqrt(2 * rho)
+    beyond = _upper_tail((epsilon - rho) / spread)
+    if not steered:
+        return beyond
+    return min(beyond + math.exp(epsilon + _log_upper_tail((epsilon + rho) / spread)), 1.0)
+
+
+def _concentrated(epsilon: float, rho: float) -> float:
+    return math.exp(-((epsilon - rho) ** 2) / (4 * rho)) if epsilon > rho else 1.0
+
+
+def _upper_tail(at: float) -> float:
+    """Of the standard normal law."""
+    return math.erfc(at / math.sqrt(2)) / 2
+
+
+def _log_upper_tail(at: float) -> float:
+    """Its logarithm, for at > 0; far out its first two terms. Source: Abramowitz and Stegun (1964), 26.2.12."""
+    if at < 30:
+        return math.log(_upper_tail(at))
+    return -at * at / 2 - math.log(at * math.sqrt(2 * math.pi))

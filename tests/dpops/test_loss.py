@@ -1,0 +1,90 @@
+"""The chance that the privacy loss exceeds an epsilon, against the loss of the noise itself, term by term."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpops.accountant import Accountant
+from dpops.claims import rho_within
+from dpops.loss import chance_beyond
+
+DELTA = Fraction(1, 10**6)
+TOTALS = ["1", "2.64", "10"]
+costs = st.fractions(Fraction(1, 100), 5, max_denominator=1000)
+
+
+def spent_at(epsilon: str) -> Accountant:
+    return Accountant(rho=rho_within(Fraction(epsilon), DELTA))
+
+
+def of_discrete_gaussian(epsilon: float, rho: float, sd: float) -> float:
+    """P(L > epsilon) of a sum that moves by a whole number of steps, from the two laws and nothing else."""
+    shift = round(sd * np.sqrt(2 * rho))
+    steps = np.arange(-round(12 * sd), round(12 * sd) + shift + 1)
+    ours, theirs = (np.exp(-((steps - at) ** 2) / (2 * sd**2)) for at in (0, shift))
+    ours, theirs = ours / ours.sum(), theirs / theirs.sum()
+    with np.errstate(divide="ignore"):
+        loss = np.log(ours) - np.log(theirs)
+    return float(ours[loss > epsilon].sum())
+
+
+@pytest.mark.parametrize("epsilon", TOTALS)
+def test_it_is_the_loss_of_the_noise_added_up_term_by_term(epsilon: str) -> None:
+    spent = spent_at(epsilon)
+    summed = of_discrete_gaussian(float(Fraction(epsilon)), float(spent.rho), sd=20_000)
+    assert chance_beyond(Fraction(epsilon), spent) == pytest.approx(summed, rel=2e-3)
+
+
+@pytest.mark.parametrize(("epsilon", "chance"), [("1", 4.92e-6), ("2.64", 2.07e-6), ("10", 7.10e-7)])
+def test_delta_is_another_number(epsilon: str, chance: float) -> None:
+    assert chance_beyond(Fraction(epsilon), spent_at(epsilon)) == pytest.approx(chance, rel=2e-3)
+
+
+def of_steered_looks(epsilon: float, rho: float, looks: int) -> float:
+    """P(L > epsilon) where a vehicle loses nothing more in further looks once its loss is above epsilon."""
+    at = np.linspace(-8, 8, 16_001) * np.sqrt(2 * rho) + rho
+    width, part = at[1] - at[0], rho / looks
+    kernel = np.arange(-400, 401) * width
+    kernel = np.exp(-((kernel - part) ** 2) / (4 * part))
+    kernel /= kernel.sum()
+    mass = np.zeros(at.size)
+    mass[np.abs(at).argmin()] = 1.0
+    beyond = 0.0
+    for _ in range(looks):
+        mass = np.convolve(mass, kernel, "same")
+        beyond += float(mass[at > epsilon].sum())
+        mass[at > epsilon] = 0
+    return beyond
+
+
+def test_looks_that_steer_what_follows_reach_no_more_than_is_said_and_many_come_near() -> None:
+    epsilon, spent = Fraction("2.64"), spent_at("2.64")
+    most = chance_beyond(epsilon, spent, steered=True)
+    found = [of_steered_looks(2.64, float(spent.rho), looks) for looks in (100, 1_600)]
+    assert chance_beyond(epsilon, spent) < found[0] < found[1] < most
+    assert found[1] > 0.8 * most
+
+
+@given(costs, costs, costs)
+def test_more_is_never_less_likely_and_never_beyond_the_bound_of_concentrated_claims(
+    rho: Fraction, pure: Fraction, epsilon: Fraction
+) -> None:
+    spent, mean = Accountant(pure=pure, rho=rho), float(rho + pure**2 / 2)
+    chance = chance_beyond(epsilon, spent)
+    assert 0 <= chance_beyond(epsilon, Accountant(rho=rho)) <= chance <= chance_beyond(epsilon, spent, steered=True)
+    assert chance <= 1
+    if epsilon > mean:
+        assert chance <= np.exp(-((float(epsilon) - mean) ** 2) / (4 * mean))
+
+
+def test_pure_claims_alone_never_exceed_their_sum() -> None:
+    assert chance_beyond(Fraction(2), Accountant(pure=Fraction(2))) == 0
+    assert chance_beyond(Fraction(2), Accountant(pure=Fraction(9, 4))) == 1
+    assert chance_beyond(Fraction(2), Accountant(pure=Fraction(1), rho=Fraction(1, 100))) < 1e-11
+
+
+def test_what_approximate_claims_lose_is_not_said() -> None:
+    assert chance_beyond(Fraction(2), Accountant(epsilon=Fraction(1), delta=DELTA)) == 1

@@ -1,0 +1,48 @@
+"""The guarantee's sentence says the chance that the noise has, not delta, and the pair as a definition."""
+
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from dpops.accountant import Accountant, DeltaLimit
+from pipelines.account.guarantee import levels_sentence, loss_of, said, sentence
+from pipelines.specification import load
+from tests import city, levels_city
+
+LIMIT = DeltaLimit(Fraction("2.64"), Fraction(1, 10**6))
+
+
+def levels_said(folder: Path, total: str, delta: str = "", adjacency: str = "add-remove") -> str:
+    spec = levels_city.SPEC.replace("epsilon = 2.64", f"epsilon = {total}\n{delta}").replace("add-remove", adjacency)
+    loaded = load(city.write(folder, spec=spec)[0])
+    assert loaded.levels is not None
+    return levels_sentence(loaded, loaded.levels)
+
+
+@pytest.mark.parametrize(("total", "chance"), [("1", "5e-06"), ("2.64", "2.1e-06"), ("10", "7.2e-07")])
+def test_a_total_with_delta_names_the_chance_of_its_noise(tmp_path: Path, total: str, chance: str) -> None:
+    text = levels_said(tmp_path, total, "delta = 1e-6")
+    assert "raise the odds of a true guess about one vehicle" in text
+    assert f"(epsilon {total}), but for a chance of {chance} under the noise that is drawn;" in text
+    assert "times as likely with the vehicle as without it, plus 1e-06, and vice versa." in text
+    assert "chance of 1e-06" not in text
+
+
+def test_a_pure_total_has_no_such_chance(tmp_path: Path) -> None:
+    assert levels_said(tmp_path, "2.64") == (
+        "All figures of this release about one day together change the odds of any guess about one vehicle by at most "
+        "a factor of 14 (epsilon 2.64); that it drove at all, when, where and how fast included."
+    )
+
+
+def test_claims_of_each_hat_on_an_account_with_delta_say_it_too(tmp_path: Path) -> None:
+    spec = load(city.write(tmp_path)[0])
+    spent = loss_of(Accountant(pure=Fraction("0.5")), LIMIT)
+    text = sentence(spec, Fraction("0.5"), spent)
+    assert f"but for a chance of {said(spent.chance)} under the noise" in text
+    assert "with any other speeds of it, plus 1e-06" in text
+
+
+def test_a_chance_is_rounded_up() -> None:
+    assert [said(chance) for chance in (2.001e-6, 0.0, 1.0)] == ["2.1e-06", "0", "1"]
