@@ -8,6 +8,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from hatstream.own_packages import find_own_packages_first
+from hatstream.quiet_import import beam_imported_quietly
 
 if TYPE_CHECKING:
     from pipelines.errors import UsageError
@@ -44,7 +45,8 @@ find_own_packages_first()
 def __getattr__(name: str) -> Any:
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_WHERE[name]), name)
+    with beam_imported_quietly():
+        return getattr(importlib.import_module(_WHERE[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
+import pyarrow as pa
 from apache_beam.pvalue import PCollection
 
 from dpops.claims import claim_of
@@ -20,15 +21,18 @@ from pipelines.job import NOWHERE, Job, Outputs
 from pipelines.ranges import closed_range
 from pipelines.runs.stream.stream import StreamFacts, check, first_slot, identity_of, life_of
 from pipelines.specification import Specification, SpecificationError, load
+from pipelines.specification.load import Source
 from transforms.layouts.base import FIELDS
 from transforms.ledger import AccountRefusal
 from transforms.observe.vehicle_hash import Secret
 from transforms.recorded.units import Debit
 from transforms.records import KeyedEvents, KeyedTally, PackedEvents, SlotEstimates, TallyBytes
+from transforms.releases.hats.past import MODEL
 from transforms.releases.periods.learned import learned_centres, learned_estimates
 from transforms.releases.periods.period import PeriodPolicy
 from transforms.releases.periods.stages import COLUMNS
-from transforms.sinks.rows import Row, rows_of
+from transforms.sinks.rows import NOTES, Shape, schema_of
+from transforms.sinks.typed_rows import ToRows
 from transforms.sources.elements import ReadElements
 from transforms.sources.heartbeat import Heartbeat
 from transforms.steps.count import ByVehicle
@@ -39,8 +43,10 @@ from transforms.time.stream_calendar import StreamCalendar
 
 
 @dataclass
-class Release(beam.PTransform[PCollection[Any], PCollection[Row]]):
-    """PCollection of dicts, Beam Rows or NamedTuples -> rows of the result table, as dicts.
+class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
+    """PCollection of dicts, Beam Rows or NamedTuples -> rows of the result table, as dicts or NamedTuples.
+
+    spec: a path, the tables of a specification as a dict, or what `hatstream.load` gave.
 
     An element is one report. Its names are those of the specification's `input.columns`, else vehicle, time, lat, lon
     and speed; its units are those of `[input]`. A time is a text, a number in `time_unit`, a datetime with a zone or a
@@ -63,26 +69,31 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Row]]):
     with their zone), and under public counts "counts" (vehicles and reports) and "model" (beside each released mean
     what the ledger's entries up to it teach: `model_value`, `model_lower95`, `model_upper95`, `model_status`).
 
+    A row's event time is the last instant of its slot, so that it can be windowed again: by the slot, an hour, a day.
+    typed: rows are NamedTuples with a Beam schema, for `SqlTransform`, `to_dataframe` and files with columns.
+
     Raises, when the pipeline is built: UsageError, SpecificationError, AccountRefusal or LedgerError.
     """
 
-    spec: str | Path
+    spec: Source
     start: str | None = None
     end: str | None = None
     ledger: str | None = field(default=None, repr=False)  # may hold a password
     key: str | Path | None = None
     allow_empty: bool = False
     columns: Collection[str] = ()
+    typed: bool = False
 
-    def expand(self, elements: PCollection[Any]) -> PCollection[Row]:
-        spec = load(Path(self.spec))
+    def expand(self, elements: PCollection[Any]) -> PCollection[Any]:
+        spec = load(self.spec)
         outputs = replace(NOWHERE, shape=shape_with(self.columns, spec))
         place = location.find(self.ledger, None if self.key is None else Path(self.key))
         place = replace(place, key=place.key.absolute())  # workers may stand in another folder
         secret = admitted(spec, place)
         road = self._closed if elements.is_bounded else self._open
         estimates = road(elements, spec, place, secret, outputs)
-        return estimates | "rows" >> beam.FlatMap(rows_of, outputs.shape)
+        schema = _schema_of(spec, outputs.shape) if self.typed else None
+        return estimates | "rows" >> ToRows(outputs.shape, schema, may_be_late=elements.is_bounded)
 
     def _closed(
         self,
@@ -130,6 +141,12 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Row]]):
         read = elements | "read" >> ReadElements(spec.input.layout.units, names_of(spec), start_s)
         sealed = seal_in_panes(read, beats, start_s, job, job.slot_s)
         return estimate(sealed | "record" >> Record(job.account), job)
+
+
+def _schema_of(spec: Specification, shape: Shape) -> pa.Schema:
+    """The columns that rows of the specification may have."""
+    notes = [name for name in NOTES if (name in MODEL) == (spec.levels is None)]
+    return schema_of([each.name for each in spec.statistics], shape, notes if spec.levels or shape.model else ())
 
 
 def names_of(spec: Specification) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 import re
 import sys
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
@@ -182,11 +182,28 @@ class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 def read(path: Path) -> Document:
     """The document of a specification file, of which only the types are checked. Raises SpecificationError."""
-    data = toml_of(path, Decimal)
+    return _document(toml_of(path, Decimal), str(path))
+
+
+def read_tables(tables: Mapping[str, Any]) -> Document:
+    """The document of a specification whose tables a program made: 0.1 is one tenth. Raises SpecificationError."""
+    return _document(_as_written(tables), "specification")
+
+
+def _document(data: Any, where: str) -> Document:
     try:
         return msgspec.convert(data, Document, dec_hook=_value)
     except msgspec.ValidationError as error:
-        raise SpecificationError(f"{path}: {shortened(str(error))}{hint(data, Document)}") from None
+        raise SpecificationError(f"{where}: {shortened(str(error))}{hint(data, Document)}") from None
+
+
+def _as_written(value: Any) -> Any:
+    """Replaces floats by the decimal numbers that they are written as, in tables and lists of any depth."""
+    if isinstance(value, Mapping):
+        return {str(key): _as_written(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_written(inner) for inner in value]
+    return Decimal(repr(float(value))) if isinstance(value, float) else value
 
 
 def toml_of(path: Path, parse_float: Callable[[str], object] = float) -> dict[str, Any]:

@@ -1,7 +1,10 @@
-"""Loads a specification: reads the file, checks it, and translates it into the values of the other packages."""
+"""Loads a specification: reads a file or tables, checks them, translates them into the values of other packages."""
 
+import os
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from pipelines.specification.checks import (
     cells_of,
@@ -14,14 +17,28 @@ from pipelines.specification.checks import (
     privacy_of,
     timetable_of,
 )
-from pipelines.specification.document import Document, read
+from pipelines.specification.document import Document, SpecificationError, read, read_tables
 from pipelines.specification.statistics import levels_of, statistics_of
 from pipelines.specification.values import Specification, Speeds
 from transforms.releases.hats.policy import weights_of
 
+Source = Specification | Mapping[str, Any] | str | os.PathLike[str]
+"""What a specification can be loaded from."""
 
-def load(path: Path) -> Specification:
-    """Reads and checks a specification file. Raises SpecificationError."""
+
+def load(source: Source) -> Specification:
+    """Reads and checks a specification. Raises SpecificationError.
+
+    source: the path of a TOML file; or its tables, as `tomllib.load` gives them, whose region file is looked for in the
+    working directory; or a specification that was loaded already.
+    """
+    if isinstance(source, Specification):
+        return source
+    if isinstance(source, Mapping):
+        return _checked(read_tables(source), Path())
+    if not isinstance(source, str | os.PathLike):
+        raise SpecificationError(f"a specification is a path or a mapping of tables, not {type(source).__name__}")
+    path = Path(source)
     return _checked(read(path), path.parent)
 
 

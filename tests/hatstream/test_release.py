@@ -1,6 +1,5 @@
 """The road as a PTransform: the same rows as the command, once, from dicts, Rows and NamedTuples; lateness is known."""
 
-import csv
 import json
 from datetime import datetime
 from typing import NamedTuple
@@ -9,7 +8,6 @@ import apache_beam as beam
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
-from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from apache_beam.testing.test_stream import TestStream as Clock
 from apache_beam.transforms.window import FixedWindows, TimestampedValue
 from apache_beam.utils.timestamp import Timestamp
@@ -18,10 +16,9 @@ import hatstream as library
 from pipelines.cli import main
 from pipelines.runs import library as module
 from tests import city, levels_city
+from tests.hatstream.pipelines import DAY, append, released, reports
 from tests.stream.clock import Beats
 from transforms.releases.hats.past import MODEL
-
-DAY = city.DAYS[0]
 
 
 class Report(NamedTuple):
@@ -30,31 +27,6 @@ class Report(NamedTuple):
     lat: float
     lon: float
     v: float
-
-
-def reports(lines):
-    found = csv.DictReader([city.HEADER, *lines])
-    return [{**row, **{name: float(row[name]) for name in ("lat", "lon", "v")}} for row in found]
-
-
-def released(folder, elements, *, pipe=lambda p: p, **options):
-    """Runs a bounded pipeline; returns the rows, sorted."""
-    rows = []
-    with beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([])) as p:
-        given = pipe(p | "reports" >> beam.Create(elements))
-        made = library.Release(
-            spec=folder / "spec.toml", ledger=str(folder / "ledger.sqlite"), **{"start": DAY, "end": DAY} | options
-        )
-        _ = given | made | "keep" >> beam.Map(lambda row: _write(folder / "kept.jsonl", row))
-    if (folder / "kept.jsonl").exists():
-        rows = [json.loads(line) for line in (folder / "kept.jsonl").read_text().splitlines()]
-        (folder / "kept.jsonl").unlink()
-    return sorted(rows, key=lambda row: (row["slot_start"], row["cell"]))
-
-
-def _write(path, row):
-    with path.open("a") as file:
-        file.write(json.dumps(row) + "\n")
 
 
 def published(folder, hatstream):
@@ -67,16 +39,6 @@ def published(folder, hatstream):
 def kept(folder):
     rows = [json.loads(line) for path in sorted(folder.glob("*.jsonl")) for line in path.read_text().splitlines()]
     return sorted(rows, key=lambda row: (row["slot_start"], row["cell"]))
-
-
-@pytest.fixture
-def town(tmp_path, hatstream):
-    def open_(spec=city.SPEC, lines=None):
-        city.write(tmp_path, spec=spec, lines=lines)
-        assert hatstream(*city.init(tmp_path))[0] == 0
-        return tmp_path
-
-    return open_
 
 
 def test_the_rows_are_those_of_the_command_and_a_second_run_draws_nothing(town, hatstream):
@@ -206,7 +168,7 @@ def streamed(folder, monkeypatch, *moves, start="2022-01-01T08:00"):
     made = library.Release(spec=folder / "spec.toml", ledger=str(folder / "ledger.sqlite"), start=start)
     given = p | clock.advance_watermark_to_infinity()
     assert not given.is_bounded
-    _ = given | made | "keep" >> beam.Map(lambda row: _write(folder / "kept.jsonl", row))
+    _ = given | made | "keep" >> beam.Map(lambda row: append(folder / "kept.jsonl", row))
     p.run().wait_until_finish()
     rows = [json.loads(line) for line in (folder / "kept.jsonl").read_text().splitlines()]
     return {row["slot_start"][11:16]: row for row in rows}

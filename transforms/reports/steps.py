@@ -13,7 +13,7 @@ from transforms.records import REFUSED, RawBatch
 from transforms.reports.columns import ReportRules, parse_reports
 from transforms.reports.fuse import FusionRules, Group, fuse, join
 from transforms.sinks.rows import Row
-from transforms.steps.side_outputs import Refusal, dead_letters
+from transforms.steps.side_outputs import Parting, Refusal, dead_letters
 
 SPENT: Final = "spent"
 
@@ -29,7 +29,7 @@ Told = TaggedOutput[Literal["spent"], Spent]
 
 
 @dataclass
-class ParseReports(beam.PTransform[PCollection[RawBatch], DoOutputsTuple]):
+class ParseReports(Parting[PCollection[RawBatch]]):
     """PCollection[RawBatch] -> main: (user shard, packed Reported); refused: Refused."""
 
     rules: ReportRules
@@ -54,7 +54,7 @@ class _Parse(beam.DoFn):
 
 
 @dataclass
-class JoinUsers(beam.PTransform[PCollection[tuple[int, bytes]], DoOutputsTuple]):
+class JoinUsers(Parting[PCollection[tuple[int, bytes]]]):
     """(user shard, packed Reported) -> main: (group, packed table); refused: Refused; spent: Spent."""
 
     rules: ReportRules

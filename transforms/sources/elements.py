@@ -18,14 +18,14 @@ from transforms.layouts.base import BATCH_ROWS, FIELDS, Units, raw_batch
 from transforms.layouts.columns import instants
 from transforms.records import REFUSED, RawBatch
 from transforms.sources.values import TYPES, Kind, told
-from transforms.steps.side_outputs import Refusal, dead_letters
+from transforms.steps.side_outputs import Parting, Refusal, dead_letters
 
 MOST_OWN = 20
 """So many rows one after another whose Beam timestamp is their own time are no accident."""
 
 
 @dataclass
-class ReadElements(beam.PTransform[PCollection[Any], DoOutputsTuple]):
+class ReadElements(Parting[PCollection[Any]]):
     """PCollection[dict, Beam Row or NamedTuple] -> main: RawBatch; refused: Refused. Windows and triggers are left.
 
     names: the key of each of the fields. start_s: None: the PCollection is bounded and whole, and Beam timestamps say

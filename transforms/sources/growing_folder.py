@@ -30,7 +30,7 @@ from transforms.layouts import Layout, UnreadableFile
 from transforms.records import REFUSED, RawBatch, Refused
 from transforms.sources.known_elements import KnownElements
 from transforms.steps.observe import batches_of
-from transforms.steps.side_outputs import Refusal
+from transforms.steps.side_outputs import Parting, Refusal
 from transforms.time.watermark import Watermark, element_time, newest_plausible_ms
 
 LOG = logging.getLogger("hatstream.folder")
@@ -91,7 +91,7 @@ def _found(entry: "os.DirEntry[str]") -> Found | None:
 
 
 @dataclass
-class ReadGrowing(beam.PTransform[PBegin, DoOutputsTuple]):
+class ReadGrowing(Parting[PBegin]):
     """A folder -> main: RawBatch; refused: Refused. Each batch's Beam timestamp is the folder's watermark before it.
 
     The watermark: the newest modification time of what was read, minus the lag; where nothing is new, the wall clock

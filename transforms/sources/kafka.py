@@ -24,7 +24,7 @@ from transforms.records import REFUSED, Messages, RawBatch, Refused
 from transforms.sources.kafka_partition import POLL_MESSAGES, Partition, PartitionStart, Poll, Topic
 from transforms.sources.known_elements import KnownElements
 from transforms.sources.unbounded import NO_END, UnboundedTracker
-from transforms.steps.side_outputs import Refusal
+from transforms.steps.side_outputs import Parting, Refusal
 from transforms.time.watermark import Watermark, element_time, is_ahead, newest_plausible_ms
 
 PAUSE_S = 1.0
@@ -32,7 +32,7 @@ PAUSE_S = 1.0
 
 
 @dataclass
-class ReadKafka(beam.PTransform[PBegin, DoOutputsTuple]):
+class ReadKafka(Parting[PBegin]):
     """A topic -> main: RawBatch; refused: Refused. Each batch's Beam timestamp is its partition's watermark before it.
 
     starts: the partitions to read, from `kafka_partition.starts`, so that a topic that is not there is noticed before

@@ -19,7 +19,7 @@ from transforms.records import (
     PackedEvents,
     Refused,
 )
-from transforms.steps.side_outputs import Refusal
+from transforms.steps.side_outputs import Parting, Refusal
 
 LATE: Final = "late"
 BEHIND: Final = "behind"
@@ -41,7 +41,7 @@ def is_late(observations: Observations, length_s: int, promised_us: int, more_s:
 
 
 @dataclass
-class RefuseLate(beam.PTransform[PCollection[Observations], DoOutputsTuple]):
+class RefuseLate(Parting[PCollection[Observations]]):
     """PCollection[Observations] -> main: those whose slot (see `is_late`) is still open; refused: Refused.
 
     An element's Beam timestamp is the watermark of its own partition when it was handed over (see
@@ -88,7 +88,7 @@ class IntoPanes(beam.PTransform[PCollection[PackedEvents], PCollection[KeyedPane
 
 
 @dataclass
-class InTime(beam.PTransform[PCollection[PackedEvents], DoOutputsTuple]):
+class InTime(Parting[PCollection[PackedEvents]]):
     """Events -> main: those whose pane is still open; behind: those whose pane is over, which others still take."""
 
     pane_s: int

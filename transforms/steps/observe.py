@@ -25,11 +25,11 @@ from transforms.records import (
     RawBatch,
     Refused,
 )
-from transforms.steps.side_outputs import Refusal, dead_letters
+from transforms.steps.side_outputs import Parting, Refusal, dead_letters
 
 
 @dataclass
-class Read(beam.PTransform[PCollection[bytes], DoOutputsTuple]):
+class Read(Parting[PCollection[bytes]]):
     """PCollection[path, as the file system has it] -> main: RawBatch; refused: Refused."""
 
     layout: Layout
@@ -62,7 +62,7 @@ class _Read(beam.DoFn):
 
 
 @dataclass
-class Parse(beam.PTransform[PCollection[RawBatch], DoOutputsTuple]):
+class Parse(Parting[PCollection[RawBatch]]):
     """PCollection[RawBatch] -> main: Observations; refused: Refused."""
 
     rules: Rules
@@ -83,7 +83,7 @@ class _Parse(beam.DoFn):
 
 
 @dataclass
-class Assign(beam.PTransform[PCollection[Observations], DoOutputsTuple]):
+class Assign(Parting[PCollection[Observations]]):
     """PCollection[Observations] -> main: PackedEvents by (slot, vehicle shard); refused: Refused.
 
     region: the only cells that are released, or None for all. pane_s: length of a pane; None: a slot is one.

@@ -28,11 +28,11 @@ from transforms.releases.hats.estimates import estimates_of
 from transforms.releases.hats.policy import Policy
 from transforms.releases.hats.seal import sealed_releases
 from transforms.releases.slots import SlotFacts
-from transforms.steps.side_outputs import Exposed
+from transforms.steps.side_outputs import Exposed, Parting
 
 
 @dataclass
-class ByHexagon(beam.PTransform[PCollection[KeyedTally], DoOutputsTuple]):
+class ByHexagon(Parting[PCollection[KeyedTally]]):
     """Tallies and heartbeats of ((plan, release shard), packed Tally or b"") -> main: (key, encoded Sealed);
     exposure: (slot, packed Exposure). The key says what is recorded together."""
 

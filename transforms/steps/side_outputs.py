@@ -1,15 +1,28 @@
 """What Beam steps hand over beside their main output: dead letters, and what vehicles spend."""
 
 from collections.abc import Iterator, Mapping
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
-from apache_beam.pvalue import TaggedOutput
+import apache_beam as beam
+from apache_beam.pvalue import DoOutputsTuple, TaggedOutput
+from apache_beam.typehints.decorators import IOTypeHints, get_type_hints
 
 from transforms.records import REFUSED, ExposureBytes, Refused
 
 Refusal = TaggedOutput[Literal["refused"], Refused]
 
 Exposed = TaggedOutput[Literal["exposure"], tuple[int, ExposureBytes]]
+
+Given = TypeVar("Given")
+
+
+class Parting(beam.PTransform[Given, DoOutputsTuple], Generic[Given]):
+    """A PTransform with several outputs, which Beam's type of a PTransform's output cannot say: it warns of each."""
+
+    def default_type_hints(self) -> IOTypeHints:
+        hints = IOTypeHints.from_callable(self.expand) or IOTypeHints.empty()
+        given = hints._replace(output_types=None).strip_pcoll()
+        return get_type_hints(self.__class__).with_defaults(given)
 
 
 def dead_letters(stage: str, reasons: Mapping[str, int]) -> Iterator[Refusal]:

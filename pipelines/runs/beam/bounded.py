@@ -55,7 +55,7 @@ from transforms.releases.periods.period import PeriodPolicy
 from transforms.releases.periods.stages import COLUMNS
 from transforms.steps.count import ByVehicle, InPanes
 from transforms.steps.range import DeriveSpeeds, ReleaseInOrder
-from transforms.steps.side_outputs import Refusal, dead_letters
+from transforms.steps.side_outputs import Parting, Refusal, dead_letters
 
 UNREADABLE: Final = "unreadable"
 
@@ -127,7 +127,7 @@ class Bounded:
 
 
 @dataclass
-class ReadPieces(beam.PTransform[PCollection[Piece], DoOutputsTuple]):
+class ReadPieces(Parting[PCollection[Piece]]):
     """Shares of files -> main: RawBatch; refused: Refused; unreadable: a count, whose name says why a file is not."""
 
     layout: Layout

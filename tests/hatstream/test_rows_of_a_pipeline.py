@@ -1,0 +1,163 @@
+"""What `hatstream.Release` hands on: rows at the end of their slot, which windows and schemas of Beam understand."""
+
+import json
+import subprocess
+import sys
+import tomllib
+from datetime import datetime
+from pathlib import Path
+
+import apache_beam as beam
+import pytest
+from apache_beam.coders.row_coder import RowCoder
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
+from apache_beam.testing.util import assert_that, equal_to
+from apache_beam.transforms.window import FixedWindows
+
+import hatstream as library
+from tests import city, levels_city
+from tests.hatstream.pipelines import DAY, released, reports
+
+HOUR_S = 3600
+
+
+def checked(folder, lines, check, **options):
+    """Runs `check` on the rows of a bounded pipeline."""
+    with beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([])) as p:
+        made = library.Release(folder / "spec.toml", DAY, DAY, ledger=str(folder / "ledger.sqlite"), **options)
+        check(p | "reports" >> beam.Create(reports(lines)) | made)
+
+
+def stamped(row, time=beam.DoFn.TimestampParam, window=beam.DoFn.WindowParam):
+    return time.micros, window.start.micros // 1_000_000, row["slot_start"], row["slot_end"]
+
+
+@pytest.mark.parametrize("spec", [city.SPEC, levels_city.SPEC], ids=["hats", "levels"])
+def test_rows_have_the_last_instant_of_their_slot_as_event_time_and_can_be_windowed_again(town, spec):
+    lines = city.rows() if spec is city.SPEC else levels_city.rows()
+
+    def check(rows):
+        assert_that(rows | beam.Map(stamped), at_the_end, label="event times")
+        hourly = rows | beam.WindowInto(FixedWindows(HOUR_S, offset=1800)) | "stamp" >> beam.Map(stamped)
+        assert_that(hourly, in_the_window_of_its_slot, label="windows")
+
+    def at_the_end(found):
+        assert found
+        for micros, _, _, end in found:
+            assert micros == datetime.fromisoformat(end).timestamp() * 1_000_000 - 1
+
+    def in_the_window_of_its_slot(found):
+        assert found
+        for _, window_s, start, _ in found:
+            assert window_s == datetime.fromisoformat(start).timestamp()
+
+    checked(town(spec), lines, check)
+
+
+def test_a_day_of_rows_is_added_up_by_the_window_of_their_day(town):
+    def check(rows):
+        day = FixedWindows(24 * HOUR_S, offset=24 * HOUR_S - 19_800)
+        counted = rows | beam.WindowInto(day) | beam.CombineGlobally(beam.combiners.CountCombineFn()).without_defaults()
+        assert_that(counted, equal_to([9]))
+
+    checked(town(), city.rows(), check)
+
+
+@pytest.mark.parametrize(
+    ("spec", "columns"),
+    [(city.SPEC, ()), (city.SPEC, ("times", "counts", "model")), (levels_city.SPEC, ("times",))],
+)
+def test_typed_rows_have_a_schema_and_hold_what_dicts_hold(town, spec, columns):
+    folder = town(spec, city.rows() if spec is city.SPEC else levels_city.rows())
+    lines = (folder / "feed.csv").read_text().splitlines()[1:]
+    plain = released(folder, reports(lines)) if not columns else None
+    kept = folder / "typed.jsonl"
+
+    def check(rows):
+        assert isinstance(beam.coders.registry.get_coder(rows.element_type), RowCoder)
+        names = [name for name, _ in rows.element_type._fields]
+        assert len(names) == len(set(names)) >= 15
+        again = rows | beam.Reshuffle()  # through the coder
+        _ = again | "keep" >> beam.Map(keep, str(kept), names)
+        counted = again | beam.GroupBy("statistic").aggregate_field("cell", len_of, "cells")
+        assert_that(counted | beam.Map(lambda row: row.cells > 0), equal_to([True]))
+
+    checked(folder, lines, check, typed=True, columns=columns)
+    found = [json.loads(line) for line in kept.read_text().splitlines()]
+    assert found
+    if plain is not None:
+        shown = [{name: row[name] for name in plain[0]} for row in found]
+        assert sorted(shown, key=lambda row: (row["slot_start"], row["cell"])) == plain
+    if "times" in columns:
+        assert all(row["slot_end_at"] == datetime.fromisoformat(row["slot_end"]).timestamp() for row in found)
+
+
+def keep(row, path, names):
+    with Path(path).open("a") as file:
+        file.write(json.dumps({name: getattr(row, name) for name in names}, default=float) + "\n")
+
+
+def len_of(values):
+    return len(list(values))
+
+
+# --- what a specification is made from --------------------------------------------------------------------------------
+
+
+def test_a_specification_is_a_path_a_text_a_dict_or_one_that_was_loaded(town):
+    folder = town()
+    path = folder / "spec.toml"
+    tables = tomllib.loads(path.read_text())
+    sources = [path, str(path), tables, library.load(tables), library.load(str(path))]
+    assert len({library.load(source).spec_id for source in sources}) == 1
+    first = released(folder, reports(city.rows()))
+    assert all(released(folder, reports(city.rows()), spec=source) == first for source in sources)
+
+
+def test_numbers_of_a_dict_are_what_they_are_written_as():
+    tables = tomllib.loads(city.SPEC.replace("epsilon = 1.0", "epsilon = 0.1"))
+    assert str(library.load(tables).privacy.allocation.epsilon) == "1/10"
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"cell": {}}, "cell"),
+        ({"speed": {"upper_kmh": float("nan")}}, "upper_kmh"),
+        ({"speed": {"upper_kmh": True}}, "upper_kmh"),
+        ({"name": 7}, "name"),
+        ({7: 7}, "key|7"),
+        ({"name": object()}, "name"),
+    ],
+)
+def test_a_dict_that_is_no_specification_is_refused_by_field(change, told):
+    with pytest.raises(library.SpecificationError, match=told):
+        library.load(tomllib.loads(city.SPEC) | change)
+
+
+@pytest.mark.parametrize("source", [None, 7, b"spec.toml", ["spec.toml"]])
+def test_what_is_no_source_is_refused(source):
+    with pytest.raises(library.SpecificationError, match="a path or a mapping"):
+        library.load(source)
+
+
+# --- a quiet import and build -----------------------------------------------------------------------------------------
+
+PROGRAM = """
+import logging, warnings
+warnings.simplefilter("always")
+logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
+import hatstream
+made = hatstream.Release("spec.toml", "2022-01-01", "2022-01-01", ledger="ledger.sqlite")
+import apache_beam as beam
+p = beam.Pipeline("FnApiRunner")
+p | beam.Create([{}]) | made
+"""
+
+
+def test_nothing_is_warned_of_on_import_or_build(town):
+    done = subprocess.run([sys.executable, "-c", PROGRAM], cwd=town(), capture_output=True, text=True, check=True)
+    ours = [line for line in done.stderr.splitlines() if "apache_beam" not in line and line.strip()]
+    assert not [line for line in done.stderr.splitlines() if line.startswith(("WARNING", "ERROR"))]
+    assert not [line for line in ours if "Warning" in line]

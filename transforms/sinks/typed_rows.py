@@ -1,0 +1,70 @@
+"""Rows of the result table as Beam has them: with their slot's end as event time, and as NamedTuples with a schema."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam.pvalue import PCollection
+from apache_beam.transforms.window import TimestampedValue
+from apache_beam.typehints.row_type import RowTypeConstraint
+from apache_beam.utils.timestamp import Timestamp
+
+from transforms.records import SlotEstimates
+from transforms.sinks.rows import Row, Shape, rows_of
+
+
+@dataclass
+class ToRows(beam.PTransform[PCollection[SlotEstimates], PCollection[Any]]):
+    """Estimates of slots -> their rows, each with the last instant of its slot as event time.
+
+    That instant is the greatest of a window that ends with the slot, as Beam has it: a window of the slot, of its hour
+    or of its day holds the row. schema: rows are NamedTuples of these columns; None: they are dicts.
+    may_be_late: else a row has the time of the element that it is made of, where that is later. An engine would take
+    an earlier one for late.
+    """
+
+    shape: Shape
+    schema: pa.Schema | None
+    may_be_late: bool
+
+    def expand(self, slots: PCollection[SlotEstimates]) -> PCollection[Any]:
+        kind = dict[str, Any] if self.schema is None else row_type_of(self.schema)
+        rows: PCollection[Any] = slots | "as rows" >> beam.ParDo(_ToRows(self, kind)).with_output_types(kind)
+        return rows
+
+
+class _ToRows(beam.DoFn):
+    def __init__(self, of: ToRows, kind: Any) -> None:
+        self._shape, self._schema, self._may_be_late, self._kind = of.shape, of.schema, of.may_be_late, kind
+
+    def process(self, slot: SlotEstimates, time: Any = beam.DoFn.TimestampParam) -> Iterator[Any]:
+        for row in rows_of(slot, self._shape):
+            end = Timestamp.from_rfc3339(row["slot_end"]).predecessor()
+            found = row if self._schema is None else self._typed(row, self._schema)
+            yield TimestampedValue(found, end if self._may_be_late else max(end, time))
+
+    def _typed(self, row: Row, schema: pa.Schema) -> Any:
+        return self._kind.user_type(*(_beam_value(row.get(name)) for name in schema.names))
+
+
+def row_type_of(schema: pa.Schema) -> RowTypeConstraint:
+    """The Beam type of rows with these columns. Raises KeyError for a type that no result table has."""
+    return RowTypeConstraint.from_fields([(field.name, _type_of(field)) for field in schema])
+
+
+def _type_of(field: pa.Field) -> Any:
+    if pa.types.is_timestamp(field.type):
+        kind: Any = Timestamp
+    elif pa.types.is_list(field.type):
+        kind = Sequence[float]
+    else:
+        kind = {pa.string(): str, pa.float64(): float, pa.int64(): int}[field.type]
+    return kind | None if field.nullable else kind
+
+
+def _beam_value(value: Any) -> Any:
+    """Instants are Beam's own; all else is as rows have it."""
+    return Timestamp.from_utc_datetime(value.astimezone(UTC)) if isinstance(value, datetime) else value
