@@ -1,0 +1,86 @@
+"""Worlds and the roads on which each is run: every case takes seconds at most."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from tests import city, levels_city
+from tests.city import DAYS
+from tests.noninterference import feeds
+from tests.noninterference.roads import Job, bounded_library, everything, reports
+from tests.noninterference.world import Feed, History, Report, World, differences
+
+SECRET, OPEN = levels_city.SPEC, city.SPEC
+DELTA = SECRET.replace("limit = 2.64", "limit = { epsilon = 2.64, delta = 1e-6 }").replace(
+    'per = "period"', 'per = "period"\ndelta = 1e-6'
+)
+OTHERS = reports(60)
+
+
+def bus(rows: int = 41, *, speed: object = 65.0, name: object = "PLATE-X", day: str = DAYS[0]) -> Feed:
+    """A vehicle-day: a row a minute in a cell, from 08:00 on; faster than all others, and often alone."""
+    return [
+        Report(name, f"{day}T{8 + i // 60:02d}:{i % 60:02d}:59+05:30", 21.17 + 0.02 * (i % 2), 72.83, speed)
+        for i in range(rows)
+    ]
+
+
+STRANGE = [
+    *bus(3),
+    Report("PLATE-X", "no time", 21.17, 72.83, 5.0),
+    Report("PLATE-X", f"{DAYS[0]}T08:59:00+05:30", 91.0, 72.83, 5.0),
+    Report("PLATE-X", f"{DAYS[0]}T08:58:00+05:30", 10.0, 10.0, 5.0),
+    Report(2.5, f"{DAYS[0]}T08:57:00+05:30", 21.17, 72.83, 5.0),
+    Report(float("nan"), f"{DAYS[0]}T08:56:00+05:30", 21.17, 72.83, float("nan")),
+    Report("", f"{DAYS[0]}T08:56:00+05:30", 21.17, 72.83, 10**400),
+]
+"""A vehicle whose rows are refused for many reasons; some of them are no vehicle's."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One world on one road. is_apart: see `differences`."""
+
+    world: World
+    history: History
+    is_apart: bool = False
+
+    def differences(self) -> list[str]:
+        return differences(self.world, self.history, is_apart=self.is_apart)
+
+
+def with_and_without(spec: str, extra: Feed, history: History, others: Feed = OTHERS) -> Case:
+    """Under secret counts: a vehicle-day is there or is not, first of all rows or in between."""
+    feed = [*extra[:1], *others[:9], *extra[1:], *others[9:]]
+    return Case(World(spec, feed, others), history)
+
+
+def at_other_speeds(spec: str, history: History, others: Feed = OTHERS) -> Case:
+    """Under public counts: one vehicle's speeds are others; of its rows some have the same time and place."""
+    twice = bus(20)
+    slow, fast = [[*bus(20), *(each._replace(speed=speed) for each in twice), *others] for speed in (0.0, 10.0**300)]
+    slow[:20] = bus(20, speed=3.0)
+    return Case(World(spec, slow, fast), history)
+
+
+CASES: Mapping[str, Callable[[], Case]] = {
+    "all that is made of a release": lambda: with_and_without(SECRET, bus(), everything),
+    "all that is made of a release, public counts": lambda: at_other_speeds(OPEN, everything),
+    "release": lambda: with_and_without(SECRET, bus(), Job(formats=("csv", "parquet"))),
+    "release, public counts": lambda: at_other_speeds(OPEN, Job(formats=("csv", "parquet"))),
+    "strange rows": lambda: with_and_without(SECRET, STRANGE, Job()),
+    "only refused rows": lambda: Case(World(SECRET, STRANGE[3:6], []), Job()),
+    "one vehicle alone": lambda: Case(World(SECRET, bus(), []), Job()),
+    "with delta": lambda: with_and_without(DELTA, bus(), Job()),
+    "a file a row": lambda: with_and_without(SECRET, bus(3), Job(files=9)),
+    "library": lambda: with_and_without(SECRET, STRANGE, bounded_library),
+    "library, public counts": lambda: at_other_speeds(OPEN, bounded_library),
+    **{
+        f"file of {name}": (lambda name=name: with_and_without(feeds.with_input(SECRET, name), bus(9), Job(name, 2)))
+        for name in feeds.WRITERS
+    },
+}  # fmt: skip
+SLOW: Mapping[str, Callable[[], Case]] = {
+    "two workers": lambda: with_and_without(SECRET, bus(), Job(files=3, workers=2)),
+    "two workers, public counts": lambda: replace(at_other_speeds(OPEN, Job(files=3, workers=2)), is_apart=True),
+}
+"""Those that start processes."""

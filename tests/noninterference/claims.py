@@ -1,0 +1,85 @@
+"""Whether what was offered to the ledger in two worlds differs by no more than its plans claim."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from typing import Any
+
+import msgspec
+
+from dpops.claims import PureDP
+from dpops.levels.stages import UNIT
+from dpops.mechanism import Plan
+from transforms.recorded.units import LEVELS, Released, Sealed
+
+CHOOSING = frozenset({"levy", "epsilon-quantile", "fixed-quantile", "akmv"})
+"""Mechanisms that choose a bin or a bound in private first: with frozen draws another one may be chosen, and no norm of
+the integers says how likely that was. `tests/dpops/mechanisms/test_private_choices.py` audits their laws."""
+
+
+def beyond(one: Sequence[Sealed], other: Sequence[Sealed]) -> Iterator[str]:
+    """What of the offered units says more of a vehicle than the plans claim. Units of two worlds, each in order."""
+    if [_place(unit) for unit in one] != [_place(unit) for unit in other]:
+        yield "the units that were offered to the ledger"
+        return
+    spent: dict[tuple[str, str, str], Fraction] = defaultdict(Fraction)
+    seen: set[Any] = set()
+    for unit, same in zip(one, other, strict=True):
+        if _place(unit) in seen:
+            continue  # drawn again; what was recorded first stands
+        seen.add(_place(unit))
+        if _plans(unit) != _plans(same):
+            yield f"the plans of {_said(unit)}"
+            continue
+        for released, also in zip(unit.released, same.released, strict=True):
+            if released.mechanism == LEVELS:
+                spent[unit.spec_id, unit.period, released.plan["kind"]] += _norm(released, also)
+            elif not _is_within(released, also):
+                yield f"the integers of {_said(unit)}, {released.cell} {released.statistic}"
+    for (_, period, kind), norm in spent.items():
+        if norm > (UNIT**2 if kind == "gaussian" else UNIT):
+            yield f"the integers of period {period}: norm {float(norm) ** (0.5 if kind == 'gaussian' else 1):.0f}"
+
+
+def _place(unit: Sealed) -> tuple[Any, ...]:
+    return unit.spec_id, unit.slot_s, unit.shard, unit.scope
+
+
+def _said(unit: Sealed) -> str:
+    return f"{unit.scope} {unit.slot_start}, shard {unit.shard}"
+
+
+def _plans(unit: Sealed) -> Sealed:
+    """The unit without what may differ: integers, the keyed digest, and places in the chain."""
+    released = [
+        msgspec.structs.replace(
+            each,
+            integers=None if each.integers is None else [len(each.integers)],
+            plan=None if each.plan is None else {**each.plan, "rests_on": 0},
+        )
+        for each in unit.released
+    ]
+    return msgspec.structs.replace(unit, released=released, digest="")
+
+
+def _differences(released: Released, also: Released) -> list[int]:
+    return [abs(a - b) for a, b in zip(released.integers or [], also.integers or [], strict=True)]
+
+
+def _norm(released: Released, also: Released) -> Fraction:
+    """Of one stage or live slot, of which the noise was the same: squares for Gaussian noise."""
+    found = _differences(released, also)
+    if released.plan["counts_public"] and any(found[: len(found) // 2]):
+        return Fraction(10**30)  # exact weights may not follow from speeds at all
+    return Fraction(sum(each * each for each in found) if released.plan["kind"] == "gaussian" else sum(found))
+
+
+def _is_within(released: Released, also: Released) -> bool:
+    """Whether the noise of one statistic of a HAT hides the difference at the epsilon that its plan claims."""
+    found = _differences(released, also)
+    if not any(found) or released.mechanism in CHOOSING:
+        return True
+    plan = Plan.from_public(released.mechanism, released.plan or {})
+    claim = plan.claim()
+    assert isinstance(claim, PureDP)
+    return plan.scale > 0 and sum(found) <= claim.epsilon * plan.scale

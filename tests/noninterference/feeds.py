@@ -1,0 +1,137 @@
+"""Feeds as files of every layout: what each report becomes is a matter of the report alone."""
+
+import gzip
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
+from google.transit import gtfs_realtime_pb2
+
+from tests.noninterference.world import Feed, Report, in_csv
+
+NAMES = ("bus", "ts", "lat", "lon", "v")
+COLUMNS = 'columns = { vehicle = "bus", time = "ts", lat = "lat", lon = "lon", speed = "v" }\n'
+
+
+def _csv(feed: Sequence[Report], path: Path) -> None:
+    path.write_bytes(in_csv(feed).encode(errors="replace"))
+
+
+def _csv_gz(feed: Sequence[Report], path: Path) -> None:
+    path.write_bytes(gzip.compress(in_csv(feed).encode(errors="replace"), mtime=0))
+
+
+def _jsonl(feed: Sequence[Report], path: Path) -> None:
+    path.write_text("".join(json.dumps(_named(each), default=str) + "\n" for each in feed))
+
+
+def _array(feed: Sequence[Report], path: Path) -> None:
+    path.write_text("[" + ",\n".join(json.dumps(_named(each), default=str) for each in feed) + "]")
+
+
+def _iudx(feed: Sequence[Report], path: Path) -> None:
+    found = [
+        {"license_plate": bus, "observationDateTime": ts, "speed": v,
+         "location": {"type": "Point", "coordinates": [lon, lat]}}
+        for bus, ts, lat, lon, v, _ in feed
+    ]  # fmt: skip
+    path.write_text("[" + ",".join(json.dumps(each, default=str) for each in found) + "]")
+
+
+def _capmetro(feed: Sequence[Report], path: Path) -> None:
+    _csv(feed, path)
+    text = path.read_text()
+    path.write_text(text.replace("bus,ts,lat,lon,v\n", "vehicle_id,timestamp,latitude,longitude,speed\n", 1))
+
+
+def _parquet(feed: Sequence[Report], path: Path) -> None:
+    """The types of columns are those of the file's schema: a value that does not fit is empty."""
+    columns = zip(*[each[:5] for each in feed], strict=True) if feed else [()] * 5
+    kinds = (_text, _text, _number, _number, _number)
+    types = (pa.string(), pa.string(), pa.float64(), pa.float64(), pa.float64())
+    arrays = [
+        pa.array([of(value) for value in column], kind) for column, of, kind in zip(columns, kinds, types, strict=True)
+    ]
+    pq.write_table(pa.table(arrays, names=list(NAMES)), path, row_group_size=50)
+
+
+def _avro(feed: Sequence[Report], path: Path) -> None:
+    kinds = ("string", "string", "double", "double", "double")
+    fields = [{"name": name, "type": ["null", kind]} for name, kind in zip(NAMES, kinds, strict=True)]
+    rows = [
+        {"bus": _text(bus), "ts": _text(ts), "lat": _number(lat), "lon": _number(lon), "v": _number(v)}
+        for bus, ts, lat, lon, v, _ in feed
+    ]
+    with path.open("wb") as file:
+        fastavro.writer(file, {"type": "record", "name": "r", "fields": fields}, rows, sync_marker=b"0" * 16)
+
+
+def _gtfs(feed: Sequence[Report], path: Path) -> None:
+    message = gtfs_realtime_pb2.FeedMessage()
+    message.header.gtfs_realtime_version = "2.0"
+    for number, (bus, ts, lat, lon, v, _) in enumerate(feed):
+        entity = message.entity.add(id=str(number))
+        entity.vehicle.vehicle.id = _text(bus) or ""
+        entity.vehicle.position.latitude = _number(lat) or 0.0
+        entity.vehicle.position.longitude = _number(lon) or 0.0
+        entity.vehicle.position.speed = _number(v) or 0.0
+        entity.vehicle.timestamp = _seconds(ts)
+    path.write_bytes(message.SerializeToString())
+
+
+def _named(report: Report) -> Mapping[str, Any]:
+    return dict(zip(NAMES, report[:5], strict=True))
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value).encode("utf-8", "replace").decode()
+
+
+def _number(value: Any) -> float | None:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return None
+    except OverflowError:
+        return math.inf
+
+
+def _seconds(time: Any) -> int:
+    try:
+        return max(0, int(datetime.fromisoformat(str(time)).timestamp()))
+    except (ValueError, OverflowError):
+        return 0
+
+
+WRITERS: Mapping[str, tuple[str, str, Callable[[Sequence[Report], Path], None]]] = {
+    "csv": ('layout = "csv"\n' + COLUMNS, "csv", _csv),
+    "csv-gz": ('layout = "csv"\n' + COLUMNS, "csv.gz", _csv_gz),
+    "jsonl": ('layout = "jsonl"\n' + COLUMNS, "jsonl", _jsonl),
+    "json-array": ('layout = "json"\n' + COLUMNS, "json", _array),
+    "parquet": ('layout = "parquet"\n' + COLUMNS, "parquet", _parquet),
+    "avro": ('layout = "avro"\n' + COLUMNS, "avro", _avro),
+    "iudx": ('layout = "iudx"\n', "json", _iudx),
+    "capmetro": ('layout = "capmetro"\n', "csv", _capmetro),
+    "gtfs-realtime": ('layout = "gtfs-realtime"\n', "pb", _gtfs),
+}
+"""Of each layout: its [input], the end of its files' names, and what writes one."""
+
+
+def write(feed: Feed, folder: Path, layout: str, files: int = 1) -> str:
+    """The feed in so many files, row by row in turn; returns the pattern of their names."""
+    _, suffix, writer = WRITERS[layout]
+    folder.mkdir(exist_ok=True)
+    for number in range(files):
+        writer(feed[number::files], folder / f"{number}.{suffix}")
+    return str(folder / f"*.{suffix}")
+
+
+def with_input(spec: str, layout: str) -> str:
+    """A specification for feeds of a layout."""
+    return spec.split("[input]")[0] + "[input]\n" + WRITERS[layout][0]

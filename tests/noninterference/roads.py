@@ -1,0 +1,82 @@
+"""The roads that a feed may take, each as a history of one town."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
+
+import hatstream
+from tests.city import DAYS, FORMATS
+from tests.noninterference import feeds
+from tests.noninterference.world import Feed, Report, Town
+
+
+@dataclass(frozen=True)
+class Job:
+    """`hatstream release` of files, and what is made of its results."""
+
+    layout: str = "csv"
+    files: int = 1
+    workers: int = 1
+    formats: Sequence[str] = ("csv",)
+    more: Sequence[str] = ()
+    days: tuple[str, str] = DAYS[:1] * 2
+
+    def __call__(self, town: Town, feed: Feed) -> None:
+        pattern = feeds.write(feed, town.folder / "in", self.layout, self.files)
+        town.run(*self.command(town, pattern))
+
+    def command(self, town: Town, pattern: str) -> list[object]:
+        return [
+            "release", *town.ledger(), "--input", pattern, "--from", self.days[0], "--to", self.days[1],
+            "--output", town.out, "--formats", ",".join(self.formats), "--workers", self.workers, *self.more,
+        ]  # fmt: skip
+
+
+def everything(town: Town, feed: Feed) -> None:
+    """A release in every format, said for people and for programs, and all that is made of it."""
+    Job(formats=(*FORMATS, "geojson"))(town, feed)
+    Job(formats=(*FORMATS, "geojson"), more=("--json",))(town, feed)
+    folder, days = town.folder / "public", ("--from", DAYS[0], "--to", DAYS[0])
+    town.run("report", *town.ledger(), *days, "--input", f"{town.out}/hats-*.csv", "--output", folder / "report.html")
+    town.run("map", "--input", f"{town.out}/hats-*.csv", "--output", folder / "map.html", *town.ledger()[:2])
+    town.run("estimate", *town.ledger(), *days, "--output", folder / "again", "--formats", "csv", "--json")
+    if '"levels"' in (town.folder / "spec.toml").read_text():
+        sums = ("--output", folder / "sums", "--formats", "jsonl", "--released", "--whole", "--forecast", "1")
+        town.run("estimate", *town.ledger(), *days, *sums)
+
+
+def bounded_library(town: Town, feed: Feed) -> None:
+    """A bounded PCollection of dicts."""
+    p = beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([]))
+    made = hatstream.Release(
+        spec=town.folder / "spec.toml", ledger=str(town.folder / "ledger.sqlite"), start=DAYS[0], end=DAYS[0]
+    )
+    given = p | "reports" >> beam.Create([dict(zip(feeds.NAMES, report[:5], strict=True)) for report in feed])
+    _ = given | made | "keep" >> beam.Map(_keep, str(town.folder / "rows.jsonl"))
+    p.run().wait_until_finish()
+    town.show("rows of the library", "\n".join(sorted((town.folder / "rows.jsonl").read_text().splitlines())))
+
+
+def _keep(row: Any, path: str) -> None:
+    with open(path, "a") as file:
+        file.write(json.dumps(row) + "\n")
+
+
+def reports(
+    buses: int, *, day: str = DAYS[0], hours: Sequence[int] = (8, 9), per_hour: int = 3, first: int = 0
+) -> Feed:
+    """Buses that go through three cells."""
+    return [
+        Report(
+            f"PLATE{bus}", f"{day}T{hour:02d}:{17 * i:02d}:{bus % 60:02d}+05:30", 21.17 + 0.02 * ((bus + i) % 3), 72.83,
+            float((7 * bus + 11 * i + hour) % 60),
+        )
+        for hour in hours
+        for i in range(per_hour)
+        for bus in range(first, first + buses)
+    ]  # fmt: skip

@@ -1,0 +1,39 @@
+"""One vehicle more, or at other speeds: on every road nothing public differs, and every vector keeps to its claim."""
+
+import pytest
+
+from tests.noninterference import cases
+from tests.noninterference.cases import CASES, SLOW
+from tests.noninterference.world import watched
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_nothing_public_follows_from_one_vehicle(name: str) -> None:
+    assert CASES[name]().differences() == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SLOW)
+def test_nothing_public_follows_from_one_vehicle_where_processes_share_the_work(name: str) -> None:
+    assert SLOW[name]().differences() == []
+
+
+@pytest.mark.parametrize(
+    "name", ["all that is made of a release", "all that is made of a release, public counts", "library"]
+)
+def test_the_vehicle_is_felt_where_it_may_be(name: str) -> None:
+    """Else the gate would compare nothing with nothing."""
+    case = CASES[name]()
+    one, other = (watched(case.world.spec, feed, case.history) for feed in (case.world.feed, case.world.other))
+    felt = [unit.released != same.released for unit, same in zip(one.offered, other.offered, strict=True)]
+    assert any(felt)
+    shown = [name for name in one.public if not name.startswith("ledger")]
+    assert len(shown) >= (1 if name == "library" else 30)
+    assert sum(len(one.public[name]) for name in shown) > 3_000
+    assert all(value == b"0" for name, value in one.public.items() if "exit code" in name)
+
+
+def test_worlds_that_differ_in_what_is_public_are_told_apart() -> None:
+    case = cases.at_other_speeds(cases.OPEN, cases.everything)
+    other = cases.with_and_without(cases.OPEN, cases.bus(), cases.everything).world.other
+    assert cases.differences(cases.World(cases.OPEN, case.world.feed, other), case.history)

@@ -1,0 +1,181 @@
+"""A world of the gate: a specification, a feed, one that differs in a vehicle; and all that a run shows of it."""
+
+import csv
+import io
+import json
+import os
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+from pipelines.cli import main
+from pipelines.commands.levels_summary import OPERATOR_ONLY
+from tests.noninterference.claims import beyond
+from tests.noninterference.frozen import frozen
+from transforms.recorded.units import Sealed
+
+IN_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+"""Where nobody waits for a disk."""
+_KEPT: list[TemporaryDirectory[str]] = []
+"""Until this process ends."""
+
+OPERATORS = {"slots_that_differ_now": "whether an input is the same as before"}
+"""What `--json` tells the operator alone under public counts, where most of what it tells is public."""
+NOT_COMPARED = {"digest", "nonce", "rests_on"}
+"""Of the ledger's entries: keyed digests of inputs, chance, and places in the chain, which audit entries shift."""
+
+
+class Report(NamedTuple):
+    """One row of a feed, of whatever types. received_s: so long after the slot's day began it was received."""
+
+    vehicle: Any
+    time: Any
+    lat: Any
+    lon: Any
+    speed: Any
+    received_s: float | None = None
+
+
+Feed = list[Report]
+
+
+@dataclass(frozen=True)
+class World:
+    """spec: its text. feed: of all others, and of the vehicle; other: without the vehicle, or with its other speeds."""
+
+    spec: str
+    feed: Feed
+    other: Feed
+
+
+@dataclass
+class Town:
+    """A folder in which a history happens. public: what was seen, by name. offered: to the ledger, in order."""
+
+    folder: Path
+    public: dict[str, bytes] = field(default_factory=dict)
+    offered: list[Sealed] = field(default_factory=list)
+
+    @property
+    def out(self) -> Path:
+        return self.folder / "public" / "out"
+
+    def show(self, name: str, what: object) -> None:
+        """Keeps something public. Equal names are numbered."""
+        self.public[f"{len(self.public):03d} {name}"] = what if isinstance(what, bytes) else str(what).encode()
+
+    def run(self, *arguments: object) -> int:
+        """A command, with all that it shows to the public."""
+        said, errors = io.StringIO(), io.StringIO()
+        with redirect_stdout(said), redirect_stderr(errors):
+            code = main([str(argument) for argument in arguments])
+        name = " ".join(str(argument) for argument in arguments if not str(argument).startswith("/"))
+        self.show(f"exit code of {name}", 0 if code == 5 and self._counts_public else code)
+        self.show(f"output of {name}", public_part(said.getvalue()))
+        self.show(f"errors of {name}", errors.getvalue())
+        return code
+
+    @property
+    def _counts_public(self) -> bool:
+        """Then exit code 5, whether an input is the same as before, is the operator's."""
+        return '"counts-public"' in (self.folder / "spec.toml").read_text()
+
+    def ledger(self, *, spec: str = "spec.toml") -> list[object]:
+        return ["--spec", self.folder / spec, "--ledger", self.folder / "ledger.sqlite"]
+
+
+History = Callable[[Town, Feed], None]
+"""What happens with a feed: commands that are run, pipelines, streams."""
+
+
+def differences(world: World, history: History, *, is_apart: bool = False) -> list[str]:
+    """What a run with the one feed shows otherwise than a run with the other; nothing where all is well.
+
+    is_apart: noise is drawn in other processes, where it is not frozen; then integers are not compared.
+    """
+    one, other = (watched(world.spec, feed, history) for feed in (world.feed, world.other))
+    return [*_unlike(one.public, other.public), *([] if is_apart else beyond(one.offered, other.offered))]
+
+
+def watched(spec: str, feed: Feed, history: History) -> Town:
+    """A history in a folder that has the same name every time, on an account that was opened once."""
+    folder = _place_of(spec)
+    home = folder.with_name("town")
+    shutil.rmtree(home, ignore_errors=True)
+    town = Town(Path(shutil.copytree(folder, home)))
+    (town.folder / "public").mkdir()
+    with frozen(town.offered):
+        history(town, feed)
+    for path in sorted((town.folder / "public").rglob("*")):
+        if path.is_file():
+            town.public[f"file {path.relative_to(town.folder / 'public')}"] = path.read_bytes()
+    for number, entry in enumerate(_entries(town.folder / "ledger.sqlite")):
+        town.public[f"ledger {number}"] = entry
+    shutil.rmtree(home)
+    return town
+
+
+@cache
+def _place_of(spec: str) -> Path:
+    """A folder with the specification, the account opened and its key made; to be copied."""
+    kept = TemporaryDirectory(prefix="gate-", dir=IN_MEMORY)
+    _KEPT.append(kept)
+    folder = Path(kept.name) / "opened"
+    folder.mkdir()
+    (folder / "spec.toml").write_text(spec)
+    with redirect_stdout(io.StringIO()):
+        assert main(["init", "--spec", str(folder / "spec.toml"), "--ledger", str(folder / "ledger.sqlite")]) == 0
+    return folder
+
+
+def _entries(path: Path) -> Iterator[bytes]:
+    """The ledger but for digests, times and places in the chain; audit events are the operator's."""
+    names = ("kind", "account", "spec_id", "period", "slot_s", "shard", "epsilon", "body")
+    with sqlite3.connect(path) as db:
+        for row in db.execute(f"SELECT {', '.join(names)} FROM entry ORDER BY seq"):
+            entry = dict(zip(names, row, strict=True))
+            if entry["kind"] not in ("changed", "redrawn"):
+                entry["body"] = json.dumps(without(json.loads(entry["body"]), NOT_COMPARED))
+                yield json.dumps(entry).encode()
+    db.close()
+
+
+def public_part(said: str) -> str:
+    """What a command printed, but for the operator's part: the last table, or a value of its JSON."""
+    if said.startswith("{"):
+        return json.dumps(without(json.loads(said), {"operator_only", *OPERATORS}))
+    return said.split(OPERATOR_ONLY)[0]
+
+
+def without(value: Any, names: Iterable[str]) -> Any:
+    """Plain values without the entries of these names, at any depth."""
+    if isinstance(value, dict):
+        return {name: without(each, names) for name, each in value.items() if name not in names}
+    return [without(each, names) for each in value] if isinstance(value, list) else value
+
+
+def _unlike(one: dict[str, bytes], other: dict[str, bytes]) -> list[str]:
+    if list(one) != list(other):
+        apart = sorted(set(one) ^ set(other))
+        return [f"what there is: {', '.join(apart[:4]) or 'its order'}"]
+    return [f"{name}: {_excerpt(one[name], other[name])}" for name in one if one[name] != other[name]]
+
+
+def _excerpt(one: bytes, other: bytes) -> str:
+    at = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    return f"{one[max(at - 40, 0) : at + 60]!r} / {other[max(at - 40, 0) : at + 60]!r}"
+
+
+def in_csv(feed: Sequence[Report]) -> str:
+    """A feed as the small city's CSV."""
+    sink = io.StringIO(newline="")
+    writer = csv.writer(sink, lineterminator="\n")
+    writer.writerow(("bus", "ts", "lat", "lon", "v"))
+    writer.writerows(report[:5] for report in feed)
+    return sink.getvalue()
