@@ -7,6 +7,7 @@ from tests import city, levels_city
 from tests.city import DAYS
 from tests.noninterference import feeds
 from tests.noninterference.roads import Job, bounded_library, everything, reports
+from tests.noninterference.streams import Stream
 from tests.noninterference.world import Feed, History, Report, World, differences
 
 SECRET, OPEN = levels_city.SPEC, city.SPEC
@@ -63,24 +64,67 @@ def at_other_speeds(spec: str, history: History, others: Feed = OTHERS) -> Case:
 
 
 CASES: Mapping[str, Callable[[], Case]] = {
-    "all that is made of a release": lambda: with_and_without(SECRET, bus(), everything),
-    "all that is made of a release, public counts": lambda: at_other_speeds(OPEN, everything),
+    "all-that-is-made-of-a-release": lambda: with_and_without(SECRET, bus(), everything),
+    "all-that-is-made-of-a-release-public-counts": lambda: at_other_speeds(OPEN, everything),
     "release": lambda: with_and_without(SECRET, bus(), Job(formats=("csv", "parquet"))),
-    "release, public counts": lambda: at_other_speeds(OPEN, Job(formats=("csv", "parquet"))),
-    "strange rows": lambda: with_and_without(SECRET, STRANGE, Job()),
-    "only refused rows": lambda: Case(World(SECRET, STRANGE[3:6], []), Job()),
-    "one vehicle alone": lambda: Case(World(SECRET, bus(), []), Job()),
-    "with delta": lambda: with_and_without(DELTA, bus(), Job()),
-    "a file a row": lambda: with_and_without(SECRET, bus(3), Job(files=9)),
+    "release-public-counts": lambda: at_other_speeds(OPEN, Job(formats=("csv", "parquet"))),
+    "strange-rows": lambda: with_and_without(SECRET, STRANGE, Job()),
+    "only-refused-rows": lambda: Case(World(SECRET, STRANGE[3:6], []), Job()),
+    "one-vehicle-alone": lambda: Case(World(SECRET, bus(), []), Job()),
+    "with-delta": lambda: with_and_without(DELTA, bus(), Job()),
+    "a-file-a-row": lambda: with_and_without(SECRET, bus(3), Job(files=9)),
     "library": lambda: with_and_without(SECRET, STRANGE, bounded_library),
-    "library, public counts": lambda: at_other_speeds(OPEN, bounded_library),
+    "library-public-counts": lambda: at_other_speeds(OPEN, bounded_library),
     **{
-        f"file of {name}": (lambda name=name: with_and_without(feeds.with_input(SECRET, name), bus(9), Job(name, 2)))
+        f"file-of-{name}": (lambda name=name: with_and_without(feeds.with_input(SECRET, name), bus(9), Job(name, 2)))
         for name in feeds.WRITERS
     },
 }  # fmt: skip
+STREAMED = (
+    ("minutes = 60", "minutes = 15\nallowed_lateness_s = 120"),
+    ("08:00-12:00", "08:00-09:00"),
+)
+LIVE = feeds.with_input(SECRET, "jsonl") + "[live]\nshare = 0.4\nday_lateness_s = 900\n"
+STREAM = feeds.with_input(OPEN, "jsonl")
+for _old, _new in STREAMED:
+    LIVE, STREAM = LIVE.replace(_old, _new), STREAM.replace(_old, _new)
+
+
+def received(buses: int = 12) -> Feed:
+    """A day's reports; some, from elsewhere, are received so late that a watermark could decide about them."""
+    found = []
+    for minute in range(1, 58, 2):
+        for bus in range(buses):
+            kept = minute % 5 == 2
+            time, cell = f"{DAYS[1]}T08:{minute:02d}:{bus:02d}+05:30", (bus + kept) % 3
+            speed, at_s = 60.0 if kept else 18.0, 60 * minute + bus + (200 if kept else 2)
+            found.append(Report(f"PLATE{bus}", time, 21.17 + 0.02 * cell, 72.83, speed, at_s))
+    return found
+
+
+def alone_in_polls() -> Feed:
+    """A bus whose reports are the newest of each poll, to the second."""
+    return [
+        Report("PLATE-X", f"{DAYS[1]}T08:{minute:02d}:30+05:30", 21.17, 72.83, 65.0, 60 * minute + 60)
+        for minute in range(4, 58, 5)
+    ]
+
+
+def live(source: str) -> Case:
+    return with_and_without(LIVE, alone_in_polls(), Stream(source, before=OTHERS), received())
+
+
+def streamed(source: str) -> Case:
+    slow, fast = ([*received(), *(each._replace(speed=speed) for each in alone_in_polls())] for speed in (0.0, 1e300))
+    return Case(World(STREAM, slow, fast), Stream(source))
+
+
 SLOW: Mapping[str, Callable[[], Case]] = {
-    "two workers": lambda: with_and_without(SECRET, bus(), Job(files=3, workers=2)),
-    "two workers, public counts": lambda: replace(at_other_speeds(OPEN, Job(files=3, workers=2)), is_apart=True),
+    "live-kafka": lambda: live("kafka"),
+    "live-folder": lambda: live("folder"),
+    "stream-kafka": lambda: streamed("kafka"),
+    "stream-folder": lambda: streamed("folder"),
+    "two-workers": lambda: with_and_without(SECRET, bus(), Job(files=3, workers=2)),
+    "two-workers-public-counts": lambda: replace(at_other_speeds(OPEN, Job(files=3, workers=2)), is_apart=True),
 }
-"""Those that start processes."""
+"""Those that start processes, or take longer."""

@@ -1,6 +1,5 @@
 """Whether what was offered to the ledger in two worlds differs by no more than its plans claim."""
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import Any
@@ -22,7 +21,6 @@ def beyond(one: Sequence[Sealed], other: Sequence[Sealed]) -> Iterator[str]:
     if [_place(unit) for unit in one] != [_place(unit) for unit in other]:
         yield "the units that were offered to the ledger"
         return
-    spent: dict[tuple[str, str, str], Fraction] = defaultdict(Fraction)
     seen: set[Any] = set()
     for unit, same in zip(one, other, strict=True):
         if _place(unit) in seen:
@@ -32,13 +30,8 @@ def beyond(one: Sequence[Sealed], other: Sequence[Sealed]) -> Iterator[str]:
             yield f"the plans of {_said(unit)}"
             continue
         for released, also in zip(unit.released, same.released, strict=True):
-            if released.mechanism == LEVELS:
-                spent[unit.spec_id, unit.period, released.plan["kind"]] += _norm(released, also)
-            elif not _is_within(released, also):
+            if not (_is_bounded if released.mechanism == LEVELS else _is_within)(released, also):
                 yield f"the integers of {_said(unit)}, {released.cell} {released.statistic}"
-    for (_, period, kind), norm in spent.items():
-        if norm > (UNIT**2 if kind == "gaussian" else UNIT):
-            yield f"the integers of period {period}: norm {float(norm) ** (0.5 if kind == 'gaussian' else 1):.0f}"
 
 
 def _place(unit: Sealed) -> tuple[Any, ...]:
@@ -66,12 +59,18 @@ def _differences(released: Released, also: Released) -> list[int]:
     return [abs(a - b) for a, b in zip(released.integers or [], also.integers or [], strict=True)]
 
 
-def _norm(released: Released, also: Released) -> Fraction:
-    """Of one stage or live slot, of which the noise was the same: squares for Gaussian noise."""
-    found = _differences(released, also)
-    if released.plan["counts_public"] and any(found[: len(found) // 2]):
-        return Fraction(10**30)  # exact weights may not follow from speeds at all
-    return Fraction(sum(each * each for each in found) if released.plan["kind"] == "gaussian" else sum(found))
+def _is_bounded(released: Released, also: Released) -> bool:
+    """Whether one stage or live slot, of which the noise was the same, moved by no more than its share of UNIT.
+
+    The shares of a period's stages and live slots add up to 1 at most: the ledger checks what they are debited.
+    """
+    found, plan = _differences(released, also), released.plan or {}
+    share = Fraction(plan["share"])
+    if plan["counts_public"] and any(found[: len(found) // 2]):
+        return False  # exact weights may not follow from speeds at all
+    if plan["kind"] == "gaussian":
+        return sum(each * each for each in found) <= share * UNIT * UNIT
+    return sum(found) <= share * UNIT
 
 
 def _is_within(released: Released, also: Released) -> bool:

@@ -3,7 +3,7 @@
 import sys
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 from importlib import import_module
@@ -89,13 +89,13 @@ def _(told: Any) -> Any:
     return mutated
 
 
-@mutant("refuses-an-unusable-input", "only refused rows", "pipelines.runs.release:_needed")
+@mutant("refuses-an-unusable-input", "only-refused-rows", "pipelines.runs.release:_needed")
 def _(_needed: Any) -> Any:
     """An input without a usable row stops the run: with one vehicle's row it would not."""
     return lambda _spec, when, *_, **__: list(when.periods)
 
 
-@mutant("fast-is-refused", "release, public counts", "transforms.observe.parse:_steps")
+@mutant("fast-is-refused", "release-public-counts", "transforms.observe.parse:_steps")
 def _(_steps: Any) -> Any:
     """A finite speed above all bounds is no report: whether it counts depends on it."""
 
@@ -106,7 +106,7 @@ def _(_steps: Any) -> Any:
     return mutated
 
 
-@mutant("speed-chooses-the-row", "release, public counts", "transforms.count.tally:_distinct")
+@mutant("speed-chooses-the-row", "release-public-counts", "transforms.count.tally:_distinct")
 def _(_distinct: Any) -> Any:
     """Of two rows at one time the faster one stays, wherever it was: a speed decides a place."""
 
@@ -142,7 +142,7 @@ def _(unchecked: Any) -> Any:
     return mutated
 
 
-@mutant("bound-of-five-quarters", "with delta", "dpops.levels.bounded:_part", "dpops.levels.bounded:within")
+@mutant("bound-of-five-quarters", "with-delta", "dpops.levels.bounded:_part", "dpops.levels.bounded:within")
 def _(part_or_within: Any) -> Any:
     """A vehicle's vector is a quarter too long, and its check in integers is gone."""
     if part_or_within.__name__ == "_part":
@@ -167,7 +167,7 @@ def _(seal_stage: Any) -> Any:
 # --- what is published --------------------------------------------------------------------------------------------
 
 
-@mutant("publishes-what-was-drawn", "release, public counts", "transforms.ledger.recording:record_units")
+@mutant("publishes-what-was-drawn", "release-public-counts", "transforms.ledger.recording:record_units")
 def _(record_units: Any) -> Any:
     """What goes on is what this attempt drew, not what the ledger returned."""
 
@@ -225,7 +225,16 @@ def _(write_whole: Any) -> Any:
     return lambda path, data, *more: write_whole(path, data + b" " * (SEEN["rows"] // 10), *more)
 
 
-@mutant("cells-with-reports", "one vehicle alone", "transforms.sinks.files:publish_slot")
+@mutant("cells-with-reports", "one-vehicle-alone", "transforms.sinks.files:publish_slot")
 def _(publish_slot: Any) -> Any:
     """A slot without reports gets no file."""
     return lambda slot, *more: publish_slot(slot, *more) if SEEN["rows"] else []
+
+
+# --- what is late -------------------------------------------------------------------------------------------------
+
+
+@mutant("live-lateness-by-the-watermark", "live-kafka", "pipelines.runs.stream.stream:_watermark")
+def _(_watermark: Any) -> Any:
+    """Under secret counts a report is late by what its partition promised, which others moved."""
+    return lambda *given: replace(_watermark(*given), by_own_times=False)

@@ -6,7 +6,10 @@ from tests.noninterference.cases import CASES, SLOW
 from tests.noninterference.mutants import MUTANTS, SEEN, Mutant, watch_rows
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=[mutant.name for mutant in MUTANTS])
+@pytest.mark.parametrize(
+    "mutant",
+    [pytest.param(mutant, id=mutant.name, marks=[pytest.mark.slow] * (mutant.case in SLOW)) for mutant in MUTANTS],
+)
 def test_a_mutant_is_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     assert mutant.breaks
     SEEN.clear()

@@ -19,7 +19,7 @@ def test_nothing_public_follows_from_one_vehicle_where_processes_share_the_work(
 
 
 @pytest.mark.parametrize(
-    "name", ["all that is made of a release", "all that is made of a release, public counts", "library"]
+    "name", ["all-that-is-made-of-a-release", "all-that-is-made-of-a-release-public-counts", "library"]
 )
 def test_the_vehicle_is_felt_where_it_may_be(name: str) -> None:
     """Else the gate would compare nothing with nothing."""

@@ -150,7 +150,7 @@ def public_part(said: str) -> str:
     """What a command printed, but for the operator's part: the last table, or a value of its JSON."""
     if said.startswith("{"):
         return json.dumps(without(json.loads(said), {"operator_only", *OPERATORS}))
-    return said.split(OPERATOR_ONLY)[0]
+    return said.split(" ".join(OPERATOR_ONLY.split()[:4]))[0]  # a narrow table breaks its title
 
 
 def without(value: Any, names: Iterable[str]) -> Any:

@@ -1,0 +1,185 @@
+"""The stream's road on Beam's own runner, from what a transport took and when, by the stream's own rule of lateness.
+
+The sources are those that `hatstream stream` makes; what they hand over, and what they promise after each poll, is
+played to the rest of the road by a TestStream. Polls come at public times of the clock, every five minutes.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.pvalue import DoOutputsTuple
+from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
+from apache_beam.testing.test_stream import TestStream as Clock
+from apache_beam.transforms.window import TimestampedValue
+from apache_beam.utils.timestamp import MIN_TIMESTAMP
+
+from pipelines.account import location
+from pipelines.job import Outputs
+from pipelines.runs.stream import stream as streaming
+from pipelines.specification import Specification, load
+from tests.city import DAYS
+from tests.noninterference import feeds
+from tests.noninterference.roads import Job
+from tests.noninterference.world import Feed, Report, Town
+from tests.stream.by_hand import ByHand
+from transforms.records import REFUSED, KeyedTally, TallyBytes
+from transforms.sources import growing_folder, kafka
+from transforms.sources.kafka_partition import PartitionStart, Poll, Topic
+from transforms.steps.lateness import windows
+from transforms.time.stream_calendar import slots_from
+
+POLL_S = 300
+TOPIC = Topic(brokers="nowhere:1", name="positions")
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A day's stream. source: "kafka" or "folder". before: days that are released beforehand, of other reports."""
+
+    source: str
+    day: str = DAYS[1]
+    before: Feed | None = None
+    hours: float = 1.5
+
+    def __call__(self, town: Town, feed: Feed) -> None:
+        if self.before is not None:
+            Job(layout="jsonl", days=DAYS[:1] * 2)(town, self.before)
+        spec, place = load(town.folder / "spec.toml"), location.find(str(town.folder / "ledger.sqlite"), None)
+        start_s = self.start_s(spec)
+        slots = tuple(slots_from(spec.timetable, start_s, start_s + 86_400))
+        made = streaming.prepare(spec, start_s, Fed(Clock(), None), place, Outputs(town.out, ("csv", "jsonl")))
+        polls = int(self.hours * 3600 / POLL_S)
+        fed = (self._kafka if self.source == "kafka" else self._folder)(town, spec, feed, start_s, polls)
+        beats = Beats(slots, spec.timetable.slot_s)
+        p = beam.Pipeline(runner=BundleBasedDirectRunner(), options=PipelineOptions(["--streaming"]))
+        replace(made, source=fed, heartbeat=beats).build(p)
+        p.run().wait_until_finish()
+
+    def start_s(self, spec: Specification) -> int:
+        hour = f"{spec.timetable.service_start_minute // 60:02d}:{spec.timetable.service_start_minute % 60:02d}"
+        return int(datetime.fromisoformat(f"{self.day}T{hour}:00+05:30").timestamp())
+
+    def _kafka(self, _town: Town, spec: Specification, feed: Feed, start_s: int, polls: int) -> "Fed":
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(streaming, "starts", lambda *_: [PartitionStart(0, 0, 1)])
+            source = streaming.kafka_source(spec, TOPIC, start_s)
+        fn = kafka._ReadPartition(source.topic, source.watermark, source.poll_messages)
+        reader = ByHand(fn, kafka._Offsets(), source.starts[0])
+        fn._open[0] = Script(list(_polls(feed, start_s, polls)))
+        return Fed(played(reader, polls), beam.ParDo(kafka._Decode(source.layout)))
+
+    def _folder(self, town: Town, spec: Specification, feed: Feed, start_s: int, polls: int) -> "Fed":
+        """A file a poll before which anything was received, with the time of the poll."""
+        folder = town.folder / "growing"
+        folder.mkdir()
+        source = streaming.folder_source(spec, folder, start_s)
+        reader = ByHand(growing_folder._Watch(source.watermark), growing_folder._Names(), str(source.folder))
+        clock = Clock()
+        for at_s, reports in _by_poll(feed, start_s, polls):
+            if reports:
+                _put(reports, folder / f"{at_s}.jsonl", at_s)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(growing_folder, "time", SimpleNamespace(time_ns=lambda at_s=at_s: (at_s + 1) * 10**9))
+                clock = _played(clock, reader)
+        return Fed(clock.advance_watermark_to_infinity(), beam.ParDo(growing_folder._ReadFile(source.layout)))
+
+
+def played(reader: ByHand, polls: int) -> Clock:
+    clock = Clock()
+    for _ in range(polls):
+        clock = _played(clock, reader)
+    return clock.advance_watermark_to_infinity()
+
+
+def _played(clock: Clock, reader: ByHand) -> Clock:
+    """One poll: what it hands over, then what it promises."""
+    before = reader.watermark or MIN_TIMESTAMP
+    found = reader.step()
+    if found:
+        clock = clock.add_elements(found)
+    if reader.watermark is None or reader.watermark <= before:
+        return clock
+    return clock.advance_watermark_to(reader.watermark)
+
+
+@dataclass
+class Script:
+    """In the place of a partition: polls that are known beforehand."""
+
+    polls: list[Poll]
+
+    def poll(self, _position: int, _most: int) -> Poll:
+        return self.polls.pop(0)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def _polls(feed: Feed, start_s: int, polls: int) -> Iterator[Poll]:
+    position = 0
+    for at_s, reports in _by_poll(feed, start_s, polls):
+        position += len(reports)
+        payloads = [json.dumps(dict(zip(feeds.NAMES, each[:5], strict=True)), default=str).encode() for each in reports]
+        times = np.array([int(1_000 * _received_s(each, start_s)) for each in reports], np.int64)
+        yield Poll(payloads, times, position, 0, 1_000 * at_s, idle=not reports)
+
+
+def _by_poll(feed: Feed, start_s: int, polls: int) -> Iterator[tuple[int, list[Report]]]:
+    """The time of each poll, and the reports that were received since the one before."""
+    for number in range(1, polls + 1):
+        at_s = start_s + number * POLL_S
+        yield at_s, [each for each in feed if at_s - POLL_S < _received_s(each, start_s) <= at_s]
+
+
+def _received_s(report: Report, start_s: int) -> float:
+    """Two seconds after its event, if nothing else is said."""
+    if report.received_s is not None:
+        return start_s + report.received_s
+    try:
+        return datetime.fromisoformat(str(report.time)).timestamp() + 2
+    except ValueError:
+        return start_s + 1_800
+
+
+def _put(reports: Sequence[Report], path: Path, at_s: int) -> None:
+    feeds.WRITERS["jsonl"][2](reports, path)
+    os.utime(path, (at_s, at_s))
+
+
+@dataclass
+class Fed(beam.PTransform[Any, DoOutputsTuple]):
+    """What the TestStream plays, decoded by the source's own step."""
+
+    clock: Clock
+    decode: Any
+
+    def expand(self, begin: Any) -> DoOutputsTuple:
+        return begin | "clock" >> self.clock | "decode" >> self.decode.with_outputs(REFUSED, main="batches")
+
+
+@dataclass
+class Beats(beam.PTransform[Any, Any]):
+    """The heartbeats of some slots, which are there from the beginning."""
+
+    slots: tuple[int, ...]
+    slot_s: int
+
+    @property
+    def start_s(self) -> int:
+        return self.slots[0]
+
+    def expand(self, begin: Any) -> Any:
+        beats = [TimestampedValue(((slot_s, 0), TallyBytes(b"")), slot_s) for slot_s in self.slots]
+        stamp = beam.Map(lambda beat: beat).with_output_types(KeyedTally)
+        stamped = begin | "slots" >> beam.Create(beats) | "stamp" >> stamp
+        return stamped | "window" >> beam.WindowInto(windows(self.slot_s, self.start_s))
