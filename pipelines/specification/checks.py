@@ -175,6 +175,8 @@ def input_of(table: InputTable, allowed_lateness_s: int) -> Input:
             table.time_unit,
             table.speed_unit,
             time_zone=table.time_zone,
+            time_format=table.time_format,
+            decimal=table.decimal,
             delimiter=table.delimiter,
             header=table.header,
             with_speed=table.derived_speed is None,

@@ -21,7 +21,7 @@ from pipelines.specification.limits import limit_from_toml
 from pipelines.specification.numbers import from_toml
 from transforms.layouts import FIXED, MAPPED
 from transforms.layouts.base import KMH_PER_UNIT
-from transforms.layouts.columns import TimeUnit
+from transforms.layouts.columns import DecimalMark, TimeUnit
 from transforms.layouts.csv_table import DELIMITERS
 from transforms.regular_files import read_regular
 from transforms.releases.periods.products import ProductName
@@ -146,6 +146,11 @@ class InputTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     speed_unit: Annotated[str | None, about("km/h if left out", *KMH_PER_UNIT)] = None
     time_zone: Annotated[str | None, about("of the clock of times without an offset")] = None
     delimiter: Annotated[str | None, about("of CSV; a comma if left out", *DELIMITERS)] = None
+    time_format: Annotated[
+        str | None,
+        about("texts that are no ISO 8601, as strptime has it: %d.%m.%Y %H:%M:%S, or %m/%d/%Y %I:%M:%S %p"),
+    ] = None
+    decimal: Annotated[str | None, about("of numbers in CSV; a point if left out", *get_args(DecimalMark))] = None
     derived_speed: Annotated[
         DerivedSpeedTable | None, about("speeds from consecutive positions; columns then has no speed")
     ] = None

@@ -107,6 +107,10 @@ def _input(spec: "Specification") -> dict[str, Any]:
     }
     if units.zone is not None:
         plain["time_zone"] = units.zone
+    if units.time_format is not None:
+        plain["time_format"] = units.time_format.text
+    if units.decimal != ".":
+        plain["decimal"] = units.decimal
     if spec.input.derived is not None:
         plain["derived_speed"] = {"max_gap_s": spec.input.derived.max_gap_s, "max_kmh": str(spec.input.derived.max_kmh)}
     if isinstance(found, CsvTable) and (found.delimiter, found.has_header) != (",", True):

@@ -1,13 +1,15 @@
 """The layouts of input files: those with units of their own, and those described by a column map and its units."""
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from importlib import import_module
-from typing import Generic, TypeVar, get_args
+from typing import Generic, TypeVar, cast, get_args
 from zoneinfo import ZoneInfo, available_timezones
 
 from transforms.errors import did_you_mean
 from transforms.layouts.base import FIELDS, KMH_PER_UNIT, Layout, MessageLayout, Units, UnreadableFile
-from transforms.layouts.columns import TimeUnit
+from transforms.layouts.columns import DecimalMark, TimeUnit
+from transforms.layouts.time_format import TimeFormat
 
 __all__ = [
     "FIXED",
@@ -71,6 +73,8 @@ def layout(
     speed_unit: str | None,
     *,
     time_zone: str | None = None,
+    time_format: str | None = None,
+    decimal: str | None = None,
     delimiter: str | None = None,
     header: bool | None = None,
     with_speed: bool = True,
@@ -78,25 +82,31 @@ def layout(
     """The layout of that name. Raises ValueError naming the field, the rule and the value.
 
     columns: which column of the input holds each of vehicle, time, lat, lon, speed; units: `iso` and `km/h` unless
-    given. time_zone: of times without an offset. delimiter, header: of CSV. A fixed layout takes none of them.
-    with_speed: whether rows have a speed that is read.
+    given. time_zone: of times without an offset. time_format: of texts that are no ISO 8601, in place of a time_unit.
+    delimiter, header, decimal: of CSV. with_speed: whether rows have a speed that is read. A fixed layout takes none.
     """
     fields = FIELDS if with_speed else FIELDS[:-1]
-    given = dict[str, object](columns=columns, time_unit=time_unit, speed_unit=speed_unit, time_zone=time_zone)
-    of_csv = dict[str, object](delimiter=delimiter, header=header)
+    of_times = dict[str, object](time_unit=time_unit, time_zone=time_zone, time_format=time_format)
+    of_csv = dict[str, object](delimiter=delimiter, header=header, decimal=decimal)
     if name in FIXED:
-        _refuse_given(given | of_csv, f"layout {name!r} has its own units and columns")
+        given = {"columns": columns, "speed_unit": speed_unit, **of_times, **of_csv}
+        _refuse_given(given, f"layout {name!r} has its own units and columns")
         return FIXED[name]
+    _check_mapped(name, speed_unit, with_speed)
+    units = _units(time_unit or "iso", speed_unit or "km/h", time_zone)
+    units, names = _with_format(units, time_format, time_unit), _column_names(name, columns, fields)
+    if name == "csv":
+        return _csv_table(replace(units, decimal=_decimal(decimal)), names, fields, delimiter, header)
+    _refuse_given(of_csv, "goes with layout 'csv' only")
+    return MAPPED[name](units, names, fields)
+
+
+def _check_mapped(name: str, speed_unit: str | None, with_speed: bool) -> None:
     if name not in MAPPED:
         known = [*FIXED, *MAPPED]
         raise ValueError(f"layout: must be one of {', '.join(known)}, got {name!r}{did_you_mean(name, known)}")
     if speed_unit is not None and not with_speed:
         raise ValueError(f"speed_unit: goes with a column of speeds, got {speed_unit!r}")
-    units, names = _units(time_unit or "iso", speed_unit or "km/h", time_zone), _column_names(name, columns, fields)
-    if name == "csv":
-        return _csv_table(units, names, fields, delimiter, header)
-    _refuse_given(of_csv, "goes with layout 'csv' only")
-    return MAPPED[name](units, names, fields)
 
 
 def report_layout(
@@ -125,6 +135,21 @@ def _csv_table(
     if delimiter is not None and delimiter not in DELIMITERS:
         raise ValueError(f"delimiter: must be one of {', '.join(map(repr, DELIMITERS))}, got {delimiter[:20]!r}")
     return CsvTable(units, names, fields, delimiter or ",", header is not False)
+
+
+def _with_format(units: Units, time_format: str | None, time_unit: str | None) -> Units:
+    if time_format is None:
+        return units
+    if time_unit is not None:
+        raise ValueError(f"time_unit: goes without time_format, got {time_unit!r}")
+    return replace(units, time_format=TimeFormat.of(time_format))
+
+
+def _decimal(decimal: str | None) -> DecimalMark:
+    known = next((mark for mark in get_args(DecimalMark) if mark == (decimal or ".")), None)
+    if known is None:
+        raise ValueError(f"decimal: must be {' or '.join(map(repr, get_args(DecimalMark)))}, got {str(decimal)[:20]!r}")
+    return cast(DecimalMark, known)
 
 
 def _refuse_given(options: Mapping[str, object], why: str) -> None:

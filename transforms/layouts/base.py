@@ -7,7 +7,8 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import pyarrow as pa
 
-from transforms.layouts.columns import TimeUnit
+from transforms.layouts.columns import DecimalMark, Instants, Numbers, TimeUnit, instants, numbers
+from transforms.layouts.time_format import TimeFormat
 from transforms.records import RawBatch
 
 FIELDS = ("vehicle", "time", "lat", "lon", "speed")
@@ -21,11 +22,26 @@ KMH_PER_UNIT = {"km/h": Fraction(1), "m/s": Fraction(18, 5), "mph": Fraction(1_6
 
 @dataclass(frozen=True)
 class Units:
-    """The units of a layout's time and speed columns. zone: of times that say no offset, or None."""
+    """The units of a layout's columns. zone: of times that say no offset, or None.
+
+    time_format: of times that are texts of another form than ISO 8601. decimal: of numbers that are texts.
+    """
 
     time_unit: TimeUnit
     kmh_per_unit: Fraction
     zone: str | None = None
+    time_format: TimeFormat | None = None
+    decimal: DecimalMark = "."
+
+    def instants(self, column: pa.Array) -> Instants:
+        """The column of times."""
+        if self.time_format is not None:
+            return self.time_format.instants(column, self.zone)
+        return instants(column, self.time_unit, self.zone)
+
+    def numbers(self, column: pa.Array) -> Numbers:
+        """A column of numbers, in whatever unit it is."""
+        return numbers(column, self.decimal)
 
 
 class Layout(Protocol):

@@ -15,6 +15,7 @@ Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 Bytes = NDArray[np.uint8]
 TimeUnit = Literal["iso", "s", "ms", "us"]
+DecimalMark = Literal[".", ","]
 
 # Plain decimal or exponent notation: no nan, inf, hexadecimal, underscore or blank inside.
 PLAIN_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
@@ -49,17 +50,18 @@ class Instants(NamedTuple):
     clock_change: Bools
 
 
-def numbers(column: pa.Array) -> Numbers:
+def numbers(column: pa.Array, decimal: DecimalMark = ".") -> Numbers:
     """The finite numbers of a column of integers, floats, decimals, texts or a dictionary of these.
 
+    decimal: what texts have before the fraction; with a comma, a text with a point is bad.
     A text beyond the range of float64 (`1e999`) is finite and held at the largest float64. Booleans, NaN, infinities
     and every other type are bad; nulls and empty texts are missing.
     """
     kind = column.type
     if pa.types.is_dictionary(kind):
-        return Numbers(*_of_dictionary(column, numbers(column.dictionary)))
+        return Numbers(*_of_dictionary(column, numbers(column.dictionary, decimal)))
     if is_text(kind):
-        return _text_numbers(column)
+        return _text_numbers(column, decimal)
     if pa.types.is_decimal(kind):
         column = column.cast(pa.float64(), safe=False)
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
@@ -81,21 +83,21 @@ def instants(column: pa.Array, time_unit: TimeUnit, zone: str | None = None) -> 
     if pa.types.is_dictionary(kind):
         return _instants_of_dictionary(column, instants(column.dictionary, time_unit, zone))
     if pa.types.is_timestamp(kind):
-        return _timestamps(column) if kind.tz is not None else _local(_timestamps(column), None, zone)
+        return timestamps(column) if kind.tz is not None else place_local(timestamps(column), None, zone)
     if time_unit == "iso":
         return _iso(column, zone) if is_text(kind) else _no_instants(column)
     found = numbers(column)
     scale = US_PER_UNIT[time_unit]
     held = np.clip(found.values, -_FAR_US / scale, _FAR_US / scale)
-    return _absolute(np.rint(held * scale).astype(np.int64), found.valid, found.missing)
+    return absolute(np.rint(held * scale).astype(np.int64), found.valid, found.missing)
 
 
-def _absolute(us: Int64s, valid: Bools, missing: Bools) -> Instants:
+def absolute(us: Int64s, valid: Bools, missing: Bools) -> Instants:
     never = np.zeros(len(us), np.bool_)
     return Instants(us, valid, missing, never, never)
 
 
-def _local(found: Instants, chosen: Bools | None, zone: str | None) -> Instants:
+def place_local(found: Instants, chosen: Bools | None, zone: str | None) -> Instants:
     """Reads the chosen entries (None: all), which are times on a clock of the zone."""
     local = found.valid if chosen is None else found.valid & chosen
     if zone is None or not local.any():
@@ -148,8 +150,10 @@ def _of_dictionary(column: pa.Array, of_values: Any) -> tuple[Any, Bools, Bools]
     return np.where(missing, 0, converted), valid & ~missing, empty | missing
 
 
-def _text_numbers(column: pa.Array) -> Numbers:
+def _text_numbers(column: pa.Array, decimal: DecimalMark) -> Numbers:
     text = as_binary(column).view(pa.string())
+    if decimal == ",":
+        text = pc.replace_substring(pc.replace_substring(text, ".", "?"), ",", ".")
     missing = _blank(text)
     if missing.any():
         text = pc.if_else(pa.array(missing), pa.scalar(None, pa.string()), text)
@@ -188,10 +192,10 @@ def _instants_of_dictionary(column: pa.Array, of_values: Instants) -> Instants:
 
 def _no_instants(column: pa.Array) -> Instants:
     nothing = np.zeros(len(column), np.int64)
-    return _absolute(nothing, np.zeros(len(column), np.bool_), nulls(column))
+    return absolute(nothing, np.zeros(len(column), np.bool_), nulls(column))
 
 
-def _timestamps(column: pa.Array) -> Instants:
+def timestamps(column: pa.Array) -> Instants:
     missing = nulls(column)
     ticks = column.view(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     unit = column.type.unit
@@ -200,7 +204,7 @@ def _timestamps(column: pa.Array) -> Instants:
     else:
         scale = _US_PER_ARROW_UNIT[unit]
         us = np.clip(ticks, -(_FAR_US // scale), _FAR_US // scale) * scale
-    return _absolute(us, ~missing, missing)
+    return absolute(us, ~missing, missing)
 
 
 # --- ISO 8601 -----------------------------------------------------------------------------------------------------
@@ -214,7 +218,7 @@ def _iso(column: pa.Array, zone: str | None) -> Instants:
     missing = nulls(text)
     us, valid, local = np.zeros(size, np.int64), np.zeros(size, np.bool_), np.zeros(size, np.bool_)
     if not size or data_buffer is None:
-        return _absolute(us, valid, np.ones(size, np.bool_))
+        return absolute(us, valid, np.ones(size, np.bool_))
     offsets = np.frombuffer(offsets_buffer, np.int32, size + 1, text.offset * 4)
     data = np.frombuffer(data_buffer, np.uint8)
     length = np.where(missing, 0, np.diff(offsets))
@@ -230,8 +234,8 @@ def _iso(column: pa.Array, zone: str | None) -> Instants:
             us[rows], valid[rows], local[rows] = _iso_matrix(
                 data[offsets[rows][:, None] + np.arange(width, dtype=np.int32)]
             )
-    found = _absolute(us, valid, length == 0)
-    return _local(found, local, zone) if local.any() else found
+    found = absolute(us, valid, length == 0)
+    return place_local(found, local, zone) if local.any() else found
 
 
 def _iso_matrix(text: Bytes) -> tuple[Int64s, Bools, Bools]:
@@ -290,7 +294,7 @@ def _iso_form(text: Bytes, body: int) -> tuple[Int64s, Bools]:
     hour, minute = _two(digit, 11), _two(digit, 14)
     second = _two(digit, 17) if body >= 19 else np.zeros(len(text), np.int64)
     ok &= (year >= 1) & (month >= 1) & (month <= 12) & (hour <= 23) & (minute <= 59) & (second <= 59)
-    starts, lengths = _months()
+    starts, lengths = days_of_months()
     index = np.where(ok, year * 12 + month - 1, 12)
     ok &= (day >= 1) & (day <= lengths[index])
     offset_s, offset_ok = _offset(text, digit, body)
@@ -322,7 +326,7 @@ def _fraction_us(digit: Bytes, body: int) -> Int64s:
 
 
 @cache
-def _months() -> tuple[Int64s, Int64s]:
+def days_of_months() -> tuple[Int64s, Int64s]:
     """Of each month at index year * 12 + month - 1, years 0 to 9999: first day since 1970, and number of days."""
     firsts = np.arange("0000-01", "10000-01", dtype="datetime64[M]").astype("datetime64[D]").astype(np.int64)
     return firsts, np.diff(firsts, append=np.int64(firsts[-1] + 31))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dpops.types import Grid, Int64s
 from transforms.layouts.base import Units
-from transforms.layouts.columns import Bools, Floats, Numbers, as_binary, instants, is_text, nulls, numbers
+from transforms.layouts.columns import Bools, Floats, Numbers, as_binary, is_text, nulls
 from transforms.observe.derived_speed import SpeedLimits
 from transforms.observe.vehicle_hash import vehicle_hashes
 from transforms.records import Observations
@@ -93,9 +93,9 @@ def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, 
     holds. Whether a row is accepted never depends on the value of a finite speed.
     """
     vehicles = _vehicles(table.column("vehicle"))
-    time = instants(table.column("time"), rules.units.time_unit, rules.units.zone)
-    lat, lon = numbers(table.column("lat")), numbers(table.column("lon"))
-    speed = numbers(_zeros(table.num_rows) if rules.derived is not None else table.column("speed"))
+    time = rules.units.instants(table.column("time"))
+    lat, lon = rules.units.numbers(table.column("lat")), rules.units.numbers(table.column("lon"))
+    speed = rules.units.numbers(_zeros(table.num_rows) if rules.derived is not None else table.column("speed"))
     where = rules.calendar.locate(time.us)
 
     verdict = _Verdict(table.num_rows)

@@ -15,7 +15,6 @@ from apache_beam.utils.windowed_value import WindowedValue
 from transforms import counters
 from transforms.errors import StepError
 from transforms.layouts.base import BATCH_ROWS, FIELDS, Units, raw_batch
-from transforms.layouts.columns import instants
 from transforms.records import REFUSED, RawBatch
 from transforms.sources.values import TYPES, Kind, told
 from transforms.steps.side_outputs import Parting, Refusal, dead_letters
@@ -89,7 +88,7 @@ class _AsTheyCome(beam.DoFn):
         self._rows = {}
 
     def _refuse_own_times(self, batch: RawBatch, taken: Timestamp) -> None:
-        time = instants(batch.table.column("time"), self._units.time_unit, self._units.zone)
+        time = self._units.instants(batch.table.column("time"))
         for own in (time.us[time.valid] // 1_000 == taken.micros // 1_000).tolist():
             self._own = self._own + 1 if own else 0
         if self._own >= MOST_OWN:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from transforms.layouts.columns import Floats, Instants, TimeUnit, instants, numbers
+from transforms.layouts.columns import Floats, Instants, TimeUnit, instants, is_text, numbers
+from transforms.layouts.time_format import TimeFormat
 
 _SPEED = r".*(geschwindigkeit|velocidad|velocidade|vitesse|velocita|snelheid|hastighet|predkosc|rychlost).*"
 _NAMES: Mapping[str, tuple[str, ...]] = {
@@ -37,20 +38,64 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
 MOST_BAD = 0.2
 """Share of rows that may be unusable in the column of a field."""
 _US = 1_000_000
+_TRIED = 200
 
 
 @dataclass(frozen=True)
 class Found:
-    """names: column by field; no speed where there is none. guessed: fields that were found by their values alone."""
+    """names: column by field; no speed where there is none. guessed: fields that were found by their values alone.
+
+    time_formats: those that most times fit, where they are texts but no ISO 8601: several where days and months are
+    both small.
+    """
 
     names: Mapping[str, str]
     time_unit: TimeUnit
     guessed: tuple[str, ...]
+    time_formats: tuple[str, ...] = ()
+
+    def instants(self, column: Any, zone: str | None) -> Instants:
+        """The column of times."""
+        if self.time_formats:
+            return TimeFormat(self.time_formats[0]).instants(column, zone)
+        return instants(column, self.time_unit, zone)
+
+
+LOOKED_FOR = {
+    "vehicle": "ids that come again, best in a column named vehicle, bus, plate or like that",
+    "time": "ISO 8601 texts, dates such as 13.05.2026 or 5/13/2026 with a time, or numbers since 1970 in s, ms or us",
+    "lat": "degrees with decimals, best in a column named lat or latitude",
+    "lon": "degrees with decimals, best in a column named lon, lng or longitude",
+}
+"""The fields that a feed must have, and what is taken for them."""
 
 
 def find_columns(columns: Mapping[str, Sequence[Any]]) -> Found | None:
     """None where vehicles, times or positions cannot be told. A speed may be missing."""
-    arrays = {name: array for name, values in columns.items() if (array := as_array(values)) is not None}
+    arrays = _arrays(columns)
+    names, guessed = _assigned(arrays)
+    if any(field not in names for field in LOOKED_FOR):
+        return None
+    if "speed" in guessed and len(arrays) > len(names):
+        del names["speed"]  # any small number would do: that is no finding
+        guessed.remove("speed")
+    times = arrays[names["time"]]
+    unit = _time_unit(times)
+    return Found(names, unit or "iso", tuple(guessed), () if unit else _time_formats(times))
+
+
+def missing_fields(columns: Mapping[str, Sequence[Any]]) -> list[str]:
+    """The fields of LOOKED_FOR of which no column was found."""
+    names, _ = _assigned(_arrays(columns))
+    return [field for field in LOOKED_FOR if field not in names]
+
+
+def _arrays(columns: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+    return {name: array for name, values in columns.items() if (array := as_array(values)) is not None}
+
+
+def _assigned(arrays: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
+    """The column of each field that has one, and the fields that were found by their values alone."""
     has_names = not all(name.isdigit() for name in arrays)
     names: dict[str, str] = {}
     guessed = []
@@ -65,12 +110,7 @@ def find_columns(columns: Mapping[str, Sequence[Any]]) -> Found | None:
                 guessed.append(field)
     if "lat" in guessed and "lon" in guessed and _crossed(arrays[names["lat"]]):
         names["lat"], names["lon"] = names["lon"], names["lat"]
-    if not {"vehicle", "time", "lat", "lon"} <= names.keys():
-        return None
-    if "speed" in guessed and len(arrays) > len(names):
-        del names["speed"]  # any small number would do: that is no finding
-        guessed.remove("speed")
-    return Found(names, _time_unit(arrays[names["time"]]) or "iso", tuple(guessed))
+    return names, guessed
 
 
 def as_array(values: Sequence[Any]) -> Any:
@@ -170,8 +210,25 @@ def _in_century(found: Instants) -> Any:
     return found.valid & (found.us > 946_684_800 * _US) & (found.us < 2_524_608_000 * _US)
 
 
+_DATES = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d", "%d.%m.%y", "%m/%d/%y")
+_CLOCKS = ("%H:%M:%S", "%I:%M:%S %p", "%H:%M", "%I:%M %p", "%H:%M:%S.%f", "%I:%M:%S.%f %p")
+
+
+def _time_formats(array: Any) -> tuple[str, ...]:
+    """Forms in which most values are instants of this century; ISO dates may have a clock of twelve hours."""
+    if not is_text(array.type):
+        return ()
+    some = array.slice(0, _TRIED)
+    forms = [f"{day} {clock}" for day in (*_DATES, "%Y-%m-%d") for clock in _CLOCKS]
+    return tuple(form for form in forms if _fits(some, form) and _fits(array, form))
+
+
+def _fits(array: Any, form: str) -> bool:
+    return bool(_in_century(TimeFormat(form).instants(array, "UTC")).mean() >= 1 - MOST_BAD)
+
+
 def _is_time(array: Any) -> bool:
-    return _time_unit(array) is not None
+    return bool(len(array)) and (_time_unit(array) is not None or bool(_time_formats(array)))
 
 
 _FITS: Mapping[str, Callable[[Any], bool]] = {

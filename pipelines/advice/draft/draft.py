@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpops.types import Int64s
-from pipelines.advice.draft.columns import Found, as_array, find_columns
+from pipelines.advice.draft.columns import LOOKED_FOR, Found, as_array, find_columns, missing_fields
 from pipelines.advice.draft.sample import Sample, read_sample
 from pipelines.advice.draft.units import Positions, same_clock, speed_unit, zones_at
 from pipelines.advice.timetable.town import REGION, Town, read_town
@@ -19,7 +19,7 @@ from pipelines.errors import InputError
 from transforms.layouts import FIXED
 from transforms.layouts.base import FIELDS
 from transforms.layouts.capmetro import CAPMETRO
-from transforms.layouts.columns import TimeUnit, instants, numbers
+from transforms.layouts.columns import TimeUnit, numbers
 from transforms.layouts.iudx import COLUMNS as OF_IUDX
 from transforms.observe.hexagons import cells_of
 from transforms.observe.parse import E7
@@ -106,7 +106,7 @@ def _feed(path: Path, sample: Sample) -> _Feed:
     lat_e7, lon_e7 = (np.rint(column * E7).astype(np.int64) for column in (found.lat, found.lon))
     rows = np.arange(found.us.size)
     cells = np.unique(cells_of(Observations(rows, rows, rows, lat_e7, lon_e7, rows), RESOLUTION))
-    bare = instants(arrays["time"], columns.time_unit, None)
+    bare = columns.instants(arrays["time"], None)
     return _Feed(
         sample=sample,
         columns=columns,
@@ -124,7 +124,7 @@ def _feed(path: Path, sample: Sample) -> _Feed:
 
 def _placed(arrays: Mapping[str, pa.Array], columns: Found) -> tuple[NDArray[np.bool_], Positions]:
     """Which rows have a time and a place, and these rows; a speed that is missing is NaN."""
-    time = instants(arrays["time"], columns.time_unit, "UTC")
+    time = columns.instants(arrays["time"], "UTC")
     lat, lon = numbers(arrays["lat"]), numbers(arrays["lon"])
     fits = time.valid & lat.valid & lon.valid & (np.abs(lat.values) <= 90) & (np.abs(lon.values) <= 180)
     fits &= (lat.values != 0) | (lon.values != 0)
@@ -150,9 +150,11 @@ def _columns_of(path: Path, sample: Sample) -> Found:
     found = find_columns(sample.columns)
     if found is None:
         there = ", ".join(_text(name) for name in list(sample.columns)[:20])
+        missing = missing_fields(sample.columns)
+        told = "; ".join(f"{field}: looked for {LOOKED_FOR[field]}" for field in missing)
         raise InputError(
-            f"{path}: a {sample.layout} file, but no columns with vehicle, time, lat and lon were made out; it has "
-            f"{there or 'none'}: write input.columns by hand (docs/specification.md)"
+            f"{path}: a {sample.layout} file, but no column of {' and '.join(missing)} was made out. {told}. "
+            f"It has {there or 'none'}: write input.columns by hand (docs/specification.md)"
         )
     return found
 
@@ -248,7 +250,7 @@ def _input(feed: _Feed | None) -> str:
         return "\n".join([*lines, ""])
     names = ", ".join(f"{field} = {_text(found.names[field])}" for field in FIELDS if field in found.names)
     guess = f"  # {', '.join(found.guessed)} by values alone: check" if found.guessed else ""
-    lines += [f"columns = {{ {names} }}{guess}", f"time_unit = {_text(found.time_unit)}"]
+    lines += [f"columns = {{ {names} }}{guess}", _times(found)]
     if "speed" in found.names:
         lines.append(f"speed_unit = {_text(feed.unit)}  # {feed.unit_why}")
     else:
@@ -258,9 +260,19 @@ def _input(feed: _Feed | None) -> str:
         lines.append(f"time_zone = {_text(zone)}  # times have no offset: check whose clock they show")
     if sample.delimiter is not None:
         lines.append(f"delimiter = {_text(sample.delimiter)}")
+    if sample.decimal is not None:
+        lines.append(f"decimal = {_text(sample.decimal)}")
     if sample.header is not None:
         lines.append("header = false")
     return "\n".join([*lines, ""])
+
+
+def _times(found: Found) -> str:
+    if not found.time_formats:
+        return f"time_unit = {_text(found.time_unit)}"
+    form, *others = found.time_formats
+    also = f"  # or {_text(others[0])}: all of the sample fits both" if others else ""
+    return f"time_format = {_text(form)}{also}"
 
 
 def _text(value: str) -> str:
@@ -288,7 +300,8 @@ def _said_of_town(town: Town) -> tuple[str, ...]:
 def _said_of_feed(feed: _Feed) -> tuple[str, ...]:
     unit: TimeUnit = feed.columns.time_unit
     names = ", ".join(f"{field} = {name}" for field, name in feed.columns.names.items())
-    clock = "without an offset" if feed.zone_needed else f"as {unit}"
+    written = feed.columns.time_formats[0] if feed.columns.time_formats else unit
+    clock = f"as {written}{', without an offset' if feed.zone_needed else ''}"
     rows = len(next(iter(feed.sample.columns.values())))
     lines = [
         f"layout {feed.sample.layout}; {rows:,} rows looked at, {feed.usable:.0%} with vehicle, time and position",
@@ -315,6 +328,9 @@ def _warnings(feed: _Feed | None, town: Town | None, secret: bool) -> tuple[str,
     if feed.with_speed < 0.9 and "speed" in feed.columns.names:
         how = f"; or derive all speeds from positions: {feed.derived}" if secret else ""
         found.append(f"Only {feed.with_speed:.0%} of the rows carry a speed; the others are refused{how}.")
+    if feed.columns.time_formats[1:]:
+        both = " or ".join(feed.columns.time_formats)
+        found.append(f"Day and month cannot be told apart in this sample: times may be {both}. Give a later sample.")
     if feed.columns.guessed:
         found.append(f"Found by values alone, not by name: {', '.join(feed.columns.guessed)}.")
     others = [name for name in feed.sample.columns if name not in feed.columns.names.values()]

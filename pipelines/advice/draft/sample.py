@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,18 +22,23 @@ from transforms.layouts.open_file import opened
 ROWS = 20_000
 LOOK_BYTES = 16 << 20
 _MOST_NESTED = 200
+_LOOKED_AT = 1_000
 _OF_IUDX = {"license_plate", "observationDateTime", "location.coordinates.0", "location.coordinates.1", "speed"}
 _OF_CAPMETRO = ("vehicle_id", "timestamp", "latitude", "longitude", "speed", "route_id", "trip_id", "trip_headsign")
 
 
 @dataclass(frozen=True)
 class Sample:
-    """columns: a value for each row and name, None where a row has none. layout: by name, which may be a fixed one."""
+    """columns: a value for each row and name, None where a row has none. layout: by name, which may be a fixed one.
+
+    decimal: what numbers have before the fraction, where that is no point; the columns then have points.
+    """
 
     layout: str
     columns: Mapping[str, Sequence[Any]]
     delimiter: str | None = None
     header: bool | None = None
+    decimal: str | None = None
 
 
 def read_sample(path: str) -> Sample:
@@ -159,13 +165,28 @@ def _csv(text: str) -> Sample:
     if width < 4:
         raise ValueError("fewer than four fields")
     rows = [row for row in rows if len(row) == width]
+    has_commas = _has_decimal_commas(rows)
+    if has_commas:
+        rows = [[_COMMA.sub(r"\1.\2", cell) for cell in row] for row in rows]
     header = not any(_is_number(cell) for cell in rows[0]) and len(set(rows[0])) == width
     names = rows[0] if header else [str(at + 1) for at in range(width)]
     values = rows[1:] if header else rows
     columns = {name: [row[at] or None for row in values] for at, name in enumerate(names)}
     if delimiter == "," and header and set(_OF_CAPMETRO) == set(names):
         return Sample("capmetro", columns)
-    return Sample("csv", columns, None if delimiter == "," else delimiter, None if header else False)
+    mark, first_line = None if delimiter == "," else delimiter, None if header else False
+    return Sample("csv", columns, mark, first_line, "," if has_commas else None)
+
+
+_COMMA = re.compile(r"^\s*([+-]?[0-9]+),([0-9]+)\s*$")
+_POINT = re.compile(r"^\s*[+-]?[0-9]+\.[0-9]+\s*$")
+
+
+def _has_decimal_commas(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether numbers with a fraction have commas: at least one in most rows, and none with a point."""
+    some = rows[:_LOOKED_AT]
+    with_comma = sum(any(_COMMA.match(cell) for cell in row) for row in some)
+    return 2 * with_comma > len(some) and not any(_POINT.match(cell) for row in some for cell in row)
 
 
 def _agreement(lines: Sequence[str], mark: str) -> tuple[float, int]:

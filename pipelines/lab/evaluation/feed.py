@@ -12,7 +12,6 @@ from pipelines.input_files import paths_of
 from pipelines.progress import Report
 from pipelines.ranges import range_of
 from pipelines.specification import Specification, load
-from transforms.layouts.columns import instants
 from transforms.observe.events import events_of
 from transforms.observe.parse import FROM_US, TO_US, Rules
 from transforms.time.calendar import Calendar
@@ -68,7 +67,7 @@ class Feed:
         units = self.spec.input.layout.units
         for path in self.paths:
             for batch in self.spec.input.layout.read(path):
-                time = instants(batch.table.column("time"), units.time_unit, units.zone)
+                time = units.instants(batch.table.column("time"))
                 us = time.us[time.valid & (time.us >= FROM_US) & (time.us < TO_US)]
                 if us.size:
                     least, most = min(least, int(us.min())), max(most, int(us.max()))

@@ -4,6 +4,7 @@ import gzip
 import json
 import math
 import sys
+from datetime import datetime
 
 import fastavro
 import pyarrow as pa
@@ -105,6 +106,43 @@ def test_the_unit_of_speeds_is_told_by_the_distances_between_positions(per_mps, 
     assert f'speed_unit = "{unit}"' in made.toml
     assert "by the distances" in made.toml
     assert spec.input.layout.units.kmh_per_unit == pytest.approx({"m/s": 3.6, "km/h": 1, "mph": 1.609344}[unit])
+
+
+@pytest.mark.parametrize(
+    ("form", "written"),
+    [
+        ("%d.%m.%Y %H:%M:%S", "23.03.2026 08:05:00"),
+        ("%m/%d/%Y %I:%M:%S %p", "03/23/2026 08:05:00 AM"),
+        ("%d/%m/%Y %H:%M:%S", "23/03/2026 08:05:00"),
+    ],
+)
+def test_dates_of_any_country_and_decimal_commas_are_found(form, written, tmp_path):
+    found = []
+    for bus, time, lat, lon, kmh in rows():
+        at = datetime.fromisoformat(time).replace(day=23, tzinfo=None)
+        found.append((bus, at.strftime(form), *(f"{number}".replace(".", ",") for number in (lat, lon, kmh))))
+    path = as_csv(tmp_path / "f.csv", found, ";")
+    made, spec = drafted(path, tmp_path)
+    assert f'time_format = "{form}"\n' in made.toml, written
+    assert 'decimal = ","' in made.toml
+    assert 'time_zone = "America/Chicago"' in made.toml
+    assert fullest_period(spec, str(path), lambda *_: None).observations.event_us.size == len(rows())
+
+
+def test_days_and_months_that_cannot_be_told_apart_are_said(tmp_path):
+    texts = [(bus, f"02/03/2026 {time[11:19]}", *others) for bus, time, *others in rows()]
+    made, _ = drafted(as_csv(tmp_path / "f.csv", texts), tmp_path)
+    assert '# or "%m/%d/%Y %H:%M:%S"' in made.toml
+    assert any("cannot be told apart" in line for line in made.warnings)
+
+
+def test_a_field_that_cannot_be_made_out_is_named_with_what_was_looked_for(tmp_path):
+    texts = [(bus, "yesterday", *others) for bus, _, *others in rows()]
+    path = as_csv(tmp_path / "f.csv", texts)
+    with pytest.raises(InputError, match=r"no column of time was made out\. time: looked for ISO 8601") as told:
+        draft(path, adds_and_removes=True)
+    assert "lat:" not in str(told.value)
+    assert "yesterday" not in str(told.value)
 
 
 @pytest.mark.parametrize("delimiter", [";", "\t", "|"])

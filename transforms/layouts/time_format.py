@@ -1,0 +1,153 @@
+"""Times as texts in a form that a specification names: 13.05.2026 08:15:00, or 5/13/2026 8:15:00 PM."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpops.types import Int64s
+from transforms.layouts.columns import (
+    Bools,
+    Instants,
+    absolute,
+    as_binary,
+    days_of_months,
+    is_text,
+    nulls,
+    place_local,
+    timestamps,
+)
+
+_TWO, _ONE_OR_TWO = "[0-9]{2}", "[0-9]{1,2}"
+_PARTS: Mapping[str, tuple[str, str]] = {
+    "%Y": ("year", "[0-9]{4}"),
+    "%y": ("year", _TWO),  # of this century
+    "%m": ("month", _ONE_OR_TWO),
+    "%d": ("day", _ONE_OR_TWO),
+    "%H": ("hour", _ONE_OR_TWO),
+    "%I": ("hour", _ONE_OR_TWO),
+    "%M": ("minute", _TWO),
+    "%S": ("second", _TWO),
+    "%f": ("fraction", "[0-9]{1,9}"),
+    "%p": ("half", "[AaPp]\\.?[Mm]\\.?"),
+    "%z": ("offset", "Z|[+-][0-9]{2}:?[0-9]{2}"),
+}
+"""Of each directive of C's strptime that is known: the part of a time, and what is written for it."""
+_NEEDED = ("year", "month", "day", "hour", "minute")
+_LONGEST = 60
+
+
+@dataclass(frozen=True)
+class TimeFormat:
+    """text: as strptime has it. A part that is missing from the text of a row, or beyond its range, makes it bad.
+
+    >>> import pyarrow as pa
+    >>> found = TimeFormat.of("%d.%m.%Y %H:%M").instants(pa.array(["13.05.2026 08:15", "5/13/2026"]), "Europe/Berlin")
+    >>> found.us.tolist(), found.valid.tolist()
+    ([1778652900000000, 0], [True, False])
+    """
+
+    text: str
+
+    @classmethod
+    def of(cls, text: str) -> "TimeFormat":
+        """Raises ValueError naming the field, the rule and the value."""
+        directives = re.findall("%.?", text)
+        unknown = next((each for each in directives if each not in _PARTS), None)
+        parts = [_PARTS[each][0] for each in directives if each in _PARTS]
+        missing = [part for part in _NEEDED if part not in parts]
+        rule = ""
+        if len(text) > _LONGEST:
+            rule = f"must be at most {_LONGEST} letters"
+        elif unknown is not None:
+            rule = f"knows {' '.join(_PARTS)}"
+        elif len(set(parts)) < len(parts):
+            rule = "must name each part of a time once"
+        elif missing:
+            rule = f"must have {', '.join(missing)}, as %d.%m.%Y %H:%M:%S has"
+        elif ("%I" in directives) != ("%p" in directives):
+            rule = "needs %I and %p (am or pm) together"
+        elif "%f" in directives and "%S" not in directives:
+            rule = "has %f after %S only"
+        if rule:
+            raise ValueError(f"time_format: {rule}, got {text[:_LONGEST]!r}")
+        return cls(text)
+
+    def instants(self, column: pa.Array, zone: str | None) -> Instants:
+        """As `columns.instants`, of texts in this form; zone: of times in it that say no offset."""
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        if pa.types.is_timestamp(column.type):
+            found = timestamps(column)
+            return found if column.type.tz is not None else place_local(found, None, zone)
+        if not is_text(column.type):
+            nothing = np.zeros(len(column), np.int64)
+            return absolute(nothing, np.zeros(len(column), np.bool_), nulls(column))
+        text = pc.ascii_trim_whitespace(as_binary(column).view(pa.string()))
+        missing = pc.equal(pc.binary_length(text), 0).fill_null(True).to_numpy(zero_copy_only=False)
+        parts = pc.extract_regex(text, _pattern(self.text))
+        us, valid = _us(parts, two_digits="%y" in self.text)
+        found = absolute(np.where(valid, us, 0), valid, missing)
+        return found if "%z" in self.text else place_local(found, None, zone)
+
+
+@cache
+def _pattern(text: str) -> str:
+    """RE2 of a whole text: a blank stands for any number of them."""
+    pieces = re.split("(%.)", text)
+    written = [
+        f"(?P<{_PARTS[piece][0]}>{_PARTS[piece][1]})" if piece in _PARTS else re.escape(piece).replace("\\ ", " +")
+        for piece in pieces
+    ]
+    return f"^{''.join(written)}$"
+
+
+def _us(parts: pa.StructArray, *, two_digits: bool) -> tuple[Int64s, Bools]:
+    """Microseconds on the clock that the texts show, or since 1970 UTC where they have an offset; and which fit."""
+    names = {field.name for field in parts.type}
+
+    def number(name: str) -> Int64s:
+        if name not in names:
+            return np.zeros(len(parts), np.int64)
+        return _whole(pc.struct_field(parts, name))
+
+    year = number("year") + (2_000 if two_digits else 0)
+    month, day, minute, second = (number(name) for name in ("month", "day", "minute", "second"))
+    hour, fits = _hours(parts, number("hour")) if "half" in names else (number("hour"), number("hour") <= 23)
+    valid = ~nulls(parts) & fits & (year >= 1) & (month >= 1) & (month <= 12) & (minute <= 59) & (second <= 59)
+    firsts, lengths = days_of_months()
+    at = np.where(valid, year * 12 + month - 1, 12)
+    valid &= (day >= 1) & (day <= lengths[at])
+    seconds = (firsts[at] + day - 1) * 86_400 + hour * 3_600 + minute * 60 + second
+    us = seconds * 1_000_000
+    if "fraction" in names:
+        digits = pc.utf8_slice_codeunits(pc.utf8_rpad(pc.struct_field(parts, "fraction"), 9, "0"), 0, 6)
+        us += _whole(digits)
+    if "offset" in names:
+        offset_s, known = _offsets_s(pc.struct_field(parts, "offset"))
+        us, valid = us - offset_s * 1_000_000, valid & known
+    return us, valid
+
+
+def _whole(digits: pa.Array) -> Int64s:
+    found: Int64s = digits.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    return found
+
+
+def _hours(parts: pa.StructArray, hour: Int64s) -> tuple[Int64s, Bools]:
+    """Of a clock of twelve hours: 12 am is midnight."""
+    letter = pc.utf8_lower(pc.utf8_slice_codeunits(pc.struct_field(parts, "half"), 0, 1))
+    is_pm = pc.equal(letter, "p").fill_null(False).to_numpy(zero_copy_only=False)
+    return hour % 12 + 12 * is_pm, (hour >= 1) & (hour <= 12)
+
+
+def _offsets_s(offset: pa.Array) -> tuple[Int64s, Bools]:
+    plain = pc.replace_substring(pc.replace_substring(offset, "Z", "+0000"), ":", "")
+    hour, minute = (_whole(pc.utf8_slice_codeunits(plain, start, start + 2)) for start in (1, 3))
+    sign = pc.equal(pc.utf8_slice_codeunits(plain, 0, 1), "-").fill_null(False).to_numpy(zero_copy_only=False)
+    seconds = hour * 3_600 + minute * 60
+    return np.where(sign, -seconds, seconds), (hour <= 23) & (minute <= 59)
