@@ -12,7 +12,7 @@ from transforms.layouts.remote import NoFileSystem, is_remote, matching
 
 @dataclass(frozen=True)
 class InputFiles:
-    """The files that a pattern matches. allow_empty: seals a period of which they hold no row.
+    """The files that a pattern matches, or those in a folder. allow_empty: seals a period of which they hold no row.
 
     skip_unreadable: see `Job`.
     """
@@ -23,8 +23,11 @@ class InputFiles:
 
 
 def paths_of(pattern: str) -> list[str]:
-    """The files of this machine that a pattern matches, sorted. Raises InputError if there is none."""
-    matching = _matching(pattern)
+    """The files of this machine that a pattern matches, sorted; of a folder all in it, hidden ones left out.
+
+    Raises InputError if there is none.
+    """
+    matching = _in_folder(pattern) if os.path.isdir(pattern) else _matching(pattern)
     found = sorted({path for path in matching if Path(path).is_file()})
     if not found:
         others = f": what does ({shortened(min(matching))}) is no regular file" if matching else ""
@@ -53,6 +56,11 @@ def _matching(pattern: str) -> list[str]:
     tops = glob.glob(head) if head else [os.curdir]
     folders = (folder for top in tops for folder in _folders(top))
     return [path for folder in folders for path in _matching(os.path.join(glob.escape(folder), tail))]
+
+
+def _in_folder(top: str) -> list[str]:
+    files = (path for folder in _folders(top) for path in glob.glob(os.path.join(glob.escape(folder), "*")))
+    return [path for path in files if not os.path.isdir(path)]
 
 
 def _folders(top: str) -> Iterator[str]:

@@ -15,7 +15,9 @@ NOISY = "All figures carry noise that hides what any single vehicle did (differe
 
 
 @click.command("map")
-@click.option("--input", "pattern", required=True, metavar="GLOB", help="Result files, as a quoted pattern.")
+@click.option(
+    "--input", "pattern", required=True, metavar="GLOB", help="Result files: a folder, or files as a quoted pattern."
+)
 @click.option("--output", required=True, type=LocalPath(path_type=Path, dir_okay=False), help="The HTML file to write.")
 @click.option(
     "--spec",

@@ -81,7 +81,9 @@ _texts_options = packed(
 
 @click.command()
 @spec_option
-@click.option("--input", "pattern", required=True, metavar="GLOB", help="Result files, as a quoted pattern.")
+@click.option(
+    "--input", "pattern", required=True, metavar="GLOB", help="Result files: a folder, or files as a quoted pattern."
+)
 @click.option("--from", "start", metavar="DATE", help="First local date. [default: of the files]")
 @click.option("--to", "end", metavar="DATE", help="Last local date (included). [default: of the files]")
 @account_options

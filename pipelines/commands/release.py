@@ -69,7 +69,7 @@ input_options = packed(
         "pattern",
         required=True,
         metavar="GLOB",
-        help="The input files, as a quoted pattern; s3://.. and gs://.. too.",
+        help="The input: a folder, or files as a quoted pattern; s3://.. and gs://.. too.",
     ),
     click.option(
         "--allow-empty", is_flag=True, help="Nothing happened: seal a period, for ever, of which the input has no row."

@@ -25,7 +25,12 @@ from transforms.ledger.head import LedgerError
 @click.command()
 @spec_option
 @account_options
-@click.option("--input", "pattern", metavar="GLOB", help="Result files, as a quoted pattern, to say how good they are.")
+@click.option(
+    "--input",
+    "pattern",
+    metavar="GLOB",
+    help="Result files: a folder, or files as a quoted pattern, to say how good they are.",
+)
 @click.option("--from", "start", metavar="DATE", help="First local date of the slots to look for.")
 @click.option("--to", "end", metavar="DATE", help="Last local date of them.")
 @click.option("--output", required=True, type=LocalPath(path_type=Path, dir_okay=False), help="The HTML file.")

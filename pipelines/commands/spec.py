@@ -8,6 +8,7 @@ import msgspec
 from pipelines.advice.draft.draft import Draft, draft
 from pipelines.commands.options import console, json_option
 from pipelines.errors import UsageError
+from pipelines.input_files import paths_of
 from pipelines.output_folder import OutputError
 from pipelines.specification import Specification, load
 from pipelines.specification.reference import reference as make_reference
@@ -101,7 +102,7 @@ def reference() -> None:
 
 
 @spec.command()
-@click.option("--sample", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="A file of the feed.")
+@click.option("--sample", type=click.Path(path_type=Path, exists=True), help="A file of the feed, or a folder of them.")
 @click.option(
     "--gtfs",
     type=click.Path(path_type=Path, exists=True),
@@ -134,6 +135,8 @@ def new(sample: Path | None, gtfs: Path | None, adjacency: str, output: Path | N
         raise UsageError("give --gtfs, --sample or both")
     if gtfs is not None and output is None:
         raise UsageError("give --output: with --gtfs files of the region and of places lie beside the specification")
+    if sample is not None and sample.is_dir():
+        sample = Path(paths_of(str(sample))[0])
     stem = output.stem if output else ""
     made = draft(sample, adds_and_removes=adjacency == "add-remove", timetable=gtfs, stem=stem)
     for line in made.found:

@@ -130,7 +130,7 @@ class DerivedSpeedTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
 
 
 class InputTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The feed. capmetro, iudx and gtfs-realtime have columns and units of their own, and take nothing else."""
+    """The feed. capmetro, iudx, gtfs-realtime, siri-vm and tides have columns and units of their own."""
 
     layout: Annotated[str, about("the form of the files", *FIXED, *MAPPED)]
     columns: Annotated[

@@ -52,6 +52,8 @@ FIXED: Mapping[str, Layout] = _Known(
         "capmetro": ("capmetro", "CAPMETRO"),
         "iudx": ("iudx", "IUDX"),
         "gtfs-realtime": ("gtfs_realtime", "GTFS_REALTIME"),
+        "siri-vm": ("siri_vm", "SIRI_VM"),
+        "tides": ("tides", "TIDES"),
     }
 )
 MAPPED: Mapping[str, Callable[[Units, tuple[str, ...], tuple[str, ...]], Layout]] = _Known(

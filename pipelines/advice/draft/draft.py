@@ -21,13 +21,20 @@ from transforms.layouts.base import FIELDS
 from transforms.layouts.capmetro import CAPMETRO
 from transforms.layouts.columns import TimeUnit, numbers
 from transforms.layouts.iudx import COLUMNS as OF_IUDX
+from transforms.layouts.tides import TIDES
 from transforms.observe.hexagons import cells_of
 from transforms.observe.parse import E7
 from transforms.places.hexagons import cell_text
 from transforms.records import Observations
 
 RESOLUTION = 7
-_FIXED_COLUMNS = {"capmetro": CAPMETRO.columns, "iudx": OF_IUDX, "gtfs-realtime": FIELDS}
+_FIXED_COLUMNS = {
+    "capmetro": CAPMETRO.columns,
+    "iudx": OF_IUDX,
+    "gtfs-realtime": FIELDS,
+    "siri-vm": FIELDS,
+    "tides": TIDES.columns,
+}
 _PER_LINE = 5
 _GAPS_S = (60, 120, 300, 600, 900, 1_800, 3_600)
 
@@ -146,6 +153,8 @@ def _max_gap_s(vehicle: Int64s, us: Int64s) -> int:
 def _columns_of(path: Path, sample: Sample) -> Found:
     if sample.layout in FIXED:
         names = dict(zip(FIELDS, _FIXED_COLUMNS[sample.layout], strict=True))
+        if not any(speed not in (None, "") for speed in sample.columns[names["speed"]]):
+            del names["speed"]
         return Found(names, FIXED[sample.layout].units.time_unit, ())
     found = find_columns(sample.columns)
     if found is None:
@@ -246,15 +255,16 @@ def _input(feed: _Feed | None) -> str:
         )
     sample, found = feed.sample, feed.columns
     lines = ["[input]", f"layout = {_text(sample.layout)}"]
+    derived = f"{feed.derived}  # public limits: no position that follows later, nothing that would be faster"
     if sample.layout in FIXED:
-        return "\n".join([*lines, ""])
+        return "\n".join([*lines, *([] if "speed" in found.names else [derived]), ""])
     names = ", ".join(f"{field} = {_text(found.names[field])}" for field in FIELDS if field in found.names)
     guess = f"  # {', '.join(found.guessed)} by values alone: check" if found.guessed else ""
     lines += [f"columns = {{ {names} }}{guess}", _times(found)]
     if "speed" in found.names:
         lines.append(f"speed_unit = {_text(feed.unit)}  # {feed.unit_why}")
     else:
-        lines.append(f"{feed.derived}  # public limits: no position that follows later, nothing that would be faster")
+        lines.append(derived)
     if feed.zone_needed and found.time_unit == "iso":
         zone = feed.zones[0] if feed.zones else "Etc/UTC"
         lines.append(f"time_zone = {_text(zone)}  # times have no offset: check whose clock they show")

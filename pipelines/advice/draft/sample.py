@@ -18,12 +18,14 @@ from transforms.layouts import FIXED, UnreadableFile
 from transforms.layouts.base import FIELDS
 from transforms.layouts.csv_table import DELIMITERS
 from transforms.layouts.open_file import opened
+from transforms.layouts.tides import TIDES
 
 ROWS = 20_000
 LOOK_BYTES = 16 << 20
 _MOST_NESTED = 200
 _LOOKED_AT = 1_000
 _OF_IUDX = {"license_plate", "observationDateTime", "location.coordinates.0", "location.coordinates.1", "speed"}
+_OF_TIDES = {"location_ping_id", *TIDES.columns}
 _OF_CAPMETRO = ("vehicle_id", "timestamp", "latitude", "longitude", "speed", "route_id", "trip_id", "trip_headsign")
 
 
@@ -53,7 +55,7 @@ def read_sample(path: str) -> Sample:
     try:
         return _sample(path, data)
     except (ValueError, RecursionError, pa.ArrowException, EOFError, LookupError, OSError, csv.Error, UnreadableFile):
-        rule = "this is no CSV, JSON, Parquet, Avro or GTFS-realtime file that can be read"
+        rule = "this is no CSV, JSON, XML of SIRI-VM, Parquet, Avro or GTFS-realtime file that can be read"
         raise InputError(f"{path}: {rule}") from None
 
 
@@ -67,10 +69,14 @@ def _sample(path: str, data: bytes) -> Sample:
     start = data.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
     if start in (b"[", b"{"):
         return _json(data.removeprefix(b"\xef\xbb\xbf"), is_array=start == b"[")
-    if _is_text(data):
-        return _csv(data.decode("utf-8-sig", errors="replace"))
-    rows = [batch.table for batch in FIXED["gtfs-realtime"].read(path)]
-    return Sample("gtfs-realtime", {name: _joined(rows, name) for name in FIELDS})
+    if start == b"<":
+        return _fixed("siri-vm", path)
+    return _csv(data.decode("utf-8-sig", errors="replace")) if _is_text(data) else _fixed("gtfs-realtime", path)
+
+
+def _fixed(layout: str, path: str) -> Sample:
+    rows = [batch.table for batch in FIXED[layout].read(path)]
+    return Sample(layout, {name: _joined(rows, name) for name in FIELDS})
 
 
 def _is_text(data: bytes) -> bool:
@@ -174,11 +180,14 @@ def _csv(text: str) -> Sample:
     columns = {name: [row[at] or None for row in values] for at, name in enumerate(names)}
     if delimiter == "," and header and set(_OF_CAPMETRO) == set(names):
         return Sample("capmetro", columns)
+    if delimiter == "," and header and set(names) >= _OF_TIDES and _have_offsets(columns["event_timestamp"]):
+        return Sample("tides", columns)
     mark, first_line = None if delimiter == "," else delimiter, None if header else False
     return Sample("csv", columns, mark, first_line, "," if has_commas else None)
 
 
 _COMMA = re.compile(r"^\s*([+-]?[0-9]+),([0-9]+)\s*$")
+_OFFSET = re.compile(r"(Z|[+-][0-9]{2}:?[0-9]{2})$")
 _POINT = re.compile(r"^\s*[+-]?[0-9]+\.[0-9]+\s*$")
 
 
@@ -187,6 +196,11 @@ def _has_decimal_commas(rows: Sequence[Sequence[str]]) -> bool:
     some = rows[:_LOOKED_AT]
     with_comma = sum(any(_COMMA.match(cell) for cell in row) for row in some)
     return 2 * with_comma > len(some) and not any(_POINT.match(cell) for row in some for cell in row)
+
+
+def _have_offsets(times: Sequence[str | None]) -> bool:
+    given = [text for text in times if text]
+    return sum(bool(_OFFSET.search(text)) for text in given) > len(given) / 2
 
 
 def _agreement(lines: Sequence[str], mark: str) -> tuple[float, int]:

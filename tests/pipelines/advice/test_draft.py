@@ -145,6 +145,17 @@ def test_a_field_that_cannot_be_made_out_is_named_with_what_was_looked_for(tmp_p
     assert "yesterday" not in str(told.value)
 
 
+def test_a_tides_table_is_known_by_its_header_and_by_offsets_of_its_times(tmp_path):
+    names = ("location_ping_id", "service_date", "event_timestamp", "vehicle_id", "latitude", "longitude", "speed")
+    for offset, layout in (("-06:00", "tides"), ("", "csv")):
+        lines = [(at, row[1][:10], row[1][:19] + offset, row[0], *row[2:]) for at, row in enumerate(rows(1))]
+        path = tmp_path / f"{layout}.csv"
+        path.write_text("\n".join(",".join(map(str, line)) for line in [names, *lines]))
+        _, spec = drafted(path, tmp_path)
+        assert spec.input.name == layout
+        assert fullest_period(spec, str(path), lambda *_: None).observations.event_us.size == len(rows())
+
+
 @pytest.mark.parametrize("delimiter", [";", "\t", "|"])
 def test_another_delimiter_and_no_header_are_found(delimiter, tmp_path):
     made, spec = drafted(as_csv(tmp_path / "f.csv", rows(), delimiter, header=False), tmp_path)

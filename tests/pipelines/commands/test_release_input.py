@@ -41,6 +41,14 @@ def test_a_failure_after_recording_says_that_the_same_command_publishes_what_was
     assert (code, len(files_in(town / "out"))) == (0, 8 * 4)
 
 
+def test_a_folder_is_all_the_files_in_it_but_hidden_ones(town, hatstream):
+    (town / "feed" / "of-may").mkdir(parents=True)
+    (town / "feed.csv").rename(town / "feed" / "of-may" / "a.csv")
+    (town / "feed" / ".part").write_text("half a file")
+    code, out, _ = hatstream(*city.release(town, "--json", "--input", town / "feed"))
+    assert (code, summary_of(out)["rows"] > 0) == (0, True)
+
+
 OUTSIDE = "PLATE0,2021-12-31T08:00:00+05:30,21.17,72.83,7\n"
 NO_SPEED = "PLATE0,2022-01-01T08:00:00+05:30,21.17,72.83,fast\n"
 BROKEN = "PLATE0,yesterday,21.17,72.83,7\n"

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.transforms.inputs import good_row, iudx_element, json_line, mapped
+from tests.transforms.layouts.siri_documents import activity, document
 from transforms.layouts import FIXED, MessageLayout, layout, message_layout
 
 ROWS = [good_row(i) for i in range(50)]
@@ -55,10 +56,12 @@ def payloads_of(name):
         return JSON, [json_line(row) for row in ROWS]
     if name == "iudx":
         return FIXED["iudx"], [iudx_element(row) for row in ROWS]
+    if name == "siri-vm":
+        return FIXED["siri-vm"], [document([activity(row)]) for row in ROWS]
     return FIXED["gtfs-realtime"], [feed(row) for row in ROWS]
 
 
-WAYS = ["jsonl", "iudx", "gtfs-realtime"]
+WAYS = ["jsonl", "iudx", "gtfs-realtime", "siri-vm"]
 
 
 @pytest.mark.parametrize("name", WAYS)
@@ -122,5 +125,5 @@ def test_a_gtfs_feed_cut_short_gives_none_of_its_rows():
 def test_a_layout_of_tables_is_no_layout_of_messages():
     assert isinstance(JSON, MessageLayout)
     assert message_layout("jsonl", JSON) is JSON
-    with pytest.raises(ValueError, match="one of iudx, gtfs-realtime, jsonl, json, got 'capmetro'"):
+    with pytest.raises(ValueError, match="one of iudx, gtfs-realtime, siri-vm, jsonl, json, got 'capmetro'"):
         message_layout("capmetro", layout("capmetro", None, None, None))

@@ -1,0 +1,112 @@
+"""SIRI-VM: rows as the standard has them, hostile XML refused before it costs anything, and a draft of its own."""
+
+import gzip
+
+import pytest
+
+from pipelines.advice.draft.draft import draft
+from tests.transforms.inputs import good_row, rules, run
+from tests.transforms.layouts.siri_documents import activity, document
+from transforms.layouts import FIXED, UnreadableFile, siri_vm
+from transforms.layouts.base import FIELDS
+from transforms.layouts.decoder_process import read_apart
+
+ROWS = [good_row(i) for i in range(40)]
+SIRI = FIXED["siri-vm"]
+
+
+def read(path):
+    rows, refused = [], {}
+    for batch in read_apart(SIRI, str(path)):
+        rows += batch.table.to_pylist()
+        for reason, many in batch.refused.items():
+            refused[reason] = refused.get(reason, 0) + many
+    return rows, refused
+
+
+@pytest.mark.parametrize("prefix", ["", "siri:"])
+def test_every_vehicle_is_a_row_in_metres_per_second(tmp_path, prefix):
+    (tmp_path / "a.xml").write_bytes(document([activity(row, prefix=prefix) for row in ROWS], prefix=prefix))
+    assert read(tmp_path / "a.xml")[0] == [{name: str(row[name]) for name in FIELDS} for row in ROWS]
+    found, refused, rows = run(SIRI, str(tmp_path / "a.xml"), rules(SIRI.units))
+    assert (rows, not refused) == (40, True)
+    assert found.speed[1] == round(ROWS[1]["speed"] * 3.6 * 100)
+
+
+def test_compressed_files_and_messages_give_the_same_rows(tmp_path):
+    data = document(map(activity, ROWS))
+    (tmp_path / "a.xml.gz").write_bytes(gzip.compress(data))
+    (batch,) = SIRI.from_messages([data])
+    assert read(tmp_path / "a.xml.gz")[0] == batch.table.to_pylist()
+
+
+def test_what_extensions_say_is_no_field(tmp_path):
+    extra = "<Extensions><MonitoredVehicleJourney><VehicleRef>x</VehicleRef></MonitoredVehicleJourney></Extensions>"
+    (tmp_path / "a.xml").write_bytes(document([activity(ROWS[0], extra=extra)]))
+    assert read(tmp_path / "a.xml")[0][0]["vehicle"] == ROWS[0]["vehicle"]
+
+
+def test_a_row_that_lacks_a_field_is_refused_alone_and_a_long_field_costs_its_row(tmp_path):
+    lacking = [{**ROWS[0], name: None} for name in FIELDS]
+    (tmp_path / "a.xml").write_bytes(document(map(activity, [*lacking, {**ROWS[0], "vehicle": "v" * 70_000}, ROWS[1]])))
+    found, refused, rows = run(SIRI, str(tmp_path / "a.xml"), rules(SIRI.units))
+    assert (len(found.speed), rows) == (1, 7)
+    missing = {f"missing-{name}": 1 for name in ("vehicle", "time", "speed")}
+    assert refused == missing | {"missing-position": 2, "too-long": 1}
+
+
+BOMB = '<!DOCTYPE x [<!ENTITY a "aaaaaaaaaa">' + "".join(
+    f'<!ENTITY {chr(98 + at)} "{f"&{chr(97 + at)};" * 10}">' for at in range(8)
+)
+HOSTILE = {
+    "entities": document([activity({**ROWS[0], "vehicle": None}, extra="&i;")], head=BOMB + "]>"),
+    "an outer entity": document([], head='<!DOCTYPE x [<!ENTITY x SYSTEM "file:///etc/hostname">]>'),
+    "a DTD": document(map(activity, ROWS[:1]), head='<!DOCTYPE x SYSTEM "http://127.0.0.1/x.dtd">'),
+    "cut short": document(map(activity, ROWS))[:-9],
+    "HTML": b"<html><body>502 Bad Gateway</body></html>",
+    "an encoding that nobody knows": document([], head='<?xml version="1.0" encoding="x"?>'),
+    "no XML": b"<<<",
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_documents_are_refused_and_open_nothing(tmp_path, name):
+    (tmp_path / "a.xml").write_bytes(HOSTILE[name])
+    with pytest.raises(UnreadableFile, match="not a SIRI-VM document") as told:
+        read(tmp_path / "a.xml")
+    assert ROWS[0]["vehicle"] not in str(told.value)
+    poisoned, good = SIRI.from_messages([HOSTILE[name], document(map(activity, ROWS))])
+    assert (poisoned.refused, good.rows) == ({"malformed": 1}, 40)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"<a>" * 100, "nested too deeply"),
+        (b"<a " + b"x" * (3 << 20), "a tag or comment"),
+        (b"<a><!--" + b"x" * (3 << 20) + b"--></a>", "a tag or comment"),
+        (b"<a>" + b"<b/>" * 5_000_000, "elements"),
+        (b"<a>" + b"x" * (130 << 20), "MiB"),
+    ],
+    ids=["deep", "a tag", "a comment", "elements", "bytes"],
+)
+def test_limits_count_work(tmp_path, content, words, monkeypatch):
+    if words == "elements":
+        monkeypatch.setattr(siri_vm, "FEED_ELEMENTS", 10_000)
+        content = content[:60_000]
+    if words == "MiB":
+        monkeypatch.setattr(siri_vm, "FEED_BYTES", 1 << 20)
+        content = content[: 3 << 20]
+    (tmp_path / "a.xml").write_bytes(content)
+    with pytest.raises(UnreadableFile, match=words):
+        list(SIRI.read(str(tmp_path / "a.xml")))
+    (batch,) = SIRI.from_messages([content])
+    assert batch.refused == {"too-long": 1}
+
+
+def test_a_feed_without_velocities_is_drafted_with_speeds_from_positions(tmp_path):
+    near = [{**row, "lat": 50.4 + at / 1e4, "lon": -104.6, "speed": None} for at, row in enumerate(ROWS)]
+    (tmp_path / "feed.xml").write_bytes(document(map(activity, near)))
+    made = draft(tmp_path / "feed.xml", adds_and_removes=True)
+    assert 'layout = "siri-vm"\nderived_speed' in made.toml

@@ -1,0 +1,170 @@
+"""SIRI-VM: XML of a vehicle monitoring delivery, as Europe's feeds have it; read as it comes, nothing of it is kept.
+
+Entities, DTDs and what they lead to are refused; depth, elements and bytes are bounded.
+Source: SIRI 2.0, CEN/TS 15531-3 (VehicleMonitoringDelivery); velocities are in its default, metres per second.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import BinaryIO
+from xml.etree.ElementTree import ParseError
+
+import pyarrow as pa
+from defusedxml.common import DefusedXmlException
+from defusedxml.ElementTree import XMLParser
+
+from transforms.layouts.base import FIELDS, KMH_PER_UNIT, Units, UnreadableFile, raw_batch
+from transforms.layouts.lines import LINE_BYTES
+from transforms.layouts.open_file import opened
+from transforms.records import RawBatch
+
+UNITS = Units("iso", KMH_PER_UNIT["m/s"])
+FEED_BYTES = 128 << 20
+FEED_ELEMENTS = 1 << 22
+TOKEN_BYTES = 1 << 20
+"""A tag, comment or instruction that is longer would be read again with each piece of it."""
+BATCH_ROWS = 16_384  # of rows that are made one by one
+_PIECE_BYTES = 1 << 16
+_DEEPEST = 64
+_DAMAGE = (ParseError, DefusedXmlException, ValueError, LookupError)
+
+_DELIVERY, _VEHICLE = "VehicleMonitoringDelivery", "VehicleActivity"
+_JOURNEY = "MonitoredVehicleJourney"
+_PATHS: Mapping[tuple[str, ...], str] = {
+    (_JOURNEY, "VehicleRef"): "vehicle",
+    ("RecordedAtTime",): "time",
+    (_JOURNEY, "VehicleLocation", "Latitude"): "lat",
+    (_JOURNEY, "VehicleLocation", "Longitude"): "lon",
+    (_JOURNEY, "Velocity"): "speed",
+}
+"""Where each field is below a vehicle's activity, in whatever namespace."""
+_Row = dict[str, str]
+
+
+@dataclass(frozen=True)
+class SiriVm:
+    """VehicleRef, RecordedAtTime, VehicleLocation in degrees, Velocity in metres per second, which most feeds lack.
+
+    Two operators whose vehicles have the same VehicleRef share one vehicle's bounds: nothing is protected less.
+    """
+
+    units: Units = UNITS
+
+    def read(self, path: str) -> Iterator[RawBatch]:
+        feed = _Feed()
+        try:
+            with opened(path) as file:
+                yield from feed.batches(_pieces(file))
+        except _TooMuch as found:
+            raise UnreadableFile(path, str(found)) from None
+        except _DAMAGE:
+            raise UnreadableFile(path, "not a SIRI-VM document, or one with a DTD") from None
+
+    def from_messages(self, payloads: Sequence[bytes]) -> Iterator[RawBatch]:
+        for payload in payloads:
+            yield from _of_message(payload)
+
+
+SIRI_VM = SiriVm()
+
+
+def _of_message(payload: bytes) -> list[RawBatch]:
+    """A damaged document is one refused row."""
+    pieces = (payload[at : at + _PIECE_BYTES] for at in range(0, len(payload), _PIECE_BYTES))
+    try:
+        return list(_Feed().batches(pieces))
+    except _TooMuch:
+        return [_batch([], {"too-long": 1})]
+    except _DAMAGE:
+        return [_batch([], {"malformed": 1})]
+
+
+def _pieces(file: BinaryIO) -> Iterator[bytes]:
+    while piece := file.read(_PIECE_BYTES):
+        yield piece
+
+
+class _TooMuch(Exception):
+    """The document is longer, deeper or of more elements than any feed."""
+
+
+class _Feed:
+    """One document: what a parser tells of it becomes rows."""
+
+    def __init__(self) -> None:
+        self._parser = XMLParser(target=self, forbid_dtd=True)
+        self._path: list[str] = []
+        self._at_vehicle = 0  # the depth below an activity's; 0: in none
+        self._row: _Row = {}
+        self._field: str | None = None
+        self._is_long = self._is_delivery = False
+        self._rows: list[_Row] = []
+        self._too_long = self._elements = self._silent_bytes = 0
+
+    def batches(self, pieces: Iterator[bytes]) -> Iterator[RawBatch]:
+        """Raises _TooMuch or one of _DAMAGE; what came before stays."""
+        size = 0
+        for piece in pieces:
+            size += len(piece)
+            self._silent_bytes += len(piece)
+            if size > FEED_BYTES:
+                raise _TooMuch(f"a SIRI-VM document of more than {FEED_BYTES >> 20} MiB")
+            self._parser.feed(piece)
+            if self._silent_bytes > TOKEN_BYTES:
+                raise _TooMuch(f"a tag or comment of more than {TOKEN_BYTES >> 20} MiB")
+            if len(self._rows) >= BATCH_ROWS:
+                yield self._taken()
+        self._parser.close()
+        if not self._is_delivery:
+            raise ValueError
+        yield self._taken()
+
+    def _taken(self) -> RawBatch:
+        rows, too_long = self._rows, self._too_long
+        self._rows, self._too_long = [], 0
+        return _batch(rows, {"too-long": too_long})
+
+    # --- what the parser calls ---
+
+    def start(self, tag: str, _: Mapping[str, str]) -> None:
+        self._silent_bytes = 0
+        self._elements += 1
+        if self._elements > FEED_ELEMENTS:
+            raise _TooMuch(f"a SIRI-VM document of more than {FEED_ELEMENTS:,} elements")
+        if len(self._path) == _DEEPEST:
+            raise _TooMuch("a SIRI-VM document that is nested too deeply")
+        name = tag.rpartition("}")[2]
+        self._path.append(name)
+        self._is_delivery |= name == _DELIVERY
+        if self._at_vehicle:
+            self._field = _PATHS.get(tuple(self._path[self._at_vehicle :]))
+            if self._field is not None:
+                self._row[self._field] = ""
+        elif name == _VEHICLE:
+            self._at_vehicle, self._row, self._is_long = len(self._path), {}, False
+
+    def data(self, text: str) -> None:
+        self._silent_bytes = 0
+        if self._field is not None and not self._is_long:
+            self._row[self._field] += text
+            self._is_long = len(self._row[self._field]) > LINE_BYTES
+
+    def end(self, _: str) -> None:
+        self._silent_bytes = 0
+        self._field = None
+        if len(self._path) == self._at_vehicle:
+            self._at_vehicle = 0
+            if self._is_long:
+                self._too_long += 1
+            else:
+                self._rows.append(self._row)
+        self._path.pop()
+
+    def close(self) -> None:
+        """The parser asks for it."""
+
+
+def _batch(rows: Sequence[_Row], refused: Mapping[str, int]) -> RawBatch:
+    """Texts, blanks around them left out; nothing is missing, too."""
+    columns = {name: [(row.get(name) or "").strip() or None for row in rows] for name in FIELDS}
+    return raw_batch({name: pa.array(texts, pa.string()) for name, texts in columns.items()}, refused)
