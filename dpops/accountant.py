@@ -4,6 +4,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import accumulate
+from typing import NamedTuple
 
 from dpops.claims import ZCDP, ZERO, ApproxDP, Claim, ClaimError, PureDP, rho_within
 
@@ -63,6 +65,14 @@ def most_of(groups: Mapping[Accountant, int], most: int) -> Accountant:
     return Accountant(*(_largest_sum(column, list(groups.values()), most) for column in columns))
 
 
+def sums_over(days: Sequence[Accountant], length: int) -> list[Accountant]:
+    """What was claimed on every `length` days in a row, by the first of them. days: of each day, in order."""
+    columns = [list(accumulate(column, initial=ZERO)) for column in zip(*(day._parts() for day in days), strict=True)]
+    return [
+        Accountant(*(sums[first + length] - sums[first] for sums in columns)) for first in range(len(days) - length + 1)
+    ]
+
+
 def _largest_sum(values: Sequence[Fraction], numbers: Sequence[int], most: int) -> Fraction:
     """The sum of the largest values, each there so often, at most so many of them."""
     total = ZERO
@@ -78,6 +88,11 @@ class Limit(ABC):
     __slots__ = ()
 
     epsilon: Fraction
+
+    @property
+    def spans(self) -> "tuple[Span, ...]":
+        """The same in spans of periods, shortest first: one period alone, unless the limit names others."""
+        return (Span(1, self),)
 
     @abstractmethod
     def said(self) -> str:
@@ -187,8 +202,71 @@ class DeltaLimit(Limit):
         return spent.rho + (PureDP(spent.pure).zcdp().rho if self.pure is None else ZERO)
 
 
+class Span(NamedTuple):
+    """So many consecutive local days (periods of an account), and the most that a vehicle may spend in any of them."""
+
+    days: int
+    limit: Limit
+
+    def said(self) -> str:
+        """As people read it."""
+        return f"{self.limit.said()} in {'a day' if self.days == 1 else f'any {self.days} days'}"
+
+
+@dataclass(frozen=True, slots=True)
+class SpanLimits(Limit):
+    """Limits for spans of consecutive days, which all hold at once: claims on the days of every window add up.
+
+    Composition is adaptive, and a day's release is a function of that day's reports and of what was released before:
+    so the sum over a window bounds what everything that one vehicle did in it changes, whichever days it drove on.
+    """
+
+    by_days: tuple[Span, ...]
+
+    def __post_init__(self) -> None:
+        days = [span.days for span in self.by_days]
+        if not days or days[0] < 1 or days != sorted({*days}):
+            raise ClaimError("spans are numbers of days, each named once, shortest first")
+        if any(isinstance(span.limit, SpanLimits) for span in self.by_days):
+            raise ClaimError("a span has one limit")
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        return self.by_days
+
+    @property
+    def epsilon(self) -> Fraction:  # type: ignore[override]  # of a day: of the shortest span that a day is in
+        return self.by_days[0].limit.epsilon
+
+    def __str__(self) -> str:
+        return ";".join(f"days={span.days}:{span.limit}" for span in self.by_days)
+
+    def said(self) -> str:
+        return ", ".join(span.said() for span in self.by_days)
+
+    def fits(self, spent: Accountant) -> bool:
+        """Whether so much may be spent on one day: it counts in every span."""
+        return all(span.limit.fits(spent) for span in self.by_days)
+
+    def shown(self, spent: Accountant) -> ApproxDP:
+        """In the terms of the shortest span."""
+        return self.by_days[0].limit.shown(spent)
+
+    def lowers(self, other: Limit) -> bool:
+        """Spans may be added, and none is taken away or raised."""
+        limits = {span.days: span.limit for span in self.by_days}
+        return all(span.days in limits and limits[span.days].lowers(span.limit) for span in other.spans)
+
+
 def limit_of(text: str) -> Limit:
-    """The limit that was written by `str`; a number alone is an epsilon. Raises ClaimError."""
+    """The limit that was written by `str`; a number alone is an epsilon. Raises ClaimError.
+
+    >>> limit_of("days=1:epsilon=66/25,delta=1/1000000;days=28:epsilon=10,delta=1/1000000").said()
+    '2.64 at delta 1e-06 in a day, 10 at delta 1e-06 in any 28 days'
+    """
+    if text.startswith("days="):
+        parts = (part.removeprefix("days=").partition(":") for part in text.split(";"))
+        return SpanLimits(tuple(Span(int(days), limit_of(limit)) for days, _, limit in parts))
     if "=" not in text:
         return PureLimit(Fraction(text))
     values = {name: Fraction(value) for name, _, value in (part.partition("=") for part in text.split(","))}

@@ -9,7 +9,7 @@ from pathlib import Path
 import sqlalchemy as sa
 from platformdirs import user_state_path
 
-from pipelines.specification import AccountTable
+from pipelines.specification import AccountTerms
 from transforms.atomic_files import locked, replacing
 from transforms.ledger import Account, AccountRefusal, Ledger
 from transforms.ledger.chain import Signature
@@ -95,7 +95,7 @@ def read_key(path: Path) -> Secret:
     return Secret(key)
 
 
-def open_account(place: AccountLocation, table: AccountTable) -> str:
+def open_account(place: AccountLocation, table: AccountTerms) -> str:
     """Opens the account; makes ledger, key file and head file where they are missing. Returns what it found or did."""
     place.key.parent.mkdir(parents=True, exist_ok=True)
     is_new = not place.ledger.exists()
@@ -120,7 +120,7 @@ def other_accounts(place: AccountLocation, account: str) -> list[str]:
     return sorted((in_ledger | with_key) - {account})
 
 
-def that_void(place: AccountLocation, table: AccountTable) -> list[str]:
+def that_void(place: AccountLocation, table: AccountTerms) -> list[str]:
     """The ledger's accounts with public counts beside one that hides whether a vehicle drove."""
     if table.adjacency != "add-remove":
         return []
@@ -156,7 +156,7 @@ def _key_check(secret: Secret) -> str:
     return secret.derive("key check").hex()[:16]
 
 
-def account_of(table: AccountTable, secret: Secret) -> Account:
+def account_of(table: AccountTerms, secret: Secret) -> Account:
     """The account as the ledger keeps it."""
     return Account(
         name=table.name,

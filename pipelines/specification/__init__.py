@@ -1,7 +1,7 @@
 """The specification: one strict TOML file, translated into the values that the other packages define."""
 
-from pipelines.specification.document import AccountTable, SpecificationError
+from pipelines.specification.document import SpecificationError
 from pipelines.specification.load import load
-from pipelines.specification.values import Specification
+from pipelines.specification.values import AccountTerms, Specification
 
-__all__ = ["AccountTable", "Specification", "SpecificationError", "load"]
+__all__ = ["AccountTerms", "Specification", "SpecificationError", "load"]

@@ -7,7 +7,9 @@ from zoneinfo import ZoneInfo, available_timezones
 
 import msgspec
 
+from dpops.accountant import Accountant, DeltaLimit, Limit, PureLimit, Span, SpanLimits
 from dpops.allocation import Allocation
+from dpops.claims import ClaimError
 from dpops.forecast import Prior
 from dpops.types import Grid
 from pipelines.errors import shortened
@@ -18,20 +20,25 @@ from pipelines.specification.document import (
     Document,
     InputTable,
     PrivacyTable,
+    SpanTable,
     SpecificationError,
     SpeedTable,
 )
-from pipelines.specification.values import Cells, Input, Privacy
+from pipelines.specification.levels import LevelsRelease
+from pipelines.specification.values import AccountTerms, Cells, Input, Privacy
 from transforms.count.tally import ContributionBound
 from transforms.errors import did_you_mean
 from transforms.layouts import layout
 from transforms.observe.derived_speed import SpeedLimits
 from transforms.places.hexagons import cells_of_geojson, cells_of_list
 from transforms.regular_files import read_regular
-from transforms.time.calendar import DAY_MINUTES, Timetable
+from transforms.time.calendar import DAY_MINUTES, WEEKDAYS, Timetable
 
 BOUND = Fraction(1_000_000)
 """Epsilon lies between 1 / BOUND, where noise nears the 2**50 steps that can be drawn exactly, and BOUND."""
+
+LONGEST_SPAN = 3_653
+"""Ten years, in days."""
 
 NAME_LETTERS, REGION_BYTES = 200, 64 << 20
 
@@ -76,10 +83,13 @@ def timetable_of(document: Document) -> Timetable:
         raise SpecificationError(
             f"account.timezone must be a name like America/Chicago; it is {zone!r}{hint}"
         ) from None
-    return Timetable(zone, document.account.unit, minutes, start, end)
+    weekdays = document.slot.weekdays
+    need(weekdays is None or bool(weekdays), "slot.weekdays", "must name at least one day", "empty")
+    served = WEEKDAYS if weekdays is None else tuple(day for day in WEEKDAYS if day in weekdays)
+    return Timetable(zone, document.account.unit, minutes, start, end, served)
 
 
-def check_account(account: AccountTable) -> None:
+def account_of(account: AccountTable) -> AccountTerms:
     check_name("account.name", account.name)
     ever = account.unit == "vehicle-ever"
     need(not ever or account.until is not None, "account.until", "is needed with vehicle-ever", "missing")
@@ -95,6 +105,52 @@ def check_account(account: AccountTable) -> None:
         account.adjacency,
         did_you_mean(account.adjacency, ("counts-public", "add-remove")),
     )
+    return AccountTerms(
+        name=account.name,
+        unit=account.unit,
+        timezone=account.timezone,
+        adjacency=account.adjacency,
+        limit=_limit_of(account),
+        since=account.since,
+        until=account.until,
+    )
+
+
+def _limit_of(account: AccountTable) -> Limit:
+    """The one limit of a period, or those of spans of days."""
+    if account.limit is not None:
+        need(not account.limits, "account.limits", "stands in place of account.limit: write one of them", "both")
+        return account.limit
+    need(bool(account.limits), "account.limit", "must be there, or account.limits", "missing")
+    need(account.unit == "vehicle-day", "account.limits", "goes with account.unit = 'vehicle-day'", account.unit)
+    days = [span.days for span in account.limits]
+    need(min(days) >= 1 and max(days) <= LONGEST_SPAN, "account.limits", f"must be of 1 to {LONGEST_SPAN} days", days)
+    need(len({*days}) == len(days), "account.limits", "must name each length once", days)
+    try:
+        return SpanLimits(tuple(Span(span.days, _limit_in(span)) for span in sorted(account.limits, key=_days)))
+    except ClaimError as error:
+        raise SpecificationError(f"account.limits: {error}") from None
+
+
+def check_span(account: AccountTerms, levels: LevelsRelease | None) -> None:
+    """A total of a span of days is within the account's limit for that span, whichever of its days are released."""
+    if levels is None or levels.span is None:
+        return
+    of_days = Accountant().compose([levels.claim] * levels.span.served)
+    limit = next(span.limit for span in account.limit.spans if span.days == levels.span.days)
+    rule = f"must be within the account's limit of {levels.span.days} days, {limit.said()}"
+    need(limit.fits(of_days), "privacy.epsilon", rule, levels.span.epsilon)
+
+
+def _days(span: SpanTable) -> int:
+    return span.days
+
+
+def _limit_in(span: SpanTable) -> Limit:
+    if span.delta is None:
+        need(span.pure is None, "account.limits", "have pure only beside delta", f"{span.days} days without delta")
+        return PureLimit(span.epsilon)
+    return DeltaLimit(span.epsilon, span.delta, span.pure)
 
 
 def grid_of(speed: SpeedTable) -> Grid:
@@ -106,7 +162,7 @@ def grid_of(speed: SpeedTable) -> Grid:
     return Grid(step=speed.grid_kmh, upper_steps=int(steps))
 
 
-def privacy_of(privacy: PrivacyTable, account: AccountTable) -> Privacy:
+def privacy_of(privacy: PrivacyTable, account: AccountTerms) -> Privacy:
     """Without `levels`."""
     need(1 / BOUND <= privacy.epsilon <= BOUND, "privacy.epsilon", "must be between 1e-6 and 1e6", privacy.epsilon)
     cap = None

@@ -25,7 +25,7 @@ from transforms.layouts.columns import DecimalMark, TimeUnit
 from transforms.layouts.csv_table import DELIMITERS
 from transforms.regular_files import read_regular
 from transforms.releases.periods.products import ProductName
-from transforms.time.calendar import Unit
+from transforms.time.calendar import Unit, Weekday
 
 SPEC_BYTES = 1 << 20
 _PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+"""
@@ -40,6 +40,15 @@ class SpecificationError(Exception):
 def about(text: str, *values: str) -> msgspec.Meta:
     """What reference and JSON Schema say of a field. values: all that it may be, where its type does not say."""
     return msgspec.Meta(description=text, extra_json_schema={"enum": list(values)} if values else None)
+
+
+class SpanTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The most that a vehicle may spend in any so many consecutive local days, over all releases on the account."""
+
+    days: Annotated[int, about("length of the span; 1 is a day by itself")]
+    epsilon: Annotated[Fraction, about("total of all days of the span")]
+    delta: Annotated[Fraction | None, about("with it releases may have Gaussian noise, and are added up in rho")] = None
+    pure: Annotated[Fraction | None, about("with delta: the part of epsilon that pure claims are added up in")] = None
 
 
 class AccountTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -59,8 +68,12 @@ class AccountTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         ),
     ]
     limit: Annotated[
-        Limit, about("most epsilon that a vehicle may spend in a period, over all releases on the account")
-    ]
+        Limit | None, about("most epsilon that a vehicle may spend in a period, over all releases on the account")
+    ] = None
+    limits: Annotated[
+        list[SpanTable],
+        about("instead of limit, with unit vehicle-day: limits of spans of days, all of which hold, each length once"),
+    ] = []
     since: Annotated[date | None, about("first day of an account of unit vehicle-ever")] = None
     until: Annotated[date | None, about("day after the last, with unit vehicle-ever")] = None
 
@@ -70,6 +83,9 @@ class SlotTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
     minutes: Annotated[int, about("length; divides a day")]
     service: Annotated[str, about("the local hours that are released; public")] = "00:00-24:00"
+    weekdays: Annotated[
+        list[Weekday] | None, about("the local days that are released; all seven if left out; public")
+    ] = None
     allowed_lateness_s: Annotated[int, about("how long a stream waits for reports after a slot's end, in seconds")] = 0
 
 
@@ -112,6 +128,13 @@ class PrivacyTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     epsilon: Annotated[Fraction, about("of each HAT, or of a vehicle's whole period, as per says; taken as written")]
     per: Annotated[Per, about("hat: epsilon for each HAT, and the account bounds the sum; period: the total, divided")]
     delta: Annotated[Fraction | None, about("with mechanism levels: Gaussian noise; below 0.01")] = None
+    span_days: Annotated[
+        int | None,
+        about(
+            "with mechanism levels: epsilon is the total of any so many consecutive days, of which each day that is "
+            "released has an equal share; one of the account's limits"
+        ),
+    ] = None
     composition: Annotated[
         Literal["none", "clip-user", "cap"],
         about("how a vehicle in many HATs is held down: not, by suppression, or by max_cells and max_samples"),

@@ -10,6 +10,7 @@ from dpops.mechanism import Mechanism
 from dpops.mechanisms.auto import Auto
 from pipelines.specification.levels import MECHANISM
 from transforms.layouts.csv_table import CsvTable
+from transforms.time.calendar import WEEKDAYS
 
 if TYPE_CHECKING:
     from pipelines.specification.values import Specification
@@ -29,7 +30,7 @@ def decisive_text(spec: "Specification") -> str:
     """
     plain: dict[str, Any] = {
         "account": _account(spec),
-        "slot": {"minutes": spec.timetable.slot_minutes, "service": _service(spec)},
+        "slot": _slot(spec),
         "cells": _cells(spec),
         "speed": {"upper_kmh": str(spec.speeds.grid.upper), "grid_kmh": str(spec.speeds.grid.step), "prior": None},
         "privacy": _privacy(spec),
@@ -42,9 +43,14 @@ def decisive_text(spec: "Specification") -> str:
 
 
 def _account(spec: "Specification") -> dict[str, Any]:
-    plain: dict[str, Any] = msgspec.to_builtins(spec.account, enc_hook=str)
-    del plain["limit"]
+    names = ("name", "unit", "timezone", "adjacency", "since", "until")
+    plain: dict[str, Any] = msgspec.to_builtins({name: getattr(spec.account, name) for name in names})
     return plain
+
+
+def _slot(spec: "Specification") -> dict[str, Any]:
+    plain: dict[str, Any] = {"minutes": spec.timetable.slot_minutes, "service": _service(spec)}
+    return plain if spec.timetable.weekdays == WEEKDAYS else plain | {"weekdays": list(spec.timetable.weekdays)}
 
 
 def _service(spec: "Specification") -> str:
@@ -74,6 +80,8 @@ def _privacy(spec: "Specification") -> dict[str, Any]:
     }
     if levels is not None and levels.delta is not None:
         plain["delta"] = str(levels.delta)
+    if levels is not None and levels.span is not None:
+        plain["span_days"] = levels.span.days
     return plain
 
 

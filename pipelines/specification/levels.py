@@ -83,13 +83,34 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     ] = EXPONENT
 
 
+@dataclass(frozen=True)
+class SpanTotal:
+    """The total of any so many consecutive days; delta None where it is pure.
+
+    Of these days at most `served` are released, and each has an equal share, whichever are.
+    """
+
+    days: int
+    served: int
+    epsilon: Fraction
+    delta: Fraction | None
+
+    def of_a_day(self) -> tuple[Fraction, Fraction | None]:
+        """A day's share: its epsilon (with delta at the same delta, rounded up), and with delta its rho."""
+        if self.delta is None:
+            return self.epsilon / self.served, None
+        rho = rho_within(self.epsilon, self.delta) / self.served
+        return self.epsilon if self.served == 1 else ZCDP(rho).approx(self.delta).epsilon, rho
+
+
 @dataclass(frozen=True, kw_only=True)
 class LevelsRelease:
     """A checked `levels` statistic. epsilon, delta: the total of a vehicle and period, delta None where it is pure.
 
-    fleet_is_declared: the specification says what is known of the fleet; else it is what is usual. live: of a stream.
-    day_lateness_s: so long after a period's end a stream releases it whole; None: a scheduled job does. products: what
-    is published of a period besides its HATs.
+    span: of which days that total is a share; None where it is written for a period itself. fleet_is_declared: the
+    specification says what is known of the fleet; else it is what is usual. live: of a stream. day_lateness_s: so long
+    after a period's end a stream releases it whole; None: a scheduled job does. products: what is published of a period
+    besides its HATs.
     """
 
     epsilon: Fraction
@@ -102,6 +123,7 @@ class LevelsRelease:
     live: LiveSettings | None = None
     day_lateness_s: int | None = None
     products: tuple[Product, ...] = ()
+    span: SpanTotal | None = None
 
     @property
     def claim(self) -> PureDP | ZCDP:
@@ -145,26 +167,26 @@ class LevelsRelease:
 def levels_release(
     options: Mapping[str, Any],
     *,
-    epsilon: Fraction,
-    delta: Fraction | None,
+    total: SpanTotal,
+    is_of_span: bool,
     declared: FleetTable | None,
     region: Sequence[int],
     timetable: Timetable,
     counts_public: bool,
     live: LiveTable | None,
 ) -> LevelsRelease:
-    """Raises ValueError naming the option."""
+    """total: of a span of days, or of a period alone. Raises ValueError naming the option."""
     asked = msgspec.convert(dict(options), Options, dec_hook=from_toml)
     fleet = declared or FleetTable()
     public = Fleet(vehicles=fleet.vehicles, profile=Profile(**msgspec.structs.asdict(fleet.profile)))
     _check_fleet(public)
-    kind: Kind = "laplace" if delta is None else "gaussian"
+    kind: Kind = "laplace" if total.delta is None else "gaussian"
+    epsilon, rho = total.of_a_day()
     hours = range(timetable.service_start_minute // 60, -(-timetable.service_end_minute // 60))
-    rho = None if delta is None else rho_within(epsilon, delta)
     default = recipe(kind, epsilon, rho, BoundsOnly(hats=hats_of(region, list(hours)), fleet=public))
     return LevelsRelease(
         epsilon=epsilon,
-        delta=delta,
+        delta=total.delta,
         recipe=_with(asked, default),
         exponent=asked.exponent,
         fleet=public,
@@ -172,6 +194,7 @@ def levels_release(
         counts_public=counts_public,
         live=None if live is None else live_settings(kind, epsilon, live.share),
         day_lateness_s=None if live is None else live.day_lateness_s,
+        span=total if is_of_span else None,
     )
 
 

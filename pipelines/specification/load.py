@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.specification.checks import (
+    account_of,
     cells_of,
-    check_account,
     check_derived,
     check_name,
+    check_span,
     grid_of,
     input_of,
     prior_of,
@@ -45,19 +46,20 @@ def load(source: Source) -> Specification:
 def _checked(document: Document, folder: Path) -> Specification:
     check_name("name", document.name)
     timetable = timetable_of(document)
-    check_account(document.account)
+    account = account_of(document.account)
     check_derived(document)
     speeds = Speeds(grid=grid_of(document.speed), prior=prior_of(document.speed))
-    privacy = privacy_of(document.privacy, document.account)
+    privacy = privacy_of(document.privacy, account)
     cells = cells_of(document.cells, folder)
     levels = levels_of(document, privacy.allocation, cells.region, timetable)
+    check_span(account, levels)
     statistics = statistics_of(document, speeds.prior) if levels is None else ()
     allocation = privacy.allocation
     if document.privacy.composition == "clip-user":
         allocation = replace(allocation, suppress=weights_of(speeds.grid, statistics))
     return Specification(
         name=document.name,
-        account=document.account,
+        account=account,
         timetable=timetable,
         cells=cells,
         speeds=speeds,

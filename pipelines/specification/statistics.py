@@ -20,7 +20,7 @@ from dpops.statistics import RequestedStatistic
 from pipelines.specification.checks import need
 from pipelines.specification.document import Document, SpecificationError
 from pipelines.specification.hints import hint
-from pipelines.specification.levels import LevelsRelease, Options, levels_release, refusal
+from pipelines.specification.levels import LevelsRelease, Options, SpanTotal, levels_release, refusal
 from pipelines.specification.numbers import from_toml
 from transforms.errors import did_you_mean
 from transforms.releases.periods.products import Product, product_of
@@ -102,7 +102,12 @@ def levels_of(
     """The `levels` release that is asked for, if it is; under secret counts nothing else is."""
     account, privacy, tables = document.account, document.privacy, document.statistic
     if account.adjacency == "counts-public" and "levels" not in [table.get("mechanism") for table in tables]:
-        given = {"privacy.delta": privacy.delta, "fleet": document.fleet, "live": document.live}
+        given = {
+            "privacy.delta": privacy.delta,
+            "privacy.span_days": privacy.span_days,
+            "fleet": document.fleet,
+            "live": document.live,
+        }
         for name, value in (given | {"output": document.output or None}).items():
             need(value is None, name, "goes with mechanism = 'levels'", "given")
         return None
@@ -111,8 +116,8 @@ def levels_of(
     try:
         found = levels_release(
             options,
-            epsilon=privacy.epsilon,
-            delta=privacy.delta,
+            total=_total_of(document, timetable),
+            is_of_span=privacy.span_days is not None,
             declared=document.fleet,
             region=region or (),
             timetable=timetable,
@@ -122,6 +127,16 @@ def levels_of(
         return replace(found, products=_products(document, timetable))
     except (msgspec.ValidationError, ValueError) as error:
         raise SpecificationError(f"statistic with mechanism 'levels': {error}{hint(options, Options)}") from None
+
+
+def _total_of(document: Document, timetable: Timetable) -> SpanTotal:
+    """Of the span that the specification names, which the account must have a limit for; of a period without one."""
+    privacy, days = document.privacy, document.privacy.span_days
+    if days is None:
+        return SpanTotal(1, 1, privacy.epsilon, privacy.delta)
+    spans = [span.days for span in document.account.limits]
+    need(days in spans, "privacy.span_days", f"must be one of the account's limits ({spans})", days)
+    return SpanTotal(days, timetable.most_served(days), privacy.epsilon, privacy.delta)
 
 
 def _products(document: Document, timetable: Timetable) -> tuple[Product, ...]:

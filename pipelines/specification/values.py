@@ -2,22 +2,38 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from fractions import Fraction
 from functools import cached_property
 from zoneinfo import ZoneInfo
 
+from dpops.accountant import Limit
 from dpops.allocation import Allocation
 from dpops.forecast import Prior
 from dpops.statistics import RequestedStatistic
 from dpops.types import Grid
-from pipelines.specification.document import AccountTable
 from pipelines.specification.identity import decisive_text, spec_id_of
 from pipelines.specification.levels import LevelsRelease
 from transforms.count.tally import ContributionBound
 from transforms.layouts import Layout
 from transforms.observe.derived_speed import SpeedLimits
-from transforms.time.calendar import Timetable
+from transforms.time.calendar import Timetable, Unit
+
+
+@dataclass(frozen=True, kw_only=True)
+class AccountTerms:
+    """The budget that releases share: whom it protects, in which stretch of time, and how much may be spent.
+
+    since, until: of unit vehicle-ever, the first day and the day after the last.
+    """
+
+    name: str
+    unit: Unit
+    timezone: str
+    adjacency: str
+    limit: Limit
+    since: date | None = None
+    until: date | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +92,7 @@ class Specification:
     """A checked specification. statistics: of HATs; none where a mean by `levels` is the only one."""
 
     name: str
-    account: AccountTable
+    account: AccountTerms
     timetable: Timetable
     cells: Cells
     speeds: Speeds

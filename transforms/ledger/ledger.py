@@ -32,7 +32,14 @@ from transforms.ledger.chain import ENTRY, METADATA, Signature, Tip, Walked
 from transforms.ledger.claims import check_claims, claims_of
 from transforms.ledger.head import Head, LedgerError
 from transforms.ledger.releases import Audit, Recorded, json_of, seal_missing, stored_units
-from transforms.ledger.spending import Spent, check_total, is_over, spent_by_specification
+from transforms.ledger.spending import (
+    SpanSpent,
+    Spent,
+    check_total,
+    periods_over,
+    spent_by_specification,
+    spent_in_spans,
+)
 from transforms.recorded.units import LIVE_SHARD, Debit, Sealed, Sequenced, debit
 
 UNKNOWN_TO_HEAD = "the head file beside the key file does not know this ledger"
@@ -137,12 +144,11 @@ class Ledger:
 
     def excess(self, account: str, limit: Limit, wanted: Mapping[str, Sequence[Debit]]) -> list[str]:
         """Periods in which the wanted debits do not fit any more, counting only units not recorded yet."""
+        return self._run(lambda db: periods_over(db, account, limit_in_force(db, account, limit), wanted))
 
-        def over(db: sa.Connection) -> list[str]:
-            in_force = limit_in_force(db, account, limit)
-            return [period for period, debits in wanted.items() if is_over(db, account, in_force, period, debits)]
-
-        return self._run(over)
+    def spent_in_spans(self, account: str, limit: Limit, period: str) -> list[SpanSpent]:
+        """What was debited in the dearest span of days around a period, for each that the limit in force names."""
+        return self._run(lambda db: spent_in_spans(db, account, limit_in_force(db, account, limit), period))
 
     def record(self, account: str, limit: Limit, spec_name: str, spec_text: str, units: Sequence[Sealed]) -> Recorded:
         """Seals what is missing of one period, whole or not at all; returns what is recorded, new or old.
@@ -157,7 +163,7 @@ class Ledger:
             if not self._compare_with_head(db):  # again, for another process may have used another copy meanwhile
                 raise LedgerError(UNKNOWN_TO_HEAD)
             in_force = limit_in_force(db, account, limit)
-            if is_over(db, account, in_force, period, list(map(debit, units))):
+            if periods_over(db, account, in_force, {period: list(map(debit, units))}):
                 raise LimitExceeded(f"period {period}: the account's limit {in_force.said()} would be exceeded")
             recorded = seal_missing(db, self._signature, account, period, spec_id, spec_name, spec_text, units)
             check_total(db, account, units)

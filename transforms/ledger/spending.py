@@ -1,13 +1,14 @@
 """Spending: the debits of a period, whether new ones fit the limit, and what each specification has debited."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, timedelta
 from fractions import Fraction
 from typing import NamedTuple
 
 import msgspec
 import sqlalchemy as sa
 
-from dpops.accountant import Accountant, Limit
+from dpops.accountant import Accountant, Limit, Span, sums_over
 from dpops.claims import claim_of
 from transforms.ledger.chain import ENTRY, text_of
 from transforms.ledger.head import LedgerError
@@ -31,13 +32,63 @@ class Spent(NamedTuple):
         return self.debited.pure
 
 
-def is_over(db: sa.Connection, account: str, limit: Limit, period: str, wanted: Sequence[Debit]) -> bool:
-    """Whether what is not recorded yet would raise the period's debits above the limit."""
-    recorded = _debits(db, account, period)
-    known = {debit.unit for debit in recorded}
-    new = [debit for debit in wanted if debit.unit not in known]
-    before, after = (sum(debits_by_slot(all_).values(), Accountant()) for all_ in (recorded, recorded + new))
-    return after != before and not limit.fits(after)
+def periods_over(db: sa.Connection, account: str, limit: Limit, wanted: Mapping[str, Sequence[Debit]]) -> list[str]:
+    """Periods of which what is not recorded yet would exceed the limit, in any of its spans.
+
+    wanted: in the order in which they are to be recorded; what fits counts against those after it.
+    """
+    longest = limit.spans[-1].days
+    debits = _debits_of(db, account, _around(wanted, longest))
+    refused = []
+    for period, asked in wanted.items():
+        known = {debit.unit for debit in debits[period]}
+        after = {**debits, period: debits[period] + [debit for debit in asked if debit.unit not in known]}
+        if _sum(after[period]) != _sum(debits[period]) and not _fits(after, limit, period):
+            refused.append(period)
+        else:
+            debits = after
+    return refused
+
+
+def _fits(debits: Mapping[str, Sequence[Debit]], limit: Limit, period: str) -> bool:
+    """Whether every span of periods that holds this one is within its limit. debits: of all of these periods."""
+    return all(
+        span.limit.fits(window)
+        for span in limit.spans
+        for window in sums_over([_sum(debits[day]) for day in _around([period], span.days)], span.days)
+    )
+
+
+def _around(periods: Iterable[str], days: int) -> list[str]:
+    """The periods that spans of so many days share with any of these, in order. Only local days are in longer spans."""
+    if days == 1:
+        return list(periods)
+    near = {date.fromisoformat(period) + timedelta(days=step) for period in periods for step in range(1 - days, days)}
+    return [day.isoformat() for day in sorted(near)]
+
+
+def _sum(debits: Sequence[Debit]) -> Accountant:
+    return sum(debits_by_slot(debits).values(), Accountant())
+
+
+class SpanSpent(NamedTuple):
+    """What was debited in a span of days: of all that hold a given day, the one with the most. first, last: days."""
+
+    span: Span
+    first: str
+    last: str
+    spent: Accountant
+
+
+def spent_in_spans(db: sa.Connection, account: str, limit: Limit, period: str) -> list[SpanSpent]:
+    """For every span of the limit, shortest first."""
+    found = []
+    for span in limit.spans:
+        days = _around([period], span.days)
+        sums = sums_over([_sum(debits) for debits in _debits_of(db, account, days).values()], span.days)
+        first = sums.index(max(sums, key=lambda spent: (spent.rho, spent.pure, spent.epsilon)))
+        found.append(SpanSpent(span, days[first], days[first + span.days - 1], sums[first]))
+    return found
 
 
 def _slot_debits(db: sa.Connection, account: str, period: str) -> dict[SpecSlot, Accountant]:
@@ -46,10 +97,17 @@ def _slot_debits(db: sa.Connection, account: str, period: str) -> dict[SpecSlot,
 
 
 def _debits(db: sa.Connection, account: str, period: str) -> list[Debit]:
-    query = sa.select(ENTRY.c.spec_id, ENTRY.c.slot_s, ENTRY.c.shard, ENTRY.c.epsilon).where(
-        ENTRY.c.kind == "release", ENTRY.c.account == account, ENTRY.c.period == period
-    )
-    return [Debit((row.spec_id, row.slot_s, row.shard), claim_of(text_of(row.epsilon))) for row in db.execute(query)]
+    return _debits_of(db, account, [period])[period]
+
+
+def _debits_of(db: sa.Connection, account: str, periods: Sequence[str]) -> dict[str, list[Debit]]:
+    """All debits of these periods."""
+    found: dict[str, list[Debit]] = {period: [] for period in periods}
+    columns = (ENTRY.c.period, ENTRY.c.spec_id, ENTRY.c.slot_s, ENTRY.c.shard, ENTRY.c.epsilon)
+    query = sa.select(*columns).where(ENTRY.c.kind == "release", ENTRY.c.account == account)
+    for row in db.execute(query.where(ENTRY.c.period.in_(periods))):
+        found[row.period].append(Debit((row.spec_id, row.slot_s, row.shard), claim_of(text_of(row.epsilon))))
+    return found
 
 
 def spent_by_specification(db: sa.Connection, account: str, period: str | None) -> list[Spent]:

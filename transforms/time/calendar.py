@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import cached_property
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, get_args
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 from dpops.types import Int64s
 
 Unit = Literal["vehicle-day", "vehicle-week", "vehicle-ever"]
+
+Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
+WEEKDAYS: tuple[Weekday, ...] = get_args(Weekday)
 
 DAY_MINUTES = 24 * 60
 SUGGESTED = 4
@@ -50,13 +53,14 @@ class CalendarError(ValueError):
 
 @dataclass(frozen=True)
 class Timetable:
-    """The public rule of slots: their length, the hours of service, the unit of a period, the time zone."""
+    """The public rule of slots: length, hours and weekdays of service, the unit of a period, the time zone."""
 
     zone: str
     unit: Unit
     slot_minutes: int
     service_start_minute: int = 0
     service_end_minute: int = DAY_MINUTES
+    weekdays: tuple[Weekday, ...] = WEEKDAYS
 
     @property
     def slot_s(self) -> int:
@@ -75,10 +79,12 @@ class Timetable:
         return "ever"
 
     def day_slots(self, day: date) -> list[int]:
-        """Starts of the day's slots of service, in seconds since 1970 UTC.
+        """Starts of the day's slots of service, in seconds since 1970 UTC; none on a weekday without service.
 
         Raises CalendarError where the zone changes its clock by a step that these slots cannot follow.
         """
+        if not self.serves(day):
+            return []
         minutes = self._cut(day, self.slot_minutes)
         if minutes is None:
             shorter = [m for m in range(self.slot_minutes - 1, 0, -1) if self.slot_minutes % m == 0]
@@ -88,6 +94,16 @@ class Timetable:
                 + (f", slots of {', '.join(fit)} can" if fit else "")
             )
         return [at for at, minute in minutes.items() if self.service_start_minute <= minute < self.service_end_minute]
+
+    def serves(self, day: date) -> bool:
+        """Whether its weekday is one of service."""
+        return WEEKDAYS[day.weekday()] in self.weekdays
+
+    def most_served(self, days: int) -> int:
+        """How many of so many consecutive days are of service at most, whichever the first one is."""
+        served = [weekday in self.weekdays for weekday in WEEKDAYS]
+        rest = days % len(served)
+        return days // len(served) * sum(served) + max(sum((served * 2)[at : at + rest]) for at in range(len(served)))
 
     def _cut(self, day: date, slot_minutes: int) -> dict[int, int] | None:
         """Start of each slot of a local day -> its local minute; None where the day cannot be cut into such slots."""
