@@ -103,6 +103,10 @@ class Limit(ABC):
         """Whether so much may be spent."""
 
     @abstractmethod
+    def part(self, spent: Accountant) -> float:
+        """Which part of the limit was spent, rounded; 1 where so much may not be spent."""
+
+    @abstractmethod
     def shown(self, spent: Accountant) -> ApproxDP:
         """What was spent, in the limit's terms, rounded up. Raises ClaimError where these cannot say it."""
 
@@ -135,6 +139,9 @@ class PureLimit(Limit):
 
     def fits(self, spent: Accountant) -> bool:
         return not (spent.rho or spent.epsilon or spent.delta) and spent.pure <= self.epsilon
+
+    def part(self, spent: Accountant) -> float:
+        return float(spent.pure / self.epsilon) if self.fits(spent) else 1.0
 
     def shown(self, spent: Accountant) -> ApproxDP:
         if spent.rho or spent.epsilon or spent.delta:
@@ -180,6 +187,16 @@ class DeltaLimit(Limit):
         if rho == 0:
             return left >= 0
         return spent.delta < self.delta and rho <= rho_within(left, self.delta - spent.delta)
+
+    def part(self, spent: Accountant) -> float:
+        if not self.fits(spent):
+            return 1.0
+        apart, rho = self.pure or ZERO, self._rho(spent)
+        whole = self.epsilon - apart
+        parts = [spent.epsilon / whole, spent.delta / self.delta, spent.pure / apart if apart else ZERO]
+        if rho:
+            parts.append(rho / rho_within(whole - spent.epsilon, self.delta - spent.delta))
+        return float(max(parts))
 
     def shown(self, spent: Accountant) -> ApproxDP:
         """At the limit's delta, as soon as any rho is spent."""
@@ -247,6 +264,9 @@ class SpanLimits(Limit):
     def fits(self, spent: Accountant) -> bool:
         """Whether so much may be spent on one day: it counts in every span."""
         return all(span.limit.fits(spent) for span in self.by_days)
+
+    def part(self, spent: Accountant) -> float:
+        return max(span.limit.part(spent) for span in self.by_days)
 
     def shown(self, spent: Accountant) -> ApproxDP:
         """In the terms of the shortest span."""

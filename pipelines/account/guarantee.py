@@ -5,10 +5,10 @@ from decimal import ROUND_CEILING, Context
 from fractions import Fraction
 from typing import NamedTuple
 
-from dpops.accountant import Accountant, Limit
-from dpops.claims import ZERO
+from dpops.accountant import Accountant, DeltaLimit, Limit, Span
+from dpops.claims import ZERO, rho_within
 from dpops.loss import chance_beyond
-from pipelines.specification import Specification
+from pipelines.specification import AccountTerms, Specification
 from pipelines.specification.levels import LevelsRelease
 
 LITTLE_PROTECTION = 10
@@ -67,6 +67,7 @@ def sentence(spec: Specification, hat: Fraction, spent: Loss) -> str:
         f"a factor of {_factor(hat)} (epsilon {float(hat):g}); somebody who combines all figures that the account has "
         f"released{_SPAN[spec.account.unit]} {changes} {period.most()}; "
         f"that a vehicle drove, when and where is treated as public.{period.definition(_OTHER_SPEEDS)}"
+        + spans_sentence(spec.account)
     )
 
 
@@ -84,7 +85,31 @@ def levels_sentence(spec: Specification, levels: LevelsRelease) -> str:
     return (
         f"All figures of this release{_SPAN[spec.account.unit]} together {change} about {what} by {loss.most()}; "
         f"{hidden}.{loss.definition(_OTHER_SPEEDS if spec.counts_are_public else 'without it')}"
+        + spans_sentence(spec.account)
     )
+
+
+def spans_sentence(account: AccountTerms) -> str:
+    """What the account's limits promise for spans of several days, after a space; nothing where it has none."""
+    return "".join(_of_span(span) for span in account.limit.spans if span.days > 1)
+
+
+def _of_span(span: Span) -> str:
+    loss = _most_loss(span.limit)
+    change = "raises the odds of a true guess" if loss.delta else "changes the odds of any guess"
+    return (
+        f" Everything that the account releases about any {span.days} consecutive days of one vehicle {change} about "
+        f"them by {loss.most()}, on however many of them it drove."
+    )
+
+
+def _most_loss(limit: Limit) -> Loss:
+    """Of an account that spends all that the limit allows, each day around what earlier days gave."""
+    if not isinstance(limit, DeltaLimit):
+        return Loss(limit.epsilon)
+    apart = limit.pure or ZERO
+    whole = Accountant(pure=apart, rho=rho_within(limit.epsilon - apart, limit.delta))
+    return Loss(limit.epsilon, limit.delta, chance_beyond(limit.epsilon, whole, steered=True))
 
 
 def said(chance: float) -> str:

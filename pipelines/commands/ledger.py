@@ -54,6 +54,8 @@ def show(place: AccountLocation, as_json: bool) -> None:
     out = console()
     for account in accounts:
         out.print(_account_table(account))
+        if account["spans"]:
+            out.print(_spans_table(account))
         if voids := _that_void(account, accounts):
             out.print(
                 f"beware: counts-public accounts publish who drove; about the same vehicles they void this one: {voids}"
@@ -80,6 +82,16 @@ def _account_table(account: dict[str, Any]) -> Table:
     return table
 
 
+def _spans_table(account: dict[str, Any]) -> Table:
+    """What the fullest span around each day has left."""
+    table = Table(title="of spans of days, by day", title_justify="left")
+    for column in ("span", "from", "to", "left"):
+        table.add_column(column, justify="right" if column in ("span", "left") else "left", no_wrap=True)
+    for use in account["spans"]:
+        table.add_row(f"{use['days']} days", use["first"], use["last"], f"{max(1 - use['part'], 0):.1%}")
+    return table
+
+
 def _minute(at: str) -> str:
     return datetime.fromisoformat(at).astimezone(UTC).strftime("%Y-%m-%d %H:%M")
 
@@ -100,6 +112,7 @@ def _describe(book: Ledger, account: Account) -> dict[str, Any]:
         "limit": float(limit.epsilon),
         "limit_text": limit.said(),
         **book.audit(account.name)._asdict(),
+        "spans": [use._asdict() for use in book.uses_of_spans(account.name)],
         "spent": [
             {
                 "period": spent.period,

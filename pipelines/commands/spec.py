@@ -55,7 +55,7 @@ def _described(spec: Specification) -> dict[str, str | int]:
     asked = [f"{stat.name} by {stat.mechanism.name}" for stat in spec.statistics] or ["mean by levels"]
     region = "all with reports" if cells.region is None else f"{len(cells.region):,}"
     allocation = spec.privacy.allocation
-    total = f"epsilon {float(allocation.epsilon):g} for each {'HAT' if allocation.per == 'hat' else 'period'}"
+    total = f"epsilon {float(allocation.epsilon):g} for {_each(spec)}"
     return {
         "name": spec.name,
         "spec_id": spec.spec_id,
@@ -67,6 +67,14 @@ def _described(spec: Specification) -> dict[str, str | int]:
         "input": spec.input.name,
         "outputs": ", ".join(_outputs(spec)),
     }
+
+
+def _each(spec: Specification) -> str:
+    """What the epsilon of a specification is of."""
+    if spec.levels is not None and spec.levels.span is not None:
+        span, day = spec.levels.span, float(spec.levels.epsilon)
+        return f"any {span.days} days, of which {span.served} are released with {day:.3g} each"
+    return "each HAT" if spec.privacy.allocation.per == "hat" else "each period"
 
 
 def _outputs(spec: Specification) -> tuple[str, ...]:

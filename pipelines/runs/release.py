@@ -190,8 +190,9 @@ def _refusal(spec: Specification, location: AccountLocation, outcome: Outcome) -
     """What was released nevertheless; for periods over the limit, what was spent, when, by which specification."""
     limit = location.ledger.limit(spec.account.name, spec.account.limit)
     released = ", ".join(outcome.periods_released)
+    in_period = " in a period" if len(limit.spans) == 1 else ""
     lines = [
-        f"account {spec.account.name!r} allows a vehicle {limit.said()} in a period; "
+        f"account {spec.account.name!r} allows a vehicle {limit.said()}{in_period}; "
         + (
             f"what was left changed meanwhile. Only this was released: {released}"
             if released
@@ -207,7 +208,21 @@ def _refusal(spec: Specification, location: AccountLocation, outcome: Outcome) -
                 f"  {limit.told(spent.debited)} spent by {spent.spec_name} ({spent.spec_id}) in {spent.slots} slots, "
                 f"{spent.first_at} to {spent.last_at}"
             )
+        lines += _full_spans(spec, location, limit, period)
     return "\n".join([*lines, *_ways_out(limit, outcome)])
+
+
+def _full_spans(spec: Specification, location: AccountLocation, limit: Limit, period: str) -> list[str]:
+    """What the fullest spans of several days around a period have spent."""
+    spans = (
+        location.ledger.spent_in_spans(spec.account.name, spec.account.limit, period) if len(limit.spans) > 1 else []
+    )
+    return [
+        f"  the {found.span.days} days {found.first} to {found.last} have spent {found.span.limit.told(found.spent)} "
+        f"of {found.span.limit.said()}"
+        for found in spans
+        if found.span.days > 1
+    ]
 
 
 def _ways_out(limit: Limit, outcome: Outcome) -> Iterator[str]:

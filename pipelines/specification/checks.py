@@ -140,6 +140,9 @@ def check_span(account: AccountTerms, levels: LevelsRelease | None) -> None:
     limit = next(span.limit for span in account.limit.spans if span.days == levels.span.days)
     rule = f"must be within the account's limit of {levels.span.days} days, {limit.said()}"
     need(limit.fits(of_days), "privacy.epsilon", rule, levels.span.epsilon)
+    rule = f"must give each day what the account allows it, {account.limit.said()}"
+    of_day = f"{float(levels.epsilon):.4g} a day"
+    need(account.limit.fits(Accountant().compose([levels.claim])), "privacy.epsilon", rule, of_day)
 
 
 def _days(span: SpanTable) -> int:

@@ -34,11 +34,13 @@ from transforms.ledger.head import Head, LedgerError
 from transforms.ledger.releases import Audit, Recorded, json_of, seal_missing, stored_units
 from transforms.ledger.spending import (
     SpanSpent,
+    SpanUse,
     Spent,
     check_total,
     periods_over,
     spent_by_specification,
     spent_in_spans,
+    uses_of_spans,
 )
 from transforms.recorded.units import LIVE_SHARD, Debit, Sealed, Sequenced, debit
 
@@ -149,6 +151,10 @@ class Ledger:
     def spent_in_spans(self, account: str, limit: Limit, period: str) -> list[SpanSpent]:
         """What was debited in the dearest span of days around a period, for each that the limit in force names."""
         return self._run(lambda db: spent_in_spans(db, account, limit_in_force(db, account, limit), period))
+
+    def uses_of_spans(self, account: str) -> list[SpanUse]:
+        """How full the spans of several days are around each day, by the limit in force."""
+        return self._run(lambda db: uses_of_spans(db, account, limit_of(known_account(db, account).limit)))
 
     def record(self, account: str, limit: Limit, spec_name: str, spec_text: str, units: Sequence[Sealed]) -> Recorded:
         """Seals what is missing of one period, whole or not at all; returns what is recorded, new or old.

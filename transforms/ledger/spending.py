@@ -1,8 +1,9 @@
 """Spending: the debits of a period, whether new ones fit the limit, and what each specification has debited."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from fractions import Fraction
+from itertools import groupby
 from typing import NamedTuple
 
 import msgspec
@@ -89,6 +90,38 @@ def spent_in_spans(db: sa.Connection, account: str, limit: Limit, period: str) -
         first = sums.index(max(sums, key=lambda spent: (spent.rho, spent.pure, spent.epsilon)))
         found.append(SpanSpent(span, days[first], days[first + span.days - 1], sums[first]))
     return found
+
+
+class SpanUse(NamedTuple):
+    """Days of which the fullest span of so many days has spent the same part of its limit. first, last: days."""
+
+    days: int
+    first: str
+    last: str
+    part: float
+
+
+def uses_of_spans(db: sa.Connection, account: str, limit: Limit) -> list[SpanUse]:
+    """From the first day that was debited until nothing of any day counts any more, for every span of several days."""
+    query = sa.select(ENTRY.c.period).where(ENTRY.c.kind == "release", ENTRY.c.account == account).distinct()
+    periods = sorted(db.execute(query).scalars())
+    if not periods or limit.spans[-1].days == 1:
+        return []
+    sums = {period: _sum(debits) for period, debits in _debits_of(db, account, periods).items()}
+    return [use for span in limit.spans if span.days > 1 for use in _uses(sums, span)]
+
+
+def _uses(sums: dict[str, Accountant], span: Span) -> Iterator[SpanUse]:
+    """sums: by day, sorted."""
+    first, last = (date.fromisoformat(day) for day in (next(iter(sums)), next(reversed(sums))))
+    around = (last - first).days + 2 * span.days - 1
+    days = [(first + timedelta(days=at + 1 - span.days)).isoformat() for at in range(around)]
+    parts = [span.limit.part(spent) for spent in sums_over([sums.get(day, Accountant()) for day in days], span.days)]
+    fullest = [max(parts[at : at + span.days]) for at in range(len(parts))]
+    begin = span.days - 1
+    for part, group in groupby(range(len(fullest)), key=fullest.__getitem__):
+        alike = list(group)
+        yield SpanUse(span.days, days[begin + alike[0]], days[begin + alike[-1]], part)
 
 
 def _slot_debits(db: sa.Connection, account: str, period: str) -> dict[SpecSlot, Accountant]:

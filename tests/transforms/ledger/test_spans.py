@@ -76,7 +76,7 @@ def ends_with_the_day(last: date, days: int) -> date:
     return last - timedelta(days=days - 1)
 
 
-def begins_with_the_day(first: date, days: int) -> date:
+def begins_with_the_day(first: date, _: int) -> date:
     return first
 
 

@@ -1,0 +1,131 @@
+"""A total of several days: each day has a fixed share of it, and everything that tells a promise tells both."""
+
+import json
+from collections.abc import Callable
+from datetime import date, timedelta
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from dpops.accountant import DeltaLimit, Span, SpanLimits
+from dpops.claims import ZCDP, rho_within
+from pipelines.account import location
+from pipelines.specification import SpecificationError, load
+from tests import city, levels_city
+
+Run = Callable[..., tuple[int, str, str]]
+
+DAYS = tuple((date(2022, 1, 1) + timedelta(days=at)).isoformat() for at in range(6))
+LIMITS = """limits = [
+  { days = 1, epsilon = 2.64, delta = 1e-6 },
+  { days = 4, epsilon = 5, delta = 1e-6 },
+]"""
+SPEC = levels_city.SPEC.replace("limit = 2.64", LIMITS).replace(
+    "epsilon = 2.64", "epsilon = 5\ndelta = 1e-6\nspan_days = 4"
+)
+SPEC = SPEC.replace(LIMITS.replace("epsilon = 2.64", "epsilon = 5\ndelta = 1e-6\nspan_days = 4"), LIMITS)
+DELTA = Fraction(1, 10**6)
+RHO = rho_within(Fraction(5), DELTA)
+
+
+def made(folder: Path, hatstream: Run, spec: str = SPEC) -> Path:
+    levels_city.write(folder, spec=spec, lines=levels_city.rows(DAYS))
+    assert hatstream(*city.init(folder))[0] == 0
+    return folder
+
+
+def release(folder: Path, hatstream: Run, first: str, last: str) -> tuple[int, str, str]:
+    return hatstream(*city.release(folder, "--json", start=first, end=last))
+
+
+def debited(folder: Path) -> dict[str, Fraction]:
+    spec = load(folder / "spec.toml")
+    book = location.find(str(folder / "ledger.sqlite"), None).ledger
+    return {spent.period: spent.debited.rho for spent in book.spent(spec.account.name)}
+
+
+def test_each_day_is_debited_the_same_share_whatever_was_released_before(tmp_path: Path, hatstream: Run) -> None:
+    made(tmp_path, hatstream)
+    for day in (DAYS[4], DAYS[0], DAYS[1]):
+        code, out, err = release(tmp_path, hatstream, day, day)
+        assert code == 0, err
+    shares = debited(tmp_path)
+    assert len({*shares.values()}) == 1
+    share = shares[DAYS[0]]
+    assert RHO / 4 * Fraction(999_999, 1_000_000) < share <= RHO / 4
+    assert ZCDP(4 * share).approx(DELTA).epsilon <= 5
+    assert "any 4 consecutive days changes them by at most a factor of 148 (epsilon 5 at delta 1e-06)" in out
+
+
+def test_a_day_that_would_exceed_a_span_is_refused_with_the_span(tmp_path: Path, hatstream: Run) -> None:
+    made(tmp_path, hatstream)
+    assert release(tmp_path, hatstream, DAYS[0], DAYS[3])[0] == 0
+    (tmp_path / "spec.toml").write_text(SPEC.replace("vehicles = 50", "vehicles = 51"))
+    code, _, err = release(tmp_path, hatstream, DAYS[3], DAYS[3])
+    assert code == 3
+    assert "allows a vehicle 2.64 at delta 1e-06 in a day, 5 at delta 1e-06 in any 4 days; nothing was released" in err
+    assert f"the 4 days {DAYS[0]} to {DAYS[3]} have spent 5 at delta 1e-06 of 5 at delta 1e-06" in err
+
+
+def test_the_ledger_tells_what_each_span_has_left_by_day(tmp_path: Path, hatstream: Run) -> None:
+    made(tmp_path, hatstream)
+    assert release(tmp_path, hatstream, DAYS[0], DAYS[1])[0] == 0
+    code, out, _ = hatstream("ledger", "show", "--json", "--ledger", str(tmp_path / "ledger.sqlite"))
+    assert code == 0
+    (account,) = json.loads(out)
+    told = [(use["first"], use["last"], round(use["part"], 4)) for use in account["spans"]]
+    assert told == [("2022-01-01", "2022-01-04", 0.5), ("2022-01-05", "2022-01-05", 0.25)]
+
+
+def test_weekdays_divide_a_span_by_the_days_that_are_released(tmp_path: Path, hatstream: Run) -> None:
+    weekdays = SPEC.replace("[slot]", '[slot]\nweekdays = ["mon", "tue", "fri"]').replace("2.64", "3.5")
+    made(tmp_path, hatstream, weekdays)
+    code, _, err = release(tmp_path, hatstream, DAYS[0], DAYS[5])  # a Saturday to a Thursday
+    assert code == 0, err
+    shares = debited(tmp_path)
+    assert sorted(shares) == ["2022-01-03", "2022-01-04"]
+    assert RHO / 2 * Fraction(999_999, 1_000_000) < shares["2022-01-03"] <= RHO / 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        ("span_days = 4", "span_days = 5", "privacy.span_days must be one of the account's limits"),
+        ("epsilon = 5\ndelta = 1e-6\nspan", "epsilon = 5.01\ndelta = 1e-6\nspan", "privacy.epsilon must be within"),
+        ("epsilon = 2.64", "epsilon = 1", "privacy.epsilon must give each day what the account allows"),
+        ("days = 4,", "days = 1,", "account.limits must name each length once"),
+        ("days = 4,", "days = 0,", "account.limits must be of 1 to"),
+        ("limits = [", "limit = 3\nlimits = [", "account.limits stands in place of account.limit"),
+        ('"vehicle-day"', '"vehicle-week"', "account.limits goes with account.unit = 'vehicle-day'"),
+        (LIMITS, "", "account.limit must be there, or account.limits"),
+        ("delta = 1e-6 },\n  { days = 4", "pure = 1 },\n  { days = 4", "pure only beside delta"),
+        ("[slot]", "[slot]\nweekdays = []", "slot.weekdays must name at least one day"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_in_one_sentence(tmp_path: Path, old: str, new: str, named: str) -> None:
+    assert old in SPEC
+    levels_city.write(tmp_path, spec=SPEC.replace(old, new, 1), lines=[])
+    with pytest.raises(SpecificationError, match=named):
+        load(tmp_path / "spec.toml")
+
+
+def test_limits_and_spans_read_as_they_are_written(tmp_path: Path) -> None:
+    levels_city.write(tmp_path, spec=SPEC, lines=[])
+    spec = load(tmp_path / "spec.toml")
+    day, span = DeltaLimit(Fraction("2.64"), DELTA), DeltaLimit(Fraction(5), DELTA)
+    assert spec.account.limit == SpanLimits((Span(1, day), Span(4, span)))
+    assert "span_days" in spec.text
+    assert "limits" not in spec.text
+
+
+def test_an_account_of_days_alone_takes_a_span_of_weeks_later(tmp_path: Path, hatstream: Run) -> None:
+    before = SPEC.replace(LIMITS, "limit = { epsilon = 2.64, delta = 1e-6 }").replace("\nspan_days = 4", "")
+    before = before.replace("epsilon = 5\n", "epsilon = 2.64\n")
+    made(tmp_path, hatstream, before)
+    assert release(tmp_path, hatstream, DAYS[0], DAYS[0])[0] == 0
+    (tmp_path / "spec.toml").write_text(SPEC.replace("epsilon = 5", "epsilon = 3"))
+    code, out, _ = hatstream(*city.init(tmp_path))
+    assert (code, "limit lowered" in out) == (0, True)
+    assert release(tmp_path, hatstream, DAYS[1], DAYS[1])[0] == 3  # the day before counts
+    assert release(tmp_path, hatstream, DAYS[4], DAYS[4])[0] == 0
