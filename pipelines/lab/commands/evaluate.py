@@ -69,6 +69,7 @@ class AskedComparison:
 
     epsilons: str
     totals: str | None
+    span_days: int
     learned: bool
     live: bool
     past: bool
@@ -81,6 +82,8 @@ class AskedComparison:
         for numbers, option in ((self.epsilons, "--epsilons"), (self.totals, "--totals")):
             if numbers is not None:
                 _epsilons(numbers, option)
+        if self.span_days != 1 and not self.learned:
+            raise UsageError("--span-days goes with --learned")
         pattern, spec_path = telemetry.pattern, telemetry.spec_path
         if self.is_local:
             others = any((sets.counts, sets.folder, self.totals, self.distributions))
@@ -137,6 +140,13 @@ comparison_options = packed(
         "--totals",
         metavar="NUMBERS",
         help="With --data: compare compositions instead, at these epsilons per vehicle and period.",
+    ),
+    click.option(
+        "--span-days",
+        type=click.IntRange(1, 3_653),
+        default=1,
+        show_default=True,
+        help="With --learned: the totals are of so many days, which share them alike.",
     ),
     click.option("--learned", is_flag=True, help="With --data and --totals: what `levels` and a past would be worth."),
     click.option("--live", is_flag=True, help="With --data and --totals: what live slots would be worth, and a storm."),
@@ -200,7 +210,7 @@ def _on_telemetry(feed: Feed, comparison: AskedComparison, runs: int | None, res
     if comparison.live:
         evaluate_live(feed, _epsilons(totals or "2.64", "--totals"), runs or 4, results)
     elif comparison.learned:
-        evaluate_learned(feed, _epsilons(totals or "1,2.64,10", "--totals"), runs or 5, results)
+        evaluate_learned(feed, _epsilons(totals or "1,2.64,10", "--totals"), runs or 5, results, comparison.span_days)
     elif comparison.past:
         evaluate_past(feed, _epsilons(totals or "10,100", "--totals"), runs or 4, results)
     elif totals is not None:

@@ -15,13 +15,14 @@ from pipelines.lab.evaluation.live import evaluated_live, live_table
 from pipelines.lab.evaluation.truth import TrueCity, read_city
 
 
-def evaluate_learned(feed: Feed, totals: list[str], runs: int, results: Results) -> None:
-    """Tables on standard output, learned.json and pictures into the folder."""
+def evaluate_learned(feed: Feed, totals: list[str], runs: int, results: Results, span_days: int) -> None:
+    """Tables on standard output, learned.json and pictures into the folder. span_days: of the totals."""
     with progress_bars(quiet=results.as_json) as bars:
         city = read_city(feed, bars)
-        found = evaluated(city, totals, runs, partial(bars, "totals simulated"))
+        found = evaluated(city, totals, runs, partial(bars, "totals simulated"), span_days)
     plain = {
         "not_private": NOT_PRIVATE,
+        "span_days": span_days,
         "days": [day.name for day in city.days],
         "cells": len(city.region),
         "region_of_first_day": city.made_region,

@@ -8,7 +8,6 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpops.claims import rho_within
 from dpops.learning import DayValues, Estimates, StageValues, State, learned, published, taken_in
 from dpops.learning.learner import Field, Learned
 from dpops.levels import (
@@ -29,6 +28,7 @@ from dpops.noise import Noise
 from dpops.types import Int64s
 from pipelines.lab.evaluation.products import ProductDay, products_of
 from pipelines.lab.evaluation.truth import TrueCity, TrueDay
+from pipelines.specification.levels import SpanTotal
 from transforms.places.hierarchy import design_of, hats_of
 from transforms.releases.periods.learned import MARGIN_KMH
 from transforms.releases.periods.stages import first_centres
@@ -48,9 +48,13 @@ class Simulated:
     products: list[list[ProductDay]] = field(default_factory=list)
 
 
-def recipe_for(city: TrueCity, kind: Kind, epsilon: Fraction, delta: Fraction) -> Recipe:
-    """The default recipe at a total of (epsilon, delta), or of epsilon alone for Laplace noise."""
-    rho = rho_within(epsilon, delta) if kind == "gaussian" else None
+def recipe_for(city: TrueCity, kind: Kind, epsilon: Fraction, delta: Fraction, span_days: int = 1) -> Recipe:
+    """The default recipe of a day, at a total of (epsilon, delta), or of epsilon alone for Laplace noise.
+
+    span_days: the total is of so many days, which share it alike.
+    """
+    of_span = SpanTotal(span_days, span_days, epsilon, delta if kind == "gaussian" else None)
+    epsilon, rho = of_span.of_a_day()
     hats = hats_of(city.region, city.days[0].hours)
     return recipe(kind, epsilon, rho, BoundsOnly(hats=hats, fleet=city.fleet))
 

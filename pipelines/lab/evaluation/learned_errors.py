@@ -72,14 +72,17 @@ Report = Callable[[int, int], None]
 CONSTANT, NO_NOISE = "constant", "no noise"
 
 
-def evaluated(city: TrueCity, totals: Sequence[str], runs: int, report: Report) -> Evaluated:
-    """Every total, pure and with delta, `runs` times; the noiseless model and the constant once."""
+def evaluated(city: TrueCity, totals: Sequence[str], runs: int, report: Report, span_days: int = 1) -> Evaluated:
+    """Every total, pure and with delta, `runs` times; the noiseless model and the constant once.
+
+    span_days: the totals are of so many days, which share them alike.
+    """
     constant = [_constant(city, day) for day in city.days]
     bar = _errors(city, [constant], CONSTANT, "-", None, None)
     exact = simulate(city, recipe_for(city, "gaussian", Fraction(1), DELTA), None)
     whole = Evaluated([bar, _errors(city, [_values(exact.causal)], NO_NOISE, "-", None, bar)])
     for done, (total, kind) in enumerate((total, kind) for total in totals for kind in KINDS):
-        how = recipe_for(city, kind, Fraction(total), DELTA)
+        how = recipe_for(city, kind, Fraction(total), DELTA, span_days)
         found = [simulate(city, how, Noise()) for _ in range(runs)]
         delta = None if kind == "laplace" else str(float(DELTA))
         for what, of in (("causal", _causal), ("whole", _whole), ("forecast", _forecast)):
