@@ -11,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpops.types import Int64s
+from pipelines.advice.draft.budget import limits, total
 from pipelines.advice.draft.columns import LOOKED_FOR, Found, as_array, find_columns, missing_fields
 from pipelines.advice.draft.sample import Sample, read_sample
 from pipelines.advice.draft.units import Positions, same_clock, speed_unit, zones_at
@@ -175,7 +176,7 @@ def _account(name: str, feed: _Feed | None, town: Town | None, secret: bool) -> 
     zones = (town.zone,) if town else feed.zones if feed else ()
     others = f", or {' or '.join(zones[1:])}" if len(zones) > 1 else ""
     why = "of the timetable's agency" if town else f"the zone where the sample lies{others}: check"
-    limit = "{ epsilon = 2.64, delta = 1e-6 }" if secret else "300.0"
+    limit = limits(_vehicles(feed, town)) if secret else "limit = 300.0\n"
     adjacency = "add-remove" if secret else "counts-public"
     hidden = "that a vehicle drove at all is hidden" if secret else "speeds are hidden, presence is not"
     return (
@@ -183,7 +184,7 @@ def _account(name: str, feed: _Feed | None, town: Town | None, secret: bool) -> 
         'unit = "vehicle-day"\n'
         f"timezone = {_text(zones[0] if zones else 'Etc/UTC')}  # {why}\n"
         f'adjacency = "{adjacency}"  # {hidden}\n'
-        f"limit = {limit}\n"
+        f"{limit}"
     )
 
 
@@ -221,17 +222,21 @@ def _privacy(feed: _Feed | None, town: Town | None, secret: bool) -> str:
             '[[statistic]]\nname = "mean"\nmechanism = "auto"\n'
         )
     return (
-        "[privacy]\nepsilon = 2.64  # all that a vehicle spends in a day\ndelta = 1e-6\n"
+        f"[privacy]\n{total(_vehicles(feed, town))}"
         'per = "period"\nscope = "period"\n\n'
         f'[[statistic]]\nname = "mean"\nmechanism = "levels"\n\n{_fleet(feed, town)}'
     )
 
 
+def _vehicles(feed: _Feed | None, town: Town | None) -> int:
+    """That drive on a day, roughly: the timetable's, else those of the sample."""
+    return town.service.vehicles if town else _roughly(feed.vehicles) if feed else 0
+
+
 def _fleet(feed: _Feed | None, town: Town | None) -> str:
     if town is None:
-        seen = _roughly(feed.vehicles) if feed else 0
         why = "seen in the sample, roughly: replace it by the timetable's number"
-        return f"[fleet]\nvehicles = {seen}  # {why}\n"
+        return f"[fleet]\nvehicles = {_vehicles(feed, town)}  # {why}\n"
     service = town.service
     touched = ", ".join(f"{name} = {number}" for name, number in asdict(service.profile).items())
     return (

@@ -100,6 +100,16 @@ def test_a_feed_without_speeds_gets_limits_to_derive_them(form, tmp_path, monkey
         draft(path, adds_and_removes=False)
 
 
+@pytest.mark.parametrize(("buses", "days"), [(100, [1]), (101, [1, 28])])
+def test_a_fleet_that_is_large_enough_is_drafted_four_weeks_behind_one_total(buses, days, tmp_path):
+    found = [(f"B-{bus}", *row[1:]) for bus in range(buses) for row in rows()[: 2 if bus else 40]]
+    made, spec = drafted(as_csv(tmp_path / "sample.csv", found), tmp_path)
+    assert [span.days for span in spec.account.limit.spans] == days
+    assert ("# A limit for any 28 days is worth it from about 150 vehicles on" in made.toml) == (days == [1])
+    assert spec.levels is not None
+    assert (spec.levels.span is None) == (days == [1])
+
+
 @pytest.mark.parametrize(("per_mps", "unit"), [(1, "m/s"), (3.6, "km/h"), (2.237, "mph")])
 def test_the_unit_of_speeds_is_told_by_the_distances_between_positions(per_mps, unit, tmp_path):
     made, spec = drafted(as_csv(tmp_path / "f.csv", rows(per_mps)), tmp_path)

@@ -1,0 +1,28 @@
+"""The total that is drafted under secret counts: of a day, and of four weeks where a fleet is large enough."""
+
+SPAN_DAYS, SPAN_VEHICLES = 28, 150
+"""A limit for so many days is drafted for fleets of at least so many vehicles."""
+
+
+def limits(vehicles: int) -> str:
+    """Lines of [account]."""
+    if vehicles >= SPAN_VEHICLES:
+        return (
+            "limits = [\n  { days = 1, epsilon = 2.64, delta = 1e-6 },\n"
+            f"  {{ days = {SPAN_DAYS}, epsilon = 10, delta = 1e-6 }},  # all that a vehicle does in any four weeks\n]\n"
+        )
+    return (
+        f"# A limit for any {SPAN_DAYS} days is worth it from about {SPAN_VEHICLES} vehicles on: with fewer, a day's\n"
+        "# share is so small that days are held back for weeks (docs/guarantee.md, Several days behind one total).\n"
+        "limit = { epsilon = 2.64, delta = 1e-6 }\n"
+    )
+
+
+def total(vehicles: int) -> str:
+    """Lines of [privacy]."""
+    if vehicles >= SPAN_VEHICLES:
+        return (
+            f"epsilon = 10  # all that a vehicle spends in any {SPAN_DAYS} days, of which each has an equal share\n"
+            f"delta = 1e-6\nspan_days = {SPAN_DAYS}\n"
+        )
+    return "epsilon = 2.64  # all that a vehicle spends in a day\ndelta = 1e-6\n"
