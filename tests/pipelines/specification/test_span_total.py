@@ -1,0 +1,92 @@
+"""A total of several days is kept by the integers of all of its days together; wrong shares of it are caught."""
+
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dpops.claims import ZERO, rho_within
+from dpops.levels import Kind
+from dpops.levels.bounded import unchecked
+from dpops.types import Grid
+from pipelines.specification.levels import LevelsRelease, SpanTotal, levels_release
+from tests.dpops.levels.cities import KINDS, Visit, days_of, random_days, rows
+from tests.transforms.releases.levels_days import HOURS, REGION
+from transforms.releases.periods.stages import LevelsPolicy, stage_plan
+from transforms.time.calendar import WEEKDAYS, Timetable, Weekday
+
+TOTAL, DELTA = Fraction(10), Fraction(1, 10**6)
+DAYS: list[list[Visit]] = [*days_of()[::5], *random_days(1, 40)]
+WORKDAYS: tuple[Weekday, ...] = WEEKDAYS[:5]
+
+
+def asked(kind: Kind, days: int, served: int) -> LevelsRelease:
+    return levels_release(
+        {},
+        total=SpanTotal(days, served, TOTAL, DELTA if kind == "gaussian" else None),
+        is_of_span=True,
+        declared=None,
+        region=REGION,
+        timetable=Timetable("UTC", "vehicle-day", 60, 7 * 60, 14 * 60),
+        counts_public=False,
+        live=None,
+    )
+
+
+def spent_on_a_day(how: LevelsPolicy, *, is_first: bool) -> Fraction:
+    """What the integers of the worst vehicle-day spend over the stages of a day: rho, or epsilon without delta."""
+    settings, most = how.first if is_first else how.later, ZERO
+    centres = np.full((len(REGION), len(HOURS)), 2_000)
+    stages = [stage_plan(how, settings, at, HOURS, centres, 0).read(REGION) for at in range(len(settings))]
+    for day in DAYS:
+        power = 2 if how.kind == "gaussian" else 1
+        sums = [sum(abs(value) ** power for value in unchecked(rows([day]), one).value.tolist()) for one in stages]
+        most = max(most, sum((Fraction(each) for each in sums), ZERO))
+    return most / (2 * how.spread) if how.kind == "gaussian" else most / how.spread
+
+
+def spent_in_a_window(levels: LevelsRelease, served: int) -> Fraction:
+    """By a vehicle that is as dear as can be on every released day, the account's first among them; 1 is the total."""
+    how = levels.policy("a", REGION, Grid(step=Fraction(1, 100), upper_steps=6_500), b"key")
+    spent = spent_on_a_day(how, is_first=True) + (served - 1) * spent_on_a_day(how, is_first=False)
+    return spent / (rho_within(TOTAL, DELTA) if how.kind == "gaussian" else TOTAL)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("days", "weekdays"), [(28, WEEKDAYS), (28, WORKDAYS), (4, WORKDAYS), (7, WEEKDAYS[:1])])
+def test_no_vehicle_spends_more_than_the_total_on_all_days_of_a_span(
+    kind: Kind, days: int, weekdays: tuple[Weekday, ...]
+) -> None:
+    served = Timetable("UTC", "vehicle-day", 60, weekdays=weekdays).most_served(days)
+    assert Fraction(9, 10) < spent_in_a_window(asked(kind, days, served), served) <= 1
+
+
+def one_day_too_few(days: int, weekdays: tuple[Weekday, ...]) -> int:
+    return Timetable("UTC", "vehicle-day", 60, weekdays=weekdays).most_served(days) - 1
+
+
+def by_the_average(days: int, weekdays: tuple[Weekday, ...]) -> int:
+    return round(days * len(weekdays) / len(WEEKDAYS))
+
+
+def of_the_first_days(days: int, weekdays: tuple[Weekday, ...]) -> int:
+    """From a Saturday on."""
+    return sum(WEEKDAYS[(5 + at) % 7] in weekdays for at in range(days))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("wrong", [one_day_too_few, by_the_average, of_the_first_days])
+def test_days_of_service_that_are_counted_otherwise_are_caught(
+    kind: Kind, wrong: Callable[[int, tuple[Weekday, ...]], int]
+) -> None:
+    shared = wrong(4, WORKDAYS)
+    assert shared < 4, "Monday to Thursday are four"
+    assert spent_in_a_window(asked(kind, 4, shared), 4) > 1
+
+
+@pytest.mark.parametrize("days", range(1, 30))
+@pytest.mark.parametrize("weekdays", [WEEKDAYS, WORKDAYS, WEEKDAYS[5:], ("mon", "thu")])
+def test_most_days_of_service_in_a_span_are_those_of_the_fullest(days: int, weekdays: tuple[Weekday, ...]) -> None:
+    served = [sum(WEEKDAYS[(first + at) % 7] in weekdays for at in range(days)) for first in range(7)]
+    assert Timetable("UTC", "vehicle-day", 60, weekdays=weekdays).most_served(days) == max(served)
