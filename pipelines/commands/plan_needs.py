@@ -8,6 +8,7 @@ from rich.text import Text
 
 from pipelines.advice.plan.levels import CountedFleet, PlannedLevels, Total
 from pipelines.advice.plan.needs import Needs
+from pipelines.advice.plan.spans import DAY_NUMBERS
 
 _SPAN = {"a later day": "", "the first day": "first day", "a week, if days are alike": "a week *"}
 
@@ -27,6 +28,7 @@ def show_levels(planned: PlannedLevels, out: Console) -> None:
         "unreliable. * if its days are alike. Neighbours and earlier days mostly teach more; that is not promised.",
         highlight=False,
     )
+    out.print(_spans(planned))
     for answer in planned.answers:
         out.print(answer, highlight=False)
     out.print(f"Guarantee: {planned.claim}", highlight=False)
@@ -46,6 +48,19 @@ def _levels(planned: PlannedLevels) -> Table:
         table.add_column(f"±{planned.within_kmh:g}\n{name}", justify="right", no_wrap=True)
     for each in planned.totals:
         table.add_row(*_row(each), style="bold" if each.as_specified else None)
+    return table
+
+
+def _spans(planned: PlannedLevels) -> Table:
+    table = Table(
+        title="This total as that of several days: ± km/h of the average HAT (of its cell's day)",
+        title_justify="left",
+    )
+    for name in ("days", "released", "a day's\nepsilon", *(f"after\n{number} d" for number in DAY_NUMBERS)):
+        table.add_column(name, justify="right", no_wrap=True)
+    for span in planned.spans:
+        widths = [f"{hat:.1f} ({cell:.1f})" for hat, cell in zip(span.hat_kmh, span.cell_day_kmh, strict=True)]
+        table.add_row(f"{span.days:,}", f"{span.served:,}", f"{span.epsilon_a_day:.3g}", *widths)
     return table
 
 

@@ -129,3 +129,21 @@ def test_an_account_of_days_alone_takes_a_span_of_weeks_later(tmp_path: Path, ha
     assert (code, "limit lowered" in out) == (0, True)
     assert release(tmp_path, hatstream, DAYS[1], DAYS[1])[0] == 3  # the day before counts
     assert release(tmp_path, hatstream, DAYS[4], DAYS[4])[0] == 0
+
+
+def test_a_plan_tells_what_the_total_is_worth_for_longer_spans(tmp_path: Path, hatstream: Run) -> None:
+    large = SPEC.replace("vehicles = 50", "vehicles = 300")
+    levels_city.write(tmp_path, spec=large, lines=[])
+    code, out, err = hatstream("plan", "--spec", str(tmp_path / "spec.toml"), "--json")
+    assert code == 0, err
+    spans = json.loads(out)["spans"]
+    assert [span["days"] for span in spans] == [1, 4, 7, 28, 91, 365]
+    shares = [span["epsilon_a_day"] for span in spans]
+    assert shares == sorted(shares, reverse=True)
+    assert shares[0] == 5
+    assert all(span["cell_day_kmh"] == sorted(span["cell_day_kmh"], reverse=True) for span in spans)
+    for after in range(4):
+        widths = [span["cell_day_kmh"][after] for span in spans]
+        assert widths == sorted(widths), "a smaller share of a day never tells more"
+    code, out, _ = hatstream("plan", "--spec", str(tmp_path / "spec.toml"))
+    assert "This total as that of several days" in out

@@ -19,6 +19,7 @@ from dpops.levels.defaults import spread_of
 from dpops.types import Float64s, Int64s
 from pipelines.account.guarantee import levels_sentence
 from pipelines.advice.plan.counts import Counts
+from pipelines.advice.plan.spans import SpanWorth, worth_of_spans
 from pipelines.specification import Specification
 from pipelines.specification.levels import LevelsRelease
 from transforms.places.hierarchy import hats_of
@@ -72,6 +73,7 @@ class PlannedLevels(msgspec.Struct, frozen=True, kw_only=True):
     within_kmh: float
     vehicles_in_a_hat: list[int]
     totals: list[Total]
+    spans: list[SpanWorth]
     answers: list[str]
     operator_only: CountedFleet | None
 
@@ -94,6 +96,7 @@ def plan_levels(spec: Specification, within_kmh: float, counts: Counts | None = 
         within_kmh=within_kmh,
         vehicles_in_a_hat=list(VEHICLES),
         totals=totals,
+        spans=worth_of_spans(spec, asked, known, partial(_recipe_at, asked, known)),
         answers=_answers(spec, look, totals, within_kmh),
         operator_only=None if counts is None else _counted(counts),
     )
@@ -179,9 +182,14 @@ def _total(asked: LevelsRelease, known: BoundsOnly, factor: Fraction, day: _Day,
 
 def _recipe(asked: LevelsRelease, known: BoundsOnly, factor: Fraction) -> Recipe:
     """The stages at another total or fleet: the defaults there, or what the specification names instead."""
+    return _recipe_at(asked, known, asked.epsilon * factor, None if asked.delta is None else _budget(asked, factor))
+
+
+def _recipe_at(asked: LevelsRelease, known: BoundsOnly, epsilon: Fraction, rho: Fraction | None) -> Recipe:
+    """rho: with delta, what epsilon comes to."""
     if asked.recipe != _default(asked, replace(known, fleet=asked.fleet), Fraction(1)):
-        return replace(asked.recipe, spread=spread_of(asked.recipe.kind, _budget(asked, factor)))
-    return _default(asked, known, factor)
+        return replace(asked.recipe, spread=spread_of(asked.recipe.kind, epsilon if rho is None else rho))
+    return recipe(asked.recipe.kind, epsilon, rho, known)
 
 
 def _default(asked: LevelsRelease, known: BoundsOnly, factor: Fraction) -> Recipe:

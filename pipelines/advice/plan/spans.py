@@ -1,0 +1,59 @@
+"""What one total is worth as that of a day, a week, four weeks, a quarter or a year: from public facts alone."""
+
+from collections.abc import Callable
+from fractions import Fraction
+
+import msgspec
+import numpy as np
+
+from dpops.learning.half_widths import Look, hat_half_widths, place_half_widths
+from dpops.levels import BoundsOnly, Recipe
+from pipelines.specification import Specification
+from pipelines.specification.levels import LevelsRelease, SpanTotal
+
+SPANS = (1, 7, 28, 91, 365)
+DAY_NUMBERS = (1, 7, 28, 56)
+"""Released days, if all are alike, after which an interval is told."""
+
+RecipeAt = Callable[[Fraction, Fraction | None], Recipe]
+"""The stages at a day's epsilon and, with delta, its rho."""
+
+
+class SpanWorth(msgspec.Struct, frozen=True, kw_only=True):
+    """The total as that of so many days, of which `served` are released at most.
+
+    hat_kmh, cell_day_kmh: half of a 95 % interval of the average HAT, and of the mean of its cell's whole day, after
+    each of DAY_NUMBERS days that are alike.
+    """
+
+    days: int
+    served: int
+    epsilon_a_day: float
+    hat_kmh: list[float]
+    cell_day_kmh: list[float]
+
+
+def worth_of_spans(spec: Specification, asked: LevelsRelease, known: BoundsOnly, recipe: RecipeAt) -> list[SpanWorth]:
+    """For each of SPANS, and for the specification's own."""
+    epsilon = asked.epsilon if asked.span is None else asked.span.epsilon
+    lengths = {*SPANS, *([] if asked.span is None else [asked.span.days])}
+    totals = [SpanTotal(days, spec.timetable.most_served(days), epsilon, asked.delta) for days in sorted(lengths)]
+    return [_worth(total, spec, asked, known, recipe) for total in totals]
+
+
+def _worth(
+    total: SpanTotal, spec: Specification, asked: LevelsRelease, known: BoundsOnly, recipe: RecipeAt
+) -> SpanWorth:
+    day, rho = total.of_a_day()
+    made = recipe(day, rho)
+    look = Look(
+        settings=made.later[0], kind=made.kind, spread=made.spread, known=known, counts_public=asked.counts_public
+    )
+    usual, upper = np.array([look.usual_vehicles]), float(spec.speeds.grid.upper)
+    return SpanWorth(
+        days=total.days,
+        served=total.served,
+        epsilon_a_day=float(day),
+        hat_kmh=[float(hat_half_widths(look, usual, upper, number).kmh[0]) for number in DAY_NUMBERS],
+        cell_day_kmh=[float(place_half_widths(look, usual, upper, number)[0]) for number in DAY_NUMBERS],
+    )
