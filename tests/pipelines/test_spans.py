@@ -55,7 +55,8 @@ def test_each_day_is_debited_the_same_share_whatever_was_released_before(tmp_pat
     share = shares[DAYS[0]]
     assert RHO / 4 * Fraction(999_999, 1_000_000) < share <= RHO / 4
     assert ZCDP(4 * share).approx(DELTA).epsilon <= 5
-    assert "any 4 consecutive days changes them by at most a factor of 148 (epsilon 5 at delta 1e-06)" in out
+    assert "about any 4 consecutive days of one vehicle raises the odds of a true guess about them by at most" in out
+    assert "a factor of 148 (epsilon 5), but for a chance of " in out
 
 
 def test_a_day_that_would_exceed_a_span_is_refused_with_the_span(tmp_path: Path, hatstream: Run) -> None:
