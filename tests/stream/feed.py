@@ -33,7 +33,7 @@ class Feed:
             self.producer.produce(self.name, payload, partition=partition, **times)
         assert self.producer.flush(30) == 0
 
-    def reader(self, partition=0, most=1_000):
-        fn = _ReadPartition(self.topic, Watermark(LAG_S), most)
+    def reader(self, partition=0, most=1_000, *, by_own_times=False):
+        fn = _ReadPartition(self.topic, Watermark(LAG_S, by_own_times=by_own_times), most)
         self.readers.append(ByHand(fn, _Offsets(), starts(self.topic)[partition]))
         return self.readers[-1]

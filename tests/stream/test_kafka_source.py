@@ -5,12 +5,14 @@ import time
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import NewPartitions
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions
 
+from tests import levels_city
 from tests.stream.by_hand import Counters
 from tests.stream.feed import LAG_S, YEAR_9999_MS, Feed
 from transforms.counters import AHEAD, REMOVED
 from transforms.sources import kafka_partition
+from transforms.sources.kafka_clock import SETTING, check_clock
 from transforms.sources.kafka_partition import IDLE_S, KafkaSourceError, PartitionStart, Topic, starts
 
 
@@ -324,3 +326,45 @@ def test_passwords_are_not_shown_and_what_reading_depends_on_cannot_be_set():
     assert "secret" not in repr(Topic(brokers="b:1", name="t", settings={"sasl.password": "secret"}))
     with pytest.raises(ValueError, match=r"enable\.auto\.commit is not to be set"):
         Topic(brokers="b:1", name="t", settings={"enable.auto.commit": "true"})
+
+
+# --- whose clock --------------------------------------------------------------------------------------------------
+
+
+def stamped_by(made, setting):
+    wanted = ConfigEntry(SETTING, setting, incremental_operation=AlterConfigOpType.SET)
+    topic = ConfigResource(ConfigResource.Type.TOPIC, made.name, incremental_configs=[wanted])
+    made.kafka.admin.incremental_alter_configs([topic])[topic].result()
+
+
+def test_a_topic_that_producers_stamp_is_refused_where_counts_are_secret(feed, tmp_path, hatstream):
+    made = feed()
+    live = levels_city.SPEC.replace('layout = "csv"', 'layout = "jsonl"') + "[live]\nshare = 0.5\n"
+    (tmp_path / "spec.toml").write_text(live)
+    servers = ["--job-server", "127.0.0.1:1", "--worker-pool", "127.0.0.1:1", "--rest", "127.0.0.1:1"]
+    source = ["--kafka", made.kafka.brokers, "--topic", made.name, "--ledger", tmp_path / "ledger.sqlite"]
+    command = ["stream", "--spec", tmp_path / "spec.toml", *source, "--output", tmp_path / "out", *servers]
+    code, _, err = hatstream(*command)
+    assert code == 4
+    assert "message.timestamp.type=CreateTime" in " ".join(err.split())
+    assert "Set message.timestamp.type=LogAppendTime on the topic" in " ".join(err.split())
+    stamped_by(made, "LogAppendTime")
+    code, _, err = hatstream(*command)
+    assert code == 3, "the topic is right, and there is no account"
+
+
+@pytest.mark.parametrize(("setting", "taken"), [("CreateTime", 0), ("LogAppendTime", 3)])
+def test_a_message_that_its_producer_stamped_is_refused_where_counts_are_secret(feed, setting, taken):
+    made = feed(settings={SETTING: setting})
+    made.send(numbered(3))
+    reader = made.reader(by_own_times=True)
+    found = []
+    while reader.restriction.start < 3:
+        found += [element.value for element in reader.step()]
+    assert [payload for messages in found for payload in messages.payloads] == numbered(taken)
+    assert sum(messages.refused for messages in found) == 3 - taken
+
+
+def test_who_stamps_a_topic_that_is_not_there_is_not_known(kafka):
+    with pytest.raises(KafkaSourceError, match="UNKNOWN_TOPIC_OR_PART"):
+        check_clock(Topic(brokers=kafka.brokers, name="nowhere"))

@@ -1,8 +1,10 @@
 """`hatstream stream` under secret counts on real servers: live slots, then the day's end, one total, exactly once."""
 
 import json
+import os
 import time
 from datetime import datetime
+from itertools import groupby
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -12,7 +14,7 @@ from dpops.claims import claim_of
 from pipelines.cli import main
 from pipelines.servers.worker_pool import WorkerPool
 from tests.stream.cluster import has_restarted, wait_for
-from tests.stream.minutes import SLOTS, SPEC, Running, Town, engine
+from tests.stream.minutes import SLOTS, SPEC, Running, Town, engine, positions
 from transforms.failpoints import FILE_VARIABLE
 from transforms.recorded.stage_plan import plan_of
 from transforms.recorded.units import debit_of
@@ -27,8 +29,14 @@ REGION = {
 }
 
 
-def town_of(tmp_path, url, kafka):
-    """Service from the feed's first minute to the end of the next, which ends the day; the day before is released."""
+FILE_S = 10
+
+
+def town_of(tmp_path, url):
+    """Service from the feed's first minute to the end of the next, which ends the day; the day before is released.
+
+    The feed is a folder, whose files can be of minutes ago: what a broker stamps is of now.
+    """
     start_s = (int(time.time()) // 60 - SLOTS - 2) * 60
     edges = [datetime.fromtimestamp(start_s + 60 * minutes, ZONE) for minutes in (0, SERVICE)]
     if edges[0].date() != edges[1].date():
@@ -44,12 +52,26 @@ def town_of(tmp_path, url, kafka):
         .replace('per = "hat"', 'per = "period"\nscope = "period"')
         .replace('"array-average"', '"levels"')
     ) + "[live]\nshare = 0.5\nday_lateness_s = 90\n"
-    town = Town(tmp_path, url, kafka, spec=spec)
+    town = Town(tmp_path, url, spec=spec)
+    write_files(tmp_path / "reports", town.start_s)
     assert town.start_s == start_s, "a minute ended meanwhile"
     (tmp_path / "nothing.jsonl").write_text("")
     day = datetime.fromtimestamp(start_s - 86_400, ZONE).date().isoformat()
     release(town, day, day, tmp_path / "nothing.jsonl")
     return town
+
+
+def write_files(folder, start_s):
+    """The feed, a file for what was received in each FILE_S seconds."""
+    folder.mkdir()
+    for at, events in groupby(positions(start_s, 1), key=lambda event: event.at_ms // (1_000 * FILE_S)):
+        file = folder / f"{at}.jsonl"
+        file.write_bytes(b"\n".join(event.payload for event in events))
+        os.utime(file, times=(FILE_S * (at + 1) - 1,) * 2)
+
+
+def source(town):
+    return ["--folder", town.folder / "reports"]
 
 
 def release(town, start, end, feed):
@@ -78,10 +100,10 @@ def check(town):
     town.place.ledger.verify()
 
 
-def test_live_slots_and_the_days_end_are_released_by_one_stream(tmp_path, postgres, kafka, flink, pool):
+def test_live_slots_and_the_days_end_are_released_by_one_stream(tmp_path, postgres, flink, pool):
     """4 minutes: the day ends in two."""
-    town = town_of(tmp_path, postgres.new_database(), kafka)
-    with Running(town, *engine(flink, pool)) as stream:
+    town = town_of(tmp_path, postgres.new_database())
+    with Running(town, *engine(flink, pool), source=source(town)) as stream:
         wait_for(lambda: stage(town) or stream.has_ended(), 240)
         wait_for(lambda: len(list(tmp_path.glob("out/hats-*"))) == 2 * SERVICE, 180)
         wait_for(lambda: any("period" in line for line in stream.health()), 30)
@@ -107,14 +129,14 @@ def failing_pool(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("place", ["after-noise", "after-commit"])
-def test_a_worker_that_is_killed_loses_and_repeats_nothing(tmp_path, kafka, flink, failing_pool, place):
+def test_a_worker_that_is_killed_loses_and_repeats_nothing(tmp_path, flink, failing_pool, place):
     """4 minutes: the day ends in two."""
-    town = town_of(tmp_path, f"sqlite:///{tmp_path / 'ledger.sqlite'}", kafka)
+    town = town_of(tmp_path, f"sqlite:///{tmp_path / 'ledger.sqlite'}")
 
     def live():
         return town.place.ledger.live("minutes", town.spec.spec_id, period(town))
 
-    with Running(town, *engine(flink, failing_pool)) as stream:
+    with Running(town, *engine(flink, failing_pool), source=source(town)) as stream:
         seen = wait_for(live, 120)
         (tmp_path / "armed").write_text(f"{place} kill")
         wait_for(lambda: stage(town) or stream.has_ended(), 240)

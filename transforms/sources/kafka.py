@@ -21,6 +21,7 @@ from transforms import counters
 from transforms.layouts import MessageLayout
 from transforms.layouts.decoder_process import messages_apart
 from transforms.records import REFUSED, Messages, RawBatch, Refused
+from transforms.sources.kafka_clock import PRODUCER_TIME
 from transforms.sources.kafka_partition import POLL_MESSAGES, Partition, PartitionStart, Poll, Topic
 from transforms.sources.known_elements import KnownElements
 from transforms.sources.unbounded import NO_END, UnboundedTracker
@@ -96,14 +97,19 @@ class _ReadPartition(beam.DoFn):
         if poll.position > position and not tracker.try_claim(poll.position - 1):
             return
         _count(poll)
+        pause_s = 0 if len(poll.payloads) >= self._most else PAUSE_S
+        poll, refused = _stamped_by_broker(poll) if self._watermark.by_own_times else (poll, 0)
         held = estimator.current_watermark()
         promised = self._watermark.first if held is None else held
         yield from self._handed_over(start.partition, poll, promised)
+        if refused:
+            time = element_time(promised)
+            yield TimestampedValue(Messages(start.partition, [], poll.timestamps_ms[:0], time.micros, refused), time)
         newest_ms = newest_plausible_ms(poll.timestamps_ms, poll.at_ms)
         promise = self._watermark.after(promised, newest_ms, poll.at_ms, poll.idle) if poll.outage_over else promised
         if promise is not None and promise != held:
             estimator.set_watermark(promise)
-        tracker.defer_remainder(Duration(seconds=0 if len(poll.payloads) >= self._most else PAUSE_S))
+        tracker.defer_remainder(Duration(seconds=pause_s))
 
     def _handed_over(self, partition: int, poll: Poll, promised: Timestamp | None) -> Iterator[Any]:
         """A poll's messages, with the time from which on their events are late: one for all, or each with its own."""
@@ -130,6 +136,14 @@ class _ReadPartition(beam.DoFn):
         return self._open[start.partition]
 
 
+def _stamped_by_broker(poll: Poll) -> tuple[Poll, int]:
+    """The poll without messages that their producers stamped, and how many these are: they move no watermark either."""
+    chosen = np.flatnonzero(poll.by_broker)
+    payloads, times = [poll.payloads[at] for at in chosen.tolist()], poll.timestamps_ms[chosen]
+    kept = poll._replace(payloads=payloads, timestamps_ms=times, by_broker=poll.by_broker[chosen])
+    return kept, poll.by_broker.size - chosen.size
+
+
 def _count(poll: Poll) -> None:
     if poll.removed:
         Metrics.counter(counters.NAMESPACE, counters.REMOVED).inc(poll.removed)
@@ -142,6 +156,9 @@ class _Decode(beam.DoFn):
         self._layout = layout
 
     def process(self, element: Messages) -> Iterator[RawBatch | Refusal]:
+        if element.refused:
+            Metrics.counter(counters.NAMESPACE, counters.ROWS).inc(element.refused)
+            yield TaggedOutput(REFUSED, Refused("read", PRODUCER_TIME, element.refused))
         for batch in messages_apart(self._layout, element.payloads):
             Metrics.counter(counters.NAMESPACE, counters.ROWS).inc(batch.rows)
             for reason, rows in batch.refused.items():

@@ -12,7 +12,15 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import (
+    TIMESTAMP_LOG_APPEND_TIME,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+from numpy.typing import NDArray
 
 from dpops.types import Int64s
 
@@ -89,7 +97,8 @@ class PartitionStart(NamedTuple):
 
 
 class Poll(NamedTuple):
-    """What one poll brought. timestamps_ms: Kafka's, of each payload; -1 where it has none. position: the next offset.
+    """What one poll brought. timestamps_ms: Kafka's, of each payload; -1 where it has none. by_broker: bool, of each,
+    whether the broker stamped it. position: the next offset.
 
     removed: offsets that retention removed before they were read. at_ms: wall clock when the poll began. idle: nothing
     came for a while, and nothing lay unread at `at_ms`. outage_over: none ended so lately that what it held up may
@@ -98,6 +107,7 @@ class Poll(NamedTuple):
 
     payloads: list[bytes]
     timestamps_ms: Int64s
+    by_broker: NDArray[np.bool_]
     position: int
     removed: int
     at_ms: int
@@ -170,11 +180,13 @@ class Partition:
             self._at, self._heard_s = _offset(messages[-1]) + 1, time.monotonic()
             with suppress(KafkaException):  # it is asked again
                 self._check_partitions(self._heard_s)
-            return Poll(_payloads(messages), _timestamps(messages), self._at, 0, at_ms, False, self._is_outage_over())
+            times, by_broker = _timestamps(messages)
+            return Poll(_payloads(messages), times, by_broker, self._at, 0, at_ms, False, self._is_outage_over())
+        times, by_broker = _timestamps([])
         if out_of_range:
             earliest = self._earliest(position)
-            return Poll([], np.zeros(0, np.int64), earliest, earliest - position, at_ms, False)
-        return Poll([], np.zeros(0, np.int64), position, 0, at_ms, self._is_idle(position), self._is_outage_over())
+            return Poll([], times, by_broker, earliest, earliest - position, at_ms, False)
+        return Poll([], times, by_broker, position, 0, at_ms, self._is_idle(position), self._is_outage_over())
 
     def _sorted_out(self, events: list[Message]) -> tuple[list[Message], bool]:
         """The messages among the events, and whether the asked-for offset does not exist."""
@@ -306,8 +318,10 @@ def _payloads(messages: list[Message]) -> list[bytes]:
     return [message.value() or b"" for message in messages]
 
 
-def _timestamps(messages: list[Message]) -> Int64s:
-    return np.fromiter((message.timestamp()[1] for message in messages), np.int64, len(messages))
+def _timestamps(messages: list[Message]) -> tuple[Int64s, NDArray[np.bool_]]:
+    """Of each message its time in ms, and whether that is the broker's that appended it."""
+    kinds = np.array([message.timestamp() for message in messages], np.int64).reshape(-1, 2)
+    return kinds[:, 1], kinds[:, 0] == TIMESTAMP_LOG_APPEND_TIME
 
 
 def _offset(message: Message) -> int:

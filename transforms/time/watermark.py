@@ -65,7 +65,8 @@ class Watermark:
         return 1_000 * (np.clip(received_ms, 0, _LAST_MS) // step_ms * step_ms - 1_000 * self.lag_s)
 
     def is_behind(self, promised: Timestamp | None, own_us: Int64s) -> NDArray[np.bool_]:
-        """Which came when their own time was promised away already: a clock's fault, for an engine may drop them."""
+        """Which came when their own time was promised away already, for an engine may drop them: the clock of the
+        transport went back, for times by which a topic is read are the broker's, in the order of its messages."""
         if promised is None or promised == self.first:
             return np.zeros(own_us.size, np.bool_)
         return own_us < promised.micros

@@ -32,6 +32,7 @@ from transforms.releases.slots import SlotFacts
 from transforms.sources.growing_folder import ReadGrowing
 from transforms.sources.heartbeat import Heartbeat
 from transforms.sources.kafka import ReadKafka
+from transforms.sources.kafka_clock import check_clock
 from transforms.sources.kafka_partition import KafkaSourceError, Topic, starts
 from transforms.steps.live import LivePolicy
 from transforms.time.calendar import CalendarError
@@ -168,6 +169,8 @@ def kafka_source(spec: Specification, topic: Topic, start_s: int) -> ReadKafka:
     except ValueError as error:
         raise SpecificationError(f"input: {error}") from None
     try:
+        if not spec.counts_are_public:
+            check_clock(topic)
         found = starts(topic, (start_s - CLOCK_ERROR_S) * 1_000)  # a producer's clock may be that much behind
     except KafkaSourceError as error:
         raise InputError(str(error)) from None

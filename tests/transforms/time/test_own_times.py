@@ -1,14 +1,17 @@
 """Under secret counts a report is late by its own two times: no other vehicle's reports decide whose reports count."""
 
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 
 import numpy as np
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.stream.by_hand import ByHand
-from transforms.sources.kafka import _Offsets, _ReadPartition
+from tests.stream.by_hand import ByHand, Counters
+from transforms.counters import ROWS
+from transforms.layouts import FIXED
+from transforms.records import Messages, Refused
+from transforms.sources.kafka import _Decode, _Offsets, _ReadPartition
 from transforms.sources.kafka_partition import PartitionStart, Poll, Topic
 from transforms.time.watermark import GUARD_S, RECEIVED_S, Watermark
 
@@ -18,7 +21,10 @@ TOPIC = Topic(brokers="nowhere:1", name="none")
 
 
 class Scripted:
-    """A partition whose polls are given: lists of (vehicle, when it was received in ms after the start)."""
+    """A partition whose polls are given: lists of (vehicle, when it was received in ms after the start).
+
+    A third part that is false: the time is its producer's.
+    """
 
     def __init__(self, polls):
         self.polls = list(polls)
@@ -26,8 +32,9 @@ class Scripted:
     def poll(self, position, _most):
         messages = self.polls.pop(0)
         at_ms = START_S * 1_000 + 10**7
-        times = np.array([START_S * 1_000 + ms for _, ms in messages], np.int64)
-        return Poll([vehicle for vehicle, _ in messages], times, position + len(messages), 0, at_ms, False)
+        times = np.array([START_S * 1_000 + ms for _, ms, *_ in messages], np.int64)
+        by_broker = np.array([all(kind) for _, _, *kind in messages], np.bool_)
+        return Poll([vehicle for vehicle, *_ in messages], times, by_broker, position + len(messages), 0, at_ms, False)
 
 
 class Read(_ReadPartition):
@@ -40,12 +47,13 @@ class Read(_ReadPartition):
 
 
 def late_from(polls):
-    """(vehicle, received) -> from which time on its events are late, and what was promised at the end."""
+    """(vehicle, received) -> from which time on its events are late; None -> how many messages nobody reads."""
     reader = ByHand(Read(polls), _Offsets(), PartitionStart(0, 0, 1))
-    found = {}
+    found = {None: 0}
     for _ in polls:
         promised = RULE.first if reader.watermark is None else reader.watermark
         for stamped in reader.step():
+            found[None] += stamped.value.refused
             for vehicle, at_ms in zip(stamped.value.payloads, stamped.value.timestamps_ms.tolist(), strict=True):
                 found[vehicle, at_ms] = stamped.timestamp
                 assert stamped.timestamp >= promised, "an engine may drop what is behind its watermark"
@@ -64,7 +72,27 @@ def test_a_vehicle_that_is_taken_out_of_a_partition_changes_nothing_for_the_othe
     whole = late_from(polls)
     for out in "abcd":
         left = late_from([[message for message in poll if message[0] != out] for poll in polls])
-        assert left == {key: time for key, time in whole.items() if key[0] != out}
+        assert left == {key: time for key, time in whole.items() if not key or key[0] != out}
+
+
+@given(MESSAGES, MESSAGES, st.integers(1, 5))
+def test_messages_that_their_producers_stamped_are_refused_and_decide_nothing_for_others(received, made, size):
+    """A producer's time may be any: of a report that was held up it is past when others have moved the watermark."""
+    received = sorted(received, key=lambda message: message[1])
+    mixed = [each for each in zip_longest(received, ((*message, False) for message in made)) for each in each if each]
+    polls, alone = (
+        [messages[at : at + size] for at in range(0, len(messages), size)] for messages in (mixed, received)
+    )
+    assert late_from(polls) == late_from(alone) | {None: len(made)}
+
+
+def test_a_refused_message_is_a_dead_letter_of_its_own_kind(monkeypatch):
+    counts = Counters(monkeypatch, "transforms.sources.kafka").counts
+    element = Messages(0, [], np.zeros(0, np.int64), 0, refused=3)
+    assert [out.value for out in _Decode(FIXED["gtfs-realtime"]).process(element)] == [
+        Refused("read", "producer-time", 3)
+    ]
+    assert counts[ROWS] == 3
 
 
 def test_a_report_is_late_when_its_pane_ended_longer_ago_than_is_allowed_when_it_was_received():
