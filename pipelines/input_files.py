@@ -12,7 +12,8 @@ from transforms.layouts.remote import NoFileSystem, is_remote, matching
 
 @dataclass(frozen=True)
 class InputFiles:
-    """The files that a pattern matches, or those in a folder. allow_empty: seals a period of which they hold no row.
+    """The files that a pattern matches, or those in a folder. allow_empty: seals a period of which they hold no row;
+    where counts are secret every period is, and it says that there need be no file.
 
     skip_unreadable: see `Job`.
     """
@@ -22,28 +23,28 @@ class InputFiles:
     skip_unreadable: bool = False
 
 
-def paths_of(pattern: str) -> list[str]:
+def paths_of(pattern: str, *, or_none: bool = False) -> list[str]:
     """The files of this machine that a pattern matches, sorted; of a folder all in it, hidden ones left out.
 
-    Raises InputError if there is none.
+    Raises InputError if there is none, unless `or_none`; then if it matches something else.
     """
     matching = _in_folder(pattern) if os.path.isdir(pattern) else _matching(pattern)
     found = sorted({path for path in matching if Path(path).is_file()})
-    if not found:
+    if not found and (matching or not or_none):
         others = f": what does ({shortened(min(matching))}) is no regular file" if matching else ""
         raise InputError(f"no input file matches {shortened(repr(pattern))}{others}")
     return found
 
 
-def input_of(pattern: str) -> list[str]:
+def input_of(pattern: str, *, or_none: bool = False) -> list[str]:
     """As `paths_of`; the pattern may be of an object store too."""
     if not is_remote(pattern):
-        return paths_of(pattern)
+        return paths_of(pattern, or_none=or_none)
     try:
         found = matching(pattern)
     except NoFileSystem as error:
         raise InputError(str(error)) from None
-    if not found:
+    if not found and not or_none:
         raise InputError(f"no input file matches {shortened(repr(pattern))}")
     return found
 

@@ -72,7 +72,10 @@ input_options = packed(
         help="The input: a folder, or files as a quoted pattern; s3://.. and gs://.. too.",
     ),
     click.option(
-        "--allow-empty", is_flag=True, help="Nothing happened: seal a period, for ever, of which the input has no row."
+        "--allow-empty",
+        is_flag=True,
+        help="Nothing happened: seal a period, for ever, of which the input has no row. Under add-remove every period "
+        "is sealed whatever files hold, and with this option also where there is no file.",
     ),
     click.option(
         "--skip-unreadable",

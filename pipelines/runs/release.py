@@ -68,7 +68,7 @@ def release(
         outputs = replace(outputs, folder=outputs.folder.absolute())
         location = replace(location, key=location.key.absolute())
     secret = admitted(spec, location)
-    paths = input_of(files.pattern)
+    paths = input_of(files.pattern, or_none=files.allow_empty and not spec.counts_are_public)
     output_folder.prepare(outputs, spec, location)
     job = continuing(job_of(spec, when, secret, ledger_account_of(spec, location), outputs), location.ledger)
     job = replace(job, skips_unreadable=files.skip_unreadable)

@@ -72,6 +72,7 @@ class Stream:
     def _kafka(self, _town: Town, spec: Specification, feed: Feed, start_s: int, polls: int) -> "Fed":
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(streaming, "starts", lambda *_: [PartitionStart(0, 0, 1)])
+            patch.setattr(streaming, "check_clock", lambda _: None)
             source = streaming.kafka_source(spec, TOPIC, start_s)
         fn = kafka._ReadPartition(source.topic, source.watermark, source.poll_messages)
         reader = ByHand(fn, kafka._Offsets(), source.starts[0])
@@ -131,7 +132,7 @@ def _polls(feed: Feed, start_s: int, polls: int) -> Iterator[Poll]:
         position += len(reports)
         payloads = [json.dumps(dict(zip(feeds.NAMES, each[:5], strict=True)), default=str).encode() for each in reports]
         times = np.array([int(1_000 * _received_s(each, start_s)) for each in reports], np.int64)
-        yield Poll(payloads, times, position, 0, 1_000 * at_s, idle=not reports)
+        yield Poll(payloads, times, np.ones(times.size, np.bool_), position, 0, 1_000 * at_s, idle=not reports)
 
 
 def _by_poll(feed: Feed, start_s: int, polls: int) -> Iterator[tuple[int, list[Report]]]:

@@ -108,6 +108,32 @@ def test_a_rerun_with_other_input_shifts_no_number_that_is_public(tmp_path: Path
     assert same_entries != other_entries
 
 
+def test_where_one_vehicles_file_is_all_there_is_no_file_gives_the_same_if_it_may_be_missing(
+    tmp_path: Path, hatstream: Run
+) -> None:
+    found = []
+    for at, buses in enumerate((1, 0)):
+        folder = made(tmp_path / str(at), hatstream, lines=levels_city.rows(buses=1))
+        command = city.release(folder, "--allow-empty", "--json", start=DAYS[0], end=DAYS[0])
+        if not buses:
+            (folder / "feed.csv").unlink()
+        code, out, err = hatstream(*command)
+        summary = json.loads(out)
+        del summary["operator_only"], summary["files"]
+        found.append((code, summary, err, list(files_of(folder))))
+    assert found[0] == found[1]
+    assert found[0][0] == 0
+    assert len(found[0][3]) == 16
+
+
+def test_no_file_is_refused_unless_it_may_be_missing(tmp_path: Path, hatstream: Run) -> None:
+    made(tmp_path, hatstream)
+    (tmp_path / "feed.csv").unlink()
+    code, out, err = hatstream(*city.release(tmp_path))
+    assert (code, out) == (4, "")
+    assert "no input file matches" in err
+
+
 def test_the_first_day_has_two_stages_and_others_one_around_what_is_recorded(tmp_path: Path, hatstream: Run) -> None:
     made(tmp_path, hatstream)
     released(tmp_path, hatstream)

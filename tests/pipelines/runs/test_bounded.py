@@ -218,3 +218,10 @@ def test_a_verdict_is_read_back_as_it_was_written():
         5,
         "3/7",
     )
+
+
+def test_no_file_is_an_empty_input_if_there_need_be_none_and_counts_are_secret(tmp_path, hatstream):
+    opened(tmp_path, hatstream, levels_city.SPEC)
+    arguments = city.release(tmp_path, "--allow-empty", "--json", end=city.DAYS[0])
+    code, out, err = hatstream(*of(arguments, tmp_path, "none-*.csv"), *OPTIONS)
+    assert (code, err, summary_of(out)["stages_new"]) == (0, "", 2)
