@@ -8,62 +8,65 @@ from rich.console import Console
 from rich.table import Table
 
 from pipelines.account.guarantee import levels_sentence
+from pipelines.outcome import Outcome
 from pipelines.runs.release import Release
 from pipelines.specification import Specification
 from pipelines.specification.levels import LevelsRelease
 from transforms.ledger import Ledger
+from transforms.public import Fact, Operator, Summary
 from transforms.recorded.stage_plan import plan_of
 from transforms.recorded.units import Sequenced, counted
 
 OPERATOR_ONLY = "for the operator alone: these numbers depend on how many vehicles reported"
 
 
-def summarise_levels(spec: Specification, levels: LevelsRelease, done: Release, ledger: Ledger) -> dict[str, Any]:
-    """What a run did, as plain values. All but `operator_only` is the same whatever the input holds."""
-    outcome, entries = done.outcome, ledger.stages(spec.account.name, spec.spec_id)
-    secret = {
+def summarise_levels(spec: Specification, levels: LevelsRelease, done: Release, ledger: Ledger) -> Summary:
+    """What a run did, as plain values. What is public is the same whatever the input holds."""
+    entries = ledger.stages(spec.account.name, spec.spec_id)
+    each: dict[str, Fact] = {
+        "cells": len(spec.cells.region or ()),
+        "epsilon": float(levels.epsilon),
+        "delta": 0.0 if levels.delta is None else float(levels.delta),
+    }
+    slots = Counter(slot.period for slot in done.calendar.slots)
+    public: dict[str, Fact] = {
+        "name": spec.name,
+        "spec_id": spec.spec_id,
+        "periods": [
+            {"period": period, "slots": slots[period], "stages": _stages_of(period, entries), **each}
+            for period in done.calendar.periods
+        ],
+        "stages_new": done.new,
+        "guarantee": levels_sentence(spec, levels),
+        "files": [str(path) for path in done.files],
+        "kafka": None if done.topic is None else str(done.topic),
+    }
+    return Summary(public, Operator(_operators_part(done.outcome.opened(), done.calendar.periods, entries)))
+
+
+def _operators_part(outcome: Outcome, periods: Sequence[str], entries: Sequence[Sequenced]) -> dict[str, Fact]:
+    return {
         "rows": outcome.rows,
         "observations": outcome.observations,
         "duplicates": outcome.duplicates,
         "refused": dict(sorted(outcome.refused.items())),
         "files_left_out": outcome.left_out,
         "stages_that_differ_now": outcome.units_changed,
-        "entries": {period: _entries_of(period, entries) for period in done.calendar.periods},
-    }
-    public = {
-        "cells": len(spec.cells.region or ()),
-        "epsilon": float(levels.epsilon),
-        "delta": 0.0 if levels.delta is None else float(levels.delta),
-    }
-    slots = Counter(slot.period for slot in done.calendar.slots)
-    return {
-        "name": spec.name,
-        "spec_id": spec.spec_id,
-        "periods": [
-            {"period": period, "slots": slots[period], "stages": _stages_of(period, entries)} | public
-            for period in done.calendar.periods
-        ],
-        "stages_new": sum(outcome.new.values()),
-        "guarantee": levels_sentence(spec, levels),
-        "files": [str(path) for path in done.files],
-        "kafka": None if done.topic is None else str(done.topic),
-        "operator_only": secret,
+        "entries": {period: _entries_of(period, entries) for period in periods},
     }
 
 
-def _stages_of(period: str, entries: Sequence[Sequenced]) -> list[dict[str, Any]]:
+def _stages_of(period: str, entries: Sequence[Sequenced]) -> list[dict[str, Fact]]:
     """In their order; they and those that they rest on are counted among the specification's stages: 1, 2, .."""
     places = counted(entries)
-    return [
-        {"share": stage["share"], "sequence": places[stage["sequence"]], "rests_on": places[stage["rests_on"]]}
-        for stage in _entries_of(period, entries)
-    ]
+    plans = [(entry.sequence, plan_of(entry.unit)) for entry in entries if entry.unit.period == period]
+    return [{"share": plan.share, "sequence": places[at], "rests_on": places[plan.rests_on]} for at, plan in plans]
 
 
-def _entries_of(period: str, entries: Sequence[Sequenced]) -> list[dict[str, Any]]:
+def _entries_of(period: str, entries: Sequence[Sequenced]) -> list[dict[str, Fact]]:
     """With the ledger's own sequence numbers, which audit events shift."""
     plans = [(entry.sequence, plan_of(entry.unit)) for entry in entries if entry.unit.period == period]
-    return [{"share": plan.share, "sequence": at, "rests_on": plan.rests_on} for at, plan in plans]
+    return [{"share": plan.share, "sequence": int(at), "rests_on": int(plan.rests_on)} for at, plan in plans]
 
 
 def show_levels(summary: dict[str, Any], out: Console) -> None:

@@ -6,7 +6,6 @@ from fractions import Fraction
 from typing import Any
 
 import click
-import msgspec
 from rich.console import Console
 from rich.table import Table
 
@@ -26,6 +25,7 @@ from pipelines.outcome import Spend
 from pipelines.runs.crew.check_input import InputCheck
 from pipelines.runs.release import Release
 from pipelines.specification import Specification
+from transforms.public import Fact, Operator, Summary
 from transforms.recorded.units import Sealed
 
 
@@ -36,14 +36,14 @@ def tell(spec: Specification, done: Release, place: AccountLocation, *, as_json:
     else:
         summary, shown = summarise_levels(spec, spec.levels, done, place.ledger), show_levels
     if as_json:
-        click.echo(msgspec.json.encode(summary).decode())
+        click.echo(summary.json())
     else:
-        shown(summary, console())
+        shown(summary.plain(), console())
 
 
-def summarise(spec: Specification, done: Release, place: AccountLocation) -> dict[str, Any]:
-    """What a run did, as plain values: printed as tables for people and as it is for programs."""
-    outcome = done.outcome
+def summarise(spec: Specification, done: Release, place: AccountLocation) -> Summary:
+    """What a run did where counts are public: printed as tables for people and as it is for programs."""
+    outcome = done.outcome.opened()
     wanted = {slot.start_s for slot in done.calendar.slots}
     periods, hat, bound = [], Fraction(0), Loss()
     for period in done.calendar.periods:
@@ -52,7 +52,7 @@ def summarise(spec: Specification, done: Release, place: AccountLocation) -> dic
         periods.append(_of_period(spec, period, units, debits.epsilon, spend))
         hat = max([hat, *(Fraction(unit.epsilon_hat) for unit in units)])
         bound = max(bound, debits if spend is None else Loss(spend.most))
-    return {
+    public: dict[str, Fact] = {
         "name": spec.name,
         "spec_id": spec.spec_id,
         "rows": outcome.rows,
@@ -62,17 +62,18 @@ def summarise(spec: Specification, done: Release, place: AccountLocation) -> dic
         "files_left_out": outcome.left_out,
         "left_out_by_the_cap": outcome.capped,
         "periods": periods,
-        "slots_new": sum(outcome.new.values()),
+        "slots_new": done.new,
         "slots_that_differ_now": outcome.units_changed,
         "guarantee": sentence(spec, hat, bound),
         "files": [str(path) for path in done.files],
         "kafka": None if done.topic is None else str(done.topic),
     }
+    return Summary(public)
 
 
 def _of_period(
     spec: Specification, period: str, units: Sequence[Sealed], debits: Fraction, spend: Spend | None
-) -> dict[str, Any]:
+) -> dict[str, Fact]:
     """units: those of the range, as the ledger has them. debits, spend: as `spending` says them."""
     released = [each for unit in units for each in unit.released]
     empty = Counter(each.plan is None for each in released)
@@ -150,8 +151,8 @@ def show_check(checked: InputCheck, *, as_json: bool) -> None:
     """What `--check-input` found, all of it for the operator alone."""
     refused = dict(sorted(checked.outcome.refused.items()))
     if as_json:
-        found = {"periods": [each._asdict() for each in checked.periods], "refused": refused}
-        click.echo(msgspec.json.encode({"operator_only": {"rows": checked.outcome.rows} | found}).decode())
+        found: dict[str, Fact] = {"periods": [each._asdict() for each in checked.periods], "refused": refused}
+        click.echo(Summary({}, Operator({"rows": checked.outcome.rows} | found)).json())
         return
     table = Table(title=OPERATOR_ONLY, title_justify="left")
     for title in ("period", "slots", "with observations", "observations"):

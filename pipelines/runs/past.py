@@ -74,5 +74,5 @@ def _slots(entries: Sequence[Sequenced]) -> list[RecordedSlot]:
     for sequence, unit in entries:
         slot = found.setdefault(unit.slot_s, RecordedSlot([], []))
         slot.units.append(unit)
-        slot.sequences.append(sequence)
+        slot.sequences.append(int(sequence))
     return list(found.values())

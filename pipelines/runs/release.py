@@ -22,6 +22,7 @@ from pipelines.specification import Specification
 from pipelines.specification.levels import LevelsRelease
 from transforms.ledger import AccountRefusal
 from transforms.observe.vehicle_hash import Secret
+from transforms.public import Operator
 from transforms.sinks.files import HATS, file_of
 from transforms.sources.kafka_partition import Topic
 from transforms.time.calendar import Calendar, Slot
@@ -38,9 +39,14 @@ _NONE_READABLE = (
 
 @dataclass(frozen=True)
 class Release:
-    """A finished run. files: all paths that hold the range's rows, sorted. topic: has them too, where there is one."""
+    """A finished run. files: all paths that hold the range's rows, sorted. topic: has them too, where there is one.
 
-    outcome: Outcome
+    outcome: the operator's, unless the account's counts are public. new: units that this run recorded, which follow
+    from the ledger.
+    """
+
+    outcome: Operator[Outcome]
+    new: int
     calendar: Calendar
     files: tuple[Path, ...]
     topic: Topic | None
@@ -77,7 +83,7 @@ def release(
     outcome = _run(job, levels, paths, when.slots, needed, workers, engine, progress)
     _raise_refusals(spec, location, needed, outcome)
     note_spending(location.ledger, spec, outcome)
-    return Release(outcome, when, tuple(_files(spec, job)), outputs.topic)
+    return Release(Operator(outcome), sum(outcome.new.values()), when, tuple(_files(spec, job)), outputs.topic)
 
 
 def _raise_refusals(

@@ -18,6 +18,7 @@ from dpops.levels import (
 from dpops.levels.stages import UNIT
 from dpops.types import Int64s
 from transforms.places.hierarchy import hats_of
+from transforms.public import EntryNumber
 from transforms.recorded.units import Sealed
 
 
@@ -42,7 +43,7 @@ class StagePlan(msgspec.Struct, frozen=True, kw_only=True):
     counts_public: bool
     levels: list[tuple[str, str, str]]
     hours: list[int]
-    rests_on: int
+    rests_on: EntryNumber
     centres: str
 
     @property

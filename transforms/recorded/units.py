@@ -8,6 +8,7 @@ import msgspec
 from dpops.accountant import Accountant
 from dpops.allocation import Scope
 from dpops.claims import Claim, claim_of
+from transforms.public import EntryNumber
 
 LIVE_SHARD = -1
 """Stands in the place of a release shard where a slot is released live; a period's stages have others."""
@@ -74,17 +75,17 @@ class Sealed(msgspec.Struct, frozen=True, kw_only=True):
 class Sequenced(NamedTuple):
     """A recorded unit and its sequence number in the ledger."""
 
-    sequence: int
+    sequence: EntryNumber
     unit: Sealed
 
 
-def counted(entries: Sequence[Sequenced]) -> dict[int, int]:
+def counted(entries: Sequence[Sequenced]) -> dict[EntryNumber, int]:
     """Of each sequence number, the place of its entry among a specification's stages: 1, 2, .. ; of 0, no entry, 0.
 
     entries: all of the specification, in the order of the ledger. Sequence numbers count audit events too, which say
     whether an input is the same as before: places are public, sequence numbers are for the operator alone.
     """
-    return {0: 0} | {entry.sequence: at for at, entry in enumerate(entries, 1)}
+    return {EntryNumber(0): 0} | {entry.sequence: at for at, entry in enumerate(entries, 1)}
 
 
 class Spending(msgspec.Struct, frozen=True):

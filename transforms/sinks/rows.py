@@ -14,6 +14,7 @@ from dpops import statistics
 from dpops.rationals import fraction, number
 from dpops.statistics import Output
 from dpops.types import Float64s
+from transforms.public import Fact
 from transforms.records import HatColumns, SlotEstimates
 
 SCHEMA = pa.schema(
@@ -52,7 +53,7 @@ _TIMES = {"slot_start_at": "slot_start", "slot_end_at": "slot_end"}
 _COUNTS = ("vehicles", "reports")
 
 Row = dict[str, Any]
-Columns = Mapping[str, Sequence[Any]]
+Columns = Mapping[str, Sequence[Fact]]
 """Rows in columns, equally long, in the order of their schema; None where a row has nothing."""
 
 
@@ -102,7 +103,7 @@ def rows_in(columns: Columns) -> list[Row]:
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def columns_in(rows: Sequence[Row], schema: pa.Schema) -> Columns:
+def columns_in(rows: Sequence[Mapping[str, Fact]], schema: pa.Schema) -> Columns:
     return {name: [row[name] for row in rows] for name in schema.names}
 
 
@@ -110,10 +111,10 @@ def columns_of(slot: SlotEstimates, shape: Shape = PLAIN) -> Columns:
     """The columns of `schema_of`, in this order, of the rows of one slot by cell and statistic."""
     hats, size = slot.hats, len(slot.hats.cell)
     spans = hats.spans or [(slot.slot_start, slot.slot_end)] * size
-    columns: dict[str, Sequence[Any]] = {
+    times = {"slot_start": [start for start, _ in spans], "slot_end": [end for _, end in spans]}
+    columns: dict[str, Sequence[Fact]] = {
         "spec_id": [slot.spec_id] * size,
-        "slot_start": [start for start, _ in spans],
-        "slot_end": [end for _, end in spans],
+        **times,
         "cell": hats.cell,
         "statistic": hats.statistic,
         **_numbers(slot),
@@ -124,7 +125,7 @@ def columns_of(slot: SlotEstimates, shape: Shape = PLAIN) -> Columns:
         **_extras(hats, statistics.extras_of(slot.statistics)),
     }
     if shape.zone:
-        columns |= {name: _of_each(columns[of], datetime.fromisoformat) for name, of in _TIMES.items()}
+        columns |= {name: _of_each(times[of], datetime.fromisoformat) for name, of in _TIMES.items()}
     if shape.counts:
         columns |= {"vehicles": hats.vehicles, "reports": hats.reports}
     return {**columns, **hats.notes}
@@ -152,7 +153,7 @@ def _numbers(slot: SlotEstimates) -> Columns:
 
 def _extras(hats: HatColumns, extras: Sequence[Output]) -> Columns:
     """The outputs of statistics that have several, where these are asked for."""
-    found: dict[str, Sequence[Any]] = {}
+    found: dict[str, Sequence[Fact]] = {}
     for output in extras:
         mine = _is(hats, {each.name for each in statistics.registered().values() if output in each.extras})
         if output.is_list:
@@ -201,6 +202,6 @@ def _or_none(values: Float64s) -> list[float | None]:
     return found
 
 
-def json_of(row: Row) -> bytes:
+def json_of(row: Mapping[str, Fact]) -> bytes:
     """A row as one JSON object, its keys in the order of the schema."""
     return msgspec.json.encode(row)

@@ -28,6 +28,7 @@ from transforms.count.tally import tally
 from transforms.ledger.ledger_account import LedgerAccount
 from transforms.observe.vehicle_hash import Secret
 from transforms.places.hexagons import cell_text
+from transforms.public import EntryNumber
 from transforms.recorded.units import Sequenced
 from transforms.records import SlotEstimates
 from transforms.releases.hats.draw import draw_releases
@@ -156,7 +157,7 @@ def _simulated(telemetry: Telemetry, policy: Policy) -> _Run:
     days, rows = list[str](), list[list[float]]()
     for plan_s, tallied in telemetry.periods.items():
         units = [unit for unit, _ in draw_releases(plan_s, 0, tallied, telemetry.slots, policy, noise)]
-        past = past.after(Sequenced(past.sequence + at, unit) for at, unit in enumerate(units, 1))
+        past = past.after(Sequenced(EntryNumber(past.sequence + at), unit) for at, unit in enumerate(units, 1))
         known = fitter.fitted(past)
         for unit in units:
             slot = with_model(estimates_of([unit], policy.names), [unit], known, policy.grid.upper)

@@ -43,7 +43,7 @@ class Past:
         """entries: the following ones of the specification, in the order of the ledger."""
         past = self
         for sequence, unit in entries:
-            past = Past(sequence, past.state.after(day_of(unit), means_of(unit)))
+            past = Past(int(sequence), past.state.after(day_of(unit), means_of(unit)))
         return past
 
 

@@ -5,6 +5,7 @@ from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from dpops.types import Int64s
+from transforms.public import EntryNumber
 from transforms.recorded.stage_plan import StagePlan, plan_of
 from transforms.recorded.units import Sequenced
 from transforms.releases.periods.stages import LevelsPolicy, first_centres, stage_plan
@@ -49,5 +50,5 @@ def plan_for(
     is_first = plan_of(mine[0].unit).stages == len(policy.first) if mine else not known
     stages = policy.first if is_first else policy.later
     if not known:
-        return stage_plan(policy, stages, stage, hours, first_centres(len(policy.region), len(hours)), 0)
+        return stage_plan(policy, stages, stage, hours, first_centres(len(policy.region), len(hours)), EntryNumber(0))
     return stage_plan(policy, stages, stage, hours, centres_of(known, policy, hours), known[-1].sequence)

@@ -30,6 +30,7 @@ from dpops.levels.stages import FIRST_CENTRE
 from dpops.noise import Noise
 from dpops.statistics import SUMS
 from dpops.types import Grid, Int64s
+from transforms.public import EntryNumber
 from transforms.recorded.stage_plan import StagePlan, as_stored, pack_centres, plan_of
 from transforms.recorded.units import LEVELS, Released, Sealed
 from transforms.releases.periods.products import Product
@@ -82,7 +83,12 @@ class LevelsPolicy:
 
 
 def stage_plan(
-    policy: LevelsPolicy, stages: Sequence[Settings], stage: int, hours: Sequence[int], centres: Int64s, rests_on: int
+    policy: LevelsPolicy,
+    stages: Sequence[Settings],
+    stage: int,
+    hours: Sequence[int],
+    centres: Int64s,
+    rests_on: EntryNumber,
 ) -> StagePlan:
     settings = stages[stage]
     return StagePlan(

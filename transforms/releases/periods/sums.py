@@ -11,6 +11,7 @@ from dpops.levels import Level, ReleasedLevel, ReleasedStage
 from dpops.levels.stages import CENTRE_STEP_KMH
 from transforms.places.hexagons import cell_text
 from transforms.places.hierarchy import CITY, GRANDPARENT, PARENT
+from transforms.public import Fact
 from transforms.recorded.units import Sealed
 from transforms.releases.periods.stages import LevelsPolicy, read_unit
 from transforms.releases.slots import SlotFacts
@@ -35,7 +36,7 @@ None where the level had no share of the budget. centre_kmh: mean of the centres
 place of the stage among those of the specification, 1, 2, .."""
 
 
-def sums_of(unit: Sealed, place: int, policy: LevelsPolicy, slots: Sequence[SlotFacts]) -> Iterator[dict[str, Any]]:
+def sums_of(unit: Sealed, place: int, policy: LevelsPolicy, slots: Sequence[SlotFacts]) -> Iterator[dict[str, Fact]]:
     """A row for every group of every level of one stage. place: among the specification's stages, as `counted` says."""
     stage = read_unit(unit, policy.region)
     for level in stage.levels:
@@ -43,7 +44,7 @@ def sums_of(unit: Sealed, place: int, policy: LevelsPolicy, slots: Sequence[Slot
         for group, numbers in enumerate(_numbers(level, stage)):
             start, end = times[group % level.level.slot_groups]
             names = ("weight", "weight_sd", "speed", "speed_sd", "centre_kmh")
-            yield {
+            row: dict[str, Fact] = {
                 "spec_id": policy.spec_id,
                 "period": unit.period,
                 "level": level.level.name,
@@ -52,7 +53,8 @@ def sums_of(unit: Sealed, place: int, policy: LevelsPolicy, slots: Sequence[Slot
                 "slot_end": end,
                 "stage": unit.shard,
                 "sequence": place,
-            } | dict(zip(names, numbers, strict=True))
+            }
+            yield row | dict(zip(names, numbers, strict=True))
 
 
 def _numbers(level: ReleasedLevel, stage: ReleasedStage) -> Iterator[list[Any]]:

@@ -1,0 +1,40 @@
+"""What mypy must refuse: each line that says `leak` puts what is for the operator alone where everybody looks."""
+
+from pipelines.runs.release import Release
+from transforms.public import Fact, Operator, Summary
+from transforms.recorded.stage_plan import StagePlan
+from transforms.recorded.units import Sequenced
+from transforms.sinks.rows import Columns
+
+
+def counts_in_a_summary(done: Release) -> Summary:
+    return Summary({"rows": done.outcome.rows})  # leak
+
+
+def whole_outcome_in_a_summary(done: Release) -> Summary:
+    return Summary({"outcome": done.outcome})  # leak
+
+
+def the_ledgers_number_in_a_summary(entry: Sequenced) -> Summary:
+    return Summary({"sequence": entry.sequence})  # leak
+
+
+def the_ledgers_number_in_a_nested_list(entries: list[Sequenced]) -> Summary:
+    public: dict[str, Fact] = {"stages": [{"sequence": entry.sequence} for entry in entries]}  # leak
+    return Summary(public)
+
+
+def what_a_stage_rests_on(plan: StagePlan) -> Summary:
+    return Summary({"rests_on": plan.rests_on})  # leak
+
+
+def the_ledgers_number_in_a_file(entry: Sequenced) -> Columns:
+    return {"sequence": [entry.sequence]}  # leak
+
+
+def an_operators_number_in_a_file(number: Operator[int]) -> Columns:
+    return {"sequence": [number]}  # leak
+
+
+def what_everybody_may_see(done: Release, place: int) -> Summary:
+    return Summary({"new": done.new, "sequence": place}, Operator({"rows": done.outcome.opened().rows}))

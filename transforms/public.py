@@ -1,0 +1,66 @@
+"""What may leave, by type: public facts, and what is for the operator alone.
+
+A sink and a public summary take `Fact`s. What depends on who reported, or on whether an input is the same as before, is
+an `Operator`: no fact, without a text or JSON of its own, so that no sink, summary or log takes it, and opened where
+the operator's part is made or the account's adjacency makes it public.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+
+import msgspec
+
+T_co = TypeVar("T_co", covariant=True)
+
+Fact = None | bool | int | float | str | datetime | Sequence["Fact"] | Mapping[str, "Fact"]
+"""A public value: made of recorded releases, their public plans and the specification, and of nothing else."""
+
+
+if TYPE_CHECKING:
+
+    class EntryNumber:
+        """The number of an entry in the ledger, which counts audit events too: an int that is no fact for mypy.
+
+        0 stands for no entry. The place of a stage among its specification's is public, see `recorded.units.counted`.
+        """
+
+        def __init__(self, number: int, /) -> None: ...
+        def __int__(self) -> int: ...
+        def __lt__(self, other: "EntryNumber | int", /) -> bool: ...
+        def __le__(self, other: "EntryNumber | int", /) -> bool: ...
+        def __gt__(self, other: "EntryNumber | int", /) -> bool: ...
+
+else:
+    EntryNumber = int
+
+
+class Operator(Generic[T_co]):
+    """For the operator alone. What shows values shows none of it."""
+
+    __slots__ = ("_kept",)
+
+    def __init__(self, kept: T_co) -> None:
+        self._kept = kept
+
+    def opened(self) -> T_co:
+        """For the operator's part of a summary, or where the account's adjacency makes it public."""
+        return self._kept
+
+    def __repr__(self) -> str:
+        return "<for the operator alone>"
+
+
+class Summary(NamedTuple):
+    """What a run did: for everybody, and for the operator alone; None where nothing is."""
+
+    public: Mapping[str, Fact]
+    operator_only: Operator[Mapping[str, Fact]] | None = None
+
+    def plain(self) -> dict[str, Any]:
+        """One document; the operator's part stands by itself under `operator_only`."""
+        own = {} if self.operator_only is None else {"operator_only": self.operator_only.opened()}
+        return {**self.public, **own}
+
+    def json(self) -> str:
+        return msgspec.json.encode(self.plain()).decode()
