@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from tests import city, levels_city
 from tests.city import DAYS
 from tests.noninterference import feeds
+from tests.noninterference.histories import HISTORIES, LiveThenEnd
 from tests.noninterference.roads import Job, bounded_library, everything, reports
 from tests.noninterference.streams import Stream
 from tests.noninterference.world import Feed, History, Report, World, differences
@@ -119,7 +120,54 @@ def streamed(source: str) -> Case:
     return Case(World(STREAM, slow, fast), Stream(source))
 
 
+TWO_LIMITS = SECRET.replace("limit = 2.64", "limit = 5.28")
+
+
+def of_two_days(spec: str, history: History, late: Feed) -> Case:
+    """A vehicle of both days, of which a part is late; nobody else's rows are."""
+    extra = [*bus(9), *bus(9, day=DAYS[1]), *late]
+    return with_and_without(spec, extra, history, [*reports(20), *reports(20, day=DAYS[1])])
+
+
+def late_rows() -> Feed:
+    return [each._replace(speed=1.0, received_s=1e6) for each in bus(15)[9:]]
+
+
+def clock_changes(day: str) -> Case:
+    """A day of 23 or 25 hours, each of which is a slot."""
+    spec = SECRET.replace("Asia/Kolkata", "America/Chicago").replace("08:00-12:00", "00:00-24:00")
+    night = [replace_time(each, f"{day}T{6 + at % 3:02d}:{at:02d}:30+00:00") for at, each in enumerate(bus(30))]
+    others = reports(20, day=day, hours=(14, 15))
+    return with_and_without(spec, night, Job(days=(day, day)), others)
+
+
+def replace_time(report: Report, time: str) -> Report:
+    return report._replace(time=time)
+
+
+PAST: Mapping[str, Callable[[], Case]] = {
+    **{
+        name: (lambda history=history: of_two_days(TWO_LIMITS, history, late_rows()))
+        for name, history in HISTORIES.items()
+    },
+    **{f"{name}-public-counts": (lambda history=history: public_past(history)) for name, history in HISTORIES.items()},
+    "23-hours": lambda: clock_changes("2022-03-13"),
+    "25-hours": lambda: clock_changes("2022-11-06"),
+}
+"""Histories of days that are over."""
+
+
+def public_past(history: History) -> Case:
+    """A vehicle at other speeds, of late rows too: a rerun meets another input in one of the worlds alone."""
+    others = [*reports(8), *reports(8, day=DAYS[1])]
+    slow, fast = ([*bus(9, speed=speed), *bus(9, speed=speed, day=DAYS[1]), *others] for speed in (3.0, 64.0))
+    again = [each._replace(received_s=1e6) for each in bus(9, speed=3.0)]
+    return Case(World(OPEN, [*slow, *again], [*fast, *again]), history)
+
+
 SLOW: Mapping[str, Callable[[], Case]] = {
+    "live-then-end": lambda: with_and_without(LIVE, alone_in_polls(), LiveThenEnd(OTHERS), received()),
+    "live-after-the-end": lambda: with_and_without(LIVE, alone_in_polls(), LiveThenEnd(OTHERS, True), received()),
     "live-kafka": lambda: live("kafka"),
     "live-folder": lambda: live("folder"),
     "stream-kafka": lambda: streamed("kafka"),

@@ -1,0 +1,18 @@
+"""One vehicle more, or at other speeds, in a history of several runs: nothing public differs after any of them."""
+
+import pytest
+
+from tests.noninterference.cases import PAST
+
+QUICK = (
+    "another-input",
+    "the-next-day-after-a-rerun",
+    "killed-between-stages",
+    "25-hours",
+    "another-input-public-counts",
+)
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in QUICK)) for name in PAST])
+def test_nothing_public_follows_from_one_vehicle_after_any_history(name: str) -> None:
+    assert PAST[name]().differences() == []
