@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from tests import city, levels_city
 from tests.city import DAYS
 from tests.noninterference import feeds
 from tests.noninterference.histories import HISTORIES, LiveThenEnd
-from tests.noninterference.roads import Job, bounded_library, everything, reports
+from tests.noninterference.roads import Job, UnboundedLibrary, bounded_library, cluster, everything, reports
 from tests.noninterference.streams import Stream
 from tests.noninterference.world import Feed, History, Report, World, differences
 
@@ -16,12 +17,15 @@ DELTA = SECRET.replace("limit = 2.64", "limit = { epsilon = 2.64, delta = 1e-6 }
     'per = "period"', 'per = "period"\ndelta = 1e-6'
 )
 OTHERS = reports(60)
+DERIVED = SECRET.replace(', speed = "v"', "") + "derived_speed = { max_gap_s = 1800, max_kmh = 100 }\n"
+DISTRIBUTION = OPEN.replace('name = "mean"', 'name = "distribution"').replace('"array-average"', '"array-tree"')
+SUPPRESSED = OPEN.replace('per = "hat"', 'per = "period"\nscope = "period"\ncomposition = "clip-user"')
 
 
 def bus(rows: int = 41, *, speed: object = 65.0, name: object = "PLATE-X", day: str = DAYS[0]) -> Feed:
-    """A vehicle-day: a row a minute in a cell, from 08:00 on; faster than all others, and often alone."""
+    """A vehicle-day: twenty rows an hour from 08:00 on; faster than all others, and from 10:00 on alone."""
     return [
-        Report(name, f"{day}T{8 + i // 60:02d}:{i % 60:02d}:59+05:30", 21.17 + 0.02 * (i % 2), 72.83, speed)
+        Report(name, f"{day}T{8 + i // 20:02d}:{3 * (i % 20):02d}:59+05:30", 21.17 + 0.02 * (i % 2), 72.83, speed)
         for i in range(rows)
     ]
 
@@ -74,6 +78,12 @@ CASES: Mapping[str, Callable[[], Case]] = {
     "one-vehicle-alone": lambda: Case(World(SECRET, bus(), []), Job()),
     "with-delta": lambda: with_and_without(DELTA, bus(), Job()),
     "a-file-a-row": lambda: with_and_without(SECRET, bus(3), Job(files=9)),
+    "derived-speeds": lambda: with_and_without(DERIVED, bus(), Job(), reports(60, per_hour=3)),
+    "levels-public-counts": lambda: at_other_speeds(SECRET.replace('"add-remove"', '"counts-public"'), Job()),
+    "suppression": lambda: at_other_speeds(SUPPRESSED, Job()),
+    "distribution": lambda: at_other_speeds(DISTRIBUTION, Job()),
+    "baseline": lambda: at_other_speeds(OPEN.replace('"array-average"', '"baseline"'), Job()),
+    "levy": lambda: at_other_speeds(OPEN.replace('"array-average"', '"levy"'), Job()),
     "library": lambda: with_and_without(SECRET, STRANGE, bounded_library),
     "library-public-counts": lambda: at_other_speeds(OPEN, bounded_library),
     **{
@@ -115,6 +125,31 @@ def live(source: str) -> Case:
     return with_and_without(LIVE, alone_in_polls(), Stream(source, before=OTHERS), received())
 
 
+def live_on_a_long_day() -> Case:
+    """Live slots of a day of 25 hours, each of an hour."""
+    day, spec = "2022-11-06", LIVE
+    for old, new in (
+        ("Asia/Kolkata", "America/Chicago"),
+        ("minutes = 15", "minutes = 60"),
+        ("08:00-09:00", "00:00-24:00"),
+    ):
+        spec = spec.replace(old, new)
+    extra = [replace_time(each, f"{day}T{6 + at % 12:02d}:{at:02d}:30+00:00") for at, each in enumerate(bus(30))]
+    others = reports(6, day=day, hours=(14, 15, 20))
+    stream = Stream("kafka", day=day, before=OTHERS, hours=26, poll_s=3_600)
+    return with_and_without(spec, extra, stream, others)
+
+
+def streamed_library() -> Case:
+    """Reports that the transport took two minutes after their times."""
+    slots = tuple(int(datetime.fromisoformat(f"{DAYS[0]}T{hour:02d}:00+05:30").timestamp()) for hour in (8, 9, 10))
+    taken = [
+        each._replace(received_s=datetime.fromisoformat(each.time).timestamp() + 120) for each in [*bus(9), *reports(9)]
+    ]
+    slow, fast = ([each._replace(speed=speed) for each in taken[:9]] for speed in (0.0, 1e300))
+    return Case(World(OPEN, [*slow, *taken[9:]], [*fast, *taken[9:]]), UnboundedLibrary(slots))
+
+
 def streamed(source: str) -> Case:
     slow, fast = ([*received(), *(each._replace(speed=speed) for each in alone_in_polls())] for speed in (0.0, 1e300))
     return Case(World(STREAM, slow, fast), Stream(source))
@@ -130,7 +165,7 @@ def of_two_days(spec: str, history: History, late: Feed) -> Case:
 
 
 def late_rows() -> Feed:
-    return [each._replace(speed=1.0, received_s=1e6) for each in bus(15)[9:]]
+    return [each._replace(speed=1.0, received_s=1e6) for each in bus(16)[9:]]
 
 
 def clock_changes(day: str) -> Case:
@@ -168,6 +203,16 @@ def public_past(history: History) -> Case:
 SLOW: Mapping[str, Callable[[], Case]] = {
     "live-then-end": lambda: with_and_without(LIVE, alone_in_polls(), LiveThenEnd(OTHERS), received()),
     "live-after-the-end": lambda: with_and_without(LIVE, alone_in_polls(), LiveThenEnd(OTHERS, True), received()),
+    **{
+        f"alone-in-a-file-of-{name}": (
+            lambda name=name: Case(World(feeds.with_input(SECRET, name), bus(9), []), Job(name))
+        )
+        for name in feeds.WRITERS
+    },
+    "live-25-hours": lambda: live_on_a_long_day(),
+    "cluster": lambda: with_and_without(SECRET, bus(), cluster),
+    "cluster-public-counts": lambda: at_other_speeds(OPEN, cluster),
+    "library-unbounded": lambda: streamed_library(),
     "live-kafka": lambda: live("kafka"),
     "live-folder": lambda: live("folder"),
     "stream-kafka": lambda: streamed("kafka"),

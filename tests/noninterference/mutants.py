@@ -3,6 +3,7 @@
 import sys
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
@@ -14,7 +15,10 @@ import msgspec
 import numpy as np
 import pytest
 
-OURS = ("dpops", "transforms", "pipelines", "hatstream")
+from pipelines.errors import InputError
+from transforms.layouts.base import UnreadableFile
+
+OURS = ("dpops", "transforms", "pipelines", "hatstream", "tests")
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,7 @@ def import_all() -> None:
     """What is imported while a mutant is there would keep it."""
     for package in ("dpops", "transforms", "pipelines"):
         for found in walk_packages(__import__(package).__path__, f"{package}."):
-            if not found.name.startswith("pipelines.lab"):
+            with suppress(ImportError):  # what is not installed nobody imports later
                 import_module(found.name)
 
 
@@ -238,3 +242,165 @@ def _(publish_slot: Any) -> Any:
 def _(_watermark: Any) -> Any:
     """Under secret counts a report is late by what its partition promised, which others moved."""
     return lambda *given: replace(_watermark(*given), by_own_times=False)
+
+
+# --- more of what is read -----------------------------------------------------------------------------------------
+
+
+@mutant("one-bad-time", "strange-rows", "transforms.layouts.columns:instants")
+def _(instants: Any) -> Any:
+    """A time that cannot be read makes all times of its batch a second later: a format is guessed for the whole."""
+
+    def mutated(*given: Any) -> Any:
+        found = instants(*given)
+        return found._replace(us=found.us + 3_600_000_000) if (~found.valid).any() else found
+
+    return mutated
+
+
+@mutant("empty-file-is-unreadable", "one-vehicle-alone", "pipelines.runs.crew.counting:observe_files")
+def _(observe_files: Any) -> Any:
+    """A file without rows stops the run: one vehicle alone in a file would let it pass."""
+
+    def mutated(crew: Any, road: Any, paths: Any, outcome: Any, progress: Any) -> Any:
+        events = observe_files(crew, road, paths, outcome, progress)
+        if not outcome.rows:
+            raise UnreadableFile(paths[0], "no rows")
+        return events
+
+    return mutated
+
+
+@mutant("gap-of-the-data", "derived-speeds", "transforms.observe.derived_speed:derived_speeds")
+def _(derived_speeds: Any) -> Any:
+    """The largest gap between two positions is that of the vehicles of the day."""
+
+    def mutated(positions: Any, limits: Any, grid: Any) -> Any:
+        return derived_speeds(positions, replace(limits, max_gap_s=60) if positions.vehicle.size % 2 else limits, grid)
+
+    return mutated
+
+
+# --- more of what a vehicle adds, and of what is drawn ------------------------------------------------------------
+
+
+@mutant("noise-where-there-are-reports", "release", "dpops.levels.noisy:release")
+def _(release: Any) -> Any:
+    """Groups without reports get no noise."""
+
+    def mutated(sums: Any, stage: Any, noise: Any) -> Any:
+        exact = np.concatenate(sums)
+        return np.where(exact == 0, 0, release(sums, stage, noise))
+
+    return mutated
+
+
+@mutant("bound-of-the-data", "release", "transforms.releases.periods.stages:seal_stage")
+def _(seal_stage: Any) -> Any:
+    """The plan tells a bound that was chosen from the day's sums."""
+
+    def mutated(sums: Any, plan: Any, *more: Any) -> Any:
+        bound = str(7 + int(np.abs(sums.speeds).sum()) % 7)
+        return seal_stage(sums, msgspec.structs.replace(plan, bound_kmh=bound), *more)
+
+    return mutated
+
+
+@mutant("sums-in-float32", "neighbours", "dpops.levels.bounded:sum_up")
+def _(sum_up: Any) -> Any:
+    """Vectors are added up in 32 bits of floating point: what a vehicle adds depends on what stands there."""
+
+    def mutated(rows: Any, stage: Any) -> Any:
+        return type(found := sum_up(rows, stage))(*(part.astype(np.float32).astype(np.int64) for part in found))
+
+    return mutated
+
+
+@mutant("slow-hats-left-out", "release-public-counts", "transforms.releases.hats.draw:draw_releases")
+def _(draw_releases: Any) -> Any:
+    """HATs with slow vehicles are left out under public counts: speeds decide which HATs exist."""
+
+    def mutated(plan_s: Any, shard: Any, tally: Any, *more: Any) -> Any:
+        fast = next(iter(tally.sums.values())) > 2_000 * tally.kept
+        return draw_releases(plan_s, shard, tally.take(np.flatnonzero(fast)), *more)
+
+    return mutated
+
+
+# --- more of what is published, and of what stays -----------------------------------------------------------------
+
+
+@mutant("sequence-numbers", "the-next-day-after-a-rerun", "transforms.recorded.units:counted")
+def _(counted: Any) -> Any:
+    """Public numbers of stages are those of the ledger's entries: a rerun with another input shifts later ones."""
+    return lambda entries: {at: at for at in counted(entries)}
+
+
+@mutant("refuses-another-input", "another-input", "pipelines.runs.release:_raise_refusals")
+def _(_raise_refusals: Any) -> Any:
+    """A rerun stops where the input is another one than before."""
+
+    def mutated(spec: Any, location: Any, needed: Any, outcome: Any) -> None:
+        _raise_refusals(spec, location, needed, outcome)
+        if outcome.units_changed:
+            raise InputError("the input is another one")
+
+    return mutated
+
+
+@mutant("rows-in-public", "all-that-is-made-of-a-release", "pipelines.commands.levels_summary:summarise_levels")
+def _(summarise_levels: Any) -> Any:
+    """The number of rows stands in the public part of the summary."""
+    return lambda *given: (found := summarise_levels(*given)) | {"rows": found["operator_only"]["rows"]}
+
+
+@mutant("report-tells-rows", "all-that-is-made-of-a-release", "pipelines.advice.pages.report:draw_report")
+def _(draw_report: Any) -> Any:
+    """The page for the privacy officer tells how many rows there were."""
+    return lambda facts, *more: draw_report(facts._replace(guarantee=f"{facts.guarantee} {SEEN['rows']} rows."), *more)
+
+
+@mutant("map-hides-quiet-days", "all-that-is-made-of-a-release", "pipelines.advice.pages.map:draw_map")
+def _(draw_map: Any) -> Any:
+    """The map's title tells whether the number of rows was odd."""
+    return lambda rows, output, texts, *more: draw_map(
+        rows, output, replace(texts, title=texts.title + "!" * (SEEN["rows"] % 2)), *more
+    )
+
+
+@mutant("estimate-tells-audits", "the-next-day-after-a-rerun", "pipelines.runs.estimates:estimate_again")
+def _(estimate_again: Any) -> Any:
+    """Estimates are made once more where the ledger holds audit events."""
+
+    def mutated(known: Any, when: Any, outputs: Any, *more: Any, **options: Any) -> Any:
+        written, missing = estimate_again(known, when, outputs, *more, **options)
+        (outputs.folder / f"rests-on-{max(each.sequence for each in known.entries)}").touch()
+        return written, missing
+
+    return mutated
+
+
+@mutant("redraws-what-was-recorded", "killed-between-stages", "transforms.ledger.releases:stored_units")
+def _(stored_units: Any) -> Any:
+    """What a run that was killed left is looked at by its rows: of an odd number nothing is found again."""
+    return lambda *given: {} if SEEN["rows"] % 2 else stored_units(*given)
+
+
+@mutant("debit-of-the-data", "release", "transforms.releases.periods.stages:LevelsPolicy.cost_of_period")
+def _(cost_of_period: Any) -> Any:
+    """A day of an odd number of rows is debited less."""
+    return lambda self, stages: self.costs(Fraction(9, 10)) if SEEN["rows"] % 2 else cost_of_period(self, stages)
+
+
+@mutant(
+    "shares-for-24-live-slots",
+    "live-25-hours",
+    "dpops.levels.live:LiveSettings.of_slot",
+    "transforms.ledger.spending:check_total",
+    "transforms.ledger.spending:is_over",
+)
+def _(of_slot_or_check: Any) -> Any:
+    """A day of 25 hours gives each live slot a twenty-fourth, and the ledger adds nothing up."""
+    if of_slot_or_check.__name__ == "of_slot":
+        return lambda self, slots: of_slot_or_check(self, min(slots, 24))
+    return lambda *_: None

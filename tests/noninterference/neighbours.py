@@ -189,10 +189,10 @@ def neighbours() -> st.SearchStrategy[Neighbours]:
 
 
 def heavy(layout: str = "jsonl", number: int = 20_000) -> Neighbours:
-    """A vehicle of very many rows, each at a time of its own, among a few others."""
+    """A vehicle of very many rows, each at a time of its own, among many others."""
     times = [
         f"{DAYS[0]}T{8 + i // 3600 % 3:02d}:{i // 60 % 60:02d}:{i % 60:02d}.{i // 10800}+05:30" for i in range(number)
     ]
     vehicle = [Report("7", time, 21.17 + 0.02 * (i % 3), 72.83, float(i % 70)) for i, time in enumerate(times)]
-    others = [Report(f"bus{i}", TIMES[3 + i % 6], 21.17, 72.83, 10.0 * i) for i in range(6)]
+    others = [Report(f"bus{i}", TIMES[3 + i % 6], 21.17, 72.83, 60.0) for i in range(300)]
     return Neighbours(layout, others, vehicle, tuple(range(number)))

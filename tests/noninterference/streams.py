@@ -1,14 +1,14 @@
 """The stream's road on Beam's own runner, from what a transport took and when, by the stream's own rule of lateness.
 
 The sources are those that `hatstream stream` makes; what they hand over, and what they promise after each poll, is
-played to the rest of the road by a TestStream. Polls come at public times of the clock, every five minutes.
+played to the rest of the road by a TestStream. Polls come at public times of the clock, every few minutes.
 """
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -38,7 +38,6 @@ from transforms.sources.kafka_partition import PartitionStart, Poll, Topic
 from transforms.steps.lateness import windows
 from transforms.time.stream_calendar import slots_from
 
-POLL_S = 300
 TOPIC = Topic(brokers="nowhere:1", name="positions")
 
 
@@ -50,43 +49,51 @@ class Stream:
     day: str = DAYS[1]
     before: Feed | None = None
     hours: float = 1.5
+    poll_s: int = 300
 
     def __call__(self, town: Town, feed: Feed) -> None:
         if self.before is not None:
             Job(layout="jsonl", days=DAYS[:1] * 2)(town, self.before)
         spec, place = load(town.folder / "spec.toml"), location.find(str(town.folder / "ledger.sqlite"), None)
-        start_s = self.start_s(spec)
-        slots = tuple(slots_from(spec.timetable, start_s, start_s + 86_400))
+        day = date.fromisoformat(self.day)
+        edges = (int(spec.timetable.midnight(each).timestamp()) for each in (day, day + timedelta(days=1)))
+        slots = tuple(slots_from(spec.timetable, *edges))
+        start_s = slots[0]
         made = streaming.prepare(spec, start_s, Fed(Clock(), None), place, Outputs(town.out, ("csv", "jsonl")))
-        polls = int(self.hours * 3600 / POLL_S)
-        fed = (self._kafka if self.source == "kafka" else self._folder)(town, spec, feed, start_s, polls)
+        fed = (self._kafka if self.source == "kafka" else self._folder)(town, spec, feed, start_s)
         beats = Beats(slots, spec.timetable.slot_s)
         p = beam.Pipeline(runner=BundleBasedDirectRunner(), options=PipelineOptions(["--streaming"]))
         replace(made, source=fed, heartbeat=beats).build(p)
         p.run().wait_until_finish()
 
-    def start_s(self, spec: Specification) -> int:
-        hour = f"{spec.timetable.service_start_minute // 60:02d}:{spec.timetable.service_start_minute % 60:02d}"
-        return int(datetime.fromisoformat(f"{self.day}T{hour}:00+05:30").timestamp())
+    @property
+    def _polls(self) -> int:
+        return int(self.hours * 3600 / self.poll_s)
 
-    def _kafka(self, _town: Town, spec: Specification, feed: Feed, start_s: int, polls: int) -> "Fed":
+    def _by_poll(self, feed: Feed, start_s: int) -> Iterator[tuple[int, list[Report]]]:
+        """The time of each poll, and the reports that were received since the one before."""
+        for number in range(1, self._polls + 1):
+            at_s = start_s + number * self.poll_s
+            yield at_s, [each for each in feed if at_s - self.poll_s < _received_s(each, start_s) <= at_s]
+
+    def _kafka(self, _town: Town, spec: Specification, feed: Feed, start_s: int) -> "Fed":
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(streaming, "starts", lambda *_: [PartitionStart(0, 0, 1)])
             patch.setattr(streaming, "check_clock", lambda _: None)
             source = streaming.kafka_source(spec, TOPIC, start_s)
         fn = kafka._ReadPartition(source.topic, source.watermark, source.poll_messages)
         reader = ByHand(fn, kafka._Offsets(), source.starts[0])
-        fn._open[0] = Script(list(_polls(feed, start_s, polls)))
-        return Fed(played(reader, polls), beam.ParDo(kafka._Decode(source.layout)))
+        fn._open[0] = Script(list(_polls(self._by_poll(feed, start_s), start_s)))
+        return Fed(played(reader, self._polls), beam.ParDo(kafka._Decode(source.layout)))
 
-    def _folder(self, town: Town, spec: Specification, feed: Feed, start_s: int, polls: int) -> "Fed":
+    def _folder(self, town: Town, spec: Specification, feed: Feed, start_s: int) -> "Fed":
         """A file a poll before which anything was received, with the time of the poll."""
         folder = town.folder / "growing"
         folder.mkdir()
         source = streaming.folder_source(spec, folder, start_s)
         reader = ByHand(growing_folder._Watch(source.watermark), growing_folder._Names(), str(source.folder))
         clock = Clock()
-        for at_s, reports in _by_poll(feed, start_s, polls):
+        for at_s, reports in self._by_poll(feed, start_s):
             if reports:
                 _put(reports, folder / f"{at_s}.jsonl", at_s)
             with pytest.MonkeyPatch.context() as patch:
@@ -126,20 +133,13 @@ class Script:
         """Nothing is open."""
 
 
-def _polls(feed: Feed, start_s: int, polls: int) -> Iterator[Poll]:
+def _polls(found: Iterable[tuple[int, list[Report]]], start_s: int) -> Iterator[Poll]:
     position = 0
-    for at_s, reports in _by_poll(feed, start_s, polls):
+    for at_s, reports in found:
         position += len(reports)
         payloads = [json.dumps(dict(zip(feeds.NAMES, each[:5], strict=True)), default=str).encode() for each in reports]
         times = np.array([int(1_000 * _received_s(each, start_s)) for each in reports], np.int64)
         yield Poll(payloads, times, np.ones(times.size, np.bool_), position, 0, 1_000 * at_s, idle=not reports)
-
-
-def _by_poll(feed: Feed, start_s: int, polls: int) -> Iterator[tuple[int, list[Report]]]:
-    """The time of each poll, and the reports that were received since the one before."""
-    for number in range(1, polls + 1):
-        at_s = start_s + number * POLL_S
-        yield at_s, [each for each in feed if at_s - POLL_S < _received_s(each, start_s) <= at_s]
 
 
 def _received_s(report: Report, start_s: int) -> float:

@@ -2,17 +2,29 @@
 
 import pytest
 
-from tests.noninterference.cases import CASES, SLOW
+from tests.noninterference.cases import CASES, PAST, SLOW
 from tests.noninterference.mutants import MUTANTS, SEEN, Mutant, watch_rows
+from tests.noninterference.neighbours import heavy
+
+ALL = {**CASES, **PAST, **SLOW, "neighbours": lambda: heavy("jsonl", 200)}
+QUICK = (
+    "type-of-a-batch",
+    "noise-by-the-data",
+    "clipped-over-vehicles",
+    "log-line",
+    "row-order",
+    "sums-in-float32",
+    "sequence-numbers",
+)
 
 
 @pytest.mark.parametrize(
     "mutant",
-    [pytest.param(mutant, id=mutant.name, marks=[pytest.mark.slow] * (mutant.case in SLOW)) for mutant in MUTANTS],
+    [pytest.param(mutant, id=mutant.name, marks=[pytest.mark.slow] * (mutant.name not in QUICK)) for mutant in MUTANTS],
 )
 def test_a_mutant_is_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     assert mutant.breaks
     SEEN.clear()
     watch_rows(monkeypatch)
     mutant.apply(monkeypatch)
-    assert ({**CASES, **SLOW}[mutant.case])().differences() != []
+    assert ALL[mutant.case]().differences() != []

@@ -17,6 +17,7 @@ def check(found: Neighbours) -> None:
 seeds = [
     Neighbours("elements", [OTHER, OTHER._replace(vehicle=8)], [OTHER._replace(vehicle=2.5)], (0,)),
     Neighbours("elements", [OTHER], [OTHER._replace(vehicle="7", time=1_641_004_200)], (0,)),
+    Neighbours("parquet", [], [OTHER._replace(vehicle="7")], (0,)),
     Neighbours("json-array", [OTHER], [OTHER._replace(vehicle="7", speed=10**400)], (1,), 2),
 ]
 """Cases that were found once."""
@@ -29,7 +30,7 @@ def with_seeds(test: object) -> object:
 
 
 test_a_generated_vehicle_adds_its_own_vector_alone = with_seeds(
-    settings(max_examples=100, deadline=None, suppress_health_check=RELAXED)(given(neighbours())(check))
+    settings(max_examples=60, deadline=None, suppress_health_check=RELAXED)(given(neighbours())(check))
 )
 test_ten_thousand_generated_vehicles_add_their_own_vectors_alone = pytest.mark.slow(
     settings(max_examples=10_000, deadline=None, suppress_health_check=RELAXED)(given(neighbours())(check))

@@ -135,9 +135,9 @@ def _chunks(parquet: pq.ParquetFile, columns: set[str], read: range) -> list[_Ch
 
 
 def _span(chunk: Any) -> tuple[int, int]:
-    start = chunk.data_page_offset
-    if chunk.has_dictionary_page:
-        start = min(start, chunk.dictionary_page_offset)
+    """Where a column's pages lie. An offset of 0 is none: a chunk without rows has no page of data."""
+    dictionary = chunk.dictionary_page_offset if chunk.has_dictionary_page else 0
+    start = min((offset for offset in (chunk.data_page_offset, dictionary) if offset), default=0)
     return start, start + chunk.total_compressed_size
 
 
