@@ -1,82 +1,16 @@
 """Leaks, one by one: each is a wrong implementation that the gate must find, by the case that it names."""
 
 import sys
-from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
-from functools import cache
-from importlib import import_module
-from pkgutil import walk_packages
 from typing import Any
 
 import msgspec
 import numpy as np
-import pytest
 
 from pipelines.errors import InputError
+from tests.noninterference.mutating import SEEN, mutant
 from transforms.layouts.base import UnreadableFile
-
-OURS = ("dpops", "transforms", "pipelines", "hatstream", "tests")
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """breaks: what is wrong, in words. case: by which it is found (tests/noninterference/cases.py)."""
-
-    name: str
-    breaks: str
-    case: str
-    apply: Callable[[pytest.MonkeyPatch], None]
-
-
-MUTANTS: list[Mutant] = []
-Change = Callable[[Any], Any]
-
-
-def mutant(name: str, case: str, *where: str) -> Callable[[Change], Change]:
-    """Registers a function from what there is to what takes its place. where: `module:name`, also of a class's member.
-
-    Its docstring says what is wrong.
-    """
-
-    def register(change: Change) -> Change:
-        def apply(patch: pytest.MonkeyPatch) -> None:
-            for place in where:
-                replace_everywhere(patch, place, change)
-
-        MUTANTS.append(Mutant(name, (change.__doc__ or "").strip(), case, apply))
-        return change
-
-    return register
-
-
-def replace_everywhere(patch: pytest.MonkeyPatch, place: str, change: Change) -> None:
-    """Whoever imported it by name gets the mutant too."""
-    import_all()
-    module, _, path = place.partition(":")
-    *within, name = path.split(".")
-    holder: Any = __import__(module, fromlist=["_"])
-    for each in within:
-        holder = getattr(holder, each)
-    original = getattr(holder, name)
-    changed = change(original)
-    patch.setattr(holder, name, changed)
-    for known in [known for key, known in sys.modules.items() if key.split(".")[0] in OURS and not within]:
-        for at, value in list(vars(known).items()):
-            if value is original:
-                patch.setattr(known, at, changed)
-
-
-@cache
-def import_all() -> None:
-    """What is imported while a mutant is there would keep it."""
-    for package in ("dpops", "transforms", "pipelines"):
-        for found in walk_packages(__import__(package).__path__, f"{package}."):
-            with suppress(ImportError):  # what is not installed nobody imports later
-                import_module(found.name)
-
 
 # --- what is read -------------------------------------------------------------------------------------------------
 
@@ -193,23 +127,6 @@ def _(observe_files: Any) -> Any:
         return events
 
     return mutated
-
-
-SEEN = Counter[str]()
-"""What some mutants know of the input and should not."""
-
-
-def watch_rows(patch: pytest.MonkeyPatch) -> None:
-    """Lets mutants know how many rows were read since the last release began."""
-
-    def counting(count_in: Any) -> Any:
-        def mutated(outcome: Any, counts: Any) -> None:
-            count_in(outcome, counts)
-            SEEN["rows"] = outcome.rows
-
-        return mutated
-
-    replace_everywhere(patch, "pipelines.outcome:count_in", counting)
 
 
 @mutant("row-order", "release", "transforms.sinks.rows:columns_of")

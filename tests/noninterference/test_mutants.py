@@ -2,10 +2,12 @@
 
 import pytest
 
+from tests.noninterference import mutants
 from tests.noninterference.cases import CASES, PAST, SLOW
-from tests.noninterference.mutants import MUTANTS, SEEN, Mutant, watch_rows
+from tests.noninterference.mutating import MUTANTS, Mutant, broken
 from tests.noninterference.neighbours import heavy
 
+assert mutants  # registers them
 ALL = {**CASES, **PAST, **SLOW, "neighbours": lambda: heavy("jsonl", 200)}
 QUICK = (
     "type-of-a-batch",
@@ -24,7 +26,5 @@ QUICK = (
 )
 def test_a_mutant_is_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     assert mutant.breaks
-    SEEN.clear()
-    watch_rows(monkeypatch)
-    mutant.apply(monkeypatch)
+    broken(mutant, monkeypatch)
     assert ALL[mutant.case]().differences() != []
