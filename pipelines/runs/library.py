@@ -1,5 +1,6 @@
 """The road as a composite PTransform: positions of vehicles in, rows of the result table out, exactly once."""
 
+import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -35,6 +36,7 @@ from transforms.sinks.rows import NOTES, Shape, schema_of
 from transforms.sinks.typed_rows import ToRows
 from transforms.sources.elements import ReadElements
 from transforms.sources.heartbeat import Heartbeat
+from transforms.sources.script import ScriptedHeartbeat, script_of
 from transforms.steps.count import ByVehicle
 from transforms.steps.periods import ReleasePeriod
 from transforms.steps.release import Record
@@ -136,11 +138,18 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
         calendar, facts = StreamCalendar(spec.timetable, start_s, from_s, to_s), StreamFacts(spec, from_s, to_s)
         job = continuing(assemble(spec, calendar, facts, "slot", secret, account, outputs), place.ledger)
         identity = identity_of(spec, secret, job.vehicle_shards)
-        heartbeat = Heartbeat(spec.timetable, start_s, to_s, spec.privacy.release_shards)
-        beats = elements.pipeline | f"heartbeat of {identity}" >> heartbeat
+        beats = elements.pipeline | f"heartbeat of {identity}" >> _heartbeat(elements, spec, start_s, to_s)
         read = elements | "read" >> ReadElements(spec.input.layout.units, names_of(spec), start_s)
         sealed = seal_in_panes(read, beats, start_s, job, job.slot_s)
         return estimate(sealed | "record" >> Record(job.account), job)
+
+
+def _heartbeat(
+    elements: PCollection[Any], spec: Specification, start_s: int, to_s: int
+) -> Heartbeat | ScriptedHeartbeat:
+    life = spec.timetable, start_s, to_s, spec.privacy.release_shards
+    script = script_of(elements)
+    return Heartbeat(*life) if script is None else ScriptedHeartbeat(script, *life, int(time.time()))
 
 
 def _schema_of(spec: Specification, shape: Shape) -> pa.Schema:

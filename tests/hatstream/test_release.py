@@ -1,23 +1,23 @@
 """The road as a PTransform: the same rows as the command, once, from dicts, Rows and NamedTuples; lateness is known."""
 
 import json
-from datetime import datetime
+import time
+from datetime import UTC, datetime
 from typing import NamedTuple
+from zoneinfo import ZoneInfo
 
 import apache_beam as beam
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
 from apache_beam.testing.test_stream import TestStream as Clock
 from apache_beam.transforms.window import FixedWindows, TimestampedValue
 from apache_beam.utils.timestamp import Timestamp
 
 import hatstream as library
+from pipelines.account import location
 from pipelines.cli import main
-from pipelines.runs import library as module
 from tests import city, levels_city
 from tests.hatstream.pipelines import DAY, append, released, reports
-from tests.stream.clock import Beats
 from transforms.releases.hats.past import MODEL
 
 
@@ -155,16 +155,14 @@ START_S = 1_641_004_200
 """08:00 of the day in Kolkata."""
 
 
-def streamed(folder, monkeypatch, *moves, start="2022-01-01T08:00"):
+def streamed(folder, *moves, start="2022-01-01T08:00", runner="DirectRunner"):
     """Runs an unbounded pipeline under a watermark that the moves move; returns the rows."""
-    slots = (START_S, START_S + 3600)
-    monkeypatch.setattr(module, "Heartbeat", lambda *_: Beats(slots))
     clock = Clock()
     for at_s, rows in moves:
         clock = clock.advance_watermark_to(START_S + at_s)
         if rows:
             clock = clock.add_elements([TimestampedValue(row, START_S + taken_s) for taken_s, row in rows])
-    p = beam.Pipeline(runner=BundleBasedDirectRunner(), options=PipelineOptions(["--streaming"]))
+    p = beam.Pipeline(runner=runner, options=PipelineOptions(["--streaming"]))
     made = library.Release(spec=folder / "spec.toml", ledger=str(folder / "ledger.sqlite"), start=start)
     given = p | clock.advance_watermark_to_infinity()
     assert not given.is_bounded
@@ -182,8 +180,6 @@ def row(minute, bus="b1", speed=30):
 
 def samples(folder):
     """Users and samples of each slot, from the ledger."""
-    from pipelines.account import location
-
     place = location.find(str(folder / "ledger.sqlite"), None)
     spec = library.load(folder / "spec.toml")
     units = place.ledger.released(spec.spec_id, DAY)
@@ -191,11 +187,10 @@ def samples(folder):
     return {slot: sum(fact["samples"] for fact in found) for slot, found in facts.items()}
 
 
-def test_a_stream_releases_a_slot_when_the_watermark_ends_it_and_refuses_late_rows(town, monkeypatch):
+def test_a_stream_releases_a_slot_when_the_watermark_ends_it_and_refuses_late_rows(town):
     folder = town()
     rows = streamed(
         folder,
-        monkeypatch,
         (0, []),
         (600, [(650, row(10)), (650, row(9, "b2")), (900, row(14))]),
         (3700, [(3710, row(50)), (3740, row(61))]),  # the first is of a slot that ended before it was taken
@@ -205,11 +200,42 @@ def test_a_stream_releases_a_slot_when_the_watermark_ends_it_and_refuses_late_ro
     assert samples(folder) == {"08:00": 3, "09:00": 1}
 
 
-def test_rows_own_times_as_beam_timestamps_are_refused_for_what_is_late_is_not_known(town, monkeypatch):
+@pytest.mark.parametrize("looks", [True, False], ids=["as it is", "without a look at the beats"])
+def test_the_end_of_a_source_seals_no_slot_that_is_not_over(town, monkeypatch, looks):
+    """A source that ends, or a drain, moves the watermark beyond every slot, of which one lasts and one is to come."""
+    if not looks:
+        monkeypatch.setattr("transforms.steps.release.is_over", lambda _: True)
+    folder = town(city.SPEC.replace('service = "08:00-12:00"\n', ""))
+    now_s = int(time.time())
+    hour_s = now_s // 3600 * 3600 - 1800 + (3600 if now_s % 3600 >= 1800 else 0)  # the zone is at +05:30
+    taken = [hour_s - 1800 + 60, now_s, hour_s + 3600 + 60]
+    elements = [{**row(0), "ts": datetime.fromtimestamp(at_s, UTC)} for at_s in taken]
+    clock = Clock().advance_watermark_to(hour_s - 3600)
+    clock = clock.add_elements([TimestampedValue(row_, at_s + 1) for row_, at_s in zip(elements, taken, strict=True)])
+    start = datetime.fromtimestamp(hour_s - 3600, ZoneInfo("Asia/Kolkata")).isoformat()
+    p = beam.Pipeline(runner="DirectRunner", options=PipelineOptions(["--streaming"]))
+    made = library.Release(folder / "spec.toml", start, ledger=str(folder / "ledger.sqlite"))
+    _ = p | clock.advance_watermark_to_infinity() | made
+    result = p.run()
+    result.wait_until_finish()
+    assert (sealed_slots(folder) == {hour_s - 3600}) == looks
+
+
+def sealed_slots(folder):
+    place = location.find(str(folder / "ledger.sqlite"), None)
+    spec = library.load(folder / "spec.toml")
+    return {
+        unit.slot_s
+        for spent in place.ledger.spent("small")
+        for unit in place.ledger.released(spec.spec_id, spent.period)
+    }
+
+
+def test_rows_own_times_as_beam_timestamps_are_refused_for_what_is_late_is_not_known(town):
     folder = town()
     own = [(60 * minute, row(minute)) for minute in range(25)]
     with pytest.raises(Exception, match="own times"):
-        streamed(folder, monkeypatch, (0, own))
+        streamed(folder, (0, own))
 
 
 @pytest.mark.parametrize(
@@ -220,9 +246,9 @@ def test_rows_own_times_as_beam_timestamps_are_refused_for_what_is_late_is_not_k
         (city.SPEC.replace('per = "hat"', 'per = "period"\nscope = "period"'), "stream never holds"),
     ],
 )
-def test_what_a_stream_cannot_do_is_refused_with_the_reason(town, monkeypatch, spec, told):
+def test_what_a_stream_cannot_do_is_refused_with_the_reason(town, spec, told):
     with pytest.raises(library.SpecificationError, match=told):
-        streamed(town(spec), monkeypatch, (0, []))
+        streamed(town(spec), (0, []))
 
 
 def test_the_public_names_are_all_there():

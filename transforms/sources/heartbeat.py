@@ -26,7 +26,6 @@ from transforms.steps.lateness import windows
 from transforms.time.calendar import Timetable
 from transforms.time.stream_calendar import slots_from
 
-BEAT_AHEAD_S = 60
 MOST = 1_000
 """Slots a call: a stream that begins in the past has many to catch up with."""
 PAUSE_S = 1.0
@@ -34,8 +33,10 @@ PAUSE_S = 1.0
 
 @dataclass
 class Heartbeat(beam.PTransform[PBegin, PCollection[KeyedTally]]):
-    """((slot, release shard), b"") for every slot of service in [start_s, end_s), each in its slot's window.
+    """((slot, release shard), b"") for every slot of service in [start_s, end_s) that is over, in its slot's window.
 
+    Until then it holds the watermark: so no window of a slot that is not over fires, though all sources have ended.
+    A drain ends it as it is: windows that fire then have no beat, and are not sealed.
     start_s, end_s: seconds since 1970 UTC. shards: of releases.
     """
 
@@ -83,7 +84,7 @@ class _Beat(beam.DoFn):
     ) -> Iterator[Any]:
         end_s = element[1]
         slots, next_s = due(
-            self._timetable, tracker.current_restriction().start, end_s, int(time.time()) + BEAT_AHEAD_S
+            self._timetable, tracker.current_restriction().start, end_s, int(time.time()) - self._timetable.slot_s + 1
         )
         for slot_s in slots:
             if not tracker.try_claim(slot_s):

@@ -18,6 +18,7 @@ from transforms.releases.live.slot import is_closed, known_before, live_plan, re
 from transforms.releases.periods.order import CentresOf, hours_of
 from transforms.releases.periods.stages import COLUMNS, LevelsPolicy, rows_of
 from transforms.releases.slots import SlotFacts
+from transforms.steps.release import is_over
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,10 @@ class _ReleaseLive(beam.DoFn):
         self._account, self._policy = of.account, of.policy
 
     def process(self, group: tuple[SlotShard, Iterable[TallyBytes]]) -> Iterator[KeyedUnit]:
-        (slot_s, _), parts = group
+        (slot_s, _), encoded = group
+        parts = list(encoded)
+        if not is_over(parts):
+            return
         policy, facts = self._policy.levels, self._policy.periods[slot_s]
         ledger = self._account.open()
         stages = ledger.stages(self._account.name, policy.spec_id)

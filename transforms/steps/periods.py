@@ -18,7 +18,7 @@ from transforms.releases.periods.period import PeriodPolicy, release_period
 from transforms.releases.periods.stages import COLUMNS, rows_of
 from transforms.releases.slots import SlotFacts
 from transforms.steps.lateness import windows
-from transforms.steps.release import recorded
+from transforms.steps.release import is_over, recorded
 
 
 @dataclass
@@ -51,10 +51,14 @@ class IntoPeriods(beam.PTransform[PCollection[KeyedTally], PCollection[KeyedTall
 
 @dataclass
 class ReleasePeriod(beam.PTransform[PCollection[KeyedTally], PCollection[SlotEstimates]]):
-    """((first slot, 0), packed Tally or heartbeat) -> the estimates of the period's slots, once the ledger has it."""
+    """((first slot, 0), packed Tally or heartbeat) -> the estimates of the period's slots, once the ledger has it.
+
+    in_stream: whether each slot of the period has a heartbeat; else one stands for all.
+    """
 
     account: LedgerAccount
     policy: PeriodPolicy
+    in_stream: bool = False
 
     def expand(self, tallies: PCollection[KeyedTally]) -> PCollection[SlotEstimates]:
         grouped = tallies | "group" >> beam.GroupByKey()
@@ -64,10 +68,13 @@ class ReleasePeriod(beam.PTransform[PCollection[KeyedTally], PCollection[SlotEst
 
 class _ReleasePeriod(beam.DoFn):
     def __init__(self, of: ReleasePeriod) -> None:
-        self._account, self._policy = of.account, of.policy
+        self._account, self._policy, self._in_stream = of.account, of.policy, of.in_stream
 
     def process(self, group: tuple[SlotShard, Iterable[TallyBytes]]) -> Iterator[SlotEstimates]:
-        (first_s, _), parts = group
+        (first_s, _), encoded = group
+        parts = list(encoded)
+        if self._in_stream and not is_over(parts, len(self._policy.periods[first_s].plan)):
+            return
         yield from released(first_s, parts, self._account, self._policy)
 
 

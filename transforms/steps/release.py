@@ -52,7 +52,10 @@ class _ByHexagon(beam.DoFn):
         self._policy, self._slots, self._transaction = policy, slots, transaction
 
     def process(self, group: tuple[SlotShard, Iterable[TallyBytes]]) -> Iterator[KeyedUnit | Exposed]:
-        (plan_s, shard), parts = group
+        (plan_s, shard), encoded = group
+        parts = list(encoded)
+        if not is_over(parts):
+            return
         table = wire.unpack_tally((part for part in parts if part), self._policy.columns)
         for unit, exposure in sealed_releases(plan_s, shard, table, self._slots, self._policy):
             yield TaggedOutput(EXPOSURE, (unit.slot_s, wire.pack_exposure(exposure)))
@@ -60,6 +63,15 @@ class _ByHexagon(beam.DoFn):
                 unit.period if self._transaction == "period" else str(unit.slot_s),
                 UnitBytes(msgspec.json.encode(unit)),
             )
+
+
+def is_over(parts: Sequence[TallyBytes], slots: int = 1) -> bool:
+    """Whether the beats of all slots are among the parts of a tally; else the source was ended or drained before they
+    were over, and what it gave of them is no release. That is counted."""
+    if parts.count(TallyBytes(b"")) >= slots:
+        return True
+    Metrics.counter(counters.NAMESPACE, counters.NOT_OVER).inc()
+    return False
 
 
 @dataclass

@@ -54,7 +54,11 @@ def stream(
     whole = events | "by vehicle, later" >> _Tallied(job, heartbeat.start_s, levels.more_s)
     all_ = (whole, beats) | "later with heartbeat" >> beam.Flatten()
     into = IntoPeriods(levels.periods.periods, job.slot_s, heartbeat.start_s, levels.more_s)
-    _publish(all_ | "into periods" >> into | "period" >> ReleasePeriod(job.account, levels.periods), job, "period: ")
+    _publish(
+        all_ | "into periods" >> into | "period" >> ReleasePeriod(job.account, levels.periods, in_stream=True),
+        job,
+        "period: ",
+    )
 
 
 @dataclass
