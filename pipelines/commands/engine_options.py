@@ -1,5 +1,6 @@
 """The options that say on which engine a pipeline runs. An engine, and Beam with it, is imported when it starts."""
 
+import importlib
 import re
 import tempfile
 from contextlib import ExitStack
@@ -11,6 +12,7 @@ import click
 
 from pipelines.commands.options import packed
 from pipelines.errors import UsageError
+from pipelines.runs.beam.runners import RUNNERS, SAID
 
 if TYPE_CHECKING:
     from pipelines.engine import BoundedEngine, Engine
@@ -69,18 +71,36 @@ class AskedEngine:
 
 
 def bounded_engine(
-    runner: str, job_server: str | None, worker_pool: str | None, rest: str | None, parallelism: int | None
+    runner: str,
+    job_server: str | None,
+    worker_pool: str | None,
+    rest: str | None,
+    parallelism: int | None,
+    beam_options: tuple[str, ...] = (),
 ) -> "BoundedEngine | None":
-    """Where a closed range is released: on a cluster, or, None, on this machine. Raises UsageError."""
+    """Who releases a closed range: a cluster, a runner of Beam's, or, None, processes of this machine.
+
+    Raises UsageError.
+    """
+    if beam_options and (runner not in RUNNERS or not beam_options[0].startswith("--")):
+        raise click.UsageError(f"Got unexpected extra argument ({beam_options[0]})")
     if runner != FLINK:
         if job_server or worker_pool or rest or parallelism:
             raise UsageError("--job-server, --worker-pool, --rest and --parallelism go with --runner flink")
-        return None
+        return _of_beam(runner, beam_options) if runner in RUNNERS else None
     if not (job_server and worker_pool and rest):
         raise UsageError("--runner flink needs --job-server, --worker-pool and --rest")
     from pipelines.runs.flink.bounded import BoundedFlink
 
     return BoundedFlink(job_server=job_server, worker_pool=worker_pool, rest=rest, parallelism=parallelism or 1)
+
+
+def _of_beam(runner: str, options: tuple[str, ...]) -> "BoundedEngine":
+    if runner in SAID:
+        click.echo(SAID[runner], err=True)
+    module, _, name = RUNNERS[runner].partition(":")
+    made: BoundedEngine = getattr(importlib.import_module(module), name)(runner, options)
+    return made
 
 
 _ADDRESSES = (
@@ -117,11 +137,13 @@ runner_options = packed(
     bounded_engine,
     click.option(
         "--runner",
-        type=click.Choice([LOCAL, "FnApiRunner", "DirectRunner", FLINK]),
+        type=click.Choice([LOCAL, FLINK, *RUNNERS]),
         default=LOCAL,
         show_default=True,
-        help="FnApiRunner and DirectRunner, Beam's runners on one machine, mean local; flink is a cluster.",
+        help="local: the same tasks in processes of this machine, without Beam. flink: a cluster, by the options "
+        "below. The others are Beam's own runners, with Beam's own options behind --.",
     ),
+    click.argument("beam_options", nargs=-1, type=click.UNPROCESSED, metavar="[-- BEAM OPTIONS]"),
     *_ADDRESSES,
     click.option(
         "--parallelism", type=click.IntRange(min=1), help="Of a job on a cluster: how many read and count. [default: 1]"

@@ -122,9 +122,10 @@ def release(
     Example:
       hatstream release --spec austin.toml --input 'feed/*.csv' --from 2016-11-24 --to 2016-11-27 \\
           --output out --ledger austin.sqlite --formats parquet,csv
+      hatstream release --spec austin.toml .. --runner DataflowRunner -- --project P --region R
     """
     if engine is not None and (workers is not None or check_input):
-        raise UsageError("--workers and --check-input are of this machine: give them without --runner flink")
+        raise UsageError("--workers and --check-input are of this machine: give them with --runner local")
     spec = load(spec_path)
     outputs, when = asked.of(spec), days.of(spec.timetable, datetime.now(UTC))
     detail(_described(spec, when, place))

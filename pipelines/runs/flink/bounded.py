@@ -1,36 +1,22 @@
 """Bounded jobs on Flink, in batch: handed over, watched, and their metrics read when they have ended."""
 
-import re
 import threading
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import apache_beam as beam
-from apache_beam.metrics.metric import MetricsFilter
-from apache_beam.runners.runner import PipelineResult, PipelineState
+from apache_beam.runners.runner import PipelineState
 
 from pipelines.engine import EngineError, Finished
+from pipelines.runs.beam.results import finished, reason_of
 from pipelines.runs.flink.engine import FlinkJob, where
 from pipelines.runs.flink.job_server import handed_over
 from pipelines.runs.flink.rest import Cluster
-from transforms import counters
-from transforms.errors import StepError
-from transforms.ledger import AccountRefusal, LedgerError
 
 WATCH_S = 2.0
 MOST_FAULTS = 8
 """Of a job, of those that none of our own errors explains. How often Flink tries again is the cluster's setting, and in
 batch a job cannot ask for another one."""
-
-_KINDS = {
-    "transforms.errors.StepError": StepError,
-    "transforms.ledger.head.LedgerError": LedgerError,
-    "transforms.ledger.ledger._Passing": LedgerError,
-    "transforms.ledger.accounts.AccountRefusal": AccountRefusal,
-}
-_RAISED = re.compile(rf"^({'|'.join(map(re.escape, _KINDS))}): (.+?)(?: \[while running .*)?$", re.MULTILINE)
-"""How Python tells our own errors, whose sentences show nothing of the input."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,26 +97,5 @@ def fault(faults: Sequence[str], rest: str) -> Exception | None:
     return known or (_unknown(rest) if len(faults) >= MOST_FAULTS else None)
 
 
-def reason_of(text: str) -> Exception | None:
-    """What a step raised, if it was an error of ours: other texts may hold what was read."""
-    found = _RAISED.findall(text)
-    if not found:
-        return None
-    kind, sentence = found[-1]
-    return _KINDS[kind](sentence)
-
-
 def _unknown(rest: str) -> EngineError:
     return EngineError(f"the job failed: Flink's page at {rest} and the log of the job server say why")
-
-
-def finished(result: PipelineResult) -> Finished:
-    found = result.metrics().query(MetricsFilter().with_namespace(counters.NAMESPACE))
-    counts = Counter[str]()
-    for counter in found["counters"]:
-        counts[counter.key.metric.name] += counter.result
-    told: dict[str, frozenset[str]] = {}
-    for texts in found["string_sets"]:
-        name = texts.key.metric.name
-        told[name] = told.get(name, frozenset()) | texts.result
-    return Finished(counts, told)

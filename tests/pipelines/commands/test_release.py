@@ -244,12 +244,6 @@ def test_a_file_without_its_columns_is_refused_by_name_and_nothing_is_sealed(tow
     assert summary_of(hatstream("ledger", "show", "--ledger", town / "ledger.sqlite", "--json")[1])[0]["spent"] == []
 
 
-@pytest.mark.parametrize("name", ["local", "FnApiRunner", "DirectRunner"])
-def test_beams_names_for_a_runner_on_this_machine_mean_this_machine(town, hatstream, name):
-    assert hatstream(*city.release(town, "--runner", name))[0] == 0
-    assert len(files_in(town / "out")) == 8 * 4
-
-
 def test_a_release_on_this_machine_starts_without_beam(town):
     """Which takes longer to import than all else that a small release does."""
     program = "import sys; from pipelines.cli import main; main(sys.argv[1:]); print('apache_beam' in sys.modules)"

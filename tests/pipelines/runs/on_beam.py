@@ -4,6 +4,7 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
+from pipelines.runs.beam.results import finished
 from pipelines.runs.flink import bounded
 
 OPTIONS = ("--runner", "flink", "--job-server", "a:1", "--worker-pool", "b:2", "--rest", "c:3", "--parallelism", "2")
@@ -22,7 +23,7 @@ class OnBeam:
         result.wait_until_finish()
         assert name.startswith("hatstream-release-")
         watch({"rows": 1})
-        return bounded.finished(result)
+        return finished(result)
 
 
 def put_in_the_place_of_flink(monkeypatch):

@@ -3,6 +3,8 @@
 import pytest
 
 from pipelines.engine import EngineError
+from pipelines.runs.beam import results
+from pipelines.runs.beam.results import reason_of
 from pipelines.runs.flink import bounded
 from transforms.errors import StepError
 from transforms.ledger import AccountRefusal, LedgerError
@@ -33,18 +35,18 @@ SAID = """java.lang.RuntimeException: Error received from SDK harness: Traceback
     ],
 )
 def test_an_error_of_ours_is_found_in_what_flink_says(line, error):
-    found = bounded.reason_of(SAID.format(line))
+    found = reason_of(SAID.format(line))
     assert (type(found), str(found)) == (type(error), str(error))
 
 
 def test_other_errors_whose_texts_may_hold_data_are_not_shown():
-    assert bounded.reason_of(SAID.format("ValueError: PLATE1 has no StepError: 7")) is None
+    assert reason_of(SAID.format("ValueError: PLATE1 has no StepError: 7")) is None
 
 
 def test_the_classes_are_where_python_tells_them():
     assert {
         f"{kind.__module__}.{kind.__qualname__}" for kind in (StepError, LedgerError, AccountRefusal, _Passing)
-    } == {*bounded._KINDS}
+    } == {*results._KINDS}
 
 
 def test_a_fault_of_the_cluster_is_tried_again_and_only_many_end_the_job():

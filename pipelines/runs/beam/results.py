@@ -1,0 +1,43 @@
+"""What a Beam job leaves behind: the road's counters, or the reason for which a step of ours ended it."""
+
+import re
+from collections import Counter
+
+from apache_beam.metrics.metric import MetricsFilter
+from apache_beam.runners.runner import PipelineResult
+
+from pipelines.engine import Finished
+from transforms import counters
+from transforms.errors import StepError
+from transforms.ledger import AccountRefusal, LedgerError
+
+_KINDS = {
+    "transforms.errors.StepError": StepError,
+    "transforms.ledger.head.LedgerError": LedgerError,
+    "transforms.ledger.ledger._Passing": LedgerError,
+    "transforms.ledger.accounts.AccountRefusal": AccountRefusal,
+}
+_RAISED = re.compile(rf"^({'|'.join(map(re.escape, _KINDS))}): (.+?)(?: \[while running .*)?$", re.MULTILINE)
+"""How Python tells our own errors, whose sentences show nothing of the input."""
+
+
+def reason_of(text: str) -> Exception | None:
+    """What a step raised, if it was an error of ours: other texts may hold what was read."""
+    found = _RAISED.findall(text)
+    if not found:
+        return None
+    kind, sentence = found[-1]
+    return _KINDS[kind](sentence)
+
+
+def finished(result: PipelineResult) -> Finished:
+    """What a job counted, and the texts that it told."""
+    found = result.metrics().query(MetricsFilter().with_namespace(counters.NAMESPACE))
+    counts = Counter[str]()
+    for counter in found["counters"]:
+        counts[counter.key.metric.name] += counter.result
+    told: dict[str, frozenset[str]] = {}
+    for texts in found["string_sets"]:
+        name = texts.key.metric.name
+        told[name] = told.get(name, frozenset()) | texts.result
+    return Finished(counts, told)

@@ -1,0 +1,107 @@
+"""Any runner that Beam knows by its name: the job is handed over with Beam's own options, waited for, and counted."""
+
+import re
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import apache_beam as beam
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.runner import PipelineResult, PipelineState
+
+from pipelines.engine import EngineError, Finished
+from pipelines.errors import UsageError
+from pipelines.runs.beam.results import finished, reason_of
+
+WATCH_S = 2.0
+_SIDE_BY_SIDE = re.compile(r"--(?:parallelism|num_workers|max_num_workers|direct_num_workers)[= ](\d+)")
+_NEEDS = {"DataflowRunner": "Google's libraries: pip install 'apache-beam[gcp]'"}
+
+
+@dataclass(frozen=True)
+class ByName:
+    """A Beam runner and its options, as they stand behind `--` on the command line."""
+
+    name: str
+    options: tuple[str, ...] = ()
+
+    @property
+    def parallelism(self) -> int:
+        """What the options say of workers that work side by side; 1 where they say nothing."""
+        return max((int(found) for found in _SIDE_BY_SIDE.findall(" ".join(self.options))), default=1)
+
+    def run(
+        self, build: Callable[[beam.Pipeline], None], name: str, watch: Callable[[Mapping[str, int]], None]
+    ) -> Finished:
+        try:
+            result = self.pipeline(build, name).run()
+            with _watched(result, watch):
+                state = result.wait_until_finish() or result.state
+        except SystemExit:
+            raise self._untaken() from None
+        except Exception as error:  # noqa: BLE001 - what a step read may stand in it: only our own sentences are shown
+            self._raise(error)
+        if state not in (PipelineState.DONE, PipelineState.UNKNOWN):
+            raise EngineError(f"{self.name} ended the job in state {state}; its own log says why")
+        return finished(result)
+
+    def pipeline(self, build: Callable[[beam.Pipeline], None], name: str) -> beam.Pipeline:
+        """The whole job, ready to run. Raises UsageError for values that Beam's options cannot have."""
+        try:
+            options = PipelineOptions([f"--runner={self.name}", f"--job_name={job_name(name)}", *self.beam_options()])
+            p = beam.Pipeline(runner=self.runner(), options=options)
+        except SystemExit:
+            raise self._untaken() from None
+        except ImportError:
+            raise EngineError(f"{self.name} needs {_NEEDS.get(self.name, 'a library that is not installed')}") from None
+        except ValueError as error:
+            raise UsageError(f"{self.name}: {error}") from None
+        build(p)
+        return p
+
+    def beam_options(self) -> tuple[str, ...]:
+        """The options of the command line, with what the runner needs besides."""
+        return self.options
+
+    def runner(self) -> Any:
+        """What Beam's pipeline takes as its runner."""
+        return self.name
+
+    def _untaken(self) -> UsageError:
+        return UsageError(f"Beam does not take these options of {self.name}: {' '.join(self.options)}")
+
+    def _raise(self, error: Exception) -> NoReturn:
+        if isinstance(error, UsageError | EngineError):
+            raise error
+        told = f"{type(error).__module__}.{type(error).__qualname__}: {error}"
+        raise reason_of(told) or self.unknown(error) from None
+
+    def unknown(self, error: Exception) -> EngineError:
+        """What is said of a failure that is none of ours; its own message may hold what was read."""
+        return EngineError(f"{self.name} failed ({type(error).__name__}); its own log says why")
+
+
+def job_name(name: str) -> str:
+    """The name as the strictest runner takes it: lower letters, digits and hyphens."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+
+
+@contextmanager
+def _watched(result: PipelineResult, watch: Callable[[Mapping[str, int]], None]) -> Any:
+    """While the block lasts, shows the job's counters every other second, where the runner tells them."""
+    ended = threading.Event()
+
+    def look() -> None:
+        while not ended.wait(WATCH_S):
+            with suppress(Exception):
+                watch(finished(result).counts)
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(WATCH_S)

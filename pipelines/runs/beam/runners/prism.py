@@ -1,0 +1,51 @@
+"""Prism, Beam's runner in a process of its own: a program that is there already, or that Beam downloads."""
+
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.runners.portability.prism_runner import PrismRunner
+
+from pipelines.engine import EngineError, Finished
+from pipelines.runs.beam.judge import VERDICT
+from pipelines.runs.beam.runners.by_name import ByName
+
+PROGRAM = "prism"
+_NO_PROGRAM = ("Unable to fetch remote prism", "Unable to parse binary URL", "Unable to install a local of Prism")
+
+
+class Prism(ByName):
+    """Takes the program of `--prism_location`, or of that name on the PATH, before Beam looks for one on GitHub."""
+
+    def run(
+        self, build: Callable[[beam.Pipeline], None], name: str, watch: Callable[[Mapping[str, int]], None]
+    ) -> Finished:
+        """Prism 2.77 keeps back most metrics of a job with many stages: then what it did is in the ledger alone."""
+        found = super().run(build, name, watch)
+        if VERDICT not in found.told:
+            raise EngineError(
+                "Prism ended the job and told nothing of its verdict; what it released is in the ledger and the output "
+                "folder. Run it again with --runner local: that releases what is missing, and says what there is"
+            )
+        return found
+
+    def beam_options(self) -> tuple[str, ...]:
+        given = " ".join(self.options)
+        found = shutil.which(PROGRAM)
+        more = [f"--prism_location={os.path.abspath(found)}"] if found and "--prism_location" not in given else []
+        if "--prism_log_kind" not in given:
+            more.append("--prism_log_kind=json")  # else Beam shows its lines, however quiet we are
+        return (*self.options, *more)
+
+    def runner(self) -> Any:
+        return PrismRunner()
+
+    def unknown(self, error: Exception) -> EngineError:
+        if any(words in str(error) for words in _NO_PROGRAM):
+            return EngineError(
+                "PrismRunner needs Prism's program, and it cannot be downloaded: give its path behind -- as "
+                "--prism_location=PATH, or put `prism` on the PATH; --runner FnApiRunner needs none"
+            )
+        return super().unknown(error)

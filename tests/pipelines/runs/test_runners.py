@@ -1,0 +1,135 @@
+"""A runner is what its name says: Beam's own do the job of this machine, byte by byte, or say in a sentence why not."""
+
+import pytest
+from apache_beam.options.pipeline_options import GoogleCloudOptions, WorkerOptions
+from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
+
+from pipelines.account import location
+from pipelines.assembly import job_of, ledger_account_of
+from pipelines.job import Outputs
+from pipelines.ranges import range_of
+from pipelines.runs.beam.bounded import Bounded
+from pipelines.runs.beam.runners.by_name import ByName
+from pipelines.runs.release import _levels
+from pipelines.specification import load
+from tests import city, levels_city
+from tests.pipelines.commands.releases import files_in, said_again, summary_of
+
+ONE_DAY = {"start": city.DAYS[0], "end": city.DAYS[0]}
+KNOWN = {"beam:coder:bytes:v1", "beam:coder:string_utf8:v1", "beam:coder:varint:v1", "beam:coder:kv:v1"}
+
+
+@pytest.fixture
+def town(tmp_path, hatstream):
+    def open_(spec=city.SPEC, lines=None):
+        city.write(tmp_path, spec=spec, lines=lines)
+        assert hatstream(*city.init(tmp_path))[0] == 0
+        return tmp_path
+
+    return open_
+
+
+@pytest.mark.parametrize("name", ["FnApiRunner", "DirectRunner"])
+def test_a_runner_of_beams_gives_the_bytes_of_this_machine_and_says_which_it_is(town, hatstream, name):
+    folder = town()
+    arguments = city.release(folder, "--json", **ONE_DAY)
+    code, out, err = hatstream(*arguments, "--runner", name)
+    assert (code, "FnApiRunner" in err) == (0, name == "DirectRunner")
+    first = files_in(folder / "out")
+    (folder / "out").rename(folder / "first")
+    code, again, err = hatstream(*arguments)
+    assert (code, err, files_in(folder / "out")) == (0, "", first)
+    assert summary_of(again)["slots_new"] == summary_of(again)["slots_that_differ_now"] == 0
+    assert summary_of(out)["slots_new"] == 4
+    assert said_again(again) == said_again(out)
+
+
+@pytest.mark.parametrize(
+    ("spec", "lines", "code"),
+    [
+        (city.SPEC.replace("limit = 50", "limit = 2"), None, 3),
+        (city.SPEC, [], 4),
+        (city.SPEC, ["PLATE1,no time,21,72,3\n"], 4),
+    ],
+)
+def test_a_refusal_has_the_words_and_code_of_this_machine_and_records_nothing(town, hatstream, spec, lines, code):
+    folder = town(spec, lines)
+    arguments = city.release(folder, **ONE_DAY)
+    found = hatstream(*arguments, "--runner", "FnApiRunner")
+    assert found[0] == code
+    assert (found, files_in(folder / "out")) == (hatstream(*arguments), {})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["b.csv", "c.csv"], "quotes"),
+        (["--runner", "FnApiRunner", "b.csv"], "quotes"),
+        (["--", "--project", "p"], "unexpected extra argument"),
+        (["--runner", "SparkRunner", "--workers", "2"], "with --runner local"),
+        (["--runner", "FnApiRunner", "--", "--direct_num_workers", "many"], "Beam does not take these options"),
+        (["--runner", "NoRunner"], "DataflowRunner"),
+    ],
+)
+def test_wrong_use_is_told_before_anything_runs(town, hatstream, arguments, told):
+    code, _, err = hatstream(*city.release(town(), **ONE_DAY), *arguments)
+    assert code == 1
+    assert told in err
+
+
+def test_prism_without_its_program_ends_in_a_sentence(town, hatstream, monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    arguments = ["--runner", "PrismRunner", "--", "--prism_location", "/nowhere/prism"]
+    code, out, err = hatstream(*city.release(town(), **ONE_DAY), *arguments)
+    assert (code, out) == (4, "")
+    assert "needs Prism's program" in err
+    assert err.count("\n") == 1
+
+
+class Translated(ByName):
+    """Makes the job as it is handed over, and runs nothing."""
+
+    def runner(self):
+        return FnApiRunner()
+
+
+@pytest.mark.parametrize("name", ["DataflowRunner", "SparkRunner"])
+@pytest.mark.parametrize("spec", [city.SPEC, levels_city.SPEC], ids=["hats", "levels"])
+def test_a_job_for_a_cluster_is_translated_with_its_options(tmp_path, hatstream, name, spec):
+    _, feed = city.write(tmp_path, spec=spec)
+    assert hatstream(*city.init(tmp_path))[0] == 0
+    spec = load(tmp_path / "spec.toml")
+    place = location.find(str(tmp_path / "ledger.sqlite"), None)
+    when = range_of(spec.timetable, *ONE_DAY.values())
+    secret = location.read_key(place.key)
+    job = job_of(spec, when, secret, ledger_account_of(spec, place), Outputs(tmp_path / "out", ("csv",)))
+    levels = spec.levels and _levels(spec, spec.levels, job, secret)
+    made = Bounded(job, levels, [str(feed)], None)
+    options = ("--project", "P", "--region", "R", "--num_workers=7", "--spark_master_url=spark://there:7077")
+    p = Translated(name, options).pipeline(made.build, "hatstream-release-Small City-1")
+    cloud = p.options.view_as(GoogleCloudOptions)
+    assert (cloud.project, cloud.region, cloud.job_name) == ("P", "R", "hatstream-release-small-city-1")
+    assert p.options.view_as(WorkerOptions).num_workers == Translated(name, options).parallelism == 7
+    assert p.options.get_all_options()["runner"] == name
+    proto = p.to_runner_api()
+    groups = [t for t in proto.components.transforms.values() if t.spec.urn == "beam:transform:group_by_key:v1"]
+    assert len(groups) >= 4
+    for group in groups:
+        (given,) = group.inputs.values()
+        assert set(coders(proto, key_coder(proto, given))) <= KNOWN | {"beam:coder:length_prefix:v1"} | TUPLES
+
+
+TUPLES = {"beam:coder:tuple:v1"}
+
+
+def key_coder(proto, collection):
+    pair = proto.components.coders[proto.components.pcollections[collection].coder_id]
+    return pair.component_coder_ids[0]
+
+
+def coders(proto, at):
+    """URNs of a coder and of all that it is made of."""
+    coder = proto.components.coders[at]
+    yield coder.spec.urn
+    for inner in coder.component_coder_ids:
+        yield from coders(proto, inner)
