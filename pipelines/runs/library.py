@@ -20,7 +20,8 @@ from pipelines.errors import UsageError
 from pipelines.further_columns import shape_with
 from pipelines.job import NOWHERE, Job, Outputs
 from pipelines.ranges import closed_range
-from pipelines.runs.stream.stream import StreamFacts, check, first_slot, identity_of, life_of
+from pipelines.runs.stream.levels import released
+from pipelines.runs.stream.stream import StreamFacts, check, first_slot, identity_of, levels_stream, life_of
 from pipelines.specification import Specification, SpecificationError, load
 from pipelines.specification.load import Source
 from transforms.layouts.base import FIELDS
@@ -61,7 +62,11 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
     end, until `end`, if that is given. What decides lateness is an element's Beam timestamp, which must be the time at
     which its transport took it: a row whose slot had ended by then is refused as late. Timestamps that are the rows'
     own times are refused, because what an engine drops as late is not known then. How long a slot waits is decided by
-    the watermark of your source: `slot.allowed_lateness_s` must be 0. Public counts only.
+    the watermark of your source: `slot.allowed_lateness_s` must be 0.
+
+    Under secret counts (`add-remove`) a row is late or not by its own two times alone, and one whose Beam timestamp is
+    its own time is refused (`lateness/own-time`). That holds where the source's watermark never passes the timestamp
+    of an element that is still to come. By `levels` rows are of live slots, and of whole periods with `day_lateness_s`.
 
     Every slot is recorded in the ledger before its rows go on, and once: a retry, a restart or a second pipeline gives
     the same rows. ledger, key: as `hatstream release` takes them; `hatstream init` makes them. allow_empty: seals a
@@ -139,7 +144,12 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
         job = continuing(assemble(spec, calendar, facts, "slot", secret, account, outputs), place.ledger)
         identity = identity_of(spec, secret, job.vehicle_shards)
         beats = elements.pipeline | f"heartbeat of {identity}" >> _heartbeat(elements, spec, start_s, to_s)
-        read = elements | "read" >> ReadElements(spec.input.layout.units, names_of(spec), start_s)
+        strict = spec.counts_are_public
+        read = elements | "read" >> ReadElements(spec.input.layout.units, names_of(spec), start_s, raises=strict)
+        levels = levels_stream(spec, from_s, to_s, secret, place.head)
+        if levels is not None:
+            found = [estimates for _, estimates in released(read, beats, start_s, job, levels)]
+            return tuple(found) | "live and whole" >> beam.Flatten()
         sealed = seal_in_panes(read, beats, start_s, job, job.slot_s)
         return estimate(sealed | "record" >> Record(job.account), job)
 
@@ -165,11 +175,6 @@ def names_of(spec: Specification) -> tuple[str, ...]:
 
 
 def _refuse_unknown_lateness(spec: Specification) -> None:
-    if not spec.counts_are_public:
-        raise SpecificationError(
-            "account.adjacency must be 'counts-public' for an unbounded PCollection; it is 'add-remove': whether an "
-            "engine takes a report depends on a watermark that other vehicles move: use `hatstream stream`"
-        )
     if lateness_s := spec.input.allowed_lateness_s:
         raise SpecificationError(
             f"slot.allowed_lateness_s must be 0 for an unbounded PCollection; it is {lateness_s}: how long a slot "

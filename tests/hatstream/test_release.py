@@ -241,7 +241,7 @@ def test_rows_own_times_as_beam_timestamps_are_refused_for_what_is_late_is_not_k
 @pytest.mark.parametrize(
     ("spec", "told"),
     [
-        (levels_city.SPEC, "counts-public"),
+        (levels_city.SPEC, "live is needed"),
         (city.SPEC.replace("minutes = 60", "minutes = 60\nallowed_lateness_s = 5"), "allowed_lateness_s must be 0"),
         (city.SPEC.replace('per = "hat"', 'per = "period"\nscope = "period"'), "stream never holds"),
     ],

@@ -2,15 +2,17 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import apache_beam as beam
+import numpy as np
 import pyarrow as pa
 from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import DoOutputsTuple, PCollection, TaggedOutput
 from apache_beam.transforms.window import GlobalWindow, GlobalWindows
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
+from numpy.typing import NDArray
 
 from transforms import counters
 from transforms.errors import StepError
@@ -19,6 +21,7 @@ from transforms.records import REFUSED, RawBatch
 from transforms.sources.values import TYPES, Kind, told
 from transforms.steps.side_outputs import Parting, Refusal, dead_letters
 
+OWN_TIME: Final = "own-time"
 MOST_OWN = 20
 """So many rows one after another whose Beam timestamp is their own time are no accident."""
 
@@ -30,16 +33,18 @@ class ReadElements(Parting[PCollection[Any]]):
     names: the key of each of the fields. start_s: None: the PCollection is bounded and whole, and Beam timestamps say
     nothing. Else it is a stream from then on, in seconds since 1970 UTC, and an element's Beam timestamp is the time at
     which its transport took it, which decides whether its row is late. A row's own time in its place is an error: an
-    engine drops what is behind the watermark without a word, so what is late would not be known.
+    engine drops what is behind the watermark without a word, so what is late would not be known. raises: whether many
+    of them end the pipeline; else, where counts are secret, each such row is refused by itself.
     """
 
     units: Units
     names: tuple[str, ...]
     start_s: int | None
+    raises: bool = True
 
     def expand(self, elements: PCollection[Any]) -> DoOutputsTuple:
         whole = elements | "in one window" >> beam.WindowInto(GlobalWindows())
-        fn = _Whole(self.names) if self.start_s is None else _AsTheyCome(self.names, self.units, self.start_s)
+        fn = _Whole(self.names) if self.start_s is None else _AsTheyCome(self)
         return whole | "into batches" >> beam.ParDo(fn).with_outputs(REFUSED, main="batches")
 
 
@@ -68,8 +73,9 @@ class _Whole(beam.DoFn):
 class _AsTheyCome(beam.DoFn):
     """Batches of elements of one Beam timestamp: whether a row is late is a matter of its own element alone."""
 
-    def __init__(self, names: tuple[str, ...], units: Units, start_s: int) -> None:
-        self._names, self._units, self._start = names, units, Timestamp(start_s)
+    def __init__(self, of: ReadElements) -> None:
+        self._names, self._units, self._raises = of.names, of.units, of.raises
+        self._start = Timestamp(of.start_s or 0)
         self._rows: dict[Timestamp, list[Any]] = {}
         self._own = 0
 
@@ -82,20 +88,29 @@ class _AsTheyCome(beam.DoFn):
     def finish_bundle(self) -> Iterator[Any]:
         for taken, rows in self._rows.items():
             for found in _batches(rows, self._names):
-                if isinstance(found, RawBatch):
+                time = max(taken, self._start)
+                if isinstance(found, RawBatch) and self._raises:
                     self._refuse_own_times(found, taken)
-                yield _at(max(taken, self._start), found)
+                elif isinstance(found, RawBatch):
+                    own = self._own_times(found, taken)
+                    yield from (_at(time, letter) for letter in dead_letters("lateness", {OWN_TIME: int(own.sum())}))
+                    found = found._replace(rows=int((~own).sum()), table=found.table.filter(pa.array(~own)))
+                yield _at(time, found)
         self._rows = {}
 
     def _refuse_own_times(self, batch: RawBatch, taken: Timestamp) -> None:
-        time = self._units.instants(batch.table.column("time"))
-        for own in (time.us[time.valid] // 1_000 == taken.micros // 1_000).tolist():
+        for own in self._own_times(batch, taken).tolist():
             self._own = self._own + 1 if own else 0
         if self._own >= MOST_OWN:
             raise StepError(
                 "the elements' Beam timestamps are the rows' own times: what the engine would drop as late then is not "
                 "known. Read with the transport's timestamps (of Kafka: LogAppendTime), which decide what is late"
             )
+
+    def _own_times(self, batch: RawBatch, taken: Timestamp) -> NDArray[np.bool_]:
+        """Which rows have their own time as their Beam timestamp."""
+        time = self._units.instants(batch.table.column("time"))
+        return time.valid & (time.us // 1_000 == taken.micros // 1_000)
 
 
 def _batches(elements: Sequence[Any], names: Sequence[str]) -> Iterator[RawBatch | Refusal]:

@@ -6,11 +6,12 @@
 The lower branch is there where the stream itself ends periods. It takes reports longer, so all its windows lie later.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import apache_beam as beam
 from apache_beam.metrics.metric import Metrics
-from apache_beam.pvalue import PCollection
+from apache_beam.pvalue import DoOutputsTuple, PCollection
 
 from pipelines.build import PANE_S, Source, observe, sinks_of
 from pipelines.job import Job
@@ -40,25 +41,34 @@ def stream(
 ) -> None:
     """The whole road, without an end. identity: as of `pipelines.build.stream`."""
     beats = p | f"heartbeat of {identity}" >> heartbeat
+    for of, estimates in released(p | "read" >> source, beats, heartbeat.start_s, job, levels):
+        for name, sink in sinks_of(job.outputs).items():
+            _ = estimates | f"{of}{name}" >> sink
+
+
+def released(
+    read: DoOutputsTuple, beats: PCollection[KeyedTally], start_s: int, job: Job, levels: LevelsStream
+) -> Iterator[tuple[str, PCollection[SlotEstimates]]]:
+    """Estimates of live slots, and of whole periods where the stream ends them; each with what its sinks are named by.
+
+    read: main: RawBatch; refused: Refused. start_s: of the first slot.
+    """
     # Under secret counts a report's own minute decides, without what its vehicle sent else.
-    events = observe(p | "read" >> source, job, PANE_S, RefuseLate(PANE_S, levels.more_s))  # PackedEvents
+    events = observe(read, job, PANE_S, RefuseLate(PANE_S, levels.more_s))  # PackedEvents
     timely = events | "in time" >> InTime(PANE_S)
     _ = timely[BEHIND] | "count late" >> beam.Map(_count_late)
-    slots = timely.in_time | "by vehicle" >> _Tallied(job, heartbeat.start_s, 0)  # (slot, 0), Tally
+    slots = timely.in_time | "by vehicle" >> _Tallied(job, start_s, 0)  # (slot, 0), Tally
     both = (slots, beats) | "with heartbeat" >> beam.Flatten()
     sealed = both | "live" >> ReleaseLive(job.account, levels.live)  # slot, Sealed
     recorded = sealed | "record" >> Record(job.account)
-    _publish(recorded | "publish/estimate" >> EstimateLive(job.account, levels.live), job, "")
+    yield "", recorded | "publish/estimate" >> EstimateLive(job.account, levels.live)
     if levels.periods is None:
         return
-    whole = events | "by vehicle, later" >> _Tallied(job, heartbeat.start_s, levels.more_s)
+    whole = events | "by vehicle, later" >> _Tallied(job, start_s, levels.more_s)
     all_ = (whole, beats) | "later with heartbeat" >> beam.Flatten()
-    into = IntoPeriods(levels.periods.periods, job.slot_s, heartbeat.start_s, levels.more_s)
-    _publish(
-        all_ | "into periods" >> into | "period" >> ReleasePeriod(job.account, levels.periods, in_stream=True),
-        job,
-        "period: ",
-    )
+    into = IntoPeriods(levels.periods.periods, job.slot_s, start_s, levels.more_s)
+    release = ReleasePeriod(job.account, levels.periods, in_stream=True)
+    yield "period: ", all_ | "into periods" >> into | "period" >> release
 
 
 @dataclass
@@ -78,8 +88,3 @@ class _Tallied(beam.PTransform[PCollection[PackedEvents], PCollection[KeyedTally
 
 def _count_late(packed: PackedEvents) -> None:
     Metrics.counter(counters.NAMESPACE, counters.LATE_FOR_LIVE).inc(packed.rows)
-
-
-def _publish(estimates: PCollection[SlotEstimates], job: Job, of: str) -> None:
-    for name, sink in sinks_of(job.outputs).items():
-        _ = estimates | f"{of}{name}" >> sink

@@ -117,7 +117,7 @@ def prepare(
         source=source,
         heartbeat=Heartbeat(spec.timetable, start_s, to_s, spec.privacy.release_shards),
         identity=identity_of(spec, secret, vehicle_shards),
-        levels=_levels(spec, from_s, to_s, secret, location.head),
+        levels=levels_stream(spec, from_s, to_s, secret, location.head),
     )
 
 
@@ -126,7 +126,8 @@ def identity_of(spec: Specification, secret: Secret, vehicle_shards: int) -> str
     return f"{spec.spec_id}-{account_of(spec.account, secret).key_check}-{vehicle_shards}-{PARTIAL_LAYOUT}"
 
 
-def _levels(spec: Specification, from_s: int, to_s: int, secret: Secret, head: Path) -> LevelsStream | None:
+def levels_stream(spec: Specification, from_s: int, to_s: int, secret: Secret, head: Path) -> LevelsStream | None:
+    """How live slots and whole periods of a specification by `levels` are streamed; None for any other one."""
     if spec.levels is None or spec.levels.live is None:
         return None
     policy = levels_policy(spec, spec.levels, secret, head)

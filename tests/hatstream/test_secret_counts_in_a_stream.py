@@ -1,0 +1,83 @@
+"""An unbounded PCollection under secret counts: live slots, the period's end, and lateness by a row's own two times."""
+
+import json
+from datetime import datetime
+
+import apache_beam as beam
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.testing.test_stream import TestStream as Clock
+from apache_beam.transforms.window import TimestampedValue
+
+import hatstream as library
+from pipelines.account import location
+from tests import city, levels_city
+from tests.hatstream.pipelines import append, reports
+
+SPEC = levels_city.SPEC + "[live]\nshare = 0.4\nday_lateness_s = 1800\n"
+FIRST, SECOND = levels_city.DAYS[:2]
+START_S = int(datetime.fromisoformat(f"{SECOND}T08:00:00+05:30").timestamp())
+
+
+@pytest.fixture
+def streamed(town, hatstream):
+    """Releases a day, then streams the next; gives the rows, the counters and the ledger's entries of it."""
+    folder = town(SPEC, levels_city.rows())
+    assert hatstream(*city.release(folder, start=FIRST, end=FIRST))[0] == 0
+
+    def run(rows, *, delay_s=1, end_s=5 * 3600):
+        clock = Clock().advance_watermark_to(START_S - 60)
+        for row in sorted(rows, key=lambda row: row["ts"]):
+            taken_s = datetime.fromisoformat(row["ts"]).timestamp() + delay_s
+            clock = clock.advance_watermark_to(taken_s).add_elements([TimestampedValue(row, taken_s)])
+        for hour_s in range(3600, end_s + 1, 3600):  # a live slot that is not there when its day ends is missed
+            if START_S + hour_s > taken_s:
+                clock = clock.advance_watermark_to(START_S + hour_s)
+        clock = clock.advance_watermark_to_infinity()
+        p = beam.Pipeline(runner="DirectRunner", options=PipelineOptions(["--streaming"]))
+        made = library.Release(
+            folder / "spec.toml", f"{SECOND}T08:00", f"{SECOND}T12:00", ledger=str(folder / "ledger.sqlite")
+        )
+        _ = p | clock | made | "keep" >> beam.Map(lambda row: append(folder / "kept.jsonl", row))
+        result = p.run()
+        result.wait_until_finish()
+        counts = {found.key.metric.name: found.result for found in result.metrics().query()["counters"]}
+        spec, ledger = library.load(folder / "spec.toml"), location.find(str(folder / "ledger.sqlite"), None).ledger
+        live = ledger.live(spec.account.name, spec.spec_id, SECOND)
+        stages = [found for found in ledger.stages(spec.account.name, spec.spec_id) if found.unit.period == SECOND]
+        kept = [json.loads(line) for line in (folder / "kept.jsonl").read_text().splitlines()]
+        return kept, counts, live, stages
+
+    return run
+
+
+def of_second_day(buses=4):
+    return [row for row in reports(levels_city.rows(buses=buses)) if row["ts"].startswith(SECOND)]
+
+
+def test_live_slots_and_the_whole_day_are_released_and_the_command_finds_them_as_they_are(
+    streamed, tmp_path, hatstream
+):
+    rows, counts, live, stages = streamed(of_second_day())
+    assert (len(live), len(stages) > 0) == (4, True)
+    assert {row["mechanism"] for row in rows} >= {"levels-live"}
+    assert len(rows) == 2 * 4 * len(levels_city.CELLS)
+    assert not [name for name in counts if name.startswith("refused/")]
+    code, _, err = hatstream(*city.release(tmp_path, "--json", start=SECOND, end=SECOND))
+    assert (code, err) == (0, "")
+    ledger = location.find(str(tmp_path / "ledger.sqlite"), None).ledger
+    (account,) = ledger.accounts()
+    assert ledger.audit(account.name)[0] == 0, "the whole day is of the same reports"
+
+
+def test_a_row_whose_beam_timestamp_is_its_own_time_is_refused_by_itself(streamed):
+    _, counts, live, _ = streamed(of_second_day(), delay_s=0)
+    assert "refused/lateness/own-time" in counts, "this runner tells that it counted, not how often"
+    assert len(live) == 4, "what is recorded does not depend on it"
+
+
+def test_a_period_that_is_not_over_is_not_released(streamed):
+    """The watermark ends in the middle of the day, and the source with it."""
+    morning = [row for row in of_second_day() if row["ts"][11:13] == "08"]
+    _, _, live, stages = streamed(morning, end_s=3600)
+    assert (len(live), len(stages)) == (1, 0)
