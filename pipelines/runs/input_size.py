@@ -1,4 +1,4 @@
-"""Estimates how many rows an input has before it is read: a total for progress, which decides nothing."""
+"""Estimates how many rows an input has before it is read: a total for progress, and for how work is cut."""
 
 import os
 from collections.abc import Sequence

@@ -58,6 +58,8 @@ from transforms.steps.range import DeriveSpeeds, ReleaseInOrder
 from transforms.steps.side_outputs import Parting, Refusal, dead_letters
 
 UNREADABLE: Final = "unreadable"
+PANE_ROWS = 500_000
+"""Of events in a group: so many are counted at a time."""
 
 Piece = tuple[bytes, int, int]
 """A file as the file system names it, and the number of one of so many shares of it."""
@@ -68,12 +70,16 @@ KeyedPart = tuple[str, tuple[SlotShard, bytes]]
 
 @dataclass(frozen=True)
 class Bounded:
-    """All that such a job is made of. needed: see `verdict_on`. levels: of a release by levels."""
+    """All that such a job is made of. needed: see `verdict_on`. levels: of a release by levels.
+
+    pane_s: length of the panes in which slots are counted: each is a group of its own, and costs a millisecond.
+    """
 
     job: Job
     levels: PeriodPolicy | None
     paths: Sequence[str]
     needed: Sequence[str] | None
+    pane_s: int = PANE_S
 
     @property
     def periods(self) -> tuple[str, ...]:
@@ -87,7 +93,7 @@ class Bounded:
             | "pieces" >> beam.Create(pieces)
             | "read" >> ReadPieces(job.layout, skips_unreadable=job.skips_unreadable)
         )  # RawBatch
-        observed = observe_all(read, job, PANE_S)
+        observed = observe_all(read, job, self.pane_s)
         counted = _counted(read, observed.refused, observed.events, job)
         if self.levels is None:
             self._release(p, observed.events, counted)
@@ -124,6 +130,17 @@ class Bounded:
     @property
     def _needed(self) -> tuple[str, ...] | None:
         return None if self.needed is None else tuple(self.needed)
+
+
+def pane_length(rows: int | None, slots: int, slot_s: int) -> int:
+    """The longest panes, in seconds, that divide a slot and hold about PANE_ROWS rows at most, where these are spread
+    evenly over so many slots. rows: None: nobody knows."""
+    if rows is None:
+        return PANE_S
+    parts = max(1, -(-rows // (max(1, slots) * PANE_ROWS)))
+    minutes = slot_s // PANE_S
+    lengths = (length for length in range(1, minutes + 1) if minutes % length == 0)
+    return PANE_S * max(length for length in lengths if length == 1 or length * parts <= minutes)
 
 
 @dataclass

@@ -9,7 +9,7 @@ from pipelines.engine import BoundedEngine, EngineError, Finished
 from pipelines.job import Job
 from pipelines.outcome import Outcome, count_in
 from pipelines.progress import Report
-from pipelines.runs.beam.bounded import Bounded
+from pipelines.runs.beam.bounded import Bounded, pane_length
 from pipelines.runs.beam.judge import VERDICT, read_back
 from pipelines.runs.crew.periods import asked_of_the_account
 from pipelines.runs.input_size import rows_about
@@ -36,7 +36,13 @@ def run(
     if asked.periods_refused:
         return asked
     about, before = rows_about(paths), _sealed(job)
-    made = Bounded(replace(job, vehicle_shards=2 * engine.parallelism), levels, paths, needed)
+    made = Bounded(
+        replace(job, vehicle_shards=2 * engine.parallelism),
+        levels,
+        paths,
+        needed,
+        pane_length(about, len(job.slots), job.slot_s),
+    )
 
     def watch(counts: Mapping[str, int]) -> None:
         progress(PHASE, counts.get(counters.ROWS, 0), about)

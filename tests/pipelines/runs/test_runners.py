@@ -8,7 +8,7 @@ from pipelines.account import location
 from pipelines.assembly import job_of, ledger_account_of
 from pipelines.job import Outputs
 from pipelines.ranges import range_of
-from pipelines.runs.beam.bounded import Bounded
+from pipelines.runs.beam.bounded import Bounded, pane_length
 from pipelines.runs.beam.runners.by_name import ByName
 from pipelines.runs.release import _levels
 from pipelines.specification import load
@@ -84,6 +84,15 @@ def test_prism_without_its_program_ends_in_a_sentence(town, hatstream, monkeypat
     assert (code, out) == (4, "")
     assert "needs Prism's program" in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("rows", "slots", "minutes", "length_s"),
+    [(None, 24, 60, 60), (0, 24, 60, 3600), (12_000_000, 24, 60, 3600), (16_000_000, 24, 60, 1800),
+     (64_000_000, 1, 60, 60), (10**12, 1, 15, 60), (1, 0, 1, 60), (30_000_000, 24, 60, 1200)],
+)  # fmt: skip
+def test_panes_are_as_long_as_a_group_of_rows_may_be_large(rows, slots, minutes, length_s):
+    assert pane_length(rows, slots, 60 * minutes) == length_s
 
 
 class Translated(ByName):
