@@ -36,13 +36,8 @@ def run(
     if asked.periods_refused:
         return asked
     about, before = rows_about(paths), _sealed(job)
-    made = Bounded(
-        replace(job, vehicle_shards=2 * engine.parallelism),
-        levels,
-        paths,
-        needed,
-        pane_length(about, len(job.slots), job.slot_s),
-    )
+    pane_s = pane_length(about, len(job.slots), job.slot_s)
+    made = Bounded(replace(job, vehicle_shards=2 * engine.parallelism), levels, paths, needed, pane_s)
 
     def watch(counts: Mapping[str, int]) -> None:
         progress(PHASE, counts.get(counters.ROWS, 0), about)
