@@ -19,6 +19,8 @@ _DAY = np.array(
 """How likely a vehicle is on the road in each hour."""
 _PARTS_H, _PER_KMH = 4, 120.0
 _USUAL_KMH = 6.0, 58.0
+_NIGHT_ENDS = 6
+_VISITORS_FASTER = 1.3
 _BRIEF = 0.25
 """A vehicle that stays half as long as usual in a HAT lies so much farther from its pattern: 2 to this power."""
 
@@ -31,6 +33,10 @@ class MadeUp:
     where all drive at the mean speed; faster ones differ more, and those that only pass by, with few reports.
     uneven_kmh: how far a cell lies from the cells around it. slow_centre_kmh: how much slower it is where e times as
     many go. steep: how much busier the middle is than the edge. visits: cells of a vehicle in an hour.
+    apart_kmh: how far districts lie from one another. reporting: times as many reports of a visit as usual.
+    lasting_kmh: how far a cell in one hour lies from its day, every day. weekend_kmh: how far the hours of days 6 and
+    7 lie from those of the others. night: so many vehicles drive from midnight to six. depot: what part of the fleet
+    stands in one cell, and reports as often. visitors: what part of the fleet comes for an hour, and is faster.
     """
 
     name: str
@@ -47,6 +53,13 @@ class MadeUp:
     uneven_kmh: float = 3.0
     slow_centre_kmh: float = 2.0
     steep: float = 1.7
+    apart_kmh: float = 5.0
+    reporting: float = 1.0
+    lasting_kmh: float = 0.0
+    weekend_kmh: float = 0.0
+    night: int | None = None
+    depot: float = 0.0
+    visitors: float = 0.0
     seed: int = 1
 
 
@@ -58,7 +71,8 @@ def made_up(of: MadeUp, grid: Grid) -> TrueCity:
     popular = np.exp(0.7 * rng.normal(size=cells.size) - of.steep * np.hypot(*at_km.T) / (of.rings * 2.2))
     pattern = _pattern(of, rng, cells, at_km, popular)
     routes = _routes(of, rng, at_km)
-    days = [_day(of, rng, grid, cells, at_km, popular, routes, pattern) for _ in range(of.days)]
+    patterns = _by_weekday(of, pattern)
+    days = [_day(of, rng, grid, cells, at_km, popular, routes, patterns[at % 7]) for at in range(of.days)]
     touched = {int(cells[cell]) for cell in np.unique(days[0][0].cell)}
     region = tuple(sorted({near for cell in touched for near in h3_int.grid_disk(cell, 1)}))
     true = [_within(of, f"day {at + 1}", rows, cells, region, grid) for at, (rows,) in enumerate(days)]
@@ -69,13 +83,21 @@ def _pattern(of: MadeUp, rng: np.random.Generator, cells: Int64s, at_km: Float64
     """Usual mean of every HAT, km/h, (cells, 24)."""
     bumps = at_km[rng.integers(0, cells.size, 8)]
     near = np.exp(-np.sum((at_km[:, None] - bumps) ** 2, axis=-1) / (2 * 4.0**2))
-    cell = near @ (5 * rng.normal(size=8)) + of.uneven_kmh * rng.normal(size=cells.size)
+    cell = near @ (of.apart_kmh * rng.normal(size=8)) + of.uneven_kmh * rng.normal(size=cells.size)
     cell = cell - of.slow_centre_kmh * np.log(popular)
     hour = -3 * np.exp(-((np.arange(24) - 8) ** 2) / 4) - 4 * np.exp(-((np.arange(24) - 17) ** 2) / 6)
     parents = np.unique([h3_int.cell_to_parent(int(cell), 6) for cell in cells], return_inverse=True)[1]
     both = 1.5 * rng.normal(size=(parents.max() + 1, 24 // _PARTS_H))[parents][:, np.arange(24) // _PARTS_H]
     found: Float64s = of.mean_kmh + (cell - np.average(cell, weights=popular))[:, None] + hour + both
     return np.clip(found, *_USUAL_KMH)
+
+
+def _by_weekday(of: MadeUp, pattern: Float64s) -> list[Float64s]:
+    """The pattern of each of seven days, with what lasts of a cell in an hour."""
+    rng = np.random.default_rng([of.seed, 7])
+    lasting = pattern + of.lasting_kmh * rng.normal(size=pattern.shape)
+    weekend = of.weekend_kmh * (1 + 0.5 * np.cos(2 * np.pi * (np.arange(24) - 8) / 12) + 0.3 * rng.normal(size=24))
+    return [np.clip(each, *_USUAL_KMH) for each in [lasting] * 5 + [lasting + weekend] * 2]
 
 
 def _routes(of: MadeUp, rng: np.random.Generator, at_km: Float64s) -> list[Int64s]:
@@ -105,6 +127,12 @@ def _day(
     hours = np.array(of.hours)
     truth = pattern[:, hours] + rng.normal(0, 1.0, hours.size) + rng.normal(0, of.rough_kmh, (cells.size, hours.size))
     driven = rng.random((of.vehicles, hours.size)) < _DAY[hours] * rng.uniform(0.5, 1.1, (of.vehicles, 1))
+    if of.night is not None:
+        driven[np.ix_(np.arange(of.vehicles) >= of.night, hours < _NIGHT_ENDS)] = False
+        driven[np.ix_(np.arange(of.vehicles) < of.night, hours < _NIGHT_ENDS)] = True
+    visiting = np.arange(of.vehicles) >= round((1 - of.visitors) * of.vehicles)
+    if of.visitors:
+        driven[visiting] = np.arange(hours.size) == rng.integers(0, hours.size, (int(visiting.sum()), 1))
     vehicle, slot = np.nonzero(driven)
     cell = _visited(of, rng, vehicle, slot, at_km, popular, routes)
     vehicle, slot = (np.repeat(each, of.visits) for each in (vehicle, slot))
@@ -114,11 +142,23 @@ def _day(
     stay = rng.gamma(2, 0.5, key.size)
     own_kmh = of.own_kmh * np.sqrt(pattern[cell, hours[slot]] / of.mean_kmh) * np.maximum(stay, 0.05) ** -_BRIEF
     one = 0.35 * rng.normal(size=of.vehicles)[vehicle] + 0.94 * rng.standard_t(6, key.size) / np.sqrt(1.5)
-    mean = np.clip(truth[cell, slot] + own_kmh * one, 0, float(grid.upper))
+    faster = np.where(visiting[vehicle], _VISITORS_FASTER, 1.0)
+    mean = np.clip(faster * truth[cell, slot] + own_kmh * one, 0, float(grid.upper))
     # Slow vehicles stay longer in a cell, and report more often.
-    reports = 1 + rng.poisson(_PER_KMH * stay / (mean + 30))
+    reports = 1 + rng.poisson(of.reporting * _PER_KMH * stay / (mean + 30))
     total = np.rint(reports * mean / float(grid.step)).astype(np.int64)
-    return (Rows(vehicle + 1, cell, slot, reports, total),)
+    return (_with_depot(of, Rows(vehicle + 1, cell, slot, reports, total), cells.size, hours.size),)
+
+
+def _with_depot(of: MadeUp, rows: Rows, cells: int, slots: int) -> Rows:
+    """The first vehicles stand in one cell in every slot, if any do."""
+    standing = round(of.depot * of.vehicles)
+    if not standing:
+        return rows
+    vehicle, slot = (each.ravel() for each in np.mgrid[:standing, :slots])
+    reports = np.full(vehicle.size, max(round(of.visits * of.reporting * 2), 1))
+    depot = Rows(of.vehicles + 1 + vehicle, np.full(vehicle.size, cells // 3), slot, reports, 0 * vehicle)
+    return Rows(*(np.concatenate(columns) for columns in zip(rows, depot, strict=True)))
 
 
 def _visited(

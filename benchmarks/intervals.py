@@ -168,13 +168,14 @@ def feeds_of(data: str | None, spec: Path) -> dict[str, Callable[[], TrueCity]]:
     return found | {city.name: partial(made_up, city, grid) for city in (*FITTED, *UNSEEN)}
 
 
-def causal(city: TrueCity, how: Recipe) -> Simulated:
-    """Each day's estimates from its own and earlier releases."""
+def causal(city: TrueCity, how: Recipe, noise: Noise | None = None) -> Simulated:
+    """Each day's estimates from its own and earlier releases. noise: of a seed, to compare two models; else fresh."""
+    noise = noise or Noise()
     state, found = State.new(design_of(city.region), facts_of(city.fleet)), Simulated()
     known: Learned | None = None
     for day in city.days:
         hours = np.array(day.hours, np.int64)
-        stages = look(city, day, how, None if known is None else known.forecast(hours), state, Noise())
+        stages = look(city, day, how, None if known is None else known.forecast(hours), state, noise)
         state = taken_in(state, DayValues(hours=hours, stages=stages))
         known = learned(state)
         found.causal.append(published(known.estimate(), float(city.grid.upper)))
