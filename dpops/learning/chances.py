@@ -34,16 +34,6 @@ class Doubt(NamedTuple):
 
 VEHICLES, WEIGHT = Doubt(1.1, 0.15, 0.15), Doubt(1.8, 0.05, 0.0)
 """Of the vehicles in a HAT; of what a cell's day weighs."""
-FEW, POWER = 9.0, 1.05
-"""Variance of the mean of a HAT of n vehicles around what describes it, (km/h)^2: FEW km/h times what describes it, /
-n^POWER, and a floor. Where traffic is fast vehicles differ more: in Austin's HATs by 80 (km/h)^2 below 12 km/h, by 120
-around 14, 240 around 26 and 450 above 34."""
-SLOWEST_KMH, FASTEST_KMH = 6.0, 60.0
-"""What describes a HAT counts there as no less and no more."""
-USUAL_KMH = 20.0
-"""What it is taken for before any release."""
-FLOOR = 0.9
-"""What is left of that with many vehicles, before the account's own releases say more: see `surprises.Told`."""
 UNSAID = 0.13
 """Of a HAT's own variance, what a release of single HATs says nothing of: it weighs vehicles otherwise."""
 _STEPS = 10
@@ -104,13 +94,6 @@ def described_variances(variances: Float64s, factors: Float64s, most: float) -> 
     """
     said = np.maximum(1 / np.maximum(variances, _EXACT) - 1 / max(most, _EXACT), 0.0)
     found: Float64s = 1 / (1 / max(most, _EXACT) + said[..., None] * factors**2)
-    return found
-
-
-def own_variances(vehicles: Float64s, described_kmh: Float64s | float, floor: float) -> Float64s:
-    """Variance of the mean of a HAT of so many vehicles around what describes it. floor: that of a HAT of many."""
-    speeds = np.clip(described_kmh, SLOWEST_KMH, FASTEST_KMH)
-    found: Float64s = FEW * speeds / vehicles**POWER + floor
     return found
 
 

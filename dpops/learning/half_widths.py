@@ -12,12 +12,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpops.learning.chances import CAUTIOUS, USUAL_KMH, VEHICLES, Doubt, numbers_of, own_variances
+from dpops.learning.chances import CAUTIOUS, VEHICLES, Doubt, numbers_of
 from dpops.learning.interval import LEAST_VEHICLES, MOST_LOG_VARIANCE, Z95
 from dpops.learning.learner import KEPT
 from dpops.levels.defaults import BoundsOnly, Settings, vehicle_weight
 from dpops.levels.groups import Level, level
 from dpops.levels.stages import UNIT, Kind
+from dpops.spread import USUAL
 from dpops.types import Float64s
 
 UNKNOWN_LOG_VARIANCE = 1.2
@@ -64,7 +65,7 @@ def hat_half_widths(look: Look, vehicles: Float64s, upper_kmh: float, days: int 
         count = 1 / (own_count + 1 / np.maximum(count, 1e-300))
     doubt = Doubt(1.0, 0.0, 0.0) if look.counts_public else VEHICLES
     numbers = numbers_of(vehicles, count, UNKNOWN_LOG_VARIANCE, doubt)
-    own = 1 / (1 / own_variances(numbers[:, _FEWER], USUAL_KMH, ROUGH_FLOOR) + own_speed)
+    own = 1 / (1 / USUAL.of(numbers[:, _FEWER], least=ROUGH_FLOOR) + own_speed)
     half = np.minimum(Z95 * np.sqrt(speed + own), upper_kmh / 2)
     return HalfWidths(half, (numbers[:, CAUTIOUS] >= LEAST_VEHICLES) & (count <= MOST_LOG_VARIANCE))
 
@@ -77,7 +78,7 @@ def place_half_widths(look: Look, vehicles: Float64s, upper_kmh: float, days: in
     name = place_level(look)
     grouped, share = level(name, look.known.hats, Fraction(1)), dict(look.settings.shares)[name]
     noise = (_speed_noise(look, share) / _weight(look, grouped, vehicles)) ** 2 / days
-    own = own_variances(np.maximum(vehicles, 1.0), USUAL_KMH, ROUGH_FLOOR) / look.known.hats.slots
+    own = USUAL.of(np.maximum(vehicles, 1.0), least=ROUGH_FLOOR) / look.known.hats.slots
     half: Float64s = np.minimum(Z95 * np.sqrt(noise + own), upper_kmh / 2)
     return half
 

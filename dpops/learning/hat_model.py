@@ -11,7 +11,7 @@ import numpy as np
 
 from dpops.learning.design import HOURS, Design, Smoothness
 from dpops.learning.hat_information import hat_information
-from dpops.learning.hat_variances import USUAL, Missed, OwnVariances, learned_variances
+from dpops.learning.hat_variances import Missed, learned_variances, uneven_variances
 from dpops.learning.hats import HatMeans, HatState, HatSums
 from dpops.learning.interval import Z95, rounded
 from dpops.learning.layout import Layout
@@ -25,6 +25,8 @@ from dpops.learning.means import (
     traffic_of,
     variances_of,
 )
+from dpops.spread import USUAL
+from dpops.spread import Spread as OwnSpread
 from dpops.types import Float64s, Int64s
 
 DWELL = -5.0, 4.0
@@ -59,8 +61,8 @@ class HatBelief(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LearnedHats:
-    """The model fitted to a state, whose whole is kept here. traffic: (cells, 24). dwell: the mean one. variances: of
-    HATs around what describes them. unknown: see `MOST_UNKNOWN`, of all hours of the newest day."""
+    """The model fitted to a state, whose whole is kept here. traffic: (cells, 24). dwell: the mean one. own: how far
+    HATs lie from what describes them. unknown: see `MOST_UNKNOWN`, of all hours of the newest day."""
 
     design: Design
     whole: HatSums
@@ -68,7 +70,7 @@ class LearnedHats:
     traffic: Float64s
     dwell: float
     means: Means
-    variances: OwnVariances
+    own: OwnSpread
     unknown: float
 
     def belief(self, day: str, means: HatMeans, upper_kmh: float) -> HatBelief:
@@ -98,11 +100,11 @@ class LearnedHats:
 
     def _believed(self, means: HatMeans, described: Float64s, variances: Float64s) -> tuple[Float64s, Float64s]:
         """True means and their variances, (hats,) each, from what describes the released ones and its variances."""
-        noisy, pull = means.is_noisy, self.variances.times_usual * means.errors.pull_kmh
+        noisy, pull = means.is_noisy, self.own.of_one / USUAL.of_one * means.errors.pull_kmh
         true = np.where(noisy, described - pull, described)
-        own = self.variances.of(means.vehicles, means.reports, true)
+        own = self.own.of(means.vehicles, means.reports, true)
         part = np.where(noisy, own / (own + means.variances), 0.0)
-        uneven = self.variances.of_uneven(means.vehicles, means.reports, means.heaviest, true)
+        uneven = uneven_variances(self.own, means.vehicles, means.reports, means.heaviest, true)
         beside = np.where(noisy, OF_TRUE * means.uneven + means.errors.pull_sd_kmh**2, uneven)
         known = np.where(noisy, 1.0, UNLIKE) * variances
         return true + part * (means.values - described), (1 - part) ** 2 * known + (1 - part) * own + beside

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpops.learning.design import HOURS
-from dpops.learning.hat_variances import USUAL
+from dpops.spread import USUAL
 from dpops.types import Float64s, Int64s
 
 RECENT = 6

@@ -12,9 +12,9 @@ from dpops.learning.chances import (
     half_widths,
     left_variances,
     numbers_of,
-    own_variances,
 )
-from dpops.learning.learner import Field, deviation_variance
+from dpops.learning.learner import Field
+from dpops.spread import USUAL
 from dpops.types import Float64s, Int64s
 
 STEP_KMH = 0.01
@@ -76,8 +76,8 @@ def chances_of(field: Field) -> Chances:
         return field.chances
     numbers = numbers_of(expected_vehicles(field.vehicles), field.log_variances, field.unknown_log_variance)
     # What a release of single HATs says of their own means, as a precision.
-    said = np.maximum(1 / field.deviations - 1 / deviation_variance(field.vehicles), 0.0)
-    own = own_variances(numbers, field.values[..., None], field.floor)
+    said = np.maximum(1 / field.deviations - 1 / USUAL.of(field.vehicles), 0.0)
+    own = USUAL.of(numbers, kmh=field.values[..., None], least=field.floor)
     return Chances(numbers, left_variances(own, said))
 
 

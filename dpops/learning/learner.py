@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpops.learning import counts as count_model
-from dpops.learning.chances import FLOOR, Chances
+from dpops.learning.chances import Chances
 from dpops.learning.counts import CountProblem, CountQueries, Counts, fit_counts
 from dpops.learning.design import Design
 from dpops.learning.information import Information
@@ -28,6 +28,7 @@ from dpops.learning.means import (
 from dpops.learning.queries import GroupRows, Groups
 from dpops.learning.releases import DayValues, LevelValues
 from dpops.learning.surprises import UNTOLD, Described, Told, told
+from dpops.spread import USUAL
 from dpops.types import Float64s, Int64s
 
 HOUR_SPREAD = 0.05
@@ -121,7 +122,7 @@ class Field:
     unknown_log_variance: float
     explained: float
     larger: float = 1.0
-    floor: float = FLOOR
+    floor: float = USUAL.least
     chances: Chances | None = None
 
 
@@ -162,7 +163,7 @@ class Learned:
         return Field(
             values=values,
             variances=spread.variances,
-            deviations=deviation_variance(vehicles),
+            deviations=USUAL.of(vehicles),
             weights=weights,
             vehicles=vehicles,
             log_variances=log_variances,
@@ -237,12 +238,6 @@ def learned(state: State) -> Learned:
     return replace(found, told=told(found.means, found.described(), rows))
 
 
-def deviation_variance(vehicles: Float64s) -> Float64s:
-    """Variance of a HAT's mean around what describes it, (km/h)^2. Fitted on three real cities."""
-    total: Float64s = 4 + 150 / np.maximum(vehicles, 1e-6)
-    return total
-
-
 _Rows = Callable[[Groups, Int64s], GroupRows]
 
 
@@ -311,7 +306,7 @@ def _understood(state: State, day: DayValues, counts: Counts, rows: _Rows) -> _D
     """What a day says about means, once the weights of its HATs are known."""
     usual = counts.hats(state.design, day.hours)
     weights, parts = _day_weights(state, day, usual), coefficients_of(traffic_of(usual))
-    deviations = weights**2 * deviation_variance(weights / state.facts.hat_weight)
+    deviations = weights**2 * USUAL.of(weights / state.facts.hat_weight)
     queries = []
     for stage in day.stages:
         for level in stage.levels:

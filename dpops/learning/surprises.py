@@ -5,10 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpops.learning.chances import FLOOR, VEHICLES, expected_vehicles, factors_of, own_variances
+from dpops.learning.chances import VEHICLES, expected_vehicles, factors_of
 from dpops.learning.means import Deviations, Means, border_of, coefficients_of
 from dpops.learning.queries import GroupRows, Groups
 from dpops.learning.releases import DayValues, LevelValues
+from dpops.spread import USUAL
 from dpops.types import Float64s, Int64s
 
 PRIOR_SD = 0.5
@@ -47,7 +48,7 @@ class Told(NamedTuple):
     explained: float
 
 
-UNTOLD = Told(FLOOR, 0.0)
+UNTOLD = Told(USUAL.least, 0.0)
 
 
 class _Surprises(NamedTuple):
@@ -81,7 +82,7 @@ def _floor(found: Sequence[_Surprises]) -> float:
     for each in found:
         weighted = each.floors * each.precisions
         precision, value = precision + float(weighted @ each.floors), value + float(weighted @ each.squares)
-    return FLOOR * min(max(value / precision, LEAST), MOST)
+    return USUAL.least * min(max(value / precision, LEAST), MOST)
 
 
 def _explained(found: Sequence[_Surprises]) -> float:
@@ -105,7 +106,7 @@ def _all(means: Means, days: Sequence[Described], rows: RowsOf) -> Iterator[_Sur
             most = float(each.log_variances.max())
             factors[key] = factors_of(each.log_variances, most, VEHICLES, vehicles)
         numbers = np.maximum(vehicles[..., None] * factors[key], 1.0)
-        falling = own_variances(numbers, each.values[..., None], 0.0).mean(axis=-1)
+        falling = USUAL.of(numbers, kmh=each.values[..., None], least=0.0).mean(axis=-1)
         for stage in each.day.stages:
             for level in stage.levels:
                 made = rows(level.groups, each.day.hours)
@@ -124,7 +125,7 @@ def _surprises(
     # Weights are noisy too, which matters where the centre is far off.
     miscounted = MISCOUNTED * totals(weights * each.log_variances) / totals(weights) * totals(around) ** 2
     noise = (1 / level.speed_precision + miscounted).ravel()
-    few, floors = LEFT * totals(weights**2 * falling).ravel(), totals(weights**2 * FLOOR).ravel()
+    few, floors = LEFT * totals(weights**2 * falling).ravel(), totals(weights**2 * USUAL.least).ravel()
     whole = noise + few + floors
     leverage = np.minimum(known / whole, _MOST_LEVERAGE)
     return _Surprises(

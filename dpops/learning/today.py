@@ -9,11 +9,12 @@ from dpops.learning.covariances import hat_variances, usual_hours
 from dpops.learning.design import Smoothness
 from dpops.learning.information import Information
 from dpops.learning.layout import Layout
-from dpops.learning.learner import HOUR_SPREAD, Field, Learned, deviation_variance
+from dpops.learning.learner import HOUR_SPREAD, Field, Learned
 from dpops.learning.means import columns_of
 from dpops.learning.queries import GroupRows
 from dpops.learning.releases import StageValues
 from dpops.learning.system import Part, Solved, system_of
+from dpops.spread import USUAL
 from dpops.types import Float64s, Int64s
 
 CITY_SD_KMH = 5.0
@@ -89,7 +90,7 @@ def _slot_information(
 ) -> Information:
     """What a slot's levels say of the deviation from the forecast. weights: (cells, 1), expected of the slot."""
     design, around = layout.design, forecast.values[:, slot : slot + 1] - values.centre
-    columns, own = columns_of(design, hour)[..., :-1], weights**2 * deviation_variance(forecast.vehicles[:, [slot]])
+    columns, own = columns_of(design, hour)[..., :-1], weights**2 * USUAL.of(forecast.vehicles[:, [slot]])
     total = Information.none(layout)
     for at, level in enumerate(values.levels):
         if not np.all(np.isfinite(level.speed_variance)):

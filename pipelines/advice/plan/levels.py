@@ -11,9 +11,8 @@ import msgspec
 import numpy as np
 
 from dpops.claims import rho_within
-from dpops.learning.half_widths import Look, hat_half_widths, place_half_widths, place_level
+from dpops.learning.half_widths import ROUGH_FLOOR, Look, hat_half_widths, place_half_widths, place_level
 from dpops.learning.interval import Z95
-from dpops.learning.learner import deviation_variance
 from dpops.levels import BoundsOnly, Recipe, level, recipe
 from dpops.levels.defaults import spread_of
 from dpops.types import Float64s, Int64s
@@ -255,7 +254,7 @@ def _of_hats(now: Total, totals: list[Total], within: float) -> str:
     if now.hat_vehicles is not None:
         return f"{what} needs {now.hat_vehicles:,} vehicles in it."
     more = next((each for each in totals if each.epsilon > now.epsilon and each.hat_vehicles is not None), None)
-    own = Z95 * float(deviation_variance(np.array([np.inf]))[0]) ** 0.5
+    own = Z95 * ROUGH_FLOOR**0.5
     why = f"it is described by its cell and its hour, and its own mean lies around that by ±{own:.2g} km/h at best"
     if more is not None:
         return (

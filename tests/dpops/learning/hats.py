@@ -3,8 +3,8 @@
 import numpy as np
 
 from dpops.learning.hat_model import LearnedHats, learned_hats
-from dpops.learning.hat_variances import USUAL as VARIANCES
 from dpops.learning.hats import RECENT, HatErrors, HatMeans, HatState
+from dpops.spread import USUAL as VARIANCES
 from tests.dpops.learning.city import HOURS, design, truth
 
 CELLS = np.arange(36) * 7 + 100

@@ -9,11 +9,7 @@ import pytest
 from dpops.learning import State, chances, learned, taken_in
 from dpops.learning.chances import (
     CAUTIOUS,
-    FASTEST_KMH,
-    FLOOR,
     NODES,
-    SLOWEST_KMH,
-    USUAL_KMH,
     VEHICLES,
     WEIGHT,
     Doubt,
@@ -23,10 +19,10 @@ from dpops.learning.chances import (
     half_widths,
     left_variances,
     numbers_of,
-    own_variances,
 )
 from dpops.learning.releases import DayValues, LevelValues
 from dpops.learning.surprises import MOST
+from dpops.spread import USUAL
 from tests.dpops.learning.city import FACTS, HOURS, design, released_day, truth
 
 RNG_SEED = 3
@@ -77,7 +73,7 @@ def simulated(widths, doubt: Doubt, seed: int = RNG_SEED) -> float:
     spread = np.sqrt(own_log_variances(doubt, np.exp(logs)))
     true = np.maximum(np.exp(logs + spread * rng.normal(size=hats)), 1.0)
     known = (fitted > 6) & (variances < 0.5)
-    errors = np.sqrt(1 + own_variances(true, USUAL_KMH, FLOOR)) * rng.normal(size=hats)
+    errors = np.sqrt(1 + USUAL.of(true)) * rng.normal(size=hats)
     half = widths(np.ones(known.sum()), fitted[known], variances[known], doubt)
     return float(np.mean(np.abs(errors[known]) <= half))
 
@@ -98,19 +94,17 @@ def simulated_places(*, mixed: bool) -> float:
 
 def mixture(described, fitted, variances, doubt):
     numbers = numbers_of(fitted, variances, 1.0, doubt._replace(factor=1.0))  # its own variance is right
-    return half_widths(described[:, None] + own_variances(numbers, USUAL_KMH, FLOOR))
+    return half_widths(described[:, None] + USUAL.of(numbers))
 
 
 def at_the_fitted_number(described, fitted, _variances, _doubt):
-    return half_widths((described + own_variances(fitted, USUAL_KMH, FLOOR))[:, None] + np.zeros(NODES))
+    return half_widths((described + USUAL.of(fitted))[:, None] + np.zeros(NODES))
 
 
 def symmetric(described, fitted, variances, doubt):
     """Nodes of a normal law of the logarithm."""
     logs = np.sqrt(variances + own_log_variances(doubt, fitted))[:, None] * chances._AT
-    return half_widths(
-        described[:, None] + own_variances(np.maximum(fitted[:, None] * np.exp(logs), 1.0), USUAL_KMH, FLOOR)
-    )
+    return half_widths(described[:, None] + USUAL.of(np.maximum(fitted[:, None] * np.exp(logs), 1.0)))
 
 
 LITTLE = Doubt(1.0, 0.05, 0.0)
@@ -157,16 +151,16 @@ def test_numbers_are_ascending_and_at_least_one() -> None:
 
 def test_the_less_is_known_of_a_number_the_wider_the_interval_of_many_vehicles() -> None:
     variances = np.array([0.0, 0.1, 0.3, 0.6])
-    half = half_widths(1 + own_variances(numbers_of(np.full(4, 30.0), variances, 1.2), USUAL_KMH, FLOOR))
+    half = half_widths(1 + USUAL.of(numbers_of(np.full(4, 30.0), variances, 1.2)))
     assert np.all(np.diff(half) > 0)
 
 
 def test_vehicles_differ_more_where_traffic_is_fast() -> None:
-    """As in real feeds: a HAT's own variance is in proportion to its speed, but at the ends of all speeds."""
-    of_speed = own_variances(np.full(5, 10.0), np.array([0.0, SLOWEST_KMH, 20.0, 40.0, 65.0]), 0.0)
+    """As in real feeds, but below 5 km/h."""
+    of_speed = USUAL.of(np.full(5, 10.0), kmh=np.array([0.0, 5.0, 20.0, 40.0, 65.0]), least=0.0)
     assert of_speed[0] == of_speed[1]
-    assert of_speed[3] == pytest.approx(2 * of_speed[2])
-    assert of_speed[4] == pytest.approx(FASTEST_KMH / 20 * of_speed[2])
+    assert 1.8 * of_speed[2] < of_speed[3] < 2.2 * of_speed[2], "about in proportion: slow ones report more often too"
+    assert of_speed[4] > 1.3 * of_speed[3]
 
 
 def learned_floor_of(own_kmh: float) -> float:
@@ -188,12 +182,12 @@ def _moved(level: LevelValues, speeds: np.ndarray) -> LevelValues:
 
 def test_a_rough_citys_intervals_are_wider_since_its_releases_say_so() -> None:
     smooth, rough = learned_floor_of(0.5), learned_floor_of(4.0)
-    assert smooth < 1.5 * FLOOR
-    assert 2 * FLOOR < rough <= MOST * FLOOR
+    assert smooth < 1.5 * USUAL.least
+    assert 2 * USUAL.least < rough <= MOST * USUAL.least
 
 
 def test_before_any_release_the_floor_is_the_usual_one() -> None:
-    assert learned(State.new(design(), FACTS)).told.floor == pytest.approx(FLOOR)
+    assert learned(State.new(design(), FACTS)).told.floor == pytest.approx(USUAL.least)
 
 
 def test_what_was_released_says_little_where_few_drive_after_all() -> None:

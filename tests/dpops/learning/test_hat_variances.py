@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 
-from dpops.learning.hat_variances import USUAL, Missed, OwnVariances, learned_variances
+from dpops.learning.hat_variances import Missed, learned_variances, uneven_variances
+from dpops.spread import USUAL, Spread
 
 HATS = 20_000
 
 
-def missed(true: OwnVariances, noise_sd: float, known: float = 0.0) -> Missed:
+def missed(true: Spread, noise_sd: float, known: float = 0.0) -> Missed:
     """Of HATs of 1 to 40 vehicles with one to six reports each."""
     rng = np.random.default_rng(4)
     vehicles = rng.integers(1, 41, HATS).astype(np.float64)
@@ -20,16 +21,16 @@ def missed(true: OwnVariances, noise_sd: float, known: float = 0.0) -> Missed:
 
 
 @pytest.mark.parametrize(
-    "true", [OwnVariances(110.0, 90.0, 6.0), OwnVariances(20.0, 400.0, 0.6)], ids=["vehicles differ", "reports differ"]
+    "true", [Spread(110.0, 90.0, 6.0), Spread(20.0, 400.0, 0.6)], ids=["vehicles differ", "reports differ"]
 )
-def test_releases_tell_what_vehicles_reports_and_places_add(true: OwnVariances) -> None:
+def test_releases_tell_what_vehicles_reports_and_places_add(true: Spread) -> None:
     found = learned_variances([missed(true, 3.0)])
     of = np.array([4.0, 12.0, 40.0]), np.array([12.0, 20.0, 200.0]), np.array([30.0, 20.0, 15.0])
     np.testing.assert_allclose(found.of(*of), true.of(*of), rtol=0.15)
 
 
 def test_under_heavy_noise_they_stay_the_usual_ones() -> None:
-    found = learned_variances([missed(OwnVariances(160.0, 560.0, 10.0), 300.0)])
+    found = learned_variances([missed(Spread(160.0, 560.0, 10.0), 300.0)])
     np.testing.assert_allclose(found.of(5, 15), USUAL.of(5, 15), rtol=0.2)
     assert learned_variances([]) == USUAL
 
@@ -42,6 +43,6 @@ def test_what_the_model_has_followed_is_counted() -> None:
 def test_faster_hats_and_those_of_few_reports_vary_more() -> None:
     assert USUAL.of(5, 10, 40.0) > 1.5 * USUAL.of(5, 10, 20.0)
     assert USUAL.of(5, 5) > 2 * USUAL.of(5, 25)
-    assert USUAL.of_uneven(5, 20, 16, 20.0) > USUAL.of_uneven(5, 20, 5, 20.0) > 0
-    assert USUAL.of_uneven(5, 20, 4, 20.0) == 0
-    assert OwnVariances(80.0, 560.0, 1.0).times_usual == 2
+    assert uneven_variances(USUAL, 5, 20, 16, 20.0) > uneven_variances(USUAL, 5, 20, 5, 20.0) > 0
+    assert uneven_variances(USUAL, 5, 20, 4, 20.0) == 0
+    assert Spread(80.0, 560.0, 1.0).of_one == 2 * USUAL.of_one

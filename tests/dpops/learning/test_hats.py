@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from dpops.learning.hat_model import learned_hats
-from dpops.learning.hat_variances import USUAL as USUAL_VARIANCES
 from dpops.learning.hats import RECENT, HatErrors, HatMeans, HatState
+from dpops.spread import USUAL as USUAL_VARIANCES
 from tests.dpops.learning.city import HOURS, design
 from tests.dpops.learning.hats import CELLS, UPPER, USUAL, after, errors, known_after, slot
 
@@ -97,7 +97,7 @@ def test_values_that_were_clipped_do_not_say_how_far_true_ones_lie() -> None:
         for hour in HOURS.tolist():
             means, _ = slot(hour, 3.0, rng, spread=0.3)
             clipped = clipped.after(f"day {day}", replace(means, errors=errors(3.0, 5.0, is_clipped=True)))
-    learned, kept = (learned_hats(each, design()).variances.of(9, 18) for each in (state, clipped))
+    learned, kept = (learned_hats(each, design()).own.of(9, 18) for each in (state, clipped))
     assert learned < kept / 1.5
     assert kept == pytest.approx(USUAL_VARIANCES.of(9, 18))
 

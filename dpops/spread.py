@@ -1,0 +1,71 @@
+"""How far the true mean of a HAT lies from what describes it: one law, asked by fits, intervals, plans and strategies.
+
+A vehicle's usual speed in a HAT differs from that of others, and each of its reports from that. Where traffic is fast
+both differ more.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpops.types import Float64s, Int64s
+
+USUAL_KMH = 20.0
+"""What a HAT is described as before any release."""
+_LEAST_KMH, _MOST_KMH = 5.0, 65.0
+_POWER = 0.75
+REPORTS, _DWELL = 2.5, 1 / 3
+"""Reports of a vehicle in a HAT at 20 km/h, roughly, where their number is secret; and how they fall with the speed, as
+a power: slow vehicles stay longer, and report more often."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Variances of HATs' means around what describes them, (km/h)^2.
+
+    vehicle: of one vehicle's usual mean, at 20 km/h; report: of one report around that; least: that of a HAT of many.
+    The first two grow with the described speed to the power 3/4.
+    """
+
+    vehicle: float
+    report: float
+    least: float
+
+    def of(
+        self,
+        vehicles: Int64s | Float64s,
+        reports: Int64s | Float64s | None = None,
+        kmh: Float64s | float = USUAL_KMH,
+        least: float | None = None,
+    ) -> Float64s:
+        """Of such numbers of vehicles and reports. reports: None where they are secret. kmh: what describes the HATs.
+
+        least: another one than this law's, where releases told it.
+        """
+        vehicles, speed = np.maximum(vehicles, 1e-6), _relative(kmh)
+        known = REPORTS * vehicles * speed**-_DWELL if reports is None else reports
+        grown = speed**_POWER * (self.vehicle / vehicles + self.report / known)
+        found: Float64s = grown + (self.least if least is None else least)
+        return found
+
+    @property
+    def of_one(self) -> float:
+        """Of one vehicle's mean in a HAT at 20 km/h, beside the least."""
+        return self.vehicle + self.report / REPORTS
+
+
+USUAL = Spread(vehicle=40.0, report=280.0, least=1.0)
+"""Fitted on Austin's buses without noise, all of them and a third and a sixth of them. There reports' own variance is
+nearly all; where vehicles report every few seconds, vehicles' own is. Where reports are public, releases themselves
+tell (docs/estimates.md, "Beside the mechanisms that release HAT by HAT")."""
+
+
+def growth(kmh: Float64s | float) -> Float64s:
+    """How much more vehicles differ where so many km/h are driven than at 20 km/h, in variance."""
+    found: Float64s = _relative(kmh) ** _POWER
+    return found
+
+
+def _relative(kmh: Float64s | float) -> Float64s:
+    found: Float64s = np.clip(kmh, _LEAST_KMH, _MOST_KMH) / USUAL_KMH
+    return found
