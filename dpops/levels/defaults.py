@@ -14,6 +14,9 @@ from dpops.types import Int64s
 LIMIT_SD_KMH = 25.0
 """Expected noise of a mean group above which a level is too fine for a fleet (docs/levels.md, "Small fleets")."""
 
+USUAL_NORM_KMH, _USUAL_BOUND = 6.5, Fraction(6)
+"""Of a vehicle's residual speeds; and a bound between the table's of a first day and of later ones."""
+
 _LEARNING_DAYS = 7
 
 Shares = tuple[tuple[str, Fraction], ...]
@@ -96,6 +99,8 @@ _FIRST = {"gaussian": _shares(cell=".7", hour=".3"), "laplace": _shares(cell=".8
 _FINE = _shares(cell=".2", hour=".1", hat=".7")
 _MIDDLE = _shares(cell=".5", hour=".1", cell_part=".4")
 
+_PLACES = ("parent-day", "grandparent-day", "city")
+
 _FIRST_NUMBERS = {
     "gaussian": (Fraction(7), Fraction(1, 4), Fraction(3, 5), Fraction(17, 20)),
     "laplace": (Fraction(7), Fraction(3, 10), Fraction(1, 2), Fraction(4, 5)),
@@ -108,6 +113,15 @@ def default_shares(kind: Kind, epsilon: Fraction) -> Shares:
     if epsilon < 10:
         return _COARSE[kind]
     return _MIDDLE if kind == "laplace" and epsilon < 30 else _FINE
+
+
+def is_coarse(kind: Kind, shares: Shares) -> bool:
+    return shares == _COARSE[kind]
+
+
+def coarser_shares(kind: Kind, shares: Shares) -> Shares:
+    """What a strategy goes back to where a fleet has too few vehicles for the table's fine levels; else the table's."""
+    return _COARSE[kind] if kind == "gaussian" and shares == _FINE else shares
 
 
 def recipe(kind: Kind, epsilon: Fraction, rho: Fraction | None, known: BoundsOnly) -> Recipe:
@@ -140,9 +154,8 @@ def affordable(kind: Kind, spread: Fraction, shares: Shares, known: BoundsOnly) 
     """These shares, or coarser levels where a cell's mean group would drown in noise even after a week."""
     if group_sd_kmh(kind, spread, "cell", _share_of(shares, "cell"), known) <= LIMIT_SD_KMH:
         return shares
-    places, times = ("parent-day", "grandparent-day", "city"), ("hour", "part")
     found = []
-    for names, part in ((places, Fraction(7, 10)), (times, Fraction(3, 10))):
+    for names, part in ((_PLACES, Fraction(7, 10)), (("hour", "part"), Fraction(3, 10))):
         fits = [name for name in names if group_sd_kmh(kind, spread, name, part, known) <= LIMIT_SD_KMH]
         found.append((fits[0] if fits else names[-1], part))
     return tuple(found)
@@ -164,6 +177,20 @@ def vehicle_weight(kind: Kind, shares: Shares, fleet: Fleet) -> float:
     if kind == "laplace":
         return 1.0
     return 1 / math.sqrt(sum(share / fleet.profile.touched(name) for name, share in shares))
+
+
+def kept_more(bound_kmh: Fraction) -> float:
+    """How much more of a vehicle's weight such a bound leaves than the usual ones do, at least 1.
+
+    A vehicle whose residual speeds have the norm R keeps about B / (B^3 + R^3)^(1/3), by which noise widens as well
+    (`dpops.levels.strategy`); R is 6.5 km/h, roughly.
+    """
+    found, usual = _kept(float(bound_kmh)), _kept(float(_USUAL_BOUND))
+    return max(found / usual, 1.0)
+
+
+def _kept(bound_kmh: float) -> float:
+    return bound_kmh / math.cbrt(bound_kmh**3 + USUAL_NORM_KMH**3)
 
 
 def stage_of(

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pipelines.advice.plan.levels import CountedFleet, PlannedLevels, Total
+from pipelines.advice.plan.levels import Choice, CountedFleet, PlannedLevels, Total
 from pipelines.advice.plan.needs import Needs
 from pipelines.advice.plan.spans import DAY_NUMBERS
 
@@ -31,6 +31,8 @@ def show_levels(planned: PlannedLevels, out: Console) -> None:
     out.print(_spans(planned))
     for answer in planned.answers:
         out.print(answer, highlight=False)
+    if planned.choices:
+        out.print(_choices(planned.choices))
     out.print(f"Guarantee: {planned.claim}", highlight=False)
     if planned.operator_only is not None:
         _show_counted(planned, planned.operator_only, out)
@@ -61,6 +63,20 @@ def _spans(planned: PlannedLevels) -> Table:
     for span in planned.spans:
         widths = [f"{hat:.1f} ({cell:.1f})" for hat, cell in zip(span.hat_kmh, span.cell_day_kmh, strict=True)]
         table.add_row(f"{span.days:,}", f"{span.served:,}", f"{span.epsilon_a_day:.3g}", *widths)
+    return table
+
+
+def _choices(choices: Sequence[Choice]) -> Table:
+    table = Table(
+        title="Ways to release, the best first, by the error that is expected by reports, km/h", title_justify="left"
+    )
+    table.add_column("levels and their shares")
+    for name in ("bound, first day", "later", "error, first day", "later"):
+        table.add_column(name, justify="right")
+    for at, each in enumerate(choices):
+        levels = ", ".join(f"{name} {share:g}" for name, share in each.levels.items())
+        numbers = *(f"{bound:g}" for bound in each.bound_kmh), f"{each.first_kmh:.2f}", f"{each.later_kmh:.2f}"
+        table.add_row(levels, *numbers, style=None if at else "bold")
     return table
 
 

@@ -11,6 +11,7 @@ from dpops.claims import ZCDP, PureDP, rho_within
 from dpops.levels import LEVELS, UNIT, BoundsOnly, Fleet, Kind, LiveSettings, Profile, Recipe, live_settings, recipe
 from dpops.levels.defaults import Settings, Shares
 from dpops.levels.stages import EXPONENT
+from dpops.levels.strategy import Free, chosen
 from dpops.types import Grid
 from pipelines.specification.numbers import from_toml
 from transforms.errors import did_you_mean
@@ -105,7 +106,10 @@ class SpanTotal:
 
 @dataclass(frozen=True, kw_only=True)
 class LevelsRelease:
-    """A checked `levels` statistic. epsilon, delta: the total of a vehicle and period, delta None where it is pure.
+    """A checked `levels` statistic. recipe: as written, with the table's defaults: it tells specifications apart.
+
+    strategy: as released: the recipe, or what is expected to be better of what it leaves free. epsilon, delta: the
+    total of a vehicle and period, delta None where it is pure.
 
     span: of which days that total is a share; None where it is written for a period itself. fleet_is_declared: the
     specification says what is known of the fleet; else it is what is usual. live: of a stream. day_lateness_s: so long
@@ -116,6 +120,8 @@ class LevelsRelease:
     epsilon: Fraction
     delta: Fraction | None
     recipe: Recipe
+    strategy: Recipe
+    free: Free
     exponent: Fraction
     fleet: Fleet
     fleet_is_declared: bool
@@ -140,7 +146,7 @@ class LevelsRelease:
             epsilon=self.epsilon,
             delta=self.delta,
             spread=self.recipe.spread,
-            first=self.recipe.first,
+            first=self.strategy.first,
             later=self._later(),
             exponent=self.exponent,
             region=region,
@@ -155,10 +161,13 @@ class LevelsRelease:
     def _later(self) -> tuple[Settings, ...]:
         """The stages of days with live slots, which have a part of the total beforehand."""
         rest = 1 - (self.live.share if self.live is not None else 0)
-        return tuple(replace(stage, share=stage.share * rest) for stage in self.recipe.later)
+        return tuple(replace(stage, share=stage.share * rest) for stage in self.strategy.later)
 
     def text(self) -> dict[str, Any]:
-        """Everything that decides the release, defaults resolved, as plain values. Products decide none."""
+        """What decides the release, defaults resolved, as plain values; the strategy stands in plans in the ledger.
+
+        Products decide none.
+        """
         plain: dict[str, Any] = msgspec.to_builtins(self.recipe, enc_hook=str)
         live = {} if self.live is None else {"live": msgspec.to_builtins(self.live, enc_hook=str)}
         return plain | {"exponent": str(self.exponent)} | live
@@ -183,11 +192,15 @@ def levels_release(
     kind: Kind = "laplace" if total.delta is None else "gaussian"
     epsilon, rho = total.of_a_day()
     hours = range(timetable.service_start_minute // 60, -(-timetable.service_end_minute // 60))
-    default = recipe(kind, epsilon, rho, BoundsOnly(hats=hats_of(region, list(hours)), fleet=public))
+    known = BoundsOnly(hats=hats_of(region, list(hours)), fleet=public)
+    free = _free(asked, counts_public=counts_public)
+    asked_for = _with(asked, recipe(kind, epsilon, rho, known))
     return LevelsRelease(
         epsilon=epsilon,
         delta=total.delta,
-        recipe=_with(asked, default),
+        recipe=asked_for,
+        strategy=chosen(asked_for, known, free),
+        free=free,
         exponent=asked.exponent,
         fleet=public,
         fleet_is_declared=declared is not None,
@@ -196,6 +209,12 @@ def levels_release(
         day_lateness_s=None if live is None else live.day_lateness_s,
         span=total if is_of_span else None,
     )
+
+
+def _free(asked: Options, *, counts_public: bool) -> Free:
+    """What a strategy may choose: levels and bounds that the specification does not name, where counts are secret."""
+    named = asked.levels is not None or asked.first_levels is not None
+    return Free(bounds=asked.bound_kmh is None and not counts_public, levels=not named and not counts_public)
 
 
 def _check_fleet(fleet: Fleet) -> None:

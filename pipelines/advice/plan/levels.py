@@ -15,6 +15,7 @@ from dpops.learning.half_widths import ROUGH_FLOOR, Look, hat_half_widths, place
 from dpops.learning.interval import Z95
 from dpops.levels import BoundsOnly, Recipe, level, recipe
 from dpops.levels.defaults import spread_of
+from dpops.levels.strategy import ranked
 from dpops.types import Float64s, Int64s
 from pipelines.account.guarantee import levels_sentence
 from pipelines.advice.plan.counts import Counts
@@ -27,6 +28,7 @@ VEHICLES = (3, 10, 30, 100, 300)
 FACTORS = (Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(4))
 MOST_VEHICLES = 1_000_000
 WEEK = 7
+MOST_CHOICES = 5
 
 
 class Total(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +50,18 @@ class Total(msgspec.Struct, frozen=True, kw_only=True):
     fleet: int | None
 
 
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """A way to release, and the error by reports that is expected of it, km/h: on a first day, and on later ones.
+
+    bound_kmh: of a first day, and of later ones.
+    """
+
+    levels: dict[str, float]
+    bound_kmh: tuple[float, float]
+    first_kmh: float
+    later_kmh: float
+
+
 class CountedFleet(msgspec.Struct, frozen=True, kw_only=True):
     """What the operator's counts say beside the declared fleet: means of a period. hats: by number of vehicles."""
 
@@ -60,7 +74,10 @@ class CountedFleet(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlannedLevels(msgspec.Struct, frozen=True, kw_only=True):
-    """All that `hatstream plan` shows of a `levels` specification. operator_only: made from secret counts."""
+    """All that `hatstream plan` shows of a `levels` specification. operator_only: made from secret counts.
+
+    choices: the way that days are released, and what came next; none where the specification leaves nothing open.
+    """
 
     name: str
     spec_id: str
@@ -74,6 +91,7 @@ class PlannedLevels(msgspec.Struct, frozen=True, kw_only=True):
     totals: list[Total]
     spans: list[SpanWorth]
     answers: list[str]
+    choices: list[Choice]
     operator_only: CountedFleet | None
 
 
@@ -97,8 +115,23 @@ def plan_levels(spec: Specification, within_kmh: float, counts: Counts | None = 
         totals=totals,
         spans=worth_of_spans(spec, asked, known, partial(_recipe_at, asked, known)),
         answers=_answers(spec, look, totals, within_kmh),
+        choices=_choices(asked, known),
         operator_only=None if counts is None else _counted(counts),
     )
+
+
+def _choices(asked: LevelsRelease, known: BoundsOnly) -> list[Choice]:
+    if not (asked.free.bounds or asked.free.levels):
+        return []
+    return [
+        Choice(
+            levels={name: float(share) for name, share in each.recipe.later[-1].shares},
+            bound_kmh=(float(each.recipe.first[0].bound_kmh), float(each.recipe.later[0].bound_kmh)),
+            first_kmh=each.first_kmh,
+            later_kmh=each.later_kmh,
+        )
+        for each in ranked(asked.recipe, known, asked.free)[:MOST_CHOICES]
+    ]
 
 
 def known_of(spec: Specification, asked: LevelsRelease) -> BoundsOnly:
@@ -180,7 +213,10 @@ def _total(asked: LevelsRelease, known: BoundsOnly, factor: Fraction, day: _Day,
 
 
 def _recipe(asked: LevelsRelease, known: BoundsOnly, factor: Fraction) -> Recipe:
-    """The stages at another total or fleet: the defaults there, or what the specification names instead."""
+    """The stages at another total or fleet: the table's there, or what the specification names instead.
+
+    Not the strategy's: that is chosen by all that levels teach together, of which half-widths count the nearest alone.
+    """
     return _recipe_at(asked, known, asked.epsilon * factor, None if asked.delta is None else _budget(asked, factor))
 
 

@@ -24,6 +24,7 @@ from dpops.levels import (
     sum_up,
 )
 from dpops.levels.defaults import BoundsOnly
+from dpops.levels.strategy import chosen
 from dpops.noise import Noise
 from dpops.types import Int64s
 from pipelines.lab.evaluation.products import ProductDay, products_of
@@ -49,14 +50,15 @@ class Simulated:
 
 
 def recipe_for(city: TrueCity, kind: Kind, epsilon: Fraction, delta: Fraction, span_days: int = 1) -> Recipe:
-    """The default recipe of a day, at a total of (epsilon, delta), or of epsilon alone for Laplace noise.
+    """What is released of a day by default, at a total of (epsilon, delta), or of epsilon alone for Laplace noise.
 
     span_days: the total is of so many days, which share it alike.
     """
     of_span = SpanTotal(span_days, span_days, epsilon, delta if kind == "gaussian" else None)
     epsilon, rho = of_span.of_a_day()
     hats = hats_of(city.region, city.days[0].hours)
-    return recipe(kind, epsilon, rho, BoundsOnly(hats=hats, fleet=city.fleet))
+    known = BoundsOnly(hats=hats, fleet=city.fleet)
+    return chosen(recipe(kind, epsilon, rho, known), known)
 
 
 def simulate(city: TrueCity, how: Recipe, noise: Noise | None) -> Simulated:

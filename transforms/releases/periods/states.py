@@ -11,7 +11,7 @@ import numpy as np
 from dpops.learning import DayValues, Facts, Groups, LevelValues, StageValues, State, taken_in
 from dpops.learning.state_arrays import arrays_of, taken_up
 from dpops.levels import ReleasedStage
-from dpops.levels.defaults import Fleet, vehicle_weight
+from dpops.levels.defaults import Fleet, kept_more, vehicle_weight
 from dpops.levels.live import slot_weight
 from dpops.levels.stages import CENTRE_STEP_KMH
 from transforms.places.hierarchy import design_of
@@ -130,7 +130,8 @@ def _day_of(entries: Sequence[Sequenced], policy: LevelsPolicy) -> DayValues:
 def stage_values(read: ReleasedStage, fleet: Fleet) -> StageValues:
     """A stage in units of a typical vehicle-day's weight, so that stages of other levels agree."""
     shares = tuple((level.name, level.speed_share) for level in read.stage.levels)
-    return _in_units(read, vehicle_weight(read.stage.kind, shares, fleet))
+    kept = 1.0 if read.stage.counts_public else kept_more(read.stage.bound_kmh)
+    return _in_units(read, vehicle_weight(read.stage.kind, shares, fleet) * kept)
 
 
 def slot_values(read: ReleasedStage, fleet: Fleet) -> StageValues:

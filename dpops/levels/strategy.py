@@ -1,0 +1,227 @@
+"""Which bounds and levels to release with: chosen by the expected error of estimates, from public numbers alone.
+
+A HAT's mean is described by parts: its city, its grandparent, parent and cell, the hour, a parent in a part of the day,
+and what only the HAT itself says. Each has a spread before any release, and each level's noisy sums tell of the parts
+that are no finer than its groups. What is then left of every part, and what clipping does, is the expected error.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import lru_cache
+from statistics import NormalDist
+
+import numpy as np
+
+from dpops.levels.defaults import BoundsOnly, Recipe, Settings, Shares, coarser_shares, is_coarse
+from dpops.levels.groups import BLOCK_H, Hats
+from dpops.levels.stages import UNIT, Kind
+from dpops.spread import USUAL
+
+Part = tuple[int, int]
+"""How fine a group of HATs is: its place (city, grandparent, parent, cell) and its time (day, part of it, slot)."""
+_CITY, _GRANDPARENT, _PARENT, _CELL = range(4)
+_DAY, _PART, _HOUR = range(3)
+_OF: dict[str, Part] = {
+    "hat": (_CELL, _HOUR),
+    "cell-part": (_CELL, _PART),
+    "parent": (_PARENT, _PART),
+    "cell": (_CELL, _DAY),
+    "parent-day": (_PARENT, _DAY),
+    "grandparent-day": (_GRANDPARENT, _DAY),
+    "city": (_CITY, _DAY),
+    "hour": (_CITY, _HOUR),
+    "part": (_CITY, _PART),
+}
+_OWN = _OF["hat"]
+
+PARTS: dict[Part, float] = {
+    (_CITY, _DAY): 5.0,
+    (_GRANDPARENT, _DAY): 3.8,
+    (_PARENT, _DAY): 4.1,
+    (_CELL, _DAY): 4.1,
+    (_CITY, _HOUR): 2.5,
+    (_PARENT, _PART): 1.5,
+}
+"""Standard deviations before any release, km/h: a city is 20 +- 5, its places lie 7 km/h around it (a third of that
+variance is of each size), hours 2.5. Rough numbers for any city, fitted on none."""
+BUSIER = 1.0
+"""Standard deviation of the logarithm of how busy a cell is, which reports follow. Rough likewise."""
+SMOOTHED = 0.6
+"""What neighbours, hours and other days leave of the noise in a part. This and the next two were fitted on a dozen
+drawn cities of even seeds (`benchmarks.drawn`), with bounds of 5 to 22 km/h at a total of 2.64."""
+PULL, FADES = 0.25, 0.4
+"""A vehicle whose residual speeds have the norm R, clipped to B, draws values by PULL R exp(-FADES (B / R)^2), km/h."""
+FEW = 4.0
+"""Of n vehicles' own mean a release of single HATs tells n^2 / (n^2 + FEW^2) at best: how many there are, and which of
+them were clipped, it does not tell. Fitted, with the next but one, on Austin and seven drawn cities of even seeds."""
+DAYS = 4
+"""Of releases that a later day rests on, itself counted."""
+BOUNDS = (Fraction(1), Fraction(3, 2), Fraction(2))
+"""Times the table's. With more than twice of it, numbers of vehicles were badly told by weights."""
+LEAST_GAIN = 0.012
+"""Another choice than the usual bounds and levels is made where it is expected to be so much better."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranked:
+    """A choice and the root of the squared error that is expected by reports, km/h: on a first day, on later ones."""
+
+    recipe: Recipe
+    first_kmh: float
+    later_kmh: float
+
+    @property
+    def kmh(self) -> float:
+        return math.sqrt((self.first_kmh**2 + (DAYS - 1) * self.later_kmh**2) / DAYS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Free:
+    """What of the table's recipe may be chosen otherwise: what the specification does not name."""
+
+    bounds: bool = True
+    levels: bool = True
+
+
+EVERYTHING = Free()
+
+
+def ranked(table: Recipe, known: BoundsOnly, free: Free = EVERYTHING) -> list[Ranked]:
+    """Recipes, the best first: a function of public numbers alone. table: for what is not free.
+
+    The one with the usual bounds and levels goes before those that are not better by LEAST_GAIN.
+    """
+    usual, *others = (_expected(recipe, known) for recipe in _variants(table, free))
+    order = sorted(others, key=lambda each: round(each.kmh, 6))
+    better = [each for each in order if each.kmh < (1 - LEAST_GAIN) * usual.kmh]
+    return [*better, usual, *order[len(better) :]]
+
+
+def chosen(table: Recipe, known: BoundsOnly, free: Free = EVERYTHING) -> Recipe:
+    """The first of `ranked`; the table's own where nothing is free."""
+    if not (free.bounds or free.levels):
+        return table
+    return ranked(table, known, free)[0].recipe
+
+
+def _variants(table: Recipe, free: Free) -> Iterator[Recipe]:
+    """The usual one first. Wider bounds go with coarse levels alone: finer ones tell what a bound took away."""
+    named = table.later[-1].shares
+    usual = coarser_shares(table.kind, named) if free.levels else named
+    for times in BOUNDS if free.bounds and is_coarse(table.kind, named) else BOUNDS[:1]:
+        yield _varied(table, usual, times)
+    if usual != named:
+        yield table
+
+
+def _varied(table: Recipe, shares: Shares, times: Fraction) -> Recipe:
+    """The first look at a first day keeps its levels."""
+
+    def of(stages: tuple[Settings, ...]) -> tuple[Settings, ...]:
+        found = [replace(each, bound_kmh=times * each.bound_kmh) for each in stages]
+        return (*found[:-1], replace(found[-1], shares=shares))
+
+    return replace(table, first=of(table.first), later=of(table.later))
+
+
+def _expected(recipe: Recipe, known: BoundsOnly) -> Ranked:
+    squares: list[tuple[float, float]] = []
+    for busy, share in _busyness():
+        before = {part: sd * sd for part, sd in PARTS.items()}
+        after = before
+        for settings in recipe.first:
+            after, first = _after(settings, recipe, known, before, after, busy, days=1)
+        settled, _ = _after(recipe.later[-1], recipe, known, before, after, busy, days=DAYS)
+        _, later = _after(recipe.later[-1], recipe, known, before, settled, busy, days=DAYS)
+        squares.append((share * first, share * later))
+    return Ranked(
+        recipe=recipe,
+        first_kmh=math.sqrt(sum(first for first, _ in squares)),
+        later_kmh=math.sqrt(sum(later for _, later in squares)),
+    )
+
+
+def _after(
+    settings: Settings,
+    recipe: Recipe,
+    known: BoundsOnly,
+    before: dict[Part, float],
+    around: dict[Part, float],
+    busy: float,
+    *,
+    days: int,
+) -> tuple[dict[Part, float], float]:
+    """What is left of each part after so many days of a stage; and the whole squared error with the HAT's, (km/h)^2.
+
+    before: what is not known of the parts without these days. around: of the centres.
+    """
+    vehicles = usual_vehicles(known) * busy
+    own, told = float(USUAL.of(np.array(max(vehicles, 1.0)))), vehicles**2 / (vehicles**2 + FEW**2)
+    norm = math.sqrt(sum(around.values()) + _own_norm(settings.shares, recipe.kind, known) ** 2)
+    bound = float(settings.bound_kmh)
+    widened = (bound**3 + norm**3) ** (1 / 3)  # what is clipped weighs less, so noise in km/h falls no further
+    precisions = dict.fromkeys([*before, _OWN], 0.0)
+    for name, share in settings.shares:
+        place, time = _OF[name]
+        busier = busy ** (place / _CELL)
+        noise = SMOOTHED * widened * _noise(recipe, settings, name, share, known) / busier
+        for part in precisions:
+            if part[0] <= place and part[1] <= time:
+                within = max(_groups((place, time), known) / _groups(part, known), 1.0)
+                precisions[part] += within * (1 if part == _OWN else days) / noise**2
+    left = {part: 1 / (1 / max(variance, 1e-9) + precisions[part]) for part, variance in before.items()}
+    drawn = PULL * norm * math.exp(-FADES * (bound / norm) ** 2)
+    of_hat = (1 - told) * own + told / (1 / own + precisions[_OWN])
+    return left, sum(left.values()) + of_hat + drawn**2
+
+
+def usual_vehicles(known: BoundsOnly) -> float:
+    """Vehicles in a HAT if all are alike."""
+    return known.fleet.vehicles * known.fleet.profile.hats / known.hats.size
+
+
+def _noise(recipe: Recipe, settings: Settings, name: str, share: Fraction, known: BoundsOnly) -> float:
+    """Of a level's usual mean group, per km/h of the bound."""
+    groups = _groups(_OF[name], known)
+    part = float(settings.share * share * settings.alpha)
+    if recipe.kind == "laplace":
+        one = math.sqrt(2) * float(recipe.spread) / UNIT / part
+    else:
+        one = math.sqrt(float(recipe.spread) / part) / UNIT
+    weight = 1.0 if recipe.kind == "laplace" else _vehicle_weight(settings.shares, known)
+    return one * groups / (known.fleet.vehicles * weight)
+
+
+def _vehicle_weight(shares: Shares, known: BoundsOnly) -> float:
+    return 1 / math.sqrt(sum(float(share) / known.fleet.profile.touched(name) for name, share in shares))
+
+
+def _own_norm(shares: Shares, kind: Kind, known: BoundsOnly) -> float:
+    """Norm of a vehicle's own deviations: in a group of HATs they average out."""
+    hats, sd = known.fleet.profile.hats, math.sqrt(USUAL.of_one)
+    in_a_group = {name: max(hats / known.fleet.profile.touched(name), 1.0) for name, _ in shares}
+    if kind == "laplace":
+        return 0.8 * sd * sum(float(share) / math.sqrt(in_a_group[name]) for name, share in shares)
+    return sd * _vehicle_weight(shares, known) / math.sqrt(hats)
+
+
+def _groups(part: Part, known: BoundsOnly) -> int:
+    places, times = _sizes(known.hats)
+    return places[part[0]] * times[part[1]]
+
+
+@lru_cache(maxsize=8)
+def _sizes(hats: Hats) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """How many places, and times, there are of each kind."""
+    places = 1, max(hats.grandparents) + 1, max(hats.parents) + 1, hats.cells
+    return places, (1, len({hour // BLOCK_H for hour in hats.hours}), hats.slots)
+
+
+def _busyness() -> list[tuple[float, float]]:
+    """Equally many cells each: how many times as busy as the average one, and its share of reports."""
+    law, nodes = NormalDist(), 5
+    raw = [math.exp(BUSIER * law.inv_cdf((at + 0.5) / nodes)) for at in range(nodes)]
+    mean = sum(raw) / nodes
+    return [(each / mean, each / sum(raw)) for each in raw]
