@@ -82,14 +82,16 @@ def hour_smoothness() -> Float64s:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Smoothness:
-    """How strongly effects are held together: prior precisions of cells, hours, and parents by part of the day.
+    """How strongly effects are held together: prior precisions of cells, hours, parents by part of the day, and of a
+    day's own deviation by hour.
 
-    Cells: times the graph Laplacian of neighbours plus the identity; hours: times `hour_smoothness`.
+    Cells: times the graph Laplacian of neighbours plus the identity; hours and a day's own: times `hour_smoothness`.
     """
 
     cells: float
     hours: float
     parents: float
+    days: float = 1.0
 
     def cost(self, design: Design, effects: Float64s) -> float:
         """Effects' prior precision effects."""

@@ -1,7 +1,7 @@
 """Mean speeds from noisy sums: linear-Gaussian effects, with each day's own deviation by hour."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -14,12 +14,10 @@ from dpops.learning.queries import GroupRows
 from dpops.learning.system import Part, Solved, learned_smoothness, system_of
 from dpops.types import Float64s, Int64s
 
-DEFAULT = Smoothness(cells=0.006, hours=0.1, parents=0.3)
+DEFAULT = Smoothness(cells=0.006, hours=0.1, parents=0.3, days=1.0)
 CITY_MEAN_KMH, CITY_SD_KMH = 20.0, 5.0
 SLOPE_KMH, SLOPE_SD_KMH = -2.0, 1.5
 """Where e times as many vehicles report, they are so much slower: stops and centres. Three real cities agree."""
-DAY_PRECISION = 1.0
-"""Prior precision of a day's own deviation by hour."""
 _ROUNDS = 4
 
 
@@ -61,7 +59,8 @@ class Means:
 
     def unknown_deviations(self) -> "Deviations":
         """Of a day that is still to come."""
-        spread: Float64s = np.linalg.inv(DAY_PRECISION * hour_smoothness()).astype(np.float64)
+        days = self.solved.system.smoothness.days
+        spread: Float64s = np.linalg.inv(days * hour_smoothness()).astype(np.float64)
         return Deviations(np.zeros(HOURS), usual_hours(self.solved), spread)
 
 
@@ -88,9 +87,8 @@ class DayInformation:
         """As one day that is so much better known: its own hours are the mean of theirs."""
         return DayInformation(self.information + other.information, self.days + other.days)
 
-    @property
-    def part(self) -> Part:
-        return Part(self.information, self.days * DAY_PRECISION * hour_smoothness())
+    def part(self, smoothness: Smoothness) -> Part:
+        return Part(self.information, self.days * smoothness.days * hour_smoothness())
 
 
 def traffic_of(weights: Float64s) -> Float64s:
@@ -139,11 +137,27 @@ def fit_means(
         precision[at], value[at] = sd**-2, mean * sd**-2
     rounds = _ROUNDS if known is None else 1
     for at in range(rounds):
-        system = system_of(layout, smoothness, precision, value, [day.part for day in days])
+        system = system_of(layout, smoothness, precision, value, [day.part(smoothness) for day in days])
         solved = system.solved()
         if at + 1 < rounds:
-            smoothness = learned_smoothness(solved, solved.effects, DEFAULT)
+            found = learned_smoothness(solved, solved.effects, DEFAULT)
+            smoothness = replace(found, days=_learned_days(solved, days))
     return Means(solved.effects, solved, [each for each in system.own if each is not None])
+
+
+def _learned_days(solved: Solved, days: Sequence[DayInformation]) -> float:
+    """How strongly days' own deviations are held together: a step of expectation-maximisation, as of other effects.
+
+    The default is worth a day: whether days differ is told by days. One of which nothing was released tells nothing.
+    """
+    ring, energy, told = hour_smoothness(), HOURS / DEFAULT.days, 1
+    own = [each for each in solved.system.own if each is not None]
+    for each, day in zip(own, days, strict=True):
+        if day.information.wide or day.information.corner.any():
+            values = solved.border[each]
+            energy += day.days * float(values @ ring @ values + np.sum(ring * solved.spread[each, each]))
+            told += 1
+    return HOURS * told / energy
 
 
 class Spread(NamedTuple):
