@@ -186,9 +186,7 @@ def levels_release(
 ) -> LevelsRelease:
     """total: of a span of days, or of a period alone. Raises ValueError naming the option."""
     asked = msgspec.convert(dict(options), Options, dec_hook=from_toml)
-    fleet = declared or FleetTable()
-    public = Fleet(vehicles=fleet.vehicles, profile=Profile(**msgspec.structs.asdict(fleet.profile)))
-    _check_fleet(public)
+    public = _fleet(declared or FleetTable())
     kind: Kind = "laplace" if total.delta is None else "gaussian"
     epsilon, rho = total.of_a_day()
     hours = range(timetable.service_start_minute // 60, -(-timetable.service_end_minute // 60))
@@ -209,6 +207,12 @@ def levels_release(
         day_lateness_s=None if live is None else live.day_lateness_s,
         span=total if is_of_span else None,
     )
+
+
+def _fleet(table: FleetTable) -> Fleet:
+    found = Fleet(vehicles=table.vehicles, profile=Profile(**msgspec.structs.asdict(table.profile)))
+    _check_fleet(found)
+    return found
 
 
 def _free(asked: Options, *, counts_public: bool) -> Free:
