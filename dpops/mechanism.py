@@ -220,15 +220,23 @@ class Drawn(NamedTuple):
     integers: list[Integers]
 
 
+DECIDES = "decides the specification's id"
+
+
 class Mechanism(Protocol):
     """One file under dpops/mechanisms holds one mechanism: a frozen dataclass whose fields are its options.
 
-    statistics: which it can release, by name (dpops.statistics). chooses: whether a private choice decides its bias, so
-    that its plans bound that by all of U. pull: see `Pull`.
+    Two fields are no options, where a mechanism has them: a specification fills in `prior`, and in `statistic` the name
+    of what is asked for. The metadata `DECIDES` of the latter puts it among what a specification's id is the hash of.
+
+    statistics: which it can release, by name (dpops.statistics). outputs: what it gives of them, by name and in order;
+    none where it gives the one number of a statistic that has but one. chooses: whether a private choice decides its
+    bias, so that its plans bound that by all of U. pull: see `Pull`.
     """
 
     name: ClassVar[str]
     statistics: ClassVar[frozenset[str]]
+    outputs: ClassVar[tuple[str, ...]] = ()
     adjacencies: ClassVar[frozenset[Adjacency]]
     chooses: ClassVar[bool] = False
     pull: ClassVar[Pull] = Pull()
@@ -293,12 +301,6 @@ class Mechanism(Protocol):
         return min(max(value, 0.0), number(plan.upper))
 
     @classmethod
-    def output(cls) -> str:
-        """The name of the number that `estimate` gives: that of the statistic, if there is but one."""
-        (statistic,) = cls.statistics
-        return statistic
-
-    @classmethod
     def estimate(cls, integers: Sequence[int], plan: Plan, miss: float) -> Estimate:
         """What the integers say, with intervals that each miss the true value with at most that probability.
 
@@ -310,8 +312,8 @@ class Mechanism(Protocol):
         # nearer to any true value there, so the interval keeps its level and is never empty.
         around = Number(value, max(value - half, 0.0), min(value + half, number(plan.upper)))
         return Estimate(
-            numbers={cls.output(): around},
-            lists={},
+            numbers=(around,),
+            lists=(),
             noise_std=plan.noise_std(),
             bias_bound=plan.stated_bias(),
             epsilon=plan.epsilon,

@@ -30,8 +30,11 @@ def stored_estimates(
     """What `Mechanism.estimates` says, by the mechanism's name and stored plans."""
     kind = registered()[name]
     if not _is_plain(kind):
-        return Estimates.of(kind.estimates(released, [Plan.from_public(name, plan) for plan in plans], miss))
-    return _estimates([integers[-1] for integers in released], plans, kind.output(), miss)
+        found = Estimates.of(kind.estimates(released, [Plan.from_public(name, plan) for plan in plans], miss))
+        if len(found.numbers) + len(found.lists) != max(1, len(kind.outputs)):
+            raise ValueError(f"{name} gives other outputs than it names")
+        return found
+    return _estimates([integers[-1] for integers in released], plans, miss)
 
 
 def _is_plain(kind: type[Mechanism]) -> bool:
@@ -40,7 +43,7 @@ def _is_plain(kind: type[Mechanism]) -> bool:
     return all(getattr(kind, method).__qualname__ == f"Mechanism.{method}" for method in own)
 
 
-def _estimates(queries: Sequence[int], plans: Sequence[Mapping[str, Any]], output: str, miss: float) -> Estimates:
+def _estimates(queries: Sequence[int], plans: Sequence[Mapping[str, Any]], miss: float) -> Estimates:
     """`Mechanism.estimate` of each, without a plan in between: the same sums of floats in the same order."""
     told = [(plan["step"], plan["scale"], plan["upper"], plan["epsilon"]) for plan in plans]
     number: dict[tuple[str, str, str, str], int] = {}
@@ -57,8 +60,8 @@ def _estimates(queries: Sequence[int], plans: Sequence[Mapping[str, Any]], outpu
     half = noise + bias + rounding
     is_old = np.array([plan.get("version", 1) < 2 for plan in plans], np.bool_)
     return Estimates(
-        numbers={output: np.stack([value, np.maximum(value - half, 0.0), np.minimum(value + half, upper)])},
-        lists={},
+        numbers=np.stack([value, np.maximum(value - half, 0.0), np.minimum(value + half, upper)])[None],
+        lists=[],
         noise_std=noise_std,
         bias_bound=np.where(is_old, bias, np.minimum(bias + rounding, upper)),
         epsilon=epsilon,

@@ -116,6 +116,11 @@ class Statistic:
     weighs_as: Literal["mean", "variance"] = "mean"
     takes_caps: bool = True
 
+    def __post_init__(self) -> None:
+        names = [output.name for output in self.outputs]
+        if not names or self.outputs[0].is_list or len(set(names)) != len(names):
+            raise ValueError(f"{self.name}: its outputs have names of their own, and the first of them is a number")
+
     @property
     def unit(self) -> str:
         """Of the value, with that of a speed to be filled in."""
@@ -130,6 +135,10 @@ class Statistic:
     def extras(self) -> tuple[Output, ...]:
         """The outputs that rows have columns of their own for."""
         return self.outputs if len(self.outputs) > 1 else ()
+
+    def place(self, output: Output) -> int:
+        """Where an output stands among those of its kind, numbers or lists, as `dpops.estimate` has them."""
+        return [each for each in self.outputs if each.is_list == output.is_list].index(output)
 
 
 _ALL = (
@@ -170,11 +179,25 @@ def registered() -> dict[str, Statistic]:
 
 @dataclass(frozen=True, slots=True)
 class RequestedStatistic:
-    """One statistic of a specification. share: its part of the HAT's epsilon; the shares add up to 1."""
+    """One statistic of a specification. share: its part of the HAT's epsilon; the shares add up to 1.
+
+    Raises ValueError as `check_outputs` does.
+    """
 
     name: str
     mechanism: Mechanism
     share: Fraction
+
+    def __post_init__(self) -> None:
+        check_outputs(self.mechanism, registered()[self.name])
+
+
+def check_outputs(mechanism: Mechanism, statistic: Statistic) -> None:
+    """Raises ValueError for a mechanism that gives other outputs than the statistic has, or in another order."""
+    given, wanted = mechanism.outputs, tuple(output.name for output in statistic.extras)
+    if given != wanted:
+        said, asked = (", ".join(names) or "one number" for names in (given, wanted))
+        raise ValueError(f"{mechanism.name} gives {said}, but {statistic.name} puts out {asked}")
 
 
 def columns_of(requested: Iterable[RequestedStatistic], grid: Grid) -> tuple[Column, ...]:

@@ -1,7 +1,7 @@
 """auto: for each HAT the mechanism with the best forecast, from public information only."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache
 from typing import ClassVar, Literal, NamedTuple
@@ -11,7 +11,7 @@ import numpy as np
 from dpops.claims import Adjacency
 from dpops.forecast import Float64s, Prior
 from dpops.means.forecasts import ForecastsTogether, Many, usual
-from dpops.mechanism import Integers, Mechanism, Plan, PlanError, Totals
+from dpops.mechanism import DECIDES, Integers, Mechanism, Plan, PlanError, Totals
 from dpops.mechanisms.constant import Constant
 from dpops.noise import Noise
 from dpops.registry import registered
@@ -41,7 +41,7 @@ class Auto(Mechanism):
     adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
 
     prior: Prior | None = None
-    statistic: Literal["mean", "variance"] = "mean"
+    statistic: Literal["mean", "variance"] = field(default="mean", metadata={DECIDES: True})
 
     @property
     def may_be_constant(self) -> bool:
@@ -130,7 +130,7 @@ def _order(each: Ranked) -> tuple[float, Fraction]:
 
 @cache
 def _candidates(statistic: str, prior: Prior | None = None) -> tuple[Mechanism, ...]:
-    kinds = [kind for kind in registered().values() if statistic in kind.statistics]
+    kinds = [kind for kind in registered().values() if statistic in kind.statistics and kind.outputs == Auto.outputs]
     candidates = [candidate for kind in kinds for candidate in kind.candidates()]
     return tuple(Constant(prior=prior) if isinstance(each, Constant) else each for each in candidates)
 

@@ -101,10 +101,6 @@ class Baseline(Mechanism):
         drawn = with_noise(np.array(exact, np.int64), [plan.scale for plan in plans], noise)
         return [[integer] for integer in drawn]
 
-    @classmethod
-    def output(cls) -> str:
-        return "mean"
-
 
 def _dropped(users: int, samples: int) -> Fraction:
     """The weight that so many dropped samples may have had in the mean of all users' means."""

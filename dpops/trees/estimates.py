@@ -15,6 +15,8 @@ from dpops.trees.hats import Shape, shape_of, size_of, upper_of
 from dpops.trees.readings import Between
 
 QUANTILES: Mapping[str, float] = {"p50": 0.5, "p85": 0.85}
+OUTPUTS = (*QUANTILES, "mean", "variance", "cdf")
+"""What `estimates` gives, in this order: numbers, and the list last."""
 
 
 class Output(NamedTuple):
@@ -39,13 +41,10 @@ def estimates(released: Sequence[Integers], plans: Sequence[Plan], miss: float) 
 
 def _estimate(outputs: Mapping[str, Output], plan: Plan) -> Estimate:
     """The noise of the first output, a quantile, depends on the shape of the distribution; any bias may move it."""
-    numbers = {
-        name: Number(float(each.value), float(each.low), float(each.high))
-        for name, each in outputs.items()
-        if name != "cdf"
-    }
+    of_numbers = (outputs[name] for name in OUTPUTS[:-1])
+    numbers = tuple(Number(float(each.value), float(each.low), float(each.high)) for each in of_numbers)
     cdf = (*outputs["cdf"].value.tolist(), 1.0)
-    return Estimate(numbers=numbers, lists={"cdf": cdf}, noise_std=None, bias_bound=None, epsilon=plan.epsilon)
+    return Estimate(numbers=numbers, lists=(cdf,), noise_std=None, bias_bound=None, epsilon=plan.epsilon)
 
 
 def read(released: Sequence[Integers], plans: Sequence[Plan], miss: float) -> list[dict[str, Output]]:

@@ -8,7 +8,7 @@ from dpops.estimate import Estimate
 from dpops.forecast import Prior
 from dpops.mechanism import Integers, Mechanism, Plan, Totals
 from dpops.noise import Noise
-from dpops.trees.estimates import estimates
+from dpops.trees.estimates import OUTPUTS, estimates
 from dpops.trees.hats import forecast_share_error, release_trees
 from dpops.types import Int64s
 
@@ -17,6 +17,7 @@ class TreeMechanism(Mechanism):
     """A mechanism whose plans are TreePlans; each adds how it weighs users."""
 
     statistics: ClassVar[frozenset[str]] = frozenset({"distribution"})
+    outputs: ClassVar[tuple[str, ...]] = OUTPUTS
     adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
 
     def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from dpops.mechanism import Mechanism
-from dpops.mechanisms.auto import Auto
+from dpops.mechanism import DECIDES, Mechanism
 from pipelines.specification.levels import MECHANISM
 from transforms.layouts.csv_table import CsvTable
 from transforms.time.calendar import WEEKDAYS
@@ -100,8 +99,8 @@ def _statistics(spec: "Specification") -> list[dict[str, Any]]:
 
 
 def _options(mechanism: Mechanism) -> dict[str, Any]:
-    """The statistic stands beside the options; only those of `auto` have repeated it from the first."""
-    names = [f.name for f in fields(mechanism) if f.name != "statistic" or isinstance(mechanism, Auto)]  # type: ignore[arg-type]
+    """The statistic stands beside the options; mechanisms that have repeated it from the first say so."""
+    names = [f.name for f in fields(mechanism) if f.name != "statistic" or f.metadata.get(DECIDES)]  # type: ignore[arg-type]
     return {name: getattr(mechanism, name) for name in names}
 
 

@@ -11,12 +11,8 @@ from dpops import statistics as registry
 from dpops.allocation import Allocation
 from dpops.forecast import Prior
 from dpops.mechanism import Mechanism
-from dpops.mechanisms.auto import Auto
-from dpops.mechanisms.baseline import Baseline
-from dpops.mechanisms.constant import Constant
-from dpops.mechanisms.tree import Tree
 from dpops.registry import registered
-from dpops.statistics import RequestedStatistic
+from dpops.statistics import RequestedStatistic, check_outputs
 from pipelines.specification.checks import need
 from pipelines.specification.document import Document, SpecificationError
 from pipelines.specification.hints import hint
@@ -51,13 +47,9 @@ def _statistic(table: dict[str, Any], document: Document, prior: Prior | None) -
     try:
         capped = document.privacy.composition == "clip-user" and offered[str(name)].takes_caps
         second_stage = _second_stage(known[wanted]) if capped else {}
-        mechanism = _mechanism(known[wanted], second_stage | table)
-        if isinstance(mechanism, Auto):
-            mechanism = Auto(prior=prior, statistic=name)
-        if isinstance(mechanism, Baseline):
-            mechanism = replace(mechanism, statistic=name)
-        if isinstance(mechanism, Tree | Constant):
-            mechanism = replace(mechanism, prior=prior)
+        told = {"prior": prior, "statistic": name}
+        mechanism = _mechanism(known[wanted], second_stage | table, told)
+        check_outputs(mechanism, offered[str(name)])
         return str(name), mechanism, _weight(weight)
     except (msgspec.ValidationError, ValueError) as error:
         raise SpecificationError(f"statistic with mechanism {wanted!r}: {error}") from None
@@ -75,16 +67,18 @@ def _second_stage(cls: type[Mechanism]) -> dict[str, str]:
     return {"m_ub": "opt"} if capped else {}
 
 
-def _mechanism(cls: type[Mechanism], options: Mapping[str, Any]) -> Mechanism:
-    """The mechanism with its options, which are the fields of its class."""
-    names = {field.name for field in fields(cls)} - {"prior", "statistic"}  # type: ignore[arg-type]
+def _mechanism(cls: type[Mechanism], options: Mapping[str, Any], told: Mapping[str, Any]) -> Mechanism:
+    """The mechanism with its options, which are the fields of its class; those in `told` are no options."""
+    every = {field.name for field in fields(cls)}  # type: ignore[arg-type]
+    names = every - told.keys()
     for name, value in options.items():
         if name not in names:
             known = [*names, "name", "mechanism", "weight"]
             raise ValueError(f"unknown option {name!r}; it has {sorted(names) or 'none'}{did_you_mean(name, known)}")
         if isinstance(value, str | int):
             _check_option(cls, name, value)
-    return msgspec.convert(options, cls)
+    mine = {name: value for name, value in told.items() if name in every}
+    return replace(msgspec.convert(options, cls), **mine)  # type: ignore[type-var]
 
 
 def _check_option(cls: type[Mechanism], name: str, value: object) -> None:

@@ -40,6 +40,6 @@ def test_stored_plans_are_read_as_the_mechanism_reads_them(name, counts, dropped
 
 
 def columns(found):
-    numbers = {output: column.tolist() for output, column in found.numbers.items()}
+    numbers = found.numbers.tolist()
     floats = [column.tolist() for column in (found.noise_std, found.bias_bound, found.epsilon)]
     return numbers, found.lists, floats, found.status

@@ -1,6 +1,6 @@
 """The rows of the result table: one per statistic and HAT, made from estimates and nothing else."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -134,13 +134,7 @@ def columns_of(slot: SlotEstimates, shape: Shape = PLAIN) -> Columns:
 def _numbers(slot: SlotEstimates) -> Columns:
     """From the value to the bias. The value of a statistic is its first output."""
     hats, known = slot.hats, statistics.registered()
-    found = np.full((3, len(hats.cell)), np.nan)
-    for name in dict.fromkeys(hats.statistic):
-        output = hats.estimates.numbers.get(known[name].outputs[0].name)
-        if output is not None:
-            mine = _is(hats, {name})
-            found[:, mine] = output[:, mine]
-    value, lower, upper = found
+    value, lower, upper = hats.estimates.number(0)
     return {
         "value": rounded(value),
         "unit": _of_each(hats.statistic, lambda name: known[name].unit.format(slot.unit)),
@@ -153,24 +147,31 @@ def _numbers(slot: SlotEstimates) -> Columns:
 
 def _extras(hats: HatColumns, extras: Sequence[Output]) -> Columns:
     """The outputs of statistics that have several, where these are asked for."""
+    known = statistics.registered()
+    asked = [known[name] for name in dict.fromkeys(hats.statistic)]
+    is_of = {each.name: np.array([name == each.name for name in hats.statistic], np.bool_) for each in asked}
     found: dict[str, Sequence[Fact]] = {}
     for output in extras:
-        mine = _is(hats, {each.name for each in statistics.registered().values() if output in each.extras})
+        mine = [(is_of[each.name], each.place(output)) for each in asked if output in each.extras]
         if output.is_list:
-            lists = hats.estimates.lists.get(output.name, [None] * mine.size)
-            found[output.name] = [
-                [round(each, 6) for each in numbers] if is_mine and numbers is not None else None
-                for numbers, is_mine in zip(lists, mine.tolist(), strict=True)
-            ]
+            found[output.name] = _lists(hats, mine)
         else:
-            three = np.where(mine, hats.estimates.numbers.get(output.name, np.nan), np.full((3, mine.size), np.nan))
+            three = np.full((3, len(hats.cell)), np.nan)
+            for hat, at in mine:
+                three[:, hat] = hats.estimates.number(at)[:, hat]
             found |= zip(_names(output), map(rounded, three), strict=True)
     return found
 
 
-def _is(hats: HatColumns, names: Collection[str]) -> NDArray[np.bool_]:
-    """Of which HATs the entry is of one of these statistics."""
-    return np.array([name in names for name in hats.statistic], np.bool_)
+def _lists(hats: HatColumns, mine: Sequence[tuple[NDArray[np.bool_], int]]) -> list[list[float] | None]:
+    """The lists of some statistics. mine: the HATs of each, and which of its lists it is."""
+    found: list[list[float] | None] = [None] * len(hats.cell)
+    for hat, place in mine:
+        lists = hats.estimates.list_of(place)
+        for at in np.flatnonzero(hat).tolist():
+            numbers = lists[at]
+            found[at] = None if numbers is None else [round(each, 6) for each in numbers]
+    return found
 
 
 def _of_each(column: Sequence[str], value: Callable[[str], Any]) -> list[Any]:

@@ -176,7 +176,7 @@ def _rows(slot: SlotEstimates, tallied: Tally, step: float) -> list[list[float]]
     hats = slot.hats
     place = {cell: at for at, cell in enumerate(hats.cell) if hats.statistic[at] == STATISTIC}
     at = [place[cell] for cell in map(cell_text, cells.tolist())]
-    published = hats.estimates.numbers.get(STATISTIC, np.full((3, len(hats.cell)), np.nan))
+    published = hats.estimates.number(0)
     model = np.array([hats.notes[name] for name in _PUBLISHED[3:]], np.float64)
     rows: list[list[float]] = np.column_stack([true, published[:, at].T, model[:, at].T]).tolist()
     return rows

@@ -136,7 +136,7 @@ def test_an_estimate_is_a_mean_with_an_interval_of_noise_and_rounding():
     plan = plan_for(MECHANISM, COUNTS[3])
     read = Plan.from_public("baseline", plan.document())
     (estimate,) = registered()["baseline"].estimates([[int(20 / plan.step)]], [read], 0.05)
-    value, lower, upper = estimate.numbers["mean"]
+    value, lower, upper = estimate.numbers[0]
     assert value == pytest.approx(20, abs=float(plan.step))
     assert (lower, upper) == (max(0, value - plan.half_width(0.05)), min(65, value + plan.half_width(0.05)))
 

@@ -308,7 +308,7 @@ def test_a_constant_of_an_old_plan_is_claimed_and_published_as_it_was() -> None:
     old = Plan.from_public("worst-case-optimal", stored)
     assert (Plan.claim_told(*Plan.told([stored])[0]).epsilon, old.is_constant) == (1, False)
     estimate = WorstCaseOptimal.estimate([32_500], old, 0.05)
-    assert (estimate.status, estimate.epsilon, estimate.numbers["mean"].value) == ("ok", 1, 32.5)
+    assert (estimate.status, estimate.epsilon, estimate.numbers[0].value) == ("ok", 1, 32.5)
 
 
 @pytest.mark.parametrize("mechanism", [*CHOOSERS, Auto()], ids=repr)
@@ -385,7 +385,7 @@ def test_a_plan_that_was_stored_before_plans_had_a_version_publishes_what_it_did
     ]
     assert [each.bias_bound for each in published] == [65.0, 55.833333333333336, 10.833333333333334]
     assert [each.noise_std for each in published] == [25.455844119442066, 56.56854249345066, 91.92388155334464]
-    assert [each.numbers["mean"].value for each in published] == [21.0, 40.0, 61.234]
+    assert [each.numbers[0].value for each in published] == [21.0, 40.0, 61.234]
 
 
 def test_a_new_plan_publishes_the_bias_with_rounding_and_says_so_by_its_version() -> None:

@@ -6,6 +6,8 @@ from fractions import Fraction
 import pytest
 
 from dpops.accountant import DeltaLimit, PureLimit
+from dpops.mechanisms.baseline import Baseline
+from dpops.registry import registered
 from pipelines.specification import SpecificationError, load
 from tests.city import AUSTIN
 
@@ -248,3 +250,18 @@ def test_a_region_must_be_an_area(spec, tmp_path):
 )
 def test_a_limit_is_an_epsilon_or_has_a_delta_and_may_set_a_pure_part_apart(spec, written, limit):
     assert spec(("limit = 300.0", f"limit = {written}")).account.limit == limit
+
+
+class Misnamed(Baseline):
+    """Gives its number another name than the mean has."""
+
+    name = "misnamed"
+    outputs = ("average",)
+
+
+def test_a_mechanism_of_other_outputs_than_the_statistics_is_refused_when_a_specification_is_loaded(spec, monkeypatch):
+    """It would publish empty values with the status ok, and debit the account for them."""
+    known = registered() | {"misnamed": Misnamed}
+    monkeypatch.setattr("pipelines.specification.statistics.registered", lambda: known)
+    with pytest.raises(SpecificationError, match="misnamed gives average, but mean puts out one number"):
+        spec(('mechanism = "array-average"', 'mechanism = "misnamed"'))

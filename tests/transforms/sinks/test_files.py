@@ -103,10 +103,8 @@ def _spread(monkeypatch):
 
 def several():
     """A cell with all outputs of the statistic, one without data, and one with a mean."""
-    numbers = {"p50": Number(20.0, 15.0, 25.0), "p85": Number(40.0, 30.0, 50.0)}
-    found = Estimate(
-        numbers=numbers, lists={"cdf": (0.25, 0.75)}, noise_std=1.0, bias_bound=0.0, epsilon=Fraction(1, 2)
-    )
+    numbers = Number(20.0, 15.0, 25.0), Number(40.0, 30.0, 50.0)
+    found = Estimate(numbers=numbers, lists=((0.25, 0.75),), noise_std=1.0, bias_bound=0.0, epsilon=Fraction(1, 2))
     slot = slot_of(unit(5_000_000), statistics=("mean", "spread"))
     mean, several = slot.hats, Estimates.of([found, NO_DATA])
     hats = HatColumns(

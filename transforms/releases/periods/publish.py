@@ -81,8 +81,8 @@ def _columns(
     value, lower, upper, sd = (column[:, at].T.ravel() for column in estimates[:4])
     nothing = np.full(value.size, np.nan)
     known = Estimates(
-        numbers={"mean": np.where(np.isnan(value), np.nan, [value, lower, upper])},
-        lists={},
+        numbers=np.where(np.isnan(value), np.nan, [value, lower, upper])[None],
+        lists=[],
         noise_std=np.where(np.isnan(value), np.nan, sd),
         bias_bound=nothing,
         epsilon=nothing,
