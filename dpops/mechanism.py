@@ -89,7 +89,8 @@ class Plan:
     scale: of the discrete Laplace noise, in steps, at its largest.
     upper: the largest value of the statistic, in units: U, or U^2 / 4 for a variance.
     bias_bound: worst-case distance of the noiseless value from the true one, in units.
-    facts: what a reviewer may ask for (users, samples, arrays, sensitivity in steps, ..).
+    sensitivity: by how many steps one user moves the integer at most; 0 where nothing is drawn.
+    facts: what a reviewer may ask for (users, samples, arrays, ..).
     rounding: how far rounding alone, of speeds to the grid above all, may move the statistic either way, in units.
     Below 0, as it is by default, it becomes that of a mean: half a grid step.
     version: of its document; before 2, the bias that is published with a value left rounding out.
@@ -102,6 +103,7 @@ class Plan:
     scale: Fraction
     upper: Fraction
     bias_bound: float
+    sensitivity: int
     facts: Mapping[str, int] = field(default_factory=dict)
     rounding: float = -1.0
     version: int = PLAN_VERSION
@@ -115,7 +117,7 @@ class Plan:
 
     def claim(self) -> PureDP:
         """What the draw costs: epsilon, or more if the noise is less than its sensitivity needs for that."""
-        return _claimed(text(self.epsilon), text(self.scale), self.facts.get("sensitivity", 0))
+        return _claimed(text(self.epsilon), text(self.scale), self.sensitivity)
 
     @property
     def is_constant(self) -> bool:
@@ -157,20 +159,21 @@ class Plan:
         return found
 
     def public(self) -> dict[str, Any]:
-        """All that the plan says, as plain values."""
+        """All that the plan says, as plain values; the sensitivity is the last of the facts."""
         return {
             "epsilon": text(self.epsilon),
             "step": text(self.step),
             "scale": text(self.scale),
             "upper": text(self.upper),
             "bias_bound": self.bias_bound,
-            "facts": dict(self.facts),
+            "facts": {**self.facts, "sensitivity": self.sensitivity},
             "rounding": self.rounding,
         }
 
     @classmethod
     def from_public(cls, mechanism: str, stored: Mapping[str, Any]) -> "Plan":
         """Plans stored before there was a rounding of their own are of means; without a version, it is the first."""
+        facts = dict(stored["facts"])
         return Plan(
             mechanism=mechanism,
             epsilon=fraction(stored["epsilon"]),
@@ -178,7 +181,8 @@ class Plan:
             scale=fraction(stored["scale"]),
             upper=fraction(stored["upper"]),
             bias_bound=float(stored["bias_bound"]),
-            facts=dict(stored["facts"]),
+            sensitivity=int(facts.pop("sensitivity", 0)),
+            facts=facts,
             rounding=float(stored.get("rounding", -1.0)),
             version=int(stored.get("version", 1)),
         )

@@ -43,9 +43,9 @@ def interval_plans(
             scale=scales[sensitivity],
             upper=grid.upper,
             bias_bound=upper,
+            sensitivity=sensitivity,
             facts={
                 **laid.facts,
-                "sensitivity": sensitivity,
                 "grouping_bias": math.ceil(laid.bias * FINE / step),
                 **choice.facts,
             },
@@ -82,12 +82,12 @@ def interval_errors(means: Float64s, low: Float64s, high: Float64s, plan: Plan) 
     below, above = np.searchsorted(means, low), np.searchsorted(means, high)
     total = low * below + running[above] - running[below] + high * (arrays - above)
     bias = (total - running[-1]) / arrays
-    widest = plan.facts["sensitivity"] * float(plan.step * arrays)
+    widest = plan.sensitivity * float(plan.step * arrays)
     scale = np.minimum(high - low, widest) * 2 / float(plan.epsilon) / arrays
     return clamped_errors(running[-1] / arrays, float(plan.upper), bias, scale)
 
 
 def _scale(low: int, high: int, plan: Plan) -> Fraction:
     """Noise for the drawn interval: the plan's, in proportion to what one user can still move."""
-    widest = plan.facts["sensitivity"]
+    widest = plan.sensitivity
     return plan.scale * Fraction(min(high - low, widest), widest)

@@ -48,6 +48,7 @@ class Akmv(Mechanism):
             scale=2 * most / epsilon,
             upper=grid.upper,
             bias_bound=float(grid.upper),
+            sensitivity=most,
             facts={
                 "users": counts.size,
                 "samples": samples,
@@ -56,7 +57,6 @@ class Akmv(Mechanism):
                 "upper_steps": grid.upper_steps,
                 "rank": counts.size - min(math.ceil(2 / epsilon), counts.size),
                 "coarse": max(0, most.bit_length() - (MOST_CANDIDATES.bit_length() - 1)),
-                "sensitivity": most,
                 **_counted(counts),
             },
         )
@@ -90,9 +90,8 @@ class Akmv(Mechanism):
         users = stack(totals, plans)
         if not plans:
             return []
-        coarse, most, number = (
-            np.array([plan.facts[name] for plan in plans], np.int64) for name in ("coarse", "sensitivity", "users")
-        )
+        coarse, number = (np.array([plan.facts[name] for plan in plans], np.int64) for name in ("coarse", "users"))
+        most = np.array([plan.sensitivity for plan in plans], np.int64)
         ranks = [Fraction(plan.facts["rank"]) for plan in plans]
         half = [plan.epsilon / 2 for plan in plans]
         candidates = -(-most >> coarse)
@@ -100,8 +99,7 @@ class Akmv(Mechanism):
         bound = np.minimum(drawn << coarse, most)
         exact = np.add.reduceat(np.minimum(users.sums, np.repeat(bound, number)), users.start)
         scales = [
-            plan.scale * Fraction(each, plan.facts["sensitivity"])
-            for each, plan in zip(bound.tolist(), plans, strict=True)
+            plan.scale * Fraction(each, plan.sensitivity) for each, plan in zip(bound.tolist(), plans, strict=True)
         ]
         noisy = with_noise(exact, scales, noise)
         return [[each, integer] for each, integer in zip(bound.tolist(), noisy, strict=True)]
@@ -112,8 +110,8 @@ class Akmv(Mechanism):
 
         Plans stored before they held all counts keep the looser bound that they were released with.
         """
-        bound, most = integers[0], plan.facts["sensitivity"]
-        steps = _bias_steps(bound, plan.facts) if "counts" in plan.facts else _loose_bias_steps(bound, plan.facts)
+        bound, most = integers[0], plan.sensitivity
+        steps = _bias_steps(bound, plan.facts) if "counts" in plan.facts else _loose_bias_steps(bound, plan)
         bias = float(min(steps * plan.upper / plan.facts["upper_steps"], plan.upper))
         return replace(plan, scale=plan.scale * Fraction(bound, most), bias_bound=bias)
 
@@ -144,8 +142,8 @@ def _bias_steps(bound: int, facts: Mapping[str, int]) -> Fraction:
     return max(below, above)
 
 
-def _loose_bias_steps(bound: int, facts: Mapping[str, int]) -> Fraction:
+def _loose_bias_steps(bound: int, plan: Plan) -> Fraction:
     """As if one user kept T and the others lost their whole mean."""
-    samples, upper = facts["samples"], facts["upper_steps"]
-    clipping = Fraction(samples * upper - bound, samples) if bound < facts["sensitivity"] else Fraction(0)
-    return clipping + upper * (1 - Fraction(samples, facts["reported"]))
+    samples, upper = plan.facts["samples"], plan.facts["upper_steps"]
+    clipping = Fraction(samples * upper - bound, samples) if bound < plan.sensitivity else Fraction(0)
+    return clipping + upper * (1 - Fraction(samples, plan.facts["reported"]))

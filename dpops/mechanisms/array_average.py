@@ -86,7 +86,8 @@ class ArrayAverage(Mechanism):
         totals = list(hats)
         known = map(CountsKnown, (each.counts for each in totals), hats.reported.tolist())
         plans = [self.plan(each, grid, epsilon) for each in known]
-        facts = np.array([[plan.facts[name] for name in FACTS] for plan in plans], np.int64).reshape(-1, len(FACTS)).T
+        rows = [[*(plan.facts[name] for name in FACTS[:-1]), plan.sensitivity] for plan in plans]
+        facts = np.array(rows, np.int64).reshape(-1, len(FACTS)).T
         return Noiseless(facts, np.array([plan.bias_bound for plan in plans]), _sums_of_means(totals, plans))
 
     def _documents(
@@ -105,6 +106,7 @@ class ArrayAverage(Mechanism):
             scale=scales[max(scales)],
             upper=grid.upper,
             bias_bound=0.0,
+            sensitivity=max(scales),
             facts=found[0],
         ).document()
         texts, step_texts = ({each: text(value) for each, value in of.items()} for of in (scales, steps))
@@ -148,7 +150,8 @@ def average_plans(mechanism: str, found: Sequence[Arrays], grid: Grid, epsilon: 
             scale=scales[laid.moved],
             upper=grid.upper,
             bias_bound=laid.bias,
-            facts={**laid.facts, "sensitivity": laid.moved},
+            sensitivity=laid.moved,
+            facts=laid.facts,
             grouping=laid.grouping,
             weight=laid.weight,
         )

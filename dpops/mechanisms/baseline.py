@@ -76,7 +76,8 @@ class Baseline(Mechanism):
             scale=sensitivity / epsilon,
             upper=grid.upper,
             bias_bound=float(grid.upper * moved),
-            facts={**facts_of(known, grid), **cap.facts(), "sensitivity": sensitivity},
+            sensitivity=sensitivity,
+            facts={**facts_of(known, grid), **cap.facts()},
             rounding=float(grid.step / 2 if cap.whole else grid.step / 2 + step),
         )
 

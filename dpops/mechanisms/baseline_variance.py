@@ -69,7 +69,8 @@ class BaselineVariance(Mechanism):
             scale=sensitivity / epsilon,
             upper=upper,
             bias_bound=float(upper * Fraction(*_bias(cap))),
-            facts={**facts_of(known, grid), **cap.facts(), "sensitivity": sensitivity},
+            sensitivity=sensitivity,
+            facts={**facts_of(known, grid), **cap.facts()},
             rounding=float(_rounding(grid) + upper / RANGE),
         )
 

@@ -56,7 +56,8 @@ class Constant(Mechanism):
                 scale=nothing,
                 upper=grid.upper,
                 bias_bound=bias,
-                facts={**facts_of(each, grid), "constant": at, "sensitivity": 0},
+                sensitivity=0,
+                facts={**facts_of(each, grid), "constant": at},
                 rounding=0.0,
             )
             for each in known

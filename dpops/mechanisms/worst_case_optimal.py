@@ -69,6 +69,7 @@ class WorstCaseOptimal(Mechanism):
             scale=2 * bound / epsilon,
             upper=grid.upper,
             bias_bound=float(bias),
+            sensitivity=2 * bound,
             facts={
                 "users": counts.size,
                 "samples": samples,
@@ -76,7 +77,6 @@ class WorstCaseOptimal(Mechanism):
                 "reported": reported,
                 "upper_steps": grid.upper_steps,
                 "bound": bound,
-                "sensitivity": 2 * bound,
                 **({} if bound else {"constant": samples * grid.upper_steps}),
             },
         )

@@ -94,7 +94,6 @@ def tree_plan(
     most, total = int(masses.max()), int(masses.sum())
     shape = best_shape(bins)
     on_grid = {"grid_numerator": grid.step.numerator, "grid_denominator": grid.step.denominator}
-    own = {"total": total, "sensitivity": 2 * most}
     return TreePlan(
         mechanism=mechanism,
         epsilon=epsilon,
@@ -102,8 +101,9 @@ def tree_plan(
         scale=2 * most / (epsilon * min(shape.shares)),
         upper=Fraction(1),
         bias_bound=transport_bias(masses / total, known.counts / known.reported),
+        sensitivity=2 * most,
         rounding=known.counts.size / total,
-        facts={**facts_of(known, grid), **on_grid, **own, **facts, **stored(shape)},
+        facts={**facts_of(known, grid), **on_grid, "total": total, **facts, **stored(shape)},
         masses=masses,
     )
 
@@ -133,7 +133,7 @@ def stored(shape: Shape) -> Mapping[str, int]:
 
 def size_of(plan: Plan) -> float:
     """The noise of a share in the law's unit: M / (epsilon total mass)."""
-    return plan.facts["sensitivity"] / 2 / plan.facts["total"] / float(plan.epsilon)
+    return plan.sensitivity / 2 / plan.facts["total"] / float(plan.epsilon)
 
 
 def forecast_share_error(plan: Plan, counts: Int64s, prior: Prior) -> float:

@@ -132,7 +132,7 @@ def is_exact(mechanism: Mechanism, plan: Plan) -> bool:
 def is_attained(mechanism: Mechanism, counts: Int64s) -> bool:
     plan = plan_for(mechanism, counts)
     one, other = noiseless_of(mechanism, plan, worst_neighbours(mechanism, plan, counts))
-    return abs(one - other) >= 0.99 * plan.facts["sensitivity"]
+    return abs(one - other) >= 0.99 * plan.sensitivity
 
 
 def noiseless_of(mechanism: Mechanism, plan: Plan, totals: Sequence[Totals]) -> list[int]:

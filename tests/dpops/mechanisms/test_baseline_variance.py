@@ -120,12 +120,12 @@ def test_no_neighbours_differ_by_more_than_the_sensitivity_and_of_whole_users_so
 ) -> None:
     plan = plan_of(counts, grid=HALVES)
     moved = most_moved(counts, plan)
-    assert plan.facts["sensitivity"] - 1 <= moved <= plan.facts["sensitivity"]
+    assert plan.sensitivity - 1 <= moved <= plan.sensitivity
     for most in range(1, max(counts)):
         capped = plan_of(counts, most, grid=HALVES)
-        assert most_moved(counts, capped) <= capped.facts["sensitivity"]
+        assert most_moved(counts, capped) <= capped.sensitivity
         if capped.facts["kept"] > 2 * most:
-            assert most_moved(counts, capped) >= capped.facts["sensitivity"] - 1
+            assert most_moved(counts, capped) >= capped.sensitivity - 1
 
 
 def test_one_sample_kept_of_two_varies_by_the_whole_range() -> None:
@@ -133,7 +133,7 @@ def test_one_sample_kept_of_two_varies_by_the_whole_range() -> None:
     plan = plan_of([2], 1)
     assert plan.facts["kept"] == 1
     assert released(plan, totals_of([[0, 0]]), totals_of([[0, 6_500]])) == [0, RANGE]
-    assert plan.facts["sensitivity"] == RANGE
+    assert plan.sensitivity == RANGE
 
 
 @pytest.mark.parametrize("each", [3, 5, 7, 101])
@@ -143,15 +143,15 @@ def test_a_capped_user_passes_the_odd_refinement_and_approaches_the_whole_range(
     [reached] = released(plan, totals_of([[0] * (each // 2) + [6_500] * (each - each // 2)]))
     assert reached == RANGE * (each**2 - 1) // each**2
     assert (reached > RANGE * 8 // 9) == (each > 3)
-    assert reached <= plan.facts["sensitivity"] <= RANGE
+    assert reached <= plan.sensitivity <= RANGE
 
 
 def test_nothing_is_released_without_noise_not_even_the_variance_of_one_sample() -> None:
     for counts in ([1], [1, 1], [9], [3, 2, 1]):
         for m_ub in ("none", "opt", 1):
             plan = plan_of(counts, m_ub, epsilon=Fraction(1, 3))
-            assert plan.facts["sensitivity"] >= 1
-            assert plan.scale == plan.facts["sensitivity"] * 3
+            assert plan.sensitivity >= 1
+            assert plan.scale == plan.sensitivity * 3
 
 
 @pytest.mark.parametrize("case", [([5, 3, 1], "none"), ([5], "none"), ([4] * 9, "none"), ([9, 2, 2, 2, 2, 2], 2)])
@@ -385,5 +385,5 @@ def test_the_sensitivity_is_the_ratio_of_the_worst_case_in_whole_steps() -> None
         plan = plan_of(counts, m_ub)
         kept, heaviest = plan.facts.get("kept", sum(counts)), min(counts[0], plan.facts.get("m_ub", counts[0]))
         exact = RANGE * Fraction(*variance_sensitivity(heaviest, kept, "m_ub" not in plan.facts))
-        assert exact <= plan.facts["sensitivity"] < exact + 1
+        assert exact <= plan.sensitivity < exact + 1
         assert plan.step * RANGE == plan.upper == Fraction(65**2, 4)

@@ -106,10 +106,10 @@ def test_no_neighbours_of_a_small_hat_differ_by_more_than_the_sensitivity(
     upper_steps = data.draw(st.integers(1, 3 if counts.sum() <= 6 else 1))
     plan = mechanism.plan(CountsKnown.all_of(counts), Grid(step=Fraction(1), upper_steps=upper_steps), EPSILON)
     moved = enumerated_sensitivity(mechanism, plan, counts, upper_steps)
-    assert moved <= plan.facts["sensitivity"]
-    assert plan.scale * plan.epsilon == plan.facts["sensitivity"]
+    assert moved <= plan.sensitivity
+    assert plan.scale * plan.epsilon == plan.sensitivity
     if is_exact(mechanism, plan):  # rounding of two pieces apart
-        assert moved >= plan.facts["sensitivity"] - 2
+        assert moved >= plan.sensitivity - 2
 
 
 @every_counts
@@ -117,9 +117,9 @@ def test_no_neighbours_of_a_small_hat_differ_by_more_than_the_sensitivity(
 def test_the_worst_neighbours_attain_no_more_than_the_sensitivity(mechanism: Mechanism, counts: Int64s) -> None:
     plan = plan_for(mechanism, counts)
     one, other = noiseless_of(mechanism, plan, worst_neighbours(mechanism, plan, counts))
-    assert abs(one - other) <= plan.facts["sensitivity"]
+    assert abs(one - other) <= plan.sensitivity
     if is_exact(mechanism, plan):
-        assert abs(one - other) >= plan.facts["sensitivity"] - 2
+        assert abs(one - other) >= plan.sensitivity - 2
 
 
 @every_plain
@@ -186,7 +186,7 @@ def test_the_plan_is_made_from_counts_and_cannot_see_a_value(mechanism: Mechanis
 def test_the_claim_is_the_epsilon_asked_for_or_nothing_where_nothing_is_drawn(mechanism: Mechanism) -> None:
     for epsilon in (Fraction(1, 1000), Fraction(1, 3), Fraction(7)):
         plan = mechanism.plan(CountsKnown(COUNTS[3], 9), GRID, epsilon)
-        assert plan.scale == Fraction(plan.facts["sensitivity"]) / epsilon
+        assert plan.scale == Fraction(plan.sensitivity) / epsilon
         assert plan.is_constant == (plan.scale == 0)
         assert plan.claim().epsilon == plan.epsilon == (0 if plan.is_constant else epsilon)
         assert mechanism.may_be_constant or not plan.is_constant

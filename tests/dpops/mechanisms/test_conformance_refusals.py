@@ -68,7 +68,7 @@ def test_totals_of_other_users_never_exceed_the_plans_sensitivity(mechanism: Mec
             answers += noiseless_of(mechanism, plan, [alike(counts, np.array(sums, np.int64))])
         except ValueError:
             return
-    assert abs(answers[0] - answers[1]) <= plan.facts["sensitivity"]
+    assert abs(answers[0] - answers[1]) <= plan.sensitivity
 
 
 @every_plain

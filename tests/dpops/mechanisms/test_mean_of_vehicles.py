@@ -72,7 +72,7 @@ def test_one_vehicle_moves_it_by_exactly_the_sensitivity_at_most(counts, upper_s
     counts = np.array(counts[::-1], np.int64)
     plan = MECHANISM.plan(CountsKnown.all_of(counts), Grid(step=Fraction(1), upper_steps=upper_steps), EPSILON)
     moved = enumerated_sensitivity(MECHANISM, plan, counts, upper_steps)
-    assert moved == plan.facts["sensitivity"] == upper_steps * (FINE if counts[0] > 1 else 1)
+    assert moved == plan.sensitivity == upper_steps * (FINE if counts[0] > 1 else 1)
 
 
 @pytest.mark.parametrize("counts", [COUNTS[3], COUNTS[6]], ids=["3 users", "9 users"])

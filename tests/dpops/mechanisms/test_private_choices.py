@@ -126,7 +126,7 @@ def wide_choice(mechanism: Mechanism, plan: Plan) -> list[int]:
     if isinstance(mechanism, Levy):
         return [0]
     if isinstance(mechanism, Akmv):
-        return [plan.facts["sensitivity"]]
+        return [plan.sensitivity]
     return [0, GRID.upper_steps * FINE]
 
 
@@ -214,7 +214,7 @@ def test_users_with_large_sums_draw_from_coarse_steps() -> None:
     assert plan.facts["coarse"] == 10
     totals = Totals(counts, counts * 400_000)
     [[bound, noisy]] = Akmv().release([totals], [replace(plan, scale=Fraction(0))], Noise())
-    assert bound % 1024 == 0 or bound == plan.facts["sensitivity"]
+    assert bound % 1024 == 0 or bound == plan.sensitivity
     assert noisy == min(bound, 400_000 * 1_000_000) + 1_200_000
 
 

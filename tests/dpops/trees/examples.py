@@ -66,7 +66,7 @@ def small(kind: type[Mechanism], counts: Int64s, deep: bool) -> Plan:
     plan = kind(bins=4).plan(CountsKnown.all_of(counts), GRID, EPSILON)  # type: ignore[call-arg]
     if not deep:
         return plan
-    scale = plan.facts["sensitivity"] / (EPSILON * min(DEEP.shares))
+    scale = plan.sensitivity / (EPSILON * min(DEEP.shares))
     return replace(plan, scale=scale, facts={**plan.facts, **stored(DEEP)})
 
 

@@ -66,7 +66,7 @@ def test_a_mutant_is_caught(kind: type[Mechanism], mutant: str) -> None:
         plan = replace(plan, scale=plan.scale * Fraction(3, 4))
     else:
         whole = Shape(examples.DEEP.tree, (Fraction(1), Fraction(1)))
-        plan = replace(plan, scale=plan.facts["sensitivity"] / plan.epsilon, facts={**plan.facts, **stored(whole)})
+        plan = replace(plan, scale=plan.sensitivity / plan.epsilon, facts={**plan.facts, **stored(whole)})
     assert (
         _audited(plan, examples.COUNTS[3], 22_000) > examples.EPSILON
     )  # a plan whose noise is too little claims more itself
@@ -95,9 +95,9 @@ def test_no_neighbours_differ_by_more_than_the_sensitivity_at_any_level(
     nodes = np.array(examples.noiseless(mechanism, plan, hats))
     for level in shape_of(plan).tree.split(range(nodes.shape[1])):
         moved = [int(np.abs(one[level] - other[level]).sum()) for one, other in itertools.combinations(nodes, 2)]
-        assert max(moved) <= plan.facts["sensitivity"]
+        assert max(moved) <= plan.sensitivity
         if user == 0:  # the heaviest, moved from one end to the other, attains it
-            assert moved[0] == plan.facts["sensitivity"]
+            assert moved[0] == plan.sensitivity
 
 
 @examples.every_example
@@ -108,7 +108,7 @@ def test_the_claim_is_epsilon_divided_over_the_levels(mechanism: Mechanism, coun
         _, shares = shape_of(plan)
         assert sum(shares) == 1
         assert plan.claim().epsilon == plan.epsilon == epsilon
-        assert plan.scale == plan.facts["sensitivity"] / (epsilon * min(shares))
+        assert plan.scale == plan.sensitivity / (epsilon * min(shares))
 
 
 def test_every_node_has_noise_of_its_own_level_and_hat() -> None:
@@ -122,7 +122,7 @@ def test_every_node_has_noise_of_its_own_level_and_hat() -> None:
     for at, plan in enumerate(plans):
         for level, share in zip(tree.split(range(tree.nodes)), shares, strict=True):
             drawn = noise[:, at, level]
-            assert laplace_fit(drawn.ravel(), plan.facts["sensitivity"] / (examples.EPSILON * share)) > 1e-8
+            assert laplace_fit(drawn.ravel(), plan.sensitivity / (examples.EPSILON * share)) > 1e-8
             signs = np.corrcoef(np.sign(drawn[:, :4]).T) - np.eye(4)
             assert np.abs(signs).max() < 6.5 / repeats**0.5
 
@@ -193,5 +193,5 @@ def _audited(plan: Plan, counts: Int64s, draws: int) -> float:
     for totals in pair:
         nodes = np.array(mechanism.release([totals] * draws, [plan] * draws, noise))
         ratio = ((np.abs(nodes - exact[1]) - np.abs(nodes - exact[0])) * weights).sum(axis=1)
-        ratios.append(np.round(ratio / plan.facts["sensitivity"] * 1e6).astype(np.int64))
+        ratios.append(np.round(ratio / plan.sensitivity * 1e6).astype(np.int64))
     return bound_of_samples(*ratios)
