@@ -1,11 +1,13 @@
 """The statistics that a specification can ask for: what each needs of a vehicle's samples, and what it puts out.
 
-A new statistic is an entry of `registered` and the mechanisms that name it; where it needs another column of samples
-than there is, also a field of `dpops.mechanism.Totals`.
+A new statistic is an entry of `registered` and the mechanisms that name it. One with options is asked for by its name
+and their values, as "share above 50": that is its name wherever it is recorded or published, so that a specification
+may ask for it several times.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
 from fractions import Fraction
 from typing import Literal, Protocol
 
@@ -21,7 +23,7 @@ SPEED, SQUARED_SPEED, SHARE = "{}", "({})^2", "1"
 class Column(Protocol):
     """What of its samples in a HAT a vehicle adds up to; the columns of two parts of its samples add up to the whole's.
 
-    name: of the field of `Totals` that takes it.
+    name: of its own; two columns that differ have different names.
     """
 
     @property
@@ -68,25 +70,34 @@ class Histogram:
 SUMS, SQUARES = PowerSum("sums", 1), PowerSum("squares", 2)
 
 
+class Needs(Protocol):
+    """What a statistic needs of samples."""
+
+    def columns(self, mechanism: Mechanism, grid: Grid, *options: Fraction) -> Mapping[str, Column]:
+        """Columns by the field of `Totals` that takes each. options: the statistic's values, in order."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Moments:
     """A statistic of sums of powers."""
 
     sums: tuple[PowerSum, ...]
 
-    def columns(self, mechanism: Mechanism, grid: Grid) -> tuple[Column, ...]:  # noqa: ARG002 - as Binned has it
-        return self.sums
+    def columns(self, mechanism: Mechanism, grid: Grid, *options: Fraction) -> Mapping[str, Column]:  # noqa: ARG002 - as Needs has it
+        return {column.name: column for column in self.sums}
 
 
 @dataclass(frozen=True, slots=True)
 class Binned:
     """A statistic of histograms; its mechanisms have the number of bins as an option, `bins`."""
 
-    def columns(self, mechanism: Mechanism, grid: Grid) -> tuple[Column, ...]:
+    def columns(self, mechanism: Mechanism, grid: Grid, *options: Fraction) -> Mapping[str, Column]:  # noqa: ARG002
         bins = getattr(mechanism, "bins", None)
         if not isinstance(bins, int):
             raise TypeError(f"{mechanism.name} does not say how many bins it needs")
-        return (Histogram(bins, grid.upper_steps),)
+        column = Histogram(bins, grid.upper_steps)
+        return {column.name: column}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +114,17 @@ class Statistic:
     """A registry entry.
 
     outputs: the first is a number, and what a row shows as its value; rows have columns for all of them if there are
-    several. default: the mechanism where a specification names none. forecast_unit: of its plans and forecasts, where
-    these are not of the value. weighs_as: as which error suppression counts it. takes_caps: whether a cap on counts
-    lessens a vehicle's weight in it.
+    several. options: the names of numbers that a specification must give, in units of speed; values: these numbers,
+    once it did. default: the mechanism where a specification names none. forecast_unit: of its plans and forecasts,
+    where these are not of the value. weighs_as: as which error suppression counts it. takes_caps: whether a cap on
+    counts lessens a vehicle's weight in it.
     """
 
     name: str
-    needs: Moments | Binned
+    needs: Needs
     outputs: tuple[Output, ...]
+    options: tuple[str, ...] = ()
+    values: tuple[Fraction, ...] = ()
     default: str = "auto"
     forecast_unit: str | None = None
     weighs_as: Literal["mean", "variance"] = "mean"
@@ -120,6 +134,20 @@ class Statistic:
         names = [output.name for output in self.outputs]
         if not names or self.outputs[0].is_list or len(set(names)) != len(names):
             raise ValueError(f"{self.name}: its outputs have names of their own, and the first of them is a number")
+
+    @property
+    def kind(self) -> str:
+        """Its name without options: what mechanisms call it."""
+        return self.name.split(" ")[0]
+
+    def with_options(self, given: Mapping[str, Fraction]) -> "Statistic":
+        """The statistic with a value of each of its options. Raises ValueError where one is missing."""
+        for option in self.options:
+            if option not in given:
+                raise ValueError(f"{self.name} needs the option {option!r}, a number")
+        values = tuple(given[option] for option in self.options)
+        words = [word for pair in zip(self.options, map(_decimal, values), strict=True) for word in pair]
+        return replace(self, name=" ".join([self.name, *words]), values=values)
 
     @property
     def unit(self) -> str:
@@ -177,9 +205,22 @@ def registered() -> dict[str, Statistic]:
     return {statistic.name: statistic for statistic in _ALL}
 
 
+def named(name: str) -> Statistic:
+    """A statistic by its name with its options, as ledgers and result files hold it: "mean", "share above 50"."""
+    kind, *words = name.split(" ")
+    given = {option: Fraction(value) for option, value in zip(words[::2], words[1::2], strict=True)}
+    return registered()[kind].with_options(given)
+
+
+def _decimal(value: Fraction) -> str:
+    """A number as it is written: 50, 62.5."""
+    return f"{(Decimal(value.numerator) / value.denominator).normalize():f}"
+
+
 @dataclass(frozen=True, slots=True)
 class RequestedStatistic:
-    """One statistic of a specification. share: its part of the HAT's epsilon; the shares add up to 1.
+    """One statistic of a specification. name: with its options. share: its part of the HAT's epsilon; the shares add
+    up to 1.
 
     Raises ValueError as `check_outputs` does.
     """
@@ -189,7 +230,16 @@ class RequestedStatistic:
     share: Fraction
 
     def __post_init__(self) -> None:
-        check_outputs(self.mechanism, registered()[self.name])
+        check_outputs(self.mechanism, self.statistic)
+
+    @property
+    def statistic(self) -> Statistic:
+        return named(self.name)
+
+    def columns(self, grid: Grid) -> Mapping[str, Column]:
+        """What it needs of samples, by the field of `Totals` that takes it."""
+        statistic = self.statistic
+        return statistic.needs.columns(self.mechanism, grid, *statistic.values)
 
 
 def check_outputs(mechanism: Mechanism, statistic: Statistic) -> None:
@@ -204,7 +254,7 @@ def columns_of(requested: Iterable[RequestedStatistic], grid: Grid) -> tuple[Col
     """The columns that some statistics need together, by name. Raises ValueError for two that differ under one name."""
     found: dict[str, Column] = {}
     for each in requested:
-        for column in registered()[each.name].needs.columns(each.mechanism, grid):
+        for column in each.columns(grid).values():
             if found.setdefault(column.name, column) != column:
                 raise ValueError(f"two statistics need different {column.name}")
     return tuple(found[name] for name in sorted(found))
@@ -212,5 +262,4 @@ def columns_of(requested: Iterable[RequestedStatistic], grid: Grid) -> tuple[Col
 
 def extras_of(names: Sequence[str]) -> tuple[Output, ...]:
     """The further columns that rows of some statistics have, in the statistics' order."""
-    known = registered()
-    return tuple(dict.fromkeys(output for name in names for output in known[name].extras))
+    return tuple(dict.fromkeys(output for name in names for output in named(name).extras))

@@ -58,7 +58,8 @@ def _statistics() -> Iterator[str]:
     yield "| statistic | default mechanism |"
     yield "|---|---|"
     for name, each in registry.registered().items():
-        yield f"| `{name}` | `{each.default}` |"
+        options = "".join(f", with `{option}`" for option in each.options)
+        yield f"| `{name}`{options} | `{each.default}` |"
     yield ""
     yield "| mechanism | statistics | fits | options |"
     yield "|---|---|---|---|"

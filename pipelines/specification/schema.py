@@ -1,31 +1,39 @@
 """The JSON Schema of a specification, for editors and other programs: made from the tables that read it."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from dpops import statistics as registry
+from dpops.statistics import Statistic
 from pipelines.specification.document import Document
 from pipelines.specification.fields import Variant, json_type, table_type, variants
 
+_NUMBER = {"type": "number"}
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def schema() -> dict[str, Any]:
     """Keys, types and words. What several fields say together is for `hatstream spec check`."""
     found = {"$schema": DIALECT, "title": "A specification of hatstream"} | table_type(Document)
-    items = {"anyOf": [*map(_with_mechanism, variants()), *map(_default_mechanism, registry.registered())]}
+    named = [item for variant in variants() for item in _with_mechanism(variant)]
+    items = {"anyOf": [*named, *map(_default_mechanism, registry.registered().values())]}
     found["properties"]["statistic"] |= {"minItems": 1, "items": items}
     return found
 
 
-def _with_mechanism(variant: Variant) -> dict[str, Any]:
-    own = {"name": {"enum": list(variant.statistics)}, "mechanism": {"const": variant.mechanism}}
-    return _statistic(own, variant)
+def _with_mechanism(variant: Variant) -> Iterator[dict[str, Any]]:
+    """One entry for the statistics without options, and one for each that has its own."""
+    known = [registry.registered()[name] for name in variant.statistics]
+    plain = [each.name for each in known if not each.options]
+    for names, options in [(plain, ()), *(([each.name], each.options) for each in known if each.options)]:
+        if names:
+            own = {"name": {"enum": names}, "mechanism": {"const": variant.mechanism}}
+            yield _statistic(own | dict.fromkeys(options, _NUMBER), variant)
 
 
-def _default_mechanism(name: str) -> dict[str, Any]:
-    default = registry.registered()[name].default
-    variant = next(each for each in variants() if each.mechanism == default)
-    return _statistic({"name": {"const": name}}, variant)
+def _default_mechanism(statistic: Statistic) -> dict[str, Any]:
+    variant = next(each for each in variants() if each.mechanism == statistic.default)
+    return _statistic({"name": {"const": statistic.name}} | dict.fromkeys(statistic.options, _NUMBER), variant)
 
 
 def _statistic(own: dict[str, Any], variant: Variant) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from dpops.allocation import Allocation
 from dpops.forecast import Prior
 from dpops.mechanism import Mechanism
 from dpops.registry import registered
-from dpops.statistics import RequestedStatistic, check_outputs
+from dpops.statistics import RequestedStatistic, Statistic, check_outputs
 from pipelines.specification.checks import need
 from pipelines.specification.document import Document, SpecificationError
 from pipelines.specification.hints import hint
@@ -36,7 +36,8 @@ def _statistic(table: dict[str, Any], document: Document, prior: Prior | None) -
     name, offered = table.pop("name", None), registry.registered()
     if name not in offered:
         need(False, "statistic.name", f"must be one of {', '.join(offered)}", name, did_you_mean(name, offered))
-    wanted = table.pop("mechanism", offered[str(name)].default)
+    statistic = _with_options(offered[str(name)], table)
+    wanted = table.pop("mechanism", statistic.default)
     weight, adjacency = table.pop("weight", 1), document.account.adjacency
     known = {key: cls for key, cls in registered().items() if name in cls.statistics}
     fit = [key for key, cls in known.items() if adjacency in cls.adjacencies]
@@ -45,14 +46,23 @@ def _statistic(table: dict[str, Any], document: Document, prior: Prior | None) -
         raise SpecificationError(f"statistic.mechanism = {wanted!r} is not available; {fitting}")
     need(wanted in fit, "statistic.mechanism", f"must fit {adjacency} ({', '.join(fit)})", wanted)
     try:
-        capped = document.privacy.composition == "clip-user" and offered[str(name)].takes_caps
+        capped = document.privacy.composition == "clip-user" and statistic.takes_caps
         second_stage = _second_stage(known[wanted]) if capped else {}
         told = {"prior": prior, "statistic": name}
         mechanism = _mechanism(known[wanted], second_stage | table, told)
-        check_outputs(mechanism, offered[str(name)])
-        return str(name), mechanism, _weight(weight)
+        check_outputs(mechanism, statistic)
+        return statistic.name, mechanism, _weight(weight)
     except (msgspec.ValidationError, ValueError) as error:
         raise SpecificationError(f"statistic with mechanism {wanted!r}: {error}") from None
+
+
+def _with_options(statistic: Statistic, table: dict[str, Any]) -> Statistic:
+    """Takes the statistic's own options out of its table."""
+    try:
+        given = {name: from_toml(Fraction, table.pop(name)) for name in statistic.options if name in table}
+        return statistic.with_options(given)
+    except (msgspec.ValidationError, ValueError) as error:
+        raise SpecificationError(f"statistic: {error}") from None
 
 
 def _weight(value: object) -> Fraction:

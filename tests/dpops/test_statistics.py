@@ -110,6 +110,6 @@ class InBins(Mechanism):
 
 
 def test_a_statistic_of_histograms_takes_the_bins_from_its_mechanism():
-    assert Binned().columns(InBins(bins=5), GRID) == (Histogram(bins=5, upper_steps=50),)
+    assert Binned().columns(InBins(bins=5), GRID) == {"histograms": Histogram(bins=5, upper_steps=50)}
     with pytest.raises(TypeError, match="auto does not say how many bins"):
         Binned().columns(Auto(), GRID)

@@ -133,11 +133,11 @@ def columns_of(slot: SlotEstimates, shape: Shape = PLAIN) -> Columns:
 
 def _numbers(slot: SlotEstimates) -> Columns:
     """From the value to the bias. The value of a statistic is its first output."""
-    hats, known = slot.hats, statistics.registered()
+    hats = slot.hats
     value, lower, upper = hats.estimates.number(0)
     return {
         "value": rounded(value),
-        "unit": _of_each(hats.statistic, lambda name: known[name].unit.format(slot.unit)),
+        "unit": _of_each(hats.statistic, lambda name: statistics.named(name).unit.format(slot.unit)),
         "lower95": rounded(lower),
         "upper95": rounded(upper),
         "noise_std": rounded(hats.estimates.noise_std),
@@ -147,8 +147,7 @@ def _numbers(slot: SlotEstimates) -> Columns:
 
 def _extras(hats: HatColumns, extras: Sequence[Output]) -> Columns:
     """The outputs of statistics that have several, where these are asked for."""
-    known = statistics.registered()
-    asked = [known[name] for name in dict.fromkeys(hats.statistic)]
+    asked = [statistics.named(name) for name in dict.fromkeys(hats.statistic)]
     is_of = {each.name: np.array([name == each.name for name in hats.statistic], np.bool_) for each in asked}
     found: dict[str, Sequence[Fact]] = {}
     for output in extras:

@@ -14,7 +14,7 @@ from dpops.allocation import Allocation
 from dpops.forecast import Prior
 from dpops.mechanism import Mechanism, Plan
 from dpops.mechanisms.auto import Auto
-from dpops.statistics import RequestedStatistic, registered
+from dpops.statistics import RequestedStatistic
 from dpops.types import CountsKnown
 from pipelines.account.guarantee import NOT_PROTECTED
 from pipelines.advice.plan.composed import Composed, PlannedHat, lay_out, may_have_constants, of_several_periods
@@ -193,7 +193,7 @@ def _statistics(
             if planned:
                 shown.append(_hat_class(bounds, len(members), planned))
         name = stat.mechanism.name if isinstance(stat.mechanism, Auto) else label(stat.mechanism)
-        statistics.append(StatisticPlan(stat.name, registered()[stat.name].plan_unit.format("km/h"), name, shown))
+        statistics.append(StatisticPlan(stat.name, stat.statistic.plan_unit.format("km/h"), name, shown))
     return statistics
 
 

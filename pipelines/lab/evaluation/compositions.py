@@ -16,7 +16,7 @@ from rich.table import Table
 from dpops.accountant import PureLimit
 from dpops.allocation import Allocation
 from dpops.noise import Noise
-from dpops.statistics import SQUARES, SUMS, Column, RequestedStatistic, columns_of, registered
+from dpops.statistics import SQUARES, SUMS, Column, RequestedStatistic, columns_of, named
 from dpops.types import CountsKnown, Grid, Int64s
 from pipelines.assembly import job_of
 from pipelines.errors import InputError, UsageError
@@ -235,7 +235,7 @@ def spent_table(spent: Sequence[CompositionCost]) -> Table:
 
 def error_tables(statistic: str, errors: Sequence[Errors], truth: Truth) -> Iterator[Table]:
     """Errors of one statistic, a table a total: overall and by the number of vehicles in the HAT."""
-    unit = registered()[statistic].unit.format("km/h")
+    unit = named(statistic).unit.format("km/h")
     names = [f"{class_name(*bounds)}\n({int(in_class(truth.vehicles, *bounds).sum())})" for bounds in CLASSES]
     mine = [each for each in errors if each.statistic == statistic]
     bar = next(each for each in mine if each.composition == CONSTANT)

@@ -12,7 +12,7 @@ from dpops.allocation import Share, SlotDebit
 from dpops.mechanism import Drawn, Hats, Totals
 from dpops.noise import Noise
 from dpops.statistics import RequestedStatistic
-from dpops.types import Int64s
+from dpops.types import Grid, Int64s
 from transforms.ledger.claims import check_claims, claims_of
 from transforms.order import packed_keys
 from transforms.places.hexagons import cell_texts
@@ -121,7 +121,8 @@ def _release(rows: Tally, shard: int, hat_epsilon: Fraction, policy: Policy, noi
     occupied = hats_of(rows)
     some = occupied.with_users()
     by_statistic = [
-        stat.mechanism.draw(some.hats, policy.grid, hat_epsilon * stat.share, noise) for stat in policy.statistics
+        stat.mechanism.draw(some.seen_by(stat, policy.grid), policy.grid, hat_epsilon * stat.share, noise)
+        for stat in policy.statistics
     ]
     published = _rows_to_publish(occupied.cell, shard, policy)
     at = np.where(np.isin(published, some.cell), np.searchsorted(some.cell, published), some.cell.size).tolist()
@@ -148,14 +149,21 @@ class Hat(NamedTuple):
 
 
 class SlotHats(NamedTuple):
-    """The HATs of a slot. cell: int64 (HATs,), ascending. hats: without users where all vehicles were dropped."""
+    """The HATs of a slot. cell: int64 (HATs,), ascending. hats: without users where all vehicles were dropped.
+    columns: of all that the statistics need, by name, in the order of the totals."""
 
     cell: Int64s
     hats: Hats
+    columns: Mapping[str, Int64s]
 
     def with_users(self) -> "SlotHats":
         some = self.hats.users > 0
-        return SlotHats(self.cell[some], self.hats.take(some))
+        return SlotHats(self.cell[some], self.hats.take(some), self.columns)
+
+    def seen_by(self, stat: RequestedStatistic, grid: Grid) -> Hats:
+        """The HATs with the columns that one statistic needs."""
+        needed = {field: self.columns[column.name] for field, column in stat.columns(grid).items()}
+        return replace(self.hats, totals=Totals(self.hats.totals.counts, **needed))
 
     def each(self) -> Iterator[Hat]:
         return map(Hat, self.cell.tolist(), self.hats, self.hats.reported.tolist())
@@ -174,8 +182,9 @@ def hats_of(rows: Tally) -> SlotHats:
     most = int(rows.kept.max(initial=0))
     descending = np.cumsum(is_first) * (most + 1) - rows.kept  # dropped rows come last
     order = np.argsort(descending, kind="stable")  # keeps vehicles of equal counts in order
-    totals = Totals(rows.kept[order], **{name: column[order] for name, column in rows.sums.items()})
-    return SlotHats(rows.cell[first], Hats(totals, first, users, reported))
+    columns = {name: column[order] for name, column in rows.sums.items()}
+    totals = Totals(rows.kept[order], **{name: columns[name] for name in Totals._fields if name in columns})
+    return SlotHats(rows.cell[first], Hats(totals, first, users, reported), columns)
 
 
 def _rows_to_publish(occupied: Int64s, shard: int, policy: Policy) -> Int64s:

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 
 from dpops.allocation import Allocation
-from dpops.statistics import Column, RequestedStatistic, columns_of, registered
+from dpops.statistics import Column, RequestedStatistic, columns_of
 from dpops.suppression.clip_user import Weights
 from dpops.types import Grid, Int64s
 from transforms.releases.hats.digest import PLAIN
@@ -56,5 +56,5 @@ def weights_of(grid: Grid, statistics: Iterable[RequestedStatistic]) -> Weights:
     """What suppression weighs: the statistics that are asked for, with their shares of a HAT's epsilon."""
     shares = {"mean": Fraction(0), "variance": Fraction(0)}
     for stat in statistics:
-        shares[registered()[stat.name].weighs_as] += stat.share
+        shares[stat.statistic.weighs_as] += stat.share
     return Weights(upper=grid.upper, **shares)

@@ -1,0 +1,140 @@
+"""A statistic with options, asked for twice, from specification to rows: the share of reports above a speed."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import h3
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from dpops import statistics
+from dpops.mechanism import Integers, Mechanism, Plan, Totals, facts_of, stack, with_noise
+from dpops.noise import Noise
+from dpops.registry import registered
+from dpops.statistics import SHARE, Output, Statistic
+from dpops.types import CountsKnown, Grid, Int64s
+from pipelines.cli import main
+from pipelines.specification import SpecificationError, load
+from pipelines.specification.schema import schema
+from tests import city
+
+
+@dataclass(frozen=True)
+class Faster:
+    """Samples of more than so many grid steps."""
+
+    name: str
+    above_steps: int
+
+    def add_up(self, steps: Int64s, group: Int64s, groups: int) -> Int64s:
+        return np.bincount(group[steps > self.above_steps], minlength=groups).astype(np.int64)
+
+
+class NeedsFaster:
+    def columns(self, mechanism: Mechanism, grid: Grid, *options: Fraction) -> dict[str, Faster]:  # noqa: ARG002
+        (above,) = options
+        return {"sums": Faster(f"faster than {above}", above // grid.step)}
+
+
+SHARE_ABOVE = Statistic(
+    name="share",
+    needs=NeedsFaster(),
+    outputs=(Output("share", SHARE),),
+    options=("above",),
+    default="noisy-share",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoisyShare(Mechanism):
+    """The number of samples above, with noise for the user who has the most samples."""
+
+    name = "noisy-share"
+    statistics = frozenset({"share"})
+    adjacencies = frozenset({"counts-public"})
+
+    def plan(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
+        samples, heaviest = int(known.counts.sum()), int(known.counts.max())
+        return Plan(
+            mechanism=self.name,
+            epsilon=epsilon,
+            step=Fraction(1, samples),
+            scale=heaviest / epsilon,
+            upper=Fraction(1),
+            bias_bound=1 - samples / known.reported,
+            sensitivity=heaviest,
+            facts=facts_of(known, grid),
+            rounding=0.0,
+        )
+
+    def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
+        users = stack(totals, plans)
+        exact = np.add.reduceat(users.sums, users.start) if plans else users.sums
+        return [[integer] for integer in with_noise(exact, [plan.scale for plan in plans], noise)]
+
+
+TWICE = '[[statistic]]\nname = "share"\nabove = 20\n[[statistic]]\nname = "share"\nabove = 40.5\n'
+TWICE += 'weight = 2\n[[statistic]]\nname = "mean"'
+SPEC = city.SPEC.replace('[[statistic]]\nname = "mean"', TWICE).replace("epsilon = 1.0", "epsilon = 2000")
+SPEC = SPEC.replace("limit = 50", "limit = 100000")
+
+
+@pytest.fixture(autouse=True)
+def _share(monkeypatch):
+    monkeypatch.setitem(registered(), "noisy-share", NoisyShare)
+    monkeypatch.setattr(statistics, "_ALL", (*statistics._ALL, SHARE_ABOVE))
+
+
+def test_a_statistic_is_released_twice_with_other_options(tmp_path):
+    path, _ = city.write(tmp_path, spec=SPEC)
+    spec = load(path)
+    assert [(each.name, each.share) for each in spec.statistics] == [
+        ("share above 20", Fraction(1, 4)),
+        ("share above 40.5", Fraction(1, 2)),
+        ("mean", Fraction(1, 4)),
+    ]
+    assert main(city.init(tmp_path)) == 0
+    assert main(city.release(tmp_path)) == 0
+    found = [row for file in sorted((tmp_path / "out").glob("*.parquet")) for row in pq.read_table(file).to_pylist()]
+    speeds: dict[tuple[str, str], list[int]] = {}
+    for line in city.rows():
+        _, time, lat, lon, speed = line.strip().split(",")
+        speeds.setdefault((time[:13], h3.latlng_to_cell(float(lat), float(lon), 7)), []).append(int(speed))
+    for name, above in (("share above 20", 20), ("share above 40.5", 40.5)):
+        mine = {(row["slot_start"][:13], row["cell"]): row for row in found if row["statistic"] == name}
+        assert mine.keys() == speeds.keys()
+        for hat, row in mine.items():
+            assert (row["unit"], row["status"], row["mechanism"]) == ("1", "ok", "noisy-share")
+            assert row["value"] == pytest.approx(np.mean([speed > above for speed in speeds[hat]]), abs=0.05)
+            assert row["lower95"] <= row["value"] <= row["upper95"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("above = 20\n", "", "share needs the option 'above', a number"),
+        ("above = 20\n", 'above = "fast"\n', "expected a number, got 'fast'"),
+        ("above = 20\n", "above = 40.50\n", "must not repeat"),
+        ("above = 20\n", "above = 20\nbelow = 3\n", "unknown option 'below'"),
+        ('name = "mean"', 'name = "mean"\nabove = 20', "unknown option 'above'"),
+    ],
+)
+def test_options_that_do_not_fit_the_statistic_are_refused(tmp_path, old, new, message):
+    with pytest.raises(SpecificationError, match=message):
+        load(city.write(tmp_path, spec=SPEC.replace(old, new, 1))[0])
+
+
+def test_another_option_is_another_specification(tmp_path):
+    ids = {load(city.write(tmp_path, spec=SPEC.replace("40.5", each))[0]).spec_id for each in ("40.5", "40.50", "41")}
+    assert len(ids) == 2
+
+
+def test_the_schema_asks_for_the_options_of_a_statistic():
+    items = schema()["properties"]["statistic"]["items"]["anyOf"]
+    mine = [each for each in items if "above" in each["properties"]]
+    assert [each["properties"]["name"] for each in mine] == [{"enum": ["share"]}, {"const": "share"}]
+    assert all("above" in each["required"] for each in mine)
+    assert json.dumps(schema())
