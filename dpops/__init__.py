@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from dpops.accountant import Accountant, DeltaLimit, Limit, PureLimit, limit_of
     from dpops.allocation import Allocation
     from dpops.claims import ZCDP, ApproxDP, ClaimError, PureDP, claim_of, rho_within
-    from dpops.estimate import Estimate, Number
+    from dpops.estimate import Estimates
     from dpops.forecast import Prior
     from dpops.mechanism import Mechanism, Plan, PlanError, Totals
     from dpops.noise import Noise
@@ -27,12 +27,11 @@ __all__ = [
     "ClaimError",
     "CountsKnown",
     "DeltaLimit",
-    "Estimate",
+    "Estimates",
     "Grid",
     "Limit",
     "Mechanism",
     "Noise",
-    "Number",
     "Plan",
     "PlanError",
     "Prior",
@@ -51,7 +50,7 @@ _WHERE = {
     "accountant": ("Accountant", "DeltaLimit", "Limit", "PureLimit", "limit_of"),
     "allocation": ("Allocation",),
     "claims": ("ZCDP", "ApproxDP", "ClaimError", "PureDP", "claim_of", "rho_within"),
-    "estimate": ("Estimate", "Number"),
+    "estimate": ("Estimates",),
     "forecast": ("Prior",),
     "mechanism": ("Mechanism", "Plan", "PlanError", "Totals"),
     "noise": ("Noise",),

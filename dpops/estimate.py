@@ -1,53 +1,30 @@
-"""What a release says of one HAT: values with intervals, noise and bias, from noisy integers and their plan alone."""
+"""What a release says of many HATs: values with intervals, noise and bias, from noisy integers and their plans."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple, Self
+from functools import lru_cache
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from dpops.forecast import laplace_bound, laplace_std
 from dpops.types import Float64s
 
-OK, CONSTANT = "ok", "constant"
-
-
-class Number(NamedTuple):
-    """A value, and an interval around it that misses the true one with a known probability; all in its own units."""
-
-    value: float
-    lower: float
-    upper: float
-
-
-class Estimate(NamedTuple):
-    """Everything that sinks, maps and reports show of one statistic of one HAT.
-
-    numbers, lists: in the order of the statistic's outputs of either kind; none where there is no data. noise_std:
-    standard deviation of the noise of the first output, in units. bias_bound: worst-case distance of its noiseless
-    value from the true one. epsilon: what was spent on it. status: "ok"; "constant", if the value says nothing of what
-    was driven; or why there is no value.
-    """
-
-    numbers: tuple[Number, ...]
-    lists: tuple[tuple[float, ...], ...]
-    noise_std: float | None
-    bias_bound: float | None
-    epsilon: Fraction | None
-    status: str = OK
-
-
-NO_DATA = Estimate(numbers=(), lists=(), noise_std=None, bias_bound=None, epsilon=None, status="no-data")
-"""Nobody reported there, or nobody is left of those who did."""
+OK, CONSTANT, NO_DATA = "ok", "constant", "no-data"
+"""Why a value stands or does not: "constant" says nothing of what was driven; of "no-data", nobody reported there, or
+nobody is left of those who did."""
 
 
 @dataclass(frozen=True, eq=False)
 class Estimates:
-    """The estimates of many HATs in columns, an entry a HAT; nan where there is no number.
+    """Everything that sinks, maps and reports show of a statistic of many HATs, in columns; nan where there is none.
 
-    numbers: float64 (numbers, 3, HATs), values, lower and upper ends, in the order of the statistic's outputs. lists:
-    a column for each list among these, None where there is none. noise_std, bias_bound, epsilon: float64 (HATs,).
-    status: of each.
+    numbers: float64 (numbers, 3, HATs), in the order of the statistic's outputs: values, and the ends of an interval
+    around each that misses the true value with a known probability, in units. lists: a column for each list among the
+    outputs, None where there is none. noise_std: float64 (HATs,), standard deviation of the noise of the first output,
+    in units. bias_bound: float64 (HATs,), worst-case distance of its noiseless value from the true one. epsilon:
+    float64 (HATs,), what was spent on each. status: of each.
     """
 
     numbers: Float64s
@@ -66,29 +43,13 @@ class Estimates:
         return self.lists[place] if self.lists else [None] * len(self.status)
 
     @classmethod
-    def of(cls, each: Sequence[Estimate]) -> Self:
-        """Estimates that were made one by one."""
-        numbers = max((len(found.numbers) for found in each), default=0)
-        lists = max((len(found.lists) for found in each), default=0)
-        nothing = (Number(np.nan, np.nan, np.nan),) * numbers
-        columns = np.array([found.numbers or nothing for found in each], np.float64)
-        return cls(
-            numbers=columns.reshape(len(each), numbers, 3).transpose(1, 2, 0),
-            lists=[[found.lists[at] if found.lists else None for found in each] for at in range(lists)],
-            noise_std=np.array([found.noise_std for found in each], np.float64),
-            bias_bound=np.array([found.bias_bound for found in each], np.float64),
-            epsilon=np.array([found.epsilon for found in each], np.float64),
-            status=[found.status for found in each],
-        )
-
-    @classmethod
     def placed(cls, hats: int, parts: Sequence[tuple[Sequence[int], "Estimates"]]) -> Self:
         """Parts, each with the places of its HATs among so many; the others have no data."""
         numbers = np.full((max((len(part.numbers) for _, part in parts), default=0), 3, hats), np.nan)
         most = max((len(part.lists) for _, part in parts), default=0)
         lists: list[list[tuple[float, ...] | None]] = [[None] * hats for _ in range(most)]
         noise_std, bias_bound, epsilon = np.full((3, hats), np.nan)
-        status = [NO_DATA.status] * hats
+        status = [NO_DATA] * hats
         for places, part in parts:
             mine = np.array(places, np.int64)
             numbers[: len(part.numbers), :, mine] = part.numbers
@@ -99,3 +60,58 @@ class Estimates:
                 for at, each in zip(places, column, strict=True):
                     placed[at] = each
         return cls(numbers, lists, noise_std, bias_bound, epsilon, status)
+
+
+class _Law(NamedTuple):
+    """What HATs of equal step, scale, upper bound and epsilon share. step: numerator and denominator.
+
+    floats: what noise does not exceed but for a miss, its standard deviation, the upper bound, epsilon.
+    """
+
+    step: tuple[int, int]
+    floats: tuple[float, float, float, float]
+    status: str
+
+
+def noisy_queries(queries: Sequence[int], plans: Sequence[Mapping[str, Any]], miss: float) -> Estimates:
+    """What noisy queries say, clamped into [0, upper]: one correctly rounded division each.
+
+    The interval lies around the published value, which is the noisy one brought back into [0, U]: that moves it nearer
+    to any true value there, so the interval keeps its level and is never empty. plans: as `Plan.document` stores them.
+    """
+    if not plans:
+        nothing = np.zeros(0)
+        return Estimates(np.zeros((1, 3, 0)), [], nothing, nothing, nothing, [])
+    told = [(plan["step"], plan["scale"], plan["upper"], plan["epsilon"]) for plan in plans]
+    number: dict[tuple[str, str, str, str], int] = {}
+    of = [number.setdefault(each, len(number)) for each in told]
+    laws = [_law(*each, miss) for each in number]
+    noise, noise_std, upper, epsilon = np.array([law.floats for law in laws]).reshape(-1, 4).T[:, of]
+    steps = [laws[law].step for law in of]
+    exact = [query * over / under for query, (over, under) in zip(queries, steps, strict=True)]
+    bias = np.array([plan["bias_bound"] for plan in plans], np.float64)
+    rounding = np.array([plan.get("rounding", -1.0) for plan in plans], np.float64)
+    for at in np.flatnonzero(rounding < 0).tolist():  # stored before there was a rounding of their own: means
+        rounding[at] = upper[at] / (2 * plans[at]["facts"]["upper_steps"])
+    value = np.minimum(np.maximum(np.array(exact, np.float64), 0.0), upper)
+    half = noise + bias + rounding
+    is_old = np.array([plan.get("version", 1) < 2 for plan in plans], np.bool_)
+    return Estimates(
+        numbers=np.stack([value, np.maximum(value - half, 0.0), np.minimum(value + half, upper)])[None],
+        lists=[],
+        noise_std=noise_std,
+        bias_bound=np.where(is_old, bias, np.minimum(bias + rounding, upper)),
+        epsilon=epsilon,
+        status=[laws[law].status for law in of],
+    )
+
+
+@lru_cache(maxsize=1 << 14)
+def _law(step: str, scale: str, upper: str, epsilon: str, miss: float) -> _Law:
+    steps, noise, spent = Fraction(step), Fraction(scale), Fraction(epsilon)
+    unit = float(steps)
+    return _Law(
+        steps.as_integer_ratio(),
+        (laplace_bound(noise, miss) * unit, laplace_std(noise) * unit, float(Fraction(upper)), float(spent)),
+        OK if spent else CONSTANT,
+    )

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpops.claims import Adjacency, PureDP
-from dpops.estimate import CONSTANT, OK, Estimate, Number
+from dpops.estimate import Estimates, noisy_queries
 from dpops.forecast import Prior, laplace_bound, laplace_std, mean_absolute_error
 from dpops.noise import MOST_SCALE, Noise
 from dpops.pull import Pull
 from dpops.rationals import fraction, number, text
-from dpops.types import CountsKnown, Grid, Int64s
+from dpops.types import CountsKnown, Float64s, Grid, Int64s
 
 _NONE: Int64s = np.zeros(0, np.int64)
 _NONE.flags.writeable = False
@@ -298,36 +298,22 @@ class Mechanism(Protocol):
         """The plan with what the private choices among the integers make exact: its noise scale and bias bound."""
         return plan
 
-    @staticmethod
-    def value(integers: Sequence[int], plan: Plan) -> float:
-        """The noisy query in units, clamped into [0, upper]; one correctly rounded division. Post-processing."""
-        value = integers[-1] * plan.step.numerator / plan.step.denominator
-        return min(max(value, 0.0), number(plan.upper))
-
     @classmethod
-    def estimate(cls, integers: Sequence[int], plan: Plan, miss: float) -> Estimate:
-        """What the integers say, with intervals that each miss the true value with at most that probability.
+    def estimates(cls, released: Sequence[Integers], plans: Sequence[Mapping[str, Any]], miss: float) -> Estimates:
+        """What the integers of many HATs say, with intervals that each miss the true value with at most that
+        probability. plans: as `Plan.document` stores them. Post-processing."""
+        if cls.chooses:
+            made = [Plan.from_public(cls.name, plan) for plan in plans]
+            plans = [cls.resolve(*each).document() for each in zip(released, made, strict=True)]
+        return noisy_queries([integers[-1] for integers in released], plans, miss)
 
-        Of a mechanism whose statistics have one output. Post-processing.
-        """
-        plan = cls.resolve(integers, plan)
-        value, half = cls.value(integers, plan), plan.half_width(miss)
-        # The interval lies around the published value, which is the noisy one brought back into [0, U]: that moves it
-        # nearer to any true value there, so the interval keeps its level and is never empty.
-        around = Number(value, max(value - half, 0.0), min(value + half, number(plan.upper)))
-        return Estimate(
-            numbers=(around,),
-            lists=(),
-            noise_std=plan.noise_std(),
-            bias_bound=plan.stated_bias(),
-            epsilon=plan.epsilon,
-            status=CONSTANT if plan.is_constant else OK,
-        )
 
-    @classmethod
-    def estimates(cls, released: Sequence[Integers], plans: Sequence[Plan], miss: float) -> list[Estimate]:
-        """The same of many HATs; for mechanisms that read them faster together."""
-        return [cls.estimate(integers, plan, miss) for integers, plan in zip(released, plans, strict=True)]
+def values_of(released: Sequence[Integers], plans: Sequence[Plan]) -> Float64s:
+    """The noisy queries in units, clamped into [0, upper], float64 (HATs,)."""
+    stored = {id(plan): plan.document() for plan in plans}
+    read = noisy_queries([each[-1] for each in released], [stored[id(plan)] for plan in plans], miss=1.0)
+    values: Float64s = read.numbers[0, 0]
+    return values
 
 
 def with_noise(exact: Int64s, scales: Sequence[Fraction], noise: Noise) -> list[int]:

@@ -2,10 +2,13 @@
 
 import importlib
 import pkgutil
+from collections.abc import Mapping, Sequence
 from functools import cache
+from typing import Any
 
 from dpops import mechanisms
-from dpops.mechanism import Mechanism
+from dpops.estimate import Estimates
+from dpops.mechanism import Integers, Mechanism
 
 
 @cache
@@ -19,3 +22,14 @@ def registered() -> dict[str, type[Mechanism]]:
             if isinstance(item, type) and item.__module__ == info.name and isinstance(name, str):
                 found[name] = item
     return dict(sorted(found.items()))
+
+
+def stored_estimates(
+    name: str, released: Sequence[Integers], plans: Sequence[Mapping[str, Any]], miss: float
+) -> Estimates:
+    """What `Mechanism.estimates` says, by its name. Raises ValueError for outputs that it does not name."""
+    kind = registered()[name]
+    found = kind.estimates(released, plans, miss)
+    if released and len(found.numbers) + len(found.lists) != max(1, len(kind.outputs)):
+        raise ValueError(f"{name} gives other outputs than it names")
+    return found

@@ -10,7 +10,7 @@ import numpy as np
 from dpops.claims import Adjacency
 from dpops.forecast import Float64s, Prior, clamped_errors, normal_scores
 from dpops.means.forecasts import Many, chunks, spreads
-from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, facts_of, stack
+from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, facts_of, stack, values_of
 from dpops.noise import Noise
 from dpops.types import CountsKnown, Grid, Int64s
 
@@ -67,13 +67,13 @@ class Constant(Mechanism):
         upper = float(plan.upper)
         means = prior.hat_means(upper)[:, None]
         spread = prior.spread(counts / plan.facts["samples"], counts)
-        bias = self.value([plan.facts["constant"]], plan) - means + spread * normal_scores(32)
+        bias = _value(plan) - means + spread * normal_scores(32)
         return float(clamped_errors(means, upper, bias, np.float64(0)).mean())
 
     def forecasts(self, hats: Many) -> Float64s:
         means, scores = hats.prior.hat_means(hats.upper)[:, None], normal_scores(32)
         at = self.plan(CountsKnown.all_of(hats.counts[0][0]), hats.grid, hats.epsilon)  # alike for all
-        off, found = self.value([at.facts["constant"]], at) - means, []
+        off, found = _value(at) - means, []
         for counts in hats.counts:
             spread = spreads(hats.prior, counts / counts.sum(axis=1)[:, None], counts)
             for some in chunks(spread.size, off.size * scores.size):
@@ -85,3 +85,8 @@ class Constant(Mechanism):
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:  # noqa: ARG002
         stack(totals, plans)
         return [[plan.facts["constant"]] for plan in plans]
+
+
+def _value(plan: Plan) -> float:
+    """The constant in units."""
+    return float(values_of([[plan.facts["constant"]]], [plan])[0])

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpops.estimate import Estimate, Number
+from dpops.estimate import OK, Estimates
 from dpops.forecast import Float64s
 from dpops.mechanism import Integers, Plan
 from dpops.trees import readings
@@ -34,25 +34,40 @@ class Output(NamedTuple):
     bias_bound: Float64s
 
 
-def estimates(released: Sequence[Integers], plans: Sequence[Plan], miss: float) -> list[Estimate]:
-    """What is published of each HAT: p50, p85, mean, variance, and `cdf`, the shares below k U / K for k = 1, .., K."""
-    return [_estimate(outputs, plan) for outputs, plan in zip(read(released, plans, miss), plans, strict=True)]
+def estimates(released: Sequence[Integers], plans: Sequence[Plan], miss: float) -> Estimates:
+    """What is published of each HAT: p50, p85, mean, variance, and `cdf`, the shares below k U / K for k = 1, .., K.
+
+    The noise of the first output, a quantile, depends on the shape of the distribution; any bias may move it.
+    """
+    parts = []
+    for shape, places in _by_shape(plans):
+        mine = [plans[at] for at in places]
+        outputs = read_alike([released[at] for at in places], mine, shape, miss)
+        unknown = np.full(len(mine), np.nan)
+        part = Estimates(
+            numbers=np.array([outputs[name][:3] for name in OUTPUTS[:-1]]),
+            lists=[[(*row, 1.0) for row in outputs["cdf"].value.tolist()]],
+            noise_std=unknown,
+            bias_bound=unknown,
+            epsilon=np.array([float(plan.epsilon) for plan in mine]),
+            status=[OK] * len(mine),
+        )
+        parts.append((places, part))
+    return Estimates.placed(len(plans), parts)
 
 
-def _estimate(outputs: Mapping[str, Output], plan: Plan) -> Estimate:
-    """The noise of the first output, a quantile, depends on the shape of the distribution; any bias may move it."""
-    of_numbers = (outputs[name] for name in OUTPUTS[:-1])
-    numbers = tuple(Number(float(each.value), float(each.low), float(each.high)) for each in of_numbers)
-    cdf = (*outputs["cdf"].value.tolist(), 1.0)
-    return Estimate(numbers=numbers, lists=(cdf,), noise_std=None, bias_bound=None, epsilon=plan.epsilon)
+def _by_shape(plans: Sequence[Plan]) -> list[tuple[Shape, list[int]]]:
+    """Each tree, and where the HATs that have it stand."""
+    places: dict[Shape, list[int]] = {}
+    for at, plan in enumerate(plans):
+        places.setdefault(shape_of(plan), []).append(at)
+    return list(places.items())
 
 
 def read(released: Sequence[Integers], plans: Sequence[Plan], miss: float) -> list[dict[str, Output]]:
     """By HAT its outputs, of one row each: cdf (shares), p50, p85, mean (units), variance (units squared)."""
-    shapes = [shape_of(plan) for plan in plans]
     found: list[dict[str, Output]] = [{} for _ in plans]
-    for shape in dict.fromkeys(shapes):
-        mine = [at for at, each in enumerate(shapes) if each == shape]
+    for shape, mine in _by_shape(plans):
         outputs = read_alike([released[at] for at in mine], [plans[at] for at in mine], shape, miss)
         for row, at in enumerate(mine):
             found[at] = {name: Output(*(part[row] for part in output)) for name, output in outputs.items()}

@@ -1,10 +1,10 @@
 """What the mechanisms that release a tree share: how they draw, and how their integers are read."""
 
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 from dpops.claims import Adjacency
-from dpops.estimate import Estimate
+from dpops.estimate import Estimates
 from dpops.forecast import Prior
 from dpops.mechanism import Integers, Mechanism, Plan, Totals
 from dpops.noise import Noise
@@ -27,10 +27,5 @@ class TreeMechanism(Mechanism):
         return release_trees(totals, plans, noise)
 
     @classmethod
-    def estimate(cls, integers: Sequence[int], plan: Plan, miss: float) -> Estimate:
-        (only,) = estimates([list(integers)], [plan], miss)
-        return only
-
-    @classmethod
-    def estimates(cls, released: Sequence[Integers], plans: Sequence[Plan], miss: float) -> list[Estimate]:
-        return estimates(released, plans, miss)
+    def estimates(cls, released: Sequence[Integers], plans: Sequence[Mapping[str, Any]], miss: float) -> Estimates:
+        return estimates(released, [Plan.from_public(cls.name, plan) for plan in plans], miss)

@@ -10,13 +10,18 @@ import numpy as np
 import pytest
 
 from dpops.means.grouping import Grouping
-from dpops.mechanism import Totals
+from dpops.mechanism import Integers, Plan, Totals, values_of
 from dpops.types import Int64s
 
 _ITMS = Path(__file__).parents[3] / "shared" / "data" / "itms_counts.json"
 
 Arrays = list[list[int]]
 """Per array the users (indices) of its slots, in order."""
+
+
+def value_of(integers: Integers, plan: Plan) -> float:
+    """What is published of one HAT."""
+    return float(values_of([integers], [plan])[0])
 
 
 def itms_counts() -> Int64s:

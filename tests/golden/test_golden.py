@@ -23,6 +23,7 @@ from pipelines.job import Outputs
 from pipelines.ranges import range_of
 from pipelines.specification import load
 from tests import city
+from tests.dpops.reference import value_of
 from transforms.ledger.chain import ENTRY
 from transforms.ledger.ledger_account import LedgerAccount
 from transforms.observe.vehicle_hash import Secret, vehicle_hashes
@@ -88,7 +89,7 @@ def test_an_old_plan_is_decoded_as_it_was_stored():
         CountsKnown.all_of(np.array([3, 2, 2])), Grid(step=Fraction(1, 100), upper_steps=6500), Fraction(1)
     )
     assert {**plan.public(), "bias_bound": 0} == {**made.public(), "bias_bound": 0}
-    assert ArrayAverage.value([6_000_000], plan) == 20.0
+    assert value_of([6_000_000], plan) == 20.0
 
 
 class _Labels(PipelineVisitor):

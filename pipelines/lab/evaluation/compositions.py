@@ -15,6 +15,7 @@ from rich.table import Table
 
 from dpops.accountant import PureLimit
 from dpops.allocation import Allocation
+from dpops.mechanism import values_of
 from dpops.noise import Noise
 from dpops.statistics import SQUARES, SUMS, Column, RequestedStatistic, columns_of, named
 from dpops.types import CountsKnown, Grid, Int64s
@@ -181,8 +182,7 @@ def _actual(
     error = np.zeros(at.size)
     for _ in range(runs):
         released = stat.mechanism.release([hat.totals for _, hat in found], plans, Noise())
-        values = [stat.mechanism.value(integers, plan) for integers, plan in zip(released, plans, strict=True)]
-        error += np.abs(np.array(values) - true)
+        error += np.abs(values_of(released, plans) - true)
     return at, error / runs
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpops.forecast import Float64s, Prior
-from dpops.mechanism import Mechanism, Plan, Totals
+from dpops.mechanism import Mechanism, Plan, Totals, values_of
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.tree import Tree
 from dpops.noise import Noise
@@ -201,7 +201,7 @@ def _means(hats: Sequence[Hat], mechanism: Mechanism, grid: Grid, epsilon: Fract
     plans, totals = _plans(hats, mechanism, grid, epsilon), [hat.totals for hat in hats]
     for _ in range(runs):
         done = mechanism.release(totals, plans, Noise())
-        yield np.array([mechanism.value(integers, plan) for integers, plan in zip(done, plans, strict=True)])
+        yield values_of(done, plans)
 
 
 def _plans(hats: Sequence[Hat], mechanism: Mechanism, grid: Grid, epsilon: Fraction) -> list[Plan]:

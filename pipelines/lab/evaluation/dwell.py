@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpops.mechanism import Mechanism, Plan, Totals
+from dpops.mechanism import Mechanism, Plan, Totals, values_of
 from dpops.mechanisms.baseline import Baseline
 from dpops.noise import Noise
 from dpops.types import CountsKnown, Float64s, Grid, Int64s
@@ -38,7 +38,7 @@ class OfVehicles:
 def published(mechanism: Mechanism, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> Float64s:
     """One release of each HAT, km/h, clamped."""
     released = mechanism.release(totals, plans, noise)
-    return np.array([mechanism.value(integers, plan) for integers, plan in zip(released, plans, strict=True)])
+    return values_of(released, plans)
 
 
 def plans_of(mechanism: Mechanism, hats: Sequence[tuple[Totals, int]], grid: Grid, epsilon: Fraction) -> Sequence[Plan]:

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dpops.forecast import Prior
-from dpops.mechanism import Plan, PlanError, Totals
+from dpops.mechanism import Plan, PlanError, Totals, values_of
 from dpops.mechanisms.auto import Auto
 from dpops.mechanisms.baseline import Baseline
 from dpops.mechanisms.baseline_variance import RANGE, BaselineVariance
 from dpops.noise import Noise
 from dpops.suppression.worst_errors import variance_bias, variance_sensitivity
 from dpops.types import CountsKnown, Grid, Int64s
-from tests.dpops.reference import unlike, variance
+from tests.dpops.reference import unlike, value_of, variance
 from tests.statistical.audit import Release, epsilon_lower_bound
 from tests.statistical.checks import seeded
 
@@ -82,7 +82,7 @@ def test_samples_are_never_replaced_by_their_users_mean() -> None:
     totals = totals_of([[0, 6_500], [6_500, 0]])
     for m_ub in ("none", 1):
         assert released(plan_of([2, 2], m_ub), totals) == [RANGE]
-    assert BaselineVariance.value([RANGE], plan_of([2, 2])) == 65**2 / 4
+    assert value_of([RANGE], plan_of([2, 2])) == 65**2 / 4
 
 
 def test_equal_samples_have_no_variance_and_half_at_either_end_the_largest() -> None:
@@ -287,7 +287,7 @@ def test_the_forecast_is_near_the_error_where_samples_are_as_the_prior_says(
         sums, squares = (np.add.reduceat(steps**power, first, axis=1) for power in (1, 2))
         hats = [Totals(vector, *pair) for pair in zip(sums, squares, strict=True)]
         made = BaselineVariance().release(hats, [plan] * number, seeded(74))
-        values = np.array([BaselineVariance.value(integers, plan) for integers in made])
+        values = values_of(made, [plan] * len(made))
         error = np.abs(values - steps.var(axis=1) / 10_000).mean()
         assert BaselineVariance().forecast(plan, vector, prior) == pytest.approx(error, rel=0.2, abs=1e-3)
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpops.mechanism import Mechanism, Plan, Totals
+from dpops.mechanism import Mechanism, Plan, Totals, values_of
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.baseline import Baseline
 from dpops.types import CountsKnown, Int64s
@@ -32,7 +32,7 @@ from tests.dpops.mechanisms.conformance import (
     truth_of,
     worst_biased,
 )
-from tests.dpops.reference import alike, unlike
+from tests.dpops.reference import alike, unlike, value_of
 from tests.statistical.checks import seeded
 
 
@@ -51,7 +51,7 @@ def test_forecasts_agree_with_simulation(mechanism: Mechanism, counts: Int64s) -
     assert noise.std() == pytest.approx(plan.noise_std(), rel=5.5 * (5 / 4 / draws) ** 0.5)
     unbiased = replace(plan, bias_bound=0.0)
     assert np.abs(noise).mean() == pytest.approx(unbiased.error(), rel=5.5 / draws**0.5, abs=float(plan.step))
-    values = np.array([mechanism.value(integers, plan) for integers in released])
+    values = values_of(released, [plan] * len(released))
     assert np.abs(values - truth).mean() <= plan.error() * (1 + 5.5 / draws**0.5) + float(plan.step)
 
 
@@ -65,7 +65,7 @@ def test_the_interval_covers_the_true_value_even_at_the_worst_bias(mechanism: Me
         plan = mechanism.plan(CountsKnown.all_of(counts), GRID, epsilon)
         totals = worst_biased(mechanism, plan, counts)
         released = mechanism.release([totals] * draws, [plan] * draws, seeded(37))
-        values = np.array([mechanism.value(integers, plan) for integers in released])
+        values = values_of(released, [plan] * len(released))
         off = np.abs(values - float(truth_of(mechanism, totals)))
         for miss in (0.05, 0.5):
             widths = np.array([mechanism.resolve(integers, plan).half_width(miss) for integers in released])
@@ -93,7 +93,7 @@ def test_the_realised_bias_never_exceeds_its_bound(mechanism: Mechanism, data: s
     truth = float(
         truth_of(mechanism, Totals(*(np.append(kept, gone) for kept, gone in zip(totals[:3], lost, strict=True))))
     )
-    value = mechanism.value(noiseless_of(mechanism, plan, [totals]), plan)
+    value = value_of(noiseless_of(mechanism, plan, [totals]), plan)
     assert abs(value - truth) <= plan.bias_bound + float(plan.step) + 1e-9
 
 
@@ -103,7 +103,7 @@ def test_the_bias_bound_is_attained(mechanism: Mechanism, counts: Int64s) -> Non
     """With each user at 0 or U, as is worst, the distance comes within rounding of the bound."""
     plan = plan_for(mechanism, counts)
     totals = worst_biased(mechanism, plan, counts)
-    value = mechanism.value(noiseless_of(mechanism, plan, [totals]), plan)
+    value = value_of(noiseless_of(mechanism, plan, [totals]), plan)
     assert abs(value - float(truth_of(mechanism, totals))) >= plan.bias_bound - 4 * float(GRID.step) / 1000
 
 
@@ -111,7 +111,7 @@ def test_the_bias_bound_is_attained(mechanism: Mechanism, counts: Int64s) -> Non
 @given(integer=st.integers(-(10**18), 10**18))
 def test_values_lie_between_zero_and_the_upper_bound(mechanism: Mechanism, integer: int) -> None:
     plan = plan_for(mechanism, COUNTS[3])
-    assert 0 <= mechanism.value([integer], plan) <= float(plan.upper)
+    assert 0 <= value_of([integer], plan) <= float(plan.upper)
     assert plan.upper == KNOWN[statistic_of(mechanism)].most
 
 
@@ -125,7 +125,7 @@ def test_equal_speeds_are_returned_within_rounding(mechanism: Mechanism, counts:
         plan = mechanism.plan(CountsKnown(counts, reported), GRID, EPSILON)
         for speed in (0, 1, 2_067, GRID.upper_steps):
             totals = alike(counts, counts * speed)
-            value = mechanism.value(noiseless_of(mechanism, plan, [totals]), plan)
+            value = value_of(noiseless_of(mechanism, plan, [totals]), plan)
             rounding = 2 * float(GRID.step) / 1000 + 1e-9
             biased = plan.is_constant or plan.mechanism == "worst-case-optimal"
             allowed = plan.bias_bound + 1e-9 if biased else rounding
@@ -142,7 +142,7 @@ def test_a_plan_survives_storage(mechanism: Mechanism) -> None:
         assert (read.noise_std(), read.error()) == (plan.noise_std(), plan.error())
         assert read.half_width(0.05) == plan.half_width(0.05)
         for integer in (-5, 0, 12_345, 10**12):
-            assert mechanism.value([integer], read) == mechanism.value([integer], plan)
+            assert value_of([integer], read) == value_of([integer], plan)
 
 
 @pytest.mark.parametrize("users", [1, 3, 20])

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpops.forecast import Prior
-from dpops.mechanism import Plan, Totals
+from dpops.mechanism import Totals, values_of
 from dpops.mechanisms.baseline import Baseline
-from dpops.registry import registered
+from dpops.registry import registered, stored_estimates
 from dpops.types import CountsKnown, Grid
 from tests.dpops.mechanisms.conformance import (
     COUNTS,
@@ -29,7 +29,7 @@ from tests.dpops.mechanisms.conformance import (
     truth_of,
     worst_neighbours,
 )
-from tests.dpops.reference import alike
+from tests.dpops.reference import alike, value_of
 from tests.statistical.audit import epsilon_lower_bound
 from tests.statistical.checks import seeded
 
@@ -45,11 +45,11 @@ def test_the_conformance_tests_run_on_it():
 def test_a_bus_that_stands_and_reports_often_counts_once():
     counts, sums = np.array([98, 1, 1]), np.array([98 * 200, 3_000, 4_000])
     plan = plan_for(MECHANISM, counts)
-    value = MECHANISM.value(noiseless_of(MECHANISM, plan, [alike(counts, sums)]), plan)
+    value = value_of(noiseless_of(MECHANISM, plan, [alike(counts, sums)]), plan)
     assert value == pytest.approx((2 + 30 + 40) / 3, abs=float(plan.step))
     assert plan.bias_bound == 0
     pooled = plan_for(Baseline(), counts)
-    assert Baseline.value(noiseless_of(Baseline(), pooled, [alike(counts, sums)]), pooled) == 2.66
+    assert value_of(noiseless_of(Baseline(), pooled, [alike(counts, sums)]), pooled) == 2.66
     capped = plan_for(Baseline(m_ub=1), counts)
     assert capped.bias_bound > 40
 
@@ -127,16 +127,15 @@ def test_the_forecast_is_the_error_of_speeds_that_are_drawn_so():
     hats = rng.normal(30, 3, (draws, 1)) + rng.normal(0, 1, (draws, 12)) * prior.mean_sd(counts)
     sums = np.rint(np.clip(hats, 0, 65) * 100).astype(np.int64) * counts
     released = MECHANISM.release([Totals(counts, each) for each in sums], [plan] * draws, seeded(42))
-    values = np.array([MECHANISM.value(integers, plan) for integers in released])
+    values = values_of(released, [plan] * len(released))
     error = np.abs(values - (sums / counts).mean(axis=1) / 100).mean()
     assert MECHANISM.forecast(plan, counts, prior) == pytest.approx(error, rel=0.03)
 
 
 def test_an_estimate_is_a_mean_with_an_interval_of_noise_and_rounding():
     plan = plan_for(MECHANISM, COUNTS[3])
-    read = Plan.from_public("baseline", plan.document())
-    (estimate,) = registered()["baseline"].estimates([[int(20 / plan.step)]], [read], 0.05)
-    value, lower, upper = estimate.numbers[0]
+    found = stored_estimates("baseline", [[int(20 / plan.step)]], [plan.document()], 0.05)
+    value, lower, upper = found.number(0)[:, 0]
     assert value == pytest.approx(20, abs=float(plan.step))
     assert (lower, upper) == (max(0, value - plan.half_width(0.05)), min(65, value + plan.half_width(0.05)))
 

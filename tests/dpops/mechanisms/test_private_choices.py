@@ -21,6 +21,7 @@ from dpops.mechanisms.worst_case_optimal import WorstCaseOptimal
 from dpops.noise import Noise
 from dpops.registry import registered
 from dpops.types import CountsKnown, Grid, Int64s
+from tests.dpops.reference import value_of
 from tests.statistical.audit import epsilon_lower_bound
 from tests.statistical.checks import laplace_fit, seeded
 
@@ -186,7 +187,7 @@ def test_the_bias_bound_of_the_drawn_interval_holds_for_any_speeds(mechanism: Me
                 mechanism, replace(plan, scale=Fraction(0)), totals, 1, seeded(int(rng.integers(1 << 30)))
             )[0]
             truth = float(Fraction(int(sums.sum()), int(counts.sum())) * GRID.step)
-            off = abs(mechanism.value(integers, plan) - truth)
+            off = abs(value_of(integers, plan) - truth)
             assert off <= mechanism.resolve(integers, plan).bias_bound + 1e-9
 
 
@@ -279,7 +280,7 @@ def test_a_constant_spends_nothing_and_says_how_wrong_it_may_be(
         plan = mechanism.plan(CountsKnown(counts, int(counts.sum()) + 3), GRID, Fraction(9))
         assert (plan.scale, plan.claim().epsilon, plan.bias_bound) == (0, 0, bias)
         [integers] = mechanism.release([Totals(counts, counts * 6_500)], [plan], Noise())
-        assert mechanism.value(integers, plan) == value
+        assert value_of(integers, plan) == value
 
 
 def test_a_constant_is_forecast_as_well_as_any_mechanism() -> None:
@@ -307,8 +308,8 @@ def test_a_constant_of_an_old_plan_is_claimed_and_published_as_it_was() -> None:
     stored = {"epsilon": "1", "step": "1/1000", "scale": "0", "upper": "65", "bias_bound": 32.5, "facts": facts}
     old = Plan.from_public("worst-case-optimal", stored)
     assert (Plan.claim_told(*Plan.told([stored])[0]).epsilon, old.is_constant) == (1, False)
-    estimate = WorstCaseOptimal.estimate([32_500], old, 0.05)
-    assert (estimate.status, estimate.epsilon, estimate.numbers[0].value) == ("ok", 1, 32.5)
+    found = WorstCaseOptimal.estimates([[32_500]], [stored], 0.05)
+    assert (found.status, found.epsilon, found.number(0)[0]) == (["ok"], [1], [32.5])
 
 
 @pytest.mark.parametrize("mechanism", [*CHOOSERS, Auto()], ids=repr)
@@ -347,7 +348,7 @@ def test_the_worst_bias_of_two_intervals_is_of_one_side_at_a_time() -> None:
             [integers] = WorstCaseOptimal().release(
                 [Totals(counts, counts * speed)], [replace(plan, scale=Fraction(0))], Noise()
             )
-            off = abs(WorstCaseOptimal.value(integers, plan) - speed * 0.01)
+            off = abs(value_of(integers, plan) - speed * 0.01)
             assert off == pytest.approx(plan.bias_bound, abs=1e-9)
 
 
@@ -379,20 +380,19 @@ def test_the_bias_of_a_drawn_bound_is_the_worst_over_all_speeds_and_no_more(
 
 
 def test_a_plan_that_was_stored_before_plans_had_a_version_publishes_what_it_did() -> None:
-    old = Plan.from_public("akmv", OLD_PLAN)
-    published = [
-        Akmv.estimate(integers, old, 0.05) for integers in ([9_000, 21_000], [20_000, 40_000], [32_500, 61_234])
-    ]
-    assert [each.bias_bound for each in published] == [65.0, 55.833333333333336, 10.833333333333334]
-    assert [each.noise_std for each in published] == [25.455844119442066, 56.56854249345066, 91.92388155334464]
-    assert [each.numbers[0].value for each in published] == [21.0, 40.0, 61.234]
+    released = [[9_000, 21_000], [20_000, 40_000], [32_500, 61_234]]
+    found = Akmv.estimates(released, [OLD_PLAN] * 3, 0.05)
+    assert found.bias_bound.tolist() == [65.0, 55.833333333333336, 10.833333333333334]
+    assert found.noise_std.tolist() == [25.455844119442066, 56.56854249345066, 91.92388155334464]
+    assert found.number(0)[0].tolist() == [21.0, 40.0, 61.234]
 
 
 def test_a_new_plan_publishes_the_bias_with_rounding_and_says_so_by_its_version() -> None:
     new = Akmv().plan(CountsKnown(np.array([5, 3, 1, 1]), 12), GRID, Fraction(1))
     assert new.document() == {**new.public(), "version": 2}
     read = Plan.from_public("akmv", new.document())
-    assert Akmv.estimate([20_000, 40_000], read, 0.05).bias_bound == pytest.approx(215 / 12 + 0.005)
+    found = Akmv.estimates([[20_000, 40_000]], [new.document()], 0.05)
+    assert found.bias_bound == pytest.approx(215 / 12 + 0.005)
     assert Akmv.resolve([20_000, 0], read).half_width(0.05) == pytest.approx(
         Akmv.resolve([20_000, 0], replace(read, version=1)).half_width(0.05)
     )  # the interval counted rounding before

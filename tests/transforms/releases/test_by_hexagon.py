@@ -12,6 +12,7 @@ from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.baseline import Baseline
 from dpops.mechanisms.baseline_variance import BaselineVariance as Variance
 from dpops.statistics import RequestedStatistic
+from tests.dpops.reference import value_of
 from tests.transforms.releases.hats import CELLS, DAY, FACTS, Quiet, policy, sealed, tally_of
 from transforms.recorded.units import debit_of
 from transforms.releases.hats.digest import is_plain
@@ -133,7 +134,7 @@ def test_a_variance_comes_from_sums_of_squares_and_not_from_the_vehicles_means()
     mean, variance = sealed(rows, statistics=BOTH).released
     assert (mean.statistic, variance.statistic) == ("mean", "variance")
     plan = Plan.from_public(variance.mechanism, variance.plan)
-    assert Variance.value(variance.integers, plan) == pytest.approx(50, abs=1e-5)
+    assert value_of(variance.integers, plan) == pytest.approx(50, abs=1e-5)
     assert [plan.epsilon, plan.upper] == [Fraction(1, 2), Fraction(65 * 65, 4)]
 
 

@@ -3,14 +3,14 @@
 import csv
 import io
 import json
-from fractions import Fraction
 
 import fastavro
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
 from dpops import statistics
-from dpops.estimate import NO_DATA, Estimate, Estimates, Number
+from dpops.estimate import Estimates
 from dpops.statistics import SHARE, Moments, Output, Statistic
 from tests.transforms.sinks.units import slot_of, unit
 from transforms.records import HatColumns
@@ -103,16 +103,17 @@ def _spread(monkeypatch):
 
 def several():
     """A cell with all outputs of the statistic, one without data, and one with a mean."""
-    numbers = Number(20.0, 15.0, 25.0), Number(40.0, 30.0, 50.0)
-    found = Estimate(numbers=numbers, lists=((0.25, 0.75),), noise_std=1.0, bias_bound=0.0, epsilon=Fraction(1, 2))
+    numbers = np.array([[20.0, 15.0, 25.0], [40.0, 30.0, 50.0]])[:, :, None]
+    one, nothing, half = np.array([[1.0], [0.0], [0.5]])
+    found = Estimates(numbers, [[(0.25, 0.75)]], one, nothing, half, ["ok"])
     slot = slot_of(unit(5_000_000), statistics=("mean", "spread"))
-    mean, several = slot.hats, Estimates.of([found, NO_DATA])
+    mean = slot.hats
     hats = HatColumns(
         cell=[*mean.cell] * 3,
         statistic=["mean", "spread", "spread"],
         mechanism=[*mean.mechanism, "tree", "tree"],
         epsilon_slot=["1"] * 3,
-        estimates=Estimates.placed(3, [([0], mean.estimates), ([1, 2], several)]),
+        estimates=Estimates.placed(3, [([0], mean.estimates), ([1], found)]),
         vehicles=[None] * 3,
         reports=[None] * 3,
     )

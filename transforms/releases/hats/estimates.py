@@ -5,7 +5,7 @@ from itertools import count
 from typing import Any
 
 from dpops.estimate import Estimates
-from dpops.reading import stored_estimates
+from dpops.registry import stored_estimates
 from transforms.recorded.units import Released, Sealed
 from transforms.records import HatColumns, SlotEstimates
 
