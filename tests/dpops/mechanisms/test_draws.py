@@ -40,7 +40,7 @@ def test_one_call_draws_the_same_plans_noise_and_integers(mechanism, lists, copi
     drawn = mechanism.draw(Hats.of(totals, reported), GRID, epsilon, seeded(3))
     assert drawn.plans == [plan.document() for plan in plans]
     assert [[*each] for each in drawn.plans] == [[*plan.document()] for plan in plans], "in the order of stored bytes"
-    assert [[*each["facts"]] for each in drawn.plans] == [[*plan.facts] for plan in plans]
+    assert [[*each["facts"]] for each in drawn.plans] == [[*plan.document()["facts"]] for plan in plans]
     assert drawn.mechanisms == [plan.mechanism for plan in plans]
     assert drawn.integers == mechanism.release(totals, plans, seeded(3))
 
