@@ -9,12 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 
-from dpops.mechanism import Mechanism
 from dpops.types import Grid, Int64s
+
+if TYPE_CHECKING:
+    from dpops.mechanism import Mechanism
 
 SPEED, SQUARED_SPEED, SHARE = "{}", "({})^2", "1"
 """Units, as text in which the unit of a speed is filled in."""
@@ -73,7 +75,7 @@ SUMS, SQUARES = PowerSum("sums", 1), PowerSum("squares", 2)
 class Needs(Protocol):
     """What a statistic needs of samples."""
 
-    def columns(self, mechanism: Mechanism, grid: Grid, *options: Fraction) -> Mapping[str, Column]:
+    def columns(self, mechanism: "Mechanism", grid: Grid, *options: Fraction) -> Mapping[str, Column]:
         """Columns by the field of `Totals` that takes each. options: the statistic's values, in order."""
         ...
 
@@ -84,7 +86,7 @@ class Moments:
 
     sums: tuple[PowerSum, ...]
 
-    def columns(self, mechanism: Mechanism, grid: Grid, *options: Fraction) -> Mapping[str, Column]:  # noqa: ARG002 - as Needs has it
+    def columns(self, mechanism: "Mechanism", grid: Grid, *options: Fraction) -> Mapping[str, Column]:  # noqa: ARG002 - as Needs has it
         return {column.name: column for column in self.sums}
 
 
@@ -92,7 +94,7 @@ class Moments:
 class Binned:
     """A statistic of histograms; its mechanisms have the number of bins as an option, `bins`."""
 
-    def columns(self, mechanism: Mechanism, grid: Grid, *options: Fraction) -> Mapping[str, Column]:  # noqa: ARG002
+    def columns(self, mechanism: "Mechanism", grid: Grid, *options: Fraction) -> Mapping[str, Column]:  # noqa: ARG002
         bins = getattr(mechanism, "bins", None)
         if not isinstance(bins, int):
             raise TypeError(f"{mechanism.name} does not say how many bins it needs")
@@ -226,7 +228,7 @@ class RequestedStatistic:
     """
 
     name: str
-    mechanism: Mechanism
+    mechanism: "Mechanism"
     share: Fraction
 
     def __post_init__(self) -> None:
@@ -242,7 +244,7 @@ class RequestedStatistic:
         return statistic.needs.columns(self.mechanism, grid, *statistic.values)
 
 
-def check_outputs(mechanism: Mechanism, statistic: Statistic) -> None:
+def check_outputs(mechanism: "Mechanism", statistic: Statistic) -> None:
     """Raises ValueError for a mechanism that gives other outputs than the statistic has, or in another order."""
     given, wanted = mechanism.outputs, tuple(output.name for output in statistic.extras)
     if given != wanted:

@@ -1,5 +1,7 @@
 """Finds the files that a pattern matches, on this machine or in an object store."""
 
+from __future__ import annotations
+
 import glob
 import os
 from collections.abc import Iterator
@@ -7,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipelines.errors import InputError, shortened
-from transforms.layouts.remote import NoFileSystem, is_remote, matching
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,8 @@ def paths_of(pattern: str, *, or_none: bool = False) -> list[str]:
 
 def input_of(pattern: str, *, or_none: bool = False) -> list[str]:
     """As `paths_of`; the pattern may be of an object store too."""
+    from transforms.layouts.remote import NoFileSystem, is_remote, matching
+
     if not is_remote(pattern):
         return paths_of(pattern, or_none=or_none)
     try:

@@ -1,21 +1,26 @@
 """`hatstream collect`: polls a GTFS-realtime address into a folder or a Kafka topic."""
 
+from __future__ import annotations
+
 import threading
 import time
 from collections import Counter
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from pipelines.advice.collect.keep import Keep, in_folder, in_topic
-from pipelines.advice.collect.poll import Poller
 from pipelines.commands.interrupt import asked_to_stop
 from pipelines.commands.local_path import LocalPath
 from pipelines.commands.options import kafka_topic
 from pipelines.commands.terminal import note
 from pipelines.errors import UsageError
-from transforms.sources.kafka_partition import Topic
+
+if TYPE_CHECKING:
+    from pipelines.advice.collect.keep import Keep
+    from pipelines.advice.collect.poll import Poller
+    from transforms.sources.kafka_partition import Topic
 
 SAY_EVERY_S = 60.0
 STOP_S = 4.0
@@ -52,6 +57,9 @@ def collect(
     Example:
       hatstream collect --url https://agency.example/vehicle-positions.pb --every 15 --output feed
     """
+    from pipelines.advice.collect.keep import in_folder, in_topic
+    from pipelines.advice.collect.poll import Poller
+
     if not url.startswith(("http://", "https://")):
         raise UsageError(f"--url must begin with http:// or https://; it is {url[:60]!r}")
     kept_in: AbstractContextManager[Keep]

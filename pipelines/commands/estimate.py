@@ -1,14 +1,17 @@
 """`hatstream estimate`: estimates of released days again, or of days to come, without data and without spending."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
-from pipelines.account.location import AccountLocation
+from pipelines.commands.choices import MOST_DAYS, PRODUCTS
 from pipelines.commands.options import (
     AskedOutputs,
     account_options,
@@ -20,11 +23,11 @@ from pipelines.commands.options import (
 )
 from pipelines.errors import UsageError
 from pipelines.exit_codes import DONE
-from pipelines.ranges import range_of
-from pipelines.runs import estimates
-from pipelines.specification import load
-from transforms.releases.periods.products import PRODUCTS, Product, ProductName, product_of
-from transforms.time.calendar import Timetable
+
+if TYPE_CHECKING:
+    from pipelines.account.location import AccountLocation
+    from transforms.releases.periods.products import Product, ProductName
+    from transforms.time.calendar import Timetable
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,8 @@ class AskedProducts:
 
     def of(self, table: Timetable) -> list[Product]:
         """Raises UsageError."""
+        from transforms.releases.periods.products import product_of
+
         service = table.service_start_minute, table.service_end_minute
         if self.parts and "cell-part" not in self.products:
             raise UsageError("--part goes with --product cell-part")
@@ -92,7 +97,7 @@ days_options = packed(
     click.option("--to", "end", required=True, metavar="DATE", help="Last local date (included)."),
     click.option(
         "--forecast",
-        type=click.IntRange(1, estimates.MOST_DAYS),
+        type=click.IntRange(1, MOST_DAYS),
         metavar="DAYS",
         help="Also this many days after the last one, from all that is released by now.",
     ),
@@ -131,6 +136,23 @@ def estimate(
       hatstream estimate --spec austin.toml --from 2016-11-24 --to 2016-11-27 --output coarse --product cell-day
       hatstream estimate --spec austin.toml --from 2016-11-24 --to 2016-11-27 --output sums --released --formats csv
     """
+    return _run(spec_path, days, whole, released, products, asked, place, as_json)
+
+
+def _run(
+    spec_path: Path,
+    days: AskedDays,
+    whole: bool,
+    released: bool,
+    products: AskedProducts,
+    asked: AskedOutputs,
+    place: AccountLocation,
+    as_json: bool,
+) -> int:
+    from pipelines.ranges import range_of
+    from pipelines.runs import estimates
+    from pipelines.specification import load
+
     spec = load(spec_path)
     when = range_of(spec.timetable, days.start, days.end)
     with progress_bars(quiet=as_json) as report:

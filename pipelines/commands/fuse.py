@@ -1,5 +1,7 @@
 """`hatstream fuse` and `hatstream perturb`: several services' reports of the same vehicles, fused; and their making."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,7 +10,6 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from pipelines.account.location import read_key
 from pipelines.commands.local_path import LocalPath
 from pipelines.commands.options import (
     console,
@@ -18,12 +19,10 @@ from pipelines.commands.options import (
     progress_bars,
     spec_option,
 )
-from pipelines.fusion import perturb as perturbing
-from pipelines.specification.fusion import FusionSpecification, load_fusion
-from transforms.reports.fuse import FUSED
 
 if TYPE_CHECKING:
     from pipelines.fusion.fuse import Fused
+    from pipelines.specification.fusion import FusionSpecification
 
 MOST_GROUPS = 40
 """Groups that the table on the terminal shows; the files hold all of them."""
@@ -42,6 +41,8 @@ def fuse(spec_path: Path, pattern: str, output: Path, formats: tuple[str, ...], 
     Example:
       hatstream fuse --spec fusion.toml --input 'reports/*.csv' --output build/fused
     """
+    from pipelines.specification.fusion import load_fusion
+
     spec = load_fusion(spec_path)
     from pipelines.fusion import fuse as fusing  # and Beam with it, once the specification is right
 
@@ -82,6 +83,10 @@ def perturb(spec_path: Path, pattern: str, output: Path, key_path: Path, as_json
     Example:
       hatstream perturb --spec fusion.toml --input 'feed/*.csv' --output reports/day.csv --key reports.key
     """
+    from pipelines.account.location import read_key
+    from pipelines.fusion import perturb as perturbing
+    from pipelines.specification.fusion import load_fusion
+
     spec = load_fusion(spec_path)
     with progress_bars(quiet=as_json) as bars:
         made = perturbing.run(spec, pattern, output, read_key(key_path), bars)
@@ -96,8 +101,10 @@ def perturb(spec_path: Path, pattern: str, output: Path, key_path: Path, as_json
     )
 
 
-def _table(found: "Fused") -> Table:
+def _table(found: Fused) -> Table:
     """Means of the first groups: fused, and each single service beside it."""
+    from transforms.reports.fuse import FUSED
+
     names = sorted({row["service"] for row in found.rows} - {FUSED})
     table = Table(title="mean, km/h (95 % interval)", title_justify="left")
     for name in ("slot", "cell", "users", "fused", *names):
@@ -122,7 +129,7 @@ def _tell_refused(out: Console, read: int, refused: dict[str, int]) -> None:
         out.print(f"  {reason}: {count:,}")
 
 
-def _document(spec: FusionSpecification, found: "Fused") -> dict[str, object]:
+def _document(spec: FusionSpecification, found: Fused) -> dict[str, object]:
     return {
         "spec_id": spec.spec_id,
         "rows_read": found.read,

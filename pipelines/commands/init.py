@@ -1,12 +1,16 @@
 """`hatstream init`: opens an account in the ledger and makes its key."""
 
+from __future__ import annotations
+
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from pipelines.account import location
 from pipelines.commands.options import account_options, spec_option
-from pipelines.specification import load
+
+if TYPE_CHECKING:
+    from pipelines.account import location
 
 
 @click.command()
@@ -21,6 +25,9 @@ def init(spec_path: Path, place: location.AccountLocation) -> None:
     Example:
       hatstream init --spec austin.toml --ledger austin.sqlite --key austin.key
     """
+    from pipelines.account import location
+    from pipelines.specification import load
+
     spec = load(spec_path)
     outcome = location.open_account(place, spec.account)
     click.echo(f"account {spec.account.name!r}: {outcome}")

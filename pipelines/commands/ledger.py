@@ -1,22 +1,22 @@
 """`hatstream ledger`: what was spent, whether the record is whole, and which slots are missing in it."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 from rich.table import Table
 
-from dpops.accountant import limit_of
-from pipelines.account.location import AccountLocation
-from pipelines.account.missing_slots import Gap, gaps, is_due
 from pipelines.commands.options import account_options, console, json_option, spec_option
-from pipelines.ranges import range_of
-from pipelines.specification import load
-from transforms.ledger import Account, Ledger
-from transforms.ledger.head import LedgerError
+
+if TYPE_CHECKING:
+    from pipelines.account.location import AccountLocation
+    from pipelines.account.missing_slots import Gap
+    from transforms.ledger import Account, Ledger
 
 
 @click.group()
@@ -30,6 +30,8 @@ def ledger() -> None:
 
 
 def _open(place: AccountLocation) -> Ledger:
+    from transforms.ledger.head import LedgerError
+
     book = place.reader()
     if not book.exists():
         raise LedgerError(f"there is no ledger at {place.shown}")
@@ -103,6 +105,8 @@ def _that_void(account: dict[str, Any], accounts: Sequence[dict[str, Any]]) -> s
 
 
 def _describe(book: Ledger, account: Account) -> dict[str, Any]:
+    from dpops.accountant import limit_of
+
     limit = limit_of(account.limit)
     return {
         "account": account.name,
@@ -167,6 +171,10 @@ def missing(spec_path: Path, start: str, end: str, place: AccountLocation, as_js
     Example:
       hatstream ledger missing --spec austin.toml --from 2016-11-24 --to 2016-11-27 --ledger austin.sqlite
     """
+    from pipelines.account.missing_slots import gaps, is_due
+    from pipelines.ranges import range_of
+    from pipelines.specification import load
+
     spec = load(spec_path)
     when = range_of(spec.timetable, start, end)
     now_s = int(datetime.now(UTC).timestamp())

@@ -1,15 +1,19 @@
 """`hatstream map`: one HTML file with the hexagons of result files, to open from disk."""
 
+from __future__ import annotations
+
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from pipelines.advice.pages.map import MapTexts, Surroundings, draw_map
-from pipelines.advice.pages.rows import read_rows
 from pipelines.commands.local_path import LocalPath
 from pipelines.commands.surroundings import surroundings_options
 from pipelines.input_files import paths_of
-from pipelines.specification import Specification, load
+
+if TYPE_CHECKING:
+    from pipelines.advice.pages.map import Surroundings
+    from pipelines.specification import Specification
 
 NOISY = "All figures carry noise that hides what any single vehicle did (differential privacy)."
 
@@ -48,12 +52,21 @@ def map_(
     Example:
       hatstream map --input 'out/hats-*.parquet' --output out/map.html
     """
+    from pipelines.advice.pages.map import MapTexts, draw_map
+    from pipelines.advice.pages.rows import read_rows
+
     rows = read_rows(paths_of(pattern))
-    claim = NOISY if spec_path is None else f"{NOISY} {protected(load(spec_path))}"
+    claim = NOISY if spec_path is None else f"{NOISY} {_protected_by(spec_path)}"
     places = draw_map(rows, output, MapTexts(title, claim, tiles, credit), around)
     slots = len(rows["slot_start"].unique())
     click.echo(f"{places:,} places, {slots:,} slots: {output} ({output.stat().st_size / 1e3:,.0f} kB)")
     return 0
+
+
+def _protected_by(spec_path: Path) -> str:
+    from pipelines.specification import load
+
+    return protected(load(spec_path))
 
 
 def protected(spec: Specification) -> str:

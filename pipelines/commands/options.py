@@ -1,25 +1,28 @@
 """Options that several commands share."""
 
+from __future__ import annotations
+
 import inspect
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipelines.account import location
+from pipelines.commands.choices import FORMATS, FURTHER
 from pipelines.commands.local_path import LocalPath
 from pipelines.commands.terminal import console as console
 from pipelines.commands.terminal import progress_bars as progress_bars
 from pipelines.errors import UsageError
-from pipelines.further_columns import FURTHER, shape_with
-from pipelines.job import Outputs
-from pipelines.specification import Specification
-from transforms.sinks.files import FORMATS
-from transforms.sources.kafka_partition import Topic
+
+if TYPE_CHECKING:
+    from pipelines.account.location import AccountLocation
+    from pipelines.job import Outputs
+    from pipelines.specification import Specification
+    from transforms.sources.kafka_partition import Topic
 
 Command = Callable[..., Any]
 
@@ -46,6 +49,8 @@ def packed(name: str, made_by: Command, *options: Callable[[Command], Command]) 
 
 
 def kafka_topic(_context: click.Context, _parameter: click.Parameter, value: str | None) -> Topic | None:
+    from transforms.sources.kafka_partition import Topic
+
     if value is None:
         return None
     found = re.fullmatch(r"([^/\s]+:\d+)/([A-Za-z0-9._-]{1,249})", value)
@@ -68,7 +73,15 @@ _key_option = click.option(
     type=click.Path(path_type=Path, dir_okay=False),
     help="The account's secret key file. [default: beside the ledger's file, else the state folder]",
 )
-account_options = packed("place", location.find, _ledger_option, _key_option)
+
+
+def _place(ledger: str | None, key: Path | None) -> AccountLocation:
+    from pipelines.account import location
+
+    return location.find(ledger, key)
+
+
+account_options = packed("place", _place, _ledger_option, _key_option)
 """Give `place`, the AccountLocation."""
 
 _kafka_output_option = click.option(
@@ -127,6 +140,9 @@ class AskedOutputs:
 
     def of(self, spec: Specification) -> Outputs:
         """Raises UsageError for columns of counts where these are secret, and for a dataset of several formats."""
+        from pipelines.further_columns import shape_with
+        from pipelines.job import Outputs
+
         if self.by_date and len(self.formats) > 1:
             raise UsageError("--by-date makes one dataset, which has one format: give --formats one")
         shape = shape_with(self.columns, spec, by_date=self.by_date)

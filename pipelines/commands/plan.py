@@ -1,9 +1,12 @@
 """`hatstream plan`: what a specification would give, before anything is spent."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -11,19 +14,17 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pipelines.advice.plan import counts as sources
-from pipelines.advice.plan.composed import Composed, Total
-from pipelines.advice.plan.feed import fullest_period
-from pipelines.advice.plan.forecast import Choice, HatClass, Planned, Recount, StatisticPlan
-from pipelines.advice.plan.forecast import plan as make_plan
-from pipelines.advice.plan.guarantees import Guarantee
-from pipelines.advice.plan.levels import plan_levels
-from pipelines.advice.plan.needs import Needs, needs_of
 from pipelines.commands.options import console, json_option, packed, progress_bars, spec_option
-from pipelines.commands.plan_needs import show_levels, show_needs
 from pipelines.errors import UsageError
 from pipelines.progress import Report
-from pipelines.specification import Specification, load
+
+if TYPE_CHECKING:
+    from pipelines.advice.plan import counts as sources
+    from pipelines.advice.plan.composed import Composed, Total
+    from pipelines.advice.plan.forecast import Choice, HatClass, Planned, Recount, StatisticPlan
+    from pipelines.advice.plan.guarantees import Guarantee
+    from pipelines.advice.plan.needs import Needs
+    from pipelines.specification import Specification
 
 _MOST_CHOSEN = 3
 _KNOWN = {"at most": "<= ", "if alike": "if days are alike "}
@@ -39,6 +40,9 @@ class AskedCounts:
 
     def of(self, spec: Specification, progress: Report) -> tuple[sources.Counts, Recount | None] | None:
         """The counts, and how to count again in other cells and slots. Raises UsageError where they are too many."""
+        from pipelines.advice.plan import counts as sources
+        from pipelines.advice.plan.feed import fullest_period
+
         if sum((self.counts_path is not None, self.synthetic, self.pattern is not None)) > 1:
             raise UsageError("give one of --counts, --synthetic and --input")
         if self.counts_path is not None:
@@ -106,6 +110,23 @@ def plan(
       hatstream plan --spec austin.toml --input 'feed/*.csv' --output build
       hatstream plan --spec austin.toml --counts counts.csv --json
     """
+    _run(spec_path, asked, within_kmh, output, as_json)
+
+
+def _run(
+    spec_path: Path,
+    asked: AskedCounts,
+    within_kmh: float,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    from pipelines.advice.plan import counts as sources
+    from pipelines.advice.plan.forecast import plan as make_plan
+    from pipelines.advice.plan.levels import plan_levels
+    from pipelines.advice.plan.needs import needs_of
+    from pipelines.commands.plan_needs import show_levels
+    from pipelines.specification import load
+
     spec = load(spec_path)
     with progress_bars(quiet=as_json) as report:
         given = asked.of(spec, report)
@@ -142,6 +163,8 @@ def _tell(planned: msgspec.Struct, picture: Path | None, as_json: bool, show: Ca
 
 def show(planned: Planned, out: Console) -> None:
     """The plan as tables."""
+    from pipelines.commands.plan_needs import show_needs
+
     out.print(f"{planned.name} ({planned.spec_id}): a plan; nothing was released or spent", highlight=False)
     out.print(f"Counts ({planned.hats:,} HAT{'s' if planned.hats > 1 else ''}): {planned.counts}", highlight=False)
     out.print(f"Forecast: {planned.forecast}", highlight=False)

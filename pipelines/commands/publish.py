@@ -1,37 +1,32 @@
 """`hatstream publish`: a folder that an open-data portal takes, with a privacy card and where its values come from."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from dpops.accountant import Accountant, Limit
-from pipelines.account.cost import costs, debits
-from pipelines.account.guarantee import Loss, levels_sentence, loss_of, sentence
-from pipelines.account.location import AccountLocation
-from pipelines.account.missing_slots import gaps
-from pipelines.advice.pages.map import MapTexts, Surroundings
-from pipelines.advice.pages.report import odds
-from pipelines.advice.pages.rows import HATS, read_results
-from pipelines.advice.publish.edition import Coverage, Edition, Origin, Promise, Wishes
-from pipelines.advice.publish.folder import made, write_folder
 from pipelines.advice.publish.licences import NAMES, licence
 from pipelines.commands.local_path import LocalPath
 from pipelines.commands.options import account_options, packed, spec_option
 from pipelines.commands.surroundings import surroundings_options
 from pipelines.errors import InputError, UsageError
 from pipelines.input_files import paths_of
-from pipelines.output_folder import OutputError
-from pipelines.ranges import range_of
-from pipelines.specification import Specification, load
-from transforms.errors import reason_of
-from transforms.ledger import Ledger
-from transforms.ledger.head import LedgerError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dpops.accountant import Accountant, Limit
+    from pipelines.account.location import AccountLocation
+    from pipelines.advice.pages.map import Surroundings
+    from pipelines.advice.publish.edition import Coverage, Edition, Promise, Wishes
+    from pipelines.specification import Specification
+    from transforms.ledger import Ledger
 
 
 @dataclass(frozen=True)
@@ -49,6 +44,8 @@ class AskedTexts:
     everything: bool
 
     def wishes(self, spec: Specification) -> Wishes:
+        from pipelines.advice.publish.edition import Wishes
+
         minutes = spec.timetable.slot_minutes
         slots = "Hourly" if minutes == 60 else f"{minutes}-minute"
         names = " and ".join(dict.fromkeys(stat.name for stat in spec.statistics)) or "mean"
@@ -110,6 +107,26 @@ def publish(
       hatstream publish --spec town.toml --ledger town.sqlite --input 'out/*.parquet' \\
           --publisher 'City of Town' --licence CC-BY-4.0 --output portal
     """
+    return _run(spec_path, pattern, start, end, place, texts, around, output)
+
+
+def _run(
+    spec_path: Path,
+    pattern: str,
+    start: str | None,
+    end: str | None,
+    place: AccountLocation,
+    texts: AskedTexts,
+    around: Surroundings,
+    output: Path,
+) -> int:
+    from pipelines.advice.pages.map import MapTexts
+    from pipelines.advice.pages.rows import HATS, read_results
+    from pipelines.advice.publish.folder import made, write_folder
+    from pipelines.output_folder import OutputError
+    from pipelines.specification import load
+    from transforms.errors import reason_of
+
     spec = load(spec_path)
     results = _of_specification(spec, _between(read_results(paths_of(pattern)), start, end))
     if not texts.everything:
@@ -129,6 +146,10 @@ def publish(
 
 def _between(results: Mapping[str, pa.Table], start: str | None, end: str | None) -> dict[str, pa.Table]:
     """Rows of local dates, both included. Raises UsageError and InputError."""
+    import pyarrow.compute as pc
+
+    from pipelines.advice.pages.rows import HATS
+
     for name, value in (("--from", start), ("--to", end)):
         try:
             date.fromisoformat(value or "2000-01-01")
@@ -146,6 +167,8 @@ def _between(results: Mapping[str, pa.Table], start: str | None, end: str | None
 
 def _without_forecasts(rows: pa.Table) -> pa.Table:
     """Without slots of which anything is a forecast: nothing of them is released."""
+    import pyarrow.compute as pc
+
     forecast = rows.filter(pc.equal(rows["status"], "forecast"))["slot_start"].unique()
     return rows.filter(pc.invert(pc.is_in(rows["slot_start"], forecast)))
 
@@ -162,6 +185,10 @@ def _edition(
     spec: Specification, spec_path: Path, place: AccountLocation, wishes: Wishes, rows: pa.Table, around: Surroundings
 ) -> Edition:
     """Walks the ledger. Raises LedgerError where it is not whole or has nothing of the specification."""
+    from pipelines.account.cost import debits
+    from pipelines.advice.publish.edition import Edition, Origin
+    from transforms.ledger.head import LedgerError
+
     book = place.reader()
     if not book.exists():
         raise LedgerError(f"there is no ledger at {place.shown}")
@@ -179,6 +206,11 @@ def _edition(
 
 
 def _promise(spec: Specification, limit: Limit, by_period: Mapping[str, Accountant]) -> Promise:
+    from pipelines.account.cost import costs
+    from pipelines.account.guarantee import Loss, levels_sentence, loss_of, sentence
+    from pipelines.advice.pages.report import odds
+    from pipelines.advice.publish.edition import Promise
+
     most = max((loss_of(total, limit) for total in by_period.values()), default=Loss())
     if spec.levels:
         guarantee = levels_sentence(spec, spec.levels)
@@ -189,6 +221,10 @@ def _promise(spec: Specification, limit: Limit, by_period: Mapping[str, Accounta
 
 
 def _coverage(spec: Specification, book: Ledger, rows: pa.Table, around: Surroundings) -> Coverage:
+    from pipelines.account.missing_slots import gaps
+    from pipelines.advice.publish.edition import Coverage
+    from pipelines.ranges import range_of
+
     starts = sorted(rows["slot_start"].unique().to_pylist(), key=datetime.fromisoformat)
     ends = sorted(rows["slot_end"].unique().to_pylist(), key=datetime.fromisoformat)
     when = range_of(spec.timetable, starts[0][:10], starts[-1][:10])
@@ -200,6 +236,8 @@ def _coverage(spec: Specification, book: Ledger, rows: pa.Table, around: Surroun
 
 def _newest(book: Ledger, spec: Specification, periods: Mapping[str, Accountant]) -> str:
     """The hash and signature of the newest release: audit events that follow it change nothing that is published."""
+    from transforms.ledger.head import LedgerError
+
     newest = max((book.last_of(spec.spec_id, period) for period in periods), default=0)
     if not newest:
         raise LedgerError(

@@ -1,5 +1,7 @@
 """`hatstream release`: the scheduled job over a closed range of time."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -7,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pipelines.account.location import AccountLocation
-from pipelines.assembly import ledger_account_of
+from pipelines.commands.choices import MOST_WORKERS
 from pipelines.commands.engine_options import runner_options
 from pipelines.commands.options import (
     AskedOutputs,
@@ -19,20 +20,16 @@ from pipelines.commands.options import (
     progress_bars,
     spec_option,
 )
-from pipelines.commands.release_summary import show_check, tell
 from pipelines.commands.terminal import detail
 from pipelines.errors import UsageError
 from pipelines.exit_codes import DIFFERS, DONE, FAILED
 from pipelines.input_files import InputFiles
-from pipelines.ranges import closed_range, yesterday
-from pipelines.runs import release as scheduled
-from pipelines.runs.crew.check_input import check_input as check
-from pipelines.runs.crew.crew import MOST_WORKERS
-from pipelines.specification import Specification, load
-from transforms.time.calendar import Calendar, Timetable
 
 if TYPE_CHECKING:
+    from pipelines.account.location import AccountLocation
     from pipelines.engine import BoundedEngine
+    from pipelines.specification import Specification
+    from transforms.time.calendar import Calendar, Timetable
 
 
 @dataclass(frozen=True)
@@ -45,6 +42,8 @@ class AskedRange:
 
     def of(self, timetable: Timetable, now: datetime) -> Calendar:
         """Raises UsageError."""
+        from pipelines.ranges import closed_range, yesterday
+
         if self.yesterday == bool(self.start or self.end) or bool(self.start) != bool(self.end):
             raise UsageError("give either --from and --to, or --yesterday")
         if self.yesterday:
@@ -109,7 +108,7 @@ def release(
     days: AskedRange,
     asked: AskedOutputs,
     place: AccountLocation,
-    engine: "BoundedEngine | None",
+    engine: BoundedEngine | None,
     workers: int | None,
     check_input: bool,
     as_json: bool,
@@ -124,6 +123,24 @@ def release(
           --output out --ledger austin.sqlite --formats parquet,csv
       hatstream release --spec austin.toml .. --runner DataflowRunner -- --project P --region R
     """
+    return _run(spec_path, files, days, asked, place, engine, workers, check_input, as_json)
+
+
+def _run(
+    spec_path: Path,
+    files: InputFiles,
+    days: AskedRange,
+    asked: AskedOutputs,
+    place: AccountLocation,
+    engine: BoundedEngine | None,
+    workers: int | None,
+    check_input: bool,
+    as_json: bool,
+) -> int:
+    from pipelines.commands.release_summary import tell
+    from pipelines.runs import release as scheduled
+    from pipelines.specification import load
+
     if engine is not None and (workers is not None or check_input):
         raise UsageError("--workers and --check-input are of this machine: give them with --runner local")
     spec = load(spec_path)
@@ -153,6 +170,10 @@ def _look(
     as_json: bool,
 ) -> int:
     """Only says what the input holds."""
+    from pipelines.assembly import ledger_account_of
+    from pipelines.commands.release_summary import show_check
+    from pipelines.runs.crew.check_input import check_input as check
+
     with progress_bars(quiet=as_json) as report:
         found = check(spec, when, files, ledger_account_of(spec, place, signs=False), workers, report)
     show_check(found, as_json=as_json)

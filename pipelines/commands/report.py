@@ -1,25 +1,24 @@
 """`hatstream report`: one HTML page for a privacy officer and an operator."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from pipelines.account.cost import debits
-from pipelines.account.guarantee import Loss, levels_sentence, loss_of, sentence
-from pipelines.account.location import AccountLocation
-from pipelines.account.missing_slots import gaps
-from pipelines.advice.pages.report import Facts, draw_report
-from pipelines.advice.pages.rows import read_rows
 from pipelines.commands.local_path import LocalPath
 from pipelines.commands.options import account_options, spec_option
 from pipelines.errors import UsageError
 from pipelines.input_files import paths_of
-from pipelines.ranges import range_of
-from pipelines.specification import Specification, load
-from transforms.ledger import Ledger
-from transforms.ledger.head import LedgerError
+
+if TYPE_CHECKING:
+    from pipelines.account.guarantee import Loss
+    from pipelines.account.location import AccountLocation
+    from pipelines.specification import Specification
+    from transforms.ledger import Ledger
 
 
 @click.command()
@@ -48,12 +47,29 @@ def report(
     Example:
       hatstream report --spec town.toml --ledger town.sqlite --input 'out/*.parquet' --output out/report.html
     """
+    return _run(spec_path, place, pattern, start, end, output)
+
+
+def _run(
+    spec_path: Path,
+    place: AccountLocation,
+    pattern: str | None,
+    start: str | None,
+    end: str | None,
+    output: Path,
+) -> int:
+    from pipelines.account.cost import debits
+    from pipelines.account.guarantee import loss_of
+    from pipelines.account.missing_slots import gaps
+    from pipelines.advice.pages.report import Facts, draw_report
+    from pipelines.advice.pages.rows import read_rows
+    from pipelines.ranges import range_of
+    from pipelines.specification import load
+
     spec = load(spec_path)
     if (start is None) != (end is None):
         raise UsageError("give both --from and --to, or neither")
-    book = Ledger(place.url, place.head, read_only=True)
-    if not book.exists():
-        raise LedgerError(f"there is no ledger at {place.shown}")
+    book = _opened(place)
     limit = book.limit(spec.account.name, spec.account.limit)
     spent = {period: loss_of(total, limit) for period, total in debits(book.spent(spec.account.name)).items()}
     when = range_of(spec.timetable, start, end) if start and end else None
@@ -71,7 +87,19 @@ def report(
     return 0
 
 
+def _opened(place: AccountLocation) -> Ledger:
+    from transforms.ledger import Ledger
+    from transforms.ledger.head import LedgerError
+
+    book = Ledger(place.url, place.head, read_only=True)
+    if not book.exists():
+        raise LedgerError(f"there is no ledger at {place.shown}")
+    return book
+
+
 def _guarantee(spec: Specification, spent: Mapping[str, Loss]) -> str:
+    from pipelines.account.guarantee import Loss, levels_sentence, sentence
+
     if spec.levels is not None:
         return levels_sentence(spec, spec.levels)
     return sentence(spec, spec.privacy.allocation.epsilon, max(spent.values(), default=Loss()))

@@ -1,18 +1,21 @@
 """`hatstream serve`: a read-only server over result files, with a map that follows and an interface for programs."""
 
+from __future__ import annotations
+
 import signal
 import socket
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipelines.advice.pages.map import MapTexts, Surroundings
 from pipelines.commands.options import packed
 from pipelines.commands.surroundings import surroundings_options
 from pipelines.errors import InputError, UsageError
-from transforms.errors import reason_of
+
+if TYPE_CHECKING:
+    from pipelines.advice.pages.map import MapTexts, Surroundings
 
 CLAIM = "All figures carry noise that hides what any single vehicle did (differential privacy)."
 BACKLOG = 256
@@ -24,6 +27,12 @@ _SETTINGS: Mapping[str, Any] = {
     "timeout_graceful_shutdown": 5,
     "server_header": False,
 }
+
+
+def _texts(title: str, claim: str, tiles: str | None, credit: str) -> MapTexts:
+    from pipelines.advice.pages.map import MapTexts
+
+    return MapTexts(title, claim, tiles, credit)
 
 
 @click.command()
@@ -41,7 +50,7 @@ _SETTINGS: Mapping[str, Any] = {
 )
 @packed(
     "texts",
-    MapTexts,
+    _texts,
     click.option("--title", default="Speeds of vehicles", show_default=True, help="What the page is called."),
     click.option("--claim", default=CLAIM, help="A sentence on what protects the vehicles."),
     click.option("--tiles", metavar="URL", help="Raster tiles under the map, with {z}, {x} and {y}."),
@@ -83,6 +92,8 @@ def _stay(_signal: int, _frame: object) -> None:
 
 def _listening(host: str, port: int) -> socket.socket:
     """Raises InputError where the address is taken, or none of this machine's."""
+    from transforms.errors import reason_of
+
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=BACKLOG)

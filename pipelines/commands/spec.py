@@ -1,18 +1,20 @@
 """`hatstream spec`: check a specification, draft one from a sample, and the schema and reference of all."""
 
+from __future__ import annotations
+
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
-from pipelines.advice.draft.draft import Draft, draft
 from pipelines.commands.options import console, json_option
 from pipelines.errors import UsageError
 from pipelines.input_files import paths_of
-from pipelines.output_folder import OutputError
-from pipelines.specification import Specification, load
-from pipelines.specification.reference import reference as make_reference
-from pipelines.specification.schema import schema as make_schema
+
+if TYPE_CHECKING:
+    from pipelines.advice.draft.draft import Draft
+    from pipelines.specification import Specification
 
 
 @click.group()
@@ -38,6 +40,8 @@ def check(path: Path, as_json: bool) -> None:
     Example:
       hatstream spec check town.toml
     """
+    from pipelines.specification import load
+
     found = _described(load(path))
     if as_json:
         click.echo(msgspec.json.encode(found).decode())
@@ -95,6 +99,8 @@ def schema() -> None:
     Example:
       hatstream spec schema > hatstream.schema.json
     """
+    from pipelines.specification.schema import schema as make_schema
+
     click.echo(msgspec.json.format(msgspec.json.encode(make_schema()), indent=2).decode())
 
 
@@ -106,6 +112,8 @@ def reference() -> None:
     Example:
       hatstream spec reference > docs/specification.md
     """
+    from pipelines.specification.reference import reference as make_reference
+
     click.echo(make_reference(), nl=False)
 
 
@@ -139,6 +147,9 @@ def new(sample: Path | None, gtfs: Path | None, adjacency: str, output: Path | N
       hatstream spec new --gtfs static.zip --sample feed.csv --output town.toml
       hatstream spec new --sample feed.csv
     """
+    from pipelines.advice.draft.draft import draft
+    from pipelines.specification import load
+
     if sample is None and gtfs is None:
         raise UsageError("give --gtfs, --sample or both")
     if gtfs is not None and output is None:
@@ -161,6 +172,8 @@ def new(sample: Path | None, gtfs: Path | None, adjacency: str, output: Path | N
 
 def _write(output: Path, made: Draft) -> None:
     """The specification last, and nothing over what is there. Raises UsageError and OutputError."""
+    from pipelines.output_folder import OutputError
+
     texts = {output.with_name(name): content for name, content in made.files.items()} | {output: made.toml.encode()}
     there = next((path for path in (output, *texts) if path.exists()), None)
     if there is not None:

@@ -1,5 +1,7 @@
 """`hatstream stream`: the same road without an end, on Apache Flink."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -10,20 +12,19 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from pipelines.account.location import AccountLocation
 from pipelines.commands.engine_options import AskedEngine, address, engine_options
 from pipelines.commands.interrupt import asked_to_stop
 from pipelines.commands.options import AskedOutputs, account_options, outputs_options, packed, spec_option
 from pipelines.commands.terminal import note
 from pipelines.errors import UsageError
 from pipelines.exit_codes import DONE
-from pipelines.runs.stream.health import Say
-from pipelines.runs.stream.metrics import Metrics, served
-from pipelines.specification import Specification, load
-from transforms.sources.kafka_partition import Topic
 
 if TYPE_CHECKING:
+    from pipelines.account.location import AccountLocation
     from pipelines.build import Source
+    from pipelines.runs.stream.health import Say
+    from pipelines.specification import Specification
+    from transforms.sources.kafka_partition import Topic
 
 MOST_SHARDS = 1024
 
@@ -45,8 +46,9 @@ class AskedFeed:
         if {*kafka_output.brokers.split(",")} & {*(self.brokers or "").split(",")}:
             raise UsageError("--kafka-output must be another topic than --topic: the stream would read what it writes")
 
-    def source(self, spec: Specification, start_s: int) -> "Source":
+    def source(self, spec: Specification, start_s: int) -> Source:
         from pipelines.runs.stream import stream as streaming  # and Beam with it
+        from transforms.sources.kafka_partition import Topic
 
         if self.folder:
             return streaming.folder_source(spec, self.folder, start_s)
@@ -71,6 +73,8 @@ class AskedHealth:
 
     def say(self, stack: ExitStack, spec: Specification) -> Say:
         """What is served ends with the stack. Raises OSError or MetricsError."""
+        from pipelines.runs.stream.metrics import Metrics, served
+
         first = _Sayer(self.log)
         if self.metrics is None:
             return first
@@ -133,6 +137,21 @@ def stream(
           --ledger postgresql://hats@10.0.0.8/hats --key austin.key \\
           --job-server 127.0.0.1:8099 --worker-pool 127.0.0.1:50000 --rest 10.0.0.4:8081
     """
+    return _run(spec_path, feed, start, asked, place, engine, vehicle_shards, health)
+
+
+def _run(
+    spec_path: Path,
+    feed: AskedFeed,
+    start: str | None,
+    asked: AskedOutputs,
+    place: AccountLocation,
+    engine: AskedEngine,
+    vehicle_shards: int | None,
+    health: AskedHealth,
+) -> int:
+    from pipelines.specification import load
+
     spec = load(spec_path)
     outputs = asked.of(spec)
     feed.check(outputs.topic)

@@ -1,15 +1,22 @@
 """Options of what is publicly known around a release: names of places, and lines under a map."""
 
+from __future__ import annotations
+
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from pipelines.advice.pages.map import Surroundings
-from pipelines.advice.pages.places import read_ground, read_places
 from pipelines.commands.options import packed
+
+if TYPE_CHECKING:
+    from pipelines.advice.pages.map import Surroundings
 
 
 def _read(places_path: Path | None, ground_path: Path | None) -> Surroundings:
+    from pipelines.advice.pages.map import Surroundings
+    from pipelines.advice.pages.places import read_ground, read_places
+
     return Surroundings(read_places(places_path), read_ground(ground_path))
 
 

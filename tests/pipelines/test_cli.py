@@ -7,6 +7,14 @@ import sys
 import pytest
 
 from pipelines.cli import _CODES, COMMANDS, hatstream
+from pipelines.commands import choices
+from pipelines.further_columns import FURTHER
+from pipelines.lab.evaluation.simulate import PROCESSES
+from pipelines.runs.crew.crew import MOST_WORKERS
+from pipelines.runs.estimates import MOST_DAYS
+from tests.pipelines.advice.results import CELLS, row, write
+from transforms.releases.periods.products import PRODUCTS
+from transforms.sinks.files import FORMATS
 
 
 @pytest.mark.parametrize("name", list(COMMANDS))
@@ -51,3 +59,42 @@ def test_wrong_options_are_answered_without_waiting_for_beam():
     load = f"import importlib, sys; [importlib.import_module(name) for name in {modules}]"
     program = f"{load}; sys.exit(bool({{'apache_beam', 'matplotlib'}} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+LINES = """
+import sys
+from pathlib import Path
+own = [m for n, m in sys.modules.items() if n.split(".")[0] in ("hatstream", "pipelines", "transforms", "dpops")]
+files = {m.__file__ for m in own if getattr(m, "__file__", None)}
+print(sum(len(Path(file).read_text().splitlines()) for file in files))
+"""
+
+
+def said_by(program, *arguments):
+    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+def test_the_help_of_all_commands_together_imports_little_and_nothing_that_computes():
+    """Reading how a command is used costs what the command line costs, not what the command does."""
+    names = [[name] for name in COMMANDS] + [["spec", each] for each in ("check", "new", "schema", "reference")]
+    names += [["ledger", each] for each in ("show", "verify", "missing")]
+    ask = f"from pipelines.cli import main\nfor name in {names!r}:\n    assert main([*name, '--help']) == 0, name"
+    heavy = "{'numpy', 'pyarrow', 'h3', 'sqlalchemy', 'fastavro', 'apache_beam', 'matplotlib', 'confluent_kafka'}"
+    *_, loaded, lines = said_by(f"{ask}\nimport sys\nprint(sorted({heavy} & set(sys.modules))){LINES}")
+    assert loaded == "[]"
+    assert int(lines) < 4_500
+
+
+def test_a_map_is_drawn_with_less_than_4_000_lines_of_ours(tmp_path):
+    write(tmp_path / "hats.parquet", [row(cell, 6, 30.0) for cell in CELLS])
+    ask = "import sys\nfrom pipelines.cli import main\nassert main(sys.argv[1:]) == 0"
+    asked = ("map", "--input", str(tmp_path / "hats.parquet"), "--output", str(tmp_path / "map.html"))
+    assert int(said_by(ask + LINES, *asked)[-1]) < 4_000
+
+
+def test_what_options_offer_is_what_there_is():
+    assert tuple(FORMATS) == choices.FORMATS
+    assert choices.FURTHER == FURTHER
+    assert choices.PRODUCTS == PRODUCTS
+    assert (choices.MOST_DAYS, choices.MOST_WORKERS, choices.PROCESSES) == (MOST_DAYS, MOST_WORKERS, PROCESSES)

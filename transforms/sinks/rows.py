@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -15,7 +15,9 @@ from dpops.rationals import fraction, number
 from dpops.statistics import Output
 from dpops.types import Float64s
 from transforms.public import Fact
-from transforms.records import HatColumns, SlotEstimates
+
+if TYPE_CHECKING:
+    from transforms.records import HatColumns, SlotEstimates
 
 SCHEMA = pa.schema(
     [
@@ -94,7 +96,7 @@ def _names(output: Output) -> tuple[str, str, str]:
     return output.name, f"{output.name}_lower95", f"{output.name}_upper95"
 
 
-def rows_of(slot: SlotEstimates, shape: Shape = PLAIN) -> list[Row]:
+def rows_of(slot: "SlotEstimates", shape: Shape = PLAIN) -> list[Row]:
     """The rows of one slot by cell and statistic."""
     return rows_in(columns_of(slot, shape))
 
@@ -107,7 +109,7 @@ def columns_in(rows: Sequence[Mapping[str, Fact]], schema: pa.Schema) -> Columns
     return {name: [row[name] for row in rows] for name in schema.names}
 
 
-def columns_of(slot: SlotEstimates, shape: Shape = PLAIN) -> Columns:
+def columns_of(slot: "SlotEstimates", shape: Shape = PLAIN) -> Columns:
     """The columns of `schema_of`, in this order, of the rows of one slot by cell and statistic."""
     hats, size = slot.hats, len(slot.hats.cell)
     spans = hats.spans or [(slot.slot_start, slot.slot_end)] * size
@@ -131,7 +133,7 @@ def columns_of(slot: SlotEstimates, shape: Shape = PLAIN) -> Columns:
     return {**columns, **hats.notes}
 
 
-def _numbers(slot: SlotEstimates) -> Columns:
+def _numbers(slot: "SlotEstimates") -> Columns:
     """From the value to the bias. The value of a statistic is its first output."""
     hats = slot.hats
     value, lower, upper = hats.estimates.number(0)
@@ -145,7 +147,7 @@ def _numbers(slot: SlotEstimates) -> Columns:
     }
 
 
-def _extras(hats: HatColumns, extras: Sequence[Output]) -> Columns:
+def _extras(hats: "HatColumns", extras: Sequence[Output]) -> Columns:
     """The outputs of statistics that have several, where these are asked for."""
     asked = [statistics.named(name) for name in dict.fromkeys(hats.statistic)]
     is_of = {each.name: np.array([name == each.name for name in hats.statistic], np.bool_) for each in asked}
@@ -162,7 +164,7 @@ def _extras(hats: HatColumns, extras: Sequence[Output]) -> Columns:
     return found
 
 
-def _lists(hats: HatColumns, mine: Sequence[tuple[NDArray[np.bool_], int]]) -> list[list[float] | None]:
+def _lists(hats: "HatColumns", mine: Sequence[tuple[NDArray[np.bool_], int]]) -> list[list[float] | None]:
     """The lists of some statistics. mine: the HATs of each, and which of its lists it is."""
     found: list[list[float] | None] = [None] * len(hats.cell)
     for hat, place in mine:

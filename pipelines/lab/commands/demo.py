@@ -1,31 +1,24 @@
 """`hatstream demo`: four days of a made-up bus fleet, released as a city would, and how near to the truth that is."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
 from rich.table import Table
 
-from pipelines.account import location
-from pipelines.account.guarantee import levels_sentence
-from pipelines.advice.draft.draft import draft
-from pipelines.advice.pages.map import MapTexts, Surroundings, draw_map
-from pipelines.advice.pages.places import read_ground, read_places
-from pipelines.advice.pages.rows import read_rows
 from pipelines.commands.local_path import LocalPath
 from pipelines.commands.options import console, progress_bars
 from pipelines.input_files import InputFiles
-from pipelines.job import Outputs
-from pipelines.lab.demo.timetable import write_timetable
-from pipelines.lab.demo.truth import ClassError, compared
-from pipelines.lab.evaluation.feed import Feed
-from pipelines.lab.evaluation.truth import read_city
-from pipelines.made_up_fleet import Fleet, write_sample
-from pipelines.ranges import range_of
-from pipelines.runs import release as scheduled
-from pipelines.specification import Specification, load
+
+if TYPE_CHECKING:
+    from pipelines.lab.demo.truth import ClassError
+    from pipelines.made_up_fleet import Fleet
+    from pipelines.specification import Specification
 
 DAYS = 4
 SAMPLE = "sample.parquet"
@@ -45,17 +38,32 @@ def demo(output: Path) -> int:
     Example:
       hatstream demo --output build/demo
     """
+    return _run(output)
+
+
+def _run(output: Path) -> int:
+    from pipelines.account import location
+    from pipelines.account.guarantee import levels_sentence
+    from pipelines.advice.pages.map import MapTexts, Surroundings, draw_map
+    from pipelines.advice.pages.places import read_ground, read_places
+    from pipelines.advice.pages.rows import read_rows
+    from pipelines.job import Outputs
+    from pipelines.lab.demo.truth import compared
+    from pipelines.lab.evaluation.feed import Feed
+    from pipelines.lab.evaluation.truth import read_city
+    from pipelines.ranges import range_of
+    from pipelines.runs import release as scheduled
+
     out = console()
     output.mkdir(parents=True, exist_ok=True)
-    fleets = made_up_fleets()
-    samples = _samples(out, output, fleets)
+    samples = _samples(out, output, fleets := made_up_fleets())
     spec = _specification(out, output, fleets[0])
     place = location.find(str(output / "ledger.sqlite"), None)
     location.open_account(place, spec.account)
     when = range_of(spec.timetable, fleets[0].day.isoformat(), fleets[-1].day.isoformat())
     with progress_bars(quiet=False) as report:
-        pattern = str(output / "sample*.parquet")
-        done = scheduled.release(spec, when, InputFiles(pattern), Outputs(output / "hats", ("parquet",)), place, report)
+        files, outputs = InputFiles(str(output / "sample*.parquet")), Outputs(output / "hats", ("parquet",))
+        done = scheduled.release(spec, when, files, outputs, place, report)
         city = read_city(Feed(spec, samples), report)
     rows = read_rows([str(path) for path in done.files])
     guarantee = levels_sentence(spec, spec.levels) if spec.levels else ""
@@ -72,6 +80,8 @@ def demo(output: Path) -> int:
 
 def made_up_fleets() -> list[Fleet]:
     """Days in a row of the same town, which differ."""
+    from pipelines.made_up_fleet import Fleet
+
     first = Fleet()
     days = range(DAYS)
     return [replace(first, seed=first.seed + at, town_seed=first.seed, day=first.day + timedelta(at)) for at in days]
@@ -79,6 +89,10 @@ def made_up_fleets() -> list[Fleet]:
 
 def _specification(out: Console, output: Path, fleet: Fleet) -> Specification:
     """Writes the town's timetable, and drafts a specification from that and the first day, as `spec new` does."""
+    from pipelines.advice.draft.draft import draft
+    from pipelines.lab.demo.timetable import write_timetable
+    from pipelines.specification import load
+
     timetable, path = output / "town-gtfs.zip", output / "town.toml"
     write_timetable(fleet, timetable)
     if not path.exists():
@@ -93,6 +107,8 @@ def _specification(out: Console, output: Path, fleet: Fleet) -> Specification:
 
 def _samples(out: Console, output: Path, fleets: list[Fleet]) -> list[str]:
     """A file a day; the first is named without its date, as README.md's example releases it."""
+    from pipelines.made_up_fleet import write_sample
+
     paths, reports = [], 0
     with progress_bars(quiet=False) as report:
         for at, fleet in enumerate(fleets):

@@ -1,26 +1,28 @@
 """`hatstream evaluate`: the papers' tables beside reference figures, or actual errors on telemetry."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from dpops.types import Int64s
+from pipelines.commands.choices import PROCESSES
 from pipelines.commands.options import console, packed, progress_bars
 from pipelines.errors import InputError, UsageError
-from pipelines.lab.commands.evaluate_distributions import evaluate_distributions
-from pipelines.lab.commands.evaluate_learned import evaluate_learned, evaluate_live
-from pipelines.lab.commands.evaluate_local import evaluate_local
-from pipelines.lab.commands.evaluate_past import evaluate_past
 from pipelines.lab.commands.evaluation_results import NOT_PRIVATE, Results, results_options
-from pipelines.lab.evaluation import compositions, datasets, real, report
-from pipelines.lab.evaluation.dwell import OfVehicles, of_vehicles
-from pipelines.lab.evaluation.feed import Feed
 from pipelines.lab.evaluation.reference import REFERENCE
-from pipelines.lab.evaluation.simulate import PROCESSES, Cell, contenders, run_all
+
+if TYPE_CHECKING:
+    from dpops.types import Int64s
+    from pipelines.lab.evaluation import datasets, real
+    from pipelines.lab.evaluation.dwell import OfVehicles
+    from pipelines.lab.evaluation.feed import Feed
+    from pipelines.lab.evaluation.simulate import Cell
 
 EPSILONS = {name: tuple(next(iter(table.values()))) for name, table in REFERENCE.items()}
 FOUR = ("0.5", "1", "1.5", "2")
@@ -48,6 +50,8 @@ class AskedTelemetry:
 
     def feed(self) -> Feed | None:
         """Raises UsageError for a range without telemetry, or with one end; else as `Feed.of`."""
+        from pipelines.lab.evaluation.feed import Feed
+
         dates = None if self.start is None or self.end is None else (self.start, self.end)
         if (self.start or self.end) and (dates is None or self.pattern is None):
             raise UsageError("--from and --to go together, and with --data")
@@ -191,14 +195,16 @@ def evaluate(
       hatstream evaluate --local --output build/fusion
       hatstream evaluate --distributions --data 'feed/*.csv' --spec austin.toml --not-private --output build/figures
     """
+    from pipelines.lab.commands import evaluate_distributions, evaluate_local
+
     comparison.check(telemetry, sets)
     if comparison.is_local:
-        evaluate_local(runs, sets.seed, telemetry.data, results, processes)
+        evaluate_local.evaluate_local(runs, sets.seed, telemetry.data, results, processes)
         return
     feed = telemetry.feed()
     if comparison.distributions:
         epsilons = _epsilons(comparison.epsilons)
-        evaluate_distributions(feed, comparison.bins, epsilons, runs or 3, sets.seed, results)
+        evaluate_distributions.evaluate_distributions(feed, comparison.bins, epsilons, runs or 3, sets.seed, results)
     elif feed is None:
         _simulate(runs or 10_000, sets, processes, results)
     else:
@@ -206,6 +212,9 @@ def evaluate(
 
 
 def _on_telemetry(feed: Feed, comparison: AskedComparison, runs: int | None, results: Results) -> None:
+    from pipelines.lab.commands.evaluate_learned import evaluate_learned, evaluate_live
+    from pipelines.lab.commands.evaluate_past import evaluate_past
+
     totals = comparison.totals
     if comparison.live:
         evaluate_live(feed, _epsilons(totals or "2.64", "--totals"), runs or 4, results)
@@ -221,6 +230,8 @@ def _on_telemetry(feed: Feed, comparison: AskedComparison, runs: int | None, res
 
 def _simulate(runs: int, sets: AskedSets, processes: int, results: Results) -> None:
     """The tables of the papers, simulated."""
+    from pipelines.lab.evaluation import datasets
+
     try:
         given = None if sets.counts is None else datasets.counts_from(sets.counts)
     except (ValueError, KeyError, TypeError) as error:
@@ -240,6 +251,8 @@ def _simulate(runs: int, sets: AskedSets, processes: int, results: Results) -> N
 
 def data_sets(seed: int, counts: Int64s | None, folder: Path | None) -> list[datasets.DataSet]:
     """The sets of an evaluation: ITMS-like and scaled (generated, or from a folder), geometric, extreme."""
+    from pipelines.lab.evaluation import datasets
+
     first = datasets.itms_like(seed, counts) if folder is None else datasets.from_folder(folder)
     return [*first, datasets.geometric(), datasets.extreme()]
 
@@ -248,6 +261,8 @@ def simulate(
     source: partial[list[datasets.DataSet]], runs: int, seed: int, processes: int, *, quiet: bool
 ) -> list[Cell]:
     """All cells of all data sets, with a progress bar on standard error."""
+    from pipelines.lab.evaluation.simulate import contenders, run_all
+
     plan = [
         (data.name, label, epsilon)
         for data in source()
@@ -260,6 +275,8 @@ def simulate(
 
 def document(cells: Sequence[Cell], *, exact: bool) -> dict[str, object]:
     """The evaluation for programs: errors in km/h. agrees: null where the reference is of other data."""
+    from pipelines.lab.evaluation import report
+
     found = []
     for cell in cells:
         agrees = report.agrees(cell) if exact or cell.data in REDRAWN else None
@@ -268,6 +285,8 @@ def document(cells: Sequence[Cell], *, exact: bool) -> dict[str, object]:
 
 
 def _show(cells: Sequence[Cell], *, exact: bool) -> None:
+    from pipelines.lab.evaluation import report
+
     out = console()
     if exact:
         out.print(NOT_PRIVATE, style="bold")
@@ -281,6 +300,9 @@ def _show(cells: Sequence[Cell], *, exact: bool) -> None:
 
 
 def _mechanisms(feed: Feed, epsilons: list[str], runs: int, results: Results) -> None:
+    from pipelines.lab.evaluation import real
+    from pipelines.lab.evaluation.dwell import of_vehicles
+
     spec = feed.spec
     if "mean-of-vehicles" in [stat.name for stat in spec.statistics]:
         raise UsageError("--data compares means of reports; give --totals to compare mean-of-vehicles")
@@ -305,6 +327,8 @@ def _mechanisms(feed: Feed, epsilons: list[str], runs: int, results: Results) ->
 
 
 def _show_mechanisms(hats: real.Hats, errors: Sequence[real.Errors], once: Sequence[OfVehicles], runs: int) -> None:
+    from pipelines.lab.evaluation import real
+
     out = console()
     out.print(NOT_PRIVATE, style="bold")
     out.print(
@@ -320,6 +344,8 @@ def _show_mechanisms(hats: real.Hats, errors: Sequence[real.Errors], once: Seque
 
 
 def _compositions(feed: Feed, totals: list[str], runs: int, results: Results) -> None:
+    from pipelines.lab.evaluation import compositions, real
+
     spec = feed.spec
     if not {stat.name for stat in spec.statistics} <= {"mean", "mean-of-vehicles", "variance"}:
         raise UsageError("--totals compares means and variances; leave other statistics out of --spec")

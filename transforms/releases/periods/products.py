@@ -4,16 +4,16 @@ import re
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpops.learning import Groups
 from dpops.types import Int64s
-from transforms.places.hexagons import cell_text
-from transforms.places.hierarchy import CITY, parent_text
 from transforms.time.calendar import DAY_MINUTES
+
+if TYPE_CHECKING:
+    from dpops.learning import Groups
 
 ProductName = Literal["cell-day", "cell-part", "parent-hour", "city-hour"]
 PRODUCTS: tuple[ProductName, ...] = get_args(ProductName)
@@ -37,7 +37,7 @@ class Grouping(NamedTuple):
     """places: of each group of cells, a cell or CITY. spans: of each group of slots, the first and the last one's
     index in the period; None for what belongs to no row."""
 
-    groups: Groups
+    groups: "Groups"
     places: list[str]
     spans: list[tuple[int, int] | None]
 
@@ -70,6 +70,10 @@ def grouping(product: Product, parents: Int64s, cells: Sequence[int], starts: Se
 
     parents: int64 (cells,), the number of each cell's parent, from 0. starts: of the period's slots, as local text.
     """
+    from dpops.learning import Groups
+    from transforms.places.hexagons import cell_text
+    from transforms.places.hierarchy import CITY, parent_text
+
     times, of_slot = _numbered([_time(product, start) for start in starts])
     spans = [None if time is None else _ends(of_slot == at) for at, time in enumerate(times)]
     if product.name == "city-hour":

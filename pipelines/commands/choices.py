@@ -1,0 +1,11 @@
+"""What options offer, said here so that `--help` imports nothing of what is done: a test holds it against the rooms."""
+
+FORMATS = ("parquet", "avro", "csv", "jsonl", "geojson")
+FURTHER = ("times", "counts", "model")
+"""Further columns of rows."""
+PRODUCTS = ("cell-day", "cell-part", "parent-hour", "city-hour")
+MOST_DAYS = 366
+"""Most days to come that are forecast."""
+MOST_WORKERS = 16
+PROCESSES = 2
+"""Of an evaluation."""
