@@ -15,6 +15,10 @@ class Accountant:
     """What draws claim together, exactly, kind by kind. Adding claims gives another accountant.
 
     pure: the sum of epsilons of pure claims. rho: of zero-concentrated ones. epsilon, delta: of approximate ones.
+
+    >>> from fractions import Fraction
+    >>> Accountant().compose([PureDP(Fraction(1, 2)), PureDP(Fraction(1, 3))]).claims()
+    [PureDP(epsilon=Fraction(5, 6))]
     """
 
     pure: Fraction = ZERO
@@ -83,7 +87,12 @@ def _largest_sum(values: Sequence[Fraction], numbers: Sequence[int], most: int) 
 
 
 class Limit(ABC):
-    """The most that a vehicle may spend in a period over all releases on an account."""
+    """The most that a vehicle may spend in a period over all releases on an account.
+
+    >>> from fractions import Fraction
+    >>> PureLimit(Fraction(3)).fits(Accountant(pure=Fraction(4)))
+    False
+    """
 
     __slots__ = ()
 
@@ -124,7 +133,12 @@ class Limit(ABC):
 
 @dataclass(frozen=True, slots=True)
 class PureLimit(Limit):
-    """A vehicle may spend at most epsilon in a period: only pure claims fit."""
+    """A vehicle may spend at most epsilon in a period: only pure claims fit.
+
+    >>> from fractions import Fraction
+    >>> PureLimit(Fraction(3)).fits(Accountant(pure=Fraction(3)))
+    True
+    """
 
     epsilon: Fraction
 
@@ -158,6 +172,10 @@ class DeltaLimit(Limit):
 
     pure: the part of epsilon that is set apart for pure claims, which are added up there. None: they count
     epsilon^2 / 2 in rho. It is fixed beforehand, since a division made after some results would need a proof.
+
+    >>> from fractions import Fraction
+    >>> DeltaLimit(Fraction(264, 100), Fraction(1, 10**6)).fits(Accountant(rho=Fraction(12, 100)))
+    True
     """
 
     epsilon: Fraction

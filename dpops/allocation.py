@@ -53,6 +53,11 @@ class Allocation:
     scope: what is planned, debited and sealed together: a slot, or all slots of a period.
     most_hats: of a vehicle in a plan, fixed by a cap where nobody sees the whole plan. None: counted.
     suppress: what suppression must not worsen. None: nothing is suppressed.
+
+    >>> from fractions import Fraction
+    >>> day = Allocation(epsilon=Fraction(3), per="period")
+    >>> day.hat(most_hats=5, plans=day.plans(slots=24))
+    Fraction(1, 40)
     """
 
     epsilon: Fraction

@@ -14,12 +14,22 @@ ZERO = Fraction(0)
 
 
 class ClaimError(ValueError):
-    """There is no such claim, or none of the kind that was asked for; the message is made of public facts."""
+    """There is no such claim, or none of the kind that was asked for; the message is made of public facts.
+
+    >>> claim_of("sigma=1")
+    Traceback (most recent call last):
+    dpops.claims.ClaimError: a claim has an epsilon, a rho, or an epsilon and a delta; it has sigma
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class PureDP:
-    """P(M(D) in Y) <= exp(epsilon) P(M(D') in Y) for all neighbours D, D' and all sets Y."""
+    """P(M(D) in Y) <= exp(epsilon) P(M(D') in Y) for all neighbours D, D' and all sets Y.
+
+    >>> from fractions import Fraction
+    >>> PureDP(Fraction(2)).zcdp()
+    ZCDP(rho=Fraction(2, 1))
+    """
 
     epsilon: Fraction
 
@@ -40,7 +50,12 @@ class PureDP:
 
 @dataclass(frozen=True, slots=True)
 class ZCDP:
-    """D_a(M(D) || M(D')) <= rho a for all neighbours and all Renyi orders a > 1. Source: Bun and Steinke (2016)."""
+    """D_a(M(D) || M(D')) <= rho a for all neighbours and all Renyi orders a > 1. Source: Bun and Steinke (2016).
+
+    >>> from fractions import Fraction
+    >>> ZCDP(Fraction(1, 8)).approx(Fraction(1, 10**6)).said()
+    '2.41909 at delta 1e-06'
+    """
 
     rho: Fraction
 
@@ -65,7 +80,12 @@ class ZCDP:
 
 @dataclass(frozen=True, slots=True)
 class ApproxDP:
-    """P(M(D) in Y) <= exp(epsilon) P(M(D') in Y) + delta for all neighbours D, D' and all sets Y."""
+    """P(M(D) in Y) <= exp(epsilon) P(M(D') in Y) + delta for all neighbours D, D' and all sets Y.
+
+    >>> from fractions import Fraction
+    >>> str(ApproxDP(Fraction(1), Fraction(1, 100)))
+    'epsilon=1,delta=1/100'
+    """
 
     epsilon: Fraction
     delta: Fraction
@@ -86,7 +106,11 @@ Claim = PureDP | ZCDP | ApproxDP
 
 
 def claim_of(text: str) -> Claim:
-    """The claim that was written by `str`. Raises ClaimError."""
+    """The claim that was written by `str`. Raises ClaimError.
+
+    >>> claim_of("rho=1/8")
+    ZCDP(rho=Fraction(1, 8))
+    """
     if "=" not in text:
         return PureDP(Fraction(text))
     values = {name: Fraction(value) for name, _, value in (part.partition("=") for part in text.split(","))}
@@ -99,7 +123,12 @@ def claim_of(text: str) -> Claim:
 
 @lru_cache(maxsize=64)
 def rho_within(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """The most rho that keeps (epsilon, delta), rounded down: the conversion of `ZCDP.approx`, read backwards."""
+    """The most rho that keeps (epsilon, delta), rounded down: the conversion of `ZCDP.approx`, read backwards.
+
+    >>> from fractions import Fraction
+    >>> round(float(rho_within(Fraction(264, 100), Fraction(1, 10**6))), 4)
+    0.1466
+    """
     if epsilon <= 0:
         return ZERO
     log_delta = math.log(_checked_delta(delta))

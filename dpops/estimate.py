@@ -25,6 +25,10 @@ class Estimates:
     outputs, None where there is none. noise_std: float64 (HATs,), standard deviation of the noise of the first output,
     in units. bias_bound: float64 (HATs,), worst-case distance of its noiseless value from the true one. epsilon:
     float64 (HATs,), what was spent on each. status: of each.
+
+    >>> plan = {"step": "1/100", "scale": "200", "upper": "65", "epsilon": "1", "bias_bound": 0.0, "rounding": 0.005}
+    >>> noisy_queries([2_150], [plan], miss=0.05).number(0)[:, 0].round(2).tolist()
+    [21.5, 15.5, 27.5]
     """
 
     numbers: Float64s

@@ -23,6 +23,9 @@ class Prior(NamedTuple):
     """What is publicly believed of samples, in units: near normal. For forecasts only.
 
     between: the share of a HAT's variance that lies between users, because a user's samples resemble one another.
+
+    >>> Prior(mean=20.0, sd=12.0).mean_sd(np.array([1, 4])).tolist()
+    [12.0, 6.0]
     """
 
     mean: float

@@ -27,6 +27,9 @@ class Totals(NamedTuple):
     counts: samples kept, >= 1. sums: of the samples' grid steps, in [0, counts * upper_steps]. squares: of the squares
     of these steps. histograms: (users, K), samples in each of K bins. All but `counts` are empty where no statistic
     that is asked for needs them (dpops.statistics).
+
+    >>> int(Totals(counts=np.array([5, 3]), sums=np.array([10_000, 9_000])).counts.sum())
+    8
     """
 
     counts: Int64s
@@ -77,7 +80,12 @@ PLAN_VERSION = 2
 
 
 class PlanError(ValueError):
-    """There is no plan for this HAT; the message is made of public facts."""
+    """There is no plan for this HAT; the message is made of public facts.
+
+    >>> check_plan_input(np.array([3]), reported=3, upper=6_500, epsilon=Fraction(0))
+    Traceback (most recent call last):
+    dpops.mechanism.PlanError: epsilon must be > 0, got 0
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +103,11 @@ class Plan:
     Below 0, as it is by default, it becomes that of a mean: half a grid step.
     version: of its document; before 2, the bias that is published with a value left rounding out.
     A plan that costs nothing (epsilon 0) says in its facts which integer is released, as "constant".
+
+    >>> from dpops.mechanisms.baseline import Baseline
+    >>> counts, grid = CountsKnown.all_of(np.array([5, 3, 1])), Grid(step=Fraction(1), upper_steps=65)
+    >>> Baseline().plan(counts, grid, Fraction(1)).sensitivity
+    325
     """
 
     mechanism: str
@@ -128,7 +141,7 @@ class Plan:
     @staticmethod
     def told(stored: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, int]]:
         """What decides the claims of plans that `public` gave: epsilon, scale and sensitivity of each."""
-        return [(plan["epsilon"], plan["scale"], plan.get("facts", _NO_FACTS).get("sensitivity", 0)) for plan in stored]
+        return [(plan["epsilon"], plan["scale"], plan.get("facts", {}).get("sensitivity", 0)) for plan in stored]
 
     @staticmethod
     def claim_told(epsilon: str, scale: str, sensitivity: int) -> PureDP:
@@ -188,7 +201,6 @@ class Plan:
         )
 
 
-_NO_FACTS: Mapping[str, int] = {}
 _Ratio = tuple[int, int]
 
 
@@ -236,6 +248,12 @@ class Mechanism(Protocol):
     statistics: which it can release, by name (dpops.statistics). outputs: what it gives of them, by name and in order;
     none where it gives the one number of a statistic that has but one. chooses: whether a private choice decides its
     bias, so that its plans bound that by all of U. pull: see `Pull`.
+
+    >>> from dpops.mechanisms.baseline import Baseline
+    >>> counts, grid = np.array([5, 3, 1]), Grid(step=Fraction(1, 100), upper_steps=6_500)
+    >>> plans = Baseline().plans([CountsKnown.all_of(counts)], grid, Fraction(10**6))
+    >>> values_of(Baseline().release([Totals(counts, counts * 2_150)], plans, Noise()), plans).round(1).tolist()
+    [21.5]
     """
 
     name: ClassVar[str]
@@ -312,8 +330,7 @@ def values_of(released: Sequence[Integers], plans: Sequence[Plan]) -> Float64s:
     """The noisy queries in units, clamped into [0, upper], float64 (HATs,)."""
     stored = {id(plan): plan.document() for plan in plans}
     read = noisy_queries([each[-1] for each in released], [stored[id(plan)] for plan in plans], miss=1.0)
-    values: Float64s = read.numbers[0, 0]
-    return values
+    return read.number(0)[0]  # type: ignore[no-any-return]
 
 
 def with_noise(exact: Int64s, scales: Sequence[Fraction], noise: Noise) -> list[int]:

@@ -13,7 +13,11 @@ from dpops.mechanism import Integers, Mechanism
 
 @cache
 def registered() -> dict[str, type[Mechanism]]:
-    """Mechanism classes by the name a specification uses, sorted by name."""
+    """Mechanism classes by the name a specification uses, sorted by name.
+
+    >>> registered()["tree"].statistics
+    frozenset({'distribution'})
+    """
     found: dict[str, type[Mechanism]] = {}
     for info in pkgutil.iter_modules(mechanisms.__path__, mechanisms.__name__ + "."):
         module = importlib.import_module(info.name)

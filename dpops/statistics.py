@@ -120,6 +120,9 @@ class Statistic:
     once it did. default: the mechanism where a specification names none. forecast_unit: of its plans and forecasts,
     where these are not of the value. weighs_as: as which error suppression counts it. takes_caps: whether a cap on
     counts lessens a vehicle's weight in it.
+
+    >>> named("distribution").unit, [output.name for output in named("distribution").outputs]
+    ('{}', ['p50', 'p85', 'mean', 'variance', 'cdf'])
     """
 
     name: str
@@ -225,6 +228,11 @@ class RequestedStatistic:
     up to 1.
 
     Raises ValueError as `check_outputs` does.
+
+    >>> from dpops import Grid, registered
+    >>> mean = RequestedStatistic("mean", registered()["baseline"](), Fraction(1))
+    >>> list(mean.columns(Grid(step=Fraction(1, 100), upper_steps=6_500)))
+    ['sums']
     """
 
     name: str

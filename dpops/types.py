@@ -17,6 +17,9 @@ class CountsKnown(NamedTuple):
     Where they are secret, it sees public facts alone (`dpops.levels.BoundsOnly`), and there is no count to be read.
     counts: int64 (users,), samples kept per user, each >= 1, in canonical order. reported: samples that the HAT's true
     value is over; more than counts.sum() where a cap dropped some.
+
+    >>> CountsKnown.all_of(np.array([5, 3, 1])).reported
+    9
     """
 
     counts: Int64s
@@ -30,7 +33,11 @@ class CountsKnown(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """The public integer grid of a bounded quantity: values are 0, 1, .., upper_steps, each worth `step` units."""
+    """The public integer grid of a bounded quantity: values are 0, 1, .., upper_steps, each worth `step` units.
+
+    >>> Grid(step=Fraction(1, 100), upper_steps=6_500).upper
+    Fraction(65, 1)
+    """
 
     step: Fraction
     upper_steps: int

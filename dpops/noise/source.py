@@ -9,7 +9,12 @@ from dpops.types import Int64s
 
 
 class Noise(Words):
-    """All randomness of a release. Created in one place and handed down as an argument."""
+    """All randomness of a release. Created in one place and handed down as an argument.
+
+    >>> from fractions import Fraction
+    >>> Noise().laplace([Fraction(200)] * 3).shape
+    (3,)
+    """
 
     def laplace(self, scales: Sequence[Fraction]) -> Int64s:
         """One discrete Laplace draw per scale: P(z) proportional to exp(-|z| / scale), z integer.

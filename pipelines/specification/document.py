@@ -34,7 +34,13 @@ _DEEP = re.compile(rf"(?<![\w.-])(?:{_PART}){{64}}")
 
 
 class SpecificationError(Exception):
-    """The specification is wrong; the message names the field, the rule and the value."""
+    """The specification is wrong; the message names the field, the rule and the value.
+
+    >>> import hatstream
+    >>> hatstream.load({"nam": "town"})
+    Traceback (most recent call last):
+    pipelines.specification.document.SpecificationError: specification: Object contains unknown field `nam`; did you ...
+    """
 
 
 def about(text: str, *values: str) -> msgspec.Meta:

@@ -32,6 +32,10 @@ def load(source: Source) -> Specification:
 
     source: the path of a TOML file; or its tables, as `tomllib.load` gives them, whose region file is looked for in the
     working directory; or a specification that was loaded already.
+
+    >>> import tomllib
+    >>> load(tomllib.loads(Path("examples/hourly-means.toml").read_text())).account.unit
+    'vehicle-day'
     """
     if isinstance(source, Specification):
         return source

@@ -1,0 +1,25 @@
+"""The examples in docstrings of public names run, and say what they show."""
+
+import doctest
+import importlib
+
+import pytest
+
+import dpops
+import hatstream
+
+EXAMPLES = sorted([*(("dpops", name) for name in dpops.__all__), *(("hatstream", name) for name in hatstream.__all__)])
+WITHOUT = {"AccountRefusal", "LedgerError", "Release", "Specification", "StepError", "UsageError"}
+"""Names of `hatstream` that need a ledger, a pipeline or a file: README.md, examples/ and docs run them."""
+
+
+@pytest.mark.parametrize(("package", "name"), EXAMPLES)
+def test_the_example_of_a_public_name_runs(package, name):
+    found = getattr(importlib.import_module(package), name)
+    module = importlib.import_module(found.__module__)
+    tests = doctest.DocTestFinder(recurse=False).find(found, name, globs=dict(vars(module)))
+    examples = [example for test in tests for example in test.examples]
+    assert bool(examples) == (name not in WITHOUT)
+    for test in tests:
+        told: list[str] = []
+        assert doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=told.append).failed == 0, "".join(told)
