@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 OUTPUT ?= build/demo
 
-.PHONY: install compiled servers run stream-demo test fast-tests test-engines test-all check lint types bench bench-fusion bench-stream compare pictures docs lock clean
+.PHONY: install compiled servers run stream-demo test fast-tests test-engines test-all check lint types bench bench-fusion bench-stream compare assurance pictures docs lock clean
 
 install: $(VENV)/.installed
 
@@ -82,6 +82,10 @@ DATA ?= ../shared/data/capmetro/*.csv
 SPEC ?= docs/austin.toml
 compare: install
 	@OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.compare --data '$(DATA)' --spec $(SPEC)
+
+# docs/assurance.md from what it measures; half an hour.
+assurance: install
+	@OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.assurance
 
 # The pictures of docs/, but for that of a stream, which `make bench-stream` draws; some minutes.
 pictures: install

@@ -1,5 +1,6 @@
 """Whether what was offered to the ledger in two worlds differs by no more than its plans claim."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import Any
@@ -22,6 +23,7 @@ def beyond(one: Sequence[Sealed], other: Sequence[Sealed]) -> Iterator[str]:
         yield "the units that were offered to the ledger"
         return
     seen: set[Any] = set()
+    shares: dict[tuple[str, str], Fraction] = defaultdict(Fraction)
     for unit, same in zip(one, other, strict=True):
         if _place(unit) in seen:
             continue  # drawn again; what was recorded first stands
@@ -32,6 +34,9 @@ def beyond(one: Sequence[Sealed], other: Sequence[Sealed]) -> Iterator[str]:
         for released, also in zip(unit.released, same.released, strict=True):
             if not (_is_bounded if released.mechanism == LEVELS else _is_within)(released, also):
                 yield f"the integers of {_said(unit)}, {released.cell} {released.statistic}"
+            if released.mechanism == LEVELS:
+                shares[unit.spec_id, unit.period] += Fraction((released.plan or {})["share"])
+    yield from (f"the shares of period {period}" for (_, period), share in shares.items() if share > 1)
 
 
 def _place(unit: Sealed) -> tuple[Any, ...]:
@@ -62,7 +67,7 @@ def _differences(released: Released, also: Released) -> list[int]:
 def _is_bounded(released: Released, also: Released) -> bool:
     """Whether one stage or live slot, of which the noise was the same, moved by no more than its share of UNIT.
 
-    The shares of a period's stages and live slots add up to 1 at most: the ledger checks what they are debited.
+    The shares of a period's stages and live slots add up to 1 at most, see `beyond`.
     """
     found, plan = _differences(released, also), released.plan or {}
     share = Fraction(plan["share"])
