@@ -14,6 +14,7 @@ import pyarrow as pa
 from fastavro.schema import SchemaParseException, UnknownType
 
 from transforms.layouts.avro_blocks import Block, Header, container, read_blocks, read_header
+from transforms.layouts.avro_work import Shape, Work, shape
 from transforms.layouts.base import FIELDS, Units, UnreadableFile
 from transforms.layouts.records import typed_batch
 from transforms.records import RawBatch
@@ -53,8 +54,9 @@ class AvroTable:
             try:
                 header = read_header(path, file)
                 plan = _plan(path, header, self.columns, self.fields)
+                work = Work(path, plan.shape)
                 for blocks in _gathered(read_blocks(path, file, header)):
-                    yield from _decode(plan, blocks)
+                    yield from _decode(plan, blocks, work)
             except _DAMAGE:
                 raise UnreadableFile(path, "not an Avro file that can be decoded") from None
 
@@ -73,12 +75,12 @@ class _Plan:
     columns: tuple[str, ...]
     fields: tuple[str, ...]
     types: tuple[Any, ...]
+    shape: Shape
 
 
 def _plan(path: str, header: Header, columns: tuple[str, ...], names: tuple[str, ...]) -> _Plan:
     if not isinstance(header.schema, dict) or header.schema.get("type") != "record":
         raise UnreadableFile(path, "not an Avro file of records")
-    _refuse_endless(path, header.schema, {})
     fields = {field["name"]: field["type"] for field in header.schema["fields"]}
     for column in columns:
         if column not in fields:
@@ -87,9 +89,10 @@ def _plan(path: str, header: Header, columns: tuple[str, ...], names: tuple[str,
         _arrow_type(path, column, fields[column], name == "time") for name, column in zip(names, columns, strict=True)
     )
     stripped = _stripped(header.schema)
+    size = shape(path, fastavro.parse_schema(stripped))
     needed = [field for field in stripped["fields"] if field["name"] in columns]
     wanted = None if any(_is_text_or_bytes(field["type"]) for field in needed) else {**stripped, "fields": needed}
-    return _Plan(header._replace(schema=stripped), wanted, columns, names, types)
+    return _Plan(header._replace(schema=stripped), wanted, columns, names, types, size)
 
 
 def _arrow_type(path: str, column: str, kind: Any, is_time: bool) -> Any:
@@ -133,34 +136,6 @@ def _stripped(schema: Any) -> Any:
     return schema
 
 
-def _refuse_endless(path: str, schema: Any, named: dict[str, bool]) -> bool:
-    """Whether a value may take no bytes. An array of such values would have any length: refused."""
-    if isinstance(schema, str):
-        return schema == "null" or named.get(schema, False)
-    if isinstance(schema, list):
-        for branch in schema:
-            _refuse_endless(path, branch, named)
-        return False
-    kind = schema["type"]
-    if kind == "record":
-        parts = [_refuse_endless(path, field["type"], named) for field in schema["fields"]]
-        empty = all(parts)
-    elif kind == "fixed":
-        empty = schema["size"] == 0
-    elif kind == "array":
-        if _refuse_endless(path, schema["items"], named):
-            raise UnreadableFile(path, "has arrays of values without size")
-        empty = False
-    elif kind == "map":
-        _refuse_endless(path, schema["values"], named)
-        empty = False
-    else:
-        empty = kind != "enum" and _refuse_endless(path, kind, named)
-    if isinstance(schema.get("name"), str):
-        named[schema["name"]] = named[f"{schema.get('namespace', '')}.{schema['name']}"] = empty
-    return empty
-
-
 def _gathered(blocks: Iterator[Block]) -> Iterator[list[Block]]:
     """Small blocks together, so that the schema is not read again for each."""
     held: list[Block] = []
@@ -175,12 +150,14 @@ def _gathered(blocks: Iterator[Block]) -> Iterator[list[Block]]:
         yield held
 
 
-def _decode(plan: _Plan, blocks: list[Block]) -> Iterator[RawBatch]:
+def _decode(plan: _Plan, blocks: list[Block], work: Work) -> Iterator[RawBatch]:
+    work.begin(blocks)
     reader = fastavro.reader(
         io.BytesIO(container(plan.header, blocks)), plan.wanted, handle_unicode_errors="surrogateescape"
     )
     needed: Callable[[Any], Any] = itemgetter(*plan.columns)
     while rows := list(map(needed, islice(reader, DECODE_ROWS))):
+        work.add(rows)
         yield _batch(rows if plan.wanted else [tuple(map(_as_text, row)) for row in rows], plan)
 
 

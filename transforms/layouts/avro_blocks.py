@@ -3,20 +3,22 @@
 Source: Apache Avro 1.12 specification, "Object Container Files".
 """
 
+import io
 import json
 import zlib
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 
+import pyarrow as pa
+
 from transforms.layouts.base import UnreadableFile
 
 BLOCK_BYTES = 64 << 20
 HEADER_BYTES = 1 << 20
-SMALL_ROWS, ROWS_PER_BYTE = 1 << 20, 100
-"""Deflate makes at most a thousand bytes of one, and an observation is of more than ten: no speed decides this."""
 
 _MAGIC = b"Obj\x01"
 _SYNC_BYTES = 16
+_CHECKSUM_BYTES = 4
 
 
 class Header(NamedTuple):
@@ -39,7 +41,7 @@ class Truncated(ValueError):
 
 
 def read_header(path: str, file: BinaryIO) -> Header:
-    """Raises UnreadableFile for another codec than null and deflate, Truncated for what is no Avro file."""
+    """Raises UnreadableFile for a codec that is not read, Truncated for what is no Avro file."""
     if file.read(len(_MAGIC)) != _MAGIC:
         raise Truncated
     fields: dict[str, bytes] = {}
@@ -52,35 +54,67 @@ def read_header(path: str, file: BinaryIO) -> Header:
             if file.tell() > HEADER_BYTES:
                 raise UnreadableFile(path, f"a header of more than {HEADER_BYTES >> 20} MiB")
     codec = fields.get("avro.codec", b"null").decode()
-    if codec not in ("null", "deflate"):
-        known = codec if codec in ("snappy", "bzip2", "xz", "zstandard", "lz4") else "that is unknown"
-        raise UnreadableFile(path, f"codec {known}: only null and deflate are read")
+    if codec not in _EXPAND:
+        known = codec if codec in ("bzip2", "xz", "lz4") else "that is unknown"
+        raise UnreadableFile(path, f"codec {known}: only {', '.join(_EXPAND)} are read")
     return Header(json.loads(fields.get("avro.schema", b"")), codec, _exactly(file, _SYNC_BYTES))
 
 
 def read_blocks(path: str, file: BinaryIO, header: Header) -> Iterator[Block]:
     """Raises UnreadableFile for a block that expands too far, Truncated or zlib.error for a damaged one."""
-    claimed = 0
     while file.read(1):
         file.seek(-1, 1)
         rows, size = _long(file), _long(file)
-        # Deflate lengthens what it cannot shorten: how well speeds are compressed must not decide.
-        if size > BLOCK_BYTES + (BLOCK_BYTES // 4 if header.codec == "deflate" else 0):
+        # A codec lengthens what it cannot shorten: how well speeds are compressed must not decide.
+        if size > BLOCK_BYTES + (BLOCK_BYTES // 4 if header.codec != "null" else 0):
             raise _too_big(path)
         data = _exactly(file, size)
         if _exactly(file, _SYNC_BYTES) != header.sync:
             raise Truncated
-        if header.codec == "deflate":
-            inflate = zlib.decompressobj(-15)
-            data = inflate.decompress(data, BLOCK_BYTES + 1)
-            if len(data) > BLOCK_BYTES:
-                raise _too_big(path)
+        data = _EXPAND[header.codec](data)
+        if len(data) > BLOCK_BYTES:
+            raise _too_big(path)
         if not 0 <= rows <= len(data):
             raise UnreadableFile(path, "a block claims more records than it has bytes")
-        claimed += rows
-        if claimed > max(SMALL_ROWS, ROWS_PER_BYTE * file.tell()):
-            raise UnreadableFile(path, f"expands to more than {ROWS_PER_BYTE} rows per byte")
         yield Block(rows, data)
+
+
+# --- codecs: a block's bytes, of one that expands too far the first BLOCK_BYTES + 1 -------------------------------
+
+
+def _as_it_is(data: bytes) -> bytes:
+    return data
+
+
+def _inflated(data: bytes) -> bytes:
+    return zlib.decompressobj(-15).decompress(data, BLOCK_BYTES + 1)
+
+
+def _from_snappy(data: bytes) -> bytes:
+    """Its first number says how long it is, and the last four bytes are a checksum of what comes out."""
+    body, checksum = data[:-_CHECKSUM_BYTES], data[-_CHECKSUM_BYTES:]
+    size = _varint(io.BytesIO(body))
+    if size > BLOCK_BYTES:
+        return bytes(BLOCK_BYTES + 1)
+    try:
+        expanded: bytes = pa.decompress(body, size, "snappy", asbytes=True)
+    except (pa.ArrowException, OSError):
+        raise Truncated from None
+    if zlib.crc32(expanded).to_bytes(_CHECKSUM_BYTES, "big") != checksum:
+        raise Truncated
+    return expanded
+
+
+def _from_zstandard(data: bytes) -> bytes:
+    try:
+        with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
+            expanded: bytes = stream.read(BLOCK_BYTES + 1)
+    except (pa.ArrowException, OSError):
+        raise Truncated from None
+    return expanded
+
+
+_EXPAND = {"null": _as_it_is, "deflate": _inflated, "snappy": _from_snappy, "zstandard": _from_zstandard}
 
 
 def write_long(value: int) -> bytes:
@@ -108,12 +142,17 @@ def _too_big(path: str) -> UnreadableFile:
 
 
 def _long(file: BinaryIO) -> int:
+    value = _varint(file)
+    return (value >> 1) ^ -(value & 1)
+
+
+def _varint(file: BinaryIO) -> int:
     value = shift = 0
     while shift < 64:
         byte = _exactly(file, 1)[0]
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return (value >> 1) ^ -(value & 1)
+            return value
         shift += 7
     raise Truncated
 

@@ -40,7 +40,7 @@ def read_apart(layout: Layout, path: str, share: Share = WHOLE) -> Iterator[RawB
         yield from layout.read(path)
         return
     try:
-        yield from _answers(Work(layout, os.path.abspath(path), share=share))
+        yield from _answers(Work(layout, os.path.abspath(path), (), share, STEP_CPU_S))
     except _Refusal as error:
         raise UnreadableFile(path, str(error)) from None
     except OSError as error:
@@ -74,7 +74,7 @@ def _together(layout: MessageLayout, payloads: Sequence[bytes]) -> list[RawBatch
     """All or nothing of them."""
     found: list[RawBatch] = []
     rows = 0
-    for batch in _answers(Work(layout, None, payloads)):
+    for batch in _answers(Work(layout, None, payloads, step_cpu_s=STEP_CPU_S)):
         rows += batch.rows
         if rows > MESSAGE_ROWS:
             raise _Refusal(f"more than {MESSAGE_ROWS:,} rows", "too-long")

@@ -20,6 +20,8 @@ from transforms.records import RawBatch
 
 UNITS = Units("s", KMH_PER_UNIT["m/s"])
 FEED_BYTES = 64 << 20
+FEED_FIELDS = 1 << 20
+"""Most fields of a feed message, which are its entities."""
 BATCH_ROWS = 16_384  # of rows that are made one by one
 
 _HEADER, _ENTITY = 1, 2
@@ -44,6 +46,8 @@ class GtfsRealtime:
             rows = _rows(data)
             while part := list(islice(rows, BATCH_ROWS)):
                 yield _batch(part)
+        except _TooManyFields:
+            raise UnreadableFile(path, f"a feed message of more than {FEED_FIELDS:,} entities") from None
         except (DecodeError, IndexError):
             raise UnreadableFile(path, "not a GTFS-realtime feed message") from None
 
@@ -54,6 +58,10 @@ class GtfsRealtime:
 
 
 GTFS_REALTIME = GtfsRealtime()
+
+
+class _TooManyFields(DecodeError):  # type: ignore[misc]
+    """A message of more than FEED_FIELDS."""
 
 
 def is_feed(data: bytes) -> bool:
@@ -72,6 +80,8 @@ def _message_rows(data: bytes) -> list[_Row | str]:
         return ["too-long"]
     try:
         return list(_rows(data))
+    except _TooManyFields:
+        return ["too-long"]
     except (DecodeError, IndexError):
         return ["malformed"]
 
@@ -79,7 +89,9 @@ def _message_rows(data: bytes) -> list[_Row | str]:
 def _rows(data: bytes) -> Iterator[_Row | str]:
     """The rows of the entities that have a vehicle; a reason for those that are refused."""
     has_header = False
-    for field, start, end in _fields(data):
+    for number, (field, start, end) in enumerate(_fields(data)):
+        if number > FEED_FIELDS:
+            raise _TooManyFields
         has_header |= field == _HEADER
         if field != _ENTITY:
             continue

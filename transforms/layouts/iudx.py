@@ -22,6 +22,9 @@ ARRAY_BYTES = 256 << 20
 _WINDOW = 2 << 20
 _REACH = 1 << 17  # an element of more bytes is damage
 LOOK_BYTES = _REACH
+SMALL_LOOKS, LOOKS_A_BYTE = 4 << 20, 64
+"""Bytes that may be looked at in a damaged array: so many, and so many for each of its bytes."""
+_LOOK_COST = 256
 _CLOSES = {b"}": b"{", b"]": b"["}
 _WHITE = b" \t\r\n"
 _BLANK = re.compile(rb"[ \t\r\n]*")
@@ -50,7 +53,7 @@ class Iudx:
                 return
             if os.fstat(file.fileno()).st_size > ARRAY_BYTES:
                 raise UnreadableFile(path, f"a JSON array of more than {ARRAY_BYTES >> 20} MiB: use JSON lines")
-            yield from read_array(file.read().removeprefix(BOM), paths)
+            yield from read_array(path, file.read().removeprefix(BOM), paths)
 
     def from_messages(self, payloads: Sequence[bytes]) -> Iterator[RawBatch]:
         yield batch_of_messages(payloads, Paths.dotted(COLUMNS))
@@ -83,11 +86,25 @@ def _is_json(text: bytes) -> bool:
     return True
 
 
-def read_array(data: bytes, paths: Paths) -> Iterator[RawBatch]:
-    """Batches of the elements of an array; a damaged element costs itself alone."""
+class _Looks:
+    """How far was looked to find where damage ends: bounded, for damage can be made of which each byte needs many."""
+
+    def __init__(self, path: str, size: int) -> None:
+        self._path, self._left = path, SMALL_LOOKS + LOOKS_A_BYTE * size
+
+    def take(self, size: int) -> None:
+        """Raises UnreadableFile."""
+        self._left -= size
+        if self._left < 0:
+            raise UnreadableFile(self._path, "a JSON array with too much damage, nested or running on")
+
+
+def read_array(path: str, data: bytes, paths: Paths) -> Iterator[RawBatch]:
+    """Batches of the elements of an array; a damaged element costs itself alone. May raise UnreadableFile."""
     at = data.index(b"[") + 1
+    looks = _Looks(path, len(data))
     while at < len(data):
-        piece = _whole_piece(data, at) or _damaged_piece(data, at)
+        piece = _whole_piece(data, at) or _damaged_piece(data, at, looks)
         at = piece.end
         yield table_of_records(piece.elements, paths, {"malformed": piece.malformed, "too-long": piece.too_long})
 
@@ -122,7 +139,7 @@ def _whole_piece(data: bytes, at: int) -> _Piece | None:
         return None
 
 
-def _damaged_piece(data: bytes, at: int) -> _Piece:
+def _damaged_piece(data: bytes, at: int, looks: _Looks) -> _Piece:
     """Element by element through a stretch, to the next good one after each that is damaged.
 
     Short stretches, for every error in JSON costs a look at the text before it.
@@ -134,13 +151,13 @@ def _damaged_piece(data: bytes, at: int) -> _Piece:
         if at >= len(data) or (data[at] == ord("]") and _past_blanks(data, at + 1) == len(data)):
             at = len(data)
             break
-        end = _element_end(text, at - base)
+        end = _element_end(text, at - base, looks)
         if end is not None:
             elements.append(data[at : base + end])
             at = _past_blanks(data, base + end)
             at += data[at : at + 1] == b","
             continue
-        after = _resume(data, at)
+        after = _resume(data, at, looks)
         too_long += after - at > LINE_BYTES
         malformed += after - at <= LINE_BYTES
         at = after
@@ -152,7 +169,7 @@ def _past_blanks(data: bytes, at: int) -> int:
     return found.end() if found else at
 
 
-def _element_end(text: str, at: int) -> int | None:
+def _element_end(text: str, at: int, looks: _Looks) -> int | None:
     """Where the JSON value at `at` ends; None if there is none, or if no comma, bracket or object follows.
 
     Lenient: what is inside is judged when it is decoded. An array that holds objects may be one that was never
@@ -160,14 +177,19 @@ def _element_end(text: str, at: int) -> int | None:
     """
     try:
         end: int = _SCANNER.raw_decode(text, at)[1]
-    except (ValueError, RecursionError):
+    except json.JSONDecodeError as error:
+        looks.take(error.pos - at + _LOOK_COST)
         return None
+    except (ValueError, RecursionError):
+        looks.take(LINE_BYTES)
+        return None
+    looks.take(end - at + _LOOK_COST)
     if text[at] == "[" and "{" in text[at:end]:
         return None
     return end if _FOLLOWS.match(text, end) else None
 
 
-def _resume(data: bytes, at: int) -> int:
+def _resume(data: bytes, at: int, looks: _Looks) -> int:
     """Where the element after a damaged one begins: at the first `, {` that is not inside of the damaged one.
 
     Inside of an object no `{` follows a comma, only inside of an array. In an array that stays open it is still the
@@ -181,7 +203,7 @@ def _resume(data: bytes, at: int) -> int:
             nesting.take(token[0])
             over = token.end()
         in_array = nesting.in_array and over <= gap.end() + 1
-        if not in_array or gap.end() - at > LINE_BYTES or _reads_on(data, gap.end()):
+        if not in_array or gap.end() - at > LINE_BYTES or _reads_on(data, gap.end(), looks):
             return gap.end()
     return len(data)
 
@@ -208,8 +230,8 @@ class _Nesting:
                 self._open[closed] -= 1
 
 
-def _reads_on(data: bytes, at: int) -> bool:
-    end = _element_end(data[at : at + LINE_BYTES].decode("latin-1"), 0)
+def _reads_on(data: bytes, at: int, looks: _Looks) -> bool:
+    end = _element_end(data[at : at + LINE_BYTES].decode("latin-1"), 0, looks)
     if end is None:
         return False
     after = _past_blanks(data, at + end)

@@ -32,7 +32,7 @@ class JsonRecords:
             data = file.read(ARRAY_BYTES + 1)
         if len(data) > ARRAY_BYTES:
             raise UnreadableFile(path, f"a JSON array of more than {ARRAY_BYTES >> 20} MiB: use JSON lines")
-        yield from read_array(data.removeprefix(BOM), paths)
+        yield from read_array(path, data.removeprefix(BOM), paths)
 
     def from_messages(self, payloads: Sequence[bytes]) -> Iterator[RawBatch]:
         yield batch_of_messages(payloads, Paths.dotted(self.columns, self.fields))

@@ -21,6 +21,7 @@ SPEED_BYTES = 128 << 20
 VALUE_BYTES = 256
 
 _DELTA_BYTE_ARRAY = 7
+_LENGTHS = "DELTA_LENGTH_BYTE_ARRAY"
 _TRAILER_BYTES = 8
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
 _LEVEL_BYTES = 2  # more than whether a value is there takes, and any encoding above the plain one
@@ -59,12 +60,25 @@ def _batches(
 
 
 def _open(path: str, columns: tuple[str, ...]) -> pq.ParquetFile:
-    """Texts stay dictionaries, so that a short file cannot repeat a long value in memory."""
-    schema = pq.ParquetFile(_source(path), pre_buffer=False).schema_arrow
+    """Texts stay dictionaries, so that a short file cannot repeat a long value in memory.
+
+    Not where Arrow cannot make one: in pages of lengths and bytes, every text has its own bytes.
+    """
+    parquet = pq.ParquetFile(_source(path), pre_buffer=False)
+    schema = parquet.schema_arrow
     for column in columns:
         _refuse_column(path, column, schema)
-    texts = [column for column in dict.fromkeys(columns) if is_text(schema.field(column).type)]
+    texts = [
+        column
+        for column in dict.fromkeys(columns)
+        if is_text(schema.field(column).type) and not _has_lengths(parquet, column)
+    ]
     return pq.ParquetFile(_source(path), read_dictionary=texts, pre_buffer=False, buffer_size=1 << 20)
+
+
+def _has_lengths(parquet: pq.ParquetFile, column: str) -> bool:
+    groups = range(parquet.metadata.num_row_groups)
+    return any(_LENGTHS in chunk.column.encodings for chunk in _chunks(parquet, {column}, groups))
 
 
 def _source(path: str) -> pa.OSFile:

@@ -1,6 +1,7 @@
 """Damaged rows of each layout, and files made by hand that its writers would never write."""
 
 import io
+import json
 import zlib
 
 import pyarrow as pa
@@ -16,11 +17,12 @@ from tests.transforms.inputs import (
     rules,
     run,
     write_array,
+    write_avro,
     write_csv,
     write_jsonl,
 )
 from transforms.layouts import FIXED, UnreadableFile
-from transforms.layouts.avro_blocks import write_long
+from transforms.layouts.avro_blocks import read_blocks, read_header, write_long
 
 NAMES = ["csv", "jsonl", "iudx-lines", "iudx-array"]
 WRITERS = {
@@ -142,6 +144,28 @@ def avro_file(schema, blocks, codec=b"deflate"):
 def deflated(data):
     deflate = zlib.compressobj(9, wbits=-15)
     return deflate.compress(data) + deflate.flush()
+
+
+def write_coded(path, rows, types, codec):
+    """As `write_avro`, of a codec for which fastavro wants other libraries too."""
+    write_avro(path, rows, types, "null")
+    with path.open("rb") as file:
+        header = read_header(str(path), file)
+        blocks = [(block.rows, _COMPRESS[codec](block.data)) for block in read_blocks(str(path), file, header)]
+    path.write_bytes(avro_file(json.dumps(header.schema).encode(), blocks, codec.encode()))
+    return path
+
+
+def snappied(data):
+    return pa.compress(data, "snappy", asbytes=True) + zlib.crc32(data).to_bytes(4, "big")
+
+
+_COMPRESS = {
+    "null": bytes,
+    "deflate": deflated,
+    "snappy": snappied,
+    "zstandard": lambda data: pa.compress(data, "zstd", asbytes=True),
+}
 
 
 def avro_schema(*fields):

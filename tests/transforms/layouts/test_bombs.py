@@ -28,9 +28,14 @@ from tests.transforms.layouts.hostile_files import (
     row,
     unreadable,
     varint,
+    write_coded,
 )
-from transforms.layouts import FIXED, UnreadableFile, avro_blocks, parquet
+from transforms.layouts import FIXED, UnreadableFile, avro, avro_blocks, gtfs_realtime, parquet
+from transforms.layouts.avro_blocks import Block, write_long
+from transforms.layouts.avro_work import Shape, Work, own_rows, shape
 from transforms.layouts.base import Share
+
+TOO_FAR = "expands too far for the few vehicles and times in it"
 
 
 def test_a_parquet_file_that_expands_is_refused(tmp_path):
@@ -182,7 +187,9 @@ def test_how_well_a_full_avro_block_is_compressed_decides_nothing(monkeypatch, t
 @pytest.mark.slow  # 6 s
 def test_an_avro_block_of_many_small_rows_streams_in_bounded_memory(tmp_path):
     rows = 400_000
-    (tmp_path / "a").write_bytes(avro_file(avro_schema(), [(rows, deflated(bytes(5 * rows)))]))
+    row = np.zeros(rows, [("vehicle", "u1"), ("is_double", "u1"), ("time", "<f8"), ("others", "u1", 3)])
+    row["is_double"], row["time"] = 2, np.arange(rows)
+    (tmp_path / "a").write_bytes(avro_file(avro_schema(), [(rows, deflated(row.tobytes()))]))
     assert peak_mb("mapped('avro')", tmp_path / "a") < 512
 
 
@@ -199,9 +206,105 @@ def test_an_avro_array_of_values_without_size_is_refused(tmp_path):
     assert unreadable(mapped("avro"), tmp_path / "a") == "has arrays of values without size"
 
 
+NULLABLE = 250
+WIDE = {f"can{number}": ["null", "double"] for number in range(NULLABLE)}
+TYPES = {"vehicle": "string", "time": "long", "lat": "double", "lon": "double", "speed": "double", **WIDE}
+
+
+def wide_rows(rows, minutes):
+    """Rows of 255 fields, most of them null, of 10 vehicles in so many minutes."""
+    own = {"lat": 30.0, "lon": -97.0, **dict.fromkeys(WIDE)}
+    return [{"vehicle": f"bus{i % 10}", "time": i // 10 % minutes, "speed": i / rows, **own} for i in range(rows)]
+
+
+@pytest.mark.parametrize("codec", ["null", "deflate", "snappy", "zstandard"])
+def test_an_avro_file_of_many_empty_fields_is_read_and_one_that_repeats_its_rows_is_not(codec, tmp_path):
+    honest, repeated = tmp_path / "honest", tmp_path / "repeated"
+    rows = 5_000
+    write_coded(honest, wide_rows(rows, rows), TYPES, codec)
+    assert sum(batch.rows for batch in mapped("avro", "s").read(str(honest))) == rows
+    write_coded(repeated, wide_rows(rows, 1), TYPES, codec)
+    assert unreadable(mapped("avro", "s"), repeated) == TOO_FAR
+
+
+def test_a_row_of_telemetry_is_tens_of_times_below_the_limit_of_work():
+    work = Work("", Shape(values=94, for_a_byte=1))
+    rows = [("bus", minute) for minute in range(2_000)] * 40
+    work.begin([Block(len(rows), bytes(300 * len(rows)))])
+    work.add(rows)
+    with pytest.raises(UnreadableFile):
+        work.add(rows * 4)
+
+
+def test_a_gigabyte_of_repeated_rows_is_refused_before_a_hundredth_of_it_is_decoded(monkeypatch, tmp_path):
+    per_block, seen = 4_000, []
+    texts = '{"name":"t","type":"string"}'
+    block = deflated((bytes(5) + write_long(250) + b"x" * 250) * per_block)
+    (tmp_path / "a").write_bytes(avro_file(avro_schema(texts), [(per_block, block)] * 1_000))
+    monkeypatch.setattr(
+        avro, "read_blocks", lambda *given: (seen.append(b) or b for b in avro_blocks.read_blocks(*given))
+    )
+    assert unreadable(mapped("avro"), tmp_path / "a") == TOO_FAR
+    assert len(seen) < 10
+
+
+@pytest.mark.parametrize("is_nan", [False, True])
+def test_an_avro_row_is_worth_its_vehicle_and_time_and_nothing_else(is_nan):
+    value = float("nan") if is_nan else 7
+    rows = [("bus", float("nan") if is_nan else value, lat, speed) for lat in range(3) for speed in range(3)]
+    assert own_rows(rows) == (0 if is_nan else 1)
+    assert own_rows([("bus", 1), ("bus", 2), ("car", 1), ("bus", 1)]) == 3
+
+
+def test_values_that_take_no_bytes_are_counted_for_each_row_item_and_record_in_itself():
+    inner = {"type": "record", "name": "e", "fields": [{"name": f"n{i}", "type": "null"} for i in range(50)]}
+    item = {"type": "record", "name": "i", "fields": [{"name": "x", "type": "int"}, {"name": "e", "type": inner}]}
+    fields = [{"name": "a", "type": {"type": "array", "items": item}}, {"name": "u", "type": ["null", "e"]}]
+    assert size_of({"type": "record", "name": "r", "fields": fields}) == Shape(values=1 + 1 + 52, for_a_byte=53)
+    fields = [{"name": "next", "type": ["null", "r"]}, {"name": "e", "type": inner}]
+    assert size_of({"type": "record", "name": "r", "fields": fields}) == Shape(values=1 + 2 + 51, for_a_byte=54)
+
+
+def size_of(schema):
+    return shape("", fastavro.parse_schema(schema))
+
+
+@pytest.mark.parametrize("codec", ["deflate", "snappy", "zstandard"])
+def test_a_compressed_avro_block_is_damaged_or_expands_within_its_limit(codec, monkeypatch, tmp_path):
+    path = write_coded(tmp_path / "a", wide_rows(50, 50), TYPES, codec)
+    whole = path.read_bytes()
+    sync = whole[-16:]
+    at = whole.index(sync) + 16 + 30
+    path.write_bytes(whole[:at] + bytes(byte ^ 0xFF for byte in whole[at : at + 20]) + whole[at + 20 :])
+    assert unreadable(mapped("avro", "s"), path) == "not an Avro file that can be decoded"
+    path.write_bytes(whole)
+    monkeypatch.setattr(avro_blocks, "BLOCK_BYTES", 1_000)
+    assert "a block expands to more than" in unreadable(mapped("avro", "s"), path)
+
+
+def test_a_feed_of_more_than_a_million_entities_is_refused(monkeypatch, tmp_path):
+    monkeypatch.setattr(gtfs_realtime, "FEED_FIELDS", 100)
+    for entities, rule in ((100, None), (101, "a feed message of more than 100 entities")):
+        (tmp_path / "a").write_bytes(b"\n\x05\n\x032.0" + b'\x12\x02"\x00' * entities)
+        if rule is None:
+            assert sum(batch.rows for batch in FIXED["gtfs-realtime"].read(str(tmp_path / "a"))) == entities
+        else:
+            assert unreadable(FIXED["gtfs-realtime"], tmp_path / "a") == rule
+    ((batch,),) = [list(FIXED["gtfs-realtime"].from_messages([(tmp_path / "a").read_bytes()]))]
+    assert batch.refused == {"too-long": 1}
+
+
+@pytest.mark.parametrize("column", ["vehicle", "time"])
+def test_texts_as_parquet_writes_them_by_length_are_read(column, tmp_path):
+    columns, encoding = columns_of(), {column: "DELTA_LENGTH_BYTE_ARRAY"}
+    path = write_parquet(tmp_path / "a", columns, use_dictionary=False, column_encoding=encoding, row_group_size=30)
+    read = pa.Table.from_batches([batch.table for batch in mapped("parquet").read(path)])
+    assert read.column(column).to_pylist() == columns[column].to_pylist()
+
+
 def test_other_avro_codecs_are_refused_by_name(tmp_path):
     path = write_avro(tmp_path / "a", [{"x": 1}], {"x": "long"}, "bzip2")
-    assert unreadable(mapped("avro"), path) == "codec bzip2: only null and deflate are read"
+    assert unreadable(mapped("avro"), path) == "codec bzip2: only null, deflate, snappy, zstandard are read"
     (tmp_path / "a").write_bytes(avro_file(avro_schema(), [], b"canary"))
     assert "canary" not in unreadable(mapped("avro"), tmp_path / "a")
 
