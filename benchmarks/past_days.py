@@ -26,6 +26,7 @@ from dpops.mechanisms.array_average import ArrayAverage
 from dpops.noise import Noise
 from dpops.types import CountsKnown, Grid
 from transforms.ledger import Account, Ledger
+from transforms.ledger.chain import Signature
 from transforms.ledger.head import Head
 from transforms.places.hexagons import cell_text
 from transforms.places.hierarchy import hats_of
@@ -49,6 +50,7 @@ ACCOUNT = Account(
 HOURS, DAY_S = list(range(24)), 86_400
 GRID = Grid(step=Fraction(1, 100), upper_steps=6_500)
 EPSILON = Fraction(1)
+SIGNATURE = Signature(b"k" * 32, "00")
 EVERY = 10
 
 
@@ -91,7 +93,7 @@ def _levels(folder: Path, region: tuple[int, ...], days: int, vehicles: int) -> 
 
 def _hats(folder: Path, region: tuple[int, ...], days: int) -> Iterator[tuple[float, float]]:
     ledger, rng = _ledger(folder, "1000000"), np.random.default_rng(1)
-    files = StateFile.beside(folder / "key.head", "bench"), StateFile(folder / "none" / "never")
+    files = StateFile.beside(folder / "key.head", "bench", SIGNATURE), StateFile(folder / "none" / "never")
     for day in range(days):
         units = [_unit(day, hour, region, rng) for hour in HOURS]
         last = ledger.record("bench", PureLimit(Fraction(1000000)), "", "", units).sequences[-1]
@@ -156,7 +158,7 @@ def _policy(region: tuple[int, ...], vehicles: int, folder: Path) -> LevelsPolic
         fleet=fleet,
         counts_public=False,
         digest_key=b"key",
-        kept=StateFile.beside(folder / "key.head", "bench"),
+        kept=StateFile.beside(folder / "key.head", "bench", SIGNATURE),
     )
 
 

@@ -11,6 +11,7 @@ from pipelines.job import Job, Outputs
 from pipelines.specification import Specification
 from pipelines.specification.levels import LevelsRelease
 from transforms.ledger import AccountRefusal, Ledger
+from transforms.ledger.chain import Signature
 from transforms.ledger.ledger_account import LedgerAccount
 from transforms.observe.parse import Rules
 from transforms.observe.vehicle_hash import Secret
@@ -90,10 +91,12 @@ def assemble(
     )
 
 
-def levels_policy(spec: Specification, levels: LevelsRelease, secret: Secret, head: Path) -> LevelsPolicy:
-    """How the periods of a specification by `levels` are released. head: the account's head file."""
+def levels_policy(
+    spec: Specification, levels: LevelsRelease, secret: Secret, head: Path, signature: Signature | None
+) -> LevelsPolicy:
+    """How the periods of a specification by `levels` are released. head, signature: the account's."""
     policy = levels.policy(spec.spec_id, spec.cells.region or (), spec.speeds.grid, secret.derive("digest"))
-    return replace(policy, kept=StateFile.beside(head, spec.spec_id))
+    return replace(policy, kept=StateFile.beside(head, spec.spec_id, signature))
 
 
 def _policy(spec: Specification, secret: Secret) -> Policy:

@@ -86,6 +86,17 @@ def levels_sentence(spec: Specification, levels: LevelsRelease) -> str:
         f"All figures of this release{_SPAN[spec.account.unit]} together {change} about {what} by {loss.most()}; "
         f"{hidden}.{loss.definition(_OTHER_SPEEDS if spec.counts_are_public else 'without it')}"
         + spans_sentence(spec.account)
+        + _of_region(spec)
+    )
+
+
+def _of_region(spec: Specification) -> str:
+    """What is not hidden where the region, which is published, was made from reports."""
+    if not spec.region_tells:
+        return ""
+    return (
+        " Not protected: the region itself, whose cells were taken from a sample of reports; that a vehicle drove in a "
+        "cell at the time of the sample can be seen from it."
     )
 
 

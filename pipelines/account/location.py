@@ -25,10 +25,11 @@ KEY_FILE_BYTES = 4_096
 
 @dataclass(frozen=True)
 class AccountLocation:
-    """The ledger's URL, the key file, and the head file beside the key."""
+    """The ledger's URL, the key file, and the head file beside the key. key_is_named: by who asks, not by default."""
 
     url: str = field(repr=False)  # may hold a password
     key: Path
+    key_is_named: bool = False
 
     @property
     def head(self) -> Path:
@@ -49,12 +50,28 @@ class AccountLocation:
         return signature_of(read_key(self.key)) if os.path.lexists(self.key) else None
 
     def reader(self) -> Ledger:
-        """A look at the ledger, for anybody who may read it: with the signatures if the key can be read too."""
+        """A look at the ledger, for anybody who may read it: with the signatures if the key can be read too.
+
+        Raises LedgerError where the key was named and cannot be used, or is of no account in the ledger.
+        """
+        if self.key_is_named:
+            return self._reader_with_key()
         try:
             signature = self.signature
         except (LedgerError, AccountRefusal):
             signature = None
         return Ledger(self.url, self.head, signature, read_only=True)
+
+    def _reader_with_key(self) -> Ledger:
+        try:
+            signature = signature_of(read_key(self.key))
+        except AccountRefusal:
+            raise LedgerError(f"there is no key file {self.key}") from None
+        book = Ledger(self.url, self.head, signature, read_only=True)
+        known = {account.key_check for account in book.accounts()} if book.exists() else set()
+        if known and signature.key_check not in known:
+            raise LedgerError(f"the key file {self.key} is of no account in the ledger {self.shown}")
+        return book
 
 
 def find(ledger: str | None, key: Path | None) -> AccountLocation:
@@ -66,7 +83,7 @@ def find(ledger: str | None, key: Path | None) -> AccountLocation:
     named = ledger or os.environ.get(LEDGER_VARIABLE) or str(folder / "ledger.sqlite")
     file = database_of(named).path if "://" in named else Path(named)
     url = named if file is None else _sqlite(file)  # absolute: workers may stand in another folder
-    return AccountLocation(url, key or (file or folder / "ledger").with_suffix(".key"))
+    return AccountLocation(url, key or (file or folder / "ledger").with_suffix(".key"), key is not None)
 
 
 def _sqlite(path: Path) -> str:

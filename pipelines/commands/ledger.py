@@ -42,14 +42,15 @@ def _open(place: AccountLocation) -> Ledger:
 @account_options
 @json_option
 def show(place: AccountLocation, as_json: bool) -> None:
-    """Show accounts and what each specification has spent, by period.
+    """Show accounts and what each specification has spent, by period; nothing of a ledger that is forged.
 
     \b
     Example:
       hatstream ledger show --ledger austin.sqlite
     """
     book = _open(place)
-    accounts = [_describe(book, account) for account in book.accounts()]
+    signatures = book.verify_chain().said()
+    accounts = [_describe(book, account) | {"signatures": signatures} for account in book.accounts()]
     if as_json:
         click.echo(msgspec.json.encode(accounts).decode())
         return
@@ -66,6 +67,8 @@ def show(place: AccountLocation, as_json: bool) -> None:
             out.print(f"{account['changed']:,} audit events: later runs met other input or other code")
         if account["redrawn"]:
             out.print(f"{account['redrawn']:,} units were drawn again by later runs or restarts; the first draw stands")
+    if accounts:
+        out.print(signatures)
 
 
 def _account_table(account: dict[str, Any]) -> Table:
@@ -138,8 +141,8 @@ def _describe(book: Ledger, account: Account) -> dict[str, Any]:
 def verify(place: AccountLocation) -> None:
     """Walk the ledger's chain, compare its head with the one beside the key, and its signatures; add up stored plans.
 
-    Signatures are compared where the key is at hand. What the plans of a slot (or of a period planned as a whole) claim
-    must not be above what was debited for it.
+    Signatures are compared where the key is at hand; a key that is named must be of one of the ledger's accounts. What
+    the plans of a slot (or of a period planned as a whole) claim must not be above what was debited for it.
 
     \b
     Example:
@@ -147,10 +150,11 @@ def verify(place: AccountLocation) -> None:
     """
     walked = _open(place).verify()
     click.echo(f"the ledger is whole: {walked.entries:,} entries")
-    if unsigned := walked.entries - walked.signed:
+    if 0 < walked.signed < walked.entries:
+        unsigned = walked.entries - walked.signed
         click.echo(f"{unsigned:,} of them have no signature: they are from before entries were signed")
-    if unread := walked.signed - walked.checked:
-        click.echo(f"the signatures of {unread:,} of them were not compared: that needs their accounts' key (--key)")
+    unread = walked.signed - walked.checked
+    click.echo(walked.said() + (f"; that is {unread:,} entries" if unread else ""))
 
 
 @ledger.command()

@@ -69,7 +69,7 @@ def _run(
     spec = load(spec_path)
     if (start is None) != (end is None):
         raise UsageError("give both --from and --to, or neither")
-    book = _opened(place)
+    book, signatures = _walked(place)
     limit = book.limit(spec.account.name, spec.account.limit)
     spent = {period: loss_of(total, limit) for period, total in debits(book.spent(spec.account.name)).items()}
     when = range_of(spec.timetable, start, end) if start and end else None
@@ -78,6 +78,7 @@ def _run(
         guarantee=_guarantee(spec, spent),
         spent=spent,
         limit=limit,
+        signatures=signatures,
         gaps=gaps(spec, when, book, int(datetime.now(UTC).timestamp())) if when else [],
         slots=len(when.slots) if when else 0,
         rows=read_rows(paths_of(pattern)) if pattern else None,
@@ -87,14 +88,14 @@ def _run(
     return 0
 
 
-def _opened(place: AccountLocation) -> Ledger:
-    from transforms.ledger import Ledger
+def _walked(place: AccountLocation) -> tuple[Ledger, str]:
+    """The ledger, whose chain is whole, and whether its signatures were compared. Raises LedgerError."""
     from transforms.ledger.head import LedgerError
 
-    book = Ledger(place.url, place.head, read_only=True)
+    book = place.reader()
     if not book.exists():
         raise LedgerError(f"there is no ledger at {place.shown}")
-    return book
+    return book, book.verify_chain().said()
 
 
 def _guarantee(spec: Specification, spent: Mapping[str, Loss]) -> str:

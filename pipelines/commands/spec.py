@@ -58,6 +58,7 @@ def _described(spec: Specification) -> dict[str, str | int]:
     until = f"{table.service_end_minute // 60:02d}:{table.service_end_minute % 60:02d}"
     asked = [f"{stat.name} by {stat.mechanism.name}" for stat in spec.statistics] or ["mean by levels"]
     region = "all with reports" if cells.region is None else f"{len(cells.region):,}"
+    region += f" from a {cells.source}" if cells.source else ""
     allocation = spec.privacy.allocation
     total = f"epsilon {float(allocation.epsilon):g} for {_each(spec)}"
     return {

@@ -54,7 +54,8 @@ def run(spec: FusionSpecification, pattern: str, output: Path, secret: Secret, r
     values = Counter(row["user"] for row in rows)
     leakage = max(values.values()) / len(spec.fusion.services) * spec.epsilon_of_all
     output.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(output, FORMATS[kind](columns_in(rows, SCHEMA), SCHEMA, output.stem))
+    table = FORMATS[kind](columns_in(rows, SCHEMA), SCHEMA, output.stem)
+    write_whole(output, table, mode=0o600)  # a user's own reports, which only the services are to have
     return Perturbed(len(rows), len(values), leakage, read, dict(refused))
 
 

@@ -61,7 +61,9 @@ def recorded(spec: Specification, location: AccountLocation, products: Sequence[
         raise UsageError("estimates are learned from statistics by 'levels'; other rows are what `release` writes")
     if not location.ledger.exists():
         raise AccountRefusal(f"there is no ledger at {location.shown}: name it with --ledger")
-    policy = levels_policy(spec, spec.levels, Secret(b""), location.head)  # nothing is recorded: no digest is made
+    policy = levels_policy(  # nothing is recorded: no digest is made
+        spec, spec.levels, Secret(b""), location.head, location.signature
+    )
     wanted = {product.name: product for product in (*policy.products, *products)}
     policy = replace(policy, products=tuple(wanted.values()))
     return Recorded(spec, policy, location.ledger.stages(spec.account.name, spec.spec_id))

@@ -146,7 +146,7 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
         beats = elements.pipeline | f"heartbeat of {identity}" >> _heartbeat(elements, spec, start_s, to_s)
         strict = spec.counts_are_public
         read = elements | "read" >> ReadElements(spec.input.layout.units, names_of(spec), start_s, raises=strict)
-        levels = levels_stream(spec, from_s, to_s, secret, place.head)
+        levels = levels_stream(spec, from_s, to_s, secret, place)
         if levels is not None:
             found = [estimates for _, estimates in released(read, beats, start_s, job, levels)]
             return tuple(found) | "live and whole" >> beam.Flatten()
@@ -206,7 +206,7 @@ def _release_period(
             f"the range holds {len(when.periods)} periods, and by 'levels' each rests on what was recorded before: "
             "run one pipeline a period, the oldest first"
         )
-    policy = levels_policy(spec, spec.levels, secret, job.account.head)
+    policy = levels_policy(spec, spec.levels, secret, job.account.head, job.account.signature)
     first_s = when.slots[0].start_s
     wanted = {when.periods[0]: [Debit((spec.spec_id, first_s, 0), claim_of(policy.total))]}
     if job.account.open().excess(job.account.name, job.account.limit, wanted):

@@ -126,7 +126,7 @@ def _levels(spec: Specification, of: LevelsRelease, job: Job, secret: Secret) ->
     from transforms.releases.periods.learned import learned_centres, learned_estimates
     from transforms.releases.periods.period import PeriodPolicy
 
-    policy = levels_policy(spec, of, secret, job.account.head)
+    policy = levels_policy(spec, of, secret, job.account.head, job.account.signature)
     return PeriodPolicy(policy, job.slots, spec.timetable.zone, learned_centres, learned_estimates)
 
 

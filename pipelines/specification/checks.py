@@ -40,6 +40,7 @@ BOUND = Fraction(1_000_000)
 LONGEST_SPAN = 3_653
 """Ten years, in days."""
 
+MOST_LATENESS_S = 31 * 86_400
 NAME_LETTERS, REGION_BYTES = 200, 64 << 20
 
 
@@ -66,7 +67,8 @@ def check_name(field: str, name: str) -> None:
 def timetable_of(document: Document) -> Timetable:
     minutes = document.slot.minutes
     need(1 <= minutes <= DAY_MINUTES and DAY_MINUTES % minutes == 0, "slot.minutes", "must divide a day", minutes)
-    need(document.slot.allowed_lateness_s >= 0, "slot.allowed_lateness_s", "must not be negative", "negative")
+    lateness_s = document.slot.allowed_lateness_s
+    need(0 <= lateness_s <= MOST_LATENESS_S, "slot.allowed_lateness_s", f"must be 0 to {MOST_LATENESS_S:,}", lateness_s)
     service = document.slot.service
     found = re.fullmatch(r"(\d\d):(\d\d)-(\d\d):(\d\d)", service)
     need(found is not None, "slot.service", 'must look like "05:00-24:00"', service)
@@ -191,7 +193,8 @@ def privacy_of(privacy: PrivacyTable, account: AccountTerms) -> Privacy:
 def cells_of(table: CellsTable, folder: Path) -> Cells:
     """folder: where paths of region files begin."""
     _check_bbox(table)
-    return Cells(resolution=table.resolution, region=_region(table, folder), exact_bbox=table.bbox)
+    region = _region(table, folder)
+    return Cells(resolution=table.resolution, region=region, exact_bbox=table.bbox, source=table.region_source)
 
 
 def _check_bbox(cells: CellsTable) -> None:
@@ -238,6 +241,7 @@ def input_of(table: InputTable, allowed_lateness_s: int) -> Input:
             decimal=table.decimal,
             delimiter=table.delimiter,
             header=table.header,
+            records=table.records,
             with_speed=table.derived_speed is None,
         )
     except ValueError as error:

@@ -106,6 +106,13 @@ class CellsTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
             "Public: under add-remove never made from the reports that are protected"
         ),
     ]
+    region_source: Annotated[
+        Literal["timetable", "sample"] | None,
+        about(
+            "where the region comes from, as spec new writes it: one from a sample of reports is refused by init under "
+            "add-remove, unless --region-is-public; no part of the spec_id"
+        ),
+    ] = None
     bbox: Annotated[
         tuple[Fraction, Fraction, Fraction, Fraction] | None,
         about("west, south, east, north in degrees; positions outside are refused"),
@@ -174,7 +181,7 @@ class InputTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     ] = None
     speed_unit: Annotated[str | None, about("km/h if left out", *KMH_PER_UNIT)] = None
     time_zone: Annotated[str | None, about("of the clock of times without an offset")] = None
-    delimiter: Annotated[str | None, about("of CSV; a comma if left out", *DELIMITERS)] = None
+    delimiter: Annotated[str | None, about("of CSV; a comma if left out; any number of blanks", *DELIMITERS)] = None
     time_format: Annotated[
         str | None,
         about("texts that are no ISO 8601, as strptime has it: %d.%m.%Y %H:%M:%S, or %m/%d/%Y %I:%M:%S %p"),
@@ -182,6 +189,10 @@ class InputTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     decimal: Annotated[str | None, about("of numbers in CSV; a point if left out", *get_args(DecimalMark))] = None
     derived_speed: Annotated[
         DerivedSpeedTable | None, about("speeds from consecutive positions; columns then has no speed")
+    ] = None
+    records: Annotated[
+        str | None,
+        about("with json: path of the array of objects in each document, such as entity; columns are named from there"),
     ] = None
     header: Annotated[bool | None, about("whether CSV's first line names the columns; true if left out")] = None
 
@@ -246,16 +257,30 @@ def toml_of(path: Path, parse_float: Callable[[str], object] = float) -> dict[st
         text = read_regular(path, SPEC_BYTES).decode()
         if _DEEP.search(text):  # the decoder's memory grows with the square of a key's parts
             raise RecursionError
-        return tomllib.loads(text, parse_float=parse_float)
+        found = tomllib.loads(text, parse_float=parse_float)
+        _refuse_long_numbers(found)
+        return found
     except OSError as error:
         raise SpecificationError(f"the specification cannot be read: {error.strerror}: {path}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SpecificationError(f"{path} is not TOML: {shortened(str(error))}") from None
     except RecursionError:
         raise SpecificationError(f"{path} is nested too deeply") from None
-    except ValueError:  # the only other one: of a number that is too long for Python
+    except ValueError:  # of a number that is too long for Python
         most = sys.get_int_max_str_digits()
         raise SpecificationError(f"{path} holds a number of more than {most:,} digits") from None
+
+
+def _refuse_long_numbers(tables: dict[str, Any]) -> None:
+    """Hexadecimal ones are read however long they are, and none could be shown. Raises ValueError."""
+    most, todo = sys.get_int_max_str_digits(), [tables]
+    while todo:
+        for value in todo.pop().values():
+            for each in value if isinstance(value, list) else [value]:
+                if isinstance(each, dict):
+                    todo.append(each)
+                elif isinstance(each, int) and each.bit_length() > 3 * most:  # of 10 / 3 bits are a digit
+                    raise ValueError
 
 
 def _value(kind: type, value: object) -> Fraction | Limit:

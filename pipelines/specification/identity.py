@@ -9,6 +9,7 @@ import msgspec
 from dpops.mechanism import DECIDES, Mechanism
 from pipelines.specification.levels import MECHANISM
 from transforms.layouts.csv_table import CsvTable
+from transforms.layouts.json_records import JsonRecords
 from transforms.time.calendar import WEEKDAYS
 
 if TYPE_CHECKING:
@@ -112,6 +113,8 @@ def _input(spec: "Specification") -> dict[str, Any]:
         "time_unit": units.time_unit,
         "speed_unit": str(units.kmh_per_unit),
     }
+    if isinstance(found, JsonRecords) and found.records is not None:
+        plain["records"] = found.records
     if units.zone is not None:
         plain["time_zone"] = units.zone
     if units.time_format is not None:

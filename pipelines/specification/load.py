@@ -28,7 +28,7 @@ Source = Specification | Mapping[str, Any] | str | os.PathLike[str]
 
 
 def load(source: Source) -> Specification:
-    """Reads and checks a specification. Raises SpecificationError.
+    """Reads and checks a specification. Raises SpecificationError, which names the file where there is one.
 
     source: the path of a TOML file; or its tables, as `tomllib.load` gives them, whose region file is looked for in the
     working directory; or a specification that was loaded already.
@@ -44,7 +44,11 @@ def load(source: Source) -> Specification:
     if not isinstance(source, str | os.PathLike):
         raise SpecificationError(f"a specification is a path or a mapping of tables, not {type(source).__name__}")
     path = Path(source)
-    return _checked(read(path), path.parent)
+    document = read(path)
+    try:
+        return _checked(document, path.parent)
+    except SpecificationError as error:
+        raise SpecificationError(f"{path}: {error}") from None
 
 
 def _checked(document: Document, folder: Path) -> Specification:

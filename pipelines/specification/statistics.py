@@ -34,6 +34,8 @@ def statistics_of(document: Document, prior: Prior | None) -> tuple[RequestedSta
 
 def _statistic(table: dict[str, Any], document: Document, prior: Prior | None) -> tuple[str, Mechanism, Fraction]:
     name, offered = table.pop("name", None), registry.registered()
+    for key, value in (("name", name), ("mechanism", table.get("mechanism", ""))):
+        need(isinstance(value, str), f"statistic.{key}", "must be a text", value)
     if name not in offered:
         need(False, "statistic.name", f"must be one of {', '.join(offered)}", name, did_you_mean(name, offered))
     statistic = _with_options(offered[str(name)], table)

@@ -38,11 +38,15 @@ class AccountTerms:
 
 @dataclass(frozen=True, kw_only=True)
 class Cells:
-    """Where HATs are. region: sorted cells, or None for `occupied`. exact_bbox: west, south, east, north in degrees."""
+    """Where HATs are. region: sorted cells, or None for `occupied`. exact_bbox: west, south, east, north in degrees.
+
+    source: of the region: "timetable", "sample" of reports, or None where the specification does not say.
+    """
 
     resolution: int
     region: tuple[int, ...] | None
     exact_bbox: tuple[Fraction, Fraction, Fraction, Fraction] | None
+    source: str | None = None
 
     @property
     def bbox(self) -> tuple[float, float, float, float] | None:
@@ -119,6 +123,11 @@ class Specification:
     def counts_are_public(self) -> bool:
         """Whether it may be told, and may decide what is recorded, that there are reports of a time at all."""
         return self.account.adjacency == "counts-public"
+
+    @property
+    def region_tells(self) -> bool:
+        """Whether the region, which is public, says what is to be hidden: it was made from reports."""
+        return self.cells.source == "sample" and not self.counts_are_public
 
     def slots_of_period(self, start_s: int) -> tuple[int, ...]:
         """All slots of the period that one is in; none where nothing depends on them."""

@@ -79,36 +79,41 @@ def layout(
     decimal: str | None = None,
     delimiter: str | None = None,
     header: bool | None = None,
+    records: str | None = None,
     with_speed: bool = True,
 ) -> Layout:
     """The layout of that name. Raises ValueError naming the field, the rule and the value.
 
     columns: which column of the input holds each of vehicle, time, lat, lon, speed; units: `iso` and `km/h` unless
     given. time_zone: of times without an offset. time_format: of texts that are no ISO 8601, in place of a time_unit.
-    delimiter, header, decimal: of CSV. with_speed: whether rows have a speed that is read. A fixed layout takes none.
+    delimiter, header, decimal: of CSV. records: of JSON, the path of the array around the objects. with_speed: whether
+    rows have one. Fixed layouts take none of them.
     """
     fields = FIELDS if with_speed else FIELDS[:-1]
     of_times = dict[str, object](time_unit=time_unit, time_zone=time_zone, time_format=time_format)
     of_csv = dict[str, object](delimiter=delimiter, header=header, decimal=decimal)
     if name in FIXED:
-        given = {"columns": columns, "speed_unit": speed_unit, **of_times, **of_csv}
+        given = {"columns": columns, "speed_unit": speed_unit, **of_times, **of_csv, "records": records}
         _refuse_given(given, f"layout {name!r} has its own units and columns")
         return FIXED[name]
-    _check_mapped(name, speed_unit, with_speed)
-    units = _units(time_unit or "iso", speed_unit or "km/h", time_zone)
-    units, names = _with_format(units, time_format, time_unit), _column_names(name, columns, fields)
+    _check_mapped(name, speed_unit, with_speed, {"csv": of_csv, "json": {"records": records}})
+    units = _with_format(_units(time_unit or "iso", speed_unit or "km/h", time_zone), time_format, time_unit)
+    names = _column_names(name, columns, fields)
     if name == "csv":
         return _csv_table(replace(units, decimal=_decimal(decimal)), names, fields, delimiter, header)
-    _refuse_given(of_csv, "goes with layout 'csv' only")
-    return MAPPED[name](units, names, fields)
+    _refuse_indexed_objects(name, dict(zip(fields, names, strict=True)))
+    return MAPPED[name](units, names, fields) if records is None else _snapshots(units, names, fields, records)
 
 
-def _check_mapped(name: str, speed_unit: str | None, with_speed: bool) -> None:
+def _check_mapped(
+    name: str, speed_unit: str | None, with_speed: bool, of_one: Mapping[str, Mapping[str, object]]
+) -> None:
     if name not in MAPPED:
         known = [*FIXED, *MAPPED]
         raise ValueError(f"layout: must be one of {', '.join(known)}, got {name!r}{did_you_mean(name, known)}")
     if speed_unit is not None and not with_speed:
         raise ValueError(f"speed_unit: goes with a column of speeds, got {speed_unit!r}")
+    _refuse_misplaced(name, of_one)
 
 
 def report_layout(
@@ -152,6 +157,34 @@ def _decimal(decimal: str | None) -> DecimalMark:
     if known is None:
         raise ValueError(f"decimal: must be {' or '.join(map(repr, get_args(DecimalMark)))}, got {str(decimal)[:20]!r}")
     return cast(DecimalMark, known)
+
+
+def _snapshots(units: Units, names: tuple[str, ...], fields: tuple[str, ...], records: str) -> Layout:
+    from transforms.layouts.json_records import JsonRecords
+
+    if not all(records.split(".")):
+        raise ValueError(f"records: must be a path of keys such as data.vehicles, got {records[:60]!r}")
+    return JsonRecords(units, names, fields, records)
+
+
+def _refuse_indexed_objects(layout_name: str, columns: Mapping[str, str]) -> None:
+    """Of JSON one object of an array would be read, and the others lost in silence. Raises ValueError."""
+    for field, name in columns.items() if layout_name in ("json", "jsonl") else ():
+        *before, _last = parts = name.split(".")
+        at = next((at for at, part in enumerate(before) if part.isdecimal()), None)
+        if at is not None:
+            array = ".".join(parts[:at])
+            raise ValueError(
+                f"columns.{field}: {name[:60]!r} takes one object of an array, and would lose all others: "
+                f"say records = {array[:60]!r} with layout 'json', and name columns from there"
+            )
+
+
+def _refuse_misplaced(name: str, options: Mapping[str, Mapping[str, object]]) -> None:
+    """options: by the only layout that takes them. Raises ValueError."""
+    for layout_name, given in options.items():
+        if name != layout_name:
+            _refuse_given(given, f"goes with layout {layout_name!r} only")
 
 
 def _refuse_given(options: Mapping[str, object], why: str) -> None:

@@ -1,6 +1,7 @@
 """CSV: a record is a line, so no quote and no damage reaches the lines around it."""
 
 import csv
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -17,12 +18,19 @@ from transforms.layouts.open_file import opened
 from transforms.layouts.utf8 import refuse_not_utf8
 from transforms.records import RawBatch
 
-DELIMITERS = (",", ";", "\t", "|")
+BLANK = " "
+DELIMITERS = (",", ";", "\t", "|", BLANK)
+
+_BLANKS = re.compile(rb"^ ++| ++(?=\r?$)|(?<= ) ++", re.MULTILINE)
+"""At either end of a line, and those that follow another."""
 
 
 @dataclass(frozen=True)
 class CsvTable:
-    """columns: the header's name for each of the fields, in that order; without a header, their numbers from 1 on."""
+    """columns: the header's name for each of the fields, in that order; without a header, their numbers from 1 on.
+
+    delimiter: of BLANK, any number of them.
+    """
 
     units: Units
     columns: tuple[str, ...]
@@ -34,6 +42,8 @@ class CsvTable:
         header: _Header | None = None
         with opened(path) as file:
             for data, too_long in read_chunks(file):
+                if self.delimiter == BLANK:
+                    data = _BLANKS.sub(b"", data)
                 if header is None:
                     first, follows = _first_line(data)
                     if too_long and first is None:

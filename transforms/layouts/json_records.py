@@ -9,30 +9,54 @@ from transforms.layouts.jsonl import batch_of_messages, read_json_lines
 from transforms.layouts.lines import BOM
 from transforms.layouts.open_file import opened
 from transforms.layouts.records import Paths
+from transforms.layouts.snapshots import NoSnapshot, batches_of_snapshot, batches_of_snapshots
 from transforms.records import RawBatch
+
+MESSAGE_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
 class JsonRecords:
-    """columns: the dotted path of each of the fields, in that order; a part that is a number indexes an array."""
+    """columns: the dotted path of each of the fields, in that order; a last part that is a number indexes an array.
+
+    records: the dotted path of the array that holds the objects, where a file or message is a document around it.
+    """
 
     units: Units
     columns: tuple[str, ...]
     fields: tuple[str, ...] = FIELDS
+    records: str | None = None
 
     def read(self, path: str) -> Iterator[RawBatch]:
         paths = Paths.dotted(self.columns, self.fields)
+        if self.records is not None:
+            yield from self._read_snapshot(path, self.records, paths)
+            return
         with opened(path) as file:
             is_array = begins_array(file.read(LOOK_BYTES))
         if not is_array:
             with opened(path) as file:
                 yield from read_json_lines(file, paths)
             return
-        with opened(path) as file:
-            data = file.read(ARRAY_BYTES + 1)
-        if len(data) > ARRAY_BYTES:
-            raise UnreadableFile(path, f"a JSON array of more than {ARRAY_BYTES >> 20} MiB: use JSON lines")
-        yield from read_array(path, data.removeprefix(BOM), paths)
+        yield from read_array(path, _whole(path, "a JSON array", ": use JSON lines").removeprefix(BOM), paths)
 
     def from_messages(self, payloads: Sequence[bytes]) -> Iterator[RawBatch]:
-        yield batch_of_messages(payloads, Paths.dotted(self.columns, self.fields))
+        paths = Paths.dotted(self.columns, self.fields)
+        if self.records is None:
+            yield batch_of_messages(payloads, paths)
+        else:
+            yield from batches_of_snapshots(payloads, MESSAGE_BYTES, tuple(self.records.split(".")), paths)
+
+    def _read_snapshot(self, path: str, records: str, paths: Paths) -> Iterator[RawBatch]:
+        try:
+            yield from batches_of_snapshot(_whole(path, "a JSON document"), tuple(records.split(".")), paths)
+        except NoSnapshot:
+            raise UnreadableFile(path, f"no JSON with an array of objects at {records!r} (input.records)") from None
+
+
+def _whole(path: str, what: str, advice: str = "") -> bytes:
+    with opened(path) as file:
+        data = file.read(ARRAY_BYTES + 1)
+    if len(data) > ARRAY_BYTES:
+        raise UnreadableFile(path, f"{what} of more than {ARRAY_BYTES >> 20} MiB{advice}")
+    return data

@@ -52,6 +52,10 @@ class Signature:
     key: bytes = field(repr=False)
     key_check: str
 
+    def key_of(self, purpose: str) -> bytes:
+        """A key for what lies beside the ledger and is made of it: who keeps that needs no other."""
+        return hmac.digest(self.key, b"beside the ledger/" + purpose.encode(), "sha256")
+
     def of(self, entry: Mapping[str, Any], plain: str) -> str:
         message = msgspec.json.encode([plain, *(entry[name] for name in _FIELDS)])
         return hmac.digest(self.key, message, "sha256").hex()
@@ -63,6 +67,15 @@ class Walked(NamedTuple):
     entries: int
     signed: int
     checked: int
+
+    def said(self) -> str:
+        """Whether signatures were compared, in words."""
+        if not self.signed:
+            return "no entry has a signature: they are from before entries were signed"
+        if self.checked == self.signed:
+            return "all signatures were compared with the key"
+        whose = "of other accounts " if self.checked else ""
+        return f"signatures {whose}were not compared: that needs their accounts' key (--key)"
 
 
 def has_table(db: sa.Connection) -> bool:

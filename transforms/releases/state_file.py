@@ -1,11 +1,16 @@
-"""A file of what was learned: a cache, rebuilt from the ledger wherever it is missing, damaged or does not fit."""
+"""A file of what was learned: a cache, rebuilt from the ledger wherever it is missing, damaged or does not fit.
 
-import hashlib
+It is signed with a key derived from the account's, for one specification. Without the key it is neither taken nor made.
+"""
+
+import hmac
 import io
 import logging
+import zipfile
+import zlib
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,12 +20,15 @@ from numpy.typing import NDArray
 from dpops.learning.state_arrays import VERSION, Arrays
 from transforms.atomic_files import locked, replacing
 from transforms.errors import reason_of
+from transforms.ledger.chain import Signature
 from transforms.regular_files import read_regular
 
 LOG = logging.getLogger("hatstream.learned")
 LOG.setLevel(logging.WARNING)
 MOST_BYTES = 1 << 30
-_DIGEST = hashlib.sha256().digest_size
+_SIGN_BYTES = 32
+WRONG = (ValueError, KeyError, TypeError, IndexError, EOFError, OverflowError, zipfile.BadZipFile, zlib.error)
+"""What arrays raise that are none of a state, and a file that is none of arrays."""
 
 
 class Kept(NamedTuple):
@@ -36,31 +44,46 @@ class StateFile:
     """Of one specification. What is in it is a function of recorded entries, so it tells nothing that they do not."""
 
     path: Path
+    key: bytes | None = field(default=None, repr=False)
 
     @staticmethod
-    def beside(head: Path, spec_id: str) -> "StateFile":
+    def beside(head: Path, spec_id: str, signature: Signature | None) -> "StateFile":
         """In the folder of the account's head file, which every process that records can write to."""
-        return StateFile(head.with_name(f"{head.name}.{spec_id}.learned"))
+        key = None if signature is None else signature.key_of(f"learned/{spec_id}")
+        return StateFile(head.with_name(f"{head.name}.{spec_id}.learned"), key)
 
     def read(self) -> Kept | None:
-        """None where there is none of this version; a damaged one is told, and removed, so that it is told once."""
+        """None where there is none of this version; another's is told, and removed, so that it is told once."""
+        if self.key is None:
+            return None
         try:
             data = read_regular(self.path, MOST_BYTES)
-            if hashlib.sha256(data[_DIGEST:]).digest() == data[:_DIGEST]:
-                return _kept(data[_DIGEST:])
+            if hmac.compare_digest(self._sign(data[_SIGN_BYTES:]), data[:_SIGN_BYTES]):
+                return _kept(data[_SIGN_BYTES:])
+        except WRONG:
+            pass
         except FileNotFoundError:
             return None
         except OSError as error:
             LOG.warning("%s cannot be read (%s): it is learned anew from the ledger", self.path, reason_of(error))
             return None
-        LOG.warning("%s is damaged: what it kept is learned anew from the ledger", self.path)
+        self.refuse()
+        return None
+
+    def refuse(self) -> None:
+        """Says that what it holds is not taken, and removes it."""
+        LOG.warning(
+            "%s is damaged, or not signed with the account's key: it is learned anew from the ledger", self.path
+        )
         with suppress(OSError):
             self.path.unlink(missing_ok=True)
-        return None
+
+    def _sign(self, data: bytes) -> bytes:
+        return hmac.digest(self.key or b"", data, "sha256")
 
     def write(self, kept: Kept) -> None:
         """Whole or not at all; of two writers one wins. Where it cannot be written, nothing is lost."""
-        if not self.path.parent.is_dir():  # a ledger on a server that is read without a key
+        if self.key is None or not self.path.parent.is_dir():
             return
         content = io.BytesIO()
         names: Mapping[str, NDArray[Any]] = {
@@ -72,7 +95,7 @@ class StateFile:
         data = content.getvalue()
         try:
             with locked(self.path.parent), replacing(self.path, 0o600) as file:
-                file.write(hashlib.sha256(data).digest() + data)
+                file.write(self._sign(data) + data)
         except OSError as error:
             LOG.warning("%s cannot be written (%s): it will be learned anew", self.path, reason_of(error))
 

@@ -145,15 +145,15 @@ def publish_recorded(slot: SlotEstimates, folder: Path, formats: Sequence[str], 
         raise recorded_but(f"{error.filename or folder}: {reason_of(error)}") from None
 
 
-def write_whole(path: Path, data: bytes, released: Columns | None = None) -> None:
-    """The file appears whole under its name, or not at all.
+def write_whole(path: Path, data: bytes, released: Columns | None = None, *, mode: int = 0o666) -> None:
+    """The file appears whole under its name, or not at all. mode: less what the process's mask takes away.
 
     released: what it holds of a release; then a file of other values under this name is left, and OtherValues raised.
     """
     with locked(path.parent):
         if released is not None and released["cell"]:
             refuse_other_values(path, released)
-        with replacing(path) as file:
+        with replacing(path, mode) as file:
             file.write(data[: len(data) // 2])
             file.flush()
             failpoint("mid-file")

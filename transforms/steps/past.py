@@ -38,7 +38,7 @@ class _EstimateWithPast(beam.DoFn):
 
     def setup(self) -> None:
         of = self._of
-        file = StateFile.beside(of.account.head, of.spec_id)
+        file = StateFile.beside(of.account.head, of.spec_id, of.account.signature)
         self._reader = PastReader(of.account.open(), of.account.name, of.spec_id, file)
 
     def process(self, slot: RecordedSlot) -> Iterator[SlotEstimates]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from pipelines.advice.draft.candidates import Track, best_time, best_vehicle, is_doubtful, track_of
 from transforms.layouts.columns import Floats, Instants, TimeUnit, instants, is_text, numbers
 from transforms.layouts.time_format import TimeFormat
 
@@ -47,12 +48,14 @@ class Found:
 
     time_formats: those that most times fit, where they are texts but no ISO 8601: several where days and months are
     both small.
+    is_doubtful: whether rows with the same vehicle do not look like those of one.
     """
 
     names: Mapping[str, str]
     time_unit: TimeUnit
     guessed: tuple[str, ...]
     time_formats: tuple[str, ...] = ()
+    is_doubtful: bool = False
 
     def instants(self, column: Any, zone: str | None) -> Instants:
         """The column of times."""
@@ -81,7 +84,9 @@ def find_columns(columns: Mapping[str, Sequence[Any]]) -> Found | None:
         guessed.remove("speed")
     times = arrays[names["time"]]
     unit = _time_unit(times)
-    return Found(names, unit or "iso", tuple(guessed), () if unit else _time_formats(times))
+    doubtful = is_doubtful(arrays[names["vehicle"]], _track(arrays, names))
+    names = {field: names[field] for field in _FITS if field in names}
+    return Found(names, unit or "iso", tuple(guessed), () if unit else _time_formats(times), doubtful)
 
 
 def missing_fields(columns: Mapping[str, Sequence[Any]]) -> list[str]:
@@ -99,7 +104,7 @@ def _assigned(arrays: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
     has_names = not all(name.isdigit() for name in arrays)
     names: dict[str, str] = {}
     guessed = []
-    for field in ("time", "lat", "lon", "speed", "vehicle"):
+    for field in ("time", "lat", "lon", "speed"):
         left = [name for name in arrays if name not in names.values()]
         named = [name for name in _by_name(field, left) if _FITS[field](arrays[name])]
         by_value = field != "speed" or not has_names  # another small number is no speed
@@ -110,7 +115,45 @@ def _assigned(arrays: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
                 guessed.append(field)
     if "lat" in guessed and "lon" in guessed and _crossed(arrays[names["lat"]]):
         names["lat"], names["lon"] = names["lon"], names["lat"]
+    _find_vehicle(arrays, names, guessed)
+    if names.keys() >= LOOKED_FOR.keys():
+        _settle_time(arrays, names)
     return names, guessed
+
+
+def _find_vehicle(arrays: Mapping[str, Any], names: dict[str, str], guessed: list[str]) -> None:
+    """Adds the column of vehicles, if there is one; a name alone is not enough, for ids may be of rows."""
+    left = [name for name in arrays if name not in names.values()]
+    named = [name for name in _by_name("vehicle", left) if _vehicles(arrays[name])]
+    others = [name for name in left if name not in named and _repeated(arrays[name])]
+    found = next(iter([*named, *others]), None)
+    if {"time", "lat", "lon"} <= names.keys():
+        found = best_vehicle(named, others, arrays, _track(arrays, names)) or found
+    if found is not None:
+        names["vehicle"] = found
+    if found is not None and found not in named:
+        guessed.append("vehicle")
+
+
+def _settle_time(arrays: Mapping[str, Any], names: dict[str, str]) -> None:
+    """Of several columns of times, the one that changes with the position."""
+    taken = {name for field, name in names.items() if field != "time"}
+    others = [name for name in arrays if name not in taken and name != names["time"] and _is_time(arrays[name])]
+    if others:
+        times = {name: _instants(arrays[name]) for name in (names["time"], *others)}
+        names["time"] = best_time(times, arrays[names["lat"]], arrays[names["lon"]], arrays[names["vehicle"]])
+
+
+def _track(arrays: Mapping[str, Any], names: Mapping[str, str]) -> Track:
+    return track_of(_instants(arrays[names["time"]]), arrays[names["lat"]], arrays[names["lon"]])
+
+
+def _instants(times: Any) -> Instants:
+    """The column in whatever form its times are."""
+    unit, formats = _time_unit(times), _time_formats(times)
+    if unit is None and formats:
+        return TimeFormat(formats[0]).instants(times, "UTC")
+    return instants(times, unit or "iso", "UTC")
 
 
 def as_array(values: Sequence[Any]) -> Any:

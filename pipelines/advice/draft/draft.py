@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dpops.levels.defaults import Profile
 from dpops.types import Int64s
 from pipelines.advice.draft.budget import limits, total
 from pipelines.advice.draft.columns import LOOKED_FOR, Found, as_array, find_columns, missing_fields
@@ -200,7 +201,10 @@ def _cells(feed: _Feed | None, town: Town | None, secret: bool, stem: str) -> st
     head = f"[cells]\nresolution = {RESOLUTION}\n"
     if town:
         file = _text(f"{stem}-{REGION}.geojson")
-        return f"{head}region = {file}  # the cells of the timetable's lines and stops: public\n"
+        return (
+            f"{head}region = {file}  # the cells of the timetable's lines and stops: public\n"
+            'region_source = "timetable"\n'
+        )
     if not secret or feed is None:
         return f'{head}region = "occupied"\n'
     lines = [feed.cells[at : at + _PER_LINE] for at in range(0, len(feed.cells), _PER_LINE)]
@@ -210,6 +214,7 @@ def _cells(feed: _Feed | None, town: Town | None, secret: bool, stem: str) -> st
         "# WARNING: these are the cells of the sample. A region is public, and must not be made from reports that are\n"
         "# to be protected: keep it only if the sample is older than the account, else name a GeoJSON of the service\n"
         "# area, or draft with --gtfs.\n"
+        'region_source = "sample"  # refused by `hatstream init` unless --region-is-public\n'
         f"region = [\n{listed}\n]\n"
     )
 
@@ -236,7 +241,7 @@ def _vehicles(feed: _Feed | None, town: Town | None) -> int:
 def _fleet(feed: _Feed | None, town: Town | None) -> str:
     if town is None:
         why = "seen in the sample, roughly: replace it by the timetable's number"
-        return f"[fleet]\nvehicles = {_vehicles(feed, town)}  # {why}\n"
+        return f"[fleet]\nvehicles = {_vehicles(feed, town)}  # {why}\n{_PROFILE}"
     service = town.service
     touched = ", ".join(f"{name} = {number}" for name, number in asdict(service.profile).items())
     return (
@@ -244,6 +249,13 @@ def _fleet(feed: _Feed | None, town: Town | None) -> str:
         f"{service.blocks:,} duties in all: put what you know\n"
         f"profile = {{ {touched} }}  # what one of them touches on that day\n"
     )
+
+
+_PROFILE = (
+    "# profile = { "
+    + ", ".join(f"{name} = {number}" for name, number in asdict(Profile()).items())
+    + " }  # what a vehicle touches on a day: put the timetable's, which makes better figures\n"
+)
 
 
 def _roughly(number: int) -> int:
@@ -261,6 +273,8 @@ def _input(feed: _Feed | None) -> str:
     sample, found = feed.sample, feed.columns
     lines = ["[input]", f"layout = {_text(sample.layout)}"]
     derived = f"{feed.derived}  # public limits: no position that follows later, nothing that would be faster"
+    if sample.records is not None:
+        lines.append(f"records = {_text(sample.records)}  # the array of which each object is a report")
     if sample.layout in FIXED:
         return "\n".join([*lines, *([] if "speed" in found.names else [derived]), ""])
     names = ", ".join(f"{field} = {_text(found.names[field])}" for field in FIELDS if field in found.names)
@@ -348,6 +362,11 @@ def _warnings(feed: _Feed | None, town: Town | None, secret: bool) -> tuple[str,
         found.append(f"Day and month cannot be told apart in this sample: times may be {both}. Give a later sample.")
     if feed.columns.guessed:
         found.append(f"Found by values alone, not by name: {', '.join(feed.columns.guessed)}.")
+    if feed.columns.is_doubtful:
+        found.append(
+            f"Column {feed.columns.names['vehicle']} looks like no vehicle: its rows are far from each other, or "
+            "one a day. What is protected is what one id does: name the column that stays the same for a vehicle."
+        )
     others = [name for name in feed.sample.columns if name not in feed.columns.names.values()]
     if "speed" not in feed.columns.names and others:
         found.append(f"If one of these columns holds speeds, name it in input.columns: {', '.join(others[:20])}.")

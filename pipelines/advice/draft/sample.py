@@ -12,17 +12,19 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipelines.advice.draft.columns import find_columns
 from pipelines.errors import InputError
 from transforms.errors import reason_of
 from transforms.layouts import FIXED, UnreadableFile
 from transforms.layouts.base import FIELDS
-from transforms.layouts.csv_table import DELIMITERS
+from transforms.layouts.csv_table import BLANK, DELIMITERS
 from transforms.layouts.open_file import opened
 from transforms.layouts.tides import TIDES
 
 ROWS = 20_000
 LOOK_BYTES = 16 << 20
-_MOST_NESTED = 200
+_MOST_NESTED, _MOST_DEEP = 200, 8
+_MOST_AGREE = 0.5
 _LOOKED_AT = 1_000
 _OF_IUDX = {"license_plate", "observationDateTime", "location.coordinates.0", "location.coordinates.1", "speed"}
 _OF_TIDES = {"location_ping_id", *TIDES.columns}
@@ -34,6 +36,7 @@ class Sample:
     """columns: a value for each row and name, None where a row has none. layout: by name, which may be a fixed one.
 
     decimal: what numbers have before the fraction, where that is no point; the columns then have points.
+    records: of JSON, the path of the array in which the rows are objects.
     """
 
     layout: str
@@ -41,6 +44,7 @@ class Sample:
     delimiter: str | None = None
     header: bool | None = None
     decimal: str | None = None
+    records: str | None = None
 
 
 def read_sample(path: str) -> Sample:
@@ -101,17 +105,47 @@ def _taken(rows: Iterator[Any]) -> list[dict[str, Any]]:
 
 
 def _json(data: bytes, *, is_array: bool) -> Sample:
-    if is_array:
-        columns = _columns([_flat(record) for record in _array_start(data.decode(errors="replace"))])
-    else:
-        lines = data.decode(errors="replace").splitlines()[: ROWS + 1]
-        records = [record for line in lines if (record := _record(line)) is not None]
-        if not records:
-            raise ValueError("no object on one line")
-        columns = _columns([_flat(record) for record in records])
+    text = data.decode(errors="replace")
+    records = _array_start(text) if is_array else _documents(text)
+    columns = _columns([_flat(record) for record in records])
     if set(columns) >= _OF_IUDX:
         return Sample("iudx", columns)
+    place = None if find_columns(columns) else _array_of_objects(records)
+    if place is not None:
+        inside = [_flat(found) for record in records for found in _at(record, place) if isinstance(found, dict)]
+        return Sample("json", _columns(inside[:ROWS]), records=".".join(place))
     return Sample("json" if is_array else "jsonl", columns)
+
+
+def _documents(text: str) -> list[dict[str, Any]]:
+    """The one object that the text is, or those of its lines."""
+    if (whole := _record(text)) is not None:
+        return [whole]
+    records = [record for line in text.splitlines()[: ROWS + 1] if (record := _record(line)) is not None]
+    if not records:
+        raise ValueError("no object on one line")
+    return records
+
+
+def _array_of_objects(records: Sequence[Mapping[str, Any]]) -> tuple[str, ...] | None:
+    """Where most objects are: the keys of the array that holds them."""
+    counts: Counter[tuple[str, ...]] = Counter()
+    for record in records:
+        todo: list[tuple[tuple[str, ...], Any]] = [((), record)]
+        while todo:
+            place, value = todo.pop()
+            if isinstance(value, dict) and len(place) < _MOST_DEEP:
+                todo += [((*place, key), inner) for key, inner in value.items() if key and "." not in key]
+            elif isinstance(value, list):
+                counts[place] += sum(isinstance(inner, dict) for inner in value)
+    found = counts.most_common(1)
+    return found[0][0] if found and found[0][1] else None
+
+
+def _at(record: Any, place: tuple[str, ...]) -> list[Any]:
+    for key in place:
+        record = record.get(key) if isinstance(record, dict) else None
+    return record if isinstance(record, list) else []
 
 
 def _array_start(text: str) -> list[dict[str, Any]]:
@@ -141,7 +175,7 @@ def _record(line: str) -> dict[str, Any] | None:
 
 
 def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Dotted paths to what is no object or array."""
+    """Dotted paths to what is no object or array. Not to objects in arrays, of which there is one for each index."""
     found: dict[str, Any] = {}
     todo: list[tuple[str, Any]] = list(record.items())
     while todo and len(found) < _MOST_NESTED:
@@ -149,7 +183,8 @@ def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(value, dict):
             todo += [(f"{name}.{key}", inner) for key, inner in value.items()]
         elif isinstance(value, list):
-            todo += [(f"{name}.{at}", inner) for at, inner in enumerate(value[:4])]
+            plain = [(at, inner) for at, inner in enumerate(value[:4]) if not isinstance(inner, dict | list)]
+            todo += [(f"{name}.{at}", inner) for at, inner in plain]
         else:
             found[name] = value
     return found
@@ -165,7 +200,10 @@ def _columns(records: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 def _csv(text: str) -> Sample:
     lines = [line for line in text.splitlines()[: ROWS + 1] if line.strip()]
-    delimiter = max(DELIMITERS, key=lambda mark: _agreement(lines[:200], mark))
+    marks = [mark for mark in DELIMITERS if mark != BLANK]
+    delimiter = max(marks, key=lambda mark: _agreement(lines[:200], mark))
+    if _agreement(lines[:200], delimiter)[0] < _MOST_AGREE:  # a text has blanks anyway
+        delimiter, lines = BLANK, list(map(_single_blanks, lines))
     rows = list(csv.reader(lines, delimiter=delimiter))
     width = Counter(map(len, rows)).most_common(1)[0][0]
     if width < 4:
@@ -201,6 +239,10 @@ def _has_decimal_commas(rows: Sequence[Sequence[str]]) -> bool:
 def _have_offsets(times: Sequence[str | None]) -> bool:
     given = [text for text in times if text]
     return sum(bool(_OFFSET.search(text)) for text in given) > len(given) / 2
+
+
+def _single_blanks(line: str) -> str:
+    return " ".join(part for part in line.split(BLANK) if part)
 
 
 def _agreement(lines: Sequence[str], mark: str) -> tuple[float, int]:

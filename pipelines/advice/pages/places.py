@@ -16,6 +16,7 @@ Position = tuple[float, float]
 
 LINE, AREA = "line", "area"
 _PARTS = {"LineString": LINE, "MultiLineString": LINE, "Polygon": AREA, "MultiPolygon": AREA}
+_CELL_LETTERS = 18  # h3 fails on far longer ones
 _DEPTHS = {"LineString": 0, "MultiLineString": 1, "Polygon": 1, "MultiPolygon": 2}
 
 
@@ -52,7 +53,7 @@ class Places:
         known = self.named.get(place_id, Place(place_id))
         if known.shape is not None:
             return known
-        if not h3.is_valid_cell(place_id):
+        if len(place_id) > _CELL_LETTERS or not h3.is_valid_cell(place_id):
             raise InputError(
                 f"the place {place_id[:40]!r} is no H3 cell and has no shape: name a file of places (--places)"
             )

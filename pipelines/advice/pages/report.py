@@ -46,13 +46,14 @@ class Facts(NamedTuple):
     """What a report is made of.
 
     spent: by period, what somebody may learn from all claims on it. rows: result rows, see `read_rows`; None where
-    none were given.
+    none were given. signatures: whether the ledger's were compared.
     """
 
     spec: Specification
     guarantee: str
     spent: Mapping[str, Loss]
     limit: Limit
+    signatures: str
     gaps: Sequence[Gap]
     slots: int
     rows: pa.Table | None
@@ -77,6 +78,8 @@ def draw_report(facts: Facts, path: Path) -> None:
         guarantee=facts.guarantee,
         account=account,
         hides_driving=account.adjacency == "add-remove",
+        region=_region(facts.spec),
+        region_tells=facts.spec.region_tells,
         span=account.unit.removeprefix("vehicle-"),
         most=most,
         limit=limit,
@@ -86,6 +89,7 @@ def draw_report(facts: Facts, path: Path) -> None:
         odds=odds(most or limit),
         periods=by_period,
         bars=_bars(by_period, limit),
+        signatures=facts.signatures,
         limit_top=_top(limit, by_period, limit),
         classes=[] if facts.rows is None else reliability(facts.rows),
         gaps=facts.gaps,
@@ -94,6 +98,17 @@ def draw_report(facts: Facts, path: Path) -> None:
         wide=WIDE_KMH,
         learned=facts.spec.levels is not None,
     )
+
+
+def _region(spec: Specification) -> str:
+    """What the region is and where it comes from."""
+    if spec.cells.region is None:
+        return "every cell with reports"
+    source = {
+        "timetable": "the lines and stops of a timetable, which is public",
+        "sample": "a sample of reports: where these vehicles drove is not hidden",
+    }.get(spec.cells.source or "", "the specification, which does not say how it was made")
+    return f"{len(spec.cells.region):,} cells, from {source}"
 
 
 class _Bar(NamedTuple):

@@ -92,7 +92,7 @@ def _estimates(recorded: Iterable[RecordedSlot], job: Job) -> Iterator[SlotEstim
     if not job.outputs.shape.model:
         yield from (estimates_of(slot.units, policy.names) for slot in recorded)
         return
-    file = StateFile.beside(account.head, policy.spec_id)
+    file = StateFile.beside(account.head, policy.spec_id, account.signature)
     reader = PastReader(account.open(), account.name, policy.spec_id, file)
     for slot in recorded:
         yield reader.estimates_of(slot, policy.names, policy.grid.upper)

@@ -117,7 +117,7 @@ def prepare(
         source=source,
         heartbeat=Heartbeat(spec.timetable, start_s, to_s, spec.privacy.release_shards),
         identity=identity_of(spec, secret, vehicle_shards),
-        levels=levels_stream(spec, from_s, to_s, secret, location.head),
+        levels=levels_stream(spec, from_s, to_s, secret, location),
     )
 
 
@@ -126,11 +126,13 @@ def identity_of(spec: Specification, secret: Secret, vehicle_shards: int) -> str
     return f"{spec.spec_id}-{account_of(spec.account, secret).key_check}-{vehicle_shards}-{PARTIAL_LAYOUT}"
 
 
-def levels_stream(spec: Specification, from_s: int, to_s: int, secret: Secret, head: Path) -> LevelsStream | None:
+def levels_stream(
+    spec: Specification, from_s: int, to_s: int, secret: Secret, location: AccountLocation
+) -> LevelsStream | None:
     """How live slots and whole periods of a specification by `levels` are streamed; None for any other one."""
     if spec.levels is None or spec.levels.live is None:
         return None
-    policy = levels_policy(spec, spec.levels, secret, head)
+    policy = levels_policy(spec, spec.levels, secret, location.head, location.signature)
     periods, zone = StreamFacts(spec, from_s, to_s, whole_periods=True), spec.timetable.zone
     live = LivePolicy(policy, periods, zone, learned_centres, learned_live)
     whole = PeriodPolicy(policy, periods, zone, learned_centres, learned_estimates)

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import math
 import sys
 from datetime import datetime
 
@@ -17,22 +16,9 @@ from pipelines.advice.plan.feed import fullest_period
 from pipelines.errors import InputError
 from pipelines.specification import load
 from tests import city
+from tests.pipelines.advice.circles import rows
 
 NAMES = ("Vehicle_ID", "GPS Time", "Latitude", "Longitude", "speed")
-
-
-def rows(speed_per_mps=3.6, step_s=20):
-    """Six buses that drive along circles near Austin for a while, each at a speed of its own."""
-    found = []
-    for bus in range(6):
-        mps, radius_m = 5 + bus, 3_000
-        for step in range(40):
-            at, angle = step * step_s, mps * step * step_s / radius_m
-            lat = 30.25 + 0.02 * bus + math.degrees(radius_m * math.sin(angle) / 6_371_000)
-            lon = -97.75 + math.degrees(radius_m * math.cos(angle) / 6_371_000 / math.cos(math.radians(30.3)))
-            time = f"2026-03-02T{8 + at // 3600:02d}:{at // 60 % 60:02d}:{at % 60:02d}-06:00"
-            found.append((f"B-{bus}", time, round(lat, 6), round(lon, 6), round(mps * speed_per_mps, 2)))
-    return found
 
 
 def as_csv(path, lines, delimiter=",", header=True):
@@ -108,6 +94,45 @@ def test_a_fleet_that_is_large_enough_is_drafted_four_weeks_behind_one_total(bus
     assert ("# A limit for any 28 days is worth it from about 150 vehicles on" in made.toml) == (days == [1])
     assert spec.levels is not None
     assert (spec.levels.span is None) == (days == [1])
+
+
+def snapshot(form):
+    """The sample's rows as all vehicles of one document; and the path of their array."""
+    found = [dict(zip(("id", "t", "lat", "lon", "speed"), row, strict=True)) for row in rows()]
+    if form == "GTFS-realtime":
+        entities = [
+            {"id": str(at), "vehicle": {"vehicle": {"id": row["id"]}, "timestamp": row["t"],
+             "position": {"latitude": row["lat"], "longitude": row["lon"], "speed": row["speed"]}}}
+            for at, row in enumerate(found)
+        ]  # fmt: skip
+        return {"header": {"gtfsRealtimeVersion": "2.0", "timestamp": "1772459000"}, "entity": entities}, "entity"
+    if form == "GeoJSON":
+        features = [
+            {"type": "Feature", "geometry": {"type": "Point", "coordinates": [row["lon"], row["lat"]]},
+             "properties": {"vehicle": row["id"], "time": row["t"], "speed": row["speed"]}}
+            for row in found
+        ]  # fmt: skip
+        return {"type": "FeatureCollection", "features": features}, "features"
+    if form == "Swiftly":
+        return {"success": True, "data": {"agencyKey": "x", "vehicles": found}}, "data.vehicles"
+    return {"result": found}, "result"
+
+
+@pytest.mark.parametrize("form", ["GTFS-realtime", "GeoJSON", "Swiftly", "result"])
+@pytest.mark.parametrize("in_lines", [False, True])
+def test_of_a_snapshot_in_json_every_vehicle_is_read(form, in_lines, tmp_path):
+    document, place = snapshot(form)
+    path = tmp_path / "poll.json"
+    path.write_text(
+        json.dumps(document) + "\n" + (json.dumps(document | {place.split(".")[0]: None}) if in_lines else "")
+    )
+    made, spec = drafted(path, tmp_path)
+    assert f'records = "{place}"' in made.toml
+    assert spec.input.layout.records == place
+    assert fullest_period(spec, str(path), lambda *_: None).observations.event_us.size == len(rows())
+    without = made.toml.replace(f'records = "{place}"', "")
+    (tmp_path / "other.toml").write_text(without)
+    assert load(tmp_path / "other.toml").spec_id != spec.spec_id
 
 
 @pytest.mark.parametrize(("per_mps", "unit"), [(1, "m/s"), (3.6, "km/h"), (2.237, "mph")])
@@ -237,7 +262,28 @@ def test_a_draft_is_written_once_and_checked(tmp_path, hatstream):
     assert (code, out) == (0, "")
     assert "WARNING: The region" in err
     assert hatstream("spec", "check", tmp_path / "new.toml")[0] == 0
+    opening = ["init", "--spec", tmp_path / "new.toml", "--ledger", tmp_path / "ledger.sqlite"]
+    code, _, err = hatstream(*opening)
+    assert (code, (tmp_path / "ledger.sqlite").exists()) == (2, False)
+    assert "the region was drafted from a sample of reports" in err
+    assert hatstream(*opening, "--region-is-public")[0] == 0
+    report = ["report", "--spec", tmp_path / "new.toml", *opening[3:], "--output", tmp_path / "report.html"]
+    assert hatstream(*report)[0] == 0
+    page = (tmp_path / "report.html").read_text()
+    assert "from a sample of reports: where these vehicles drove is not hidden" in page
+    assert "Not protected: the region itself" in page
     assert hatstream("spec", "new", "--sample", sample, "--output", tmp_path / "new.toml")[0] == 1
+
+
+def test_where_a_region_comes_from_decides_no_release_and_is_no_matter_where_driving_is_public(tmp_path, hatstream):
+    made, spec = drafted(as_csv(tmp_path / "f.csv", rows()), tmp_path)
+    other = tmp_path / "other.toml"
+    other.write_text(made.toml.replace('region_source = "sample"', 'region_source = "timetable"'))
+    assert (load(other).spec_id, spec.region_tells, load(other).region_tells) == (spec.spec_id, True, False)
+    assert hatstream("init", "--spec", other, "--ledger", tmp_path / "a.sqlite")[0] == 0
+    public, _ = drafted(tmp_path / "f.csv", tmp_path, secret=False)
+    other.write_text(public.toml.replace('region = "occupied"', 'region = "occupied"\nregion_source = "sample"'))
+    assert hatstream("init", "--spec", other, "--ledger", tmp_path / "b.sqlite")[0] == 0
 
 
 @pytest.mark.parametrize(

@@ -265,3 +265,24 @@ def test_a_mechanism_of_other_outputs_than_the_statistics_is_refused_when_a_spec
     monkeypatch.setattr("pipelines.specification.statistics.registered", lambda: known)
     with pytest.raises(SpecificationError, match="misnamed gives average, but mean puts out one number"):
         spec(('mechanism = "array-average"', 'mechanism = "misnamed"'))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('name = "mean"', "name = []"),
+        ('mechanism = "array-average"', "mechanism = {}"),
+        ("minutes = 60", f"minutes = 0x{'f' * 4_000}"),
+        ("resolution = 7", f"resolution = 0x{'f' * 4_000}"),
+        ("minutes = 60", f"minutes = 60\nallowed_lateness_s = 0x{'f' * 3_000}"),
+        ("minutes = 60", "minutes = 61"),
+    ],
+)
+def test_whatever_is_wrong_is_an_error_that_names_the_file(spec, old, new):
+    with pytest.raises(SpecificationError, match=r"\.toml") as caught:
+        spec((old, new))
+    assert len(str(caught.value)) < 600
+
+
+def test_the_latest_that_a_stream_may_wait_is_a_month(spec):
+    assert spec(("minutes = 60", "minutes = 60\nallowed_lateness_s = 2678400")).input.allowed_lateness_s == 2_678_400

@@ -17,12 +17,14 @@ from dpops.levels import sum_up
 from dpops.noise import Noise
 from tests.dpops.levels.cities import random_days, rows
 from tests.transforms.releases.levels_days import HOURS, REGION, facts, policy
+from transforms.ledger.chain import Signature
 from transforms.recorded.units import Sequenced
 from transforms.releases import state_file
 from transforms.releases.periods import learned, states
 from transforms.releases.periods.stages import LevelsPolicy, first_centres, seal_stage, stage_plan
 from transforms.releases.state_file import Kept, StateFile
 
+OURS = Signature(b"k" * 32, "check")
 FIRST_FOLD = 2 * RECENT
 HOW = policy("gaussian")
 SLOTS = [facts(slot) for slot in range(len(HOURS))]
@@ -60,7 +62,7 @@ def plain(many: list[Sequenced]) -> bytes:
 
 @pytest.fixture
 def file(tmp_path: Path) -> StateFile:
-    return StateFile.beside(tmp_path / "key.head", "a")
+    return StateFile.beside(tmp_path / "key.head", "a", OURS)
 
 
 def test_bytes_are_the_same_and_a_new_process_takes_in_the_last_days_alone(
@@ -98,6 +100,55 @@ def test_damage_is_told_once_and_loses_nothing(
         assert estimated(many, how) == plain
     assert [record.message.count("is damaged") for record in caplog.records] == [1]
     assert file.path.read_bytes() == whole
+
+
+@pytest.mark.parametrize(
+    "forger",
+    [
+        StateFile.beside(Path("key.head"), "a", Signature(b"x" * 32, "check")),
+        StateFile.beside(Path("key.head"), "b", OURS),
+        StateFile(Path("key.head"), b""),
+    ],
+    ids=["another key", "another specification of the account", "no key"],
+)
+@pytest.mark.parametrize("arrays", ["others", "malformed"])
+def test_arrays_that_were_not_signed_for_this_specification_change_nothing(
+    many: list[Sequenced],
+    plain: bytes,
+    file: StateFile,
+    caplog: pytest.LogCaptureFixture,
+    forger: StateFile,
+    arrays: str,
+) -> None:
+    how = replace(HOW, kept=file)
+    estimated(many, how)
+    kept = file.read()
+    assert kept is not None
+    forged = {"x": np.zeros(3)} if arrays == "malformed" else {n: each * 2 for n, each in kept.arrays.items()}
+    replace(forger, path=file.path).write(kept._replace(arrays=forged))
+    with caplog.at_level(logging.WARNING, "hatstream.learned"):
+        assert estimated(many, how) == plain
+    assert [record.message.count("learned anew") for record in caplog.records] == [1]
+
+
+def test_arrays_of_another_model_are_learned_anew_and_end_nothing(
+    many: list[Sequenced], plain: bytes, file: StateFile
+) -> None:
+    how = replace(HOW, kept=file)
+    estimated(many, how)
+    kept = file.read()
+    assert kept is not None
+    file.write(kept._replace(arrays={"x": np.zeros(3)}))
+    assert estimated(many, how) == plain
+
+
+def test_without_the_key_it_is_neither_taken_nor_written(many: list[Sequenced], plain: bytes, file: StateFile) -> None:
+    assert estimated(many, replace(HOW, kept=StateFile(file.path))) == plain
+    assert not file.path.exists()
+    estimated(many, replace(HOW, kept=file))
+    before = file.path.read_bytes()
+    assert StateFile(file.path).read() is None
+    assert file.path.read_bytes() == before
 
 
 def test_a_lost_file_is_made_again(many: list[Sequenced], plain: bytes, file: StateFile) -> None:
@@ -165,7 +216,12 @@ def test_of_two_writers_one_wins_whole(file: StateFile) -> None:
 
 def digest_of_two_processes(path: str) -> None:
     """Run by the test below."""
-    print(estimated(entries(FIRST_FOLD + 1), replace(HOW, kept=StateFile(Path(path)))).hex())
+    print(
+        estimated(
+            entries(FIRST_FOLD + 1),
+            replace(HOW, kept=StateFile(Path(path), StateFile.beside(Path(path), "a", OURS).key)),
+        ).hex()
+    )
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from transforms.ledger import Ledger
 from transforms.records import RecordedSlot, SlotEstimates
 from transforms.releases.hats.estimates import estimates_of
 from transforms.releases.hats.past import Fitter, Past, with_model
-from transforms.releases.state_file import Kept, StateFile
+from transforms.releases.state_file import WRONG, Kept, StateFile
 
 
 class PastReader:
@@ -40,7 +40,11 @@ class PastReader:
         kept = self._file.read()
         if kept is None or kept.rests_on != self._ledger.hash_of(kept.number):
             return Past.none()
-        return Past(kept.number, hats_taken_up(kept.arrays))
+        try:
+            return Past(kept.number, hats_taken_up(kept.arrays))
+        except WRONG:
+            self._file.refuse()
+            return Past.none()
 
     def _go_to(self, last: int) -> None:
         if self._is_fitted and last == self._past.sequence:

@@ -3,6 +3,7 @@
 import hashlib
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import msgspec
@@ -18,7 +19,7 @@ from transforms.places.hierarchy import design_of
 from transforms.recorded.stage_plan import plan_of
 from transforms.recorded.units import Sequenced
 from transforms.releases.periods.stages import LevelsPolicy, read_unit
-from transforms.releases.state_file import Kept
+from transforms.releases.state_file import WRONG, Kept
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,8 @@ def _known(released: Released, kept: Kept | None) -> Iterator[State]:
     if kept is not None and _is_after(released, kept.number, kept.rests_on):
         least = released.least_recent or 0
         recent = tuple(released.first(kept.number).days(kept.number - least))
-        yield taken_up(_new(released), kept.number, recent, kept.arrays)
+        with suppress(*WRONG):  # arrays of another model
+            yield taken_up(_new(released), kept.number, recent, kept.arrays)
 
 
 def _is_after(released: Released, periods: int, digest: str) -> bool:

@@ -1,0 +1,74 @@
+"""JSON documents that hold their records in an array somewhere inside, as snapshots of all vehicles do."""
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from transforms.layouts.lines import BOM
+from transforms.layouts.records import Path, Paths, table_of_records
+from transforms.records import RawBatch
+
+BATCH_RECORDS = 16_384
+
+_DAMAGE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class NoSnapshot(ValueError):
+    """It is no JSON, or something other than an array is where the records should be."""
+
+
+def records_of(data: bytes, place: Path) -> list[msgspec.Raw]:
+    """The records of a document, of an array of documents, or of one on each line. Raises NoSnapshot.
+
+    A document without the array holds none: that is how JSON made of protocol buffers says that there are none.
+    """
+    data = data.removeprefix(BOM)
+    try:
+        if data.lstrip()[:1] == b"[":
+            return [record for found in _decoder(place, in_array=True).decode(data) for record in _inside(found)]
+        return _inside(_decoder(place).decode(data))
+    except _DAMAGE:
+        pass
+    try:
+        return [
+            record for line in data.splitlines() if line.strip() for record in _inside(_decoder(place).decode(line))
+        ]
+    except _DAMAGE:
+        raise NoSnapshot from None
+
+
+def batches_of_snapshot(data: bytes, place: Path, paths: Paths) -> Iterator[RawBatch]:
+    """A damaged record inside of a document that is JSON costs itself alone. Raises NoSnapshot."""
+    records = records_of(data, place)
+    for at in range(0, len(records), BATCH_RECORDS):
+        yield table_of_records(list(map(bytes, records[at : at + BATCH_RECORDS])), paths, {})
+
+
+def batches_of_snapshots(payloads: Sequence[bytes], most_bytes: int, place: Path, paths: Paths) -> Iterator[RawBatch]:
+    """Of messages, each a document: one that is too long, empty or no snapshot is one refused row."""
+    for payload in payloads:
+        try:
+            if len(payload) > most_bytes:
+                yield table_of_records([], paths, {"too-long": 1})
+            elif not payload.strip():
+                raise NoSnapshot
+            else:
+                yield from batches_of_snapshot(payload, place, paths)
+        except NoSnapshot:
+            yield table_of_records([], paths, {"malformed": 1})
+
+
+def _inside(found: Any) -> list[msgspec.Raw]:
+    while isinstance(found, msgspec.Struct):
+        (found,) = msgspec.structs.astuple(found)
+    return found or []
+
+
+@cache
+def _decoder(place: Path, *, in_array: bool = False) -> msgspec.json.Decoder[Any]:
+    kind: Any = list[msgspec.Raw]
+    for key in reversed(place):
+        kind = msgspec.defstruct("Document", [("inside", kind | None, None)], rename={"inside": key})
+    return msgspec.json.Decoder(list[kind] if in_array else kind)
