@@ -61,7 +61,7 @@ def opened(folder: Path, key: Path | None) -> Path:
 
 def digests(folder: Path) -> dict[tuple[int, int], str]:
     units = location.find(str(folder / "ledger.sqlite"), None).ledger.released(load(folder / "spec.toml").spec_id, DAY)
-    return {(unit.slot_s, unit.shard): unit.digest for unit in units}
+    return {unit.key: unit.digest for unit in units}
 
 
 def kill_one(cluster: Standalone, events: int) -> None:

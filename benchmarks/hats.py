@@ -13,7 +13,6 @@ from fractions import Fraction
 from pathlib import Path
 
 import h3
-import msgspec
 import numpy as np
 import pyarrow.compute  # noqa: F401 - as counting by vehicle has before a HAT is planned
 
@@ -29,7 +28,7 @@ from dpops.types import Grid
 from pipelines.garbage import collect_seldom
 from transforms.ledger import Account, Ledger
 from transforms.ledger.head import Head
-from transforms.recorded.units import Sealed
+from transforms.recorded.codec import decode, encode
 from transforms.releases.hats.draw import draw_releases
 from transforms.releases.hats.estimates import estimates_of
 from transforms.releases.hats.policy import Policy
@@ -97,9 +96,9 @@ def run(mechanism: Mechanism, formats: tuple[str, ...], folder: Path) -> tuple[i
         with clock.doing("plan, noise, check"):
             ((unit, _),) = draw_releases(slot_s, 0, tally, facts, policy, Noise())
         with clock.doing("encode the entry"):
-            encoded.append(msgspec.json.encode(unit))
+            encoded.append(encode(unit))
     with clock.doing("decode the entry"):
-        units = [msgspec.json.decode(each, type=Sealed) for each in encoded]
+        units = [decode(each) for each in encoded]
     with clock.doing("record"):
         done = book.record("city", PureLimit(Fraction(10**6)), "name", "{}", units)
     for unit in done.sealed:

@@ -10,9 +10,10 @@ from fractions import Fraction
 from pathlib import Path
 
 from dpops.accountant import PureLimit
+from dpops.claims import PureDP
 from transforms.ledger import Account, Ledger
 from transforms.ledger.head import Head
-from transforms.recorded.units import Released, Sealed
+from transforms.recorded.units import HatUnit, Released
 
 ACCOUNT = Account(
     name="bench",
@@ -26,16 +27,17 @@ ACCOUNT = Account(
 )
 
 
-def unit(slot_s: int, period: str) -> Sealed:
-    return Sealed(
+def unit(slot_s: int, period: str) -> HatUnit:
+    return HatUnit(
         spec_id="bench",
         period=period,
         slot_s=slot_s,
         slot_start="",
         slot_end="",
         shard=0,
-        epsilon_hat="1",
-        epsilon_slot="1",
+        per_hat=PureDP(Fraction(1)),
+        spent=PureDP(Fraction(1)),
+        debit=PureDP(Fraction(1)),
         unit="km/h",
         released=[Released("872830828ffffff", "mean", "baseline", {"epsilon": "1", "scale": "6500"}, [slot_s])],
         digest="0" * 64,

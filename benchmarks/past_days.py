@@ -20,7 +20,7 @@ import numpy as np
 
 from benchmarks.learning import DELTA, TOTAL, made_up
 from dpops.accountant import PureLimit, limit_of
-from dpops.claims import ZCDP, rho_within
+from dpops.claims import ZCDP, PureDP, rho_within
 from dpops.levels import UNIT, BoundsOnly, Fleet, recipe, sum_up
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.noise import Noise
@@ -30,7 +30,7 @@ from transforms.ledger.chain import Signature
 from transforms.ledger.head import Head
 from transforms.places.hexagons import cell_text
 from transforms.places.hierarchy import hats_of
-from transforms.recorded.units import Released, Sealed
+from transforms.recorded.units import HatUnit, Released
 from transforms.releases.hats.past_reader import PastReader
 from transforms.releases.periods import learned, states
 from transforms.releases.periods.stages import LevelsPolicy, first_centres, seal_stage, stage_plan
@@ -108,7 +108,7 @@ def _hats(folder: Path, region: tuple[int, ...], days: int) -> Iterator[tuple[fl
             yield spent, _seconds(lambda estimate=estimate: estimate(files[1]))
 
 
-def _unit(day: int, hour: int, region: tuple[int, ...], rng: np.random.Generator) -> Sealed:
+def _unit(day: int, hour: int, region: tuple[int, ...], rng: np.random.Generator) -> HatUnit:
     """A third of the cells has eight vehicles."""
     cells = np.sort(rng.choice(np.array(region), len(region) // 3, replace=False)).tolist()
     known = CountsKnown(np.full(8, 4, np.int64), 32)
@@ -116,15 +116,16 @@ def _unit(day: int, hour: int, region: tuple[int, ...], rng: np.random.Generator
     kmh = 20 + 5 * np.sin(np.array(cells) % 97) + float(plan.noise_std()) * rng.normal(size=len(cells))
     integers = np.rint(kmh / float(plan.step)).astype(np.int64).tolist()
     slot = _slots(day)[hour]
-    return Sealed(
+    return HatUnit(
         spec_id="bench",
         period=slot.period,
         slot_s=day * DAY_S + hour * 3600,
         slot_start=slot.start,
         slot_end=slot.end,
         shard=0,
-        epsilon_hat=str(EPSILON),
-        epsilon_slot="10",
+        per_hat=PureDP(EPSILON),
+        spent=PureDP(Fraction(10)),
+        debit=PureDP(Fraction(10)),
         unit="km/h",
         released=[
             Released(cell_text(cell), "mean", plan.mechanism, plan.document(), [integer])
@@ -146,7 +147,7 @@ def _policy(region: tuple[int, ...], vehicles: int, folder: Path) -> LevelsPolic
     return LevelsPolicy(
         spec_id="bench",
         kind="gaussian",
-        total=str(ZCDP.of_gaussian(Fraction(UNIT), how.spread)),
+        total=ZCDP.of_gaussian(Fraction(UNIT), how.spread),
         epsilon=TOTAL,
         delta=DELTA,
         spread=how.spread,

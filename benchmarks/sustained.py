@@ -237,7 +237,7 @@ def digests_apart(
 def digests(place: location.AccountLocation, spec: Specification) -> dict[Any, str]:
     periods = {spent.period for spent in place.ledger.spent(spec.account.name)}
     units = [unit for period in periods for unit in place.ledger.released(spec.spec_id, period)]
-    return {(unit.slot_s, unit.shard): unit.digest for unit in units}
+    return {unit.key: unit.digest for unit in units}
 
 
 @click.command()

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pipelines.account.location import AccountLocation, account_of, read_key, signature_of
 from pipelines.errors import UsageError
@@ -22,6 +23,9 @@ from transforms.releases.periods.stages import LevelsPolicy
 from transforms.releases.slots import SlotFacts
 from transforms.releases.state_file import StateFile
 from transforms.time.calendar import Calendar, CalendarError, Locator
+
+if TYPE_CHECKING:
+    from transforms.releases.periods.release import PeriodRelease
 
 
 def admitted(spec: Specification, location: AccountLocation) -> Secret:
@@ -97,6 +101,20 @@ def levels_policy(
     """How the periods of a specification by `levels` are released. head, signature: the account's."""
     policy = levels.policy(spec.spec_id, spec.cells.region or (), spec.speeds.grid, secret.derive("digest"))
     return replace(policy, kept=StateFile.beside(head, spec.spec_id, signature))
+
+
+def period_release(
+    spec: Specification, slots: Mapping[int, SlotFacts], secret: Secret, head: Path, signature: Signature | None
+) -> "PeriodRelease | None":
+    """The release of a specification's whole periods; None where it is of HATs.
+
+    slots: facts of each, whose `plan` is its whole period. head, signature: the account's.
+    """
+    if spec.levels is None:
+        return None
+    from transforms.releases.periods.release import PeriodRelease  # loads what learns; a release of HATs does without
+
+    return PeriodRelease(levels_policy(spec, spec.levels, secret, head, signature), slots, spec.timetable.zone)
 
 
 def _policy(spec: Specification, secret: Secret) -> Policy:

@@ -31,7 +31,6 @@ from transforms.sources.heartbeat import Heartbeat
 from transforms.steps.count import ByVehicle, InPanes, LateForPanes
 from transforms.steps.lateness import BEHIND, InTime, IntoPanes, IntoSlots, RefuseLate
 from transforms.steps.observe import Assign, CountRefused, Parse
-from transforms.steps.past import EstimateWithPast
 from transforms.steps.release import ByHexagon, Estimate, Record
 
 PANE_S = 60
@@ -52,7 +51,7 @@ class ObservedOutputs(NamedTuple):
 
 
 class HexagonOutputs(NamedTuple):
-    """sealed: (what is recorded together, encoded Sealed). exposure: (slot, packed Exposure)."""
+    """sealed: (what is recorded together, encoded Unit). exposure: (slot, packed Exposure)."""
 
     sealed: PCollection[KeyedUnit]
     exposure: PCollection[tuple[int, ExposureBytes]]
@@ -123,7 +122,7 @@ def draw(tallies: PCollection[KeyedTally], heartbeat: PCollection[KeyedTally], j
     heartbeat: one ((plan, release shard), b"") for every plan, so that a slot is sealed even if nothing happened.
     """
     both = (tallies, heartbeat) | "with heartbeat" >> beam.Flatten()
-    done = both | "by hexagon" >> ByHexagon(job.policy, job.slots, job.transaction)  # key, Sealed
+    done = both | "by hexagon" >> ByHexagon(job.hats, job.transaction)  # key, Unit
     return HexagonOutputs(done.sealed, done[EXPOSURE])
 
 
@@ -143,11 +142,8 @@ def publish_estimates(estimates: PCollection[SlotEstimates], job: Job) -> None:
 
 def estimate(recorded: PCollection[RecordedSlot], job: Job) -> PCollection[SlotEstimates]:
     """What the ledger returned -> values, intervals and status; where it is asked for, also what the past teaches."""
-    policy = job.policy
-    if job.outputs.shape.model:
-        learned = EstimateWithPast(job.account, policy.spec_id, policy.names, policy.grid.upper)
-        return recorded | "publish/estimate" >> learned
-    return recorded | "publish/estimate" >> Estimate(policy.names)
+    name = "learn" if job.outputs.shape.model else "read integers"
+    return recorded | "publish/estimate" >> Estimate(job.hats, job.account, name)
 
 
 def sinks_of(outputs: Outputs) -> dict[str, Sink]:

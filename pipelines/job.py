@@ -10,6 +10,7 @@ from transforms.ledger.ledger_account import LedgerAccount
 from transforms.observe.parse import Rules
 from transforms.recorded.units import Transaction
 from transforms.releases.hats.policy import Policy
+from transforms.releases.hats.release import HatRelease
 from transforms.releases.slots import SlotFacts
 from transforms.sinks.rows import PLAIN, Shape
 from transforms.sources.kafka_partition import Topic
@@ -54,3 +55,8 @@ class Job:
     outputs: Outputs
     vehicle_shards: int = VEHICLE_SHARDS
     skips_unreadable: bool = False
+
+    @property
+    def hats(self) -> HatRelease:
+        """The release of HATs by the job's policy."""
+        return HatRelease(self.policy, self.slots, learns=self.outputs.shape.model)

@@ -12,7 +12,6 @@ from pipelines.job import Outputs
 from pipelines.specification import Specification
 from transforms.atomic_files import locked
 from transforms.errors import reason_of
-from transforms.recorded.units import LIVE_SHARD
 from transforms.releases.periods.products import PRODUCTS
 from transforms.sinks.files import HATS, LIVE
 from transforms.sinks.published import DATES, published_slots
@@ -86,9 +85,10 @@ def _refuse_unknown(
 ) -> None:
     if not published:
         return
-    standing = {slot_s: slot_s if is_live else _recorded_as(spec, slot_s) for slot_s in published}
-    sealed = location.ledger.sealed(spec.account.name, spec.spec_id, min(standing.values()), max(standing.values()) + 1)
-    recorded = {slot_s for slot_s, shard in sealed if (shard == LIVE_SHARD) == is_live}
+    standing = {slot_s: slot_s if is_live else spec.entry_slot(slot_s) for slot_s in published}
+    which = spec.account.name, spec.spec_id, min(standing.values()), max(standing.values()) + 1
+    ledger = location.ledger
+    recorded = ledger.sealed_live(*which) if is_live else {slot_s for slot_s, _ in ledger.sealed(*which)}
     unknown = sorted(slot_s for slot_s in published if standing[slot_s] not in recorded)
     if unknown:
         raise OutputError(
@@ -97,8 +97,3 @@ def _refuse_unknown(
             "was restored. Fresh noise would be a second look, so nothing was recorded. Name the ledger and the key "
             "that it was released with (--ledger, --key); if they are lost, the account has ended"
         )
-
-
-def _recorded_as(spec: Specification, slot_s: int) -> int:
-    """The slot whose entry stands for this one: under `levels` the period's first."""
-    return slot_s if spec.levels is None else spec.slots_of_period(slot_s)[0]

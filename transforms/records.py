@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from dpops.estimate import Estimates
 from dpops.types import Int64s
-from transforms.recorded.units import Sealed
+from transforms.recorded.units import Unit
 
 if TYPE_CHECKING:
     EventBytes = NewType("EventBytes", bytes)
@@ -45,7 +45,7 @@ KeyedTally = tuple[SlotShard, TallyBytes]
 """A packed `Tally` by release shard and the first slot of its plan; a heartbeat has no bytes."""
 
 KeyedUnit = tuple[str, UnitBytes]
-"""An encoded `Sealed` by what the ledger records in one transaction: a period or a slot."""
+"""An encoded `Unit` by what the ledger records in one transaction: a period or a slot."""
 
 
 class RawBatch(NamedTuple):
@@ -123,7 +123,7 @@ EXPOSURE: Final = "exposure"
 class RecordedSlot(NamedTuple):
     """One slot as the ledger returned it: its units, one per release shard, and the sequence number of each entry."""
 
-    units: list[Sealed]
+    units: list[Unit]
     sequences: list[int]
 
 

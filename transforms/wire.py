@@ -105,6 +105,8 @@ class Partial(NamedTuple):
 
 def joined(parts: Sequence[Tally]) -> Tally:
     """Tallies one behind another; all with the same sums, and at least one."""
+    if len(parts) == 1:
+        return parts[0]
     sums = {name: np.concatenate([part.sums[name] for part in parts]) for name in parts[0].sums}
     return Tally(
         *(np.concatenate(columns) for columns in zip(*(part.keys() for part in parts), strict=True)), sums=sums

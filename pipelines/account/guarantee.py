@@ -58,7 +58,13 @@ def loss_of(spent: Accountant, limit: Limit) -> Loss:
 
 
 def sentence(spec: Specification, hat: Fraction, spent: Loss) -> str:
-    """hat: the largest epsilon of a HAT in the release. spent: bounds what a vehicle spent in any period of it."""
+    """Says what a release promises a vehicle.
+
+    hat: the largest epsilon of a HAT in the release. spent: bounds what a vehicle spent in any period of it. Where the
+    specification gives one total, that alone is said.
+    """
+    if spec.levels is not None:
+        return levels_sentence(spec, spec.levels)
     total = spec.privacy.allocation.total
     period = spent if total is None or spent.epsilon >= total else Loss(total)
     changes = "raises those of a true one by" if period.delta else "changes them by"

@@ -13,9 +13,10 @@ from transforms.ledger import Ledger, Spent
 def note_spending(ledger: Ledger, spec: Specification, outcome: Outcome) -> None:
     """Keeps what vehicles spent in the periods of which this run recorded all that the account has.
 
-    Only where counts are public: what the busiest vehicle spent follows from them.
+    Only where counts are public: what the busiest vehicle spent follows from them. An outcome without what was spent is
+    of a release in which every vehicle may spend the total.
     """
-    if not spec.counts_are_public or spec.levels is not None:  # under `levels` every vehicle may spend the total
+    if not spec.counts_are_public or not outcome.spent:
         return
     for period, new in outcome.new.items():
         units = _units(ledger.spent(spec.account.name, period), spec)

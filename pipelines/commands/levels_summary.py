@@ -15,7 +15,7 @@ from pipelines.specification.levels import LevelsRelease
 from transforms.ledger import Ledger
 from transforms.public import Fact, Operator, Summary
 from transforms.recorded.stage_plan import plan_of
-from transforms.recorded.units import Sequenced, counted
+from transforms.recorded.units import StageEntry, counted
 
 OPERATOR_ONLY = "for the operator alone: these numbers depend on how many vehicles reported"
 
@@ -44,7 +44,7 @@ def summarise_levels(spec: Specification, levels: LevelsRelease, done: Release, 
     return Summary(public, Operator(_operators_part(done.outcome.opened(), done.calendar.periods, entries)))
 
 
-def _operators_part(outcome: Outcome, periods: Sequence[str], entries: Sequence[Sequenced]) -> dict[str, Fact]:
+def _operators_part(outcome: Outcome, periods: Sequence[str], entries: Sequence[StageEntry]) -> dict[str, Fact]:
     return {
         "rows": outcome.rows,
         "observations": outcome.observations,
@@ -56,14 +56,14 @@ def _operators_part(outcome: Outcome, periods: Sequence[str], entries: Sequence[
     }
 
 
-def _stages_of(period: str, entries: Sequence[Sequenced]) -> list[dict[str, Fact]]:
+def _stages_of(period: str, entries: Sequence[StageEntry]) -> list[dict[str, Fact]]:
     """In their order; they and those that they rest on are counted among the specification's stages: 1, 2, .."""
     places = counted(entries)
     plans = [(entry.sequence, plan_of(entry.unit)) for entry in entries if entry.unit.period == period]
     return [{"share": plan.share, "sequence": places[at], "rests_on": places[plan.rests_on]} for at, plan in plans]
 
 
-def _entries_of(period: str, entries: Sequence[Sequenced]) -> list[dict[str, Fact]]:
+def _entries_of(period: str, entries: Sequence[StageEntry]) -> list[dict[str, Fact]]:
     """With the ledger's own sequence numbers, which audit events shift."""
     plans = [(entry.sequence, plan_of(entry.unit)) for entry in entries if entry.unit.period == period]
     return [{"share": plan.share, "sequence": int(at), "rests_on": int(plan.rests_on)} for at, plan in plans]

@@ -207,15 +207,12 @@ def _edition(
 
 def _promise(spec: Specification, limit: Limit, by_period: Mapping[str, Accountant]) -> Promise:
     from pipelines.account.cost import costs
-    from pipelines.account.guarantee import Loss, levels_sentence, loss_of, sentence
+    from pipelines.account.guarantee import Loss, loss_of, sentence
     from pipelines.advice.pages.report import odds
     from pipelines.advice.publish.edition import Promise
 
     most = max((loss_of(total, limit) for total in by_period.values()), default=Loss())
-    if spec.levels:
-        guarantee = levels_sentence(spec, spec.levels)
-    else:
-        guarantee = sentence(spec, spec.privacy.allocation.epsilon, most)
+    guarantee = sentence(spec, spec.privacy.allocation.epsilon, most)
     epsilon, total = float(most.epsilon), costs(spec.account.unit, limit, by_period)
     return Promise(guarantee, epsilon, float(most.delta), most.chance, odds(epsilon), total)
 

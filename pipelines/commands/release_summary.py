@@ -26,7 +26,7 @@ from pipelines.runs.crew.check_input import InputCheck
 from pipelines.runs.release import Release
 from pipelines.specification import Specification
 from transforms.public import Fact, Operator, Summary
-from transforms.recorded.units import Sealed
+from transforms.recorded.units import HatUnit, all_of
 
 
 def tell(spec: Specification, done: Release, place: AccountLocation, *, as_json: bool) -> None:
@@ -47,10 +47,11 @@ def summarise(spec: Specification, done: Release, place: AccountLocation) -> Sum
     wanted = {slot.start_s for slot in done.calendar.slots}
     periods, hat, bound = [], Fraction(0), Loss()
     for period in done.calendar.periods:
-        units = [unit for unit in place.ledger.released(spec.spec_id, period) if unit.slot_s in wanted]
+        released = all_of(HatUnit, place.ledger.released(spec.spec_id, period))
+        units = [unit for unit in released if unit.slot_s in wanted]
         debits, spend = spending(place.ledger, spec, period)
         periods.append(_of_period(spec, period, units, debits.epsilon, spend))
-        hat = max([hat, *(Fraction(unit.epsilon_hat) for unit in units)])
+        hat = max([hat, *(unit.per_hat.epsilon for unit in units)])
         bound = max(bound, debits if spend is None else Loss(spend.most))
     public: dict[str, Fact] = {
         "name": spec.name,
@@ -72,7 +73,7 @@ def summarise(spec: Specification, done: Release, place: AccountLocation) -> Sum
 
 
 def _of_period(
-    spec: Specification, period: str, units: Sequence[Sealed], debits: Fraction, spend: Spend | None
+    spec: Specification, period: str, units: Sequence[HatUnit], debits: Fraction, spend: Spend | None
 ) -> dict[str, Fact]:
     """units: those of the range, as the ledger has them. debits, spend: as `spending` says them."""
     released = [each for unit in units for each in unit.released]
@@ -91,11 +92,11 @@ def _of_period(
     }
 
 
-def _with_data(spec: Specification, units: Sequence[Sealed]) -> int | None:
+def _with_data(spec: Specification, units: Sequence[HatUnit]) -> int | None:
     """Slots with a HAT that has data; not told where counts are secret."""
     if not spec.counts_are_public:
         return None
-    return len({unit.slot_s for unit in units if any(released.plan is not None for released in unit.released)})
+    return len({unit.slot_s for unit in units if unit.has_data})
 
 
 def show(summary: dict[str, Any], out: Console) -> None:

@@ -99,8 +99,6 @@ def _walked(place: AccountLocation) -> tuple[Ledger, str]:
 
 
 def _guarantee(spec: Specification, spent: Mapping[str, Loss]) -> str:
-    from pipelines.account.guarantee import Loss, levels_sentence, sentence
+    from pipelines.account.guarantee import Loss, sentence
 
-    if spec.levels is not None:
-        return levels_sentence(spec, spec.levels)
     return sentence(spec, spec.privacy.allocation.epsilon, max(spent.values(), default=Loss()))

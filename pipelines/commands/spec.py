@@ -84,10 +84,8 @@ def _each(spec: Specification) -> str:
 
 def _outputs(spec: Specification) -> tuple[str, ...]:
     """What gets rows, each in files of its own."""
-    if spec.levels is None:
-        return ("HATs",)
-    live = ("live HATs",) if spec.levels.live else ()
-    return ("HATs", *live, *(product.name for product in spec.levels.products))
+    live = ("live HATs",) if spec.has_live else ()
+    return ("HATs", *live, *(product.name for product in spec.products))
 
 
 @spec.command()

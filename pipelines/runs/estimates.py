@@ -19,7 +19,7 @@ from pipelines.ranges import range_of
 from pipelines.specification import Specification
 from transforms.ledger import AccountRefusal
 from transforms.observe.vehicle_hash import Secret
-from transforms.recorded.units import Sequenced, counted
+from transforms.recorded.units import StageEntry, counted
 from transforms.records import SlotEstimates
 from transforms.releases.periods.learned import day_estimates, hat_estimates, learned_from, product_estimates
 from transforms.releases.periods.order import hours_of, is_complete, of_period
@@ -45,7 +45,7 @@ class Recorded:
 
     spec: Specification
     policy: LevelsPolicy
-    entries: Sequence[Sequenced]
+    entries: Sequence[StageEntry]
 
     @property
     def periods(self) -> set[str]:

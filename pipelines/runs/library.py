@@ -11,10 +11,9 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.pvalue import PCollection
 
-from dpops.claims import claim_of
 from pipelines.account import location
 from pipelines.account.location import AccountLocation
-from pipelines.assembly import admitted, assemble, continuing, job_of, ledger_account_of, levels_policy
+from pipelines.assembly import admitted, assemble, continuing, job_of, ledger_account_of, period_release
 from pipelines.build import count, draw, estimate, observe, seal_in_panes
 from pipelines.errors import UsageError
 from pipelines.further_columns import shape_with
@@ -27,12 +26,10 @@ from pipelines.specification.load import Source
 from transforms.layouts.base import FIELDS
 from transforms.ledger import AccountRefusal
 from transforms.observe.vehicle_hash import Secret
-from transforms.recorded.units import Debit
+from transforms.recorded.units import Debit, UnitKey
 from transforms.records import KeyedEvents, KeyedTally, PackedEvents, SlotEstimates, TallyBytes
 from transforms.releases.hats.past import MODEL
-from transforms.releases.periods.learned import learned_centres, learned_estimates
-from transforms.releases.periods.period import PeriodPolicy
-from transforms.releases.periods.stages import COLUMNS
+from transforms.releases.periods.release import PeriodRelease
 from transforms.sinks.rows import NOTES, Shape, schema_of
 from transforms.sinks.typed_rows import ToRows
 from transforms.sources.elements import ReadElements
@@ -117,8 +114,9 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
         job = continuing(job, place.ledger)
         read = elements | "read" >> ReadElements(spec.input.layout.units, names_of(spec), None)
         events = observe(read, job) | "by shard" >> beam.Map(_keyed).with_output_types(KeyedEvents)
-        if spec.levels is not None:
-            return _release_period(events, spec, when, job, secret)
+        release = period_release(spec, job.slots, secret, job.account.head, job.account.signature)
+        if release is not None:
+            return _release_period(events, spec, when, job, release)
         plans = list(dict.fromkeys(facts.plan[0] for facts in job.slots.values()))
         beats = _beats(elements.pipeline, plans, spec.privacy.release_shards)
         sealed = draw(count(events, job), beats, job).sealed
@@ -195,10 +193,9 @@ def _beats(p: beam.Pipeline, plans: Sequence[int], shards: int) -> PCollection[K
 
 
 def _release_period(
-    events: PCollection[KeyedEvents], spec: Specification, when: Calendar, job: Job, secret: Secret
+    events: PCollection[KeyedEvents], spec: Specification, when: Calendar, job: Job, release: PeriodRelease
 ) -> PCollection[SlotEstimates]:
     """One period by `levels`: each rests on those that were recorded before it, so they come one after another."""
-    assert spec.levels is not None
     if spec.input.derived is not None:
         raise SpecificationError("input.derived_speed is for `hatstream release` only: give rows with their speeds")
     if len(when.periods) > 1:
@@ -206,12 +203,10 @@ def _release_period(
             f"the range holds {len(when.periods)} periods, and by 'levels' each rests on what was recorded before: "
             "run one pipeline a period, the oldest first"
         )
-    policy = levels_policy(spec, spec.levels, secret, job.account.head, job.account.signature)
     first_s = when.slots[0].start_s
-    wanted = {when.periods[0]: [Debit((spec.spec_id, first_s, 0), claim_of(policy.total))]}
+    wanted = {when.periods[0]: [Debit(UnitKey(spec.spec_id, first_s, 0), release.policy.total)]}
     if job.account.open().excess(job.account.name, job.account.limit, wanted):
         raise AccountRefusal(f"account {spec.account.name!r} refuses {when.periods[0]}: its limit would be exceeded")
-    tallies = events | "by vehicle" >> ByVehicle(None, COLUMNS, 1, job.slots)
+    tallies = events | "by vehicle" >> ByVehicle(None, release.columns, 1, job.slots)
     both = (tallies, _beats(events.pipeline, [first_s], 1)) | "with heartbeat" >> beam.Flatten()
-    periods = PeriodPolicy(policy, job.slots, spec.timetable.zone, learned_centres, learned_estimates)
-    return both | "period" >> ReleasePeriod(job.account, periods)
+    return both | "period" >> ReleasePeriod(job.account, release)

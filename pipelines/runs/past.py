@@ -9,7 +9,7 @@ from pipelines.output_folder import make_writable
 from pipelines.progress import Report
 from pipelines.specification import Specification
 from transforms.ledger import AccountRefusal
-from transforms.recorded.units import Sequenced
+from transforms.recorded.units import HatEntry, HatUnit, all_of
 from transforms.records import RecordedSlot, SlotEstimates
 from transforms.releases.hats.estimates import estimates_of
 from transforms.releases.hats.past import Fitter, Past, with_model
@@ -37,7 +37,7 @@ def estimate_again(
     if not ledger.exists():
         raise AccountRefusal(f"there is no ledger at {location.shown}: name it with --ledger")
     make_writable(outputs.folder)
-    entries, wanted = ledger.stages(spec.account.name, spec.spec_id), {slot.start_s for slot in when.slots}
+    entries, wanted = ledger.hats(spec.account.name, spec.spec_id), {slot.start_s for slot in when.slots}
     slots = [slot for slot in _slots(entries) if slot.units[0].slot_s in wanted]
     slots.sort(key=lambda slot: last_entry(slot, ledger))
     written: list[Path] = []
@@ -57,19 +57,18 @@ def _causal(spec: Specification, location: AccountLocation, slots: Sequence[Reco
     reader.keep()
 
 
-def _by_all(
-    spec: Specification, entries: Sequence[Sequenced], slots: Sequence[RecordedSlot]
-) -> Iterator[SlotEstimates]:
+def _by_all(spec: Specification, entries: Sequence[HatEntry], slots: Sequence[RecordedSlot]) -> Iterator[SlotEstimates]:
     known = Fitter().fitted(Past.none(keeps_all=True).after(entries))
     for slot in slots:
-        yield with_model(estimates_of(slot.units, _names(spec)), slot.units, known, spec.speeds.grid.upper)
+        units = all_of(HatUnit, slot.units)
+        yield with_model(estimates_of(units, _names(spec)), units, known, spec.speeds.grid.upper)
 
 
 def _names(spec: Specification) -> tuple[str, ...]:
     return tuple(each.name for each in spec.statistics)
 
 
-def _slots(entries: Sequence[Sequenced]) -> list[RecordedSlot]:
+def _slots(entries: Sequence[HatEntry]) -> list[RecordedSlot]:
     found: dict[int, RecordedSlot] = {}
     for sequence, unit in entries:
         slot = found.setdefault(unit.slot_s, RecordedSlot([], []))

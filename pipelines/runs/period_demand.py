@@ -10,7 +10,8 @@ import numpy as np
 
 from dpops.accountant import Accountant
 from pipelines.outcome import Spend
-from transforms.recorded.units import Debit, Spending, debit, debits_by_slot
+from transforms.recorded.codec import Spending
+from transforms.recorded.units import Debit, debits_by_slot
 from transforms.wire import unpack_exposure
 
 
@@ -29,8 +30,8 @@ def asked_of(sealed: Iterable[bytes], exposures: Callable[[int], Iterable[bytes]
     """sealed: encoded units of a period. exposures: those of a slot, by its start. shares: of a HAT's epsilon, by
     statistic."""
     units = [msgspec.json.decode(data, type=Spending) for data in sealed]
-    rates = {unit.slot_s: Fraction(unit.epsilon_hat) for unit in units}
-    return Asked(list(map(debit, units)), spend_of(rates, exposures, shares))
+    rates = {unit.slot_s: unit.rate for unit in units}
+    return Asked([unit.asked for unit in units], spend_of(rates, exposures, shares))
 
 
 def spend_of(

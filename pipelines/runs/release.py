@@ -12,16 +12,14 @@ from dpops.accountant import Limit, PureLimit
 from pipelines import output_folder
 from pipelines.account.location import AccountLocation
 from pipelines.account.spending import note_spending
-from pipelines.assembly import admitted, continuing, job_of, ledger_account_of, levels_policy
+from pipelines.assembly import admitted, continuing, job_of, ledger_account_of, period_release
 from pipelines.errors import InputError
 from pipelines.input_files import InputFiles, input_of
 from pipelines.job import Job, Outputs
 from pipelines.outcome import Outcome
 from pipelines.progress import Report
 from pipelines.specification import Specification
-from pipelines.specification.levels import LevelsRelease
 from transforms.ledger import AccountRefusal
-from transforms.observe.vehicle_hash import Secret
 from transforms.public import Operator
 from transforms.sinks.files import HATS, file_of
 from transforms.sources.kafka_partition import Topic
@@ -29,7 +27,7 @@ from transforms.time.calendar import Calendar, Slot
 
 if TYPE_CHECKING:
     from pipelines.engine import BoundedEngine
-    from transforms.releases.periods.period import PeriodPolicy
+    from transforms.releases.periods.release import PeriodRelease
 
 SHOWN_PERIODS = SHOWN_FILES = 7
 _NONE_READABLE = (
@@ -79,7 +77,7 @@ def release(
     job = continuing(job_of(spec, when, secret, ledger_account_of(spec, location), outputs), location.ledger)
     job = replace(job, skips_unreadable=files.skip_unreadable)
     needed = _needed(spec, when, location, allow_empty=files.allow_empty)
-    levels = None if spec.levels is None else _levels(spec, spec.levels, job, secret)
+    levels = period_release(spec, job.slots, secret, job.account.head, job.account.signature)
     outcome = _run(job, levels, paths, when.slots, needed, workers, engine, progress)
     _raise_refusals(spec, location, needed, outcome)
     note_spending(location.ledger, spec, outcome)
@@ -100,7 +98,7 @@ def _raise_refusals(
 
 def _run(
     job: Job,
-    levels: "PeriodPolicy | None",
+    levels: "PeriodRelease | None",
     paths: Sequence[str],
     slots: Sequence[Slot],
     needed: Sequence[str] | None,
@@ -122,20 +120,11 @@ def _run(
     return by_levels.run(job, levels, paths, slots, needed, workers, progress)
 
 
-def _levels(spec: Specification, of: LevelsRelease, job: Job, secret: Secret) -> "PeriodPolicy":
-    from transforms.releases.periods.learned import learned_centres, learned_estimates
-    from transforms.releases.periods.period import PeriodPolicy
-
-    policy = levels_policy(spec, of, secret, job.account.head, job.account.signature)
-    return PeriodPolicy(policy, job.slots, spec.timetable.zone, learned_centres, learned_estimates)
-
-
 def _files(spec: Specification, job: Job) -> Iterator[Path]:
     """One of each format for each slot, then for each period and product."""
-    products = spec.levels.products if spec.levels is not None else ()
     first = [facts.start for slot_s, facts in job.slots.items() if slot_s == facts.plan[0]]
     of = [(facts.start, HATS) for facts in job.slots.values()]
-    of += [(start, product.name) for start in first for product in products]
+    of += [(start, product.name) for start in first for product in spec.products]
     for start, name in of:
         for kind in job.outputs.formats:
             yield job.outputs.folder / file_of(spec.spec_id, start, kind, job.outputs.shape, name)

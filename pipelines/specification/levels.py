@@ -142,7 +142,7 @@ class LevelsRelease:
         return LevelsPolicy(
             spec_id=spec_id,
             kind=self.recipe.kind,
-            total=str(self.claim),
+            total=self.claim,
             epsilon=self.epsilon,
             delta=self.delta,
             spread=self.recipe.spread,

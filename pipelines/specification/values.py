@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 from dpops.accountant import Limit
 from dpops.allocation import Allocation
 from dpops.forecast import Prior
+from dpops.levels import Fleet
 from dpops.statistics import RequestedStatistic
 from dpops.types import Grid
 from pipelines.specification.identity import decisive_text, spec_id_of
@@ -17,6 +18,7 @@ from pipelines.specification.levels import LevelsRelease
 from transforms.count.tally import ContributionBound
 from transforms.layouts import Layout
 from transforms.observe.derived_speed import SpeedLimits
+from transforms.releases.periods.products import Product
 from transforms.time.calendar import Timetable, Unit
 
 
@@ -118,6 +120,31 @@ class Specification:
     def levels(self) -> LevelsRelease | None:
         """The mean by `levels`, if it is asked for."""
         return self.privacy.levels
+
+    @property
+    def products(self) -> tuple[Product, ...]:
+        """What is published of a period besides its HATs."""
+        return () if self.levels is None else self.levels.products
+
+    @property
+    def fleet(self) -> Fleet | None:
+        """What is known of the fleet, where a release needs it."""
+        return None if self.levels is None else self.levels.fleet
+
+    @property
+    def teaches_hats(self) -> bool:
+        """Whether means are released HAT by HAT under public counts: then a model is learned of them."""
+        has_mean = any(statistic.name == "mean" for statistic in self.statistics)
+        return self.levels is None and self.counts_are_public and has_mean
+
+    @property
+    def has_live(self) -> bool:
+        """Whether slots are released live, before their period as a whole."""
+        return self.levels is not None and self.levels.live is not None
+
+    def entry_slot(self, slot_s: int) -> int:
+        """The slot whose entry in the ledger stands for this one: the first of a period that is one vector."""
+        return slot_s if self.levels is None else self.slots_of_period(slot_s)[0]
 
     @property
     def counts_are_public(self) -> bool:

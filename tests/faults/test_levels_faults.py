@@ -57,10 +57,10 @@ def check_whole(folder: Path, ledger: str, seen: list[Sequenced]) -> None:
     """Every stage once, around what was recorded before it; what was seen stands; files are the ledger's."""
     found = stages(folder, ledger)
     assert found[: len(seen)] == seen
-    assert len({(entry.unit.period, entry.unit.shard) for entry in found}) == len(found)
+    assert len({(entry.unit.period, entry.unit.stage) for entry in found}) == len(found)
     for period in DAYS:
         mine = [entry for entry in found if entry.unit.period == period]
-        assert [entry.unit.shard for entry in mine] == list(range(plan_of(mine[0].unit).stages))
+        assert [entry.unit.stage for entry in mine] == list(range(plan_of(mine[0].unit).stages))
         assert (
             sum(float(s.epsilon) for s in location.find(ledger, folder / "key").ledger.spent("small", period)) == 2.64
         )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pipelines.account import location
 from transforms.ledger.spending import Spent
-from transforms.recorded.units import Sealed, debit_of
+from transforms.recorded.units import HatUnit, all_of
 from transforms.releases.hats.estimates import estimates_of
 from transforms.sinks.files import FORMATS, file_stem
 from transforms.sinks.rows import SCHEMA, columns_of
@@ -39,11 +39,11 @@ class Witness:
         for folder in folders:
             assert {path.name for path in folder.iterdir()} == whole, "all files and nothing else"
 
-    def _look(self) -> tuple[list[Sealed], list[Spent]]:
+    def _look(self) -> tuple[list[HatUnit], list[Spent]]:
         """What is recorded and what it cost, once it was looked at."""
         ledger = location.find(str(self._path), None).ledger
         spent = ledger.spent(self._account)
-        units = [unit for period in spent for unit in ledger.released(period.spec_id, period.period)]
+        units = all_of(HatUnit, (unit for of in spent for unit in ledger.released(of.spec_id, of.period)))
         for unit in units:
             self._see_integers(unit)
         self._see_files(units)
@@ -51,13 +51,13 @@ class Witness:
         ledger.verify()
         return units, spent
 
-    def _see_integers(self, unit: Sealed) -> None:
+    def _see_integers(self, unit: HatUnit) -> None:
         for released in unit.released:
             key = (unit.spec_id, unit.slot_s, released.cell, released.statistic)
             first = self.recorded.setdefault(key, released.integers)
             assert first == released.integers, f"two values of {key} in the ledger"
 
-    def _see_files(self, units: list[Sealed]) -> None:
+    def _see_files(self, units: list[HatUnit]) -> None:
         by_stem = {file_stem(unit.spec_id, unit.slot_start): unit for unit in units}
         for path in _visible(self._outputs):
             assert path.stem in by_stem, f"{path.name} was published before it was recorded"
@@ -68,11 +68,11 @@ class Witness:
             assert data == whole, f"{path.name} is not whole, or holds two values of what the ledger recorded"
 
 
-def _check_spend(units: list[Sealed], spent: list[Spent]) -> None:
+def _check_spend(units: list[HatUnit], spent: list[Spent]) -> None:
     """Shards would share a debit; the cities that are looked at have one shard."""
     slots = Counter((unit.spec_id, unit.slot_s) for unit in units)
     assert set(slots.values()) <= {1}, "a slot is recorded once"
-    released = sum((Fraction(debit_of(unit)) for unit in units), Fraction(0))
+    released = sum(unit.debit.epsilon for unit in units)
     assert sum((period.epsilon for period in spent), Fraction(0)) == released, "what was spent is what was released"
 
 

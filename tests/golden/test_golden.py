@@ -27,7 +27,7 @@ from tests.dpops.reference import value_of
 from transforms.ledger.chain import ENTRY
 from transforms.ledger.ledger_account import LedgerAccount
 from transforms.observe.vehicle_hash import Secret, vehicle_hashes
-from transforms.recorded.units import Sealed
+from transforms.recorded.codec import Stored
 from transforms.records import SlotShard
 from transforms.steps.observe import Read
 
@@ -72,7 +72,7 @@ def test_what_the_ledger_stores():
     assert [column.name for column in ENTRY.columns] == [
         "seq", "at", "kind", "account", "spec_id", "period", "slot_s", "shard", "epsilon", "body", "hash", "release_id",
     ]  # fmt: skip
-    assert list(Sealed.__struct_fields__) == [
+    assert list(Stored.__struct_fields__) == [
         "spec_id", "period", "slot_s", "slot_start", "slot_end", "shard", "epsilon_hat", "epsilon_slot", "unit",
         "released", "digest", "scope", "debit", "epsilon_total",
     ]  # fmt: skip

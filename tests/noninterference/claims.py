@@ -10,14 +10,16 @@ import msgspec
 from dpops.claims import PureDP
 from dpops.levels.stages import UNIT
 from dpops.mechanism import Plan
-from transforms.recorded.units import LEVELS, Released, Sealed
+from transforms.recorded.codec import Stored
+from transforms.recorded.units import Released
+from transforms.releases.periods.stages import MECHANISM
 
 CHOOSING = frozenset({"levy", "epsilon-quantile", "fixed-quantile", "akmv"})
 """Mechanisms that choose a bin or a bound in private first: with frozen draws another one may be chosen, and no norm of
 the integers says how likely that was. `tests/dpops/mechanisms/test_private_choices.py` audits their laws."""
 
 
-def beyond(one: Sequence[Sealed], other: Sequence[Sealed]) -> Iterator[str]:
+def beyond(one: Sequence[Stored], other: Sequence[Stored]) -> Iterator[str]:
     """What of the offered units says more of a vehicle than the plans claim. Units of two worlds, each in order."""
     if [_place(unit) for unit in one] != [_place(unit) for unit in other]:
         yield "the units that were offered to the ledger"
@@ -32,22 +34,22 @@ def beyond(one: Sequence[Sealed], other: Sequence[Sealed]) -> Iterator[str]:
             yield f"the plans of {_said(unit)}"
             continue
         for released, also in zip(unit.released, same.released, strict=True):
-            if not (_is_bounded if released.mechanism == LEVELS else _is_within)(released, also):
+            if not (_is_bounded if released.mechanism == MECHANISM else _is_within)(released, also):
                 yield f"the integers of {_said(unit)}, {released.cell} {released.statistic}"
             if released.mechanism == LEVELS:
                 shares[unit.spec_id, unit.period] += Fraction((released.plan or {})["share"])
     yield from (f"the shares of period {period}" for (_, period), share in shares.items() if share > 1)
 
 
-def _place(unit: Sealed) -> tuple[Any, ...]:
+def _place(unit: Stored) -> tuple[Any, ...]:
     return unit.spec_id, unit.slot_s, unit.shard, unit.scope
 
 
-def _said(unit: Sealed) -> str:
+def _said(unit: Stored) -> str:
     return f"{unit.scope} {unit.slot_start}, shard {unit.shard}"
 
 
-def _plans(unit: Sealed) -> Sealed:
+def _plans(unit: Stored) -> Stored:
     """The unit without what may differ: integers, the keyed digest, and places in the chain."""
     released = [
         msgspec.structs.replace(

@@ -14,11 +14,13 @@ import pytest
 from dpops.levels.stages import UNIT
 from dpops.noise.words import Words
 from transforms.ledger.ledger import Ledger
-from transforms.recorded.units import LEVELS, Released, Sealed
+from transforms.recorded.codec import Stored, decode, encode
+from transforms.recorded.units import Released, Unit
+from transforms.releases.periods.stages import MECHANISM
 
 
 @contextmanager
-def frozen(offered: list[Sealed]) -> Iterator[None]:
+def frozen(offered: list[Stored]) -> Iterator[None]:
     """While it lasts every source of noise gives the same words, and the ledger keeps `masked` units.
 
     offered: gets each unit as it was really offered, in order.
@@ -26,12 +28,13 @@ def frozen(offered: list[Sealed]) -> Iterator[None]:
     attempts = Counter[tuple[str, int, int]]()
     record = Ledger.record
 
-    def recording(self: Ledger, account: str, limit: Any, spec_name: str, spec_text: str, units: list[Sealed]) -> Any:
-        offered.extend(units)
+    def recording(self: Ledger, account: str, limit: Any, spec_name: str, spec_text: str, units: list[Unit]) -> Any:
+        as_stored = [msgspec.json.decode(encode(unit), type=Stored) for unit in units]
+        offered.extend(as_stored)
         kept = []
-        for unit in units:
+        for unit in as_stored:
             key = unit.spec_id, unit.slot_s, unit.shard
-            kept.append(masked(unit, attempts[key]))
+            kept.append(decode(msgspec.json.encode(masked(unit, attempts[key]))))
             attempts[key] += 1
         return record(self, account, limit, spec_name, spec_text, kept)
 
@@ -45,7 +48,7 @@ def _frozen_words(self: Words, entropy: Callable[[int], bytes] | None = None) ->
     self._entropy = entropy or np.random.default_rng(1).bytes
 
 
-def masked(unit: Sealed, attempt: int) -> Sealed:
+def masked(unit: Stored, attempt: int) -> Stored:
     """The unit with draws of its plans in place of what was released: no sum is in them.
 
     attempt: how often the unit was offered before; each time other noise would have been drawn.
@@ -58,7 +61,7 @@ def _masked(released: Released, chance: np.random.Generator) -> Released:
     if released.integers is None or released.plan is None or released.plan.get("epsilon") == "0":
         return released  # a constant is a function of its plan, and the ledger checks that it is
     number = len(released.integers)
-    if released.mechanism == LEVELS:
+    if released.mechanism == MECHANISM:
         drawn = chance.normal(0, _spread_of(released.plan), number)
         drawn[: number // 2] += 20 * UNIT  # the weights, of a few vehicles
     else:

@@ -109,7 +109,7 @@ def road_of(layout: str) -> Road:
     when, secret = range_of(spec.timetable, DAYS[0], DAYS[0]), Secret(b"k" * 32)
     job = job_of(spec, when, secret, ledger_account_of(spec, place, signs=False), NOWHERE)
     assert spec.levels is not None
-    policy = levels_policy(spec, spec.levels, secret, place.head)
+    policy = levels_policy(spec, spec.levels, secret, place.head, place.signature)
     slots, hours = tuple(job.slots), [8, 9, 10, 11]
     plan = stage_plan(policy, policy.first, 1, hours, first_centres(len(policy.region), len(slots)), 0)
     return Road(job, spec.input.layout, plan.read(policy.region), policy.region, slots)

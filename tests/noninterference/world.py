@@ -19,7 +19,7 @@ from pipelines.commands.levels_summary import OPERATOR_ONLY
 from tests.noninterference.claims import beyond
 from tests.noninterference.frozen import frozen
 from transforms.failpoints import FailpointError
-from transforms.recorded.units import Sealed
+from transforms.recorded.codec import Stored
 
 IN_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 """Where nobody waits for a disk."""
@@ -61,7 +61,7 @@ class Town:
 
     folder: Path
     public: dict[str, bytes] = field(default_factory=dict)
-    offered: list[Sealed] = field(default_factory=list)
+    offered: list[Stored] = field(default_factory=list)
 
     @property
     def out(self) -> Path:

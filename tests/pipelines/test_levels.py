@@ -137,7 +137,7 @@ def test_no_file_is_refused_unless_it_may_be_missing(tmp_path: Path, hatstream: 
 def test_the_first_day_has_two_stages_and_others_one_around_what_is_recorded(tmp_path: Path, hatstream: Run) -> None:
     made(tmp_path, hatstream)
     released(tmp_path, hatstream)
-    found = [(e.unit.period, e.unit.shard, plan_of(e.unit)) for e in entries(tmp_path)]
+    found = [(e.unit.period, e.unit.stage, plan_of(e.unit)) for e in entries(tmp_path)]
     assert [(period, stage, plan.stages) for period, stage, plan in found] == [
         (DAYS[0], 0, 2),
         (DAYS[0], 1, 2),

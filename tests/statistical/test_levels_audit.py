@@ -13,7 +13,7 @@ import h3
 import numpy as np
 import pytest
 
-from dpops.claims import rho_within
+from dpops.claims import PureDP, rho_within
 from dpops.levels import Fleet, Kind, Settings, sum_up
 from dpops.levels.defaults import spread_of
 from dpops.noise import Noise
@@ -21,7 +21,7 @@ from dpops.types import Grid, Int64s
 from tests.dpops.levels.cities import rows
 from tests.statistical.audit import binomial_lower, binomial_upper, bound_of_samples
 from transforms.recorded.stage_plan import StagePlan
-from transforms.recorded.units import Sealed, Sequenced
+from transforms.recorded.units import Sequenced, StageUnit
 from transforms.releases.periods.order import plan_for
 from transforms.releases.periods.stages import LevelsPolicy, add_up, first_centres, seal_stage, stage_plan
 from transforms.releases.slots import SlotFacts
@@ -48,7 +48,7 @@ def policy(kind: Kind, *, noise: Fraction = Fraction(1)) -> LevelsPolicy:
     return LevelsPolicy(
         spec_id="audit",
         kind=kind,
-        total="0",
+        total=PureDP(Fraction(0)),
         epsilon=EPSILON,
         delta=None if kind == "laplace" else DELTA,
         spread=spread_of(kind, budget) * (noise if kind == "laplace" else noise * noise),
@@ -66,7 +66,7 @@ def policy(kind: Kind, *, noise: Fraction = Fraction(1)) -> LevelsPolicy:
     )
 
 
-def released(kind: Kind, how: LevelsPolicy) -> tuple[list[Sealed], Int64s]:
+def released(kind: Kind, how: LevelsPolicy) -> tuple[list[StageUnit], Int64s]:
     """The two recorded stages, and which integers of a copy's vehicle they hide: (stages, weight and speed)."""
     driven = np.array(REGION[:COPIES], np.int64)
     one = np.ones(2 * COPIES, np.int64)
@@ -78,7 +78,7 @@ def released(kind: Kind, how: LevelsPolicy) -> tuple[list[Sealed], Int64s]:
         0 * one,
         sums={"sums": 2 * 3_400 * one},  # 34 km/h: as far from the centre as the bound, so that nothing is clipped
     )
-    units: list[Sealed] = []
+    units: list[StageUnit] = []
     for stage in range(2):
         entries = [Sequenced(at + 1, unit) for at, unit in enumerate(units)]
         plan = plan_for(entries, "day", stage, [8, 9], how, lambda *_: first_centres(len(REGION), 2))
@@ -86,7 +86,7 @@ def released(kind: Kind, how: LevelsPolicy) -> tuple[list[Sealed], Int64s]:
     return units, _alone(kind, how)
 
 
-def _one_stage(tally: Tally, plan: StagePlan, how: LevelsPolicy) -> Sealed:
+def _one_stage(tally: Tally, plan: StagePlan, how: LevelsPolicy) -> StageUnit:
     shards = (tally.take(tally.vehicle % 3 == shard) for shard in range(3))
     slots = SLOTS[FIRST_S].plan
     sums = add_up(shards, REGION, slots, plan.read(REGION))
@@ -105,11 +105,11 @@ def _alone(kind: Kind, how: LevelsPolicy) -> Int64s:
     return np.array(found, np.int64)
 
 
-def likelihoods(units: Sequence[Sealed], alone: Int64s, kind: Kind) -> tuple[Int64s, Int64s]:
+def likelihoods(units: Sequence[StageUnit], alone: Int64s, kind: Kind) -> tuple[Int64s, Int64s]:
     """The best statistic of each copy, with the vehicle and without it: (COPIES,) each, in small steps."""
     whole = np.zeros(2 * COPIES)
     for unit, shifts in zip(units, alone, strict=True):
-        integers = np.array(unit.released[0].integers, np.float64).reshape(2, -1)
+        integers = np.array(unit.integers, np.float64).reshape(2, -1)
         for values, shift in zip(integers, shifts.tolist(), strict=True):
             whole += np.abs(values) - np.abs(values - shift) if kind == "laplace" else values * shift / 2**20
     steps = np.rint(whole / np.abs(whole).max() * 10**9).astype(np.int64)

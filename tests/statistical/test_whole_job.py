@@ -18,7 +18,7 @@ from pipelines.account import location
 from pipelines.cli import main
 from pipelines.exit_codes import DONE, FAILED
 from tests.statistical.audit import bound_of_samples
-from transforms.recorded.units import Released, Sealed
+from transforms.recorded.units import HatUnit, Released
 from transforms.releases.hats import draw as by_hexagon
 
 COPIES = 10_000
@@ -143,7 +143,7 @@ def evidence(released: Released) -> float:
     return float(epsilon) * min(max(released.integers[-1] / moved, 0.0), 1.0)
 
 
-def recorded(folder: Path) -> list[Sealed]:
+def recorded(folder: Path) -> list[HatUnit]:
     ledger = location.find(str(folder / "ledger.sqlite"), None).ledger
     return [unit for spent in ledger.spent("audit") for unit in ledger.released(spent.spec_id, spent.period)]
 

@@ -14,7 +14,6 @@ from apache_beam.testing.test_stream import TestStream as Clock
 from apache_beam.transforms.window import TimestampedValue
 
 from dpops.accountant import Accountant
-from dpops.claims import claim_of
 from pipelines.account import location
 from pipelines.cli import main
 from pipelines.job import Outputs
@@ -28,7 +27,6 @@ from tests.stream.clock import Beats, Fed, batch
 from transforms import counters
 from transforms.failpoints import FailpointError, acting
 from transforms.recorded.stage_plan import plan_of
-from transforms.recorded.units import debit_of
 from transforms.steps.periods import IntoPeriods
 
 SPEC = levels_city.SPEC + "[live]\nshare = 0.4\nday_lateness_s = 1800\n"
@@ -133,10 +131,7 @@ def public(town):
                             (town.files() | town.files("hats")).items())
     }  # fmt: skip
     entries = [*town.live(), *town.stages()]
-    plans = [
-        (each.unit.slot_s, each.unit.shard, debit_of(each.unit), plan_of(each.unit).share, plan_of(each.unit).levels)
-        for each in entries
-    ]
+    plans = [(each.unit.key, each.unit.debit, plan_of(each.unit).share, plan_of(each.unit).levels) for each in entries]
     return rows, plans
 
 
@@ -147,8 +142,8 @@ def test_each_slot_is_released_live_and_the_rest_when_the_day_ends(town):
     assert [plan_of(entry.unit).share for entry in live] == ["1/10"] * SLOTS
     last = town.stages()[-1].unit
     assert (last.period, plan_of(last).share, plan_of(last).stages) == (DAYS[1], "3/5", 1)
-    debits = Accountant().compose(claim_of(debit_of(unit)) for unit in [*(e.unit for e in live), last])
-    assert debits == Accountant().compose([claim_of(last.epsilon_total)])
+    debits = Accountant().compose(unit.debit for unit in [*(e.unit for e in live), last])
+    assert debits == Accountant().compose([last.total])
     (spent,) = town.place.ledger.spent("small", DAYS[1])
     assert spent.debited == debits
     assert len(town.files()) == SLOTS
@@ -234,7 +229,7 @@ def test_a_second_stream_draws_nothing_again_and_publishes_the_same(town):
 def of_all(town):
     """(what, value) of every release of the day."""
     return {
-        (entry.unit.slot_s, entry.unit.shard): entry.unit.released[0].integers
+        entry.unit.key: entry.unit.integers
         for entry in [*town.live(), *(stage for stage in town.stages() if stage.unit.period == DAYS[1])]
     }
 
@@ -261,7 +256,7 @@ def test_a_step_that_fails_and_is_tried_again_loses_and_repeats_nothing(town, pl
     assert len(found) == SLOTS + 1
     assert seen[0].items() <= found.items()
     assert len(town.files()) == SLOTS
-    total = Accountant().compose([claim_of(town.stages()[-1].unit.epsilon_total)])
+    total = Accountant().compose([town.stages()[-1].unit.total])
     assert town.place.ledger.spent("small", DAYS[1])[0].debited == total
 
 

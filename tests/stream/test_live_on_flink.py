@@ -10,14 +10,12 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from dpops.accountant import Accountant
-from dpops.claims import claim_of
 from pipelines.cli import main
 from pipelines.servers.worker_pool import WorkerPool
 from tests.stream.cluster import has_restarted, wait_for
 from tests.stream.minutes import SLOTS, SPEC, Running, Town, engine, positions
 from transforms.failpoints import FILE_VARIABLE
 from transforms.recorded.stage_plan import plan_of
-from transforms.recorded.units import debit_of
 
 pytestmark = pytest.mark.slow
 SERVICE = SLOTS + 4
@@ -94,7 +92,7 @@ def check(town):
     slots = [entry.unit for entry in town.place.ledger.live("minutes", town.spec.spec_id, period(town))]
     assert sorted(unit.slot_s for unit in slots) == [town.start_s + 60 * i for i in range(SERVICE)]
     assert {plan_of(unit).share for unit in slots} == {"1/28"}
-    debits = Accountant().compose(claim_of(debit_of(unit)) for unit in [*slots, stage(town)])
+    debits = Accountant().compose(unit.debit for unit in [*slots, stage(town)])
     (spent,) = town.place.ledger.spent("minutes", period(town))
     assert spent.debited == debits
     town.place.ledger.verify()

@@ -134,4 +134,4 @@ def alone(folder, hatstream):
 
 def digests(folder, ledger):
     units = location.find(str(folder / ledger), None).ledger.released(load(folder / "spec.toml").spec_id, DAY)
-    return {(unit.slot_s, unit.shard): unit.digest for unit in units}
+    return {unit.key: unit.digest for unit in units}

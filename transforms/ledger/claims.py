@@ -8,24 +8,17 @@ from fractions import Fraction
 from itertools import compress
 from typing import Any, NamedTuple
 
-import msgspec
-
 from dpops.accountant import Accountant, most_of
-from dpops.claims import ZERO, Claim, PureDP, claim_of
+from dpops.claims import ZERO, Claim, PureDP
 from dpops.mechanism import Plan
 from transforms.ledger.head import LedgerError
-from transforms.recorded.units import LEVELS, Released, Sealed, debit_of
+from transforms.recorded.units import DebitGroup, HatUnit, LiveUnit, Released, StageUnit, Unit
 
 FREE = PureDP(ZERO)
 """Of a plan by which nothing is drawn."""
 
 _Told = Claim | tuple[str, str, int]
 """What a stored plan says of its claim: see `Plan.told`."""
-
-_Group = tuple[str, str, int | None, bool]
-"""What one debit is of: specification, period, slot, and whether it is live.
-
-The slot is None where a period was planned as a whole."""
 
 
 def check_claims(units: "Iterable[ClaimedUnit]", counted: Fraction = ZERO) -> None:
@@ -34,9 +27,9 @@ def check_claims(units: "Iterable[ClaimedUnit]", counted: Fraction = ZERO) -> No
     units: all of each slot, or of each period that was planned as a whole. counted: what the plans of one vehicle's
     HATs claim together at most, where it is known which HATs these are.
     """
-    groups: dict[_Group, _Claimed] = defaultdict(_Claimed)
+    groups: dict[DebitGroup, _Claimed] = defaultdict(_Claimed)
     for each in units:
-        groups[group_of(each.unit)].add(each)
+        groups[each.unit.group].add(each)
     for (spec_id, period, slot_s, _), claimed in groups.items():
         where = f"period {period}" + ("" if slot_s is None else f", slot at {slot_s} s since 1970")
         claim = claimed.claim().largest(Accountant(pure=counted))
@@ -52,10 +45,6 @@ def check_claims(units: "Iterable[ClaimedUnit]", counted: Fraction = ZERO) -> No
             )
 
 
-def group_of(unit: Sealed) -> _Group:
-    return unit.spec_id, unit.period, None if unit.is_of_whole_period else unit.slot_s, unit.is_live
-
-
 @dataclass
 class _Claimed:
     """The units of one debit, added up. hats: of how many HATs the plans claim the same."""
@@ -66,13 +55,12 @@ class _Claimed:
 
     def add(self, claimed: "ClaimedUnit") -> None:
         unit, kinds, kind = claimed
-        debit = Accountant().compose([claim_of(debit_of(unit))])
+        debit = Accountant().compose([unit.debit])
         self.debits[unit.slot_s] = debit.largest(self.debits.get(unit.slot_s, Accountant()))
         for at, number in Counter(kind.values()).items():
             self.hats[kinds[at]] += number
-        rate = claim_of(unit.epsilon_hat)
-        if isinstance(rate, PureDP) and not (unit.is_stage or unit.is_live):
-            self.rates.add(rate.epsilon)
+        if unit.rate is not None:
+            self.rates.add(unit.rate)
 
     @property
     def debited(self) -> Accountant:
@@ -108,23 +96,28 @@ class ClaimedUnit(NamedTuple):
     """A unit, and what the plans of each of its HATs claim. kinds: one claim a statistic that has data; few, as HATs
     claim alike. kind: which of them the plans of a cell do."""
 
-    unit: Sealed
+    unit: Unit
     kinds: list[tuple[Claim, ...]]
     kind: dict[str, int]
 
 
-def claims_of(unit: Sealed) -> ClaimedUnit:
+def claims_of(unit: Unit) -> ClaimedUnit:
     """Every plan is read; those that say the same are looked at once. Raises LedgerError, or PlanError."""
     try:
-        return _claims_of(unit)
+        return _claims_of_hats(unit) if isinstance(unit, HatUnit) else _claim_of_vector(unit)
     except (TypeError, AttributeError, ArithmeticError):  # of values that no plan has; they are not shown
         raise LedgerError(f"period {unit.period}: a plan of {unit.spec_id} cannot be read") from None
 
 
-def _claims_of(unit: Sealed) -> ClaimedUnit:
+def _claim_of_vector(unit: StageUnit | LiveUnit) -> ClaimedUnit:
+    from transforms.recorded.stage_plan import plan_of  # a release of HATs needs nothing of it
+
+    return ClaimedUnit(unit, [(plan_of(unit).claim,)], {"": 0})
+
+
+def _claims_of_hats(unit: HatUnit) -> ClaimedUnit:
     drawn = [(each, each.plan) for each in unit.released if each.plan is not None]
-    is_stage = LEVELS in {each.mechanism for each, _ in drawn}
-    told: Sequence[_Told] = [_of_stage(*each) for each in drawn] if is_stage else Plan.told([plan for _, plan in drawn])
+    told: Sequence[_Told] = Plan.told([plan for _, plan in drawn])
     numbers: dict[_Told, int] = {}
     codes = [numbers.setdefault(each, len(numbers)) for each in told]
     claims = [_claim(each) for each in numbers]
@@ -139,14 +132,6 @@ def _claims_of(unit: Sealed) -> ClaimedUnit:
         for mine in dict.fromkeys(by_cell.values())
     }
     return ClaimedUnit(unit, list(kinds), {cell: known[mine] for cell, mine in by_cell.items()})
-
-
-def _of_stage(released: Released, plan: dict[str, Any]) -> _Told:
-    if released.mechanism != LEVELS:
-        return Plan.told([plan])[0]
-    from transforms.recorded.stage_plan import StagePlan  # a release of HATs needs nothing of it
-
-    return msgspec.convert(plan, StagePlan).claim
 
 
 def _claim(told: _Told) -> Claim:

@@ -42,11 +42,25 @@ from transforms.ledger.spending import (
     spent_in_spans,
     uses_of_spans,
 )
-from transforms.recorded.units import LIVE_SHARD, Debit, Sealed, Sequenced, debit
+from transforms.recorded.codec import LIVE_COLUMN, column_of, decode
+from transforms.recorded.units import (
+    Debit,
+    HatEntry,
+    HatUnit,
+    LiveEntry,
+    LiveUnit,
+    Sequenced,
+    StageEntry,
+    StageUnit,
+    Unit,
+    all_of,
+    debit,
+)
 
 UNKNOWN_TO_HEAD = "the head file beside the key file does not know this ledger"
 
 Found = TypeVar("Found")
+_Kind = TypeVar("_Kind", bound=Unit)
 
 
 class _Passing(LedgerError):
@@ -156,7 +170,7 @@ class Ledger:
         """How full the spans of several days are around each day, by the limit in force."""
         return self._run(lambda db: uses_of_spans(db, account, limit_of(known_account(db, account).limit)))
 
-    def record(self, account: str, limit: Limit, spec_name: str, spec_text: str, units: Sequence[Sealed]) -> Recorded:
+    def record(self, account: str, limit: Limit, spec_name: str, spec_text: str, units: Sequence[Unit]) -> Recorded:
         """Seals what is missing of one period, whole or not at all; returns what is recorded, new or old.
 
         Raises LimitExceeded, writing nothing, if the period's debits would exceed the limit or the account's own, and
@@ -199,28 +213,29 @@ class Ledger:
         found = self._run(lambda db: chain.checked(db, self._signature, ENTRY.c.kind == "note", *of_period))
         return msgspec.json.decode(found[-1]["body"], type=dict[str, str]) if found else None
 
-    def released(self, spec_id: str, period: str) -> list[Sealed]:
+    def released(self, spec_id: str, period: str) -> list[Unit]:
         """All that a specification has released in a period, by slot and shard."""
         stored = self._run(lambda db: stored_units(db, self._signature, spec_id, period))
-        return [stored[key] for key in sorted(stored)]
+        return [stored[key] for key in sorted(stored, key=lambda key: (key.slot_s, column_of(key)))]
 
-    def released_of(self, spec_id: str, slots: Sequence[int]) -> list[Sealed]:
+    def released_of(self, spec_id: str, slots: Sequence[int]) -> list[Unit]:
         """What a specification has released of the slots that start at these times."""
         which = (ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id, ENTRY.c.slot_s.in_(slots))
         found = self._run(lambda db: chain.checked(db, self._signature, *which))
-        return [msgspec.json.decode(entry["body"], type=Sealed) for entry in found]
+        return [decode(entry["body"]) for entry in found]
 
-    def stages(self, account: str, spec_id: str) -> list[Sequenced]:
+    def stages(self, account: str, spec_id: str) -> list[StageEntry]:
         """All recorded stages of a specification with their sequence numbers, in the order of the chain."""
-        return self._looks(account, spec_id, ENTRY.c.shard != LIVE_SHARD)
+        return self._entries(StageUnit, account, spec_id, ENTRY.c.shard != LIVE_COLUMN)
 
-    def live(self, account: str, spec_id: str, period: str) -> list[Sequenced]:
+    def live(self, account: str, spec_id: str, period: str) -> list[LiveEntry]:
         """The recorded live slots of a period with their sequence numbers, in the order of the chain."""
-        return self._looks(account, spec_id, ENTRY.c.shard == LIVE_SHARD, ENTRY.c.period == period)
+        return self._entries(LiveUnit, account, spec_id, ENTRY.c.shard == LIVE_COLUMN, ENTRY.c.period == period)
 
-    def releases(self, account: str, spec_id: str, after: int, last: int) -> list[Sequenced]:
-        """A specification's entries of slots or stages with sequence numbers in (after, last], in this order."""
-        return self._looks(account, spec_id, ENTRY.c.shard != LIVE_SHARD, ENTRY.c.seq > after, ENTRY.c.seq <= last)
+    def hats(self, account: str, spec_id: str, after: int = 0, last: int | None = None) -> list[HatEntry]:
+        """A specification's slots of HATs with sequence numbers in (after, last], in this order. last: None for all."""
+        which = [ENTRY.c.seq > after] if last is None else [ENTRY.c.seq > after, ENTRY.c.seq <= last]
+        return self._entries(HatUnit, account, spec_id, *which)
 
     def last_of(self, spec_id: str, period: str) -> int:
         """The sequence number of the last entry that a specification has of a period; 0 without one."""
@@ -233,7 +248,9 @@ class Ledger:
         query = sa.select(ENTRY.c.hash).where(ENTRY.c.seq == sequence)
         return self._run(lambda db: db.execute(query).scalar()) or ""
 
-    def _looks(self, account: str, spec_id: str, *which: sa.ColumnElement[bool]) -> list[Sequenced]:
+    def _entries(
+        self, kind: type[_Kind], account: str, spec_id: str, *which: sa.ColumnElement[bool]
+    ) -> list[Sequenced[_Kind]]:
         of_spec = (ENTRY.c.kind == "release", ENTRY.c.account == account, ENTRY.c.spec_id == spec_id)
 
         def find(db: sa.Connection) -> list[dict[str, Any]]:
@@ -241,22 +258,36 @@ class Ledger:
             return chain.checked(db, self._signature, *of_spec, *which)
 
         found = self._run(find)
-        return [Sequenced(entry["seq"], msgspec.json.decode(entry["body"], type=Sealed)) for entry in found]
+        units = all_of(kind, (decode(entry["body"]) for entry in found))
+        return [Sequenced(entry["seq"], unit) for entry, unit in zip(found, units, strict=True)]
 
     def first_digest(self, spec_id: str) -> str | None:
         """The input digest of a specification's oldest release."""
         query = sa.select(ENTRY.c.body).where(ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id)
         body = self._run(lambda db: db.execute(query.order_by(ENTRY.c.seq).limit(1)).scalar())
-        return None if body is None else msgspec.json.decode(body, type=Sealed).digest
+        return None if body is None else decode(body).digest
 
     def sealed(self, account: str, spec_id: str, from_s: int, to_s: int) -> set[tuple[int, int]]:
-        """(slot, shard) of all that a specification has released of the slots that start in [from_s, to_s)."""
+        """(slot, shard) of what a specification has released of slots that start in [from_s, to_s), but for live ones.
+
+        Of a period's stages: (its first slot, stage).
+        """
+        return self._sealed(account, spec_id, from_s, to_s, ENTRY.c.shard != LIVE_COLUMN)
+
+    def sealed_live(self, account: str, spec_id: str, from_s: int, to_s: int) -> set[int]:
+        """The slots that a specification has released live, of those that start in [from_s, to_s)."""
+        return {slot_s for slot_s, _ in self._sealed(account, spec_id, from_s, to_s, ENTRY.c.shard == LIVE_COLUMN)}
+
+    def _sealed(
+        self, account: str, spec_id: str, from_s: int, to_s: int, which: sa.ColumnElement[bool]
+    ) -> set[tuple[int, int]]:
         query = sa.select(ENTRY.c.slot_s, ENTRY.c.shard).where(
             ENTRY.c.account == account,
             ENTRY.c.kind == "release",
             ENTRY.c.spec_id == spec_id,
             ENTRY.c.slot_s >= from_s,
             ENTRY.c.slot_s < to_s,
+            which,
         )
 
         def find(db: sa.Connection) -> set[tuple[int, int]]:
@@ -347,4 +378,4 @@ def _check_all_claims(db: sa.Connection) -> None:
     """As `check_claims`, for all that was ever recorded. Raises LedgerError."""
     query = sa.select(ENTRY.c.body).where(ENTRY.c.kind == "release").order_by(ENTRY.c.seq)
     with closing(db.execution_options(yield_per=100).execute(query)) as found:
-        check_claims(claims_of(msgspec.json.decode(row.body, type=Sealed)) for row in found)
+        check_claims(claims_of(decode(row.body)) for row in found)

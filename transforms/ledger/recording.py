@@ -3,13 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-import msgspec
-
 from transforms import counters
 from transforms.errors import reason_of, recorded_but
 from transforms.ledger import LimitExceeded, PeriodClosed
 from transforms.ledger.ledger_account import LedgerAccount
-from transforms.recorded.units import Sealed
+from transforms.recorded.codec import column_of, decode
+from transforms.recorded.units import Unit
 from transforms.records import RecordedSlot
 
 
@@ -20,13 +19,12 @@ class Recording(NamedTuple):
     counts: Mapping[str, int]
 
 
-def decoded(units: Iterable[bytes]) -> list[Sealed]:
+def decoded(units: Iterable[bytes]) -> list[Unit]:
     """Units of one transaction, in the order in which they are recorded."""
-    found = (msgspec.json.decode(unit, type=Sealed) for unit in units)
-    return sorted(found, key=lambda unit: (unit.slot_s, unit.shard))
+    return sorted(map(decode, units), key=lambda unit: (unit.slot_s, column_of(unit.key)))
 
 
-def record_units(units: Sequence[Sealed], account: LedgerAccount) -> Recording:
+def record_units(units: Sequence[Unit], account: LedgerAccount) -> Recording:
     """Records units in one transaction: all or none. Raises LedgerError, or StepError for the head file."""
     try:
         done = account.open().record(account.name, account.limit, account.spec_name, account.spec_text, units)

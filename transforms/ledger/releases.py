@@ -9,8 +9,9 @@ import sqlalchemy as sa
 from transforms.ledger import chain
 from transforms.ledger.accounts import AccountRefusal, PeriodClosed
 from transforms.ledger.chain import ENTRY, Entry, Signature
-from transforms.ledger.claims import check_claims, claims_of, group_of
-from transforms.recorded.units import LIVE_SHARD, Sealed, debit_of
+from transforms.ledger.claims import check_claims, claims_of
+from transforms.recorded.codec import LIVE_COLUMN, column_of, decode, encode, key_of
+from transforms.recorded.units import Unit, UnitKey
 
 
 class Recorded(NamedTuple):
@@ -20,7 +21,7 @@ class Recorded(NamedTuple):
     each sealed unit; what is computed from earlier entries can be computed again from those below it.
     """
 
-    sealed: list[Sealed]
+    sealed: list[Unit]
     new: int
     changed: int
     redrawn: int
@@ -42,19 +43,18 @@ def seal_missing(
     spec_id: str,
     spec_name: str,
     spec_text: str,
-    units: Sequence[Sealed],
+    units: Sequence[Unit],
 ) -> Recorded:
     """Appends what is missing of one period, once it is found that the debits cover what all plans claim."""
     slots = [unit.slot_s for unit in units]
-    stored = stored_units(
-        db, signature, spec_id, period, None if units[0].is_of_whole_period else (min(slots), max(slots))
-    )
+    is_whole = units[0].group.slot_s is None
+    stored = stored_units(db, signature, spec_id, period, None if is_whole else (min(slots), max(slots)))
     _check_whole(stored, units)
-    pairs = [(unit, stored.get((unit.slot_s, unit.shard))) for unit in units]
+    pairs = [(unit, stored.get(unit.key)) for unit in units]
     missing = [unit for unit, known in pairs if known is None]
     differing = [(unit, what) for unit, known in pairs if known and (what := _differs(known, unit))]
     redrawn = [unit for unit, known in pairs if known and known != unit]
-    if any(unit.is_live for unit in missing):
+    if any(unit.group.is_live for unit in missing):
         _check_open(db, spec_id, period)
     _check_claims(stored.values(), missing)
     new: list[Entry] = []
@@ -67,29 +67,29 @@ def seal_missing(
     chain.append(db, signature, *new)
     sealed = [known or unit for unit, known in pairs]
     sequences = _sequences(db, spec_id, period)
-    entries = [sequences[unit.slot_s, unit.shard] for unit in units]
+    entries = [sequences[unit.key] for unit in units]
     return Recorded(sealed, len(missing), len(differing), len(redrawn), entries)
 
 
-def _check_claims(stored: Iterable[Sealed], missing: Sequence[Sealed]) -> None:
+def _check_claims(stored: Iterable[Unit], missing: Sequence[Unit]) -> None:
     """Checked together with what is recorded of the same slots, or of a period that was planned as a whole."""
-    touched = {group_of(unit) for unit in missing}
-    check_claims(map(claims_of, [*(unit for unit in stored if group_of(unit) in touched), *missing]))
+    touched = {unit.group for unit in missing}
+    check_claims(map(claims_of, [*(unit for unit in stored if unit.group in touched), *missing]))
 
 
 def _check_open(db: sa.Connection, spec_id: str, period: str) -> None:
     """The first stage of a period seals what is not recorded of its live slots as missed, in its own transaction."""
     of_period = (ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id, ENTRY.c.period == period)
-    if db.execute(sa.select(ENTRY.c.seq).where(*of_period, ENTRY.c.shard != LIVE_SHARD)).first() is not None:
+    if db.execute(sa.select(ENTRY.c.seq).where(*of_period, ENTRY.c.shard != LIVE_COLUMN)).first() is not None:
         raise PeriodClosed(f"period {period} of {spec_id} is released: its live slots that are not recorded are missed")
 
 
-def _sequences(db: sa.Connection, spec_id: str, period: str) -> dict[tuple[int, int], int]:
-    """Where in the chain each release of a period stands, by (slot, shard)."""
+def _sequences(db: sa.Connection, spec_id: str, period: str) -> dict[UnitKey, int]:
+    """Where in the chain each unit of a period stands."""
     query = sa.select(ENTRY.c.slot_s, ENTRY.c.shard, ENTRY.c.seq).where(
         ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id, ENTRY.c.period == period
     )
-    return {(row.slot_s, row.shard): row.seq for row in db.execute(query)}
+    return {key_of(spec_id, row.slot_s, row.shard): row.seq for row in db.execute(query)}
 
 
 def _knows_spec(db: sa.Connection, account: str, spec_id: str) -> bool:
@@ -97,38 +97,38 @@ def _knows_spec(db: sa.Connection, account: str, spec_id: str) -> bool:
     return db.execute(known.where(ENTRY.c.account == account)).first() is not None
 
 
-def _release(account: str, unit: Sealed) -> Entry:
+def _release(account: str, unit: Unit) -> Entry:
     return {
         "kind": "release",
         "account": account,
         **_place(unit),
-        "epsilon": debit_of(unit),
-        "body": msgspec.json.encode(unit).decode(),
+        "epsilon": str(unit.debit),
+        "body": encode(unit).decode(),
         "release_id": _release_id(unit),
     }
 
 
-def _place(unit: Sealed) -> Entry:
-    return {"spec_id": unit.spec_id, "period": unit.period, "slot_s": unit.slot_s, "shard": unit.shard}
+def _place(unit: Unit) -> Entry:
+    return {"spec_id": unit.spec_id, "period": unit.period, "slot_s": unit.slot_s, "shard": column_of(unit.key)}
 
 
-def _check_whole(stored: Mapping[tuple[int, int], Sealed], units: Sequence[Sealed]) -> None:
+def _check_whole(stored: Mapping[UnitKey, Unit], units: Sequence[Unit]) -> None:
     """What was planned for a whole period is sealed whole, once: no slot is added to it, and no part released again."""
-    asked = {(unit.slot_s, unit.shard) for unit in units}
-    if units[0].is_of_whole_period and stored and stored.keys() != asked:
+    asked = {unit.key for unit in units}
+    if units[0].group.slot_s is None and stored and stored.keys() != asked:
         raise AccountRefusal(
             f"period {units[0].period} was planned and sealed as a whole with {len(stored)} slots; "
             f"a release of {len(asked)} slots of it is another one"
         )
 
 
-def _differs(before: Sealed, now: Sealed) -> str | None:
+def _differs(before: Unit, now: Unit) -> str | None:
     """What would have been released otherwise today: "input", "code", or nothing."""
     if before.digest != now.digest:
         return "input"
-    places = [[(r.cell, r.statistic, r.mechanism) for r in unit.released] for unit in (before, now)]
-    same = places[0] == places[1] and all(
-        _says_as_much(a.plan, b.plan) for a, b in zip(before.released, now.released, strict=True)
+    same = len(before.draws) == len(now.draws) and all(
+        place == place_now and _says_as_much(plan, plan_now)
+        for (place, plan), (place_now, plan_now) in zip(before.draws, now.draws, strict=True)
     )
     return None if same else "code"
 
@@ -141,7 +141,7 @@ def _says_as_much(before: Any, now: Any) -> bool:
 
 
 def _changes(
-    db: sa.Connection, account: str, spec_id: str, period: str, differing: Sequence[tuple[Sealed, str]]
+    db: sa.Connection, account: str, spec_id: str, period: str, differing: Sequence[tuple[Unit, str]]
 ) -> list[Entry]:
     """One audit event per unit and digest, however often the same change is met."""
     if not differing:
@@ -154,11 +154,11 @@ def _changes(
     return [
         {"kind": "changed", "account": account, **_place(unit), "body": body}
         for unit, body in bodies
-        if (unit.slot_s, unit.shard, body) not in seen
+        if (unit.slot_s, column_of(unit.key), body) not in seen
     ]
 
 
-def _redraws(account: str, units: Sequence[Sealed]) -> list[Entry]:
+def _redraws(account: str, units: Sequence[Unit]) -> list[Entry]:
     """One audit event for all that one attempt drew again. The same draw offered twice is none."""
     if not units:
         return []
@@ -168,17 +168,17 @@ def _redraws(account: str, units: Sequence[Sealed]) -> list[Entry]:
 
 def stored_units(
     db: sa.Connection, signature: Signature | None, spec_id: str, period: str, slots: tuple[int, int] | None = None
-) -> dict[tuple[int, int], Sealed]:
-    """What is released of a period by (slot, shard). slots: only from the first to the last of them."""
+) -> dict[UnitKey, Unit]:
+    """What is released of a period. slots: only from the first to the last of them."""
     which = [ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id, ENTRY.c.period == period]
     if slots is not None:
         which.append(ENTRY.c.slot_s.between(*slots))
-    found = (msgspec.json.decode(entry["body"], type=Sealed) for entry in chain.checked(db, signature, *which))
-    return {(unit.slot_s, unit.shard): unit for unit in found}
+    units = (decode(entry["body"]) for entry in chain.checked(db, signature, *which))
+    return {unit.key: unit for unit in units}
 
 
-def _release_id(unit: Sealed) -> str:
-    return f"{unit.spec_id}/{unit.slot_s}/{unit.shard}"
+def _release_id(unit: Unit) -> str:
+    return f"{unit.spec_id}/{unit.slot_s}/{column_of(unit.key)}"
 
 
 def json_of(value: Any) -> str:

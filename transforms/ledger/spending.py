@@ -13,7 +13,8 @@ from dpops.accountant import Accountant, Limit, Span, sums_over
 from dpops.claims import claim_of
 from transforms.ledger.chain import ENTRY, text_of
 from transforms.ledger.head import LedgerError
-from transforms.recorded.units import Debit, Sealed, SpecSlot, debits_by_slot
+from transforms.recorded.codec import key_of
+from transforms.recorded.units import Debit, SpecSlot, Unit, debits_by_slot
 
 
 class Spent(NamedTuple):
@@ -139,7 +140,7 @@ def _debits_of(db: sa.Connection, account: str, periods: Sequence[str]) -> dict[
     columns = (ENTRY.c.period, ENTRY.c.spec_id, ENTRY.c.slot_s, ENTRY.c.shard, ENTRY.c.epsilon)
     query = sa.select(*columns).where(ENTRY.c.kind == "release", ENTRY.c.account == account)
     for row in db.execute(query.where(ENTRY.c.period.in_(periods))):
-        found[row.period].append(Debit((row.spec_id, row.slot_s, row.shard), claim_of(text_of(row.epsilon))))
+        found[row.period].append(Debit(key_of(row.spec_id, row.slot_s, row.shard), claim_of(text_of(row.epsilon))))
     return found
 
 
@@ -167,12 +168,12 @@ def spent_by_specification(db: sa.Connection, account: str, period: str | None) 
     return found
 
 
-def check_total(db: sa.Connection, account: str, units: Sequence[Sealed]) -> None:
+def check_total(db: sa.Connection, account: str, units: Sequence[Unit]) -> None:
     """A plan that divides a total over a period never debits more than that, whatever the account allows."""
     unit = units[0]
-    if unit.epsilon_total is None:
+    if unit.total is None:
         return
     debits = _slot_debits(db, account, unit.period)
     spent = sum((debit for (spec_id, *_), debit in debits.items() if spec_id == unit.spec_id), Accountant())
-    if not Accountant().compose([claim_of(unit.epsilon_total)]).covers(spent):
+    if not Accountant().compose([unit.total]).covers(spent):
         raise LedgerError(f"period {unit.period}: the slots would spend more than the total that the plan divides")

@@ -19,7 +19,7 @@ from dpops.levels.stages import UNIT
 from dpops.types import Int64s
 from transforms.places.hierarchy import hats_of
 from transforms.public import EntryNumber
-from transforms.recorded.units import Sealed
+from transforms.recorded.units import LiveUnit, StageUnit
 
 
 class StagePlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,5 +87,5 @@ def as_stored(plan: StagePlan) -> dict[str, Any]:
     return found
 
 
-def plan_of(unit: Sealed) -> StagePlan:
-    return msgspec.convert(unit.released[0].plan, StagePlan)
+def plan_of(unit: StageUnit | LiveUnit) -> StagePlan:
+    return msgspec.convert(unit.plan, StagePlan)

@@ -1,20 +1,14 @@
-"""What the ledger keeps of a release: every plan and noisy integer of a slot and release shard, and what they cost."""
+"""What the ledger keeps of a release: one unit for each slot and shard of HATs, stage of a period, or live slot."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, NamedTuple
+from fractions import Fraction
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 
 from dpops.accountant import Accountant
-from dpops.allocation import Scope
-from dpops.claims import Claim, claim_of
+from dpops.claims import Claim, PureDP
 from transforms.public import EntryNumber
-
-LIVE_SHARD = -1
-"""Stands in the place of a release shard where a slot is released live; a period's stages have others."""
-LEVELS = "levels"
-"""The mechanism of a period's stages."""
-
 
 Transaction = Literal["period", "slot"]
 """What the ledger records in one transaction."""
@@ -30,15 +24,29 @@ class Released(msgspec.Struct, frozen=True, gc=False):
     integers: list[int] | None
 
 
-class Sealed(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is released of one slot and release shard: what the ledger keeps and publishing reads.
+class UnitKey(NamedTuple):
+    """Names a unit in the ledger. shard: of release shards or of stages; None of a live slot, which has one unit."""
 
-    slot_start, slot_end: ISO 8601 with the zone's offset. epsilon_hat, epsilon_slot: rational text, of each HAT and
-    the most that any vehicle spends in the slot. digest: keyed, of the input, for the operator alone. scope: what was
-    planned, and is sealed, together. debit: what the account is debited, where that is not epsilon_slot: with scope
-    "period" the first slot stands for all, with "stage" the unit is one look at a period, numbered by `shard`, and
-    with "live" it is a look at one slot before its period's stages, of shard `LIVE_SHARD`.
-    epsilon_total: what the plan allows a vehicle in the whole period, where the specification gives a total.
+    spec_id: str
+    slot_s: int
+    shard: int | None
+
+
+class DebitGroup(NamedTuple):
+    """Names the units that share a debit. slot_s: None where a period was planned, and is debited, as a whole."""
+
+    spec_id: str
+    period: str
+    slot_s: int | None
+    is_live: bool
+
+
+class _Unit(msgspec.Struct, frozen=True, kw_only=True):
+    """The facts that every unit has.
+
+    slot_start, slot_end: ISO 8601 with the zone's offset. unit: of the values. digest: keyed, of the input, for the
+    operator alone. debit: what the account is debited. total: what the specification gives a vehicle in the whole
+    period, where it gives a total.
     """
 
     spec_id: str
@@ -46,40 +54,116 @@ class Sealed(msgspec.Struct, frozen=True, kw_only=True):
     slot_s: int
     slot_start: str
     slot_end: str
-    shard: int
-    epsilon_hat: str
-    epsilon_slot: str
     unit: str
-    released: list[Released]
     digest: str
-    scope: Scope | Literal["stage", "live"] = "slot"
-    debit: str | None = None
-    epsilon_total: str | None = None
+    debit: Claim
+    total: Claim | None = None
+
+
+class HatUnit(_Unit, frozen=True, kw_only=True):
+    """All HATs of one slot and release shard.
+
+    per_hat: what each HAT was given. spent: the most that any vehicle spends in the slot.
+    is_of_whole_period: whether it was planned, and is debited and sealed, together with all slots of its period; the
+    first of them is debited for all.
+    """
+
+    shard: int
+    per_hat: PureDP
+    spent: PureDP
+    released: list[Released]
+    is_of_whole_period: bool = False
 
     @property
-    def is_of_whole_period(self) -> bool:
-        """Whether it was planned, and is debited and sealed, together with all slots of its period."""
-        return self.scope == "period"
+    def key(self) -> UnitKey:
+        return UnitKey(self.spec_id, self.slot_s, self.shard)
 
     @property
-    def is_stage(self) -> bool:
-        """Whether it is one look at a whole period, in which every vehicle takes part once."""
-        return self.scope == "stage"
+    def group(self) -> DebitGroup:
+        return DebitGroup(self.spec_id, self.period, None if self.is_of_whole_period else self.slot_s, False)
 
     @property
-    def is_live(self) -> bool:
-        """Whether it is a look at one slot of a period of which stages will follow; both spend of one total."""
-        return self.scope == "live"
+    def rate(self) -> Fraction | None:
+        """The epsilon of each HAT."""
+        return self.per_hat.epsilon
+
+    @property
+    def draws(self) -> list[tuple[tuple[str, ...], dict[str, Any] | None]]:
+        """What is drawn: places and names, each with its plan."""
+        return [((each.cell, each.statistic, each.mechanism), each.plan) for each in self.released]
+
+    @property
+    def has_data(self) -> bool:
+        """Whether any of its HATs has data."""
+        return any(each.plan is not None for each in self.released)
 
 
-class Sequenced(NamedTuple):
+class _VectorUnit(_Unit, frozen=True, kw_only=True):
+    """The noisy sum of all vehicles' vectors. plan: public, as `transforms.recorded.stage_plan` reads it."""
+
+    plan: dict[str, Any]
+    integers: list[int]
+
+    @property
+    def rate(self) -> Fraction | None:
+        """A vector has HATs of no epsilon of their own."""
+        return None
+
+    @property
+    def draws(self) -> list[tuple[tuple[str, ...], dict[str, Any] | None]]:
+        """What is drawn: one vector, with its plan."""
+        return [((), self.plan)]
+
+    @property
+    def has_data(self) -> bool:
+        """Counts are secret: there is a vector in any case."""
+        return True
+
+
+class StageUnit(_VectorUnit, frozen=True, kw_only=True):
+    """One look at a whole period, in which every vehicle takes part once. slot_s: of the period's first slot."""
+
+    stage: int
+
+    @property
+    def key(self) -> UnitKey:
+        return UnitKey(self.spec_id, self.slot_s, self.stage)
+
+    @property
+    def group(self) -> DebitGroup:
+        return DebitGroup(self.spec_id, self.period, self.slot_s, False)
+
+
+class LiveUnit(_VectorUnit, frozen=True, kw_only=True):
+    """A look at one slot of a period of which stages will follow; both spend of one total."""
+
+    @property
+    def key(self) -> UnitKey:
+        return UnitKey(self.spec_id, self.slot_s, None)
+
+    @property
+    def group(self) -> DebitGroup:
+        return DebitGroup(self.spec_id, self.period, self.slot_s, True)
+
+
+Unit = HatUnit | StageUnit | LiveUnit
+_OfKind = TypeVar("_OfKind", bound=Unit)
+_Kept = TypeVar("_Kept", bound=Unit, covariant=True)
+
+
+class Sequenced(NamedTuple, Generic[_Kept]):
     """A recorded unit and its sequence number in the ledger."""
 
     sequence: EntryNumber
-    unit: Sealed
+    unit: _Kept
 
 
-def counted(entries: Sequence[Sequenced]) -> dict[EntryNumber, int]:
+HatEntry = Sequenced[HatUnit]
+StageEntry = Sequenced[StageUnit]
+LiveEntry = Sequenced[LiveUnit]
+
+
+def counted(entries: Sequence[StageEntry]) -> dict[EntryNumber, int]:
     """Of each sequence number, the place of its entry among a specification's stages: 1, 2, .. ; of 0, no entry, 0.
 
     entries: all of the specification, in the order of the ledger. Sequence numbers count audit events too, which say
@@ -88,41 +172,35 @@ def counted(entries: Sequence[Sequenced]) -> dict[EntryNumber, int]:
     return {EntryNumber(0): 0} | {entry.sequence: at for at, entry in enumerate(entries, 1)}
 
 
-class Spending(msgspec.Struct, frozen=True):
-    """The part of an encoded Sealed that says what it spends; decoding skips the rest."""
+def all_of(kind: type[_OfKind], units: Iterable[Unit]) -> list[_OfKind]:
+    """Checks that units are all of one kind. Raises TypeError."""
+    checked: list[_OfKind] = []
+    for unit in units:
+        if not isinstance(unit, kind):
+            raise TypeError(f"a unit is no {kind.__name__} but a {type(unit).__name__}")
+        checked.append(unit)
+    return checked
 
-    spec_id: str
-    slot_s: int
-    shard: int
-    epsilon_hat: str
-    epsilon_slot: str
-    debit: str | None = None
+
+class Debit(NamedTuple):
+    """What one unit asks of the account."""
+
+    unit: UnitKey
+    claim: Claim
+
+
+def debit(unit: Unit) -> Debit:
+    return Debit(unit.key, unit.debit)
 
 
 SpecSlot = tuple[str, int, bool]
 """A specification's id, the start of a slot, and whether it is the slot's live release: that has a debit of its own."""
 
 
-def debit_of(unit: Sealed | Spending) -> str:
-    """What the account is debited for a unit, as `dpops.claims.claim_of` reads it."""
-    return unit.epsilon_slot if unit.debit is None else unit.debit
-
-
-class Debit(NamedTuple):
-    """What one unit asks of the account. unit: its specification, slot and shard."""
-
-    unit: tuple[str, int, int]
-    claim: Claim
-
-
-def debit(unit: Sealed | Spending) -> Debit:
-    return Debit((unit.spec_id, unit.slot_s, unit.shard), claim_of(debit_of(unit)))
-
-
 def debits_by_slot(debits: Iterable[Debit]) -> dict[SpecSlot, Accountant]:
     """Debit per (specification, slot), live ones apart: a slot's shards share the largest."""
-    found: dict[SpecSlot, Accountant] = {}
-    for (spec_id, slot_s, shard), claim in debits:
-        mine, key = Accountant().compose([claim]), (spec_id, slot_s, shard == LIVE_SHARD)
-        found[key] = mine.largest(found.get(key, Accountant()))
-    return found
+    largest: dict[SpecSlot, Accountant] = {}
+    for unit, claim in debits:
+        slot = unit.spec_id, unit.slot_s, unit.shard is None
+        largest[slot] = Accountant().compose([claim]).largest(largest.get(slot, Accountant()))
+    return largest

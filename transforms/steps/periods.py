@@ -2,20 +2,18 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
 from apache_beam.transforms.window import TimestampedValue
 
-from dpops.levels import sum_up
 from transforms import wire
 from transforms.ledger.ledger_account import LedgerAccount
-from transforms.recorded.units import Sealed
+from transforms.recorded.units import Unit
 from transforms.records import KeyedTally, RecordedSlot, SlotEstimates, SlotShard, TallyBytes
-from transforms.releases.periods.period import PeriodPolicy, release_period
-from transforms.releases.periods.stages import COLUMNS, rows_of
+from transforms.releases.base import release_group
+from transforms.releases.periods.release import PeriodRelease
 from transforms.releases.slots import SlotFacts
 from transforms.steps.lateness import windows
 from transforms.steps.release import is_over, recorded
@@ -57,7 +55,7 @@ class ReleasePeriod(beam.PTransform[PCollection[KeyedTally], PCollection[SlotEst
     """
 
     account: LedgerAccount
-    policy: PeriodPolicy
+    release: PeriodRelease
     in_stream: bool = False
 
     def expand(self, tallies: PCollection[KeyedTally]) -> PCollection[SlotEstimates]:
@@ -68,24 +66,23 @@ class ReleasePeriod(beam.PTransform[PCollection[KeyedTally], PCollection[SlotEst
 
 class _ReleasePeriod(beam.DoFn):
     def __init__(self, of: ReleasePeriod) -> None:
-        self._account, self._policy, self._in_stream = of.account, of.policy, of.in_stream
+        self._account, self._release, self._in_stream = of.account, of.release, of.in_stream
 
     def process(self, group: tuple[SlotShard, Iterable[TallyBytes]]) -> Iterator[SlotEstimates]:
         (first_s, _), encoded = group
         parts = list(encoded)
-        if self._in_stream and not is_over(parts, len(self._policy.periods[first_s].plan)):
+        if self._in_stream and not is_over(parts, len(self._release.slots[first_s].plan)):
             return
-        yield from released(first_s, parts, self._account, self._policy)
+        yield from released(first_s, parts, self._account, self._release)
 
 
 def released(
-    first_s: int, parts: Iterable[TallyBytes], account: LedgerAccount, policy: PeriodPolicy
+    first_s: int, parts: Iterable[TallyBytes], account: LedgerAccount, release: PeriodRelease
 ) -> Iterator[SlotEstimates]:
     """A period's estimates, once the ledger has it; none where the account's limit refuses it. parts: of its tally."""
-    tally = wire.unpack_tally((part for part in parts if part), COLUMNS)
-    rows = rows_of(tally, policy.levels.region, policy.periods[first_s].plan)
+    table = wire.unpack_tally((part for part in parts if part), release.columns)
 
-    def record(units: Sequence[Sealed]) -> Sequence[RecordedSlot]:
+    def record(units: Sequence[Unit]) -> Sequence[RecordedSlot]:
         return recorded(units, account)
 
-    yield from release_period(partial(sum_up, rows), first_s, account, policy, record)
+    yield from release_group(release, (first_s, 0), lambda: [table], account, record)

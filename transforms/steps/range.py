@@ -21,7 +21,7 @@ from transforms.records import (
     SlotShard,
     TallyBytes,
 )
-from transforms.releases.periods.period import PeriodPolicy
+from transforms.releases.periods.release import PeriodRelease
 from transforms.releases.periods.stages import COLUMNS
 from transforms.releases.slots import SlotFacts
 from transforms.steps.periods import released
@@ -83,7 +83,7 @@ class ReleaseInOrder(
     """
 
     account: LedgerAccount
-    policy: PeriodPolicy
+    release: PeriodRelease
 
     def expand(self, both: tuple[PCollection[KeyedTally], PCollection[KeyedUnit]]) -> PCollection[SlotEstimates]:
         tallies, consents = both
@@ -98,7 +98,7 @@ class ReleaseInOrder(
 
 class _ReleaseInOrder(beam.DoFn):
     def __init__(self, of: ReleaseInOrder) -> None:
-        self._account, self._policy = of.account, of.policy
+        self._account, self._release = of.account, of.release
 
     def process(self, group: tuple[int, Iterable[tuple[int, TallyBytes]]]) -> Iterator[SlotEstimates]:
         periods: dict[int, list[TallyBytes]] = {}
@@ -107,7 +107,7 @@ class _ReleaseInOrder(beam.DoFn):
         if not periods.pop(_CONSENT_S, None):
             return
         for first_s in sorted(periods):
-            yield from released(first_s, periods[first_s], self._account, self._policy)
+            yield from released(first_s, periods[first_s], self._account, self._release)
 
 
 def _of_all(tally: KeyedTally) -> PartOfAll:

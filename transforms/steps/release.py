@@ -1,18 +1,19 @@
 """The steps from tallies to sealed units, to what the ledger returned, to estimates."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import apache_beam as beam
-import msgspec
 from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import DoOutputsTuple, PCollection, TaggedOutput
 
+from dpops.noise import Noise
 from transforms import counters, wire
 from transforms.errors import StepError
 from transforms.ledger.ledger_account import LedgerAccount
 from transforms.ledger.recording import decoded, record_units
-from transforms.recorded.units import Sealed, Transaction
+from transforms.recorded.codec import encode
+from transforms.recorded.units import Transaction, Unit
 from transforms.records import (
     CONSENT,
     EXPOSURE,
@@ -24,44 +25,42 @@ from transforms.records import (
     TallyBytes,
     UnitBytes,
 )
-from transforms.releases.hats.estimates import estimates_of
-from transforms.releases.hats.policy import Policy
-from transforms.releases.hats.seal import sealed_releases
-from transforms.releases.slots import SlotFacts
+from transforms.releases.base import NOTHING, Release
+from transforms.releases.hats.release import HatRelease
 from transforms.steps.side_outputs import Exposed, Parting
 
 
 @dataclass
 class ByHexagon(Parting[PCollection[KeyedTally]]):
-    """Tallies and heartbeats of ((plan, release shard), packed Tally or b"") -> main: (key, encoded Sealed);
+    """Tallies and heartbeats of ((plan, release shard), packed Tally or b"") -> main: (key, encoded Unit);
     exposure: (slot, packed Exposure). The key says what is recorded together."""
 
-    policy: Policy
-    slots: Mapping[int, SlotFacts]
+    release: HatRelease
     transaction: Transaction
 
     def expand(self, tallies: PCollection[KeyedTally]) -> DoOutputsTuple:
         grouped = tallies | "group" >> beam.GroupByKey()
-        return grouped | "seal" >> beam.ParDo(_ByHexagon(self.policy, self.slots, self.transaction)).with_outputs(
+        return grouped | "seal" >> beam.ParDo(_ByHexagon(self.release, self.transaction)).with_outputs(
             EXPOSURE, main="sealed"
         ).with_output_types(KeyedUnit)
 
 
 class _ByHexagon(beam.DoFn):
-    def __init__(self, policy: Policy, slots: Mapping[int, SlotFacts], transaction: Transaction) -> None:
-        self._policy, self._slots, self._transaction = policy, slots, transaction
+    def __init__(self, release: HatRelease, transaction: Transaction) -> None:
+        self._release, self._transaction = release, transaction
 
     def process(self, group: tuple[SlotShard, Iterable[TallyBytes]]) -> Iterator[KeyedUnit | Exposed]:
-        (plan_s, shard), encoded = group
+        key, encoded = group
         parts = list(encoded)
         if not is_over(parts):
             return
-        table = wire.unpack_tally((part for part in parts if part), self._policy.columns)
-        for unit, exposure in sealed_releases(plan_s, shard, table, self._slots, self._policy):
-            yield TaggedOutput(EXPOSURE, (unit.slot_s, wire.pack_exposure(exposure)))
+        table = wire.unpack_tally((part for part in parts if part), self._release.columns)
+        for unit, exposure in self._release.draw(key, lambda: [table], NOTHING, Noise()):
+            if exposure is not None:
+                yield TaggedOutput(EXPOSURE, (unit.slot_s, wire.pack_exposure(exposure)))
             yield (
                 unit.period if self._transaction == "period" else str(unit.slot_s),
-                UnitBytes(msgspec.json.encode(unit)),
+                UnitBytes(encode(unit)),
             )
 
 
@@ -76,7 +75,7 @@ def is_over(parts: Sequence[TallyBytes], slots: int = 1) -> bool:
 
 @dataclass
 class Record(beam.PTransform[PCollection[KeyedUnit], PCollection[RecordedSlot]]):
-    """(key, encoded Sealed) -> RecordedSlot, as the ledger returned it. One transaction a key.
+    """(key, encoded Unit) -> RecordedSlot, as the ledger returned it. One transaction a key.
 
     needs_rows: a key of which no HAT has data, which a wrong input makes, is an error and is not recorded.
     may_lose: what the account's limit refuses is counted and left out; else it is an error.
@@ -103,7 +102,7 @@ class _Record(beam.DoFn):
         if self._needs_consent and CONSENT not in encoded:
             return
         units = decoded(unit for unit in encoded if unit != CONSENT)
-        if self._needs_rows and not any(found.plan is not None for unit in units for found in unit.released):
+        if self._needs_rows and not any(unit.has_data for unit in units):
             raise StepError(f"of the input no row is of {units[0].period}: nothing was recorded and nothing was spent")
         done = recorded(units, self._account)
         if not done and not self._may_lose:
@@ -111,7 +110,7 @@ class _Record(beam.DoFn):
         yield from done
 
 
-def recorded(units: Sequence[Sealed], account: LedgerAccount) -> list[RecordedSlot]:
+def recorded(units: Sequence[Unit], account: LedgerAccount) -> list[RecordedSlot]:
     """What the ledger returned for units of one transaction, by slot; none where it refused them, which is counted."""
     done = record_units(units, account)
     for name, number in done.counts.items():
@@ -121,17 +120,29 @@ def recorded(units: Sequence[Sealed], account: LedgerAccount) -> list[RecordedSl
 
 @dataclass
 class Estimate(beam.PTransform[PCollection[RecordedSlot], PCollection[SlotEstimates]]):
-    """RecordedSlot -> its estimates. statistics: the names of all that the specification asks for."""
+    """RecordedSlot -> its estimates: a function of the entries up to its own, whenever and wherever it is made.
 
-    statistics: tuple[str, ...]
+    name: of the step inside, by which a savepoint finds it.
+    """
+
+    release: Release
+    account: LedgerAccount
+    name: str = "learn"
 
     def expand(self, slots: PCollection[RecordedSlot]) -> PCollection[SlotEstimates]:
-        return slots | "read integers" >> beam.ParDo(_Estimate(self.statistics))
+        estimates: PCollection[SlotEstimates] = slots | self.name >> beam.ParDo(_Estimate(self))
+        return estimates
 
 
 class _Estimate(beam.DoFn):
-    def __init__(self, statistics: tuple[str, ...]) -> None:
-        self._statistics = statistics
+    def __init__(self, of: Estimate) -> None:
+        self._release, self._account = of.release, of.account
+
+    def setup(self) -> None:
+        self._estimator = self._release.estimator(self._account)
 
     def process(self, slot: RecordedSlot) -> Iterator[SlotEstimates]:
-        yield estimates_of(slot.units, self._statistics)
+        yield from self._estimator.of(slot)
+
+    def finish_bundle(self) -> None:
+        self._estimator.keep()

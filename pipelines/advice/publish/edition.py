@@ -96,7 +96,7 @@ class Edition:
     @property
     def not_protected(self) -> list[str]:
         """What a reader might believe to be protected and is not."""
-        fleet = "" if self.spec.levels is None else f", a fleet of about {self.spec.levels.fleet.vehicles:,}"
+        fleet = "" if self.spec.fleet is None else f", a fleet of about {self.spec.fleet.vehicles:,}"
         driving = (
             "That a vehicle reported, when, where, how often, and whether a report carried a speed: only speeds are."
         )

@@ -38,6 +38,7 @@ from pipelines.servers.process import ServerError
 from pipelines.servers.worker_pool import local_servers
 from pipelines.specification import Specification, load
 from transforms.ledger.head import LedgerError
+from transforms.recorded.units import HatUnit, all_of
 from transforms.releases.hats.estimates import estimates_of
 from transforms.sinks.rows import rows_of
 from transforms.sources.kafka_partition import Topic
@@ -157,7 +158,8 @@ class _Show:
     def _released(self, slot: str) -> str:
         start = datetime.fromisoformat(slot)
         ledger, period = self._place.ledger, self._spec.timetable.period_of(start.date())
-        units = [unit for unit in ledger.released(self._spec.spec_id, period) if unit.slot_start == slot]
+        units = all_of(HatUnit, ledger.released(self._spec.spec_id, period))
+        units = [unit for unit in units if unit.slot_start == slot]
         rows = [row for row in rows_of(estimates_of(units, ())) if row["status"] == "ok"] if units else []
         if not rows:
             return "no HATs"

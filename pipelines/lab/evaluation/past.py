@@ -116,7 +116,7 @@ def evaluated(feed: Feed, totals: Sequence[str], runs: int, report: Report) -> t
 def telemetry_of(feed: Feed, total: str, report: Report) -> tuple[Telemetry, Policy]:
     """What a feed holds, and how its specification releases it at such a total."""
     spec = feed.spec
-    if spec.levels is not None or not spec.counts_are_public or all(s.name != STATISTIC for s in spec.statistics):
+    if not spec.teaches_hats:
         raise UsageError("--past needs means that are released HAT by HAT under public counts")
     when, events = feed.events(report)
     allocation = _allocation(total, spec.privacy.allocation)

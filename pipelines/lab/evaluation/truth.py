@@ -63,7 +63,7 @@ def read_city(feed: Feed, report: Report) -> TrueCity:
         _true_day(name, slots, [tallies[at] for at in slots if at in tallies], region, spec)
         for name, slots in periods.items()
     ]
-    fleet = rough_fleet(region, days) if spec.levels is None else spec.levels.fleet
+    fleet = spec.fleet or rough_fleet(region, days)
     return TrueCity(region, spec.speeds.grid, fleet, days, spec.cells.region is None)
 
 

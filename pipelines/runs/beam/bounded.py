@@ -36,7 +36,7 @@ from transforms.count.tally import ContributionBound
 from transforms.errors import StepError
 from transforms.failpoints import failpoint
 from transforms.layouts.base import Layout, Share, UnreadableFile
-from transforms.recorded.units import Spending
+from transforms.recorded.codec import Spending
 from transforms.records import (
     REFUSED,
     ExposureBytes,
@@ -51,7 +51,7 @@ from transforms.records import (
     SlotShard,
     TallyBytes,
 )
-from transforms.releases.periods.period import PeriodPolicy
+from transforms.releases.periods.release import PeriodRelease
 from transforms.releases.periods.stages import COLUMNS
 from transforms.steps.count import ByVehicle, InPanes
 from transforms.steps.range import DeriveSpeeds, ReleaseInOrder
@@ -76,7 +76,7 @@ class Bounded:
     """
 
     job: Job
-    levels: PeriodPolicy | None
+    levels: PeriodRelease | None
     paths: Sequence[str]
     needed: Sequence[str] | None
     pane_s: int = PANE_S
@@ -113,7 +113,11 @@ class Bounded:
         publish((drawn.sealed, consents) | "with consent" >> beam.Flatten(), job, needs_consent=True)
 
     def _release_levels(
-        self, p: beam.Pipeline, events: PCollection[PackedEvents], counted: PCollection[KeyedFact], levels: PeriodPolicy
+        self,
+        p: beam.Pipeline,
+        events: PCollection[PackedEvents],
+        counted: PCollection[KeyedFact],
+        levels: PeriodRelease,
     ) -> None:
         job = self.job
         if job.rules.derived is None:

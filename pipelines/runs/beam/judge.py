@@ -15,7 +15,7 @@ from pipelines.outcome import Outcome, Spend, count_in, is_refused
 from pipelines.runs.period_demand import Asked
 from transforms import counters
 from transforms.ledger.ledger_account import LedgerAccount
-from transforms.recorded.units import Debit
+from transforms.recorded.units import Debit, UnitKey
 from transforms.records import CONSENT, KeyedUnit
 
 VERDICT = "verdict"
@@ -38,7 +38,7 @@ class AskedFact(msgspec.Struct, tag=True, frozen=True):
     """What a period asks of the account. wanted: (specification, slot, shard, claim)."""
 
     period: str
-    wanted: list[tuple[str, int, int, str]]
+    wanted: list[tuple[str, int, int | None, str]]
     spent: tuple[str, ...]
 
 
@@ -76,7 +76,7 @@ def verdict_on(
         if isinstance(fact, CountFact):
             counts.update(fact.counts)
     for asked in sorted((fact for fact in decoded if isinstance(fact, AskedFact)), key=lambda fact: fact.period):
-        debits = [Debit((spec_id, slot_s, shard), claim_of(claim)) for spec_id, slot_s, shard, claim in asked.wanted]
+        debits = [Debit(UnitKey(spec, slot_s, shard), claim_of(claim)) for spec, slot_s, shard, claim in asked.wanted]
         found = Asked(debits, msgspec.convert(asked.spent, Spend, dec_hook=_from_text))
         wanted[asked.period] = debits
         outcome.debits[asked.period], outcome.spent[asked.period] = found.total, found.spent

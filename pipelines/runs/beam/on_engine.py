@@ -15,14 +15,14 @@ from pipelines.runs.crew.periods import asked_of_the_account
 from pipelines.runs.input_size import rows_about
 from transforms import counters
 from transforms.errors import StepError
-from transforms.releases.periods.period import PeriodPolicy
+from transforms.releases.periods.release import PeriodRelease
 
 PHASE = "observations read"
 
 
 def run(
     job: Job,
-    levels: PeriodPolicy | None,
+    levels: PeriodRelease | None,
     paths: Sequence[str],
     needed: Sequence[str] | None,
     engine: BoundedEngine,
@@ -32,7 +32,7 @@ def run(
 
     Raises StepError where a file cannot be read, EngineError, or what a step raised.
     """
-    asked = Outcome() if levels is None else asked_of_the_account(job, levels.levels)
+    asked = Outcome() if levels is None else asked_of_the_account(job, levels.policy)
     if asked.periods_refused:
         return asked
     about, before = rows_about(paths), _sealed(job)

@@ -18,9 +18,6 @@ from pipelines.runs.publish import publish
 from transforms.ledger.recording import decoded, record_units
 from transforms.recorded.units import Debit
 from transforms.records import RecordedSlot, SlotEstimates
-from transforms.releases.hats.estimates import estimates_of
-from transforms.releases.hats.past_reader import PastReader
-from transforms.releases.state_file import StateFile
 from transforms.time.calendar import Slot
 
 Wanted = dict[str, list[Debit]]
@@ -88,12 +85,7 @@ def _recorded(
 
 def _estimates(recorded: Iterable[RecordedSlot], job: Job) -> Iterator[SlotEstimates]:
     """Values, intervals and status; where it is asked for, also what the past teaches."""
-    policy, account = job.policy, job.account
-    if not job.outputs.shape.model:
-        yield from (estimates_of(slot.units, policy.names) for slot in recorded)
-        return
-    file = StateFile.beside(account.head, policy.spec_id, account.signature)
-    reader = PastReader(account.open(), account.name, policy.spec_id, file)
+    estimator = job.hats.estimator(job.account)
     for slot in recorded:
-        yield reader.estimates_of(slot, policy.names, policy.grid.upper)
-    reader.keep()
+        yield from estimator.of(slot)
+    estimator.keep()

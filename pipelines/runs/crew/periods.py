@@ -4,8 +4,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 
 from dpops.accountant import Accountant
-from dpops.claims import claim_of
-from dpops.levels import Stage, Sums
 from pipelines.job import Job
 from pipelines.outcome import Outcome, count_in, is_refused
 from pipelines.progress import Report
@@ -15,16 +13,18 @@ from pipelines.runs.crew.spool import Spool
 from pipelines.runs.publish import publish
 from transforms import wire
 from transforms.ledger.recording import record_units
-from transforms.recorded.units import Debit, Sealed
+from transforms.recorded.units import Debit, Unit, UnitKey
 from transforms.records import RecordedSlot, SlotEstimates, SlotShard
-from transforms.releases.periods.period import PeriodPolicy, release_period
-from transforms.releases.periods.stages import COLUMNS, LevelsPolicy, add_up
+from transforms.releases.base import release_group
+from transforms.releases.periods.release import PeriodRelease
+from transforms.releases.periods.stages import LevelsPolicy
 from transforms.time.calendar import Slot
+from transforms.wire import Tally
 
 
 def run(
     job: Job,
-    policy: PeriodPolicy,
+    release: PeriodRelease,
     paths: Sequence[str],
     slots: Sequence[Slot],
     needed: Collection[str] | None,
@@ -37,10 +37,10 @@ def run(
     released, refused or spent depends on the input. workers: as `crew_of` has them.
     """
     periods = {slot.period: job.slots[slot.start_s].plan for slot in slots}
-    outcome = asked_of_the_account(job, policy.levels)
+    outcome = asked_of_the_account(job, release.policy)
     if outcome.periods_refused:
         return outcome
-    road = counting.road_of(job, None, COLUMNS)
+    road = counting.road_of(job, None, release.columns)
     with crew_of(road, paths, workers) as crew:
         events = counting.observe_files(crew, road, paths, outcome, progress)
         having = {slot.period for slot in slots if counting.rows_in(slot, events)}
@@ -52,9 +52,9 @@ def run(
         else:
             tallies = counting.count_derived(crew, periods, events, outcome, progress, shards=shards)
         keys = {period: [(plan[0], shard) for shard in range(shards)] for period, plan in periods.items()}
-        publish(_estimates(job, policy, keys, tallies, outcome, progress), job.outputs)
+        publish(_estimates(job, release, keys, tallies, outcome, progress), job.outputs)
     if outcome.units_lost_to_the_limit:  # another process spent the budget since it was looked at
-        outcome.periods_refused = asked_of_the_account(job, policy.levels).periods_refused
+        outcome.periods_refused = asked_of_the_account(job, release.policy).periods_refused
     return outcome
 
 
@@ -74,13 +74,13 @@ def _wanted(periods: Mapping[str, Sequence[int]], policy: LevelsPolicy, *, is_fi
     found = {}
     for period, plan in periods.items():
         cost = policy.cost_of_period(len(policy.first if is_first else policy.later))
-        found[period], is_first = [Debit((policy.spec_id, plan[0], 0), claim_of(cost))], False
+        found[period], is_first = [Debit(UnitKey(policy.spec_id, plan[0], 0), cost)], False
     return found
 
 
 def _estimates(
     job: Job,
-    policy: PeriodPolicy,
+    release: PeriodRelease,
     keys: Mapping[str, Sequence[SlotShard]],
     tallies: Spool,
     outcome: Outcome,
@@ -88,20 +88,17 @@ def _estimates(
 ) -> Iterator[SlotEstimates]:
     """Of period after period, once the ledger has it. keys: of each period's tallies, by shard of vehicles."""
 
-    def record(units: Sequence[Sealed]) -> Sequence[RecordedSlot]:
+    def record(units: Sequence[Unit]) -> Sequence[RecordedSlot]:
         done = record_units(units, job.account)
         count_in(outcome, done.counts)
         return done.slots
 
     for number, mine in enumerate(keys.values(), 1):
-        first_s = mine[0][0]
-        yield from release_period(
-            partial(_add_up, mine, tallies, job, policy.levels), first_s, job.account, policy, record
-        )
+        read = partial(_tallies, mine, tallies, release)
+        yield from release_group(release, mine[0], read, job.account, record)
         progress("periods recorded and published", number, len(keys))
 
 
-def _add_up(keys: Sequence[SlotShard], tallies: Spool, job: Job, policy: LevelsPolicy, stage: Stage) -> Sums:
+def _tallies(keys: Sequence[SlotShard], tallies: Spool, release: PeriodRelease) -> Iterator[Tally]:
     """One shard of vehicles after the other, so that their number does not matter."""
-    shards = (wire.unpack_tally(tallies.read(key), COLUMNS) for key in keys)
-    return add_up(shards, policy.region, job.slots[keys[0][0]].plan, stage)
+    return (wire.unpack_tally(tallies.read(key), release.columns) for key in keys)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
-import msgspec
 import numpy as np
 
+from dpops.noise import Noise
 from dpops.statistics import Column
 from dpops.types import Int64s
 from pipelines.runs.crew.spool import Place, Shelf
@@ -28,9 +28,11 @@ from transforms.layouts.remote import fetched, is_remote
 from transforms.observe import hexagons
 from transforms.observe.events import locate
 from transforms.observe.parse import Rules, parse
+from transforms.recorded.codec import encode
 from transforms.records import RawBatch
+from transforms.releases.base import NOTHING
 from transforms.releases.hats.policy import Policy, release_shard
-from transforms.releases.hats.seal import sealed_releases
+from transforms.releases.hats.release import HatRelease
 from transforms.releases.slots import SlotFacts
 
 SEALED, EXPOSED = 0, 1
@@ -178,11 +180,13 @@ class Draw:
     def perform(self, road: Road, shelf: Shelf, told: Told) -> Done:  # noqa: ARG002 - the interface of tasks
         table = wire.unpack_tally(map(shelf.read, self.places), road.policy.columns)
         done = Done([], Counter())
-        for unit, exposure in sealed_releases(self.plan_s, self.shard, table, road.slots, road.policy):
-            data = msgspec.json.encode(unit)
-            done.entries.append(Entry((unit.slot_s, SEALED), shelf.append(data), len(unit.released)))
-            packed = wire.pack_exposure(exposure)
-            done.entries.append(Entry((unit.slot_s, EXPOSED), shelf.append(packed), exposure.vehicle.size))
+        release = HatRelease(road.policy, road.slots)
+        for unit, exposure in release.draw((self.plan_s, self.shard), lambda: [table], NOTHING, Noise()):
+            data = encode(unit)
+            done.entries.append(Entry((unit.slot_s, SEALED), shelf.append(data), 1))
+            if exposure is not None:
+                packed = wire.pack_exposure(exposure)
+                done.entries.append(Entry((unit.slot_s, EXPOSED), shelf.append(packed), exposure.vehicle.size))
         return done
 
 

@@ -15,7 +15,6 @@ from pipelines.specification import Specification
 from transforms import counters
 from transforms.ledger import Ledger
 from transforms.ledger.head import LedgerError
-from transforms.recorded.units import LIVE_SHARD
 from transforms.time.stream_calendar import slots_from
 
 LOOK_EVERY_S = 1.0
@@ -121,7 +120,7 @@ class _Watch:
         if not self._spec.counts_are_public:
             return set(slots)
         units = self._ledger.released_of(self._spec.spec_id, slots)
-        return {unit.slot_s for unit in units if any(released.plan is not None for released in unit.released)}
+        return {unit.slot_s for unit in units if unit.has_data}
 
     def _missing(self) -> list[dict[str, Any]]:
         timetable, due_s = self._spec.timetable, int(time.time()) - OVERDUE_S
@@ -168,21 +167,18 @@ class _Watch:
     def _ended_since(self, from_s: int) -> set[int]:
         """The first slots of periods of which a stage is recorded."""
         sealed = self._ledger.sealed(self._spec.account.name, self._spec.spec_id, from_s, _FOR_EVER_S)
-        return {slot_s for slot_s, shard in sealed if shard != LIVE_SHARD}
+        return {slot_s for slot_s, _ in sealed}
 
     def _first(self, slot_s: int) -> int:
         """The first slot of a slot's period."""
         return self._spec.slots_of_period(slot_s)[0]
 
     def _whole(self) -> list[int]:
-        sealed = self._ledger.sealed(self._spec.account.name, self._spec.spec_id, self._from_s, _FOR_EVER_S)
+        which = self._spec.account.name, self._spec.spec_id, self._from_s, _FOR_EVER_S
         if self._spec.levels is not None:
-            return [slot_s for slot_s, shard in sealed if shard == LIVE_SHARD]
-        return [
-            slot_s
-            for slot_s, shards in Counter(slot_s for slot_s, _ in sealed).items()
-            if shards == self._spec.privacy.release_shards
-        ]
+            return list(self._ledger.sealed_live(*which))
+        shards_of = Counter(slot_s for slot_s, _ in self._ledger.sealed(*which))
+        return [slot_s for slot_s, shards in shards_of.items() if shards == self._spec.privacy.release_shards]
 
     def _of_slot(self, slot_s: int) -> dict[str, Any]:
         end_s = slot_s + self._spec.timetable.slot_s

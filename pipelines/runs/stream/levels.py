@@ -17,22 +17,23 @@ from pipelines.build import PANE_S, Source, observe, sinks_of
 from pipelines.job import Job
 from transforms import counters
 from transforms.records import KeyedTally, PackedEvents, SlotEstimates
-from transforms.releases.periods.period import PeriodPolicy
+from transforms.releases.live.release import LiveRelease
+from transforms.releases.periods.release import PeriodRelease
 from transforms.releases.periods.stages import COLUMNS
 from transforms.sources.heartbeat import Heartbeat
 from transforms.steps.count import ByVehicle, InPanes
 from transforms.steps.lateness import BEHIND, InTime, IntoPanes, IntoSlots, RefuseLate
-from transforms.steps.live import EstimateLive, LivePolicy, ReleaseLive
+from transforms.steps.live import ReleaseLive
 from transforms.steps.periods import IntoPeriods, ReleasePeriod
-from transforms.steps.release import Record
+from transforms.steps.release import Estimate, Record
 
 
 @dataclass(frozen=True)
 class LevelsStream:
     """policy: of the whole periods that the stream ends `more_s` after their slots; None: a scheduled job does."""
 
-    live: LivePolicy
-    periods: PeriodPolicy | None
+    live: LiveRelease
+    periods: PeriodRelease | None
     more_s: int
 
 
@@ -59,14 +60,14 @@ def released(
     _ = timely[BEHIND] | "count late" >> beam.Map(_count_late)
     slots = timely.in_time | "by vehicle" >> _Tallied(job, start_s, 0)  # (slot, 0), Tally
     both = (slots, beats) | "with heartbeat" >> beam.Flatten()
-    sealed = both | "live" >> ReleaseLive(job.account, levels.live)  # slot, Sealed
+    sealed = both | "live" >> ReleaseLive(job.account, levels.live)  # slot, Unit
     recorded = sealed | "record" >> Record(job.account)
-    yield "", recorded | "publish/estimate" >> EstimateLive(job.account, levels.live)
+    yield "", recorded | "publish/estimate" >> Estimate(levels.live, job.account)
     if levels.periods is None:
         return
     whole = events | "by vehicle, later" >> _Tallied(job, start_s, levels.more_s)
     all_ = (whole, beats) | "later with heartbeat" >> beam.Flatten()
-    into = IntoPeriods(levels.periods.periods, job.slot_s, start_s, levels.more_s)
+    into = IntoPeriods(levels.periods.slots, job.slot_s, start_s, levels.more_s)
     release = ReleasePeriod(job.account, levels.periods, in_stream=True)
     yield "period: ", all_ | "into periods" >> into | "period" >> release
 

@@ -12,7 +12,7 @@ import apache_beam as beam
 
 from pipelines import output_folder
 from pipelines.account.location import AccountLocation, account_of
-from pipelines.assembly import admitted, assemble, continuing, facts_of, ledger_account_of, levels_policy
+from pipelines.assembly import admitted, assemble, continuing, facts_of, ledger_account_of, period_release
 from pipelines.build import Source, stream
 from pipelines.engine import Engine, EngineError
 from pipelines.errors import InputError, UsageError
@@ -26,15 +26,13 @@ from transforms.layouts import message_layout
 from transforms.ledger import AccountRefusal
 from transforms.observe.parse import FROM_US, TO_US
 from transforms.observe.vehicle_hash import Secret
-from transforms.releases.periods.learned import learned_centres, learned_estimates, learned_live
-from transforms.releases.periods.period import PeriodPolicy
+from transforms.releases.live.release import LiveRelease
 from transforms.releases.slots import SlotFacts
 from transforms.sources.growing_folder import ReadGrowing
 from transforms.sources.heartbeat import Heartbeat
 from transforms.sources.kafka import ReadKafka
 from transforms.sources.kafka_clock import check_clock
 from transforms.sources.kafka_partition import KafkaSourceError, Topic, starts
-from transforms.steps.live import LivePolicy
 from transforms.time.calendar import CalendarError
 from transforms.time.stream_calendar import StreamCalendar, slots_from
 from transforms.time.watermark import CLOCK_ERROR_S, Watermark
@@ -132,10 +130,10 @@ def levels_stream(
     """How live slots and whole periods of a specification by `levels` are streamed; None for any other one."""
     if spec.levels is None or spec.levels.live is None:
         return None
-    policy = levels_policy(spec, spec.levels, secret, location.head, location.signature)
-    periods, zone = StreamFacts(spec, from_s, to_s, whole_periods=True), spec.timetable.zone
-    live = LivePolicy(policy, periods, zone, learned_centres, learned_live)
-    whole = PeriodPolicy(policy, periods, zone, learned_centres, learned_estimates)
+    facts = StreamFacts(spec, from_s, to_s, whole_periods=True)
+    whole = period_release(spec, facts, secret, location.head, location.signature)
+    assert whole is not None
+    live = LiveRelease(whole.policy, whole.slots, whole.zone)
     lateness_s = spec.levels.day_lateness_s
     if lateness_s is None:
         return LevelsStream(live, None, 0)

@@ -14,7 +14,7 @@ from tests import city, levels_city
 from tests.levels_city import CELLS, DAYS
 from tests.statistical.checks import seeded
 from transforms.recorded.stage_plan import plan_of
-from transforms.releases.periods import period
+from transforms.releases import base
 from transforms.releases.periods.products import PRODUCTS
 
 Run = Callable[..., tuple[int, str, str]]
@@ -123,7 +123,7 @@ def test_what_was_released_itself_stands_in_a_file_of_its_own(tmp_path: Path, ha
         mine = [row for row in rows if row["sequence"] == place]
         plan = plan_of(entry.unit)
         stage = plan.read([int(cell, 16) for cell in sorted(CELLS, key=lambda cell: int(cell, 16))])
-        integers = np.array(entry.unit.released[0].integers)
+        integers = np.array(entry.unit.integers)
         assert len(mine) == stage.groups == integers.size / 2
         for column, its in (("weight", integers[: stage.groups]), ("speed", integers[stage.groups :])):
             values = np.array([row[column] for row in mine])
@@ -156,7 +156,7 @@ def coarse(tmp_path_factory: pytest.TempPathFactory) -> tuple[Files, Files]:
     """Two runs over 200 buses' days, with a forecast of one more. The noise repeats itself: nothing is left to luck."""
     noise = seeded(11)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(period, "Noise", lambda: noise)
+        patch.setattr(base, "Noise", lambda: noise)
         folder = made(tmp_path_factory.mktemp("coarse"), quietly, *DAYS, is_known=True)
     first, again = (estimated(folder, quietly, name, *COARSE, "--forecast", "1") for name in ("a", "b"))
     return first, again

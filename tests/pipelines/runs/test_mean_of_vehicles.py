@@ -5,10 +5,10 @@ import json
 
 import pytest
 
+from pipelines.runs.crew import tasks
 from pipelines.specification import SpecificationError, load
 from tests import city
 from tests.statistical.checks import seeded
-from transforms.releases.hats import seal
 
 MEAN = 'name = "mean"\nmechanism = "array-average"'
 OF_VEHICLES = 'name = "mean-of-vehicles"'
@@ -27,7 +27,7 @@ def loaded(folder, text):
 
 
 def test_a_slow_bus_counts_once_in_the_rows_and_the_ledger_adds_up(tmp_path, hatstream, monkeypatch):
-    monkeypatch.setattr(seal, "Noise", lambda: seeded(3))
+    monkeypatch.setattr(tasks, "Noise", lambda: seeded(3))
     city.write(tmp_path, spec=SPEC, lines=LINES)
     assert hatstream(*city.init(tmp_path))[0] == 0
     assert hatstream(*city.release(tmp_path, *DAY))[0] == 0

@@ -3,14 +3,16 @@
 from dataclasses import replace
 from fractions import Fraction
 
+import msgspec
 import sqlalchemy as sa
 from msgspec import structs
 from sqlalchemy.pool import NullPool
 
 from dpops.accountant import PureLimit
+from dpops.claims import PureDP, claim_of
 from transforms.ledger import Account, Ledger
 from transforms.ledger.head import Head
-from transforms.recorded.units import Released, Sealed
+from transforms.recorded.units import HatUnit, Released, StageUnit
 
 ACCOUNT = Account(
     name="city",
@@ -45,18 +47,38 @@ DRIVERS = {"sqlite": "sqlite", "postgr": "postgresql+psycopg"}
 
 
 def unit(slot_s=0, *, epsilon="1", integer=7, digest="d", spec_id="a", period="day 1", shard=0, plan=PLAN):
-    return Sealed(
+    cost = claim_of(epsilon)
+    return HatUnit(
         spec_id=spec_id,
         period=period,
         slot_s=slot_s,
         slot_start="2026-01-01T00:00:00+00:00",
         slot_end="2026-01-01T01:00:00+00:00",
         shard=shard,
-        epsilon_hat="1",
-        epsilon_slot=epsilon,
+        per_hat=PureDP(Fraction(1)),
+        spent=cost if isinstance(cost, PureDP) else PureDP(Fraction(1)),
+        debit=cost,
         unit="km/h",
         released=[Released("872830828ffffff", "mean", "baseline", plan, [integer])],
         digest=digest,
+    )
+
+
+def stage_unit(plan, *, debit, total):
+    """A stage's unit. plan: of `StagePlan`."""
+    return StageUnit(
+        spec_id="a",
+        period="day 1",
+        slot_s=0,
+        slot_start="2026-01-01T00:00:00+00:00",
+        slot_end="2026-01-02T00:00:00+00:00",
+        unit="km/h",
+        digest="d",
+        debit=debit,
+        total=total,
+        stage=plan.stage,
+        plan=msgspec.to_builtins(plan),
+        integers=[7],
     )
 
 
@@ -67,7 +89,12 @@ def record(book, *units, limit=3):
 def whole(*slots, epsilon="2", total=None):
     """Units of a period that is planned as a whole: the first slot is debited for all."""
     return [
-        structs.replace(unit(at), scope="period", debit=epsilon if i == 0 else "0", epsilon_total=total)
+        structs.replace(
+            unit(at),
+            is_of_whole_period=True,
+            debit=PureDP(Fraction(epsilon if i == 0 else 0)),
+            total=None if total is None else PureDP(Fraction(total)),
+        )
         for i, at in enumerate(slots)
     ]
 

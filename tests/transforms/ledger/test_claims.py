@@ -4,13 +4,12 @@ from contextlib import nullcontext
 from dataclasses import replace
 from fractions import Fraction
 
-import msgspec
 import pytest
 from msgspec import structs
 
 from dpops.accountant import DeltaLimit, PureLimit
-from dpops.claims import rho_within
-from tests.transforms.ledger.entries import ACCOUNT, PLAN, opened, record, unit, whole
+from dpops.claims import ZCDP, rho_within
+from tests.transforms.ledger.entries import ACCOUNT, PLAN, opened, record, stage_unit, unit, whole
 from transforms.ledger import AccountRefusal, LedgerError, releases
 from transforms.ledger.claims import check_claims, claims_of
 from transforms.recorded.units import Released
@@ -140,8 +139,7 @@ def test_zero_concentrated_debits_fit_a_limit_with_a_delta_and_no_other(tmp_path
     limit = DeltaLimit(Fraction(1), DELTA)
     most = rho_within(Fraction(1), DELTA)
     book = opened(f"sqlite:///{tmp_path / 'ledger.sqlite'}", tmp_path / "key.head", limit=str(limit))
-    rho = f"rho={most / 2}"
-    halves = [structs.replace(unit(at, plan=None), epsilon_hat=rho, epsilon_slot=rho) for at in (0, 1, 2)]
+    halves = [structs.replace(unit(at, plan=None), debit=ZCDP(most / 2)) for at in (0, 1, 2)]
     assert book.record("city", limit, "name", "{}", halves[:2]).new == 2
     with pytest.raises(AccountRefusal, match="1 at delta 1e-06 would be exceeded"):
         book.record("city", limit, "name", "{}", halves[2:])
@@ -187,19 +185,8 @@ STAGE = levels.StagePlan(
 @pytest.mark.parametrize(("share", "fits"), [("3/4", True), ("7/10", True), ("19/20", False)])
 def test_the_shares_of_a_periods_stages_are_added_up(share, fits):
     """A whole vector of norm 2**20 under noise of variance 5 costs 2**40 / 10."""
-    total = f"rho={Fraction(2**40, 10)}"
-    stages = [
-        structs.replace(
-            unit(shard=at, plan=msgspec.to_builtins(plan)),
-            scope="stage",
-            debit=total,
-            epsilon_slot=total,
-            epsilon_hat=total,
-        )
-        for at, plan in enumerate([STAGE, structs.replace(STAGE, stage=1, share=share)])
-    ]
-    stages = [
-        structs.replace(each, released=[structs.replace(each.released[0], mechanism="levels")]) for each in stages
-    ]
+    total = ZCDP(Fraction(2**40, 10))
+    plans = [STAGE, structs.replace(STAGE, stage=1, share=share)]
+    stages = [stage_unit(plan, debit=total, total=total) for plan in plans]
     with nullcontext() if fits else pytest.raises(LedgerError, match="claim more"):
         check_claims(map(claims_of, stages))

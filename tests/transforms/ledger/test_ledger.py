@@ -15,7 +15,7 @@ from tests.transforms.ledger.entries import ACCOUNT, PLAN, opened, record, tampe
 from transforms import atomic_files
 from transforms.ledger import AccountRefusal, Ledger
 from transforms.ledger.head import Head, LedgerError
-from transforms.recorded.units import Debit
+from transforms.recorded.units import Debit, UnitKey
 
 
 def test_the_first_writer_wins_and_a_second_run_gets_what_was_recorded(ledger):
@@ -103,7 +103,7 @@ def test_a_period_planned_as_a_whole_takes_no_other_slots_and_no_part_is_release
 
 def test_slots_of_a_plan_that_divides_a_total_never_debit_more_than_that(ledger):
     halves = [unit(at, epsilon="1/2", plan={**PLAN, "epsilon": "1/2"}) for at in (0, 3600, 7200)]
-    parts = [structs.replace(half, epsilon_hat="1/2", epsilon_total="1") for half in halves]
+    parts = [structs.replace(half, per_hat=PureDP(Fraction(1, 2)), total=PureDP(Fraction(1))) for half in halves]
     record(ledger, *parts[:2])
     with pytest.raises(LedgerError, match="more than the total that the plan divides"):
         record(ledger, parts[2])
@@ -157,9 +157,9 @@ def test_a_limit_may_be_lowered_and_then_stays_low(ledger):
 
 def test_a_limit_that_is_lowered_during_a_release_holds_for_it(ledger):
     ledger.open_account(replace(ACCOUNT, limit="1"))
-    assert ledger.excess("city", PureLimit(Fraction(3)), {"day 1": [Debit(("a", 0, 0), PureDP(Fraction(2)))]}) == [
-        "day 1"
-    ]
+    assert ledger.excess(
+        "city", PureLimit(Fraction(3)), {"day 1": [Debit(UnitKey("a", 0, 0), PureDP(Fraction(2)))]}
+    ) == ["day 1"]
     with pytest.raises(AccountRefusal, match="limit 1 "):
         record(ledger, unit(epsilon="2"), limit=3)
     assert ledger.spent("city") == []

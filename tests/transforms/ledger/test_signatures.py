@@ -14,6 +14,7 @@ from tests.transforms.ledger.entries import ACCOUNT, opened, record, tamper, uni
 from transforms.ledger import Ledger, chain
 from transforms.ledger.chain import Signature
 from transforms.ledger.head import LedgerError
+from transforms.recorded.codec import encode
 
 OURS = Signature(b"k" * 32, ACCOUNT.key_check)
 
@@ -44,7 +45,7 @@ def forge(ledger, signature, *units):
 
 
 def as_stored(unit):
-    return msgspec.to_builtins(unit)
+    return msgspec.json.decode(encode(unit))
 
 
 @pytest.mark.parametrize("signature", [None, Signature(b"x" * 32, ACCOUNT.key_check)], ids=["none", "another key's"])

@@ -15,7 +15,7 @@ from dpops.accountant import Accountant, DeltaLimit, Limit, PureLimit, Span, Spa
 from dpops.claims import ZCDP, PureDP, rho_within
 from tests.transforms.ledger.entries import ACCOUNT, opened, unit
 from transforms.ledger import AccountRefusal, Ledger, spending
-from transforms.recorded.units import Debit
+from transforms.recorded.units import Debit, UnitKey
 
 FIRST = date(2028, 2, 20)  # nine days later comes a leap day
 PURE = SpanLimits((Span(1, PureLimit(Fraction(3))), Span(4, PureLimit(Fraction(6))), Span(9, PureLimit(Fraction(10)))))
@@ -102,7 +102,7 @@ def test_a_window_of_another_kind_is_caught(
 
 def test_what_a_run_asks_for_earlier_days_counts_against_its_later_ones(tmp_path: Path) -> None:
     book = book_of(tmp_path, PURE)
-    wanted = {day(at): [Debit(("a", at, 0), PureDP(Fraction(2)))] for at in range(6)}
+    wanted = {day(at): [Debit(UnitKey("a", at, 0), PureDP(Fraction(2)))] for at in range(6)}
     assert book.excess("city", PURE, wanted) == [day(3)]  # 0, 1, 2 fill four days; then there is room again
     assert book.excess("city", PURE, {day(0): wanted[day(0)], day(5): wanted[day(5)]}) == []
 

@@ -32,7 +32,7 @@ def policy(kind: Kind, live: LiveSettings | None = None, *, rest: Fraction | Non
     return LevelsPolicy(
         spec_id="a",
         kind=kind,
-        total=str(claim),
+        total=claim,
         epsilon=EPSILON,
         delta=None if kind == "laplace" else DELTA,
         spread=spread,

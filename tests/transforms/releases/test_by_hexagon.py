@@ -14,7 +14,6 @@ from dpops.mechanisms.baseline_variance import BaselineVariance as Variance
 from dpops.statistics import RequestedStatistic
 from tests.dpops.reference import value_of
 from tests.transforms.releases.hats import CELLS, DAY, FACTS, Quiet, policy, sealed, tally_of
-from transforms.recorded.units import debit_of
 from transforms.releases.hats.digest import is_plain
 from transforms.releases.hats.draw import draw_releases
 from transforms.releases.hats.policy import release_shard
@@ -32,29 +31,29 @@ def test_cells_come_in_order_and_vehicles_in_any_order_make_no_difference():
 
 def test_the_debit_is_the_most_that_any_vehicle_spends():
     unit = sealed(tally_of((1, 0, 2, 0, 0), (1, 1, 1, 0, 0), (1, 2, 1, 0, 0), (2, 0, 1, 0, 0)))
-    assert (unit.epsilon_hat, unit.epsilon_slot) == ("1", "3")
+    assert (str(unit.per_hat), str(unit.spent)) == ("1", "3")
 
 
 def test_per_period_divides_over_the_slots_and_the_cells_that_a_vehicle_keeps():
     unit = sealed(tally_of((1, 0, 2, 0, 0), (1, 1, 1, 0, 0)), per="period", epsilon=Fraction(6))
-    assert (unit.epsilon_hat, unit.epsilon_slot) == ("1/8", "1/4")
+    assert (str(unit.per_hat), str(unit.spent)) == ("1/8", "1/4")
 
 
 def test_with_release_shards_the_cap_stands_for_what_no_shard_can_see():
     unit = sealed(tally_of((1, 0, 2, 0, 0)), release_shards=2, most_hats=5, shard=1)
-    assert unit.epsilon_slot == "5"
+    assert str(unit.spent) == "5"
 
 
 def test_statistics_share_the_epsilon_of_a_hat():
     halves = tuple(RequestedStatistic(name, Baseline(), Fraction(1, 2)) for name in ("mean", "variance"))
     unit = sealed(tally_of((1, 0, 2, 0, 0)), statistics=halves)
     assert [r.plan["epsilon"] for r in unit.released] == ["1/2", "1/2"]
-    assert unit.epsilon_slot == "1"
+    assert str(unit.spent) == "1"
 
 
 def test_a_slot_without_events_is_sealed_empty_and_spends_nothing():
     unit = sealed(tally_of())
-    assert (unit.released, unit.epsilon_slot) == ([], "0")
+    assert (unit.released, str(unit.spent)) == ([], "0")
 
 
 def test_a_region_gives_the_same_rows_whether_anything_drove_or_not():
@@ -67,7 +66,7 @@ def test_a_region_gives_the_same_rows_whether_anything_drove_or_not():
 def test_a_cell_whose_samples_were_all_dropped_by_the_cap_has_no_data():
     unit = sealed(tally_of((1, 0, 0, 0, 3), (1, 1, 2, 9, 0)))
     assert [r.integers for r in unit.released] == [None, [9]]
-    assert unit.epsilon_slot == "1"
+    assert str(unit.spent) == "1"
 
 
 def test_dropped_samples_widen_the_bias_bound():
@@ -141,21 +140,21 @@ def test_a_variance_comes_from_sums_of_squares_and_not_from_the_vehicles_means()
 def test_a_plan_of_a_period_divides_the_total_over_all_hats_of_the_busiest_vehicle():
     first = tally_of((1, 0, 2, 0, 0), (1, 1, 1, 0, 0), (2, 0, 1, 0, 0))
     units = of_day(first, tally_of((1, 2, 1, 0, 0), slot_s=7200), per="period", epsilon=Fraction(6))
-    assert [unit.epsilon_hat for unit in units] == ["2", "2"]
-    assert [unit.epsilon_slot for unit in units] == ["4", "2"]
-    assert [unit.debit for unit in units] == ["6", "0"], "the first slot stands for all"
-    assert {unit.epsilon_total for unit in units} == {"6"}
+    assert [str(unit.per_hat) for unit in units] == ["2", "2"]
+    assert [str(unit.spent) for unit in units] == ["4", "2"]
+    assert [str(unit.debit) for unit in units] == ["6", "0"], "the first slot stands for all"
+    assert {str(unit.total) for unit in units} == {"6"}
 
 
 def test_with_the_epsilon_of_a_hat_given_a_whole_period_debits_what_its_busiest_vehicle_spends():
     """Slot maxima would add up to 3; no vehicle is in more than 2 HATs."""
     units = of_day(tally_of((1, 0, 1, 0, 0), (1, 1, 1, 0, 0)), tally_of((2, 0, 1, 0, 0), slot_s=7200))
-    assert [debit_of(unit) for unit in units] == ["2", "0"]
+    assert [str(unit.debit) for unit in units] == ["2", "0"]
 
 
 def test_a_period_in_which_nothing_happened_is_sealed_empty_and_spends_nothing():
     units = of_day(tally_of(), per="period", epsilon=Fraction(6))
-    assert [(unit.released, debit_of(unit)) for unit in units] == [([], "0"), ([], "0")]
+    assert [(unit.released, str(unit.debit)) for unit in units] == [([], "0"), ([], "0")]
 
 
 def crowd():
@@ -169,7 +168,7 @@ def test_clip_user_takes_whole_vehicles_out_and_says_what_it_dropped():
     kept = [released.plan["facts"]["samples"] for released in unit.released if released.statistic == "mean"]
     assert sorted(kept) == [2, 20, 21]
     assert {released.plan["facts"]["reported"] for released in unit.released} == {2, 21}
-    assert unit.epsilon_slot == "1/100", "vehicle 0 was in two HATs"
+    assert str(unit.spent) == "1/100", "vehicle 0 was in two HATs"
 
 
 def test_clip_user_under_a_total_releases_at_what_is_left_to_a_hat():
@@ -177,8 +176,8 @@ def test_clip_user_under_a_total_releases_at_what_is_left_to_a_hat():
         sealed(crowd(), clip_user=clip, per="period", epsilon=Fraction(1, 100), statistics=BOTH)
         for clip in (False, True)
     )
-    assert [plain.epsilon_hat, clipped.epsilon_hat] == ["1/4800", "1/2400"]
-    assert plain.epsilon_slot == clipped.epsilon_slot == "1/2400"
+    assert [str(plain.per_hat), str(clipped.per_hat)] == ["1/4800", "1/2400"]
+    assert str(plain.spent) == str(clipped.spent) == "1/2400"
 
 
 def test_clip_user_sees_counts_and_never_speeds():

@@ -16,7 +16,6 @@ from dpops.statistics import RequestedStatistic
 from dpops.types import Grid
 from tests.transforms.releases.hats import DAY, FACTS, Quiet, policy, sealed, tally_of
 from transforms.ledger.head import LedgerError
-from transforms.recorded.units import debit_of
 from transforms.releases.hats import draw as by_hexagon
 from transforms.releases.hats.draw import draw_releases
 from transforms.releases.hats.estimates import estimates_of
@@ -47,7 +46,7 @@ def test_a_slot_of_constants_draws_nothing_spends_nothing_and_is_the_same_for_al
         ((unit, exposure),) = draw_releases(
             3600, 0, rows, {3600: FACTS}, policy(statistics=AUTO, grid=grid), Forbidden()
         )
-        found.append((unit.released, unit.epsilon_slot, exposure.vehicle.tolist(), exposure.drawn.tolist()))
+        found.append((unit.released, str(unit.spent), exposure.vehicle.tolist(), exposure.drawn.tolist()))
     assert found == [found[0]] * len(found)
     assert found[0][1:] == ("0", [1, 2], [[0], [0]])
     assert {each.mechanism for each in found[0][0]} == {"constant"}
@@ -57,7 +56,7 @@ def test_a_vehicle_pays_for_what_is_drawn_in_its_hats_alone():
     rows = tally_of((1, 0, 2, 0, 0), (1, 1, 1, 0, 0), (1, 2, 3, 0, 0), *CROWD)
     ((unit, exposure),) = draw_releases(3600, 0, rows, {3600: FACTS}, policy(statistics=AUTO), Quiet())
     assert [each.plan["epsilon"] for each in unit.released] == ["0", "0", "1"]
-    assert unit.epsilon_slot == "1", "vehicle 1 is in three HATs"
+    assert str(unit.spent) == "1", "vehicle 1 is in three HATs"
     assert set(exposure.drawn.ravel().tolist()) == {1}
 
 
@@ -66,7 +65,7 @@ def test_of_several_statistics_each_is_drawn_or_constant_by_itself():
     rows = tally_of((1, 0, 2, 0, 0), (1, 1, 1, 0, 0), *CROWD)
     ((unit, exposure),) = draw_releases(3600, 0, rows, {3600: FACTS}, policy(statistics=BOTH, epsilon=9), Quiet())
     assert [each.plan["epsilon"] for each in unit.released] == ["0", "6", "0", "6", "3", "6"]
-    assert unit.epsilon_slot == "12"
+    assert str(unit.spent) == "12"
     found = dict(zip(*(column.tolist() for column in exposure), strict=True))
     assert (found.pop(1), *found.values()) == ([0, 2], *[[1, 1]] * 60)
 
@@ -79,19 +78,19 @@ def test_shares_of_any_size_are_added_up_exactly(times):
     slots = [tally_of(*((1, cell, 2, 0, 0) for cell in range(3)), slot_s=at) for at in range(3600, 18000, 3600)]
     day = {at: replace(DAY[3600], plan=tuple(range(3600, 18000, 3600))) for at in range(3600, 18000, 3600)}
     first, *_ = draw_releases(3600, 0, joined(slots), day, policy(scope="period", statistics=twice), Quiet())
-    assert (first[0].epsilon_slot, debit_of(first[0])) == ("3", "12")
+    assert (str(first[0].spent), str(first[0].debit)) == ("3", "12")
 
 
 def test_a_period_that_is_planned_as_a_whole_debits_what_its_busiest_vehicle_spends():
     slots = joined([tally_of((1, 0, 1, 0, 0), *CROWD), tally_of((1, 1, 1, 0, 0), (1, 2, 3, 0, 0), *CROWD, slot_s=7200)])
     units = [unit for unit, _ in draw_releases(3600, 0, slots, DAY, policy(scope="period", statistics=AUTO), Quiet())]
-    assert [(unit.epsilon_slot, debit_of(unit)) for unit in units] == [("1", "2"), ("1", "0")]
+    assert [(str(unit.spent), str(unit.debit)) for unit in units] == [("1", "2"), ("1", "0")]
 
 
 def test_where_a_cap_stands_for_other_shards_it_is_debited_as_soon_as_anything_is_drawn():
     changes = {"release_shards": 2, "most_hats": 5, "shard": 1, "statistics": AUTO}
-    assert sealed(tally_of((1, 0, 2, 0, 0)), **changes).epsilon_slot == "0"
-    assert sealed(tally_of((1, 0, 2, 0, 0), *CROWD), **changes).epsilon_slot == "5"
+    assert str(sealed(tally_of((1, 0, 2, 0, 0)), **changes).spent) == "0"
+    assert str(sealed(tally_of((1, 0, 2, 0, 0), *CROWD), **changes).spent) == "5"
 
 
 def test_rows_say_that_a_value_is_a_constant_and_that_it_may_be_anything():

@@ -6,14 +6,14 @@ from msgspec import structs
 
 from tests.statistical.checks import seeded
 from tests.transforms.releases.hats import sealed, tally_of
-from transforms.recorded.units import Sealed, Sequenced
+from transforms.recorded.units import HatUnit, Sequenced
 from transforms.releases.hats import past
 from transforms.releases.hats.past import Fitter, Past, day_of, means_of
 
 DAYS, HOURS = ("2026-05-01", "2026-05-02", "2026-05-03"), (8, 9, 10)
 
 
-def unit(day: str, hour: int) -> Sealed:
+def unit(day: str, hour: int) -> HatUnit:
     """Of three cells, of which one is slower; each with six vehicles of three reports."""
     table = tally_of(*((6 * cell + at, cell, 3, 3 * (1500 + 500 * cell), 0) for cell in range(3) for at in range(6)))
     drawn = sealed(table, seeded(hour), epsilon=50)

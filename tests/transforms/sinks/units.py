@@ -4,9 +4,10 @@ from fractions import Fraction
 
 import numpy as np
 
+from dpops.claims import PureDP
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.types import CountsKnown, Grid
-from transforms.recorded.units import Released, Sealed
+from transforms.recorded.units import HatUnit, Released
 from transforms.releases.hats.estimates import estimates_of
 
 PLAN = ArrayAverage().plan(
@@ -15,15 +16,16 @@ PLAN = ArrayAverage().plan(
 
 
 def unit(*integers, shard=0):
-    return Sealed(
+    return HatUnit(
         spec_id="0123456789abcdef",
         period="2026-05-01",
         slot_s=0,
         slot_start="2026-05-01T10:00:00-05:00",
         slot_end="2026-05-01T11:00:00-05:00",
         shard=shard,
-        epsilon_hat="1",
-        epsilon_slot="7/2",
+        per_hat=PureDP(Fraction(1)),
+        spent=PureDP(Fraction(7, 2)),
+        debit=PureDP(Fraction(7, 2)),
         unit="km/h",
         released=[
             Released(

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpops.allocation import Share, SlotDebit
+from dpops.claims import PureDP
 from dpops.mechanism import Drawn, Hats, Totals
 from dpops.noise import Noise
 from dpops.statistics import RequestedStatistic
@@ -16,7 +17,7 @@ from dpops.types import Grid, Int64s
 from transforms.ledger.claims import check_claims, claims_of
 from transforms.order import packed_keys
 from transforms.places.hexagons import cell_texts
-from transforms.recorded.units import Released, Sealed
+from transforms.recorded.units import HatUnit, Released
 from transforms.releases.hats.digest import digest_of
 from transforms.releases.hats.exposure import exposure_of, most_claimed, most_spent
 from transforms.releases.hats.policy import Policy, release_shard
@@ -26,7 +27,7 @@ from transforms.wire import Exposure, Tally
 
 def draw_releases(
     plan_s: int, shard: int, tally: Tally, slots: Mapping[int, SlotFacts], policy: Policy, noise: Noise
-) -> list[tuple[Sealed, Exposure]]:
+) -> list[tuple[HatUnit, Exposure]]:
     """Plans and releases all HATs of one plan and shard: of a slot, or with scope "period" of a whole period.
 
     plan_s: its first slot. tally: in any order, of all vehicles. Returns its slots in order, each with what a vehicle
@@ -67,24 +68,24 @@ def _unit(
     debit: SlotDebit,
     digest: str,
     policy: Policy,
-) -> Sealed:
+) -> HatUnit:
     """What the ledger keeps of a slot's shard."""
     total = policy.allocation.total
-    return Sealed(
+    return HatUnit(
         spec_id=policy.spec_id,
         period=facts.period,
         slot_s=slot_s,
         slot_start=facts.start,
         slot_end=facts.end,
         shard=shard,
-        epsilon_hat=str(share.epsilon_hat),
-        epsilon_slot=str(debit.spent),
+        per_hat=PureDP(share.epsilon_hat),
+        spent=PureDP(debit.spent),
         unit=policy.unit,
         released=released,
         digest=digest,
-        scope=policy.allocation.scope,
-        debit=None if debit.debited is None else str(debit.debited),
-        epsilon_total=None if total is None else str(total),
+        is_of_whole_period=policy.allocation.whole_periods,
+        debit=PureDP(debit.spent if debit.debited is None else debit.debited),
+        total=None if total is None else PureDP(total),
     )
 
 

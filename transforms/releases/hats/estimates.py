@@ -6,17 +6,17 @@ from typing import Any
 
 from dpops.estimate import Estimates
 from dpops.registry import stored_estimates
-from transforms.recorded.units import Released, Sealed
+from transforms.recorded.units import HatUnit, Released
 from transforms.records import HatColumns, SlotEstimates
 
 MISS = 0.05
 """An interval [lower95, upper95] misses the true value with at most this probability."""
 
 
-def estimates_of(units: Sequence[Sealed], statistics: Sequence[str]) -> SlotEstimates:
+def estimates_of(units: Sequence[HatUnit], statistics: Sequence[str]) -> SlotEstimates:
     """The estimates of one slot by cell and statistic, from its units. statistics: all of the specification's."""
     found = [each for unit in units for each in unit.released]
-    spent = [unit.epsilon_slot for unit in units for _ in unit.released]
+    spent = [str(unit.spent) for unit in units for _ in unit.released]
     order = _order(found)
     released = [found[at] for at in order]
     counts = [_counts(each.plan) for each in released]

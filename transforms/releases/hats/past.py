@@ -17,7 +17,7 @@ from dpops.mechanism import Plan
 from dpops.registry import registered
 from transforms.places.hexagons import cell_text
 from transforms.places.hierarchy import design_of
-from transforms.recorded.units import Released, Sealed, Sequenced
+from transforms.recorded.units import HatEntry, HatUnit, Released
 from transforms.records import SlotEstimates
 
 STATISTIC = "mean"
@@ -39,7 +39,7 @@ class Past:
         """Before the first entry. keeps_all: every day stays as it was released, so that each can be estimated."""
         return Past(0, HatState.new(None) if keeps_all else HatState.new())
 
-    def after(self, entries: Iterable[Sequenced]) -> "Past":
+    def after(self, entries: Iterable[HatEntry]) -> "Past":
         """entries: the following ones of the specification, in the order of the ledger."""
         past = self
         for sequence, unit in entries:
@@ -76,12 +76,12 @@ class Fitter:
         return learned_hats(state, self._design, smoothness)
 
 
-def day_of(unit: Sealed) -> str:
+def day_of(unit: HatUnit) -> str:
     """The local day that a slot begins on."""
     return unit.slot_start[:10]
 
 
-def means_of(unit: Sealed) -> HatMeans:
+def means_of(unit: HatUnit) -> HatMeans:
     """The HATs of a unit whose mean is released, as they are learned from."""
     found = [each for each in unit.released if each.statistic == STATISTIC and each.plan is not None]
     plans = _Plans()
@@ -139,7 +139,7 @@ class _Plans:
 
 
 def with_model(
-    slot: SlotEstimates, units: Sequence[Sealed], known: LearnedHats | None, upper_kmh: Fraction
+    slot: SlotEstimates, units: Sequence[HatUnit], known: LearnedHats | None, upper_kmh: Fraction
 ) -> SlotEstimates:
     """The slot's rows with the columns of MODEL. known: what its own entries and earlier ones taught."""
     notes: dict[str, Note] = {}

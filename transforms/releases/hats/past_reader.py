@@ -5,6 +5,7 @@ from fractions import Fraction
 from dpops.learning import LearnedHats
 from dpops.learning.state_arrays import arrays_of_hats, hats_taken_up
 from transforms.ledger import Ledger
+from transforms.recorded.units import HatUnit, all_of
 from transforms.records import RecordedSlot, SlotEstimates
 from transforms.releases.hats.estimates import estimates_of
 from transforms.releases.hats.past import Fitter, Past, with_model
@@ -26,7 +27,8 @@ class PastReader:
 
     def estimates_of(self, slot: RecordedSlot, statistics: tuple[str, ...], upper_kmh: Fraction) -> SlotEstimates:
         self._go_to(last_entry(slot, self._ledger))
-        return with_model(estimates_of(slot.units, statistics), slot.units, self._known, upper_kmh)
+        units = all_of(HatUnit, slot.units)
+        return with_model(estimates_of(units, statistics), units, self._known, upper_kmh)
 
     def keep(self) -> None:
         """Writes the file, if more is known than it had."""
@@ -50,11 +52,11 @@ class PastReader:
         if self._is_fitted and last == self._past.sequence:
             return
         start = next((past for past in (self._past, self._kept) if past.sequence <= last), Past.none())
-        self._past = start.after(self._ledger.releases(self._account, self._spec_id, start.sequence, last))
+        self._past = start.after(self._ledger.hats(self._account, self._spec_id, start.sequence, last))
         self._known, self._is_fitted = self._fitter.fitted(self._past), True
 
 
 def last_entry(slot: RecordedSlot, ledger: Ledger) -> int:
     """The sequence number that a slot's model values rest on: its own, or that of all that was planned together."""
     unit = slot.units[0]
-    return ledger.last_of(unit.spec_id, unit.period) if unit.is_of_whole_period else max(slot.sequences)
+    return ledger.last_of(unit.spec_id, unit.period) if unit.group.slot_s is None else max(slot.sequences)

@@ -1,35 +1,36 @@
 """From a recorded live slot, and all entries before it, to an estimate of each of its HATs: post-processing."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
 from transforms.recorded.stage_plan import plan_of
-from transforms.recorded.units import Sequenced
+from transforms.recorded.units import LiveEntry, StageEntry
 from transforms.records import SlotEstimates
-from transforms.releases.periods.publish import HatEstimates, estimates_of_slot
+from transforms.releases.periods.learned import learned_live
+from transforms.releases.periods.publish import estimates_of_slot
 from transforms.releases.periods.stages import LevelsPolicy
 from transforms.releases.slots import SlotFacts
 
 MECHANISM = "levels-live"
 
-LiveEstimator = Callable[[Sequence[Sequenced], Sequence[Sequenced], LevelsPolicy], HatEstimates]
-"""(stages of whole earlier periods; live slots of the period up to the one that is estimated; policy) -> its HATs,
-(cells, 1). Both in the order of the ledger, and all recorded before the slot: so it can be made again."""
-
 
 def live_estimates(
-    entry: Sequenced, stages: Sequence[Sequenced], live: Sequence[Sequenced], facts: SlotFacts, policy: LevelsPolicy,
-    estimator: LiveEstimator,
-) -> SlotEstimates:  # fmt: skip
-    """One estimate for every cell of the region. stages, live: what is recorded before the entry, and it."""
-    found = estimates_of_slot(estimator(stages, live, policy), 0, facts, entry.unit.unit, policy)
+    stages: Sequence[StageEntry], live: Sequence[LiveEntry], facts: SlotFacts, policy: LevelsPolicy
+) -> SlotEstimates:
+    """Estimates every cell of the region in the last of some live slots.
+
+    stages: of whole earlier periods. live: the slots of its own period up to it. Both are in the order of the ledger,
+    and all were recorded before the slot or are it: so the estimates can be made again.
+    """
+    entry = live[-1]
+    found = estimates_of_slot(learned_live(stages, live, policy), 0, facts, entry.unit.unit, policy)
     spent = _epsilon(entry, policy)
     size = len(found.hats.cell)
     hats = replace(found.hats, mechanism=[MECHANISM] * size, epsilon_slot=[spent] * size)
     return found._replace(hats=hats, is_live=True)
 
 
-def _epsilon(entry: Sequenced, policy: LevelsPolicy) -> str:
+def _epsilon(entry: LiveEntry, policy: LevelsPolicy) -> str:
     """What a vehicle spends in the slot, as rows say it: of zCDP what it comes to at the specification's delta."""
     return str(plan_of(entry.unit).claim.approx(policy.delta or Fraction(0)).epsilon)

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dpops.levels import Stage, Sums, release
 from dpops.noise import Noise
 from transforms.recorded.stage_plan import StagePlan, as_stored, pack_centres, plan_of
-from transforms.recorded.units import LIVE_SHARD, Released, Sealed, Sequenced
+from transforms.recorded.units import LiveEntry, LiveUnit, StageEntry
 from transforms.releases.periods.order import CentresOf, is_complete
-from transforms.releases.periods.stages import MECHANISM, LevelsPolicy
+from transforms.releases.periods.stages import LevelsPolicy
 from transforms.releases.slots import SlotFacts
 
 
-def known_before(stages: Sequence[Sequenced], period: str, sequence: int | None = None) -> list[Sequenced]:
+def known_before(stages: Sequence[StageEntry], period: str, sequence: int | None = None) -> list[StageEntry]:
     """The stages that a live slot rests on: those of other periods that are whole, in the order of the ledger.
 
     sequence: of the recorded slot: only what stood before it.
@@ -22,13 +22,13 @@ def known_before(stages: Sequence[Sequenced], period: str, sequence: int | None 
     return [entry for entry in before if entry.unit.period in whole - {period}]
 
 
-def is_closed(stages: Sequence[Sequenced], period: str) -> bool:
+def is_closed(stages: Sequence[StageEntry], period: str) -> bool:
     """Whether a period's live slots that are not recorded are missed: its first stage is."""
     return any(entry.unit.period == period for entry in stages)
 
 
 def live_plan(
-    known: Sequence[Sequenced], slots: int, hour: int, policy: LevelsPolicy, centres_of: CentresOf
+    known: Sequence[StageEntry], slots: int, hour: int, policy: LevelsPolicy, centres_of: CentresOf
 ) -> StagePlan:
     """The plan of one of a period's slots, which begins in this local hour. known: from `known_before`, not empty."""
     live = policy.live
@@ -52,31 +52,27 @@ def live_plan(
     )
 
 
-def recorded_plan(live: Sequence[Sequenced], slot_s: int) -> StagePlan | None:
+def recorded_plan(live: Sequence[LiveEntry], slot_s: int) -> StagePlan | None:
     """Of a slot that is recorded already: what is made again is made as it was."""
     return next((plan_of(entry.unit) for entry in live if entry.unit.slot_s == slot_s), None)
 
 
 def seal_live(
     sums: Sums, plan: StagePlan, stage: Stage, facts: SlotFacts, slot_s: int, policy: LevelsPolicy, noise: Noise
-) -> Sealed:
+) -> LiveUnit:
     """Draws a live slot's noise. stage: as the plan reads on the policy's region."""
     where = f"{policy.spec_id}/{slot_s}/live/".encode()
     exact = b"".join(column.astype("<i8").tobytes() for column in sums)
-    cost = str(plan.claim)
-    return Sealed(
+    return LiveUnit(
         spec_id=policy.spec_id,
         period=facts.period,
         slot_s=slot_s,
         slot_start=facts.start,
         slot_end=facts.end,
-        shard=LIVE_SHARD,
-        epsilon_hat=cost,
-        epsilon_slot=cost,
         unit="km/h",
-        released=[Released("", "mean", MECHANISM, as_stored(plan), release(sums, stage, noise).tolist())],
+        plan=as_stored(plan),
+        integers=release(sums, stage, noise).tolist(),
         digest=hmac.digest(policy.digest_key, where + exact, "sha256").hex(),
-        scope="live",
-        debit=cost,
-        epsilon_total=policy.total,
+        debit=plan.claim,
+        total=policy.total,
     )

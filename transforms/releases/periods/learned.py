@@ -26,7 +26,7 @@ from dpops.levels import centres_of
 from dpops.types import Int64s
 from transforms.places.hierarchy import parent_text
 from transforms.recorded.stage_plan import plan_of
-from transforms.recorded.units import Sequenced
+from transforms.recorded.units import LiveEntry, StageEntry
 from transforms.records import SlotEstimates
 from transforms.releases.periods.products import grouping
 from transforms.releases.periods.publish import HatEstimates, estimates_of_product
@@ -40,7 +40,7 @@ MARGIN_KMH = Fraction(3)
 """Centres stay so far from both ends of the speeds."""
 
 
-def learned_centres(entries: Sequence[Sequenced], policy: LevelsPolicy, hours: Sequence[int]) -> Int64s:
+def learned_centres(entries: Sequence[StageEntry], policy: LevelsPolicy, hours: Sequence[int]) -> Int64s:
     """Around what the next stage looks: the day's own first look, or a forecast from earlier days."""
     known = learned_from(entries, policy)
     last = plan_of(entries[-1].unit)
@@ -48,7 +48,7 @@ def learned_centres(entries: Sequence[Sequenced], policy: LevelsPolicy, hours: S
     return centres_of(own.values, MARGIN_KMH, policy.grid.upper - MARGIN_KMH)
 
 
-def learned_estimates(entries: Sequence[Sequenced], policy: LevelsPolicy, slots: Sequence[SlotFacts]) -> HatEstimates:
+def learned_estimates(entries: Sequence[StageEntry], policy: LevelsPolicy, slots: Sequence[SlotFacts]) -> HatEstimates:
     """The last recorded period's estimates from its own and earlier entries."""
     return day_estimates(learned_from(entries, policy), policy, slots)
 
@@ -78,7 +78,7 @@ def product_estimates(
     return tuple(found)
 
 
-def learned_live(stages: Sequence[Sequenced], live: Sequence[Sequenced], policy: LevelsPolicy) -> HatEstimates:
+def learned_live(stages: Sequence[StageEntry], live: Sequence[LiveEntry], policy: LevelsPolicy) -> HatEstimates:
     """The last of a period's recorded live slots, (cells, 1): what earlier periods forecast, and what all of these say.
 
     Both in the order of the ledger. How far a value leans on the day is rounded like the rest.
@@ -102,7 +102,7 @@ def _hat_estimates(found: Estimates) -> HatEstimates:
     return HatEstimates(value, lower, upper, sd, STATUS_NAMES[found.status])
 
 
-def learned_from(entries: Sequence[Sequenced], policy: LevelsPolicy, least_recent: int | None = RECENT) -> Learned:
+def learned_from(entries: Sequence[StageEntry], policy: LevelsPolicy, least_recent: int | None = RECENT) -> Learned:
     """All entries' periods, in the order in which they were first recorded; that of the last entry comes last.
 
     What a period's estimates are made of, the next one's centres are too: so the last two fits are kept.

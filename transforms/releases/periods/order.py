@@ -7,10 +7,10 @@ from zoneinfo import ZoneInfo
 from dpops.types import Int64s
 from transforms.public import EntryNumber
 from transforms.recorded.stage_plan import StagePlan, plan_of
-from transforms.recorded.units import Sequenced
+from transforms.recorded.units import StageEntry
 from transforms.releases.periods.stages import LevelsPolicy, first_centres, stage_plan
 
-CentresOf = Callable[[Sequence[Sequenced], LevelsPolicy, Sequence[int]], Int64s]
+CentresOf = Callable[[Sequence[StageEntry], LevelsPolicy, Sequence[int]], Int64s]
 """(recorded stages in the order of the ledger, at least one; policy; hours of a period) -> (cells, slots), int64."""
 
 
@@ -19,18 +19,18 @@ def hours_of(slots: Sequence[int], zone: str) -> list[int]:
     return [datetime.fromtimestamp(at, ZoneInfo(zone)).hour for at in slots]
 
 
-def of_period(entries: Sequence[Sequenced], period: str) -> list[Sequenced]:
+def of_period(entries: Sequence[StageEntry], period: str) -> list[StageEntry]:
     """A period's recorded stages, in order."""
-    return sorted((entry for entry in entries if entry.unit.period == period), key=lambda entry: entry.unit.shard)
+    return sorted((entry for entry in entries if entry.unit.period == period), key=lambda entry: entry.unit.stage)
 
 
-def is_complete(entries: Sequence[Sequenced], period: str) -> bool:
+def is_complete(entries: Sequence[StageEntry], period: str) -> bool:
     mine = of_period(entries, period)
     return bool(mine) and len(mine) == plan_of(mine[0].unit).stages
 
 
 def plan_for(
-    entries: Sequence[Sequenced],
+    entries: Sequence[StageEntry],
     period: str,
     stage: int,
     hours: Sequence[int],

@@ -1,6 +1,6 @@
 """From a period's recorded stages, and all entries before them, to an estimate of every HAT: post-processing."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from dpops.estimate import Estimates
 from transforms.places.hexagons import cell_text
-from transforms.recorded.units import Sequenced
 from transforms.records import HatColumns, SlotEstimates
 from transforms.releases.periods.products import Grouping
 from transforms.releases.periods.stages import MECHANISM, LevelsPolicy
@@ -41,10 +40,6 @@ class HatEstimates(NamedTuple):
         leans = None if self.leans is None else self.leans[:, [at]]
         value, lower, upper, sd = (column[:, [at]] for column in self[:4])
         return HatEstimates(value, lower, upper, sd, self.status[:, [at]], leans)
-
-
-Estimator = Callable[[Sequence[Sequenced], LevelsPolicy, Sequence[SlotFacts]], HatEstimates]
-"""(recorded stages up to the period's last one, in the order of the ledger; policy; the period's slots)."""
 
 
 def estimates_of_slot(

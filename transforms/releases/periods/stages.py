@@ -1,7 +1,6 @@
 """A period's `levels` release: the plan of each stage, and the unit that the ledger keeps of it.
 
-The unit of stage k has the period's first slot and stands in the place of shard k: the stages of a period share one
-debit, as shards do.
+The unit of a stage has the period's first slot; the stages of a period share one debit, as the shards of a slot do.
 """
 
 import hmac
@@ -12,7 +11,7 @@ from functools import reduce
 
 import numpy as np
 
-from dpops.claims import ZCDP, PureDP, claim_of
+from dpops.claims import ZCDP, PureDP
 from dpops.levels import (
     Fleet,
     Kind,
@@ -32,13 +31,13 @@ from dpops.statistics import SUMS
 from dpops.types import Grid, Int64s
 from transforms.public import EntryNumber
 from transforms.recorded.stage_plan import StagePlan, as_stored, pack_centres, plan_of
-from transforms.recorded.units import LEVELS, Released, Sealed
+from transforms.recorded.units import LiveUnit, StageUnit
 from transforms.releases.periods.products import Product
 from transforms.releases.slots import SlotFacts
 from transforms.releases.state_file import StateFile
 from transforms.wire import Tally
 
-MECHANISM = LEVELS
+MECHANISM = "levels"
 COLUMNS = (SUMS,)
 """What a tally carries beside counts."""
 
@@ -47,7 +46,7 @@ COLUMNS = (SUMS,)
 class LevelsPolicy:
     """How a specification's periods are released as levels. All of it is public but the key.
 
-    total: what a vehicle spends in a period, as the ledger writes it; epsilon, delta: the same as people read it.
+    total: what a vehicle spends in a period; epsilon, delta: the same as people read it.
     first, later: the stages of a period before which nothing of the specification is recorded, and of all others.
     live: what slots get while a period lasts; `later` has the rest of the total. region: sorted cells. products: what
     is published of a period besides its HATs. kept: a cache of what earlier entries taught, which changes nothing.
@@ -55,7 +54,7 @@ class LevelsPolicy:
 
     spec_id: str
     kind: Kind
-    total: str
+    total: PureDP | ZCDP
     epsilon: Fraction
     delta: Fraction | None
     spread: Fraction
@@ -71,12 +70,13 @@ class LevelsPolicy:
     products: tuple[Product, ...] = ()
     kept: StateFile | None = field(default=None, compare=False)
 
-    def costs(self, share: Fraction) -> str:
-        """What a share of the total is, as the ledger writes it."""
-        whole = claim_of(self.total)
-        return str(ZCDP(whole.rho * share) if isinstance(whole, ZCDP) else PureDP(Fraction(self.total) * share))
+    def costs(self, share: Fraction) -> PureDP | ZCDP:
+        """A share of the total."""
+        if isinstance(self.total, ZCDP):
+            return ZCDP(self.total.rho * share)
+        return PureDP(self.total.epsilon * share)
 
-    def cost_of_period(self, stages: int) -> str:
+    def cost_of_period(self, stages: int) -> PureDP | ZCDP:
         """What a period's end, of so many stages, is debited: all of the total, or what live slots leave of it."""
         settings = self.first if stages == len(self.first) else self.later
         return self.costs(sum((stage.share for stage in settings), Fraction(0)))
@@ -129,29 +129,27 @@ def add_up(tallies: Iterable[Tally], region: Sequence[int], slots: Sequence[int]
 
 def seal_stage(
     sums: Sums, plan: StagePlan, slots: Sequence[SlotFacts], slot_s: int, policy: LevelsPolicy, noise: Noise
-) -> Sealed:
+) -> StageUnit:
     """Draws a stage's noise. slots: of the period, in order; slot_s: the start of the first."""
     integers = release(sums, plan.read(policy.region), noise)
     where = f"{policy.spec_id}/{slot_s}/{plan.stage}/".encode()
     exact = b"".join(column.astype("<i8").tobytes() for column in sums)
-    return Sealed(
+    return StageUnit(
         spec_id=policy.spec_id,
         period=slots[0].period,
         slot_s=slot_s,
         slot_start=slots[0].start,
         slot_end=slots[-1].end,
-        shard=plan.stage,
-        epsilon_hat=policy.total,
-        epsilon_slot=policy.total,
+        stage=plan.stage,
         unit="km/h",
-        released=[Released("", "mean", MECHANISM, as_stored(plan), integers.tolist())],
+        plan=as_stored(plan),
+        integers=integers.tolist(),
         digest=hmac.digest(policy.digest_key, where + exact, "sha256").hex(),
-        scope="stage",
         debit=policy.cost_of_period(plan.stages),
-        epsilon_total=policy.total,
+        total=policy.total,
     )
 
 
-def read_unit(unit: Sealed, region: Sequence[int]) -> ReleasedStage:
+def read_unit(unit: StageUnit | LiveUnit, region: Sequence[int]) -> ReleasedStage:
     """What a recorded stage says."""
-    return read(unit.released[0].integers or [], plan_of(unit).read(region))
+    return read(unit.integers, plan_of(unit).read(region))

@@ -16,8 +16,9 @@ from dpops.levels.defaults import Fleet, kept_more, vehicle_weight
 from dpops.levels.live import slot_weight
 from dpops.levels.stages import CENTRE_STEP_KMH
 from transforms.places.hierarchy import design_of
+from transforms.recorded.codec import encode
 from transforms.recorded.stage_plan import plan_of
-from transforms.recorded.units import Sequenced
+from transforms.recorded.units import StageEntry
 from transforms.releases.periods.stages import LevelsPolicy, read_unit
 from transforms.releases.state_file import WRONG, Kept
 
@@ -31,22 +32,22 @@ class Released:
 
     digest: str
     least_recent: int | None
-    periods: Sequence[Sequence[Sequenced]] = field(compare=False, repr=False)
+    periods: Sequence[Sequence[StageEntry]] = field(compare=False, repr=False)
     policy: LevelsPolicy = field(compare=False, repr=False)
 
     @staticmethod
-    def of(entries: Sequence[Sequenced], policy: LevelsPolicy, least_recent: int | None) -> "Released":
-        by_period: dict[str, list[Sequenced]] = {period: [] for period in period_order(entries)}
+    def of(entries: Sequence[StageEntry], policy: LevelsPolicy, least_recent: int | None) -> "Released":
+        by_period: dict[str, list[StageEntry]] = {period: [] for period in period_order(entries)}
         for entry in entries:
             by_period[entry.unit.period].append(entry)
         return Released._of(list(by_period.values()), policy, least_recent)
 
     @staticmethod
-    def _of(periods: Sequence[Sequence[Sequenced]], policy: LevelsPolicy, least_recent: int | None) -> "Released":
+    def _of(periods: Sequence[Sequence[StageEntry]], policy: LevelsPolicy, least_recent: int | None) -> "Released":
         facts = [policy.spec_id, policy.region, msgspec.to_builtins(policy.fleet), least_recent]
         digest = hashlib.sha256(msgspec.json.encode(facts))
         for entry in (entry for period in periods for entry in period):
-            digest.update(msgspec.json.encode([entry.sequence, entry.unit]))
+            digest.update(msgspec.json.encode([entry.sequence, msgspec.Raw(encode(entry.unit))]))
         return Released(digest.hexdigest(), least_recent, periods, policy)
 
     def first(self, periods: int) -> "Released":
@@ -117,14 +118,14 @@ def _is_after(released: Released, periods: int, digest: str) -> bool:
     return periods <= len(released.periods) and released.first(periods).digest == digest
 
 
-def period_order(entries: Sequence[Sequenced]) -> list[str]:
+def period_order(entries: Sequence[StageEntry]) -> list[str]:
     """Recorded periods by their first stage; that of the newest entry comes last, whatever lies between its stages."""
     order = list(dict.fromkeys(entry.unit.period for entry in entries))
     last = entries[-1].unit.period if entries else ""
     return [period for period in order if period != last] + [period for period in order if period == last]
 
 
-def _day_of(entries: Sequence[Sequenced], policy: LevelsPolicy) -> DayValues:
+def _day_of(entries: Sequence[StageEntry], policy: LevelsPolicy) -> DayValues:
     stages = [stage_values(read_unit(entry.unit, policy.region), policy.fleet) for entry in entries]
     return DayValues(hours=np.array(plan_of(entries[0].unit).hours, np.int64), stages=tuple(stages))
 

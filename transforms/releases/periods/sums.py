@@ -12,7 +12,7 @@ from dpops.levels.stages import CENTRE_STEP_KMH
 from transforms.places.hexagons import cell_text
 from transforms.places.hierarchy import CITY, GRANDPARENT, PARENT
 from transforms.public import Fact
-from transforms.recorded.units import Sealed
+from transforms.recorded.units import StageUnit
 from transforms.releases.periods.stages import LevelsPolicy, read_unit
 from transforms.releases.slots import SlotFacts
 
@@ -36,7 +36,7 @@ None where the level had no share of the budget. centre_kmh: mean of the centres
 place of the stage among those of the specification, 1, 2, .."""
 
 
-def sums_of(unit: Sealed, place: int, policy: LevelsPolicy, slots: Sequence[SlotFacts]) -> Iterator[dict[str, Fact]]:
+def sums_of(unit: StageUnit, place: int, policy: LevelsPolicy, slots: Sequence[SlotFacts]) -> Iterator[dict[str, Fact]]:
     """A row for every group of every level of one stage. place: among the specification's stages, as `counted` says."""
     stage = read_unit(unit, policy.region)
     for level in stage.levels:
@@ -51,7 +51,7 @@ def sums_of(unit: Sealed, place: int, policy: LevelsPolicy, slots: Sequence[Slot
                 "cell": places[group // level.level.slot_groups],
                 "slot_start": start,
                 "slot_end": end,
-                "stage": unit.shard,
+                "stage": unit.stage,
                 "sequence": place,
             }
             yield row | dict(zip(names, numbers, strict=True))

@@ -1,0 +1,154 @@
+"""The text of units, as the ledger keeps it and as it travels: one form for all, in which old ledgers are written too.
+
+A stage is written as a HAT of no cell, and a live slot stands in the place of release shard -1: no other module knows.
+"""
+
+from fractions import Fraction
+from typing import Any, Literal
+
+import msgspec
+
+from dpops.allocation import Scope
+from dpops.claims import Claim, PureDP, claim_of
+from transforms.recorded.units import Debit, HatUnit, LiveUnit, Released, StageUnit, Unit, UnitKey
+
+LIVE_COLUMN = -1
+"""Stands in the ledger's column of shards where a slot is released live."""
+_VECTOR = "levels"
+"""The mechanism of stages and live slots."""
+_ALIKE = ("spec_id", "period", "slot_s", "slot_start", "slot_end", "unit", "digest")
+
+
+class Stored(msgspec.Struct, frozen=True, kw_only=True):
+    """The stored form. Claims are text, as `dpops.claims.claim_of` reads it; debit: null where it is epsilon_slot."""
+
+    spec_id: str
+    period: str
+    slot_s: int
+    slot_start: str
+    slot_end: str
+    shard: int
+    epsilon_hat: str
+    epsilon_slot: str
+    unit: str
+    released: list[Released]
+    digest: str
+    scope: Scope | Literal["stage", "live"] = "slot"
+    debit: str | None = None
+    epsilon_total: str | None = None
+
+
+class Spending(msgspec.Struct, frozen=True):
+    """The part of an encoded unit of HATs that says what it spends; decoding skips the rest."""
+
+    spec_id: str
+    slot_s: int
+    shard: int
+    epsilon_hat: str
+    epsilon_slot: str
+    debit: str | None = None
+
+    @property
+    def rate(self) -> Fraction:
+        """The epsilon of a HAT."""
+        return Fraction(self.epsilon_hat)
+
+    @property
+    def asked(self) -> Debit:
+        """What the account is asked for."""
+        return Debit(key_of(self.spec_id, self.slot_s, self.shard), _debit_of(self))
+
+
+def encode(unit: Unit) -> bytes:
+    """The unit's JSON, byte for byte as every version wrote it."""
+    return msgspec.json.encode(_stored_hats(unit) if isinstance(unit, HatUnit) else _stored_vector(unit))
+
+
+def decode(data: bytes | str) -> Unit:
+    """The unit that was encoded. Raises msgspec.MsgspecError or ValueError."""
+    stored = msgspec.json.decode(data, type=Stored)
+    try:
+        return _hats(stored) if stored.scope in ("slot", "period") else _vector(stored)
+    except ArithmeticError:
+        raise ValueError("a claim is no number") from None
+
+
+def key_of(spec_id: str, slot_s: int, column: int) -> UnitKey:
+    """column: of shards, in the ledger's table."""
+    return UnitKey(spec_id, slot_s, None if column == LIVE_COLUMN else column)
+
+
+def column_of(key: UnitKey) -> int:
+    """What stands in the ledger's column of shards."""
+    return LIVE_COLUMN if key.shard is None else key.shard
+
+
+def _stored_hats(unit: HatUnit) -> Stored:
+    return Stored(
+        **_alike(unit),
+        shard=unit.shard,
+        epsilon_hat=str(unit.per_hat),
+        epsilon_slot=str(unit.spent),
+        released=unit.released,
+        scope="period" if unit.is_of_whole_period else "slot",
+        debit=str(unit.debit) if unit.is_of_whole_period or unit.debit != unit.spent else None,
+        epsilon_total=_text(unit.total),
+    )
+
+
+def _hats(stored: Stored) -> HatUnit:
+    return HatUnit(
+        **_alike(stored),
+        shard=stored.shard,
+        per_hat=PureDP(Fraction(stored.epsilon_hat)),
+        spent=PureDP(Fraction(stored.epsilon_slot)),
+        released=stored.released,
+        is_of_whole_period=stored.scope == "period",
+        debit=_debit_of(stored),
+        total=_claim(stored.epsilon_total),
+    )
+
+
+def _stored_vector(unit: StageUnit | LiveUnit) -> Stored:
+    """A stage's HAT is given the total of its period, a live slot's what it costs."""
+    given = str(unit.total if isinstance(unit, StageUnit) else unit.debit)
+    return Stored(
+        **_alike(unit),
+        shard=column_of(unit.key),
+        epsilon_hat=given,
+        epsilon_slot=given,
+        released=[Released("", "mean", _VECTOR, unit.plan, unit.integers)],
+        scope="stage" if isinstance(unit, StageUnit) else "live",
+        debit=str(unit.debit),
+        epsilon_total=_text(unit.total),
+    )
+
+
+def _vector(stored: Stored) -> StageUnit | LiveUnit:
+    (released,) = stored.released
+    if released.mechanism != _VECTOR or released.plan is None or released.integers is None:
+        raise ValueError("a stage or live slot has a plan and integers of levels")
+    facts = _alike(stored) | {
+        "debit": _debit_of(stored),
+        "total": _claim(stored.epsilon_total),
+        "plan": released.plan,
+        "integers": released.integers,
+    }
+    return StageUnit(stage=stored.shard, **facts) if stored.scope == "stage" else LiveUnit(**facts)
+
+
+def _alike(either: Unit | Stored) -> dict[str, Any]:
+    """What a unit and its stored form hold under the same names."""
+    return {name: getattr(either, name) for name in _ALIKE}
+
+
+def _debit_of(stored: Stored | Spending) -> Claim:
+    return claim_of(stored.epsilon_slot if stored.debit is None else stored.debit)
+
+
+def _claim(text: str | None) -> Claim | None:
+    return None if text is None else claim_of(text)
+
+
+def _text(claim: Claim | None) -> str | None:
+    return None if claim is None else str(claim)

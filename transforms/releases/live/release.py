@@ -1,0 +1,79 @@
+"""The release of live slots: one at a time while its period lasts, around what earlier periods taught."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from dpops.noise import Noise
+from dpops.statistics import Column
+from transforms.failpoints import failpoint
+from transforms.ledger.ledger_account import LedgerAccount
+from transforms.recorded.stage_plan import StagePlan
+from transforms.records import RecordedSlot, SlotEstimates, SlotShard
+from transforms.releases.base import Before, Drawn, Estimator, Tallies
+from transforms.releases.live.publish import live_estimates
+from transforms.releases.live.slot import is_closed, known_before, live_plan, recorded_plan, seal_live
+from transforms.releases.periods.learned import learned_centres
+from transforms.releases.periods.order import hours_of
+from transforms.releases.periods.stages import COLUMNS, LevelsPolicy, add_up
+from transforms.releases.slots import SlotFacts
+
+
+@dataclass(frozen=True)
+class LiveRelease:
+    """slots: facts of every slot, whose `plan` is all slots of its period. zone: of local hours."""
+
+    policy: LevelsPolicy
+    slots: Mapping[int, SlotFacts]
+    zone: str
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return COLUMNS
+
+    def group(self, slot_s: int) -> int:
+        return slot_s
+
+    def draw(self, group: SlotShard, tallies: Tallies, before: Before, noise: Noise) -> list[Drawn]:
+        """None before the first whole period, and none of a period that is released already."""
+        slot_s, _ = group
+        facts, region = self.slots[slot_s], self.policy.region
+        plan = None if before.recorded else self._plan(slot_s, facts, before)
+        if plan is None:
+            return []
+        stage = plan.read(region)
+        sums = add_up(tallies(), region, (slot_s,), stage)
+        failpoint("before-noise")
+        unit = seal_live(sums, plan, stage, facts, slot_s, self.policy, noise)
+        failpoint("after-noise")
+        return [Drawn(unit)]
+
+    def estimator(self, account: LedgerAccount) -> Estimator:
+        return _Estimator(self, account)
+
+    def _plan(self, slot_s: int, facts: SlotFacts, before: Before) -> StagePlan | None:
+        """The recorded one, or what follows from recorded entries alone; None where the slot is not released."""
+        stages = before.stages(self.policy.spec_id)
+        plan = recorded_plan(before.live(self.policy.spec_id, facts.period), slot_s)
+        known = known_before(stages, facts.period)
+        if plan is not None or not known or is_closed(stages, facts.period):
+            return plan
+        (hour,) = hours_of([slot_s], self.zone)
+        return live_plan(known, len(facts.plan), hour, self.policy, learned_centres)
+
+
+class _Estimator:
+    """Reads a live slot by what stands before it in the ledger, whenever that is done."""
+
+    def __init__(self, release: LiveRelease, account: LedgerAccount) -> None:
+        self._release, self._account = release, account
+
+    def of(self, recorded: RecordedSlot) -> Iterator[SlotEstimates]:
+        (unit,), (sequence,) = recorded.units, recorded.sequences
+        ledger, account = self._account.open(), self._account.name
+        stages = known_before(ledger.stages(account, unit.spec_id), unit.period, sequence)
+        live = [entry for entry in ledger.live(account, unit.spec_id, unit.period) if entry.sequence <= sequence]
+        facts = self._release.slots[unit.slot_s]
+        yield live_estimates(stages, live, facts, self._release.policy)
+
+    def keep(self) -> None:
+        """The policy's own cache is written where it is learned."""

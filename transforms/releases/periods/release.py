@@ -1,0 +1,72 @@
+"""The release of whole periods by `levels`: stage by stage, each around what is recorded before it."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from dpops.noise import Noise
+from dpops.statistics import Column
+from transforms.failpoints import failpoint
+from transforms.ledger.ledger_account import LedgerAccount
+from transforms.recorded.stage_plan import plan_of
+from transforms.recorded.units import StageUnit, all_of
+from transforms.records import RecordedSlot, SlotEstimates, SlotShard
+from transforms.releases.base import Before, Drawn, Estimator, Tallies
+from transforms.releases.periods.learned import learned_centres, learned_estimates
+from transforms.releases.periods.order import hours_of, plan_for
+from transforms.releases.periods.publish import estimates_of_slot
+from transforms.releases.periods.stages import COLUMNS, LevelsPolicy, add_up, seal_stage
+from transforms.releases.slots import SlotFacts
+
+
+@dataclass(frozen=True)
+class PeriodRelease:
+    """slots: facts of every slot, whose `plan` is all slots of its period. zone: of local hours."""
+
+    policy: LevelsPolicy
+    slots: Mapping[int, SlotFacts]
+    zone: str
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return COLUMNS
+
+    def group(self, slot_s: int) -> int:
+        return self.slots[slot_s].plan[0]
+
+    def draw(self, group: SlotShard, tallies: Tallies, before: Before, noise: Noise) -> list[Drawn]:
+        """The next stage of a period, whoever recorded those before it."""
+        (first_s, _), stage = group, len(before.recorded)
+        if stage and stage == plan_of(*all_of(StageUnit, before.recorded[-1].units)).stages:
+            return []
+        slots = self.slots[first_s].plan
+        facts, hours = [self.slots[slot_s] for slot_s in slots], hours_of(slots, self.zone)
+        entries = before.stages(self.policy.spec_id)
+        plan = plan_for(entries, facts[0].period, stage, hours, self.policy, learned_centres)
+        sums = add_up(tallies(), self.policy.region, slots, plan.read(self.policy.region))
+        failpoint("before-noise")
+        unit = seal_stage(sums, plan, facts, first_s, self.policy, noise)
+        failpoint("after-noise")
+        return [Drawn(unit)]
+
+    def estimator(self, account: LedgerAccount) -> Estimator:
+        return _Estimator(self, account)
+
+
+class _Estimator:
+    """Reads a period by its last recorded stage and what stands before it."""
+
+    def __init__(self, release: PeriodRelease, account: LedgerAccount) -> None:
+        self._release, self._account = release, account
+
+    def of(self, recorded: RecordedSlot) -> Iterator[SlotEstimates]:
+        (unit,), (sequence,) = recorded.units, recorded.sequences
+        policy, slots = self._release.policy, self._release.slots
+        stages = self._account.open().stages(self._account.name, unit.spec_id)
+        facts = [slots[slot_s] for slot_s in slots[unit.slot_s].plan]
+        estimates = learned_estimates([entry for entry in stages if entry.sequence <= sequence], policy, facts)
+        for number, slot in enumerate(facts):
+            yield estimates_of_slot(estimates, number, slot, unit.unit, policy)
+        yield from estimates.products
+
+    def keep(self) -> None:
+        """The policy's own cache is written where it is learned."""
