@@ -36,7 +36,7 @@ def beyond(one: Sequence[Stored], other: Sequence[Stored]) -> Iterator[str]:
         for released, also in zip(unit.released, same.released, strict=True):
             if not (_is_bounded if released.mechanism == MECHANISM else _is_within)(released, also):
                 yield f"the integers of {_said(unit)}, {released.cell} {released.statistic}"
-            if released.mechanism == LEVELS:
+            if released.mechanism == MECHANISM:
                 shares[unit.spec_id, unit.period] += Fraction((released.plan or {})["share"])
     yield from (f"the shares of period {period}" for (_, period), share in shares.items() if share > 1)
 
