@@ -67,11 +67,10 @@ def _run(
     from pipelines.specification import load
 
     spec = load(spec_path)
-    if (start is None) != (end is None):
-        raise UsageError("give both --from and --to, or neither")
+    _check_range(start, end)
     book, signatures = _walked(place)
-    limit = book.limit(spec.account.name, spec.account.limit)
-    spent = {period: loss_of(total, limit) for period, total in debits(book.spent(spec.account.name)).items()}
+    name, limit = spec.account.name, book.limit(spec.account.name, spec.account.limit)
+    spent = {period: loss_of(total, limit) for period, total in debits(book.spent(name)).items()}
     when = range_of(spec.timetable, start, end) if start and end else None
     facts = Facts(
         spec=spec,
@@ -86,6 +85,12 @@ def _run(
     draw_report(facts, output)
     click.echo(f"{output} ({output.stat().st_size / 1e6:.1f} MB)")
     return 0
+
+
+def _check_range(start: str | None, end: str | None) -> None:
+    """Raises UsageError for half a range."""
+    if (start is None) != (end is None):
+        raise UsageError("give both --from and --to, or neither")
 
 
 def _walked(place: AccountLocation) -> tuple[Ledger, str]:

@@ -287,6 +287,6 @@ def test_a_ledger_whose_last_writer_wins_is_found_out(tmp_path, other, monkeypat
 
 
 def test_a_file_that_is_written_in_place_is_found_out(tmp_path, other, monkeypatch):
-    monkeypatch.setattr(publish, "replacing", lambda path: path.open("wb"))
+    monkeypatch.setattr(publish, "replacing", lambda path, _mode: path.open("wb"))
     with pytest.raises(AssertionError, match="is not whole"):
         happen(Scenario("failing", "mid-file", 2, "slot", False, False), tmp_path, other)

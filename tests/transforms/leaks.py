@@ -3,7 +3,7 @@
 from pipelines.runs.release import Release
 from transforms.public import Fact, Operator, Summary
 from transforms.recorded.stage_plan import StagePlan
-from transforms.recorded.units import Sequenced
+from transforms.recorded.units import Sequenced, StageUnit
 from transforms.sinks.rows import Columns
 
 
@@ -15,11 +15,11 @@ def whole_outcome_in_a_summary(done: Release) -> Summary:
     return Summary({"outcome": done.outcome})  # leak
 
 
-def the_ledgers_number_in_a_summary(entry: Sequenced) -> Summary:
+def the_ledgers_number_in_a_summary(entry: Sequenced[StageUnit]) -> Summary:
     return Summary({"sequence": entry.sequence})  # leak
 
 
-def the_ledgers_number_in_a_nested_list(entries: list[Sequenced]) -> Summary:
+def the_ledgers_number_in_a_nested_list(entries: list[Sequenced[StageUnit]]) -> Summary:
     public: dict[str, Fact] = {"stages": [{"sequence": entry.sequence} for entry in entries]}  # leak
     return Summary(public)
 
@@ -28,7 +28,7 @@ def what_a_stage_rests_on(plan: StagePlan) -> Summary:
     return Summary({"rests_on": plan.rests_on})  # leak
 
 
-def the_ledgers_number_in_a_file(entry: Sequenced) -> Columns:
+def the_ledgers_number_in_a_file(entry: Sequenced[StageUnit]) -> Columns:
     return {"sequence": [entry.sequence]}  # leak
 
 

@@ -5,12 +5,11 @@ from apache_beam.options.pipeline_options import GoogleCloudOptions, WorkerOptio
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
 from pipelines.account import location
-from pipelines.assembly import job_of, ledger_account_of
+from pipelines.assembly import job_of, ledger_account_of, period_release
 from pipelines.job import Outputs
 from pipelines.ranges import range_of
 from pipelines.runs.beam.bounded import Bounded, pane_length
 from pipelines.runs.beam.runners.by_name import ByName
-from pipelines.runs.release import _levels
 from pipelines.specification import load
 from tests import city, levels_city
 from tests.pipelines.commands.releases import files_in, said_again, summary_of
@@ -112,7 +111,7 @@ def test_a_job_for_a_cluster_is_translated_with_its_options(tmp_path, hatstream,
     when = range_of(spec.timetable, *ONE_DAY.values())
     secret = location.read_key(place.key)
     job = job_of(spec, when, secret, ledger_account_of(spec, place), Outputs(tmp_path / "out", ("csv",)))
-    levels = spec.levels and _levels(spec, spec.levels, job, secret)
+    levels = period_release(spec, job.slots, secret, job.account.head, job.account.signature)
     made = Bounded(job, levels, [str(feed)], None)
     options = ("--project", "P", "--region", "R", "--num_workers=7", "--spark_master_url=spark://there:7077")
     p = Translated(name, options).pipeline(made.build, "hatstream-release-Small City-1")
