@@ -1,5 +1,6 @@
 """The accountant: adds claims of draws, and says whether the sum fits the limit of an account."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,6 +9,8 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from dpops.claims import ZCDP, ZERO, ApproxDP, Claim, ClaimError, PureDP, rho_within
+
+_SHOWN_PARTS = 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,13 +220,14 @@ class DeltaLimit(Limit):
         return float(max(parts))
 
     def shown(self, spent: Accountant) -> ApproxDP:
-        """At the limit's delta, as soon as any rho is spent."""
+        """At the limit's delta, as soon as any rho is spent; what is computed is rounded up to a billionth."""
         pure = ZERO if self.pure is None else spent.pure
         rho = self._rho(spent)
         if rho == 0:
             return ApproxDP(pure + spent.epsilon, spent.delta)
-        rest = ZCDP(rho).approx(self.delta - spent.delta)
-        return ApproxDP(pure + spent.epsilon + rest.epsilon, self.delta)
+        epsilon = pure + spent.epsilon + ZCDP(rho).approx(self.delta - spent.delta).epsilon
+        rounded = Fraction(math.ceil(epsilon * _SHOWN_PARTS), _SHOWN_PARTS)
+        return ApproxDP(min(rounded, self.epsilon) if epsilon <= self.epsilon else rounded, self.delta)
 
     def lowers(self, other: "Limit") -> bool:
         return (

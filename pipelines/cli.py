@@ -12,6 +12,7 @@ import transforms.silence_beam  # noqa: F401  # isort: skip
 from pipelines.commands.terminal import with_verbosity
 from pipelines.exit_codes import BAD_SPECIFICATION, DONE, FAILED, REFUSED, WRONG_USE
 from pipelines.garbage import collect_seldom
+from transforms.errors import did_you_mean
 from transforms.memory import keep_freed_memory
 
 COMMANDS = {
@@ -79,6 +80,13 @@ class _Commands(click.Group):
         command: click.Command = getattr(importlib.import_module(module), attribute)
         return with_verbosity(command)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
+            ctx.fail(f"No such command {args[0]!r}{did_you_mean(args[0], COMMANDS)}")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
@@ -115,10 +123,9 @@ def main(arguments: list[str] | None = None) -> int:
     except click.exceptions.Abort:
         click.echo("stopped", err=True)
         return FAILED
-    except (
-        SystemExit
-    ):  # click's own where nobody reads standard output any more, as with `| head`: quiet, but no success
-        return FAILED
+    except SystemExit as end:
+        # click's own: 0 where a shell asked how to complete a line; else nobody reads standard output any more
+        return DONE if end.code == 0 else FAILED
     except OSError as error:
         where = error.filename or "standard output or a temporary file"
         click.echo(f"hatstream: {error.strerror or type(error).__name__}: {where}", err=True)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from dpops.accountant import Accountant, Limit
 from dpops.claims import ApproxDP
+from dpops.loss import chance_beyond
 from transforms.ledger import Spent
 
 DAYS = (1, 7, 30)
@@ -12,10 +13,11 @@ _WEEK = 7
 
 
 class Cost(NamedTuple):
-    """Of a vehicle that drives on so many days in a row, alike on each."""
+    """Of a vehicle that drives on so many days in a row, alike on each. chance: as `Loss` has it."""
 
     days: int
     total: ApproxDP
+    chance: float = 0.0
 
 
 def debits(spent: Iterable[Spent]) -> dict[str, Accountant]:
@@ -31,7 +33,12 @@ def costs(unit: str, limit: Limit, by_period: Mapping[str, Accountant], days: Se
     dearest = Accountant()
     for total in by_period.values():
         dearest = dearest.largest(total)
-    return [Cost(many, limit.shown(Accountant().compose(dearest.claims() * periods_in(unit, many)))) for many in days]
+    return [_cost(many, Accountant().compose(dearest.claims() * periods_in(unit, many)), limit) for many in days]
+
+
+def _cost(days: int, spent: Accountant, limit: Limit) -> Cost:
+    total = limit.shown(spent)
+    return Cost(days, total, chance_beyond(total.epsilon, spent))
 
 
 def periods_in(unit: str, days: int) -> int:

@@ -40,4 +40,4 @@ def _units(spent: Sequence[Spent], spec: Specification) -> int | None:
     """Units that are recorded of a period; None if the account has some of another specification."""
     if {by.spec_id for by in spent} - {spec.spec_id}:
         return None
-    return sum(by.slots for by in spent) * spec.privacy.release_shards
+    return sum(by.units for by in spent) * spec.privacy.release_shards

@@ -13,7 +13,7 @@ import click
 
 from pipelines.commands.interrupt import asked_to_stop
 from pipelines.commands.local_path import LocalPath
-from pipelines.commands.options import kafka_topic
+from pipelines.commands.options import answer, json_option, kafka_topic
 from pipelines.commands.terminal import note
 from pipelines.errors import UsageError
 
@@ -45,8 +45,15 @@ def _headers(_context: click.Context, _parameter: click.Parameter, values: tuple
 @click.option("--kafka", "topic", metavar="BROKERS/TOPIC", callback=kafka_topic, help="Or a Kafka topic.")
 @click.option("--header", "headers", multiple=True, callback=_headers, help="Sent with each question; may repeat.")
 @click.option("--for", "for_s", type=click.FloatRange(0), help="Seconds after which it ends. [default: never]")
+@json_option
 def collect(
-    url: str, every_s: float, output: Path | None, topic: Topic | None, headers: dict[str, str], for_s: float | None
+    url: str,
+    every_s: float,
+    output: Path | None,
+    topic: Topic | None,
+    headers: dict[str, str],
+    for_s: float | None,
+    as_json: bool,
 ) -> int:
     """Ask a GTFS-realtime address again and again and keep each new message.
 
@@ -71,7 +78,7 @@ def collect(
         raise UsageError("give either --output or --kafka")
     with asked_to_stop(STOP_S) as stop, kept_in as keep:
         counts = _poll(Poller(url, every_s, headers), keep, stop, for_s)
-    click.echo(_line(counts))
+    answer(as_json, {name: counts[name] for name in ("new", "unchanged", "failed")}, _line(counts))
     return 0 if counts["new"] or counts["unchanged"] else 4
 
 

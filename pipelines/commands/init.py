@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipelines.commands.options import account_options, spec_option
+from pipelines.commands.options import account_options, answer, json_option, spec_option
 
 if TYPE_CHECKING:
     from pipelines.account import location
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     help="Take a region that was drafted from reports: they are older than the account, or public anyway.",
 )
 @account_options
-def init(spec_path: Path, region_is_public: bool, place: location.AccountLocation) -> None:
+@json_option
+def init(spec_path: Path, region_is_public: bool, place: location.AccountLocation, as_json: bool) -> None:
     """Open the specification's account: make the ledger and the secret key, once.
 
     Running it again changes nothing; a lower limit in the specification lowers the account's.
@@ -41,16 +43,30 @@ def init(spec_path: Path, region_is_public: bool, place: location.AccountLocatio
             "take cells.region_source out, or say --region-is-public if nobody in the sample is to be protected"
         )
     outcome = location.open_account(place, spec.account)
-    click.echo(f"account {spec.account.name!r}: {outcome}")
-    click.echo(f"  unit {spec.account.unit}, limit {spec.account.limit.said()}, adjacency {spec.account.adjacency}")
-    click.echo(f"  ledger  {place.shown}")
-    click.echo(f"  key     {place.key} (secret: let nobody read it)")
-    click.echo(f"  head    {place.head} (keep a copy of both, together)")
-    if others := location.other_accounts(place, spec.account.name):
-        known = ", ".join(map(repr, others))
-        click.echo(f"  beware  a vehicle that reports to several accounts spends all their budgets; also here: {known}")
-    if voids := location.that_void(place, spec.account):
-        known = ", ".join(map(repr, voids))
-        click.echo(
-            f"  beware  counts-public accounts publish who drove: about the same vehicles they void this one: {known}"
-        )
+    others, voids = location.other_accounts(place, spec.account.name), location.that_void(place, spec.account)
+    document = {
+        "account": spec.account.name,
+        "outcome": str(outcome),
+        "unit": spec.account.unit,
+        "limit": spec.account.limit.said(),
+        "adjacency": spec.account.adjacency,
+        "ledger": place.shown,
+        "key": str(place.key),
+        "head": str(place.head),
+        "other_accounts": list(others),
+        "voided_by": list(voids),
+    }
+    answer(as_json, document, *_lines(document))
+
+
+def _lines(document: Mapping[str, Any]) -> Iterator[str]:
+    yield f"account {document['account']!r}: {document['outcome']}"
+    yield f"  unit {document['unit']}, limit {document['limit']}, adjacency {document['adjacency']}"
+    yield f"  ledger  {document['ledger']}"
+    yield f"  key     {document['key']} (secret: let nobody read it)"
+    yield f"  head    {document['head']} (keep a copy of both, together)"
+    if others := ", ".join(map(repr, document["other_accounts"])):
+        told = "a vehicle that reports to several accounts spends all their budgets; also here"
+        yield f"  beware  {told}: {others}"
+    if voids := ", ".join(map(repr, document["voided_by"])):
+        yield f"  beware  counts-public accounts publish who drove: about the same vehicles they void this one: {voids}"

@@ -11,7 +11,7 @@ import click
 import msgspec
 from rich.table import Table
 
-from pipelines.commands.options import account_options, console, json_option, spec_option
+from pipelines.commands.options import account_options, answer, console, json_option, spec_option
 
 if TYPE_CHECKING:
     from pipelines.account.location import AccountLocation
@@ -138,7 +138,8 @@ def _describe(book: Ledger, account: Account) -> dict[str, Any]:
 
 @ledger.command()
 @account_options
-def verify(place: AccountLocation) -> None:
+@json_option
+def verify(place: AccountLocation, as_json: bool) -> None:
     """Walk the ledger's chain, compare its head with the one beside the key, and its signatures; add up stored plans.
 
     Signatures are compared where the key is at hand; a key that is named must be of one of the ledger's accounts. What
@@ -149,12 +150,14 @@ def verify(place: AccountLocation) -> None:
       hatstream ledger verify --ledger austin.sqlite
     """
     walked = _open(place).verify()
-    click.echo(f"the ledger is whole: {walked.entries:,} entries")
+    lines = [f"the ledger is whole: {walked.entries:,} entries"]
     if 0 < walked.signed < walked.entries:
         unsigned = walked.entries - walked.signed
-        click.echo(f"{unsigned:,} of them have no signature: they are from before entries were signed")
+        lines.append(f"{unsigned:,} of them have no signature: they are from before entries were signed")
     unread = walked.signed - walked.checked
-    click.echo(walked.said() + (f"; that is {unread:,} entries" if unread else ""))
+    lines.append(walked.said() + (f"; that is {unread:,} entries" if unread else ""))
+    numbers = {"entries": walked.entries, "signed": walked.signed, "signatures_compared": walked.checked}
+    answer(as_json, {"whole": True, **numbers, "signatures": walked.said()}, *lines)
 
 
 @ledger.command()

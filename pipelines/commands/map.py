@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pipelines.commands.local_path import LocalPath
+from pipelines.commands.options import answer, json_option
 from pipelines.commands.surroundings import surroundings_options
 from pipelines.input_files import paths_of
 
@@ -37,6 +38,7 @@ NOISY = "All figures carry noise that hides what any single vehicle did (differe
 )
 @click.option("--credit", default="", help="Whom the tiles are by; shown on the map.")
 @surroundings_options
+@json_option
 def map_(
     pattern: str,
     output: Path,
@@ -45,6 +47,7 @@ def map_(
     tiles: str | None,
     credit: str,
     around: Surroundings,
+    as_json: bool,
 ) -> int:
     """Draw result files as a map in one HTML file that needs no network.
 
@@ -59,7 +62,9 @@ def map_(
     claim = NOISY if spec_path is None else f"{NOISY} {_protected_by(spec_path)}"
     places = draw_map(rows, output, MapTexts(title, claim, tiles, credit), around)
     slots = len(rows["slot_start"].unique())
-    click.echo(f"{places:,} places, {slots:,} slots: {output} ({output.stat().st_size / 1e3:,.0f} kB)")
+    size = output.stat().st_size
+    document = {"output": str(output), "bytes": size, "places": places, "slots": slots}
+    answer(as_json, document, f"{places:,} places, {slots:,} slots: {output} ({size / 1e3:,.0f} kB)")
     return 0
 
 

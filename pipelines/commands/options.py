@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from pipelines.commands.choices import FORMATS, FURTHER
 from pipelines.commands.local_path import LocalPath
@@ -153,6 +154,11 @@ _FILES = (output_folder_option, formats_option, _columns_option, _by_date_option
 files_options = packed("asked", AskedOutputs, *_FILES)
 """Give `asked`, the AskedOutputs, as `outputs_options` do that take a topic too."""
 outputs_options = packed("asked", AskedOutputs, *_FILES, _kafka_output_option)
+
+
+def answer(as_json: bool, document: Mapping[str, Any], *lines: str) -> None:
+    """Prints what a command did: one JSON document for programs, or lines for people."""
+    click.echo(msgspec.json.encode(document).decode() if as_json else "\n".join(lines))
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document for programs.")

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pipelines.advice.publish.licences import NAMES, licence
 from pipelines.commands.local_path import LocalPath
-from pipelines.commands.options import account_options, packed, spec_option
+from pipelines.commands.options import account_options, answer, json_option, packed, spec_option
 from pipelines.commands.surroundings import surroundings_options
 from pipelines.errors import InputError, UsageError
 from pipelines.input_files import paths_of
@@ -87,6 +87,7 @@ _texts_options = packed(
 @_texts_options
 @surroundings_options
 @click.option("--output", required=True, type=LocalPath(path_type=Path, file_okay=False), help="The folder to write.")
+@json_option
 def publish(
     spec_path: Path,
     pattern: str,
@@ -96,6 +97,7 @@ def publish(
     texts: AskedTexts,
     around: Surroundings,
     output: Path,
+    as_json: bool,
 ) -> int:
     """Write a folder for an open-data portal: tables, dictionary, privacy card, provenance, map.
 
@@ -107,7 +109,7 @@ def publish(
       hatstream publish --spec town.toml --ledger town.sqlite --input 'out/*.parquet' \\
           --publisher 'City of Town' --licence CC-BY-4.0 --output portal
     """
-    return _run(spec_path, pattern, start, end, place, texts, around, output)
+    return _run(spec_path, pattern, start, end, place, texts, around, output, as_json)
 
 
 def _run(
@@ -119,6 +121,7 @@ def _run(
     texts: AskedTexts,
     around: Surroundings,
     output: Path,
+    as_json: bool,
 ) -> int:
     from pipelines.advice.pages.map import MapTexts
     from pipelines.advice.pages.rows import HATS, read_results
@@ -138,10 +141,18 @@ def _run(
         write_folder(output, files)
     except OSError as error:
         raise OutputError(f"the folder {output} cannot be written: {reason_of(error)}") from None
-    for name, many in rows.items():
-        click.echo(f"{name}: {many:,} of {results[name].num_rows:,} rows")
-    click.echo(f"{len(files)} files, {sum(map(len, files.values())) / 1e3:,.0f} kB: {output}")
+    of = {name: found.num_rows for name, found in results.items()}
+    answer(as_json, *_told(output, files, {name: (many, of[name]) for name, many in rows.items()}))
     return 0
+
+
+def _told(output: Path, files: Mapping[str, bytes], rows: Mapping[str, tuple[int, int]]) -> tuple[Any, ...]:
+    """What was written, for programs and for people. rows: of each table, of how many."""
+    size = sum(map(len, files.values()))
+    tables = {name: {"rows": many, "of": of} for name, (many, of) in rows.items()}
+    document = {"output": str(output), "files": sorted(files), "bytes": size, "tables": tables}
+    lines = [f"{name}: {many:,} of {of:,} rows" for name, (many, of) in rows.items()]
+    return document, *lines, f"{len(files)} files, {size / 1e3:,.0f} kB: {output}"
 
 
 def _between(results: Mapping[str, pa.Table], start: str | None, end: str | None) -> dict[str, pa.Table]:
@@ -186,22 +197,25 @@ def _edition(
 ) -> Edition:
     """Walks the ledger. Raises LedgerError where it is not whole or has nothing of the specification."""
     from pipelines.account.cost import debits
+    from pipelines.account.record import walked
     from pipelines.advice.publish.edition import Edition, Origin
     from transforms.ledger.head import LedgerError
 
     book = place.reader()
     if not book.exists():
         raise LedgerError(f"there is no ledger at {place.shown}")
-    walked = book.verify()
+    record, text = walked(book, spec), spec_path.read_text(encoding="utf-8")
+    if not record.newest:
+        raise LedgerError(
+            f"the ledger has no release of {spec.name} ({spec.spec_id}): name the one it was released with"
+        )
     by_period = debits(book.spent(spec.account.name))
-    entry = _newest(book, spec, by_period).partition(".")[0]
-    is_signed, text = walked.checked == walked.entries, spec_path.read_text(encoding="utf-8")
     return Edition(
         wishes=wishes,
         spec=spec,
         promise=_promise(spec, book.limit(spec.account.name, spec.account.limit), by_period),
         covers=_coverage(spec, book, rows, around),
-        origin=Origin(text, entry, is_signed, version("hatstream"), datetime.now(UTC)),
+        origin=Origin(text, record.newest, record.is_signed, version("hatstream"), datetime.now(UTC)),
     )
 
 
@@ -229,15 +243,3 @@ def _coverage(spec: Specification, book: Ledger, rows: pa.Table, around: Surroun
     shapes = [around.places.place(cell).shape for cell in rows["cell"].unique().to_pylist()]
     lons, lats = zip(*(at for shape in shapes if shape for part in shape.parts for at in part), strict=True)
     return Coverage(starts[0], ends[-1], len(starts), missing, (min(lons), min(lats), max(lons), max(lats)))
-
-
-def _newest(book: Ledger, spec: Specification, periods: Mapping[str, Accountant]) -> str:
-    """The hash and signature of the newest release: audit events that follow it change nothing that is published."""
-    from transforms.ledger.head import LedgerError
-
-    newest = max((book.last_of(spec.spec_id, period) for period in periods), default=0)
-    if not newest:
-        raise LedgerError(
-            f"the ledger has no release of {spec.name} ({spec.spec_id}): name the one it was released with"
-        )
-    return book.hash_of(newest)

@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING
 import click
 
 from pipelines.commands.local_path import LocalPath
-from pipelines.commands.options import account_options, spec_option
+from pipelines.commands.options import account_options, answer, json_option, spec_option
 from pipelines.errors import UsageError
 from pipelines.input_files import paths_of
 
 if TYPE_CHECKING:
     from pipelines.account.guarantee import Loss
     from pipelines.account.location import AccountLocation
+    from pipelines.advice.pages.report import Facts
     from pipelines.specification import Specification
-    from transforms.ledger import Ledger
+    from transforms.time.calendar import Calendar
+
+HABIT_DAYS = (1, 5, 7, 30)
 
 
 @click.command()
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 @click.option("--from", "start", metavar="DATE", help="First local date of the slots to look for.")
 @click.option("--to", "end", metavar="DATE", help="Last local date of them.")
 @click.option("--output", required=True, type=LocalPath(path_type=Path, dir_okay=False), help="The HTML file.")
+@json_option
 def report(
     spec_path: Path,
     place: AccountLocation,
@@ -40,6 +44,7 @@ def report(
     start: str | None,
     end: str | None,
     output: Path,
+    as_json: bool,
 ) -> int:
     """Write what is promised, spent, good and missing into one HTML page that needs no network.
 
@@ -47,7 +52,7 @@ def report(
     Example:
       hatstream report --spec town.toml --ledger town.sqlite --input 'out/*.parquet' --output out/report.html
     """
-    return _run(spec_path, place, pattern, start, end, output)
+    return _run(spec_path, place, pattern, start, end, output, as_json)
 
 
 def _run(
@@ -57,50 +62,49 @@ def _run(
     start: str | None,
     end: str | None,
     output: Path,
+    as_json: bool,
 ) -> int:
-    from pipelines.account.cost import debits
-    from pipelines.account.guarantee import loss_of
-    from pipelines.account.missing_slots import gaps
-    from pipelines.advice.pages.report import Facts, draw_report
-    from pipelines.advice.pages.rows import read_rows
+    from pipelines.advice.pages.report import draw_report
     from pipelines.ranges import range_of
     from pipelines.specification import load
 
     spec = load(spec_path)
-    _check_range(start, end)
-    book, signatures = _walked(place)
-    name, limit = spec.account.name, book.limit(spec.account.name, spec.account.limit)
-    spent = {period: loss_of(total, limit) for period, total in debits(book.spent(name)).items()}
-    when = range_of(spec.timetable, start, end) if start and end else None
-    facts = Facts(
-        spec=spec,
-        guarantee=_guarantee(spec, spent),
-        spent=spent,
-        limit=limit,
-        signatures=signatures,
-        gaps=gaps(spec, when, book, int(datetime.now(UTC).timestamp())) if when else [],
-        slots=len(when.slots) if when else 0,
-        rows=read_rows(paths_of(pattern)) if pattern else None,
-    )
+    if (start is None) != (end is None):
+        raise UsageError("give both --from and --to, or neither")
+    facts = _facts(spec, place, range_of(spec.timetable, start, end) if start and end else None, pattern)
     draw_report(facts, output)
-    click.echo(f"{output} ({output.stat().st_size / 1e6:.1f} MB)")
+    size = output.stat().st_size
+    answer(as_json, {"output": str(output), "bytes": size}, f"{output} ({size / 1e3:,.0f} kB)")
     return 0
 
 
-def _check_range(start: str | None, end: str | None) -> None:
-    """Raises UsageError for half a range."""
-    if (start is None) != (end is None):
-        raise UsageError("give both --from and --to, or neither")
-
-
-def _walked(place: AccountLocation) -> tuple[Ledger, str]:
-    """The ledger, whose chain is whole, and whether its signatures were compared. Raises LedgerError."""
+def _facts(spec: Specification, place: AccountLocation, when: Calendar | None, pattern: str | None) -> Facts:
+    """Walks the ledger. Raises LedgerError where there is none, or it is not whole."""
+    from pipelines.account.cost import costs, debits
+    from pipelines.account.guarantee import loss_of
+    from pipelines.account.missing_slots import gaps
+    from pipelines.account.record import walked
+    from pipelines.advice.pages.report import Facts
+    from pipelines.advice.pages.rows import read_rows
     from transforms.ledger.head import LedgerError
 
     book = place.reader()
     if not book.exists():
         raise LedgerError(f"there is no ledger at {place.shown}")
-    return book, book.verify_chain().said()
+    record = walked(book, spec)
+    limit, by_period = book.limit(spec.account.name, spec.account.limit), debits(book.spent(spec.account.name))
+    spent = {period: loss_of(total, limit) for period, total in by_period.items()}
+    return Facts(
+        spec=spec,
+        guarantee=_guarantee(spec, spent),
+        spent=spent,
+        limit=limit,
+        gaps=gaps(spec, when, book, int(datetime.now(UTC).timestamp())) if when else [],
+        slots=len(when.slots) if when else 0,
+        rows=read_rows(paths_of(pattern)) if pattern else None,
+        record=record,
+        costs=costs(spec.account.unit, limit, by_period, HABIT_DAYS) if by_period else [],
+    )
 
 
 def _guarantee(spec: Specification, spent: Mapping[str, Loss]) -> str:

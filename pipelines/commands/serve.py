@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipelines.commands.options import packed
+from pipelines.commands.options import answer, json_option, packed
 from pipelines.commands.surroundings import surroundings_options
 from pipelines.errors import InputError, UsageError
 
@@ -57,7 +57,8 @@ def _texts(title: str, claim: str, tiles: str | None, credit: str) -> MapTexts:
     click.option("--credit", default="", help="Whom the tiles are by."),
 )
 @surroundings_options
-def serve(folder: Path, host: str, port: int, slots: int, texts: MapTexts, around: Surroundings) -> int:
+@json_option
+def serve(folder: Path, host: str, port: int, slots: int, texts: MapTexts, around: Surroundings, as_json: bool) -> int:
     """Serve what is in a folder of result files, and what comes into it, until it is stopped.
 
     It reads nothing but that folder and changes nothing; it needs no ledger and no key, and refuses a folder
@@ -79,7 +80,8 @@ def serve(folder: Path, host: str, port: int, slots: int, texts: MapTexts, aroun
     config = uvicorn.Config(application(follower, texts), **_SETTINGS)
     listening = _listening(host, port)
     shown = f"[{host}]" if ":" in host else host
-    click.echo(f"http://{shown}:{listening.getsockname()[1]}/ serves {folder}; Ctrl-C ends it")
+    address = f"http://{shown}:{listening.getsockname()[1]}/"
+    answer(as_json, {"address": address, "folder": str(folder)}, f"{address} serves {folder}; Ctrl-C ends it")
     for ending in (signal.SIGINT, signal.SIGTERM):
         signal.signal(ending, _stay)  # what uvicorn raises again when it has ended
     uvicorn.Server(config).run(sockets=[listening])

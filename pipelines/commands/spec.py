@@ -135,7 +135,8 @@ def reference() -> None:
     type=click.Path(path_type=Path, dir_okay=False),
     help="The file to write; needed with --gtfs. [default: print it]",
 )
-def new(sample: Path | None, gtfs: Path | None, adjacency: str, output: Path | None) -> None:
+@json_option
+def new(sample: Path | None, gtfs: Path | None, adjacency: str, output: Path | None, as_json: bool) -> None:
     """Draft a specification from a sample of a feed, a timetable, or both.
 
     Layout, columns, units, time zone and cells are found; every guess has a comment to check.
@@ -157,16 +158,26 @@ def new(sample: Path | None, gtfs: Path | None, adjacency: str, output: Path | N
         sample = Path(paths_of(str(sample))[0])
     stem = output.stem if output else ""
     made = draft(sample, adds_and_removes=adjacency == "add-remove", timetable=gtfs, stem=stem)
+    if not as_json:
+        _say(made)
+    spec_id = None
+    if output is not None:
+        _write(output, made)
+        spec_id = load(output).spec_id
+    if as_json:
+        told = {"found": made.found, "warnings": made.warnings, "files": list(made.files), "toml": made.toml}
+        click.echo(msgspec.json.encode({"output": output and str(output), "spec_id": spec_id, **told}).decode())
+    elif output is None:
+        click.echo(made.toml, nl=False)
+    else:
+        click.echo(f"wrote {output} ({spec_id}). Read its comments, then: hatstream plan --spec {output}", err=True)
+
+
+def _say(made: Draft) -> None:
     for line in made.found:
         click.echo(f"found: {line}", err=True)
     for line in made.warnings:
         click.echo(f"WARNING: {line}", err=True)
-    if output is None:
-        click.echo(made.toml, nl=False)
-        return
-    _write(output, made)
-    found = load(output)
-    click.echo(f"wrote {output} ({found.spec_id}). Read its comments, then: hatstream plan --spec {output}", err=True)
 
 
 def _write(output: Path, made: Draft) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,7 +14,14 @@ import msgspec
 
 from pipelines.commands.engine_options import AskedEngine, address, engine_options
 from pipelines.commands.interrupt import asked_to_stop
-from pipelines.commands.options import AskedOutputs, account_options, outputs_options, packed, spec_option
+from pipelines.commands.options import (
+    AskedOutputs,
+    account_options,
+    json_option,
+    outputs_options,
+    packed,
+    spec_option,
+)
 from pipelines.commands.terminal import note
 from pipelines.errors import UsageError
 from pipelines.exit_codes import DONE
@@ -66,16 +73,18 @@ feed_options = packed(
 
 @dataclass(frozen=True)
 class AskedHealth:
-    """Who hears of the stream's health: a file or standard error, and with `metrics` who asks at that address."""
+    """Who hears of the stream's health: a file, standard output (`as_json`) or standard error; and with `metrics` who
+    asks at that address."""
 
     log: Path | None
     metrics: str | None
+    as_json: bool
 
     def say(self, stack: ExitStack, spec: Specification) -> Say:
         """What is served ends with the stack. Raises OSError or MetricsError."""
         from pipelines.runs.stream.metrics import Metrics, served
 
-        first = _Sayer(self.log)
+        first = _Sayer(self.log, click.echo if self.as_json else note)
         if self.metrics is None:
             return first
         measured = Metrics(spec)
@@ -99,6 +108,7 @@ health_options = packed(
         help="Serve health to Prometheus there, such as 127.0.0.1:9464; to whoever asks, so keep it on a private "
         "address.",
     ),
+    json_option,
 )
 
 
@@ -169,17 +179,17 @@ def _run(
 
 
 class _Sayer:
-    """Appends facts as lines of JSON to a file, or to standard error. Raises OSError where it cannot write the file."""
+    """Appends facts as lines of JSON to a file, or else says them. Raises OSError where it cannot write the file."""
 
-    def __init__(self, log: Path | None) -> None:
-        self._log = log
+    def __init__(self, log: Path | None, otherwise: Callable[[str], None]) -> None:
+        self._log, self._otherwise = log, otherwise
         if log is not None:
             log.open("a").close()
 
     def __call__(self, facts: Mapping[str, Any]) -> None:
         line = msgspec.json.encode(facts).decode()
         if self._log is None:
-            note(line)
+            self._otherwise(line)
         else:
             with self._log.open("a") as file:
                 file.write(line + "\n")

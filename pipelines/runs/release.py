@@ -226,7 +226,15 @@ def _ways_out(limit: Limit, outcome: Outcome) -> Iterator[str]:
             "The account's limit has no delta, so it allows no Gaussian noise, however little is asked for: leave out "
             "privacy.delta, or open another account with limit = { epsilon = .., delta = .. }."
         )
+    if all(limit.fits(debit) for debit in outcome.debits.values()):
+        yield (
+            "Less than that is left of these periods: it can be used with privacy.per = 'period' and a smaller "
+            "privacy.epsilon, once. What was released gives its own figures again, as often as you like; where nothing "
+            "is left there will be no other figures of these days. Plan for days to come: `hatstream plan`."
+        )
+        return
     yield (
-        "To ask for less: a smaller privacy.epsilon; per = 'period' with what is left; composition = 'cap' with fewer "
-        "cells; longer slots or larger cells. `hatstream plan` says beforehand what a specification asks for."
+        "The account allows no period so much. To ask for less: a smaller privacy.epsilon as the total of a period "
+        "(privacy.per = 'period'), longer slots or larger cells, or composition = 'cap' with fewer cells. "
+        "`hatstream plan` says beforehand what a specification asks for."
     )

@@ -1,9 +1,11 @@
 """The command line: commands are found and imported when they are called, errors become exit codes."""
 
 import importlib
+import os
 import subprocess
 import sys
 
+import click
 import pytest
 
 from pipelines.cli import _CODES, COMMANDS, hatstream
@@ -98,3 +100,28 @@ def test_what_options_offer_is_what_there_is():
     assert choices.FURTHER == FURTHER
     assert choices.PRODUCTS == PRODUCTS
     assert (choices.MOST_DAYS, choices.MOST_WORKERS, choices.PROCESSES) == (MOST_DAYS, MOST_WORKERS, PROCESSES)
+
+
+def test_every_command_that_is_called_takes_json():
+    def leaves(command, *path):
+        if not isinstance(command, click.Group):
+            return [(path, command)]
+        context = click.Context(command)
+        inner = [(name, command.get_command(context, name)) for name in command.list_commands(context)]
+        return [leaf for name, each in inner for leaf in leaves(each, *path, name)]
+
+    prints_what_it_is_asked_for = {("spec", "schema"), ("spec", "reference")}
+    without = {path for path, each in leaves(hatstream) if "--json" not in {o for p in each.params for o in p.opts}}
+    assert without == prints_what_it_is_asked_for
+
+
+def test_a_mistyped_command_is_answered_with_the_one_that_was_meant(hatstream):
+    code, _, err = hatstream("relase")
+    assert (code, "did you mean 'release'?" in err) == (1, True)
+
+
+def test_a_shell_can_complete_commands():
+    asked = {"_HATSTREAM_COMPLETE": "bash_complete", "COMP_WORDS": "hatstream rel", "COMP_CWORD": "1"}
+    program = "import sys; from pipelines.cli import run; sys.argv = ['hatstream']; run()"
+    done = subprocess.run([sys.executable, "-c", program], env=os.environ | asked, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "plain,release\n")

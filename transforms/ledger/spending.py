@@ -1,7 +1,7 @@
 """Spending: the debits of a period, whether new ones fit the limit, and what each specification has debited."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from fractions import Fraction
 from itertools import groupby
 from typing import NamedTuple
@@ -18,12 +18,14 @@ from transforms.recorded.units import Debit, SpecSlot, Unit, debits_by_slot
 
 
 class Spent(NamedTuple):
-    """What one specification has debited in one period."""
+    """What one specification has debited in one period. slots: that it is about. units: debits, one for each slot, or
+    for all of them where a period is planned as a whole."""
 
     period: str
     spec_id: str
     spec_name: str
     slots: int
+    units: int
     debited: Accountant
     first_at: str
     last_at: str
@@ -146,8 +148,8 @@ def _debits_of(db: sa.Connection, account: str, periods: Sequence[str]) -> dict[
 
 def spent_by_specification(db: sa.Connection, account: str, period: str | None) -> list[Spent]:
     """Oldest period first."""
-    names = {
-        spec_id: str(msgspec.json.decode(body, type=dict[str, object])["name"])
+    specs = {
+        spec_id: msgspec.json.decode(body, type=_Spec)
         for spec_id, body in db.execute(
             sa.select(ENTRY.c.spec_id, ENTRY.c.body).where(ENTRY.c.kind == "spec", ENTRY.c.account == account)
         )
@@ -163,9 +165,43 @@ def spent_by_specification(db: sa.Connection, account: str, period: str | None) 
     found = []
     for of_period, spec_id, first_at, last_at in db.execute(query).all():
         debits = [debit for (spec, *_), debit in _slot_debits(db, account, of_period).items() if spec == spec_id]
-        total = sum(debits, Accountant())
-        found.append(Spent(of_period, spec_id, names[spec_id], len(debits), total, first_at, last_at))
+        total, spec = sum(debits, Accountant()), specs[spec_id]
+        slots = max(len(debits), _slots_of_newest(db, account, of_period, spec_id, spec))
+        found.append(Spent(of_period, spec_id, spec.name, slots, len(debits), total, first_at, last_at))
     return found
+
+
+class _Spec(msgspec.Struct):
+    """Of a specification's entry: its name, and its text."""
+
+    name: str
+    spec: str
+
+
+class _Slot(msgspec.Struct):
+    minutes: int
+
+
+class _Text(msgspec.Struct):
+    slot: _Slot
+
+
+class _Span(msgspec.Struct):
+    slot_start: datetime
+    slot_end: datetime
+
+
+def _slots_of_newest(db: sa.Connection, account: str, period: str, spec_id: str, spec: _Spec) -> int:
+    """How many slots the newest release is about: more than one where it is of a whole period; 0 if it does not say."""
+    query = sa.select(ENTRY.c.body).where(
+        ENTRY.c.kind == "release", ENTRY.c.account == account, ENTRY.c.period == period, ENTRY.c.spec_id == spec_id
+    )
+    try:
+        span = msgspec.json.decode(db.execute(query.order_by(ENTRY.c.seq.desc()).limit(1)).scalar_one(), type=_Span)
+        minutes = msgspec.json.decode(spec.spec, type=_Text).slot.minutes
+    except msgspec.MsgspecError:
+        return 0
+    return round((span.slot_end - span.slot_start).total_seconds() / 60 / minutes)
 
 
 def check_total(db: sa.Connection, account: str, units: Sequence[Unit]) -> None:

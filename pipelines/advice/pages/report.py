@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,11 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpops.accountant import Limit
+from dpops.accountant import DeltaLimit, Limit
+from pipelines.account.cost import Cost
 from pipelines.account.guarantee import Loss, said
 from pipelines.account.missing_slots import Gap
+from pipelines.account.record import Record
 from pipelines.advice.pages.pack import RELIABLE, WIDE_KMH
 from pipelines.advice.pages.page import write_page
+from pipelines.advice.pages.words import ADVICE, STATUSES
 from pipelines.specification import Specification
 
 GUESSES = (0.5, 0.1, 0.01)
@@ -25,7 +30,7 @@ CHANNELS = (
     ("result rows, their files, Kafka messages", PUBLIC, PUBLIC),
     ("debits, totals and the guarantee", PUBLIC, PUBLIC),
     ("numbers of rows, refused rows by reason, lags, metrics, the most that a vehicle spent", PUBLIC, OPERATOR),
-    ("exit code 5, and whatever says whether an input is the same as before", OPERATOR, OPERATOR),
+    ("whatever says whether an input is the same as before", OPERATOR, OPERATOR),
     ("the ledger itself, with its audit events", OPERATOR, OPERATOR),
     ("logs and tracebacks, the engine's page and REST", OPERATOR, OPERATOR),
     ("checkpoints, savepoints, temporary files, the database's own logs", OPERATOR, OPERATOR),
@@ -46,17 +51,18 @@ class Facts(NamedTuple):
     """What a report is made of.
 
     spent: by period, what somebody may learn from all claims on it. rows: result rows, see `read_rows`; None where
-    none were given. signatures: whether the ledger's were compared.
+    none were given. costs: of several days in a row; none where nothing was spent.
     """
 
     spec: Specification
     guarantee: str
     spent: Mapping[str, Loss]
     limit: Limit
-    signatures: str
     gaps: Sequence[Gap]
     slots: int
     rows: pa.Table | None
+    record: Record
+    costs: Sequence[Cost]
 
 
 def odds(epsilon: float) -> list[Odds]:
@@ -78,7 +84,6 @@ def draw_report(facts: Facts, path: Path) -> None:
         guarantee=facts.guarantee,
         account=account,
         hides_driving=account.adjacency == "add-remove",
-        region=_region(facts.spec),
         region_tells=facts.spec.region_tells,
         span=account.unit.removeprefix("vehicle-"),
         most=most,
@@ -89,7 +94,6 @@ def draw_report(facts: Facts, path: Path) -> None:
         odds=odds(most or limit),
         periods=by_period,
         bars=_bars(by_period, limit),
-        signatures=facts.signatures,
         limit_top=_top(limit, by_period, limit),
         classes=[] if facts.rows is None else reliability(facts.rows),
         gaps=facts.gaps,
@@ -97,18 +101,62 @@ def draw_report(facts: Facts, path: Path) -> None:
         channels=CHANNELS,
         wide=WIDE_KMH,
         learned=facts.spec.levels is not None,
+        statuses=[] if facts.rows is None else _statuses(facts.rows),
+        in_span=_IN_SPAN[account.unit],
+        **to_sign(facts),
     )
+
+
+_IN_SPAN = {"vehicle-day": "on one day", "vehicle-week": "in one week", "vehicle-ever": "in the account's life"}
+
+
+def to_sign(facts: Facts) -> dict[str, Any]:
+    """What the record at the report's end says."""
+    return {
+        "spec": facts.spec,
+        "record": facts.record,
+        "costs": [_habit(cost) for cost in facts.costs],
+        "limit_has_delta": isinstance(facts.limit, DeltaLimit),
+        "region": _region(facts.spec),
+        "version": version("hatstream"),
+        "created": datetime.now(UTC),
+    }
+
+
+_AS_GOOD_AS_CERTAIN = 0.001
+"""In per cent; what is left of it is not said."""
+
+
+def _habit(cost: Cost) -> Mapping[str, Any]:
+    """Of somebody who was as sure as not; rounded away from one half, for these are bounds."""
+    epsilon = float(cost.total.epsilon)
+    least = 1 / (1 + math.exp(min(epsilon, 700.0)))
+    digits = 0 if 100 * least < _AS_GOOD_AS_CERTAIN else 2 - math.floor(math.log10(100 * least))
+    least_said = math.floor(100 * least * 10**digits) / 10**digits
+    return {
+        "days": cost.days,
+        "epsilon": f"{math.ceil(epsilon * 100 - 1e-6) / 100:g}",
+        "most": f"{100 - least_said:.{digits}f} %",
+        "least": f"{least_said:.{digits}f} %",
+        "chance": said(cost.chance),
+    }
+
+
+def _statuses(rows: pa.Table) -> list[tuple[str, str]]:
+    """What each status means that the rows have, and what helps."""
+    found = sorted(rows["status"].unique().to_pylist())
+    return [(status, f"{STATUSES[status]} {ADVICE.get(status, '')}".strip()) for status in found if status in STATUSES]
 
 
 def _region(spec: Specification) -> str:
     """What the region is and where it comes from."""
     if spec.cells.region is None:
-        return "every cell with reports"
+        return "every hexagon with reports"
     source = {
         "timetable": "the lines and stops of a timetable, which is public",
         "sample": "a sample of reports: where these vehicles drove is not hidden",
     }.get(spec.cells.source or "", "the specification, which does not say how it was made")
-    return f"{len(spec.cells.region):,} cells, from {source}"
+    return f"{len(spec.cells.region):,} hexagons, from {source}"
 
 
 class _Bar(NamedTuple):

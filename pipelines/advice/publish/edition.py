@@ -119,7 +119,7 @@ class Edition:
             "protects": self.protects,
             "unit": account.unit,
             "adjacency": account.adjacency,
-            "epsilon": self.promise.epsilon,
+            "epsilon": shown(self.promise.epsilon),
             "delta": self.promise.delta,
             "chance_beyond_epsilon": self.promise.chance,
             "odds": [odds._asdict() for odds in self.promise.odds],

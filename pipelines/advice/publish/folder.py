@@ -18,8 +18,9 @@ from pipelines.advice.pages.page import render
 from pipelines.advice.pages.places import Places
 from pipelines.advice.pages.rows import HATS
 from pipelines.advice.pages.usable import USABLE, csv_bytes, published
+from pipelines.advice.pages.words import ADVICE
 from pipelines.advice.publish.dictionary import Column, columns_of
-from pipelines.advice.publish.edition import Edition
+from pipelines.advice.publish.edition import Edition, shown
 from pipelines.advice.publish.records import Part, data_package, dcat_record, dictionary_csv, table_schema
 from pipelines.advice.publish.tables import parquet_bytes
 from pipelines.errors import InputError, UsageError
@@ -85,10 +86,11 @@ def made(
         files[f"{name}.csv"] = csv_bytes(table)
         tables[name], columns[name] = table, columns_of(table, edition.spec)
     if HATS not in tables:
-        raise InputError("no value of the range is known well enough to be published; --all publishes all")
+        raise InputError(f"no value of the range may be used. {ADVICE['held-back']} --all publishes all")
     files["places.geojson"] = places_geojson(results[HATS], around.places)
     files["map.html"] = map_page(texts, data=packed(_drawn(edition, results[HATS]), around.places, around.ground))
-    files["privacy.html"] = render("privacy.html", edition=edition, title=f"{edition.wishes.title}: privacy")
+    about_privacy = f"{edition.wishes.title}: privacy"
+    files["privacy.html"] = render("privacy.html", edition=edition, shown=shown, title=about_privacy)
     files["privacy.json"] = _json(edition.privacy())
     files["provenance.json"] = _json(edition.provenance())
     files["specification.toml"] = edition.origin.specification.encode()
@@ -174,7 +176,7 @@ def _readme(edition: Edition, parts: list[Part]) -> str:
         covers=edition.covers,
         spec_id=edition.spec.spec_id,
         shown=_ALL if edition.wishes.everything else _USABLE,
-        costs=", ".join(f"{cost.days} days {float(cost.total.epsilon):.4g}" for cost in edition.promise.costs),
+        costs=", ".join(f"{cost.days} days {shown(float(cost.total.epsilon)):g}" for cost in edition.promise.costs),
         listed="\n".join(f"| `{part.path}` | {part.title} | {part.size:,} |" for part in parts),
         limits="\n".join(f"* {line}" for line in edition.not_protected),
     )

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
 from rich.table import Table
 
 from pipelines.commands.local_path import LocalPath
-from pipelines.commands.options import console, progress_bars
+from pipelines.commands.options import answer, console, json_option, progress_bars
 from pipelines.input_files import InputFiles
 
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ SAMPLE = "sample.parquet"
 @click.option(
     "--output", required=True, type=LocalPath(path_type=Path, file_okay=False), help="Folder for the demo's files."
 )
-def demo(output: Path) -> int:
+@json_option
+def demo(output: Path, as_json: bool) -> int:
     """Make four days of a made-up bus fleet, release their mean speeds, and show how near to the truth they are.
 
     Everything, the ledger and the key too, is kept in the output folder; running it again returns the same numbers.
@@ -38,10 +40,10 @@ def demo(output: Path) -> int:
     Example:
       hatstream demo --output build/demo
     """
-    return _run(output)
+    return _run(output, as_json)
 
 
-def _run(output: Path) -> int:
+def _run(output: Path, as_json: bool) -> int:
     from pipelines.account import location
     from pipelines.account.guarantee import levels_sentence
     from pipelines.advice.pages.map import MapTexts, Surroundings, draw_map
@@ -55,6 +57,7 @@ def _run(output: Path) -> int:
     from pipelines.runs import release as scheduled
 
     out = console()
+    out.quiet = as_json
     output.mkdir(parents=True, exist_ok=True)
     samples = _samples(out, output, fleets := made_up_fleets())
     spec = _specification(out, output, fleets[0])
@@ -69,13 +72,23 @@ def _run(output: Path) -> int:
     guarantee = levels_sentence(spec, spec.levels) if spec.levels else ""
     around = Surroundings(read_places(output / "town-places.geojson"), read_ground(output / "town-ground.geojson"))
     hexagons = draw_map(rows, output / "map.html", MapTexts("Speeds of a made-up bus fleet", guarantee), around)
-    _tell(out, compared(city, rows), city.mean_kmh, guarantee)
-    out.print(
-        f"The map of {hexagons:,} hexagons opens from disk in any browser:\n  {output / 'map.html'}", soft_wrap=True
-    )
-    out.print(f"{len(done.files):,} result files:\n  {done.files[0].parent}", soft_wrap=True)
-    out.print("Next: README.md, 'Release a feed of your own', or docs/tutorial.md.")
+    classes = compared(city, rows)
+    _tell(out, classes, city.mean_kmh, guarantee)
+    _say_where(out, output, hexagons, done.files)
+    if as_json:
+        answer(True, _document(output, classes, city.mean_kmh, guarantee))
     return 0
+
+
+def _say_where(out: Console, output: Path, hexagons: int, files: Sequence[Path]) -> None:
+    where = f"  {output / 'map.html'}\n{len(files):,} result files:\n  {files[0].parent}"
+    out.print(f"The map of {hexagons:,} hexagons opens from disk in any browser:\n{where}", soft_wrap=True)
+    out.print("Next: README.md, 'Release a feed of your own', or docs/tutorial.md.")
+
+
+def _document(output: Path, classes: Sequence[ClassError], city_kmh: float, guarantee: str) -> dict[str, Any]:
+    document = {"output": str(output), "map": str(output / "map.html"), "city_kmh": city_kmh}
+    return document | {"guarantee": guarantee, "classes": [each._asdict() for each in classes]}
 
 
 def made_up_fleets() -> list[Fleet]:

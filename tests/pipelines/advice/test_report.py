@@ -2,11 +2,17 @@
 
 import math
 import re
+import sqlite3
+from fractions import Fraction
 
 import pytest
 
-from pipelines.advice.pages.report import GUESSES, odds, reliability
+from dpops.claims import ApproxDP
+from pipelines.account import location
+from pipelines.account.cost import Cost
+from pipelines.advice.pages.report import GUESSES, _habit, odds, reliability
 from pipelines.advice.pages.rows import read_rows
+from pipelines.specification import load
 from tests import city, levels_city
 from tests.browser import browser
 from tests.pipelines.advice.results import CELLS, row, write
@@ -37,7 +43,7 @@ def test_the_report_says_what_is_promised_spent_good_and_missing(released, hatst
         assert len(page.all("#budget rect.bar")) == 1
         assert "4 of 8 slots are due and not released whole" in text
         assert "that a vehicle drove, when and where is treated as public" in text
-        assert "A driver who changes buses" in text
+        assert "A driver of several is protected once for each" in text
         assert city.DAYS[0] in page.one("details").get_attribute("textContent")
         assert (page.complaints(), page.requests()) == ([], [])
 
@@ -56,6 +62,34 @@ def test_a_total_with_delta_is_what_was_spent_and_decides_the_odds(tmp_path, hat
     assert '<td class="number">50 %</td><td class="number">93.3 %</td><td class="number">6.66 %</td>' in text
     assert f'<td>{first}</td><td class="number">2.64</td>' in text
     assert "an epsilon of 2.64 at delta 1e-06 may be spent" in text
+
+
+def test_the_report_ends_in_a_record_to_sign(released, hatstream):
+    """Of an epsilon of 9 for each day, as every limit without delta adds up: 1, 5, 7 and 30 days."""
+    text = re.sub(r"\s+", " ", report_of(released, hatstream).read_text())
+    spec = load(released / "spec.toml")
+    book = location.find(str(released / "ledger.sqlite"), None).reader()
+    newest = book.hash_of(book.last_of(spec.spec_id, city.DAYS[0])).partition(".")[0]
+    for said in (spec.spec_id, newest, "The signatures of all its entries were compared", "Signature", "kept until"):
+        assert said in text
+    spent = float(sum(each.epsilon for each in book.spent(spec.account.name)))
+    rows = re.findall(r'<tr><td class="number">(\d+)</td><td class="number">([\d.]+)</td>', text)
+    assert [(int(days), float(epsilon)) for days, epsilon in rows] == [(days, days * spent) for days in (1, 5, 7, 30)]
+
+
+def test_a_ledger_that_is_not_whole_has_no_report(released, hatstream):
+    with sqlite3.connect(released / "ledger.sqlite") as db:
+        db.execute("DROP TRIGGER IF EXISTS no_update")
+        db.execute("UPDATE entry SET period = '2022-01-09' WHERE seq = (SELECT max(seq) FROM entry)")
+    place = ["--spec", released / "spec.toml", "--ledger", released / "ledger.sqlite"]
+    assert hatstream("report", *place, "--output", released / "r.html")[0] == 4
+    assert not (released / "r.html").exists()
+
+
+@pytest.mark.parametrize(("epsilon", "most", "least"), [(2.64, "93.34 %", "6.66 %"), (30.0, "100 %", "0 %")])
+def test_bounds_are_rounded_away_from_one_half(epsilon, most, least):
+    found = _habit(Cost(1, ApproxDP(Fraction(epsilon), Fraction(0))))
+    assert (found["most"], found["least"]) == (most, least)
 
 
 def test_an_account_without_releases_has_a_report_too(tmp_path, hatstream):

@@ -1,0 +1,28 @@
+"""What the ledger proves of a specification's releases, once it was walked."""
+
+from typing import NamedTuple
+
+from pipelines.specification import Specification
+from transforms.ledger import Ledger
+
+
+class Record(NamedTuple):
+    """A ledger that was found whole.
+
+    newest: hash of the specification's newest release, which tells all entries before it and is the same whatever audit
+    events follow; empty where nothing was released. is_signed: the signatures of all entries were compared;
+    signatures: that in words, of those that there are.
+    """
+
+    newest: str
+    is_signed: bool
+    signatures: str
+
+
+def walked(book: Ledger, spec: Specification) -> Record:
+    """Walks the ledger before anything else of it is read. Raises LedgerError where it is not whole."""
+    found = book.verify()
+    periods = {spent.period for spent in book.spent(spec.account.name)}
+    newest = max((book.last_of(spec.spec_id, period) for period in periods), default=0)
+    entry = book.hash_of(newest).partition(".")[0] if newest else ""
+    return Record(entry, found.checked == found.entries, found.said())
