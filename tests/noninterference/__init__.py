@@ -4,7 +4,7 @@ A world is run twice: as it is, and with one vehicle-day more (under public coun
 Every draw is frozen, and what the ledger keeps is replaced by draws alone, the same in both runs. Then
 
 * all that is public must be equal, byte for byte: exit codes, what commands print but for the operator's part, names,
-  order and bytes of files, the ledger but for digests, times and places in the chain;
+  order and bytes of files, the ledger but for digests, times and places in the chain, and hashes made of these;
 * the integers that were offered to the ledger, sums and noise, must differ by no more than their plans claim: with
   equal plans and equal draws, what is left of the difference is what the vehicle put in.
 
