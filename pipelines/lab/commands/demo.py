@@ -17,6 +17,9 @@ from pipelines.commands.options import answer, console, json_option, progress_ba
 from pipelines.input_files import InputFiles
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pipelines.lab.demo.by_runner import Agreement
     from pipelines.lab.demo.truth import ClassError
     from pipelines.made_up_fleet import Fleet
     from pipelines.specification import Specification
@@ -46,10 +49,9 @@ def demo(output: Path, as_json: bool) -> int:
 def _run(output: Path, as_json: bool) -> int:
     from pipelines.account import location
     from pipelines.account.guarantee import levels_sentence
-    from pipelines.advice.pages.map import MapTexts, Surroundings, draw_map
-    from pipelines.advice.pages.places import read_ground, read_places
     from pipelines.advice.pages.rows import read_rows
     from pipelines.job import Outputs
+    from pipelines.lab.demo.by_runner import released_again
     from pipelines.lab.demo.truth import compared
     from pipelines.lab.evaluation.feed import Feed
     from pipelines.lab.evaluation.truth import read_city
@@ -63,21 +65,39 @@ def _run(output: Path, as_json: bool) -> int:
     spec = _specification(out, output, fleets[0])
     place = location.find(str(output / "ledger.sqlite"), None)
     location.open_account(place, spec.account)
-    when = range_of(spec.timetable, fleets[0].day.isoformat(), fleets[-1].day.isoformat())
+    when = range_of(spec.timetable, str(fleets[0].day), str(fleets[-1].day))
     with progress_bars(quiet=False) as report:
         files, outputs = InputFiles(str(output / "sample*.parquet")), Outputs(output / "hats", ("parquet",))
         done = scheduled.release(spec, when, files, outputs, place, report)
+        agreement = released_again(spec, output / SAMPLE, place, outputs, output / "hats-by-beam", report)
         city = read_city(Feed(spec, samples), report)
     rows = read_rows([str(path) for path in done.files])
     guarantee = levels_sentence(spec, spec.levels) if spec.levels else ""
-    around = Surroundings(read_places(output / "town-places.geojson"), read_ground(output / "town-ground.geojson"))
-    hexagons = draw_map(rows, output / "map.html", MapTexts("Speeds of a made-up bus fleet", guarantee), around)
+    hexagons = _draw(rows, output, guarantee)
     classes = compared(city, rows)
     _tell(out, classes, city.mean_kmh, guarantee)
+    _say_agreement(out, agreement)
     _say_where(out, output, hexagons, done.files)
     if as_json:
-        answer(True, _document(output, classes, city.mean_kmh, guarantee))
+        answer(True, _document(output, classes, city.mean_kmh, guarantee) | {"again": agreement._asdict()})
     return 0
+
+
+def _draw(rows: pa.Table, output: Path, guarantee: str) -> int:
+    """Draws the map; its number of hexagons."""
+    from pipelines.advice.pages.map import MapTexts, Surroundings, draw_map
+    from pipelines.advice.pages.places import read_ground, read_places
+
+    around = Surroundings(read_places(output / "town-places.geojson"), read_ground(output / "town-ground.geojson"))
+    return draw_map(rows, output / "map.html", MapTexts("Speeds of a made-up bus fleet", guarantee), around)
+
+
+def _say_agreement(out: Console, agreement: Agreement) -> None:
+    name = agreement.runner
+    out.print(
+        f"The first day again by Beam's {name} (`hatstream release --runner {name}`): the ledger holds the same "
+        f"{agreement.digests} digests, and {agreement.files} files have the same bytes."
+    )
 
 
 def _say_where(out: Console, output: Path, hexagons: int, files: Sequence[Path]) -> None:

@@ -5,11 +5,14 @@ from datetime import date
 from fractions import Fraction
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from dpops.allocation import Allocation
 from pipelines.account.guarantee import Loss, sentence
 from pipelines.cli import main
+from pipelines.input_files import InputFiles
+from pipelines.lab.commands.demo import demo
 from pipelines.made_up_fleet import Fleet
 from pipelines.specification import load
 
@@ -27,7 +30,15 @@ def small(monkeypatch):
 def test_the_demo_ends_with_truth_beside_estimate_beside_constant_the_guarantee_and_a_map(tmp_path, capsys):
     assert main(["demo", "--output", str(tmp_path)]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    for part in ("estimate", "constant", "holds the truth", "epsilon 2.64", "that it drove at all", "hexagons opens"):
+    for part in (
+        "estimate",
+        "constant",
+        "holds the truth",
+        "epsilon 2.64",
+        "that it drove at all",
+        "hexagons opens",
+        "the same 2 digests",
+    ):
         assert part in shown
     table = load(tmp_path / "town.toml").timetable
     hours = (table.service_end_minute - table.service_start_minute) // 60
@@ -68,3 +79,19 @@ def test_per_period_the_sentence_counts_what_other_specifications_of_the_account
     spec = load(MEANS)
     spec = replace(spec, privacy=replace(spec.privacy, allocation=Allocation(epsilon=Fraction(3), per="period")))
     assert "(epsilon 5)" in sentence(spec, Fraction(1, 100), Loss(Fraction(5)))
+
+
+@pytest.mark.usefixtures("small")
+def test_the_demo_stops_where_another_runner_counts_otherwise(tmp_path, monkeypatch):
+    """The check must be able to fail: the second run is given the day's file without its last hundred reports."""
+    monkeypatch.setattr("pipelines.lab.demo.by_runner.InputFiles", lambda path: InputFiles(_shortened(Path(path))))
+    with pytest.raises(RuntimeError, match="2 of 2 digests and 0 of"):
+        demo.callback(output=tmp_path, as_json=False)
+
+
+def _shortened(sample):
+    table = pq.read_table(sample)
+    path = sample.parent / "shorter" / sample.name
+    path.parent.mkdir()
+    pq.write_table(table.slice(0, table.num_rows - 100), path)
+    return str(path)
