@@ -40,7 +40,7 @@ from pipelines.servers.worker_pool import WorkerPool
 from pipelines.specification import Specification
 from tests.stream.conftest import CONFIGURATION
 from tests.stream.standalone import Standalone
-from transforms.sources.kafka_partition import Topic
+from transforms.sources.topic import Topic
 
 CONSOLE = Console(width=120)
 MOST_S = 900

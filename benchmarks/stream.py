@@ -27,7 +27,8 @@ from transforms.layouts import layout, message_layout
 from transforms.layouts.base import FIELDS
 from transforms.records import RawBatch
 from transforms.sources.kafka import ReadKafka
-from transforms.sources.kafka_partition import Topic, starts
+from transforms.sources.kafka_partition import starts
+from transforms.sources.topic import Topic
 from transforms.time.watermark import Watermark
 
 MESSAGES = 2_000_000

@@ -47,7 +47,7 @@ from pipelines.pictures import save
 from pipelines.runs.flink.rest import Cluster
 from pipelines.runs.stream import stream as streaming
 from pipelines.specification import Specification
-from transforms.sources.kafka_partition import Topic
+from transforms.sources.topic import Topic
 
 CONSOLE = Console()
 FOLDER = Path("build/sustained")

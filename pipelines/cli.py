@@ -13,6 +13,7 @@ from pipelines.commands.terminal import with_verbosity
 from pipelines.exit_codes import BAD_SPECIFICATION, DONE, FAILED, REFUSED, WRONG_USE
 from pipelines.garbage import collect_seldom
 from transforms.errors import did_you_mean
+from transforms.extras import missing
 from transforms.memory import keep_freed_memory
 
 COMMANDS = {
@@ -58,6 +59,7 @@ _CODES = {
     "pipelines.errors.InputError": FAILED,
     "pipelines.output_folder.OutputError": FAILED,
     "transforms.errors.StepError": FAILED,
+    "transforms.extras.MissingExtra": WRONG_USE,
     "transforms.layouts.base.UnreadableFile": FAILED,
     "pipelines.servers.maven.MissingTool": FAILED,
     "pipelines.servers.process.ServerError": FAILED,
@@ -131,8 +133,9 @@ def main(arguments: list[str] | None = None) -> int:
         click.echo(f"hatstream: {error.strerror or type(error).__name__}: {where}", err=True)
         return FAILED
     except Exception as error:
-        if (code := _code_of(error)) is not None:
-            click.echo(f"hatstream: {error}", err=True)
+        known = missing(error) or error
+        if (code := _code_of(known)) is not None:
+            click.echo(f"hatstream: {known}", err=True)
             return code
         # The last resort: an unforeseen message could hold a value of the input, so it is not shown.
         if os.environ.get("HATSTREAM_DEBUG"):

@@ -13,7 +13,7 @@ from transforms.releases.hats.policy import Policy
 from transforms.releases.hats.release import HatRelease
 from transforms.releases.slots import SlotFacts
 from transforms.sinks.rows import PLAIN, Shape
-from transforms.sources.kafka_partition import Topic
+from transforms.sources.topic import Topic
 
 VEHICLE_SHARDS = 2
 

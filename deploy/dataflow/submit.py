@@ -17,7 +17,7 @@ from pipelines.account import location
 from pipelines.job import Outputs
 from pipelines.runs.stream import stream as streaming
 from pipelines.specification import load
-from transforms.sources.kafka_partition import Topic
+from transforms.sources.topic import Topic
 
 NO_FILES = ()
 """A worker's disk goes with the worker: the rows go to the topic alone."""

@@ -20,7 +20,7 @@ from pipelines.errors import UsageError
 if TYPE_CHECKING:
     from pipelines.advice.collect.keep import Keep
     from pipelines.advice.collect.poll import Poller
-    from transforms.sources.kafka_partition import Topic
+    from transforms.sources.topic import Topic
 
 SAY_EVERY_S = 60.0
 STOP_S = 4.0

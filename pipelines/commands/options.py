@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pipelines.account.location import AccountLocation
     from pipelines.job import Outputs
     from pipelines.specification import Specification
-    from transforms.sources.kafka_partition import Topic
+    from transforms.sources.topic import Topic
 
 Command = Callable[..., Any]
 
@@ -50,10 +50,12 @@ def packed(name: str, made_by: Command, *options: Callable[[Command], Command]) 
 
 
 def kafka_topic(_context: click.Context, _parameter: click.Parameter, value: str | None) -> Topic | None:
-    from transforms.sources.kafka_partition import Topic
+    from transforms.extras import require
+    from transforms.sources.topic import Topic
 
     if value is None:
         return None
+    require("confluent_kafka")
     found = re.fullmatch(r"([^/\s]+:\d+)/([A-Za-z0-9._-]{1,249})", value)
     if found is None:
         raise click.BadParameter(f"{value!r} is not like host:9092,other:9092/topic")

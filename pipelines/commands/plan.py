@@ -126,7 +126,10 @@ def _run(
     from pipelines.advice.plan.needs import needs_of
     from pipelines.commands.plan_needs import show_levels
     from pipelines.specification import load
+    from transforms.extras import require
 
+    if output is not None:
+        require("matplotlib")
     spec = load(spec_path)
     with progress_bars(quiet=as_json) as report:
         given = asked.of(spec, report)

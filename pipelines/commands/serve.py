@@ -12,7 +12,7 @@ import click
 
 from pipelines.commands.options import answer, json_option, packed
 from pipelines.commands.surroundings import surroundings_options
-from pipelines.errors import InputError, UsageError
+from pipelines.errors import InputError
 
 if TYPE_CHECKING:
     from pipelines.advice.pages.map import MapTexts, Surroundings
@@ -68,13 +68,11 @@ def serve(folder: Path, host: str, port: int, slots: int, texts: MapTexts, aroun
     Example:
       hatstream serve --output out --places town-places.geojson --ground town-ground.geojson
     """
-    try:
-        import uvicorn
+    import uvicorn
 
-        from pipelines.advice.serve.app import application
-        from pipelines.advice.serve.snapshot import Follower
-    except ModuleNotFoundError as error:
-        raise UsageError(f"{error.name} is missing: pip install 'hatstream[serve]'") from None
+    from pipelines.advice.serve.app import application
+    from pipelines.advice.serve.snapshot import Follower
+
     follower = Follower(folder, around, slots)
     follower.refuse_secrets()
     config = uvicorn.Config(application(follower, texts), **_SETTINGS)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pipelines.build import Source
     from pipelines.runs.stream.health import Say
     from pipelines.specification import Specification
-    from transforms.sources.kafka_partition import Topic
+    from transforms.sources.topic import Topic
 
 MOST_SHARDS = 1024
 
@@ -55,7 +55,7 @@ class AskedFeed:
 
     def source(self, spec: Specification, start_s: int) -> Source:
         from pipelines.runs.stream import stream as streaming  # and Beam with it
-        from transforms.sources.kafka_partition import Topic
+        from transforms.sources.topic import Topic
 
         if self.folder:
             return streaming.folder_source(spec, self.folder, start_s)
@@ -82,11 +82,11 @@ class AskedHealth:
 
     def say(self, stack: ExitStack, spec: Specification) -> Say:
         """What is served ends with the stack. Raises OSError or MetricsError."""
-        from pipelines.runs.stream.metrics import Metrics, served
-
         first = _Sayer(self.log, click.echo if self.as_json else note)
         if self.metrics is None:
             return first
+        from pipelines.runs.stream.metrics import Metrics, served  # and Prometheus' client with it
+
         measured = Metrics(spec)
         stack.enter_context(served(measured, self.metrics))
 

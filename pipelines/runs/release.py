@@ -22,7 +22,7 @@ from pipelines.specification import Specification
 from transforms.ledger import AccountRefusal
 from transforms.public import Operator
 from transforms.sinks.files import HATS, file_of
-from transforms.sources.kafka_partition import Topic
+from transforms.sources.topic import Topic
 from transforms.time.calendar import Calendar, Slot
 
 if TYPE_CHECKING:

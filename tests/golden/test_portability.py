@@ -26,8 +26,9 @@ from transforms.observe.vehicle_hash import Secret
 from transforms.records import SlotShard
 from transforms.sources.growing_folder import ReadGrowing
 from transforms.sources.kafka import ReadKafka
-from transforms.sources.kafka_partition import PartitionStart, Topic
+from transforms.sources.kafka_partition import PartitionStart
 from transforms.sources.known_elements import KnownElements
+from transforms.sources.topic import Topic
 from transforms.steps.observe import Read
 from transforms.time.watermark import Watermark
 

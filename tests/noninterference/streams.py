@@ -34,7 +34,8 @@ from tests.noninterference.world import Feed, Report, Town
 from tests.stream.by_hand import ByHand
 from transforms.records import REFUSED, KeyedTally, TallyBytes
 from transforms.sources import growing_folder, kafka
-from transforms.sources.kafka_partition import PartitionStart, Poll, Topic
+from transforms.sources.kafka_partition import PartitionStart, Poll
+from transforms.sources.topic import Topic
 from transforms.steps.lateness import windows
 from transforms.time.stream_calendar import slots_from
 

@@ -6,7 +6,8 @@ from confluent_kafka import Producer
 
 from tests.stream.by_hand import ByHand
 from transforms.sources.kafka import _Offsets, _ReadPartition
-from transforms.sources.kafka_partition import Topic, starts
+from transforms.sources.kafka_partition import starts
+from transforms.sources.topic import Topic
 from transforms.time.watermark import Watermark
 
 LAG_S = 5

@@ -13,7 +13,8 @@ from tests.stream.cluster import wait_for
 from tests.stream.feed import ANY_TIME
 from tests.stream.tiny import LAYOUT
 from transforms.sources.kafka import ReadKafka
-from transforms.sources.kafka_partition import Topic, starts
+from transforms.sources.kafka_partition import starts
+from transforms.sources.topic import Topic
 from transforms.time.watermark import Watermark
 
 DAYS = ("2023-11-15", "2023-11-16")

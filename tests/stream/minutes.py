@@ -30,7 +30,7 @@ from transforms.failpoints import failpoint
 from transforms.ledger import Recorded
 from transforms.ledger.ledger_account import LedgerAccount
 from transforms.sinks.files import file_stem
-from transforms.sources.kafka_partition import Topic
+from transforms.sources.topic import Topic
 
 PARTITIONS = 4
 SLOTS = 10

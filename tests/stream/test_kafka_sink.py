@@ -19,7 +19,7 @@ from transforms.sinks.files import publish_slot
 from transforms.sinks.kafka import Message, Outbox, check, message_of
 from transforms.sinks.rows import rows_of
 from transforms.sinks.steps import PublishToKafka
-from transforms.sources.kafka_partition import Topic
+from transforms.sources.topic import Topic
 
 SLOT = estimates_of([unit(5_000_000, None, shard=0), unit(9, shard=1)], ("mean",))
 _NUMBERS = count()

@@ -13,7 +13,8 @@ from tests.stream.feed import LAG_S, YEAR_9999_MS, Feed
 from transforms.counters import AHEAD, REMOVED
 from transforms.sources import kafka_partition
 from transforms.sources.kafka_clock import SETTING, check_clock
-from transforms.sources.kafka_partition import IDLE_S, KafkaSourceError, PartitionStart, Topic, starts
+from transforms.sources.kafka_partition import IDLE_S, KafkaSourceError, PartitionStart, starts
+from transforms.sources.topic import Topic
 
 
 @pytest.fixture

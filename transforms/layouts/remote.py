@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from transforms.errors import StepError
+from transforms.extras import advice
 
 PIECE_BYTES = 8 << 20
 EXTRAS = {"s3": "s3", "gs": "gcs"}
@@ -35,7 +36,7 @@ def matching(pattern: str) -> list[str]:
         return sorted(file.path for file in found.metadata_list)
     except ValueError:
         scheme = pattern.partition("://")[0]
-        extra = f": pip install 'hatstream[{EXTRAS[scheme]}]'" if scheme in EXTRAS else ""
+        extra = f": {advice(EXTRAS[scheme])}" if scheme in EXTRAS else ""
         raise NoFileSystem(f"no file system is installed for {scheme}://{extra}") from None
     except Exception as error:  # noqa: BLE001 - each store has errors of its own, whose texts may hold keys
         raise NoFileSystem(f"the store of {pattern!r} does not answer ({_kind(error)})") from None

@@ -13,6 +13,7 @@ from urllib.parse import quote
 import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
 
+from transforms.extras import require
 from transforms.ledger.head import LedgerError
 
 BUSY_S = 60
@@ -84,6 +85,7 @@ def _file(url: sa.URL) -> "SqliteFile":
 
 
 def _server(url: sa.URL) -> "PostgresServer":
+    require("psycopg")
     if not url.database:
         raise LedgerError("the ledger's URL names no database: postgresql://user@host:port/db does")
     if "@" in (url.host or "") or any("password" in option for option in url.query):

@@ -12,7 +12,8 @@ from confluent_kafka import Message as Sent
 from transforms.errors import StepError, recorded_but
 from transforms.records import SlotEstimates
 from transforms.sinks.rows import Row, Shape, json_of, rows_of
-from transforms.sources.kafka_partition import KafkaSourceError, Topic, starts
+from transforms.sources.kafka_partition import KafkaSourceError, starts
+from transforms.sources.topic import Topic
 
 DELIVERY_S = 30.0
 """A row that no broker has confirmed for so long is given up; the next attempt sends all rows again."""

@@ -8,9 +8,8 @@ from apache_beam.pvalue import PCollection
 
 from transforms.records import SlotEstimates
 from transforms.sinks.files import publish_recorded
-from transforms.sinks.kafka import Sender, check_settings
 from transforms.sinks.rows import PLAIN, Shape
-from transforms.sources.kafka_partition import Topic
+from transforms.sources.topic import Topic
 
 
 @dataclass
@@ -45,6 +44,8 @@ class PublishToKafka(beam.PTransform[PCollection[SlotEstimates], PCollection[Non
     shape: Shape = PLAIN
 
     def __post_init__(self) -> None:
+        from transforms.sinks.kafka import check_settings  # and Kafka's client with it
+
         check_settings(self.topic)
 
     def expand(self, slots: PCollection[SlotEstimates]) -> PCollection[None]:
@@ -56,6 +57,8 @@ class _Send(beam.DoFn):
         self._topic, self._shape = topic, shape
 
     def setup(self) -> None:
+        from transforms.sinks.kafka import Sender
+
         self._sender = Sender(self._topic, self._shape)
 
     def process(self, slot: SlotEstimates) -> None:

@@ -22,8 +22,9 @@ from transforms.layouts import MessageLayout
 from transforms.layouts.decoder_process import messages_apart
 from transforms.records import REFUSED, Messages, RawBatch, Refused
 from transforms.sources.kafka_clock import PRODUCER_TIME
-from transforms.sources.kafka_partition import POLL_MESSAGES, Partition, PartitionStart, Poll, Topic
+from transforms.sources.kafka_partition import POLL_MESSAGES, Partition, PartitionStart, Poll
 from transforms.sources.known_elements import KnownElements
+from transforms.sources.topic import Topic
 from transforms.sources.unbounded import NO_END, UnboundedTracker
 from transforms.steps.side_outputs import Parting, Refusal
 from transforms.time.watermark import Watermark, element_time, is_ahead, newest_plausible_ms

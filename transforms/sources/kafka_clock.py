@@ -10,7 +10,8 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
 
-from transforms.sources.kafka_partition import START_S, KafkaSourceError, Topic
+from transforms.sources.kafka_partition import START_S, KafkaSourceError
+from transforms.sources.topic import Topic
 
 LOG = logging.getLogger("hatstream.kafka")
 

@@ -8,7 +8,6 @@ import math
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -23,6 +22,7 @@ from confluent_kafka import (
 from numpy.typing import NDArray
 
 from dpops.types import Int64s
+from transforms.sources.topic import READ_SETTINGS, Topic
 
 LOG = logging.getLogger("hatstream.kafka")
 
@@ -40,12 +40,6 @@ ASK_S = 1.0
 START_S = 10.0
 
 _SILENT_LOG: Final = 2  # of syslog's levels: librdkafka's own lines would come once a second while a broker is away
-_OURS: Mapping[str, Any] = {
-    "enable.auto.commit": False,
-    "enable.auto.offset.store": False,
-    "enable.partition.eof": True,
-    "auto.offset.reset": "error",
-}
 _DEFAULTS: Mapping[str, Any] = {
     "group.id": "hatstream",
     "fetch.wait.max.ms": 50,
@@ -69,23 +63,6 @@ _GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError
 
 class KafkaSourceError(Exception):
     """A topic cannot be read, or not without losing messages unseen. The message shows no message's content."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Topic:
-    """Where a topic is. brokers: `host:port,...`. settings: librdkafka's, for encryption and passwords; never shown."""
-
-    brokers: str
-    name: str
-    settings: Mapping[str, str] = field(default_factory=dict, repr=False)
-
-    def __post_init__(self) -> None:
-        for setting in self.settings:
-            if setting in _OURS or setting == "bootstrap.servers":
-                raise ValueError(f"settings: {setting} is not to be set: reading exactly depends on it")
-
-    def __str__(self) -> str:
-        return f"topic {self.name!r} at {self.brokers}"
 
 
 class PartitionStart(NamedTuple):
@@ -299,7 +276,7 @@ class Partition:
 
 
 def _consumer(topic: Topic, note: Any = None) -> Consumer:
-    settings = {**_DEFAULTS, **topic.settings, **_OURS, "bootstrap.servers": topic.brokers}
+    settings = {**_DEFAULTS, **topic.settings, **READ_SETTINGS, "bootstrap.servers": topic.brokers}
     return Consumer({**settings, "error_cb": note or (lambda error: None)})  # noqa: ARG005
 
 

@@ -10,7 +10,8 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from pipelines.errors import InputError
 from transforms.atomic_files import locked, replacing
-from transforms.sources.kafka_partition import KafkaSourceError, Topic, starts
+from transforms.sources.kafka_partition import KafkaSourceError, starts
+from transforms.sources.topic import Topic
 
 DELIVERY_S = 60.0
 

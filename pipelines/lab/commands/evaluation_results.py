@@ -10,6 +10,7 @@ import msgspec
 
 from pipelines.commands.local_path import LocalPath
 from pipelines.commands.options import json_option, packed
+from transforms.extras import require
 
 NOT_PRIVATE = "NOT PRIVATE: these figures are functions of true values; do not publish them"
 
@@ -20,6 +21,10 @@ class Results:
 
     output: Path | None
     as_json: bool
+
+    def __post_init__(self) -> None:
+        if self.output is not None:
+            require("matplotlib")
 
     def keep(self, document: Mapping[str, Any], name: str) -> None:
         """Writes the document into the folder, under that name, and prints it, where that is asked for."""

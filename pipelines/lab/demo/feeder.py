@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 from numpy.typing import NDArray
 
 from pipelines.made_up_fleet import Fleet, simulate
-from transforms.sources.kafka_partition import Topic
+from transforms.sources.topic import Topic
 
 SPEED_UP = 200
 FIRST_HOUR = 6

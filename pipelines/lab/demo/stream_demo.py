@@ -41,7 +41,7 @@ from transforms.ledger.head import LedgerError
 from transforms.recorded.units import HatUnit, all_of
 from transforms.releases.hats.estimates import estimates_of
 from transforms.sinks.rows import rows_of
-from transforms.sources.kafka_partition import Topic
+from transforms.sources.topic import Topic
 
 PARTITIONS = 4
 TOPIC = "positions"

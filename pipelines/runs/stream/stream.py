@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 import apache_beam as beam
@@ -30,13 +31,14 @@ from transforms.releases.live.release import LiveRelease
 from transforms.releases.slots import SlotFacts
 from transforms.sources.growing_folder import ReadGrowing
 from transforms.sources.heartbeat import Heartbeat
-from transforms.sources.kafka import ReadKafka
-from transforms.sources.kafka_clock import check_clock
-from transforms.sources.kafka_partition import KafkaSourceError, Topic, starts
+from transforms.sources.topic import Topic
 from transforms.time.calendar import CalendarError
 from transforms.time.stream_calendar import StreamCalendar, slots_from
 from transforms.time.watermark import CLOCK_ERROR_S, Watermark
 from transforms.wire import PARTIAL_LAYOUT
+
+if TYPE_CHECKING:
+    from transforms.sources.kafka import ReadKafka
 
 CHECKED_DAYS = 3 * 366
 """How far ahead clock changes are looked for; time zones are decided by law, seldom years before."""
@@ -163,8 +165,12 @@ def run(
     say({"state": "CANCELED"})
 
 
-def kafka_source(spec: Specification, topic: Topic, start_s: int) -> ReadKafka:
+def kafka_source(spec: Specification, topic: Topic, start_s: int) -> "ReadKafka":
     """Every partition from the first message that may matter on. Raises SpecificationError or InputError."""
+    from transforms.sources.kafka import ReadKafka  # and Kafka's client with it
+    from transforms.sources.kafka_clock import check_clock
+    from transforms.sources.kafka_partition import KafkaSourceError, starts
+
     try:
         layout = message_layout(spec.input.name, spec.input.layout)
     except ValueError as error:

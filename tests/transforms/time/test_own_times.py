@@ -12,7 +12,8 @@ from transforms.counters import ROWS
 from transforms.layouts import FIXED
 from transforms.records import Messages, Refused
 from transforms.sources.kafka import _Decode, _Offsets, _ReadPartition
-from transforms.sources.kafka_partition import PartitionStart, Poll, Topic
+from transforms.sources.kafka_partition import PartitionStart, Poll
+from transforms.sources.topic import Topic
 from transforms.time.watermark import GUARD_S, RECEIVED_S, Watermark
 
 START_S, LAG_S = 1_800_000_000, 60

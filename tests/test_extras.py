@@ -1,0 +1,112 @@
+"""The smallest set of packages is enough for all but what extras bring; a missing extra is named before work begins."""
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from pipelines.cli import COMMANDS
+from tests import city
+from transforms.extras import EXTRA_OF, MissingExtra, missing, require
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+WITHOUT = f"import sys; sys.modules.update(dict.fromkeys({[*EXTRA_OF]!r})); from hatstream.command import run; "
+IMPORTED = {
+    "prometheus-client": "prometheus_client",
+    "confluent-kafka": "confluent_kafka",
+    "matplotlib": "matplotlib",
+    "pillow": "PIL",
+    "psycopg[binary]": "psycopg",
+    "apache-beam[aws]": "boto3",
+    "apache-beam[gcp]": "google.cloud",
+    "mapbox-vector-tile": "mapbox_vector_tile",
+    "starlette": "starlette",
+    "uvicorn": "uvicorn",
+}
+
+
+def ask(folder, *arguments):
+    """As the command line answers where no extra is installed: its exit code, and what it says."""
+    program = f"{WITHOUT}sys.argv[1:] = {[str(each) for each in arguments]!r}; run()"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HATSTREAM_LEDGER": ""}
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stderr.strip(), done.stdout
+
+
+def test_every_package_of_an_extra_is_in_the_table_and_no_other_one():
+    extras = {extra: needed for extra, needed in PROJECT["optional-dependencies"].items() if extra != "dev"}
+    named = {
+        (IMPORTED[each.split(">=")[0].split("==")[0]], extra) for extra, needed in extras.items() for each in needed
+    }
+    brought_along = {("botocore", "s3"), ("shapely", "serve")}
+    assert named | brought_along == set(EXTRA_OF.items())
+    assert not {each.split(">")[0] for each in PROJECT["dependencies"]} & set(IMPORTED)
+
+
+def test_every_command_says_how_it_is_used():
+    program = f"{WITHOUT}from pipelines.cli import main\nfor name in {[*COMMANDS]!r}: assert main([name, '-h']) == 0"
+    assert subprocess.run([sys.executable, "-c", program], check=False, capture_output=True).returncode == 0
+
+
+def test_a_day_is_drafted_released_drawn_and_reported(tmp_path):
+    city.write(tmp_path)
+    ledger = ("--ledger", "l.sqlite")
+    released = ("release", "--spec", "spec.toml", *ledger, "--input", "feed.csv", "--output", "out")
+    for asked in (
+        ("spec", "new", "--sample", "feed.csv", "--output", "draft.toml"),
+        ("init", "--spec", "spec.toml", *ledger),
+        (*released, "--from", city.DAYS[0], "--to", city.DAYS[0], "--formats", "parquet,avro,csv"),
+        ("map", "--input", "out/*.parquet", "--output", "map.html"),
+        ("report", "--spec", "spec.toml", *ledger, "--output", "report.html"),
+        ("ledger", "verify", *ledger),
+    ):
+        code, err, _ = ask(tmp_path, *asked)
+        assert code == 0, err
+
+
+ASKED = {
+    "postgres": ("init", "--spec", "spec.toml", "--ledger", "postgresql://somebody@127.0.0.1:1/hats", "--key", "k"),
+    "kafka": (
+        "release", "--spec", "spec.toml", "--ledger", "l.sqlite", "--input", "feed.csv", "--output", "out",
+        "--from", city.DAYS[0], "--to", city.DAYS[0], "--kafka-output", "127.0.0.1:1/hats",
+    ),
+    "lab": ("plan", "--spec", "spec.toml", "--synthetic", "--output", "chart"),
+    "serve": ("serve", "--output", "."),
+    "flink": (
+        "stream", "--spec", "spec.toml", "--ledger", "l.sqlite", "--folder", ".", "--output", "out",
+        "--metrics", "127.0.0.1:0", "--local",
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory):
+    """A folder with a feed, a specification and its account."""
+    folder = tmp_path_factory.mktemp("extras")
+    city.write(folder)
+    assert ask(folder, "init", "--spec", "spec.toml", "--ledger", "l.sqlite")[0] == 0
+    return folder
+
+
+@pytest.mark.parametrize("extra", ASKED)
+def test_a_missing_extra_is_one_sentence_and_wrong_use_before_anything_is_spent(extra, opened):
+    code, err, out = ask(opened, *ASKED[extra])
+    package = next(name for name in EXTRA_OF if EXTRA_OF[name] == extra and name in err)
+    assert (code, out) == (1, "")
+    assert err == f"hatstream: {package} is not installed: pip install 'hatstream[{extra}]'"
+    if extra == "kafka":  # the one that would have spent
+        assert '"entries":1' in ask(opened, "ledger", "verify", "--ledger", "l.sqlite", "--json")[2]
+
+
+def test_only_packages_of_extras_are_told_to_be_installed():
+    require("matplotlib")
+    assert str(missing(ModuleNotFoundError(name="matplotlib.axes"))).endswith("'hatstream[lab]'")
+    assert missing(ModuleNotFoundError(name="matplotlibs")) is None
+    assert missing(ValueError("matplotlib")) is None
+    assert issubclass(MissingExtra, ModuleNotFoundError)

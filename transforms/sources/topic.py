@@ -1,0 +1,30 @@
+"""Where a Kafka topic is. Apart from its reader and its writer, which need Kafka's client."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+READ_SETTINGS: Final[Mapping[str, Any]] = {
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "enable.partition.eof": True,
+    "auto.offset.reset": "error",
+}
+"""Settings of a reader that reading each message once depends on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    """Where a topic is. brokers: `host:port,...`. settings: librdkafka's, for encryption and passwords; never shown."""
+
+    brokers: str
+    name: str
+    settings: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        for setting in self.settings:
+            if setting in READ_SETTINGS or setting == "bootstrap.servers":
+                raise ValueError(f"settings: {setting} is not to be set: reading exactly depends on it")
+
+    def __str__(self) -> str:
+        return f"topic {self.name!r} at {self.brokers}"
