@@ -22,7 +22,7 @@ def us_of(at):
     return round(at.timestamp() * 1_000_000)
 
 
-@given(st.datetimes(datetime(2000, 1, 1), datetime(2069, 1, 1)), st.sampled_from(FORMS))
+@given(st.datetimes(datetime(2000, 1, 1), datetime(2068, 12, 31)), st.sampled_from(FORMS))
 def test_a_written_time_is_read_as_it_was_written(at, form):
     text = at.replace(tzinfo=UTC).strftime(form)
     found = TimeFormat.of(form).instants(pa.array([text, None, ""]), "UTC")

@@ -1,0 +1,124 @@
+"""What `pip install hatstream` brings works in an environment that holds nothing else, under each Python there is here.
+
+Needs the package index, and two minutes a Python.
+"""
+
+import csv
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipelines.cli import COMMANDS
+from tests.servers import unavailable
+from transforms.extras import EXTRA_OF
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).parents[1]
+BUILD = "import sys; from setuptools import build_meta; print(build_meta.build_sdist(sys.argv[1]))"
+PYTHONS = ("3.11", "3.12", "3.13")
+LIBRARY = """
+import apache_beam as beam, hatstream, pyarrow.parquet as pq
+reports = pq.read_table("demo/sample-2026-05-14.parquet").to_pylist()[::100]
+day = "2026-05-14"
+with beam.Pipeline(runner="FnApiRunner") as p:
+    rows = p | beam.Create(reports) | hatstream.Release("town.toml", day, day, ledger="library.sqlite")
+    rows | beam.Map(lambda row: row["status"]) | beam.io.WriteToText("statuses", shard_name_template="")
+"""
+
+
+def run(*arguments, cwd=None, check=True):
+    """A program that sees nothing of this checkout or of its environment."""
+    plain = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL", "HATS"))}
+    done = subprocess.run([*map(str, arguments)], cwd=cwd, env=plain, capture_output=True, text=True, check=False)
+    assert not check or done.returncode == 0, f"{arguments}: {done.stderr[-2000:]}"
+    return done
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """The wheel, made of the source archive and of nothing beside it."""
+    folder = tmp_path_factory.mktemp("dist")
+    source = run(sys.executable, "-c", BUILD, folder, cwd=ROOT).stdout.split()[-1]
+    run(
+        sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", folder, folder / source,
+        cwd=folder,
+    )  # fmt: skip
+    return next(folder.glob("*.whl"))
+
+
+@pytest.fixture(scope="module", params=PYTHONS)
+def installed(request, wheel, tmp_path_factory):
+    """An environment of one wheel and what it asks for, in the versions of requirements.lock; its programs."""
+    folder = tmp_path_factory.mktemp("empty")
+    python = shutil.which(f"python{request.param}")
+    if python is None or run(python, "--version", check=False).returncode:
+        pytest.skip(f"there is no python{request.param} here")
+    run(python, "-m", "venv", folder)
+    pinned = re.findall(r"^([\w.-]+==[^\s;\\]+)", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
+    (folder / "pinned.txt").write_text("\n".join(pinned))
+    pip = (folder / "bin" / "pip", "install", "-q", "--constraint", folder / "pinned.txt")
+    if run(*pip, "click", check=False).returncode:
+        unavailable("the package index does not answer")
+    run(*pip, wheel)
+    return folder / "bin"
+
+
+def test_the_archives_hold_what_runs_and_its_long_description(wheel):
+    listed = run(sys.executable, "-m", "zipfile", "-l", wheel).stdout
+    named = {line.split()[0] for line in listed.splitlines()[1:]}
+    rooms = {name.partition("/")[0] for name in named if ".dist-info/" not in name}
+    assert rooms == {"dpops", "transforms", "pipelines", "hatstream"}
+    ours = {path.relative_to(ROOT).as_posix() for path in (ROOT / "pipelines").rglob("*.*")}
+    assert {name for name in ours if name.endswith((".html", ".js", ".css", ".toml", ".xml", ".java"))} <= named
+    metadata = run(sys.executable, "-m", "zipfile", "-e", wheel, wheel.parent / "opened")
+    assert not metadata.stdout
+    text = next((wheel.parent / "opened").glob("*.dist-info/METADATA")).read_text()
+    assert "Description-Content-Type: text/markdown" in text
+    assert (ROOT / "README.md").read_text().strip() in text
+    assert all(f"Classifier: Programming Language :: Python :: {version}" in text for version in PYTHONS)
+
+
+def test_the_smallest_set_holds_nothing_of_an_extra(installed):
+    ask = f"from importlib.util import find_spec; print([n for n in {[*EXTRA_OF]!r} if '.' not in n and find_spec(n)])"
+    assert run(installed / "python", "-c", ask).stdout.strip() in ("[]", "['PIL']")  # Beam brings pillow
+
+
+def test_every_command_says_how_it_is_used_and_which_version_it_is(installed):
+    assert run(installed / "hatstream", "--version").stdout.startswith("hatstream, version 0.")
+    for name in COMMANDS:
+        assert "Usage: hatstream" in run(installed / "hatstream", name, "--help").stdout
+
+
+def test_a_town_is_made_drafted_released_drawn_and_reported(installed, tmp_path):
+    hatstream = installed / "hatstream"
+    run(hatstream, "demo", "--output", "demo", cwd=tmp_path)
+    drafted = ("--gtfs", "demo/town-gtfs.zip", "--sample", "demo/sample.parquet")
+    run(hatstream, "spec", "new", *drafted, "--output", "town.toml", cwd=tmp_path)
+    ledger = ("--spec", "town.toml", "--ledger", "town.sqlite")
+    run(hatstream, "init", *ledger, cwd=tmp_path)
+    day = ("--from", "2026-05-13", "--to", "2026-05-13")
+    released = ("--input", "demo/sample.parquet", *day, "--output", "out", "--formats", "parquet,csv,avro,geojson")
+    run(hatstream, "release", *ledger, *released, cwd=tmp_path)
+    run(hatstream, "map", "--input", "out/*.parquet", "--output", "map.html", cwd=tmp_path)
+    run(hatstream, "report", *ledger, "--output", "report.html", cwd=tmp_path)
+    run(hatstream, "publish", *ledger, "--input", "out/*.parquet", "--publisher", "Town", "--licence", "CC-BY-4.0",
+        "--output", "portal", cwd=tmp_path)  # fmt: skip
+    rows = [row for path in tmp_path.glob("out/*.csv") for row in csv.DictReader(path.read_text().splitlines())]
+    assert {"ok", "parent"} & {row["status"] for row in rows}
+    assert (tmp_path / "map.html").stat().st_size > 50_000
+    run(hatstream, "init", "--spec", "town.toml", "--ledger", "library.sqlite", cwd=tmp_path)
+    run(installed / "python", "-c", LIBRARY, cwd=tmp_path)
+    assert (tmp_path / "statuses").read_text()
+
+
+def test_a_missing_extra_is_named(installed, tmp_path):
+    done = run(installed / "hatstream", "serve", "--output", ".", cwd=tmp_path, check=False)
+    assert (done.returncode, done.stderr) == (
+        1,
+        "hatstream: uvicorn is not installed: pip install 'hatstream[serve]'\n",
+    )
