@@ -20,8 +20,8 @@ MB = 1 << 20
 PROGRAMS = {
     "python": ("-c", "pass"),
     "import hatstream": ("-c", "import hatstream"),
-    "hatstream --help": ("-m", "hatstream.command", "--help"),
-    "hatstream release --help": ("-m", "pipelines.cli", "release", "--help"),
+    "hatstream --help": ("-m", "hatstream", "--help"),
+    "hatstream release --help": ("-m", "hatstream", "release", "--help"),
     "hatstream.load": ("-c", "import hatstream; hatstream.load"),
     "hatstream.Release, and Beam with it": ("-c", "import hatstream; hatstream.Release"),
 }

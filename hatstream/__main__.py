@@ -1,0 +1,5 @@
+"""`python -m hatstream` is the command `hatstream`."""
+
+from hatstream.command import run
+
+run()
