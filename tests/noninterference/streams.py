@@ -7,6 +7,7 @@ played to the rest of the road by a TestStream. Polls come at public times of th
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from pathlib import Path
@@ -88,17 +89,18 @@ class Stream:
         return Fed(played(reader, self._polls), beam.ParDo(kafka._Decode(source.layout)))
 
     def _folder(self, town: Town, spec: Specification, feed: Feed, start_s: int) -> "Fed":
-        """A file a poll before which anything was received, with the time of the poll."""
+        """A file for all that happened in a poll, and one for what was held up: each came at the poll."""
         folder = town.folder / "growing"
         folder.mkdir()
         source = streaming.folder_source(spec, folder, start_s)
         reader = ByHand(growing_folder._Watch(source.watermark), growing_folder._Names(), str(source.folder))
         clock = Clock()
         for at_s, reports in self._by_poll(feed, start_s):
-            if reports:
-                _put(reports, folder / f"{at_s}.jsonl", at_s)
+            for name, part in _files(reports, at_s - self.poll_s, at_s):
+                _put(part, folder / f"{at_s}-{name}.jsonl", start_s)
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(growing_folder, "time", SimpleNamespace(time_ns=lambda at_s=at_s: (at_s + 1) * 10**9))
+                patch.setattr(growing_folder, "os", SimpleNamespace(**{**vars(os), "scandir": scandir}))
                 clock = _played(clock, reader)
         return Fed(clock.advance_watermark_to_infinity(), beam.ParDo(growing_folder._ReadFile(source.layout)))
 
@@ -147,15 +149,43 @@ def _received_s(report: Report, start_s: int) -> float:
     """Two seconds after its event, if nothing else is said."""
     if report.received_s is not None:
         return start_s + report.received_s
+    return _event_s(report, start_s + 1_798) + 2
+
+
+def _event_s(report: Report, otherwise_s: float) -> float:
     try:
-        return datetime.fromisoformat(str(report.time)).timestamp() + 2
+        return datetime.fromisoformat(str(report.time)).timestamp()
     except ValueError:
-        return start_s + 1_800
+        return otherwise_s
 
 
-def _put(reports: Sequence[Report], path: Path, at_s: int) -> None:
+def _files(reports: Sequence[Report], from_s: int, at_s: int) -> Iterator[tuple[str, list[Report]]]:
+    """What was received in time for a poll, and apart from it what was held up; nothing where there is none."""
+    held = [each for each in reports if _event_s(each, at_s) < from_s - 60]
+    parts = {"held": held, "new": [each for each in reports if each not in held]}
+    return ((name, part) for name, part in parts.items() if part)
+
+
+def _put(reports: Sequence[Report], path: Path, start_s: int) -> None:
+    """As its producer wrote it: the time of the file is that of the newest event, or when that was received at once."""
     feeds.WRITERS["jsonl"][2](reports, path)
-    os.utime(path, (at_s, at_s))
+    time_s = max(min(_event_s(each, start_s) + 60, _received_s(each, start_s)) for each in reports)
+    os.utime(path, (time_s, time_s))
+
+
+@contextmanager
+def scandir(folder: Path) -> Iterator[Iterator[Any]]:
+    """Files whose kernel's time is the one that begins their names."""
+    yield (
+        SimpleNamespace(
+            name=path.name,
+            is_file=path.is_file,
+            stat=lambda path=path, **_: SimpleNamespace(
+                st_ctime_ns=int(path.stem.split("-")[0]) * 10**9, st_mtime_ns=path.stat().st_mtime_ns
+            ),
+        )
+        for path in folder.iterdir()
+    )
 
 
 @dataclass

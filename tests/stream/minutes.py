@@ -81,16 +81,19 @@ class Town:
     """An account on a ledger, and the same events in a topic and in `feed.jsonl`, late ones apart.
 
     rows: of input, refused ones too. events: from the start's second since 1970 UTC; else many, `a_second`.
+    slots_ago: so many slots ago the first one began.
     """
 
-    def __init__(self, folder: Path, ledger_url: str, kafka=None, a_second: int = 1, events=None, spec=SPEC):
+    def __init__(
+        self, folder: Path, ledger_url: str, kafka=None, a_second: int = 1, events=None, spec=SPEC, slots_ago=SLOTS + 2
+    ):
         self.folder, self.url, self.kafka = folder, ledger_url, kafka
         (folder / "spec.toml").write_text(spec)
         self.spec = load(folder / "spec.toml")
         self.place = location.find(ledger_url, folder / "key")
         location.open_account(self.place, self.spec.account)
         self.slot_s = self.spec.timetable.slot_s
-        self.start_s = (int(time.time()) // self.slot_s - SLOTS - 2) * self.slot_s
+        self.start_s = (int(time.time()) // self.slot_s - slots_ago) * self.slot_s
         self.slots = [self.start_s + self.slot_s * i for i in range(SLOTS)]
         self.topic = f"minutes-{next(_NUMBERS)}"
         if kafka:

@@ -4,6 +4,7 @@ import logging
 import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -116,6 +117,31 @@ def test_an_absurd_modification_time_moves_nothing(folder):
     folder.add("far", 253_402_300_799)
     assert folder.step() == ["a", "far"]
     assert folder.watermark_s == OLD_S - LAG_S
+
+
+def test_under_secret_counts_a_files_time_is_the_kernels_whatever_its_producer_set(tmp_path):
+    """A file that was held up keeps its time of modification, by which others' files would decide whether it counts."""
+    by_own = Folder(tmp_path / "own")
+    by_own.path.mkdir()
+    by_own.reader = ByHand(_Watch(Watermark(LAG_S, by_own_times=True)), _Names(), str(by_own.path))
+    before_s = time.time() - 1
+    by_own.add("a", OLD_S)
+    (tmp_path / "elsewhere").write_bytes(b"{}\n")
+    (by_own.path / "link").symlink_to(tmp_path / "elsewhere")
+    times_ms = {file.name: file.at_ms for file in growing.look(by_own.path, frozenset(), by_kernel=True).unread}
+    assert set(times_ms) == {"a", "link"}
+    assert all(before_s < at_ms / 1_000 <= time.time() for at_ms in times_ms.values())
+    assert growing.look(by_own.path, frozenset()).unread[0].at_ms == 1_000 * OLD_S
+    (first, _) = by_own.reader.step()
+    assert before_s - LAG_S - 10 < first.timestamp.micros / 1e6
+
+
+@pytest.mark.parametrize("of_link_and_file", [(5, 7), (7, 5)])
+def test_a_link_came_when_it_was_made_or_its_file_was_whatever_was_later(of_link_and_file):
+    entry = SimpleNamespace(
+        stat=lambda follow_symlinks=True: SimpleNamespace(st_ctime_ns=of_link_and_file[follow_symlinks])
+    )
+    assert growing._at_ns(entry, True) == 7
 
 
 def test_a_folder_that_is_away_is_waited_for_said_once_and_is_not_silence(tmp_path, caplog):

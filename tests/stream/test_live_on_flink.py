@@ -3,8 +3,10 @@
 import json
 import os
 import time
+from contextlib import contextmanager
 from datetime import datetime
 from itertools import groupby
+from threading import Event, Thread
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -13,29 +15,28 @@ from dpops.accountant import Accountant
 from pipelines.cli import main
 from pipelines.servers.worker_pool import WorkerPool
 from tests.stream.cluster import has_restarted, wait_for
-from tests.stream.minutes import SLOTS, SPEC, Running, Town, engine, positions
+from tests.stream.minutes import SPEC, Running, Town, engine, positions
 from transforms.failpoints import FILE_VARIABLE
 from transforms.recorded.stage_plan import plan_of
 
 pytestmark = pytest.mark.slow
-SERVICE = SLOTS + 4
-"""Slots of a day: those of the feed, two that have passed since, and two that are to come."""
+FED, SERVICE = 2, 3
+"""Slots with reports, and all of the day: in the last one nothing happens."""
 ZONE = ZoneInfo("Asia/Kolkata")
 REGION = {
     "type": "Polygon",
     "coordinates": [[[-97.6, 29.9], [-97.4, 29.9], [-97.4, 30.2], [-97.6, 30.2], [-97.6, 29.9]]],
 }
-
-
 FILE_S = 10
+MADE_S = 20
+"""So long a town may take to be made before its first minute is over."""
 
 
 def town_of(tmp_path, url):
-    """Service from the feed's first minute to the end of the next, which ends the day; the day before is released.
-
-    The feed is a folder, whose files can be of minutes ago: what a broker stamps is of now.
-    """
-    start_s = (int(time.time()) // 60 - SLOTS - 2) * 60
+    """Service of the minute that has begun and the next ones, after which the day ends; the day before is released."""
+    if time.time() % 60 > 60 - MADE_S:
+        time.sleep(60 - time.time() % 60)
+    start_s = int(time.time()) // 60 * 60
     edges = [datetime.fromtimestamp(start_s + 60 * minutes, ZONE) for minutes in (0, SERVICE)]
     if edges[0].date() != edges[1].date():
         pytest.skip("midnight lies among the slots")
@@ -49,9 +50,9 @@ def town_of(tmp_path, url):
         .replace("epsilon = 1.0", "epsilon = 2.64")
         .replace('per = "hat"', 'per = "period"\nscope = "period"')
         .replace('"array-average"', '"levels"')
-    ) + "[live]\nshare = 0.5\nday_lateness_s = 90\n"
-    town = Town(tmp_path, url, spec=spec)
-    write_files(tmp_path / "reports", town.start_s)
+    ) + "[live]\nshare = 0.5\nday_lateness_s = 30\n"
+    town = Town(tmp_path, url, events=reports, spec=spec, slots_ago=0)
+    (tmp_path / "reports").mkdir()
     assert town.start_s == start_s, "a minute ended meanwhile"
     (tmp_path / "nothing.jsonl").write_text("")
     day = datetime.fromtimestamp(start_s - 86_400, ZONE).date().isoformat()
@@ -59,17 +60,34 @@ def town_of(tmp_path, url):
     return town
 
 
-def write_files(folder, start_s):
-    """The feed, a file for what was received in each FILE_S seconds."""
-    folder.mkdir()
-    for at, events in groupby(positions(start_s, 1), key=lambda event: event.at_ms // (1_000 * FILE_S)):
-        file = folder / f"{at}.jsonl"
-        file.write_bytes(b"\n".join(event.payload for event in events))
-        os.utime(file, times=(FILE_S * (at + 1) - 1,) * 2)
+def reports(start_s):
+    return [event for event in positions(start_s, 1) if event.at_ms < 1_000 * (start_s + 60 * FED)]
 
 
-def source(town):
-    return ["--folder", town.folder / "reports"]
+@contextmanager
+def fed(town):
+    """The feed comes: a file for what happened in each FILE_S seconds, as soon as they are over.
+
+    When a file came only the kernel says, so that no reports of earlier minutes can be played.
+    """
+    folder, ended = town.folder / "reports", Event()
+
+    def feed():
+        for at, events in groupby(reports(town.start_s), key=lambda event: event.at_ms // (1_000 * FILE_S)):
+            if ended.wait(max(0, FILE_S * (at + 1) - time.time())):
+                return
+            part = folder / f"{at}.part"
+            part.write_bytes(b"\n".join(event.payload for event in events))
+            os.utime(part, (1, 1))
+            part.rename(folder / f"{at}.jsonl")
+
+    feeding = Thread(target=feed)
+    feeding.start()
+    try:
+        yield ["--folder", folder]
+    finally:
+        ended.set()
+        feeding.join()
 
 
 def release(town, start, end, feed):
@@ -91,7 +109,7 @@ def stage(town):
 def check(town):
     slots = [entry.unit for entry in town.place.ledger.live("minutes", town.spec.spec_id, period(town))]
     assert sorted(unit.slot_s for unit in slots) == [town.start_s + 60 * i for i in range(SERVICE)]
-    assert {plan_of(unit).share for unit in slots} == {"1/28"}
+    assert {plan_of(unit).share for unit in slots} == {f"1/{2 * SERVICE}"}
     debits = Accountant().compose(unit.debit for unit in [*slots, stage(town)])
     (spent,) = town.place.ledger.spent("minutes", period(town))
     assert spent.debited == debits
@@ -99,10 +117,10 @@ def check(town):
 
 
 def test_live_slots_and_the_days_end_are_released_by_one_stream(tmp_path, postgres, flink, pool):
-    """4 minutes: the day ends in two."""
+    """5 minutes: the day lasts three."""
     town = town_of(tmp_path, postgres.new_database())
-    with Running(town, *engine(flink, pool), source=source(town)) as stream:
-        wait_for(lambda: stage(town) or stream.has_ended(), 240)
+    with fed(town) as source, Running(town, *engine(flink, pool), source=source) as stream:
+        wait_for(lambda: stage(town) or stream.has_ended(), 360)
         wait_for(lambda: len(list(tmp_path.glob("out/hats-*"))) == 2 * SERVICE, 180)
         wait_for(lambda: any("period" in line for line in stream.health()), 30)
         code, said = stream.stop()
@@ -128,16 +146,16 @@ def failing_pool(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("place", ["after-noise", "after-commit"])
 def test_a_worker_that_is_killed_loses_and_repeats_nothing(tmp_path, flink, failing_pool, place):
-    """4 minutes: the day ends in two."""
+    """5 minutes: the day lasts three."""
     town = town_of(tmp_path, f"sqlite:///{tmp_path / 'ledger.sqlite'}")
 
     def live():
         return town.place.ledger.live("minutes", town.spec.spec_id, period(town))
 
-    with Running(town, *engine(flink, failing_pool), source=source(town)) as stream:
-        seen = wait_for(live, 120)
+    with fed(town) as source, Running(town, *engine(flink, failing_pool), source=source) as stream:
+        seen = wait_for(live, 180)
         (tmp_path / "armed").write_text(f"{place} kill")
-        wait_for(lambda: stage(town) or stream.has_ended(), 240)
+        wait_for(lambda: stage(town) or stream.has_ended(), 360)
         (job,) = [line["job"] for line in stream.health() if "job" in line]
         assert has_restarted(flink, job)
         assert live()[: len(seen)] == seen

@@ -49,9 +49,9 @@ class FolderError(Exception):
 
 
 class Found(NamedTuple):
-    """A file of the folder. modified_ms: when it was last written, in ms since 1970 UTC."""
+    """A file of the folder. at_ms: see `_at_ns`, in ms since 1970 UTC."""
 
-    modified_ms: int
+    at_ms: int
     name: str
 
 
@@ -67,35 +67,47 @@ class Look(NamedTuple):
     idle: bool
 
 
-def look(folder: Path, read: frozenset[str], most: int = POLL_FILES) -> Look:
-    """What is new in the folder. Raises FolderError if it cannot be listed."""
+def look(folder: Path, read: frozenset[str], most: int = POLL_FILES, *, by_kernel: bool = False) -> Look:
+    """What is new in the folder; by_kernel: see `_at_ns`. Raises FolderError if it cannot be listed."""
     at_ms = time.time_ns() // 1_000_000
     try:
         with os.scandir(folder) as entries:
-            found = [found for entry in entries if (found := _found(entry))]
+            found = [found for entry in entries if (found := _found(entry, by_kernel))]
     except OSError as error:
         raise FolderError(f"the folder {folder} cannot be listed: {reason_of(error)}") from None
     unread = sorted(file for file in found if file.name not in read)
     return Look(unread[:most], frozenset(file.name for file in found), at_ms, not unread)
 
 
-def _found(entry: "os.DirEntry[str]") -> Found | None:
+def _found(entry: "os.DirEntry[str]", by_kernel: bool) -> Found | None:
     if entry.name.startswith(".") or entry.name.endswith(_UNFINISHED):
         return None
     try:
-        return Found(entry.stat().st_mtime_ns // 1_000_000, entry.name) if entry.is_file() else None
+        return Found(_at_ns(entry, by_kernel) // 1_000_000, entry.name) if entry.is_file() else None
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ELOOP):  # a link that leads nowhere
             return None
         raise
 
 
+def _at_ns(entry: "os.DirEntry[str]", by_kernel: bool) -> int:
+    """When a file was last written, which its producer may set to anything; by_kernel: when it came under its name.
+
+    The kernel alone sets the time of a file's last change, renaming included; of a link and its file the later counts.
+    """
+    if not by_kernel:
+        return entry.stat().st_mtime_ns
+    return max(entry.stat().st_ctime_ns, entry.stat(follow_symlinks=False).st_ctime_ns)
+
+
 @dataclass
 class ReadGrowing(Parting[PBegin]):
     """A folder -> main: RawBatch; refused: Refused. Each batch's Beam timestamp is the folder's watermark before it.
 
-    The watermark: the newest modification time of what was read, minus the lag; where nothing is new, the wall clock
-    minus the lag. A file that cannot be decoded is one refused row `unreadable-file`, what was read of it before stays.
+    The watermark: the newest time of the files that were read, minus the lag; where nothing is new, the wall clock
+    minus the lag. The time is that of modification; where lateness follows a report's own times, the kernel's: a file
+    that was held up, with its producer's time, would meet a watermark that other files have moved. A file that cannot
+    be decoded is one refused row `unreadable-file`, what was read of it before stays.
     """
 
     folder: Path
@@ -192,7 +204,7 @@ class _Watch(beam.DoFn):
         for file in seen.unread:
             path = os.fsencode(Path(element) / file.name)  # a name need not be UTF-8, as texts between steps must
             yield TimestampedValue(path, self._late_from(file, promised))
-        newest_ms = newest_plausible_ms(np.array([file.modified_ms for file in seen.unread], np.int64), seen.at_ms)
+        newest_ms = newest_plausible_ms(np.array([file.at_ms for file in seen.unread], np.int64), seen.at_ms)
         promise = self._watermark.after(promised, newest_ms, seen.at_ms, seen.idle)
         if promise is not None and promise != held:
             estimator.set_watermark(promise)
@@ -203,7 +215,7 @@ class _Watch(beam.DoFn):
         time = element_time(promised)
         if not self._watermark.by_own_times:
             return time
-        own_us = self._watermark.own_times(np.array([file.modified_ms], np.int64))
+        own_us = self._watermark.own_times(np.array([file.at_ms], np.int64))
         if self._watermark.is_behind(promised, own_us)[0]:
             Metrics.counter(counters.NAMESPACE, counters.OVERTAKEN).inc(1)
         return max(time, Timestamp(micros=int(own_us[0])))
@@ -211,7 +223,7 @@ class _Watch(beam.DoFn):
     def _look(self, folder: Path, read: frozenset[str]) -> Look | None:
         """None while the folder cannot be listed, which is said once: an outage is not silence."""
         try:
-            seen = look(folder, read)
+            seen = look(folder, read, by_kernel=self._watermark.by_own_times)
         except FolderError as error:
             if not self._is_away:
                 LOG.warning("%s; trying until it can", error)
