@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+from xml.sax.saxutils import escape
 
 import fastavro
 import pyarrow as pa
@@ -14,7 +15,9 @@ import pyarrow.parquet as pq
 from google.transit import gtfs_realtime_pb2
 
 from tests.noninterference.world import Feed, Report, in_csv
+from tests.transforms.layouts.siri_documents import activity, document
 
+Writer = Callable[[Sequence[Report], Path], None]
 NAMES = ("bus", "ts", "lat", "lon", "v")
 COLUMNS = 'columns = { vehicle = "bus", time = "ts", lat = "lat", lon = "lon", speed = "v" }\n'
 
@@ -44,10 +47,28 @@ def _iudx(feed: Sequence[Report], path: Path) -> None:
     path.write_text("[" + ",".join(json.dumps(each, default=str) for each in found) + "]")
 
 
-def _capmetro(feed: Sequence[Report], path: Path) -> None:
-    _csv(feed, path)
-    text = path.read_text()
-    path.write_text(text.replace("bus,ts,lat,lon,v\n", "vehicle_id,timestamp,latitude,longitude,speed\n", 1))
+def _under(*names: str) -> Writer:
+    """CSV with a header of these names."""
+
+    def write_csv(feed: Sequence[Report], path: Path) -> None:
+        path.write_text(in_csv(feed).encode(errors="replace").decode().replace(",".join(NAMES), ",".join(names), 1))
+
+    return write_csv
+
+
+def _siri(feed: Sequence[Report], path: Path) -> None:
+    fields = ("vehicle", "time", "lat", "lon", "speed")
+    rows = (dict(zip(fields, map(_sayable, each[:5]), strict=True)) for each in feed)
+    escaped = (
+        {name: text and escape(text) for name, text in row.items()} | {"vehicle": row["vehicle"]} for row in rows
+    )
+    path.write_bytes(document([activity(row) for row in escaped]))
+
+
+def _sayable(value: Any) -> str | None:
+    """Without what XML has no way to say."""
+    text = _text(value)
+    return None if text is None else "".join(each for each in text if each >= " " or each in "\t\n")
 
 
 def _parquet(feed: Sequence[Report], path: Path) -> None:
@@ -109,7 +130,7 @@ def _seconds(time: Any) -> int:
         return 0
 
 
-WRITERS: Mapping[str, tuple[str, str, Callable[[Sequence[Report], Path], None]]] = {
+WRITERS: Mapping[str, tuple[str, str, Writer]] = {
     "csv": ('layout = "csv"\n' + COLUMNS, "csv", _csv),
     "csv-gz": ('layout = "csv"\n' + COLUMNS, "csv.gz", _csv_gz),
     "jsonl": ('layout = "jsonl"\n' + COLUMNS, "jsonl", _jsonl),
@@ -117,7 +138,9 @@ WRITERS: Mapping[str, tuple[str, str, Callable[[Sequence[Report], Path], None]]]
     "parquet": ('layout = "parquet"\n' + COLUMNS, "parquet", _parquet),
     "avro": ('layout = "avro"\n' + COLUMNS, "avro", _avro),
     "iudx": ('layout = "iudx"\n', "json", _iudx),
-    "capmetro": ('layout = "capmetro"\n', "csv", _capmetro),
+    "capmetro": ('layout = "capmetro"\n', "csv", _under("vehicle_id", "timestamp", "latitude", "longitude", "speed")),
+    "tides": ('layout = "tides"\n', "csv", _under("vehicle_id", "event_timestamp", "latitude", "longitude", "speed")),
+    "siri-vm": ('layout = "siri-vm"\n', "xml", _siri),
     "gtfs-realtime": ('layout = "gtfs-realtime"\n', "pb", _gtfs),
 }
 """Of each layout: its [input], the end of its files' names, and what writes one."""
