@@ -8,8 +8,9 @@ from tests import city, levels_city
 from tests.city import DAYS
 from tests.noninterference import feeds
 from tests.noninterference.histories import HISTORIES, LiveThenEnd
-from tests.noninterference.roads import Job, UnboundedLibrary, bounded_library, cluster, everything, reports
-from tests.noninterference.streams import Stream
+from tests.noninterference.published import portal, server
+from tests.noninterference.roads import Job, bounded_library, cluster, everything, reports
+from tests.noninterference.streams import Stream, UnboundedLibrary
 from tests.noninterference.world import Feed, History, Report, World, differences
 
 SECRET, OPEN = levels_city.SPEC, city.SPEC
@@ -84,6 +85,10 @@ CASES: Mapping[str, Callable[[], Case]] = {
     "distribution": lambda: at_other_speeds(DISTRIBUTION, Job()),
     "baseline": lambda: at_other_speeds(OPEN.replace('"array-average"', '"baseline"'), Job()),
     "levy": lambda: at_other_speeds(OPEN.replace('"array-average"', '"levy"'), Job()),
+    "published": lambda: with_and_without(SECRET, bus(), portal),
+    "published-public-counts": lambda: at_other_speeds(OPEN, portal),
+    "served": lambda: with_and_without(SECRET, bus(), server),
+    "served-public-counts": lambda: at_other_speeds(OPEN, server),
     "library": lambda: with_and_without(SECRET, STRANGE, bounded_library),
     "library-public-counts": lambda: at_other_speeds(OPEN, bounded_library),
     **{
@@ -142,13 +147,23 @@ def live_on_a_long_day() -> Case:
 
 
 def streamed_library() -> Case:
-    """Reports that the transport took two minutes after their times."""
-    slots = tuple(int(datetime.fromisoformat(f"{DAYS[0]}T{hour:02d}:00+05:30").timestamp()) for hour in (8, 9, 10))
-    taken = [
-        each._replace(received_s=datetime.fromisoformat(each.time).timestamp() + 120) for each in [*bus(9), *reports(9)]
-    ]
-    slow, fast = ([each._replace(speed=speed) for each in taken[:9]] for speed in (0.0, 1e300))
-    return Case(World(OPEN, [*slow, *taken[9:]], [*fast, *taken[9:]]), UnboundedLibrary(slots))
+    slow, fast = ([*received(), *(each._replace(speed=speed) for each in alone_in_polls())] for speed in (0.0, 1e300))
+    return Case(World(_in_time(STREAM), slow, fast), UnboundedLibrary())
+
+
+def live_library() -> Case:
+    """Of the vehicle's reports one was received when it was made, and one an hour late."""
+    extra = alone_in_polls()
+    made_s = (
+        datetime.fromisoformat(extra[2].time).timestamp() - datetime.fromisoformat(f"{DAYS[1]}T08:00+05:30").timestamp()
+    )
+    extra[2:4] = [extra[2]._replace(received_s=made_s), extra[3]._replace(received_s=3_700.0)]
+    return with_and_without(_in_time(LIVE), extra, UnboundedLibrary(before=OTHERS), received())
+
+
+def _in_time(spec: str) -> str:
+    """How long a slot waits is decided by the watermark of the library's user."""
+    return spec.replace("allowed_lateness_s = 120\n", "")
 
 
 def streamed(source: str) -> Case:
@@ -213,7 +228,8 @@ SLOW: Mapping[str, Callable[[], Case]] = {
     "live-25-hours": lambda: live_on_a_long_day(),
     "cluster": lambda: with_and_without(SECRET, bus(), cluster),
     "cluster-public-counts": lambda: at_other_speeds(OPEN, cluster),
-    "library-unbounded": lambda: streamed_library(),
+    "library-unbounded": lambda: live_library(),
+    "library-unbounded-public-counts": lambda: streamed_library(),
     "live-kafka": lambda: live("kafka"),
     "live-folder": lambda: live("folder"),
     "stream-kafka": lambda: streamed("kafka"),

@@ -10,6 +10,7 @@ import numpy as np
 
 from pipelines.errors import InputError
 from tests.noninterference.mutating import SEEN, mutant
+from transforms.errors import StepError
 from transforms.layouts.base import UnreadableFile
 
 # --- what is read -------------------------------------------------------------------------------------------------
@@ -167,6 +168,18 @@ def _(_at_ns: Any) -> Any:
     return lambda entry, _by_kernel: _at_ns(entry, False)
 
 
+@mutant("own-time-ends-the-pipeline", "library-unbounded", "transforms.sources.elements:_AsTheyCome._own_times")
+def _(_own_times: Any) -> Any:
+    """Under secret counts one row whose Beam timestamp is its own time ends the library's pipeline."""
+
+    def mutated(self: Any, batch: Any, taken: Any) -> Any:
+        if (found := _own_times(self, batch, taken)).any():
+            raise StepError("a row's Beam timestamp is its own time")
+        return found
+
+    return mutated
+
+
 # --- more of what is read -----------------------------------------------------------------------------------------
 
 
@@ -289,6 +302,23 @@ def _(draw_map: Any) -> Any:
     return lambda rows, output, texts, *more: draw_map(
         rows, output, replace(texts, title=texts.title + "!" * (SEEN["rows"] % 2)), *more
     )
+
+
+@mutant("portal-tells-rows", "published", "pipelines.commands.publish:_coverage")
+def _(_coverage: Any) -> Any:
+    """The published folder names a slot as missing when the number of rows was odd."""
+    return lambda *given: (found := _coverage(*given))._replace(missing=["?"] * (SEEN["rows"] % 2) + found.missing)
+
+
+@mutant("server-tells-rows", "served", "pipelines.advice.serve.app:Server.health")
+def _(health: Any) -> Any:
+    """The server's health tells how many rows were read."""
+
+    def mutated(self: Any) -> Any:
+        status, said = health(self)
+        return status, said | {"rows": SEEN["rows"]}
+
+    return mutated
 
 
 @mutant("estimate-tells-audits", "the-next-day-after-a-rerun", "pipelines.runs.estimates:estimate_again")

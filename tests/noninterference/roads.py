@@ -8,18 +8,13 @@ from typing import Any
 import apache_beam as beam
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
-from apache_beam.testing.test_stream import TestStream as Clock
-from apache_beam.transforms.window import TimestampedValue
 
 import hatstream
-from pipelines.runs import library
 from tests.city import DAYS, FORMATS
 from tests.noninterference import feeds
 from tests.noninterference.world import Feed, Report, Town
 from tests.pipelines.runs.on_beam import OPTIONS, put_in_the_place_of_flink
-from tests.stream.clock import Beats
 
 
 @dataclass(frozen=True)
@@ -60,13 +55,23 @@ def everything(town: Town, feed: Feed) -> None:
 def bounded_library(town: Town, feed: Feed) -> None:
     """A bounded PCollection of dicts."""
     p = beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([]))
-    made = hatstream.Release(
-        spec=town.folder / "spec.toml", ledger=str(town.folder / "ledger.sqlite"), start=DAYS[0], end=DAYS[0]
-    )
-    given = p | "reports" >> beam.Create([dict(zip(feeds.NAMES, report[:5], strict=True)) for report in feed])
-    _ = given | made | "keep" >> beam.Map(_keep, str(town.folder / "rows.jsonl"))
-    p.run().wait_until_finish()
+    by_library(p, beam.Create(list(map(element, feed))), town, start=DAYS[0], end=DAYS[0])
+
+
+def by_library(p: beam.Pipeline, given: Any, town: Town, **span: str) -> None:
+    """Runs a pipeline of a library user, and shows the rows that it gives."""
+    made = hatstream.Release(spec=town.folder / "spec.toml", ledger=str(town.folder / "ledger.sqlite"), **span)
+    _ = p | "reports" >> given | made | "keep" >> beam.Map(_keep, str(town.folder / "rows.jsonl"))
+    try:
+        p.run().wait_until_finish()
+    except Exception as error:  # noqa: BLE001 - whatever ends it, that it ended is seen
+        town.show("error of the library", type(error).__name__)
+        return
     town.show("rows of the library", "\n".join(sorted((town.folder / "rows.jsonl").read_text().splitlines())))
+
+
+def element(report: Report) -> dict[str, Any]:
+    return dict(zip(feeds.NAMES, report[:5], strict=True))
 
 
 def _keep(row: Any, path: str) -> None:
@@ -82,34 +87,6 @@ def cluster(town: Town, feed: Feed) -> None:
         command = job.command(town, feeds.write(feed, town.folder / "in", job.layout, 2))
         at = command.index("--workers")
         town.run(*command[:at], *command[at + 2 :], *OPTIONS)
-
-
-@dataclass(frozen=True)
-class UnboundedLibrary:
-    """An unbounded PCollection of dicts, taken by the transport at the times that the reports say."""
-
-    slots: tuple[int, ...]
-
-    def __call__(self, town: Town, feed: Feed) -> None:
-        clock = Clock()
-        for hour in self.slots:
-            clock = clock.advance_watermark_to(hour)
-            rows = [each for each in feed if hour <= (each.received_s or 0) < hour + 3_600]
-            if rows:
-                elements = [
-                    TimestampedValue(dict(zip(feeds.NAMES, row[:5], strict=True)), row.received_s) for row in rows
-                ]
-                clock = clock.add_elements(elements)
-        made = hatstream.Release(
-            spec=town.folder / "spec.toml", ledger=str(town.folder / "ledger.sqlite"), start=f"{DAYS[0]}T08:00"
-        )
-        p = beam.Pipeline(runner=BundleBasedDirectRunner(), options=PipelineOptions(["--streaming"]))
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(library, "Heartbeat", lambda *_: Beats(self.slots))
-            given = p | clock.advance_watermark_to_infinity()
-            _ = given | made | "keep" >> beam.Map(_keep, str(town.folder / "rows.jsonl"))
-            p.run().wait_until_finish()
-        town.show("rows of the library", "\n".join(sorted((town.folder / "rows.jsonl").read_text().splitlines())))
 
 
 def reports(

@@ -30,7 +30,7 @@ from pipelines.runs.stream import stream as streaming
 from pipelines.specification import Specification, load
 from tests.city import DAYS
 from tests.noninterference import feeds
-from tests.noninterference.roads import Job
+from tests.noninterference.roads import Job, by_library, element
 from tests.noninterference.world import Feed, Report, Town
 from tests.stream.by_hand import ByHand
 from transforms.records import REFUSED, KeyedTally, TallyBytes
@@ -68,15 +68,8 @@ class Stream:
         replace(made, source=fed, heartbeat=beats).build(p)
         p.run().wait_until_finish()
 
-    @property
-    def _polls(self) -> int:
-        return int(self.hours * 3600 / self.poll_s)
-
     def _by_poll(self, feed: Feed, start_s: int) -> Iterator[tuple[int, list[Report]]]:
-        """The time of each poll, and the reports that were received since the one before."""
-        for number in range(1, self._polls + 1):
-            at_s = start_s + number * self.poll_s
-            yield at_s, [each for each in feed if at_s - self.poll_s < _received_s(each, start_s) <= at_s]
+        return by_poll(feed, start_s, self.poll_s, self.hours)
 
     def _kafka(self, _town: Town, spec: Specification, feed: Feed, start_s: int) -> "Fed":
         with pytest.MonkeyPatch.context() as patch:
@@ -86,7 +79,7 @@ class Stream:
         fn = kafka._ReadPartition(source.topic, source.watermark, source.poll_messages)
         reader = ByHand(fn, kafka._Offsets(), source.starts[0])
         fn._open[0] = Script(list(_polls(self._by_poll(feed, start_s), start_s)))
-        return Fed(played(reader, self._polls), beam.ParDo(kafka._Decode(source.layout)))
+        return Fed(played(reader, int(self.hours * 3600 / self.poll_s)), beam.ParDo(kafka._Decode(source.layout)))
 
     def _folder(self, town: Town, spec: Specification, feed: Feed, start_s: int) -> "Fed":
         """A file for all that happened in a poll, and one for what was held up: each came at the poll."""
@@ -103,6 +96,36 @@ class Stream:
                 patch.setattr(growing_folder, "os", SimpleNamespace(**{**vars(os), "scandir": scandir}))
                 clock = _played(clock, reader)
         return Fed(clock.advance_watermark_to_infinity(), beam.ParDo(growing_folder._ReadFile(source.layout)))
+
+
+def by_poll(feed: Feed, start_s: int, poll_s: int, hours: float) -> Iterator[tuple[int, list[Report]]]:
+    """The time of each poll, and the reports that were received since the one before."""
+    for number in range(1, int(hours * 3600 / poll_s) + 1):
+        at_s = start_s + number * poll_s
+        yield at_s, [each for each in feed if at_s - poll_s < _received_s(each, start_s) <= at_s]
+
+
+@dataclass(frozen=True)
+class UnboundedLibrary:
+    """An unbounded PCollection of dicts, each taken when its report was received; its watermark is the clock's."""
+
+    day: str = DAYS[1]
+    before: Feed | None = None
+    hours: float = 1.5
+    poll_s: int = 300
+
+    def __call__(self, town: Town, feed: Feed) -> None:
+        if self.before is not None:
+            Job(days=DAYS[:1] * 2)(town, self.before)
+        start_s = int(datetime.fromisoformat(f"{self.day}T08:00:00+05:30").timestamp())
+        clock = Clock().advance_watermark_to(start_s)
+        for at_s, reports in by_poll(feed, start_s, self.poll_s, self.hours):
+            if reports:
+                taken = [TimestampedValue(element(each), _received_s(each, start_s)) for each in reports]
+                clock = clock.add_elements(taken)
+            clock = clock.advance_watermark_to(at_s)
+        p = beam.Pipeline(runner="DirectRunner", options=PipelineOptions(["--streaming"]))
+        by_library(p, clock.advance_watermark_to_infinity(), town, start=f"{self.day}T08:00")
 
 
 def played(reader: ByHand, polls: int) -> Clock:

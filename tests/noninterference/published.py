@@ -1,0 +1,81 @@
+"""What is made of results for the public: a portal's folder, and the answers of a server over it."""
+
+import asyncio
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from pipelines.advice.pages.map import MapTexts, Surroundings
+from pipelines.advice.pages.places import Places
+from pipelines.advice.serve.app import application
+from pipelines.advice.serve.snapshot import Follower
+from pipelines.commands import publish
+from tests.noninterference.roads import Job
+from tests.noninterference.world import Feed, Town
+
+NOW = datetime(2022, 2, 1, tzinfo=UTC)
+OF_A_LOOK = re.compile(rb'"looked_s_ago":[0-9.]+')
+TEXTS = ("--publisher", "City of Town", "--licence", "CC-BY-4.0", "--all")
+ASKED = (
+    "/", "/health", "/openapi.json", "/map.bin", "/api/places", "/api/slots", "/api/values", "/api/values.csv?all=1",
+    "/api/values.geojson?all=1", "/api/values?slot=nonsense", "/tiles/10/719/454.mvt", "/nothing",
+)  # fmt: skip
+
+
+def portal(town: Town, feed: Feed) -> None:
+    """A release, published twice: with values that may be used, and with all."""
+    Job(formats=("parquet", "jsonl"))(town, feed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(publish, "datetime", _Still)
+        for name, texts in (("usable", TEXTS[:-1]), ("all", TEXTS)):
+            command = ("publish", *town.ledger(), "--input", f"{town.out}/hats-*.parquet", *texts)
+            town.run(*command, "--output", town.folder / "public" / name)
+            town.run(*command, "--output", town.folder / "public" / f"{name}-again", "--json")
+
+
+def server(town: Town, feed: Feed) -> None:
+    """What a server over the results answers, its tags aside: they are of times at which files were written."""
+    Job(formats=("parquet",))(town, feed)
+    follower = Follower(town.out, Surroundings(Places({})), 168)
+    app = application(follower, MapTexts("Town", "Noise protects."))
+    for address, (status, headers, body) in asyncio.run(_answers(app)).items():
+        headers.pop("etag", None)
+        town.show(f"answer of {address}", f"{status} {sorted(headers.items())}")
+        town.show(f"what {address} holds", OF_A_LOOK.sub(b"", body))
+
+
+class _Still(datetime):
+    """A clock that stands still."""
+
+    @classmethod
+    def now(cls, _zone: Any = None) -> datetime:
+        return NOW
+
+
+async def _answers(app: Any) -> dict[str, tuple[int, dict[str, str], bytes]]:
+    async with app.router.lifespan_context(app):
+        return {address: await _asked(app, address) for address in ASKED}
+
+
+async def _asked(app: Any, address: str) -> tuple[int, dict[str, str], bytes]:
+    """Status, headers and body, by the interface between a server and an application (ASGI 3)."""
+    path, _, query = address.partition("?")
+    scope: Mapping[str, Any] = {
+        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "GET", "scheme": "http",
+        "path": path, "raw_path": path.encode(), "query_string": query.encode(), "headers": [(b"host", b"town")],
+        "client": ("127.0.0.1", 1), "server": ("town", 80), "root_path": "",
+    }  # fmt: skip
+    said: list[Any] = []
+
+    async def receive() -> Mapping[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Mapping[str, Any]) -> None:
+        said.append(message)
+
+    await app(scope, receive, send)
+    headers = {name.decode(): value.decode() for name, value in said[0]["headers"]}
+    return said[0]["status"], headers, b"".join(message.get("body", b"") for message in said[1:])
