@@ -6,7 +6,7 @@ from datetime import datetime
 
 from tests import city, levels_city
 from tests.city import DAYS
-from tests.noninterference import feeds
+from tests.noninterference import feeds, local
 from tests.noninterference.histories import HISTORIES, LiveThenEnd
 from tests.noninterference.published import portal, server
 from tests.noninterference.roads import Job, bounded_library, cluster, everything, reports
@@ -69,6 +69,11 @@ def at_other_speeds(spec: str, history: History, others: Feed = OTHERS) -> Case:
     return Case(World(spec, slow, fast), history)
 
 
+def local_reports() -> Case:
+    slow, fast = ([*bus(speed=speed), *reports(9)] for speed in (3.0, 10.0**300))
+    return Case(World(local.SPEC, slow, fast), local.perturbed_and_fused)
+
+
 CASES: Mapping[str, Callable[[], Case]] = {
     "all-that-is-made-of-a-release": lambda: with_and_without(SECRET, bus(), everything),
     "all-that-is-made-of-a-release-public-counts": lambda: at_other_speeds(OPEN, everything),
@@ -89,6 +94,8 @@ CASES: Mapping[str, Callable[[], Case]] = {
     "published-public-counts": lambda: at_other_speeds(OPEN, portal),
     "served": lambda: with_and_without(SECRET, bus(), server),
     "served-public-counts": lambda: at_other_speeds(OPEN, server),
+    "perturbed-and-fused": lambda: local_reports(),
+    "fused-beside-a-stranger": lambda: with_and_without(local.SPEC, bus(1), local.fused_beside_a_stranger, reports(9)),
     "library": lambda: with_and_without(SECRET, STRANGE, bounded_library),
     "library-public-counts": lambda: at_other_speeds(OPEN, bounded_library),
     **{

@@ -217,6 +217,28 @@ def _(derived_speeds: Any) -> Any:
     return mutated
 
 
+@mutant("type-of-a-batch-of-reports", "fused-beside-a-stranger", "transforms.reports.columns:_in_range")
+def _(_in_range: Any) -> Any:
+    """One report whose value cannot be read leaves those after it in its batch out."""
+
+    def mutated(found: Any, *given: Any) -> Any:
+        report, outside = _in_range(found, *given)
+        return report, np.logical_or.accumulate(outside | ~found.valid)
+
+    return mutated
+
+
+@mutant("fast-vehicles-report-nothing", "perturbed-and-fused", "transforms.reports.perturb:_means")
+def _(_means: Any) -> Any:
+    """A vehicle that is faster than all that is expected makes no report."""
+
+    def mutated(*given: Any) -> Any:
+        key, values = _means(*given)
+        return key[:, values < 1], values[values < 1]
+
+    return mutated
+
+
 # --- more of what a vehicle adds, and of what is drawn ------------------------------------------------------------
 
 
