@@ -10,7 +10,7 @@ import numpy as np
 
 from dpops.claims import rho_within
 from dpops.learning import DayValues, State, learned, taken_in
-from dpops.levels import Fleet, Rows, recipe, release_rows, stage_of
+from dpops.levels import Fleet, Rows, recipe, release_rows
 from dpops.levels.defaults import BoundsOnly
 from dpops.noise import Noise
 from transforms.places.hierarchy import design_of, hats_of
@@ -29,7 +29,7 @@ def benchmark(rings: int, days: int, vehicles: int) -> None:
     region = sorted(h3.str_to_int(cell) for cell in h3.grid_disk(h3.latlng_to_cell(30.3, -97.7, 7), rings))
     hats, fleet, hours = hats_of(region, list(range(24))), Fleet(vehicles=vehicles), np.arange(24)
     how = recipe("gaussian", TOTAL, rho_within(TOTAL, DELTA), BoundsOnly(hats=hats, fleet=fleet))
-    stage = stage_of(how.later[0], how.kind, how.spread, hats, Fraction(1, 100), first_centres(hats.cells, hats.slots))
+    stage = how.later[0].on(hats, first_centres(hats.cells, hats.slots), Fraction(1, 100))
     state = State.new(design_of(region), facts_of(fleet))
     print(f"{hats.cells} cells, {state.design.columns} effects, {_memory_mb()} MB")
     for day in range(days):

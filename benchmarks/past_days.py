@@ -33,7 +33,7 @@ from transforms.places.hierarchy import hats_of
 from transforms.recorded.units import HatUnit, Released
 from transforms.releases.hats.past_reader import PastReader
 from transforms.releases.periods import learned, states
-from transforms.releases.periods.stages import LevelsPolicy, first_centres, seal_stage, stage_plan
+from transforms.releases.periods.stages import LevelsPolicy, first_centres, laid_stage, seal_stage
 from transforms.releases.slots import SlotFacts
 from transforms.releases.state_file import StateFile
 
@@ -75,10 +75,10 @@ def _levels(folder: Path, region: tuple[int, ...], days: int, vehicles: int) -> 
     ledger, how = _ledger(folder, ACCOUNT.limit), _policy(region, vehicles, folder)
     for day in range(days):
         slots = _slots(day)
-        plan = stage_plan(how, how.later, 0, HOURS, first_centres(len(region), len(HOURS)), day)
-        sums = sum_up(made_up(len(region), vehicles, day), plan.read(region))
+        stage = laid_stage(how, how.later, 0, HOURS, first_centres(len(region), len(HOURS)), day)
+        sums = sum_up(made_up(len(region), vehicles, day), stage)
         ledger.record(
-            "bench", limit_of(ACCOUNT.limit), "", "", [seal_stage(sums, plan, slots, day * DAY_S, how, Noise())]
+            "bench", limit_of(ACCOUNT.limit), "", "", [seal_stage(sums, stage, slots, day * DAY_S, how, Noise())]
         )
 
         def estimate(how: LevelsPolicy, slots: list[SlotFacts] = slots) -> None:

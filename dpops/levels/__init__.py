@@ -5,12 +5,12 @@ count but the noisy sums.
 """
 
 from dpops.levels.bounded import Rows, Sums, Vectors, sum_up, vectors
-from dpops.levels.defaults import BoundsOnly, Fleet, Profile, Recipe, Settings, recipe, stage_of
+from dpops.levels.defaults import BoundsOnly, Fleet, Profile, Recipe, recipe
 from dpops.levels.groups import LEVELS, Hats, Level, level
-from dpops.levels.live import LiveSettings, live_settings
+from dpops.levels.live import live_stage
 from dpops.levels.noisy import ReleasedLevel, ReleasedStage, read, release, release_rows
 from dpops.levels.simulate import rows_of
-from dpops.levels.stages import FIRST_CENTRE, UNIT, Kind, Stage, centres_of
+from dpops.levels.stages import FIRST_CENTRE, UNIT, Kind, Part, Stage, alike, centres_of
 
 __all__ = [
     "FIRST_CENTRE",
@@ -21,25 +21,24 @@ __all__ = [
     "Hats",
     "Kind",
     "Level",
-    "LiveSettings",
+    "Part",
     "Profile",
     "Recipe",
     "ReleasedLevel",
     "ReleasedStage",
     "Rows",
-    "Settings",
     "Stage",
     "Sums",
     "Vectors",
+    "alike",
     "centres_of",
     "level",
-    "live_settings",
+    "live_stage",
     "read",
     "recipe",
     "release",
     "release_rows",
     "rows_of",
-    "stage_of",
     "sum_up",
     "vectors",
 ]

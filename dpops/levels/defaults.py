@@ -2,14 +2,11 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-import numpy as np
-
 from dpops.levels.groups import Hats, level
-from dpops.levels.stages import FIRST_CENTRE, UNIT, Kind, Stage
-from dpops.types import Int64s
+from dpops.levels.stages import UNIT, Kind, Shares, Stage, alike
 
 LIMIT_SD_KMH = 25.0
 """Expected noise of a mean group above which a level is too fine for a fleet (docs/levels.md, "Small fleets")."""
@@ -18,8 +15,6 @@ USUAL_NORM_KMH, _USUAL_BOUND = 6.5, Fraction(6)
 """Of a vehicle's residual speeds; and a bound between the table's of a first day and of later ones."""
 
 _LEARNING_DAYS = 7
-
-Shares = tuple[tuple[str, Fraction], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,25 +64,31 @@ class BoundsOnly:
     hats: Hats
     fleet: Fleet
 
-
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """One stage's numbers, see `Stage`."""
-
-    shares: Shares
-    share: Fraction
-    bound_kmh: Fraction
-    alpha: Fraction
+    @property
+    def usual_vehicles(self) -> float:
+        """Vehicles in a HAT if all are alike."""
+        return self.fleet.vehicles * self.fleet.profile.hats / self.hats.size
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """kind, spread: of the noise, see `Stage`. first: the stages of an account's first day. later: of other days."""
+    """The stages of an account's first day, and those of each later one; all draw the same noise."""
 
-    kind: Kind
-    spread: Fraction
-    first: tuple[Settings, ...]
-    later: tuple[Settings, ...]
+    first: tuple[Stage, ...]
+    later: tuple[Stage, ...]
+
+    @property
+    def kind(self) -> Kind:
+        return self.later[0].kind
+
+    @property
+    def spread(self) -> Fraction:
+        return self.later[0].spread
+
+    def with_spread(self, spread: Fraction) -> "Recipe":
+        """Changes the noise of every stage."""
+        first, later = (tuple(replace(each, spread=spread) for each in stages) for stages in (self.first, self.later))
+        return Recipe(first=first, later=later)
 
 
 def _shares(**parts: str) -> Shares:
@@ -131,16 +132,17 @@ def recipe(kind: Kind, epsilon: Fraction, rho: Fraction | None, known: BoundsOnl
     coarse = shares != default_shares(kind, epsilon)
     bound, part, alpha1, alpha2 = _FIRST_NUMBERS[kind]
     later_bound, later_alpha = _LATER_NUMBERS[kind]
-    first = shares if coarse else _FIRST[kind]
-    return Recipe(
+    first = Stage(
         kind=kind,
         spread=spread,
-        first=(
-            Settings(shares=first, share=part, bound_kmh=bound, alpha=alpha1),
-            Settings(shares=shares, share=1 - part, bound_kmh=bound, alpha=alpha2),
-        ),
-        later=(Settings(shares=shares, share=Fraction(1), bound_kmh=later_bound, alpha=later_alpha),),
+        parts=alike(shares if coarse else _FIRST[kind]),
+        share=part,
+        bound_kmh=bound,
+        alpha=alpha1,
     )
+    second = replace(first, parts=alike(shares), share=1 - part, alpha=alpha2)
+    later = replace(second, share=Fraction(1), bound_kmh=later_bound, alpha=later_alpha)
+    return Recipe(first=(first, second), later=(later,))
 
 
 def spread_of(kind: Kind, budget: Fraction) -> Fraction:
@@ -172,11 +174,11 @@ def group_sd_kmh(kind: Kind, spread: Fraction, name: str, share: Fraction, known
     return noise * float(bound) / known.fleet.vehicles / math.sqrt(_LEARNING_DAYS)
 
 
-def vehicle_weight(kind: Kind, shares: Shares, fleet: Fleet) -> float:
+def vehicle_weight(stage: Stage, fleet: Fleet) -> float:
     """What all HATs of a typical vehicle-day weigh together before clipping, by its public profile."""
-    if kind == "laplace":
+    if stage.kind == "laplace":
         return 1.0
-    return 1 / math.sqrt(sum(share / fleet.profile.touched(name) for name, share in shares))
+    return 1 / math.sqrt(sum(share / fleet.profile.touched(name) for name, share in stage.shares))
 
 
 def kept_more(bound_kmh: Fraction) -> float:
@@ -191,22 +193,6 @@ def kept_more(bound_kmh: Fraction) -> float:
 
 def _kept(bound_kmh: float) -> float:
     return bound_kmh / math.cbrt(bound_kmh**3 + USUAL_NORM_KMH**3)
-
-
-def stage_of(
-    settings: Settings, kind: Kind, spread: Fraction, hats: Hats, step_kmh: Fraction, centres: Int64s | None = None
-) -> Stage:
-    """A stage on a day's HATs. centres: where there are none yet, everywhere the first one."""
-    return Stage(
-        kind=kind,
-        levels=tuple(level(name, hats, share) for name, share in settings.shares),
-        share=settings.share,
-        spread=spread,
-        bound_kmh=settings.bound_kmh,
-        alpha=settings.alpha,
-        centres=np.full((hats.cells, hats.slots), FIRST_CENTRE) if centres is None else centres,
-        step_kmh=step_kmh,
-    )
 
 
 def _share_of(shares: Sequence[tuple[str, Fraction]], name: str) -> Fraction:

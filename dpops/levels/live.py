@@ -1,44 +1,40 @@
 """Live slots: what each slot of a period may spend of a vehicle-day's total while the period lasts, and on what."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import replace
 from fractions import Fraction
 
-from dpops.levels.defaults import Profile, Shares
-from dpops.levels.stages import Kind, Stage
+from dpops.levels.defaults import Profile
+from dpops.levels.stages import Kind, Part, Shares, Stage
+
+LIVE_BOUND_KMH, LIVE_ALPHA = Fraction(9), Fraction(9, 10)
 
 
-@dataclass(frozen=True, kw_only=True)
-class LiveSettings:
-    """share: of the total, for all slots of a period together; the period's end has the rest.
+def live_stage(kind: Kind, spread: Fraction, epsilon: Fraction, share: Fraction | None = None) -> Stage:
+    """All live slots of a period together, by the total. share: instead of the default; the period's end has the rest.
 
-    speeds, weights: how a slot's part is divided over levels of its HATs; each adds up to 1. bound_kmh, alpha: see
-    `Stage`.
+    Raises ValueError. Source: docs/levels.md, "Live slots".
     """
-
-    share: Fraction
-    speeds: Shares
-    weights: Shares
-    bound_kmh: Fraction = Fraction(9)
-    alpha: Fraction = Fraction(9, 10)
-
-    def of_slot(self, slots: int) -> Fraction:
-        """The share of one of a period's slots. slots: that the period really has, 23 or 25 where the clock changes."""
-        return self.share / slots
-
-    @property
-    def levels(self) -> list[tuple[str, Fraction, Fraction]]:
-        """Names with their shares of the speeds and of the weights."""
-        speeds, weights = dict(self.speeds), dict(self.weights)
-        return [(name, speeds.get(name, Fraction(0)), weights.get(name, Fraction(0))) for name in speeds | weights]
-
-
-def live_settings(kind: Kind, epsilon: Fraction, share: Fraction | None = None) -> LiveSettings:
-    """By the total. share: instead of the default. Raises ValueError. Source: docs/levels.md, "Live slots"."""
     if share is not None and not 0 < share < 1:
         raise ValueError("share must be above 0 and below 1: the period's end needs the rest")
     part, speeds, weights = _DEFAULTS[kind, epsilon >= 10]
-    return LiveSettings(share=Fraction(part) if share is None else share, speeds=speeds, weights=weights)
+    nothing = Fraction(0)
+    of_speeds, of_weights = dict(speeds), dict(weights)
+    return Stage(
+        kind=kind,
+        spread=spread,
+        parts=tuple(
+            Part(name, of_speeds.get(name, nothing), of_weights.get(name, nothing)) for name in of_speeds | of_weights
+        ),
+        share=Fraction(part) if share is None else share,
+        bound_kmh=LIVE_BOUND_KMH,
+        alpha=LIVE_ALPHA,
+    )
+
+
+def of_slot(live: Stage, slots: int) -> Stage:
+    """One of a period's live slots. slots: that the period really has, 23 or 25 where the clock changes."""
+    return replace(live, share=live.share / slots)
 
 
 def _shares(**parts: str) -> Shares:

@@ -1,13 +1,16 @@
 """A stage: the public plan of one look at a vehicle-day, fixed before the look."""
 
-from dataclasses import dataclass, field
+from collections.abc import Hashable
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Literal
+from functools import cached_property
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpops.levels.groups import Level
+from dpops.claims import ZCDP, PureDP
+from dpops.levels.groups import Hats, Level, level
 from dpops.types import Int64s
 
 Kind = Literal["gaussian", "laplace"]
@@ -22,55 +25,129 @@ FIRST_CENTRE = 2_000
 EXPONENT = Fraction(3, 4)
 
 
+Shares = tuple[tuple[str, Fraction], ...]
+"""Names of levels, each with its part; the parts add up to 1."""
+
+
+class Part(NamedTuple):
+    """A level by name, and the parts of what the speeds and the weights may spend that it takes."""
+
+    level: str
+    speeds: Fraction
+    weights: Fraction
+
+
+def alike(shares: Shares) -> tuple[Part, ...]:
+    """Levels that take the same part of the speeds and of the weights."""
+    return tuple(Part(name, share, share) for name, share in shares)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Around:
+    """The HATs that a stage looks at, and what their speeds are compared with.
+
+    centres: int64 (cells, slots), in CENTRE_STEP_KMH. step_kmh: of the speeds' grid. rests_on: names the newest entry
+    that the centres were made from.
+    """
+
+    hats: Hats
+    centres: Int64s = field(repr=False)
+    step_kmh: Fraction
+    rests_on: Hashable = 0
+
+    def __post_init__(self) -> None:
+        if self.centres.shape != (self.hats.cells, self.hats.slots):
+            raise ValueError("the centres and the HATs differ in number")
+        if self.step_kmh <= 0:
+            raise ValueError("the speed step must be above 0")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Stage:
     """How a vehicle-day becomes integers, and what noise their sums get. All of it is public.
 
     kind: the norm and the noise: Gaussian (Euclidean) or Laplace (sum of absolute values).
-    share: of what a vehicle-day may spend; the shares of a release's stages add up to at most 1.
     spread: the variance of the discrete Gaussian, or the scale of the discrete Laplace, in (squared) steps of the
     integers: the same for every query and every stage of a release.
+    parts: the levels; their parts of the speeds add up to 1, and so do those of the weights.
+    share: of what a vehicle-day may spend; the shares of a release's stages add up to at most 1.
     bound_kmh: B, what the norm of a vehicle-day's weighted residual speeds is clipped to.
     alpha: the part of the share that the speeds get; the weights have the rest.
-    centres: int64 (cells, slots), in CENTRE_STEP_KMH. step_kmh: of the speeds' grid.
     exponent: of the number of reports in a HAT, as a multiple of 1/4.
     counts_public: weights are then exact and unscaled, and the speeds have the whole share at twice the bound.
+    number, stages: which of how many, from 0. around: None until it is laid on a day's HATs, see `on`.
     """
 
     kind: Kind
-    levels: tuple[Level, ...]
-    share: Fraction
     spread: Fraction
+    parts: tuple[Part, ...]
+    share: Fraction
     bound_kmh: Fraction
     alpha: Fraction
-    centres: Int64s = field(repr=False)
-    step_kmh: Fraction
     exponent: Fraction = EXPONENT
     counts_public: bool = False
+    number: int = 0
+    stages: int = 1
+    around: Around | None = None
 
     def __post_init__(self) -> None:
-        for shares in ([level.speed_share for level in self.levels], [level.weight_share for level in self.levels]):
+        for shares in ([part.speeds for part in self.parts], [part.weights for part in self.parts]):
             if sum(shares) != 1 or min(shares) < 0:
                 raise ValueError(f"the shares of the levels must add up to 1, they are {[str(s) for s in shares]}")
         if not 0 < self.share <= 1 or not 0 < self.alpha < 1:
             raise ValueError("a stage's share must be in (0, 1], and alpha in (0, 1)")
-        if self.bound_kmh <= 0 or self.spread <= 0 or self.step_kmh <= 0:
-            raise ValueError("the bound, the spread of the noise and the speed step must be above 0")
+        if self.bound_kmh <= 0 or self.spread <= 0:
+            raise ValueError("the bound and the spread of the noise must be above 0")
         if (4 * self.exponent).denominator != 1 or not 0 <= self.exponent <= 1:
             raise ValueError(f"the exponent must be 0, 1/4, 1/2, 3/4 or 1, it is {self.exponent}")
-        shape = self.centres.shape
-        if any(shape != (len(level.cell_group), len(level.slot_group)) for level in self.levels):
-            raise ValueError("centres and levels are not about the same HATs")
+
+    def on(self, hats: Hats, centres: Int64s, step_kmh: Fraction, rests_on: Hashable = 0) -> "Stage":
+        """Lays the stage on a day's HATs. See `Around`."""
+        return replace(self, around=Around(hats=hats, centres=centres, step_kmh=step_kmh, rests_on=rests_on))
+
+    @property
+    def laid(self) -> Around:
+        """What the stage is laid on. Raises ValueError where it is laid on nothing yet."""
+        if self.around is None:
+            raise ValueError("the stage is not laid on the HATs of a day yet")
+        return self.around
+
+    @property
+    def centres(self) -> Int64s:
+        """int64 (cells, slots), in CENTRE_STEP_KMH."""
+        return self.laid.centres
+
+    @property
+    def step_kmh(self) -> Fraction:
+        """The step of the speeds' grid."""
+        return self.laid.step_kmh
+
+    @cached_property
+    def levels(self) -> tuple[Level, ...]:
+        """The levels on the day's HATs."""
+        return tuple(level(part.level, self.laid.hats, part.speeds, part.weights) for part in self.parts)
 
     @property
     def groups(self) -> int:
-        """Of all levels together: the release has so many weights and so many speeds."""
+        """How many groups all levels have together: the release has so many weights and so many speeds."""
         return sum(level.size for level in self.levels)
+
+    @property
+    def shares(self) -> Shares:
+        """Each level's part of the speeds."""
+        return tuple((part.level, part.speeds) for part in self.parts)
 
     @property
     def noise_sd(self) -> float:
         """Of every query, in steps (of a discrete Laplace that of the continuous one, which it is just below)."""
         return float(self.spread) ** 0.5 if self.kind == "gaussian" else 2**0.5 * float(self.spread)
+
+    @property
+    def claim(self) -> PureDP | ZCDP:
+        """What the stage costs a vehicle: its share of a vector of norm UNIT under the noise that is drawn."""
+        if self.kind == "laplace":
+            return PureDP(self.share * UNIT / self.spread)
+        return ZCDP(self.share * ZCDP.of_gaussian(Fraction(UNIT), self.spread).rho)
 
 
 def centres_of(speeds_kmh: NDArray[np.float64], lowest: Fraction, highest: Fraction) -> Int64s:

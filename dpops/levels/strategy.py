@@ -14,9 +14,9 @@ from statistics import NormalDist
 
 import numpy as np
 
-from dpops.levels.defaults import BoundsOnly, Recipe, Settings, Shares, coarser_shares, is_coarse
+from dpops.levels.defaults import BoundsOnly, Recipe, coarser_shares, is_coarse, vehicle_weight
 from dpops.levels.groups import BLOCK_H, Hats
-from dpops.levels.stages import UNIT, Kind
+from dpops.levels.stages import UNIT, Kind, Shares, Stage, alike
 from dpops.spread import USUAL
 
 Part = tuple[int, int]
@@ -124,11 +124,11 @@ def _variants(table: Recipe, free: Free) -> Iterator[Recipe]:
 def _varied(table: Recipe, shares: Shares, times: Fraction) -> Recipe:
     """The first look at a first day keeps its levels."""
 
-    def of(stages: tuple[Settings, ...]) -> tuple[Settings, ...]:
-        found = [replace(each, bound_kmh=times * each.bound_kmh) for each in stages]
-        return (*found[:-1], replace(found[-1], shares=shares))
+    def varied(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
+        *early, last = (replace(stage, bound_kmh=times * stage.bound_kmh) for stage in stages)
+        return (*early, replace(last, parts=alike(shares)))
 
-    return replace(table, first=of(table.first), later=of(table.later))
+    return Recipe(first=varied(table.first), later=varied(table.later))
 
 
 def _expected(recipe: Recipe, known: BoundsOnly) -> Ranked:
@@ -136,10 +136,10 @@ def _expected(recipe: Recipe, known: BoundsOnly) -> Ranked:
     for busy, share in _busyness():
         before = {part: sd * sd for part, sd in PARTS.items()}
         after = before
-        for settings in recipe.first:
-            after, first = _after(settings, recipe, known, before, after, busy, days=1)
-        settled, _ = _after(recipe.later[-1], recipe, known, before, after, busy, days=DAYS)
-        _, later = _after(recipe.later[-1], recipe, known, before, settled, busy, days=DAYS)
+        for stage in recipe.first:
+            after, first = _after(stage, known, before, after, busy, days=1)
+        settled, _ = _after(recipe.later[-1], known, before, after, busy, days=DAYS)
+        _, later = _after(recipe.later[-1], known, before, settled, busy, days=DAYS)
         squares.append((share * first, share * later))
     return Ranked(
         recipe=recipe,
@@ -149,8 +149,7 @@ def _expected(recipe: Recipe, known: BoundsOnly) -> Ranked:
 
 
 def _after(
-    settings: Settings,
-    recipe: Recipe,
+    stage: Stage,
     known: BoundsOnly,
     before: dict[Part, float],
     around: dict[Part, float],
@@ -162,16 +161,16 @@ def _after(
 
     before: what is not known of the parts without these days. around: of the centres.
     """
-    vehicles = usual_vehicles(known) * busy
+    vehicles = known.usual_vehicles * busy
     own, told = float(USUAL.of(np.array(max(vehicles, 1.0)))), vehicles**2 / (vehicles**2 + FEW**2)
-    norm = math.sqrt(sum(around.values()) + _own_norm(settings.shares, recipe.kind, known) ** 2)
-    bound = float(settings.bound_kmh)
+    norm = math.sqrt(sum(around.values()) + _own_norm(stage, known) ** 2)
+    bound = float(stage.bound_kmh)
     widened = (bound**3 + norm**3) ** (1 / 3)  # what is clipped weighs less, so noise in km/h falls no further
     precisions = dict.fromkeys([*before, _OWN], 0.0)
-    for name, share in settings.shares:
+    for name, share in stage.shares:
         place, time = _OF[name]
         busier = busy ** (place / _CELL)
-        noise = SMOOTHED * widened * _noise(recipe, settings, name, share, known) / busier
+        noise = SMOOTHED * widened * _noise(stage, name, share, known) / busier
         for part in precisions:
             if part[0] <= place and part[1] <= time:
                 within = max(_groups((place, time), known) / _groups(part, known), 1.0)
@@ -182,34 +181,24 @@ def _after(
     return left, sum(left.values()) + of_hat + drawn**2
 
 
-def usual_vehicles(known: BoundsOnly) -> float:
-    """Vehicles in a HAT if all are alike."""
-    return known.fleet.vehicles * known.fleet.profile.hats / known.hats.size
-
-
-def _noise(recipe: Recipe, settings: Settings, name: str, share: Fraction, known: BoundsOnly) -> float:
+def _noise(stage: Stage, name: str, share: Fraction, known: BoundsOnly) -> float:
     """Of a level's usual mean group, per km/h of the bound."""
     groups = _groups(_OF[name], known)
-    part = float(settings.share * share * settings.alpha)
-    if recipe.kind == "laplace":
-        one = math.sqrt(2) * float(recipe.spread) / UNIT / part
+    part = float(stage.share * share * stage.alpha)
+    if stage.kind == "laplace":
+        one = math.sqrt(2) * float(stage.spread) / UNIT / part
     else:
-        one = math.sqrt(float(recipe.spread) / part) / UNIT
-    weight = 1.0 if recipe.kind == "laplace" else _vehicle_weight(settings.shares, known)
-    return one * groups / (known.fleet.vehicles * weight)
+        one = math.sqrt(float(stage.spread) / part) / UNIT
+    return one * groups / (known.fleet.vehicles * vehicle_weight(stage, known.fleet))
 
 
-def _vehicle_weight(shares: Shares, known: BoundsOnly) -> float:
-    return 1 / math.sqrt(sum(float(share) / known.fleet.profile.touched(name) for name, share in shares))
-
-
-def _own_norm(shares: Shares, kind: Kind, known: BoundsOnly) -> float:
+def _own_norm(stage: Stage, known: BoundsOnly) -> float:
     """Norm of a vehicle's own deviations: in a group of HATs they average out."""
     hats, sd = known.fleet.profile.hats, math.sqrt(USUAL.of_one)
-    in_a_group = {name: max(hats / known.fleet.profile.touched(name), 1.0) for name, _ in shares}
-    if kind == "laplace":
-        return 0.8 * sd * sum(float(share) / math.sqrt(in_a_group[name]) for name, share in shares)
-    return sd * _vehicle_weight(shares, known) / math.sqrt(hats)
+    in_a_group = {name: max(hats / known.fleet.profile.touched(name), 1.0) for name, _ in stage.shares}
+    if stage.kind == "laplace":
+        return 0.8 * sd * sum(float(share) / math.sqrt(in_a_group[name]) for name, share in stage.shares)
+    return sd * vehicle_weight(stage, known.fleet) / math.sqrt(hats)
 
 
 def _groups(part: Part, known: BoundsOnly) -> int:

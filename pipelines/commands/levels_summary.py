@@ -14,7 +14,7 @@ from pipelines.specification import Specification
 from pipelines.specification.levels import LevelsRelease
 from transforms.ledger import Ledger
 from transforms.public import Fact, Operator, Summary
-from transforms.recorded.stage_plan import plan_of
+from transforms.recorded.stage_plan import numbers_of, rests_on
 from transforms.recorded.units import StageEntry, counted
 
 OPERATOR_ONLY = "for the operator alone: these numbers depend on how many vehicles reported"
@@ -59,14 +59,24 @@ def _operators_part(outcome: Outcome, periods: Sequence[str], entries: Sequence[
 def _stages_of(period: str, entries: Sequence[StageEntry]) -> list[dict[str, Fact]]:
     """In their order; they and those that they rest on are counted among the specification's stages: 1, 2, .."""
     places = counted(entries)
-    plans = [(entry.sequence, plan_of(entry.unit)) for entry in entries if entry.unit.period == period]
-    return [{"share": plan.share, "sequence": places[at], "rests_on": places[plan.rests_on]} for at, plan in plans]
+    return [
+        {"share": _share(entry), "sequence": places[entry.sequence], "rests_on": places[rests_on(entry.unit)]}
+        for entry in entries
+        if entry.unit.period == period
+    ]
 
 
 def _entries_of(period: str, entries: Sequence[StageEntry]) -> list[dict[str, Fact]]:
     """With the ledger's own sequence numbers, which audit events shift."""
-    plans = [(entry.sequence, plan_of(entry.unit)) for entry in entries if entry.unit.period == period]
-    return [{"share": plan.share, "sequence": int(at), "rests_on": int(plan.rests_on)} for at, plan in plans]
+    return [
+        {"share": _share(entry), "sequence": int(entry.sequence), "rests_on": int(rests_on(entry.unit))}
+        for entry in entries
+        if entry.unit.period == period
+    ]
+
+
+def _share(entry: StageEntry) -> str:
+    return str(numbers_of(entry.unit).share)
 
 
 def show_levels(summary: dict[str, Any], out: Console) -> None:

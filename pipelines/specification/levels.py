@@ -1,6 +1,6 @@
 """What a specification says of a `levels` release: its checked options, with defaults from public facts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Annotated, Any
@@ -8,9 +8,8 @@ from typing import Annotated, Any
 import msgspec
 
 from dpops.claims import ZCDP, PureDP, rho_within
-from dpops.levels import LEVELS, UNIT, BoundsOnly, Fleet, Kind, LiveSettings, Profile, Recipe, live_settings, recipe
-from dpops.levels.defaults import Settings, Shares
-from dpops.levels.stages import EXPONENT
+from dpops.levels import LEVELS, UNIT, BoundsOnly, Fleet, Kind, Profile, Recipe, Stage, alike, live_stage, recipe
+from dpops.levels.stages import EXPONENT, Shares
 from dpops.levels.strategy import Free, chosen
 from dpops.types import Grid
 from pipelines.specification.numbers import from_toml
@@ -126,7 +125,7 @@ class LevelsRelease:
     fleet: Fleet
     fleet_is_declared: bool
     counts_public: bool
-    live: LiveSettings | None = None
+    live: Stage | None = None
     day_lateness_s: int | None = None
     products: tuple[Product, ...] = ()
     span: SpanTotal | None = None
@@ -141,24 +140,24 @@ class LevelsRelease:
     def policy(self, spec_id: str, region: tuple[int, ...], grid: Grid, digest_key: bytes) -> LevelsPolicy:
         return LevelsPolicy(
             spec_id=spec_id,
-            kind=self.recipe.kind,
             total=self.claim,
             epsilon=self.epsilon,
             delta=self.delta,
-            spread=self.recipe.spread,
-            first=self.strategy.first,
-            later=self._later(),
-            exponent=self.exponent,
+            first=self._released(self.strategy.first),
+            later=self._released(self._later()),
             region=region,
             grid=grid,
             fleet=self.fleet,
-            counts_public=self.counts_public,
             digest_key=digest_key,
-            live=self.live,
+            live=None if self.live is None else replace(self.live, exponent=self.exponent),
             products=self.products,
         )
 
-    def _later(self) -> tuple[Settings, ...]:
+    def _released(self, stages: Sequence[Stage]) -> tuple[Stage, ...]:
+        """The stages with what no recipe says."""
+        return tuple(replace(each, exponent=self.exponent, counts_public=self.counts_public) for each in stages)
+
+    def _later(self) -> tuple[Stage, ...]:
         """The stages of days with live slots, which have a part of the total beforehand."""
         rest = 1 - (self.live.share if self.live is not None else 0)
         return tuple(replace(stage, share=stage.share * rest) for stage in self.strategy.later)
@@ -168,9 +167,28 @@ class LevelsRelease:
 
         Products decide none.
         """
-        plain: dict[str, Any] = msgspec.to_builtins(self.recipe, enc_hook=str)
-        live = {} if self.live is None else {"live": msgspec.to_builtins(self.live, enc_hook=str)}
-        return plain | {"exponent": str(self.exponent)} | live
+        plain = {"kind": self.recipe.kind, "spread": str(self.recipe.spread)}
+        stages = {"first": _texts(self.recipe.first), "later": _texts(self.recipe.later)}
+        live = {} if self.live is None else {"live": _live_text(self.live)}
+        return plain | stages | {"exponent": str(self.exponent)} | live
+
+
+def _texts(stages: Sequence[Stage]) -> list[dict[str, Any]]:
+    return [{"shares": _parts_text(each.shares), **_numbers_text(each)} for each in stages]
+
+
+def _live_text(live: Stage) -> dict[str, Any]:
+    weights = [(part.level, part.weights) for part in live.parts if part.weights]
+    speeds = [(part.level, part.speeds) for part in live.parts if part.speeds]
+    return {"speeds": _parts_text(speeds), "weights": _parts_text(weights), **_numbers_text(live)}
+
+
+def _numbers_text(stage: Stage) -> dict[str, str]:
+    return {"share": str(stage.share), "bound_kmh": str(stage.bound_kmh), "alpha": str(stage.alpha)}
+
+
+def _parts_text(shares: Iterable[tuple[str, Fraction]]) -> list[list[str]]:
+    return [[name, str(share)] for name, share in shares]
 
 
 def levels_release(
@@ -203,7 +221,7 @@ def levels_release(
         fleet=public,
         fleet_is_declared=declared is not None,
         counts_public=counts_public,
-        live=None if live is None else live_settings(kind, epsilon, live.share),
+        live=None if live is None else live_stage(kind, asked_for.spread, epsilon, live.share),
         day_lateness_s=None if live is None else live.day_lateness_s,
         span=total if is_of_span else None,
     )
@@ -242,15 +260,10 @@ def _with(asked: Options, default: Recipe) -> Recipe:
     _need(all(0 < value < 1 for value in alpha), "alpha must be three numbers between 0 and 1")
     _need(0 < part < 1, "first_share must be between 0 and 1")
     _need((4 * asked.exponent).denominator == 1 and 0 <= asked.exponent <= 1, "exponent must be 0, .25, .5, .75 or 1")
-    return Recipe(
-        kind=default.kind,
-        spread=default.spread,
-        first=(
-            Settings(shares=first_shares, share=part, bound_kmh=bound[0], alpha=alpha[0]),
-            Settings(shares=shares, share=1 - part, bound_kmh=bound[0], alpha=alpha[1]),
-        ),
-        later=(Settings(shares=shares, share=Fraction(1), bound_kmh=bound[1], alpha=alpha[2]),),
-    )
+    first = replace(early, parts=alike(first_shares), share=part, bound_kmh=bound[0], alpha=alpha[0])
+    second = replace(late, parts=alike(shares), share=1 - part, bound_kmh=bound[0], alpha=alpha[1])
+    later = replace(then, parts=alike(shares), share=Fraction(1), bound_kmh=bound[1], alpha=alpha[2])
+    return Recipe(first=(first, second), later=(later,))
 
 
 def _shares(option: str, table: Mapping[str, Fraction] | None) -> Shares | None:

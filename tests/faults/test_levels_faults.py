@@ -12,7 +12,7 @@ from tests import city, levels_city
 from tests.faults.processes import other_process, run
 from tests.levels_city import DAYS, SPEC
 from transforms.failpoints import FailpointError, acting
-from transforms.recorded.stage_plan import plan_of
+from transforms.recorded.stage_plan import numbers_of, rests_on
 from transforms.recorded.units import Sequenced
 
 STAGES = 4
@@ -60,12 +60,12 @@ def check_whole(folder: Path, ledger: str, seen: list[Sequenced]) -> None:
     assert len({(entry.unit.period, entry.unit.stage) for entry in found}) == len(found)
     for period in DAYS:
         mine = [entry for entry in found if entry.unit.period == period]
-        assert [entry.unit.stage for entry in mine] == list(range(plan_of(mine[0].unit).stages))
+        assert [entry.unit.stage for entry in mine] == list(range(numbers_of(mine[0].unit).stages))
         assert (
             sum(float(s.epsilon) for s in location.find(ledger, folder / "key").ledger.spent("small", period)) == 2.64
         )
     for at, entry in enumerate(found):
-        assert plan_of(entry.unit).rests_on in [0, *(earlier.sequence for earlier in found[:at])]
+        assert rests_on(entry.unit) in [0, *(earlier.sequence for earlier in found[:at])]
     assert location.find(ledger, folder / "key").ledger.verify().entries > 0
     before = files(folder)
     assert len(before) == 4 * len(DAYS)

@@ -96,9 +96,9 @@ def _(part_or_within: Any) -> Any:
 def _(seal_stage: Any) -> Any:
     """More vehicles get more noise: a scale of the data."""
 
-    def mutated(sums: Any, plan: Any, *more: Any) -> Any:
-        louder = str(int(Fraction(plan.spread)) + int(np.abs(sums.weights).max() // 1000))
-        return seal_stage(sums, msgspec.structs.replace(plan, spread=louder), *more)
+    def mutated(sums: Any, stage: Any, *more: Any) -> Any:
+        louder = stage.spread + int(np.abs(sums.weights).max() // 1000)
+        return seal_stage(sums, replace(stage, spread=louder), *more)
 
     return mutated
 
@@ -370,12 +370,12 @@ def _(cost_of_period: Any) -> Any:
 @mutant(
     "shares-for-24-live-slots",
     "live-25-hours",
-    "dpops.levels.live:LiveSettings.of_slot",
+    "transforms.releases.live.slot:of_slot",
     "transforms.ledger.spending:check_total",
     "transforms.ledger.spending:is_over",
 )
 def _(of_slot_or_check: Any) -> Any:
     """A day of 25 hours gives each live slot a twenty-fourth, and the ledger adds nothing up."""
     if of_slot_or_check.__name__ == "of_slot":
-        return lambda self, slots: of_slot_or_check(self, min(slots, 24))
+        return lambda live, slots: of_slot_or_check(live, min(slots, 24))
     return lambda *_: None

@@ -34,8 +34,9 @@ from transforms.layouts import Layout
 from transforms.observe.events import locate
 from transforms.observe.parse import parse
 from transforms.observe.vehicle_hash import Secret
+from transforms.public import EntryNumber
 from transforms.records import RawBatch
-from transforms.releases.periods.stages import COLUMNS, first_centres, rows_of, stage_plan
+from transforms.releases.periods.stages import COLUMNS, first_centres, laid_stage, rows_of
 from transforms.sources.elements import _batches
 
 ELEMENTS = "elements"
@@ -111,8 +112,9 @@ def road_of(layout: str) -> Road:
     assert spec.levels is not None
     policy = levels_policy(spec, spec.levels, secret, place.head, place.signature)
     slots, hours = tuple(job.slots), [8, 9, 10, 11]
-    plan = stage_plan(policy, policy.first, 1, hours, first_centres(len(policy.region), len(slots)), 0)
-    return Road(job, spec.input.layout, plan.read(policy.region), policy.region, slots)
+    centres = first_centres(len(policy.region), len(slots))
+    stage = laid_stage(policy, policy.first, 1, hours, centres, EntryNumber(0))
+    return Road(job, spec.input.layout, stage, policy.region, slots)
 
 
 def seen(batches: Iterable[Any], road: Road) -> Seen:

@@ -16,7 +16,7 @@ from pipelines.runs.crew import periods as levels
 from pipelines.specification import SpecificationError, load
 from tests import city, levels_city
 from tests.levels_city import CELLS, DAYS, SPEC
-from transforms.recorded.stage_plan import plan_of, unpack_centres
+from transforms.recorded.stage_plan import numbers_of, rests_on, stage_of
 from transforms.recorded.units import Sequenced
 from transforms.records import SlotEstimates
 
@@ -137,16 +137,17 @@ def test_no_file_is_refused_unless_it_may_be_missing(tmp_path: Path, hatstream: 
 def test_the_first_day_has_two_stages_and_others_one_around_what_is_recorded(tmp_path: Path, hatstream: Run) -> None:
     made(tmp_path, hatstream)
     released(tmp_path, hatstream)
-    found = [(e.unit.period, e.unit.stage, plan_of(e.unit)) for e in entries(tmp_path)]
-    assert [(period, stage, plan.stages) for period, stage, plan in found] == [
+    units = [entry.unit for entry in entries(tmp_path)]
+    assert [(unit.period, unit.stage, numbers_of(unit).stages) for unit in units] == [
         (DAYS[0], 0, 2),
         (DAYS[0], 1, 2),
         (DAYS[1], 0, 1),
         (DAYS[2], 0, 1),
     ]
     sequences = [entry.sequence for entry in entries(tmp_path)]
-    assert [plan.rests_on for _, _, plan in found] == [0, *sequences[:3]]
-    assert (unpack_centres(found[0][2].centres, (4, 4)) == FIRST_CENTRE).all()
+    assert [rests_on(unit) for unit in units] == [0, *sequences[:3]]
+    region = sorted(int(cell, 16) for cell in CELLS)
+    assert (stage_of(units[0], region).centres == FIRST_CENTRE).all()
 
 
 def test_a_period_is_debited_once_and_a_lowered_limit_refuses_a_new_one_alone(tmp_path: Path, hatstream: Run) -> None:
@@ -226,7 +227,7 @@ def test_days_may_come_in_any_order_and_with_gaps(tmp_path: Path, hatstream: Run
     made(tmp_path, hatstream)
     for day in (DAYS[2], DAYS[0]):
         released(tmp_path, hatstream, start=day, end=day)
-    found = [(e.unit.period, plan_of(e.unit).stages) for e in entries(tmp_path)]
+    found = [(e.unit.period, numbers_of(e.unit).stages) for e in entries(tmp_path)]
     assert found == [(DAYS[2], 2), (DAYS[2], 2), (DAYS[0], 1)]
     released(tmp_path, hatstream)
     assert len(entries(tmp_path)) == 4
@@ -308,7 +309,7 @@ def test_a_delta_or_a_fleet_without_levels_is_refused(tmp_path: Path, line: str 
 def test_levels_under_public_counts_release_too(tmp_path: Path, hatstream: Run) -> None:
     made(tmp_path, hatstream, spec=SPEC.replace('"add-remove"', '"counts-public"'))
     released(tmp_path, hatstream)
-    assert all(plan_of(entry.unit).counts_public for entry in entries(tmp_path))
+    assert all(numbers_of(entry.unit).counts_public for entry in entries(tmp_path))
 
 
 def test_a_fleet_too_small_for_its_cells_gets_coarser_levels(tmp_path: Path) -> None:
@@ -321,7 +322,7 @@ def test_a_fleet_too_small_for_its_cells_gets_coarser_levels(tmp_path: Path) -> 
 def test_a_week_is_one_release(tmp_path: Path, hatstream: Run) -> None:
     made(tmp_path, hatstream, spec=SPEC.replace("vehicle-day", "vehicle-week"))
     released(tmp_path, hatstream, start="2021-12-27", end="2022-01-02")
-    assert [(e.unit.period, len(plan_of(e.unit).hours)) for e in entries(tmp_path)] == [("2021-W52", 28)] * 2
+    assert [(e.unit.period, len(e.unit.plan["hours"])) for e in entries(tmp_path)] == [("2021-W52", 28)] * 2
 
 
 def test_checking_an_input_releases_nothing_and_needs_no_account(tmp_path: Path, hatstream: Run) -> None:

@@ -14,16 +14,16 @@ import numpy as np
 import pytest
 
 from dpops.claims import PureDP, rho_within
-from dpops.levels import Fleet, Kind, Settings, sum_up
+from dpops.levels import Fleet, Kind, Stage, alike, sum_up
 from dpops.levels.defaults import spread_of
 from dpops.noise import Noise
 from dpops.types import Grid, Int64s
 from tests.dpops.levels.cities import rows
 from tests.statistical.audit import binomial_lower, binomial_upper, bound_of_samples
-from transforms.recorded.stage_plan import StagePlan
+from transforms.public import EntryNumber
 from transforms.recorded.units import Sequenced, StageUnit
 from transforms.releases.periods.order import plan_for
-from transforms.releases.periods.stages import LevelsPolicy, add_up, first_centres, seal_stage, stage_plan
+from transforms.releases.periods.stages import LevelsPolicy, add_up, first_centres, laid_stage, seal_stage
 from transforms.releases.slots import SlotFacts
 from transforms.wire import Tally
 
@@ -43,25 +43,24 @@ SLOTS = {at: SlotFacts("day", "a", "b", (FIRST_S, FIRST_S + SLOT_S), 1) for at i
 def policy(kind: Kind, *, noise: Fraction = Fraction(1)) -> LevelsPolicy:
     """noise: what the noise is multiplied by, against what is claimed."""
     budget = EPSILON if kind == "laplace" else rho_within(EPSILON, DELTA)
-    shares = (("cell", Fraction(1)),)
-    part = Fraction(3, 10)
+    first = Stage(
+        kind=kind,
+        spread=spread_of(kind, budget) * (noise if kind == "laplace" else noise * noise),
+        parts=alike((("cell", Fraction(1)),)),
+        share=Fraction(3, 10),
+        bound_kmh=Fraction(14),
+        alpha=Fraction(1, 2),
+    )
     return LevelsPolicy(
         spec_id="audit",
-        kind=kind,
         total=PureDP(Fraction(0)),
         epsilon=EPSILON,
         delta=None if kind == "laplace" else DELTA,
-        spread=spread_of(kind, budget) * (noise if kind == "laplace" else noise * noise),
-        first=(
-            Settings(shares=shares, share=part, bound_kmh=Fraction(14), alpha=Fraction(1, 2)),
-            Settings(shares=shares, share=1 - part, bound_kmh=Fraction(14), alpha=Fraction(4, 5)),
-        ),
+        first=(first, replace(first, share=1 - first.share, alpha=Fraction(4, 5))),
         later=(),
-        exponent=Fraction(3, 4),
         region=REGION,
         grid=Grid(step=Fraction(1, 100), upper_steps=6_500),
         fleet=Fleet(),
-        counts_public=False,
         digest_key=b"",
     )
 
@@ -86,20 +85,20 @@ def released(kind: Kind, how: LevelsPolicy) -> tuple[list[StageUnit], Int64s]:
     return units, _alone(kind, how)
 
 
-def _one_stage(tally: Tally, plan: StagePlan, how: LevelsPolicy) -> StageUnit:
+def _one_stage(tally: Tally, stage: Stage, how: LevelsPolicy) -> StageUnit:
     shards = (tally.take(tally.vehicle % 3 == shard) for shard in range(3))
     slots = SLOTS[FIRST_S].plan
-    sums = add_up(shards, REGION, slots, plan.read(REGION))
-    return seal_stage(sums, plan, [SLOTS[at] for at in slots], FIRST_S, how, Noise())
+    sums = add_up(shards, REGION, slots, stage)
+    return seal_stage(sums, stage, [SLOTS[at] for at in slots], FIRST_S, how, Noise())
 
 
 def _alone(kind: Kind, how: LevelsPolicy) -> Int64s:
     """What one vehicle alone adds to its cell's weight and speed in each stage, (stages, 2)."""
     found = []
-    for at, settings in enumerate(how.first):
-        plan = stage_plan(how, how.first, at, [8, 9], first_centres(len(REGION), 2), 0)
-        assert settings.share == Fraction(plan.share)
-        sums = sum_up(rows([[(0, 0, 2, 3_400), (0, 1, 2, 3_400)]]), plan.read(REGION))
+    for at, planned in enumerate(how.first):
+        stage = laid_stage(how, how.first, at, [8, 9], first_centres(len(REGION), 2), EntryNumber(0))
+        assert planned.share == stage.share
+        sums = sum_up(rows([[(0, 0, 2, 3_400), (0, 1, 2, 3_400)]]), stage)
         found.append([sums.weights[0], sums.speeds[0]])
     assert kind == how.kind
     return np.array(found, np.int64)
@@ -157,8 +156,8 @@ def test_a_third_of_the_noise_is_caught(kind: Kind) -> None:
 @pytest.mark.parametrize("kind", ["laplace", "gaussian"])
 def test_stages_that_both_take_the_whole_share_are_caught(kind: Kind) -> None:
     honest = policy(kind)
-    greedy = replace(honest, first=tuple(replace(settings, share=Fraction(1)) for settings in honest.first))
-    first, second = likelihoods(*released(kind, replace(greedy, spread=honest.spread / 2)), kind)
+    stages = tuple(replace(stage, share=Fraction(1), spread=stage.spread / 2) for stage in honest.first)
+    first, second = likelihoods(*released(kind, replace(honest, first=stages)), kind)
     if kind == "gaussian":
         assert mu_bound(first, second) > float(2 * rho_within(EPSILON, DELTA)) ** 0.5
     else:

@@ -4,6 +4,7 @@ import csv
 import shutil
 from dataclasses import replace
 from datetime import datetime
+from fractions import Fraction
 from pathlib import Path
 
 import apache_beam as beam
@@ -26,7 +27,7 @@ from tests.stream.by_hand import STEPS, Counters
 from tests.stream.clock import Beats, Fed, batch
 from transforms import counters
 from transforms.failpoints import FailpointError, acting
-from transforms.recorded.stage_plan import plan_of
+from transforms.recorded.stage_plan import numbers_of
 from transforms.steps.periods import IntoPeriods
 
 SPEC = levels_city.SPEC + "[live]\nshare = 0.4\nday_lateness_s = 1800\n"
@@ -131,7 +132,9 @@ def public(town):
                             (town.files() | town.files("hats")).items())
     }  # fmt: skip
     entries = [*town.live(), *town.stages()]
-    plans = [(each.unit.key, each.unit.debit, plan_of(each.unit).share, plan_of(each.unit).levels) for each in entries]
+    plans = [
+        (each.unit.key, each.unit.debit, numbers_of(each.unit).share, numbers_of(each.unit).parts) for each in entries
+    ]
     return rows, plans
 
 
@@ -139,9 +142,9 @@ def test_each_slot_is_released_live_and_the_rest_when_the_day_ends(town):
     town.stream(*WHOLE)
     live = town.live()
     assert [entry.unit.slot_start[11:16] for entry in live] == ["08:00", "09:00", "10:00", "11:00"]
-    assert [plan_of(entry.unit).share for entry in live] == ["1/10"] * SLOTS
+    assert [numbers_of(entry.unit).share for entry in live] == [Fraction(1, 10)] * SLOTS
     last = town.stages()[-1].unit
-    assert (last.period, plan_of(last).share, plan_of(last).stages) == (DAYS[1], "3/5", 1)
+    assert (last.period, numbers_of(last).share, numbers_of(last).stages) == (DAYS[1], Fraction(3, 5), 1)
     debits = Accountant().compose(unit.debit for unit in [*(e.unit for e in live), last])
     assert debits == Accountant().compose([last.total])
     (spent,) = town.place.ledger.spent("small", DAYS[1])
@@ -165,7 +168,7 @@ def test_nothing_public_follows_from_who_drove(first_day, tmp_path):
 def test_on_a_first_day_nothing_is_live_and_the_day_has_the_whole_total(tmp_path):
     town = opened(tmp_path).stream(*WHOLE)
     assert town.live() == []
-    assert [plan_of(entry.unit).share for entry in town.stages()] == ["3/10", "7/10"]
+    assert [numbers_of(entry.unit).share for entry in town.stages()] == [Fraction(3, 10), Fraction(7, 10)]
     assert not town.files()
 
 
@@ -197,7 +200,7 @@ def test_a_late_report_counts_in_the_days_release_and_one_later_than_that_is_ref
 def test_the_scheduled_job_alone_gives_the_same_day_without_live_slots(town):
     town.release(DAYS[1])
     assert town.live() == []
-    assert plan_of(town.stages()[-1].unit).share == "3/5"
+    assert numbers_of(town.stages()[-1].unit).share == Fraction(3, 5)
 
 
 def test_after_a_day_is_released_its_live_slots_are_missed_and_nothing_is_spent_on_them(town):
@@ -286,7 +289,7 @@ def test_a_scheduled_job_that_overtakes_the_stream_leaves_it_what_it_released_an
         town.stream(*WHOLE)
     assert len(town.live()) == 2
     assert town.counts[counters.MISSED] >= 1
-    assert [plan_of(stage.unit).share for stage in town.stages()][2:] == ["3/5"]
+    assert [numbers_of(stage.unit).share for stage in town.stages()][2:] == [Fraction(3, 5)]
     assert len(town.files("hats")) == 2 * SLOTS
 
 

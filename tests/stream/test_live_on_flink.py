@@ -5,6 +5,7 @@ import os
 import time
 from contextlib import contextmanager
 from datetime import datetime
+from fractions import Fraction
 from itertools import groupby
 from threading import Event, Thread
 from zoneinfo import ZoneInfo
@@ -17,7 +18,7 @@ from pipelines.servers.worker_pool import WorkerPool
 from tests.stream.cluster import has_restarted, wait_for
 from tests.stream.minutes import SPEC, Running, Town, engine, positions
 from transforms.failpoints import FILE_VARIABLE
-from transforms.recorded.stage_plan import plan_of
+from transforms.recorded.stage_plan import numbers_of
 
 pytestmark = pytest.mark.slow
 FED, SERVICE = 2, 3
@@ -109,7 +110,7 @@ def stage(town):
 def check(town):
     slots = [entry.unit for entry in town.place.ledger.live("minutes", town.spec.spec_id, period(town))]
     assert sorted(unit.slot_s for unit in slots) == [town.start_s + 60 * i for i in range(SERVICE)]
-    assert {plan_of(unit).share for unit in slots} == {f"1/{2 * SERVICE}"}
+    assert {numbers_of(unit).share for unit in slots} == {Fraction(1, 2 * SERVICE)}
     debits = Accountant().compose(unit.debit for unit in [*slots, stage(town)])
     (spent,) = town.place.ledger.spent("minutes", period(town))
     assert spent.debited == debits

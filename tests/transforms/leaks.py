@@ -2,7 +2,7 @@
 
 from pipelines.runs.release import Release
 from transforms.public import Fact, Operator, Summary
-from transforms.recorded.stage_plan import StagePlan
+from transforms.recorded.stage_plan import rests_on
 from transforms.recorded.units import Sequenced, StageUnit
 from transforms.sinks.rows import Columns
 
@@ -24,8 +24,8 @@ def the_ledgers_number_in_a_nested_list(entries: list[Sequenced[StageUnit]]) -> 
     return Summary(public)
 
 
-def what_a_stage_rests_on(plan: StagePlan) -> Summary:
-    return Summary({"rests_on": plan.rests_on})  # leak
+def what_a_stage_rests_on(unit: StageUnit) -> Summary:
+    return Summary({"rests_on": rests_on(unit)})  # leak
 
 
 def the_ledgers_number_in_a_file(entry: Sequenced[StageUnit]) -> Columns:

@@ -110,9 +110,9 @@ def claims_of(unit: Unit) -> ClaimedUnit:
 
 
 def _claim_of_vector(unit: StageUnit | LiveUnit) -> ClaimedUnit:
-    from transforms.recorded.stage_plan import plan_of  # a release of HATs needs nothing of it
+    from transforms.recorded.stage_plan import numbers_of  # a release of HATs needs nothing of it
 
-    return ClaimedUnit(unit, [(plan_of(unit).claim,)], {"": 0})
+    return ClaimedUnit(unit, [(numbers_of(unit).claim,)], {"": 0})
 
 
 def _claims_of_hats(unit: HatUnit) -> ClaimedUnit:

@@ -1,4 +1,4 @@
-"""The public plan of one stage of a period, or of a live slot, as the ledger keeps it."""
+"""The codec of a stage's public plan: how the ledger keeps it for a stage of a period, or for a live slot."""
 
 import base64
 import zlib
@@ -9,68 +9,65 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from dpops.claims import ZCDP, PureDP
-from dpops.levels import (
-    Kind,
-    Stage,
-    level,
-)
-from dpops.levels.stages import UNIT
+from dpops.levels import Stage
 from dpops.types import Int64s
 from transforms.places.hierarchy import hats_of
 from transforms.public import EntryNumber
 from transforms.recorded.units import LiveUnit, StageUnit
 
 
-class StagePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything public about one stage, or one live slot, as it is kept in the ledger. Numbers are rational text.
+class _Kept(msgspec.Struct, frozen=True):
+    """What a plan says of the HATs it is laid on. hours: the local hour in which each slot begins, or the live slot.
 
-    stage, stages: which of how many; of a live slot the first of one. levels: name, share of the speeds, share of the
-    weights. hours: the local hour in which each slot of the period begins, or the live slot. rests_on: the sequence
-    number of the newest entry that the centres were made from, 0 for none. centres: of (cells, slots) in 0.01 km/h,
-    packed.
+    centres: of (cells, slots) in 0.01 km/h, packed. rests_on: 0 for no entry.
     """
 
-    kind: Kind
-    stage: int
-    stages: int
-    share: str
-    spread: str
-    bound_kmh: str
-    alpha: str
-    exponent: str
-    step_kmh: str
-    counts_public: bool
-    levels: list[tuple[str, str, str]]
     hours: list[int]
+    step_kmh: str
     rests_on: EntryNumber
     centres: str
 
-    @property
-    def claim(self) -> PureDP | ZCDP:
-        """What the stage costs a vehicle: its share of a vector of norm UNIT under the noise that is drawn."""
-        share, spread = Fraction(self.share), Fraction(self.spread)
-        if self.kind == "laplace":
-            return PureDP(share * UNIT / spread)
-        return ZCDP(share * ZCDP.of_gaussian(Fraction(UNIT), spread).rho)
 
-    def read(self, region: Sequence[int]) -> Stage:
-        """The stage on a region's cells."""
-        hats = hats_of(region, self.hours)
-        return Stage(
-            kind=self.kind,
-            levels=tuple(
-                level(name, hats, Fraction(speeds), Fraction(weights)) for name, speeds, weights in self.levels
-            ),
-            share=Fraction(self.share),
-            spread=Fraction(self.spread),
-            bound_kmh=Fraction(self.bound_kmh),
-            alpha=Fraction(self.alpha),
-            centres=unpack_centres(self.centres, (hats.cells, hats.slots)),
-            step_kmh=Fraction(self.step_kmh),
-            exponent=Fraction(self.exponent),
-            counts_public=self.counts_public,
-        )
+def as_stored(stage: Stage) -> dict[str, Any]:
+    """Encodes a stage that is laid on HATs. Numbers are rational text."""
+    around = stage.laid
+    return {
+        "kind": stage.kind,
+        "stage": stage.number,
+        "stages": stage.stages,
+        "share": str(stage.share),
+        "spread": str(stage.spread),
+        "bound_kmh": str(stage.bound_kmh),
+        "alpha": str(stage.alpha),
+        "exponent": str(stage.exponent),
+        "step_kmh": str(around.step_kmh),
+        "counts_public": stage.counts_public,
+        "levels": [[part.level, str(part.speeds), str(part.weights)] for part in stage.parts],
+        "hours": list(around.hats.hours),
+        "rests_on": around.rests_on,
+        "centres": pack_centres(around.centres),
+    }
+
+
+def numbers_of(unit: StageUnit | LiveUnit) -> Stage:
+    """Decodes a recorded stage without the HATs that it is laid on. Raises msgspec.ValidationError."""
+    renamed = {"number": "stage", "stages": "stages", "parts": "levels"}
+    kept = unit.plan | {name: unit.plan.get(stored) for name, stored in renamed.items()}
+    kept.pop("around", None)
+    return msgspec.convert(kept, Stage, dec_hook=_rational)
+
+
+def stage_of(unit: StageUnit | LiveUnit, region: Sequence[int]) -> Stage:
+    """Decodes a recorded stage, laid on a region's cells. Raises msgspec.ValidationError."""
+    kept = msgspec.convert(unit.plan, _Kept)
+    hats = hats_of(region, kept.hours)
+    centres = unpack_centres(kept.centres, (hats.cells, hats.slots))
+    return numbers_of(unit).on(hats, centres, Fraction(kept.step_kmh), kept.rests_on)
+
+
+def rests_on(unit: StageUnit | LiveUnit) -> EntryNumber:
+    """The sequence number of the newest entry that the centres were made from, 0 for none."""
+    return msgspec.convert(unit.plan, _Kept).rests_on
 
 
 def pack_centres(centres: Int64s) -> str:
@@ -81,11 +78,8 @@ def unpack_centres(packed: str, shape: tuple[int, int]) -> Int64s:
     return np.frombuffer(zlib.decompress(base64.b64decode(packed)), "<u2").reshape(shape).astype(np.int64)
 
 
-def as_stored(plan: StagePlan) -> dict[str, Any]:
-    """The plan as it will be read from the ledger, with lists in the place of tuples: equal plans are equal."""
-    found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(plan))
-    return found
-
-
-def plan_of(unit: StageUnit | LiveUnit) -> StagePlan:
-    return msgspec.convert(unit.plan, StagePlan)
+def _rational(kind: type, text: Any) -> Any:
+    """Fractions are kept as text."""
+    if kind is not Fraction or not isinstance(text, str):
+        raise NotImplementedError
+    return Fraction(text)

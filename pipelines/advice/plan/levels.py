@@ -11,9 +11,9 @@ import msgspec
 import numpy as np
 
 from dpops.claims import rho_within
-from dpops.learning.half_widths import ROUGH_FLOOR, Look, hat_half_widths, place_half_widths, place_level
+from dpops.learning.half_widths import ROUGH_FLOOR, hat_half_widths, place_half_widths, place_level
 from dpops.learning.interval import Z95
-from dpops.levels import BoundsOnly, Recipe, level, recipe
+from dpops.levels import BoundsOnly, Recipe, Stage, level, recipe
 from dpops.levels.defaults import spread_of
 from dpops.levels.strategy import ranked
 from dpops.types import Float64s, Int64s
@@ -101,7 +101,6 @@ def plan_levels(spec: Specification, within_kmh: float, counts: Counts | None = 
     assert asked is not None
     known = known_of(spec, asked)
     totals = _totals(spec, asked, known, within_kmh)
-    look = _LATER.look(asked, known, Fraction(1))
     return PlannedLevels(
         name=spec.name,
         spec_id=spec.spec_id,
@@ -109,12 +108,12 @@ def plan_levels(spec: Specification, within_kmh: float, counts: Counts | None = 
         cells=known.hats.cells,
         slots=known.hats.slots,
         vehicles=known.fleet.vehicles,
-        usual_vehicles=look.usual_vehicles,
+        usual_vehicles=known.usual_vehicles,
         within_kmh=within_kmh,
         vehicles_in_a_hat=list(VEHICLES),
         totals=totals,
         spans=worth_of_spans(spec, asked, known, partial(_recipe_at, asked, known)),
-        answers=_answers(spec, look, totals, within_kmh),
+        answers=_answers(spec, asked, known, totals, within_kmh),
         choices=_choices(asked, known),
         operator_only=None if counts is None else _counted(counts),
     )
@@ -148,8 +147,8 @@ def half_width_curves(spec: Specification, vehicles: Float64s) -> list[tuple[flo
     assert asked is not None
     known, upper, found = known_of(spec, asked), float(spec.speeds.grid.upper), []
     for factor in FACTORS:
-        look = _LATER.look(asked, known, factor)
-        halves = hat_half_widths(look, vehicles, upper).kmh, place_half_widths(look, vehicles, upper)
+        stage = _LATER.stage(asked, known, factor)
+        halves = hat_half_widths(stage, known, vehicles, upper).kmh, place_half_widths(stage, known, vehicles, upper)
         found.append((float(asked.epsilon * factor), *halves))
     return found
 
@@ -161,13 +160,10 @@ class _Day(NamedTuple):
     is_first: bool = False
     number: int = 1
 
-    def look(self, asked: LevelsRelease, known: BoundsOnly, factor: Fraction) -> Look:
-        """What the day's last stage sees, at so many times the total."""
+    def stage(self, asked: LevelsRelease, known: BoundsOnly, factor: Fraction) -> Stage:
+        """The day's last stage, at so many times the total."""
         made = _recipe(asked, known, factor)
-        settings = made.first[-1] if self.is_first else made.later[0]
-        return Look(
-            settings=settings, kind=made.kind, spread=made.spread, known=known, counts_public=asked.counts_public
-        )
+        return replace(made.first[-1] if self.is_first else made.later[0], counts_public=asked.counts_public)
 
 
 _LATER = _Day("a later day")
@@ -184,30 +180,30 @@ def _totals(spec: Specification, asked: LevelsRelease, known: BoundsOnly, within
 
 
 def _total(asked: LevelsRelease, known: BoundsOnly, factor: Fraction, day: _Day, upper: float, within: float) -> Total:
-    look = day.look(asked, known, factor)
-    shown = hat_half_widths(look, np.array(VEHICLES, np.float64), upper, day.number)
+    stage = day.stage(asked, known, factor)
+    shown = hat_half_widths(stage, known, np.array(VEHICLES, np.float64), upper, day.number)
 
     def of_hat(vehicles: float) -> bool:
-        return bool(hat_half_widths(look, np.array([vehicles]), upper, day.number).kmh[0] <= within)
+        return bool(hat_half_widths(stage, known, np.array([vehicles]), upper, day.number).kmh[0] <= within)
 
-    def of_place(look: Look, vehicles: float) -> bool:
-        half = place_half_widths(look, np.array([vehicles]), upper, day.number)[0]
-        return tells_cells_apart(look) and bool(half <= within)
+    def of_place(stage: Stage, known: BoundsOnly, vehicles: float) -> bool:
+        half = place_half_widths(stage, known, np.array([vehicles]), upper, day.number)[0]
+        return tells_cells_apart(stage, known) and bool(half <= within)
 
     def of_fleet(vehicles: int) -> bool:
-        its = day.look(asked, replace(known, fleet=replace(known.fleet, vehicles=vehicles)), factor)
-        return of_place(its, its.usual_vehicles)
+        other = replace(known, fleet=replace(known.fleet, vehicles=vehicles))
+        return of_place(day.stage(asked, other, factor), other, other.usual_vehicles)
 
     return Total(
         epsilon=float(asked.epsilon * factor),
         delta=None if asked.delta is None else float(asked.delta),
         days=day.said,
         as_specified=factor == 1 and day is _LATER,
-        levels={name: float(share) for name, share in look.settings.shares},
+        levels={name: float(share) for name, share in stage.shares},
         half_widths_kmh=shown.kmh.tolist(),
         reliable=shown.reliable.tolist(),
         hat_vehicles=_fewest(of_hat),
-        place_vehicles=_fewest(partial(of_place, look)),
+        place_vehicles=_fewest(partial(of_place, stage, known)),
         fleet=_fewest(of_fleet),
     )
 
@@ -223,7 +219,7 @@ def _recipe(asked: LevelsRelease, known: BoundsOnly, factor: Fraction) -> Recipe
 def _recipe_at(asked: LevelsRelease, known: BoundsOnly, epsilon: Fraction, rho: Fraction | None) -> Recipe:
     """rho: with delta, what epsilon comes to."""
     if asked.recipe != _default(asked, replace(known, fleet=asked.fleet), Fraction(1)):
-        return replace(asked.recipe, spread=spread_of(asked.recipe.kind, epsilon if rho is None else rho))
+        return asked.recipe.with_spread(spread_of(asked.recipe.kind, epsilon if rho is None else rho))
     return recipe(asked.recipe.kind, epsilon, rho, known)
 
 
@@ -239,9 +235,9 @@ def _budget(asked: LevelsRelease, factor: Fraction) -> Fraction:
     return epsilon if asked.delta is None else rho_within(epsilon, asked.delta)
 
 
-def tells_cells_apart(look: Look) -> bool:
-    grouped = level(place_level(look), look.known.hats, Fraction(1))
-    return grouped.size == look.known.hats.cells * grouped.slot_groups
+def tells_cells_apart(stage: Stage, known: BoundsOnly) -> bool:
+    grouped = level(place_level(stage, known), known.hats, Fraction(1))
+    return grouped.size == known.hats.cells * grouped.slot_groups
 
 
 def _fewest(holds: Callable[[int], bool]) -> int | None:
@@ -258,12 +254,14 @@ def _fewest(holds: Callable[[int], bool]) -> int | None:
 # --- sentences ----------------------------------------------------------------------------------------------------
 
 
-def _answers(spec: Specification, look: Look, totals: list[Total], within: float) -> list[str]:
+def _answers(
+    spec: Specification, asked: LevelsRelease, known: BoundsOnly, totals: list[Total], within: float
+) -> list[str]:
     """What the table says of the wanted width; where that is out of reach, what to change next."""
     now = next(each for each in totals if each.as_specified)
-    said = [_of_cells(now, look, within), _of_hats(now, totals, within)]
-    usual = look.usual_vehicles
-    reliable = hat_half_widths(look, np.array([usual]), float(spec.speeds.grid.upper)).reliable[0]
+    said = [_of_cells(now, known, within), _of_hats(now, totals, within)]
+    usual, stage = known.usual_vehicles, _LATER.stage(asked, known, Fraction(1))
+    reliable = hat_half_widths(stage, known, np.array([usual]), float(spec.speeds.grid.upper)).reliable[0]
     if not reliable:
         said.append(
             f"A HAT of {usual:.3g} vehicles, which is the average here, will be marked unreliable on most days: "
@@ -273,7 +271,7 @@ def _answers(spec: Specification, look: Look, totals: list[Total], within: float
     return said
 
 
-def _of_cells(now: Total, look: Look, within: float) -> str:
+def _of_cells(now: Total, known: BoundsOnly, within: float) -> str:
     what = f"±{within:g} km/h for the mean of a cell's whole day"
     if now.place_vehicles is None:
         return (
@@ -281,7 +279,7 @@ def _of_cells(now: Total, look: Look, within: float) -> str:
             "which tell no cells apart. A larger total, a larger fleet or fewer, larger cells do."
         )
     fleet = "" if now.fleet is None else f"; the average cell has that from a fleet of {now.fleet:,} vehicles"
-    declared = f" ({look.known.fleet.vehicles:,} are declared)" if fleet else ""
+    declared = f" ({known.fleet.vehicles:,} are declared)" if fleet else ""
     return f"{what} needs {now.place_vehicles:,} vehicles in each of its HATs{fleet}{declared}."
 
 

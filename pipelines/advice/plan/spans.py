@@ -1,12 +1,13 @@
 """What one total is worth as that of a day, a week, four weeks, a quarter or a year: from public facts alone."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 
 import msgspec
 import numpy as np
 
-from dpops.learning.half_widths import Look, hat_half_widths, place_half_widths
+from dpops.learning.half_widths import hat_half_widths, place_half_widths
 from dpops.levels import BoundsOnly, Recipe
 from pipelines.specification import Specification
 from pipelines.specification.levels import LevelsRelease, SpanTotal
@@ -45,15 +46,12 @@ def _worth(
     total: SpanTotal, spec: Specification, asked: LevelsRelease, known: BoundsOnly, recipe: RecipeAt
 ) -> SpanWorth:
     day, rho = total.of_a_day()
-    made = recipe(day, rho)
-    look = Look(
-        settings=made.later[0], kind=made.kind, spread=made.spread, known=known, counts_public=asked.counts_public
-    )
-    usual, upper = np.array([look.usual_vehicles]), float(spec.speeds.grid.upper)
+    stage = replace(recipe(day, rho).later[0], counts_public=asked.counts_public)
+    usual, upper = np.array([known.usual_vehicles]), float(spec.speeds.grid.upper)
     return SpanWorth(
         days=total.days,
         served=total.served,
         epsilon_a_day=float(day),
-        hat_kmh=[float(hat_half_widths(look, usual, upper, number).kmh[0]) for number in DAY_NUMBERS],
-        cell_day_kmh=[float(place_half_widths(look, usual, upper, number)[0]) for number in DAY_NUMBERS],
+        hat_kmh=[float(hat_half_widths(stage, known, usual, upper, number).kmh[0]) for number in DAY_NUMBERS],
+        cell_day_kmh=[float(place_half_widths(stage, known, usual, upper, number)[0]) for number in DAY_NUMBERS],
     )

@@ -20,7 +20,6 @@ from dpops.levels import (
     read,
     recipe,
     release_rows,
-    stage_of,
     sum_up,
 )
 from dpops.levels.defaults import BoundsOnly
@@ -92,11 +91,11 @@ def look(
     hats, hours = hats_of(city.region, day.hours), np.array(day.hours, np.int64)
     stages: list[StageValues] = []
     belief = forecast
-    for settings in how.first if forecast is None else how.later:
+    for planned in how.first if forecast is None else how.later:
         if stages:
             belief = learned(taken_in(state, DayValues(hours=hours, stages=tuple(stages)))).estimate()
         centres = first_centres(hats.cells, hats.slots) if belief is None else centres_around(city, belief)
-        stage = stage_of(settings, how.kind, how.spread, hats, city.grid.step, centres)
+        stage = planned.on(hats, centres, city.grid.step)
         stages.append(stage_values(_released(day.rows, stage, noise), city.fleet))
     return tuple(stages)
 

@@ -9,7 +9,8 @@ from rich.table import Table
 
 from dpops.learning import DayValues, StageValues, State, learned, live, taken_in
 from dpops.learning.learner import Learned
-from dpops.levels import LiveSettings, Recipe, Rows, Stage, level, live_settings, release_rows
+from dpops.levels import Recipe, Rows, Stage, live_stage, release_rows
+from dpops.levels.live import of_slot
 from dpops.noise import Noise
 from dpops.types import Float64s
 from pipelines.lab.evaluation.learned import centres_around, look, recipe_for
@@ -53,9 +54,9 @@ def evaluated_live(
     plans = [(total, kind) for total in totals for kind in KINDS]
     for done, (total, kind) in enumerate(plans):
         how = recipe_for(city, kind, Fraction(total), DELTA)
-        settings, delta = live_settings(kind, Fraction(total)), None if kind == "laplace" else str(float(DELTA))
-        usual = [simulate_live(city, how, settings, Noise()) for _ in range(runs)]
-        shown = [_shown(city, one[-1], simulate_live(storm, how, settings, Noise())[-1], storm) for one in usual if one]
+        slots, delta = live_stage(kind, how.spread, Fraction(total)), None if kind == "laplace" else str(float(DELTA))
+        usual = [simulate_live(city, how, slots, Noise()) for _ in range(runs)]
+        shown = [_shown(city, one[-1], simulate_live(storm, how, slots, Noise())[-1], storm) for one in usual if one]
         for at, day in enumerate(city.days[1:]):
             errors.append(_errors(total, delta, day, [run[at] for run in usual]))
         if shown:
@@ -123,9 +124,9 @@ class LiveDay:
     end: Float64s
 
 
-def simulate_live(city: TrueCity, how: Recipe, settings: LiveSettings, noise: Noise) -> list[LiveDay]:
-    """All days after the first one, in order; that one has no live slots."""
-    rest = tuple(replace(each, share=each.share * (1 - settings.share)) for each in how.later)
+def simulate_live(city: TrueCity, how: Recipe, live_slots: Stage, noise: Noise) -> list[LiveDay]:
+    """All days after the first one, in order; that one has no live slots. live_slots: of a period together."""
+    rest = tuple(replace(each, share=each.share * (1 - live_slots.share)) for each in how.later)
     state = State.new(design_of(city.region), facts_of(city.fleet))
     found: list[LiveDay] = []
     for day in city.days:
@@ -135,41 +136,31 @@ def simulate_live(city: TrueCity, how: Recipe, settings: LiveSettings, noise: No
         stages = look(city, day, replace(how, later=rest), forecast, state, noise)
         state = taken_in(state, DayValues(hours=hours, stages=stages))
         if known is not None and forecast is not None:
-            values, leans = _live_values(city, day, known, how, settings, noise)
+            values, leans = _live_values(city, day, known, live_slots, noise)
             end = learned(state).estimate().values
             found.append(LiveDay(live=values, leans=leans, forecast=forecast.values, end=end))
     return found
 
 
 def _live_values(
-    city: TrueCity, day: TrueDay, known: Learned, how: Recipe, settings: LiveSettings, noise: Noise
+    city: TrueCity, day: TrueDay, known: Learned, live_slots: Stage, noise: Noise
 ) -> tuple[Float64s, Float64s]:
     """Of each slot as it was published after it, (cells, slots); and how far it leans on the day."""
     hours = np.array(day.hours, np.int64)
     slots: dict[int, StageValues] = {}
     values, leans = np.zeros(day.means.shape), np.zeros(day.means.shape)
     for slot in range(hours.size):
-        slots[slot] = _released(city, day, slot, known, how, settings, noise)
+        slots[slot] = _released(city, day, slot, known, live_slots, noise)
         found = live(known, hours, slots)
         values[:, slot] = np.clip(found.field.values[:, slot], 0, float(city.grid.upper))
         leans[:, slot] = found.leans[:, slot]
     return values, leans
 
 
-def _released(
-    city: TrueCity, day: TrueDay, slot: int, known: Learned, how: Recipe, settings: LiveSettings, noise: Noise
-) -> StageValues:
+def _released(city: TrueCity, day: TrueDay, slot: int, known: Learned, live_slots: Stage, noise: Noise) -> StageValues:
     hats = hats_of(city.region, (day.hours[slot],))
-    stage = Stage(
-        kind=how.kind,
-        levels=tuple(level(name, hats, speeds, weights) for name, speeds, weights in settings.levels),
-        share=settings.of_slot(len(day.hours)),
-        spread=how.spread,
-        bound_kmh=settings.bound_kmh,
-        alpha=settings.alpha,
-        centres=centres_around(city, known.forecast(np.array(hats.hours, np.int64))),
-        step_kmh=city.grid.step,
-    )
+    centres = centres_around(city, known.forecast(np.array(hats.hours, np.int64)))
+    stage = of_slot(live_slots, len(day.hours)).on(hats, centres, city.grid.step)
     mine = day.rows.slot == slot
     rows = Rows(*(column[mine] for column in day.rows))._replace(slot=np.zeros(int(mine.sum()), np.int64))
     return slot_values(release_rows(rows, stage, noise), city.fleet)

@@ -5,7 +5,7 @@ from itertools import product
 
 import numpy as np
 
-from dpops.levels import FIRST_CENTRE, Hats, Kind, Rows, Stage, level
+from dpops.levels import FIRST_CENTRE, Hats, Kind, Part, Rows, Stage
 from dpops.levels.defaults import spread_of
 
 STEP = Fraction(1, 100)
@@ -43,17 +43,16 @@ def stage(
     whole = sum(range(1, len(names) + 1))
     shares = [Fraction(at + 1, whole) for at in range(len(names))]
     weights = weight_shares or tuple(shares)
-    return Stage(
+    planned = Stage(
         kind=kind,
-        levels=tuple(level(name, hats, s, w) for name, s, w in zip(names, shares, weights, strict=True)),
+        parts=tuple(map(Part, names, shares, weights)),
         share=share,
         spread=spread_of(kind, budget),
         bound_kmh=bound,
         alpha=alpha,
-        centres=np.full((hats.cells, hats.slots), centre),
-        step_kmh=STEP,
         counts_public=counts_public,
     )
+    return planned.on(hats, np.full((hats.cells, hats.slots), centre), STEP)
 
 
 def days_of(speeds: tuple[int, ...] = (0, 2700, 3400, 6500), reports: tuple[int, ...] = (1, 9)) -> "list[list[Visit]]":

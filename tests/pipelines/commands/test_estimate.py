@@ -13,7 +13,7 @@ from pipelines.account import location
 from tests import city, levels_city
 from tests.levels_city import CELLS, DAYS
 from tests.statistical.checks import seeded
-from transforms.recorded.stage_plan import plan_of
+from transforms.recorded.stage_plan import stage_of
 from transforms.releases import base
 from transforms.releases.periods.products import PRODUCTS
 
@@ -121,8 +121,7 @@ def test_what_was_released_itself_stands_in_a_file_of_its_own(tmp_path: Path, ha
     assert len(entries) == 2
     for place, entry in enumerate(entries, 1):
         mine = [row for row in rows if row["sequence"] == place]
-        plan = plan_of(entry.unit)
-        stage = plan.read([int(cell, 16) for cell in sorted(CELLS, key=lambda cell: int(cell, 16))])
+        stage = stage_of(entry.unit, sorted(int(cell, 16) for cell in CELLS))
         integers = np.array(entry.unit.integers)
         assert len(mine) == stage.groups == integers.size / 2
         for column, its in (("weight", integers[: stage.groups]), ("speed", integers[stage.groups :])):

@@ -13,7 +13,8 @@ from dpops.types import Grid
 from pipelines.specification.levels import LevelsRelease, SpanTotal, levels_release
 from tests.dpops.levels.cities import KINDS, Visit, days_of, random_days, rows
 from tests.transforms.releases.levels_days import HOURS, REGION
-from transforms.releases.periods.stages import LevelsPolicy, stage_plan
+from transforms.public import EntryNumber
+from transforms.releases.periods.stages import LevelsPolicy, laid_stage
 from transforms.time.calendar import WEEKDAYS, Timetable, Weekday
 
 TOTAL, DELTA = Fraction(10), Fraction(1, 10**6)
@@ -36,14 +37,14 @@ def asked(kind: Kind, days: int, served: int) -> LevelsRelease:
 
 def spent_on_a_day(how: LevelsPolicy, *, is_first: bool) -> Fraction:
     """What the integers of the worst vehicle-day spend over the stages of a day: rho, or epsilon without delta."""
-    settings, most = how.first if is_first else how.later, ZERO
+    planned, most = how.first if is_first else how.later, ZERO
     centres = np.full((len(REGION), len(HOURS)), 2_000)
-    stages = [stage_plan(how, settings, at, HOURS, centres, 0).read(REGION) for at in range(len(settings))]
+    stages = [laid_stage(how, planned, at, HOURS, centres, EntryNumber(0)) for at in range(len(planned))]
     for day in DAYS:
         power = 2 if how.kind == "gaussian" else 1
         sums = [sum(abs(value) ** power for value in unchecked(rows([day]), one).value.tolist()) for one in stages]
         most = max(most, sum((Fraction(each) for each in sums), ZERO))
-    return most / (2 * how.spread) if how.kind == "gaussian" else most / how.spread
+    return most / (2 * planned[0].spread) if how.kind == "gaussian" else most / planned[0].spread
 
 
 def spent_in_a_window(levels: LevelsRelease, served: int) -> Fraction:

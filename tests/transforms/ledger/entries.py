@@ -3,7 +3,6 @@
 from dataclasses import replace
 from fractions import Fraction
 
-import msgspec
 import sqlalchemy as sa
 from msgspec import structs
 from sqlalchemy.pool import NullPool
@@ -12,6 +11,7 @@ from dpops.accountant import PureLimit
 from dpops.claims import PureDP, claim_of
 from transforms.ledger import Account, Ledger
 from transforms.ledger.head import Head
+from transforms.recorded.stage_plan import as_stored
 from transforms.recorded.units import HatUnit, Released, StageUnit
 
 ACCOUNT = Account(
@@ -64,8 +64,8 @@ def unit(slot_s=0, *, epsilon="1", integer=7, digest="d", spec_id="a", period="d
     )
 
 
-def stage_unit(plan, *, debit, total):
-    """A stage's unit. plan: of `StagePlan`."""
+def stage_unit(stage, *, debit, total):
+    """A stage's unit. stage: laid on HATs."""
     return StageUnit(
         spec_id="a",
         period="day 1",
@@ -76,8 +76,8 @@ def stage_unit(plan, *, debit, total):
         digest="d",
         debit=debit,
         total=total,
-        stage=plan.stage,
-        plan=msgspec.to_builtins(plan),
+        stage=stage.number,
+        plan=as_stored(stage),
         integers=[7],
     )
 

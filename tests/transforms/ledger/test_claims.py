@@ -4,16 +4,17 @@ from contextlib import nullcontext
 from dataclasses import replace
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from msgspec import structs
 
 from dpops.accountant import DeltaLimit, PureLimit
 from dpops.claims import ZCDP, rho_within
+from dpops.levels import Hats, Part, Stage
 from tests.transforms.ledger.entries import ACCOUNT, PLAN, opened, record, stage_unit, unit, whole
 from transforms.ledger import AccountRefusal, LedgerError, releases
 from transforms.ledger.claims import check_claims, claims_of
 from transforms.recorded.units import Released
-from transforms.releases.periods import stages as levels
 
 DELTA = Fraction(1, 10**6)
 
@@ -164,29 +165,22 @@ def test_an_account_may_lower_its_delta_and_never_change_the_kind_of_its_limit(t
             book.open_account(replace(ACCOUNT, limit=str(other)))
 
 
-STAGE = levels.StagePlan(
+STAGE = Stage(
     kind="gaussian",
-    stage=0,
+    spread=Fraction(5),
+    parts=(Part("cell", Fraction(1), Fraction(1)),),
+    share=Fraction(1, 4),
+    bound_kmh=Fraction(15),
+    alpha=Fraction(3, 5),
     stages=2,
-    share="1/4",
-    spread="5",
-    bound_kmh="15",
-    alpha="3/5",
-    exponent="3/4",
-    step_kmh="1/100",
-    counts_public=False,
-    levels=[("cell", "1", "1")],
-    hours=[0],
-    rests_on=0,
-    centres="",
-)
+).on(Hats(parents=(0,), grandparents=(0,), hours=(0,)), np.full((1, 1), 2_000), Fraction(1, 100))
 
 
 @pytest.mark.parametrize(("share", "fits"), [("3/4", True), ("7/10", True), ("19/20", False)])
 def test_the_shares_of_a_periods_stages_are_added_up(share, fits):
     """A whole vector of norm 2**20 under noise of variance 5 costs 2**40 / 10."""
     total = ZCDP(Fraction(2**40, 10))
-    plans = [STAGE, structs.replace(STAGE, stage=1, share=share)]
-    stages = [stage_unit(plan, debit=total, total=total) for plan in plans]
+    shared = [STAGE, replace(STAGE, number=1, share=Fraction(share))]
+    stages = [stage_unit(stage, debit=total, total=total) for stage in shared]
     with nullcontext() if fits else pytest.raises(LedgerError, match="claim more"):
         check_claims(map(claims_of, stages))

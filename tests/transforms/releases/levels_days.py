@@ -6,7 +6,7 @@ from fractions import Fraction
 import h3
 
 from dpops.claims import ZCDP, PureDP, rho_within
-from dpops.levels import UNIT, Fleet, Kind, LiveSettings, Settings, live_settings
+from dpops.levels import UNIT, Fleet, Kind, Stage, alike, live_stage
 from dpops.levels.defaults import spread_of
 from dpops.types import Grid
 from transforms.releases.periods.stages import LevelsPolicy
@@ -20,29 +20,30 @@ REGION = tuple(
 HOURS = (7, 8, 12, 13)
 
 
-def policy(kind: Kind, live: LiveSettings | None = None, *, rest: Fraction | None = None) -> LevelsPolicy:
+def policy(kind: Kind, live: Stage | None = None, *, rest: Fraction | None = None) -> LevelsPolicy:
     """Of the defaults. rest: what the period's end takes, against what live slots leave of the total."""
-    live = live or live_settings(kind, EPSILON)
     spread = spread_of(kind, EPSILON if kind == "laplace" else rho_within(EPSILON, DELTA))
+    live = live_stage(kind, spread, EPSILON) if live is None else replace(live, spread=spread)
     claim = PureDP(UNIT / spread) if kind == "laplace" else ZCDP.of_gaussian(Fraction(UNIT), spread)
     shares = (("cell", Fraction(1, 2)), ("hour", Fraction(1, 5)), ("parent", Fraction(3, 10)))
-    later = Settings(
-        shares=shares, share=1 - live.share if rest is None else rest, bound_kmh=Fraction(7), alpha=Fraction(9, 10)
+    later = Stage(
+        kind=kind,
+        spread=spread,
+        parts=alike(shares),
+        share=1 - live.share if rest is None else rest,
+        bound_kmh=Fraction(7),
+        alpha=Fraction(9, 10),
     )
     return LevelsPolicy(
         spec_id="a",
-        kind=kind,
         total=claim,
         epsilon=EPSILON,
         delta=None if kind == "laplace" else DELTA,
-        spread=spread,
         first=(replace(later, share=Fraction(1, 4)), replace(later, share=Fraction(3, 4))),
         later=(later,),
-        exponent=Fraction(3, 4),
         region=REGION,
         grid=Grid(step=Fraction(1, 100), upper_steps=6_500),
         fleet=Fleet(),
-        counts_public=False,
         digest_key=b"key",
         live=live,
     )

@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 
 from dpops.accountant import Accountant, DeltaLimit, Limit, PureLimit
-from dpops.levels import UNIT, Kind, Rows, Stage, Sums, live_settings, sum_up
+from dpops.levels import UNIT, Kind, Rows, Stage, Sums, live_stage, sum_up
 from dpops.levels.bounded import unchecked, vectors
 from dpops.noise import Noise
 from dpops.types import Int64s
@@ -18,11 +18,11 @@ from tests.dpops.levels.cities import KINDS, Visit, days_of, random_days, rows
 from tests.transforms.ledger.entries import opened
 from tests.transforms.releases.levels_days import DELTA, EPSILON, HOURS, REGION, facts, policy
 from transforms.ledger import LedgerError, LimitExceeded, PeriodClosed
-from transforms.recorded.stage_plan import plan_of
+from transforms.recorded.stage_plan import as_stored
 from transforms.recorded.units import LiveUnit, Sequenced, StageUnit, Unit
-from transforms.releases.live.slot import known_before, live_plan, recorded_plan, seal_live
+from transforms.releases.live.slot import known_before, live_slot, recorded_stage, seal_live
 from transforms.releases.periods.order import plan_for
-from transforms.releases.periods.stages import LevelsPolicy, seal_stage, stage_plan
+from transforms.releases.periods.stages import LevelsPolicy, laid_stage, seal_stage
 
 EVERYWHERE: list[Visit] = [(cell, slot, 3, 2_900) for cell in range(3) for slot in range(len(HOURS))]
 """As far from the centre as a live slot allows."""
@@ -32,9 +32,9 @@ ENTRY = Sequenced(1, None)  # type: ignore[arg-type]
 def stages_of(how: LevelsPolicy, slots: int | None = None) -> list[tuple[Stage, int | None]]:
     """Every look at a day of HOURS, with the index of its slot; the day's own last. slots: that shares are made for."""
     count = slots or len(HOURS)
-    live = [live_plan([ENTRY], count, hour, how, lambda *_: np.full((3, 1), 2_000)) for hour in HOURS]
-    day = stage_plan(how, how.later, 0, HOURS, np.full((3, len(HOURS)), 2_000), 1)
-    return [*((plan.read(REGION), at) for at, plan in enumerate(live)), (day.read(REGION), None)]
+    live = [live_slot([ENTRY], count, hour, how, lambda *_: np.full((3, 1), 2_000)) for hour in HOURS]
+    day = laid_stage(how, how.later, 0, HOURS, np.full((3, len(HOURS)), 2_000), 1)
+    return [*((stage, at) for at, stage in enumerate(live)), (day, None)]
 
 
 def of_slot(found: Rows, slot: int) -> Rows:
@@ -60,7 +60,7 @@ def excess(how: LevelsPolicy, days: list[list[Visit]], slots: int | None = None)
 def test_no_vehicle_day_exceeds_the_total_over_live_slots_and_the_days_end(kind: Kind) -> None:
     days = [EVERYWHERE, *days_of()[::17], *random_days(1, 20)]
     for share in (None, Fraction(9, 10)):
-        assert Fraction(95, 100) < excess(policy(kind, live_settings(kind, EPSILON, share)), days) <= 1
+        assert Fraction(95, 100) < excess(policy(kind, live_stage(kind, Fraction(1), EPSILON, share)), days) <= 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -97,15 +97,14 @@ def nobody(stage: Stage) -> Sums:
 
 
 def live_unit(how: LevelsPolicy, slot: int, slots: int = len(HOURS)) -> LiveUnit:
-    plan = live_plan([ENTRY], slots, HOURS[slot % 4], how, lambda *_: np.full((3, 1), 2_000))
-    stage = plan.read(REGION)
-    return seal_live(nobody(stage), plan, stage, facts(slot), slot * 3600, how, Noise())
+    stage = live_slot([ENTRY], slots, HOURS[slot % 4], how, lambda *_: np.full((3, 1), 2_000))
+    return seal_live(nobody(stage), stage, facts(slot), slot * 3600, how, Noise())
 
 
-def day_unit(how: LevelsPolicy, stage: int = 0, *, first: bool = False) -> StageUnit:
-    settings = how.first if first else how.later
-    plan = stage_plan(how, settings, stage, HOURS, np.full((3, len(HOURS)), 2_000), 1)
-    return seal_stage(nobody(plan.read(REGION)), plan, [facts(at) for at in range(4)], 0, how, Noise())
+def day_unit(how: LevelsPolicy, number: int = 0, *, first: bool = False) -> StageUnit:
+    planned = how.first if first else how.later
+    stage = laid_stage(how, planned, number, HOURS, np.full((3, len(HOURS)), 2_000), 1)
+    return seal_stage(nobody(stage), stage, [facts(at) for at in range(4)], 0, how, Noise())
 
 
 class Book:
@@ -212,8 +211,8 @@ def test_another_specification_on_the_account_gets_what_the_first_one_left(tmp_p
 
 def test_what_is_made_again_has_the_recorded_plan() -> None:
     unit = live_unit(policy("gaussian"), 2)
-    assert recorded_plan([Sequenced(5, unit)], 2 * 3600) == plan_of(unit)
-    assert recorded_plan([Sequenced(5, unit)], 3 * 3600) is None
+    assert as_stored(recorded_stage([Sequenced(5, unit)], 2 * 3600, REGION)) == unit.plan
+    assert recorded_stage([Sequenced(5, unit)], 3 * 3600, REGION) is None
 
 
 def test_a_live_slot_rests_on_whole_earlier_periods_alone() -> None:
@@ -237,7 +236,7 @@ def test_a_period_that_waits_for_its_second_stage_is_no_forecast_of_another_one(
 
     waiting = Sequenced(1, day_unit(how, 0, first=True))
     plan = plan_for([waiting], "day 2", 0, HOURS[:3], how, centres_of)
-    assert (plan.stages, plan.rests_on, asked) == (2, 0, [])
-    assert plan_for([waiting], "day 1", 1, HOURS, how, centres_of).rests_on == 1
+    assert (plan.stages, plan.laid.rests_on, asked) == (2, 0, [])
+    assert plan_for([waiting], "day 1", 1, HOURS, how, centres_of).laid.rests_on == 1
     done = Sequenced(3, day_unit(how, 1, first=True))
-    assert plan_for([waiting, done], "day 2", 0, HOURS[:3], how, centres_of).rests_on == 3
+    assert plan_for([waiting, done], "day 2", 0, HOURS[:3], how, centres_of).laid.rests_on == 3

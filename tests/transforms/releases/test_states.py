@@ -21,7 +21,7 @@ from transforms.ledger.chain import Signature
 from transforms.recorded.units import Sequenced
 from transforms.releases import state_file
 from transforms.releases.periods import learned, states
-from transforms.releases.periods.stages import LevelsPolicy, first_centres, seal_stage, stage_plan
+from transforms.releases.periods.stages import LevelsPolicy, first_centres, laid_stage, seal_stage
 from transforms.releases.state_file import Kept, StateFile
 
 OURS = Signature(b"k" * 32, "check")
@@ -34,10 +34,10 @@ def entries(days: int, seed: int = 0) -> list[Sequenced]:
     """So many recorded days of a small city, always the same."""
     rng, found = np.random.default_rng(seed), []
     for day in range(days):
-        plan = stage_plan(HOW, HOW.later, 0, HOURS, first_centres(len(REGION), len(HOURS)), day)
+        stage = laid_stage(HOW, HOW.later, 0, HOURS, first_centres(len(REGION), len(HOURS)), day)
         mine = [replace(each, period=f"day {day}") for each in SLOTS]
-        sums = sum_up(rows(random_days(seed + day, 40)), plan.read(REGION))
-        found.append(Sequenced(day + 1, seal_stage(sums, plan, mine, day * 86_400, HOW, Noise(rng.bytes))))
+        sums = sum_up(rows(random_days(seed + day, 40)), stage)
+        found.append(Sequenced(day + 1, seal_stage(sums, stage, mine, day * 86_400, HOW, Noise(rng.bytes))))
     return found
 
 

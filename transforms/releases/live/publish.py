@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from transforms.recorded.stage_plan import plan_of
+from transforms.recorded.stage_plan import numbers_of
 from transforms.recorded.units import LiveEntry, StageEntry
 from transforms.records import SlotEstimates
 from transforms.releases.periods.learned import learned_live
@@ -33,4 +33,4 @@ def live_estimates(
 
 def _epsilon(entry: LiveEntry, policy: LevelsPolicy) -> str:
     """What a vehicle spends in the slot, as rows say it: of zCDP what it comes to at the specification's delta."""
-    return str(plan_of(entry.unit).claim.approx(policy.delta or Fraction(0)).epsilon)
+    return str(numbers_of(entry.unit).claim.approx(policy.delta or Fraction(0)).epsilon)

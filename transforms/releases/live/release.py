@@ -3,15 +3,15 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from dpops.levels import Stage
 from dpops.noise import Noise
 from dpops.statistics import Column
 from transforms.failpoints import failpoint
 from transforms.ledger.ledger_account import LedgerAccount
-from transforms.recorded.stage_plan import StagePlan
 from transforms.records import RecordedSlot, SlotEstimates, SlotShard
 from transforms.releases.base import Before, Drawn, Estimator, Tallies
 from transforms.releases.live.publish import live_estimates
-from transforms.releases.live.slot import is_closed, known_before, live_plan, recorded_plan, seal_live
+from transforms.releases.live.slot import is_closed, known_before, live_slot, recorded_stage, seal_live
 from transforms.releases.periods.learned import learned_centres
 from transforms.releases.periods.order import hours_of
 from transforms.releases.periods.stages import COLUMNS, LevelsPolicy, add_up
@@ -37,28 +37,27 @@ class LiveRelease:
         """None before the first whole period, and none of a period that is released already."""
         slot_s, _ = group
         facts, region = self.slots[slot_s], self.policy.region
-        plan = None if before.recorded else self._plan(slot_s, facts, before)
-        if plan is None:
+        stage = None if before.recorded else self._stage(slot_s, facts, before)
+        if stage is None:
             return []
-        stage = plan.read(region)
         sums = add_up(tallies(), region, (slot_s,), stage)
         failpoint("before-noise")
-        unit = seal_live(sums, plan, stage, facts, slot_s, self.policy, noise)
+        unit = seal_live(sums, stage, facts, slot_s, self.policy, noise)
         failpoint("after-noise")
         return [Drawn(unit)]
 
     def estimator(self, account: LedgerAccount) -> Estimator:
         return _Estimator(self, account)
 
-    def _plan(self, slot_s: int, facts: SlotFacts, before: Before) -> StagePlan | None:
+    def _stage(self, slot_s: int, facts: SlotFacts, before: Before) -> Stage | None:
         """The recorded one, or what follows from recorded entries alone; None where the slot is not released."""
         stages = before.stages(self.policy.spec_id)
-        plan = recorded_plan(before.live(self.policy.spec_id, facts.period), slot_s)
+        stage = recorded_stage(before.live(self.policy.spec_id, facts.period), slot_s, self.policy.region)
         known = known_before(stages, facts.period)
-        if plan is not None or not known or is_closed(stages, facts.period):
-            return plan
+        if stage is not None or not known or is_closed(stages, facts.period):
+            return stage
         (hour,) = hours_of([slot_s], self.zone)
-        return live_plan(known, len(facts.plan), hour, self.policy, learned_centres)
+        return live_slot(known, len(facts.plan), hour, self.policy, learned_centres)
 
 
 class _Estimator:

@@ -4,8 +4,10 @@ import hmac
 from collections.abc import Sequence
 
 from dpops.levels import Stage, Sums, release
+from dpops.levels.live import of_slot
 from dpops.noise import Noise
-from transforms.recorded.stage_plan import StagePlan, as_stored, pack_centres, plan_of
+from transforms.places.hierarchy import hats_of
+from transforms.recorded.stage_plan import as_stored, stage_of
 from transforms.recorded.units import LiveEntry, LiveUnit, StageEntry
 from transforms.releases.periods.order import CentresOf, is_complete
 from transforms.releases.periods.stages import LevelsPolicy
@@ -27,40 +29,21 @@ def is_closed(stages: Sequence[StageEntry], period: str) -> bool:
     return any(entry.unit.period == period for entry in stages)
 
 
-def live_plan(
-    known: Sequence[StageEntry], slots: int, hour: int, policy: LevelsPolicy, centres_of: CentresOf
-) -> StagePlan:
-    """The plan of one of a period's slots, which begins in this local hour. known: from `known_before`, not empty."""
-    live = policy.live
-    if live is None:
+def live_slot(known: Sequence[StageEntry], slots: int, hour: int, policy: LevelsPolicy, centres_of: CentresOf) -> Stage:
+    """One of a period's slots, which begins in this local hour. known: from `known_before`, not empty."""
+    if policy.live is None:
         raise ValueError("the specification has no live slots")
-    return StagePlan(
-        kind=policy.kind,
-        stage=0,
-        stages=1,
-        share=str(live.of_slot(slots)),
-        spread=str(policy.spread),
-        bound_kmh=str(live.bound_kmh),
-        alpha=str(live.alpha),
-        exponent=str(policy.exponent),
-        step_kmh=str(policy.grid.step),
-        counts_public=False,
-        levels=[(name, str(speeds), str(weights)) for name, speeds, weights in live.levels],
-        hours=[hour],
-        rests_on=known[-1].sequence,
-        centres=pack_centres(centres_of(known, policy, [hour])),
-    )
+    centres = centres_of(known, policy, [hour])
+    return of_slot(policy.live, slots).on(hats_of(policy.region, [hour]), centres, policy.grid.step, known[-1].sequence)
 
 
-def recorded_plan(live: Sequence[LiveEntry], slot_s: int) -> StagePlan | None:
+def recorded_stage(live: Sequence[LiveEntry], slot_s: int, region: Sequence[int]) -> Stage | None:
     """Of a slot that is recorded already: what is made again is made as it was."""
-    return next((plan_of(entry.unit) for entry in live if entry.unit.slot_s == slot_s), None)
+    return next((stage_of(entry.unit, region) for entry in live if entry.unit.slot_s == slot_s), None)
 
 
-def seal_live(
-    sums: Sums, plan: StagePlan, stage: Stage, facts: SlotFacts, slot_s: int, policy: LevelsPolicy, noise: Noise
-) -> LiveUnit:
-    """Draws a live slot's noise. stage: as the plan reads on the policy's region."""
+def seal_live(sums: Sums, stage: Stage, facts: SlotFacts, slot_s: int, policy: LevelsPolicy, noise: Noise) -> LiveUnit:
+    """Draws a live slot's noise."""
     where = f"{policy.spec_id}/{slot_s}/live/".encode()
     exact = b"".join(column.astype("<i8").tobytes() for column in sums)
     return LiveUnit(
@@ -70,9 +53,9 @@ def seal_live(
         slot_start=facts.start,
         slot_end=facts.end,
         unit="km/h",
-        plan=as_stored(plan),
+        plan=as_stored(stage),
         integers=release(sums, stage, noise).tolist(),
         digest=hmac.digest(policy.digest_key, where + exact, "sha256").hex(),
-        debit=plan.claim,
+        debit=stage.claim,
         total=policy.total,
     )

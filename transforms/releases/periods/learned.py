@@ -25,7 +25,7 @@ from dpops.learning.learner import RECENT, Field, Learned
 from dpops.levels import centres_of
 from dpops.types import Int64s
 from transforms.places.hierarchy import parent_text
-from transforms.recorded.stage_plan import plan_of
+from transforms.recorded.stage_plan import numbers_of
 from transforms.recorded.units import LiveEntry, StageEntry
 from transforms.records import SlotEstimates
 from transforms.releases.periods.products import grouping
@@ -43,8 +43,8 @@ MARGIN_KMH = Fraction(3)
 def learned_centres(entries: Sequence[StageEntry], policy: LevelsPolicy, hours: Sequence[int]) -> Int64s:
     """Around what the next stage looks: the day's own first look, or a forecast from earlier days."""
     known = learned_from(entries, policy)
-    last = plan_of(entries[-1].unit)
-    own = known.estimate() if last.stage + 1 < last.stages else known.forecast(np.array(hours, np.int64))
+    last = numbers_of(entries[-1].unit)
+    own = known.estimate() if last.number + 1 < last.stages else known.forecast(np.array(hours, np.int64))
     return centres_of(own.values, MARGIN_KMH, policy.grid.upper - MARGIN_KMH)
 
 
@@ -83,8 +83,9 @@ def learned_live(stages: Sequence[StageEntry], live: Sequence[LiveEntry], policy
 
     Both in the order of the ledger. How far a value leans on the day is rounded like the rest.
     """
-    hours = np.array([plan_of(entry.unit).hours[0] for entry in live], np.int64)
-    slots = {at: slot_values(read_unit(entry.unit, policy.region), policy.fleet) for at, entry in enumerate(live)}
+    released = [read_unit(entry.unit, policy.region) for entry in live]
+    hours = np.array([read.stage.laid.hats.hours[0] for read in released], np.int64)
+    slots = {at: slot_values(read, policy.fleet) for at, read in enumerate(released)}
     found = today(learned_from(stages, policy), hours, slots)
     return hat_estimates(found.field, policy)._replace(leans=rounded(found.leans)).slot(-1)
 

@@ -4,11 +4,12 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
+from dpops.levels import Stage
 from dpops.types import Int64s
 from transforms.public import EntryNumber
-from transforms.recorded.stage_plan import StagePlan, plan_of
+from transforms.recorded.stage_plan import numbers_of, stage_of
 from transforms.recorded.units import StageEntry
-from transforms.releases.periods.stages import LevelsPolicy, first_centres, stage_plan
+from transforms.releases.periods.stages import LevelsPolicy, first_centres, laid_stage
 
 CentresOf = Callable[[Sequence[StageEntry], LevelsPolicy, Sequence[int]], Int64s]
 """(recorded stages in the order of the ledger, at least one; policy; hours of a period) -> (cells, slots), int64."""
@@ -26,7 +27,7 @@ def of_period(entries: Sequence[StageEntry], period: str) -> list[StageEntry]:
 
 def is_complete(entries: Sequence[StageEntry], period: str) -> bool:
     mine = of_period(entries, period)
-    return bool(mine) and len(mine) == plan_of(mine[0].unit).stages
+    return bool(mine) and len(mine) == numbers_of(mine[0].unit).stages
 
 
 def plan_for(
@@ -36,7 +37,7 @@ def plan_for(
     hours: Sequence[int],
     policy: LevelsPolicy,
     centres_of: CentresOf,
-) -> StagePlan:
+) -> Stage:
     """The plan of a period's stage: the recorded one, or what follows from all that is recorded of the specification.
 
     entries: in the order of the ledger. The first recorded stage of a period decides how many there are; a period
@@ -45,10 +46,10 @@ def plan_for(
     """
     mine = of_period(entries, period)
     if stage < len(mine):
-        return plan_of(mine[stage].unit)
+        return stage_of(mine[stage].unit, policy.region)
     known = [entry for entry in entries if entry.unit.period == period or is_complete(entries, entry.unit.period)]
-    is_first = plan_of(mine[0].unit).stages == len(policy.first) if mine else not known
+    is_first = numbers_of(mine[0].unit).stages == len(policy.first) if mine else not known
     stages = policy.first if is_first else policy.later
     if not known:
-        return stage_plan(policy, stages, stage, hours, first_centres(len(policy.region), len(hours)), EntryNumber(0))
-    return stage_plan(policy, stages, stage, hours, centres_of(known, policy, hours), known[-1].sequence)
+        return laid_stage(policy, stages, stage, hours, first_centres(len(policy.region), len(hours)), EntryNumber(0))
+    return laid_stage(policy, stages, stage, hours, centres_of(known, policy, hours), known[-1].sequence)

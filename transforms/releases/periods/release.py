@@ -7,7 +7,7 @@ from dpops.noise import Noise
 from dpops.statistics import Column
 from transforms.failpoints import failpoint
 from transforms.ledger.ledger_account import LedgerAccount
-from transforms.recorded.stage_plan import plan_of
+from transforms.recorded.stage_plan import numbers_of
 from transforms.recorded.units import StageUnit, all_of
 from transforms.records import RecordedSlot, SlotEstimates, SlotShard
 from transforms.releases.base import Before, Drawn, Estimator, Tallies
@@ -36,15 +36,15 @@ class PeriodRelease:
     def draw(self, group: SlotShard, tallies: Tallies, before: Before, noise: Noise) -> list[Drawn]:
         """The next stage of a period, whoever recorded those before it."""
         (first_s, _), stage = group, len(before.recorded)
-        if stage and stage == plan_of(*all_of(StageUnit, before.recorded[-1].units)).stages:
+        if stage and stage == numbers_of(*all_of(StageUnit, before.recorded[-1].units)).stages:
             return []
         slots = self.slots[first_s].plan
         facts, hours = [self.slots[slot_s] for slot_s in slots], hours_of(slots, self.zone)
         entries = before.stages(self.policy.spec_id)
-        plan = plan_for(entries, facts[0].period, stage, hours, self.policy, learned_centres)
-        sums = add_up(tallies(), self.policy.region, slots, plan.read(self.policy.region))
+        laid = plan_for(entries, facts[0].period, stage, hours, self.policy, learned_centres)
+        sums = add_up(tallies(), self.policy.region, slots, laid)
         failpoint("before-noise")
-        unit = seal_stage(sums, plan, facts, first_s, self.policy, noise)
+        unit = seal_stage(sums, laid, facts, first_s, self.policy, noise)
         failpoint("after-noise")
         return [Drawn(unit)]
 

@@ -5,7 +5,7 @@ The unit of a stage has the period's first slot; the stages of a period share on
 
 import hmac
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import reduce
 
@@ -15,10 +15,8 @@ from dpops.claims import ZCDP, PureDP
 from dpops.levels import (
     Fleet,
     Kind,
-    LiveSettings,
     ReleasedStage,
     Rows,
-    Settings,
     Stage,
     Sums,
     read,
@@ -29,8 +27,9 @@ from dpops.levels.stages import FIRST_CENTRE
 from dpops.noise import Noise
 from dpops.statistics import SUMS
 from dpops.types import Grid, Int64s
+from transforms.places.hierarchy import hats_of
 from transforms.public import EntryNumber
-from transforms.recorded.stage_plan import StagePlan, as_stored, pack_centres, plan_of
+from transforms.recorded.stage_plan import as_stored, stage_of
 from transforms.recorded.units import LiveUnit, StageUnit
 from transforms.releases.periods.products import Product
 from transforms.releases.slots import SlotFacts
@@ -53,22 +52,23 @@ class LevelsPolicy:
     """
 
     spec_id: str
-    kind: Kind
     total: PureDP | ZCDP
     epsilon: Fraction
     delta: Fraction | None
-    spread: Fraction
-    first: tuple[Settings, ...]
-    later: tuple[Settings, ...]
-    exponent: Fraction
+    first: tuple[Stage, ...]
+    later: tuple[Stage, ...]
     region: tuple[int, ...]
     grid: Grid
     fleet: Fleet
-    counts_public: bool
     digest_key: bytes = field(repr=False)
-    live: LiveSettings | None = None
+    live: Stage | None = None
     products: tuple[Product, ...] = ()
     kept: StateFile | None = field(default=None, compare=False)
+
+    @property
+    def kind(self) -> Kind:
+        """The noise of all stages."""
+        return self.first[0].kind
 
     def costs(self, share: Fraction) -> PureDP | ZCDP:
         """A share of the total."""
@@ -78,35 +78,21 @@ class LevelsPolicy:
 
     def cost_of_period(self, stages: int) -> PureDP | ZCDP:
         """What a period's end, of so many stages, is debited: all of the total, or what live slots leave of it."""
-        settings = self.first if stages == len(self.first) else self.later
-        return self.costs(sum((stage.share for stage in settings), Fraction(0)))
+        own = self.first if stages == len(self.first) else self.later
+        return self.costs(sum((stage.share for stage in own), Fraction(0)))
 
 
-def stage_plan(
+def laid_stage(
     policy: LevelsPolicy,
-    stages: Sequence[Settings],
-    stage: int,
+    stages: Sequence[Stage],
+    number: int,
     hours: Sequence[int],
     centres: Int64s,
     rests_on: EntryNumber,
-) -> StagePlan:
-    settings = stages[stage]
-    return StagePlan(
-        kind=policy.kind,
-        stage=stage,
-        stages=len(stages),
-        share=str(settings.share),
-        spread=str(policy.spread),
-        bound_kmh=str(settings.bound_kmh),
-        alpha=str(settings.alpha),
-        exponent=str(policy.exponent),
-        step_kmh=str(policy.grid.step),
-        counts_public=policy.counts_public,
-        levels=[(name, str(share), str(share)) for name, share in settings.shares],
-        hours=list(hours),
-        rests_on=rests_on,
-        centres=pack_centres(centres),
-    )
+) -> Stage:
+    """One of a period's stages, laid on its HATs. hours: the local hour in which each slot begins."""
+    stage = replace(stages[number], number=number, stages=len(stages))
+    return stage.on(hats_of(policy.region, hours), centres, policy.grid.step, rests_on)
 
 
 def first_centres(cells: int, slots: int) -> Int64s:
@@ -128,11 +114,11 @@ def add_up(tallies: Iterable[Tally], region: Sequence[int], slots: Sequence[int]
 
 
 def seal_stage(
-    sums: Sums, plan: StagePlan, slots: Sequence[SlotFacts], slot_s: int, policy: LevelsPolicy, noise: Noise
+    sums: Sums, stage: Stage, slots: Sequence[SlotFacts], slot_s: int, policy: LevelsPolicy, noise: Noise
 ) -> StageUnit:
     """Draws a stage's noise. slots: of the period, in order; slot_s: the start of the first."""
-    integers = release(sums, plan.read(policy.region), noise)
-    where = f"{policy.spec_id}/{slot_s}/{plan.stage}/".encode()
+    integers = release(sums, stage, noise)
+    where = f"{policy.spec_id}/{slot_s}/{stage.number}/".encode()
     exact = b"".join(column.astype("<i8").tobytes() for column in sums)
     return StageUnit(
         spec_id=policy.spec_id,
@@ -140,16 +126,16 @@ def seal_stage(
         slot_s=slot_s,
         slot_start=slots[0].start,
         slot_end=slots[-1].end,
-        stage=plan.stage,
+        stage=stage.number,
         unit="km/h",
-        plan=as_stored(plan),
+        plan=as_stored(stage),
         integers=integers.tolist(),
         digest=hmac.digest(policy.digest_key, where + exact, "sha256").hex(),
-        debit=policy.cost_of_period(plan.stages),
+        debit=policy.cost_of_period(stage.stages),
         total=policy.total,
     )
 
 
 def read_unit(unit: StageUnit | LiveUnit, region: Sequence[int]) -> ReleasedStage:
     """What a recorded stage says."""
-    return read(unit.integers, plan_of(unit).read(region))
+    return read(unit.integers, stage_of(unit, region))

@@ -17,7 +17,6 @@ from dpops.levels.live import slot_weight
 from dpops.levels.stages import CENTRE_STEP_KMH
 from transforms.places.hierarchy import design_of
 from transforms.recorded.codec import encode
-from transforms.recorded.stage_plan import plan_of
 from transforms.recorded.units import StageEntry
 from transforms.releases.periods.stages import LevelsPolicy, read_unit
 from transforms.releases.state_file import WRONG, Kept
@@ -126,15 +125,15 @@ def period_order(entries: Sequence[StageEntry]) -> list[str]:
 
 
 def _day_of(entries: Sequence[StageEntry], policy: LevelsPolicy) -> DayValues:
-    stages = [stage_values(read_unit(entry.unit, policy.region), policy.fleet) for entry in entries]
-    return DayValues(hours=np.array(plan_of(entries[0].unit).hours, np.int64), stages=tuple(stages))
+    released = [read_unit(entry.unit, policy.region) for entry in entries]
+    hours = np.array(released[0].stage.laid.hats.hours, np.int64)
+    return DayValues(hours=hours, stages=tuple(stage_values(read, policy.fleet) for read in released))
 
 
 def stage_values(read: ReleasedStage, fleet: Fleet) -> StageValues:
     """A stage in units of a typical vehicle-day's weight, so that stages of other levels agree."""
-    shares = tuple((level.name, level.speed_share) for level in read.stage.levels)
     kept = 1.0 if read.stage.counts_public else kept_more(read.stage.bound_kmh)
-    return _in_units(read, vehicle_weight(read.stage.kind, shares, fleet) * kept)
+    return _in_units(read, vehicle_weight(read.stage, fleet) * kept)
 
 
 def slot_values(read: ReleasedStage, fleet: Fleet) -> StageValues:
