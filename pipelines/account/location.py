@@ -93,22 +93,38 @@ def _sqlite(path: Path) -> str:
 def read_key(path: Path) -> Secret:
     """Reads a key file. Raises AccountRefusal where there is none, LedgerError where it is no key or open to others."""
     try:
-        mode, text = path.stat().st_mode, read_regular(path, KEY_FILE_BYTES).decode()
+        return secret_of(read_secret(path, "key"), f"the key file {path}")
     except FileNotFoundError:
         raise AccountRefusal(
             f"there is no key file {path}: run `hatstream init` first, or name it with --key"
         ) from None
+
+
+def read_secret(path: Path, what: str) -> str:
+    """The text of a small file that nobody else may read. what: it holds, for messages.
+
+    Raises LedgerError where it cannot be read or is open to others, FileNotFoundError where there is none.
+    """
+    try:
+        mode, text = path.stat().st_mode, read_regular(path, KEY_FILE_BYTES).decode()
+    except FileNotFoundError:
+        raise
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "no text"
-        raise LedgerError(f"the key file {path} cannot be read: {reason}") from None
+        raise LedgerError(f"the {what} file {path} cannot be read: {reason}") from None
     if stat.S_IMODE(mode) & 0o077:
-        raise LedgerError(f"the key file {path} is open to other users: chmod 600 it")
+        raise LedgerError(f"the {what} file {path} is open to other users: chmod 600 it")
+    return text.strip()
+
+
+def secret_of(text: str, where: str) -> Secret:
+    """The key that a text holds. where: it stands, for the message. Raises LedgerError."""
     try:
-        key = bytes.fromhex(text.strip())
+        key = bytes.fromhex(text)
     except ValueError:
         key = b""
     if len(key) != KEY_BYTES:
-        raise LedgerError(f"the key file {path} does not hold a key of {KEY_BYTES} bytes in hexadecimal")
+        raise LedgerError(f"{where} does not hold a key of {KEY_BYTES} bytes in hexadecimal")
     return Secret(key)
 
 
@@ -161,8 +177,13 @@ def _make_key(place: AccountLocation, account: str) -> None:
             f"account {account!r} was opened with a key file, and there is none at {place.key}: name it with --key"
         )
     Head(place.head).create()
-    with replacing(place.key, 0o600) as file:
-        file.write(f"{secrets.token_hex(KEY_BYTES)}\n".encode())
+    write_key(place.key, secrets.token_hex(KEY_BYTES))
+
+
+def write_key(path: Path, text: str) -> None:
+    """The caller holds the folder's lock."""
+    with replacing(path, 0o600) as file:
+        file.write(f"{text}\n".encode())
 
 
 def signature_of(secret: Secret) -> Signature:

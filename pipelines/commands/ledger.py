@@ -11,6 +11,7 @@ import click
 import msgspec
 from rich.table import Table
 
+from pipelines.commands.local_path import LocalPath
 from pipelines.commands.options import account_options, answer, console, json_option, spec_option
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def ledger() -> None:
-    """Look at the ledger: accounts, what was spent, whether its chain is whole, which slots are missing.
+    """Look at the ledger: accounts, what was spent, whether its chain is whole, which slots are missing. Keep a copy.
 
     \b
     Example:
@@ -210,4 +211,82 @@ def _show_gaps(summary: dict[str, Any], found: Sequence[Gap]) -> None:
         out.print(table)
     out.print(
         f"{len(found):,} of {summary['slots']:,} slots are missing, {summary['still_to_come']:,} are still to come"
+    )
+
+
+_password_option = click.option(
+    "--password-file",
+    "password",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="A file that holds the password of an encrypted backup, readable by its user alone.",
+)
+
+
+@ledger.command()
+@click.option("--to", "path", required=True, type=LocalPath(path_type=Path, dir_okay=False), help="The file to write.")
+@_password_option
+@account_options
+@json_option
+def backup(path: Path, password: Path | None, place: AccountLocation, as_json: bool) -> None:
+    """Write ledger, key and head as they are at one instant into one file; encrypted where a password is named.
+
+    An older backup at the same path is replaced. Without a password the file is as secret as the key.
+
+    \b
+    Example:
+      hatstream ledger backup --to /backup/austin.backup --ledger austin.sqlite --password-file /root/word
+    """
+    from pipelines.account.backup import write_backup
+
+    kept = write_backup(place, path, password)
+    document = {"file": str(path), "entries": len(kept.entries), "made": kept.header.made, "newest": kept.newest_said}
+    secrecy = "encrypted" if password else "not encrypted: keep it as secret as the key"
+    answer(
+        as_json,
+        document | {"encrypted": password is not None},
+        f"{path}: {len(kept.entries):,} entries, the newest release {kept.newest_said}; {secrecy}",
+    )
+
+
+@ledger.command()
+@click.option(
+    "--from", "path", required=True, type=click.Path(path_type=Path, dir_okay=False), help="What `backup` wrote."
+)
+@_password_option
+@click.option(
+    "--results",
+    multiple=True,
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="A folder that released rows went to; give it for each. They show that nothing was released since the backup.",
+)
+@click.option("--nothing-since", is_flag=True, help="Answer for it that nothing was released since the backup.")
+@account_options
+@json_option
+def restore(
+    path: Path,
+    password: Path | None,
+    results: tuple[Path, ...],
+    nothing_since: bool,
+    place: AccountLocation,
+    as_json: bool,
+) -> None:
+    """Put back what is lost of ledger, key and head; refuse what would release days again with fresh noise.
+
+    What is there stays, and must fit the backup. A head that is there says whether the backup is new enough; else the
+    folders of results do (--results), or you.
+
+    \b
+    Example:
+      hatstream ledger restore --from /backup/austin.backup --ledger austin.sqlite --results out
+    """
+    from pipelines.account.backup import Evidence, restore
+
+    kept, put_back = restore(place, path, password, Evidence(results, nothing_since))
+    document = {"restored": put_back, "made": kept.header.made, "newest": kept.newest_said}
+    what = " and ".join(put_back)
+    answer(
+        as_json,
+        document,
+        f"restored from the backup of {kept.header.made}: {what}" if what else "nothing was lost, and nothing changed",
+        f"its newest release is {kept.newest_said}",
     )

@@ -4,45 +4,23 @@ After each loss nothing is released until what was lost is there again; then the
 byte, and nothing is spent twice.
 """
 
-import json
 from shutil import copy2, rmtree
 
 import pytest
 
 from tests import city
-
-LEDGER, KEY, HEAD = "ledger.sqlite", "ledger.key", "ledger.key.head"
+from tests.faults.small_town import HEAD, KEY, LEDGER, lose, make_town, released, results, spent
 
 
 @pytest.fixture
 def town(tmp_path, hatstream):
     """The small city with its first day released, and a backup of that day's end."""
-    city.write(tmp_path)
-    assert hatstream(*city.init(tmp_path))[0] == 0
-    assert released(tmp_path, hatstream, city.DAYS[0])[0] == 0
+    make_town(tmp_path, hatstream)
     backup = tmp_path / "backup"
     backup.mkdir()
     for name in (LEDGER, KEY, HEAD):
         copy2(tmp_path / name, backup / name)
     return tmp_path
-
-
-def released(town, hatstream, end):
-    return hatstream(*city.release(town, end=end))
-
-
-def results(town):
-    return {path.name: path.read_bytes() for path in (town / "out").glob("*.*")}
-
-
-def spent(town, hatstream):
-    shown = json.loads(hatstream("ledger", "show", "--json", "--ledger", town / LEDGER)[1])
-    return [(entry["period"], entry["epsilon"]) for account in shown for entry in account["spent"]]
-
-
-def lose(town, name):
-    for path in town.glob(f"{name}*" if name == LEDGER else name):
-        path.unlink()
 
 
 @pytest.mark.parametrize(("name", "code", "said"), [(KEY, 3, "there is no key file"), (HEAD, 4, "restore it")])

@@ -7,10 +7,11 @@ entry, all that follow must be; entries from before that (a ledger of an older v
 
 import hashlib
 import hmac
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
@@ -36,6 +37,7 @@ ENTRY = sa.Table(
     # NULLs differ from one another, so this binds releases only: the first writer wins.
     sa.Column("release_id", sa.Text, unique=True),
 )
+_AT_ONCE = 100
 _FIELDS = ("seq", "at", "kind", "account", "spec_id", "period", "slot_s", "shard", "epsilon", "body", "release_id")
 
 Entry = Mapping[str, Any]
@@ -114,9 +116,15 @@ def append(db: sa.Connection, signature: Signature | None, *new: Entry) -> None:
 
 def entries(db: sa.Connection) -> Generator[dict[str, Any], None, None]:
     """All entries in the order of the chain, a few at a time."""
-    with db.execution_options(yield_per=100).execute(sa.select(ENTRY).order_by(ENTRY.c.seq)) as found:
+    with db.execution_options(yield_per=_AT_ONCE).execute(sa.select(ENTRY).order_by(ENTRY.c.seq)) as found:
         for row in found.mappings():
             yield dict(row)
+
+
+def put_back(db: sa.Connection, entries_of_copy: Iterator[Mapping[str, Any]]) -> None:
+    """Inserts entries as they once were."""
+    while part := list(islice(entries_of_copy, _AT_ONCE)):
+        db.execute(ENTRY.insert(), part)
 
 
 def walk(db: sa.Connection, signature: Signature | None) -> Walked:

@@ -38,10 +38,10 @@ class Head:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def create(self) -> None:
-        """A head file that knows no ledger yet. The caller holds the folder's lock."""
+    def create(self, known: Mapping[str, Known] | None = None) -> None:
+        """A head file that knows no ledger yet, or those of a copy. The caller holds the folder's lock."""
         with replacing(self._path) as file:
-            file.write(b"{}")
+            file.write(msgspec.json.encode(known or {}))
 
     def read_all(self) -> Mapping[str, Known]:
         try:

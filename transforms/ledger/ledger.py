@@ -102,6 +102,14 @@ class Ledger:
             for suffix in ("-wal", "-shm", ""):
                 Path(f"{self._database.path}{suffix}").unlink(missing_ok=True)
 
+    def fill(self, entries: Iterator[Mapping[str, Any]]) -> Walked:
+        """Puts the entries of a copy into a ledger without any, if they are whole."""
+        with self._transaction() as db:  # not tried again: the copy is read once
+            if chain.genesis(db) is not None:
+                raise LedgerError(f"the ledger {self._database.shown} has entries already")
+            chain.put_back(db, entries)
+            return chain.walk(db, self._signature)
+
     def open_account(self, account: Account) -> str:
         """Writes the account once. Returns "created", "unchanged" or "limit lowered"; refuses any other change."""
 

@@ -49,6 +49,16 @@ def published_slots(folder: Path, spec_id: str, *, is_live: bool = False) -> dic
     return found
 
 
+def published_specifications(folder: Path) -> set[str]:
+    """The spec_ids of all files of slots that the folder has."""
+    found = set()
+    for name in (_NAME, _LIVE_NAME):
+        before, after = name.split("{}")
+        for path in (*folder.glob(f"{before}*"), *folder.glob(f"{DATES}/{before}*")):
+            found.add(path.name.removeprefix(before).partition(after)[0])
+    return found
+
+
 def refuse_other_values(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
     """Raises OtherValues where the path has a file that does not hold the values of rows with these columns."""
     if not path.exists():

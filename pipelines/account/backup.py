@@ -1,0 +1,345 @@
+"""One file of a ledger, its key and its head at one instant, and putting back what of them was lost.
+
+The file is gzip of JSON lines: a header, then the ledger's entries in the order of the chain. Encrypted it is a token
+of Fernet (of the package cryptography), whose key scrypt makes of a password. It is held in memory as a whole.
+"""
+
+import base64
+import gzip
+import io
+import secrets
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from pipelines.account.location import AccountLocation, read_key, read_secret, secret_of, signature_of, write_key
+from transforms.atomic_files import locked, replacing
+from transforms.ledger import Account, AccountRefusal, Ledger
+from transforms.ledger.head import Head, Known, LedgerError
+from transforms.recorded.codec import LIVE_COLUMN, decode
+from transforms.recorded.units import StageUnit
+from transforms.regular_files import read_regular
+from transforms.sinks.published import published_slots, published_specifications
+from transforms.time.calendar import Timetable
+
+if TYPE_CHECKING:
+    from cryptography.fernet import Fernet
+
+MOST_BYTES = 4 << 30
+"""Of a backup, and of what it holds."""
+
+_BEGIN = b"hatstream backup 1"
+_PLAIN, _ENCRYPTED = _BEGIN + b"\n", _BEGIN + b", encrypted\n"
+_SALT_BYTES = 16
+_SCRYPT = {"length": 32, "n": 1 << 17, "r": 8, "p": 1}
+_DAMAGE = (EOFError, OSError, zlib.error, msgspec.MsgspecError, KeyError, TypeError, ValueError)
+
+Entries = Sequence[Mapping[str, Any]]
+
+
+class _Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What stands before the entries. made: UTC. key: in hexadecimal, secret. head: that of the key."""
+
+    made: str
+    key: str
+    head: dict[str, Known]
+
+
+class Backup(NamedTuple):
+    """What a file holds. entries: at least one."""
+
+    header: _Header
+    entries: Entries
+
+    @property
+    def genesis(self) -> str:
+        return str(self.entries[0]["hash"])
+
+    @property
+    def last(self) -> Mapping[str, Any]:
+        return self.entries[-1]
+
+    def with_entries(self, entries: Entries) -> "Backup":
+        """Of the same ledger, with its head."""
+        last, known = entries[-1], self.header.head
+        mine = Known(sequence=last["seq"], hash=last["hash"], accounts=known[self.genesis]["accounts"])
+        return Backup(_Header(self.header.made, self.header.key, known | {self.genesis: mine}), entries)
+
+    @property
+    def newest(self) -> Mapping[str, Any] | None:
+        """The entry of the newest slot or period that was released."""
+        return max(_releases(self.entries), key=lambda entry: entry["slot_s"], default=None)
+
+    @property
+    def newest_said(self) -> str:
+        if self.newest is None:
+            return "none"
+        start = datetime.fromtimestamp(self.newest["slot_s"], UTC).isoformat()
+        return f"of {self.newest['spec_id']}, period {self.newest['period']}, slot {start}"
+
+
+class Evidence(NamedTuple):
+    """What says that nothing was released since a backup, where no head is left to say so.
+
+    results: all folders that released rows went to. is_answered_for: by the operator.
+    """
+
+    results: Sequence[Path]
+    is_answered_for: bool
+
+
+def write_backup(place: AccountLocation, path: Path, password: Path | None) -> Backup:
+    """Writes the file whole or not at all, for the user alone. Raises AccountRefusal, LedgerError, OSError."""
+    _refuse_other_files(path)
+    word = None if password is None else _read_password(password)
+    key, book = read_key(place.key), place.ledger
+    known = dict(Head(place.head).read_all())  # before the ledger is read, which never lags behind it
+    book.verify()
+    entries, made = list(book.entries()), datetime.now(UTC).isoformat(timespec="seconds")
+    backup = Backup(_Header(made, key.key.hex(), known), entries[:1]).with_entries(entries)
+    with locked(path.absolute().parent), replacing(path, 0o600) as file:
+        file.write(_sealed(_packed(backup), word))
+    return backup
+
+
+def restore(place: AccountLocation, path: Path, password: Path | None, evidence: Evidence) -> tuple[Backup, list[str]]:
+    """Puts back what is lost of ledger, key and head; tells what that was. What is there stays, and must fit.
+
+    Raises AccountRefusal where another look at released days could follow, LedgerError for a file or a ledger that is
+    not whole.
+    """
+    backup = read_backup(path, None if password is None else _read_password(password))
+    place.key.parent.mkdir(parents=True, exist_ok=True)
+    with locked(place.key.parent):
+        has_key, has_head = _has_same_key(place, backup), place.head.exists()
+        book = Ledger(place.url, place.head, signature_of(secret_of(backup.header.key, "the backup")))
+        has_ledger = book.exists() and _has_its_entries(book, backup)
+        now = backup.with_entries(list(book.entries())) if has_ledger else backup
+        _check_nothing_since(place, now, evidence)
+        if not has_ledger:
+            _fill(book, backup)
+        if not has_head:
+            Head(place.head).create(now.header.head)
+        if not has_key:
+            write_key(place.key, backup.header.key)
+        book.verify()
+    there = {"ledger": has_ledger, "head": has_head, "key": has_key}
+    return backup, [name for name, is_there in there.items() if not is_there]
+
+
+def _fill(book: Ledger, backup: Backup) -> None:
+    book.create()
+    try:
+        book.fill(iter(backup.entries))
+    finally:
+        book.discard()  # where it has no entry
+
+
+def _has_same_key(place: AccountLocation, backup: Backup) -> bool:
+    try:
+        known = read_key(place.key)
+    except AccountRefusal:
+        return False
+    if known.key.hex() != backup.header.key:
+        raise AccountRefusal(
+            f"the key file {place.key} holds another key than the backup: name another file with --key"
+        )
+    return True
+
+
+def _has_its_entries(book: Ledger, backup: Backup) -> bool:
+    """Whether there is a ledger already. It must be the one of the backup, and hold all that this holds."""
+    if not (first := book.hash_of(1)):
+        return False
+    if first != backup.genesis:
+        raise AccountRefusal("another ledger is in this place: restore to a place without one (--ledger)")
+    if book.hash_of(backup.last["seq"]) != backup.last["hash"]:
+        raise LedgerError("the ledger lacks entries that the backup has: move it away, then restore it too")
+    return True
+
+
+def _check_nothing_since(place: AccountLocation, backup: Backup, evidence: Evidence) -> None:
+    """A ledger that lacks what was released would release it again, with fresh noise.
+
+    backup: with the entries of the ledger that is there, where one is.
+    """
+    if place.head.exists():
+        head = Head(place.head)
+        for account in {entry["account"] for entry in backup.entries}:
+            if head.home(account) not in (None, backup.genesis):
+                raise AccountRefusal(f"account {account!r} lives in another ledger that this key file was used with")
+        remembered = head.read(backup.genesis)
+        if remembered is not None and remembered.sequence > backup.last["seq"]:
+            missing = remembered.sequence - backup.last["seq"]
+            raise AccountRefusal(
+                f"the head file {place.head} remembers {missing:,} entries more than the backup of "
+                f"{backup.header.made} has: restored, they would be released again with fresh noise, a second look. "
+                "Restore a newer backup; without one the account has ended"
+            )
+        if remembered is not None and remembered == (backup.last["seq"], backup.last["hash"]):
+            return
+    if evidence.results:
+        _check_results(backup, evidence.results)
+    elif not evidence.is_answered_for:
+        raise AccountRefusal(
+            f"the backup is of {backup.header.made}, its newest release {backup.newest_said}, and no head file says "
+            "that nothing was released since: that would be released again with fresh noise, a second look. Name all "
+            "folders that results went to (--results DIR), or answer for it yourself (--nothing-since)"
+        )
+
+
+def _check_results(backup: Backup, folders: Sequence[Path]) -> None:
+    """Everything in folders of results must be in the backup, and its newest release in one of them."""
+    published = {
+        (spec_id, is_live, slot_s): path
+        for folder in folders
+        for spec_id in published_specifications(folder)
+        for is_live in (False, True)
+        for slot_s, path in published_slots(folder, spec_id, is_live=is_live).items()
+    }
+    recorded = _Recorded(backup.entries)
+    unknown = [path for which, path in published.items() if not recorded.has(*which)]
+    if unknown:
+        raise AccountRefusal(
+            f"{min(unknown)} was published, but the backup of {backup.header.made} has no record of its slot "
+            f"({len(unknown):,} such slots): it would be released again with fresh noise, a second look. Restore a "
+            "newer backup; without one the account has ended"
+        )
+    newest = backup.newest
+    if newest is not None and not any(recorded.is_of(newest, *which) for which in published):
+        raise AccountRefusal(
+            f"no folder of --results holds the backup's newest release, {backup.newest_said}: they cannot show that "
+            "nothing was released since. Name the folders that results went to"
+        )
+
+
+class _Recorded:
+    """Which published slots a ledger's entries stand for."""
+
+    def __init__(self, entries: Entries) -> None:
+        self._zones = _timetables(entries)
+        releases = list(_releases(entries))
+        self._slots = {(entry["spec_id"], entry["shard"] == LIVE_COLUMN, entry["slot_s"]) for entry in releases}
+        first = {entry["spec_id"]: entry for entry in releases if entry["shard"] != LIVE_COLUMN}
+        self._accounts = {
+            spec_id: entry["account"]
+            for spec_id, entry in first.items()
+            if isinstance(decode(entry["body"]), StageUnit)
+        }
+        self._periods = {
+            (entry["spec_id"], entry["period"]) for entry in releases if entry["spec_id"] in self._accounts
+        }
+
+    def has(self, spec_id: str, is_live: bool, slot_s: int) -> bool:
+        if is_live or spec_id not in self._accounts:
+            return (spec_id, is_live, slot_s) in self._slots
+        return (spec_id, self._period_of(spec_id, slot_s)) in self._periods
+
+    def is_of(self, entry: Mapping[str, Any], spec_id: str, is_live: bool, slot_s: int) -> bool:
+        """Whether a published slot follows from this entry."""
+        if (entry["spec_id"], entry["shard"] == LIVE_COLUMN) != (spec_id, is_live):
+            return False
+        if is_live or spec_id not in self._accounts:
+            return bool(entry["slot_s"] == slot_s)
+        return bool(entry["period"] == self._period_of(spec_id, slot_s))
+
+    def _period_of(self, spec_id: str, slot_s: int) -> str:
+        """Of what is released by periods: the first slot's entry stands for all."""
+        timetable = self._zones[self._accounts[spec_id]]
+        return timetable.period_of(datetime.fromtimestamp(slot_s, ZoneInfo(timetable.zone)).date())
+
+
+def _timetables(entries: Entries) -> dict[str, Timetable]:
+    """Of each account, whose slots do not matter."""
+    opened = [msgspec.json.decode(entry["body"], type=Account) for entry in entries if entry["kind"] == "account"]
+    return {account.name: Timetable(account.timezone, account.unit, 60) for account in opened}  # type: ignore[arg-type]
+
+
+def _releases(entries: Entries) -> Iterator[Mapping[str, Any]]:
+    return (entry for entry in entries if entry["kind"] == "release")
+
+
+def read_backup(path: Path, password: bytes | None) -> Backup:
+    """Raises LedgerError for what is no backup, is damaged, or has another password."""
+    try:
+        data = read_regular(path, MOST_BYTES)
+    except OSError as error:
+        raise LedgerError(f"the backup {path} cannot be read: {error.strerror}") from None
+    packed = _opened(path, data, password)
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(packed)) as file:
+            first, *rest = file.read(MOST_BYTES).splitlines()
+        backup = Backup(msgspec.json.decode(first, type=_Header), [msgspec.json.decode(line) for line in rest])
+        if backup.header.head[backup.genesis]["hash"] != backup.last["hash"]:
+            raise ValueError
+    except (*_DAMAGE, IndexError):
+        raise LedgerError(f"the backup {path} is damaged: nothing of it was taken") from None
+    return backup
+
+
+def _packed(backup: Backup) -> bytes:
+    content = io.BytesIO()
+    with gzip.GzipFile(fileobj=content, mode="wb") as file:
+        for line in (backup.header, *backup.entries):
+            file.write(msgspec.json.encode(line) + b"\n")
+    return content.getvalue()
+
+
+def _sealed(packed: bytes, password: bytes | None) -> bytes:
+    if password is None:
+        return _PLAIN + packed
+    salt = secrets.token_bytes(_SALT_BYTES)
+    token: bytes = _fernet(password, salt).encrypt(packed)
+    return _ENCRYPTED + salt + token
+
+
+def _opened(path: Path, data: bytes, password: bytes | None) -> bytes:
+    from cryptography.fernet import InvalidToken
+
+    if data.startswith(_PLAIN):
+        if password is not None:
+            raise LedgerError(f"the backup {path} is not encrypted, though a password was named")
+        return data[len(_PLAIN) :]
+    if not data.startswith(_ENCRYPTED):
+        raise LedgerError(f"{path} is no backup of hatstream")
+    if password is None:
+        raise LedgerError(f"the backup {path} is encrypted: name the file of its password (--password-file)")
+    rest = data[len(_ENCRYPTED) :]
+    try:
+        packed: bytes = _fernet(password, rest[:_SALT_BYTES]).decrypt(rest[_SALT_BYTES:])
+    except InvalidToken:
+        raise LedgerError(f"the backup {path} has another password, or is damaged") from None
+    return packed
+
+
+def _fernet(password: bytes, salt: bytes) -> "Fernet":
+    from cryptography.fernet import Fernet
+    from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
+
+    return Fernet(base64.urlsafe_b64encode(Scrypt(salt=salt, **_SCRYPT).derive(password)))
+
+
+def _read_password(path: Path) -> bytes:
+    try:
+        word = read_secret(path, "password")
+    except FileNotFoundError:
+        raise LedgerError(f"there is no password file {path}") from None
+    if not word:
+        raise LedgerError(f"the password file {path} is empty")
+    return word.encode()
+
+
+def _refuse_other_files(path: Path) -> None:
+    """A backup replaces an older one, and nothing else."""
+    if not path.exists():
+        return
+    if path.is_file():
+        with path.open("rb") as file:
+            if file.read(len(_BEGIN)) == _BEGIN:
+                return
+    raise LedgerError(f"{path} is there already and is no backup of hatstream: it stays as it is")

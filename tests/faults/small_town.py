@@ -1,0 +1,31 @@
+"""The small city with its first day released, and what its tests of losses ask of it."""
+
+import json
+
+from tests import city
+
+LEDGER, KEY, HEAD = "ledger.sqlite", "ledger.key", "ledger.key.head"
+
+
+def make_town(folder, hatstream):
+    city.write(folder)
+    assert hatstream(*city.init(folder))[0] == 0
+    assert released(folder, hatstream, city.DAYS[0])[0] == 0
+
+
+def released(town, hatstream, end):
+    return hatstream(*city.release(town, end=end))
+
+
+def results(town):
+    return {path.name: path.read_bytes() for path in (town / "out").glob("*.*")}
+
+
+def spent(town, hatstream):
+    shown = json.loads(hatstream("ledger", "show", "--json", "--ledger", town / LEDGER)[1])
+    return [(entry["period"], entry["epsilon"]) for account in shown for entry in account["spent"]]
+
+
+def lose(town, name):
+    for path in town.glob(f"{name}*" if name == LEDGER else name):
+        path.unlink()

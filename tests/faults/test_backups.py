@@ -1,0 +1,181 @@
+"""One file of ledger, key and head: what is lost is put back as it was, and nothing that would be a second look.
+
+Each test loses something of the small city after its first day, or after its second one, of which no backup was made.
+"""
+
+import json
+import sqlite3
+from itertools import combinations
+from shutil import copy2, rmtree
+
+import pytest
+
+from tests import city, levels_city
+from tests.faults.small_town import HEAD, KEY, LEDGER, lose, make_town, released, results, spent
+
+FILES = (LEDGER, KEY, HEAD)
+LOSSES = [names for count in (1, 2, 3) for names in combinations(FILES, count)]
+
+
+@pytest.fixture
+def town(tmp_path, hatstream):
+    make_town(tmp_path, hatstream)
+    return tmp_path
+
+
+@pytest.fixture
+def backed_up(town, hatstream):
+    code, out, _ = hatstream("ledger", "backup", "--to", town / "town.backup", "--ledger", town / LEDGER)
+    assert (code, "not encrypted" in out) == (0, True)
+    assert (town / "town.backup").stat().st_mode & 0o777 == 0o600
+    return town
+
+
+def restored(town, hatstream, *more, file="town.backup"):
+    return hatstream("ledger", "restore", "--from", town / file, "--ledger", town / LEDGER, *more)
+
+
+@pytest.mark.parametrize("names", LOSSES, ids="+".join)
+def test_whatever_was_lost_is_put_back_and_the_next_day_follows(names, backed_up, hatstream):
+    before = results(backed_up)
+    for name in names:
+        lose(backed_up, name)
+    assert restored(backed_up, hatstream, "--results", backed_up / "out")[0] == 0
+    assert released(backed_up, hatstream, city.DAYS[1])[0] == 0
+    assert {name: data for name, data in results(backed_up).items() if name in before} == before
+    assert [epsilon for _, epsilon in spent(backed_up, hatstream)] == [9.0, 9.0]
+    assert hatstream("ledger", "verify", "--ledger", backed_up / LEDGER)[0] == 0
+    assert (backed_up / KEY).stat().st_mode & 0o777 == 0o600
+
+
+def test_nothing_changes_where_nothing_was_lost(backed_up, hatstream):
+    before = [(backed_up / name).read_bytes() for name in (KEY, HEAD)]
+    code, out, _ = restored(backed_up, hatstream)
+    assert (code, "nothing was lost" in out) == (0, True)
+    assert [(backed_up / name).read_bytes() for name in (KEY, HEAD)] == before
+
+
+def test_a_backup_older_than_the_head_is_refused(backed_up, hatstream):
+    assert released(backed_up, hatstream, city.DAYS[1])[0] == 0
+    lose(backed_up, LEDGER)
+    code, out, err = restored(backed_up, hatstream, "--nothing-since")
+    assert (code, out) == (3, "")
+    assert "a second look" in err
+    assert not (backed_up / LEDGER).exists()
+
+
+@pytest.mark.parametrize("kept", [(), (KEY,)], ids=["nothing left", "the key left"])
+def test_without_a_head_the_results_must_show_that_nothing_was_released_since(kept, backed_up, hatstream):
+    assert released(backed_up, hatstream, city.DAYS[1])[0] == 0
+    for name in set(FILES) - set(kept):
+        lose(backed_up, name)
+    assert restored(backed_up, hatstream)[0] == 3
+    code, _, err = restored(backed_up, hatstream, "--results", backed_up / "out")
+    assert (code, "was published, but the backup" in err) == (3, True)
+    (backed_up / "elsewhere").mkdir()
+    code, _, err = restored(backed_up, hatstream, "--results", backed_up / "elsewhere")
+    assert (code, "cannot show" in err) == (3, True)
+    assert not [name for name in set(FILES) - set(kept) if (backed_up / name).exists()]
+
+
+def test_an_old_copy_of_the_ledger_without_a_head_is_no_witness_of_itself(backed_up, hatstream):
+    copy2(backed_up / LEDGER, backed_up / "copy")
+    assert released(backed_up, hatstream, city.DAYS[1])[0] == 0
+    for name in FILES:
+        lose(backed_up, name)
+    copy2(backed_up / "copy", backed_up / LEDGER)
+    assert restored(backed_up, hatstream, "--results", backed_up / "out")[0] == 3
+    assert not (backed_up / HEAD).exists()
+
+
+def test_another_ledger_or_key_in_the_place_is_left_alone(backed_up, hatstream, tmp_path_factory):
+    other = tmp_path_factory.mktemp("other")
+    city.write(other)
+    assert hatstream(*city.init(other))[0] == 0
+    for name in FILES:
+        before = (backed_up / name).read_bytes()
+        copy2(other / name, backed_up / name)
+        assert restored(backed_up, hatstream, "--nothing-since")[0] in (3, 4), name
+        assert (backed_up / name).read_bytes() == (other / name).read_bytes()
+        (backed_up / name).write_bytes(before)
+
+
+def test_a_forged_entry_is_neither_kept_nor_put_back(backed_up, hatstream):
+    with sqlite3.connect(backed_up / LEDGER) as db:
+        db.execute("UPDATE entry SET epsilon = '0' WHERE kind = 'release'")
+    db.close()
+    code, _, err = hatstream("ledger", "backup", "--to", backed_up / "second", "--ledger", backed_up / LEDGER)
+    assert (code, "tampered" in err) == (4, True)
+    assert not (backed_up / "second").exists()
+    assert restored(backed_up, hatstream)[0] == 4
+
+
+def test_an_encrypted_backup_opens_with_its_password_alone_and_shows_nothing(town, hatstream):
+    word, wrong, file = town / "word", town / "wrong", town / "town.backup"
+    for path, text in ((word, "correct horse\n"), (wrong, "battery\n")):
+        path.write_text(text)
+        path.chmod(0o600)
+    asked = ("ledger", "backup", "--to", file, "--ledger", town / LEDGER, "--password-file", word)
+    code, out, _ = hatstream(*asked, "--json")
+    assert (code, json.loads(out)["encrypted"]) == (0, True)
+    assert (town / KEY).read_text().strip().encode() not in file.read_bytes()
+    rmtree(town / "out")
+    for name in FILES:
+        lose(town, name)
+    for more in ((), ("--password-file", wrong), ("--password-file", town / "none")):
+        assert restored(town, hatstream, "--nothing-since", *more)[0] == 4
+    word.chmod(0o644)
+    assert restored(town, hatstream, "--nothing-since", "--password-file", word)[0] == 4
+    word.chmod(0o600)
+    assert restored(town, hatstream, "--nothing-since", "--password-file", word)[0] == 0
+    assert released(town, hatstream, city.DAYS[0])[0] == 0
+
+
+def test_a_damaged_backup_is_refused_wherever_the_damage_is(backed_up, hatstream):
+    whole = (backed_up / "town.backup").read_bytes()
+    for name in FILES:
+        lose(backed_up, name)
+    damaged = [
+        whole[:at] + bytes([whole[at] ^ 0x10]) + whole[at + 1 :] for at in range(0, len(whole), len(whole) // 20)
+    ]
+    for data in (b"", whole[:-9], whole[: len(whole) // 2], whole[:25], *damaged):
+        (backed_up / "bad").write_bytes(data)
+        code, _, err = restored(backed_up, hatstream, "--nothing-since", file="bad")
+        if code == 0:  # of gzip's header only: what it says there is nothing of ours
+            for name in FILES:
+                lose(backed_up, name)
+        else:
+            assert (code, "internal error" in err) == (4, False)
+        assert not (backed_up / KEY).exists()
+
+
+def test_a_backup_replaces_nothing_but_a_backup(backed_up, hatstream):
+    before = (backed_up / LEDGER).read_bytes()
+    assert hatstream("ledger", "backup", "--to", backed_up / LEDGER, "--ledger", backed_up / LEDGER)[0] == 4
+    assert (backed_up / LEDGER).read_bytes() == before
+    assert hatstream("ledger", "backup", "--to", backed_up / "town.backup", "--ledger", backed_up / LEDGER)[0] == 0
+
+
+def test_a_ledger_moves_from_a_file_to_a_server(backed_up, hatstream, postgres):
+    url = postgres.new_database()
+    lose(backed_up, LEDGER)
+    asked = ("ledger", "restore", "--from", backed_up / "town.backup", "--ledger", url, "--key", backed_up / KEY)
+    assert hatstream(*asked)[0] == 0
+    code, out, _ = hatstream("ledger", "verify", "--ledger", url, "--key", backed_up / KEY)
+    assert (code, "the ledger is whole" in out) == (0, True)
+
+
+def test_whole_periods_under_secret_counts_are_told_from_those_of_the_backup(tmp_path, hatstream):
+    levels_city.write(tmp_path)
+    assert hatstream(*city.init(tmp_path))[0] == 0
+    assert released(tmp_path, hatstream, levels_city.DAYS[0])[0] == 0
+    assert hatstream("ledger", "backup", "--to", tmp_path / "town.backup", "--ledger", tmp_path / LEDGER)[0] == 0
+    first = results(tmp_path)
+    assert released(tmp_path, hatstream, levels_city.DAYS[1])[0] == 0
+    for name in FILES:
+        lose(tmp_path, name)
+    assert restored(tmp_path, hatstream, "--results", tmp_path / "out")[0] == 3
+    for name in set(results(tmp_path)) - set(first):
+        (tmp_path / "out" / name).unlink()
+    assert restored(tmp_path, hatstream, "--results", tmp_path / "out")[0] == 0
+    assert len(spent(tmp_path, hatstream)) == 1
