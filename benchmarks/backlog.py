@@ -11,7 +11,6 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -40,6 +39,7 @@ from pipelines.servers.worker_pool import WorkerPool
 from pipelines.specification import Specification
 from tests.stream.conftest import CONFIGURATION
 from tests.stream.standalone import Standalone
+from transforms.public import Summary
 from transforms.sources.topic import Topic
 
 CONSOLE = Console(width=120)
@@ -107,8 +107,8 @@ def work_off(
     stop = threading.Event()
     last = spec.timetable.text(start_s + 60 * (slots - 1))
 
-    def say(facts: Mapping[str, Any]) -> None:
-        if facts.get("slot") == last:
+    def say(line: Summary) -> None:
+        if line.public.get("slot") == last:
             stop.set()
 
     too_late = threading.Timer(MOST_S, stop.set)

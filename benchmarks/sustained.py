@@ -47,6 +47,7 @@ from pipelines.pictures import save
 from pipelines.runs.flink.rest import Cluster
 from pipelines.runs.stream import stream as streaming
 from pipelines.specification import Specification
+from transforms.public import Summary
 from transforms.sources.topic import Topic
 
 CONSOLE = Console()
@@ -303,7 +304,8 @@ def stream(
     last = spec.timetable.text(to_s - spec.timetable.slot_s)
     stop_at(to_s + CATCH_UP_S, stop)
 
-    def say(facts: Mapping[str, Any]) -> None:
+    def say(line: Summary) -> None:
+        facts: Mapping[str, Any] = line.whole().opened()
         if "slot" not in facts:
             CONSOLE.print(dict(facts))
             return

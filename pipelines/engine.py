@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from transforms.public import Operator
+
 if TYPE_CHECKING:  # Beam takes seconds to import
     import apache_beam as beam
 
@@ -31,7 +33,7 @@ class StreamJob(Protocol):
         """One of ENDED, RUNNING, or another word of the engine's; None where nobody answers in seconds."""
         ...
 
-    def counters(self) -> Mapping[str, int]:
+    def counters(self) -> Operator[Mapping[str, int]]:
         """Our counters since the job was started or started again; their spaces may be `_`. Raises OSError."""
         ...
 

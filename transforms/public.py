@@ -62,5 +62,9 @@ class Summary(NamedTuple):
         own = {} if self.operator_only is None else {"operator_only": self.operator_only.opened()}
         return {**self.public, **own}
 
+    def whole(self) -> Operator[Mapping[str, Fact]]:
+        """All of it in one, for the operator: so a stream's health is told."""
+        return Operator({**self.public, **({} if self.operator_only is None else self.operator_only.opened())})
+
     def json(self) -> str:
         return msgspec.json.encode(self.plain()).decode()

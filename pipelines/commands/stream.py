@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pipelines.build import Source
     from pipelines.runs.stream.health import Say
     from pipelines.specification import Specification
+    from transforms.public import Summary
     from transforms.sources.topic import Topic
 
 MOST_SHARDS = 1024
@@ -90,9 +91,9 @@ class AskedHealth:
         measured = Metrics(spec)
         stack.enter_context(served(measured, self.metrics))
 
-        def say(facts: Mapping[str, Any]) -> None:
-            first(facts)
-            measured(facts)
+        def say(line: Summary) -> None:
+            first(line)
+            measured(line)
 
         return say
 
@@ -179,17 +180,17 @@ def _run(
 
 
 class _Sayer:
-    """Appends facts as lines of JSON to a file, or else says them. Raises OSError where it cannot write the file."""
+    """Appends health to a file as lines of JSON, or else says it. Raises OSError where it cannot write the file."""
 
     def __init__(self, log: Path | None, otherwise: Callable[[str], None]) -> None:
         self._log, self._otherwise = log, otherwise
         if log is not None:
             log.open("a").close()
 
-    def __call__(self, facts: Mapping[str, Any]) -> None:
-        line = msgspec.json.encode(facts).decode()
+    def __call__(self, line: Summary) -> None:
+        text = msgspec.json.encode(line.whole().opened()).decode()
         if self._log is None:
-            self._otherwise(line)
+            self._otherwise(text)
         else:
             with self._log.open("a") as file:
-                file.write(line + "\n")
+                file.write(text + "\n")

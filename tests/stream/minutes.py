@@ -306,8 +306,11 @@ class Attended:
     def __init__(self, town, engine, poll_messages):
         self.health, self._stop = [], threading.Event()
         made = prepared(town, poll_messages=poll_messages)
-        run = (town.spec, made, town.place, engine, self._stop, self.health.append)
+        run = (town.spec, made, town.place, engine, self._stop, self._hear)
         self._thread = threading.Thread(target=streaming.run, args=run)
+
+    def _hear(self, line):
+        self.health.append(line.whole().opened())
 
     def __enter__(self):
         self._thread.start()

@@ -38,6 +38,7 @@ from pipelines.servers.process import ServerError
 from pipelines.servers.worker_pool import local_servers
 from pipelines.specification import Specification, load
 from transforms.ledger.head import LedgerError
+from transforms.public import Summary
 from transforms.recorded.units import HatUnit, all_of
 from transforms.releases.hats.estimates import estimates_of
 from transforms.sinks.rows import rows_of
@@ -145,7 +146,8 @@ class _Show:
     ) -> None:
         self._spec, self._place, self._last_slot, self._stop = spec, place, last_slot, stop
 
-    def __call__(self, facts: Mapping[str, Any]) -> None:
+    def __call__(self, line: Summary) -> None:
+        facts: Mapping[str, Any] = line.whole().opened()
         if "job" in facts:
             note(f"the stream runs; its first slot begins at {facts['from']}")
         elif "state" in facts:

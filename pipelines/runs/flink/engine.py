@@ -10,6 +10,7 @@ from apache_beam.runners.runner import PipelineResult
 from pipelines.engine import EngineError
 from pipelines.runs.flink.job_server import addresses, handed_over
 from pipelines.runs.flink.rest import Cluster
+from transforms.public import Operator
 
 SUBMIT_S = 90.0
 CANCEL_S = 30.0
@@ -30,8 +31,8 @@ class FlinkJob:
     def state(self) -> str | None:
         return self.cluster.state(self.id)
 
-    def counters(self) -> Mapping[str, int]:
-        return self.cluster.counters(self.id)
+    def counters(self) -> Operator[Mapping[str, int]]:
+        return Operator(self.cluster.counters(self.id))
 
     def cancel(self) -> None:
         until = time.monotonic() + CANCEL_S

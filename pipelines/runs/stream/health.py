@@ -1,4 +1,7 @@
-"""A stream's health: one line of JSON for every slot and for every change of state, about no vehicle and no HAT."""
+"""A stream's health: one line of JSON for every slot and for every change of state, about no vehicle and no HAT.
+
+What is counted from rows, and lags, are the operator's part of a line: where counts are secret, nobody else is told.
+"""
 
 import threading
 import time
@@ -15,6 +18,7 @@ from pipelines.specification import Specification
 from transforms import counters
 from transforms.ledger import Ledger
 from transforms.ledger.head import LedgerError
+from transforms.public import Fact, Operator, Summary
 from transforms.time.stream_calendar import slots_from
 
 LOOK_EVERY_S = 1.0
@@ -32,7 +36,7 @@ _TOLD = tuple(map(counters.as_told, (counters.MISSED, counters.LATE_FOR_LIVE, co
 """Told where there are some; the last of them is a fault: a clock that is behind, or a producer's."""
 _FOR_EVER_S = 1 << 40
 
-Say = Callable[[Mapping[str, Any]], None]
+Say = Callable[[Summary], None]
 
 
 def attend(
@@ -59,7 +63,7 @@ def attend(
             continue
         heard_s = time.monotonic()
         if found != state:
-            say({"state": found})
+            say(Summary({"state": found}))
             state = found
         if found in ENDED:
             raise EngineError(f"the stream has ended ({found}): the page of job {job.id} at {job.where} says why")
@@ -83,7 +87,7 @@ class _Watch:
             self._said = set(self._whole())
             self._new_periods()
 
-    def look(self) -> list[dict[str, Any]]:
+    def look(self) -> list[Summary]:
         """Facts of each slot that is whole in the ledger since the last look, oldest first; or what was lost.
 
         How many slots are overdue, whenever there are some or none any more. Says once that the ledger
@@ -96,24 +100,21 @@ class _Watch:
             return self._turned(True, str(error))
         return self._turned(False, "answers") + found + self._missing()
 
-    def _turned(self, is_away: bool, word: str) -> list[dict[str, Any]]:
+    def _turned(self, is_away: bool, word: str) -> list[Summary]:
         """One line if the ledger went or came since the last look."""
         before, self._is_away = self._is_away, is_away
-        return [] if before == is_away else [{"ledger": word}]
+        return [] if before == is_away else [Summary({"ledger": word})]
 
-    def _of_slots(self, new: list[int]) -> list[dict[str, Any]]:
+    def _of_slots(self, new: list[int]) -> list[Summary]:
         with_data = self._with_data(new)
         self._said.update(new)
         if len(self._said) > _KEPT_SLOTS:
             self._from_s = max(self._said) - _KEPT_SLOTS * self._spec.timetable.slot_s
             self._said = {slot_s for slot_s in self._said if slot_s >= self._from_s}
-        lines: list[dict[str, Any]] = [self._of_slot(slot_s) for slot_s in new]
         since = self._since_the_last()
-        for slot_s, line in zip(new, lines, strict=True):
-            if slot_s not in with_data:
-                line["no_data"] = _why(since)
-        lines[-1] |= since
-        return lines
+        whys = [{} if slot_s in with_data else {"no_data": _why(since)} for slot_s in new]
+        counted = [*({} for _ in new[1:]), since]
+        return [self._of_slot(*line) for line in zip(new, whys, counted, strict=True)]
 
     def _with_data(self, slots: list[int]) -> set[int]:
         """Those in which a HAT has data; all of them where counts are secret."""
@@ -122,7 +123,7 @@ class _Watch:
         units = self._ledger.released_of(self._spec.spec_id, slots)
         return {unit.slot_s for unit in units if unit.has_data}
 
-    def _missing(self) -> list[dict[str, Any]]:
+    def _missing(self) -> list[Summary]:
         timetable, due_s = self._spec.timetable, int(time.time()) - OVERDUE_S
         ended = slots_from(timetable, self._from_s, min(due_s, self._to_s))
         overdue = [at for at in ended if at not in self._said and is_due(self._spec, at, due_s)]
@@ -130,19 +131,19 @@ class _Watch:
             overdue = self._awaited(overdue)
         before, self._overdue = self._overdue, len(overdue)
         if not overdue:
-            return [{"overdue": 0}] if before else []
+            return [Summary({"overdue": 0})] if before else []
         self._overdue_looks = 0 if not before else self._overdue_looks + 1
         if self._overdue_looks % OVERDUE_EVERY:
             return []
-        return [{"overdue": len(overdue), "oldest": timetable.text(overdue[0])}]
+        return [Summary({"overdue": len(overdue), "oldest": timetable.text(overdue[0])})]
 
-    def _losses(self) -> list[dict[str, Any]]:
+    def _losses(self) -> list[Summary]:
         self._idle += 1
         if self._idle % LOSSES_EVERY:
             return []
         before = self._counted.get(LOST, 0)
         counted = self._since_the_last() if self._lost() > before else {}
-        return [counted] if counted else []
+        return [Summary({}, Operator(counted))] if counted else []
 
     def _lost(self) -> int:
         try:
@@ -155,14 +156,14 @@ class _Watch:
         ended = self._ended_since(0)
         return [at for at in slots if ended - {self._first(at)} and self._first(at) not in ended]
 
-    def _new_periods(self) -> list[dict[str, Any]]:
+    def _new_periods(self) -> list[Summary]:
         """A line for each period that was released since the last look, with its live slots or without."""
         if self._spec.levels is None:
             return []
         new, zone = self._ended_since(self._first(self._from_s)) - self._ended, ZoneInfo(self._spec.timetable.zone)
         self._ended |= new
         days = [datetime.fromtimestamp(at, zone).date() for at in sorted(new)]
-        return [{"period": self._spec.timetable.period_of(day)} for day in days]
+        return [Summary({"period": self._spec.timetable.period_of(day)}) for day in days]
 
     def _ended_since(self, from_s: int) -> set[int]:
         """The first slots of periods of which a stage is recorded."""
@@ -180,15 +181,18 @@ class _Watch:
         shards_of = Counter(slot_s for slot_s, _ in self._ledger.sealed(*which))
         return [slot_s for slot_s, shards in shards_of.items() if shards == self._spec.privacy.release_shards]
 
-    def _of_slot(self, slot_s: int) -> dict[str, Any]:
-        end_s = slot_s + self._spec.timetable.slot_s
-        return {"slot": self._spec.timetable.text(slot_s), "lag_s": round(time.time() - end_s, 1)}
+    def _of_slot(self, slot_s: int, *counted: Mapping[str, Fact]) -> Summary:
+        lag_s = round(time.time() - slot_s - self._spec.timetable.slot_s, 1)
+        own: dict[str, Fact] = {"lag_s": lag_s}
+        for facts in counted:
+            own |= facts
+        return Summary({"slot": self._spec.timetable.text(slot_s)}, Operator(own))
 
     def _counters(self) -> dict[str, int]:
         """The job's, under the names of health lines. Raises OSError."""
-        return {counters.as_told(name): count for name, count in self._job.counters().items()}
+        return {counters.as_told(name): count for name, count in self._job.counters().opened().items()}
 
-    def _since_the_last(self) -> dict[str, Any]:
+    def _since_the_last(self) -> dict[str, Fact]:
         """What the job counted since the last line; from nothing again after a restart."""
         try:
             now = self._counters()

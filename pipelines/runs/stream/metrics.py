@@ -17,6 +17,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 from prometheus_client import CollectorRegistry, Counter, Gauge, make_wsgi_app
 
 from pipelines.specification import Specification
+from transforms.public import Summary
 
 PREFIX = "hatstream_"
 MOST_AT_ONCE, EXCHANGE_S = 8, 5.0
@@ -36,7 +37,7 @@ class MetricsError(Exception):
 
 
 class Metrics:
-    """Called with each fact of health. registry: what is served."""
+    """Called with each line of health. registry: what is served."""
 
     def __init__(self, spec: Specification) -> None:
         self.registry = CollectorRegistry()
@@ -60,7 +61,8 @@ class Metrics:
     def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
         return Counter(PREFIX + name, meaning, labels, registry=self.registry)
 
-    def __call__(self, facts: Mapping[str, Any]) -> None:
+    def __call__(self, line: Summary) -> None:
+        facts: Mapping[str, Any] = line.whole().opened()
         if "state" in facts:
             self._running.set(facts["state"] == "RUNNING")
         if "ledger" in facts:

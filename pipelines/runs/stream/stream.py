@@ -27,6 +27,7 @@ from transforms.layouts import message_layout
 from transforms.ledger import AccountRefusal
 from transforms.observe.parse import FROM_US, TO_US
 from transforms.observe.vehicle_hash import Secret
+from transforms.public import Summary
 from transforms.releases.live.release import LiveRelease
 from transforms.releases.slots import SlotFacts
 from transforms.sources.growing_folder import ReadGrowing
@@ -154,7 +155,7 @@ def run(
     start_s = made.heartbeat.start_s
     job = engine.submit(made.build, f"hatstream-{spec.spec_id}-{time.time_ns()}")
     try:
-        say({"job": job.id, "spec_id": spec.spec_id, "from": spec.timetable.text(start_s)})
+        say(Summary({"job": job.id, "spec_id": spec.spec_id, "from": spec.timetable.text(start_s)}))
         attend(spec, (start_s, made.heartbeat.end_s), place.reader(), job, stop, say)
     except EngineError:
         raise  # it has ended, or there is nobody to be asked
@@ -162,7 +163,7 @@ def run(
         job.cancel()
         raise
     job.cancel()
-    say({"state": "CANCELED"})
+    say(Summary({"state": "CANCELED"}))
 
 
 def kafka_source(spec: Specification, topic: Topic, start_s: int) -> "ReadKafka":

@@ -12,6 +12,7 @@ from pipelines.runs.stream import health
 from pipelines.specification import load
 from tests import city
 from transforms.ledger.head import LedgerError
+from transforms.public import Operator
 
 START_S = 1_640_997_000  # 2022-01-01T06:00+05:30
 BAD = "refused/parse/bad-time"
@@ -60,7 +61,7 @@ class Servers:
         found = self._counters.pop(0)
         if isinstance(found, OSError):
             raise found
-        return found
+        return Operator(found)
 
 
 @pytest.fixture
@@ -74,7 +75,7 @@ def attend(tmp_path, monkeypatch):
         stop, said = threading.Event(), []
         servers = Servers(stop, states, **more)
         health.attend(spec, (START_S, end_s), servers, servers, stop, said.append)
-        return said
+        return [line.whole().opened() for line in said]
 
     return run
 
@@ -90,6 +91,18 @@ def test_a_slot_is_said_once_with_what_was_counted_since_the_line_before(attend)
     assert (first["rows"], first["refused"], first["duplicates"]) == (10, {"parse/bad-time": 2}, 0)
     assert (second["rows"], second["refused"], second["duplicates"]) == (15, {}, 1)
     assert [line["slot"] for line in (first, second)] == ["2022-01-01T06:00:00+05:30", "2022-01-01T07:00:00+05:30"]
+
+
+def test_what_is_counted_from_rows_is_the_operators_in_every_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(health, "LOOK_EVERY_S", 0)
+    monkeypatch.setattr(health, "time", Clock(START_S))
+    city.write(tmp_path)
+    stop, said = threading.Event(), []
+    servers = Servers(stop, ["RUNNING"], [{}, {START_S: 1}], [{"rows": 10, BAD: 2}])
+    health.attend(load(tmp_path / "spec.toml"), (START_S, 1 << 40), servers, servers, stop, said.append)
+    assert [line.public for line in said] == [{"state": "RUNNING"}, {"slot": "2022-01-01T06:00:00+05:30"}]
+    assert "rows" in said[-1].whole().opened()
+    assert "10" not in str(said)
 
 
 def test_counters_that_begin_again_after_a_restart_count_from_nothing(attend):

@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from pipelines.runs.stream.metrics import PREFIX, Metrics, MetricsError, served
 from pipelines.specification import load
 from tests import city, levels_city
+from transforms.public import Summary
 
 DASHBOARD = Path(__file__).parents[3] / "deploy" / "grafana" / "hatstream.json"
 SLOT = {"slot": "2022-01-01T08:00:00+05:30", "lag_s": 4.5}
@@ -43,8 +44,8 @@ def names_of(metrics):
 def test_what_health_says_is_what_is_scraped(spec):
     metrics = Metrics(spec)
     for facts in ({"job": "x", "spec_id": spec.spec_id, "from": "."}, {"state": "RUNNING"}, SLOT | COUNTS):
-        metrics(facts)
-    metrics(SLOT | {"slot": "2022-01-01T09:00:00+05:30", "no_data": "no row came in"} | COUNTS)
+        metrics(Summary(facts))
+    metrics(Summary(SLOT | {"slot": "2022-01-01T09:00:00+05:30", "no_data": "no row came in"} | COUNTS))
     found = scraped(metrics)
     assert found["hatstream_stream_info", "small-city", spec.spec_id] == 1
     assert found["hatstream_stream_running",] == found["hatstream_ledger_reachable",] == 1
@@ -60,19 +61,19 @@ def test_what_health_says_is_what_is_scraped(spec):
 def test_a_ledger_that_is_away_slots_that_are_overdue_and_an_end_are_seen(spec):
     metrics = Metrics(spec)
     for facts in ({"state": "RUNNING"}, {"ledger": "refused"}, {"overdue": 3, "oldest": "."}, {"state": "FAILED"}):
-        metrics(facts)
+        metrics(Summary(facts))
     found = scraped(metrics)
     assert found["hatstream_ledger_reachable",] == found["hatstream_stream_running",] == 0
     assert found["hatstream_slots_overdue",] == 3
-    metrics({"ledger": "answers"})
-    metrics({"overdue": 0})
+    metrics(Summary({"ledger": "answers"}))
+    metrics(Summary({"overdue": 0}))
     assert scraped(metrics)["hatstream_ledger_reachable",] == 1
 
 
 def test_no_metric_names_a_vehicle_a_cell_or_a_slot(tmp_path):
     levels_city.write(tmp_path)
     metrics = Metrics(load(tmp_path / "spec.toml"))
-    metrics(SLOT | COUNTS)
+    metrics(Summary(SLOT | COUNTS))
     labels = {name for family in metrics.registry.collect() for s in family.samples for name in s.labels}
     assert labels == {"name", "spec_id", "reason"}
 
@@ -94,7 +95,7 @@ def test_the_dashboard_draws_metrics_that_exist_and_all_of_them(spec):
     shown = {target["expr"] for panel in board["panels"] for target in panel.get("targets", ())}
     named = {name for expression in shown for name in re.findall(rf"{PREFIX}\w+", expression)}
     metrics = Metrics(spec)
-    metrics(SLOT | COUNTS)
+    metrics(Summary(SLOT | COUNTS))
     assert named == names_of(metrics)
     places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in board["panels"]]
     assert len(set(places)) == len(places) == len({panel["id"] for panel in board["panels"]})
