@@ -166,7 +166,7 @@ class DerivedSpeedTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
 
 
 class InputTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The feed. capmetro, iudx, gtfs-realtime, siri-vm and tides have columns and units of their own."""
+    """The feed. capmetro, iudx, gtfs-realtime, siri-vm, tides and mds have columns and units of their own."""
 
     layout: Annotated[str, about("the form of the files", *FIXED, *MAPPED)]
     columns: Annotated[

@@ -54,6 +54,7 @@ FIXED: Mapping[str, Layout] = _Known(
         "gtfs-realtime": ("gtfs_realtime", "GTFS_REALTIME"),
         "siri-vm": ("siri_vm", "SIRI_VM"),
         "tides": ("tides", "TIDES"),
+        "mds": ("mds", "MDS"),
     }
 )
 MAPPED: Mapping[str, Callable[[Units, tuple[str, ...], tuple[str, ...]], Layout]] = _Known(

@@ -12,7 +12,7 @@ from transforms.records import RawBatch
 
 BATCH_RECORDS = 16_384
 
-_DAMAGE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+DAMAGE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class NoSnapshot(ValueError):
@@ -29,19 +29,23 @@ def records_of(data: bytes, place: Path) -> list[msgspec.Raw]:
         if data.lstrip()[:1] == b"[":
             return [record for found in _decoder(place, in_array=True).decode(data) for record in _inside(found)]
         return _inside(_decoder(place).decode(data))
-    except _DAMAGE:
+    except DAMAGE:
         pass
     try:
         return [
             record for line in data.splitlines() if line.strip() for record in _inside(_decoder(place).decode(line))
         ]
-    except _DAMAGE:
+    except DAMAGE:
         raise NoSnapshot from None
 
 
 def batches_of_snapshot(data: bytes, place: Path, paths: Paths) -> Iterator[RawBatch]:
     """A damaged record inside of a document that is JSON costs itself alone. Raises NoSnapshot."""
-    records = records_of(data, place)
+    yield from batches_of_records(records_of(data, place), paths)
+
+
+def batches_of_records(records: Sequence[msgspec.Raw], paths: Paths) -> Iterator[RawBatch]:
+    """Batches of so many objects."""
     for at in range(0, len(records), BATCH_RECORDS):
         yield table_of_records(list(map(bytes, records[at : at + BATCH_RECORDS])), paths, {})
 

@@ -23,6 +23,7 @@ from transforms.layouts.base import FIELDS
 from transforms.layouts.capmetro import CAPMETRO
 from transforms.layouts.columns import TimeUnit, numbers
 from transforms.layouts.iudx import COLUMNS as OF_IUDX
+from transforms.layouts.mds import COLUMNS as OF_MDS
 from transforms.layouts.tides import TIDES
 from transforms.observe.hexagons import cells_of
 from transforms.observe.parse import E7
@@ -36,6 +37,7 @@ _FIXED_COLUMNS = {
     "gtfs-realtime": FIELDS,
     "siri-vm": FIELDS,
     "tides": TIDES.columns,
+    "mds": OF_MDS,
 }
 _PER_LINE = 5
 _GAPS_S = (60, 120, 300, 600, 900, 1_800, 3_600)
@@ -155,7 +157,7 @@ def _max_gap_s(vehicle: Int64s, us: Int64s) -> int:
 def _columns_of(path: Path, sample: Sample) -> Found:
     if sample.layout in FIXED:
         names = dict(zip(FIELDS, _FIXED_COLUMNS[sample.layout], strict=True))
-        if not any(speed not in (None, "") for speed in sample.columns[names["speed"]]):
+        if not any(speed not in (None, "") for speed in sample.columns.get(names["speed"], ())):
             del names["speed"]
         return Found(names, FIXED[sample.layout].units.time_unit, ())
     found = find_columns(sample.columns)

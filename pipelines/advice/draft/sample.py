@@ -18,6 +18,8 @@ from transforms.errors import reason_of
 from transforms.layouts import FIXED, UnreadableFile
 from transforms.layouts.base import FIELDS
 from transforms.layouts.csv_table import BLANK, DELIMITERS
+from transforms.layouts.mds import COLUMNS as OF_MDS
+from transforms.layouts.mds import PLACES as PLACES_OF_MDS
 from transforms.layouts.open_file import opened
 from transforms.layouts.tides import TIDES
 
@@ -27,6 +29,7 @@ _MOST_NESTED, _MOST_DEEP = 200, 8
 _MOST_AGREE = 0.5
 _LOOKED_AT = 1_000
 _OF_IUDX = {"license_plate", "observationDateTime", "location.coordinates.0", "location.coordinates.1", "speed"}
+_OF_MDS = {"provider_id", *OF_MDS[:-1]}  # speeds may be missing
 _OF_TIDES = {"location_ping_id", *TIDES.columns}
 _OF_CAPMETRO = ("vehicle_id", "timestamp", "latitude", "longitude", "speed", "route_id", "trip_id", "trip_headsign")
 
@@ -110,10 +113,15 @@ def _json(data: bytes, *, is_array: bool) -> Sample:
     columns = _columns([_flat(record) for record in records])
     if set(columns) >= _OF_IUDX:
         return Sample("iudx", columns)
+    if is_array and set(columns) >= _OF_MDS:
+        return Sample("mds", columns)
     place = None if find_columns(columns) else _array_of_objects(records)
     if place is not None:
         inside = [_flat(found) for record in records for found in _at(record, place) if isinstance(found, dict)]
-        return Sample("json", _columns(inside[:ROWS]), records=".".join(place))
+        found, path = _columns(inside[:ROWS]), ".".join(place)
+        if path in PLACES_OF_MDS and set(found) >= _OF_MDS:
+            return Sample("mds", found)
+        return Sample("json", found, records=path)
     return Sample("json" if is_array else "jsonl", columns)
 
 

@@ -47,7 +47,7 @@ def data():
 
 
 def test_fixed_and_mapped_layouts_have_these_names():
-    assert set(FIXED) == {"capmetro", "iudx", "gtfs-realtime", "siri-vm", "tides"}
+    assert set(FIXED) == {"capmetro", "iudx", "gtfs-realtime", "siri-vm", "tides", "mds"}
     assert set(MAPPED) == {"csv", "json", "jsonl", "parquet", "avro"}
 
 
@@ -59,6 +59,7 @@ def test_fixed_and_mapped_layouts_have_these_names():
         ("gtfs-realtime", Units("s", Fraction(18, 5))),
         ("siri-vm", Units("iso", Fraction(18, 5))),
         ("tides", Units("iso", Fraction(18, 5))),
+        ("mds", Units("ms", Fraction(18, 5))),
     ],
 )
 def test_fixed_layouts_have_their_own_units(name, units):

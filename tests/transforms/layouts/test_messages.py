@@ -125,5 +125,5 @@ def test_a_gtfs_feed_cut_short_gives_none_of_its_rows():
 def test_a_layout_of_tables_is_no_layout_of_messages():
     assert isinstance(JSON, MessageLayout)
     assert message_layout("jsonl", JSON) is JSON
-    with pytest.raises(ValueError, match="one of iudx, gtfs-realtime, siri-vm, jsonl, json, got 'capmetro'"):
+    with pytest.raises(ValueError, match="one of iudx, gtfs-realtime, siri-vm, mds, jsonl, json, got 'capmetro'"):
         message_layout("capmetro", layout("capmetro", None, None, None))

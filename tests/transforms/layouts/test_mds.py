@@ -1,0 +1,89 @@
+"""MDS telemetry: documents of providers, arrays of agencies, the same rows from files and messages."""
+
+import json
+import pickle
+from collections import Counter
+
+import pytest
+
+from transforms.layouts import FIXED, MessageLayout, UnreadableFile
+
+MDS = FIXED["mds"]
+PROVIDER = "2411d395-04f2-47c9-ab66-d09e9e3c3251"
+
+
+def objects(count=5):
+    """What a standard tells of a scooter, and what a city asks for beside it."""
+    return [
+        {
+            "provider_id": PROVIDER,
+            "device_id": f"d{at % 2}",
+            "telemetry_id": f"t{at}",
+            "timestamp": 1_770_000_000_000 + 20_000 * at,
+            "trip_ids": None,
+            "location": {"lat": 30.2 + at / 1000, "lng": -97.7, "speed": 3.5, "heading": 90.0},
+        }
+        for at in range(count)
+    ]
+
+
+BODIES = {
+    "an agency's array": lambda found: found,
+    "a provider's document": lambda found: {"version": "2.0.0", "last_updated": 1, "ttl": 60, "telemetry": found},
+    "a document around data": lambda found: {"version": "2.0.0", "data": {"telemetry": found}, "links": {"next": None}},
+}
+
+
+def seen(batches):
+    batches = list(batches)
+    refused = Counter()
+    for batch in batches:
+        refused.update(batch.refused)
+    return [row for batch in batches for row in batch.table.to_pylist()], dict(refused)
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_every_body_gives_the_same_rows_from_a_file_and_from_a_message(body, tmp_path):
+    data = json.dumps(BODIES[body](objects()), indent=1).encode()
+    (tmp_path / "in.json").write_bytes(data)
+    found, refused = seen(MDS.read(str(tmp_path / "in.json")))
+    assert [row["vehicle"] for row in found] == ["d0", "d1", "d0", "d1", "d0"]
+    assert refused == {}
+    assert seen(MDS.from_messages([data])) == (found, {})
+    assert isinstance(MDS, MessageLayout)
+
+
+def test_pages_one_a_line_are_read_all(tmp_path):
+    pages = [BODIES["a provider's document"](objects(2)), BODIES["a provider's document"]([])]
+    (tmp_path / "in.json").write_text("\n".join(map(json.dumps, [*pages, *pages])))
+    assert len(seen(MDS.read(str(tmp_path / "in.json")))[0]) == 4
+
+
+def test_a_damaged_object_costs_itself_alone_and_a_damaged_message_one_row(tmp_path):
+    strange = [7, None, {}, {**objects(1)[0], "device_id": []}]
+    for body in BODIES.values():
+        (tmp_path / "in.json").write_text(json.dumps(body([*strange, *objects(2)])))
+        assert seen(MDS.read(str(tmp_path / "in.json")))[1] == {"malformed": 2, "bad-vehicle": 1}
+    damaged = [b"{", b"", b"[1,", json.dumps(objects(3)).encode()]
+    found, refused = seen(MDS.from_messages(damaged))
+    assert (len(found), refused) == (3, {"malformed": 3})
+
+
+def test_a_vehicle_without_a_speed_keeps_its_row(tmp_path):
+    quiet = objects(2)
+    del quiet[0]["location"]["speed"]
+    quiet[1]["location"]["speed"] = None
+    (tmp_path / "in.json").write_text(json.dumps(quiet))
+    found, refused = seen(MDS.read(str(tmp_path / "in.json")))
+    assert [row["speed"] for row in found] == [None, None]
+    assert refused == {}
+
+
+def test_what_is_no_document_is_unreadable(tmp_path):
+    (tmp_path / "in.json").write_text("{")
+    with pytest.raises(UnreadableFile, match="no JSON"):
+        list(MDS.read(str(tmp_path / "in.json")))
+
+
+def test_it_travels():
+    assert pickle.loads(pickle.dumps(MDS)) == MDS
