@@ -1,4 +1,4 @@
-"""Columns that rows have on request: their names, and which of them a specification can have."""
+"""Columns that rows have on request, which of them a specification can have, and what its values are, in words."""
 
 from collections.abc import Collection
 
@@ -21,7 +21,26 @@ def shape_with(columns: Collection[str], spec: Specification, *, by_date: bool =
     if "model" in columns:
         _check_model(spec)
     zone = spec.timetable.zone if "times" in columns else None
-    return Shape(zone, counts="counts" in columns, by_date=by_date, model="model" in columns)
+    return Shape(
+        zone, counts="counts" in columns, by_date=by_date, model="model" in columns, value_means=value_meaning(spec)
+    )
+
+
+def value_meaning(spec: Specification) -> str:
+    """Which mean a mean is."""
+    if spec.levels is not None:
+        power = f"{float(spec.levels.exponent):g}"
+        return (
+            "Mean speed, estimated from noisy sums of the whole area. It is near the mean in which a vehicle with n "
+            f"reports in the place and slot counts n^{power}; where that differs from the mean of all reports (slow "
+            "vehicles report more often), it is usually higher, by up to 2 km/h"
+        )
+    names = {stat.name for stat in spec.statistics}
+    if names == {"mean-of-vehicles"}:
+        return "Mean over vehicles of each vehicle's own mean speed: every vehicle counts once"
+    if names & {"mean", "mean-of-vehicles"}:
+        return "Of the statistic mean: the mean speed of all reports, each counting once, slow vehicles more often"
+    return "Value of the statistic"
 
 
 def _check_model(spec: Specification) -> None:

@@ -10,8 +10,14 @@ from transforms.ledger.spending import Spent
 from transforms.recorded.units import HatUnit, all_of
 from transforms.releases.hats.estimates import estimates_of
 from transforms.sinks.files import FORMATS, file_stem
-from transforms.sinks.rows import SCHEMA, columns_of
+from transforms.sinks.rows import Shape, columns_of, schema_of
 
+_SCHEMA = schema_of(
+    ("mean",),
+    Shape(
+        value_means="Of the statistic mean: the mean speed of all reports, each counting once, slow vehicles more often"
+    ),
+)
 ReleaseId = tuple[str, int, str, str]
 """Specification, slot, cell and statistic."""
 
@@ -64,7 +70,7 @@ class Witness:
             data = path.read_bytes()
             assert self.published.setdefault(path, data) == data, f"two values in {path.name}, one after the other"
             slot = estimates_of([by_stem[path.stem]], ("mean",))
-            whole = FORMATS[path.suffix[1:]](columns_of(slot), SCHEMA, path.stem)
+            whole = FORMATS[path.suffix[1:]](columns_of(slot), _SCHEMA, path.stem)
             assert data == whole, f"{path.name} is not whole, or holds two values of what the ledger recorded"
 
 

@@ -66,12 +66,14 @@ class Shape:
     zone: of the columns slot_start_at and slot_end_at, which are instants; None: there are no such columns. counts:
     the columns vehicles and reports, for specifications whose counts are public. by_date: files lie in folders
     date=2026-05-13, so that the output folder is one dataset. model: columns of what the past teaches of means.
+    value_means: what the column `value` is, in words, which Parquet files say in its description.
     """
 
     zone: str | None = None
     counts: bool = False
     by_date: bool = False
     model: bool = False
+    value_means: str = ""
 
 
 PLAIN = Shape()
@@ -83,7 +85,11 @@ def schema_of(asked: Sequence[str], shape: Shape = PLAIN, notes: Sequence[str] =
     instant = pa.timestamp("us", shape.zone or "UTC")
     times = [pa.field(name, instant, nullable=False) for name in _TIMES] if shape.zone else []
     counts = [pa.field(name, pa.int64()) for name in _COUNTS] if shape.counts else []
-    return pa.schema([*SCHEMA, *extras, *times, *counts, *(pa.field(name, NOTES[name]) for name in notes)])
+    fields = [*SCHEMA, *extras, *times, *counts, *(pa.field(name, NOTES[name]) for name in notes)]
+    if not shape.value_means:
+        return pa.schema(fields)
+    said = {"description": shape.value_means}
+    return pa.schema([field.with_metadata(said) if field.name == "value" else field for field in fields])
 
 
 def _fields(output: Output) -> list[pa.Field]:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from pipelines.advice.pages.words import STATUSES
+from pipelines.further_columns import value_meaning
 from pipelines.specification import Specification
 
 
@@ -33,23 +34,6 @@ def columns_of(table: pa.Table, spec: Specification) -> list[Column]:
     return [known[name] for name in table.column_names]
 
 
-def target(spec: Specification) -> str:
-    """Which mean a mean is."""
-    if spec.levels is not None:
-        power = f"{float(spec.levels.exponent):g}"
-        return (
-            "Mean speed, estimated from noisy sums of the whole area. It is near the mean in which a vehicle with n "
-            f"reports in the place and slot counts n^{power}; where that differs from the mean of all reports (slow "
-            "vehicles report more often), it is usually higher, by up to 2 km/h"
-        )
-    names = {stat.name for stat in spec.statistics}
-    if names == {"mean-of-vehicles"}:
-        return "Mean over vehicles of each vehicle's own mean speed: every vehicle counts once"
-    if names & {"mean", "mean-of-vehicles"}:
-        return "Of the statistic mean: the mean speed of all reports, each counting once, slow vehicles more often"
-    return "Value of the statistic"
-
-
 def _interval(spec: Specification) -> str:
     return _INTERVAL if spec.levels is None else _LEARNED_INTERVAL
 
@@ -65,7 +49,7 @@ def _columns(spec: Specification) -> list[Column]:
         ),
         Column("name", "What people call the place: its busiest stop, from the timetable; no part of what is measured"),
         Column("statistic", "What is measured"),
-        Column("value", target(spec), "column unit"),
+        Column("value", value_meaning(spec), "column unit"),
         Column("lower95", f"Lower {interval}", "column unit"),
         Column("upper95", f"Upper {interval}", "column unit"),
         Column("unit", "Unit of value, lower95 and upper95"),

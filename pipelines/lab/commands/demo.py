@@ -19,6 +19,7 @@ from pipelines.input_files import InputFiles
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from pipelines.job import Outputs
     from pipelines.lab.demo.by_runner import Agreement
     from pipelines.lab.demo.truth import ClassError
     from pipelines.made_up_fleet import Fleet
@@ -50,7 +51,6 @@ def _run(output: Path, as_json: bool) -> int:
     from pipelines.account import location
     from pipelines.account.guarantee import levels_sentence
     from pipelines.advice.pages.rows import read_rows
-    from pipelines.job import Outputs
     from pipelines.lab.demo.by_runner import released_again
     from pipelines.lab.demo.truth import compared
     from pipelines.lab.evaluation.feed import Feed
@@ -67,7 +67,7 @@ def _run(output: Path, as_json: bool) -> int:
     location.open_account(place, spec.account)
     when = range_of(spec.timetable, str(fleets[0].day), str(fleets[-1].day))
     with progress_bars(quiet=False) as report:
-        files, outputs = InputFiles(str(output / "sample*.parquet")), Outputs(output / "hats", ("parquet",))
+        files, outputs = InputFiles(str(output / "sample*.parquet")), _outputs(output / "hats", spec)
         done = scheduled.release(spec, when, files, outputs, place, report)
         agreement = released_again(spec, output / SAMPLE, place, outputs, output / "hats-by-beam", report)
         city = read_city(Feed(spec, samples), report)
@@ -81,6 +81,13 @@ def _run(output: Path, as_json: bool) -> int:
     if as_json:
         answer(True, _document(output, classes, city.mean_kmh, guarantee) | {"again": agreement._asdict()})
     return 0
+
+
+def _outputs(folder: Path, spec: Specification) -> Outputs:
+    from pipelines.further_columns import shape_with
+    from pipelines.job import Outputs
+
+    return Outputs(folder, ("parquet",), shape=shape_with((), spec))
 
 
 def _draw(rows: pa.Table, output: Path, guarantee: str) -> int:

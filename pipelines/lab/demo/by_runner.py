@@ -1,5 +1,6 @@
 """A day of the demo once more, as a pipeline of Beam's: the ledger compares its digests with those of the first run."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,7 +36,7 @@ def released_again(
     day = stages[0].unit.period
     digests = sum(entry.unit.period == day for entry in stages)
     when = range_of(spec.timetable, day, day)
-    files, beside = InputFiles(str(sample)), Outputs(again, outputs.formats)
+    files, beside = InputFiles(str(sample)), replace(outputs, folder=again)
     engine = InProcess(RUNNER, ())
     done = scheduled.release(spec, when, files, beside, place, report, engine=engine)
     changed = done.outcome.opened().units_changed

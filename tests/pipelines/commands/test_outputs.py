@@ -3,8 +3,10 @@
 import csv
 
 import pyarrow.dataset
+import pyarrow.parquet as pq
 import pytest
 
+from pipelines.specification import load
 from tests import city, levels_city
 
 SECRET = {"vehicles", "reports"}
@@ -69,3 +71,22 @@ def test_an_address_as_output_is_refused_in_one_sentence(town, hatstream, scheme
     assert code == 1
     assert f"file system only, not to {scheme}://" in err
     assert not (town / f"{scheme}:").exists()
+
+
+def value_said_by(folder):
+    (said,) = {pq.read_schema(path).field("value").metadata[b"description"] for path in folder.rglob("*.parquet")}
+    return said.decode()
+
+
+def test_a_parquet_file_says_which_mean_its_values_are(town, hatstream):
+    assert hatstream(*city.release(town, "--formats", "parquet"))[0] == 0
+    assert "the mean speed of all reports, each counting once" in value_said_by(town / "out")
+
+
+def test_a_parquet_file_of_levels_says_by_how_much_its_means_differ_from_that(tmp_path, hatstream):
+    levels_city.write(tmp_path)
+    hatstream(*city.init(tmp_path))
+    days = {"start": levels_city.DAYS[0], "end": levels_city.DAYS[0]}
+    assert hatstream(*city.release(tmp_path, "--formats", "parquet", **days))[0] == 0
+    exponent = float(load(tmp_path / "spec.toml").levels.exponent)
+    assert f"a vehicle with n reports in the place and slot counts n^{exponent:g}; " in value_said_by(tmp_path / "out")
