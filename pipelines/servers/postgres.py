@@ -32,7 +32,9 @@ class Postgres:
         self.port = free_ports(1)[0]
         if self._user:
             shutil.chown(folder, self._user, self._user)
-        self._call("initdb", "--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C", "--no-sync").wait()
+        how = ("--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C", "--no-sync")
+        if code := self._call("initdb", *how).wait():
+            raise ServerError(f"PostgreSQL's initdb ended with {code}:\n{self._said()}")
         rules = folder / "data" / "pg_hba.conf"
         rules.write_text(f"host all {GUARDED} {LOOPBACK}/32 scram-sha-256\n{rules.read_text()}")
 
@@ -116,12 +118,14 @@ def postgres_server() -> Iterator[Postgres]:
     if programs is None:
         raise MissingTool("; ".join(missing_programs()))
     folder = Path(tempfile.mkdtemp(prefix="hatstream-postgres-"))
-    server = Postgres(programs, folder)
     try:
-        server.start()
-        yield server
+        server = Postgres(programs, folder)
+        try:
+            server.start()
+            yield server
+        finally:
+            server.stop()
     finally:
-        server.stop()
         shutil.rmtree(folder)
 
 

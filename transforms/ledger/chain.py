@@ -112,6 +112,17 @@ def append(db: sa.Connection, signature: Signature | None, *new: Entry) -> None:
             before = f"{before}.{signature.of(entry, before)}"
         rows.append(entry | {"hash": before})
     db.execute(ENTRY.insert(), rows)
+    _check_written(db, rows)
+
+
+def _check_written(db: sa.Connection, rows: list[dict[str, Any]]) -> None:
+    """Refuses a database that keeps other entries than it was given, as a trigger makes it, before it has them."""
+    kept = db.execute(sa.select(ENTRY).where(ENTRY.c.seq >= rows[0]["seq"]).order_by(ENTRY.c.seq)).mappings()
+    if [dict(entry) for entry in kept] != rows:
+        raise LedgerError(
+            "the database did not keep the new entries as they were written: does it have a trigger? Nothing of them "
+            "was recorded or released"
+        )
 
 
 def entries(db: sa.Connection) -> Generator[dict[str, Any], None, None]:
@@ -177,8 +188,8 @@ def check(entry: Mapping[str, Any], since: int | None, signature: Signature | No
     plain, _, sign = entry["hash"].partition(".")
     if not sign or (signature and not hmac.compare_digest(sign, signature.of(entry, plain))):
         raise LedgerError(
-            f"entry {entry['seq']} of the ledger was written without the account's key: it is forged. Nothing is "
-            "released; restore the ledger from a copy that `hatstream ledger verify` finds whole"
+            f"entry {entry['seq']} of the ledger was written without the account's key: it is forged. Nothing "
+            "more is released; restore the ledger from a copy that `hatstream ledger verify` finds whole"
         )
 
 

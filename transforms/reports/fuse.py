@@ -8,8 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from dpops.local.aggregate import aggregate
-from dpops.local.distributions import maximum_likelihood, smoothed
+from dpops.local.distributions import Distribution, maximum_likelihood, smoothed
 from dpops.local.laplace import Laplace
+from dpops.local.likelihood import Rows
 from dpops.local.means import Method, fused_mean
 from dpops.local.reports import Reports, Service
 from dpops.types import Float64s
@@ -18,6 +19,9 @@ from transforms.sinks.rows import Row
 
 FUSED = "all"
 """The service of a fused row; the rows of single services stand beside it for comparison."""
+
+_REMEMBERED_ROWS, _MOST_REMEMBERED = 2, 4096
+_REMEMBERED: dict[tuple[object, ...], Distribution] = {}
 
 SCHEMA = pa.schema(
     [
@@ -132,8 +136,7 @@ def _share_rows(reports: Reports, rules: FusionRules) -> list[Row]:
     users = int((~np.isnan(values)).any(axis=0).sum()) if len(values) else 0
     if not rules.buckets or not users:
         return []
-    told = aggregate(reports, rules.buckets)
-    found = smoothed(told) if rules.distribution == "ems" else maximum_likelihood(told)
+    found = _distribution(aggregate(reports, rules.buckets), rules.distribution)
     edges: Float64s = np.linspace(0, rules.upper_kmh, rules.buckets + 1)
     status = "ok" if found.converged else "not-converged"
     return [
@@ -141,6 +144,22 @@ def _share_rows(reports: Reports, rules: FusionRules) -> list[Row]:
         | {"from_kmh": round(float(low), 6), "to_kmh": round(float(high), 6), "status": status}
         for share, low, high in zip(found.shares, edges[:-1], edges[1:], strict=True)
     ]
+
+
+def _distribution(told: Rows, method: str) -> Distribution:
+    """Groups of one or two users, of which there may be thousands, often tell the same."""
+    if told.counts.size > _REMEMBERED_ROWS:
+        return _distributions(told, method)
+    key = method, told.buckets, *(column.tobytes() for column in (told.curves, told.edges, told.levels, told.counts))
+    if key not in _REMEMBERED:
+        if len(_REMEMBERED) >= _MOST_REMEMBERED:
+            _REMEMBERED.clear()
+        _REMEMBERED[key] = _distributions(told, method)
+    return _REMEMBERED[key]
+
+
+def _distributions(told: Rows, method: str) -> Distribution:
+    return smoothed(told) if method == "ems" else maximum_likelihood(told)
 
 
 def _row(statistic: str, service: str, value: float, unit: str, users: int, leakage: float) -> Row:

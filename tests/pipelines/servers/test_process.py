@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.servers import maven
+from pipelines.servers import maven, postgres
 from pipelines.servers.process import Server, ServerError, free_ports, is_open
 
 
@@ -64,3 +64,16 @@ def test_free_ports_are_different_and_closed():
     ports = free_ports(3)
     assert len(set(ports)) == 3
     assert not any(map(is_open, ports))
+
+
+def test_a_postgres_whose_initdb_fails_says_so_and_leaves_no_folder(monkeypatch, tmp_path):
+    (tmp_path / "initdb").write_text("#!/bin/sh\necho no room on the disk\nexit 3\n")
+    (tmp_path / "initdb").chmod(0o755)
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(postgres.tempfile, "tempdir", None)
+    monkeypatch.setattr(postgres, "_programs", lambda: tmp_path)
+    monkeypatch.setattr(postgres, "_unprivileged", lambda: None)
+    with pytest.raises(ServerError, match="initdb ended with 3:\nno room on the disk"), postgres.postgres_server():
+        pass
+    assert list((tmp_path / "temporary").iterdir()) == []

@@ -140,3 +140,24 @@ def test_a_draw_that_lost_is_noted_and_signed(signed):
 
 def test_no_key_is_shown():
     assert "kkk" not in repr(OURS)
+
+
+REWRITES = {
+    "sqlite": [
+        "CREATE TRIGGER cheaper AFTER INSERT ON entry BEGIN UPDATE entry SET epsilon = '0' WHERE seq = new.seq; END"
+    ],
+    "postgresql": [
+        "CREATE FUNCTION cheaper() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.epsilon := '0'; RETURN NEW; END $$",
+        "CREATE TRIGGER cheaper BEFORE INSERT ON entry FOR EACH ROW EXECUTE FUNCTION cheaper()",
+    ],
+}
+
+
+def test_a_database_that_rewrites_debits_keeps_no_release_at_all(signed):
+    with signed._engine.begin() as db:
+        for statement in REWRITES[db.dialect.name]:
+            db.exec_driver_sql(statement)
+    with pytest.raises(LedgerError, match="does it have a trigger"):
+        record(signed, unit(3600, integer=9))
+    assert signed.released("a", "day 1") == [unit()]
+    signed.verify()

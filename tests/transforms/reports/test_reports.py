@@ -14,6 +14,7 @@ from transforms.observe.parse import FROM_US
 from transforms.observe.vehicle_hash import vehicle_hashes
 from transforms.records import Observations
 from transforms.reports import columns
+from transforms.reports import fuse as fusing
 from transforms.reports.columns import REASONS, Hours, Reported, ReportRules, parse_reports
 from transforms.reports.fuse import FusionRules, fuse, join
 from transforms.reports.perturb import perturb
@@ -163,3 +164,17 @@ def test_perturbing_makes_one_report_for_each_service_vehicle_slot_and_cell() ->
         (f"{7:016x}", "1970-01-01T01:00:00Z"): pytest.approx(1, abs=1e-5),
         (f"{9:016x}", "1970-01-01T00:00:00Z"): pytest.approx(0, abs=1e-5),
     }
+
+
+@pytest.mark.parametrize("method", ["ml", "ems"])
+def test_what_small_groups_tell_is_remembered_and_is_what_each_tells_alone(
+    monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    rules = FusionRules(SERVICES, 65, "fixed", method, 16)
+    reports = [(value, sign) for value in np.linspace(-1.2, 1.2, 40).tolist() for sign in (-1.0, 1.0)]
+    groups = [np.concatenate([[[1]], np.array([[a], [b]]).view(np.int64)]).tobytes() for a, b in [*reports, *reports]]
+    together = [fuse([group], rules) for group in groups]
+    assert 0 < len(fusing._REMEMBERED) < len(reports)
+    for group, rows in zip(groups, together, strict=True):
+        monkeypatch.setattr(fusing, "_REMEMBERED", {})
+        assert fuse([group], rules) == rows
