@@ -123,7 +123,7 @@ def to_sign(facts: Facts) -> dict[str, Any]:
     }
 
 
-_AS_GOOD_AS_CERTAIN = 0.001
+_AS_GOOD_AS_CERTAIN = 1e-10
 """In per cent; what is left of it is not said."""
 
 

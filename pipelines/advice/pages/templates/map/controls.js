@@ -17,6 +17,7 @@ function show() {
   const kind = kindOfSlot(state.slot);
   el("kind").hidden = !kind;
   el("kind").textContent = kind;
+  el("printed").textContent = [slotText(state.slot), kind].filter(Boolean).join(", ");
   redraw();
   showEmpty();
   showPanel();

@@ -64,8 +64,8 @@ function overview() {
   for (let place = 0; place < places(); place++) counts[drawnAs(state.slot, place)] += 1;
   const said = [["known", "known by themselves"], ["area", "known by the area around them or by their day"], ["forecast", "forecast"], ["unknown", "not reliable"], ["none", "without a value"]];
   return [
-    node("h2", { text: "Choose a place" }),
-    node("p", { text: "Click one, search for one, or press Tab until the map has the focus and then the arrow keys and Enter. Page Up and Page Down change the time." }),
+    node("h2", { class: "hint", text: "Choose a place" }),
+    node("p", { class: "hint", text: "Click one, search for one, or press Tab until the map has the focus and then the arrow keys and Enter. Page Up and Page Down change the time." }),
     node("p", { class: "soft", text: `Of ${places().toLocaleString("en")} places in this slot:` }),
     node("ul", {}, ...said.filter(([key]) => counts[key]).map(([key, words]) => node("li", { text: `${counts[key].toLocaleString("en")} ${words}` }))),
     node("h3", { text: "How much is known when" }), weekGrid(fieldOfAll),

@@ -39,9 +39,10 @@ function listen() {
   new ResizeObserver(drawNow).observe(el("map"));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", showOther);
   addEventListener("hashchange", () => { restore(); showOther(); });
-  for (const [event, theme] of [["beforeprint", "light"], ["afterprint", ""]]) {
-    addEventListener(event, () => { document.documentElement.dataset.theme = theme; showLegend(); drawNow(); });
-  }
+  const shown = theme => { document.documentElement.dataset.theme = theme; showLegend(); drawNow(); };
+  let chosen = "";
+  addEventListener("beforeprint", () => { chosen = document.documentElement.dataset.theme ?? ""; shown("light"); });
+  addEventListener("afterprint", () => shown(chosen));
 }
 
 // --- a page that follows a server ---
