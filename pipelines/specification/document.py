@@ -239,7 +239,7 @@ def _document(data: Any, where: str) -> Document:
     try:
         return msgspec.convert(data, Document, dec_hook=_value)
     except msgspec.ValidationError as error:
-        raise SpecificationError(f"{where}: {shortened(str(error))}{hint(data, Document)}") from None
+        raise SpecificationError(f"{where}: {shortened(str(error))}{hint(data, Document, Document)}") from None
 
 
 def _as_written(value: Any) -> Any:

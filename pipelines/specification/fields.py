@@ -1,12 +1,11 @@
 """The fields of a specification as its own tables define them: what the JSON Schema and the reference are made of."""
 
-import types
 from collections.abc import Iterator
 from dataclasses import MISSING, dataclass
 from dataclasses import fields as dataclass_fields
 from datetime import date
 from fractions import Fraction
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -15,6 +14,7 @@ from dpops.accountant import Limit
 from dpops.registry import registered
 from pipelines.specification.document import Document
 from pipelines.specification.levels import MECHANISM, Options
+from pipelines.specification.type_parts import metas_of, parts_of, struct_of, values_of
 
 NOT_WRITTEN = ("prior", "statistic")
 """Fields of mechanisms that come from elsewhere in the specification."""
@@ -34,7 +34,7 @@ class Field:
 
     @property
     def text(self) -> str:
-        return next((part.description or "" for part in _metas(self.kind)), "")
+        return next((part.description or "" for part in metas_of(self.kind)), "")
 
     @property
     def type_text(self) -> str:
@@ -110,37 +110,6 @@ def _shown(value: Any) -> str:
 
 
 # --- types --------------------------------------------------------------------------------------------------------
-
-
-def struct_of(kind: Any) -> type[msgspec.Struct] | None:
-    """The table that a type is, or may be."""
-    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-        return kind
-    return next((found for part in parts_of(kind) if (found := struct_of(part)) is not None), None)
-
-
-def parts_of(kind: Any) -> tuple[Any, ...]:
-    """What a type is made of: the alternatives of a union without None, the type that is annotated."""
-    if get_origin(kind) is Annotated:
-        return (get_args(kind)[0],)
-    if get_origin(kind) in (Union, types.UnionType) and kind is not Limit:
-        return tuple(part for part in get_args(kind) if part is not type(None))
-    return ()
-
-
-def values_of(kind: Any) -> list[str]:
-    """All texts that a value may be; none where it may be anything of its type."""
-    if get_origin(kind) is Literal:
-        return [str(value) for value in get_args(kind)]
-    told = [value for meta in _metas(kind) for value in (meta.extra_json_schema or {}).get("enum", [])]
-    return told or [value for part in parts_of(kind) for value in values_of(part)]
-
-
-def _metas(kind: Any) -> list[msgspec.Meta]:
-    own = (
-        [part for part in get_args(kind)[1:] if isinstance(part, msgspec.Meta)] if get_origin(kind) is Annotated else []
-    )
-    return own + [meta for part in parts_of(kind) for meta in _metas(part)]
 
 
 def type_text(kind: Any) -> str:

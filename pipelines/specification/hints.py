@@ -1,76 +1,49 @@
 """What a mistaken key or value of a specification was probably meant to be."""
 
-import types
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, get_type_hints
 
 import msgspec
 
+from pipelines.specification.type_parts import item_of, struct_of, values_of
 from transforms.errors import did_you_mean
 
 
-def hint(data: Any, kind: type[msgspec.Struct]) -> str:
-    """For the end of a message: the first unknown key or value of `data` that resembles a known one, or nothing."""
-    return next(_hints(data, kind, ""), "")
+def hint(data: Any, kind: type[msgspec.Struct], document: type[msgspec.Struct]) -> str:
+    """Says at the end of a message which known key or value the first unknown one of `data` resembles, or nothing.
+
+    document: the whole specification, whose tables a key may belong to.
+    """
+    return next(_hints(data, kind, document, ""), "")
 
 
-def _hints(data: Any, kind: Any, where: str) -> Iterator[str]:
+def _hints(data: Any, kind: Any, document: type[msgspec.Struct], where: str) -> Iterator[str]:
     if isinstance(data, str):
-        values = [value for value in _literals(kind) if isinstance(value, str)]
-        if values and data not in values:
+        if (values := values_of(kind)) and data not in values:
             yield from filter(None, [did_you_mean(data, values)])
         return
     if isinstance(data, list):
         for item in data:
-            yield from _hints(item, _item(kind), where)
+            yield from _hints(item, item_of(kind), document, where)
         return
-    struct = _struct(kind)
+    struct = struct_of(kind)
     if struct is None or not isinstance(data, Mapping):
         return
     known = get_type_hints(struct, include_extras=True)
     for key in data:
         if key not in known:
-            yield from filter(None, [did_you_mean(key, known) or _elsewhere(key, where)])
+            yield from filter(None, [did_you_mean(key, known) or _elsewhere(key, document, where)])
     for key, inner in known.items():
         if key in data:
-            yield from _hints(data[key], inner, f"{where}.{key}" if where else key)
+            yield from _hints(data[key], inner, document, f"{where}.{key}" if where else key)
 
 
-def _elsewhere(key: str, where: str) -> str:
-    """A key that belongs to another table."""
-    from pipelines.specification.document import Document
-
-    for table, kind in get_type_hints(Document, include_extras=True).items():
-        struct = _struct(kind)
+def _elsewhere(key: str, document: type[msgspec.Struct], where: str) -> str:
+    """Names the other table that a key belongs to."""
+    for table, kind in get_type_hints(document, include_extras=True).items():
+        struct = struct_of(kind)
         if struct is not None and table != where and key in struct.__struct_fields__:
             return f"; it belongs to [{table}]"
-    names = get_close_matches(key, Document.__struct_fields__, 1)
+    names = get_close_matches(key, document.__struct_fields__, 1)
     return f"; did you mean [{names[0]}]?" if names and not where else ""
-
-
-def _struct(kind: Any) -> type[msgspec.Struct] | None:
-    """The struct that a type is, or may be."""
-    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-        return kind
-    return next((found for part in _parts(kind) if (found := _struct(part)) is not None), None)
-
-
-def _item(kind: Any) -> Any:
-    """The type of a list's items, where a type is a list or may be one."""
-    if get_origin(kind) is list:
-        return get_args(kind)[0]
-    return next((found for part in _parts(kind) if (found := _item(part)) is not None), None)
-
-
-def _literals(kind: Any) -> list[Any]:
-    """All values that a type allows; none where it allows others too."""
-    if get_origin(kind) is Literal:
-        return list(get_args(kind))
-    return [value for part in _parts(kind) for value in _literals(part)]
-
-
-def _parts(kind: Any) -> tuple[Any, ...]:
-    if get_origin(kind) is Annotated:
-        return (get_args(kind)[0],)
-    return get_args(kind) if get_origin(kind) in (Union, types.UnionType) else ()

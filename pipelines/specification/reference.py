@@ -6,7 +6,8 @@ import msgspec
 
 from dpops import statistics as registry
 from pipelines.specification.document import Document, OutputTable
-from pipelines.specification.fields import Field, fields_of, struct_of, tables, variants
+from pipelines.specification.fields import Field, fields_of, tables, variants
+from pipelines.specification.type_parts import struct_of
 
 _HEAD = """# The specification
 

@@ -132,7 +132,9 @@ def levels_of(
         )
         return replace(found, products=_products(document, timetable))
     except (msgspec.ValidationError, ValueError) as error:
-        raise SpecificationError(f"statistic with mechanism 'levels': {error}{hint(options, Options)}") from None
+        raise SpecificationError(
+            f"statistic with mechanism 'levels': {error}{hint(options, Options, Document)}"
+        ) from None
 
 
 def _total_of(document: Document, timetable: Timetable) -> SpanTotal:
