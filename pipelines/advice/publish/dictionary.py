@@ -28,10 +28,10 @@ _PERCENTILES = {
 }
 
 
-def columns_of(table: pa.Table, spec: Specification) -> list[Column]:
-    """In the order of the table. Raises KeyError for a column that nobody has described."""
+def columns_of(table: pa.Schema, spec: Specification) -> list[Column]:
+    """In the order of the table's schema. Raises KeyError for a column that nobody has described."""
     known = {column.name: column for column in _columns(spec)}
-    return [known[name] for name in table.column_names]
+    return [known[name] for name in table.names]
 
 
 def _interval(spec: Specification) -> str:

@@ -6,11 +6,12 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from pipelines.advice.pages.map import MapTexts, Surroundings, map_page
 from pipelines.advice.pages.pack import packed
@@ -75,18 +76,11 @@ def made(
 
     Raises InputError where nothing is left to publish.
     """
-    files: dict[str, bytes] = {}
-    tables, columns = dict[str, pa.Table](), dict[str, list[Column]]()
-    about = {"title": edition.wishes.title, "privacy": edition.privacy(), "provenance": edition.provenance()}
-    for name, rows in results.items():
-        table = published(rows, around.places, everything=edition.wishes.everything)
-        if not table.num_rows:
-            continue
-        files[f"{name}.parquet"] = parquet_bytes(table, around.places, edition.spec, about)
-        files[f"{name}.csv"] = csv_bytes(table)
-        tables[name], columns[name] = table, columns_of(table, edition.spec)
-    if HATS not in tables:
+    found = _tables(edition, results, around)
+    if HATS not in found:
         raise InputError(f"no value of the range may be used. {ADVICE['held-back']} --all publishes all")
+    files = {name: content for each in found.values() for name, (content, _) in each.files.items()}
+    schemas = {name: schema for each in found.values() for name, (_, schema) in each.files.items()}
     files["places.geojson"] = places_geojson(results[HATS], around.places)
     files["map.html"] = map_page(texts, data=packed(_drawn(edition, results[HATS]), around.places, around.ground))
     about_privacy = f"{edition.wishes.title}: privacy"
@@ -94,13 +88,42 @@ def made(
     files["privacy.json"] = _json(edition.privacy())
     files["provenance.json"] = _json(edition.provenance())
     files["specification.toml"] = edition.origin.specification.encode()
-    files["dictionary.csv"] = dictionary_csv(columns)
-    parts = [_part(name, content, tables, columns) for name, content in files.items()]
+    files["dictionary.csv"] = dictionary_csv({name: each.columns for name, each in found.items()})
+    parts = [_part(name, content, schemas.get(name)) for name, content in files.items()]
     files["dcat.jsonld"] = _json(dcat_record(edition, parts))
     files[PACKAGE] = _json(data_package(edition, parts))
     files["README.md"] = _readme(edition, parts).encode()
     files["SHA256SUMS"] = "".join(f"{_hash(content)}  {name}\n" for name, content in sorted(files.items())).encode()
-    return files, {name: table.num_rows for name, table in tables.items()}
+    return files, {name: each.rows for name, each in found.items()}
+
+
+class _Table(NamedTuple):
+    """files: content and Table Schema, by name. columns: those of the CSV file."""
+
+    rows: int
+    columns: list[Column]
+    files: Mapping[str, tuple[bytes, Mapping[str, Any]]]
+
+
+def _tables(edition: Edition, results: Mapping[str, pa.Table], around: Surroundings) -> dict[str, _Table]:
+    """Those that are not empty, by name."""
+    found: dict[str, _Table] = {}
+    about = {"title": edition.wishes.title, "privacy": edition.privacy(), "provenance": edition.provenance()}
+    for name, rows in results.items():
+        table = published(rows, around.places, everything=edition.wishes.everything)
+        if not table.num_rows:
+            continue
+        columns, parquet = (
+            columns_of(table.schema, edition.spec),
+            parquet_bytes(table, around.places, edition.spec, about),
+        )
+        schema = pq.read_schema(pa.BufferReader(parquet))
+        files = {
+            f"{name}.parquet": (parquet, table_schema(schema, columns_of(schema, edition.spec))),
+            f"{name}.csv": (csv_bytes(table), table_schema(table.schema, columns)),
+        }
+        found[name] = _Table(table.num_rows, columns, files)
+    return found
 
 
 def _drawn(edition: Edition, rows: pa.Table) -> pa.Table:
@@ -112,10 +135,8 @@ def _hash(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _part(name: str, content: bytes, tables: Mapping[str, pa.Table], columns: Mapping[str, list[Column]]) -> Part:
+def _part(name: str, content: bytes, schema: Mapping[str, Any] | None) -> Part:
     stem, _, ending = name.rpartition(".")
-    is_table = ending == "csv" and stem in tables
-    schema = table_schema(tables[stem], columns[stem]) if is_table else None
     title = _TITLES.get(stem, stem.capitalize())
     return Part(name, title, MEDIA[ending], len(content), _hash(content), schema)
 

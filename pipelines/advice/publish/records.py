@@ -12,7 +12,7 @@ from pipelines.advice.pages.words import STATUSES
 from pipelines.advice.publish.dictionary import Column
 from pipelines.advice.publish.edition import Edition
 
-_TYPES = {pa.string(): "string", pa.float64(): "number", pa.int64(): "integer"}
+_TYPES = {pa.string(): "string", pa.float64(): "number", pa.int64(): "integer", pa.binary(): "any"}
 _INSTANT = "%Y-%m-%dT%H:%M:%S%z"
 
 
@@ -59,7 +59,7 @@ def _email(contact: str) -> dict[str, str]:
 def _resource(part: Part) -> dict[str, Any]:
     stem, _, ending = part.path.rpartition(".")
     resource: dict[str, Any] = {
-        "name": f"{stem}-{ending}".lower() if part.schema is None else stem.lower(),
+        "name": stem.lower() if ending == "csv" and part.schema else f"{stem}-{ending}".lower(),
         "path": part.path,
         "title": part.title,
         "format": ending,
@@ -69,12 +69,16 @@ def _resource(part: Part) -> dict[str, Any]:
         resource |= {"bytes": part.size, "hash": f"sha256:{part.sha256}"}
     if part.schema is None:
         return resource
-    return resource | {"profile": "tabular-data-resource", "encoding": "utf-8", "schema": part.schema}
+    of_csv = {"profile": "tabular-data-resource", "encoding": "utf-8"} if ending == "csv" else {}
+    return resource | of_csv | {"schema": part.schema}
 
 
-def table_schema(table: pa.Table, columns: Sequence[Column]) -> dict[str, Any]:
-    """Of a CSV file. Source: Table Schema 1.0, https://specs.frictionlessdata.io/table-schema/"""
-    fields = [_field(table.schema.field(column.name), column) for column in columns]
+def table_schema(schema: pa.Schema, columns: Sequence[Column]) -> dict[str, Any]:
+    """Of a CSV or a Parquet file: without it validators guess types, and take a place's id for a date.
+
+    Source: Table Schema 1.0, https://specs.frictionlessdata.io/table-schema/
+    """
+    fields = [_field(schema.field(column.name), column) for column in columns]
     return {"fields": fields, "primaryKey": ["slot_start", "cell", "statistic"], "missingValues": [""]}
 
 
@@ -84,6 +88,8 @@ def _field(field: pa.Field, column: Column) -> dict[str, Any]:
         said["unit"] = column.unit
     if column.name in ("slot_start", "slot_end"):
         said |= {"type": "datetime", "format": _INSTANT}
+    elif pa.types.is_timestamp(field.type):
+        said["type"] = "datetime"
     elif pa.types.is_list(field.type):
         said["type"] = "array"
     else:

@@ -28,7 +28,7 @@ def parquet_bytes(table: pa.Table, places: Places, spec: Specification, about: M
     table = table.append_column(
         "geometry", of_each(table["cell"], lambda cell: _wkb(shapes.get(cell))).cast(pa.binary())
     )
-    described = zip(table.schema, columns_of(table, spec), strict=True)
+    described = zip(table.schema, columns_of(table.schema, spec), strict=True)
     fields = [field.with_metadata(_words(column)) for field, column in described]
     whole = {"geo": _geo(shapes), "hatstream": about}
     metadata = {key: msgspec.json.encode(value) for key, value in whole.items()}

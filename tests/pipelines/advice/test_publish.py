@@ -104,8 +104,12 @@ def test_every_record_agrees_with_the_files(portal):
                 f"sha256:{hashlib.sha256(content).hexdigest()}",
             )
         if "schema" in resource:
-            header = next(csv.reader(io.StringIO(content.decode())))
-            assert header == [field["name"] for field in resource["schema"]["fields"]]
+            is_csv = resource["format"] == "csv"
+            names = (
+                next(csv.reader(io.StringIO(content.decode()))) if is_csv else pq.read_schema(io.BytesIO(content)).names
+            )
+            assert names == [field["name"] for field in resource["schema"]["fields"]]
+    assert {each["format"] for each in package["resources"] if "schema" in each} == {"csv", "parquet"}
     assert package["licenses"][0]["name"] == "CC-BY-4.0"
     dcat = json.loads((folder / "dcat.jsonld").read_text())
     paths = {part["dcat:downloadURL"]["@id"] for part in dcat["dcat:distribution"]}
