@@ -164,6 +164,7 @@ def _routes(server: Server) -> list[Route]:
         Route("/", home),
         Route("/health", health),
         Route("/openapi.json", interface),
+        Route("/api", interface),
         Route("/tiles/{z:int}/{x:int}/{y:int}.mvt", vector_tile),
         *(Route(path, _endpoint(server, make)) for path, make in _PLAIN.items()),
         *(Route(f"/api/values{ending}", _values(server, form)) for ending, form in _FORMS.items()),

@@ -168,6 +168,7 @@ def test_nothing_but_reading_is_possible_and_no_other_file_can_be_asked_for(addr
 def test_the_description_names_what_there_is(address):
     said = requests.get(f"{address}/openapi.json", timeout=9).json()
     assert said["openapi"].startswith("3.1")
+    assert requests.get(f"{address}/api", timeout=9).json() == said
     for path in said["paths"]:
         asked = path.replace("{z}", "0").replace("{x}", "0").replace("{y}", "0")
         answer = requests.get(address + asked, timeout=9)
