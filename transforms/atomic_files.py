@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,12 +39,23 @@ def _lock(handle: int, folder: Path) -> None:
         time.sleep(_LOOK_EVERY_S)
 
 
+def _is_special(path: Path) -> bool:
+    try:
+        kind = path.lstat().st_mode
+    except FileNotFoundError:
+        return False
+    return not (stat.S_ISREG(kind) or stat.S_ISLNK(kind))
+
+
 @contextmanager
 def replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
     """A new file that takes the path's place when the block ends well. The caller holds the folder's lock.
 
     What lies where the new file is made, a killed writer's part or a planted link, is removed and never followed.
+    What lies at the path and is neither a file nor a link is left: as root /dev/null could be replaced. Raises OSError.
     """
+    if _is_special(path):
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
     part = path.with_name(f".{path.name}.part")
     part.unlink(missing_ok=True)
     handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)

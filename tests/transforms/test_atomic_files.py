@@ -1,0 +1,36 @@
+"""A file takes the place of a file, and of nothing else."""
+
+import os
+import stat
+
+import pytest
+
+from tests.pipelines.advice.results import CELLS, row, write
+from transforms.atomic_files import replacing
+
+
+def test_a_new_file_takes_the_place_of_a_file_or_a_link(tmp_path):
+    (tmp_path / "file").write_text("old")
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    for name in ("file", "link", "none"):
+        with replacing(tmp_path / name) as file:
+            file.write(name.encode())
+    assert [(tmp_path / name).read_text() for name in ("file", "link", "none")] == ["file", "link", "none"]
+
+
+def test_what_is_no_file_is_left_as_it_is(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    for name in ("pipe", "folder"):
+        with pytest.raises(OSError, match="it is no regular file"), replacing(tmp_path / name):
+            pass
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "pipe"]
+
+
+def test_a_map_is_not_drawn_over_a_device(tmp_path, hatstream):
+    write(tmp_path / "hats.parquet", [row(CELLS[0], 6, 12.0)])
+    os.mkfifo(tmp_path / "pipe")
+    code, _, err = hatstream("map", "--input", tmp_path / "*.parquet", "--output", tmp_path / "pipe")
+    assert (code, "it is no regular file" in err) == (4, True), err
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
