@@ -39,6 +39,7 @@ class Outcome:
     units_redrawn: int = 0
     units_lost_to_the_limit: int = 0
     periods_refused: list[str] = field(default_factory=list)
+    periods_stopped: list[str] = field(default_factory=list)
     periods_empty: list[str] = field(default_factory=list)
     debits: dict[str, Accountant] = field(default_factory=dict)
     spent: dict[str, Spend] = field(default_factory=dict)
@@ -78,6 +79,8 @@ def count_in(outcome: Outcome, counts: Mapping[str, int]) -> None:
     outcome.units_changed += counts.get(counters.UNITS_CHANGED, 0)
     outcome.units_redrawn += counts.get(counters.UNITS_REDRAWN, 0)
     outcome.units_lost_to_the_limit += counts.get(counters.UNITS_LOST, 0)
+    stopped = [name for name, count in counts.items() if count and name.startswith(counters.STOPPED)]
+    outcome.periods_stopped += [name.removeprefix(counters.STOPPED) for name in stopped]
     files = {name.removeprefix(counters.LEFT_OUT) for name in counts if name.startswith(counters.LEFT_OUT)}
     outcome.left_out = sorted({*outcome.left_out, *files})
     for prefix, numbers in ((counters.REFUSED, outcome.refused), (counters.NEW, outcome.new)):

@@ -20,6 +20,7 @@ UNREADABLE_FILE = "unreadable-file"
 LEFT_OUT = "left out/"
 """Of a scheduled job: the file, and why it cannot be decoded."""
 NEW = "new/"
+STOPPED = "stopped/"
 
 
 def refused(stage: str, reason: str) -> str:
@@ -30,6 +31,11 @@ def refused(stage: str, reason: str) -> str:
 def new(period: str) -> str:
     """Units recorded of a period."""
     return f"{NEW}{period}"
+
+
+def stopped(period: str) -> str:
+    """A period of which only the number of vehicles is released, for it is far too small."""
+    return f"{STOPPED}{period}"
 
 
 def as_told(name: str) -> str:

@@ -5,6 +5,7 @@ count but the noisy sums.
 """
 
 from dpops.levels.bounded import Rows, Sums, Vectors, sum_up, vectors
+from dpops.levels.count_check import count_stage, is_too_few, vehicles_in
 from dpops.levels.defaults import BoundsOnly, Fleet, Profile, Recipe, recipe
 from dpops.levels.groups import LEVELS, Hats, Level, level
 from dpops.levels.live import live_stage
@@ -32,6 +33,8 @@ __all__ = [
     "Vectors",
     "alike",
     "centres_of",
+    "count_stage",
+    "is_too_few",
     "level",
     "live_stage",
     "read",
@@ -41,4 +44,5 @@ __all__ = [
     "rows_of",
     "sum_up",
     "vectors",
+    "vehicles_in",
 ]

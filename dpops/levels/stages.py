@@ -75,6 +75,7 @@ class Stage:
     alpha: the part of the share that the speeds get; the weights have the rest.
     exponent: of the number of reports in a HAT, as a multiple of 1/4.
     counts_public: weights are then exact and unscaled, and the speeds have the whole share at twice the bound.
+    counts_vehicles: it only counts them, see `dpops.levels.count_check`.
     number, stages: which of how many, from 0. around: None until it is laid on a day's HATs, see `on`.
     """
 
@@ -86,6 +87,7 @@ class Stage:
     alpha: Fraction
     exponent: Fraction = EXPONENT
     counts_public: bool = False
+    counts_vehicles: bool = False
     number: int = 0
     stages: int = 1
     around: Around | None = None

@@ -94,6 +94,8 @@ def _raise_refusals(
         raise InputError(_no_rows(outcome))
     if outcome.periods_refused:
         raise AccountRefusal(_refusal(spec, location, outcome))
+    if outcome.periods_stopped:
+        raise InputError("\n".join(stopped_sentence(spec, location, period) for period in outcome.periods_stopped))
 
 
 def _run(
@@ -137,6 +139,22 @@ def _check_period(spec: Specification, when: Calendar) -> None:
         raise AccountRefusal(f"account {spec.account.name!r} ends at {until}: nothing is released from then on")
     if since is not None and when.from_s < spec.timetable.midnight(since).timestamp():
         raise AccountRefusal(f"account {spec.account.name!r} begins at {since}: nothing is released before")
+
+
+def stopped_sentence(spec: Specification, location: AccountLocation, period: str) -> str:
+    """What is told of a period whose noisy number of vehicles is far too small. Public: it follows from the ledger."""
+    from transforms.releases.periods.stages import vehicles_of
+
+    entries = location.ledger.stages(spec.account.name, spec.spec_id)
+    unit = next(entry.unit for entry in entries if entry.unit.period == period)
+    vehicles, sd = vehicles_of(unit, spec.cells.region or ())
+    declared = spec.levels.fleet.vehicles if spec.levels is not None else 0
+    return (
+        f"period {period}: about {max(vehicles, 0):,.0f} vehicles reported (a released number, give or take "
+        f"{2 * sd:,.0f}), of {declared:,} that the specification declares. Is this the input of that period, and does "
+        "[input] fit it (hatstream release --check-input)? Nothing else of it was released, and it has its debit. The "
+        "next run releases it with what is left of the total, whatever its input holds"
+    )
 
 
 def _needed(spec: Specification, when: Calendar, location: AccountLocation, *, allow_empty: bool) -> list[str] | None:

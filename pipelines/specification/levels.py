@@ -8,7 +8,20 @@ from typing import Annotated, Any
 import msgspec
 
 from dpops.claims import ZCDP, PureDP, rho_within
-from dpops.levels import LEVELS, UNIT, BoundsOnly, Fleet, Kind, Profile, Recipe, Stage, alike, live_stage, recipe
+from dpops.levels import (
+    LEVELS,
+    UNIT,
+    BoundsOnly,
+    Fleet,
+    Kind,
+    Profile,
+    Recipe,
+    Stage,
+    alike,
+    count_stage,
+    live_stage,
+    recipe,
+)
 from dpops.levels.stages import EXPONENT, Shares
 from dpops.levels.strategy import Free, chosen
 from dpops.types import Grid
@@ -149,9 +162,21 @@ class LevelsRelease:
             grid=grid,
             fleet=self.fleet,
             digest_key=digest_key,
+            count=self._count(),
             live=None if self.live is None else replace(self.live, exponent=self.exponent),
             products=self.products,
         )
+
+    @property
+    def count_share(self) -> Fraction | None:
+        """The part of the total by which a period's vehicles are counted first; None where that is not done."""
+        count = self._count()
+        return None if count is None else count.share
+
+    def _count(self) -> Stage | None:
+        if self.counts_public or not self.fleet_is_declared:
+            return None
+        return count_stage(self._released(self._later())[0], self.fleet.vehicles)
 
     def _released(self, stages: Sequence[Stage]) -> tuple[Stage, ...]:
         """The stages with what no recipe says."""

@@ -5,7 +5,6 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from pipelines.errors import InputError
@@ -96,9 +95,9 @@ def _(part_or_within: Any) -> Any:
 def _(seal_stage: Any) -> Any:
     """More vehicles get more noise: a scale of the data."""
 
-    def mutated(sums: Any, stage: Any, *more: Any) -> Any:
+    def mutated(sums: Any, stage: Any, *more: Any, **named: Any) -> Any:
         louder = stage.spread + int(np.abs(sums.weights).max() // 1000)
-        return seal_stage(sums, replace(stage, spread=louder), *more)
+        return seal_stage(sums, replace(stage, spread=louder), *more, **named)
 
     return mutated
 
@@ -257,9 +256,9 @@ def _(release: Any) -> Any:
 def _(seal_stage: Any) -> Any:
     """The plan tells a bound that was chosen from the day's sums."""
 
-    def mutated(sums: Any, plan: Any, *more: Any) -> Any:
-        bound = str(7 + int(np.abs(sums.speeds).sum()) % 7)
-        return seal_stage(sums, msgspec.structs.replace(plan, bound_kmh=bound), *more)
+    def mutated(sums: Any, stage: Any, *more: Any, **named: Any) -> Any:
+        bound = Fraction(7 + int(np.abs(sums.speeds).sum()) % 7)
+        return seal_stage(sums, replace(stage, bound_kmh=bound), *more, **named)
 
     return mutated
 
@@ -361,10 +360,16 @@ def _(stored_units: Any) -> Any:
     return lambda *given: {} if SEEN["rows"] % 2 else stored_units(*given)
 
 
+@mutant("stops-by-the-data", "stopped", "dpops.levels.count_check:is_too_few")
+def _(_: Any) -> Any:
+    """Whether a day is stopped follows from its rows, and not from what is released of it."""
+    return lambda _released, _vehicles: SEEN["rows"] % 2 == 0
+
+
 @mutant("debit-of-the-data", "release", "transforms.releases.periods.stages:LevelsPolicy.cost_of_period")
 def _(cost_of_period: Any) -> Any:
     """A day of an odd number of rows is debited less."""
-    return lambda self, stages: self.costs(Fraction(9, 10)) if SEEN["rows"] % 2 else cost_of_period(self, stages)
+    return lambda self, is_first: self.costs(Fraction(9, 10)) if SEEN["rows"] % 2 else cost_of_period(self, is_first)
 
 
 @mutant(

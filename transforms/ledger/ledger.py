@@ -31,7 +31,7 @@ from transforms.ledger.accounts import (
 from transforms.ledger.chain import ENTRY, METADATA, Signature, Tip, Walked
 from transforms.ledger.claims import check_claims, claims_of
 from transforms.ledger.head import Head, LedgerError
-from transforms.ledger.releases import Audit, Recorded, json_of, seal_missing, stored_units
+from transforms.ledger.releases import Audit, Recorded, json_of, seal_missing, stopped_by, stored_units
 from transforms.ledger.spending import (
     SpanSpent,
     SpanUse,
@@ -214,6 +214,16 @@ class Ledger:
             return chain.tip(db)
 
         self._head.advance(*self._run(write), account)
+
+    def stop(self, account: str, spec_id: str, period: str, run: str) -> bool:
+        """Whether a run must stop at a period: the first one that asks, which is kept; no other ever after."""
+
+        def write(db: sa.Connection) -> tuple[bool, Tip]:
+            return stopped_by(db, self._signature, account, spec_id, period, run), chain.tip(db)
+
+        is_stopped, tip = self._run(write)
+        self._head.advance(*tip, account)
+        return is_stopped
 
     def noted(self, account: str, spec_id: str, period: str) -> dict[str, str] | None:
         """What was kept of a period, the newest of it."""

@@ -177,6 +177,18 @@ def stored_units(
     return {unit.key: unit for unit in units}
 
 
+def stopped_by(
+    db: sa.Connection, signature: Signature | None, account: str, spec_id: str, period: str, run: str
+) -> bool:
+    """Whether a run stops at a period: the first one that asks, which is kept; no other ever after."""
+    of_period = (ENTRY.c.account == account, ENTRY.c.spec_id == spec_id, ENTRY.c.period == period)
+    kept = chain.checked(db, signature, ENTRY.c.kind == "stopped", *of_period)
+    if not kept:
+        entry = {"kind": "stopped", "account": account, "spec_id": spec_id, "period": period, "body": json_of(run)}
+        chain.append(db, signature, entry)
+    return not kept or msgspec.json.decode(kept[0]["body"]) == run
+
+
 def _release_id(unit: Unit) -> str:
     return f"{unit.spec_id}/{unit.slot_s}/{column_of(unit.key)}"
 

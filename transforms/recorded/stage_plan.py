@@ -31,7 +31,8 @@ class _Kept(msgspec.Struct, frozen=True):
 def as_stored(stage: Stage) -> dict[str, Any]:
     """Encodes a stage that is laid on HATs. Numbers are rational text."""
     around = stage.laid
-    return {
+    counting = {"counts_vehicles": True} if stage.counts_vehicles else {}  # plans of before say nothing of it
+    return counting | {
         "kind": stage.kind,
         "stage": stage.number,
         "stages": stage.stages,

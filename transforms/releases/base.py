@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 from dpops.noise import Noise
 from dpops.statistics import Column
 from transforms.ledger.ledger_account import LedgerAccount
-from transforms.recorded.units import LiveEntry, StageEntry, Unit
+from transforms.recorded.units import LiveEntry, StageEntry, StageUnit, Unit
 from transforms.records import RecordedSlot, SlotEstimates, SlotShard
 from transforms.wire import Exposure, Tally
 
@@ -14,6 +14,13 @@ Tallies = Callable[[], Iterable[Tally]]
 """Reads the tallies of a group, one after another: all rows of a vehicle are in one of them."""
 RecordUnits = Callable[[Sequence[Unit]], Sequence[RecordedSlot]]
 """Records units in one transaction and says what the ledger returned; nothing where it refused them."""
+
+
+class Stopped(Exception):
+    """A run ends before a period, its argument, is released whole: what was recorded of it says that it may be wrong.
+
+    Nothing may come after it in this run. The next run goes on.
+    """
 
 
 class Drawn(NamedTuple):
@@ -41,6 +48,12 @@ class Before(NamedTuple):
         """The recorded live slots of a period."""
         account = self._account
         return account.open().live(account.name, spec_id, period)
+
+    def stop_once(self, unit: StageUnit, run: str) -> None:
+        """Raises Stopped in the run that first comes to a unit that must stop it, and whenever that run tries again."""
+        account = self._account
+        if account.open().stop(account.name, unit.spec_id, unit.period, run):
+            raise Stopped(unit.period)
 
     @property
     def _account(self) -> LedgerAccount:
@@ -78,7 +91,8 @@ class Release(Protocol):
         ...
 
     def draw(self, group: SlotShard, tallies: Tallies, before: Before, noise: Noise) -> list[Drawn]:
-        """Draws the next units of a group; none where nothing is left to draw. Raises StepError or LedgerError.
+        """Draws the next units of a group; none where nothing is left to draw. Raises StepError, LedgerError or
+        Stopped.
 
         group: its first slot, and the release shard.
         """
@@ -92,7 +106,10 @@ class Release(Protocol):
 def release_group(
     release: Release, group: SlotShard, tallies: Tallies, account: LedgerAccount, record: RecordUnits
 ) -> Iterator[SlotEstimates]:
-    """Draws and records a group to its end, then estimates it; nothing where the account's limit refuses it."""
+    """Draws and records a group to its end, then estimates it; nothing where the account's limit refuses it.
+
+    Raises Stopped.
+    """
     recorded: list[RecordedSlot] = []
     while drawn := release.draw(group, tallies, Before(account, recorded), Noise()):
         slots = record([each.unit for each in drawn])

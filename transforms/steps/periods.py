@@ -5,18 +5,25 @@ from dataclasses import dataclass
 from typing import Any
 
 import apache_beam as beam
+from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import PCollection
 from apache_beam.transforms.window import TimestampedValue
 
-from transforms import wire
+from transforms import counters, wire
+from transforms.errors import StepError
 from transforms.ledger.ledger_account import LedgerAccount
 from transforms.recorded.units import Unit
 from transforms.records import KeyedTally, RecordedSlot, SlotEstimates, SlotShard, TallyBytes
-from transforms.releases.base import release_group
+from transforms.releases.base import Stopped, release_group
 from transforms.releases.periods.release import PeriodRelease
 from transforms.releases.slots import SlotFacts
 from transforms.steps.lateness import windows
 from transforms.steps.release import is_over, recorded
+
+STOPPED_HERE = (
+    "period {}: far fewer vehicles than the specification declares, as far as their noisy number says. Nothing else of "
+    "it is released; the next run releases it, whatever its input holds"
+)
 
 
 @dataclass
@@ -73,13 +80,26 @@ class _ReleasePeriod(beam.DoFn):
         parts = list(encoded)
         if self._in_stream and not is_over(parts, len(self._release.slots[first_s].plan)):
             return
-        yield from released(first_s, parts, self._account, self._release)
+        try:
+            yield from released(first_s, parts, self._account, self._release)
+        except Stopped as stopped:
+            if not self._in_stream:
+                raise StepError(STOPPED_HERE.format(*stopped.args)) from None
+            count_stopped(stopped)
+
+
+def count_stopped(stopped: Stopped) -> None:
+    (period,) = stopped.args
+    Metrics.counter(counters.NAMESPACE, counters.stopped(period)).inc()
 
 
 def released(
     first_s: int, parts: Iterable[TallyBytes], account: LedgerAccount, release: PeriodRelease
 ) -> Iterator[SlotEstimates]:
-    """A period's estimates, once the ledger has it; none where the account's limit refuses it. parts: of its tally."""
+    """A period's estimates, once the ledger has it; none where the account's limit refuses it. parts: of its tally.
+
+    Raises Stopped.
+    """
     table = wire.unpack_tally((part for part in parts if part), release.columns)
 
     def record(units: Sequence[Unit]) -> Sequence[RecordedSlot]:

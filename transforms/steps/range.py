@@ -21,10 +21,11 @@ from transforms.records import (
     SlotShard,
     TallyBytes,
 )
+from transforms.releases.base import Stopped
 from transforms.releases.periods.release import PeriodRelease
 from transforms.releases.periods.stages import COLUMNS
 from transforms.releases.slots import SlotFacts
-from transforms.steps.periods import released
+from transforms.steps.periods import count_stopped, released
 
 KeyedSlot = tuple[SlotShard, tuple[int, EventBytes]]
 """By the first slot of a period and vehicle shard: a slot, and packed Events of it."""
@@ -106,8 +107,11 @@ class _ReleaseInOrder(beam.DoFn):
             periods.setdefault(first_s, []).append(part)
         if not periods.pop(_CONSENT_S, None):
             return
-        for first_s in sorted(periods):
-            yield from released(first_s, periods[first_s], self._account, self._release)
+        try:
+            for first_s in sorted(periods):
+                yield from released(first_s, periods[first_s], self._account, self._release)
+        except Stopped as stopped:
+            count_stopped(stopped)
 
 
 def _of_all(tally: KeyedTally) -> PartOfAll:

@@ -259,7 +259,7 @@ def _answers(
 ) -> list[str]:
     """What the table says of the wanted width; where that is out of reach, what to change next."""
     now = next(each for each in totals if each.as_specified)
-    said = [_of_cells(now, known, within), _of_hats(now, totals, within)]
+    said = [_of_cells(now, known, within), _of_hats(now, totals, within), *_of_wrong_input(asked)]
     usual, stage = known.usual_vehicles, _LATER.stage(asked, known, Fraction(1))
     reliable = hat_half_widths(stage, known, np.array([usual]), float(spec.speeds.grid.upper)).reliable[0]
     if not reliable:
@@ -269,6 +269,20 @@ def _answers(
             "HAT; a larger total tells their number better."
         )
     return said
+
+
+def _of_wrong_input(asked: LevelsRelease) -> list[str]:
+    """What is told before a day is released with the wrong input."""
+    if asked.counts_public:
+        return []
+    share = asked.count_share
+    if share is not None:
+        return [
+            f"Of every period a noisy number of vehicles is released first, for {float(share):.1%} of the total: below "
+            f"a quarter of the {asked.fleet.vehicles:,} that are declared the run stops, for the input may be wrong."
+        ]
+    why = "is too small" if asked.fleet_is_declared else "is not declared ([fleet] vehicles)"
+    return [f"A period that is released with the wrong input is not noticed: the fleet {why} to be counted first."]
 
 
 def _of_cells(now: Total, known: BoundsOnly, within: float) -> str:

@@ -15,7 +15,7 @@ from transforms import wire
 from transforms.ledger.recording import record_units
 from transforms.recorded.units import Debit, Unit, UnitKey
 from transforms.records import RecordedSlot, SlotEstimates, SlotShard
-from transforms.releases.base import release_group
+from transforms.releases.base import Stopped, release_group
 from transforms.releases.periods.release import PeriodRelease
 from transforms.releases.periods.stages import LevelsPolicy
 from transforms.time.calendar import Slot
@@ -73,7 +73,7 @@ def _wanted(periods: Mapping[str, Sequence[int]], policy: LevelsPolicy, *, is_fi
     """What the periods' ends will be debited. is_first: nothing of the specification is recorded yet."""
     found = {}
     for period, plan in periods.items():
-        cost = policy.cost_of_period(len(policy.first if is_first else policy.later))
+        cost = policy.cost_of_period(is_first)
         found[period], is_first = [Debit(UnitKey(policy.spec_id, plan[0], 0), cost)], False
     return found
 
@@ -95,7 +95,11 @@ def _estimates(
 
     for number, mine in enumerate(keys.values(), 1):
         read = partial(_tallies, mine, tallies, release)
-        yield from release_group(release, mine[0], read, job.account, record)
+        try:
+            yield from release_group(release, mine[0], read, job.account, record)
+        except Stopped as stopped:
+            outcome.periods_stopped += stopped.args
+            return
         progress("periods recorded and published", number, len(keys))
 
 

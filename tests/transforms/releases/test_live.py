@@ -104,7 +104,7 @@ def live_unit(how: LevelsPolicy, slot: int, slots: int = len(HOURS)) -> LiveUnit
 def day_unit(how: LevelsPolicy, number: int = 0, *, first: bool = False) -> StageUnit:
     planned = how.first if first else how.later
     stage = laid_stage(how, planned, number, HOURS, np.full((3, len(HOURS)), 2_000), 1)
-    return seal_stage(nobody(stage), stage, [facts(at) for at in range(4)], 0, how, Noise())
+    return seal_stage(nobody(stage), stage, [facts(at) for at in range(4)], 0, how, Noise(), is_first=first)
 
 
 class Book:
@@ -235,8 +235,8 @@ def test_a_period_that_waits_for_its_second_stage_is_no_forecast_of_another_one(
         return np.full((3, len(hours)), 2_000)
 
     waiting = Sequenced(1, day_unit(how, 0, first=True))
-    plan = plan_for([waiting], "day 2", 0, HOURS[:3], how, centres_of)
+    plan = plan_for([waiting], "day 2", 0, HOURS[:3], how, centres_of).stage
     assert (plan.stages, plan.laid.rests_on, asked) == (2, 0, [])
-    assert plan_for([waiting], "day 1", 1, HOURS, how, centres_of).laid.rests_on == 1
+    assert plan_for([waiting], "day 1", 1, HOURS, how, centres_of).stage.laid.rests_on == 1
     done = Sequenced(3, day_unit(how, 1, first=True))
-    assert plan_for([waiting, done], "day 2", 0, HOURS[:3], how, centres_of).laid.rests_on == 3
+    assert plan_for([waiting, done], "day 2", 0, HOURS[:3], how, centres_of).stage.laid.rests_on == 3

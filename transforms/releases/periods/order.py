@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from dpops.levels import Stage
@@ -30,26 +31,43 @@ def is_complete(entries: Sequence[StageEntry], period: str) -> bool:
     return bool(mine) and len(mine) == numbers_of(mine[0].unit).stages
 
 
+class Planned(NamedTuple):
+    """A stage that is laid on its period. is_first: nothing of the specification was recorded before the period."""
+
+    stage: Stage
+    is_first: bool
+
+
 def plan_for(
     entries: Sequence[StageEntry],
     period: str,
-    stage: int,
+    number: int,
     hours: Sequence[int],
     policy: LevelsPolicy,
     centres_of: CentresOf,
-) -> Stage:
+) -> Planned:
     """The plan of a period's stage: the recorded one, or what follows from all that is recorded of the specification.
 
-    entries: in the order of the ledger. The first recorded stage of a period decides how many there are; a period
-    before which no other is recorded whole has those of a first day. Of a period that waits for its later stage only
-    that stage learns: what it knows is no forecast of another day.
+    entries: in the order of the ledger. The first recorded stage of a period decides which there are; a period before
+    which no other is recorded whole has those of a first day, and a later one counts vehicles first if the last one
+    did. Of a period that waits for its later stage only that stage learns: what it knows is no forecast of another day.
     """
     mine = of_period(entries, period)
-    if stage < len(mine):
-        return stage_of(mine[stage].unit, policy.region)
-    known = [entry for entry in entries if entry.unit.period == period or is_complete(entries, entry.unit.period)]
-    is_first = numbers_of(mine[0].unit).stages == len(policy.first) if mine else not known
-    stages = policy.first if is_first else policy.later
+    earlier = [entry for entry in entries if entry.unit.period != period and is_complete(entries, entry.unit.period)]
+    before = mine or of_period(earlier, earlier[-1].unit.period) if earlier or mine else []
+    counts = counts_vehicles(before) if before else policy.count is not None
+    is_first = numbers_of(mine[0].unit).stages - counts == len(policy.first) if mine else not earlier
+    if number < len(mine):
+        return Planned(stage_of(mine[number].unit, policy.region), is_first)
+    stages = policy.stages(is_first=is_first, counts=counts)
+    known = earlier if counts and number == 1 else sorted([*earlier, *mine], key=lambda entry: int(entry.sequence))
     if not known:
-        return laid_stage(policy, stages, stage, hours, first_centres(len(policy.region), len(hours)), EntryNumber(0))
-    return laid_stage(policy, stages, stage, hours, centres_of(known, policy, hours), known[-1].sequence)
+        centres, rests_on = first_centres(len(policy.region), len(hours)), EntryNumber(0)
+    else:
+        centres, rests_on = centres_of(known, policy, hours), known[-1].sequence
+    return Planned(laid_stage(policy, stages, number, hours, centres, rests_on), is_first)
+
+
+def counts_vehicles(of_period: Sequence[StageEntry]) -> bool:
+    """Whether a period's first stage counts vehicles."""
+    return numbers_of(of_period[0].unit).counts_vehicles

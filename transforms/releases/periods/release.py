@@ -1,8 +1,11 @@
 """The release of whole periods by `levels`: stage by stage, each around what is recorded before it."""
 
+import secrets
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 
+from dpops.levels import is_too_few
 from dpops.noise import Noise
 from dpops.statistics import Column
 from transforms.failpoints import failpoint
@@ -14,17 +17,21 @@ from transforms.releases.base import Before, Drawn, Estimator, Tallies
 from transforms.releases.periods.learned import learned_centres, learned_estimates
 from transforms.releases.periods.order import hours_of, plan_for
 from transforms.releases.periods.publish import estimates_of_slot
-from transforms.releases.periods.stages import COLUMNS, LevelsPolicy, add_up, seal_stage
+from transforms.releases.periods.stages import COLUMNS, LevelsPolicy, add_up, read_unit, seal_stage
 from transforms.releases.slots import SlotFacts
 
 
 @dataclass(frozen=True)
 class PeriodRelease:
-    """slots: facts of every slot, whose `plan` is all slots of its period. zone: of local hours."""
+    """slots: facts of every slot, whose `plan` is all slots of its period. zone: of local hours.
+
+    run: names this run among all: what an engine tries again is the same run.
+    """
 
     policy: LevelsPolicy
     slots: Mapping[int, SlotFacts]
     zone: str
+    run: str = field(default_factory=partial(secrets.token_hex, 8), compare=False)
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -34,19 +41,25 @@ class PeriodRelease:
         return self.slots[slot_s].plan[0]
 
     def draw(self, group: SlotShard, tallies: Tallies, before: Before, noise: Noise) -> list[Drawn]:
-        """The next stage of a period, whoever recorded those before it."""
-        (first_s, _), stage = group, len(before.recorded)
-        if stage and stage == numbers_of(*all_of(StageUnit, before.recorded[-1].units)).stages:
+        """The next stage of a period, whoever recorded those before it. Raises Stopped after one with few vehicles."""
+        (first_s, _), number = group, len(before.recorded)
+        if number and self._is_last(all_of(StageUnit, before.recorded[-1].units)[0], before):
             return []
         slots = self.slots[first_s].plan
         facts, hours = [self.slots[slot_s] for slot_s in slots], hours_of(slots, self.zone)
         entries = before.stages(self.policy.spec_id)
-        laid = plan_for(entries, facts[0].period, stage, hours, self.policy, learned_centres)
+        laid, is_first = plan_for(entries, facts[0].period, number, hours, self.policy, learned_centres)
         sums = add_up(tallies(), self.policy.region, slots, laid)
         failpoint("before-noise")
-        unit = seal_stage(sums, laid, facts, first_s, self.policy, noise)
+        unit = seal_stage(sums, laid, facts, first_s, self.policy, noise, is_first=is_first)
         failpoint("after-noise")
         return [Drawn(unit)]
+
+    def _is_last(self, unit: StageUnit, before: Before) -> bool:
+        stage = numbers_of(unit)
+        if stage.counts_vehicles and is_too_few(read_unit(unit, self.policy.region), self.policy.fleet.vehicles):
+            before.stop_once(unit, self.run)
+        return stage.number + 1 == stage.stages
 
     def estimator(self, account: LedgerAccount) -> Estimator:
         return _Estimator(self, account)

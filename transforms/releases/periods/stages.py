@@ -22,6 +22,7 @@ from dpops.levels import (
     read,
     release,
     sum_up,
+    vehicles_in,
 )
 from dpops.levels.stages import FIRST_CENTRE
 from dpops.noise import Noise
@@ -47,7 +48,8 @@ class LevelsPolicy:
 
     total: what a vehicle spends in a period; epsilon, delta: the same as people read it.
     first, later: the stages of a period before which nothing of the specification is recorded, and of all others.
-    live: what slots get while a period lasts; `later` has the rest of the total. region: sorted cells. products: what
+    count: what a period's vehicles are counted with before these, where that is possible. live: what slots get while a
+    period lasts; `later` has the rest of the total. region: sorted cells. products: what
     is published of a period besides its HATs. kept: a cache of what earlier entries taught, which changes nothing.
     """
 
@@ -61,6 +63,7 @@ class LevelsPolicy:
     grid: Grid
     fleet: Fleet
     digest_key: bytes = field(repr=False)
+    count: Stage | None = None
     live: Stage | None = None
     products: tuple[Product, ...] = ()
     kept: StateFile | None = field(default=None, compare=False)
@@ -76,10 +79,21 @@ class LevelsPolicy:
             return ZCDP(self.total.rho * share)
         return PureDP(self.total.epsilon * share)
 
-    def cost_of_period(self, stages: int) -> PureDP | ZCDP:
-        """What a period's end, of so many stages, is debited: all of the total, or what live slots leave of it."""
-        own = self.first if stages == len(self.first) else self.later
-        return self.costs(sum((stage.share for stage in own), Fraction(0)))
+    def cost_of_period(self, is_first: bool) -> PureDP | ZCDP:
+        """What a period's end is debited, of the first day or another: all, or what live slots leave of it."""
+        return self.costs(_whole(self.first if is_first else self.later))
+
+    def stages(self, *, is_first: bool, counts: bool) -> tuple[Stage, ...]:
+        """Those of a period. counts: the first of them counts vehicles, and the others share what it leaves."""
+        own = self.first if is_first else self.later
+        if not counts or self.count is None:
+            return own
+        left = 1 - self.count.share / _whole(own)
+        return self.count, *(replace(stage, share=stage.share * left) for stage in own)
+
+
+def _whole(stages: Sequence[Stage]) -> Fraction:
+    return sum((stage.share for stage in stages), Fraction(0))
 
 
 def laid_stage(
@@ -114,9 +128,16 @@ def add_up(tallies: Iterable[Tally], region: Sequence[int], slots: Sequence[int]
 
 
 def seal_stage(
-    sums: Sums, stage: Stage, slots: Sequence[SlotFacts], slot_s: int, policy: LevelsPolicy, noise: Noise
+    sums: Sums,
+    stage: Stage,
+    slots: Sequence[SlotFacts],
+    slot_s: int,
+    policy: LevelsPolicy,
+    noise: Noise,
+    *,
+    is_first: bool = False,
 ) -> StageUnit:
-    """Draws a stage's noise. slots: of the period, in order; slot_s: the start of the first."""
+    """Draws a stage's noise. slots: of the period, in order; slot_s: the start of the first. is_first: of all days."""
     integers = release(sums, stage, noise)
     where = f"{policy.spec_id}/{slot_s}/{stage.number}/".encode()
     exact = b"".join(column.astype("<i8").tobytes() for column in sums)
@@ -131,9 +152,15 @@ def seal_stage(
         plan=as_stored(stage),
         integers=integers.tolist(),
         digest=hmac.digest(policy.digest_key, where + exact, "sha256").hex(),
-        debit=policy.cost_of_period(stage.stages),
+        debit=policy.cost_of_period(is_first),
         total=policy.total,
     )
+
+
+def vehicles_of(unit: StageUnit, region: Sequence[int]) -> tuple[float, float]:
+    """The noisy number of vehicles that a stage which counts them says, and the standard deviation of its noise."""
+    read_stage = read_unit(unit, region)
+    return vehicles_in(read_stage), read_stage.levels[0].weight_sd
 
 
 def read_unit(unit: StageUnit | LiveUnit, region: Sequence[int]) -> ReleasedStage:

@@ -11,7 +11,7 @@ import numpy as np
 
 from dpops.learning import DayValues, Facts, Groups, LevelValues, StageValues, State, taken_in
 from dpops.learning.state_arrays import arrays_of, taken_up
-from dpops.levels import ReleasedStage
+from dpops.levels import ReleasedStage, is_too_few
 from dpops.levels.defaults import Fleet, kept_more, vehicle_weight
 from dpops.levels.live import slot_weight
 from dpops.levels.stages import CENTRE_STEP_KMH
@@ -125,9 +125,11 @@ def period_order(entries: Sequence[StageEntry]) -> list[str]:
 
 
 def _day_of(entries: Sequence[StageEntry], policy: LevelsPolicy) -> DayValues:
+    """But for a number of vehicles that stopped a run: what was released then may be of another input."""
     released = [read_unit(entry.unit, policy.region) for entry in entries]
     hours = np.array(released[0].stage.laid.hats.hours, np.int64)
-    return DayValues(hours=hours, stages=tuple(stage_values(read, policy.fleet) for read in released))
+    told = (read for read in released if not (read.stage.counts_vehicles and is_too_few(read, policy.fleet.vehicles)))
+    return DayValues(hours=hours, stages=tuple(stage_values(read, policy.fleet) for read in told))
 
 
 def stage_values(read: ReleasedStage, fleet: Fleet) -> StageValues:

@@ -1,0 +1,54 @@
+"""A day's first stage: a noisy number of its vehicles, which stops a day that is sealed with the wrong input.
+
+With the level `city` alone, and speeds that are never clipped, a vehicle-day's weight is 1 whatever it did: the stage's
+weight counts vehicles. Source: docs/levels.md, "The wrong input".
+"""
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+from statistics import NormalDist
+
+from dpops.levels.noisy import ReleasedStage
+from dpops.levels.stages import UNIT, Stage, alike
+
+LEAST_PART = Fraction(1, 4)
+"""Of the declared fleet: below it a day is stopped."""
+EMPTY_PASSES = 0.01
+USUAL_PART, USUAL_STOPS = 0.6, 1e-4
+"""A day with this part of the fleet is stopped with this probability at most."""
+MOST_SHARE = Fraction(1, 10)
+"""Of what a vehicle-day may spend: a fleet that needs more is too small for such a stage."""
+ALPHA, BOUND_KMH = Fraction(1, 100), Fraction(1_000)
+"""Speeds have hardly a share, and a bound that none reaches: a clip would take from the weights too."""
+_SHARE_STEPS = 1_000
+_NORMAL = NormalDist()
+
+
+def count_stage(like: Stage, vehicles: int) -> Stage | None:
+    """The smallest stage that tells an empty day from a usual one; None where the fleet is too small for it.
+
+    like: another stage of the same release: the noise and the exponent are its own. vehicles: declared.
+    """
+    gap, least = USUAL_PART - float(LEAST_PART), float(LEAST_PART)
+    if like.kind == "gaussian":
+        most_sd = vehicles * min(gap / -_NORMAL.inv_cdf(USUAL_STOPS), least / -_NORMAL.inv_cdf(EMPTY_PASSES))
+        share = float(like.spread) / (UNIT * most_sd) ** 2 / float(1 - ALPHA)
+    else:
+        most_scale = vehicles * min(gap / -math.log(2 * USUAL_STOPS), least / -math.log(2 * EMPTY_PASSES))
+        share = float(like.spread) / (UNIT * most_scale) / float(1 - ALPHA)
+    rounded = Fraction(math.floor(share * _SHARE_STEPS) + 1, _SHARE_STEPS)
+    if rounded > MOST_SHARE:
+        return None
+    parts = alike((("city", Fraction(1)),))
+    return replace(like, parts=parts, share=rounded, bound_kmh=BOUND_KMH, alpha=ALPHA, counts_vehicles=True)
+
+
+def vehicles_in(released: ReleasedStage) -> float:
+    """The noisy number of vehicles that such a stage says."""
+    return float(released.levels[0].weights[0])
+
+
+def is_too_few(released: ReleasedStage, vehicles: int) -> bool:
+    """Whether a day has less than LEAST_PART of the declared vehicles, as far as its first stage says."""
+    return vehicles_in(released) < LEAST_PART * vehicles

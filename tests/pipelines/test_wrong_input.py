@@ -1,0 +1,160 @@
+"""Under secret counts no run can look whether its input is wrong: a noisy number of vehicles tells, and stops the run.
+
+The city declares 120 vehicles. An empty day passes in one run of a hundred at most, so draws are fixed here.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpops.noise import Noise
+from pipelines.account import location
+from pipelines.specification import load
+from tests import city, levels_city
+from tests.levels_city import DAYS
+from transforms.errors import StepError
+from transforms.recorded.stage_plan import numbers_of
+from transforms.recorded.units import StageEntry
+
+DECLARED = 120
+SPEC = levels_city.SPEC.replace("vehicles = 50", f"vehicles = {DECLARED}")
+BUSES = 115
+EXCEL = [line.replace(line.split(",")[1], "44562.35") for line in levels_city.rows(buses=BUSES)]
+OTHER_DAY = levels_city.rows(("2022-02-01",), buses=BUSES)
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Noise of fixed draws, which is no part of what is tried."""
+    draws = np.random.default_rng(1)
+    monkeypatch.setattr("transforms.releases.base.Noise", lambda: Noise(draws.bytes))
+
+
+@pytest.fixture
+def town(tmp_path: Path, hatstream: Any) -> Path:
+    write(tmp_path, levels_city.rows(buses=BUSES))
+    assert hatstream(*city.init(tmp_path))[0] == 0
+    return tmp_path
+
+
+def write(folder: Path, lines: list[str], spec: str = SPEC) -> None:
+    levels_city.write(folder, spec=spec, lines=lines)
+
+
+def entries(folder: Path) -> list[StageEntry]:
+    spec = load(folder / "spec.toml")
+    return location.find(str(folder / "ledger.sqlite"), None).ledger.stages(spec.account.name, spec.spec_id)
+
+
+def stages(folder: Path) -> list[tuple[str, int, bool]]:
+    return [(entry.unit.period, entry.unit.stage, numbers_of(entry.unit).counts_vehicles) for entry in entries(folder)]
+
+
+def spent(folder: Path, hatstream: Any) -> list[float]:
+    shown = json.loads(hatstream("ledger", "show", "--json", "--ledger", folder / "ledger.sqlite")[1])
+    return [spent["epsilon"] for account in shown for spent in account["spent"]]
+
+
+@pytest.mark.parametrize("lines", [EXCEL, OTHER_DAY, []], ids=["Excel's dates", "another day", "nothing"])
+def test_the_wrong_input_is_stopped_and_the_next_run_releases_the_day(
+    lines: list[str], town: Path, hatstream: Any
+) -> None:
+    write(town, lines)
+    code, out, err = hatstream(*city.release(town, end=DAYS[0]))
+    assert (code, out) == (4, "")
+    assert all(part in err for part in (f"of {DECLARED}", DAYS[0], "--check-input", "The next run"))
+    assert stages(town) == [(DAYS[0], 0, True)]
+    assert not list((town / "out").glob("hats-*"))
+    write(town, levels_city.rows(buses=BUSES))
+    assert hatstream(*city.release(town, end=DAYS[0]))[0] == 0
+    assert stages(town) == [(DAYS[0], 0, True), (DAYS[0], 1, False), (DAYS[0], 2, False)]
+    assert spent(town, hatstream) == [2.64]
+    assert hatstream("ledger", "verify", "--ledger", town / "ledger.sqlite")[0] == 0
+    before = sorted(path.read_bytes() for path in (town / "out").glob("hats-*"))
+    assert hatstream(*city.release(town, end=DAYS[0]))[0] == 0
+    assert sorted(path.read_bytes() for path in (town / "out").glob("hats-*")) == before
+
+
+def test_the_right_input_is_released_at_once_with_the_same_total(town: Path, hatstream: Any) -> None:
+    assert hatstream(*city.release(town, end=DAYS[1]))[0] == 0
+    first, second = (DAYS[0], [0, 1, 2]), (DAYS[1], [0, 1])
+    assert stages(town) == [(day, number, number == 0) for day, numbers in (first, second) for number in numbers]
+    assert sum(numbers_of(entry.unit).share for entry in entries(town)[:3]) == 1
+    assert sum(numbers_of(entry.unit).share for entry in entries(town)[3:]) == 1
+    assert spent(town, hatstream) == [2.64, 2.64]
+
+
+def test_a_stopped_day_stops_those_after_it_and_keeps_those_before(town: Path, hatstream: Any) -> None:
+    write(town, levels_city.rows(DAYS[:1], buses=BUSES) + levels_city.rows(DAYS[2:], buses=BUSES))
+    assert hatstream(*city.release(town, end=DAYS[2]))[0] == 4
+    assert {period for period, _, _ in stages(town)} == {DAYS[0], DAYS[1]}
+    assert {path.name.split("-")[2][:8] for path in (town / "out").glob("hats-*")} == {DAYS[0].replace("-", "")}
+    assert hatstream(*city.release(town, end=DAYS[2]))[0] == 0
+    assert [number for period, number, _ in stages(town) if period == DAYS[2]] == [0, 1]
+
+
+def test_a_run_that_was_killed_before_it_stopped_has_told_nobody_so_the_next_one_stops(
+    town: Path, hatstream: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(town, OTHER_DAY)
+    with monkeypatch.context() as killed:
+        killed.setattr("transforms.releases.base.Before.stop_once", _die)
+        assert hatstream(*city.release(town, end=DAYS[0]))[0] == 4
+    assert stages(town) == [(DAYS[0], 0, True)]
+    code, _, err = hatstream(*city.release(town, end=DAYS[0]))
+    assert (code, f"of {DECLARED}" in err, len(stages(town))) == (4, True, 1)
+
+
+def _die(*_: object) -> None:
+    raise StepError("killed")
+
+
+def test_a_day_that_waits_is_told_as_missing(town: Path, hatstream: Any) -> None:
+    write(town, OTHER_DAY)
+    assert hatstream(*city.release(town, end=DAYS[0]))[0] == 4
+    asked = ("ledger", "missing", "--spec", town / "spec.toml", "--ledger", town / "ledger.sqlite")
+    _, out, _ = hatstream(*asked, "--from", DAYS[0], "--to", DAYS[0], "--json")
+    assert json.loads(out)["missing"], out
+
+
+def test_what_one_run_tries_again_stops_again_and_another_run_goes_on(town: Path) -> None:
+    ledger = location.find(str(town / "ledger.sqlite"), None).ledger
+    asked = [ledger.stop("small", "a", DAYS[0], run) for run in ("one", "one", "two", "one", "three")]
+    assert asked == [True, True, False, True, False]
+    assert ledger.stop("small", "a", DAYS[1], "two")
+
+
+@pytest.mark.parametrize("runner", ["FnApiRunner"])
+def test_a_pipeline_of_beam_stops_too(runner: str, town: Path, hatstream: Any) -> None:
+    write(town, OTHER_DAY)
+    code, out, err = hatstream(*city.release(town, end=DAYS[1]), "--runner", runner)
+    assert (code, out, f"of {DECLARED}" in err) == (4, "", True)
+    assert stages(town) == [(DAYS[0], 0, True)]
+    write(town, levels_city.rows(buses=BUSES))
+    assert hatstream(*city.release(town, end=DAYS[1]), "--runner", runner)[0] == 0
+    assert [number for _, number, _ in stages(town)] == [0, 1, 2, 0, 1]
+
+
+def test_a_specification_in_use_without_it_goes_on_without(
+    tmp_path: Path, hatstream: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, levels_city.rows(buses=BUSES))
+    assert hatstream(*city.init(tmp_path))[0] == 0
+    with monkeypatch.context() as older:
+        older.setattr("pipelines.specification.levels.count_stage", lambda *_: None)
+        assert hatstream(*city.release(tmp_path, end=DAYS[0]))[0] == 0
+    assert hatstream(*city.release(tmp_path, end=DAYS[1]))[0] == 0
+    assert stages(tmp_path) == [(DAYS[0], 0, False), (DAYS[0], 1, False), (DAYS[1], 0, False)]
+
+
+def test_a_small_or_undeclared_fleet_has_none(tmp_path: Path, hatstream: Any) -> None:
+    for name, spec in (("small", levels_city.SPEC), ("none", SPEC.replace(f"[fleet]\nvehicles = {DECLARED}\n", ""))):
+        folder = tmp_path / name
+        folder.mkdir()
+        write(folder, OTHER_DAY, spec)
+        assert hatstream(*city.init(folder))[0] == 0
+        assert hatstream(*city.release(folder, end=DAYS[0]))[0] == 0
+        assert not any(counts for _, _, counts in stages(folder))
