@@ -222,13 +222,13 @@ def _edition(
 def _promise(spec: Specification, limit: Limit, by_period: Mapping[str, Accountant]) -> Promise:
     from pipelines.account.cost import costs
     from pipelines.account.guarantee import Loss, loss_of, sentence
-    from pipelines.advice.pages.report import odds
+    from pipelines.advice.pages.report import odds, span_odds
     from pipelines.advice.publish.edition import Promise
 
     most = max((loss_of(total, limit) for total in by_period.values()), default=Loss())
     guarantee = sentence(spec, spec.privacy.allocation.epsilon, most)
     epsilon, total = float(most.epsilon), costs(spec.account.unit, limit, by_period)
-    return Promise(guarantee, epsilon, float(most.delta), most.chance, odds(epsilon), total)
+    return Promise(guarantee, epsilon, float(most.delta), most.chance, odds(epsilon), span_odds(limit), total)
 
 
 def _coverage(spec: Specification, book: Ledger, rows: pa.Table, around: Surroundings) -> Coverage:

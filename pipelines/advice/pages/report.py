@@ -71,6 +71,23 @@ def odds(epsilon: float) -> list[Odds]:
     return [Odds(p, p * factor / (1 - p + p * factor), p / (p + (1 - p) * factor)) for p in GUESSES]
 
 
+class SpanOdds(NamedTuple):
+    """What a limit of several days lets somebody learn who was as sure as not. said: the limit, in words."""
+
+    days: int
+    said: str
+    odds: Odds
+
+
+def span_odds(limit: Limit) -> list[SpanOdds]:
+    """Of every span of more than one day that a limit has, shortest first."""
+    return [
+        SpanOdds(span.days, span.limit.said(), odds(float(span.limit.epsilon))[0])
+        for span in limit.spans
+        if span.days > 1
+    ]
+
+
 def draw_report(facts: Facts, path: Path) -> None:
     """Writes the report. May raise OSError."""
     account = facts.spec.account
@@ -92,6 +109,7 @@ def draw_report(facts: Facts, path: Path) -> None:
         delta=float(dearest.delta),
         chance=said(dearest.chance),
         odds=odds(most or limit),
+        spans=span_odds(facts.limit),
         periods=by_period,
         bars=_bars(by_period, limit),
         limit_top=_top(limit, by_period, limit),

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from pipelines.account.cost import Cost
 from pipelines.account.guarantee import said
-from pipelines.advice.pages.report import Odds
+from pipelines.advice.pages.report import Odds, SpanOdds
 from pipelines.advice.publish.licences import Licence
 from pipelines.specification import Specification
 
@@ -37,6 +37,8 @@ class Wishes:
 class Promise(NamedTuple):
     """guarantee: in a sentence. epsilon, delta: most that a vehicle spent in a period. odds, costs: what that means.
 
+    spans: what limits of several days allow.
+
     chance: that the odds change by more, see `pipelines.account.guarantee.Loss`.
     """
 
@@ -45,6 +47,7 @@ class Promise(NamedTuple):
     delta: float
     chance: float
     odds: Sequence[Odds]
+    spans: Sequence[SpanOdds]
     costs: Sequence[Cost]
 
     @property
@@ -123,6 +126,9 @@ class Edition:
             "delta": self.promise.delta,
             "chance_beyond_epsilon": self.promise.chance,
             "odds": [odds._asdict() for odds in self.promise.odds],
+            "spans": [
+                {"days": span.days, "limit": span.said, "odds": span.odds._asdict()} for span in self.promise.spans
+            ],
             "cost_of_days": [
                 {"days": cost.days, "epsilon": shown(float(cost.total.epsilon)), "delta": float(cost.total.delta)}
                 for cost in self.promise.costs

@@ -1,0 +1,168 @@
+"""Totals of several days, week by week, on made-up cities and on real days repeated: `python -m benchmarks.weeks`.
+
+A total is written EPSILON:DAYS; each day is released with an equal share of its rho. A city can change on one day:
+`--slower-from 29` lowers every speed by a fifth from day 29 on, `--closed-from` closes a tenth of the busiest cells.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+
+import click
+import numpy as np
+
+from benchmarks.cities import MadeUp, made_up, true_day
+from benchmarks.drawn import GRID, drawn
+from dpops.learning import DayValues, Learned, State, Status, learned, published, taken_in
+from dpops.noise import Noise
+from dpops.types import Float64s
+from pipelines.lab.evaluation.feed import Feed
+from pipelines.lab.evaluation.learned import look, recipe_for
+from pipelines.lab.evaluation.learned_errors import DELTA
+from pipelines.lab.evaluation.truth import TrueCity, TrueDay, read_city
+from transforms.places.hierarchy import design_of
+from transforms.releases.periods.states import facts_of
+
+TAXIS = MadeUp(
+    "500 taxis",
+    "cabs",
+    vehicles=500,
+    days=56,
+    rings=6,
+    visits=6,
+    own_kmh=15,
+    apart_kmh=7,
+    uneven_kmh=5,
+    slow_centre_kmh=4,
+    lasting_kmh=1,
+    weekend_kmh=3,
+    seed=60,
+)
+BUSES = replace(TAXIS, name="500 buses", kind="lines", lines=30, rings=8, reporting=0.1, seed=62)
+SLOWER = Fraction(4, 5)
+CLOSED = 0.1
+_WEEK = 7
+
+
+@dataclass(frozen=True)
+class DayError:
+    """Sums over a day's reports of how far the city's true mean and the published values lie off; None: held back."""
+
+    reports: float
+    constant: float
+    published: float | None
+    within: float | None
+
+
+@click.command()
+@click.option("--feeds", default="500 taxis", show_default=True, help="Names; `drawn 3` is a drawn city; commas.")
+@click.option("--days", default=56, show_default=True, help="Days; a feed that has fewer is repeated.")
+@click.option("--totals", default="2.64:1,10:28,5:28", show_default=True, help="EPSILON:DAYS; commas.")
+@click.option("--data", help="Days of a real feed in the place of made-up ones, as `hatstream evaluate` takes them.")
+@click.option("--spec", default="docs/austin.toml", show_default=True, help="Of the real feed.")
+@click.option("--by-day", default=0, show_default=True, help="So many days one by one, before the weeks.")
+@click.option("--slower-from", type=int, help="From this day on every speed is a fifth lower.")
+@click.option("--closed-from", type=int, help="From this day on a tenth of the cells, the busiest, are closed.")
+def benchmark(
+    feeds: str,
+    days: int,
+    totals: str,
+    data: str | None,
+    spec: str,
+    by_day: int,
+    slower_from: int | None,
+    closed_from: int | None,
+) -> None:
+    """A row for each feed and total, as Markdown: error by reports, km/h, in days and weeks; -: held back."""
+    cities = {name.strip(): _city(name.strip(), days) for name in feeds.split(",")} if data is None else {}
+    if data is not None:
+        cities["real"] = read_city(Feed.of(data, Path(spec), None), lambda *_: None)
+    spans = _spans(days, by_day)
+    print(f"| feed | total | {' | '.join(_named(*span) for span in spans)} | first day | `ok` hold |")
+    print("|---|---|" + "---|" * (len(spans) + 2))
+    for name, city in cities.items():
+        changed = [_changed(city, at + 1, slower_from, closed_from) for at in range(days)]
+        shown_constant = False
+        for total in totals.split(","):
+            found = list(_errors(city, changed, total))
+            if not shown_constant:
+                print(f"| {name} | the city's true mean | {_cells(found, spans, of_constant=True)} | | |")
+                shown_constant = True
+            first = next((str(at + 1) for at, day in enumerate(found) if day.published is not None), "-")
+            held = np.nanmean([np.nan if day.within is None else day.within for day in found])
+            cells = _cells(found, spans, of_constant=False)
+            print(f"| {name} | {total.replace(':', ' in ')} | {cells} | {first} | {held:.3f} |", flush=True)
+
+
+def _city(name: str, days: int) -> TrueCity:
+    named = {of.name: of for of in (TAXIS, BUSES)}
+    of = named[name] if name in named else drawn(int(name.removeprefix("drawn ")), 1500)
+    return made_up(replace(of, days=min(days, of.days if name in named else days)), GRID)
+
+
+def _spans(days: int, by_day: int) -> list[tuple[int, int]]:
+    """First and one after the last of the days of each column."""
+    return [(at, at + 1) for at in range(by_day)] + [
+        (at, min(at + _WEEK, days)) for at in range(by_day, days, _WEEK if days <= 100 else 4 * _WEEK)
+    ]
+
+
+def _named(first: int, end: int) -> str:
+    return f"day {first + 1}" if end == first + 1 else f"days {first + 1} to {end}"
+
+
+def _changed(city: TrueCity, number: int, slower_from: int | None, closed_from: int | None) -> TrueDay:
+    day = city.days[(number - 1) % len(city.days)]
+    rows, shape = day.rows, (len(city.region), city.grid)
+    if slower_from is not None and number >= slower_from:
+        rows = rows._replace(total=np.rint(rows.total * float(SLOWER)).astype(np.int64))
+    if closed_from is not None and number >= closed_from:
+        busy = np.argsort(-city.days[0].reports.sum(axis=1))[: round(CLOSED * shape[0])]
+        rows = type(rows)(*(column[~np.isin(rows.cell, busy)] for column in rows))
+    return day if rows is day.rows else true_day(day.name, rows, day.hours, *shape)
+
+
+def _errors(city: TrueCity, days: list[TrueDay], total: str) -> Iterator[DayError]:
+    epsilon, span = total.split(":")
+    how = recipe_for(city, "gaussian", Fraction(epsilon), DELTA, int(span))
+    noise = Noise(np.random.default_rng(7).bytes)
+    state = State.new(design_of(city.region), facts_of(city.fleet))
+    known: Learned | None = None
+    for day in days:
+        hours = np.array(day.hours, np.int64)
+        stages = look(city, day, how, None if known is None else known.forecast(hours), state, noise)
+        state = taken_in(state, DayValues(hours=hours, stages=stages))
+        known = learned(state)
+        yield _error(city, day, known)
+
+
+def _error(city: TrueCity, day: TrueDay, known: Learned) -> DayError:
+    found = published(known.estimate(), float(city.grid.upper))
+    total = float(np.nansum(day.means * day.reports))
+    constant = _missed(day, np.full(day.means.shape, total / day.reports.sum()))
+    if np.all(found.status == Status.HELD_BACK):
+        return DayError(float(day.reports.sum()), constant, None, None)
+    ok = (day.reports > 0) & (found.status == Status.OK)
+    within = ((found.lower95 <= day.means) & (day.means <= found.upper95))[ok]
+    return DayError(
+        float(day.reports.sum()), constant, _missed(day, found.values), float(within.mean()) if within.size else None
+    )
+
+
+def _missed(day: TrueDay, values: Float64s) -> float:
+    return float(np.nansum(np.abs(values - day.means) * day.reports))
+
+
+def _cells(found: list[DayError], spans: list[tuple[int, int]], *, of_constant: bool) -> str:
+    cells = []
+    for first, end in spans:
+        days = [day for day in found[first:end] if of_constant or day.published is not None]
+        errors = [day.constant if of_constant else day.published or 0.0 for day in days]
+        reports = sum(day.reports for day in days)
+        cells.append(f"{sum(errors) / reports:.2f}" if days else "-")
+    return " | ".join(cells)
+
+
+if __name__ == "__main__":
+    benchmark()
