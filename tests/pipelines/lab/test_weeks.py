@@ -1,4 +1,4 @@
-"""An account that leans on weeks of earlier days, each released for 1/28 of a total of 10, follows a city that changes."""
+"""An account that leans on weeks of earlier days, each with 1/28 of a total of 10, follows a city that changes."""
 
 from dataclasses import replace
 from functools import cache
