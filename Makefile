@@ -47,7 +47,7 @@ test-engines: compiled
 	@$(TESTING) $(BIN)/python -m pytest -m "engines and not slow"
 
 # The whole suite with the slow tests too (1,000 injected failures, 100 random kills, 10^6 fuzzed rows, 10,000 runs of
-# every mechanism): about 30 minutes on 2 cores.
+# every mechanism): about 30 minutes on 2 cores, and 20 of the hostile world (tests/hostile).
 test-all: check compiled
 	@$(TESTING) $(BIN)/python -m pytest -n 2 --dist loadfile --hypothesis-profile whole -m "not engines"
 	@$(TESTING) $(BIN)/python -m pytest --hypothesis-profile whole -m engines

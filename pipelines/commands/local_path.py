@@ -12,4 +12,6 @@ class LocalPath(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if found := re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://", str(value)):
             self.fail(f"results are written to this machine's file system only, not to {found[1]}://", param, ctx)
+        if not str(value):
+            self.fail("a path is needed, and this one is empty", param, ctx)
         return super().convert(value, param, ctx)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from pipelines.commands.local_path import LocalPath
 from pipelines.commands.options import console, json_option
 from pipelines.errors import UsageError
 from pipelines.input_files import paths_of
@@ -132,7 +133,7 @@ def reference() -> None:
 )
 @click.option(
     "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=LocalPath(path_type=Path, dir_okay=False),
     help="The file to write; needed with --gtfs. [default: print it]",
 )
 @json_option

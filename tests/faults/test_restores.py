@@ -72,3 +72,20 @@ def test_results_that_were_lost_are_written_again_from_the_ledger_and_cost_nothi
     rmtree(town / "out")
     assert released(town, hatstream, city.DAYS[0])[0] == 0
     assert (results(town), spent(town, hatstream)) == (before, paid)
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\xff\xfe", b'{"a\xed": 1}', b"[" * 100_000, b"null", b'{"a": {"sequence": 1}}']
+)
+def test_a_head_that_is_damaged_in_any_way_is_named_and_nothing_is_released(data, town, hatstream):
+    (town / HEAD).write_bytes(data)
+    for command in (city.release(town), ["ledger", "verify", "--ledger", str(town / LEDGER)]):
+        code, out, err = hatstream(*command)
+        assert (code, out, "internal error" in err) == (4, "", False)
+
+
+@pytest.mark.parametrize("command", ["map --input out", "report --spec spec.toml", "spec new --sample feed.csv"])
+def test_an_empty_path_to_write_to_is_wrong_use(command, town, hatstream, monkeypatch):
+    monkeypatch.chdir(town)
+    code, _, err = hatstream(*command.split(), "--output", "")
+    assert (code, "this one is empty" in err) == (1, True)

@@ -150,7 +150,11 @@ class _Decoder:
         try:
             answer = msgspec.json.decode(head, type=Answer)
             table = unpacked(body) if answer.kind == "batch" else None
-        except (msgspec.MsgspecError, pa.ArrowException):  # it ended within a word, or it is out of its mind
+        except (
+            msgspec.MsgspecError,
+            ValueError,
+            pa.ArrowException,
+        ):  # it ended within a word, or it is out of its mind
             self._process.kill()
             raise self._lost() from None
         if table is None:

@@ -50,7 +50,7 @@ class Head:
             raise LedgerError(
                 f"the head file {self._path} is missing: restore it from the backup, it belongs with the key file"
             ) from None
-        except (OSError, msgspec.MsgspecError):
+        except (OSError, ValueError, msgspec.MsgspecError, RecursionError):  # ValueError: of what is no UTF-8
             raise LedgerError(f"the head file {self._path.name} beside the key file cannot be read") from None
         return found
 

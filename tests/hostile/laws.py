@@ -1,0 +1,111 @@
+"""Four laws of every command, whatever it is given: it ends within its deadline, without an internal error or a signal
+of its own; rows add up; and no release has a second value.
+"""
+
+import contextlib
+import csv
+import json
+import os
+import signal
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pipelines.cli import main
+from tests.faults.processes import forks
+from transforms.failpoints import VARIABLE
+
+PRELOADED = [
+    "tests.faults.processes", "tests.hostile.laws", "pipelines.commands.estimate", "pipelines.commands.init",
+    "pipelines.commands.ledger", "pipelines.commands.map", "pipelines.commands.plan", "pipelines.commands.publish",
+    "pipelines.commands.report", "pipelines.commands.spec", "pipelines.commands.collect", "pipelines.commands.fuse",
+    "pipelines.account.backup", "pipelines.account.location", "pipelines.runs.release", "pipelines.runs.crew.periods",
+    "pipelines.runs.estimates", "pipelines.advice.draft.draft", "pipelines.advice.publish.folder", "tests.levels_city",
+    "pipelines.advice.pages.report", "pipelines.advice.plan.levels", "transforms.releases.periods.learned",
+]  # fmt: skip
+"""What commands import when they do something: here once for all of them."""
+
+DEADLINE_S = 120
+"""Far above what any command of these small cities takes, on a busy machine too."""
+
+
+class Broken(AssertionError):
+    """A law that did not hold."""
+
+
+class Done(NamedTuple):
+    """code: None where it did not end; below 0 of a signal."""
+
+    code: int | None
+    out: str
+    err: str
+
+
+def ran(arguments: Sequence[str], environment: Mapping[str, str], deadline_s: float = DEADLINE_S) -> Done:
+    """A command line in a process group of its own, which is gone afterwards."""
+    context = forks()
+    context.set_forkserver_preload(PRELOADED)
+    with tempfile.NamedTemporaryFile() as out, tempfile.NamedTemporaryFile() as err:
+        process = context.Process(target=_command, args=(list(arguments), dict(environment), out.name, err.name))
+        process.start()
+        process.join(deadline_s)
+        code = process.exitcode
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.kill()  # where it has no group yet
+        process.join()
+        texts = [Path(file.name).read_text(errors="replace") for file in (out, err)]
+    return Done(code, *texts)
+
+
+def _command(arguments: list[str], environment: dict[str, str], *files: str) -> None:
+    os.setsid()
+    os.environ.update(environment)
+    for number, name in enumerate(files, start=1):
+        os.dup2(os.open(name, os.O_WRONLY), number)
+    os._exit(main(arguments))
+
+
+def check(arguments: Sequence[str], done: Done, environment: Mapping[str, str]) -> None:
+    """The laws of one command. Raises Broken."""
+    if done.code is None:
+        raise Broken("it did not end")
+    if done.code < 0 and not (done.code == -signal.SIGKILL and VARIABLE in environment):
+        raise Broken(f"it ended with signal {-done.code}")
+    if done.code not in range(6) and done.code >= 0:
+        raise Broken(f"it ended with {done.code}")
+    if "internal error" in done.err or "Traceback" in done.err + done.out:
+        raise Broken("an internal error")
+    if done.code and done.code > 0 and done.code != 5 and not done.err.strip():
+        raise Broken("it failed without a word")
+    if done.code in (0, 5) and "--json" in arguments:
+        with contextlib.suppress(ValueError):
+            check_rows(json.loads(done.out))
+
+
+def check_rows(summary: Any) -> None:
+    """Every row that was read is an observation, a copy of one, or refused for a reason."""
+    if not isinstance(summary, dict):
+        return
+    told = summary | summary.get("operator_only", {})
+    if {"rows", "observations", "duplicates", "refused"} <= told.keys():
+        kept = told["observations"] + told["duplicates"] + sum(told["refused"].values())
+        if told["rows"] != kept:
+            raise Broken(f"of {told['rows']} rows {kept} are accounted for")
+
+
+class Values:
+    """All values that a folder of results ever showed."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[str, ...], str] = {}
+
+    def look(self, folder: Path) -> None:
+        """Raises Broken where a release has another value than before."""
+        for path in sorted(folder.glob("hats-*.csv")):
+            with path.open(newline="") as file:
+                for row in csv.DictReader(file):
+                    key = (path.name, row["cell"], row["statistic"], row["slot_start"])
+                    if self._seen.setdefault(key, row["value"]) != row["value"]:
+                        raise Broken(f"a second value of {key}")
