@@ -85,7 +85,7 @@ def assemble(
             vehicle_key=secret.derive("vehicle"),
             derived=spec.input.derived,
         ),
-        resolution=spec.cells.resolution,
+        ground=spec.cells.ground,
         cap=spec.privacy.cap,
         policy=_policy(spec, secret),
         slots=slots,

@@ -8,6 +8,7 @@ from transforms.count.tally import ContributionBound
 from transforms.layouts import Layout
 from transforms.ledger.ledger_account import LedgerAccount
 from transforms.observe.parse import Rules
+from transforms.places.ground import Ground
 from transforms.recorded.units import Transaction
 from transforms.releases.hats.policy import Policy
 from transforms.releases.hats.release import HatRelease
@@ -46,7 +47,7 @@ class Job:
     layout: Layout
     slot_s: int
     rules: Rules
-    resolution: int
+    ground: Ground
     cap: ContributionBound | None
     policy: Policy
     slots: Mapping[int, SlotFacts]

@@ -18,6 +18,7 @@ from pipelines.specification.levels import LevelsRelease
 from transforms.count.tally import ContributionBound
 from transforms.layouts import Layout
 from transforms.observe.derived_speed import SpeedLimits
+from transforms.places.ground import Ground, Hexagons
 from transforms.releases.periods.products import Product
 from transforms.time.calendar import Timetable, Unit
 
@@ -49,6 +50,11 @@ class Cells:
     region: tuple[int, ...] | None
     exact_bbox: tuple[Fraction, Fraction, Fraction, Fraction] | None
     source: str | None = None
+
+    @property
+    def ground(self) -> Ground:
+        """What positions are counted under."""
+        return Hexagons(self.resolution, self.region)
 
     @property
     def bbox(self) -> tuple[float, float, float, float] | None:

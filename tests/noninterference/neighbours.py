@@ -128,7 +128,7 @@ def seen(batches: Iterable[Any], road: Road) -> Seen:
         refused.update(batch.refused)
         observations, reasons = parse(batch.table, road.job.rules)
         refused.update(reasons)
-        found = locate(observations, road.job.resolution, road.region)
+        found = locate(observations, road.job.ground)
         refused["outside"] += found.outside
         for part in wire.split(found.observations, found.cell, 1):
             events[part.slot_s].append(part.data)

@@ -13,6 +13,7 @@ import apache_beam as beam
 
 from tests.transforms.inputs import mapped, rules, slots
 from transforms.layouts import Units
+from transforms.places.ground import Hexagons
 from transforms.records import REFUSED
 from transforms.steps.lateness import IntoPanes, RefuseLate
 from transforms.steps.observe import Assign, Parse
@@ -37,7 +38,7 @@ class Tiny:
         read = p | "read" >> self.source
         parsed = read.batches | "parse" >> Parse(rules(found, start=self.days[0], end=self.days[1]))
         timely = parsed.observations | "lateness" >> RefuseLate(calendar.slot_s)
-        assigned = timely.observations | "assign" >> Assign(7, None, SHARDS, None)
+        assigned = timely.observations | "assign" >> Assign(Hexagons(7, None), SHARDS, None)
         refused = (read[REFUSED], parsed[REFUSED], timely[REFUSED], assigned[REFUSED]) | "all refused" >> beam.Flatten()
         _ = refused | "note refused" >> beam.Map(note_refused, str(self.folder))
         slotted = assigned.events | "slots" >> IntoPanes(calendar.slot_s, calendar.slots[0].start_s)

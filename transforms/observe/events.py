@@ -1,40 +1,38 @@
 """From rows to events by slot: what the road does before its first group-by, without an engine."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from dpops.types import Int64s
 from transforms import wire
 from transforms.observe import hexagons
 from transforms.observe.parse import Rules, parse
+from transforms.places.ground import NOWHERE, Ground
 from transforms.records import Observations
 
 
 class Located(NamedTuple):
-    """Observations with their cells; outside: how many lay in none of the region's."""
+    """Observations with what each is counted under, as `cell`; outside: how many lay outside of the ground."""
 
     observations: Observations
     cell: Int64s
     outside: int
 
 
-def locate(observations: Observations, resolution: int, region: Sequence[int] | Int64s | None) -> Located:
-    """The cells of observations. region: the only cells that are released, or None for all."""
-    cell = hexagons.cells_of(observations, resolution)
-    if region is None:
-        return Located(observations, cell, 0)
-    inside = np.isin(cell, np.asarray(region, np.int64))
-    return Located(observations.take(inside), cell[inside], int((~inside).sum()))
+def locate(observations: Observations, ground: Ground) -> Located:
+    """Finds what each observation is counted under: one H3 lookup, and one in the ground's public table."""
+    key = ground.keys(hexagons.cells_of(observations, ground.resolution))
+    inside = key != NOWHERE
+    if inside.all():
+        return Located(observations, key, 0)
+    return Located(observations.take(inside), key[inside], int((~inside).sum()))
 
 
-def events_of(
-    table: pa.RecordBatch, rules: Rules, resolution: int, region: Sequence[int] | None = None
-) -> Iterator[tuple[int, bytes]]:
+def events_of(table: pa.RecordBatch, rules: Rules, ground: Ground) -> Iterator[tuple[int, bytes]]:
     """The accepted rows of a batch as packed events, with the start of their slot in seconds since 1970 UTC."""
     observations, _ = parse(table, rules)
-    found = locate(observations, resolution, region)
+    found = locate(observations, ground)
     for part in wire.split(found.observations, found.cell, 1):
         yield part.slot_s, part.data

@@ -5,11 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import apache_beam as beam
-import numpy as np
 from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import DoOutputsTuple, PCollection
 
-from dpops.types import Int64s
 from transforms import counters, wire
 from transforms.errors import StepError, reason_of
 from transforms.failpoints import failpoint
@@ -18,6 +16,7 @@ from transforms.layouts.decoder_process import read_apart
 from transforms.observe import hexagons
 from transforms.observe.events import locate
 from transforms.observe.parse import Rules, parse
+from transforms.places.ground import Ground
 from transforms.records import (
     REFUSED,
     Observations,
@@ -86,26 +85,24 @@ class _Parse(beam.DoFn):
 class Assign(Parting[PCollection[Observations]]):
     """PCollection[Observations] -> main: PackedEvents by (slot, vehicle shard); refused: Refused.
 
-    region: the only cells that are released, or None for all. pane_s: length of a pane; None: a slot is one.
+    pane_s: length of a pane; None: a slot is one.
     """
 
-    resolution: int
-    region: tuple[int, ...] | None
+    ground: Ground
     vehicle_shards: int
     pane_s: int | None
 
     def expand(self, observations: PCollection[Observations]) -> DoOutputsTuple:
-        region = None if self.region is None else np.array(self.region, np.int64)
-        fn = _Assign(self.resolution, region, self.vehicle_shards, self.pane_s)
+        fn = _Assign(self.ground, self.vehicle_shards, self.pane_s)
         return observations | "find cells" >> beam.ParDo(fn).with_outputs(REFUSED, main="events")
 
 
 class _Assign(beam.DoFn):
-    def __init__(self, resolution: int, region: Int64s | None, shards: int, pane_s: int | None) -> None:
-        self._resolution, self._region, self._shards, self._pane_s = resolution, region, shards, pane_s
+    def __init__(self, ground: Ground, shards: int, pane_s: int | None) -> None:
+        self._ground, self._shards, self._pane_s = ground, shards, pane_s
 
     def process(self, observations: Observations) -> Iterator[PackedEvents | Refusal]:
-        found = locate(observations, self._resolution, self._region)
+        found = locate(observations, self._ground)
         yield from dead_letters("assign", {hexagons.OUTSIDE_REGION: found.outside})
         failpoint("assign")
         for part in wire.split(found.observations, found.cell, self._shards, self._pane_s):

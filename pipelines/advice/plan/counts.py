@@ -23,6 +23,7 @@ from transforms.count.tally import tally
 from transforms.layouts.base import KMH_PER_UNIT, Units
 from transforms.observe.events import events_of
 from transforms.observe.parse import Rules
+from transforms.places.ground import Hexagons
 from transforms.time.calendar import Timetable, calendar
 
 MOST_SAMPLES = (1 << 31) - 1
@@ -105,7 +106,7 @@ def sample_counts(day: pa.Table, fleet: Fleet, spec: Specification) -> Counts:
     )
     whole = day.rename_columns(["vehicle", "time", "lat", "lon", "speed"]).combine_chunks()
     parts = []
-    for slot_s, packed in events_of(whole.to_batches()[0], rules, spec.cells.resolution):
+    for slot_s, packed in events_of(whole.to_batches()[0], rules, Hexagons(spec.cells.resolution, None)):
         table = tally(wire.unpack_events([packed]), slot_s, None, ()).tally
         parts.append((table.slot_s, table.cell, table.vehicle, table.kept))
     if not parts:

@@ -21,6 +21,7 @@ from transforms.layouts.decoder_process import read_apart
 from transforms.observe import hexagons
 from transforms.observe.events import locate
 from transforms.observe.parse import FROM_US, TO_US, Rules, parse
+from transforms.places.ground import Hexagons
 from transforms.records import Observations
 from transforms.time.calendar import CalendarError, Locator, calendar
 from transforms.time.stream_calendar import StreamCalendar
@@ -51,7 +52,7 @@ class FeedPeriod:
         where = when.locate(self.observations.event_us)
         inside = where.in_service
         found = self.observations._replace(slot_start_us=where.slot_start_us).take(inside)
-        located = locate(found, spec.cells.resolution, None)
+        located = locate(found, Hexagons(spec.cells.resolution, None))
         parts = [
             tally(wire.unpack_events([part.data]), part.slot_s, None, ()).tally
             for part in wire.split(located.observations, located.cell, 1)
@@ -99,7 +100,7 @@ def _parsed(spec: Specification, paths: Sequence[str], rules: Rules) -> Iterator
         try:
             for batch in read_apart(spec.input.layout, path):
                 found, refused = parse(batch.table, rules)
-                located = locate(found, spec.cells.resolution, spec.cells.region)
+                located = locate(found, spec.cells.ground)
                 outside = {hexagons.OUTSIDE_REGION: located.outside}
                 yield located.observations, Counter(refused) + Counter(batch.refused) + Counter(outside)
         except UnreadableFile as error:

@@ -46,7 +46,7 @@ class Feed:
         parts: dict[int, list[bytes]] = {}
         for done, path in enumerate(self.paths):
             for batch in spec.input.layout.read(path):
-                for slot_s, packed in events_of(batch.table, rules, spec.cells.resolution, spec.cells.region):
+                for slot_s, packed in events_of(batch.table, rules, spec.cells.ground):
                     parts.setdefault(slot_s, []).append(packed)
             report("files read", done + 1, len(self.paths))
         if not parts:

@@ -23,7 +23,7 @@ def road_of(job: Job, cap: ContributionBound | None, columns: tuple[Column, ...]
     return Road(
         job.layout,
         job.rules,
-        job.resolution,
+        job.ground,
         cap,
         columns,
         job.policy,

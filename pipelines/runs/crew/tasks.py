@@ -28,6 +28,7 @@ from transforms.layouts.remote import fetched, is_remote
 from transforms.observe import hexagons
 from transforms.observe.events import locate
 from transforms.observe.parse import Rules, parse
+from transforms.places.ground import Ground
 from transforms.recorded.codec import encode
 from transforms.records import RawBatch
 from transforms.releases.base import NOTHING
@@ -47,7 +48,7 @@ class Road:
 
     layout: Layout
     rules: Rules
-    resolution: int
+    ground: Ground
     cap: ContributionBound | None
     columns: tuple[Column, ...]
     policy: Policy
@@ -217,7 +218,7 @@ def _shelved(table: wire.Tally, shard: Int64s, plan_s: int, shelf: Shelf) -> Ite
 def _events(batch: RawBatch, road: Road, counts: "Counter[str]") -> Iterable[wire.Part]:
     observations, refused = parse(batch.table, road.rules)
     failpoint("parse")
-    found = locate(observations, road.resolution, road.policy.region)
+    found = locate(observations, road.ground)
     failpoint("assign")
     for stage, reasons in (
         ("read", batch.refused),

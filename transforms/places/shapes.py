@@ -1,0 +1,153 @@
+"""Public places from GeoJSON: polygons, and lines with what lies near them, as tables of fine H3 cells."""
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import h3
+import h3.api.basic_int as h3_int
+import numpy as np
+
+from dpops.types import Float64s, Int64s
+from transforms.places.ground import NOWHERE, Pieces, Places, ancestors
+from transforms.places.hexagons import KM_PER_DEGREE, cell_text
+
+if TYPE_CHECKING:
+    import shapely
+
+FINE = 12
+"""Resolution of the cells that a file's places are made of: edges of 9 m."""
+BUFFER_M = 25.0
+"""What belongs to a line: so far from it, in metres, where a file says nothing else."""
+MOST_PLACES, MOST_KM2 = 200_000, 5_000
+LEAST_BUFFER_M, MOST_BUFFER_M = 1.0, 1_000.0
+_LINES, _AREAS = ("LineString", "MultiLineString"), ("Polygon", "MultiPolygon")
+
+
+def shape_pieces(document: Any, region: Sequence[int], buffer_m: float = BUFFER_M) -> Pieces:
+    """A region cut by the features of a GeoJSON collection. region: sorted cells.
+
+    A feature is an area, or a line with all that lies within `buffer_m` of it (or of its own property buffer_m). Each
+    needs a property `name` of its own. What lies in several belongs to the nearest, and to the one that is first
+    in the file where two are equally near. Raises ValueError, which names the
+    feature, and ModuleNotFoundError without shapely.
+    """
+    features = _features(document)
+    names = _names(features)
+    cells, place = _fine_cells(features, buffer_m)
+    coarse = h3.get_resolution(cell_text(region[0]))
+    where = np.searchsorted(np.array(region, np.int64), ancestors(cells, coarse))
+    where = np.minimum(where, len(region) - 1)
+    inside = np.array(region, np.int64)[where] == ancestors(cells, coarse)
+    main = _main_cells(where[inside], place[inside], len(names))
+    for name, cell in zip(names, main.tolist(), strict=True):
+        if cell == NOWHERE:
+            raise ValueError(f"place {name!r} has no part in the region: leave it out of the file")
+    geometries = tuple(feature["geometry"] for feature in features)
+    return Pieces.cut(region, FINE, cells, place, Places(names, main, geometries))
+
+
+def _main_cells(cell: Int64s, place: Int64s, places: int) -> Int64s:
+    """Of each place, which cell holds most of its fine cells; the first of several; NOWHERE for a place without any."""
+    pairs, count = np.unique(np.stack([place, cell]), axis=1, return_counts=True)
+    order = np.lexsort((-pairs[1], count))  # the largest last, and of equals the first cell
+    main = np.full(places, NOWHERE, np.int64)
+    main[pairs[0][order]] = pairs[1][order]
+    return main
+
+
+def _features(document: Any) -> list[dict[str, Any]]:
+    kind = document.get("type") if isinstance(document, dict) else None
+    features = document.get("features") if kind == "FeatureCollection" else None
+    if not isinstance(features, list) or not features:
+        raise ValueError(f"places are the features of a GeoJSON FeatureCollection, at least one; it is {kind!r}")
+    if len(features) > MOST_PLACES:
+        raise ValueError(f"there are at most {MOST_PLACES:,} places; it has {len(features):,}")
+    return features
+
+
+def _names(features: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+    found: dict[str, int] = {}
+    for number, feature in enumerate(features, 1):
+        properties = feature.get("properties") if isinstance(feature, dict) else None
+        name = (properties or {}).get("name")
+        if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > 200:
+            raise ValueError(f"feature {number} needs a property name: printable text of at most 200 letters")
+        if name in found:
+            raise ValueError(f"features {found[name]} and {number} are both named {name!r}: a name is of one place")
+        found[name] = number
+    return tuple(found)
+
+
+def _fine_cells(features: Sequence[dict[str, Any]], buffer_m: float) -> tuple[Int64s, Int64s]:
+    """Fine cells, each once, and the place of each."""
+    shapes = [_shape_of(feature, buffer_m, number) for number, feature in enumerate(features, 1)]
+    if sum(shape.area.area for shape in shapes) > MOST_KM2 * 1e6:
+        raise ValueError(f"places cover at most {MOST_KM2:,} square kilometres")
+    parts = [_cells_of(shape) for shape in shapes]
+    cell, apart_m = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    place = np.repeat(np.arange(len(parts)), [cells.size for cells, _ in parts])
+    order = np.lexsort((place, apart_m, cell))
+    cell, place = cell[order], place[order]
+    first = np.flatnonzero(np.diff(cell, prepend=NOWHERE))
+    return cell[first], place[first]
+
+
+class _Shape(NamedTuple):
+    """A feature on a plane of metres that is true around a latitude. area: with what lies near a line."""
+
+    line: "shapely.Geometry"
+    area: "shapely.Geometry"
+    middle: float
+
+
+def _shape_of(feature: dict[str, Any], buffer_m: float, number: int) -> _Shape:
+    import shapely
+    import shapely.geometry
+
+    geometry = feature.get("geometry")
+    kind = geometry.get("type") if isinstance(geometry, dict) else None
+    if kind not in (*_LINES, *_AREAS):
+        raise ValueError(f"feature {number} needs a line or a polygon; it is {kind!r}")
+    try:
+        degrees = shapely.geometry.shape(geometry)
+    except (ValueError, TypeError, LookupError, AttributeError, shapely.errors.ShapelyError) as error:
+        raise ValueError(f"feature {number} has a geometry that cannot be read: {type(error).__name__}") from None
+    if not _is_on_earth(degrees):
+        raise ValueError(f"feature {number} needs longitudes and latitudes within 85 degrees of the equator")
+    middle = (degrees.bounds[1] + degrees.bounds[3]) / 2
+    line = shapely.transform(degrees, lambda positions: positions * _metres_per_degree(middle))
+    if not line.is_valid:
+        raise ValueError(f"feature {number} has a geometry that crosses itself: {shapely.is_valid_reason(degrees)}")
+    return _Shape(line, line if kind in _AREAS else line.buffer(_buffer_of(feature, buffer_m, number)), middle)
+
+
+def _cells_of(shape: _Shape) -> tuple[Int64s, Float64s]:
+    """The fine cells whose centres lie in a shape's area, and how far each is from its line, in whole metres."""
+    import shapely
+    import shapely.geometry
+
+    scale = _metres_per_degree(shape.middle)
+    area = shapely.transform(shape.area, lambda metres: metres / scale)
+    found = h3_int.h3shape_to_cells(h3.geo_to_h3shape(shapely.geometry.mapping(area)), FINE)
+    cells = np.array(sorted(found), np.int64)
+    centres = np.array([h3_int.cell_to_latlng(cell) for cell in cells.tolist()], np.float64).reshape(-1, 2)
+    apart_m = shapely.distance(shapely.points(centres[:, ::-1] * scale), shape.line)
+    return cells, np.rint(apart_m)
+
+
+def _is_on_earth(degrees: "shapely.Geometry") -> bool:
+    west, south, east, north = degrees.bounds  # nan, which is nowhere, of an empty one
+    return bool(-180 <= west <= east <= 180 and -85 <= south <= north <= 85)
+
+
+def _buffer_of(feature: dict[str, Any], buffer_m: float, number: int) -> float:
+    own = (feature.get("properties") or {}).get("buffer_m", buffer_m)
+    if not isinstance(own, int | float) or not LEAST_BUFFER_M <= own <= MOST_BUFFER_M:
+        raise ValueError(f"feature {number}: buffer_m must be {LEAST_BUFFER_M:g} to {MOST_BUFFER_M:g} metres")
+    return float(own)
+
+
+def _metres_per_degree(latitude: float) -> Float64s:
+    """Of longitude and of latitude, float64 (2,)."""
+    return 1_000 * KM_PER_DEGREE * np.array([math.cos(math.radians(latitude)), 1.0])
