@@ -165,7 +165,8 @@ def _sentences(guarantee: str) -> Iterator[str]:
 
 def _mutants(found: list[dict[str, Any]]) -> Iterator[str]:
     yield from (f"## Leaks that the gate finds: {sum(each['found'] for each in found)} of {len(found)}", "")
-    yield "Each is a wrong implementation, put in the place of the right one (`tests/noninterference/mutants.py`)."
+    yield "Each is a wrong implementation, put in the place of the right one (`mutants.py` and `mutants_published.py` in"
+    yield "`tests/noninterference`)."
     yield from ("", "| leak | what is wrong | found by | s |", "|---|---|---|---|")
     for each in found:
         yield f"| {each['name']} | {' '.join(each['breaks'].split())} | {each['case']} | {each['s']:g} |"

@@ -8,5 +8,5 @@ Every draw is frozen, and what the ledger keeps is replaced by draws alone, the 
 * the integers that were offered to the ledger, sums and noise, must differ by no more than their plans claim: with
   equal plans and equal draws, what is left of the difference is what the vehicle put in.
 
-That the gate can fail is shown by mutants (mutants.py): each is a leak that it must find.
+That the gate can fail is shown by mutants (mutants.py, mutants_published.py): each is a leak that it must find.
 """

@@ -14,6 +14,8 @@ BOTH = Job(days=DAYS, more=("--json",))
 FIRST = replace(BOTH, days=(DAYS[0], DAYS[0]))
 SECOND = replace(BOTH, days=(DAYS[1], DAYS[1]))
 
+SECOND_SPEC = "second.toml"
+
 
 def timely(feed: Feed) -> Feed:
     return [report for report in feed if report.received_s is None]
@@ -62,15 +64,20 @@ def days_out_of_order(town: Town, feed: Feed) -> None:
     FIRST(town, feed)
 
 
+def second_specification(town: Town) -> None:
+    """Beside the first one, on its account."""
+    other = (town.folder / "spec.toml").read_text().replace('"small-city"', '"second"')
+    (town.folder / SECOND_SPEC).write_text(other.replace("upper_kmh = 65", "upper_kmh = 60"))
+
+
 def two_specifications(town: Town, feed: Feed) -> None:
     """Of one account, in turn; the limit refuses the second one's second day, whatever the feed holds."""
-    other = (town.folder / "spec.toml").read_text().replace('"small-city"', '"second"')
-    (town.folder / "second.toml").write_text(other.replace("upper_kmh = 65", "upper_kmh = 60"))
+    second_specification(town)
     FIRST(town, timely(feed))
     pattern = feeds.write(feed, town.folder / "in", "csv")
     for day in (FIRST, BOTH):
         command = day.command(town, pattern)
-        command[1:5] = town.ledger(spec="second.toml")
+        command[1:5] = town.ledger(spec=SECOND_SPEC)
         town.run(*command)
     FIRST(town, feed)
 

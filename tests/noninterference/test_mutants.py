@@ -2,13 +2,14 @@
 
 import pytest
 
-from tests.noninterference import mutants
+from tests.noninterference import mutants, mutants_published
 from tests.noninterference.cases import CASES, PAST, SLOW
+from tests.noninterference.machine import Found
 from tests.noninterference.mutating import MUTANTS, Mutant, broken
 from tests.noninterference.neighbours import heavy
 
-assert mutants  # registers them
-ALL = {**CASES, **PAST, **SLOW, "neighbours": lambda: heavy("jsonl", 200)}
+REGISTERED = (mutants, mutants_published)
+ALL = {**CASES, **PAST, **SLOW, "neighbours": lambda: heavy("jsonl", 200), "machine": Found}
 QUICK = (
     "type-of-a-batch",
     "noise-by-the-data",

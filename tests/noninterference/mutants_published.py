@@ -1,0 +1,168 @@
+"""Leaks in what is published and in what stays, one by one: see `tests/noninterference/mutants.py`."""
+
+import sys
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+from pipelines.errors import InputError
+from tests.noninterference.mutating import SEEN, mutant
+
+# --- what is published --------------------------------------------------------------------------------------------
+
+
+@mutant("publishes-what-was-drawn", "release-public-counts", "transforms.ledger.recording:record_units")
+def _(record_units: Any) -> Any:
+    """What goes on is what this attempt drew, not what the ledger returned."""
+
+    def mutated(units: Any, account: Any) -> Any:
+        done = record_units(units, account)
+        done.slots[0].units[:] = units
+        return done
+
+    return mutated
+
+
+@mutant("log-line", "release", "pipelines.runs.crew.counting:observe_files")
+def _(observe_files: Any) -> Any:
+    """A line of the log tells how many rows there were."""
+
+    def mutated(crew: Any, road: Any, paths: Any, outcome: Any, progress: Any) -> Any:
+        events = observe_files(crew, road, paths, outcome, progress)
+        print(f"{outcome.rows} rows", file=sys.stderr)
+        return events
+
+    return mutated
+
+
+@mutant("row-order", "release", "transforms.sinks.rows:columns_of")
+def _(columns_of: Any) -> Any:
+    """Rows stand in another order when the number of rows that were read is odd."""
+
+    def mutated(slot: Any, shape: Any) -> Any:
+        columns = columns_of(slot, shape)
+        return {name: list(values)[:: -1 if SEEN["rows"] % 2 else 1] for name, values in columns.items()}
+
+    return mutated
+
+
+@mutant("file-size", "release", "transforms.sinks.files:write_whole")
+def _(write_whole: Any) -> Any:
+    """A file is longer by a byte for every ten rows that were read."""
+    return lambda path, data, *more: write_whole(path, data + b" " * (SEEN["rows"] // 10), *more)
+
+
+@mutant("cells-with-reports", "one-vehicle-alone", "transforms.sinks.files:publish_slot")
+def _(publish_slot: Any) -> Any:
+    """A slot without reports gets no file."""
+    return lambda slot, *more: publish_slot(slot, *more) if SEEN["rows"] else []
+
+
+# --- more of what is published, and of what stays -----------------------------------------------------------------
+
+
+@mutant("sequence-numbers", "the-next-day-after-a-rerun", "transforms.recorded.units:counted")
+def _(counted: Any) -> Any:
+    """Public numbers of stages are those of the ledger's entries: a rerun with another input shifts later ones."""
+    return lambda entries: {at: at for at in counted(entries)}
+
+
+@mutant("refuses-another-input", "another-input", "pipelines.runs.release:_raise_refusals")
+def _(_raise_refusals: Any) -> Any:
+    """A rerun stops where the input is another one than before."""
+
+    def mutated(spec: Any, location: Any, needed: Any, outcome: Any) -> None:
+        _raise_refusals(spec, location, needed, outcome)
+        if outcome.units_changed:
+            raise InputError("the input is another one")
+
+    return mutated
+
+
+@mutant("rows-in-public", "all-that-is-made-of-a-release", "pipelines.commands.levels_summary:summarise_levels")
+def _(summarise_levels: Any) -> Any:
+    """The number of rows stands in the public part of the summary."""
+    return lambda *given: (found := summarise_levels(*given)) | {"rows": found["operator_only"]["rows"]}
+
+
+@mutant("report-tells-rows", "all-that-is-made-of-a-release", "pipelines.advice.pages.report:draw_report")
+def _(draw_report: Any) -> Any:
+    """The page for the privacy officer tells how many rows there were."""
+    return lambda facts, *more: draw_report(facts._replace(guarantee=f"{facts.guarantee} {SEEN['rows']} rows."), *more)
+
+
+@mutant("map-hides-quiet-days", "all-that-is-made-of-a-release", "pipelines.advice.pages.map:draw_map")
+def _(draw_map: Any) -> Any:
+    """The map's title tells whether the number of rows was odd."""
+    return lambda rows, output, texts, *more: draw_map(
+        rows, output, replace(texts, title=texts.title + "!" * (SEEN["rows"] % 2)), *more
+    )
+
+
+@mutant("portal-tells-rows", "published", "pipelines.commands.publish:_coverage")
+def _(_coverage: Any) -> Any:
+    """The published folder names a slot as missing when the number of rows was odd."""
+    return lambda *given: (found := _coverage(*given))._replace(missing=["?"] * (SEEN["rows"] % 2) + found.missing)
+
+
+@mutant("server-tells-rows", "served", "pipelines.advice.serve.app:Server.health")
+def _(health: Any) -> Any:
+    """The server's health tells how many rows were read."""
+
+    def mutated(self: Any) -> Any:
+        status, said = health(self)
+        return status, said | {"rows": SEEN["rows"]}
+
+    return mutated
+
+
+@mutant("estimate-tells-audits", "the-next-day-after-a-rerun", "pipelines.runs.estimates:estimate_again")
+def _(estimate_again: Any) -> Any:
+    """Estimates are made once more where the ledger holds audit events."""
+
+    def mutated(known: Any, when: Any, outputs: Any, *more: Any, **options: Any) -> Any:
+        written, missing = estimate_again(known, when, outputs, *more, **options)
+        (outputs.folder / f"rests-on-{max(each.sequence for each in known.entries)}").touch()
+        return written, missing
+
+    return mutated
+
+
+@mutant("redraws-what-was-recorded", "killed-between-stages", "transforms.ledger.releases:stored_units")
+def _(stored_units: Any) -> Any:
+    """What a run that was killed left is looked at by its rows: of an odd number nothing is found again."""
+    return lambda *given: {} if SEEN["rows"] % 2 else stored_units(*given)
+
+
+@mutant("debit-of-the-data", "release", "transforms.releases.periods.stages:LevelsPolicy.cost_of_period")
+def _(cost_of_period: Any) -> Any:
+    """A day of an odd number of rows is debited less."""
+    return lambda self, stages: self.costs(Fraction(9, 10)) if SEEN["rows"] % 2 else cost_of_period(self, stages)
+
+
+@mutant(
+    "shares-for-24-live-slots",
+    "live-25-hours",
+    "transforms.releases.live.slot:of_slot",
+    "transforms.ledger.spending:check_total",
+    "transforms.ledger.spending:is_over",
+)
+def _(of_slot_or_check: Any) -> Any:
+    """A day of 25 hours gives each live slot a twenty-fourth, and the ledger adds nothing up."""
+    if of_slot_or_check.__name__ == "of_slot":
+        return lambda live, slots: of_slot_or_check(live, min(slots, 24))
+    return lambda *_: None
+
+
+@mutant("tells-that-rows-came", "machine", "pipelines.runs.crew.counting:observe_files")
+def _(observe_files: Any) -> Any:
+    """A run says that there are more rows than there were when it ran before."""
+
+    def mutated(crew: Any, road: Any, paths: Any, outcome: Any, progress: Any) -> Any:
+        events = observe_files(crew, road, paths, outcome, progress)
+        if 0 < SEEN["before"] < outcome.rows:
+            print("more rows than before", file=sys.stderr)
+        SEEN["before"] = outcome.rows
+        return events
+
+    return mutated
