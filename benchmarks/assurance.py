@@ -165,7 +165,7 @@ def _sentences(guarantee: str) -> Iterator[str]:
 
 def _mutants(found: list[dict[str, Any]]) -> Iterator[str]:
     yield from (f"## Leaks that the gate finds: {sum(each['found'] for each in found)} of {len(found)}", "")
-    yield "Each is a wrong implementation, put in the place of the right one (`mutants.py` and `mutants_published.py` in"
+    yield "Each is a wrong implementation, put in place of the right one (`mutants.py` and `mutants_published.py` in"
     yield "`tests/noninterference`)."
     yield from ("", "| leak | what is wrong | found by | s |", "|---|---|---|---|")
     for each in found:
