@@ -41,6 +41,24 @@ def beyond(one: Sequence[Stored], other: Sequence[Stored]) -> Iterator[str]:
     yield from (f"the shares of period {period}" for (_, period), share in shares.items() if share > 1)
 
 
+def spent_by_levels(one: Sequence[Stored], other: Sequence[Stored]) -> Fraction:
+    """The rho by which all sums with Gaussian noise together tell two worlds apart, over periods and specifications.
+
+    A unit that was drawn again counts once, as it was recorded first.
+    """
+    first = {_place(unit): (unit, same) for unit, same in reversed(list(zip(one, other, strict=True)))}
+    pairs = [pair for unit, same in first.values() for pair in zip(unit.released, same.released, strict=True)]
+    return sum(
+        (
+            Fraction(sum(each * each for each in _differences(released, also)))
+            / (2 * Fraction((released.plan or {})["spread"]))
+            for released, also in pairs
+            if released.mechanism == MECHANISM
+        ),
+        Fraction(0),
+    )
+
+
 def _place(unit: Stored) -> tuple[Any, ...]:
     return unit.spec_id, unit.slot_s, unit.shard, unit.scope
 

@@ -230,3 +230,17 @@ def _(draw_releases: Any) -> Any:
         return draw_releases(plan_s, shard, tally.take(np.flatnonzero(fast)), *more)
 
     return mutated
+
+
+@mutant(
+    "days-that-take-half-a-span",
+    "28-days",
+    "pipelines.specification.levels:SpanTotal.of_a_day",
+    "transforms.ledger.spending:_fits",
+    "pipelines.specification.checks:check_span",
+)
+def _(of_a_day_or_check: Any) -> Any:
+    """Each of 28 days is given a fourteenth of their total, and the ledger adds nothing up."""
+    if of_a_day_or_check.__name__ == "of_a_day":
+        return lambda self: of_a_day_or_check(replace(self, served=self.served // 2))
+    return lambda *_: True

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.noninterference.cases import PAST
+from tests.noninterference.spans import Month
 
 QUICK = (
     "another-input",
@@ -11,6 +12,12 @@ QUICK = (
     "25-hours",
     "another-input-public-counts",
 )
+
+
+@pytest.mark.slow
+def test_nothing_public_follows_from_28_days_of_one_vehicle_and_they_are_within_their_total() -> None:
+    """Half a minute."""
+    assert Month().differences() == []
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in QUICK)) for name in PAST])

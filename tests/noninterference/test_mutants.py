@@ -7,9 +7,10 @@ from tests.noninterference.cases import CASES, PAST, SLOW
 from tests.noninterference.machine import Found
 from tests.noninterference.mutating import MUTANTS, Mutant, broken
 from tests.noninterference.neighbours import heavy
+from tests.noninterference.spans import Month
 
 REGISTERED = (mutants, mutants_published)
-ALL = {**CASES, **PAST, **SLOW, "neighbours": lambda: heavy("jsonl", 200), "machine": Found}
+ALL = {**CASES, **PAST, **SLOW, "neighbours": lambda: heavy("jsonl", 200), "machine": Found, "28-days": Month}
 QUICK = (
     "type-of-a-batch",
     "noise-by-the-data",

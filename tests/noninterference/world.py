@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import re
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -35,6 +36,8 @@ OPERATORS = {"slots_that_differ_now": "whether an input is the same as before"}
 """What `--json` tells the operator alone under public counts, where most of what it tells is public."""
 NOT_COMPARED = {"digest", "nonce", "rests_on"}
 """Of the ledger's entries: keyed digests of inputs, chance, and places in the chain, which audit entries shift."""
+RECORDED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00")
+"""When something was recorded, by the clock: in messages for the operator."""
 
 
 class Report(NamedTuple):
@@ -85,7 +88,7 @@ class Town:
         name = " ".join(str(argument) for argument in arguments if not str(argument).startswith("/"))
         self.show(f"exit code of {name}", 0 if code == 5 and self._counts_public else code)
         self.show(f"output of {name}", public_part(said.getvalue()))
-        self.show(f"errors of {name}", errors.getvalue())
+        self.show(f"errors of {name}", RECORDED.sub("", errors.getvalue()))
 
     @property
     def _counts_public(self) -> bool:
@@ -105,8 +108,14 @@ def differences(world: World, history: History, *, is_apart: bool = False) -> li
 
     is_apart: noise is drawn in other processes, where it is not frozen; then integers are not compared.
     """
+    return compared(world, history, is_apart=is_apart)[0]
+
+
+def compared(world: World, history: History, *, is_apart: bool = False) -> tuple[list[str], list[Stored], list[Stored]]:
+    """The differences, and what was offered to the ledger in each world."""
     one, other = (watched(world.spec, feed, history) for feed in (world.feed, world.other))
-    return [*_unlike(one.public, other.public), *([] if is_apart else beyond(one.offered, other.offered))]
+    found = [*_unlike(one.public, other.public), *([] if is_apart else beyond(one.offered, other.offered))]
+    return found, one.offered, other.offered
 
 
 def watched(spec: str, feed: Feed, history: History) -> Town:

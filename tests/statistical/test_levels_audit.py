@@ -17,7 +17,7 @@ from dpops.claims import PureDP, rho_within
 from dpops.levels import Fleet, Kind, Stage, alike, sum_up
 from dpops.levels.defaults import spread_of
 from dpops.noise import Noise
-from dpops.types import Grid, Int64s
+from dpops.types import Float64s, Grid, Int64s
 from tests.dpops.levels.cities import rows
 from tests.statistical.audit import binomial_lower, binomial_upper, bound_of_samples
 from transforms.public import EntryNumber
@@ -66,7 +66,7 @@ def policy(kind: Kind, *, noise: Fraction = Fraction(1)) -> LevelsPolicy:
 
 
 def released(kind: Kind, how: LevelsPolicy) -> tuple[list[StageUnit], Int64s]:
-    """The two recorded stages, and which integers of a copy's vehicle they hide: (stages, weight and speed)."""
+    """The recorded stages of a day, and which integers of a copy's vehicle they hide: (stages, weight and speed)."""
     driven = np.array(REGION[:COPIES], np.int64)
     one = np.ones(2 * COPIES, np.int64)
     tally = Tally(
@@ -78,7 +78,7 @@ def released(kind: Kind, how: LevelsPolicy) -> tuple[list[StageUnit], Int64s]:
         sums={"sums": 2 * 3_400 * one},  # 34 km/h: as far from the centre as the bound, so that nothing is clipped
     )
     units: list[StageUnit] = []
-    for stage in range(2):
+    for stage in range(len(how.first)):
         entries = [Sequenced(at + 1, unit) for at, unit in enumerate(units)]
         plan = plan_for(entries, "day", stage, [8, 9], how, lambda *_: first_centres(len(REGION), 2)).stage
         units.append(_one_stage(tally, plan, how))
@@ -106,11 +106,20 @@ def _alone(kind: Kind, how: LevelsPolicy) -> Int64s:
 
 def likelihoods(units: Sequence[StageUnit], alone: Int64s, kind: Kind) -> tuple[Int64s, Int64s]:
     """The best statistic of each copy, with the vehicle and without it: (COPIES,) each, in small steps."""
+    return in_steps(statistics(units, alone, kind))
+
+
+def statistics(units: Sequence[StageUnit], alone: Int64s, kind: Kind) -> Float64s:
+    """What a day tells of whether a copy's vehicle drove, (2 COPIES,): it did in the first half."""
     whole = np.zeros(2 * COPIES)
     for unit, shifts in zip(units, alone, strict=True):
         integers = np.array(unit.integers, np.float64).reshape(2, -1)
         for values, shift in zip(integers, shifts.tolist(), strict=True):
             whole += np.abs(values) - np.abs(values - shift) if kind == "laplace" else values * shift / 2**20
+    return whole
+
+
+def in_steps(whole: Float64s) -> tuple[Int64s, Int64s]:
     steps = np.rint(whole / np.abs(whole).max() * 10**9).astype(np.int64)
     return steps[:COPIES], steps[COPIES:]
 
