@@ -50,8 +50,8 @@ def mutants() -> list[dict[str, Any]]:
 def audits() -> dict[str, float]:
     """Lower bounds of what a release really spends, by COPIES of each neighbour; wrong with probability 1e-6."""
     from dpops.claims import rho_within
-    from tests.statistical import test_levels_audit as audit
-    from tests.statistical import test_span_audit as span
+    from tests.statistical import levels_audit as audit
+    from tests.statistical import span_audit as span
     from tests.statistical.audit import bound_of_samples
 
     audit.COPIES = COPIES

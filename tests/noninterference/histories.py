@@ -40,6 +40,13 @@ def another_input(town: Town, feed: Feed) -> None:
     estimated(town)
 
 
+def another_input_told_to_people(town: Town, feed: Feed) -> None:
+    """Found by the machine: that the input differs is the operator's, as a sentence too."""
+    job = Job(days=FIRST.days)
+    job(town, timely(feed))
+    job(town, feed)
+
+
 def a_late_file(town: Town, feed: Feed) -> None:
     """The second day's run finds a file more, with rows of the first day."""
     feeds.write(timely(feed), town.folder / "in", "csv")
@@ -120,6 +127,7 @@ class LiveThenEnd:
 HISTORIES: Mapping[str, Callable[[Town, Feed], None]] = {
     "the-same-again": the_same_again,
     "another-input": another_input,
+    "another-input-told-to-people": another_input_told_to_people,
     "a-late-file": a_late_file,
     "the-next-day-after-a-rerun": the_next_day_after_a_rerun,
     "days-out-of-order": days_out_of_order,

@@ -34,6 +34,8 @@ _KEPT: list[TemporaryDirectory[str]] = []
 
 OPERATORS = {"slots_that_differ_now": "whether an input is the same as before"}
 """What `--json` tells the operator alone under public counts, where most of what it tells is public."""
+DIFFERS = re.compile(r"[\d,]+ slots were released before from other input [^.]*\.\n")
+"""The same, as a sentence for people."""
 NOT_COMPARED = {"digest", "nonce", "rests_on"}
 """Of the ledger's entries: keyed digests of inputs, chance, and places in the chain, which audit entries shift."""
 RECORDED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00")
@@ -181,7 +183,7 @@ def public_part(said: str) -> str:
     """What a command printed, but for the operator's part: the last table, or a value of its JSON."""
     if said.startswith("{"):
         return json.dumps(without(json.loads(said), {"operator_only", *OPERATORS}))
-    return said.split(" ".join(OPERATOR_ONLY.split()[:4]))[0]  # a narrow table breaks its title
+    return DIFFERS.sub("", said).split(" ".join(OPERATOR_ONLY.split()[:4]))[0]  # a narrow table breaks its title
 
 
 def without(value: Any, names: Iterable[str]) -> Any:
