@@ -1,6 +1,7 @@
 """Leaks, one by one: each is a wrong implementation that the gate must find, by the case that it names."""
 
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np

@@ -82,7 +82,12 @@ def _(_raise_refusals: Any) -> Any:
 @mutant("rows-in-public", "all-that-is-made-of-a-release", "pipelines.commands.levels_summary:summarise_levels")
 def _(summarise_levels: Any) -> Any:
     """The number of rows stands in the public part of the summary."""
-    return lambda *given: (found := summarise_levels(*given)) | {"rows": found["operator_only"]["rows"]}
+
+    def mutated(*given: Any) -> Any:
+        found = summarise_levels(*given)
+        return found._replace(public={**found.public, "rows": found.operator_only.opened()["rows"]})
+
+    return mutated
 
 
 @mutant("report-tells-rows", "all-that-is-made-of-a-release", "pipelines.advice.pages.report:draw_report")
@@ -145,13 +150,13 @@ def _(cost_of_period: Any) -> Any:
     "live-25-hours",
     "transforms.releases.live.slot:of_slot",
     "transforms.ledger.spending:check_total",
-    "transforms.ledger.spending:is_over",
+    "transforms.ledger.spending:_fits",
 )
 def _(of_slot_or_check: Any) -> Any:
     """A day of 25 hours gives each live slot a twenty-fourth, and the ledger adds nothing up."""
     if of_slot_or_check.__name__ == "of_slot":
         return lambda live, slots: of_slot_or_check(live, min(slots, 24))
-    return lambda *_: None
+    return lambda *_: True
 
 
 @mutant("tells-that-rows-came", "machine", "pipelines.runs.crew.counting:observe_files")
