@@ -79,7 +79,7 @@ def released(kind: Kind, how: LevelsPolicy) -> tuple[list[StageUnit], Int64s]:
     units: list[StageUnit] = []
     for stage in range(len(how.first)):
         entries = [Sequenced(at + 1, unit) for at, unit in enumerate(units)]
-        plan = plan_for(entries, "day", stage, [8, 9], how, lambda *_: first_centres(len(REGION), 2))
+        plan = plan_for(entries, "day", stage, [8, 9], how, lambda *_: first_centres(len(REGION), 2)).stage
         units.append(_one_stage(tally, plan, how))
     return units, _alone(kind, how)
 
