@@ -173,7 +173,7 @@ class InputTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         dict[str, str] | None,
         about(
             "the input's names of vehicle, time, lat, lon and speed; dots lead into JSON objects, numbers into arrays; "
-            "numbers from 1 on where CSV has no header"
+            "numbers from 1 on where CSV has no header; vehicle = '{file}' where each file is of one and named by it"
         ),
     ] = None
     time_unit: Annotated[

@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from transforms.errors import did_you_mean
 from transforms.layouts.base import FIELDS, KMH_PER_UNIT, Layout, MessageLayout, Units, UnreadableFile
+from transforms.layouts.by_file import FILE, ByFile
 from transforms.layouts.columns import DecimalMark, TimeUnit
 from transforms.layouts.time_format import TimeFormat
 
@@ -85,10 +86,10 @@ def layout(
 ) -> Layout:
     """The layout of that name. Raises ValueError naming the field, the rule and the value.
 
-    columns: which column of the input holds each of vehicle, time, lat, lon, speed; units: `iso` and `km/h` unless
-    given. time_zone: of times without an offset. time_format: of texts that are no ISO 8601, in place of a time_unit.
-    delimiter, header, decimal: of CSV. records: of JSON, the path of the array around the objects. with_speed: whether
-    rows have one. Fixed layouts take none of them.
+    columns: which column of the input holds each of vehicle, time, lat, lon, speed, or for vehicle `{file}`; units:
+    `iso` and `km/h` unless given. time_zone: of times without an offset. time_format: of texts that are no ISO 8601, in
+    place of a time_unit. delimiter, header, decimal: of CSV. records: of JSON, the path of the array around the
+    objects. with_speed: whether rows have one. Fixed layouts take none of them.
     """
     fields = FIELDS if with_speed else FIELDS[:-1]
     of_times = dict[str, object](time_unit=time_unit, time_zone=time_zone, time_format=time_format)
@@ -100,6 +101,21 @@ def layout(
     _check_mapped(name, speed_unit, with_speed, {"csv": of_csv, "json": {"records": records}})
     units = _with_format(_units(time_unit or "iso", speed_unit or "km/h", time_zone), time_format, time_unit)
     names = _column_names(name, columns, fields)
+    if names[0] == FILE:
+        return ByFile(_mapped(name, units, names[1:], fields[1:], records, delimiter, header, decimal))
+    return _mapped(name, units, names, fields, records, delimiter, header, decimal)
+
+
+def _mapped(
+    name: str,
+    units: Units,
+    names: tuple[str, ...],
+    fields: tuple[str, ...],
+    records: str | None,
+    delimiter: str | None,
+    header: bool | None,
+    decimal: str | None,
+) -> Layout:
     if name == "csv":
         return _csv_table(replace(units, decimal=_decimal(decimal)), names, fields, delimiter, header)
     _refuse_indexed_objects(name, dict(zip(fields, names, strict=True)))
