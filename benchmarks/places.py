@@ -1,0 +1,68 @@
+"""Finds what positions are counted under, by cells and by places: `python -m benchmarks.places`."""
+
+import time
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+
+import click
+import h3.api.basic_int as h3_int
+import numpy as np
+
+from pipelines.made_up_fleet import Fleet, Route, draw_town, simulate
+from pipelines.made_up_fleet import degrees as degrees_of
+from transforms.observe.hexagons import cells_at
+from transforms.places.ground import Ground, Hexagons, hexagon_pieces
+from transforms.places.shapes import shape_pieces
+
+ROUNDS, SEGMENT_M = 5, 400.0
+
+
+@click.command()
+@click.option("--rings", default=6, show_default=True, help="Of cells around one: the region.")
+def benchmark(rings: int) -> None:
+    """A made-up day, 100,000 reports at a time as a scheduled job reads them; the least CPU time of several rounds."""
+    fleet = Fleet()
+    table = simulate(fleet)
+    lat, lon = (table.column(name).to_numpy() for name in ("lat", "lon"))
+    there = np.isfinite(lat) & np.isfinite(lon) & (np.abs(lat) <= 90) & (np.abs(lon) <= 180)
+    lat_e7, lon_e7 = (np.rint(column[there] * 1e7).astype(np.int64) for column in (lat, lon))
+    region = tuple(sorted(h3_int.grid_disk(h3_int.latlng_to_cell(*fleet.centre, 7), rings)))
+    grounds: dict[str, Callable[[], Ground]] = {
+        "cells of resolution 7": lambda: Hexagons(7, region),
+        "places of resolution 8": lambda: hexagon_pieces(region, 8),
+        "places of resolution 9": lambda: hexagon_pieces(region, 9),
+        "segments of 400 m, by cells of resolution 12": lambda: shape_pieces(segments(fleet), region),
+    }
+    for name, make in grounds.items():
+        start = time.process_time()
+        ground = make()
+        made_s = time.process_time() - start
+        took_s = min(_round_s(ground, lat_e7, lon_e7) for _ in range(ROUNDS))
+        print(f"{name}: made in {made_s:.2f} s, then {took_s / lat_e7.size * 1e9:.0f} ns a report ({lat_e7.size:,})")
+
+
+def _round_s(ground: Ground, lat_e7: np.ndarray, lon_e7: np.ndarray) -> float:
+    start = time.process_time()
+    for first in range(0, lat_e7.size, 100_000):
+        chosen = slice(first, first + 100_000)
+        ground.keys(cells_at(lat_e7[chosen], lon_e7[chosen], ground.resolution))
+    return time.process_time() - start
+
+
+def segments(fleet: Fleet) -> dict[str, object]:
+    """The made-up town's routes, cut into lines of about 400 m."""
+    routes, _ = draw_town(np.random.default_rng(fleet.seed), fleet)
+    lines = [line for number, route in enumerate(routes) for line in _lines(fleet, number, route)]
+    return {"type": "FeatureCollection", "features": lines}
+
+
+def _lines(fleet: Fleet, number: int, route: Route) -> Iterator[dict[str, object]]:
+    edges_m = np.linspace(0, route.length_m, max(round(route.length_m / SEGMENT_M), 1) + 1)
+    for at, (start_m, end_m) in enumerate(pairwise(edges_m)):
+        lat, lon = degrees_of(fleet, *route.place(np.linspace(start_m, end_m, 10)))
+        geometry = {"type": "LineString", "coordinates": np.stack([lon, lat], axis=1).tolist()}
+        yield {"type": "Feature", "properties": {"name": f"route {number}, segment {at}"}, "geometry": geometry}
+
+
+if __name__ == "__main__":
+    benchmark()
