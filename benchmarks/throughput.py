@@ -144,7 +144,7 @@ def _child(case: Case, folder: str, feed: str, report) -> None:
     with Path(folder, "summary.json").open("w+") as out, redirect_stdout(out):
         main(["init", *place])
         importlib.import_module("pipelines.commands.release")
-        importlib.import_module("pipelines.runs.crew.hats")  # which a release imports while it runs
+        importlib.import_module("pipelines.runs.crew.closed")  # which a release imports while it runs
         report.put("ready")
         started = time.perf_counter()
         workers = ["--workers", str(case.workers)] if case.workers else []

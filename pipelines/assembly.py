@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pipelines.account.location import AccountLocation, account_of, read_key, signature_of
 from pipelines.errors import UsageError
@@ -17,15 +16,12 @@ from transforms.ledger.ledger_account import LedgerAccount
 from transforms.observe.parse import Rules
 from transforms.observe.vehicle_hash import Secret
 from transforms.recorded.units import Transaction
-from transforms.releases.hats.digest import is_plain
-from transforms.releases.hats.policy import Policy
+from transforms.releases.base import Asked
 from transforms.releases.periods.stages import LevelsPolicy
+from transforms.releases.registry import KINDS
 from transforms.releases.slots import SlotFacts
 from transforms.releases.state_file import StateFile
 from transforms.time.calendar import Calendar, CalendarError, Locator
-
-if TYPE_CHECKING:
-    from transforms.releases.periods.release import PeriodRelease
 
 
 def admitted(spec: Specification, location: AccountLocation) -> Secret:
@@ -60,8 +56,7 @@ def facts_of(spec: Specification, period: str, slot_s: int, plan: tuple[int, ...
 
 def continuing(job: Job, ledger: Ledger) -> Job:
     """The job with digests of the form that the ledger has of its specification (transforms.releases.hats.digest)."""
-    before = ledger.first_digest(job.policy.spec_id)
-    return replace(job, policy=replace(job.policy, plain_digests=before is not None and is_plain(before)))
+    return replace(job, release=job.release.continuing(ledger.first_digest(job.release.spec_id)))
 
 
 def assemble(
@@ -72,8 +67,11 @@ def assemble(
     secret: Secret,
     account: LedgerAccount,
     outputs: Outputs,
+    *,
+    in_slots: bool = False,
 ) -> Job:
-    """The specification, translated into what the steps of the road need."""
+    """The specification, as what the road needs. in_slots: slots are released one by one, as they end."""
+    asked = asked_of(spec, slots, secret, account, learns=outputs.shape.model)
     return Job(
         layout=spec.input.layout,
         slot_s=spec.timetable.slot_s,
@@ -86,9 +84,7 @@ def assemble(
             derived=spec.input.derived,
         ),
         ground=spec.cells.ground,
-        cap=spec.privacy.cap,
-        policy=_policy(spec, secret),
-        slots=slots,
+        release=KINDS[spec.kind].of_slots(asked) if in_slots else KINDS[spec.kind].of(asked),
         transaction=transaction,
         account=account,
         outputs=outputs,
@@ -103,30 +99,29 @@ def levels_policy(
     return replace(policy, kept=StateFile.beside(head, spec.spec_id, signature))
 
 
-def period_release(
-    spec: Specification, slots: Mapping[int, SlotFacts], secret: Secret, head: Path, signature: Signature | None
-) -> "PeriodRelease | None":
-    """The release of a specification's whole periods; None where it is of HATs.
-
-    slots: facts of each, whose `plan` is its whole period. head, signature: the account's.
-    """
-    if spec.levels is None:
-        return None
-    from transforms.releases.periods.release import PeriodRelease  # loads what learns; a release of HATs does without
-
-    return PeriodRelease(levels_policy(spec, spec.levels, secret, head, signature), slots, spec.timetable.zone)
-
-
-def _policy(spec: Specification, secret: Secret) -> Policy:
-    return Policy(
+def asked_of(
+    spec: Specification,
+    slots: Mapping[int, SlotFacts],
+    secret: Secret,
+    account: LedgerAccount,
+    *,
+    learns: bool = False,
+) -> Asked:
+    """What the specification asks of its kind of release."""
+    return Asked(
         spec_id=spec.spec_id,
         grid=spec.speeds.grid,
-        unit="km/h",
+        region=spec.cells.region,
         statistics=spec.statistics,
         allocation=spec.privacy.allocation,
-        release_shards=spec.privacy.release_shards,
-        region=spec.cells.region,
+        cap=spec.privacy.cap,
+        shards=spec.privacy.release_shards,
+        options=spec.levels,
+        zone=spec.timetable.zone,
+        slots=slots,
+        account=account,
         digest_key=secret.derive("digest"),
+        learns=learns,
     )
 
 

@@ -3,8 +3,7 @@
     read -> parse -> lateness -> assign -> by vehicle -> by hexagon -> record -> estimate -> publish
 
 A stream joins the stretches end to end, and so does a scheduled job on a cluster (pipelines/runs/beam/bounded.py). One
-on this machine is no pipeline: its crew (pipelines/runs/crew/tasks.py) and pipelines/runs/crew/hats.py call the same
-functions.
+on this machine is no pipeline: its crew (pipelines/runs/crew) calls the same functions.
 """
 
 from typing import NamedTuple
@@ -77,8 +76,8 @@ def seal_in_panes(
     """
     events = observe(read, job, pane_s) | "in time" >> InTime(pane_s)  # PackedEvents
     panes = events.in_time | "into panes" >> IntoPanes(pane_s, start_s)
-    partials = panes | "in panes" >> InPanes(job.cap, job.policy.columns)  # (slot, vehicle shard), Partial
-    late = events[BEHIND] | "late for panes" >> LateForPanes(job.cap, job.policy.columns)  # the same
+    partials = panes | "in panes" >> InPanes(job.release.cap, job.release.columns)  # (slot, vehicle shard), Partial
+    late = events[BEHIND] | "late for panes" >> LateForPanes(job.release.cap, job.release.columns)  # the same
     into_slots = IntoSlots(job.slot_s, start_s)
     both = (partials | "into slots" >> into_slots, late | "late into slots" >> into_slots)
     return draw(count(both | "with late ones" >> beam.Flatten(), job, in_panes=True), beats, job).sealed
@@ -112,8 +111,7 @@ def count(
     parts: PCollection[KeyedEvents | KeyedPartial], job: Job, *, in_panes: bool = False
 ) -> PCollection[KeyedTally]:
     """Events, or partial tallies of panes -> tallies by (plan, release shard): what each vehicle did in each cell."""
-    policy = job.policy
-    return parts | "by vehicle" >> ByVehicle(job.cap, policy.columns, policy.release_shards, job.slots, in_panes)
+    return parts | "by vehicle" >> ByVehicle(job.release, in_panes)
 
 
 def draw(tallies: PCollection[KeyedTally], heartbeat: PCollection[KeyedTally], job: Job) -> HexagonOutputs:
@@ -122,7 +120,7 @@ def draw(tallies: PCollection[KeyedTally], heartbeat: PCollection[KeyedTally], j
     heartbeat: one ((plan, release shard), b"") for every plan, so that a slot is sealed even if nothing happened.
     """
     both = (tallies, heartbeat) | "with heartbeat" >> beam.Flatten()
-    done = both | "by hexagon" >> ByHexagon(job.hats, job.transaction)  # key, Unit
+    done = both | "by hexagon" >> ByHexagon(job.release, job.transaction, job.account)  # key, Unit
     return HexagonOutputs(done.sealed, done[EXPOSURE])
 
 
@@ -143,7 +141,7 @@ def publish_estimates(estimates: PCollection[SlotEstimates], job: Job) -> None:
 def estimate(recorded: PCollection[RecordedSlot], job: Job) -> PCollection[SlotEstimates]:
     """What the ledger returned -> values, intervals and status; where it is asked for, also what the past teaches."""
     name = "learn" if job.outputs.shape.model else "read integers"
-    return recorded | "publish/estimate" >> Estimate(job.hats, job.account, name)
+    return recorded | "publish/estimate" >> Estimate(job.release, job.account, name)
 
 
 def sinks_of(outputs: Outputs) -> dict[str, Sink]:

@@ -4,14 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from transforms.count.tally import ContributionBound
 from transforms.layouts import Layout
 from transforms.ledger.ledger_account import LedgerAccount
 from transforms.observe.parse import Rules
 from transforms.places.ground import Ground
 from transforms.recorded.units import Transaction
-from transforms.releases.hats.policy import Policy
-from transforms.releases.hats.release import HatRelease
+from transforms.releases.base import Release
 from transforms.releases.slots import SlotFacts
 from transforms.sinks.rows import PLAIN, Shape
 from transforms.sources.topic import Topic
@@ -48,9 +46,7 @@ class Job:
     slot_s: int
     rules: Rules
     ground: Ground
-    cap: ContributionBound | None
-    policy: Policy
-    slots: Mapping[int, SlotFacts]
+    release: Release
     transaction: Transaction
     account: LedgerAccount
     outputs: Outputs
@@ -58,6 +54,10 @@ class Job:
     skips_unreadable: bool = False
 
     @property
-    def hats(self) -> HatRelease:
-        """The release of HATs by the job's policy."""
-        return HatRelease(self.policy, self.slots, learns=self.outputs.shape.model)
+    def slots(self) -> Mapping[int, SlotFacts]:
+        return self.release.slots
+
+    @property
+    def periods(self) -> tuple[str, ...]:
+        """Of a closed range."""
+        return tuple(dict.fromkeys(facts.period for facts in self.slots.values()))

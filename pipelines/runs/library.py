@@ -13,12 +13,13 @@ from apache_beam.pvalue import PCollection
 
 from pipelines.account import location
 from pipelines.account.location import AccountLocation
-from pipelines.assembly import admitted, assemble, continuing, job_of, ledger_account_of, period_release
+from pipelines.assembly import admitted, assemble, continuing, job_of, ledger_account_of
 from pipelines.build import count, draw, estimate, observe, seal_in_panes
 from pipelines.errors import UsageError
 from pipelines.further_columns import shape_with
 from pipelines.job import NOWHERE, Job, Outputs
 from pipelines.ranges import closed_range
+from pipelines.runs.period_demand import asked_of_the_account
 from pipelines.runs.stream.levels import released
 from pipelines.runs.stream.stream import StreamFacts, check, first_slot, identity_of, levels_stream, life_of
 from pipelines.specification import Specification, SpecificationError, load
@@ -26,16 +27,13 @@ from pipelines.specification.load import Source
 from transforms.layouts.base import FIELDS
 from transforms.ledger import AccountRefusal
 from transforms.observe.vehicle_hash import Secret
-from transforms.recorded.units import Debit, UnitKey
 from transforms.records import KeyedEvents, KeyedTally, PackedEvents, SlotEstimates, TallyBytes
 from transforms.releases.hats.past import MODEL
-from transforms.releases.periods.release import PeriodRelease
 from transforms.sinks.rows import NOTES, Shape, schema_of
 from transforms.sinks.typed_rows import ToRows
 from transforms.sources.elements import ReadElements
 from transforms.sources.heartbeat import Heartbeat
 from transforms.sources.script import ScriptedHeartbeat, script_of
-from transforms.steps.count import ByVehicle
 from transforms.steps.periods import ReleasePeriod
 from transforms.steps.release import Record
 from transforms.time.calendar import Calendar
@@ -114,11 +112,10 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
         job = continuing(job, place.ledger)
         read = elements | "read" >> ReadElements(spec.input.layout.units, names_of(spec), None)
         events = observe(read, job) | "by shard" >> beam.Map(_keyed).with_output_types(KeyedEvents)
-        release = period_release(spec, job.slots, secret, job.account.head, job.account.signature)
-        if release is not None:
-            return _release_period(events, spec, when, job, release)
-        plans = list(dict.fromkeys(facts.plan[0] for facts in job.slots.values()))
-        beats = _beats(elements.pipeline, plans, spec.privacy.release_shards)
+        plans = list(dict.fromkeys(map(job.release.group, job.slots)))
+        beats = _beats(elements.pipeline, plans, job.release.shards)
+        if job.release.in_order:
+            return _release_period(count(events, job), beats, spec, when, job)
         sealed = draw(count(events, job), beats, job).sealed
         needs_rows = spec.counts_are_public and not self.allow_empty
         return estimate(sealed | "record" >> Record(job.account, needs_rows, may_lose=False), job)
@@ -139,12 +136,12 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
             to_s = min(to_s, first_slot(spec, self.end, datetime.now(UTC)))
         account = ledger_account_of(spec, place)
         calendar, facts = StreamCalendar(spec.timetable, start_s, from_s, to_s), StreamFacts(spec, from_s, to_s)
-        job = continuing(assemble(spec, calendar, facts, "slot", secret, account, outputs), place.ledger)
+        job = continuing(assemble(spec, calendar, facts, "slot", secret, account, outputs, in_slots=True), place.ledger)
         identity = identity_of(spec, secret, job.vehicle_shards)
         beats = elements.pipeline | f"heartbeat of {identity}" >> _heartbeat(elements, spec, start_s, to_s)
         strict = spec.counts_are_public
         read = elements | "read" >> ReadElements(spec.input.layout.units, names_of(spec), start_s, raises=strict)
-        levels = levels_stream(spec, from_s, to_s, secret, place)
+        levels = levels_stream(spec, job, secret)
         if levels is not None:
             found = [estimates for _, estimates in released(read, beats, start_s, job, levels)]
             return tuple(found) | "live and whole" >> beam.Flatten()
@@ -193,20 +190,17 @@ def _beats(p: beam.Pipeline, plans: Sequence[int], shards: int) -> PCollection[K
 
 
 def _release_period(
-    events: PCollection[KeyedEvents], spec: Specification, when: Calendar, job: Job, release: PeriodRelease
+    tallies: PCollection[KeyedTally], beats: PCollection[KeyedTally], spec: Specification, when: Calendar, job: Job
 ) -> PCollection[SlotEstimates]:
-    """One period by `levels`: each rests on those that were recorded before it, so they come one after another."""
+    """One period: each rests on those that were recorded before it, so they come one after another."""
     if spec.input.derived is not None:
         raise SpecificationError("input.derived_speed is for `hatstream release` only: give rows with their speeds")
     if len(when.periods) > 1:
         raise UsageError(
-            f"the range holds {len(when.periods)} periods, and by 'levels' each rests on what was recorded before: "
-            "run one pipeline a period, the oldest first"
+            f"the range holds {len(when.periods)} periods, and by {spec.kind!r} each rests on what was recorded "
+            "before: run one pipeline a period, the oldest first"
         )
-    first_s = when.slots[0].start_s
-    wanted = {when.periods[0]: [Debit(UnitKey(spec.spec_id, first_s, 0), release.policy.total)]}
-    if job.account.open().excess(job.account.name, job.account.limit, wanted):
+    if asked_of_the_account(job).periods_refused:
         raise AccountRefusal(f"account {spec.account.name!r} refuses {when.periods[0]}: its limit would be exceeded")
-    tallies = events | "by vehicle" >> ByVehicle(None, release.columns, 1, job.slots)
-    both = (tallies, _beats(events.pipeline, [first_s], 1)) | "with heartbeat" >> beam.Flatten()
-    return both | "period" >> ReleasePeriod(job.account, release)
+    both = (tallies, beats) | "with heartbeat" >> beam.Flatten()
+    return both | "period" >> ReleasePeriod(job.account, job.release)

@@ -9,9 +9,11 @@ import msgspec
 import numpy as np
 
 from dpops.accountant import Accountant
-from pipelines.outcome import Spend
+from pipelines.job import Job
+from pipelines.outcome import Outcome, Spend
 from transforms.recorded.codec import Spending
 from transforms.recorded.units import Debit, debits_by_slot
+from transforms.releases.base import Before
 from transforms.wire import unpack_exposure
 
 
@@ -24,6 +26,17 @@ class Asked(NamedTuple):
     @property
     def total(self) -> Accountant:
         return sum(debits_by_slot(self.wanted).values(), Accountant())
+
+
+def asked_of_the_account(job: Job) -> Outcome:
+    """What the periods will be debited, where no input decides that, and those that the account refuses."""
+    wanted = job.release.claims(Before(job.account))
+    if wanted is None:
+        return Outcome()
+    return Outcome(
+        debits={period: Accountant().compose(each.claim for each in debits) for period, debits in wanted.items()},
+        periods_refused=job.account.open().excess(job.account.name, job.account.limit, wanted),
+    )
 
 
 def asked_of(sealed: Iterable[bytes], exposures: Callable[[int], Iterable[bytes]], shares: Sequence[Fraction]) -> Asked:

@@ -12,7 +12,7 @@ from dpops.accountant import Limit, PureLimit
 from pipelines import output_folder
 from pipelines.account.location import AccountLocation
 from pipelines.account.spending import note_spending
-from pipelines.assembly import admitted, continuing, job_of, ledger_account_of, period_release
+from pipelines.assembly import admitted, continuing, job_of, ledger_account_of
 from pipelines.errors import InputError
 from pipelines.input_files import InputFiles, input_of
 from pipelines.job import Job, Outputs
@@ -27,7 +27,6 @@ from transforms.time.calendar import Calendar, Slot
 
 if TYPE_CHECKING:
     from pipelines.engine import BoundedEngine
-    from transforms.releases.periods.release import PeriodRelease
 
 SHOWN_PERIODS = SHOWN_FILES = 7
 _NONE_READABLE = (
@@ -77,8 +76,7 @@ def release(
     job = continuing(job_of(spec, when, secret, ledger_account_of(spec, location), outputs), location.ledger)
     job = replace(job, skips_unreadable=files.skip_unreadable)
     needed = _needed(spec, when, location, allow_empty=files.allow_empty)
-    levels = period_release(spec, job.slots, secret, job.account.head, job.account.signature)
-    outcome = _run(job, levels, paths, when.slots, needed, workers, engine, progress)
+    outcome = _run(job, paths, when.slots, needed, workers, engine, progress)
     _raise_refusals(spec, location, needed, outcome)
     note_spending(location.ledger, spec, outcome)
     return Release(Operator(outcome), sum(outcome.new.values()), when, tuple(_files(spec, job)), outputs.topic)
@@ -100,7 +98,6 @@ def _raise_refusals(
 
 def _run(
     job: Job,
-    levels: "PeriodRelease | None",
     paths: Sequence[str],
     slots: Sequence[Slot],
     needed: Sequence[str] | None,
@@ -108,18 +105,14 @@ def _run(
     engine: "BoundedEngine | None",
     progress: Report,
 ) -> Outcome:
-    """The job of HATs or of `levels`, on this machine or on an engine; what it needs is imported when it runs."""
+    """The job, on this machine or on an engine; what it needs is imported when it runs."""
     if engine is not None:
         from pipelines.runs.beam import on_engine
 
-        return on_engine.run(job, levels, paths, needed, engine, progress)
-    if levels is None:
-        from pipelines.runs.crew import hats as parts
+        return on_engine.run(job, paths, needed, engine, progress)
+    from pipelines.runs.crew import closed
 
-        return parts.run(job, paths, slots, needed, workers, progress)
-    from pipelines.runs.crew import periods as by_levels
-
-    return by_levels.run(job, levels, paths, slots, needed, workers, progress)
+    return closed.run(job, paths, slots, needed, workers, progress)
 
 
 def _files(spec: Specification, job: Job) -> Iterator[Path]:
@@ -148,7 +141,7 @@ def stopped_sentence(spec: Specification, location: AccountLocation, period: str
     entries = location.ledger.stages(spec.account.name, spec.spec_id)
     unit = next(entry.unit for entry in entries if entry.unit.period == period)
     vehicles, sd = vehicles_of(unit, spec.cells.region or ())
-    declared = spec.levels.fleet.vehicles if spec.levels is not None else 0
+    declared = spec.fleet.vehicles if spec.fleet is not None else 0
     return (
         f"period {period}: about {max(vehicles, 0):,.0f} vehicles reported (a released number, give or take "
         f"{2 * sd:,.0f}), of {declared:,} that the specification declares. Is this the input of that period, and does "

@@ -123,6 +123,11 @@ class Specification:
         return spec_id_of(self.text)
 
     @property
+    def kind(self) -> str:
+        """The name of what is released, in `transforms.releases.registry`."""
+        return "levels" if self.levels is not None else "hats"
+
+    @property
     def levels(self) -> LevelsRelease | None:
         """The mean by `levels`, if it is asked for."""
         return self.privacy.levels

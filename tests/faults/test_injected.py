@@ -16,7 +16,7 @@ import pytest
 from pipelines.cli import main
 from pipelines.exit_codes import DIFFERS, DONE, FAILED
 from pipelines.runs import publish as publishing
-from pipelines.runs.crew import hats as parts
+from pipelines.runs.crew import closed as parts
 from pipelines.runs.crew import tasks
 from tests import city
 from tests.faults.processes import Other, other_process

@@ -27,7 +27,8 @@ def release(tmp_path, hatstream):
 
 
 def with_plain_digests(job, _ledger):
-    return replace(job, policy=replace(job.policy, plain_digests=True))
+    policy = replace(job.release.policy, plain_digests=True)
+    return replace(job, release=replace(job.release, policy=policy))
 
 
 def test_a_ledger_from_before_digests_had_names_is_continued_and_still_compared(release, monkeypatch):

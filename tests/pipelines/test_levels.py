@@ -12,7 +12,7 @@ from dpops.accountant import DeltaLimit
 from dpops.levels.stages import FIRST_CENTRE
 from pipelines.account import location
 from pipelines.job import Outputs
-from pipelines.runs.crew import periods as levels
+from pipelines.runs.crew import closed as levels
 from pipelines.specification import SpecificationError, load
 from tests import city, levels_city
 from tests.levels_city import CELLS, DAYS, SPEC

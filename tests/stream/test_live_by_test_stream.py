@@ -296,7 +296,7 @@ def test_a_scheduled_job_that_overtakes_the_stream_leaves_it_what_it_released_an
 @pytest.mark.slow
 def test_a_stream_that_began_within_a_day_leaves_its_end_to_the_scheduled_job(town):
     start_s = at(DAYS[1], "09:00")
-    facts = streaming.StreamFacts(town.spec, start_s - 86_400, start_s + 86_400, whole_periods=True)
+    facts = streaming.StreamFacts(town.spec, start_s - 86_400, start_s + 86_400)
     assert list(IntoPeriods(facts, 3600, start_s, 0)._stamped(((start_s, 0), b""))) == []
     whole = IntoPeriods(facts, 3600, start_s - 3600, 0)
     (stamped,) = whole._stamped(((start_s, 0), b""))

@@ -1,13 +1,19 @@
 """What a kind of release does: it groups slots, draws, and reads what was recorded. Each kind is one file."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, NamedTuple, Protocol
 
+from dpops.allocation import Allocation
 from dpops.noise import Noise
-from dpops.statistics import Column
+from dpops.statistics import Column, RequestedStatistic
+from dpops.types import Grid
+from transforms.count.tally import ContributionBound
 from transforms.ledger.ledger_account import LedgerAccount
-from transforms.recorded.units import LiveEntry, StageEntry, StageUnit, Unit
+from transforms.recorded.units import Debit, LiveEntry, StageEntry, StageUnit, Unit
 from transforms.records import RecordedSlot, SlotEstimates, SlotShard
+from transforms.releases.slots import SlotFacts
 from transforms.wire import Exposure, Tally
 
 Tallies = Callable[[], Iterable[Tally]]
@@ -78,12 +84,77 @@ class Estimator(Protocol):
         ...
 
 
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What a specification asks of a kind of release, and what is known of its slots and account.
+
+    options: the kind's own, None where it has none. learns: whether rows have model values besides. shards: into how
+    many parts the cells of a group are cut, each drawn by itself.
+    """
+
+    spec_id: str
+    grid: Grid
+    region: tuple[int, ...] | None
+    statistics: tuple[RequestedStatistic, ...]
+    allocation: Allocation
+    cap: ContributionBound | None
+    shards: int
+    options: Any
+    zone: str
+    slots: Mapping[int, SlotFacts]
+    account: LedgerAccount
+    digest_key: bytes = field(repr=False)
+    learns: bool = False
+
+
 class Release(Protocol):
-    """A kind of release."""
+    """A kind of release. It is made by its class method `of(asked)`, and found by its name in `registry`."""
+
+    @property
+    def spec_id(self) -> str: ...
+
+    @property
+    def slots(self) -> Mapping[int, SlotFacts]:
+        """The facts of every slot; `plan` of one are the slots that are drawn together with it."""
+        ...
+
+    @property
+    def cap(self) -> ContributionBound | None:
+        """What is kept of a vehicle when it is counted; None for all."""
+        ...
 
     @property
     def columns(self) -> tuple[Column, ...]:
         """What tallies carry besides counts."""
+        ...
+
+    @property
+    def shards(self) -> int:
+        """Into how many parts the cells of a group are cut, each drawn by itself."""
+        ...
+
+    @property
+    def shares(self) -> tuple[Fraction, ...]:
+        """Of a HAT's epsilon, by statistic: what an exposure counts. None where counts tell of no vehicle."""
+        ...
+
+    @property
+    def in_order(self) -> bool:
+        """Whether a group rests on what was recorded before it: then groups are drawn one after another, the oldest
+        first, where they are recorded, and the tallies of a group may be of parts of its vehicles."""
+        ...
+
+    @property
+    def keeps_late(self) -> bool:
+        """Whether a stream still counts a report that comes when its pane is over and its slot is not."""
+        ...
+
+    def continuing(self, digest: str | None) -> "Release":
+        """The release that goes on with a ledger. digest: of the first entry of its specification, if it has one."""
+        ...
+
+    def claims(self, before: Before) -> dict[str, list[Debit]] | None:
+        """What each period of the slots asks of the account, where no input decides it; None where units say."""
         ...
 
     def group(self, slot_s: int) -> int:

@@ -1,6 +1,6 @@
 """The steps from events to tallies: what each vehicle did in each cell."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,8 +25,8 @@ from transforms.records import (
     PartialBytes,
     SlotShard,
 )
+from transforms.releases.base import Release
 from transforms.releases.hats.policy import release_shard
-from transforms.releases.slots import SlotFacts
 from transforms.steps.lateness import LATE
 
 _LATE = counters.refused("lateness", LATE)
@@ -36,16 +36,12 @@ _LATE = counters.refused("lateness", LATE)
 class ByVehicle(beam.PTransform[PCollection[KeyedEvents | KeyedPartial], PCollection[KeyedTally]]):
     """By (slot, vehicle shard): events, or partial tallies of panes -> ((plan, release shard), packed Tally)."""
 
-    cap: ContributionBound | None
-    columns: tuple[Column, ...]
-    release_shards: int
-    slots: Mapping[int, SlotFacts]
+    release: Release
     in_panes: bool = False
 
     def expand(self, events: PCollection[KeyedEvents | KeyedPartial]) -> PCollection[KeyedTally]:
         grouped = events | "group" >> beam.GroupByKey()
-        fn = _ByVehicle(self.cap, self.columns, self.release_shards, self.slots, self.in_panes)
-        return grouped | "tally" >> beam.ParDo(fn).with_output_types(KeyedTally)
+        return grouped | "tally" >> beam.ParDo(_ByVehicle(self.release, self.in_panes)).with_output_types(KeyedTally)
 
 
 @dataclass
@@ -99,25 +95,18 @@ class _LateForPanes(beam.DoFn):
 class _ByVehicle(beam.DoFn):
     """in_panes: whether what comes are partial tallies of panes, not events."""
 
-    def __init__(
-        self,
-        cap: ContributionBound | None,
-        columns: tuple[Column, ...],
-        release_shards: int,
-        slots: Mapping[int, SlotFacts],
-        in_panes: bool,
-    ) -> None:
-        self._cap, self._columns, self._shards, self._slots = cap, columns, release_shards, slots
-        self._in_panes = in_panes
+    def __init__(self, release: Release, in_panes: bool) -> None:
+        self._release, self._in_panes = release, in_panes
+        self._cap, self._columns = release.cap, release.columns
 
     def process(self, group: tuple[SlotShard, Iterable[Any]]) -> Iterator[KeyedTally]:
         (slot_s, _), parts = group
         table = self._merged(slot_s, parts) if self._in_panes else self._tallied(slot_s, parts)
         Metrics.counter(counters.NAMESPACE, counters.CAPPED).inc(int(table.dropped.sum()))
-        shard = release_shard(table.cell, self._shards)
+        shard = release_shard(table.cell, self._release.shards)
         failpoint("tally")
         for chosen in np.unique(shard).tolist():
-            yield (self._slots[slot_s].plan[0], chosen), wire.pack_tally(table.take(shard == chosen))
+            yield (self._release.group(slot_s), chosen), wire.pack_tally(table.take(shard == chosen))
 
     def _tallied(self, slot_s: int, parts: Iterable[EventBytes]) -> wire.Tally:
         table, duplicates = tally(wire.unpack_events(parts), slot_s, self._cap, self._columns)

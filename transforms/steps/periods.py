@@ -14,8 +14,7 @@ from transforms.errors import StepError
 from transforms.ledger.ledger_account import LedgerAccount
 from transforms.recorded.units import Unit
 from transforms.records import KeyedTally, RecordedSlot, SlotEstimates, SlotShard, TallyBytes
-from transforms.releases.base import Stopped, release_group
-from transforms.releases.periods.release import PeriodRelease
+from transforms.releases.base import Release, Stopped, release_group
 from transforms.releases.slots import SlotFacts
 from transforms.steps.lateness import windows
 from transforms.steps.release import is_over, recorded
@@ -62,7 +61,7 @@ class ReleasePeriod(beam.PTransform[PCollection[KeyedTally], PCollection[SlotEst
     """
 
     account: LedgerAccount
-    release: PeriodRelease
+    release: Release
     in_stream: bool = False
 
     def expand(self, tallies: PCollection[KeyedTally]) -> PCollection[SlotEstimates]:
@@ -94,7 +93,7 @@ def count_stopped(stopped: Stopped) -> None:
 
 
 def released(
-    first_s: int, parts: Iterable[TallyBytes], account: LedgerAccount, release: PeriodRelease
+    first_s: int, parts: Iterable[TallyBytes], account: LedgerAccount, release: Release
 ) -> Iterator[SlotEstimates]:
     """A period's estimates, once the ledger has it; none where the account's limit refuses it. parts: of its tally.
 

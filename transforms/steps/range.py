@@ -21,8 +21,7 @@ from transforms.records import (
     SlotShard,
     TallyBytes,
 )
-from transforms.releases.base import Stopped
-from transforms.releases.periods.release import PeriodRelease
+from transforms.releases.base import Release, Stopped
 from transforms.releases.periods.stages import COLUMNS
 from transforms.releases.slots import SlotFacts
 from transforms.steps.periods import count_stopped, released
@@ -84,7 +83,7 @@ class ReleaseInOrder(
     """
 
     account: LedgerAccount
-    release: PeriodRelease
+    release: Release
 
     def expand(self, both: tuple[PCollection[KeyedTally], PCollection[KeyedUnit]]) -> PCollection[SlotEstimates]:
         tallies, consents = both

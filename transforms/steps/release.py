@@ -25,8 +25,7 @@ from transforms.records import (
     TallyBytes,
     UnitBytes,
 )
-from transforms.releases.base import NOTHING, Release
-from transforms.releases.hats.release import HatRelease
+from transforms.releases.base import Before, Release
 from transforms.steps.side_outputs import Exposed, Parting
 
 
@@ -35,19 +34,20 @@ class ByHexagon(Parting[PCollection[KeyedTally]]):
     """Tallies and heartbeats of ((plan, release shard), packed Tally or b"") -> main: (key, encoded Unit);
     exposure: (slot, packed Exposure). The key says what is recorded together."""
 
-    release: HatRelease
+    release: Release
     transaction: Transaction
+    account: LedgerAccount
 
     def expand(self, tallies: PCollection[KeyedTally]) -> DoOutputsTuple:
         grouped = tallies | "group" >> beam.GroupByKey()
-        return grouped | "seal" >> beam.ParDo(_ByHexagon(self.release, self.transaction)).with_outputs(
-            EXPOSURE, main="sealed"
-        ).with_output_types(KeyedUnit)
+        return grouped | "seal" >> beam.ParDo(_ByHexagon(self)).with_outputs(EXPOSURE, main="sealed").with_output_types(
+            KeyedUnit
+        )
 
 
 class _ByHexagon(beam.DoFn):
-    def __init__(self, release: HatRelease, transaction: Transaction) -> None:
-        self._release, self._transaction = release, transaction
+    def __init__(self, of: ByHexagon) -> None:
+        self._release, self._transaction, self._before = of.release, of.transaction, Before(of.account)
 
     def process(self, group: tuple[SlotShard, Iterable[TallyBytes]]) -> Iterator[KeyedUnit | Exposed]:
         key, encoded = group
@@ -55,7 +55,7 @@ class _ByHexagon(beam.DoFn):
         if not is_over(parts):
             return
         table = wire.unpack_tally((part for part in parts if part), self._release.columns)
-        for unit, exposure in self._release.draw(key, lambda: [table], NOTHING, Noise()):
+        for unit, exposure in self._release.draw(key, lambda: [table], self._before, Noise()):
             if exposure is not None:
                 yield TaggedOutput(EXPOSURE, (unit.slot_s, wire.pack_exposure(exposure)))
             yield (

@@ -19,7 +19,7 @@ from dpops.mechanism import values_of
 from dpops.noise import Noise
 from dpops.statistics import SQUARES, SUMS, Column, RequestedStatistic, columns_of, named
 from dpops.types import CountsKnown, Grid, Int64s
-from pipelines.assembly import job_of
+from pipelines.assembly import asked_of, job_of
 from pipelines.errors import InputError, UsageError
 from pipelines.job import NOWHERE
 from pipelines.lab.evaluation.feed import Feed
@@ -31,6 +31,7 @@ from transforms.ledger.ledger_account import LedgerAccount
 from transforms.observe.vehicle_hash import Secret
 from transforms.releases.hats.draw import Divided, divide, hats_of
 from transforms.releases.hats.policy import Policy, weights_of
+from transforms.releases.hats.release import HatRelease
 from transforms.wire import Tally
 
 Float64s = NDArray[np.float64]
@@ -90,6 +91,7 @@ def compare(
         job = job_of(plain, when, NO_KEY, LedgerAccount("", Path(), "", PureLimit(Fraction(1)), "", ""), NOWHERE)
     except UsageError as error:
         raise InputError(f"the files do not hold whole periods: {error}") from None
+    released = HatRelease.of(asked_of(plain, job.slots, NO_KEY, job.account)).policy
     asked = columns_of(spec.statistics, spec.speeds.grid)
     columns = tuple(dict.fromkeys((SUMS, SQUARES, *asked)))  # truths need these two
     whole = _tallied(events, None, columns)
@@ -103,7 +105,7 @@ def compare(
         for total in totals:
             suppress = weights_of(spec.speeds.grid, spec.statistics) if clip_user else None
             allocation = replace(whole_period, epsilon=Fraction(total), suppress=suppress)
-            policy = replace(job.policy, allocation=allocation)
+            policy = replace(released, allocation=allocation)
             divided = [divide(_ordered(period), 1, policy) for period in periods if period.cell.size]
             spent.append(_spent(label, total, divided, truth))
             errors += _errors(label, total, divided, policy, truth, runs)

@@ -17,7 +17,7 @@ from dpops.accountant import PureLimit
 from dpops.allocation import Allocation
 from dpops.noise import Noise
 from dpops.types import Float64s
-from pipelines.assembly import job_of
+from pipelines.assembly import asked_of, job_of
 from pipelines.errors import InputError, UsageError
 from pipelines.job import NOWHERE, Job
 from pipelines.lab.evaluation.feed import Feed
@@ -35,6 +35,7 @@ from transforms.releases.hats.draw import draw_releases
 from transforms.releases.hats.estimates import estimates_of
 from transforms.releases.hats.past import STATISTIC, Fitter, Past, with_model
 from transforms.releases.hats.policy import Policy
+from transforms.releases.hats.release import HatRelease
 from transforms.releases.slots import SlotFacts
 from transforms.wire import Tally
 
@@ -127,7 +128,7 @@ def telemetry_of(feed: Feed, total: str, report: Report) -> tuple[Telemetry, Pol
         raise InputError(f"the files do not hold whole periods: {error}") from None
     plans = sorted({facts.plan for facts in job.slots.values()})
     periods = {plan[0]: rows for plan in plans if (rows := _tallied(job, plan, events)).cell.size}
-    return Telemetry(job.slots, periods), job.policy
+    return Telemetry(job.slots, periods), HatRelease.of(asked_of(plain, job.slots, NO_KEY, job.account)).policy
 
 
 def compared(
@@ -149,7 +150,7 @@ def _allocation(total: str, of: Allocation) -> Allocation:
 
 def _tallied(job: Job, plan: Sequence[int], events: Mapping[int, list[bytes]]) -> Tally:
     found = {slot_s: wire.unpack_events(events.get(slot_s, [])) for slot_s in plan}
-    return wire.joined([tally(each, at, None, job.policy.columns).tally for at, each in found.items()])
+    return wire.joined([tally(each, at, None, job.release.columns).tally for at, each in found.items()])
 
 
 def _simulated(telemetry: Telemetry, policy: Policy) -> _Run:

@@ -23,8 +23,7 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
 from apache_beam.utils.windowed_value import WindowedValue
 
-from dpops.statistics import Column
-from pipelines.build import PANE_S, count, draw, observe_all, publish, publish_estimates
+from pipelines.build import PANE_S, HexagonOutputs, count, draw, observe_all, publish, publish_estimates
 from pipelines.job import Job
 from pipelines.runs.beam import judge
 from pipelines.runs.beam.judge import Judge, KeyedFact
@@ -32,7 +31,6 @@ from pipelines.runs.crew.crew import pieces_of
 from pipelines.runs.crew.tasks import EXPOSED, SEALED, batches_of, unreadable
 from pipelines.runs.period_demand import asked_of
 from transforms import counters
-from transforms.count.tally import ContributionBound
 from transforms.errors import StepError
 from transforms.failpoints import failpoint
 from transforms.layouts.base import Layout, Share, UnreadableFile
@@ -51,9 +49,8 @@ from transforms.records import (
     SlotShard,
     TallyBytes,
 )
-from transforms.releases.periods.release import PeriodRelease
-from transforms.releases.periods.stages import COLUMNS
-from transforms.steps.count import ByVehicle, InPanes
+from transforms.releases.base import Release
+from transforms.steps.count import InPanes
 from transforms.steps.range import DeriveSpeeds, ReleaseInOrder
 from transforms.steps.side_outputs import Parting, Refusal, dead_letters
 
@@ -70,20 +67,15 @@ KeyedPart = tuple[str, tuple[SlotShard, bytes]]
 
 @dataclass(frozen=True)
 class Bounded:
-    """All that such a job is made of. needed: see `verdict_on`. levels: of a release by levels.
+    """All that such a job is made of. needed: see `verdict_on`.
 
     pane_s: length of the panes in which slots are counted: each is a group of its own, and costs a millisecond.
     """
 
     job: Job
-    levels: PeriodRelease | None
     paths: Sequence[str]
     needed: Sequence[str] | None
     pane_s: int = PANE_S
-
-    @property
-    def periods(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(facts.period for facts in self.job.slots.values()))
 
     def build(self, p: beam.Pipeline) -> None:
         job = self.job
@@ -95,45 +87,35 @@ class Bounded:
         )  # RawBatch
         observed = observe_all(read, job, self.pane_s)
         counted = _counted(read, observed.refused, observed.events, job)
-        if self.levels is None:
-            self._release(p, observed.events, counted)
-        else:
-            self._release_levels(p, observed.events, counted, self.levels)
-
-    def _release(self, p: beam.Pipeline, events: PCollection[PackedEvents], counted: PCollection[KeyedFact]) -> None:
-        job = self.job
-        partials = _in_panes(events, job.cap, job.policy.columns)
-        drawn = draw(count(partials, job, in_panes=True), _beats(p, job, job.policy.release_shards), job)
-        spending = drawn.sealed | "what units spend" >> beam.Map(_spending).with_output_types(KeyedPart)
-        exposures = drawn.exposure | "by period" >> beam.Map(_exposed, job).with_output_types(KeyedPart)
-        parts = (spending, exposures) | "of periods" >> beam.Flatten() | "by period, all" >> beam.GroupByKey()
-        asked = parts | "ask" >> beam.Map(_asked, job.policy.shares).with_output_types(KeyedFact)
-        facts = (counted, asked) | "facts" >> beam.Flatten()
-        consents = facts | "judge" >> Judge(job.account, len(self.paths), self.periods, self._needed)
+        beats = _beats(p, job)
+        if job.release.in_order:
+            beat = p | "a fact" >> beam.Create([judge.of_counts({})], reshuffle=False).with_output_types(KeyedFact)
+            both = (self._tallies(observed.events), beats) | "with heartbeat" >> beam.Flatten()
+            in_order = ReleaseInOrder(job.account, job.release)
+            publish_estimates((both, self._consents(counted, beat)) | "in order" >> in_order, job)
+            return
+        drawn = draw(self._tallies(observed.events), beats, job)
+        consents = self._consents(counted, _demand(drawn, job))
         publish((drawn.sealed, consents) | "with consent" >> beam.Flatten(), job, needs_consent=True)
 
-    def _release_levels(
-        self,
-        p: beam.Pipeline,
-        events: PCollection[PackedEvents],
-        counted: PCollection[KeyedFact],
-        levels: PeriodRelease,
-    ) -> None:
-        job = self.job
-        if job.rules.derived is None:
-            partials = _in_panes(events, None, COLUMNS)
-            tallies = partials | "by vehicle" >> ByVehicle(None, COLUMNS, 1, job.slots, in_panes=True)
-        else:
-            tallies = events | "by vehicle" >> DeriveSpeeds(job.rules, job.slots)
-        both = (tallies, _beats(p, job, 1)) | "with heartbeat" >> beam.Flatten()
-        beat = p | "a fact" >> beam.Create([judge.of_counts({})], reshuffle=False).with_output_types(KeyedFact)
-        facts = (counted, beat) | "facts" >> beam.Flatten()
-        consents = facts | "judge" >> Judge(job.account, len(self.paths), self.periods, self._needed)
-        publish_estimates((both, consents) | "in order" >> ReleaseInOrder(job.account, levels), job)
+    def _tallies(self, events: PCollection[PackedEvents]) -> PCollection[KeyedTally]:
+        if self.job.rules.derived is not None:
+            return events | "by vehicle" >> DeriveSpeeds(self.job.rules, self.job.slots)
+        return count(_in_panes(events, self.job.release), self.job, in_panes=True)
 
-    @property
-    def _needed(self) -> tuple[str, ...] | None:
-        return None if self.needed is None else tuple(self.needed)
+    def _consents(self, counted: PCollection[KeyedFact], asked: PCollection[KeyedFact]) -> PCollection[KeyedUnit]:
+        facts = (counted, asked) | "facts" >> beam.Flatten()
+        needed = None if self.needed is None else tuple(self.needed)
+        return facts | "judge" >> Judge(self.job.account, len(self.paths), self.job.periods, needed)
+
+
+def _demand(drawn: HexagonOutputs, job: Job) -> PCollection[KeyedFact]:
+    """What drawn units ask of the account, and what vehicles spend in them, a fact a period."""
+    spending = drawn.sealed | "what units spend" >> beam.Map(_spending).with_output_types(KeyedPart)
+    exposures = drawn.exposure | "by period" >> beam.Map(_exposed, job).with_output_types(KeyedPart)
+    parts = (spending, exposures) | "of periods" >> beam.Flatten() | "by period, all" >> beam.GroupByKey()
+    asked: PCollection[KeyedFact] = parts | "ask" >> beam.Map(_asked, job.release.shares).with_output_types(KeyedFact)
+    return asked
 
 
 def pane_length(rows: int | None, slots: int, slot_s: int) -> int:
@@ -218,12 +200,10 @@ def _of_period(packed: PackedEvents, job: Job) -> tuple[str, int]:
     return judge.OF_PERIOD + job.slots[packed.key[0]].period, packed.rows
 
 
-def _in_panes(
-    events: PCollection[PackedEvents], cap: ContributionBound | None, columns: tuple[Column, ...]
-) -> PCollection[KeyedEvents | KeyedPartial]:
+def _in_panes(events: PCollection[PackedEvents], release: Release) -> PCollection[KeyedEvents | KeyedPartial]:
     """The pane is a part of the key: in a bounded pipeline nothing waits for a watermark."""
     panes = events | "by pane" >> beam.Map(_by_pane).with_output_types(KeyedPane)
-    partials: PCollection[KeyedEvents | KeyedPartial] = panes | "in panes" >> InPanes(cap, columns)
+    partials: PCollection[KeyedEvents | KeyedPartial] = panes | "in panes" >> InPanes(release.cap, release.columns)
     return partials
 
 
@@ -231,9 +211,9 @@ def _by_pane(packed: PackedEvents) -> KeyedPane:
     return (packed.key, packed.pane_s), packed.data
 
 
-def _beats(p: beam.Pipeline, job: Job, shards: int) -> PCollection[KeyedTally]:
-    plans = dict.fromkeys(facts.plan[0] for facts in job.slots.values())
-    beats = [((plan_s, shard), TallyBytes(b"")) for plan_s in plans for shard in range(shards)]
+def _beats(p: beam.Pipeline, job: Job) -> PCollection[KeyedTally]:
+    plans = dict.fromkeys(map(job.release.group, job.slots))
+    beats = [((plan_s, shard), TallyBytes(b"")) for plan_s in plans for shard in range(job.release.shards)]
     create = beam.Create(beats, reshuffle=False)
     found: PCollection[KeyedTally] = p | "heartbeat" >> create.with_output_types(KeyedTally)
     return found

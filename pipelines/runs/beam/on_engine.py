@@ -11,33 +11,31 @@ from pipelines.outcome import Outcome, count_in
 from pipelines.progress import Report
 from pipelines.runs.beam.bounded import Bounded, pane_length
 from pipelines.runs.beam.judge import VERDICT, read_back
-from pipelines.runs.crew.periods import asked_of_the_account
 from pipelines.runs.input_size import rows_about
+from pipelines.runs.period_demand import asked_of_the_account
 from transforms import counters
 from transforms.errors import StepError
-from transforms.releases.periods.release import PeriodRelease
 
 PHASE = "observations read"
 
 
 def run(
     job: Job,
-    levels: PeriodRelease | None,
     paths: Sequence[str],
     needed: Sequence[str] | None,
     engine: BoundedEngine,
     progress: Report,
 ) -> Outcome:
-    """As `pipelines.runs.crew.hats.run`, with the same promises. levels: of a release by levels.
+    """As `pipelines.runs.crew.closed.run`, with the same promises.
 
     Raises StepError where a file cannot be read, EngineError, or what a step raised.
     """
-    asked = Outcome() if levels is None else asked_of_the_account(job, levels.policy)
+    asked = asked_of_the_account(job)
     if asked.periods_refused:
         return asked
     about, before = rows_about(paths), _sealed(job)
     pane_s = pane_length(about, len(job.slots), job.slot_s)
-    made = Bounded(replace(job, vehicle_shards=2 * engine.parallelism), levels, paths, needed, pane_s)
+    made = Bounded(replace(job, vehicle_shards=2 * engine.parallelism), paths, needed, pane_s)
 
     def watch(counts: Mapping[str, int]) -> None:
         progress(PHASE, counts.get(counters.ROWS, 0), about)
@@ -69,7 +67,7 @@ def _outcome(finished: Finished) -> Outcome:
 
 def _sealed(job: Job) -> set[tuple[int, int]]:
     account, starts = job.account, job.slots.keys()
-    return account.open().sealed(account.name, job.policy.spec_id, min(starts), max(starts) + 1)
+    return account.open().sealed(account.name, job.release.spec_id, min(starts), max(starts) + 1)
 
 
 def _missing(job: Job, periods: Collection[str]) -> list[str]:

@@ -49,7 +49,7 @@ def check_input(
     paths = input_of(files.pattern)
     job = replace(job_of(spec, when, Secret(b""), account, NOWHERE), skips_unreadable=files.skip_unreadable)
     outcome = Outcome()
-    road = counting.road_of(job, job.cap, job.policy.columns)
+    road = counting.road_of(job, job.release)
     with crew_of(road, paths, workers) as crew:
         events = counting.observe_files(crew, road, paths, outcome, progress)
         return InputCheck(outcome, [_of_period(period, when.slots, events) for period in when.periods])

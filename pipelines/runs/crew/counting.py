@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from dpops.statistics import Column
 from pipelines.job import Job
 from pipelines.outcome import Outcome, count_in, reporting
 from pipelines.progress import Report
@@ -10,7 +9,7 @@ from pipelines.runs.crew.crew import Crew, pieces_of
 from pipelines.runs.crew.spool import Place, Spool
 from pipelines.runs.crew.tasks import Count, CountDerived, Divide, Draw, Road, Task
 from pipelines.runs.input_size import rows_about
-from transforms.count.tally import ContributionBound
+from transforms.releases.base import Release
 from transforms.time.calendar import Slot
 
 PART_ROWS = 1_000_000
@@ -18,18 +17,9 @@ PART_ROWS = 1_000_000
 whatever the size of a slot."""
 
 
-def road_of(job: Job, cap: ContributionBound | None, columns: tuple[Column, ...]) -> Road:
+def road_of(job: Job, release: Release) -> Road:
     """What a process must know of the job; it needs no Beam."""
-    return Road(
-        job.layout,
-        job.rules,
-        job.ground,
-        cap,
-        columns,
-        job.policy,
-        job.slots,
-        skips_unreadable=job.skips_unreadable,
-    )
+    return Road(job.layout, job.rules, job.ground, release, skips_unreadable=job.skips_unreadable)
 
 
 def observe_files(crew: Crew, road: Road, paths: Sequence[str], outcome: Outcome, progress: Report) -> Spool:
@@ -104,8 +94,8 @@ def draw_plans(
     crew: Crew, road: Road, slots: Sequence[Slot], tallies: Spool, outcome: Outcome, progress: Report
 ) -> Spool:
     """Sealed units by (slot, SEALED) and exposures by (slot, EXPOSED), of every slot: also of one without a tally."""
-    plans = dict.fromkeys(road.slots[slot.start_s].plan[0] for slot in slots)
-    keys = [(plan_s, shard) for plan_s in plans for shard in range(road.policy.release_shards)]
+    plans = dict.fromkeys(road.release.group(slot.start_s) for slot in slots)
+    keys = [(plan_s, shard) for plan_s in plans for shard in range(road.release.shards)]
     draws = [Draw(*key, tallies.places(key)) for key in keys]
     released = Spool(crew.shelf)
     size = len(slots) / len(draws)

@@ -14,12 +14,11 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from dpops.noise import Noise
-from dpops.statistics import Column
 from dpops.types import Int64s
 from pipelines.runs.crew.spool import Place, Shelf
 from transforms import counters, wire
 from transforms.count.derived import derived_tallies
-from transforms.count.tally import ContributionBound, tally
+from transforms.count.tally import tally
 from transforms.errors import StepError, reason_of
 from transforms.failpoints import failpoint
 from transforms.layouts.base import WHOLE, Layout, Share, UnreadableFile
@@ -31,10 +30,8 @@ from transforms.observe.parse import Rules, parse
 from transforms.places.ground import Ground
 from transforms.recorded.codec import encode
 from transforms.records import RawBatch
-from transforms.releases.base import NOTHING
-from transforms.releases.hats.policy import Policy, release_shard
-from transforms.releases.hats.release import HatRelease
-from transforms.releases.slots import SlotFacts
+from transforms.releases.base import NOTHING, Release
+from transforms.releases.hats.policy import release_shard
 
 SEALED, EXPOSED = 0, 1
 
@@ -44,15 +41,12 @@ Told = Callable[[int], None]
 
 @dataclass(frozen=True)
 class Road:
-    """What a process must know beforehand. columns: of tallies. skips_unreadable: see `Job`."""
+    """What a process must know beforehand. skips_unreadable: see `Job`."""
 
     layout: Layout
     rules: Rules
     ground: Ground
-    cap: ContributionBound | None
-    columns: tuple[Column, ...]
-    policy: Policy
-    slots: Mapping[int, SlotFacts]
+    release: Release
     skips_unreadable: bool = False
 
 
@@ -139,11 +133,11 @@ class Count:
 
     def perform(self, road: Road, shelf: Shelf, told: Told) -> Done:  # noqa: ARG002 - the interface of tasks
         events = wire.unpack_events(map(shelf.read, self.places))
-        table, duplicates = tally(events, self.slot_s, road.cap, road.columns)
+        table, duplicates = tally(events, self.slot_s, road.release.cap, road.release.columns)
         done = Done([], Counter({counters.DUPLICATES: duplicates, counters.CAPPED: int(table.dropped.sum())}))
         shard = table.vehicle % self.shards if self.by_vehicle else release_shard(table.cell, self.shards)
         failpoint("tally")
-        done.entries.extend(_shelved(table, shard, road.slots[self.slot_s].plan[0], shelf))
+        done.entries.extend(_shelved(table, shard, road.release.group(self.slot_s), shelf))
         return done
 
 
@@ -159,13 +153,13 @@ class CountDerived:
 
     def perform(self, road: Road, shelf: Shelf, told: Told) -> Done:  # noqa: ARG002 - the interface of tasks
         slots = {slot_s: wire.unpack_events(map(shelf.read, places)) for slot_s, places in self.places.items()}
-        found = derived_tallies(slots, road.rules, road.columns)
+        found = derived_tallies(slots, road.rules, road.release.columns)
         done = Done([], Counter({counters.DUPLICATES: found.duplicates}))
         for reason, rows in found.without.items():
             done.counts[counters.refused("derive", reason)] += rows
         failpoint("tally")
         for table in found.tallies:
-            plan_s = road.slots[int(table.slot_s[0])].plan[0]
+            plan_s = road.release.group(int(table.slot_s[0]))
             done.entries.extend(_shelved(table, table.vehicle % self.shards, plan_s, shelf))
         return done
 
@@ -179,10 +173,9 @@ class Draw:
     places: Sequence[Place]
 
     def perform(self, road: Road, shelf: Shelf, told: Told) -> Done:  # noqa: ARG002 - the interface of tasks
-        table = wire.unpack_tally(map(shelf.read, self.places), road.policy.columns)
-        done = Done([], Counter())
-        release = HatRelease(road.policy, road.slots)
-        for unit, exposure in release.draw((self.plan_s, self.shard), lambda: [table], NOTHING, Noise()):
+        table = wire.unpack_tally(map(shelf.read, self.places), road.release.columns)
+        done, key = Done([], Counter()), (self.plan_s, self.shard)
+        for unit, exposure in road.release.draw(key, lambda: [table], NOTHING, Noise()):
             data = encode(unit)
             done.entries.append(Entry((unit.slot_s, SEALED), shelf.append(data), 1))
             if exposure is not None:

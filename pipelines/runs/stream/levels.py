@@ -17,23 +17,19 @@ from pipelines.build import PANE_S, Source, observe, sinks_of
 from pipelines.job import Job
 from transforms import counters
 from transforms.records import KeyedTally, PackedEvents, SlotEstimates
-from transforms.releases.live.release import LiveRelease
-from transforms.releases.periods.release import PeriodRelease
-from transforms.releases.periods.stages import COLUMNS
+from transforms.releases.base import Release
 from transforms.sources.heartbeat import Heartbeat
 from transforms.steps.count import ByVehicle, InPanes
 from transforms.steps.lateness import BEHIND, InTime, IntoPanes, IntoSlots, RefuseLate
-from transforms.steps.live import ReleaseLive
 from transforms.steps.periods import IntoPeriods, ReleasePeriod
-from transforms.steps.release import Estimate, Record
+from transforms.steps.release import ByHexagon, Estimate, Record
 
 
 @dataclass(frozen=True)
 class LevelsStream:
     """policy: of the whole periods that the stream ends `more_s` after their slots; None: a scheduled job does."""
 
-    live: LiveRelease
-    periods: PeriodRelease | None
+    periods: Release | None
     more_s: int
 
 
@@ -60,9 +56,9 @@ def released(
     _ = timely[BEHIND] | "count late" >> beam.Map(_count_late)
     slots = timely.in_time | "by vehicle" >> _Tallied(job, start_s, 0)  # (slot, 0), Tally
     both = (slots, beats) | "with heartbeat" >> beam.Flatten()
-    sealed = both | "live" >> ReleaseLive(job.account, levels.live)  # slot, Unit
-    recorded = sealed | "record" >> Record(job.account)
-    yield "", recorded | "publish/estimate" >> Estimate(levels.live, job.account)
+    drawn = both | "live" >> ByHexagon(job.release, job.transaction, job.account)  # slot, Unit
+    recorded = drawn.sealed | "record" >> Record(job.account)
+    yield "", recorded | "publish/estimate" >> Estimate(job.release, job.account)
     if levels.periods is None:
         return
     whole = events | "by vehicle, later" >> _Tallied(job, start_s, levels.more_s)
@@ -82,9 +78,9 @@ class _Tallied(beam.PTransform[PCollection[PackedEvents], PCollection[KeyedTally
 
     def expand(self, events: PCollection[PackedEvents]) -> PCollection[KeyedTally]:
         panes = events | "into panes" >> IntoPanes(PANE_S, self.start_s, self.more_s)
-        partials = panes | "in panes" >> InPanes(None, COLUMNS)
+        partials = panes | "in panes" >> InPanes(self.job.release.cap, self.job.release.columns)
         in_slots = partials | "into slots" >> IntoSlots(self.job.slot_s, self.start_s + self.more_s)
-        return in_slots | "tally" >> ByVehicle(None, COLUMNS, 1, self.job.slots, in_panes=True)
+        return in_slots | "tally" >> ByVehicle(self.job.release, in_panes=True)
 
 
 def _count_late(packed: PackedEvents) -> None:

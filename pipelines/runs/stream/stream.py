@@ -13,7 +13,7 @@ import apache_beam as beam
 
 from pipelines import output_folder
 from pipelines.account.location import AccountLocation, account_of
-from pipelines.assembly import admitted, assemble, continuing, facts_of, ledger_account_of, period_release
+from pipelines.assembly import admitted, asked_of, assemble, continuing, facts_of, ledger_account_of
 from pipelines.build import Source, stream
 from pipelines.engine import Engine, EngineError
 from pipelines.errors import InputError, UsageError
@@ -28,7 +28,7 @@ from transforms.ledger import AccountRefusal
 from transforms.observe.parse import FROM_US, TO_US
 from transforms.observe.vehicle_hash import Secret
 from transforms.public import Summary
-from transforms.releases.live.release import LiveRelease
+from transforms.releases.registry import KINDS
 from transforms.releases.slots import SlotFacts
 from transforms.sources.growing_folder import ReadGrowing
 from transforms.sources.heartbeat import Heartbeat
@@ -64,15 +64,11 @@ class Stream:
 
 @dataclass(frozen=True)
 class StreamFacts(Mapping[int, SlotFacts]):
-    """What is public about any slot of service in [from_s, to_s), said when it is asked for.
-
-    whole_periods: whether a slot's `plan` is its whole period, else the slot.
-    """
+    """What is public about any slot of service in [from_s, to_s), said when it is asked for."""
 
     spec: Specification
     from_s: int
     to_s: int
-    whole_periods: bool = False
     _slots_of: dict[str, tuple[int, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
     """The slots that share what a vehicle may spend in a period, found once a period."""
 
@@ -82,7 +78,8 @@ class StreamFacts(Mapping[int, SlotFacts]):
         if period not in self._slots_of:
             self._slots_of[period] = self.spec.slots_of_period(slot_s)
         slots = self._slots_of[period]
-        return facts_of(self.spec, period, slot_s, slots if self.whole_periods else (slot_s,), len(slots))
+        plan = self.spec.privacy.allocation.planned_with(slot_s, slots)
+        return facts_of(self.spec, period, slot_s, plan, len(slots))
 
     def __iter__(self) -> Iterator[int]:
         return slots_from(self.spec.timetable, self.from_s, self.to_s)
@@ -112,13 +109,15 @@ def prepare(
     outputs = replace(outputs, folder=outputs.folder.absolute())
     from_s, to_s = life_of(spec)
     calendar, facts = StreamCalendar(spec.timetable, start_s, from_s, to_s), StreamFacts(spec, from_s, to_s)
-    job = assemble(spec, calendar, facts, "slot", secret, ledger_account_of(spec, location), outputs)
+    account = ledger_account_of(spec, location)
+    job = assemble(spec, calendar, facts, "slot", secret, account, outputs, in_slots=True)
+    job = replace(continuing(job, location.ledger), vehicle_shards=vehicle_shards)
     return Stream(
-        job=replace(continuing(job, location.ledger), vehicle_shards=vehicle_shards),
+        job=job,
         source=source,
         heartbeat=Heartbeat(spec.timetable, start_s, to_s, spec.privacy.release_shards),
         identity=identity_of(spec, secret, vehicle_shards),
-        levels=levels_stream(spec, from_s, to_s, secret, location),
+        levels=levels_stream(spec, job, secret),
     )
 
 
@@ -127,20 +126,15 @@ def identity_of(spec: Specification, secret: Secret, vehicle_shards: int) -> str
     return f"{spec.spec_id}-{account_of(spec.account, secret).key_check}-{vehicle_shards}-{PARTIAL_LAYOUT}"
 
 
-def levels_stream(
-    spec: Specification, from_s: int, to_s: int, secret: Secret, location: AccountLocation
-) -> LevelsStream | None:
+def levels_stream(spec: Specification, job: Job, secret: Secret) -> LevelsStream | None:
     """How live slots and whole periods of a specification by `levels` are streamed; None for any other one."""
     if spec.levels is None or spec.levels.live is None:
         return None
-    facts = StreamFacts(spec, from_s, to_s, whole_periods=True)
-    whole = period_release(spec, facts, secret, location.head, location.signature)
-    assert whole is not None
-    live = LiveRelease(whole.policy, whole.slots, whole.zone)
     lateness_s = spec.levels.day_lateness_s
     if lateness_s is None:
-        return LevelsStream(live, None, 0)
-    return LevelsStream(live, whole, lateness_s - spec.input.allowed_lateness_s)
+        return LevelsStream(None, 0)
+    whole = KINDS[spec.kind].of(asked_of(spec, job.slots, secret, job.account))
+    return LevelsStream(whole, lateness_s - spec.input.allowed_lateness_s)
 
 
 def run(
@@ -222,16 +216,8 @@ def check(spec: Specification, start_s: int) -> None:
     """Whether slots of the specification can be released one by one for ever. Raises SpecificationError."""
     if spec.input.derived is not None:
         raise SpecificationError("input.derived_speed needs a vehicle's whole day: use `hatstream release`")
-    if spec.levels is not None and spec.levels.live is None:
-        raise SpecificationError(
-            "live is needed to stream statistics by 'levels': [live] says which part of the total slots get before "
-            "their period ends; without it use `hatstream release`"
-        )
-    if spec.privacy.allocation.whole_periods and spec.levels is None:
-        raise SpecificationError(
-            "privacy.scope = 'period' plans and seals a period as a whole, which a stream never holds: "
-            "use `hatstream release`, or scope = 'slot'"
-        )
+    if why := KINDS[spec.kind].why_no_stream(spec.privacy.allocation, spec.levels):
+        raise SpecificationError(why)
     try:
         spec.slots_of_period(start_s)  # some of them may lie before the stream
     except CalendarError as error:

@@ -99,7 +99,7 @@ def test_a_worker_that_talks_nonsense_is_an_ended_one(tmp_path):
 def test_a_small_input_starts_no_process_and_a_large_one_as_many_as_there_are_cores(tmp_path, monkeypatch):
     feed = tmp_path / "feed.csv"
     feed.write_text("bus,ts,lat,lon,v\n")
-    road = Road(None, None, Hexagons(7, None), None, (), None, {})
+    road = Road(None, None, Hexagons(7, None), None)
     monkeypatch.setattr(crew, "cores", lambda: 2)
     with crew_of(road, [str(feed)], None) as alone:
         assert type(alone).__name__ == "Alone"

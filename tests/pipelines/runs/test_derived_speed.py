@@ -44,7 +44,7 @@ def tallied(folder, lines, header):
     when = range_of(spec.timetable, DAY, DAY)
     account = ledger_account_of(spec, place, signs=False)
     job = job_of(spec, when, Secret(b"one key for all runs"), account, NOWHERE)
-    outcome, road, paths = Outcome(), counting.road_of(job, None, COLUMNS), [str(folder / "feed.csv")]
+    outcome, road, paths = Outcome(), counting.road_of(job, job.release), [str(folder / "feed.csv")]
     periods = {DAY: job.slots[when.slots[0].start_s].plan}
     with crew_of(road, paths, 1) as crew:
         events = counting.observe_files(crew, road, paths, outcome, lambda *_: None)

@@ -5,7 +5,7 @@ from apache_beam.options.pipeline_options import GoogleCloudOptions, WorkerOptio
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
 from pipelines.account import location
-from pipelines.assembly import job_of, ledger_account_of, period_release
+from pipelines.assembly import job_of, ledger_account_of
 from pipelines.job import Outputs
 from pipelines.ranges import range_of
 from pipelines.runs.beam.bounded import Bounded, pane_length
@@ -111,8 +111,7 @@ def test_a_job_for_a_cluster_is_translated_with_its_options(tmp_path, hatstream,
     when = range_of(spec.timetable, *ONE_DAY.values())
     secret = location.read_key(place.key)
     job = job_of(spec, when, secret, ledger_account_of(spec, place), Outputs(tmp_path / "out", ("csv",)))
-    levels = period_release(spec, job.slots, secret, job.account.head, job.account.signature)
-    made = Bounded(job, levels, [str(feed)], None)
+    made = Bounded(job, [str(feed)], None)
     options = ("--project", "P", "--region", "R", "--num_workers=7", "--spark_master_url=spark://there:7077")
     p = Translated(name, options).pipeline(made.build, "hatstream-release-Small City-1")
     cloud = p.options.view_as(GoogleCloudOptions)

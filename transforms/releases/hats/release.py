@@ -1,17 +1,21 @@
 """The release of HATs: each slot, or all slots of a period at once, from tallies alone."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 
+from dpops.allocation import Allocation
 from dpops.mechanism import PlanError
 from dpops.noise import Noise
 from dpops.statistics import Column
+from transforms.count.tally import ContributionBound
 from transforms.errors import StepError
 from transforms.failpoints import failpoint
 from transforms.ledger.ledger_account import LedgerAccount
-from transforms.recorded.units import HatUnit, all_of
+from transforms.recorded.units import Debit, HatUnit, all_of
 from transforms.records import RecordedSlot, SlotEstimates, SlotShard
-from transforms.releases.base import Before, Drawn, Estimator, Tallies
+from transforms.releases.base import Asked, Before, Drawn, Estimator, Tallies
+from transforms.releases.hats.digest import is_plain
 from transforms.releases.hats.draw import draw_releases
 from transforms.releases.hats.estimates import estimates_of
 from transforms.releases.hats.past_reader import PastReader
@@ -24,11 +28,58 @@ from transforms.wire import joined
 @dataclass(frozen=True)
 class HatRelease:
     """slots: facts of every slot; those of one `plan` are drawn together. learns: whether estimates have model values
-    besides, of what the ledger's entries up to theirs teach."""
+    besides, of what the ledger's entries up to theirs teach. cap: what is kept of a vehicle in a slot."""
 
     policy: Policy
     slots: Mapping[int, SlotFacts]
     learns: bool = False
+    cap: ContributionBound | None = None
+    in_order = False
+    keeps_late = True
+
+    @classmethod
+    def of(cls, asked: Asked) -> "HatRelease":
+        policy = Policy(
+            spec_id=asked.spec_id,
+            grid=asked.grid,
+            unit="km/h",
+            statistics=asked.statistics,
+            allocation=asked.allocation,
+            release_shards=asked.shards,
+            region=asked.region,
+            digest_key=asked.digest_key,
+        )
+        return cls(policy, asked.slots, asked.learns, asked.cap)
+
+    @staticmethod
+    def why_no_stream(asked: Allocation, _options: object) -> str | None:
+        """Why slots cannot be released one by one, as a sentence."""
+        if not asked.whole_periods:
+            return None
+        return (
+            "privacy.scope = 'period' plans and seals a period as a whole, which a stream never holds: "
+            "use `hatstream release`, or scope = 'slot'"
+        )
+
+    @property
+    def spec_id(self) -> str:
+        return self.policy.spec_id
+
+    @property
+    def shards(self) -> int:
+        return self.policy.release_shards
+
+    @property
+    def shares(self) -> tuple[Fraction, ...]:
+        return self.policy.shares
+
+    def continuing(self, digest: str | None) -> "HatRelease":
+        """With digests of the form that the ledger has (transforms.releases.hats.digest)."""
+        plain = digest is not None and is_plain(digest)
+        return replace(self, policy=replace(self.policy, plain_digests=plain))
+
+    def claims(self, _before: Before) -> dict[str, list[Debit]] | None:
+        return None
 
     @property
     def columns(self) -> tuple[Column, ...]:

@@ -2,18 +2,22 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
 
 from dpops.levels import Stage
 from dpops.noise import Noise
 from dpops.statistics import Column
 from transforms.failpoints import failpoint
 from transforms.ledger.ledger_account import LedgerAccount
+from transforms.recorded.units import Debit
 from transforms.records import RecordedSlot, SlotEstimates, SlotShard
-from transforms.releases.base import Before, Drawn, Estimator, Tallies
+from transforms.releases.base import Asked, Before, Drawn, Estimator, Tallies
 from transforms.releases.live.publish import live_estimates
 from transforms.releases.live.slot import is_closed, known_before, live_slot, recorded_stage, seal_live
 from transforms.releases.periods.learned import learned_centres
 from transforms.releases.periods.order import hours_of
+from transforms.releases.periods.release import PeriodRelease
 from transforms.releases.periods.stages import COLUMNS, LevelsPolicy, add_up
 from transforms.releases.slots import SlotFacts
 
@@ -25,6 +29,36 @@ class LiveRelease:
     policy: LevelsPolicy
     slots: Mapping[int, SlotFacts]
     zone: str
+    cap: None = None
+    shards = 1
+    shares: tuple[Fraction, ...] = ()
+    in_order = False
+    keeps_late = False
+
+    @classmethod
+    def of(cls, asked: Asked) -> "LiveRelease":
+        whole = PeriodRelease.of(asked)
+        return cls(whole.policy, whole.slots, whole.zone)
+
+    @staticmethod
+    def why_no_stream(_asked: object, options: Any) -> str | None:
+        """Why slots cannot be released one by one, as a sentence."""
+        if options.live is not None:
+            return None
+        return (
+            "live is needed to stream statistics by 'levels': [live] says which part of the total slots get before "
+            "their period ends; without it use `hatstream release`"
+        )
+
+    @property
+    def spec_id(self) -> str:
+        return self.policy.spec_id
+
+    def continuing(self, _digest: str | None) -> "LiveRelease":
+        return self
+
+    def claims(self, _before: Before) -> dict[str, list[Debit]] | None:
+        return None
 
     @property
     def columns(self) -> tuple[Column, ...]:

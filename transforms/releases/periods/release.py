@@ -2,7 +2,8 @@
 
 import secrets
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import partial
 
 from dpops.levels import is_too_few
@@ -11,14 +12,15 @@ from dpops.statistics import Column
 from transforms.failpoints import failpoint
 from transforms.ledger.ledger_account import LedgerAccount
 from transforms.recorded.stage_plan import numbers_of
-from transforms.recorded.units import StageUnit, all_of
+from transforms.recorded.units import Debit, StageUnit, UnitKey, all_of
 from transforms.records import RecordedSlot, SlotEstimates, SlotShard
-from transforms.releases.base import Before, Drawn, Estimator, Tallies
+from transforms.releases.base import Asked, Before, Drawn, Estimator, Tallies
 from transforms.releases.periods.learned import learned_centres, learned_estimates
 from transforms.releases.periods.order import hours_of, plan_for
 from transforms.releases.periods.publish import estimates_of_slot
 from transforms.releases.periods.stages import COLUMNS, LevelsPolicy, add_up, read_unit, seal_stage
 from transforms.releases.slots import SlotFacts
+from transforms.releases.state_file import StateFile
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,33 @@ class PeriodRelease:
     slots: Mapping[int, SlotFacts]
     zone: str
     run: str = field(default_factory=partial(secrets.token_hex, 8), compare=False)
+    cap: None = None
+    shards = 1
+    shares: tuple[Fraction, ...] = ()
+    in_order = True
+    keeps_late = False
+
+    @classmethod
+    def of(cls, asked: Asked) -> "PeriodRelease":
+        policy = asked.options.policy(asked.spec_id, asked.region or (), asked.grid, asked.digest_key)
+        kept = StateFile.beside(asked.account.head, asked.spec_id, asked.account.signature)
+        return cls(replace(policy, kept=kept), asked.slots, asked.zone)
+
+    @property
+    def spec_id(self) -> str:
+        return self.policy.spec_id
+
+    def continuing(self, _digest: str | None) -> "PeriodRelease":
+        return self
+
+    def claims(self, before: Before) -> dict[str, list[Debit]]:
+        """The first period of the specification has another share of the total than all others."""
+        policy, claims = self.policy, dict[str, list[Debit]]()
+        is_first = not before.stages(policy.spec_id)
+        for period, plan in {facts.period: facts.plan for facts in self.slots.values()}.items():
+            cost = policy.cost_of_period(is_first)
+            claims[period], is_first = [Debit(UnitKey(policy.spec_id, plan[0], 0), cost)], False
+        return claims
 
     @property
     def columns(self) -> tuple[Column, ...]:

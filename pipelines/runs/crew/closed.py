@@ -1,27 +1,28 @@
 """The scheduled job: a closed range of slots on one machine, in memory-bounded parts.
 
 The processes of a crew read files, count slots and draw releases; this one records and publishes them, a period at a
-time.
+time. What rests on recorded entries is drawn here too, period by period.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 from pipelines.job import Job
 from pipelines.outcome import Outcome, count_in, is_refused
 from pipelines.progress import Report
 from pipelines.runs.crew import counting
-from pipelines.runs.crew.crew import crew_of
+from pipelines.runs.crew.crew import Crew, crew_of
 from pipelines.runs.crew.spool import Spool
 from pipelines.runs.crew.tasks import EXPOSED, SEALED
-from pipelines.runs.period_demand import asked_of
+from pipelines.runs.period_demand import asked_of, asked_of_the_account
 from pipelines.runs.publish import publish
+from transforms import wire
 from transforms.ledger.recording import decoded, record_units
-from transforms.recorded.units import Debit
-from transforms.records import RecordedSlot, SlotEstimates
+from transforms.recorded.units import Debit, Unit
+from transforms.records import RecordedSlot, SlotEstimates, SlotShard
+from transforms.releases.base import Release, Stopped, release_group
 from transforms.time.calendar import Slot
-
-Wanted = dict[str, list[Debit]]
-"""Debits of the units of each period."""
+from transforms.wire import Tally
 
 
 def run(
@@ -37,15 +38,18 @@ def run(
     needed: periods that must have rows. With `periods_empty` among them, or an outcome that is `unusable`, nothing was
     recorded or published. None where the input may not decide that. workers: as `crew_of` has them.
     """
-    outcome = Outcome()
-    road = counting.road_of(job, job.cap, job.policy.columns)
+    outcome = asked_of_the_account(job)
+    if outcome.periods_refused:
+        return outcome
+    road = counting.road_of(job, job.release)
     with crew_of(road, paths, workers) as crew:
         events = counting.observe_files(crew, road, paths, outcome, progress)
         having = {slot.period for slot in slots if counting.rows_in(slot, events)}
         if is_refused(outcome, len(paths), needed, having):
             return outcome
-        shards = job.policy.release_shards
-        tallies = counting.count_slots(crew, slots, events, outcome, progress, shards=shards)
+        if job.release.in_order:
+            return _in_order(crew, job, slots, events, outcome, progress)
+        tallies = counting.count_slots(crew, slots, events, outcome, progress, shards=job.release.shards)
         released = counting.draw_plans(crew, road, slots, tallies, outcome, progress)
         return _record(job, slots, released, outcome, progress)
 
@@ -55,10 +59,10 @@ def _record(job: Job, slots: Sequence[Slot], released: Spool, outcome: Outcome, 
     periods: dict[str, list[int]] = {}
     for slot in slots:
         periods.setdefault(slot.period, []).append(slot.start_s)
-    wanted: Wanted = {}
+    wanted: dict[str, list[Debit]] = {}
     for period, starts in periods.items():
         sealed = (data for slot_s in starts for data in released.read((slot_s, SEALED)))
-        asked = asked_of(sealed, lambda slot_s: released.read((slot_s, EXPOSED)), job.policy.shares)
+        asked = asked_of(sealed, lambda slot_s: released.read((slot_s, EXPOSED)), job.release.shares)
         wanted[period], outcome.debits[period], outcome.spent[period] = asked.wanted, asked.total, asked.spent
     ledger = job.account.open()
     if excess := ledger.excess(job.account.name, job.account.limit, wanted):
@@ -85,7 +89,50 @@ def _recorded(
 
 def _estimates(recorded: Iterable[RecordedSlot], job: Job) -> Iterator[SlotEstimates]:
     """Values, intervals and status; where it is asked for, also what the past teaches."""
-    estimator = job.hats.estimator(job.account)
+    estimator = job.release.estimator(job.account)
     for slot in recorded:
         yield from estimator.of(slot)
     estimator.keep()
+
+
+def _in_order(
+    crew: Crew, job: Job, slots: Sequence[Slot], events: Spool, outcome: Outcome, progress: Report
+) -> Outcome:
+    """Draws, records and publishes group after group."""
+    periods = {slot.period: job.slots[slot.start_s].plan for slot in slots}
+    shards = counting.parts_for(events.total_rows)  # of vehicles: their sums are the same however they are parted
+    if job.rules.derived is None:
+        tallies = counting.count_slots(crew, slots, events, outcome, progress, shards=shards, by_vehicle=True)
+    else:
+        tallies = counting.count_derived(crew, periods, events, outcome, progress, shards=shards)
+    groups = dict.fromkeys(job.release.group(slot.start_s) for slot in slots)
+    keys = [[(group, shard) for shard in range(shards)] for group in groups]
+    publish(_drawn_in_order(job, keys, tallies, outcome, progress), job.outputs)
+    if outcome.units_lost_to_the_limit:  # another process spent the budget since it was looked at
+        outcome.periods_refused = asked_of_the_account(job).periods_refused
+    return outcome
+
+
+def _drawn_in_order(
+    job: Job, keys: Sequence[Sequence[SlotShard]], tallies: Spool, outcome: Outcome, progress: Report
+) -> Iterator[SlotEstimates]:
+    """Of group after group, once the ledger has it. keys: of each group's tallies, by shard of vehicles."""
+
+    def record(units: Sequence[Unit]) -> Sequence[RecordedSlot]:
+        done = record_units(units, job.account)
+        count_in(outcome, done.counts)
+        return done.slots
+
+    for number, mine in enumerate(keys, 1):
+        read = partial(_tallies, mine, tallies, job.release)
+        try:
+            yield from release_group(job.release, mine[0], read, job.account, record)
+        except Stopped as stopped:
+            outcome.periods_stopped += stopped.args
+            return
+        progress("periods recorded and published", number, len(keys))
+
+
+def _tallies(keys: Sequence[SlotShard], tallies: Spool, release: Release) -> Iterator[Tally]:
+    """One shard of vehicles after the other, so that their number does not matter."""
+    return (wire.unpack_tally(tallies.read(key), release.columns) for key in keys)

@@ -1,0 +1,42 @@
+"""Every kind of release, by the name that a specification has for it: a line each. What it needs loads with it."""
+
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from transforms.releases.base import Asked, Release
+
+
+class Kind(NamedTuple):
+    """closed: the class for closed ranges, as module:name. slots: for a stream's slots, if that is another one."""
+
+    closed: str
+    slots: str | None = None
+
+    def of(self, asked: Asked) -> Release:
+        """The release of a closed range."""
+        return _made(self.closed, asked)
+
+    def of_slots(self, asked: Asked) -> Release:
+        """The release of slots one by one, as they end."""
+        return _made(self.slots or self.closed, asked)
+
+    def why_no_stream(self, allocation: Any, options: Any) -> str | None:
+        """Why slots cannot be released one by one, as a sentence; None where they can."""
+        why: str | None = _class(self.slots or self.closed).why_no_stream(allocation, options)
+        return why
+
+
+KINDS = {
+    "hats": Kind("transforms.releases.hats.release:HatRelease"),
+    "levels": Kind("transforms.releases.periods.release:PeriodRelease", "transforms.releases.live.release:LiveRelease"),
+}
+
+
+def _made(where: str, asked: Asked) -> Release:
+    release: Release = _class(where).of(asked)
+    return release
+
+
+def _class(where: str) -> Any:
+    module, _, name = where.partition(":")
+    return getattr(import_module(module), name)
