@@ -8,9 +8,11 @@ import h3.api.basic_int as h3_int
 import numpy as np
 from numpy.typing import NDArray
 
+from dpops.learning.design import HOURS
 from dpops.levels import Rows
 from dpops.types import Float64s, Grid, Int64s
 from pipelines.lab.evaluation.truth import TrueCity, TrueDay, rough_fleet
+from transforms.time.days_off import SATURDAY
 
 _CENTRE = h3_int.latlng_to_cell(48.1, 11.6, 7)
 _DAY = np.array(
@@ -73,9 +75,10 @@ def made_up(of: MadeUp, grid: Grid) -> TrueCity:
     routes = _routes(of, rng, at_km)
     patterns = _by_weekday(of, pattern)
     days = [_day(of, rng, grid, cells, at_km, popular, routes, patterns[at % 7]) for at in range(of.days)]
+    hours = [tuple(hour + HOURS * (at % 7 >= SATURDAY) for hour in of.hours) for at in range(of.days)]
     touched = {int(cells[cell]) for cell in np.unique(days[0][0].cell)}
     region = tuple(sorted({near for cell in touched for near in h3_int.grid_disk(cell, 1)}))
-    true = [_within(of, f"day {at + 1}", rows, cells, region, grid) for at, (rows,) in enumerate(days)]
+    true = [_within(hours[at], f"day {at + 1}", rows, cells, region, grid) for at, (rows,) in enumerate(days)]
     return TrueCity(region, grid, rough_fleet(region, true), true, True)
 
 
@@ -186,11 +189,11 @@ def _visited(
     return np.argpartition(-likely, of.visits, axis=1)[:, : of.visits].astype(np.int64)
 
 
-def _within(of: MadeUp, name: str, rows: Rows, cells: Int64s, region: Sequence[int], grid: Grid) -> TrueDay:
+def _within(hours: Sequence[int], name: str, rows: Rows, cells: Int64s, region: Sequence[int], grid: Grid) -> TrueDay:
     inside = np.isin(cells[rows.cell], np.array(region))
     rows = Rows(*(column[inside] for column in rows))
     rows = rows._replace(cell=np.searchsorted(np.array(region), cells[rows.cell]))
-    return true_day(name, rows, of.hours, len(region), grid)
+    return true_day(name, rows, hours, len(region), grid)
 
 
 def true_day(name: str, rows: Rows, hours: Sequence[int], cells: int, grid: Grid) -> TrueDay:

@@ -13,7 +13,7 @@ from dpops.learning.queries import GroupRows
 from dpops.learning.system import Part, Solved, learned_smoothness, system_of
 from dpops.types import Float64s, Int64s
 
-DEFAULT = Smoothness(cells=0.2, hours=1.5, parents=3.0)
+DEFAULT = Smoothness(cells=0.2, hours=1.5, parents=3.0, off=10.0)
 OVERDISPERSION = 0.1
 """Variance of a group's own weight around the surface, per sum of squared HATs."""
 USUAL_DAY = np.zeros(HOURS)
@@ -136,7 +136,7 @@ def _share_row(layout: Layout, usual: Float64s, hours: Int64s) -> Float64s:
 
 
 def weights_of(design: Design, effects: Float64s, hours: Int64s) -> Float64s:
-    weights: Float64s = np.exp(np.clip(design.described(effects, hours) + USUAL_DAY[hours], -_FAR, _FAR))
+    weights: Float64s = np.exp(np.clip(design.described(effects, hours) + USUAL_DAY[hours % HOURS], -_FAR, _FAR))
     return weights
 
 

@@ -4,32 +4,32 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpops.learning.design import BLOCK_H, HOURS
+from dpops.learning.design import HABITS, part_of
 from dpops.learning.system import Solved
 from dpops.types import Float64s
 
 
 @dataclass(frozen=True, slots=True)
 class HatVariances:
-    """Of the sum of each cell's and hour's effects, (cells, 24), and its covariances with the last lasting columns,
-    (cells, 24, columns)."""
+    """Of the sum of each cell's and hour's effects, (cells, 48), and its covariances with the last lasting columns,
+    (cells, 48, columns)."""
 
     variances: Float64s
     with_last: Float64s
 
 
 def usual_hours(solved: Solved) -> Float64s:
-    """What describes an hour in the border, (24, border): the city's number and the hour's effect."""
-    rows = np.zeros((HOURS, solved.spread.shape[0]))
+    """What describes an hour in the border, (48, border): the city's number and the hour's effect."""
+    rows = np.zeros((HABITS, solved.spread.shape[0]))
     rows[:, 0] = 1
-    rows[:, solved.system.layout.hours] = np.eye(HOURS)
+    rows[:, solved.system.layout.hours] = np.eye(HABITS)
     return rows
 
 
 def hat_variances(solved: Solved, hours: Float64s, last: int = 1) -> HatVariances:
-    """hours: (24, border), what describes each hour in the border. last: how many of the lasting columns."""
+    """hours: (48, border), what describes each hour in the border. last: how many of the lasting columns."""
     layout, near = solved.system.layout, solved.near
-    parents, part_of_hour = layout.design.parents, np.arange(HOURS) // BLOCK_H
+    parents, part_of_hour = layout.design.parents, part_of(np.arange(HABITS))
     cell, parts = layout.cell_places, layout.part_places
     own_part = parts[parents][:, part_of_hour]
     local_hour = solved.mixed @ hours.T
@@ -41,7 +41,7 @@ def hat_variances(solved: Solved, hours: Float64s, last: int = 1) -> HatVariance
         + hour
         + 2 * with_part.reshape(parents.size, -1)[:, part_of_hour]
         + 2 * local_hour[cell]
-        + 2 * local_hour[own_part, np.arange(HOURS)]
+        + 2 * local_hour[own_part, np.arange(HABITS)]
     )
     these = slice(layout.border.size - last, layout.border.size)
     mixed = solved.mixed[:, these]

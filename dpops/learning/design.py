@@ -8,6 +8,8 @@ import numpy as np
 from dpops.types import Float64s, Int64s
 
 HOURS = 24
+HABITS = 2 * HOURS
+"""The hours of a working day, then those of a day off: each kind has its own habits."""
 BLOCK_H = 4
 """Hours of a part of the day: a parent's own effect lasts that long."""
 BLOCKS = HOURS // BLOCK_H
@@ -20,8 +22,9 @@ class Design:
     parents: int64 (cells,), the coarser cell that each cell belongs to, numbered from 0.
     neighbours: int64 (pairs, 2), cells that touch; each pair once.
 
-    An effect is a number per city (1), per cell, per hour of the day, and per parent and part of the day: one column
-    each, in this order. A HAT is described by one column of each kind.
+    An effect is a number per city (1), per cell, per hour of a working day and of a day off, and per parent and part of
+    the day: one column each, in this order. A HAT is described by one column of each kind. Wherever hours are asked
+    for, they are 0 to 23 on working days, and 24 to 47 on days off.
     """
 
     parents: Int64s
@@ -37,7 +40,7 @@ class Design:
             raise ValueError("neighbours must be pairs of two different cells of the region")
         object.__setattr__(self, "parents", parents)
         object.__setattr__(self, "neighbours", pairs)
-        object.__setattr__(self, "columns", 1 + self.cells + HOURS + BLOCKS * (int(parents.max()) + 1))
+        object.__setattr__(self, "columns", 1 + self.cells + HABITS + BLOCKS * (int(parents.max()) + 1))
 
     @property
     def cells(self) -> int:
@@ -49,26 +52,31 @@ class Design:
 
     @property
     def hour_columns(self) -> slice:
-        return slice(1 + self.cells, 1 + self.cells + HOURS)
+        return slice(1 + self.cells, 1 + self.cells + HABITS)
 
     @property
     def parent_columns(self) -> slice:
-        return slice(1 + self.cells + HOURS, self.columns)
+        return slice(1 + self.cells + HABITS, self.columns)
 
     def of_hats(self, hours: Int64s) -> Int64s:
-        """The columns that describe each HAT, int64 (cells, slots, 4); hours: of the slots, 0 to 23."""
+        """The columns that describe each HAT, int64 (cells, slots, 4); hours: of the slots, 0 to 47."""
         shape = (self.cells, hours.size)
         cell = np.broadcast_to(np.arange(1, 1 + self.cells)[:, None], shape)
         hour = np.broadcast_to(self.hour_columns.start + hours, shape)
-        block = self.parent_columns.start + self.parents[:, None] * BLOCKS + hours // BLOCK_H
+        block = self.parent_columns.start + self.parents[:, None] * BLOCKS + part_of(hours)
         return np.stack([np.zeros(shape, np.int64), cell, hour, block], axis=-1)
 
     def described(self, effects: Float64s, hours: Int64s) -> Float64s:
         """The sum of each HAT's effects, (cells, slots)."""
         block = effects[self.parent_columns].reshape(-1, BLOCKS)[self.parents]
-        by_hour = effects[self.hour_columns] + np.repeat(block, BLOCK_H, axis=1)
+        by_hour = effects[self.hour_columns] + block[:, part_of(np.arange(HABITS))]
         total: Float64s = effects[0] + effects[self.cell_columns, None] + by_hour[:, hours]
         return total
+
+
+def part_of(hours: Int64s) -> Int64s:
+    """The part of the day in which hours of either kind lie."""
+    return hours % HOURS // BLOCK_H
 
 
 @cache
@@ -80,18 +88,41 @@ def hour_smoothness() -> Float64s:
     return found
 
 
+@cache
+def off_smoothness() -> Float64s:
+    """Of how days off differ, hour by hour: the same with a twentieth of the identity, as they differ all day long."""
+    found: Float64s = hour_smoothness() - (0.5 - 0.05) * np.eye(HOURS)
+    found.flags.writeable = False
+    return found
+
+
+@cache
+def both_kinds() -> Float64s:
+    """Where hours of the clock stand among those of both kinds of days, (48, 24)."""
+    found: Float64s = np.concatenate([np.eye(HOURS), np.eye(HOURS)])
+    found.flags.writeable = False
+    return found
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Smoothness:
-    """How strongly effects are held together: prior precisions of cells, hours, parents by part of the day, and of a
-    day's own deviation by hour.
+    """How strongly effects are held together: prior precisions of cells, hours, parents by part of the day, of how days
+    off differ from working days by hour, and of a day's own deviation by hour.
 
-    Cells: times the graph Laplacian of neighbours plus the identity; hours and a day's own: times `hour_smoothness`.
+    Cells: times the graph Laplacian of neighbours plus the identity; hours and a day's own: times `hour_smoothness`;
+    days off: times `off_smoothness`.
     """
 
     cells: float
     hours: float
     parents: float
+    off: float
     days: float = 1.0
+
+    def of_hours(self) -> Float64s:
+        """The prior precision of hours of both kinds of days, (48, 48)."""
+        usual, apart = self.hours * hour_smoothness(), self.off * off_smoothness()
+        return np.block([[usual + apart, -apart], [-apart, apart]])
 
     def cost(self, design: Design, effects: Float64s) -> float:
         """Effects' prior precision effects."""
@@ -100,8 +131,4 @@ class Smoothness:
         )
         one, other = design.neighbours.T
         rough = float(cells @ cells + np.sum((cells[one] - cells[other]) ** 2))
-        return (
-            self.cells * rough
-            + self.hours * float(hours @ hour_smoothness() @ hours)
-            + self.parents * float(parts @ parts)
-        )
+        return self.cells * rough + float(hours @ self.of_hours() @ hours) + self.parents * float(parts @ parts)

@@ -2,14 +2,15 @@
 
 import numpy as np
 
-from dpops.learning.design import BLOCK_H, BLOCKS, HOURS
+from dpops.learning.design import BLOCK_H, BLOCKS, HABITS, HOURS
 from dpops.learning.information import Information
 from dpops.learning.layout import Layout
 from dpops.types import Float64s
 
 
 def hat_information(layout: Layout, precisions: Float64s, values: Float64s, last: Float64s) -> Information:
-    """Each HAT is its city, cell, hour and parent's part of the day once, and so much of the last columns.
+    """Each HAT is its city, cell, hour and parent's part of the day once, and so much of the last columns. All days are
+    taken for working days.
 
     precisions, values: (cells, 24). last: (cells, 24, columns). The same as `GroupRows` of single HATs, without rows.
     """
@@ -18,20 +19,21 @@ def hat_information(layout: Layout, precisions: Float64s, values: Float64s, last
     once = np.concatenate([precisions[..., None], said[..., None], weighted], axis=-1)
     by_cell, by_hour, by_part = once.sum(axis=1), once.sum(axis=0), _of_parts(layout, once)
     none = Information.none(layout)
-    none.mixed[layout.cell_places] = np.concatenate([by_cell[:, :1], precisions, by_cell[:, 2:]], axis=-1)
-    part_hours = np.zeros((*by_part.shape[:2], HOURS))
-    hours = np.arange(HOURS)
+    hours, off = np.arange(HOURS), HABITS - HOURS
+    of_hours = np.pad(precisions, ((0, 0), (0, off)))
+    none.mixed[layout.cell_places] = np.concatenate([by_cell[:, :1], of_hours, by_cell[:, 2:]], axis=-1)
+    part_hours = np.zeros((*by_part.shape[:2], HABITS))
     part_hours[:, hours // BLOCK_H, hours] = _of_parents(layout, precisions)
     none.mixed[layout.part_places] = np.concatenate([by_part[..., :1], part_hours, by_part[..., 2:]], axis=-1)
     none.local[layout.cell_places], none.local[layout.part_places] = by_cell[:, 1], by_part[..., 1]
     corner, border = none.corner, none.border
     everywhere = by_hour.sum(axis=0)
-    further = slice(1 + HOURS, None)
-    corner[0, 0], corner[0, layout.hours], corner[0, further] = everywhere[0], by_hour[:, 0], everywhere[2:]
-    corner[1 + hours, 1 + hours], corner[layout.hours, further] = by_hour[:, 0], by_hour[:, 2:]
+    clock, further = slice(1, 1 + HOURS), slice(1 + HABITS, None)
+    corner[0, 0], corner[0, clock], corner[0, further] = everywhere[0], by_hour[:, 0], everywhere[2:]
+    corner[1 + hours, 1 + hours], corner[clock, further] = by_hour[:, 0], by_hour[:, 2:]
     corner[further, further] = np.tensordot(weighted, last, ((0, 1), (0, 1)))
     corner[:] = np.triu(corner) + np.triu(corner, 1).T
-    border[0], border[layout.hours] = everywhere[1], by_hour[:, 1]
+    border[0], border[clock] = everywhere[1], by_hour[:, 1]
     border[further] = np.tensordot(said, last, 2)
     return Information(_families(layout, precisions, by_part[..., 0]), none.mixed, corner, none.local, border)
 

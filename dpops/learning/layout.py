@@ -5,7 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
-from dpops.learning.design import BLOCKS, HOURS, Design
+from dpops.learning.design import BLOCKS, HABITS, Design
 from dpops.types import Int64s
 
 LEAST_BLOCK = 64
@@ -61,7 +61,7 @@ class Layout:
         """int64 (columns,), where each column stands among the local ones, -1 in the border."""
         self.place[self.local] = np.arange(self.local.size)
         self.border = np.flatnonzero(self.place < 0)
-        """int64, the columns of the border: the city, 24 hours, and the further ones."""
+        """int64, the columns of the border: the city, hours of both kinds of days, and the further ones."""
         self.in_border = np.full(self.width, -1)
         self.in_border[self.border] = np.arange(self.border.size)
         self._layer_sizes = [layer.size for layer in layers]
@@ -79,7 +79,7 @@ class Layout:
     @property
     def hours(self) -> slice:
         """Of the border."""
-        return slice(1, 1 + HOURS)
+        return slice(1, 1 + HABITS)
 
     def entry(self, row: Int64s, column: Int64s) -> Int64s:
         """Where pairs of places of one family stand among the families' matrices as they lie flat."""

@@ -7,14 +7,14 @@ from typing import NamedTuple
 import numpy as np
 
 from dpops.learning.covariances import hat_variances, usual_hours
-from dpops.learning.design import HOURS, Design, Smoothness, hour_smoothness
+from dpops.learning.design import HABITS, HOURS, Design, Smoothness, both_kinds, hour_smoothness
 from dpops.learning.information import Information
 from dpops.learning.layout import Layout
 from dpops.learning.queries import GroupRows
 from dpops.learning.system import Part, Solved, learned_smoothness, system_of
 from dpops.types import Float64s, Int64s
 
-DEFAULT = Smoothness(cells=0.006, hours=0.1, parents=0.3, days=1.0)
+DEFAULT = Smoothness(cells=0.006, hours=0.1, parents=0.3, off=0.5, days=1.0)
 CITY_MEAN_KMH, CITY_SD_KMH = 20.0, 5.0
 SLOPE_KMH, SLOPE_SD_KMH = -2.0, 1.5
 """Where e times as many vehicles report, they are so much slower: stops and centres. Three real cities agree."""
@@ -54,21 +54,21 @@ class Means:
     def deviations(self, day: int) -> "Deviations":
         """Of one of the days that were fitted."""
         rows = usual_hours(self.solved)
-        rows[:, self.own[day]] = np.eye(HOURS)
-        return Deviations(self.solved.border[self.own[day]], rows, np.zeros((HOURS, HOURS)))
+        rows[:, self.own[day]] = both_kinds()
+        return Deviations(both_kinds() @ self.solved.border[self.own[day]], rows, np.zeros((HABITS, HABITS)))
 
     def unknown_deviations(self) -> "Deviations":
         """Of a day that is still to come."""
         days = self.solved.system.smoothness.days
         spread: Float64s = np.linalg.inv(days * hour_smoothness()).astype(np.float64)
-        return Deviations(np.zeros(HOURS), usual_hours(self.solved), spread)
+        return Deviations(np.zeros(HABITS), usual_hours(self.solved), both_kinds() @ spread @ both_kinds().T)
 
 
 @dataclass(frozen=True, slots=True)
 class Deviations:
-    """A day's own deviation by hour, (24,). hours: (24, border), what describes an hour of that day in the border.
+    """A day's own deviation by hour, (48,). hours: (48, border), what describes an hour of that day in the border.
 
-    more: (24, 24), covariance of what is not in the border.
+    more: (48, 48), covariance of what is not in the border.
     """
 
     values: Float64s
@@ -230,7 +230,7 @@ def _with_mean(solved: Solved, deviations: Deviations, hours: Int64s, last: Floa
     columns = layout.design.of_hats(hours)
     parts = np.broadcast_to(share[..., None], columns.shape)
     row = np.bincount(columns.ravel(), parts.ravel(), layout.width).astype(np.float64)
-    by_hour = np.bincount(hours, share.sum(axis=0), HOURS)
+    by_hour = np.bincount(hours, share.sum(axis=0), HABITS)
     border = by_hour @ deviations.hours
     border[these] = np.sum(share[..., None] * last, axis=(0, 1))
     local, at_border = solved.times(row[layout.local], border)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpops.learning.design import HABITS
 from dpops.learning.queries import Groups
 from dpops.types import Float64s, Int64s
 
@@ -51,14 +52,15 @@ class StageValues:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DayValues:
-    """Everything released of one day. hours: int64 (slots,), the hour of the day in which each slot begins."""
+    """Everything released of one day. hours: int64 (slots,), in which each slot begins: 0 to 23, on a day off 24
+    to 47."""
 
     hours: Int64s
     stages: tuple[StageValues, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.hours.size == 0 or self.hours.min() < 0 or self.hours.max() > 23:
-            raise ValueError("a day needs slots whose hours are 0 to 23")
+        if self.hours.size == 0 or self.hours.min() < 0 or self.hours.max() >= HABITS:
+            raise ValueError("a day needs slots whose hours are 0 to 47")
         shapes = [(level.groups.cells.size, level.groups.slots.size) for s in self.stages for level in s.levels]
         shapes += [stage.centre.shape for stage in self.stages]
         if any(slots != self.hours.size for _, slots in shapes):

@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from dpops.learning.design import HOURS, Smoothness, hour_smoothness
+from dpops.learning.design import HOURS, Smoothness, both_kinds, hour_smoothness, off_smoothness
 from dpops.learning.information import Information
 from dpops.learning.layout import Block, Layout
 from dpops.types import Float64s
@@ -156,7 +156,7 @@ class Near:
 def learned_smoothness(solved: Solved, effects: Float64s, default: Smoothness) -> Smoothness:
     """One step of expectation-maximisation with a Gamma prior that is worth six effects at the default."""
     layout, near = solved.system.layout, solved.near
-    local, hours = effects[layout.local], effects[layout.design.hour_columns]
+    local = effects[layout.local]
     row, column = layout.pair_places
     variances = near.families[row == column]
     touching = 1 + np.bincount(layout.neighbours.ravel(), minlength=local.size)[layout.cell_places]
@@ -164,15 +164,26 @@ def learned_smoothness(solved: Solved, effects: Float64s, default: Smoothness) -
     cells = effects[layout.design.cell_columns]
     cell_energy = float(touching @ variances[layout.cell_places]) - 2 * near.pairs
     cell_energy += float(cells @ cells + np.sum((local[one] - local[other]) ** 2))
-    ring = hour_smoothness()
-    hour_energy = float(hours @ ring @ hours + np.sum(ring * solved.spread[layout.hours, layout.hours]))
     parts = layout.part_places.ravel()
     part_energy = float(np.sum(variances[parts] + local[parts] ** 2))
     return Smoothness(
         cells=(cells.size + 6) / (cell_energy + 6 / default.cells),
-        hours=(hours.size + 6) / (hour_energy + 6 / default.hours),
+        hours=_of_hours(solved, np.eye(HOURS, 2 * HOURS), hour_smoothness(), default.hours),
         parents=(parts.size + 6) / (part_energy + 6 / default.parents),
+        off=_of_hours(solved, _APART, off_smoothness(), default.off),
     )
+
+
+_APART = np.concatenate([-np.eye(HOURS), np.eye(HOURS)], axis=1)
+"""How days off differ from working days, (24, 48)."""
+
+
+def _of_hours(solved: Solved, of: Float64s, smooth: Float64s, default: float) -> float:
+    """The same step for a combination of hours, (24, 48)."""
+    hours = solved.system.layout.hours
+    values, spread = of @ solved.border[hours], of @ solved.spread[hours, hours] @ of.T
+    energy = float(values @ smooth @ values + np.sum(smooth * spread))
+    return (HOURS + 6) / (energy + 6 / default)
 
 
 def system_of(
@@ -182,7 +193,7 @@ def system_of(
     and precision times value."""
     lasting = layout.border.size
     corner, border = np.diag(prior), prior_value.copy()
-    corner[layout.hours, layout.hours] += smoothness.hours * hour_smoothness()
+    corner[layout.hours, layout.hours] += smoothness.of_hours()
     columns, corners, values = [np.zeros((layout.local.size, lasting))], [], [border]
     families, local = np.zeros(int(layout.entries[-1])), np.zeros(layout.local.size)
     own: list[slice | None] = []
@@ -232,12 +243,14 @@ class Part:
         value = np.concatenate([*values, np.zeros(0)])
         if self.own is None:
             return columns, square, value
-        own = np.concatenate([one.corner[:, hours], one.corner[hours, hours] + self.own, across[hours].T])
-        square = np.concatenate([square[:lasting], across[hours], square[lasting:]])
+        clock = both_kinds()
+        deviations = clock.T @ one.corner[hours, hours] @ clock + self.own
+        own = np.concatenate([one.corner[:, hours] @ clock, deviations, across[hours].T @ clock])
+        square = np.concatenate([square[:lasting], clock.T @ across[hours], square[lasting:]])
         return (
-            np.concatenate([one.mixed[:, hours], columns], axis=1),
+            np.concatenate([one.mixed[:, hours] @ clock, columns], axis=1),
             np.concatenate([own, square], axis=1),
-            np.concatenate([one.border[hours], value]),
+            np.concatenate([one.border[hours] @ clock, value]),
         )
 
 

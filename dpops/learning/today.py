@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpops.learning.covariances import hat_variances, usual_hours
-from dpops.learning.design import Smoothness
+from dpops.learning.design import HOURS, Smoothness
 from dpops.learning.information import Information
 from dpops.learning.layout import Layout
 from dpops.learning.learner import HOUR_SPREAD, Field, Learned
@@ -19,7 +19,7 @@ from dpops.types import Float64s, Int64s
 
 CITY_SD_KMH = 5.0
 """How far a whole day may be from what is forecast; an hour, a parent's part of the day and a cell have the rest."""
-DAY = Smoothness(cells=0.3, hours=1.0, parents=1.0)
+DAY = Smoothness(cells=0.3, hours=1.0, parents=1.0, off=1.0)
 """How a day's own deviations hold together, as those of other days do. Fitted on one real city."""
 FACTOR_SD = 0.5
 """How far the weight of a slot may be, as a factor, from what the declared fleet's profile makes of a day's."""
@@ -37,22 +37,22 @@ class Live:
 def live(known: Learned, hours: Int64s, slots: Mapping[int, StageValues]) -> Live:
     """One day's estimates around the earlier days' posterior, from the slots that were released of it.
 
-    known: of earlier days only. hours: int64 (slots,), the local hour in which each slot of the day begins. slots: by
-    their index in the day, each one's values over (cells, 1), in a day's units of weight (see `Facts`).
+    known: of earlier days only. hours: int64 (slots,), the local hour in which each slot of the day begins, see
+    `Design`. slots: by their index in the day, each one's values over (cells, 1), in a day's units of weight (`Facts`).
     Only what is given is looked at, so a live value is a function of entries of earlier sequence. The deviation of the
     day is smooth effects of the same kinds as the usual ones, with zero mean; a Kalman step for each slot and one fit
     to all of them are the same.
     """
-    forecast = known.forecast(hours)
+    forecast, clock = known.forecast(hours), hours % HOURS
     factors = _factors(forecast.weights, slots)
     layout = known.state.layouts.means
     total = Information.none(layout)
     for slot, values in slots.items():
         weights = (forecast.weights[:, slot] * factors[slot])[:, None]
-        total = total + _slot_information(layout, hours[slot : slot + 1], values, forecast, slot, weights)
+        total = total + _slot_information(layout, clock[slot : slot + 1], values, forecast, slot, weights)
     before, after = (_solved(layout, each) for each in (Information.none(layout), total))
-    usual, now = (hat_variances(each, usual_hours(each)).variances[:, hours] for each in (before, after))
-    moved = known.state.design.described(after.effects[:-1], hours)
+    usual, now = (hat_variances(each, usual_hours(each)).variances[:, clock] for each in (before, after))
+    moved = known.state.design.described(after.effects[:-1], clock)
     left = np.minimum(now / usual, 1.0)
     field = replace(forecast, values=forecast.values + moved, variances=(forecast.variances + usual) * left)
     return Live(field, 1 - left)

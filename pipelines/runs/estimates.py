@@ -22,7 +22,7 @@ from transforms.observe.vehicle_hash import Secret
 from transforms.recorded.units import StageEntry, counted
 from transforms.records import SlotEstimates
 from transforms.releases.periods.learned import day_estimates, hat_estimates, learned_from, product_estimates
-from transforms.releases.periods.order import hours_of, is_complete, of_period
+from transforms.releases.periods.order import is_complete, of_period
 from transforms.releases.periods.products import Product
 from transforms.releases.periods.publish import HatEstimates, estimates_of_slot
 from transforms.releases.periods.stages import LevelsPolicy
@@ -32,6 +32,7 @@ from transforms.releases.slots import SlotFacts
 from transforms.sinks.files import FORMATS, file_of, file_stem, publish_slot, write_whole
 from transforms.sinks.rows import columns_in
 from transforms.time.calendar import Calendar
+from transforms.time.days_off import hours_of
 
 MOST_DAYS = 366
 

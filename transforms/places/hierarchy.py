@@ -7,6 +7,7 @@ import h3.api.basic_int as h3_int
 import numpy as np
 
 from dpops.learning import Design
+from dpops.learning.design import HOURS
 from dpops.levels import Hats
 from transforms.places.hexagons import cell_text
 
@@ -15,8 +16,12 @@ GRANDPARENT = 2
 
 
 def hats_of(region: Sequence[int], hours: Sequence[int]) -> Hats:
-    """The HATs of a region's cells, in their order, in slots that begin in these local hours."""
-    return Hats(parents=_ancestors(region, PARENT), grandparents=_ancestors(region, GRANDPARENT), hours=tuple(hours))
+    """The HATs of a region's cells, in their order, in slots that begin in these local hours, 24 more on a day off."""
+    return Hats(
+        parents=_ancestors(region, PARENT),
+        grandparents=_ancestors(region, GRANDPARENT),
+        hours=tuple(hour % HOURS for hour in hours),
+    )
 
 
 def _ancestors(region: Sequence[int], above: int) -> tuple[int, ...]:

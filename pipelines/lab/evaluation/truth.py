@@ -16,8 +16,8 @@ from pipelines.specification import Specification
 from transforms import wire
 from transforms.count.tally import tally
 from transforms.places.hierarchy import hats_of
-from transforms.releases.periods.order import hours_of
 from transforms.releases.periods.stages import rows_of
+from transforms.time.days_off import hours_of
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import pytest
 from dpops.learning import DayValues, Design, State, Status, interval, learned, published, taken_in
 from dpops.learning.interval import held_back, missed
 from dpops.learning.learner import RECENT, Field
-from tests.dpops.learning.city import FACTS, HOURS, after, design, error, known_hats, truth
+from tests.dpops.learning.city import FACTS, HOURS, after, design, error, known_hats, released_day, truth
 
 
 def test_before_the_first_day_there_is_a_forecast_and_no_estimate() -> None:
@@ -85,6 +85,39 @@ def test_one_cell_and_one_slot_are_enough() -> None:
     stage = known_hats((1, 1), 5, 31)
     field = learned(taken_in(state, DayValues(hours=hours, stages=(stage,)))).estimate()
     assert 25 < field.values[0, 0] < 31
+
+
+OFF = HOURS + 24
+
+
+def weeks(slower: float) -> State:
+    """Two weeks of a city that is so much slower on days off, all day long."""
+    state, rng = State.new(design(), FACTS), np.random.default_rng(3)
+    weights, means = truth(design())
+    for day in range(14):
+        hours = OFF if day % 7 > 4 else HOURS
+        centre = learned(state).forecast(hours).values
+        found = released_day(design(), 0.3, int(rng.integers(1 << 30)), centre)
+        (stage,) = found.stages
+        moved = [
+            replace(level, speeds=level.speeds - (slower if hours is OFF else 0.0) * level.groups.totals(weights))
+            for level in stage.levels
+        ]
+        state = taken_in(state, DayValues(hours=hours, stages=(replace(stage, levels=tuple(moved)),)))
+    assert means.min() > 10
+    return state
+
+
+def test_days_off_are_forecast_as_days_off_were() -> None:
+    known = learned(weeks(6.0))
+    assert error(known.forecast(HOURS), design()) < 1.0
+    slower = replace(known.forecast(OFF), values=known.forecast(OFF).values + 6)
+    assert error(slower, design()) < 1.5
+
+
+def test_where_days_off_are_as_working_days_nothing_else_is_made_up() -> None:
+    known = learned(weeks(0.0))
+    assert error(known.forecast(OFF), design()) < 1.0
 
 
 def test_a_day_without_any_release_changes_little() -> None:

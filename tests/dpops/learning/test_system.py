@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpops.learning.covariances import hat_variances, usual_hours
-from dpops.learning.design import HOURS, Design, Smoothness, hour_smoothness
+from dpops.learning.design import HOURS, Design, Smoothness, both_kinds, hour_smoothness, off_smoothness
 from dpops.learning.information import Information
 from dpops.learning.layout import Layout
 from dpops.learning.means import coefficients_of, columns_of
@@ -14,7 +14,7 @@ from dpops.learning.queries import GroupRows, Groups
 from dpops.learning.system import Part, Solved, learned_smoothness, system_of
 from tests.dpops.learning.city import design, truth
 
-SMOOTH = Smoothness(cells=0.3, hours=0.7, parents=1.1)
+SMOOTH = Smoothness(cells=0.3, hours=0.7, parents=1.1, off=0.4)
 SLOTS = np.arange(HOURS)
 OWN = 2.0 * hour_smoothness()
 
@@ -41,11 +41,12 @@ def groupings(of: Design) -> list[Groups]:
 
 
 def observed(of: Design, seed: int) -> tuple[Layout, list[Information], list[tuple[np.ndarray, np.ndarray]]]:
-    """What two days' noisy sums say, sparsely, and as dense rows and values, each over the root of its variance."""
+    """What sums of a working day and a day off say, sparsely, and as dense rows and values over roots of variances."""
     layout, rng = Layout(of, 1), np.random.default_rng(seed)
-    columns, traffic = columns_of(of, SLOTS), rng.normal(size=(of.cells, HOURS))
+    traffic = rng.normal(size=(of.cells, HOURS))
     sparse, dense = [], []
     for day in range(2):
+        columns = columns_of(of, SLOTS + HOURS * day)
         hats = (truth(of)[0] * (1 + day))[..., None] * coefficients_of(traffic)
         total, rows, values = Information.none(layout), [], []
         for at, groups in enumerate(groupings(of)):
@@ -74,13 +75,13 @@ def dense_solution(of: Design, days: list[tuple[np.ndarray, np.ndarray]]) -> tup
         cells[[one, other], [one, other]] += 1
         cells[[one, other], [other, one]] -= 1
     whole[of.cell_columns, of.cell_columns] += SMOOTH.cells * cells
-    whole[of.hour_columns, of.hour_columns] += SMOOTH.hours * hour_smoothness()
+    whole[of.hour_columns, of.hour_columns] += SMOOTH.of_hours()
     span = np.arange(of.columns)[of.parent_columns]
     whole[span, span] += SMOOTH.parents
     for day, (rows, values) in enumerate(days):
         own = slice(width + HOURS * day, width + HOURS * (day + 1))
         extended = np.zeros((rows.shape[0], vector.size))
-        extended[:, :width], extended[:, own] = rows, rows[:, of.hour_columns]
+        extended[:, :width], extended[:, own] = rows, rows[:, of.hour_columns] @ both_kinds()
         whole += extended.T @ extended
         whole[own, own] += OWN
         vector += extended.T @ values
@@ -106,12 +107,13 @@ def test_effects_and_variances_are_those_of_the_dense_matrix(name: str) -> None:
     assert own is not None
     assert np.allclose(solved.border[own], effects[width + HOURS :])
     rows = usual_hours(solved)
-    rows[:, own] = np.eye(HOURS)
+    rows[:, own] = both_kinds()
     found = hat_variances(solved, rows)
-    columns = np.concatenate([of.of_hats(SLOTS), np.broadcast_to(width + HOURS + SLOTS[:, None], (of.cells, 24, 1))], 2)
+    off = SLOTS + HOURS
+    columns = np.concatenate([of.of_hats(off), np.broadcast_to(width + HOURS + SLOTS[:, None], (of.cells, 24, 1))], 2)
     expected = covariance[columns[..., :, None], columns[..., None, :]].sum(axis=(2, 3))
-    assert np.allclose(found.variances, expected)
-    assert np.allclose(found.with_last[..., 0], covariance[columns, width - 1].sum(axis=2))
+    assert np.allclose(found.variances[:, off], expected)
+    assert np.allclose(found.with_last[:, off, 0], covariance[columns, width - 1].sum(axis=2))
 
 
 @pytest.mark.parametrize("name", CITIES)
@@ -123,6 +125,11 @@ def test_what_smoothness_is_learned_is_that_of_the_dense_matrix(name: str) -> No
     energy = cells @ cells + np.trace(spread) + np.sum((cells[one] - cells[other]) ** 2)
     energy += np.sum(spread[one, one] + spread[other, other] - 2 * spread[one, other])
     assert found.cells == pytest.approx((of.cells + 6) / (energy + 6 / SMOOTH.cells))
+    apart = np.concatenate([-np.eye(HOURS), np.eye(HOURS)], axis=1)
+    values = apart @ effects[of.hour_columns]
+    together = apart @ covariance[of.hour_columns, of.hour_columns] @ apart.T
+    apart_energy = values @ off_smoothness() @ values + np.sum(off_smoothness() * together)
+    assert found.off == pytest.approx((HOURS + 6) / (apart_energy + 6 / SMOOTH.off))
     parts = effects[of.parent_columns]
     part_energy = parts @ parts + np.trace(covariance[of.parent_columns, of.parent_columns])
     assert found.parents == pytest.approx((parts.size + 6) / (part_energy + 6 / SMOOTH.parents))

@@ -49,5 +49,11 @@ def policy(kind: Kind, live: Stage | None = None, *, rest: Fraction | None = Non
     )
 
 
+def _edges(slot: int) -> tuple[str, str]:
+    """Of a slot of a Friday, as text."""
+    hour = HOURS[slot % len(HOURS)]
+    return f"2026-05-01T{hour:02}:00:00+00:00", f"2026-05-01T{hour + 1:02}:00:00+00:00"
+
+
 def facts(slot: int) -> SlotFacts:
-    return SlotFacts("day 1", f"{slot}", f"{slot + 1}", tuple(3600 * at for at in range(len(HOURS))), len(HOURS))
+    return SlotFacts("day 1", *_edges(slot), tuple(3600 * at for at in range(len(HOURS))), len(HOURS))

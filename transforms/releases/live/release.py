@@ -16,10 +16,10 @@ from transforms.releases.base import Asked, Before, Drawn, Estimator, Tallies
 from transforms.releases.live.publish import live_estimates
 from transforms.releases.live.slot import is_closed, known_before, live_slot, recorded_stage, seal_live
 from transforms.releases.periods.learned import learned_centres
-from transforms.releases.periods.order import hours_of
 from transforms.releases.periods.release import PeriodRelease
 from transforms.releases.periods.stages import COLUMNS, LevelsPolicy, add_up
 from transforms.releases.slots import SlotFacts
+from transforms.time.days_off import hours_of
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ from transforms.releases.periods.publish import HatEstimates, estimates_of_produ
 from transforms.releases.periods.stages import LevelsPolicy, read_unit
 from transforms.releases.periods.states import Released, slot_values, state_after
 from transforms.releases.slots import SlotFacts
+from transforms.time.days_off import recorded_hours
 
 STATUS_NAMES = np.array([status.name.lower().replace("_", "-") for status in Status])
 
@@ -84,7 +85,12 @@ def learned_live(stages: Sequence[StageEntry], live: Sequence[LiveEntry], policy
     Both in the order of the ledger. How far a value leans on the day is rounded like the rest.
     """
     released = [read_unit(entry.unit, policy.region) for entry in live]
-    hours = np.array([read.stage.laid.hats.hours[0] for read in released], np.int64)
+    units = [entry.unit for entry in live]
+    told = [
+        recorded_hours(unit.slot_start, unit.slot_end, read.stage.laid.hats.hours)
+        for unit, read in zip(units, released, strict=True)
+    ]
+    hours = np.array([hour for (hour,) in told], np.int64)
     slots = {at: slot_values(read, policy.fleet) for at, read in enumerate(released)}
     found = today(learned_from(stages, policy), hours, slots)
     return hat_estimates(found.field, policy)._replace(leans=rounded(found.leans)).slot(-1)

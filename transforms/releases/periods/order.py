@@ -1,9 +1,7 @@
 """Which stage of a period comes next, and around what: decided by the ledger's entries, never by data."""
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from typing import NamedTuple
-from zoneinfo import ZoneInfo
 
 from dpops.levels import Stage
 from dpops.types import Int64s
@@ -13,12 +11,7 @@ from transforms.recorded.units import StageEntry
 from transforms.releases.periods.stages import LevelsPolicy, first_centres, laid_stage
 
 CentresOf = Callable[[Sequence[StageEntry], LevelsPolicy, Sequence[int]], Int64s]
-"""(recorded stages in the order of the ledger, at least one; policy; hours of a period) -> (cells, slots), int64."""
-
-
-def hours_of(slots: Sequence[int], zone: str) -> list[int]:
-    """The local hour in which each slot begins."""
-    return [datetime.fromtimestamp(at, ZoneInfo(zone)).hour for at in slots]
+"""(recorded stages in the ledger's order, at least one; policy; hours, see `days_off`) -> (cells, slots), int64."""
 
 
 def of_period(entries: Sequence[StageEntry], period: str) -> list[StageEntry]:

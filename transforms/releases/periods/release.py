@@ -16,11 +16,12 @@ from transforms.recorded.units import Debit, StageUnit, UnitKey, all_of
 from transforms.records import RecordedSlot, SlotEstimates, SlotShard
 from transforms.releases.base import Asked, Before, Drawn, Estimator, Tallies
 from transforms.releases.periods.learned import learned_centres, learned_estimates
-from transforms.releases.periods.order import hours_of, plan_for
+from transforms.releases.periods.order import plan_for
 from transforms.releases.periods.publish import estimates_of_slot
 from transforms.releases.periods.stages import COLUMNS, LevelsPolicy, add_up, read_unit, seal_stage
 from transforms.releases.slots import SlotFacts
 from transforms.releases.state_file import StateFile
+from transforms.time.days_off import hours_of
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from transforms.recorded.codec import encode
 from transforms.recorded.units import StageEntry
 from transforms.releases.periods.stages import LevelsPolicy, read_unit
 from transforms.releases.state_file import WRONG, Kept
+from transforms.time.days_off import recorded_hours
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,8 @@ def period_order(entries: Sequence[StageEntry]) -> list[str]:
 def _day_of(entries: Sequence[StageEntry], policy: LevelsPolicy) -> DayValues:
     """But for a number of vehicles that stopped a run: what was released then may be of another input."""
     released = [read_unit(entry.unit, policy.region) for entry in entries]
-    hours = np.array(released[0].stage.laid.hats.hours, np.int64)
+    first = entries[0].unit
+    hours = np.array(recorded_hours(first.slot_start, first.slot_end, released[0].stage.laid.hats.hours), np.int64)
     told = (read for read in released if not (read.stage.counts_vehicles and is_too_few(read, policy.fleet.vehicles)))
     return DayValues(hours=hours, stages=tuple(stage_values(read, policy.fleet) for read in told))
 

@@ -1,0 +1,36 @@
+"""Hours as they are learned from: a day off has other habits than a working day."""
+
+from collections.abc import Sequence
+from datetime import date, datetime, timedelta
+from itertools import pairwise
+from zoneinfo import ZoneInfo
+
+from dpops.learning.design import HOURS
+
+SATURDAY = 5
+
+
+def hours_of(slots: Sequence[int], zone: str) -> list[int]:
+    """The local hour in which each slot begins; on Saturdays and Sundays 24 more."""
+    return [_told(at.hour, at.date()) for at in (datetime.fromtimestamp(each, ZoneInfo(zone)) for each in slots)]
+
+
+def recorded_hours(start: str, end: str, hours: Sequence[int]) -> list[int]:
+    """The same of a recorded unit. start, end: of its first and last slot, as text. hours: of the clock, of its slots.
+
+    Days of a longer period begin where the hour falls. Where that does not tell them apart (one slot a day), each has
+    as many slots.
+    """
+    first, last = (datetime.fromisoformat(edge) for edge in (start, end))
+    days = ((last - timedelta(seconds=1)).date() - first.date()).days + 1
+    number, numbers = 0, [0]
+    for before, hour in pairwise(hours):
+        number += hour < before
+        numbers.append(number)
+    if number + 1 < days:
+        numbers = [at * days // len(hours) for at in range(len(hours))]
+    return [_told(hour, first.date() + timedelta(days=at)) for hour, at in zip(hours, numbers, strict=True)]
+
+
+def _told(hour: int, day: date) -> int:
+    return hour + HOURS * (day.weekday() >= SATURDAY)
