@@ -234,7 +234,7 @@ def backup(path: Path, password: Path | None, place: AccountLocation, as_json: b
 
     \b
     Example:
-      hatstream ledger backup --to /backup/austin.backup --ledger austin.sqlite --password-file /root/word
+      hatstream ledger backup --to /backup/austin.backup --ledger austin.sqlite --password-file /etc/hatstream/word
     """
     from pipelines.account.backup import write_backup
 
