@@ -31,13 +31,13 @@ def _(_needed: Any) -> Any:
     return lambda _spec, when, *_, **__: list(when.periods)
 
 
-@mutant("fast-is-refused", "release-public-counts", "transforms.observe.parse:_steps")
-def _(_steps: Any) -> Any:
+@mutant("fast-is-refused", "release-public-counts", "transforms.observe.parse:parse")
+def _(parse: Any) -> Any:
     """A finite speed above all bounds is no report: whether it counts depends on it."""
 
-    def mutated(speed: Any, rules: Any) -> Any:
-        steps = _steps(speed, rules)
-        return np.where(speed > 1e6, -1, steps)
+    def mutated(table: Any, rules: Any) -> Any:
+        observations, refused = parse(table, rules)
+        return observations.take(np.flatnonzero(observations[5] < rules.grid.upper_steps)), refused
 
     return mutated
 
