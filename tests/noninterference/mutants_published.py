@@ -140,6 +140,12 @@ def _(stored_units: Any) -> Any:
     return lambda *given: {} if SEEN["rows"] % 2 else stored_units(*given)
 
 
+@mutant("stops-by-the-data", "stopped", "dpops.levels.count_check:is_too_few")
+def _(_: Any) -> Any:
+    """Whether a day is stopped follows from its rows, and not from what is released of it."""
+    return lambda _released, _vehicles: SEEN["rows"] % 2 == 0
+
+
 @mutant("debit-of-the-data", "release", "transforms.releases.periods.stages:LevelsPolicy.cost_of_period")
 def _(cost_of_period: Any) -> Any:
     """A day of an odd number of rows is debited less."""
