@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import psycopg
 
@@ -90,17 +89,22 @@ class Postgres:
         return (self._folder / "log").read_text(errors="replace")[-2_000:]
 
     def _call(self, program: str, *arguments: str) -> "subprocess.Popen[bytes]":
-        user: dict[str, Any] = {"user": self._user, "group": self._user, "extra_groups": []} if self._user else {}
+        # Popen's own `user` would fork where vfork does, and handlers of gRPC's threads can end a forked child
+        drop = ("setpriv", f"--reuid={self._user}", f"--regid={self._user}", "--clear-groups", "--")
         with (self._folder / "log").open("ab") as log:
-            command = [str(self._programs / program), "-D", str(self._folder / "data"), *arguments]
             return subprocess.Popen(
-                command,
+                [
+                    *(drop if self._user else ()),
+                    str(self._programs / program),
+                    "-D",
+                    str(self._folder / "data"),
+                    *arguments,
+                ],
                 cwd=self._folder,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,  # a terminal's Ctrl-C is for us
-                **user,
             )
 
 

@@ -129,13 +129,13 @@ def test_the_rows_of_an_input_are_about_known_before_it_is_read(tmp_path):
 PROGRAM = "import sys; from pipelines.cli import run; sys.argv[1:] = {}; run()"
 
 
-def started(arguments, **more):
+def started(arguments, *, by=(), **more):
     env = os.environ | more.pop("env", {})
-    return subprocess.run([sys.executable, "-c", PROGRAM.format(arguments)], env=env, check=False, **more)
+    return subprocess.run([*by, sys.executable, "-c", PROGRAM.format(arguments)], env=env, check=False, **more)
 
 
 def test_a_closed_standard_output_is_said_and_is_a_failure():
-    done = started(["--help"], preexec_fn=lambda: os.close(1), stderr=subprocess.PIPE)
+    done = started(["--help"], by=("sh", "-c", 'exec "$@" >&-', "sh"), stderr=subprocess.PIPE)
     assert done.returncode == 4
     assert b"standard output is closed" in done.stderr
 
