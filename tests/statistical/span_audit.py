@@ -25,7 +25,9 @@ def likelihoods(kind: Kind, *, served: int = DAYS) -> tuple[Int64s, Int64s]:
     """The best statistic of each copy over all days. served: among so many days the total is divided."""
     span = SpanTotal(DAYS, served, TOTAL, None if kind == "laplace" else DELTA)
     epsilon, rho = span.of_a_day()
-    first = replace(of_a_day.policy(kind), spread=spread_of(kind, epsilon if rho is None else rho))
+    spread = spread_of(kind, epsilon if rho is None else rho)
+    audited = of_a_day.policy(kind)
+    first = replace(audited, first=tuple(replace(stage, spread=spread) for stage in audited.first))
     later = replace(first, first=(replace(first.first[1], share=Fraction(1)),))
     whole = sum(statistics(*released(kind, how), kind) for how in (first, *[later] * (DAYS - 1)))
     return of_a_day.in_steps(np.asarray(whole))
