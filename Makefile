@@ -91,7 +91,7 @@ SPEC ?= docs/austin.toml
 compare: install
 	@OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.compare --data '$(DATA)' --spec $(SPEC)
 
-# docs/assurance.md from what it measures; half an hour.
+# docs/assurance.md from what it measures; five minutes.
 assurance: install
 	@OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.assurance
 

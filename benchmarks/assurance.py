@@ -1,4 +1,4 @@
-"""What stands behind each sentence of docs/guarantee.md, measured: `python -m benchmarks.assurance` (half an hour).
+"""What stands behind each sentence of docs/guarantee.md, measured: `python -m benchmarks.assurance` (five minutes).
 
 Writes docs/assurance.json, and docs/assurance.md from it; with `--page` only the page, from results that are there.
 """
