@@ -16,11 +16,11 @@ import pytest
 from pipelines.cli import main
 from pipelines.exit_codes import DIFFERS, DONE, FAILED
 from pipelines.runs import publish as publishing
-from pipelines.runs.crew import closed as parts
 from pipelines.runs.crew import tasks
 from tests import city
 from tests.faults.processes import Other, other_process
 from tests.faults.witness import Witness
+from transforms import tasks as road_tasks
 from transforms.failpoints import NAMES, Action, acting
 from transforms.ledger import ledger
 from transforms.sinks import files as publish
@@ -49,7 +49,7 @@ PASSAGES = {
     "after-publish": SLOTS,
 }
 WAYS = ("failing", "tried-again", "overtaken")
-STEPS = ((parts, "record_units"), (publishing, "publish_recorded"))
+STEPS = ((road_tasks, "record_units"), (publishing, "publish_recorded"))
 TASKS = (tasks.Observe, tasks.Count, tasks.Draw)
 HOLDING_A_LOCK = ("before-commit", "mid-file", "before-rename")
 """Places where another process has to wait for this one."""

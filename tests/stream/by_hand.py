@@ -5,7 +5,7 @@ from collections import Counter
 from apache_beam.io.watermark_estimators import ManualWatermarkEstimator
 from apache_beam.runners.sdf_utils import RestrictionTrackerView, ThreadsafeRestrictionTracker
 
-STEPS = tuple(f"transforms.steps.{name}" for name in ("observe", "count", "release"))
+STEPS = ("transforms.steps.metrics",)
 
 
 class Counters:

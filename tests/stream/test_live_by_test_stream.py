@@ -43,9 +43,7 @@ class Town:
         self.spec = load(folder / "spec.toml")
         self.place = location.find(str(folder / "ledger.sqlite"), None)
         if monkeypatch is not None:
-            counted = Counters(monkeypatch, *STEPS)
-            monkeypatch.setattr("pipelines.runs.stream.levels.Metrics", counted)
-            self.counts = counted.counts
+            self.counts = Counters(monkeypatch, *STEPS).counts
 
     def release(self, day):
         base = city.release(self.folder, start=day, end=day)

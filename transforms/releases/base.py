@@ -22,11 +22,17 @@ RecordUnits = Callable[[Sequence[Unit]], Sequence[RecordedSlot]]
 """Records units in one transaction and says what the ledger returned; nothing where it refused them."""
 
 
-class Stopped(Exception):
-    """A run ends before a period, its argument, is released whole: what was recorded of it says that it may be wrong.
+class Stopped(NamedTuple):
+    """A run ends before a period is released whole: what was recorded of it says that it may be wrong.
 
     Nothing may come after it in this run. The next run goes on.
     """
+
+    period: str
+
+
+class MustStop(Exception):
+    """Raised by a draw that must stop the run, with the period: `release_group` answers with Stopped."""
 
 
 class Drawn(NamedTuple):
@@ -56,10 +62,10 @@ class Before(NamedTuple):
         return account.open().live(account.name, spec_id, period)
 
     def stop_once(self, unit: StageUnit, run: str) -> None:
-        """Raises Stopped in the run that first comes to a unit that must stop it, and whenever that run tries again."""
+        """Raises MustStop in the run that first comes to a unit that must stop it, and when that run tries again."""
         account = self._account
         if account.open().stop(account.name, unit.spec_id, unit.period, run):
-            raise Stopped(unit.period)
+            raise MustStop(unit.period)
 
     @property
     def _account(self) -> LedgerAccount:
@@ -163,7 +169,7 @@ class Release(Protocol):
 
     def draw(self, group: SlotShard, tallies: Tallies, before: Before, noise: Noise) -> list[Drawn]:
         """Draws the next units of a group; none where nothing is left to draw. Raises StepError, LedgerError or
-        Stopped.
+        MustStop.
 
         group: its first slot, and the release shard.
         """
@@ -176,16 +182,15 @@ class Release(Protocol):
 
 def release_group(
     release: Release, group: SlotShard, tallies: Tallies, account: LedgerAccount, record: RecordUnits
-) -> Iterator[SlotEstimates]:
-    """Draws and records a group to its end, then estimates it; nothing where the account's limit refuses it.
-
-    Raises Stopped.
-    """
+) -> Iterator[SlotEstimates] | Stopped:
+    """Draws and records a group to its end, then estimates it; nothing where the account's limit refuses it."""
     recorded: list[RecordedSlot] = []
-    while drawn := release.draw(group, tallies, Before(account, recorded), Noise()):
-        slots = record([each.unit for each in drawn])
-        if not slots:
-            return
-        recorded += slots
-    if recorded:
-        yield from release.estimator(account).of(recorded[-1])
+    try:
+        while drawn := release.draw(group, tallies, Before(account, recorded), Noise()):
+            slots = record([unit for unit, _ in drawn])
+            if not slots:
+                return iter(())
+            recorded += slots
+    except MustStop as stop:
+        return Stopped(*stop.args)
+    return release.estimator(account).of(recorded[-1]) if recorded else iter(())

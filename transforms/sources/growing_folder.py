@@ -27,9 +27,10 @@ from apache_beam.utils.timestamp import Duration, Timestamp
 from transforms import counters
 from transforms.errors import StepError, reason_of
 from transforms.layouts import Layout, UnreadableFile
+from transforms.layouts.decoder_process import read_apart
 from transforms.records import REFUSED, RawBatch, Refused
 from transforms.sources.known_elements import KnownElements
-from transforms.steps.observe import batches_of
+from transforms.steps.observe import counted
 from transforms.steps.side_outputs import Parting, Refusal
 from transforms.time.watermark import Watermark, element_time, newest_plausible_ms
 
@@ -247,7 +248,7 @@ class _ReadFile(beam.DoFn):
     def process(self, found: bytes) -> Iterator[RawBatch | Refusal]:
         path = os.fsdecode(found)
         try:
-            yield from batches_of(self._layout, path)
+            yield from counted(read_apart(self._layout, path))
         except UnreadableFile:
             yield _refused_file(counters.UNREADABLE_FILE)
         except FileNotFoundError:

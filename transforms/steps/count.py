@@ -5,14 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import apache_beam as beam
-import numpy as np
-from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import PCollection
 from apache_beam.transforms.window import TimestampedValue
 
 from dpops.statistics import Column
-from transforms import counters, wire
-from transforms.count.tally import ContributionBound, admit_late, heard, merge_panes, tally, tally_pane
+from transforms import counters, tasks, wire
+from transforms.count.tally import ContributionBound, admit_late, heard, merge_panes, tally_pane
 from transforms.failpoints import failpoint
 from transforms.records import (
     EventBytes,
@@ -28,6 +26,7 @@ from transforms.records import (
 from transforms.releases.base import Release
 from transforms.releases.hats.policy import release_shard
 from transforms.steps.lateness import LATE
+from transforms.steps.metrics import count
 
 _LATE = counters.refused("lateness", LATE)
 
@@ -65,7 +64,7 @@ class _InPanes(beam.DoFn):
         (slot_shard, _), parts = group
         events = wire.unpack_events(parts)
         partial, duplicates = tally_pane(events, self._cap, self._columns)
-        Metrics.counter(counters.NAMESPACE, counters.DUPLICATES).inc(duplicates)
+        count(counters.DUPLICATES, duplicates)
         failpoint("tally")
         yield slot_shard, wire.pack_partial(partial._replace(heard=heard(events)))
 
@@ -101,23 +100,15 @@ class _ByVehicle(beam.DoFn):
 
     def process(self, group: tuple[SlotShard, Iterable[Any]]) -> Iterator[KeyedTally]:
         (slot_s, _), parts = group
-        table = self._merged(slot_s, parts) if self._in_panes else self._tallied(slot_s, parts)
-        Metrics.counter(counters.NAMESPACE, counters.CAPPED).inc(int(table.dropped.sum()))
-        shard = release_shard(table.cell, self._release.shards)
-        failpoint("tally")
-        for chosen in np.unique(shard).tolist():
-            yield (self._release.group(slot_s), chosen), wire.pack_tally(table.take(shard == chosen))
-
-    def _tallied(self, slot_s: int, parts: Iterable[EventBytes]) -> wire.Tally:
-        table, duplicates = tally(wire.unpack_events(parts), slot_s, self._cap, self._columns)
-        Metrics.counter(counters.NAMESPACE, counters.DUPLICATES).inc(duplicates)
-        return table
+        table = self._merged(slot_s, parts) if self._in_panes else tasks.tallied(slot_s, parts, self._release, count)
+        for number, part in tasks.parted(table, release_shard(table.cell, self._release.shards)):
+            yield (self._release.group(slot_s), number), wire.pack_tally(part)
 
     def _merged(self, slot_s: int, parts: Iterable[PartialBytes]) -> wire.Tally:
         packed_sums = () if self._cap else self._columns
         panes = [wire.unpack_partial(part, packed_sums) for part in parts]
-        found = admit_late(panes, self._cap, self._columns)
-        for name, rows in ((counters.DUPLICATES, found.duplicates), (_LATE, found.refused)):
+        admitted = admit_late(panes, self._cap, self._columns)
+        for name, rows in ((counters.DUPLICATES, admitted.duplicates), (_LATE, admitted.refused)):
             if rows:  # a counter is told as soon as it is there
-                Metrics.counter(counters.NAMESPACE, name).inc(rows)
-        return merge_panes(found.partials, slot_s, self._cap, self._columns)
+                count(name, rows)
+        return tasks.capped(merge_panes(admitted.partials, slot_s, self._cap, self._columns), count)

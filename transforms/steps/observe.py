@@ -1,18 +1,16 @@
 """The steps from files to events by slot and vehicle shard. Each is wiring around a pure function."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import apache_beam as beam
-from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import DoOutputsTuple, PCollection
 
-from transforms import counters, wire
-from transforms.errors import StepError, reason_of
+from transforms import counters, tasks, wire
+from transforms.errors import StepError
 from transforms.failpoints import failpoint
 from transforms.layouts import Layout, UnreadableFile
-from transforms.layouts.decoder_process import read_apart
 from transforms.observe import hexagons
 from transforms.observe.events import locate
 from transforms.observe.parse import Rules, parse
@@ -24,6 +22,7 @@ from transforms.records import (
     RawBatch,
     Refused,
 )
+from transforms.steps.metrics import count
 from transforms.steps.side_outputs import Parting, Refusal, dead_letters
 
 
@@ -37,10 +36,10 @@ class Read(Parting[PCollection[bytes]]):
         return paths | "read files" >> beam.ParDo(_Read(self.layout)).with_outputs(REFUSED, main="batches")
 
 
-def batches_of(layout: Layout, path: str) -> Iterator[RawBatch | Refusal]:
-    """The batches of one file, counted, each after what was refused of it. Raises UnreadableFile or OSError."""
-    for batch in read_apart(layout, path):
-        Metrics.counter(counters.NAMESPACE, counters.ROWS).inc(batch.rows)
+def counted(batches: Iterable[RawBatch]) -> Iterator[RawBatch | Refusal]:
+    """The batches of a file, counted, each after what was refused of it."""
+    for batch in batches:
+        count(counters.ROWS, batch.rows)
         yield from dead_letters("read", batch.refused)
         yield batch
         failpoint("read")
@@ -50,14 +49,11 @@ class _Read(beam.DoFn):
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
 
-    def process(self, found: bytes) -> Iterator[RawBatch | Refusal]:
-        path = os.fsdecode(found)
+    def process(self, path: bytes) -> Iterator[RawBatch | Refusal]:
         try:
-            yield from batches_of(self._layout, path)
+            yield from counted(tasks.read(self._layout, os.fsdecode(path)))
         except UnreadableFile as error:
             raise StepError(str(error)) from None
-        except OSError as error:
-            raise StepError(f"{path}: {reason_of(error)}") from None
 
 
 @dataclass
@@ -119,4 +115,4 @@ class CountRefused(beam.PTransform[PCollection[Refused], PCollection[None]]):
 
 class _CountRefused(beam.DoFn):
     def process(self, refused: Refused) -> None:
-        Metrics.counter(counters.NAMESPACE, counters.refused(refused.stage, refused.reason)).inc(refused.rows)
+        count(counters.refused(refused.stage, refused.reason), refused.rows)

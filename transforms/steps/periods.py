@@ -5,11 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import PCollection
 from apache_beam.transforms.window import TimestampedValue
 
-from transforms import counters, wire
 from transforms.errors import StepError
 from transforms.ledger.ledger_account import LedgerAccount
 from transforms.recorded.units import Unit
@@ -17,7 +15,10 @@ from transforms.records import KeyedTally, RecordedSlot, SlotEstimates, SlotShar
 from transforms.releases.base import Release, Stopped, release_group
 from transforms.releases.slots import SlotFacts
 from transforms.steps.lateness import windows
-from transforms.steps.release import is_over, recorded
+from transforms.steps.metrics import count
+from transforms.steps.release import is_over
+from transforms.tasks import recorded
+from transforms.wire import unpack_tally
 
 STOPPED_HERE = (
     "period {}: far fewer vehicles than the specification declares, as far as their noisy number says. Nothing else of "
@@ -79,29 +80,12 @@ class _ReleasePeriod(beam.DoFn):
         parts = list(encoded)
         if self._in_stream and not is_over(parts, len(self._release.slots[first_s].plan)):
             return
-        try:
-            yield from released(first_s, parts, self._account, self._release)
-        except Stopped as stopped:
-            if not self._in_stream:
-                raise StepError(STOPPED_HERE.format(*stopped.args)) from None
-            count_stopped(stopped)
+        table = unpack_tally(filter(None, parts), self._release.columns)
+        done = release_group(self._release, (first_s, 0), lambda: [table], self._account, self._recorded)
+        if not isinstance(done, Stopped):
+            yield from done
+        elif not self._in_stream:
+            raise StepError(STOPPED_HERE.format(done.period))
 
-
-def count_stopped(stopped: Stopped) -> None:
-    (period,) = stopped.args
-    Metrics.counter(counters.NAMESPACE, counters.stopped(period)).inc()
-
-
-def released(
-    first_s: int, parts: Iterable[TallyBytes], account: LedgerAccount, release: Release
-) -> Iterator[SlotEstimates]:
-    """A period's estimates, once the ledger has it; none where the account's limit refuses it. parts: of its tally.
-
-    Raises Stopped.
-    """
-    table = wire.unpack_tally((part for part in parts if part), release.columns)
-
-    def record(units: Sequence[Unit]) -> Sequence[RecordedSlot]:
-        return recorded(units, account)
-
-    yield from release_group(release, (first_s, 0), lambda: [table], account, record)
+    def _recorded(self, units: Sequence[Unit]) -> Sequence[RecordedSlot]:
+        return recorded(units, self._account, count)

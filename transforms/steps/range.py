@@ -1,15 +1,12 @@
 """Steps of a closed range of whole periods: speeds derived from positions, and periods released one after another."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import apache_beam as beam
-from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import PCollection
 
-from transforms import counters, wire
-from transforms.count.derived import derived_tallies
-from transforms.failpoints import failpoint
+from transforms import tasks, wire
 from transforms.ledger.ledger_account import LedgerAccount
 from transforms.observe.parse import Rules
 from transforms.records import (
@@ -21,10 +18,8 @@ from transforms.records import (
     SlotShard,
     TallyBytes,
 )
-from transforms.releases.base import Release, Stopped
-from transforms.releases.periods.stages import COLUMNS
-from transforms.releases.slots import SlotFacts
-from transforms.steps.periods import count_stopped, released
+from transforms.releases.base import Release, Tallies
+from transforms.steps.metrics import count
 
 KeyedSlot = tuple[SlotShard, tuple[int, EventBytes]]
 """By the first slot of a period and vehicle shard: a slot, and packed Events of it."""
@@ -39,38 +34,32 @@ class DeriveSpeeds(beam.PTransform[PCollection[PackedEvents], PCollection[KeyedT
     """Events of whole periods -> ((first slot, 0), packed Tally), with the speeds that consecutive positions give."""
 
     rules: Rules
-    slots: Mapping[int, SlotFacts]
+    release: Release
 
     def expand(self, events: PCollection[PackedEvents]) -> PCollection[KeyedTally]:
-        keyed = events | "by period" >> beam.Map(_by_period, self.slots).with_output_types(KeyedSlot)
+        keyed = events | "by period" >> beam.Map(_by_period, self.release.group).with_output_types(KeyedSlot)
         grouped = keyed | "group" >> beam.GroupByKey()
-        tallies: PCollection[KeyedTally] = grouped | "tally" >> beam.ParDo(_DeriveSpeeds(self.rules)).with_output_types(
-            KeyedTally
-        )
+        fn = _DeriveSpeeds(self.rules, self.release)
+        tallies: PCollection[KeyedTally] = grouped | "tally" >> beam.ParDo(fn).with_output_types(KeyedTally)
         return tallies
 
 
 class _DeriveSpeeds(beam.DoFn):
-    def __init__(self, rules: Rules) -> None:
-        self._rules = rules
+    def __init__(self, rules: Rules, release: Release) -> None:
+        self._rules, self._release = rules, release
 
     def process(self, group: tuple[SlotShard, Iterable[tuple[int, EventBytes]]]) -> Iterator[KeyedTally]:
-        (first_s, _), parts = group
+        _, parts = group
         of_slots: dict[int, list[EventBytes]] = {}
         for slot_s, data in parts:
             of_slots.setdefault(slot_s, []).append(data)
-        slots = {slot_s: wire.unpack_events(of_slots[slot_s]) for slot_s in sorted(of_slots)}
-        found = derived_tallies(slots, self._rules, COLUMNS)
-        Metrics.counter(counters.NAMESPACE, counters.DUPLICATES).inc(found.duplicates)
-        for reason, rows in found.without.items():
-            Metrics.counter(counters.NAMESPACE, counters.refused("derive", reason)).inc(rows)
-        failpoint("tally")
-        yield from (((first_s, 0), wire.pack_tally(table)) for table in found.tallies)
+        for plan_s, table in tasks.derived(of_slots, self._rules, self._release, count):
+            yield (plan_s, 0), wire.pack_tally(table)
 
 
-def _by_period(packed: PackedEvents, slots: Mapping[int, SlotFacts]) -> KeyedSlot:
+def _by_period(packed: PackedEvents, group: Callable[[int], int]) -> KeyedSlot:
     slot_s, shard = packed.key
-    return (slots[slot_s].plan[0], shard), (slot_s, packed.data)
+    return (group(slot_s), shard), (slot_s, packed.data)
 
 
 @dataclass
@@ -106,11 +95,12 @@ class _ReleaseInOrder(beam.DoFn):
             periods.setdefault(first_s, []).append(part)
         if not periods.pop(_CONSENT_S, None):
             return
-        try:
-            for first_s in sorted(periods):
-                yield from released(first_s, periods[first_s], self._account, self._release)
-        except Stopped as stopped:
-            count_stopped(stopped)
+        groups = (((first_s, 0), self._tallies(periods[first_s])) for first_s in sorted(periods))
+        yield from tasks.released(groups, self._release, self._account, count)
+
+    def _tallies(self, parts: Sequence[TallyBytes]) -> Tallies:
+        table = wire.unpack_tally(filter(None, parts), self._release.columns)
+        return lambda: [table]
 
 
 def _of_all(tally: KeyedTally) -> PartOfAll:

@@ -4,16 +4,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import apache_beam as beam
-from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import DoOutputsTuple, PCollection, TaggedOutput
 
-from dpops.noise import Noise
-from transforms import counters, wire
+from transforms import counters, tasks, wire
 from transforms.errors import StepError
 from transforms.ledger.ledger_account import LedgerAccount
-from transforms.ledger.recording import decoded, record_units
+from transforms.ledger.recording import decoded
 from transforms.recorded.codec import encode
-from transforms.recorded.units import Transaction, Unit
+from transforms.recorded.units import Transaction
 from transforms.records import (
     CONSENT,
     EXPOSURE,
@@ -26,6 +24,7 @@ from transforms.records import (
     UnitBytes,
 )
 from transforms.releases.base import Before, Release
+from transforms.steps.metrics import count
 from transforms.steps.side_outputs import Exposed, Parting
 
 
@@ -54,8 +53,7 @@ class _ByHexagon(beam.DoFn):
         parts = list(encoded)
         if not is_over(parts):
             return
-        table = wire.unpack_tally((part for part in parts if part), self._release.columns)
-        for unit, exposure in self._release.draw(key, lambda: [table], self._before, Noise()):
+        for unit, exposure in tasks.drawn(key, filter(None, parts), self._release, self._before):
             if exposure is not None:
                 yield TaggedOutput(EXPOSURE, (unit.slot_s, wire.pack_exposure(exposure)))
             yield (
@@ -69,7 +67,7 @@ def is_over(parts: Sequence[TallyBytes], slots: int = 1) -> bool:
     were over, and what it gave of them is no release. That is counted."""
     if parts.count(TallyBytes(b"")) >= slots:
         return True
-    Metrics.counter(counters.NAMESPACE, counters.NOT_OVER).inc()
+    count(counters.NOT_OVER)
     return False
 
 
@@ -104,18 +102,10 @@ class _Record(beam.DoFn):
         units = decoded(unit for unit in encoded if unit != CONSENT)
         if self._needs_rows and not any(unit.has_data for unit in units):
             raise StepError(f"of the input no row is of {units[0].period}: nothing was recorded and nothing was spent")
-        done = recorded(units, self._account)
+        done = tasks.recorded(units, self._account, count)
         if not done and not self._may_lose:
             raise StepError(f"account {self._account.name!r} refuses {units[0].period}: its limit would be exceeded")
         yield from done
-
-
-def recorded(units: Sequence[Unit], account: LedgerAccount) -> list[RecordedSlot]:
-    """What the ledger returned for units of one transaction, by slot; none where it refused them, which is counted."""
-    done = record_units(units, account)
-    for name, number in done.counts.items():
-        Metrics.counter(counters.NAMESPACE, name).inc(number)
-    return done.slots
 
 
 @dataclass

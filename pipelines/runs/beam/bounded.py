@@ -17,7 +17,6 @@ from typing import Any, Final, Literal
 
 import apache_beam as beam
 import msgspec
-from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import DoOutputsTuple, PCollection, TaggedOutput
 from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
@@ -28,11 +27,10 @@ from pipelines.job import Job
 from pipelines.runs.beam import judge
 from pipelines.runs.beam.judge import Judge, KeyedFact
 from pipelines.runs.crew.crew import pieces_of
-from pipelines.runs.crew.tasks import EXPOSED, SEALED, batches_of, unreadable
+from pipelines.runs.crew.tasks import EXPOSED, SEALED, unreadable
 from pipelines.runs.period_demand import asked_of
-from transforms import counters
+from transforms import counters, tasks
 from transforms.errors import StepError
-from transforms.failpoints import failpoint
 from transforms.layouts.base import Layout, Share, UnreadableFile
 from transforms.recorded.codec import Spending
 from transforms.records import (
@@ -51,8 +49,9 @@ from transforms.records import (
 )
 from transforms.releases.base import Release
 from transforms.steps.count import InPanes
+from transforms.steps.observe import counted
 from transforms.steps.range import DeriveSpeeds, ReleaseInOrder
-from transforms.steps.side_outputs import Parting, Refusal, dead_letters
+from transforms.steps.side_outputs import Parting, Refusal
 
 UNREADABLE: Final = "unreadable"
 PANE_ROWS = 500_000
@@ -100,7 +99,7 @@ class Bounded:
 
     def _tallies(self, events: PCollection[PackedEvents]) -> PCollection[KeyedTally]:
         if self.job.rules.derived is not None:
-            return events | "by vehicle" >> DeriveSpeeds(self.job.rules, self.job.slots)
+            return events | "by vehicle" >> DeriveSpeeds(self.job.rules, self.job.release)
         return count(_in_panes(events, self.job.release), self.job, in_panes=True)
 
     def _consents(self, counted: PCollection[KeyedFact], asked: PCollection[KeyedFact]) -> PCollection[KeyedUnit]:
@@ -151,11 +150,7 @@ class _ReadPieces(beam.DoFn):
     def process(self, piece: Piece) -> Iterator[RawBatch | Refusal | Unread]:
         path, *share = piece
         try:
-            for batch in batches_of(self._layout, os.fsdecode(path), Share(*share)):
-                Metrics.counter(counters.NAMESPACE, counters.ROWS).inc(batch.rows)
-                yield from dead_letters("read", batch.refused)
-                yield batch
-                failpoint("read")
+            yield from counted(tasks.read(self._layout, os.fsdecode(path), Share(*share)))
         except (UnreadableFile, StepError) as error:
             is_left_out = self._skips and isinstance(error, UnreadableFile)
             counts = unreadable(error) if is_left_out else {f"{judge.UNREADABLE}{error}": 1}

@@ -16,11 +16,11 @@ from pipelines.runs.crew.spool import Spool
 from pipelines.runs.crew.tasks import EXPOSED, SEALED
 from pipelines.runs.period_demand import asked_of, asked_of_the_account
 from pipelines.runs.publish import publish
-from transforms import wire
-from transforms.ledger.recording import decoded, record_units
-from transforms.recorded.units import Debit, Unit
+from transforms import tasks, wire
+from transforms.ledger.recording import decoded
+from transforms.recorded.units import Debit
 from transforms.records import RecordedSlot, SlotEstimates, SlotShard
-from transforms.releases.base import Release, Stopped, release_group
+from transforms.releases.base import Release, Tallies
 from transforms.time.calendar import Slot
 from transforms.wire import Tally
 
@@ -81,10 +81,12 @@ def _recorded(
     """The slots of period after period, as the ledger returned them."""
     for number, starts in enumerate(periods.values(), 1):
         units = decoded(data for slot_s in starts for data in released.read((slot_s, SEALED)))
-        done = record_units(units, job.account)
-        count_in(outcome, done.counts)
-        yield from done.slots
+        yield from tasks.recorded(units, job.account, partial(_count, outcome))
         progress("periods recorded and published", number, len(periods))
+
+
+def _count(outcome: Outcome, name: str, number: int) -> None:
+    count_in(outcome, {name: number})
 
 
 def _estimates(recorded: Iterable[RecordedSlot], job: Job) -> Iterator[SlotEstimates]:
@@ -107,29 +109,19 @@ def _in_order(
         tallies = counting.count_derived(crew, periods, events, outcome, progress, shards=shards)
     groups = dict.fromkeys(job.release.group(slot.start_s) for slot in slots)
     keys = [[(group, shard) for shard in range(shards)] for group in groups]
-    publish(_drawn_in_order(job, keys, tallies, outcome, progress), job.outputs)
+    read = _groups(job, keys, tallies, progress)
+    publish(tasks.released(read, job.release, job.account, partial(_count, outcome)), job.outputs)
     if outcome.units_lost_to_the_limit:  # another process spent the budget since it was looked at
         outcome.periods_refused = asked_of_the_account(job).periods_refused
     return outcome
 
 
-def _drawn_in_order(
-    job: Job, keys: Sequence[Sequence[SlotShard]], tallies: Spool, outcome: Outcome, progress: Report
-) -> Iterator[SlotEstimates]:
-    """Of group after group, once the ledger has it. keys: of each group's tallies, by shard of vehicles."""
-
-    def record(units: Sequence[Unit]) -> Sequence[RecordedSlot]:
-        done = record_units(units, job.account)
-        count_in(outcome, done.counts)
-        return done.slots
-
-    for number, mine in enumerate(keys, 1):
-        read = partial(_tallies, mine, tallies, job.release)
-        try:
-            yield from release_group(job.release, mine[0], read, job.account, record)
-        except Stopped as stopped:
-            outcome.periods_stopped += stopped.args
-            return
+def _groups(
+    job: Job, keys: Sequence[Sequence[SlotShard]], tallies: Spool, progress: Report
+) -> Iterator[tuple[SlotShard, Tallies]]:
+    """Group after group, with what reads its tallies. keys: of each group's tallies, by shard of vehicles."""
+    for number, group in enumerate(keys, 1):
+        yield group[0], partial(_tallies, group, tallies, job.release)
         progress("periods recorded and published", number, len(keys))
 
 

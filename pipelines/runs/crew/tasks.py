@@ -6,24 +6,17 @@ does which, and in which order, changes no result.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from dpops.noise import Noise
 from dpops.types import Int64s
 from pipelines.runs.crew.spool import Place, Shelf
-from transforms import counters, wire
-from transforms.count.derived import derived_tallies
-from transforms.count.tally import tally
-from transforms.errors import StepError, reason_of
+from transforms import counters, tasks, wire
 from transforms.failpoints import failpoint
 from transforms.layouts.base import WHOLE, Layout, Share, UnreadableFile
-from transforms.layouts.decoder_process import read_apart
-from transforms.layouts.remote import fetched, is_remote
 from transforms.observe import hexagons
 from transforms.observe.events import locate
 from transforms.observe.parse import Rules, parse
@@ -64,6 +57,9 @@ class Done(NamedTuple):
     entries: list[Entry]
     counts: "Counter[str]"
 
+    def add(self, name: str, number: int) -> None:
+        self.counts[name] += number
+
 
 class Task(Protocol):
     """A piece of work, which travels to the process that does it."""
@@ -83,7 +79,7 @@ class Observe:
     def perform(self, road: Road, shelf: Shelf, told: Told) -> Done:
         done = Done([], Counter())
         try:
-            for batch in batches_of(road.layout, self.path, self.share):
+            for batch in tasks.read(road.layout, self.path, self.share):
                 done.counts[counters.ROWS] += batch.rows
                 failpoint("read")
                 for part in _events(batch, road, done.counts):
@@ -132,11 +128,9 @@ class Count:
     by_vehicle: bool
 
     def perform(self, road: Road, shelf: Shelf, told: Told) -> Done:  # noqa: ARG002 - the interface of tasks
-        events = wire.unpack_events(map(shelf.read, self.places))
-        table, duplicates = tally(events, self.slot_s, road.release.cap, road.release.columns)
-        done = Done([], Counter({counters.DUPLICATES: duplicates, counters.CAPPED: int(table.dropped.sum())}))
+        done = Done([], Counter())
+        table = tasks.tallied(self.slot_s, map(shelf.read, self.places), road.release, done.add)
         shard = table.vehicle % self.shards if self.by_vehicle else release_shard(table.cell, self.shards)
-        failpoint("tally")
         done.entries.extend(_shelved(table, shard, road.release.group(self.slot_s), shelf))
         return done
 
@@ -152,14 +146,9 @@ class CountDerived:
     shards: int
 
     def perform(self, road: Road, shelf: Shelf, told: Told) -> Done:  # noqa: ARG002 - the interface of tasks
-        slots = {slot_s: wire.unpack_events(map(shelf.read, places)) for slot_s, places in self.places.items()}
-        found = derived_tallies(slots, road.rules, road.release.columns)
-        done = Done([], Counter({counters.DUPLICATES: found.duplicates}))
-        for reason, rows in found.without.items():
-            done.counts[counters.refused("derive", reason)] += rows
-        failpoint("tally")
-        for table in found.tallies:
-            plan_s = road.release.group(int(table.slot_s[0]))
+        done = Done([], Counter())
+        slots = {slot_s: map(shelf.read, places) for slot_s, places in self.places.items()}
+        for plan_s, table in tasks.derived(slots, road.rules, road.release, done.add):
             done.entries.extend(_shelved(table, table.vehicle % self.shards, plan_s, shelf))
         return done
 
@@ -173,26 +162,13 @@ class Draw:
     places: Sequence[Place]
 
     def perform(self, road: Road, shelf: Shelf, told: Told) -> Done:  # noqa: ARG002 - the interface of tasks
-        table = wire.unpack_tally(map(shelf.read, self.places), road.release.columns)
-        done, key = Done([], Counter()), (self.plan_s, self.shard)
-        for unit, exposure in road.release.draw(key, lambda: [table], NOTHING, Noise()):
-            data = encode(unit)
-            done.entries.append(Entry((unit.slot_s, SEALED), shelf.append(data), 1))
+        done, packed = Done([], Counter()), map(shelf.read, self.places)
+        for unit, exposure in tasks.drawn((self.plan_s, self.shard), packed, road.release, NOTHING):
+            done.entries.append(Entry((unit.slot_s, SEALED), shelf.append(encode(unit)), 1))
             if exposure is not None:
-                packed = wire.pack_exposure(exposure)
-                done.entries.append(Entry((unit.slot_s, EXPOSED), shelf.append(packed), exposure.vehicle.size))
+                place = shelf.append(wire.pack_exposure(exposure))
+                done.entries.append(Entry((unit.slot_s, EXPOSED), place, exposure.vehicle.size))
         return done
-
-
-def batches_of(layout: Layout, path: str, share: Share) -> Iterator[RawBatch]:
-    """What a file, or a share of it, holds; it may be in an object store. Raises UnreadableFile or StepError."""
-    try:
-        with fetched(path) if is_remote(path) else nullcontext(path) as local:
-            yield from read_apart(layout, local, share)
-    except UnreadableFile as error:
-        raise UnreadableFile(path, error.rule) from None
-    except OSError as error:
-        raise StepError(f"{path}: {reason_of(error)}") from None
 
 
 def unreadable(error: Exception) -> "Counter[str]":
@@ -203,9 +179,8 @@ def unreadable(error: Exception) -> "Counter[str]":
 
 def _shelved(table: wire.Tally, shard: Int64s, plan_s: int, shelf: Shelf) -> Iterator[Entry]:
     """The tally's rows of each shard, put on the shelf. shard: int64 (rows,)."""
-    for chosen in np.unique(shard).tolist():
-        mine = table.take(shard == chosen)
-        yield Entry((plan_s, chosen), shelf.append(wire.pack_tally(mine, wire.FAST)), mine.cell.size)
+    for number, part in tasks.parted(table, shard):
+        yield Entry((plan_s, number), shelf.append(wire.pack_tally(part, wire.FAST)), part.cell.size)
 
 
 def _events(batch: RawBatch, road: Road, counts: "Counter[str]") -> Iterable[wire.Part]:

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import apache_beam as beam
-from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import DoOutputsTuple, PCollection
 
 from pipelines.build import PANE_S, Source, observe, sinks_of
@@ -21,6 +20,7 @@ from transforms.releases.base import Release
 from transforms.sources.heartbeat import Heartbeat
 from transforms.steps.count import ByVehicle, InPanes
 from transforms.steps.lateness import BEHIND, InTime, IntoPanes, IntoSlots, RefuseLate
+from transforms.steps.metrics import count
 from transforms.steps.periods import IntoPeriods, ReleasePeriod
 from transforms.steps.release import ByHexagon, Estimate, Record
 
@@ -84,4 +84,4 @@ class _Tallied(beam.PTransform[PCollection[PackedEvents], PCollection[KeyedTally
 
 
 def _count_late(packed: PackedEvents) -> None:
-    Metrics.counter(counters.NAMESPACE, counters.LATE_FOR_LIVE).inc(packed.rows)
+    count(counters.LATE_FOR_LIVE, packed.rows)

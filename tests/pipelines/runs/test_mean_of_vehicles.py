@@ -5,10 +5,10 @@ import json
 
 import pytest
 
-from pipelines.runs.crew import tasks
 from pipelines.specification import SpecificationError, load
 from tests import city
 from tests.statistical.checks import seeded
+from transforms import tasks
 
 MEAN = 'name = "mean"\nmechanism = "array-average"'
 OF_VEHICLES = 'name = "mean-of-vehicles"'

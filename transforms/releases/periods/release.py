@@ -71,7 +71,7 @@ class PeriodRelease:
         return self.slots[slot_s].plan[0]
 
     def draw(self, group: SlotShard, tallies: Tallies, before: Before, noise: Noise) -> list[Drawn]:
-        """The next stage of a period, whoever recorded those before it. Raises Stopped after one with few vehicles."""
+        """The next stage of a period, whoever recorded those before it. Raises MustStop after one with few vehicles."""
         (first_s, _), number = group, len(before.recorded)
         if number and self._is_last(all_of(StageUnit, before.recorded[-1].units)[0], before):
             return []

@@ -1,0 +1,101 @@
+"""The body of the road: what is done with a file, a slot and a group of slots, whoever runs it.
+
+Pure functions on columns, which know no Beam. Each is handed `count`, which is told the road's counters by name: a
+process adds them up, an engine keeps them as metrics.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+
+import numpy as np
+
+from dpops.noise import Noise
+from dpops.types import Int64s
+from transforms import counters, wire
+from transforms.count.derived import derived_tallies
+from transforms.count.tally import tally
+from transforms.errors import StepError, reason_of
+from transforms.failpoints import failpoint
+from transforms.layouts.base import WHOLE, Layout, Share, UnreadableFile
+from transforms.layouts.decoder_process import read_apart
+from transforms.layouts.remote import fetched, is_remote
+from transforms.ledger.ledger_account import LedgerAccount
+from transforms.ledger.recording import record_units
+from transforms.observe.parse import Rules
+from transforms.recorded.units import Unit
+from transforms.records import RawBatch, RecordedSlot, SlotEstimates, SlotShard
+from transforms.releases.base import Before, Drawn, Release, Stopped, Tallies, release_group
+
+Count = Callable[[str, int], object]
+"""Called with the name of a counter, and how much is added to it."""
+
+
+def read(layout: Layout, path: str, share: Share = WHOLE) -> Iterator[RawBatch]:
+    """The batches of a file, or of a share of it; it may be in an object store. Raises UnreadableFile or StepError."""
+    try:
+        with fetched(path) if is_remote(path) else nullcontext(path) as local:
+            yield from read_apart(layout, local, share)
+    except UnreadableFile as error:
+        raise UnreadableFile(path, error.rule) from None
+    except OSError as error:
+        raise StepError(f"{path}: {reason_of(error)}") from None
+
+
+def tallied(slot_s: int, events: Iterable[bytes], release: Release, count: Count) -> wire.Tally:
+    """Tallies packed events of a slot, or of a part of its vehicles."""
+    table, duplicates = tally(wire.unpack_events(events), slot_s, release.cap, release.columns)
+    count(counters.DUPLICATES, duplicates)
+    return capped(table, count)
+
+
+def capped(table: wire.Tally, count: Count) -> wire.Tally:
+    """Counts what the contribution bound left out of a whole slot's tally."""
+    count(counters.CAPPED, int(table.dropped.sum()))
+    failpoint("tally")
+    return table
+
+
+def derived(
+    slots: Mapping[int, Iterable[bytes]], rules: Rules, release: Release, count: Count
+) -> Iterator[tuple[int, wire.Tally]]:
+    """Tallies a period, or a part of its vehicles, with derived speeds: the first slot of the period, and a tally.
+
+    slots: packed events by the start of their slot.
+    """
+    found = derived_tallies({at: wire.unpack_events(slots[at]) for at in sorted(slots)}, rules, release.columns)
+    count(counters.DUPLICATES, found.duplicates)
+    for reason, rows in found.without.items():
+        count(counters.refused("derive", reason), rows)
+    failpoint("tally")
+    return ((release.group(int(table.slot_s[0])), table) for table in found.tallies)
+
+
+def parted(table: wire.Tally, shard: Int64s) -> Iterator[tuple[int, wire.Tally]]:
+    """The rows of each shard that has some. shard: int64 (rows,)."""
+    return ((number, table.take(shard == number)) for number in np.unique(shard).tolist())
+
+
+def drawn(group: SlotShard, packed: Iterable[bytes], release: Release, before: Before) -> list[Drawn]:
+    """Draws a group from its packed tallies."""
+    table = wire.unpack_tally(packed, release.columns)
+    return release.draw(group, lambda: [table], before, Noise())
+
+
+def recorded(units: Sequence[Unit], account: LedgerAccount, count: Count) -> list[RecordedSlot]:
+    """What the ledger returns for units of one transaction, by slot; none where it refuses them."""
+    done = record_units(units, account)
+    for name, number in done.counts.items():
+        count(name, number)
+    return done.slots
+
+
+def released(
+    groups: Iterable[tuple[SlotShard, Tallies]], release: Release, account: LedgerAccount, count: Count
+) -> Iterator[SlotEstimates]:
+    """Draws, records and estimates group after group, until one must stop the run: that is counted."""
+    for group, tallies in groups:
+        done = release_group(release, group, tallies, account, lambda units: recorded(units, account, count))
+        if isinstance(done, Stopped):
+            count(counters.stopped(done.period), 1)
+            return
+        yield from done
