@@ -27,6 +27,7 @@ from dpops.statistics import RequestedStatistic
 from dpops.types import Grid
 from pipelines.garbage import collect_seldom
 from transforms.ledger import Account, Ledger
+from transforms.ledger.chain import Signature
 from transforms.ledger.head import Head
 from transforms.recorded.codec import decode, encode
 from transforms.releases.hats.draw import draw_releases
@@ -85,7 +86,7 @@ class Clock:
 
 def run(mechanism: Mechanism, formats: tuple[str, ...], folder: Path) -> tuple[int, Clock]:
     policy, clock, encoded = policy_of(mechanism), Clock(), []
-    book = Ledger(f"sqlite:///{folder / 'ledger.sqlite'}", folder / "key.head")
+    book = Ledger(f"sqlite:///{folder / 'ledger.sqlite'}", folder / "key.head", Signature(b"key", ACCOUNT.key_check))
     Head(folder / "key.head").create()
     book.create()
     book.open_account(ACCOUNT)

@@ -58,9 +58,11 @@ class Signature:
         """A key for what lies beside the ledger and is made of it: who keeps that needs no other."""
         return hmac.digest(self.key, b"beside the ledger/" + purpose.encode(), "sha256")
 
-    def of(self, entry: Mapping[str, Any], plain: str) -> str:
-        message = msgspec.json.encode([plain, *(entry[name] for name in _FIELDS)])
-        return hmac.digest(self.key, message, "sha256").hex()
+    def of(self, plain: str, told: bytes) -> str:
+        """plain: hash of an entry. told: what `_told` says of it."""
+        signed = hmac.new(self.key, _begun(plain), "sha256")
+        signed.update(told)
+        return signed.hexdigest()
 
 
 class Walked(NamedTuple):
@@ -107,9 +109,10 @@ def append(db: sa.Connection, signature: Signature | None, *new: Entry) -> None:
     rows = []
     for seq, values in enumerate(new, sequence + 1):
         entry = {name: values.get(name) for name in _FIELDS} | {"seq": seq, "at": at}
-        before = _hash(before, entry)
+        told = _told(entry)
+        before = _hash(before, told)
         if signature:
-            before = f"{before}.{signature.of(entry, before)}"
+            before = f"{before}.{signature.of(before, told)}"
         rows.append(entry | {"hash": before})
     db.execute(ENTRY.insert(), rows)
     _check_written(db, rows)
@@ -154,9 +157,10 @@ def walk(db: sa.Connection, signature: Signature | None) -> Walked:
                 own.add(account)
             if dot:
                 since.setdefault(account, expected)
-            if entry["seq"] != expected or plain != _hash(before, entry):
+            told = _told(entry)
+            if entry["seq"] != expected or plain != _hash(before, told):
                 raise LedgerError(f"entry {expected} of the ledger is not what was written: it was tampered with")
-            check(entry, since.get(account), signature if account in own else None)
+            check(entry, since.get(account), signature if account in own else None, told)
             before, expected, signed = entry["hash"], expected + 1, signed + bool(dot)
             checked += bool(dot) and account in own
     return Walked(expected - 1, signed, checked)
@@ -181,12 +185,15 @@ def signed_since(db: sa.Connection, account: str) -> int | None:
     return found
 
 
-def check(entry: Mapping[str, Any], since: int | None, signature: Signature | None) -> None:
-    """Refuses an entry that somebody without the key has written. since: the account's first signed entry."""
+def check(
+    entry: Mapping[str, Any], since: int | None, signature: Signature | None, told: bytes | None = None
+) -> None:
+    """Refuses an entry that somebody without the key has written. since: the account's first signed entry. told: what
+    `_told` says of the entry, where that was asked before."""
     if since is None or entry["seq"] < since:
         return
     plain, _, sign = entry["hash"].partition(".")
-    if not sign or (signature and not hmac.compare_digest(sign, signature.of(entry, plain))):
+    if not sign or (signature and not hmac.compare_digest(sign, signature.of(plain, told or _told(entry)))):
         raise LedgerError(
             f"entry {entry['seq']} of the ledger was written without the account's key: it is forged. Nothing "
             "more is released; restore the ledger from a copy that `hatstream ledger verify` finds whole"
@@ -205,5 +212,17 @@ def _first_hash(db: sa.Connection) -> str | None:
     return found
 
 
-def _hash(before: str, entry: Mapping[str, Any]) -> str:
-    return hashlib.sha256(msgspec.json.encode([before, *(entry[name] for name in _FIELDS)])).hexdigest()
+def _told(entry: Mapping[str, Any]) -> bytes:
+    """What is hashed and signed of an entry but for the hash before it: the end of a list as JSON."""
+    return msgspec.json.encode([entry[name] for name in _FIELDS])[1:]
+
+
+def _begun(before: str) -> bytes:
+    """The list's beginning."""
+    return b"[" + msgspec.json.encode(before) + b","
+
+
+def _hash(before: str, told: bytes) -> str:
+    found = hashlib.sha256(_begun(before))
+    found.update(told)
+    return found.hexdigest()

@@ -60,7 +60,6 @@ def _dearest(numbers: Int64s, prices: Sequence[Fraction]) -> Fraction:
 
 
 def _added_up(code: Int64s, values: Int64s) -> Int64s:
-    """The rows of values by code."""
-    found = np.zeros((int(code.max(initial=-1)) + 1, values.shape[1]), np.int64)
-    np.add.at(found, code, values)
-    return found
+    """The rows of values, small integers, added up by code."""
+    columns = [np.bincount(code, column) for column in values.T]  # exact: below 2**53
+    return np.stack(columns, axis=-1).astype(np.int64)
