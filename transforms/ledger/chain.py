@@ -185,9 +185,7 @@ def signed_since(db: sa.Connection, account: str) -> int | None:
     return found
 
 
-def check(
-    entry: Mapping[str, Any], since: int | None, signature: Signature | None, told: bytes | None = None
-) -> None:
+def check(entry: Mapping[str, Any], since: int | None, signature: Signature | None, told: bytes | None = None) -> None:
     """Refuses an entry that somebody without the key has written. since: the account's first signed entry. told: what
     `_told` says of the entry, where that was asked before."""
     if since is None or entry["seq"] < since:
