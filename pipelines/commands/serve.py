@@ -96,6 +96,8 @@ def _listening(host: str, port: int) -> socket.socket:
 
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+        listening = socket.create_server((host, port), family=family, backlog=BACKLOG)
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return listening
     except OSError as error:
         raise InputError(f"{host}:{port} cannot be listened on ({reason_of(error)}): is it taken?") from None

@@ -5,13 +5,13 @@ import gzip
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import NamedTuple
 
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -28,6 +28,8 @@ STALE_S = 60.0
 """A folder that was not looked at for so long is a fault."""
 CACHE_BYTES = 64 << 20
 LEAST_GZIP = 512
+MAKERS = 2
+"""Threads that make answers: more would only wait for one another, and one long answer must not hold the others."""
 MAP_DATA = "/map.bin"
 
 _HEADERS = {
@@ -55,7 +57,10 @@ class _Kept(NamedTuple):
 
 @dataclass
 class Server:
-    """The newest snapshot, and answers that were made of it. fault: why the folder could not be looked at."""
+    """The newest snapshot, and answers that were made of it, each once however many ask for it at a time.
+
+    fault: why the folder could not be looked at.
+    """
 
     follower: Follower
     texts: MapTexts
@@ -63,6 +68,8 @@ class Server:
     fault: str = ""
     _made: OrderedDict[Key, _Kept] = field(default_factory=OrderedDict)
     _made_bytes: int = 0
+    _making: dict[Key, asyncio.Task[_Kept]] = field(default_factory=dict)
+    _makers: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(MAKERS, "answers"))
 
     def look(self) -> None:
         try:
@@ -75,35 +82,47 @@ class Server:
         """Without an end."""
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
-            await run_in_threadpool(self.look)
+            await asyncio.to_thread(self.look)
 
     async def answer(self, request: Request, make: Make) -> Response:
         """Of the newest snapshot; not again what the client has, and not again what was made."""
         snapshot = self.snapshot
         if snapshot is None:
-            return _problem(503, "nothing is published yet")
+            return _problem(503, self.fault or "nothing is published yet")
         tag = f'"{snapshot.tag_of(request.query_params.get("slot"))}"'
         headers = {**_HEADERS, **_OPEN, "etag": tag}
         if tag in request.headers.get("if-none-match", "").replace("W/", "").split(", "):
             return Response(status_code=304, headers=headers)
         packs = "gzip" in request.headers.get("accept-encoding", "")
         key = (tag, f"{request.url.path}?{request.url.query}", packs)
-        if key not in self._made:
-            try:
-                self._keep(key, _kept(await run_in_threadpool(make, snapshot), packs=packs))
-            except BadQuery as error:
-                return _problem(400, str(error))
-        kept = self._made[key]
-        self._made.move_to_end(key)
+        try:
+            kept = await self._answer(key, make, snapshot)
+        except BadQuery as error:
+            return _problem(400, str(error))
         packing = {"content-encoding": "gzip"} if kept.is_packed else {}
         return Response(kept.content, media_type=kept.media, headers=headers | packing)
 
-    def _keep(self, key: Key, kept: _Kept) -> None:
-        """Throws away what was asked for longest ago."""
+    async def _answer(self, key: Key, make: Make, snapshot: Snapshot) -> _Kept:
+        """What was made, or is being made for others, or is made now. Raises BadQuery."""
+        if key in self._made:
+            self._made.move_to_end(key)
+            return self._made[key]
+        if key not in self._making:
+            self._making[key] = asyncio.create_task(self._make(key, make, snapshot))
+        return await asyncio.shield(self._making[key])
+
+    async def _make(self, key: Key, make: Make, snapshot: Snapshot) -> _Kept:
+        """Keeps it; throws away what was asked for longest ago."""
+        try:
+            work = asyncio.get_running_loop().run_in_executor
+            kept = await work(self._makers, lambda: _kept(make(snapshot), packs=key[2]))
+        finally:
+            del self._making[key]
         self._made[key] = kept
         self._made_bytes += len(kept.content)
         while self._made_bytes > CACHE_BYTES and len(self._made) > 1:
             self._made_bytes -= len(self._made.popitem(last=False)[1].content)
+        return kept
 
     def health(self) -> tuple[int, dict[str, object]]:
         """200 where the folder is followed and holds something."""

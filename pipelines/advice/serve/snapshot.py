@@ -8,9 +8,13 @@ from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import shapely
+import shapely.geometry
 
+from dpops.types import Float64s
 from pipelines.advice.pages.map import Surroundings
 from pipelines.advice.pages.pack import packed
 from pipelines.advice.pages.places import Place
@@ -60,10 +64,21 @@ class Snapshot:
             kinds |= dict.fromkeys(self.rows.filter(chosen)["slot_start"].unique().to_pylist(), name)
         return kinds
 
+    def prepare(self) -> None:
+        """Makes what most answers are made of, before anybody asks. Raises InputError."""
+        _ = self.usable_slices, self.kinds, self.places, self.map_data, self.on_square
+
     @cached_property
     def places(self) -> Mapping[str, Place]:
         """Every place, by id."""
         return {cell: self.around.places.place(cell) for cell in sorted(self.rows["cell"].unique().to_pylist())}
+
+    @cached_property
+    def on_square(self) -> Mapping[str, shapely.Geometry]:
+        """Every place that has a shape, by id, on the Mercator square: [0, 1] both ways, north up."""
+        shapes = {cell: place.shape.geometry for cell, place in self.places.items() if place.shape is not None}
+        geometries = np.array([shapely.geometry.shape(shape) for shape in shapes.values()], dtype=object)
+        return dict(zip(shapes, shapely.transform(geometries, _mercator), strict=True))
 
     @cached_property
     def usable(self) -> pa.Table:
@@ -107,12 +122,14 @@ class Follower:
     _looked: list[Stamp] = field(default_factory=list)
 
     def look(self, before: Snapshot | None = None) -> Snapshot | None:
-        """The folder now; the one before where nothing changed; None where it holds no row. Raises InputError."""
+        """The folder now; the one before where nothing changed; None where it holds no row.
+
+        The one before answers until this one is prepared. Raises InputError, again at each look until it is mended.
+        """
         stamps = sorted(map(_stamp, self._files()))
         self.seen_s = time.time()
         if before is not None and stamps == self._looked:
             return before
-        self._looked = stamps
         self._read(stamps)
         files: dict[str, list[Stamp]] = {}
         for stamp, table in self._tables.items():
@@ -121,7 +138,10 @@ class Follower:
         if not files:
             return None
         rows = _together(self._tables, files)
-        return Snapshot(rows, {slot: tuple(found) for slot, found in files.items()}, self.around, self.slots)
+        snapshot = Snapshot(rows, {slot: tuple(found) for slot, found in files.items()}, self.around, self.slots)
+        snapshot.prepare()
+        self._looked = stamps
+        return snapshot
 
     def _read(self, stamps: Sequence[Stamp]) -> None:
         """What is new; what is gone is forgotten."""
@@ -167,6 +187,12 @@ def _slices(rows: pa.Table) -> dict[str, tuple[int, int]]:
     ends, slots = runs.run_ends.to_pylist(), runs.values.to_pylist()
     begins = [0, *ends[:-1]]
     return {slot: (begin, end - begin) for slot, begin, end in zip(slots, begins, ends, strict=True)}
+
+
+def _mercator(positions: Float64s) -> Float64s:
+    """positions: [n, 2], of longitude and latitude."""
+    sine = np.sin(np.radians(positions[:, 1].clip(-85.0, 85.0)))
+    return np.column_stack((positions[:, 0] / 360 + 0.5, 0.5 + np.log((1 + sine) / (1 - sine)) / (4 * np.pi)))
 
 
 def _digest(value: object) -> str:

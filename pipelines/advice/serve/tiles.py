@@ -1,21 +1,20 @@
 """Vector tiles of one slot's values. Source: Mapbox Vector Tile Specification 2.1."""
 
-import math
 from collections.abc import Mapping
-from functools import lru_cache
 
 import mapbox_vector_tile
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import shapely
-import shapely.geometry
 
-from dpops.types import Float64s
 from pipelines.advice.serve.answers import Answer, BadQuery, chosen
 from pipelines.advice.serve.snapshot import Snapshot
 
 MEDIA = "application/vnd.mapbox-vector-tile"
 LAYER = "places"
 MOST_ZOOM = 22
+EXTENT = 4096
 _BUFFER = 0.05
 """Of a tile's width, around it."""
 _SHOWN = ("cell", "name", "statistic", "value", "lower95", "upper95", "unit", "value_of", "status")
@@ -28,16 +27,33 @@ def tile(snapshot: Snapshot, zoom: int, column: int, row: int, query: Mapping[st
     if not (0 <= zoom <= MOST_ZOOM and 0 <= column < 2**zoom and 0 <= row < 2**zoom):
         raise BadQuery(f"there is no tile {zoom}/{column}/{row}: a zoom is 0 to {MOST_ZOOM}")
     rows = chosen(snapshot, query)
-    bounds, places, features = _bounds(zoom, column, row), _projected(snapshot), []
-    for said in rows.select([name for name in _SHOWN if name in rows.column_names]).to_pylist():
-        place = places[said["cell"]]
-        if place.intersects(_around(bounds)):
-            properties = {name: value for name, value in said.items() if value is not None}
-            features.append({"geometry": place, "properties": properties})
+    bounds = _bounds(zoom, column, row)
+    rows, places = _within(rows.select([name for name in _SHOWN if name in rows.column_names]), snapshot, bounds)
+    features = [
+        {
+            "geometry": places[said["cell"]],
+            "properties": {name: each for name, each in said.items() if each is not None},
+        }
+        for said in rows.to_pylist()
+    ]
     if not features:
         return Answer(b"", MEDIA)
-    options = {"quantize_bounds": bounds, "extents": 4096}
+    options = {"extents": EXTENT, "check_winding_order": False}
     return Answer(mapbox_vector_tile.encode([{"name": LAYER, "features": features}], default_options=options), MEDIA)
+
+
+def _within(rows: pa.Table, snapshot: Snapshot, bounds: Box) -> tuple[pa.Table, Mapping[str, shapely.Geometry]]:
+    """The rows whose place touches a tile or the space around it; and these places in the tile's own whole numbers,
+    wound as its layer asks: all at once, which one by one takes half of a tile's time."""
+    cells = rows["cell"].unique() if rows.num_rows else pa.array([], pa.string())
+    places = np.array([snapshot.on_square[cell] for cell in cells.to_pylist()], dtype=object)
+    touches = shapely.intersects(places, _around(bounds))
+    cells = cells.filter(pa.array(touches, pa.bool_()))
+    west, south, east, _ = bounds
+    drawn = shapely.transform(places[touches], lambda xy: np.rint((xy - (west, south)) * (EXTENT / (east - west))))
+    wound = shapely.orient_polygons(drawn, exterior_cw=True)
+    within = rows.filter(pc.is_in(rows["cell"], cells)) if rows.num_rows else rows
+    return within, dict(zip(cells.to_pylist(), wound, strict=True))
 
 
 def _bounds(zoom: int, column: int, row: int) -> Box:
@@ -50,22 +66,3 @@ def _around(bounds: Box) -> shapely.Polygon:
     west, south, east, north = bounds
     margin = (east - west) * _BUFFER
     return shapely.box(west - margin, south - margin, east + margin, north + margin)
-
-
-@lru_cache(maxsize=1)
-def _projected(snapshot: Snapshot) -> dict[str, shapely.Geometry]:
-    """Every place on the Mercator square."""
-    return {
-        cell: shapely.transform(shapely.geometry.shape(place.shape.geometry), _on_square)
-        for cell, place in snapshot.places.items()
-        if place.shape is not None
-    }
-
-
-def _on_square(positions: Float64s) -> Float64s:
-    return np.array([_mercator(*position) for position in positions])
-
-
-def _mercator(lon: float, lat: float) -> tuple[float, float]:
-    sine = math.sin(math.radians(max(-85.0, min(85.0, lat))))
-    return lon / 360 + 0.5, 0.5 + math.log((1 + sine) / (1 - sine)) / (4 * math.pi)
