@@ -3,20 +3,15 @@
 import asyncio
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
-
-import pytest
 
 from pipelines.advice.pages.map import MapTexts, Surroundings
 from pipelines.advice.pages.places import Places
 from pipelines.advice.serve.app import application
 from pipelines.advice.serve.snapshot import Follower
-from pipelines.commands import publish
 from tests.noninterference.roads import Job
 from tests.noninterference.world import Feed, Town
 
-NOW = datetime(2022, 2, 1, tzinfo=UTC)
 OF_A_LOOK = re.compile(rb'"looked_s_ago":[0-9.]+')
 TEXTS = ("--publisher", "City of Town", "--licence", "CC-BY-4.0", "--all")
 ASKED = (
@@ -28,12 +23,10 @@ ASKED = (
 def portal(town: Town, feed: Feed) -> None:
     """A release, published twice: with values that may be used, and with all."""
     Job(formats=("parquet", "jsonl"))(town, feed)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(publish, "datetime", _Still)
-        for name, texts in (("usable", TEXTS[:-1]), ("all", TEXTS)):
-            command = ("publish", *town.ledger(), "--input", f"{town.out}/hats-*.parquet", *texts)
-            town.run(*command, "--output", town.folder / "public" / name)
-            town.run(*command, "--output", town.folder / "public" / f"{name}-again", "--json")
+    for name, texts in (("usable", TEXTS[:-1]), ("all", TEXTS)):
+        command = ("publish", *town.ledger(), "--input", f"{town.out}/hats-*.parquet", *texts)
+        town.run(*command, "--output", town.folder / "public" / name)
+        town.run(*command, "--output", town.folder / "public" / f"{name}-again", "--json")
 
 
 def server(town: Town, feed: Feed) -> None:
@@ -45,14 +38,6 @@ def server(town: Town, feed: Feed) -> None:
         headers.pop("etag", None)
         town.show(f"answer of {address}", f"{status} {sorted(headers.items())}")
         town.show(f"what {address} holds", OF_A_LOOK.sub(b"", body))
-
-
-class _Still(datetime):
-    """A clock that stands still."""
-
-    @classmethod
-    def now(cls, _zone: Any = None) -> datetime:
-        return NOW
 
 
 async def _answers(app: Any) -> dict[str, tuple[int, dict[str, str], bytes]]:

@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,7 +19,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from pipelines.account import record
+from pipelines.advice.pages import report as report_page
 from pipelines.cli import main
+from pipelines.commands import publish
 from pipelines.commands.levels_summary import OPERATOR_ONLY
 from pipelines.specification import Specification
 from tests.noninterference.claims import beyond
@@ -132,7 +135,7 @@ def watched(spec: str, feed: Feed, history: History) -> Town:
     shutil.rmtree(home, ignore_errors=True)
     town = Town(Path(shutil.copytree(folder, home)))
     (town.folder / "public").mkdir()
-    with frozen(town.offered), unhashed():
+    with frozen(town.offered), unhashed(), still_clock():
         history(town, feed)
     for path in sorted((town.folder / "public").rglob("*")):
         if path.is_file():
@@ -153,6 +156,23 @@ def unhashed() -> Iterator[None]:
     walked = record.walked
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(record, "walked", telling)
+        yield
+
+
+class _Still(datetime):
+    """A clock that stands still."""
+
+    @classmethod
+    def now(cls, _zone: Any = None) -> datetime:
+        return datetime(2022, 2, 1, tzinfo=UTC)
+
+
+@contextmanager
+def still_clock() -> Iterator[None]:
+    """Reports and portals tell when they were made: here always at the same time."""
+    with pytest.MonkeyPatch.context() as patch:
+        for page in (report_page, publish):
+            patch.setattr(page, "datetime", _Still)
         yield
 
 
