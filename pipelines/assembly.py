@@ -3,24 +3,19 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import groupby
-from pathlib import Path
 
 from pipelines.account.location import AccountLocation, account_of, read_key, signature_of
 from pipelines.errors import UsageError
 from pipelines.job import Job, Outputs
 from pipelines.specification import Specification
-from pipelines.specification.levels import LevelsRelease
 from transforms.ledger import AccountRefusal, Ledger
-from transforms.ledger.chain import Signature
 from transforms.ledger.ledger_account import LedgerAccount
 from transforms.observe.parse import Rules
 from transforms.observe.vehicle_hash import Secret
 from transforms.recorded.units import Transaction
 from transforms.releases.base import Asked
-from transforms.releases.periods.stages import LevelsPolicy
 from transforms.releases.registry import KINDS
 from transforms.releases.slots import SlotFacts
-from transforms.releases.state_file import StateFile
 from transforms.time.calendar import Calendar, CalendarError, Locator
 
 
@@ -89,14 +84,6 @@ def assemble(
         account=account,
         outputs=outputs,
     )
-
-
-def levels_policy(
-    spec: Specification, levels: LevelsRelease, secret: Secret, head: Path, signature: Signature | None
-) -> LevelsPolicy:
-    """How the periods of a specification by `levels` are released. head, signature: the account's."""
-    policy = levels.policy(spec.spec_id, spec.cells.region or (), spec.speeds.grid, secret.derive("digest"))
-    return replace(policy, kept=StateFile.beside(head, spec.spec_id, signature))
 
 
 def asked_of(

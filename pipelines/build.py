@@ -2,11 +2,12 @@
 
     read -> parse -> lateness -> assign -> by vehicle -> by hexagon -> record -> estimate -> publish
 
-A stream joins the stretches end to end, and so does a scheduled job on a cluster (pipelines/runs/beam/bounded.py). One
-on this machine is no pipeline: its crew (pipelines/runs/crew) calls the same functions.
+Every pipeline is `road` with a runner of its own: a stream (pipelines/runs/stream/windows.py), a scheduled job on a
+cluster (pipelines/runs/beam/bounded.py), a caller's pipeline (pipelines/runs/library.py). A job on this machine is no
+pipeline: its crew (pipelines/runs/crew) calls the same functions.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import apache_beam as beam
 from apache_beam.pvalue import DoOutputsTuple, PBegin, PCollection
@@ -16,21 +17,18 @@ from transforms.records import (
     EXPOSURE,
     REFUSED,
     ExposureBytes,
-    KeyedEvents,
-    KeyedPartial,
     KeyedTally,
     KeyedUnit,
     PackedEvents,
     RecordedSlot,
     Refused,
     SlotEstimates,
+    TallyBytes,
 )
 from transforms.sinks.steps import PublishFiles, PublishToKafka
-from transforms.sources.heartbeat import Heartbeat
-from transforms.steps.count import ByVehicle, InPanes, LateForPanes
-from transforms.steps.lateness import BEHIND, InTime, IntoPanes, IntoSlots, RefuseLate
+from transforms.steps.lateness import RefuseLate
 from transforms.steps.observe import Assign, CountRefused, Parse
-from transforms.steps.release import ByHexagon, Estimate, Record
+from transforms.steps.release import ByHexagon, Estimate
 
 PANE_S = 60
 """A stream counts its slots in panes of this length: two reports of a vehicle at one time are in the same one, so that
@@ -38,8 +36,6 @@ duplicates can be dropped and contributions added up before the slot ends. It di
 
 Source = beam.PTransform[PBegin, DoOutputsTuple]
 """Hands over main: RawBatch; refused: Refused."""
-
-Sink = beam.PTransform[PCollection[SlotEstimates], PCollection[None]]
 
 
 class ObservedOutputs(NamedTuple):
@@ -56,49 +52,45 @@ class HexagonOutputs(NamedTuple):
     exposure: PCollection[tuple[int, ExposureBytes]]
 
 
-def stream(p: beam.Pipeline, source: Source, heartbeat: Heartbeat, job: Job, identity: str) -> None:
-    """The whole road, end to end and without an end.
+class Runner(Protocol):
+    """Says what differs between pipelines: how slots are counted, and what must be known before one is recorded."""
 
-    A savepoint finds its steps by name. One has the `identity` of specification and key in its name: so Flink refuses a
-    savepoint with slots, cells and speeds of another one, or with vehicles that would be counted twice under our key.
-    """
-    beats = p | f"heartbeat of {identity}" >> heartbeat
-    publish(seal_in_panes(p | "read" >> source, beats, heartbeat.start_s, job), job)
+    def tallies(self, events: PCollection[PackedEvents], job: Job) -> PCollection[KeyedTally]:
+        """Counts events by (plan, release shard): what each vehicle did in each cell.
+
+        With one heartbeat, b"", for every plan and shard, so that a slot is sealed even if nothing happened.
+        """
+        ...
+
+    def recorded(self, drawn: HexagonOutputs, job: Job) -> PCollection[RecordedSlot]:
+        """Hands drawn units to the ledger, and answers with what it returned."""
+        ...
+
+    def in_order(self, tallies: PCollection[KeyedTally], job: Job) -> PCollection[SlotEstimates]:
+        """Draws, records and estimates the groups of a release that come one after another."""
+        ...
 
 
-def seal_in_panes(
-    read: DoOutputsTuple, beats: PCollection[KeyedTally], start_s: int, job: Job, pane_s: int = PANE_S
-) -> PCollection[KeyedUnit]:
-    """What an unbounded source read -> sealed units. Exposures, which are added up over a period, are dropped.
-
-    pane_s: length of the panes that a slot is counted in, in seconds. What comes when its pane is over waits beside
-    them for the end of its slot.
-    """
-    events = observe(read, job, pane_s) | "in time" >> InTime(pane_s)  # PackedEvents
-    panes = events.in_time | "into panes" >> IntoPanes(pane_s, start_s)
-    partials = panes | "in panes" >> InPanes(job.release.cap, job.release.columns)  # (slot, vehicle shard), Partial
-    late = events[BEHIND] | "late for panes" >> LateForPanes(job.release.cap, job.release.columns)  # the same
-    into_slots = IntoSlots(job.slot_s, start_s)
-    both = (partials | "into slots" >> into_slots, late | "late into slots" >> into_slots)
-    return draw(count(both | "with late ones" >> beam.Flatten(), job, in_panes=True), beats, job).sealed
+def road(
+    events: PCollection[PackedEvents], job: Job, runner: Runner, drawing: str = "by hexagon"
+) -> PCollection[SlotEstimates]:
+    """Accepted observations -> the estimates of all that the job releases. drawing: the name of the step that draws."""
+    tallies = runner.tallies(events, job)
+    if job.release.in_order:
+        return runner.in_order(tallies, job)
+    done = tallies | drawing >> ByHexagon(job.release, job.transaction, job.account)  # key, Unit
+    return estimate(runner.recorded(HexagonOutputs(done.sealed, done[EXPOSURE]), job), job)
 
 
 def observe(
     read: DoOutputsTuple, job: Job, pane_s: int | None = None, lateness: RefuseLate | None = None
-) -> PCollection[PackedEvents]:
-    """What a source read -> accepted observations, packed by (slot, vehicle shard). Refused rows are counted only.
+) -> ObservedOutputs:
+    """What a source read -> accepted observations, packed by (slot, vehicle shard); refused rows, which are counted.
 
     read: main: RawBatch; refused: Refused. No file is late: without a promise of its source, no event can be.
     pane_s: length of the panes that a slot is counted in, in seconds; None: the whole slot at once. lateness: which
     rows are late; None: those of slots that are over.
     """
-    return observe_all(read, job, pane_s, lateness).events
-
-
-def observe_all(
-    read: DoOutputsTuple, job: Job, pane_s: int | None = None, lateness: RefuseLate | None = None
-) -> ObservedOutputs:
-    """As `observe`, with what was refused, for it is counted already."""
     parsed = read.batches | "parse" >> Parse(job.rules)  # Observations
     timely = parsed.observations | "lateness" >> (lateness or RefuseLate(job.slot_s))  # the same
     assigned = timely.observations | "assign" >> Assign(job.ground, job.vehicle_shards, pane_s)
@@ -107,46 +99,22 @@ def observe_all(
     return ObservedOutputs(assigned.events, refused)
 
 
-def count(
-    parts: PCollection[KeyedEvents | KeyedPartial], job: Job, *, in_panes: bool = False
-) -> PCollection[KeyedTally]:
-    """Events, or partial tallies of panes -> tallies by (plan, release shard): what each vehicle did in each cell."""
-    return parts | "by vehicle" >> ByVehicle(job.release, in_panes)
-
-
-def draw(tallies: PCollection[KeyedTally], heartbeat: PCollection[KeyedTally], job: Job) -> HexagonOutputs:
-    """Tallies -> sealed units, and what each vehicle spends in them.
-
-    heartbeat: one ((plan, release shard), b"") for every plan, so that a slot is sealed even if nothing happened.
-    """
-    both = (tallies, heartbeat) | "with heartbeat" >> beam.Flatten()
-    done = both | "by hexagon" >> ByHexagon(job.release, job.transaction, job.account)  # key, Unit
-    return HexagonOutputs(done.sealed, done[EXPOSURE])
-
-
-def publish(sealed: PCollection[KeyedUnit], job: Job, *, needs_consent: bool = False) -> None:
-    """Sealed units -> the ledger's answer -> estimates -> files, and messages of a topic.
-
-    needs_consent: see `Record`.
-    """
-    recorded = sealed | "record" >> Record(job.account, needs_consent=needs_consent)
-    publish_estimates(estimate(recorded, job), job)
-
-
-def publish_estimates(estimates: PCollection[SlotEstimates], job: Job) -> None:
-    for name, sink in sinks_of(job.outputs).items():
-        _ = estimates | name >> sink
+def with_beats(tallies: PCollection[KeyedTally], job: Job) -> PCollection[KeyedTally]:
+    """Tallies of a closed range, with the heartbeats of all its plans."""
+    plans = dict.fromkeys(map(job.release.group, job.slots))
+    beats = [((plan_s, shard), TallyBytes(b"")) for plan_s in plans for shard in range(job.release.shards)]
+    create = beam.Create(beats, reshuffle=False).with_output_types(KeyedTally)
+    return (tallies, tallies.pipeline | "heartbeat" >> create) | "with heartbeat" >> beam.Flatten()
 
 
 def estimate(recorded: PCollection[RecordedSlot], job: Job) -> PCollection[SlotEstimates]:
     """What the ledger returned -> values, intervals and status; where it is asked for, also what the past teaches."""
-    name = "learn" if job.outputs.shape.model else "read integers"
+    name = "learn" if job.release.learns else "read integers"
     return recorded | "publish/estimate" >> Estimate(job.release, job.account, name)
 
 
-def sinks_of(outputs: Outputs) -> dict[str, Sink]:
-    """Where estimates go, by the names of the steps."""
-    found: dict[str, Sink] = {"publish": PublishFiles(outputs.folder, outputs.formats, outputs.shape)}
+def publish(estimates: PCollection[SlotEstimates], outputs: Outputs, of: str = "") -> None:
+    """Estimates -> files, and messages of a topic. of: what the names of the steps begin with."""
+    _ = estimates | f"{of}publish" >> PublishFiles(outputs.folder, outputs.formats, outputs.shape)
     if outputs.topic is not None:
-        found["publish to kafka"] = PublishToKafka(outputs.topic, outputs.shape)
-    return found
+        _ = estimates | f"{of}publish to kafka" >> PublishToKafka(outputs.topic, outputs.shape)

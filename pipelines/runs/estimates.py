@@ -10,7 +10,7 @@ import numpy as np
 
 from dpops.learning.learner import Learned
 from pipelines.account.location import AccountLocation
-from pipelines.assembly import levels_policy, slot_facts
+from pipelines.assembly import asked_of, ledger_account_of, slot_facts
 from pipelines.errors import UsageError
 from pipelines.job import Outputs
 from pipelines.output_folder import make_writable
@@ -25,6 +25,7 @@ from transforms.releases.periods.learned import day_estimates, hat_estimates, le
 from transforms.releases.periods.order import is_complete, of_period
 from transforms.releases.periods.products import Product
 from transforms.releases.periods.publish import HatEstimates, estimates_of_slot
+from transforms.releases.periods.release import PeriodRelease
 from transforms.releases.periods.stages import LevelsPolicy
 from transforms.releases.periods.states import period_order
 from transforms.releases.periods.sums import SCHEMA, sums_of
@@ -62,9 +63,8 @@ def recorded(spec: Specification, location: AccountLocation, products: Sequence[
         raise UsageError("estimates are learned from statistics by 'levels'; other rows are what `release` writes")
     if not location.ledger.exists():
         raise AccountRefusal(f"there is no ledger at {location.shown}: name it with --ledger")
-    policy = levels_policy(  # nothing is recorded: no digest is made
-        spec, spec.levels, Secret(b""), location.head, location.signature
-    )
+    account = replace(ledger_account_of(spec, location, signs=False), signature=location.signature)
+    policy = PeriodRelease.of(asked_of(spec, {}, Secret(b""), account)).policy  # nothing is recorded: no digest is made
     wanted = {product.name: product for product in (*policy.products, *products)}
     policy = replace(policy, products=tuple(wanted.values()))
     return Recorded(spec, policy, location.ledger.stages(spec.account.name, spec.spec_id))

@@ -1,7 +1,7 @@
 """The road as a composite PTransform: positions of vehicles in, rows of the result table out, exactly once."""
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,31 +13,31 @@ from apache_beam.pvalue import PCollection
 
 from pipelines.account import location
 from pipelines.account.location import AccountLocation
-from pipelines.assembly import admitted, assemble, continuing, job_of, ledger_account_of
-from pipelines.build import count, draw, estimate, observe, seal_in_panes
+from pipelines.assembly import admitted, continuing, job_of, ledger_account_of
+from pipelines.build import PANE_S, HexagonOutputs, observe, road, with_beats
 from pipelines.errors import UsageError
 from pipelines.further_columns import shape_with
 from pipelines.job import NOWHERE, Job, Outputs
 from pipelines.ranges import closed_range
 from pipelines.runs.period_demand import asked_of_the_account
-from pipelines.runs.stream.levels import released
-from pipelines.runs.stream.stream import StreamFacts, check, first_slot, identity_of, levels_stream, life_of
+from pipelines.runs.stream.stream import check, endless, first_slot, identity_of, later_of, life_of
+from pipelines.runs.stream.windows import released
 from pipelines.specification import Specification, SpecificationError, load
 from pipelines.specification.load import Source
 from transforms.layouts.base import FIELDS
 from transforms.ledger import AccountRefusal
 from transforms.observe.vehicle_hash import Secret
-from transforms.records import KeyedEvents, KeyedTally, PackedEvents, SlotEstimates, TallyBytes
+from transforms.records import KeyedEvents, KeyedTally, PackedEvents, RecordedSlot, SlotEstimates
 from transforms.releases.hats.past import MODEL
 from transforms.sinks.rows import NOTES, Shape, schema_of
 from transforms.sinks.typed_rows import ToRows
 from transforms.sources.elements import ReadElements
 from transforms.sources.heartbeat import Heartbeat
 from transforms.sources.script import ScriptedHeartbeat, script_of
+from transforms.steps.count import ByVehicle
 from transforms.steps.periods import ReleasePeriod
 from transforms.steps.release import Record
 from transforms.time.calendar import Calendar
-from transforms.time.stream_calendar import StreamCalendar
 
 
 @dataclass
@@ -111,14 +111,9 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
         job = job_of(spec, when, secret, ledger_account_of(spec, place), outputs)
         job = continuing(job, place.ledger)
         read = elements | "read" >> ReadElements(spec.input.layout.units, names_of(spec), None)
-        events = observe(read, job) | "by shard" >> beam.Map(_keyed).with_output_types(KeyedEvents)
-        plans = list(dict.fromkeys(map(job.release.group, job.slots)))
-        beats = _beats(elements.pipeline, plans, job.release.shards)
-        if job.release.in_order:
-            return _release_period(count(events, job), beats, spec, when, job)
-        sealed = draw(count(events, job), beats, job).sealed
-        needs_rows = spec.counts_are_public and not self.allow_empty
-        return estimate(sealed | "record" >> Record(job.account, needs_rows, may_lose=False), job)
+        return road(
+            observe(read, job).events, job, _AsCalled(spec, when, spec.counts_are_public and not self.allow_empty)
+        )
 
     def _open(
         self,
@@ -134,19 +129,14 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
         from_s, to_s = life_of(spec)
         if self.end is not None:
             to_s = min(to_s, first_slot(spec, self.end, datetime.now(UTC)))
-        account = ledger_account_of(spec, place)
-        calendar, facts = StreamCalendar(spec.timetable, start_s, from_s, to_s), StreamFacts(spec, from_s, to_s)
-        job = continuing(assemble(spec, calendar, facts, "slot", secret, account, outputs, in_slots=True), place.ledger)
+        job = endless(spec, start_s, (from_s, to_s), place, secret, outputs)
         identity = identity_of(spec, secret, job.vehicle_shards)
         beats = elements.pipeline | f"heartbeat of {identity}" >> _heartbeat(elements, spec, start_s, to_s)
         strict = spec.counts_are_public
         read = elements | "read" >> ReadElements(spec.input.layout.units, names_of(spec), start_s, raises=strict)
-        levels = levels_stream(spec, job, secret)
-        if levels is not None:
-            found = [estimates for _, estimates in released(read, beats, start_s, job, levels)]
-            return tuple(found) | "live and whole" >> beam.Flatten()
-        sealed = seal_in_panes(read, beats, start_s, job, job.slot_s)
-        return estimate(sealed | "record" >> Record(job.account), job)
+        pane_s = job.slot_s if job.release.keeps_late else PANE_S
+        both = [estimates for _, estimates in released(read, beats, start_s, job, later_of(spec, job, secret), pane_s)]
+        return both[0] if len(both) == 1 else both | "live and whole" >> beam.Flatten()
 
 
 def _heartbeat(
@@ -181,26 +171,31 @@ def _keyed(packed: PackedEvents) -> KeyedEvents:
     return packed.key, packed.data
 
 
-def _beats(p: beam.Pipeline, plans: Sequence[int], shards: int) -> PCollection[KeyedTally]:
-    beats = [((plan_s, shard), TallyBytes(b"")) for plan_s in plans for shard in range(shards)]
-    found: PCollection[KeyedTally] = p | "heartbeat" >> beam.Create(beats, reshuffle=False).with_output_types(
-        KeyedTally
-    )
-    return found
+@dataclass(frozen=True)
+class _AsCalled:
+    """The runner of a caller's bounded pipeline. needs_rows: see `Record`."""
 
+    spec: Specification
+    when: Calendar
+    needs_rows: bool
 
-def _release_period(
-    tallies: PCollection[KeyedTally], beats: PCollection[KeyedTally], spec: Specification, when: Calendar, job: Job
-) -> PCollection[SlotEstimates]:
-    """One period: each rests on those that were recorded before it, so they come one after another."""
-    if spec.input.derived is not None:
-        raise SpecificationError("input.derived_speed is for `hatstream release` only: give rows with their speeds")
-    if len(when.periods) > 1:
-        raise UsageError(
-            f"the range holds {len(when.periods)} periods, and by {spec.kind!r} each rests on what was recorded "
-            "before: run one pipeline a period, the oldest first"
-        )
-    if asked_of_the_account(job).periods_refused:
-        raise AccountRefusal(f"account {spec.account.name!r} refuses {when.periods[0]}: its limit would be exceeded")
-    both = (tallies, beats) | "with heartbeat" >> beam.Flatten()
-    return both | "period" >> ReleasePeriod(job.account, job.release)
+    def tallies(self, events: PCollection[PackedEvents], job: Job) -> PCollection[KeyedTally]:
+        keyed = events | "by shard" >> beam.Map(_keyed).with_output_types(KeyedEvents)
+        return with_beats(keyed | "by vehicle" >> ByVehicle(job.release), job)
+
+    def recorded(self, drawn: HexagonOutputs, job: Job) -> PCollection[RecordedSlot]:
+        return drawn.sealed | "record" >> Record(job.account, self.needs_rows, may_lose=False)
+
+    def in_order(self, tallies: PCollection[KeyedTally], job: Job) -> PCollection[SlotEstimates]:
+        """One period: each rests on those that were recorded before it, so they come one after another."""
+        spec, periods = self.spec, self.when.periods
+        if spec.input.derived is not None:
+            raise SpecificationError("input.derived_speed is for `hatstream release` only: give rows with their speeds")
+        if len(periods) > 1:
+            raise UsageError(
+                f"the range holds {len(periods)} periods, and by {spec.kind!r} each rests on what was recorded "
+                "before: run one pipeline a period, the oldest first"
+            )
+        if asked_of_the_account(job).periods_refused:
+            raise AccountRefusal(f"account {spec.account.name!r} refuses {periods[0]}: its limit would be exceeded")
+        return tallies | "period" >> ReleasePeriod(job.account, job.release)

@@ -3,6 +3,7 @@
 import runpy
 import subprocess
 import sys
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
@@ -14,9 +15,11 @@ from apache_beam.transforms.window import FixedWindows
 
 from dpops.accountant import PureLimit
 from pipelines.assembly import job_of
-from pipelines.build import count, draw, observe, publish, seal_in_panes
+from pipelines.build import observe, publish
+from pipelines.build import road as walked
 from pipelines.job import Outputs
 from pipelines.ranges import range_of
+from pipelines.runs.stream.windows import released
 from pipelines.specification import load
 from tests import city
 from tests.golden.portability import findings, labels
@@ -29,7 +32,9 @@ from transforms.sources.kafka import ReadKafka
 from transforms.sources.kafka_partition import PartitionStart
 from transforms.sources.known_elements import KnownElements
 from transforms.sources.topic import Topic
+from transforms.steps.count import ByVehicle
 from transforms.steps.observe import Read
+from transforms.steps.release import Record
 from transforms.time.watermark import Watermark
 
 TOPIC = Topic(brokers="127.0.0.1:1", name="any")
@@ -52,12 +57,24 @@ def job_in(folder):
     return job_of(spec, range_of(spec.timetable, *city.DAYS), Secret(bytes(32)), book, Outputs(folder, ("csv",), TOPIC))
 
 
+@dataclass(frozen=True)
+class Plainly:
+    """The runner of a pipeline that counts whole slots, and records what it draws."""
+
+    def tallies(self, events, job):
+        keyed = events | "keyed" >> beam.Map(key_of).with_output_types(PAIR)
+        beats = events.pipeline | "heartbeat" >> KnownElements([]).with_output_types(PAIR)
+        return (keyed | "by vehicle" >> ByVehicle(job.release), beats) | "with heartbeat" >> beam.Flatten()
+
+    def recorded(self, drawn, job):
+        return drawn.sealed | "record" >> Record(job.account)
+
+
 def scheduled(job):
-    """The four stretches of the scheduled job, joined end to end."""
+    """The road of a closed range, from files to sinks."""
     p = empty()
-    events = observe(p | "paths" >> KnownElements([b"a"]).with_output_types(bytes) | "read" >> Read(job.layout), job)
-    keyed = events | "keyed" >> beam.Map(key_of).with_output_types(PAIR)
-    finish(keyed, p | "heartbeat" >> KnownElements([]).with_output_types(PAIR), job)
+    read = p | "paths" >> KnownElements([b"a"]).with_output_types(bytes) | "read" >> Read(job.layout)
+    publish(walked(observe(read, job).events, job, Plainly()), job.outputs)
     return p.to_runner_api()
 
 
@@ -72,12 +89,9 @@ def stream(job, source):
     beats = (
         p | "heartbeat" >> KnownElements([]).with_output_types(PAIR) | "beats" >> beam.WindowInto(FixedWindows(HOUR_S))
     )
-    publish(seal_in_panes(read, beats, 0, job), job)
+    for of, estimates in released(read, beats, 0, job):
+        publish(estimates, job.outputs, of)
     return p.to_runner_api()
-
-
-def finish(events, heartbeat, job):
-    publish(draw(count(events, job), heartbeat, job).sealed, job)
 
 
 @pytest.mark.parametrize("road", ["scheduled", "kafka", "folder"])

@@ -20,7 +20,7 @@ from dpops.levels import Stage, sum_up
 from dpops.levels.stages import UNIT
 from dpops.types import Int64s
 from pipelines.account import location
-from pipelines.assembly import job_of, ledger_account_of, levels_policy
+from pipelines.assembly import job_of, ledger_account_of
 from pipelines.job import NOWHERE, Job
 from pipelines.ranges import range_of
 from pipelines.specification import load
@@ -36,6 +36,7 @@ from transforms.observe.parse import parse
 from transforms.observe.vehicle_hash import Secret
 from transforms.public import EntryNumber
 from transforms.records import RawBatch
+from transforms.releases.periods.release import PeriodRelease
 from transforms.releases.periods.stages import COLUMNS, first_centres, laid_stage, rows_of
 from transforms.sources.elements import _batches
 
@@ -109,8 +110,8 @@ def road_of(layout: str) -> Road:
         place = location.find(f"{folder}/ledger.sqlite", None)
     when, secret = range_of(spec.timetable, DAYS[0], DAYS[0]), Secret(b"k" * 32)
     job = job_of(spec, when, secret, ledger_account_of(spec, place, signs=False), NOWHERE)
-    assert spec.levels is not None
-    policy = levels_policy(spec, spec.levels, secret, place.head, place.signature)
+    assert isinstance(job.release, PeriodRelease)
+    policy = job.release.policy
     slots, hours = tuple(job.slots), [8, 9, 10, 11]
     centres = first_centres(len(policy.region), len(slots))
     stage = laid_stage(policy, policy.first, 1, hours, centres, EntryNumber(0))

@@ -11,10 +11,10 @@ from apache_beam.transforms.window import TimestampedValue
 
 from pipelines.account import location
 from pipelines.assembly import job_of, ledger_account_of
-from pipelines.build import stream
 from pipelines.job import Outputs
 from pipelines.ranges import range_of
 from pipelines.runs.past import estimate_again
+from pipelines.runs.stream.windows import stream
 from pipelines.specification import load
 from tests import city
 from tests.stream.by_hand import STEPS, Counters

@@ -151,6 +151,11 @@ class Release(Protocol):
         ...
 
     @property
+    def learns(self) -> bool:
+        """Whether estimates of a slot rest on what earlier entries teach."""
+        ...
+
+    @property
     def keeps_late(self) -> bool:
         """Whether a stream still counts a report that comes when its pane is over and its slot is not."""
         ...

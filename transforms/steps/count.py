@@ -8,9 +8,8 @@ import apache_beam as beam
 from apache_beam.pvalue import PCollection
 from apache_beam.transforms.window import TimestampedValue
 
-from dpops.statistics import Column
 from transforms import counters, tasks, wire
-from transforms.count.tally import ContributionBound, admit_late, heard, merge_panes, tally_pane
+from transforms.count.tally import admit_late, heard, merge_panes, tally_pane
 from transforms.failpoints import failpoint
 from transforms.records import (
     EventBytes,
@@ -47,18 +46,16 @@ class ByVehicle(beam.PTransform[PCollection[KeyedEvents | KeyedPartial], PCollec
 class InPanes(beam.PTransform[PCollection[KeyedPane], PCollection[KeyedPartial]]):
     """Events by ((slot, vehicle shard), pane) -> their partial tallies by (slot, vehicle shard)."""
 
-    cap: ContributionBound | None
-    columns: tuple[Column, ...]
+    release: Release
 
     def expand(self, events: PCollection[KeyedPane]) -> PCollection[KeyedPartial]:
         grouped = events | "group" >> beam.GroupByKey()
-        fn = _InPanes(self.cap, self.columns)
-        return grouped | "tally the pane" >> beam.ParDo(fn).with_output_types(KeyedPartial)
+        return grouped | "tally the pane" >> beam.ParDo(_InPanes(self.release)).with_output_types(KeyedPartial)
 
 
 class _InPanes(beam.DoFn):
-    def __init__(self, cap: ContributionBound | None, columns: tuple[Column, ...]) -> None:
-        self._cap, self._columns = cap, columns
+    def __init__(self, release: Release) -> None:
+        self._cap, self._columns = release.cap, release.columns
 
     def process(self, group: tuple[PaneShard, Iterable[EventBytes]]) -> Iterator[KeyedPartial]:
         (slot_shard, _), parts = group
@@ -73,17 +70,15 @@ class _InPanes(beam.DoFn):
 class LateForPanes(beam.PTransform[PCollection[PackedEvents], PCollection[KeyedPartial]]):
     """Events of panes that are over, in slots that are not -> the same by (slot, vehicle shard), for the merge."""
 
-    cap: ContributionBound | None
-    columns: tuple[Column, ...]
+    release: Release
 
     def expand(self, events: PCollection[PackedEvents]) -> PCollection[KeyedPartial]:
-        fn = _LateForPanes(self.cap, self.columns)
-        return events | "keep for the slot" >> beam.ParDo(fn).with_output_types(KeyedPartial)
+        return events | "keep for the slot" >> beam.ParDo(_LateForPanes(self.release)).with_output_types(KeyedPartial)
 
 
 class _LateForPanes(beam.DoFn):
-    def __init__(self, cap: ContributionBound | None, columns: tuple[Column, ...]) -> None:
-        self._cap, self._columns = cap, columns
+    def __init__(self, release: Release) -> None:
+        self._cap, self._columns = release.cap, release.columns
 
     def process(self, packed: PackedEvents) -> Iterator[TimestampedValue[KeyedPartial]]:
         nothing = tally_pane(wire.NO_EVENTS, self._cap, self._columns).partial

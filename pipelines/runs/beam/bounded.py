@@ -22,7 +22,7 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
 from apache_beam.utils.windowed_value import WindowedValue
 
-from pipelines.build import PANE_S, HexagonOutputs, count, draw, observe_all, publish, publish_estimates
+from pipelines.build import PANE_S, HexagonOutputs, observe, publish, road, with_beats
 from pipelines.job import Job
 from pipelines.runs.beam import judge
 from pipelines.runs.beam.judge import Judge, KeyedFact
@@ -43,14 +43,16 @@ from transforms.records import (
     KeyedUnit,
     PackedEvents,
     RawBatch,
+    RecordedSlot,
     Refused,
+    SlotEstimates,
     SlotShard,
-    TallyBytes,
 )
 from transforms.releases.base import Release
-from transforms.steps.count import InPanes
+from transforms.steps.count import ByVehicle, InPanes
 from transforms.steps.observe import counted
 from transforms.steps.range import DeriveSpeeds, ReleaseInOrder
+from transforms.steps.release import Record
 from transforms.steps.side_outputs import Parting, Refusal
 
 UNREADABLE: Final = "unreadable"
@@ -84,28 +86,37 @@ class Bounded:
             | "pieces" >> beam.Create(pieces)
             | "read" >> ReadPieces(job.layout, skips_unreadable=job.skips_unreadable)
         )  # RawBatch
-        observed = observe_all(read, job, self.pane_s)
+        observed = observe(read, job, self.pane_s)
         counted = _counted(read, observed.refused, observed.events, job)
-        beats = _beats(p, job)
-        if job.release.in_order:
-            beat = p | "a fact" >> beam.Create([judge.of_counts({})], reshuffle=False).with_output_types(KeyedFact)
-            both = (self._tallies(observed.events), beats) | "with heartbeat" >> beam.Flatten()
-            in_order = ReleaseInOrder(job.account, job.release)
-            publish_estimates((both, self._consents(counted, beat)) | "in order" >> in_order, job)
-            return
-        drawn = draw(self._tallies(observed.events), beats, job)
-        consents = self._consents(counted, _demand(drawn, job))
-        publish((drawn.sealed, consents) | "with consent" >> beam.Flatten(), job, needs_consent=True)
+        publish(road(observed.events, job, _OnEngine(self, counted)), job.outputs)
 
-    def _tallies(self, events: PCollection[PackedEvents]) -> PCollection[KeyedTally]:
-        if self.job.rules.derived is not None:
-            return events | "by vehicle" >> DeriveSpeeds(self.job.rules, self.job.release)
-        return count(_in_panes(events, self.job.release), self.job, in_panes=True)
 
-    def _consents(self, counted: PCollection[KeyedFact], asked: PCollection[KeyedFact]) -> PCollection[KeyedUnit]:
-        facts = (counted, asked) | "facts" >> beam.Flatten()
-        needed = None if self.needed is None else tuple(self.needed)
-        return facts | "judge" >> Judge(self.job.account, len(self.paths), self.job.periods, needed)
+@dataclass(frozen=True)
+class _OnEngine:
+    """The runner of a bounded job: what is drawn of it is recorded only with a consent. counted: see `_counted`."""
+
+    of: Bounded
+    counted: PCollection[KeyedFact]
+
+    def tallies(self, events: PCollection[PackedEvents], job: Job) -> PCollection[KeyedTally]:
+        if job.rules.derived is not None:
+            return with_beats(events | "by vehicle" >> DeriveSpeeds(job.rules, job.release), job)
+        panes = _in_panes(events, job.release)
+        return with_beats(panes | "by vehicle" >> ByVehicle(job.release, in_panes=True), job)
+
+    def recorded(self, drawn: HexagonOutputs, job: Job) -> PCollection[RecordedSlot]:
+        both = (drawn.sealed, self._consents(_demand(drawn, job))) | "with consent" >> beam.Flatten()
+        return both | "record" >> Record(job.account, needs_consent=True)
+
+    def in_order(self, tallies: PCollection[KeyedTally], job: Job) -> PCollection[SlotEstimates]:
+        create = beam.Create([judge.of_counts({})], reshuffle=False).with_output_types(KeyedFact)
+        consents = self._consents(tallies.pipeline | "a fact" >> create)
+        return (tallies, consents) | "in order" >> ReleaseInOrder(job.account, job.release)
+
+    def _consents(self, asked: PCollection[KeyedFact]) -> PCollection[KeyedUnit]:
+        facts, of = (self.counted, asked) | "facts" >> beam.Flatten(), self.of
+        needed = None if of.needed is None else tuple(of.needed)
+        return facts | "judge" >> Judge(of.job.account, len(of.paths), of.job.periods, needed)
 
 
 def _demand(drawn: HexagonOutputs, job: Job) -> PCollection[KeyedFact]:
@@ -198,20 +209,12 @@ def _of_period(packed: PackedEvents, job: Job) -> tuple[str, int]:
 def _in_panes(events: PCollection[PackedEvents], release: Release) -> PCollection[KeyedEvents | KeyedPartial]:
     """The pane is a part of the key: in a bounded pipeline nothing waits for a watermark."""
     panes = events | "by pane" >> beam.Map(_by_pane).with_output_types(KeyedPane)
-    partials: PCollection[KeyedEvents | KeyedPartial] = panes | "in panes" >> InPanes(release.cap, release.columns)
+    partials: PCollection[KeyedEvents | KeyedPartial] = panes | "in panes" >> InPanes(release)
     return partials
 
 
 def _by_pane(packed: PackedEvents) -> KeyedPane:
     return (packed.key, packed.pane_s), packed.data
-
-
-def _beats(p: beam.Pipeline, job: Job) -> PCollection[KeyedTally]:
-    plans = dict.fromkeys(map(job.release.group, job.slots))
-    beats = [((plan_s, shard), TallyBytes(b"")) for plan_s in plans for shard in range(job.release.shards)]
-    create = beam.Create(beats, reshuffle=False)
-    found: PCollection[KeyedTally] = p | "heartbeat" >> create.with_output_types(KeyedTally)
-    return found
 
 
 def _spending(unit: KeyedUnit) -> KeyedPart:

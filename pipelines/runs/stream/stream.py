@@ -14,14 +14,13 @@ import apache_beam as beam
 from pipelines import output_folder
 from pipelines.account.location import AccountLocation, account_of
 from pipelines.assembly import admitted, asked_of, assemble, continuing, facts_of, ledger_account_of
-from pipelines.build import Source, stream
+from pipelines.build import Source
 from pipelines.engine import Engine, EngineError
 from pipelines.errors import InputError, UsageError
 from pipelines.job import VEHICLE_SHARDS, Job, Outputs
 from pipelines.ranges import instant_of
-from pipelines.runs.stream import levels
 from pipelines.runs.stream.health import Say, attend
-from pipelines.runs.stream.levels import LevelsStream
+from pipelines.runs.stream.windows import Later, stream
 from pipelines.specification import Specification, SpecificationError
 from transforms.layouts import message_layout
 from transforms.ledger import AccountRefusal
@@ -53,13 +52,10 @@ class Stream:
     source: Source
     heartbeat: Heartbeat
     identity: str
-    levels: LevelsStream | None = None
+    later: Later | None = None
 
     def build(self, p: beam.Pipeline) -> None:
-        if self.levels is None:
-            stream(p, self.source, self.heartbeat, self.job, self.identity)
-        else:
-            levels.stream(p, self.source, self.heartbeat, self.job, self.levels, self.identity)
+        stream(p, self.source, self.heartbeat, self.job, self.identity, self.later)
 
 
 @dataclass(frozen=True)
@@ -107,18 +103,30 @@ def prepare(
     secret = admitted(spec, location)
     output_folder.prepare(outputs, spec, location)
     outputs = replace(outputs, folder=outputs.folder.absolute())
-    from_s, to_s = life_of(spec)
-    calendar, facts = StreamCalendar(spec.timetable, start_s, from_s, to_s), StreamFacts(spec, from_s, to_s)
-    account = ledger_account_of(spec, location)
-    job = assemble(spec, calendar, facts, "slot", secret, account, outputs, in_slots=True)
-    job = replace(continuing(job, location.ledger), vehicle_shards=vehicle_shards)
+    life = life_of(spec)
+    job = replace(endless(spec, start_s, life, location, secret, outputs), vehicle_shards=vehicle_shards)
     return Stream(
         job=job,
         source=source,
-        heartbeat=Heartbeat(spec.timetable, start_s, to_s, spec.privacy.release_shards),
+        heartbeat=Heartbeat(spec.timetable, start_s, life[1], spec.privacy.release_shards),
         identity=identity_of(spec, secret, vehicle_shards),
-        levels=levels_stream(spec, job, secret),
+        later=later_of(spec, job, secret),
     )
+
+
+def endless(
+    spec: Specification,
+    start_s: int,
+    life: tuple[int, int],
+    location: AccountLocation,
+    secret: Secret,
+    outputs: Outputs,
+) -> Job:
+    """The job of a stream. life: the first second of the account, and the one after the stream's last."""
+    calendar, facts = StreamCalendar(spec.timetable, start_s, *life), StreamFacts(spec, *life)
+    account = ledger_account_of(spec, location)
+    job = assemble(spec, calendar, facts, "slot", secret, account, outputs, in_slots=True)
+    return continuing(job, location.ledger)
 
 
 def identity_of(spec: Specification, secret: Secret, vehicle_shards: int) -> str:
@@ -126,15 +134,13 @@ def identity_of(spec: Specification, secret: Secret, vehicle_shards: int) -> str
     return f"{spec.spec_id}-{account_of(spec.account, secret).key_check}-{vehicle_shards}-{PARTIAL_LAYOUT}"
 
 
-def levels_stream(spec: Specification, job: Job, secret: Secret) -> LevelsStream | None:
-    """How live slots and whole periods of a specification by `levels` are streamed; None for any other one."""
-    if spec.levels is None or spec.levels.live is None:
-        return None
-    lateness_s = spec.levels.day_lateness_s
+def later_of(spec: Specification, job: Job, secret: Secret) -> Later | None:
+    """The release of whole periods that a stream of the specification ends besides; None where it ends none."""
+    lateness_s = spec.period_lateness_s
     if lateness_s is None:
-        return LevelsStream(None, 0)
+        return None
     whole = KINDS[spec.kind].of(asked_of(spec, job.slots, secret, job.account))
-    return LevelsStream(whole, lateness_s - spec.input.allowed_lateness_s)
+    return Later(whole, lateness_s - spec.input.allowed_lateness_s)
 
 
 def run(

@@ -33,6 +33,7 @@ class LiveRelease:
     shards = 1
     shares: tuple[Fraction, ...] = ()
     in_order = False
+    learns = True
     keeps_late = False
 
     @classmethod

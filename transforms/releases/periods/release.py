@@ -39,6 +39,7 @@ class PeriodRelease:
     shards = 1
     shares: tuple[Fraction, ...] = ()
     in_order = True
+    learns = True
     keeps_late = False
 
     @classmethod

@@ -1,0 +1,130 @@
+"""The road without an end: slots are windows, counted in panes of a minute; a late report is known by the watermark.
+
+Of HATs, and of live slots under secret counts, whose whole period the stream may release besides, at its end:
+
+    read -> parse -> lateness -> assign -+-> in time -> panes -> slots -> by vehicle -> noise -> record -> rows
+                                         +-> panes -> slots -> by vehicle -> periods -> stages -> rows
+
+The lower branch takes reports longer, so all its windows lie later.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import apache_beam as beam
+from apache_beam.pvalue import DoOutputsTuple, PCollection
+
+from pipelines.build import PANE_S, HexagonOutputs, Source, observe, publish, road
+from pipelines.job import Job
+from transforms import counters
+from transforms.records import KeyedPartial, KeyedTally, PackedEvents, RecordedSlot, SlotEstimates
+from transforms.releases.base import Release
+from transforms.sources.heartbeat import Heartbeat
+from transforms.steps.count import ByVehicle, InPanes, LateForPanes
+from transforms.steps.lateness import BEHIND, InTime, IntoPanes, IntoSlots, RefuseLate
+from transforms.steps.metrics import count
+from transforms.steps.periods import IntoPeriods, ReleasePeriod
+from transforms.steps.release import Record
+
+
+@dataclass(frozen=True)
+class Later:
+    """A release of whole periods, which are counted `more_s` after their slots end."""
+
+    release: Release
+    more_s: int
+
+
+def stream(
+    p: beam.Pipeline, source: Source, heartbeat: Heartbeat, job: Job, identity: str, later: Later | None = None
+) -> None:
+    """Joins the whole road end to end, from its source to its sinks.
+
+    A savepoint finds its steps by name. One has the `identity` of specification and key in its name: so Flink refuses a
+    savepoint with slots, cells and speeds of another one, or with vehicles that would be counted twice under our key.
+    """
+    beats = p | f"heartbeat of {identity}" >> heartbeat
+    for of, estimates in released(p | "read" >> source, beats, heartbeat.start_s, job, later):
+        publish(estimates, job.outputs, of)
+
+
+def released(
+    read: DoOutputsTuple,
+    beats: PCollection[KeyedTally],
+    start_s: int,
+    job: Job,
+    later: Later | None = None,
+    pane_s: int = PANE_S,
+) -> Iterator[tuple[str, PCollection[SlotEstimates]]]:
+    """The estimates of slots, and of whole periods where the stream ends them, each with what its sinks are named by.
+
+    read: main: RawBatch; refused: Refused. start_s: of the first slot. pane_s: length of the panes that a slot is
+    counted in, in seconds; what comes when its pane is over waits for the end of its slot, or is lost to it.
+    """
+    # Where counts are secret a report's own minute decides, without what its vehicle sent else.
+    length_s = job.slot_s if job.release.keeps_late else pane_s
+    lateness = RefuseLate(length_s, later.more_s if later else 0)
+    events = observe(read, job, pane_s, lateness).events  # PackedEvents
+    windows = InWindows(beats, start_s, pane_s)
+    yield "", road(events, job, windows, "by hexagon" if job.release.keeps_late else "live")
+    if later is not None:
+        yield "period: ", road(events, replace(job, release=later.release), replace(windows, more_s=later.more_s))
+
+
+@dataclass(frozen=True)
+class InWindows:
+    """The runner of an unbounded pipeline. Exposures, which are added up over a period, are dropped.
+
+    beats: of every slot. start_s, pane_s: see `released`. more_s: so much later than it ends is a slot counted.
+    """
+
+    beats: PCollection[KeyedTally]
+    start_s: int
+    pane_s: int
+    more_s: int = 0
+
+    def tallies(self, events: PCollection[PackedEvents], job: Job) -> PCollection[KeyedTally]:
+        if job.release.in_order:
+            whole = events | "by vehicle, later" >> _Tallied(self, job)
+            return (whole, self.beats) | "later with heartbeat" >> beam.Flatten()
+        timely = events | "in time" >> InTime(self.pane_s)
+        if job.release.keeps_late:
+            partials, late = self.in_slots(timely.in_time, job), self._late_in_slots(timely[BEHIND], job)
+            both = (partials, late) | "with late ones" >> beam.Flatten()
+            slots = both | "by vehicle" >> ByVehicle(job.release, in_panes=True)
+        else:
+            _ = timely[BEHIND] | "count late" >> beam.Map(_count_late)
+            slots = timely.in_time | "by vehicle" >> _Tallied(self, job)
+        return (slots, self.beats) | "with heartbeat" >> beam.Flatten()
+
+    def in_slots(self, events: PCollection[PackedEvents], job: Job) -> PCollection[KeyedPartial]:
+        """Counts events in panes, by (slot, vehicle shard), in the window of their slot."""
+        panes = events | "into panes" >> IntoPanes(self.pane_s, self.start_s, self.more_s)
+        partials = panes | "in panes" >> InPanes(job.release)
+        return partials | "into slots" >> IntoSlots(job.slot_s, self.start_s + self.more_s)
+
+    def _late_in_slots(self, events: PCollection[PackedEvents], job: Job) -> PCollection[KeyedPartial]:
+        late = events | "late for panes" >> LateForPanes(job.release)
+        return late | "late into slots" >> IntoSlots(job.slot_s, self.start_s)
+
+    def recorded(self, drawn: HexagonOutputs, job: Job) -> PCollection[RecordedSlot]:
+        return drawn.sealed | "record" >> Record(job.account)
+
+    def in_order(self, tallies: PCollection[KeyedTally], job: Job) -> PCollection[SlotEstimates]:
+        into = IntoPeriods(job.release.slots, job.slot_s, self.start_s, self.more_s)
+        return tallies | "into periods" >> into | "period" >> ReleasePeriod(job.account, job.release, in_stream=True)
+
+
+@dataclass
+class _Tallied(beam.PTransform[PCollection[PackedEvents], PCollection[KeyedTally]]):
+    """Events -> ((slot, 0), packed Tally), a slot at a time."""
+
+    windows: InWindows
+    job: Job
+
+    def expand(self, events: PCollection[PackedEvents]) -> PCollection[KeyedTally]:
+        return self.windows.in_slots(events, self.job) | "tally" >> ByVehicle(self.job.release, in_panes=True)
+
+
+def _count_late(packed: PackedEvents) -> None:
+    count(counters.LATE_FOR_LIVE, packed.rows)
