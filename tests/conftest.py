@@ -9,6 +9,7 @@ import pytest
 
 from tests.beam_memory import let_beam_remember
 from tests.ledger_memory import let_ledgers_remember
+from tests.quick_disks import let_disks_be_quick
 from tests.servers import Postgres, postgres_server
 
 for profile, examples in (("fast", 40), ("whole", 100)):  # `make test-all` asks for the whole
@@ -20,6 +21,7 @@ hypothesis.settings.load_profile("fast")
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 let_ledgers_remember()
+let_disks_be_quick()
 
 ENGINES = {"kafka", "flink", "pool", "cluster"}
 """Fixtures that start Kafka or Flink."""

@@ -20,12 +20,14 @@ import pipelines.runs.crew.closed  # noqa: F401
 from pipelines.cli import main
 from tests.beam_memory import let_beam_remember
 from tests.ledger_memory import let_ledgers_remember
+from tests.quick_disks import let_disks_be_quick
 from transforms.failpoints import VARIABLE, acting
 
 PATIENCE_S = 120
 
 let_beam_remember()
 let_ledgers_remember()
+let_disks_be_quick()
 gc.freeze()  # what is imported stays: no process looks through it for garbage
 
 

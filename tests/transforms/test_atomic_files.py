@@ -2,11 +2,12 @@
 
 import os
 import stat
+from pathlib import Path
 
 import pytest
 
 from tests.pipelines.advice.results import CELLS, row, write
-from transforms.atomic_files import replacing
+from transforms.atomic_files import locked, replacing
 
 
 def test_a_new_file_takes_the_place_of_a_file_or_a_link(tmp_path):
@@ -34,3 +35,15 @@ def test_a_map_is_not_drawn_over_a_device(tmp_path, hatstream):
     code, _, err = hatstream("map", "--input", tmp_path / "*.parquet", "--output", tmp_path / "pipe")
     assert (code, "it is no regular file" in err) == (4, True), err
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+
+
+def test_a_file_is_on_disk_before_it_has_its_name_and_its_name_before_the_folder_is_left(tmp_path, monkeypatch):
+    synced = []
+
+    def fsync(handle):
+        synced.append((Path(os.readlink(f"/proc/self/fd/{handle}")).name, (tmp_path / "file").exists()))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with locked(tmp_path), replacing(tmp_path / "file") as file:
+        file.write(b"new")
+    assert synced == [(".file.part", False), (tmp_path.name, True)]
