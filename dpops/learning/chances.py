@@ -16,11 +16,14 @@ NODES = 12
 """Equally likely numbers of vehicles that stand for all, for each HAT."""
 CAUTIOUS = 4
 """The node that counts as how many there are: there are more with a probability of about two thirds."""
-MORE_VEHICLES, SLOPE = 1.95, 0.84
-"""Where a weight would be that of x vehicles of the declared profile, there are MORE_VEHICLES * x^SLOPE. A release
-scales a vehicle down whose speeds lie far from what describes them, and uneven ones; more so where few drive. This and
-the numbers below were fitted on a real city's buses, parts and sums of them, and made-up cities (docs/estimates.md,
-"Intervals")."""
+MORE_VEHICLES, BELIEVED = 1.2, 0.5
+"""Where a weight would be that of x vehicles of the declared profile, and the whole city looks `larger` times as large
+as its fleet was declared, there are MORE_VEHICLES x / larger^BELIEVED: a release scales a vehicle down whose speeds lie
+far from what describes them, and uneven ones, in each city as far as its whole weight tells. Half of what it tells is
+believed, for the fleet may be declared wrongly. This and the numbers below were fitted on a real city's buses and
+made-up cities (docs/estimates.md, "Intervals")."""
+LEAST_LARGER, MOST_LARGER = 0.25, 2.0
+"""So far is that believed."""
 
 
 class Doubt(NamedTuple):
@@ -32,7 +35,7 @@ class Doubt(NamedTuple):
     few: float
 
 
-VEHICLES, WEIGHT = Doubt(1.1, 0.15, 0.15), Doubt(1.8, 0.05, 0.0)
+VEHICLES, WEIGHT = Doubt(0.8, 0.06, 1.0), Doubt(1.8, 0.05, 0.0)
 """Of the vehicles in a HAT; of what a cell's day weighs."""
 UNSAID = 0.13
 """Of a HAT's own variance, what a release of single HATs says nothing of: it weighs vehicles otherwise."""
@@ -74,9 +77,9 @@ def factors_of(log_variances: Float64s, most: float, doubt: Doubt, vehicles: Flo
     return found
 
 
-def expected_vehicles(weights: Float64s) -> Float64s:
-    """Vehicles in a HAT. weights: its weight, in vehicles of the declared profile."""
-    found: Float64s = MORE_VEHICLES * weights**SLOPE
+def expected_vehicles(weights: Float64s, larger: float) -> Float64s:
+    """Vehicles in a HAT. weights: its weight, in vehicles of the declared profile. larger: see `Field`."""
+    found: Float64s = MORE_VEHICLES * weights / min(max(larger, LEAST_LARGER), MOST_LARGER) ** BELIEVED
     return found
 
 

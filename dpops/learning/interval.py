@@ -74,7 +74,8 @@ def chances_of(field: Field) -> Chances:
     """Equally likely numbers of vehicles, and what a mean's own variance is with each."""
     if field.chances is not None:
         return field.chances
-    numbers = numbers_of(expected_vehicles(field.vehicles), field.log_variances, field.unknown_log_variance)
+    expected = expected_vehicles(field.vehicles, field.larger)
+    numbers = numbers_of(expected, field.log_variances, field.unknown_log_variance)
     # What a release of single HATs says of their own means, as a precision.
     said = np.maximum(1 / field.deviations - 1 / USUAL.of(field.vehicles), 0.0)
     own = USUAL.of(numbers, kmh=field.values[..., None], least=field.floor)

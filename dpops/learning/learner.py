@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpops.learning import counts as count_model
-from dpops.learning.chances import Chances
+from dpops.learning.chances import Chances, expected_vehicles
 from dpops.learning.counts import CountProblem, CountQueries, Counts, fit_counts
 from dpops.learning.design import Design
 from dpops.learning.information import Information
@@ -53,6 +53,10 @@ class Facts:
     def __post_init__(self) -> None:
         if not min(self.vehicles, self.vehicle_weight, self.hat_weight) > 0:
             raise ValueError("a fleet's facts must be above 0")
+
+    def larger(self, weights: Float64s) -> float:
+        """How many times as large the whole city looks as its fleet was declared. weights: of a day's HATs."""
+        return float(weights.sum() / (self.vehicles * self.vehicle_weight))
 
 
 class Layouts(NamedTuple):
@@ -173,7 +177,7 @@ class Learned:
             day=deviations,
             unknown_variance=float(spread.variances.max()),
             unknown_log_variance=float(log_variances.max()),
-            larger=float(weights.sum() / (facts.vehicles * facts.vehicle_weight)),
+            larger=facts.larger(weights),
             floor=self.told.floor,
             explained=self.told.explained,
         )
@@ -195,7 +199,7 @@ class Learned:
                 Described(
                     day=each.day,
                     weights=each.weights,
-                    vehicles=each.weights / facts.hat_weight,
+                    vehicles=expected_vehicles(each.weights / facts.hat_weight, facts.larger(each.weights)),
                     log_variances=variances[hours.tobytes()],
                     traffic=traffic_of(usual),
                     values=self._values(usual, deviations, hours),

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpops.learning.chances import VEHICLES, expected_vehicles, factors_of
+from dpops.learning.chances import VEHICLES, factors_of
 from dpops.learning.means import Deviations, Means, border_of, coefficients_of
 from dpops.learning.queries import GroupRows, Groups
 from dpops.learning.releases import DayValues, LevelValues
@@ -28,7 +28,8 @@ RowsOf = Callable[[Groups, Int64s], GroupRows]
 
 
 class Described(NamedTuple):
-    """A day as the models have it, (cells, slots) each. values: km/h. log_variances: of the vehicles' logarithm."""
+    """A day as the models have it, (cells, slots) each. values: km/h. vehicles: expected. log_variances: of their
+    logarithm."""
 
     day: DayValues
     weights: Float64s
@@ -101,7 +102,7 @@ def _all(means: Means, days: Sequence[Described], rows: RowsOf) -> Iterator[_Sur
     """Of levels whose groups lie in one parent each: wider ones are few, and say little."""
     factors: dict[int, Float64s] = {}  # days of the same hours have the same variances, and about as many vehicles
     for each in days:
-        vehicles, key = expected_vehicles(each.vehicles), id(each.log_variances)
+        vehicles, key = each.vehicles, id(each.log_variances)
         if key not in factors:
             most = float(each.log_variances.max())
             factors[key] = factors_of(each.log_variances, most, VEHICLES, vehicles)

@@ -128,10 +128,13 @@ def test_a_release_of_single_hats_leaves_part_of_their_own_variance() -> None:
     assert np.all(np.diff(left_variances(np.full((3, 1), 100.0), np.array([0.0, 0.1, 1.0])), axis=0) < 0)
 
 
-def test_weights_say_more_vehicles_than_the_profile_makes_of_them_above_all_where_few_drive() -> None:
-    ratios = expected_vehicles(np.array([4.0, 10.0, 30.0])) / np.array([4.0, 10.0, 30.0])
-    assert np.all(ratios > 1)
-    assert np.all(np.diff(ratios) < 0)
+def test_the_less_a_city_weighs_of_its_declared_fleet_the_more_vehicles_a_weight_stands_for() -> None:
+    """A release takes weight away, and half of what the whole city lacks is taken for that."""
+    weights = np.array([4.0, 10.0, 30.0])
+    assert np.all(expected_vehicles(weights, 1.0) > weights)
+    assert expected_vehicles(weights, 0.5) == pytest.approx(math.sqrt(2) * expected_vehicles(weights, 1.0))
+    assert expected_vehicles(weights, 1e-9) == pytest.approx(expected_vehicles(weights, chances.LEAST_LARGER))
+    assert expected_vehicles(weights, 1e9) == pytest.approx(expected_vehicles(weights, chances.MOST_LARGER))
 
 
 def test_a_hat_that_looks_busy_may_well_have_few_vehicles() -> None:
