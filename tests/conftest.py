@@ -1,6 +1,7 @@
 """What several tests share: where real telemetry lies, and ledgers on both databases."""
 
 import gc
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from tests.beam_memory import let_beam_remember
 from tests.ledger_memory import let_ledgers_remember
 from tests.quick_disks import let_disks_be_quick
-from tests.servers import Postgres, postgres_server
+from tests.servers import Postgres, emptied, postgres_server
 
 for profile, examples in (("fast", 40), ("whole", 100)):  # `make test-all` asks for the whole
     hypothesis.settings.register_profile(
@@ -26,10 +27,18 @@ let_disks_be_quick()
 ENGINES = {"kafka", "flink", "pool", "cluster"}
 """Fixtures that start Kafka or Flink."""
 
+LONGEST = ("notebook", "weeks", "images", "extras", "tutorial", "races", "metrics", "machine", "crew", "server_faults",
+           "world", "exceeding_spans", "injected", "backups", "examples", "wheel")  # fmt: skip
+"""Files of few tests that take long, by their names without `test_`."""
+
 
 @pytest.hookimpl(tryfirst=True)  # before -m looks at the markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that need Kafka or Flink are told apart."""
+    """Tests that need Kafka or Flink are told apart. Long files come first, then those of most tests: where workers
+    take file after file, none of them is still at a long one when all others have ended.
+    """
+    tests = Counter(item.path for item in items)
+    items.sort(key=lambda item: (item.path.stem.removeprefix("test_") not in LONGEST, -tests[item.path]))
     for item in items:
         if ENGINES & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.engines)
@@ -66,13 +75,18 @@ def postgres(postgres_of_session: Postgres) -> Postgres:
     return postgres_of_session
 
 
+@pytest.fixture(scope="session")
+def database_of_session(postgres_of_session: Postgres) -> str:
+    return postgres_of_session.new_database()
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
 def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Where a ledger can be made, on each database."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'ledger.sqlite'}"
-    server: Postgres = request.getfixturevalue("postgres")
-    return server.new_database()
+    request.getfixturevalue("postgres")
+    return emptied(request.getfixturevalue("database_of_session"))
 
 
 @pytest.fixture

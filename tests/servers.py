@@ -5,12 +5,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
+import psycopg
 import pytest
 
 from pipelines.servers import postgres
 from pipelines.servers.postgres import GUARDED, Postgres
 
-__all__ = ["GUARDED", "REQUIRED", "Postgres", "postgres_server", "unavailable"]
+__all__ = ["GUARDED", "REQUIRED", "Postgres", "emptied", "postgres_server", "unavailable"]
 
 REQUIRED = ("CI", "HATSTREAM_REQUIRE_SERVERS")
 
@@ -22,6 +23,17 @@ def postgres_server() -> Iterator[Postgres]:
         unavailable("PostgreSQL is not installed: `make servers` installs it")
     with postgres.postgres_server() as server:
         yield server
+
+
+def emptied(url: str) -> str:
+    """The URL of a database that has nothing in it any more, nor anybody connected: sooner had than a new one."""
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+        db.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public; GRANT USAGE ON SCHEMA public TO PUBLIC")
+    return url
 
 
 def unavailable(reason: str) -> NoReturn:
