@@ -8,12 +8,14 @@ import numpy as np
 
 from dpops.forecast import Float64s
 from dpops.means.arrays import FINE, Arrays, Rule, lay_out, length_of
-from dpops.means.grouping import Grouping
+from dpops.means.grouping import Grouping, best_fit_arrays
 from dpops.mechanism import check_plan_input
 from dpops.types import CountsKnown, Grid, Int64s
 
 FEW_HATS, MANY_USERS = 4, 96
-"""Fewer HATs, or HATs of more users, are laid out one by one: their matrices would cost more."""
+"""Users of fewer HATs, or of HATs with more users, are put into arrays HAT by HAT: their matrices would cost more."""
+_ROOM = 1 << 20
+"""Entries of a matrix (HATs, most users) of such HATs."""
 USUAL = 1 << 30
 """Samples times steps of the grid that are far below the bounds of `check_plan_input`."""
 _EXACT = 1 << 62
@@ -65,6 +67,20 @@ def in_one_call(sizes: Int64s) -> Int64s:
     found = np.flatnonzero((sizes > 0) & (sizes <= MANY_USERS))
     found = found[np.argsort(-sizes[found], kind="stable")]
     return found if found.size >= FEW_HATS else found[:0]
+
+
+def in_further_calls(sizes: Int64s, together: Int64s) -> list[Int64s]:
+    """Where the other HATs stand, those with more users first, as many in a call as there is room for.
+
+    sizes: int64 (HATs,), each >= 1. together: those that are laid out in one call."""
+    rest = np.setdiff1d(np.arange(sizes.size), together)
+    rest = rest[np.argsort(-sizes[rest], kind="stable")]
+    found = []
+    while rest.size:
+        number = max(1, _ROOM // int(sizes[rest[0]]))
+        found.append(rest[:number])
+        rest = rest[number:]
+    return found
 
 
 def lay_out_together(known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction, m_ub: Rule) -> list[Arrays]:
@@ -190,9 +206,14 @@ def _lay_out(counts: Int64s, users: Int64s, grid: Grid, epsilon: Fraction, m_ub:
     first, hat = np.cumsum(users) - users, np.repeat(np.arange(users.size), users)
     if ((counts[1:] > counts[:-1]) & (hat[1:] == hat[:-1])).any():
         raise ValueError("counts must be non-increasing vectors")
-    length = np.concatenate([_lengths(block.of(counts), epsilon, m_ub) for block in blocks_of(users)])
+    is_small = users.size >= FEW_HATS and users[0] <= MANY_USERS
+    if is_small:
+        length = np.concatenate([_lengths(block.of(counts), epsilon, m_ub) for block in blocks_of(users)])
+    else:
+        each = (counts[at : at + size] for at, size in zip(first.tolist(), users.tolist(), strict=True))
+        length = np.array([length_of(m_ub, mine, epsilon) for mine in each], np.int64)
     kept = np.minimum(counts, length[hat])
-    array, fills = _best_fits(kept, users, length)
+    array, fills = (_best_fits if is_small else _best_fits_one_by_one)(kept, users, length)
     arrays = np.count_nonzero(fills, axis=1)
     width = fills[hat, array]
     moved = np.maximum.reduceat(-(-grid.upper_steps * FINE * kept // width), first)
@@ -264,3 +285,13 @@ def _best_fits(kept: Int64s, users: Int64s, length: Int64s) -> tuple[Int64s, Int
         array[here] = at
         room[at, every[:mine]] -= size
     return array, length[:, None] - room.T // most
+
+
+def _best_fits_one_by_one(kept: Int64s, users: Int64s, length: Int64s) -> tuple[Int64s, Int64s]:
+    """What `_best_fits` gives, of HATs with so many users that matrices would cost more."""
+    ends = np.cumsum(users)
+    stretches = zip((ends - users).tolist(), ends.tolist(), length.tolist(), strict=True)
+    array = np.concatenate([best_fit_arrays(kept[start:end], m_ub) for start, end, m_ub in stretches])
+    fills = np.zeros((users.size, int(users[0])), np.int64)
+    np.add.at(fills.reshape(-1), np.repeat(np.arange(users.size) * fills.shape[1], users) + array, kept)
+    return array, fills

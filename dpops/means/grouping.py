@@ -56,11 +56,20 @@ def best_fit(counts: Int64s, m_ub: int) -> Grouping:
     fit, so the work is one step per array touched and size, not one per user and array.
     """
     kept = np.minimum(counts, _checked(counts, m_ub))
+    of_user = best_fit_arrays(kept, m_ub)
+    order = np.argsort(of_user, kind="stable")
+    of_piece, slots = of_user[order], kept[order]
+    first = np.flatnonzero(np.concatenate(([True], of_piece[1:] != of_piece[:-1])))
+    return Grouping(order, of_piece, slots, np.add.reduceat(slots, first))
+
+
+def best_fit_arrays(kept: Int64s, m_ub: int) -> Int64s:
+    """The array of each user by `best_fit`, int64 (users,). kept: capped counts, each >= 1, non-increasing."""
     array: list[int] = []  # of each user, in order
     room = _Room()
     arrays = 0
     starts = np.flatnonzero(np.concatenate(([True], kept[1:] != kept[:-1])))
-    stops = [*starts[1:].tolist(), counts.size]
+    stops = [*starts[1:].tolist(), kept.size]
     for size, stop in zip(kept[starts].tolist(), stops, strict=True):
         while len(array) < stop and (free := room.least(size)) is not None:
             bins = room.take(free, -(-(stop - len(array)) // (free // size)))
@@ -69,11 +78,7 @@ def best_fit(counts: Int64s, m_ub: int) -> Grouping:
             bins = list(range(arrays, arrays - (-(stop - len(array)) // (m_ub // size))))
             arrays += len(bins)
             _place(array, stop, bins, m_ub, size, room)
-    of_user = np.fromiter(array, np.int64, len(array))
-    order = np.argsort(of_user, kind="stable")
-    of_piece, slots = of_user[order], kept[order]
-    first = np.flatnonzero(np.concatenate(([True], of_piece[1:] != of_piece[:-1])))
-    return Grouping(order, of_piece, slots, np.add.reduceat(slots, first))
+    return np.array(array, np.int64)
 
 
 class _Room:

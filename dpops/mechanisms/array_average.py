@@ -9,7 +9,15 @@ import numpy as np
 
 from dpops.claims import Adjacency
 from dpops.forecast import Float64s, Prior, clamped_errors, normal_scores
-from dpops.means.array_layouts import FACTS, facts_of, in_one_call, lay_out_together, planned, sums_of_means
+from dpops.means.array_layouts import (
+    FACTS,
+    facts_of,
+    in_further_calls,
+    in_one_call,
+    lay_out_together,
+    planned,
+    sums_of_means,
+)
 from dpops.means.arrays import FINE, ArrayPlan, Arrays, Rule, array_means, check_rule, lay_out, spread
 from dpops.means.forecasts import Many, errors_around, quotients
 from dpops.mechanism import Drawn, Hats, Integers, Mechanism, Plan, Totals, with_noise
@@ -66,23 +74,26 @@ class ArrayAverage(Mechanism):
         return average_plans(self.name, lay_out_together(known, grid, epsilon, self.m_ub), grid, epsilon)
 
     def draw(self, hats: Hats, grid: Grid, epsilon: Fraction, noise: Noise) -> Drawn:
-        together = in_one_call(hats.users) if self.grouping == "best-fit" else np.zeros(0, np.int64)
-        is_alone = np.ones(len(hats), np.bool_)
-        is_alone[together] = False
-        alone = np.flatnonzero(is_alone)
-        parts = [self._apart(hats.take(alone), grid, epsilon)]
-        if together.size:
-            parts.append(_together(hats.take(together), grid, epsilon, self.m_ub))
-        order = np.argsort(np.concatenate([alone, together]))
-        ready = Noiseless(*(np.concatenate(column, axis=-1)[..., order] for column in zip(*parts, strict=True)))
+        ready = self._noiseless(hats, grid, epsilon)
         moved = ready.facts[-1].tolist()
         scales = {each: each / epsilon for each in set(moved)}
         documents = self._documents(ready, scales, grid, epsilon)
         noisy = with_noise(ready.exact, [scales[each] for each in moved], noise)
         return Drawn([self.name] * len(hats), documents, [[query] for query in noisy])
 
+    def _noiseless(self, hats: Hats, grid: Grid, epsilon: Fraction) -> Noiseless:
+        if self.grouping != "best-fit" or not hats.users.all():
+            return self._apart(hats, grid, epsilon)
+        together = in_one_call(hats.users)
+        calls = [mine for mine in (together, *in_further_calls(hats.users, together)) if mine.size]
+        if not calls:
+            return self._apart(hats, grid, epsilon)
+        parts = [_together(hats.take(mine), grid, epsilon, self.m_ub) for mine in calls]
+        order = np.argsort(np.concatenate(calls))
+        return Noiseless(*(np.concatenate(column, axis=-1)[..., order] for column in zip(*parts, strict=True)))
+
     def _apart(self, hats: Hats, grid: Grid, epsilon: Fraction) -> Noiseless:
-        """Of HATs that are not worth a matrix."""
+        """Of HATs that are not laid out in vectors."""
         totals = list(hats)
         known = map(CountsKnown, (each.counts for each in totals), hats.reported.tolist())
         plans = [self.plan(each, grid, epsilon) for each in known]
