@@ -24,9 +24,9 @@ Lookup = Callable[[Int64s, Int64s], Int64s]
 
 FEW = 256
 """So few positions are not worth a look."""
-OFTEN = 5
-"""A square is learnt, which asks H3 for four corners, when so many positions of a batch lie in it."""
-SLOTS_BITS = 18
+OFTEN = 3
+"""A square is learnt, which asks H3 for four corners, when so many positions have been in it or in those of its slot."""
+SLOTS_BITS = 19
 FARTHEST_E7, WIDEST_E7 = 700_000_000, 1_800_000_000
 KM_PER_E7 = 1.112e-5
 COARSE, FINE = 6, 24
@@ -38,11 +38,13 @@ _UNKNOWN, _NO_CELL = -1, 0
 
 
 class _Size(NamedTuple):
-    """Squares of one size. bits: of their side. key, cell: of each slot; a slot is written once, cell first."""
+    """Squares of one size. bits: of their side. key, cell: of each slot; a slot is written once, cell first. met: how
+    many positions were in squares of a slot, up to OFTEN, while it was free."""
 
     bits: int
     key: Int64s
     cell: Int64s
+    met: NDArray[np.uint8]
 
 
 def cells_by_squares(lat_e7: Int64s, lon_e7: Int64s, resolution: int, ask: Lookup) -> Int64s:
@@ -66,7 +68,9 @@ def _sizes(resolution: int) -> tuple[_Size, ...]:
     edge_e7 = h3.average_hexagon_edge_length(resolution, unit="km") / KM_PER_E7
     bits = [int(np.log2(edge_e7 / number)) for number in (COARSE, FINE) if edge_e7 / number >= 4]
     slots = 1 << SLOTS_BITS
-    return tuple(_Size(b, np.full(slots, _UNKNOWN, np.int64), np.zeros(slots, np.int64)) for b in bits)
+    return tuple(
+        _Size(b, np.full(slots, _UNKNOWN, np.int64), np.zeros(slots, np.int64), np.zeros(slots, np.uint8)) for b in bits
+    )
 
 
 def _remembered(size: _Size, lat_e7: Int64s, lon_e7: Int64s, ask: Lookup) -> Int64s:
@@ -98,11 +102,13 @@ def _look(size: _Size, key: Int64s) -> tuple[Int64s, NDArray[np.bool_]]:
 
 def _learn(size: _Size, key: Int64s, ask: Lookup) -> bool:
     """Whether there was a square to be learnt. One whose slot is taken never is."""
+    key = key[size.key[_slots(key)] == _UNKNOWN]
     squares, positions = np.unique(key, return_counts=True)
-    squares = squares[positions >= OFTEN]
-    slot, first = np.unique(_slots(squares), return_index=True)
-    free = size.key[slot] == _UNKNOWN
-    slot, squares = slot[free], squares[first][free]
+    slot, first = np.unique(_slots(squares), return_index=True)  # of several of a batch, one is counted
+    squares = squares[first]
+    met = np.minimum(size.met[slot] + positions[first], OFTEN)
+    size.met[slot] = met
+    slot, squares = slot[met == OFTEN], squares[met == OFTEN]
     if not squares.size:
         return False
     size.cell[slot] = _cell_around(size, squares, ask)
