@@ -25,7 +25,7 @@ Lookup = Callable[[Int64s, Int64s], Int64s]
 FEW = 256
 """So few positions are not worth a look."""
 OFTEN = 3
-"""A square is learnt, which asks H3 for four corners, when so many positions have been in it or in those of its slot."""
+"""A square is learnt, which asks H3 for four corners, when so many positions have been in it or another of its slot."""
 SLOTS_BITS = 19
 FARTHEST_E7, WIDEST_E7 = 700_000_000, 1_800_000_000
 KM_PER_E7 = 1.112e-5
