@@ -35,7 +35,7 @@ class Doubt(NamedTuple):
     few: float
 
 
-VEHICLES, WEIGHT = Doubt(0.8, 0.06, 1.0), Doubt(1.8, 0.05, 0.0)
+VEHICLES, WEIGHT = Doubt(0.8, 0.06, 1.0), Doubt(1.5, 0.05, 0.0)
 """Of the vehicles in a HAT; of what a cell's day weighs."""
 UNSAID = 0.13
 """Of a HAT's own variance, what a release of single HATs says nothing of: it weighs vehicles otherwise."""

@@ -8,17 +8,22 @@ import numpy as np
 from dpops.learning.chances import NODES, WEIGHT, Chances, described_variances, factors_of
 from dpops.learning.counts import OVERDISPERSION
 from dpops.learning.interval import Estimates, Status, chances_of, published
-from dpops.learning.learner import HOUR_SPREAD, Field, Learned
+from dpops.learning.learner import HOUR_SPREAD, Facts, Field, Learned
 from dpops.learning.means import border_of, coefficients_of, columns_of, traffic_of
 from dpops.learning.queries import GroupRows, Groups
 from dpops.types import Float64s, Int64s
 
 SOURCES = ("", "parent", "day")
 """Of whom a value is: the HAT itself, its parent in that slot, its cell's whole day."""
-MORE, APART_KMH = 0.7, 1.0
+MORE, APART_KMH = 0.5, 1.0
 """What a group's variance has more than its HATs' variances say, the less the more one HAT makes it up: so many times
 that of its described mean, since a city is no smooth field where a rail line or a highway crosses; and the square of
 how far its mean lies from what a release weighs. Fitted on Austin's buses, parts of them, and made-up cities."""
+STANDS_KMH = 6.0
+"""What is described as v km/h is a place where vehicles stand as far as exp(-(v / STANDS_KMH)^2). Not fitted: a
+vehicle that stands is found at a few km/h: some pass by, and centres stay 3 km/h from 0."""
+MISWEIGHED = 0.5
+"""A group's mean is not known where what standing vehicles may weigh adds more than this part of all other variance."""
 
 
 def coarser(known: Learned, belief: Field, groups: Groups) -> Field:
@@ -39,11 +44,17 @@ def coarser(known: Learned, belief: Field, groups: Groups) -> Field:
     values, shared = groups.totals(share * belief.values), 1 - groups.totals(share**2)
     apart = share * (belief.values - groups.spread(values))
     more = shared * (MORE * described + APART_KMH**2) + _through_weights(known, belief, groups, apart)
+    deviations, through_standing = (
+        groups.totals(share**2 * belief.deviations),
+        _through_standing(known, belief, groups, apart),
+    )
     found = replace(
         belief,
         values=values,
-        variances=described + more,
-        deviations=groups.totals(share**2 * belief.deviations),
+        variances=described + more + through_standing,
+        deviations=deviations,
+        repeats=_repeats(known.state.facts, belief, groups),
+        misweighed=through_standing > MISWEIGHED * (described + more + deviations),
         weights=weights,
         vehicles=groups.totals(belief.vehicles),
         log_variances=_log_variances(known, belief, groups, share),
@@ -122,6 +133,27 @@ def _through_weights(known: Learned, belief: Field, groups: Groups, apart: Float
     np.add.at(by_slot, (groups.cells[:, None], groups.slots, np.arange(belief.hours.size)), apart)
     own = groups.totals(apart**2 * (OVERDISPERSION + known.state.facts.hat_weight / belief.weights))
     found: Float64s = _log_variances(known, belief, groups, apart) + own + HOUR_SPREAD * np.sum(by_slot**2, axis=-1)
+    return found
+
+
+def _through_standing(known: Learned, belief: Field, groups: Groups, apart: Float64s) -> Float64s:
+    """Square of what a group's mean moves by if vehicles that stand are given what they report, (cell groups, slot
+    groups): a release weighs each less, the more it is in one place, by a factor that the profile tells. How many
+    stand, and how many pass by, nothing tells."""
+    standing = np.exp(-((np.maximum(belief.values, 0.0) / STANDS_KMH) ** 2))
+    moved = (known.state.facts.standing - 1) * standing * apart
+    of_cells = Groups(cells=np.arange(groups.cells.size), slots=groups.slots).totals(moved)
+    found: Float64s = Groups(cells=groups.cells, slots=np.arange(of_cells.shape[1])).totals(of_cells**2)
+    return found
+
+
+def _repeats(facts: Facts, belief: Field, groups: Groups) -> Float64s:
+    """In how many HATs of a group one vehicle is, roughly, (cell groups, slot groups): of all in one hour those of an
+    hour, of one cell's whole day those of a cell, by the profile."""
+    weights, slots = groups.totals(belief.weights), np.bincount(groups.slots, minlength=groups.shape[1])
+    part = weights / weights.sum(axis=0)
+    in_cell = np.maximum(facts.hats_in_cell * slots / groups.slots.size, 1.0)
+    found: Float64s = (1 + (facts.hats_in_hour - 1) * part) * in_cell
     return found
 
 

@@ -114,7 +114,8 @@ def published(field: Field, upper_kmh: float, *, forecast: bool = False) -> Esti
     values = np.clip(field.values, 0, upper_kmh)
     unknown = field.unknown * np.exp(2 * field.city_variance) * (1 + FEW / field.vehicles.sum())
     most = min(MOST_OF_CELL if of_cell else MOST_LOG_VARIANCE, MOST_IF_KNOWN * (1 - unknown))
-    counted = (vehicles >= LEAST_VEHICLES) & (field.log_variances <= most)
+    counted = (vehicles >= LEAST_VEHICLES * field.repeats) & (field.log_variances <= most)
+    counted = counted & np.logical_not(field.misweighed)
     status = np.where(counted, Status.FORECAST if forecast else Status.OK, Status.UNRELIABLE)
     if held_back(field):
         status = np.full(values.shape, Status.HELD_BACK)

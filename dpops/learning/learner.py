@@ -44,11 +44,16 @@ class Facts:
     """Public facts about a fleet, in the weights of the releases.
 
     vehicles: expected on a day. vehicle_weight: all HATs of a typical vehicle-day together. hat_weight: one of them.
+    hats_in_hour, hats_in_cell: HATs of one vehicle in an hour that it drives in, and in a cell that it comes to.
+    standing: how many times as much a typical vehicle's reports weigh as those of one that stands all day.
     """
 
     vehicles: float
     vehicle_weight: float
     hat_weight: float
+    hats_in_hour: float = 1.0
+    hats_in_cell: float = 1.0
+    standing: float = 1.0
 
     def __post_init__(self) -> None:
         if not min(self.vehicles, self.vehicle_weight, self.hat_weight) > 0:
@@ -110,6 +115,8 @@ class Field:
     larger: how many times as large the whole city looks as its fleet was declared.
     explained: see `Told`. floor: of a HAT's own variance, likewise.
     chances: of groups of HATs; a HAT's own follow from the rest.
+    repeats: of groups, in how many of their HATs one vehicle is. misweighed: of groups, whether what vehicles that
+    stand may weigh decides their mean more than all else does that is not known.
     """
 
     values: Float64s
@@ -128,6 +135,8 @@ class Field:
     larger: float = 1.0
     floor: float = USUAL.least
     chances: Chances | None = None
+    repeats: Float64s | float = 1.0
+    misweighed: "np.typing.NDArray[np.bool_] | bool" = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -176,9 +176,19 @@ def group_sd_kmh(kind: Kind, spread: Fraction, name: str, share: Fraction, known
 
 def vehicle_weight(stage: Stage, fleet: Fleet) -> float:
     """What all HATs of a typical vehicle-day weigh together before clipping, by its public profile."""
-    if stage.kind == "laplace":
-        return 1.0
-    return 1 / math.sqrt(sum(share / fleet.profile.touched(name) for name, share in stage.shares))
+    return 1.0 if stage.kind == "laplace" else _weight(stage.shares, fleet.profile)
+
+
+def standing(profile: Profile) -> float:
+    """How many times as much the reports of a typical vehicle-day weigh as those of a vehicle that stands in one cell
+    all day, with coarse levels and Gaussian noise; at least 1."""
+    hours = profile.hours
+    still = Profile(hats=hours, cells=1, parents=1, grandparents=1, hours=hours, parts=profile.parts)
+    return max(_weight(_COARSE["gaussian"], profile) / _weight(_COARSE["gaussian"], still), 1.0)
+
+
+def _weight(shares: Shares, profile: Profile) -> float:
+    return 1 / math.sqrt(sum(share / profile.touched(name) for name, share in shares))
 
 
 def kept_more(bound_kmh: Fraction) -> float:

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from dpops.learning import Groups, Learned, Status, coarser, learned, published, with_coarser
+from dpops.learning.chances import NODES
 from dpops.learning.coarser import APART_KMH, MORE
 from dpops.learning.counts import OVERDISPERSION
+from dpops.learning.interval import chances_of
 from dpops.learning.learner import HOUR_SPREAD, Field
 from dpops.learning.means import _with_mean, traffic_of
 from tests.dpops.learning.city import FACTS, HOURS, after, design
@@ -141,3 +143,46 @@ def test_the_value_and_interval_of_a_hat_are_always_its_own() -> None:
 def test_nothing_is_shown_of_a_coarser_group_where_the_city_is_not_known() -> None:
     known = learned(after(1, 1e4))
     assert np.all(with_coarser(known, known.estimate(), 65).estimates.status == Status.HELD_BACK)
+
+
+def with_depot(known: Learned, kmh: float, standing: float = 3.0) -> tuple[Learned, Field]:
+    """The first cell, a tenth of the weight, is found at so many km/h; vehicles that stand weigh so many times less
+    than they report."""
+    facts = replace(known.state.facts, standing=standing)
+    belief = known.estimate()
+    depot, weights = (
+        CELLS[:, None] == 0,
+        np.where(CELLS[:, None] == 0, 0.1 * belief.weights.sum(axis=0), belief.weights),
+    )
+    values = np.where(depot, kmh, np.maximum(belief.values, 15.0))
+    return replace(known, state=replace(known.state, facts=facts)), replace(belief, values=values, weights=weights)
+
+
+@pytest.mark.parametrize(("kmh", "standing", "told"), [(1.0, 3.0, True), (20.0, 3.0, False), (1.0, 1.0, False)])
+def test_a_mean_is_not_known_where_it_hangs_on_how_many_stand(
+    known: Learned, kmh: float, standing: float, told: bool
+) -> None:
+    """A tenth of a fleet that stands in one cell had moved a city's hours by 5 km/h, with intervals of 2."""
+    city = coarser(*with_depot(known, kmh, standing), GROUPS["city-hour"])
+    usual = coarser(*with_depot(known, kmh, 1.0), GROUPS["city-hour"])
+    assert bool(np.any(city.variances > usual.variances + 1e-6)) == told
+    busiest = int(np.argmax(usual.weights))
+    assert bool(city.misweighed[0, busiest]) == told
+    statuses = published(city, 65.0).status[0]
+    assert (statuses[busiest] == Status.OK) == (not told)
+    alone = coarser(*with_depot(known, kmh, standing), GROUPS["cell-day"])
+    assert not np.any(alone.misweighed), "of one cell, nothing hangs on it"
+
+
+def test_a_vehicle_counts_once_for_a_group_in_which_it_is_often(known: Learned) -> None:
+    """Three vehicles in an hour of the city had counted as fifteen, and their mean as known."""
+    often = replace(known.state.facts, hats_in_hour=5.0, hats_in_cell=4.0)
+    of = replace(known, state=replace(known.state, facts=often))
+    belief = known.estimate()
+    assert coarser(of, belief, GROUPS["city-hour"]).repeats == pytest.approx(np.full((1, HOURS.size), 5.0))
+    assert coarser(of, belief, GROUPS["cell-day"]).repeats.min() > 4
+    assert coarser(of, belief, GROUPS["hat"]).repeats.max() < 2
+    hours = coarser(known, belief, GROUPS["city-hour"])
+    few = replace(hours, chances=chances_of(hours)._replace(vehicles=np.full((1, HOURS.size, NODES), 15.0)))
+    assert np.all(published(few, 65.0).status == Status.OK)
+    assert np.all(published(replace(few, repeats=5.0), 65.0).status == Status.UNRELIABLE)

@@ -12,7 +12,7 @@ import numpy as np
 from dpops.learning import DayValues, Facts, Groups, LevelValues, StageValues, State, taken_in
 from dpops.learning.state_arrays import arrays_of, taken_up
 from dpops.levels import ReleasedStage, is_too_few
-from dpops.levels.defaults import Fleet, kept_more, vehicle_weight
+from dpops.levels.defaults import Fleet, kept_more, standing, vehicle_weight
 from dpops.levels.live import slot_weight
 from dpops.levels.stages import CENTRE_STEP_KMH
 from transforms.places.hierarchy import design_of
@@ -162,4 +162,12 @@ def _in_units(read: ReleasedStage, unit: float) -> StageValues:
 
 
 def facts_of(fleet: Fleet) -> Facts:
-    return Facts(vehicles=fleet.vehicles, vehicle_weight=1.0, hat_weight=1 / fleet.profile.hats)
+    profile = fleet.profile
+    return Facts(
+        vehicles=fleet.vehicles,
+        vehicle_weight=1.0,
+        hat_weight=1 / profile.hats,
+        hats_in_hour=profile.hats / profile.hours,
+        hats_in_cell=profile.hats / profile.cells,
+        standing=standing(profile),
+    )
