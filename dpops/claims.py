@@ -40,6 +40,9 @@ class PureDP:
         """As ledgers keep it: the rational number alone, which is also how they did before there were other kinds."""
         return str(self.epsilon)
 
+    def times(self, factor: Fraction) -> "PureDP":
+        return PureDP(self.epsilon * factor)
+
     def zcdp(self) -> "ZCDP":
         """Source: Bun and Steinke (2016), Proposition 1.4."""
         return ZCDP(self.epsilon**2 / 2)
@@ -72,6 +75,9 @@ class ZCDP:
         Source: Canonne, Kamath and Steinke (2020), Theorem 14.
         """
         return ZCDP(sensitivity**2 / (2 * variance))
+
+    def times(self, factor: Fraction) -> "ZCDP":
+        return ZCDP(self.rho * factor)
 
     def approx(self, delta: Fraction) -> "ApproxDP":
         """At the best Renyi order; epsilon rounded up. Source: Canonne, Kamath and Steinke (2020), Proposition 12."""

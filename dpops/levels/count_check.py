@@ -25,10 +25,11 @@ _SHARE_STEPS = 1_000
 _NORMAL = NormalDist()
 
 
-def count_stage(like: Stage, vehicles: int) -> Stage | None:
+def count_stage(like: Stage, vehicles: int, part: Fraction = Fraction(1)) -> Stage | None:
     """The smallest stage that tells an empty day from a usual one; None where the fleet is too small for it.
 
-    like: another stage of the same release: the noise and the exponent are its own. vehicles: declared.
+    like: another stage of the same release: the noise and the exponent are its own. vehicles: declared. part: of what
+    a vehicle-day may spend, the smallest that a day has.
     """
     gap, least = USUAL_PART - float(LEAST_PART), float(LEAST_PART)
     if like.kind == "gaussian":
@@ -38,7 +39,7 @@ def count_stage(like: Stage, vehicles: int) -> Stage | None:
         most_scale = vehicles * min(gap / -math.log(2 * USUAL_STOPS), least / -math.log(2 * EMPTY_PASSES))
         share = float(like.spread) / (UNIT * most_scale) / float(1 - ALPHA)
     rounded = Fraction(math.floor(share * _SHARE_STEPS) + 1, _SHARE_STEPS)
-    if rounded > MOST_SHARE:
+    if rounded > MOST_SHARE * part:
         return None
     parts = alike((("city", Fraction(1)),))
     return replace(like, parts=parts, share=rounded, bound_kmh=BOUND_KMH, alpha=ALPHA, counts_vehicles=True)

@@ -147,9 +147,8 @@ class Stage:
     @property
     def claim(self) -> PureDP | ZCDP:
         """What the stage costs a vehicle: its share of a vector of norm UNIT under the noise that is drawn."""
-        if self.kind == "laplace":
-            return PureDP(self.share * UNIT / self.spread)
-        return ZCDP(self.share * ZCDP.of_gaussian(Fraction(UNIT), self.spread).rho)
+        whole = PureDP(UNIT / self.spread) if self.kind == "laplace" else ZCDP.of_gaussian(Fraction(UNIT), self.spread)
+        return whole.times(self.share)
 
 
 def centres_of(speeds_kmh: NDArray[np.float64], lowest: Fraction, highest: Fraction) -> Int64s:

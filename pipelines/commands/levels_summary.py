@@ -25,7 +25,6 @@ def summarise_levels(spec: Specification, levels: LevelsRelease, done: Release, 
     entries = ledger.stages(spec.account.name, spec.spec_id)
     each: dict[str, Fact] = {
         "cells": len(spec.cells.region or ()),
-        "epsilon": float(levels.epsilon),
         "delta": 0.0 if levels.delta is None else float(levels.delta),
     }
     slots = Counter(slot.period for slot in done.calendar.slots)
@@ -33,7 +32,13 @@ def summarise_levels(spec: Specification, levels: LevelsRelease, done: Release, 
         "name": spec.name,
         "spec_id": spec.spec_id,
         "periods": [
-            {"period": period, "slots": slots[period], "stages": _stages_of(period, entries), **each}
+            {
+                "period": period,
+                "slots": slots[period],
+                "stages": _stages_of(period, entries),
+                "epsilon": float(levels.epsilon_of(period)),
+                **each,
+            }
             for period in done.calendar.periods
         ],
         "stages_new": done.new,

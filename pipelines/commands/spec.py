@@ -14,8 +14,11 @@ from pipelines.errors import UsageError
 from pipelines.input_files import paths_of
 
 if TYPE_CHECKING:
+    from fractions import Fraction
+
     from pipelines.advice.draft.draft import Draft
     from pipelines.specification import Specification
+    from pipelines.specification.levels import SpanTotal
 
 
 @click.group()
@@ -78,9 +81,21 @@ def _described(spec: Specification) -> dict[str, str | int]:
 def _each(spec: Specification) -> str:
     """What the epsilon of a specification is of."""
     if spec.levels is not None and spec.levels.span is not None:
-        span, day = spec.levels.span, float(spec.levels.epsilon)
-        return f"any {span.days} days, of which {span.served} are released with {day:.3g} each"
+        return _of_span(spec, spec.levels.span)
     return "each HAT" if spec.privacy.allocation.per == "hat" else "each period"
+
+
+def _of_span(spec: Specification, span: SpanTotal) -> str:
+    from transforms.time.calendar import WEEKDAYS
+
+    served = f"any {span.days} days, of which {spec.timetable.most_served(span.days)} are released"
+    if not span.shares:
+        return f"{served} with {float(span.of_a_day()[0]):.3g} each"
+    by_epsilon: dict[Fraction, list[str]] = {}
+    for weekday, share in zip(WEEKDAYS, span.by_weekday(), strict=True):
+        if weekday in spec.timetable.weekdays:
+            by_epsilon.setdefault(share.epsilon, []).append(weekday)
+    return f"{served}: " + "; ".join(f"{', '.join(days)} with {float(day):.3g}" for day, days in by_epsilon.items())
 
 
 def _outputs(spec: Specification) -> tuple[str, ...]:

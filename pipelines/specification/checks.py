@@ -138,7 +138,7 @@ def check_span(account: AccountTerms, levels: LevelsRelease | None) -> None:
     """A total of a span of days is within the account's limit for that span, whichever of its days are released."""
     if levels is None or levels.span is None:
         return
-    of_days = Accountant().compose([levels.claim] * levels.span.served)
+    of_days = Accountant().compose([levels.claim.times(levels.span.parts)])
     limit = next(span.limit for span in account.limit.spans if span.days == levels.span.days)
     rule = f"must be within the account's limit of {levels.span.days} days, {limit.said()}"
     need(limit.fits(of_days), "privacy.epsilon", rule, levels.span.epsilon)

@@ -145,7 +145,14 @@ class PrivacyTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         int | None,
         about(
             "with mechanism levels: epsilon is the total of any so many consecutive days, of which each day that is "
-            "released has an equal share; one of the account's limits"
+            "released has an equal share unless day_weights says else; one of the account's limits"
+        ),
+    ] = None
+    day_weights: Annotated[
+        dict[Weekday, Fraction] | None,
+        about(
+            "with span_days: what weekdays get beside those that are not named, which have 1: { sat = 2, sun = 2 }; "
+            "no window of so many days has more than epsilon"
         ),
     ] = None
     composition: Annotated[

@@ -69,7 +69,7 @@ def _cells(spec: "Specification") -> dict[str, Any]:
 
 def _privacy(spec: "Specification") -> dict[str, Any]:
     allocation, cap, levels = spec.privacy.allocation, spec.privacy.cap, spec.levels
-    plain = {
+    plain: dict[str, Any] = {
         "epsilon": str(allocation.epsilon),
         "per": allocation.per,
         "composition": "clip-user" if allocation.suppress else "none" if cap is None else "cap",
@@ -82,6 +82,8 @@ def _privacy(spec: "Specification") -> dict[str, Any]:
         plain["delta"] = str(levels.delta)
     if levels is not None and levels.span is not None:
         plain["span_days"] = levels.span.days
+        if levels.span.shares:
+            plain["day_weights"] = dict(zip(WEEKDAYS, map(str, levels.span.shares), strict=True))
     return plain
 
 

@@ -29,10 +29,11 @@ from pipelines.specification.numbers import from_toml
 from transforms.errors import did_you_mean
 from transforms.places.hierarchy import hats_of
 from transforms.releases.periods.products import Product
-from transforms.releases.periods.stages import LevelsPolicy
-from transforms.time.calendar import Timetable
+from transforms.releases.periods.stages import DayShare, LevelsPolicy, share_of
+from transforms.time.calendar import WEEKDAYS, Timetable, Weekday
 
 MECHANISM = "levels"
+ONE = Fraction(1)
 
 MARGIN_KMH = 3
 """Centres stay so far from 0 and from the upper bound: the bound must be above twice of it."""
@@ -100,20 +101,45 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 class SpanTotal:
     """The total of any so many consecutive days; delta None where it is pure.
 
-    Of these days at most `served` are released, and each has an equal share, whichever are.
+    parts: how many times the share of the day with the largest one all that are released have together, at most; the
+    days' number where all have the same. shares: of the weekdays from Monday on, as parts of the largest; none where
+    all have the same.
     """
 
     days: int
-    served: int
+    parts: Fraction
     epsilon: Fraction
     delta: Fraction | None
+    shares: tuple[Fraction, ...] = ()
 
-    def of_a_day(self) -> tuple[Fraction, Fraction | None]:
-        """A day's share: its epsilon (with delta at the same delta, rounded up), and with delta its rho."""
+    @classmethod
+    def of(
+        cls,
+        days: int,
+        timetable: Timetable,
+        weights: Mapping[Weekday, Fraction],
+        total: tuple[Fraction, Fraction | None],
+    ) -> "SpanTotal":
+        """weights: of weekdays, 1 where there is none. total: epsilon, delta of so many days."""
+        every = {weekday: weights.get(weekday, ONE) for weekday in WEEKDAYS}
+        most = max(every[weekday] for weekday in timetable.weekdays)
+        shares = {weekday: weight / most for weekday, weight in every.items()}
+        alike = all(shares[weekday] == 1 for weekday in timetable.weekdays)
+        return cls(days, timetable.heaviest(days, shares), *total, shares=() if alike else (*shares.values(),))
+
+    def of_a_day(self, part: Fraction = ONE) -> tuple[Fraction, Fraction | None]:
+        """A day's share: its epsilon (with delta at the same delta, rounded up), and with delta its rho.
+
+        part: of the largest share.
+        """
         if self.delta is None:
-            return self.epsilon / self.served, None
-        rho = rho_within(self.epsilon, self.delta) / self.served
-        return self.epsilon if self.served == 1 else ZCDP(rho).approx(self.delta).epsilon, rho
+            return part * self.epsilon / self.parts, None
+        rho = part * rho_within(self.epsilon, self.delta) / self.parts
+        return self.epsilon if part == self.parts else ZCDP(rho).approx(self.delta).epsilon, rho
+
+    def by_weekday(self) -> tuple[DayShare, ...]:
+        """From Monday on; none where all days have the same."""
+        return tuple(DayShare(part, self.of_a_day(part)[0]) for part in self.shares)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,6 +176,11 @@ class LevelsRelease:
             return PureDP(UNIT / self.recipe.spread)
         return ZCDP.of_gaussian(Fraction(UNIT), self.recipe.spread)
 
+    def epsilon_of(self, period: str) -> Fraction:
+        """What a period has."""
+        by_weekday = () if self.span is None else self.span.by_weekday()
+        return share_of(period, by_weekday).epsilon if by_weekday else self.epsilon
+
     def policy(self, spec_id: str, region: tuple[int, ...], grid: Grid, digest_key: bytes) -> LevelsPolicy:
         return LevelsPolicy(
             spec_id=spec_id,
@@ -164,6 +195,7 @@ class LevelsRelease:
             digest_key=digest_key,
             count=self._count(),
             live=None if self.live is None else replace(self.live, exponent=self.exponent),
+            by_weekday=() if self.span is None else self.span.by_weekday(),
             products=self.products,
         )
 
@@ -176,7 +208,8 @@ class LevelsRelease:
     def _count(self) -> Stage | None:
         if self.counts_public or not self.fleet_is_declared:
             return None
-        return count_stage(self._released(self._later())[0], self.fleet.vehicles)
+        smallest = ONE if self.span is None else min(self.span.shares, default=ONE)
+        return count_stage(self._released(self._later())[0], self.fleet.vehicles, smallest)
 
     def _released(self, stages: Sequence[Stage]) -> tuple[Stage, ...]:
         """The stages with what no recipe says."""

@@ -20,7 +20,10 @@ from pipelines.specification.levels import LevelsRelease, Options, SpanTotal, le
 from pipelines.specification.numbers import from_toml
 from transforms.errors import did_you_mean
 from transforms.releases.periods.products import Product, product_of
-from transforms.time.calendar import DAY_MINUTES, Timetable
+from transforms.time.calendar import DAY_MINUTES, Timetable, Weekday
+
+MOST_TIMES = 100
+"""What a day may have beside another: a hundredth of a total tells nothing."""
 
 
 def statistics_of(document: Document, prior: Prior | None) -> tuple[RequestedStatistic, ...]:
@@ -111,6 +114,7 @@ def levels_of(
         given = {
             "privacy.delta": privacy.delta,
             "privacy.span_days": privacy.span_days,
+            "privacy.day_weights": privacy.day_weights,
             "fleet": document.fleet,
             "live": document.live,
         }
@@ -141,10 +145,23 @@ def _total_of(document: Document, timetable: Timetable) -> SpanTotal:
     """Of the span that the specification names, which the account must have a limit for; of a period without one."""
     privacy, days = document.privacy, document.privacy.span_days
     if days is None:
-        return SpanTotal(1, 1, privacy.epsilon, privacy.delta)
+        need(privacy.day_weights is None, "privacy.day_weights", "goes with privacy.span_days", "given")
+        return SpanTotal(1, Fraction(1), privacy.epsilon, privacy.delta)
     spans = [span.days for span in document.account.limits]
     need(days in spans, "privacy.span_days", f"must be one of the account's limits ({spans})", days)
-    return SpanTotal(days, timetable.most_served(days), privacy.epsilon, privacy.delta)
+    return SpanTotal.of(days, timetable, _weights(document, timetable), (privacy.epsilon, privacy.delta))
+
+
+def _weights(document: Document, timetable: Timetable) -> dict[Weekday, Fraction]:
+    """As written; a weekday without one weighs 1."""
+    weights, field = document.privacy.day_weights or {}, "privacy.day_weights"
+    other = [day for day in weights if day not in timetable.weekdays]
+    need(not other, field, "must name days of slot.weekdays", ", ".join(other))
+    every = [weights.get(day, Fraction(1)) for day in timetable.weekdays]
+    least = min(every)
+    need(least > 0, field, "must be above 0: a day without a share is left out of slot.weekdays", least)
+    need(max(every) <= MOST_TIMES * least, field, f"must give no day more than {MOST_TIMES} times another", max(every))
+    return weights
 
 
 def _products(document: Document, timetable: Timetable) -> tuple[Product, ...]:

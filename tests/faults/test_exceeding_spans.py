@@ -227,7 +227,7 @@ def by_a_specification_for_each_weekday(world: World) -> None:
         day = world.at(number)
         weekday = WEEKDAYS[day.weekday()]
         served = Timetable("UTC", "vehicle-day", 60, weekdays=(weekday,)).most_served(DAYS)
-        world.spend(day, SpanTotal(DAYS, served, TOTAL, None).of_a_day()[0], weekday)
+        world.spend(day, SpanTotal(DAYS, Fraction(served), TOTAL, None).of_a_day()[0], weekday)
 
 
 @way(knows_days_alone)

@@ -242,5 +242,5 @@ def _(draw_releases: Any) -> Any:
 def _(of_a_day_or_check: Any) -> Any:
     """Each of 28 days is given a fourteenth of their total, and the ledger adds nothing up."""
     if of_a_day_or_check.__name__ == "of_a_day":
-        return lambda self: of_a_day_or_check(replace(self, served=self.served // 2))
+        return lambda self: of_a_day_or_check(replace(self, parts=self.parts / 2))
     return lambda *_: True

@@ -1,5 +1,6 @@
 """A total of several days: each day has a fixed share of it, and everything that tells a promise tells both."""
 
+import csv
 import json
 from collections.abc import Callable
 from datetime import date, timedelta
@@ -90,9 +91,54 @@ def test_weekdays_divide_a_span_by_the_days_that_are_released(tmp_path: Path, ha
     assert RHO / 2 * Fraction(999_999, 1_000_000) < shares["2022-01-03"] <= RHO / 2
 
 
+WEEKENDS = SPEC.replace("span_days = 4", "span_days = 4\nday_weights = { sat = 2, sun = 2.0 }").replace("2.64", "3.5")
+
+
+def test_weekdays_have_the_shares_that_the_specification_gives_them(tmp_path: Path, hatstream: Run) -> None:
+    made(tmp_path, hatstream, WEEKENDS)
+    code, out, err = release(tmp_path, hatstream, DAYS[0], DAYS[3])  # a Saturday to a Tuesday
+    assert code == 0, err
+    shares = debited(tmp_path)
+    saturday = shares[DAYS[0]]
+    assert RHO / 3 * Fraction(999_999, 1_000_000) < saturday <= RHO / 3
+    assert [share / saturday for share in shares.values()] == [1, 1, Fraction(1, 2), Fraction(1, 2)]
+    told = [(period["period"], round(period["epsilon"], 2)) for period in json.loads(out)["periods"]]
+    assert told == [(DAYS[0], 2.72), (DAYS[1], 2.72), (DAYS[2], 1.86), (DAYS[3], 1.86)]
+    rows = [row for path in (tmp_path / "out").rglob("*.csv") for row in csv.DictReader(path.read_text().splitlines())]
+    assert {(row["slot_start"][:10], round(float(row["epsilon_slot"]), 2)) for row in rows} == {*told}
+    (tmp_path / "spec.toml").write_text(WEEKENDS.replace("vehicles = 50", "vehicles = 51"))
+    for day in DAYS[:4]:
+        assert release(tmp_path, hatstream, day, day)[0] == 3
+
+
+def test_a_specification_tells_what_each_weekday_has(tmp_path: Path, hatstream: Run) -> None:
+    levels_city.write(tmp_path, spec=WEEKENDS, lines=[])
+    code, out, _ = hatstream("spec", "check", str(tmp_path / "spec.toml"))
+    assert code == 0
+    assert "any 4 days, of which 4 are released: mon, tue, wed, thu, fri with 1.86; sat, sun with 2.72" in " ".join(
+        out.split()
+    )
+
+
+def test_equal_weights_are_the_specification_without_them(tmp_path: Path) -> None:
+    ids = []
+    every = ", ".join(f"{day} = 3" for day in ("mon", "tue", "wed", "thu", "fri", "sat", "sun"))
+    for spec in (SPEC, SPEC.replace("span_days = 4", f"span_days = 4\nday_weights = {{ {every} }}"), WEEKENDS):
+        levels_city.write(
+            tmp_path, spec=spec.replace("3.5", "2.64").replace("epsilon = 2.64", "epsilon = 3.5"), lines=[]
+        )
+        ids.append(load(tmp_path / "spec.toml").spec_id)
+    assert ids[0] == ids[1] != ids[2]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "named"),
     [
+        ("span_days = 4", "day_weights = { sat = 2 }", "privacy.day_weights goes with privacy.span_days"),
+        ("span_days = 4", "span_days = 4\nday_weights = { sat = 0 }", "day_weights must be above 0: a day without"),
+        ("span_days = 4", "span_days = 4\nday_weights = { sat = 101 }", "must give no day more than 100 times another"),
+        ("span_days = 4", "span_days = 4\nday_weights = { saturday = 2 }", "saturday"),
+        ("span_days = 4", "span_days = 4\nday_weights = { sat = '2' }", "expected a number"),
         ("span_days = 4", "span_days = 5", "privacy.span_days must be one of the account's limits"),
         ("epsilon = 5\ndelta = 1e-6\nspan", "epsilon = 5.01\ndelta = 1e-6\nspan", "privacy.epsilon must be within"),
         ("epsilon = 2.64", "epsilon = 1", "privacy.epsilon must give each day what the account allows"),

@@ -1,8 +1,9 @@
 """Slots and periods: which stretches of time a job releases, on the clock of the account's time zone."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from fractions import Fraction
 from functools import cached_property
 from typing import Literal, NamedTuple, Protocol, get_args
 from zoneinfo import ZoneInfo
@@ -101,9 +102,14 @@ class Timetable:
 
     def most_served(self, days: int) -> int:
         """How many of so many consecutive days are of service at most, whichever the first one is."""
-        served = [weekday in self.weekdays for weekday in WEEKDAYS]
-        rest = days % len(served)
-        return days // len(served) * sum(served) + max(sum((served * 2)[at : at + rest]) for at in range(len(served)))
+        return int(self.heaviest(days, dict.fromkeys(WEEKDAYS, Fraction(1))))
+
+    def heaviest(self, days: int, weights: Mapping[Weekday, Fraction]) -> Fraction:
+        """What the days of service among so many consecutive ones weigh at most, whichever the first one is."""
+        served = [weights[weekday] if weekday in self.weekdays else Fraction(0) for weekday in WEEKDAYS]
+        weeks, rest = divmod(days, len(served))
+        fullest = max(sum((served * 2)[at : at + rest], Fraction(0)) for at in range(len(served)))
+        return weeks * sum(served, Fraction(0)) + fullest
 
     def _cut(self, day: date, slot_minutes: int) -> dict[int, int] | None:
         """Start of each slot of a local day -> its local minute; None where the day cannot be cut into such slots."""

@@ -11,6 +11,7 @@ from dpops.learning.half_widths import hat_half_widths, place_half_widths
 from dpops.levels import BoundsOnly, Recipe
 from pipelines.specification import Specification
 from pipelines.specification.levels import LevelsRelease, SpanTotal
+from transforms.time.calendar import WEEKDAYS
 
 SPANS = (1, 7, 28, 91, 365)
 DAY_NUMBERS = (1, 7, 28, 56)
@@ -37,8 +38,9 @@ class SpanWorth(msgspec.Struct, frozen=True, kw_only=True):
 def worth_of_spans(spec: Specification, asked: LevelsRelease, known: BoundsOnly, recipe: RecipeAt) -> list[SpanWorth]:
     """For each of SPANS, and for the specification's own."""
     epsilon = asked.epsilon if asked.span is None else asked.span.epsilon
+    weights = {} if asked.span is None else dict(zip(WEEKDAYS, asked.span.shares, strict=False))
     lengths = {*SPANS, *([] if asked.span is None else [asked.span.days])}
-    totals = [SpanTotal(days, spec.timetable.most_served(days), epsilon, asked.delta) for days in sorted(lengths)]
+    totals = [SpanTotal.of(days, spec.timetable, weights, (epsilon, asked.delta)) for days in sorted(lengths)]
     return [_worth(total, spec, asked, known, recipe) for total in totals]
 
 
@@ -50,7 +52,7 @@ def _worth(
     usual, upper = np.array([known.usual_vehicles]), float(spec.speeds.grid.upper)
     return SpanWorth(
         days=total.days,
-        served=total.served,
+        served=spec.timetable.most_served(total.days),
         epsilon_a_day=float(day),
         hat_kmh=[float(hat_half_widths(stage, known, usual, upper, number).kmh[0]) for number in DAY_NUMBERS],
         cell_day_kmh=[float(place_half_widths(stage, known, usual, upper, number)[0]) for number in DAY_NUMBERS],

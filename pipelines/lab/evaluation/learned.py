@@ -53,7 +53,7 @@ def recipe_for(city: TrueCity, kind: Kind, epsilon: Fraction, delta: Fraction, s
 
     span_days: the total is of so many days, which share it alike.
     """
-    of_span = SpanTotal(span_days, span_days, epsilon, delta if kind == "gaussian" else None)
+    of_span = SpanTotal(span_days, Fraction(span_days), epsilon, delta if kind == "gaussian" else None)
     epsilon, rho = of_span.of_a_day()
     hats = hats_of(city.region, city.days[0].hours)
     known = BoundsOnly(hats=hats, fleet=city.fleet)

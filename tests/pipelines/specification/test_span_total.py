@@ -1,6 +1,8 @@
 """A total of several days is kept by the integers of all of its days together; wrong shares of it are caught."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import date, timedelta
 from fractions import Fraction
 
 import numpy as np
@@ -23,9 +25,17 @@ WORKDAYS: tuple[Weekday, ...] = WEEKDAYS[:5]
 
 
 def asked(kind: Kind, days: int, served: int) -> LevelsRelease:
+    return asked_of(SpanTotal(days, Fraction(served), TOTAL, delta_of(kind)))
+
+
+def delta_of(kind: Kind) -> Fraction | None:
+    return DELTA if kind == "gaussian" else None
+
+
+def asked_of(total: SpanTotal) -> LevelsRelease:
     return levels_release(
         {},
-        total=SpanTotal(days, served, TOTAL, DELTA if kind == "gaussian" else None),
+        total=total,
         is_of_span=True,
         declared=None,
         region=REGION,
@@ -84,6 +94,84 @@ def test_days_of_service_that_are_counted_otherwise_are_caught(
     shared = wrong(4, WORKDAYS)
     assert shared < 4, "Monday to Thursday are four"
     assert spent_in_a_window(asked(kind, 4, shared), 4) > 1
+
+
+WEIGHTS: list[tuple[tuple[Weekday, ...], dict[Weekday, Fraction]]] = [
+    (WEEKDAYS, {"sat": Fraction(2), "sun": Fraction(2)}),
+    (WEEKDAYS, {"sun": Fraction(1, 3)}),
+    (WORKDAYS, {"tue": Fraction(5, 2), "fri": Fraction(1, 10)}),
+    (("mon", "sat"), {"sat": Fraction(7)}),
+]
+MONDAY = date(2027, 10, 25)  # in the week in which clocks go back in Europe
+
+
+def days_of_a_window(first: int, days: int, weekdays: tuple[Weekday, ...]) -> list[date]:
+    window = [MONDAY + timedelta(days=first + at) for at in range(days)]
+    return [day for day in window if WEEKDAYS[day.weekday()] in weekdays]
+
+
+def most_in_any_window(levels: LevelsRelease, days: int, weekdays: tuple[Weekday, ...]) -> Fraction:
+    """By a vehicle that is as dear as can be on every released day, whatever day the window begins on; 1 is the total.
+
+    A gap leaves days out of such a window, so it holds no more.
+    """
+    how = levels.policy("a", REGION, Grid(step=Fraction(1, 100), upper_steps=6_500), b"key")
+    policies = {day.weekday(): how.on(day.isoformat()) for day in days_of_a_window(0, 7, weekdays)}
+    alike = {of_day.total: of_day for of_day in policies.values()}
+    dearest = {
+        total: max(spent_on_a_day(of_day, is_first=first) for first in (True, False)) for total, of_day in alike.items()
+    }
+    windows = [days_of_a_window(first, days, weekdays) for first in range(7)]
+    spent = max(sum((dearest[policies[day.weekday()].total] for day in window), ZERO) for window in windows)
+    return spent / (rho_within(TOTAL, DELTA) if how.kind == "gaussian" else TOTAL)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("days", [28, 10])
+@pytest.mark.parametrize(("weekdays", "weights"), WEIGHTS)
+def test_days_of_unequal_shares_keep_the_total_in_every_window(
+    kind: Kind, days: int, weekdays: tuple[Weekday, ...], weights: dict[Weekday, Fraction]
+) -> None:
+    table = Timetable("Europe/Berlin", "vehicle-day", 60, weekdays=weekdays)
+    total = SpanTotal.of(days, table, weights, (TOTAL, delta_of(kind)))
+    assert Fraction(9, 10) < most_in_any_window(asked_of(total), days, weekdays) <= 1
+
+
+def from_monday(days: int, weights: Mapping[Weekday, Fraction]) -> Fraction:
+    return sum((weights[WEEKDAYS[at % 7]] for at in range(days)), ZERO)
+
+
+def as_weeks_have(days: int, weights: Mapping[Weekday, Fraction]) -> Fraction:
+    return sum(weights.values(), ZERO) * days / 7
+
+
+def as_if_all_were_average(days: int, weights: Mapping[Weekday, Fraction]) -> Fraction:
+    return sum(weights.values(), ZERO) / 7 * days // 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("wrong", [from_monday, as_weeks_have, as_if_all_were_average])
+def test_a_wrong_sum_of_unequal_shares_is_caught(
+    kind: Kind, wrong: Callable[[int, Mapping[Weekday, Fraction]], Fraction]
+) -> None:
+    table, weights = Timetable("UTC", "vehicle-day", 60), WEIGHTS[0][1]
+    right = SpanTotal.of(10, table, weights, (TOTAL, delta_of(kind)))
+    parts = wrong(10, dict(zip(WEEKDAYS, right.shares, strict=True)))
+    assert parts < right.parts == 7, "ten days from a Friday hold two weekends"
+    assert most_in_any_window(asked_of(replace(right, parts=parts)), 10, WEEKDAYS) > 1
+
+
+def test_a_policy_that_forgets_the_day_is_caught() -> None:
+    total = SpanTotal.of(10, Timetable("UTC", "vehicle-day", 60), WEIGHTS[0][1], (TOTAL, DELTA))
+    alike = replace(total, shares=())
+    assert most_in_any_window(asked_of(alike), 10, WEEKDAYS) > 1
+
+
+def test_weights_that_are_alike_are_equal_shares_whatever_they_are() -> None:
+    table = Timetable("UTC", "vehicle-day", 60, weekdays=WORKDAYS)
+    equal = SpanTotal.of(28, table, {}, (TOTAL, DELTA))
+    assert SpanTotal.of(28, table, dict.fromkeys(WORKDAYS, Fraction(3)), (TOTAL, DELTA)) == equal
+    assert equal == SpanTotal(28, Fraction(20), TOTAL, DELTA)
 
 
 @pytest.mark.parametrize("days", range(1, 30))

@@ -22,7 +22,7 @@ from transforms.recorded.stage_plan import as_stored
 from transforms.recorded.units import LiveUnit, Sequenced, StageUnit, Unit
 from transforms.releases.live.slot import known_before, live_slot, recorded_stage, seal_live
 from transforms.releases.periods.order import plan_for
-from transforms.releases.periods.stages import LevelsPolicy, laid_stage, seal_stage
+from transforms.releases.periods.stages import DayShare, LevelsPolicy, laid_stage, seal_stage
 
 EVERYWHERE: list[Visit] = [(cell, slot, 3, 2_900) for cell in range(3) for slot in range(len(HOURS))]
 """As far from the centre as a live slot allows."""
@@ -71,6 +71,21 @@ def test_shares_for_fewer_slots_than_the_day_has_are_caught(kind: Kind) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_live_share_that_the_days_end_forgets_is_caught(kind: Kind) -> None:
     assert excess(policy(kind, rest=Fraction(1)), [EVERYWHERE]) > 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("slots", [3, 4, 5])  # the clock is put forward, not at all, or back
+def test_a_day_with_a_part_of_the_total_keeps_it_with_its_live_slots(kind: Kind, slots: int) -> None:
+    whole, part = DayShare(Fraction(1), EPSILON), DayShare(Fraction(1, 3), EPSILON / 3)
+    how = replace(policy(kind), by_weekday=(*[whole] * 5, part, part))
+    visits = [[visit for visit in EVERYWHERE if visit[1] < slots]]
+    spent = {day: excess(how.on(f"2026-05-0{day}"), visits, slots) for day in (1, 2)}  # a Friday, a Saturday
+    assert spent[1] <= 1
+    assert spent[2] <= Fraction(1, 3)
+    assert Fraction(33, 100) < spent[2] / spent[1] < Fraction(34, 100)
+    saturday = how.on("2026-05-02")
+    assert saturday.total == how.total.times(Fraction(1, 3))
+    assert saturday.cost_of_period(is_first=True) == saturday.total
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -170,7 +185,7 @@ def test_a_live_slot_that_debits_less_than_it_claims_is_refused(kind: Kind, tmp_
     how = policy(kind)
     book = Book(tmp_path, how)
     with pytest.raises(LedgerError, match="claim more"):
-        book.record(structs.replace(live_unit(how, 0), debit=how.costs(Fraction(1, 1000))))
+        book.record(structs.replace(live_unit(how, 0), debit=how.total.times(Fraction(1, 1000))))
     assert book.spent == Accountant()
 
 

@@ -92,7 +92,7 @@ class LiveRelease:
         if stage is not None or not known or is_closed(stages, facts.period):
             return stage
         (hour,) = hours_of([slot_s], self.zone)
-        return live_slot(known, len(facts.plan), hour, self.policy, learned_centres)
+        return live_slot(known, len(facts.plan), hour, self.policy.on(facts.period), learned_centres)
 
 
 class _Estimator:

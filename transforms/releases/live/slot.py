@@ -30,7 +30,10 @@ def is_closed(stages: Sequence[StageEntry], period: str) -> bool:
 
 
 def live_slot(known: Sequence[StageEntry], slots: int, hour: int, policy: LevelsPolicy, centres_of: CentresOf) -> Stage:
-    """One of a period's slots, which begins in this local hour. known: from `known_before`, not empty."""
+    """One of a period's slots, which begins in this local hour.
+
+    known: from `known_before`, not empty. policy: of the period.
+    """
     if policy.live is None:
         raise ValueError("the specification has no live slots")
     centres = centres_of(known, policy, [hour])
@@ -57,5 +60,5 @@ def seal_live(sums: Sums, stage: Stage, facts: SlotFacts, slot_s: int, policy: L
         integers=release(sums, stage, noise).tolist(),
         digest=hmac.digest(policy.digest_key, where + exact, "sha256").hex(),
         debit=stage.claim,
-        total=policy.total,
+        total=policy.on(facts.period).total,
     )

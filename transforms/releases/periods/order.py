@@ -52,7 +52,7 @@ def plan_for(
     is_first = numbers_of(mine[0].unit).stages - counts == len(policy.first) if mine else not earlier
     if number < len(mine):
         return Planned(stage_of(mine[number].unit, policy.region), is_first)
-    stages = policy.stages(is_first=is_first, counts=counts)
+    stages = policy.on(period).stages(is_first=is_first, counts=counts)
     known = earlier if counts and number == 1 else sorted([*earlier, *mine], key=lambda entry: int(entry.sequence))
     if not known:
         centres, rests_on = first_centres(len(policy.region), len(hours)), EntryNumber(0)

@@ -47,7 +47,7 @@ def estimates_of_slot(
 ) -> SlotEstimates:
     """One estimate for every cell of the region, by cell. slot: its index in the period."""
     places = [cell_text(cell) for cell in policy.region]
-    hats = _columns(estimates, [slot], places, _notes(estimates, slot), policy)
+    hats = _columns(estimates, [slot], places, _notes(estimates, slot), policy.on(facts.period))
     return SlotEstimates(policy.spec_id, facts.start, facts.end, unit, ("mean",), hats)
 
 
@@ -59,7 +59,7 @@ def estimates_of_product(
         at: (slots[span[0]].start, slots[span[1]].end) for at, span in enumerate(grouped.spans) if span is not None
     }
     notes = {"product": [product] * len(grouped.places) * len(spans)}
-    found = _columns(estimates, list(spans), grouped.places, notes, policy)
+    found = _columns(estimates, list(spans), grouped.places, notes, policy.on(slots[0].period))
     hats = replace(found, spans=[span for span in spans.values() for _ in grouped.places])
     start, end = slots[0].start, slots[-1].end
     return SlotEstimates(policy.spec_id, start, end, "km/h", ("mean",), hats, product=product)

@@ -60,7 +60,7 @@ class PeriodRelease:
         policy, claims = self.policy, dict[str, list[Debit]]()
         is_first = not before.stages(policy.spec_id)
         for period, plan in {facts.period: facts.plan for facts in self.slots.values()}.items():
-            cost = policy.cost_of_period(is_first)
+            cost = policy.on(period).cost_of_period(is_first)
             claims[period], is_first = [Debit(UnitKey(policy.spec_id, plan[0], 0), cost)], False
         return claims
 

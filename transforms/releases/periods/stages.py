@@ -6,8 +6,10 @@ The unit of a stage has the period's first slot; the stages of a period share on
 import hmac
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date
 from fractions import Fraction
 from functools import reduce
+from typing import NamedTuple
 
 import numpy as np
 
@@ -42,11 +44,24 @@ COLUMNS = (SUMS,)
 """What a tally carries beside counts."""
 
 
+class DayShare(NamedTuple):
+    """What a day has of a total: a part, and its epsilon as people read it."""
+
+    part: Fraction
+    epsilon: Fraction
+
+
+def share_of(period: str, by_weekday: Sequence[DayShare]) -> DayShare:
+    """What a local day has."""
+    return by_weekday[date.fromisoformat(period).weekday()]
+
+
 @dataclass(frozen=True)
 class LevelsPolicy:
     """How a specification's periods are released as levels. All of it is public but the key.
 
-    total: what a vehicle spends in a period; epsilon, delta: the same as people read it.
+    total: what a vehicle spends in a period; epsilon, delta: the same as people read it. by_weekday: what days have of
+    it, from Monday on, where they differ; total is then the most that a day has, see `on`.
     first, later: the stages of a period before which nothing of the specification is recorded, and of all others.
     count: what a period's vehicles are counted with before these, where that is possible. live: what slots get while a
     period lasts; `later` has the rest of the total. region: sorted cells. products: what
@@ -65,6 +80,7 @@ class LevelsPolicy:
     digest_key: bytes = field(repr=False)
     count: Stage | None = None
     live: Stage | None = None
+    by_weekday: tuple[DayShare, ...] = ()
     products: tuple[Product, ...] = ()
     kept: StateFile | None = field(default=None, compare=False)
 
@@ -73,15 +89,28 @@ class LevelsPolicy:
         """The noise of all stages."""
         return self.first[0].kind
 
-    def costs(self, share: Fraction) -> PureDP | ZCDP:
-        """A share of the total."""
-        if isinstance(self.total, ZCDP):
-            return ZCDP(self.total.rho * share)
-        return PureDP(self.total.epsilon * share)
+    def on(self, period: str) -> "LevelsPolicy":
+        """Of one period: a day with a smaller part of the total has it in all of its stages and live slots.
+
+        The noise is that of the whole total, and the count of vehicles what it is on every day.
+        """
+        if not self.by_weekday:
+            return self
+        part, epsilon = share_of(period, self.by_weekday)
+        return replace(
+            self,
+            total=self.total.times(part),
+            epsilon=epsilon,
+            first=_times(part, self.first),
+            later=_times(part, self.later),
+            live=None if self.live is None else replace(self.live, share=part * self.live.share),
+            by_weekday=(),
+        )
 
     def cost_of_period(self, is_first: bool) -> PureDP | ZCDP:
         """What a period's end is debited, of the first day or another: all, or what live slots leave of it."""
-        return self.costs(_whole(self.first if is_first else self.later))
+        stages = self.first if is_first else self.later
+        return replace(stages[0], share=_whole(stages)).claim
 
     def stages(self, *, is_first: bool, counts: bool) -> tuple[Stage, ...]:
         """Those of a period. counts: the first of them counts vehicles, and the others share what it leaves."""
@@ -94,6 +123,10 @@ class LevelsPolicy:
 
 def _whole(stages: Sequence[Stage]) -> Fraction:
     return sum((stage.share for stage in stages), Fraction(0))
+
+
+def _times(part: Fraction, stages: Sequence[Stage]) -> tuple[Stage, ...]:
+    return tuple(replace(stage, share=part * stage.share) for stage in stages)
 
 
 def laid_stage(
@@ -138,7 +171,7 @@ def seal_stage(
     is_first: bool = False,
 ) -> StageUnit:
     """Draws a stage's noise. slots: of the period, in order; slot_s: the start of the first. is_first: of all days."""
-    integers = release(sums, stage, noise)
+    integers, own = release(sums, stage, noise), policy.on(slots[0].period)
     where = f"{policy.spec_id}/{slot_s}/{stage.number}/".encode()
     exact = b"".join(column.astype("<i8").tobytes() for column in sums)
     return StageUnit(
@@ -152,8 +185,8 @@ def seal_stage(
         plan=as_stored(stage),
         integers=integers.tolist(),
         digest=hmac.digest(policy.digest_key, where + exact, "sha256").hex(),
-        debit=policy.cost_of_period(is_first),
-        total=policy.total,
+        debit=own.cost_of_period(is_first),
+        total=own.total,
     )
 
 
