@@ -15,13 +15,15 @@ import numpy as np
 from benchmarks.cities import MadeUp, made_up, true_day
 from benchmarks.drawn import GRID, drawn
 from dpops.learning import DayValues, Learned, State, Status, learned, published, taken_in
+from dpops.learning.expected import expected_days
+from dpops.levels import BoundsOnly
 from dpops.noise import Noise
 from dpops.types import Float64s
 from pipelines.lab.evaluation.feed import Feed
 from pipelines.lab.evaluation.learned import look, recipe_for
 from pipelines.lab.evaluation.learned_errors import DELTA
 from pipelines.lab.evaluation.truth import TrueCity, TrueDay, read_city
-from transforms.places.hierarchy import design_of
+from transforms.places.hierarchy import design_of, hats_of
 from transforms.releases.periods.states import facts_of
 
 TAXIS = MadeUp(
@@ -93,6 +95,10 @@ def benchmark(
             held = np.nanmean([np.nan if day.within is None else day.within for day in found])
             cells = _cells(found, spans, of_constant=False)
             print(f"| {name} | {total.replace(':', ' in ')} | {cells} | {first} | {held:.3f} |", flush=True)
+            print(
+                f"| {name} | {total.replace(':', ' in ')}, expected | {_expected(city, days, total, spans)} | |",
+                flush=True,
+            )
 
 
 def _city(name: str, days: int) -> TrueCity:
@@ -148,6 +154,17 @@ def _error(city: TrueCity, day: TrueDay, known: Learned) -> DayError:
     return DayError(
         float(day.reports.sum()), constant, _missed(day, found.values), float(within.mean()) if within.size else None
     )
+
+
+def _expected(city: TrueCity, days: int, total: str, spans: list[tuple[int, int]]) -> str:
+    """What a plan tells beforehand, from public facts: of each span its days' mean, and the first published day."""
+    epsilon, span = total.split(":")
+    how = recipe_for(city, "gaussian", Fraction(epsilon), DELTA, int(span))
+    known = BoundsOnly(hats=hats_of(city.region, city.days[0].hours), fleet=city.fleet)
+    found = expected_days(how, known, [Fraction(1)] * days)
+    cells = [f"{np.mean([day.kmh for day in found[first:end]]):.2f}" for first, end in spans]
+    published = next((str(day.number) for day in found if day.is_published), "-")
+    return f"{' | '.join(cells)} | {published}; constant {found[0].constant_kmh:.2f}"
 
 
 def _missed(day: TrueDay, values: Float64s) -> float:

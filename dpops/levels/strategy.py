@@ -6,7 +6,7 @@ that are no finer than its groups. What is then left of every part, and what cli
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -35,6 +35,7 @@ _OF: dict[str, Part] = {
     "part": (_CITY, _PART),
 }
 _OWN = _OF["hat"]
+CITY: Part = (_CITY, _DAY)
 
 PARTS: dict[Part, float] = {
     (_CITY, _DAY): 5.0,
@@ -133,7 +134,7 @@ def _varied(table: Recipe, shares: Shares, times: Fraction) -> Recipe:
 
 def _expected(recipe: Recipe, known: BoundsOnly) -> Ranked:
     squares: list[tuple[float, float]] = []
-    for busy, share in _busyness():
+    for busy, share in busyness():
         before = {part: sd * sd for part, sd in PARTS.items()}
         after = before
         for stage in recipe.first:
@@ -161,12 +162,26 @@ def _after(
 
     before: what is not known of the parts without these days. around: of the centres.
     """
-    vehicles = known.usual_vehicles * busy
-    own, told = float(USUAL.of(np.array(max(vehicles, 1.0)))), vehicles**2 / (vehicles**2 + FEW**2)
-    norm = math.sqrt(sum(around.values()) + _own_norm(stage, known) ** 2)
-    bound = float(stage.bound_kmh)
+    told = told_by(stage, known, around, busy)
+    left = left_of(before, {part: days * precision for part, precision in told.items()})
+    return left, squared_error(left, told, stage, known, around, busy)
+
+
+def own_variance(known: BoundsOnly, busy: float) -> float:
+    """Of a HAT's mean around all that describes it, (km/h)^2."""
+    return float(USUAL.of(np.array(max(known.usual_vehicles * busy, 1.0))))
+
+
+def left_of(before: Mapping[Part, float], told: Mapping[Part, float]) -> dict[Part, float]:
+    """The variance of each part when so much was told of it."""
+    return {part: 1 / (1 / max(variance, 1e-9) + told[part]) for part, variance in before.items()}
+
+
+def told_by(stage: Stage, known: BoundsOnly, around: Mapping[Part, float], busy: float) -> dict[Part, float]:
+    """What one release of a stage tells of each part and of HATs themselves, as precisions. around: of its centres."""
+    norm, bound = _norm(stage, known, around), float(stage.bound_kmh)
     widened = (bound**3 + norm**3) ** (1 / 3)  # what is clipped weighs less, so noise in km/h falls no further
-    precisions = dict.fromkeys([*before, _OWN], 0.0)
+    precisions = dict.fromkeys([*PARTS, _OWN], 0.0)
     for name, share in stage.shares:
         place, time = _OF[name]
         busier = busy ** (place / _CELL)
@@ -174,11 +189,35 @@ def _after(
         for part in precisions:
             if part[0] <= place and part[1] <= time:
                 within = max(_groups((place, time), known) / _groups(part, known), 1.0)
-                precisions[part] += within * (1 if part == _OWN else days) / noise**2
-    left = {part: 1 / (1 / max(variance, 1e-9) + precisions[part]) for part, variance in before.items()}
-    drawn = PULL * norm * math.exp(-FADES * (bound / norm) ** 2)
-    of_hat = (1 - told) * own + told / (1 / own + precisions[_OWN])
-    return left, sum(left.values()) + of_hat + drawn**2
+                precisions[part] += within / noise**2
+    return precisions
+
+
+def squared_error(
+    left: Mapping[Part, float],
+    told: Mapping[Part, float],
+    stage: Stage,
+    known: BoundsOnly,
+    around: Mapping[Part, float],
+    busy: float,
+) -> float:
+    """Of a HAT on the day of a release, (km/h)^2: what is left of its parts, its own, and what clipping does."""
+    vehicles, own = known.usual_vehicles * busy, own_variance(known, busy)
+    single = vehicles**2 / (vehicles**2 + FEW**2)
+    norm = _norm(stage, known, around)
+    drawn = PULL * norm * math.exp(-FADES * (float(stage.bound_kmh) / norm) ** 2)
+    return sum(left.values()) + (1 - single) * own + single / (1 / own + told[_OWN]) + drawn**2
+
+
+def weight_told(stage: Stage, known: BoundsOnly) -> float:
+    """What one release tells of the logarithm of the whole city's weight, as a precision."""
+    weights = replace(stage, alpha=1 - stage.alpha)
+    return sum(_groups(_OF[name], known) / _noise(weights, name, share, known) ** 2 for name, share in stage.shares)
+
+
+def _norm(stage: Stage, known: BoundsOnly, around: Mapping[Part, float]) -> float:
+    """Of a vehicle's residual speeds."""
+    return math.sqrt(sum(around.values()) + _own_norm(stage, known) ** 2)
 
 
 def _noise(stage: Stage, name: str, share: Fraction, known: BoundsOnly) -> float:
@@ -213,7 +252,7 @@ def _sizes(hats: Hats) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return places, (1, len({hour // BLOCK_H for hour in hats.hours}), hats.slots)
 
 
-def _busyness() -> list[tuple[float, float]]:
+def busyness() -> list[tuple[float, float]]:
     """Equally many cells each: how many times as busy as the average one, and its share of reports."""
     law, nodes = NormalDist(), 5
     raw = [math.exp(BUSIER * law.inv_cdf((at + 0.5) / nodes)) for at in range(nodes)]

@@ -29,6 +29,13 @@ def show_levels(planned: PlannedLevels, out: Console) -> None:
         highlight=False,
     )
     out.print(_spans(planned))
+    first = planned.spans[0]
+    out.print(
+        f"(x): such a day is expected to be held back. The city's true mean, which is secret, has an error of "
+        f"{first.constant_kmh:.1f} where cities differ as usual; without noise {first.least_kmh:.1f} would be left. "
+        "Compare rows and days: the level itself depends on how often vehicles report (docs/planning.md).",
+        highlight=False,
+    )
     for answer in planned.answers:
         out.print(answer, highlight=False)
     if planned.choices:
@@ -55,14 +62,18 @@ def _levels(planned: PlannedLevels) -> Table:
 
 def _spans(planned: PlannedLevels) -> Table:
     table = Table(
-        title="This total as that of several days: ± km/h of the average HAT (of its cell's day)",
+        title="This total as that of several days: error by reports that is expected, km/h, by number of released days",
         title_justify="left",
     )
-    for name in ("days", "released", "a day's\nepsilon", *(f"after\n{number} d" for number in DAY_NUMBERS)):
+    for name in ("days", "released", "a day's\nepsilon", *(f"day\n{number}" for number in DAY_NUMBERS)):
         table.add_column(name, justify="right", no_wrap=True)
     for span in planned.spans:
-        widths = [f"{hat:.1f} ({cell:.1f})" for hat, cell in zip(span.hat_kmh, span.cell_day_kmh, strict=True)]
-        table.add_row(f"{span.days:,}", f"{span.served:,}", f"{span.epsilon_a_day:.3g}", *widths)
+        published = [span.first_published is not None and number >= span.first_published for number in DAY_NUMBERS]
+        errors = [
+            f"{kmh:.1f}" if shown else f"({kmh:.1f})" for kmh, shown in zip(span.error_kmh, published, strict=True)
+        ]
+        row = f"{span.days:,}", f"{span.served:,}", f"{span.epsilon_a_day:.3g}", *errors
+        table.add_row(*row, style="bold" if span.as_specified else None)
     return table
 
 

@@ -1,21 +1,21 @@
 """What one total is worth as that of a day, a week, four weeks, a quarter or a year: from public facts alone."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from fractions import Fraction
+from itertools import cycle, islice
 
 import msgspec
-import numpy as np
 
-from dpops.learning.half_widths import hat_half_widths, place_half_widths
-from dpops.levels import BoundsOnly, Recipe
+from dpops.learning.expected import ExpectedDay, expected_days
+from dpops.levels import BoundsOnly, Recipe, count_stage
+from dpops.levels.strategy import chosen
 from pipelines.specification import Specification
 from pipelines.specification.levels import LevelsRelease, SpanTotal
 from transforms.time.calendar import WEEKDAYS
 
 SPANS = (1, 7, 28, 91, 365)
-DAY_NUMBERS = (1, 7, 28, 56)
-"""Released days, if all are alike, after which an interval is told."""
+DAY_NUMBERS = (1, 2, 3, 5, 7, 14, 28)
+"""Released days, counted from an account's first, of which an error is told."""
 
 RecipeAt = Callable[[Fraction, Fraction | None], Recipe]
 """The stages at a day's epsilon and, with delta, its rho."""
@@ -24,36 +24,56 @@ RecipeAt = Callable[[Fraction, Fraction | None], Recipe]
 class SpanWorth(msgspec.Struct, frozen=True, kw_only=True):
     """The total as that of so many days, of which `served` are released at most.
 
-    hat_kmh, cell_day_kmh: half of a 95 % interval of the average HAT, and of the mean of its cell's whole day, after
-    each of DAY_NUMBERS days that are alike.
+    epsilon_a_day: the largest share of a day. error_kmh: the mean absolute error by reports that is expected of each of
+    DAY_NUMBERS. first_published: the first of all days that is expected not to be held back; None where none of the
+    first DAY_NUMBERS[-1] is. constant_kmh: of the city's true mean in the place of values; least_kmh: without noise.
     """
 
     days: int
     served: int
+    as_specified: bool
     epsilon_a_day: float
-    hat_kmh: list[float]
-    cell_day_kmh: list[float]
+    error_kmh: list[float]
+    first_published: int | None
+    constant_kmh: float
+    least_kmh: float
 
 
 def worth_of_spans(spec: Specification, asked: LevelsRelease, known: BoundsOnly, recipe: RecipeAt) -> list[SpanWorth]:
     """For each of SPANS, and for the specification's own."""
     epsilon = asked.epsilon if asked.span is None else asked.span.epsilon
+    own = 1 if asked.span is None else asked.span.days
     weights = {} if asked.span is None else dict(zip(WEEKDAYS, asked.span.shares, strict=False))
-    lengths = {*SPANS, *([] if asked.span is None else [asked.span.days])}
-    totals = [SpanTotal.of(days, spec.timetable, weights, (epsilon, asked.delta)) for days in sorted(lengths)]
+    lengths = sorted({*SPANS, own})
+    totals = [SpanTotal.of(days, spec.timetable, weights, (epsilon, asked.delta)) for days in lengths]
     return [_worth(total, spec, asked, known, recipe) for total in totals]
 
 
 def _worth(
     total: SpanTotal, spec: Specification, asked: LevelsRelease, known: BoundsOnly, recipe: RecipeAt
 ) -> SpanWorth:
-    day, rho = total.of_a_day()
-    stage = replace(recipe(day, rho).later[0], counts_public=asked.counts_public)
-    usual, upper = np.array([known.usual_vehicles]), float(spec.speeds.grid.upper)
+    days = _expected(total, spec, asked, known, recipe)
     return SpanWorth(
         days=total.days,
         served=spec.timetable.most_served(total.days),
-        epsilon_a_day=float(day),
-        hat_kmh=[float(hat_half_widths(stage, known, usual, upper, number).kmh[0]) for number in DAY_NUMBERS],
-        cell_day_kmh=[float(place_half_widths(stage, known, usual, upper, number)[0]) for number in DAY_NUMBERS],
+        as_specified=total.days == (1 if asked.span is None else asked.span.days),
+        epsilon_a_day=float(total.of_a_day()[0]),
+        error_kmh=[days[number - 1].kmh for number in DAY_NUMBERS],
+        first_published=next((day.number for day in days if day.is_published), None),
+        constant_kmh=days[0].constant_kmh,
+        least_kmh=days[0].least_kmh,
     )
+
+
+def _expected(
+    total: SpanTotal, spec: Specification, asked: LevelsRelease, known: BoundsOnly, recipe: RecipeAt
+) -> list[ExpectedDay]:
+    """Released days in a row, from a Monday on."""
+    how = chosen(recipe(*total.of_a_day()), known, asked.free)
+    parts = dict(zip(WEEKDAYS, total.shares or [Fraction(1)] * len(WEEKDAYS), strict=True))
+    counted = None
+    if asked.fleet_is_declared and not asked.counts_public:
+        counted = count_stage(how.later[0], known.fleet.vehicles, min(parts.values()))
+    used = 0 if counted is None else counted.share
+    served = cycle(parts[weekday] - used for weekday in WEEKDAYS if weekday in spec.timetable.weekdays)
+    return expected_days(how, known, list(islice(served, DAY_NUMBERS[-1])), counts_public=asked.counts_public)

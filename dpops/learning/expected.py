@@ -1,0 +1,118 @@
+"""The error that is expected of each released day, and which days are held back: from public numbers alone.
+
+The formula is that of `dpops.levels.strategy`, day after day: each release tells of the parts that describe a HAT,
+around what earlier ones left of them, and all that was told adds up.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from dpops.learning.interval import LEAST_EXPLAINED, MOST_CITY_VARIANCE
+from dpops.levels.defaults import BoundsOnly, Recipe
+from dpops.levels.stages import Stage
+from dpops.levels.strategy import (
+    CITY,
+    PARTS,
+    Part,
+    busyness,
+    left_of,
+    own_variance,
+    squared_error,
+    told_by,
+    weight_told,
+)
+
+OF_NORMAL = math.sqrt(2 / math.pi)
+"""The mean of absolute values over the root of the mean square, of a normal law."""
+MOST_UNKNOWN = 1 / (LEAST_EXPLAINED - 1)
+"""Of a pattern that is r times its noise the model does not know 1 / (1 + r), and explains 2 + r times what it would of
+noise alone."""
+ANCHOR = 0.7
+"""Standard deviation of the logarithm of the city's weight before any release: of a fleet that is declared roughly."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpectedDay:
+    """kmh: mean absolute error by reports, as if it was normal. constant_kmh: of the city's true mean, which is secret.
+    least_kmh: without any noise, what HATs of few vehicles differ by from all that describes them.
+
+    number: of released days, itself counted. unknown: the part of the pattern that is not known. weight_sd: standard
+    deviation of the logarithm of the whole city's weight.
+    """
+
+    number: int
+    kmh: float
+    constant_kmh: float
+    least_kmh: float
+    unknown: float
+    weight_sd: float
+
+    @property
+    def is_published(self) -> bool:
+        """By the rules of `dpops.learning.interval.held_back`, on what is expected; chance moves them by days."""
+        return self.unknown <= MOST_UNKNOWN and self.weight_sd**2 <= MOST_CITY_VARIANCE
+
+
+def expected_days(
+    recipe: Recipe, known: BoundsOnly, shares: Sequence[Fraction], *, counts_public: bool = False
+) -> list[ExpectedDay]:
+    """Of released days from an account's first on. shares: of each, as parts of the recipe's total."""
+    seen = _at_public_counts if counts_public else _as_planned
+    days = [
+        tuple(seen(replace(stage, share=share * stage.share)) for stage in (recipe.later if at else recipe.first))
+        for at, share in enumerate(shares)
+    ]
+    weights = [0.0] * len(days) if counts_public else list(_weights(days, known))
+    cells = [(part, list(_of_cells(days, known, busy))) for busy, part in busyness()]
+    least = sum(part * own_variance(known, busy) for busy, part in busyness())
+    found = []
+    for at, weight_sd in enumerate(weights):
+        error, pattern, unknown = (sum(part * each[at][what] for part, each in cells) for what in range(3))
+        found.append(
+            ExpectedDay(
+                number=at + 1,
+                kmh=OF_NORMAL * math.sqrt(error),
+                constant_kmh=OF_NORMAL * math.sqrt(pattern + least),
+                least_kmh=OF_NORMAL * math.sqrt(least),
+                unknown=unknown,
+                weight_sd=weight_sd,
+            )
+        )
+    return found
+
+
+def _of_cells(days: Sequence[Sequence[Stage]], known: BoundsOnly, busy: float) -> Iterator[tuple[float, float, float]]:
+    """Of cells so many times as busy as the average: the squared error, the pattern, and the part not known."""
+    before = {part: sd * sd for part, sd in PARTS.items()}
+    told, left = dict.fromkeys(before, 0.0), before
+    for stages in days:
+        for stage in stages:
+            around = left
+            today = told_by(stage, known, around, busy)
+            told = {part: precision + today[part] for part, precision in told.items()}
+            left = left_of(before, told)
+        error = squared_error(left, today, stage, known, around, busy)
+        yield error, _pattern(before), _pattern(left) / _pattern(before)
+
+
+def _as_planned(stage: Stage) -> Stage:
+    return stage
+
+
+def _at_public_counts(stage: Stage) -> Stage:
+    """Weights cost nothing there: speeds have the whole share, at twice the bound, so at twice the noise."""
+    return replace(stage, spread=stage.spread * stage.alpha * (2 if stage.kind == "laplace" else 4))
+
+
+def _pattern(parts: dict[Part, float]) -> float:
+    """What HATs differ by."""
+    return sum(variance for part, variance in parts.items() if part != CITY)
+
+
+def _weights(days: Sequence[Sequence[Stage]], known: BoundsOnly) -> Iterator[float]:
+    told = 0.0
+    for stages in days:
+        told += sum(weight_told(stage, known) for stage in stages)
+        yield (ANCHOR**-2 + told) ** -0.5
