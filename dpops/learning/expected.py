@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+import numpy as np
+
 from dpops.learning.interval import LEAST_EXPLAINED, MOST_CITY_VARIANCE
 from dpops.levels.defaults import BoundsOnly, Recipe
 from dpops.levels.stages import Stage
@@ -18,11 +20,11 @@ from dpops.levels.strategy import (
     Part,
     busyness,
     left_of,
-    own_variance,
     squared_error,
     told_by,
     weight_told,
 )
+from dpops.spread import USUAL
 
 OF_NORMAL = math.sqrt(2 / math.pi)
 """The mean of absolute values over the root of the mean square, of a normal law."""
@@ -31,6 +33,11 @@ MOST_UNKNOWN = 1 / (LEAST_EXPLAINED - 1)
 noise alone."""
 ANCHOR = 0.7
 """Standard deviation of the logarithm of the city's weight before any release: of a fleet that is declared roughly."""
+
+
+OTHERS = 2.0
+"""A report's HAT holds its own vehicle and others, so many times as many as an average HAT of its cell: some of its
+hours are busier and hold more reports. Rough; judged on cities of seeds 33 to 39 (docs/planning.md)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +73,7 @@ def expected_days(
     ]
     weights = [0.0] * len(days) if counts_public else list(_weights(days, known))
     cells = [(part, list(_of_cells(days, known, busy))) for busy, part in busyness()]
-    least = sum(part * own_variance(known, busy) for busy, part in busyness())
+    least = sum(part * _own(known, busy) for busy, part in busyness())
     found = []
     for at, weight_sd in enumerate(weights):
         error, pattern, unknown = (sum(part * each[at][what] for part, each in cells) for what in range(3))
@@ -93,8 +100,13 @@ def _of_cells(days: Sequence[Sequence[Stage]], known: BoundsOnly, busy: float) -
             today = told_by(stage, known, around, busy)
             told = {part: precision + today[part] for part, precision in told.items()}
             left = left_of(before, told)
-        error = squared_error(left, today, stage, known, around, busy)
+        error = squared_error(left, today, stage, known, around, busy, _own(known, busy))
         yield error, _pattern(before), _pattern(left) / _pattern(before)
+
+
+def _own(known: BoundsOnly, busy: float) -> float:
+    """The variance of a HAT's mean around all that describes it, by reports."""
+    return float(USUAL.of(np.array(1 + OTHERS * known.usual_vehicles * busy)))
 
 
 def _as_planned(stage: Stage) -> Stage:

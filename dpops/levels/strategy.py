@@ -164,12 +164,8 @@ def _after(
     """
     told = told_by(stage, known, around, busy)
     left = left_of(before, {part: days * precision for part, precision in told.items()})
-    return left, squared_error(left, told, stage, known, around, busy)
-
-
-def own_variance(known: BoundsOnly, busy: float) -> float:
-    """Of a HAT's mean around all that describes it, (km/h)^2."""
-    return float(USUAL.of(np.array(max(known.usual_vehicles * busy, 1.0))))
+    own = float(USUAL.of(np.array(max(known.usual_vehicles * busy, 1.0))))
+    return left, squared_error(left, told, stage, known, around, busy, own)
 
 
 def left_of(before: Mapping[Part, float], told: Mapping[Part, float]) -> dict[Part, float]:
@@ -200,9 +196,13 @@ def squared_error(
     known: BoundsOnly,
     around: Mapping[Part, float],
     busy: float,
+    own: float,
 ) -> float:
-    """Of a HAT on the day of a release, (km/h)^2: what is left of its parts, its own, and what clipping does."""
-    vehicles, own = known.usual_vehicles * busy, own_variance(known, busy)
+    """Of a HAT on the day of a release, (km/h)^2: what is left of its parts, its own, and what clipping does.
+
+    own: the variance of its mean around all that describes it.
+    """
+    vehicles = known.usual_vehicles * busy
     single = vehicles**2 / (vehicles**2 + FEW**2)
     norm = _norm(stage, known, around)
     drawn = PULL * norm * math.exp(-FADES * (float(stage.bound_kmh) / norm) ** 2)

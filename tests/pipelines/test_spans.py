@@ -189,9 +189,23 @@ def test_a_plan_tells_what_the_total_is_worth_for_longer_spans(tmp_path: Path, h
     shares = [span["epsilon_a_day"] for span in spans]
     assert shares == sorted(shares, reverse=True)
     assert shares[0] == 5
-    assert all(span["cell_day_kmh"] == sorted(span["cell_day_kmh"], reverse=True) for span in spans)
-    for after in range(4):
-        widths = [span["cell_day_kmh"][after] for span in spans]
-        assert widths == sorted(widths), "a smaller share of a day never tells more"
+    for day in range(7):
+        errors = [span["error_kmh"][day] for span in spans]
+        assert errors == sorted(errors), "a smaller share of a day never tells more"
+    assert [span["days"] for span in spans if span["as_specified"]] == [4]
     code, out, _ = hatstream("plan", "--spec", str(tmp_path / "spec.toml"))
     assert "This total as that of several days" in out
+    assert "From the first released day on values are expected to be published." in out
+
+
+def test_a_plan_says_which_days_are_expected_to_be_held_back_and_why(tmp_path: Path, hatstream: Run) -> None:
+    small = WEEKENDS.replace("vehicles = 50", "vehicles = 14").replace("days = 4", "days = 91")
+    levels_city.write(tmp_path, spec=small, lines=[])
+    code, out, err = hatstream("plan", "--spec", str(tmp_path / "spec.toml"), "--json")
+    assert code == 0, err
+    plan = json.loads(out)
+    first = next(span["first_published"] for span in plan["spans"] if span["as_specified"])
+    assert first > 1
+    (said,) = [answer for answer in plan["answers"] if "held back" in answer]
+    assert said.startswith(f"The first {first - 1} released days are expected to be held back: with a share of")
+    assert "Fewer days behind one total, a larger total or a larger fleet publish sooner" in said

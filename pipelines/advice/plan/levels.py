@@ -19,7 +19,7 @@ from dpops.levels.strategy import ranked
 from dpops.types import Float64s, Int64s
 from pipelines.account.guarantee import levels_sentence
 from pipelines.advice.plan.counts import Counts
-from pipelines.advice.plan.spans import SpanWorth, worth_of_spans
+from pipelines.advice.plan.spans import SpanWorth, first_days, worth_of_spans
 from pipelines.specification import Specification
 from pipelines.specification.levels import LevelsRelease
 from transforms.places.hierarchy import hats_of
@@ -101,6 +101,7 @@ def plan_levels(spec: Specification, within_kmh: float, counts: Counts | None = 
     assert asked is not None
     known = known_of(spec, asked)
     totals = _totals(spec, asked, known, within_kmh)
+    spans = worth_of_spans(spec, asked, known, partial(_recipe_at, asked, known))
     return PlannedLevels(
         name=spec.name,
         spec_id=spec.spec_id,
@@ -112,8 +113,8 @@ def plan_levels(spec: Specification, within_kmh: float, counts: Counts | None = 
         within_kmh=within_kmh,
         vehicles_in_a_hat=list(VEHICLES),
         totals=totals,
-        spans=worth_of_spans(spec, asked, known, partial(_recipe_at, asked, known)),
-        answers=_answers(spec, asked, known, totals, within_kmh),
+        spans=spans,
+        answers=[*_answers(spec, asked, known, totals, within_kmh), first_days(spans)],
         choices=_choices(asked, known),
         operator_only=None if counts is None else _counted(counts),
     )

@@ -1,6 +1,6 @@
 """What one total is worth as that of a day, a week, four weeks, a quarter or a year: from public facts alone."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from itertools import cycle, islice
 
@@ -47,6 +47,21 @@ def worth_of_spans(spec: Specification, asked: LevelsRelease, known: BoundsOnly,
     lengths = sorted({*SPANS, own})
     totals = [SpanTotal.of(days, spec.timetable, weights, (epsilon, asked.delta)) for days in lengths]
     return [_worth(total, spec, asked, known, recipe) for total in totals]
+
+
+def first_days(spans: Sequence[SpanWorth]) -> str:
+    """Which days are expected to be held back, and why."""
+    own = next(span for span in spans if span.as_specified)
+    if own.first_published == 1:
+        return "From the first released day on values are expected to be published."
+    held = DAY_NUMBERS[-1] if own.first_published is None else own.first_published - 1
+    days = "first released day is" if held == 1 else f"first {held} released days are"
+    return (
+        f"The {days} expected to be held back: with a share of epsilon {own.epsilon_a_day:.3g} a day, less than half "
+        "of how places and hours differ is known until then, or the city's traffic not to a fifth. What is released on "
+        "them is not lost, later days rest on it. Fewer days behind one total, a larger total or a larger fleet "
+        "publish sooner."
+    )
 
 
 def _worth(

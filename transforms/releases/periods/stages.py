@@ -61,7 +61,7 @@ class LevelsPolicy:
     """How a specification's periods are released as levels. All of it is public but the key.
 
     total: what a vehicle spends in a period; epsilon, delta: the same as people read it. by_weekday: what days have of
-    it, from Monday on, where they differ; total is then the most that a day has, see `on`.
+    it, from Monday on, where they differ; total is then the most that a day has, see `on`. part: total is of that.
     first, later: the stages of a period before which nothing of the specification is recorded, and of all others.
     count: what a period's vehicles are counted with before these, where that is possible. live: what slots get while a
     period lasts; `later` has the rest of the total. region: sorted cells. products: what
@@ -81,6 +81,7 @@ class LevelsPolicy:
     count: Stage | None = None
     live: Stage | None = None
     by_weekday: tuple[DayShare, ...] = ()
+    part: Fraction = Fraction(1)
     products: tuple[Product, ...] = ()
     kept: StateFile | None = field(default=None, compare=False)
 
@@ -100,6 +101,7 @@ class LevelsPolicy:
         return replace(
             self,
             total=self.total.times(part),
+            part=part,
             epsilon=epsilon,
             first=_times(part, self.first),
             later=_times(part, self.later),
@@ -109,8 +111,7 @@ class LevelsPolicy:
 
     def cost_of_period(self, is_first: bool) -> PureDP | ZCDP:
         """What a period's end is debited, of the first day or another: all, or what live slots leave of it."""
-        stages = self.first if is_first else self.later
-        return replace(stages[0], share=_whole(stages)).claim
+        return self.total.times(_whole(self.first if is_first else self.later) / self.part)
 
     def stages(self, *, is_first: bool, counts: bool) -> tuple[Stage, ...]:
         """Those of a period. counts: the first of them counts vehicles, and the others share what it leaves."""

@@ -1,0 +1,73 @@
+"""What a plan expects of released days: errors that fall day by day, and days that are held back."""
+
+from fractions import Fraction
+
+import pytest
+
+from dpops.claims import rho_within
+from dpops.learning.expected import ExpectedDay, expected_days
+from dpops.levels import BoundsOnly, Fleet, Hats, Kind, Profile, recipe
+from tests.dpops.levels.cities import KINDS
+
+DELTA = Fraction(1, 10**6)
+HOURS = tuple(range(6, 22))
+HATS = Hats(parents=tuple(at // 7 for at in range(140)), grandparents=tuple(at // 49 for at in range(140)), hours=HOURS)
+ALIKE = [Fraction(1)] * 28
+
+
+def known(vehicles: int) -> BoundsOnly:
+    return BoundsOnly(hats=HATS, fleet=Fleet(vehicles=vehicles, profile=Profile(hats=40)))
+
+
+def expected(
+    kind: Kind, epsilon: Fraction, days: int = 1, vehicles: int = 300, shares: list[Fraction] = ALIKE
+) -> list[ExpectedDay]:
+    """With a total of so many days, which share it alike."""
+    rho = rho_within(epsilon, DELTA) / days if kind == "gaussian" else None
+    return expected_days(recipe(kind, epsilon / days, rho, known(vehicles)), known(vehicles), shares)
+
+
+def first_published(days: list[ExpectedDay]) -> int:
+    return next((day.number for day in days if day.is_published), 99)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_released_day_is_expected_to_be_better_than_the_one_before(kind: Kind) -> None:
+    days = expected(kind, Fraction(10), 28)
+    errors = [day.kmh for day in days[1:]]
+    assert errors == sorted(errors, reverse=True)
+    assert len({*errors}) == len(errors)
+    assert all(day.least_kmh < day.kmh < day.constant_kmh for day in days[1:])
+    assert [day.unknown for day in days] == sorted((day.unknown for day in days), reverse=True)
+    assert [day.number for day in days] == [*range(1, 29)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_total_of_more_days_or_fewer_vehicles_is_expected_to_tell_less_and_later(kind: Kind) -> None:
+    spans = [expected(kind, Fraction(5), days) for days in (1, 7, 28, 91, 365)]
+    fleets = [expected(kind, Fraction(5), 28, vehicles) for vehicles in (3000, 300, 30)]
+    for found in (spans, fleets):
+        for at in range(28):
+            errors = [days[at].unknown for days in found]
+            assert errors == sorted(errors)
+        firsts = [first_published(days) for days in found]
+        assert firsts == sorted(firsts)
+        assert firsts[0] == 1 < firsts[-1]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_earlier_days_told_is_kept_on_a_day_with_a_small_share(kind: Kind) -> None:
+    small_last = [*ALIKE[:13], Fraction(1, 10)]
+    (*_, before, last), alike = expected(kind, Fraction(5), 7, shares=small_last), expected(kind, Fraction(5), 7)
+    assert last.unknown < before.unknown
+    assert last.unknown > alike[13].unknown
+    small_first = expected(kind, Fraction(5), 7, shares=[Fraction(1, 10), *ALIKE[:13]])
+    assert small_first[0].unknown > alike[0].unknown
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_public_counts_tell_the_weight_and_leave_more_for_speeds(kind: Kind) -> None:
+    how = recipe(kind, Fraction(3), rho_within(Fraction(3), DELTA) if kind == "gaussian" else None, known(300))
+    days = expected_days(how, known(300), ALIKE, counts_public=True)
+    assert {day.weight_sd for day in days} == {0.0}
+    assert all(day.kmh > day.least_kmh for day in days)
