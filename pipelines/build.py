@@ -83,17 +83,22 @@ def road(
 
 
 def observe(
-    read: DoOutputsTuple, job: Job, pane_s: int | None = None, lateness: RefuseLate | None = None
+    read: DoOutputsTuple,
+    job: Job,
+    pane_s: int | None = None,
+    lateness: RefuseLate | None = None,
+    *,
+    dense: bool = True,
 ) -> ObservedOutputs:
     """What a source read -> accepted observations, packed by (slot, vehicle shard); refused rows, which are counted.
 
     read: main: RawBatch; refused: Refused. No file is late: without a promise of its source, no event can be.
     pane_s: length of the panes that a slot is counted in, in seconds; None: the whole slot at once. lateness: which
-    rows are late; None: those of slots that are over.
+    rows are late; None: those of slots that are over. dense: whether events are packed for engines.
     """
     parsed = read.batches | "parse" >> Parse(job.rules)  # Observations
     timely = parsed.observations | "lateness" >> (lateness or RefuseLate(job.slot_s))  # the same
-    assigned = timely.observations | "assign" >> Assign(job.ground, job.vehicle_shards, pane_s)
+    assigned = timely.observations | "assign" >> Assign(job.ground, job.vehicle_shards, pane_s, dense)
     refused = (read[REFUSED], parsed[REFUSED], timely[REFUSED], assigned[REFUSED]) | "all refused" >> beam.Flatten()
     _ = refused | "count refused" >> CountRefused()
     return ObservedOutputs(assigned.events, refused)

@@ -70,6 +70,11 @@ class BoundedEngine(Protocol):
         """How many workers read and count side by side."""
         ...
 
+    @property
+    def is_here(self) -> bool:
+        """Whether all steps run in this process, where they can leave what they shuffle in its temporary files."""
+        ...
+
     def run(
         self, build: "Callable[[beam.Pipeline], None]", name: str, watch: Callable[[Mapping[str, int]], None]
     ) -> Finished:

@@ -1,6 +1,6 @@
 """The steps from events to tallies: what each vehicle did in each cell."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,26 +44,35 @@ class ByVehicle(beam.PTransform[PCollection[KeyedEvents | KeyedPartial], PCollec
 
 @dataclass
 class InPanes(beam.PTransform[PCollection[KeyedPane], PCollection[KeyedPartial]]):
-    """Events by ((slot, vehicle shard), pane) -> their partial tallies by (slot, vehicle shard)."""
+    """Events by ((slot, vehicle shard), pane) -> their partial tallies by (slot, vehicle shard).
+
+    fetch: gives the packed events for what was grouped in their place; None: they were grouped themselves.
+    may_be_late: whether events may come when their pane is over, see `admit_late`.
+    """
 
     release: Release
+    fetch: Callable[[bytes], bytes] | None = None
+    may_be_late: bool = True
 
     def expand(self, events: PCollection[KeyedPane]) -> PCollection[KeyedPartial]:
         grouped = events | "group" >> beam.GroupByKey()
-        return grouped | "tally the pane" >> beam.ParDo(_InPanes(self.release)).with_output_types(KeyedPartial)
+        return grouped | "tally the pane" >> beam.ParDo(_InPanes(self)).with_output_types(KeyedPartial)
 
 
 class _InPanes(beam.DoFn):
-    def __init__(self, release: Release) -> None:
-        self._cap, self._columns = release.cap, release.columns
+    def __init__(self, of: InPanes) -> None:
+        self._cap, self._columns = of.release.cap, of.release.columns
+        self._fetch, self._may_be_late = of.fetch, of.may_be_late
 
     def process(self, group: tuple[PaneShard, Iterable[EventBytes]]) -> Iterator[KeyedPartial]:
         (slot_shard, _), parts = group
-        events = wire.unpack_events(parts)
+        events = wire.unpack_events(parts if self._fetch is None else map(self._fetch, parts))
         partial, duplicates = tally_pane(events, self._cap, self._columns)
         count(counters.DUPLICATES, duplicates)
         failpoint("tally")
-        yield slot_shard, wire.pack_partial(partial._replace(heard=heard(events)))
+        if self._may_be_late:
+            partial = partial._replace(heard=heard(events))
+        yield slot_shard, wire.pack_partial(partial)
 
 
 @dataclass

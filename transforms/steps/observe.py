@@ -81,27 +81,29 @@ class _Parse(beam.DoFn):
 class Assign(Parting[PCollection[Observations]]):
     """PCollection[Observations] -> main: PackedEvents by (slot, vehicle shard); refused: Refused.
 
-    pane_s: length of a pane; None: a slot is one.
+    pane_s: length of a pane; None: a slot is one. dense: whether events are packed for engines, not for a file.
     """
 
     ground: Ground
     vehicle_shards: int
     pane_s: int | None
+    dense: bool = True
 
     def expand(self, observations: PCollection[Observations]) -> DoOutputsTuple:
-        fn = _Assign(self.ground, self.vehicle_shards, self.pane_s)
+        fn = _Assign(self.ground, self.vehicle_shards, self.pane_s, self.dense)
         return observations | "find cells" >> beam.ParDo(fn).with_outputs(REFUSED, main="events")
 
 
 class _Assign(beam.DoFn):
-    def __init__(self, ground: Ground, shards: int, pane_s: int | None) -> None:
-        self._ground, self._shards, self._pane_s = ground, shards, pane_s
+    def __init__(self, ground: Ground, shards: int, pane_s: int | None, dense: bool) -> None:
+        self._ground, self._shards, self._pane_s, self._dense = ground, shards, pane_s, dense
 
     def process(self, observations: Observations) -> Iterator[PackedEvents | Refusal]:
         found = locate(observations, self._ground)
         yield from dead_letters("assign", {hexagons.OUTSIDE_REGION: found.outside})
         failpoint("assign")
-        for part in wire.split(found.observations, found.cell, self._shards, self._pane_s):
+        packing = wire.DENSE if self._dense else wire.FAST
+        for part in wire.split(found.observations, found.cell, self._shards, self._pane_s, packing):
             yield PackedEvents((part.slot_s, part.shard), part.data, part.rows, part.pane_s)
 
 

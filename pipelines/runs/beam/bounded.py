@@ -27,6 +27,7 @@ from pipelines.job import Job
 from pipelines.runs.beam import judge
 from pipelines.runs.beam.judge import Judge, KeyedFact
 from pipelines.runs.crew.crew import pieces_of
+from pipelines.runs.crew.spool import Spool
 from pipelines.runs.crew.tasks import EXPOSED, SEALED, unreadable
 from pipelines.runs.period_demand import asked_of
 from transforms import counters, tasks
@@ -35,6 +36,7 @@ from transforms.layouts.base import Layout, Share, UnreadableFile
 from transforms.recorded.codec import Spending
 from transforms.records import (
     REFUSED,
+    EventBytes,
     ExposureBytes,
     KeyedEvents,
     KeyedPane,
@@ -70,13 +72,15 @@ KeyedPart = tuple[str, tuple[SlotShard, bytes]]
 class Bounded:
     """All that such a job is made of. needed: see `verdict_on`.
 
-    pane_s: length of the panes in which slots are counted: each is a group of its own, and costs a millisecond.
+    pane_s: length of the panes in which slots are counted: each is a group of its own, and costs a millisecond. kept:
+    where all steps run in this process, what holds the events that are grouped, in a file; else they are shuffled.
     """
 
     job: Job
     paths: Sequence[str]
     needed: Sequence[str] | None
     pane_s: int = PANE_S
+    kept: Spool | None = None
 
     def build(self, p: beam.Pipeline) -> None:
         job = self.job
@@ -86,7 +90,7 @@ class Bounded:
             | "pieces" >> beam.Create(pieces)
             | "read" >> ReadPieces(job.layout, skips_unreadable=job.skips_unreadable)
         )  # RawBatch
-        observed = observe(read, job, self.pane_s)
+        observed = observe(read, job, self.pane_s, dense=self.kept is None)
         counted = _counted(read, observed.refused, observed.events, job)
         publish(road(observed.events, job, _OnEngine(self, counted)), job.outputs)
 
@@ -101,7 +105,7 @@ class _OnEngine:
     def tallies(self, events: PCollection[PackedEvents], job: Job) -> PCollection[KeyedTally]:
         if job.rules.derived is not None:
             return with_beats(events | "by vehicle" >> DeriveSpeeds(job.rules, job.release), job)
-        panes = _in_panes(events, job.release)
+        panes = _in_panes(events, job.release, self.of.kept)
         return with_beats(panes | "by vehicle" >> ByVehicle(job.release, in_panes=True), job)
 
     def recorded(self, drawn: HexagonOutputs, job: Job) -> PCollection[RecordedSlot]:
@@ -206,15 +210,19 @@ def _of_period(packed: PackedEvents, job: Job) -> tuple[str, int]:
     return judge.OF_PERIOD + job.slots[packed.key[0]].period, packed.rows
 
 
-def _in_panes(events: PCollection[PackedEvents], release: Release) -> PCollection[KeyedEvents | KeyedPartial]:
-    """The pane is a part of the key: in a bounded pipeline nothing waits for a watermark."""
-    panes = events | "by pane" >> beam.Map(_by_pane).with_output_types(KeyedPane)
-    partials: PCollection[KeyedEvents | KeyedPartial] = panes | "in panes" >> InPanes(release)
+def _in_panes(
+    events: PCollection[PackedEvents], release: Release, kept: Spool | None
+) -> PCollection[KeyedEvents | KeyedPartial]:
+    """The pane is a part of the key: in a bounded pipeline nothing waits for a watermark, and nothing is late."""
+    panes = events | "by pane" >> beam.Map(_by_pane, kept).with_output_types(KeyedPane)
+    in_panes = InPanes(release, None if kept is None else kept.get, may_be_late=False)
+    partials: PCollection[KeyedEvents | KeyedPartial] = panes | "in panes" >> in_panes
     return partials
 
 
-def _by_pane(packed: PackedEvents) -> KeyedPane:
-    return (packed.key, packed.pane_s), packed.data
+def _by_pane(packed: PackedEvents, kept: Spool | None) -> KeyedPane:
+    data = packed.data if kept is None else EventBytes(kept.put(packed.data))
+    return (packed.key, packed.pane_s), data
 
 
 def _spending(unit: KeyedUnit) -> KeyedPart:

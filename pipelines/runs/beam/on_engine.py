@@ -11,6 +11,7 @@ from pipelines.outcome import Outcome, count_in
 from pipelines.progress import Report
 from pipelines.runs.beam.bounded import Bounded, pane_length
 from pipelines.runs.beam.judge import VERDICT, read_back
+from pipelines.runs.crew.spool import Spool
 from pipelines.runs.input_size import rows_about
 from pipelines.runs.period_demand import asked_of_the_account
 from transforms import counters
@@ -35,12 +36,14 @@ def run(
         return asked
     about, before = rows_about(paths), _sealed(job)
     pane_s = pane_length(about, len(job.slots), job.slot_s)
-    made = Bounded(replace(job, vehicle_shards=2 * engine.parallelism), paths, needed, pane_s)
 
     def watch(counts: Mapping[str, int]) -> None:
         progress(PHASE, counts.get(counters.ROWS, 0), about)
 
-    finished = engine.run(made.build, f"hatstream-release-{job.account.spec_name}-{time.time_ns()}", watch)
+    with Spool() as kept:
+        shards = replace(job, vehicle_shards=2 * engine.parallelism)
+        made = Bounded(shards, paths, needed, pane_s, kept if engine.is_here else None)
+        finished = engine.run(made.build, f"hatstream-release-{job.account.spec_name}-{time.time_ns()}", watch)
     outcome = _outcome(finished)
     outcome.debits |= asked.debits
     progress(PHASE, outcome.rows, outcome.rows)

@@ -13,6 +13,8 @@ import weakref
 from collections.abc import Hashable, Iterator, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from transforms.errors import StepError, reason_of
 
 _OPEN: "weakref.WeakValueDictionary[int, Spool]" = weakref.WeakValueDictionary()
@@ -85,6 +87,14 @@ class Spool:
         with self._lock:
             self._places.setdefault(key, []).append(place)
             self._rows[key] = self._rows.get(key, 0) + rows
+
+    def put(self, data: bytes) -> bytes:
+        """Appends without a key. What it returns can be shuffled in place of the data, within this process."""
+        return msgspec.msgpack.encode(self._shelf.append(data))
+
+    def get(self, put: bytes) -> bytes:
+        """What `put` was given."""
+        return self._shelf.read(msgspec.msgpack.decode(put, type=Place))
 
     def read(self, key: Hashable) -> Iterator[bytes]:
         return map(self._shelf.read, self.places(key))

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import apache_beam as beam
 from apache_beam.runners.runner import PipelineState
@@ -27,6 +28,7 @@ class BoundedFlink:
     worker_pool: str
     rest: str
     parallelism: int = 1
+    is_here: ClassVar[bool] = False
 
     def run(
         self, build: Callable[[beam.Pipeline], None], name: str, watch: Callable[[Mapping[str, int]], None]

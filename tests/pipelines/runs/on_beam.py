@@ -13,6 +13,8 @@ OPTIONS = ("--runner", "flink", "--job-server", "a:1", "--worker-pool", "b:2", "
 class OnBeam:
     """In the place of Flink's: `OPTIONS` name addresses at which nobody listens."""
 
+    is_here = False
+
     def __init__(self, *, parallelism, **_addresses):
         self.parallelism = parallelism
 

@@ -10,6 +10,7 @@ from pipelines.job import Outputs
 from pipelines.ranges import range_of
 from pipelines.runs.beam.bounded import Bounded, pane_length
 from pipelines.runs.beam.runners.by_name import ByName
+from pipelines.runs.crew.spool import Spool
 from pipelines.specification import load
 from tests import city, levels_city
 from tests.pipelines.commands.releases import files_in, said_again, summary_of
@@ -41,6 +42,22 @@ def test_a_runner_of_beams_gives_the_bytes_of_this_machine_and_says_which_it_is(
     assert summary_of(again)["slots_new"] == summary_of(again)["slots_that_differ_now"] == 0
     assert summary_of(out)["slots_new"] == 4
     assert said_again(again) == said_again(out)
+
+
+@pytest.mark.parametrize(("options", "stays"), [([], True), (["--", "--direct_running_mode=in_memory"], False)])
+def test_events_stay_on_disk_but_where_workers_of_their_own_may_be_asked_for(
+    town, hatstream, monkeypatch, options, stays
+):
+    put, shuffled = Spool.put, []
+    monkeypatch.setattr(Spool, "put", lambda spool, data: shuffled.append(put(spool, data)) or shuffled[-1])
+    folder = town()
+    arguments = city.release(folder, **ONE_DAY)
+    assert hatstream(*arguments, "--runner", "FnApiRunner", *options)[0] == 0
+    assert (bool(shuffled), max(map(len, shuffled), default=0) <= 32) == (stays, True)
+    first = files_in(folder / "out")
+    (folder / "out").rename(folder / "first")
+    assert hatstream(*arguments)[::2] == (0, "")
+    assert files_in(folder / "out") == first
 
 
 @pytest.mark.parametrize(

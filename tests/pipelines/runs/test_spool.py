@@ -60,3 +60,11 @@ def test_it_cannot_leave_its_process():
     del spool
     with pytest.raises(RuntimeError, match="process"):
         pickle.loads(carried)
+
+
+def test_what_is_put_without_a_key_is_found_by_what_was_returned_for_it():
+    with Spool() as spool:
+        spool.append("key", b"before")
+        put = [spool.put(data) for data in (b"a", b"", b"b" * 1_000)]
+        assert [spool.get(each) for each in reversed(put)] == [b"b" * 1_000, b"", b"a"]
+        assert list(spool.read("key")) == [b"before"]

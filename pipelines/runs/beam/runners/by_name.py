@@ -32,6 +32,10 @@ class ByName:
         """What the options say of workers that work side by side; 1 where they say nothing."""
         return max((int(found) for found in _SIDE_BY_SIDE.findall(" ".join(self.options))), default=1)
 
+    @property
+    def is_here(self) -> bool:
+        return False
+
     def run(
         self, build: Callable[[beam.Pipeline], None], name: str, watch: Callable[[Mapping[str, int]], None]
     ) -> Finished:

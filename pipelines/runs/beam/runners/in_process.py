@@ -11,7 +11,12 @@ from pipelines.runs.beam.runners.by_name import ByName
 
 
 class InProcess(ByName):
-    """Holds all that it shuffles in memory."""
+    """Holds all that it shuffles in memory: events, which are many, stay on disk (`is_here`)."""
+
+    @property
+    def is_here(self) -> bool:
+        """Not where Beam is asked for workers of their own: then events are shuffled."""
+        return "--direct_running_mode" not in " ".join(self.options)
 
     def runner(self) -> Any:
         return FnApiRunner()
