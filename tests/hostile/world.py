@@ -17,7 +17,7 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests import city, levels_city
+from tests import city, fusion_city, levels_city
 from tests.hostile import servers
 from tests.hostile.laws import Broken, Done, Values, check, ran
 from tests.hostile.mutations import ARGUMENTS, mutated_bytes, mutated_toml
@@ -27,28 +27,10 @@ STEPS = 8
 FORMATS = ("csv", "jsonl", "parquet", "avro")
 DAYS = ("2022-01-01", "2022-01-02", "2022-01-03")
 STATE = ("ledger.sqlite", "ledger.key", "ledger.key.head")
-FUSION = """
-name = "two services"
-upper_kmh = 65
-slot = { minutes = 60, timezone = "America/Chicago" }
-service = [
-  { name = "maps", mechanism = "pm", epsilon = 0.5 },
-  { name = "weather", mechanism = "sr", epsilon = 2 },
-]
-fusion = { buckets = 16 }
-[input]
-layout = "csv"
-[input.columns]
-user = "user"
-service = "service"
-epsilon = "epsilon"
-mechanism = "mechanism"
-time = "time"
-report = "report"
-[telemetry]
-layout = "csv"
-columns = { vehicle = "bus", time = "ts", lat = "lat", lon = "lon", speed = "v" }
-"""
+FUSION = fusion_city.spec(
+    "two services",
+    {"maps": fusion_city.SERVICES["maps"], "weather": 'mechanism = "sr", epsilon = 2'},
+)
 
 
 class World:

@@ -13,35 +13,11 @@ from itertools import cycle
 from typing import Any
 
 from pipelines.cli import main
+from tests import fusion_city
 from tests.noninterference import feeds
 from tests.noninterference.world import Feed, Town
 
-SPEC = """
-name = "three services"
-upper_kmh = 65
-slot = { minutes = 60, timezone = "Asia/Kolkata" }
-service = [
-  { name = "maps", mechanism = "pm", epsilon = 0.5 },
-  { name = "traffic", mechanism = "laplace", epsilon = 1 },
-  { name = "weather", mechanism = "sw", epsilon = 2 },
-  { name = "signals", mechanism = "sr", epsilon = 1 },
-]
-cells = { resolution = 7 }
-fusion = { buckets = 16 }
-[input]
-layout = "csv"
-[input.columns]
-user = "user"
-service = "service"
-epsilon = "epsilon"
-mechanism = "mechanism"
-time = "time"
-cell = "cell"
-report = "report"
-[telemetry]
-layout = "csv"
-columns = { vehicle = "bus", time = "ts", lat = "lat", lon = "lon", speed = "v" }
-"""
+SERVICES = fusion_city.SERVICES | {"signals": 'mechanism = "sr", epsilon = 1'}
 ALONE = "T04:30:00Z"
 """A slot in which the vehicle is alone, 10:00 local time."""
 IN_RANGE = {"pm": (0.25, -0.5), "laplace": (0.25, -0.5), "sw": (0.25, 0.5)}
@@ -96,7 +72,7 @@ def masks(rows: Rows) -> list[str]:
 def fused(town: Town, layout: str, rows: Rows) -> None:
     """What is fused of the reports; how many were refused is told, and may differ."""
     path, spec = town.folder / f"told.{layout}", town.folder / "spec.toml"
-    spec.write_text(SPEC.replace('layout = "csv"', f'layout = "{layout}"', 1))
+    spec.write_text(fusion_city.spec(services=SERVICES, layout=layout, zone="Asia/Kolkata", by_cell=True))
     with path.open("w", newline="") as file:
         if layout == "jsonl":
             file.writelines(json.dumps(row) + "\n" for row in rows)

@@ -8,6 +8,8 @@ from fractions import Fraction
 from itertools import compress
 from typing import Any, NamedTuple
 
+import msgspec
+
 from dpops.accountant import Accountant, most_of
 from dpops.claims import ZERO, Claim, PureDP
 from dpops.mechanism import Plan
@@ -105,7 +107,7 @@ def claims_of(unit: Unit) -> ClaimedUnit:
     """Every plan is read; those that say the same are looked at once. Raises LedgerError, or PlanError."""
     try:
         return _claims_of_hats(unit) if isinstance(unit, HatUnit) else _claim_of_vector(unit)
-    except (TypeError, AttributeError, ArithmeticError):  # of values that no plan has; they are not shown
+    except (TypeError, AttributeError, ArithmeticError, msgspec.MsgspecError):  # of values that no plan has: not shown
         raise LedgerError(f"period {unit.period}: a plan of {unit.spec_id} cannot be read") from None
 
 

@@ -82,5 +82,5 @@ def unpack_centres(packed: str, shape: tuple[int, int]) -> Int64s:
 def _rational(kind: type, text: Any) -> Any:
     """Fractions are kept as text."""
     if kind is not Fraction or not isinstance(text, str):
-        raise NotImplementedError
+        raise TypeError("numbers of a plan are text")  # which msgspec makes a ValidationError
     return Fraction(text)

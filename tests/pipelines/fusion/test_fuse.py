@@ -14,30 +14,7 @@ from pipelines.exit_codes import BAD_SPECIFICATION, DONE, FAILED, WRONG_USE
 from pipelines.fusion.fuse import run
 from pipelines.specification import SpecificationError
 from pipelines.specification.fusion import load_fusion
-
-SPECIFICATION = """
-name = "three services"
-upper_kmh = 65
-slot = { minutes = 60, timezone = "America/Chicago" }
-service = [
-  { name = "maps", mechanism = "pm", epsilon = 0.5 },
-  { name = "traffic", mechanism = "laplace", epsilon = 1 },
-  { name = "weather", mechanism = "sw", epsilon = 2 },
-]
-fusion = { buckets = 16 }
-[input]
-layout = "LAYOUT"
-[input.columns]
-user = "user"
-service = "service"
-epsilon = "epsilon"
-mechanism = "mechanism"
-time = "time"
-report = "report"
-[telemetry]
-layout = "csv"
-columns = { vehicle = "bus", time = "ts", lat = "lat", lon = "lon", speed = "v" }
-"""
+from tests import fusion_city
 
 
 def write(folder: Path, text: str) -> Path:
@@ -56,7 +33,7 @@ def reports(tmp_path: Path) -> Path:
     key = tmp_path / "reports.key"
     key.write_text("ab" * 32)
     key.chmod(0o600)
-    spec = write(tmp_path, SPECIFICATION.replace("LAYOUT", "csv"))
+    spec = write(tmp_path, fusion_city.spec())
     for kind in ("csv", "jsonl", "parquet", "avro"):
         arguments = ["perturb", "--spec", str(spec), "--input", str(tmp_path / "feed.csv"), "--key", str(key), "--json"]
         found = CliRunner().invoke(hatstream, [*arguments, "--output", str(tmp_path / f"reports.{kind}")])
@@ -68,7 +45,7 @@ def reports(tmp_path: Path) -> Path:
 
 
 def fused(folder: Path, kind: str) -> tuple[dict[str, object], list[dict[str, str]]]:
-    spec = write(folder, SPECIFICATION.replace("LAYOUT", kind))
+    spec = write(folder, fusion_city.spec(layout=kind))
     arguments = ["fuse", "--spec", str(spec), "--input", str(folder / f"reports.{kind}"), "--formats", "csv,parquet"]
     found = CliRunner().invoke(hatstream, [*arguments, "--output", str(folder / "out"), "--json"])
     assert found.exit_code == DONE, found.output
@@ -124,7 +101,7 @@ def test_bad_reports_are_counted_dead_letters_and_change_nothing_else(reports: P
 
 
 def test_reports_of_a_whole_feed_can_be_fused_without_slots(reports: Path) -> None:
-    text = SPECIFICATION.replace("LAYOUT", "csv").replace('slot = { minutes = 60, timezone = "America/Chicago" }', "")
+    text = fusion_city.spec().replace('slot = { minutes = 60, timezone = "America/Chicago" }', "")
     spec = write(reports, text.replace('time = "time"\n', ""))
     first_hour = pyarrow.csv.read_csv(reports / "reports.csv").slice(0, 200)
     pyarrow.csv.write_csv(first_hour, reports / "one.csv")
@@ -135,7 +112,7 @@ def test_reports_of_a_whole_feed_can_be_fused_without_slots(reports: Path) -> No
 
 
 def test_an_input_without_a_usable_report_is_a_failure(reports: Path) -> None:
-    spec = write(reports, SPECIFICATION.replace("LAYOUT", "csv"))
+    spec = write(reports, fusion_city.spec())
     (reports / "empty.csv").write_text("user,service,epsilon,mechanism,time,report\nu,maps,0.5,pm,never,0.1\n")
     arguments = ["fuse", "--spec", str(spec), "--input", str(reports / "empty.csv"), "--output", str(reports / "out")]
     from pipelines.cli import main
@@ -149,7 +126,7 @@ def test_no_map_is_drawn_without_cells_and_no_reports_are_written_that_cannot_be
 ) -> None:
     from pipelines.cli import main
 
-    spec = write(reports, SPECIFICATION.replace("LAYOUT", "csv"))
+    spec = write(reports, fusion_city.spec())
     arguments = ["--spec", str(spec), "--input", str(reports / "reports.csv"), "--output", str(reports / "out")]
     assert main(["fuse", *arguments, "--formats", "csv,geojson"]) == WRONG_USE
     assert "the specification needs [cells]" in capsys.readouterr().err
@@ -177,14 +154,15 @@ def test_no_map_is_drawn_without_cells_and_no_reports_are_written_that_cannot_be
 def test_a_wrong_specification_is_refused_by_field_rule_and_value(
     tmp_path: Path, old: str, new: str, message: str
 ) -> None:
-    assert old in SPECIFICATION
-    text = SPECIFICATION.replace(old, new, 1).replace("LAYOUT", "csv")
+    text = fusion_city.spec()
+    assert old in text
+    text = text.replace(old, new, 1)
     with pytest.raises(SpecificationError, match=message):
         load_fusion(write(tmp_path, text))
 
 
 def test_what_decides_the_result_decides_the_spec_id(tmp_path: Path) -> None:
-    text = SPECIFICATION.replace("LAYOUT", "csv")
+    text = fusion_city.spec()
     first = load_fusion(write(tmp_path, text)).spec_id
     assert load_fusion(write(tmp_path, text.replace("three services", "others"))).spec_id == first
     assert load_fusion(write(tmp_path, text.replace("epsilon = 2", "epsilon = 3"))).spec_id != first
@@ -192,7 +170,7 @@ def test_what_decides_the_result_decides_the_spec_id(tmp_path: Path) -> None:
 
 def test_a_fusion_says_how_many_rows_were_read_and_groups_fused(reports, tmp_path):
     heard = []
-    spec = load_fusion(write(reports, SPECIFICATION.replace("LAYOUT", "csv")))
+    spec = load_fusion(write(reports, fusion_city.spec()))
     run(spec, str(reports / "reports.csv"), tmp_path / "fused", ("csv",), lambda *told: heard.append(told))
     assert ("read rows", 1_200, None) in heard
     assert heard[-1] == ("fuse groups", 2, None)

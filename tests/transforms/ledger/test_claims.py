@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 
 from dpops.accountant import DeltaLimit, PureLimit
-from dpops.claims import ZCDP, rho_within
+from dpops.claims import ZCDP, PureDP, rho_within
 from dpops.levels import Hats, Part, Stage
 from tests.transforms.ledger.entries import ACCOUNT, PLAN, opened, record, stage_unit, unit, whole
 from transforms.ledger import AccountRefusal, LedgerError, releases
@@ -113,6 +113,31 @@ def test_a_forged_plan_with_values_that_no_plan_has_is_found_and_named(ledger, c
         ledger.verify()
 
 
+STAGE = Stage(
+    kind="gaussian",
+    spread=Fraction(5),
+    parts=(Part("cell", Fraction(1), Fraction(1)),),
+    share=Fraction(1, 4),
+    bound_kmh=Fraction(15),
+    alpha=Fraction(3, 5),
+    stages=2,
+).on(Hats(parents=(0,), grandparents=(0,), hours=(0,)), np.full((1, 1), 2_000), Fraction(1, 100))
+
+
+@pytest.mark.parametrize(
+    "change", [{"kind": "sums"}, {"levels": [["all", "1"]]}, {"share": 1}, {"stage": "1"}, {"bound_kmh": None}]
+)
+def test_a_forged_stage_with_values_that_no_stage_has_is_refused_and_found_and_named(ledger, change, monkeypatch):
+    honest = stage_unit(STAGE, debit=PureDP(Fraction(1)), total=PureDP(Fraction(1)))
+    forged = structs.replace(honest, plan=honest.plan | change)
+    with pytest.raises(LedgerError, match="period day 1: a plan of a cannot be read"):
+        record(ledger, forged)
+    monkeypatch.setattr(releases, "_check_claims", lambda *_: None)
+    record(ledger, forged)
+    with pytest.raises(LedgerError, match="period day 1: a plan of a cannot be read"):
+        ledger.verify()
+
+
 def test_no_noise_for_a_sensitivity_is_no_claim_at_all(ledger):
     with pytest.raises(LedgerError):
         record(ledger, unit(plan=costing("1", scale="0", facts={"sensitivity": 1})))
@@ -163,17 +188,6 @@ def test_an_account_may_lower_its_delta_and_never_change_the_kind_of_its_limit(t
     for other in (limit, PureLimit(Fraction(1)), DeltaLimit(Fraction(1), DELTA / 2)):
         with pytest.raises(AccountRefusal, match="stays as it was set"):
             book.open_account(replace(ACCOUNT, limit=str(other)))
-
-
-STAGE = Stage(
-    kind="gaussian",
-    spread=Fraction(5),
-    parts=(Part("cell", Fraction(1), Fraction(1)),),
-    share=Fraction(1, 4),
-    bound_kmh=Fraction(15),
-    alpha=Fraction(3, 5),
-    stages=2,
-).on(Hats(parents=(0,), grandparents=(0,), hours=(0,)), np.full((1, 1), 2_000), Fraction(1, 100))
 
 
 @pytest.mark.parametrize(("share", "fits"), [("3/4", True), ("7/10", True), ("19/20", False)])
