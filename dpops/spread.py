@@ -57,7 +57,7 @@ class Spread:
 USUAL = Spread(vehicle=40.0, report=280.0, least=1.0)
 """Fitted on Austin's buses without noise, all of them and a third and a sixth of them. There reports' own variance is
 nearly all; where vehicles report every few seconds, vehicles' own is. Where reports are public, releases themselves
-tell (docs/estimates.md, "Beside the mechanisms that release HAT by HAT")."""
+tell (docs/estimates-measured.md, "Means released HAT by HAT")."""
 
 
 def growth(kmh: Float64s | float) -> Float64s:
