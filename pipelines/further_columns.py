@@ -44,7 +44,7 @@ def value_meaning(spec: Specification) -> str:
 
 
 def _check_model(spec: Specification) -> None:
-    if spec.levels is not None:
+    if spec.is_learned:
         raise UsageError("columns model: by 'levels' every value is learned from the past already")
     if not spec.counts_are_public:
         raise UsageError("columns model: nothing is learned of HATs of which nobody may know how many reported")

@@ -27,11 +27,11 @@ def is_due(spec: Specification, slot_s: int, now_s: int) -> bool:
 
 def gaps(spec: Specification, when: Calendar, ledger: Ledger, now_s: int) -> list[Gap]:
     """The missing slots of a range that are due at `now_s`. Raises AccountRefusal for an account it does not know."""
-    if spec.levels is None:
-        sealed = ledger.sealed(spec.account.name, spec.spec_id, when.from_s, when.to_s)
-    else:
+    if spec.is_learned:
         stages = ledger.stages(spec.account.name, spec.spec_id)
         sealed = {(slot.start_s, 0) for slot in when.slots if is_complete(stages, slot.period)}
+    else:
+        sealed = ledger.sealed(spec.account.name, spec.spec_id, when.from_s, when.to_s)
     found = []
     for slot in when.slots:
         lacking = tuple(shard for shard in range(spec.privacy.release_shards) if (slot.start_s, shard) not in sealed)

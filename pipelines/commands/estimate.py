@@ -156,7 +156,7 @@ def _run(
     spec = load(spec_path)
     when = range_of(spec.timetable, days.start, days.end)
     with progress_bars(quiet=as_json) as report:
-        if spec.levels is None:
+        if not spec.is_learned:
             outputs = _with_model(asked, products, is_more=released or days.forecast is not None).of(spec)
             from pipelines.runs import past  # and Beam with it
 

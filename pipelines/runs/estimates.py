@@ -59,7 +59,7 @@ def recorded(spec: Specification, location: AccountLocation, products: Sequence[
 
     Raises UsageError for a specification that nothing is learned from, and AccountRefusal without a ledger.
     """
-    if spec.levels is None:
+    if not spec.is_learned:
         raise UsageError("estimates are learned from statistics by 'levels'; other rows are what `release` writes")
     if not location.ledger.exists():
         raise AccountRefusal(f"there is no ledger at {location.shown}: name it with --ledger")

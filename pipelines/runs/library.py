@@ -149,8 +149,8 @@ def _heartbeat(
 
 def _schema_of(spec: Specification, shape: Shape) -> pa.Schema:
     """The columns that rows of the specification may have."""
-    notes = [name for name in NOTES if (name in MODEL) == (spec.levels is None)]
-    return schema_of([each.name for each in spec.statistics], shape, notes if spec.levels or shape.model else ())
+    notes = [name for name in NOTES if (name in MODEL) != spec.is_learned]
+    return schema_of([stat.name for stat in spec.statistics], shape, notes if spec.is_learned or shape.model else ())
 
 
 def names_of(spec: Specification) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from transforms.layouts import Layout
 from transforms.observe.derived_speed import SpeedLimits
 from transforms.places.ground import Ground, Hexagons
 from transforms.releases.periods.products import Product
+from transforms.releases.registry import KINDS
 from transforms.time.calendar import Timetable, Unit
 
 
@@ -126,6 +127,11 @@ class Specification:
     def kind(self) -> str:
         """The name of what is released, in `transforms.releases.registry`."""
         return "levels" if self.levels is not None else "hats"
+
+    @property
+    def is_learned(self) -> bool:
+        """Whether rows say what all entries of the ledger teach; else each has its own noisy value."""
+        return KINDS[self.kind].learned
 
     @property
     def levels(self) -> LevelsRelease | None:

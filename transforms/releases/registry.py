@@ -1,22 +1,27 @@
 """Every kind of release, by the name that a specification has for it: a line each. What it needs loads with it."""
 
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from transforms.releases.base import Asked, Release
+if TYPE_CHECKING:
+    from transforms.releases.base import Asked, Release
 
 
 class Kind(NamedTuple):
-    """closed: the class for closed ranges, as module:name. slots: for a stream's slots, if that is another one."""
+    """closed: the class for closed ranges, as module:name. slots: for a stream's slots, if that is another one.
+
+    learned: whether rows say what all entries up to theirs teach, a period at a time; else each has a noisy value.
+    """
 
     closed: str
     slots: str | None = None
+    learned: bool = False
 
-    def of(self, asked: Asked) -> Release:
+    def of(self, asked: "Asked") -> "Release":
         """The release of a closed range."""
         return _made(self.closed, asked)
 
-    def of_slots(self, asked: Asked) -> Release:
+    def of_slots(self, asked: "Asked") -> "Release":
         """The release of slots one by one, as they end."""
         return _made(self.slots or self.closed, asked)
 
@@ -28,11 +33,15 @@ class Kind(NamedTuple):
 
 KINDS = {
     "hats": Kind("transforms.releases.hats.release:HatRelease"),
-    "levels": Kind("transforms.releases.periods.release:PeriodRelease", "transforms.releases.live.release:LiveRelease"),
+    "levels": Kind(
+        "transforms.releases.periods.release:PeriodRelease",
+        "transforms.releases.live.release:LiveRelease",
+        learned=True,
+    ),
 }
 
 
-def _made(where: str, asked: Asked) -> Release:
+def _made(where: str, asked: "Asked") -> "Release":
     release: Release = _class(where).of(asked)
     return release
 

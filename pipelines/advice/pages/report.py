@@ -118,7 +118,7 @@ def draw_report(facts: Facts, path: Path) -> None:
         slots=facts.slots,
         channels=CHANNELS,
         wide=WIDE_KMH,
-        learned=facts.spec.levels is not None,
+        learned=facts.spec.is_learned,
         statuses=[] if facts.rows is None else _statuses(facts.rows),
         in_span=_IN_SPAN[account.unit],
         **to_sign(facts),

@@ -35,7 +35,7 @@ def columns_of(table: pa.Schema, spec: Specification) -> list[Column]:
 
 
 def _interval(spec: Specification) -> str:
-    return _INTERVAL if spec.levels is None else _LEARNED_INTERVAL
+    return _LEARNED_INTERVAL if spec.is_learned else _INTERVAL
 
 
 def _columns(spec: Specification) -> list[Column]:

@@ -127,7 +127,7 @@ class _Watch:
         timetable, due_s = self._spec.timetable, int(time.time()) - OVERDUE_S
         ended = slots_from(timetable, self._from_s, min(due_s, self._to_s))
         overdue = [at for at in ended if at not in self._said and is_due(self._spec, at, due_s)]
-        if overdue and self._spec.levels is not None:
+        if overdue and self._spec.has_live:
             overdue = self._awaited(overdue)
         before, self._overdue = self._overdue, len(overdue)
         if not overdue:
@@ -158,7 +158,7 @@ class _Watch:
 
     def _new_periods(self) -> list[Summary]:
         """A line for each period that was released since the last look, with its live slots or without."""
-        if self._spec.levels is None:
+        if not self._spec.has_live:
             return []
         new, zone = self._ended_since(self._first(self._from_s)) - self._ended, ZoneInfo(self._spec.timetable.zone)
         self._ended |= new
@@ -176,7 +176,7 @@ class _Watch:
 
     def _whole(self) -> list[int]:
         which = self._spec.account.name, self._spec.spec_id, self._from_s, _FOR_EVER_S
-        if self._spec.levels is not None:
+        if self._spec.has_live:
             return list(self._ledger.sealed_live(*which))
         shards_of = Counter(slot_s for slot_s, _ in self._ledger.sealed(*which))
         return [slot_s for slot_s, shards in shards_of.items() if shards == self._spec.privacy.release_shards]
