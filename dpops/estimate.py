@@ -58,8 +58,8 @@ class Estimates:
             mine = np.array(places, np.int64)
             numbers[: len(part.numbers), :, mine] = part.numbers
             noise_std[mine], bias_bound[mine], epsilon[mine] = part.noise_std, part.bias_bound, part.epsilon
-            for at, said in zip(places, part.status, strict=True):
-                status[at] = said
+            for place, said in zip(places, part.status, strict=True):
+                status[place] = said
             for placed, column in zip(lists, part.lists, strict=False):
                 for at, each in zip(places, column, strict=True):
                     placed[at] = each

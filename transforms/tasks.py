@@ -62,7 +62,9 @@ def derived(
 
     slots: packed events by the start of their slot.
     """
-    found = derived_tallies({at: wire.unpack_events(slots[at]) for at in sorted(slots)}, rules, release.columns)
+    found = derived_tallies(
+        {slot_s: wire.unpack_events(slots[slot_s]) for slot_s in sorted(slots)}, rules, release.columns
+    )
     count(counters.DUPLICATES, found.duplicates)
     for reason, rows in found.without.items():
         count(counters.refused("derive", reason), rows)

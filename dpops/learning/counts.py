@@ -145,10 +145,10 @@ def fit_counts(problem: CountProblem) -> Counts:
     effects = np.zeros(problem.layout.width)
     effects[0] = np.log(problem.anchor / problem.hats(effects, problem.hours).sum())
     smoothness = DEFAULT
-    for at in range(_ROUNDS):
+    for index in range(_ROUNDS):
         effects = _climbed(problem, smoothness, effects)
         solved = _solved(problem, smoothness, effects)
-        if at + 1 < _ROUNDS:
+        if index + 1 < _ROUNDS:
             smoothness = learned_smoothness(solved, effects, DEFAULT)
     return Counts(effects, solved)
 

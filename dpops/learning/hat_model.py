@@ -134,7 +134,7 @@ def learned_hats(state: HatState, design: Design, smoothness: Smoothness | None 
         found.insert(0, said(state.older.on(whole.cells), len(state.older_names)))
     means = fit_means(layout, found, [DWELL, PULL], smoothness)
     older = len(found) - len(days)
-    missed = (_missed(means, design, older + at, day, dwell, traffic) for at, day in enumerate(days))
+    missed = (_missed(means, design, older + index, day, dwell, traffic) for index, day in enumerate(days))
     spread = spread_of(means, means.deviations(len(found) - 1), _DAY, traffic, whole.vehicles, _more(whole, dwell))
     unsure = float(np.average(whole.mean(whole.unsure), weights=whole.vehicles))
     names = tuple(day.name for day in state.days)

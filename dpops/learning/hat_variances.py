@@ -47,14 +47,14 @@ def learned_variances(days: Iterable[Missed]) -> Spread:
     """
     precision = np.diag(PRIOR_SD**-2)
     value = precision @ np.ones(3)
-    for each in days:
-        grown = growth(each.kmh)
-        of_vehicles, of_reports = grown * USUAL.vehicle / each.vehicles, grown * USUAL.report / each.reports
+    for day in days:
+        grown = growth(day.kmh)
+        of_vehicles, of_reports = grown * USUAL.vehicle / day.vehicles, grown * USUAL.report / day.reports
         parts = np.stack([of_vehicles, of_reports, np.full(grown.size, USUAL.least)])
-        whole = each.noise + parts.sum(axis=0)
-        leverage = np.minimum(each.known / (each.known + whole), _MOST_LEVERAGE)
+        whole = day.noise + parts.sum(axis=0)
+        leverage = np.minimum(day.known / (day.known + whole), _MOST_LEVERAGE)
         weighted = parts / (_OF_SQUARES * whole**2)
         precision = precision + weighted @ parts.T
-        value = value + weighted @ (each.squares / (1 - leverage) - each.noise)
+        value = value + weighted @ (day.squares / (1 - leverage) - day.noise)
     vehicle, report, least = np.clip(np.linalg.solve(precision, value), LEAST, MOST).tolist()
     return Spread(vehicle * USUAL.vehicle, report * USUAL.report, least * USUAL.least)

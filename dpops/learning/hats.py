@@ -190,7 +190,7 @@ class HatState:
     @property
     def before(self) -> "HatState":
         """Without the newest day, if that stands alone."""
-        return replace(self, days=tuple(each for each in self.days if each.name != self.newest))
+        return replace(self, days=tuple(day for day in self.days if day.name != self.newest))
 
     def is_same(self, other: "HatState") -> bool:
         """Whether both are made of the very same sums."""

@@ -48,7 +48,7 @@ class Layout:
         members = [
             _family(design, parent, cells) for parent, cells in zip(families, _cells_of(design, families), strict=True)
         ]
-        sizes = np.array([each.size for each in members])
+        sizes = np.array([member.size for member in members])
         self.local = np.concatenate(members)
         """int64 (places,), the column at each place."""
         self.starts = np.concatenate([[0], np.cumsum(sizes)])
@@ -114,12 +114,12 @@ class Layout:
             bounds.append(family)
         places = self.starts[bounds]
         of_place = np.repeat(np.arange(places.size - 1), np.diff(places))
-        return [self._block(at, bounds, places, of_place) for at in range(places.size - 1)]
+        return [self._block(index, bounds, places, of_place) for index in range(places.size - 1)]
 
     def _block(self, at: int, bounds: list[int], places: Int64s, of_place: Int64s) -> Block:
         start, stop = int(places[at]), int(places[at + 1])
         entries = slice(int(self.entries[bounds[at]]), int(self.entries[bounds[at + 1]]))
-        row, column = (each[entries] - start for each in self.pair_places)
+        row, column = (pair_place[entries] - start for pair_place in self.pair_places)
         one, other = self.neighbours
         mine = of_place[one] == at
         inside = mine & (of_place[other] == at)

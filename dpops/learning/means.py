@@ -136,10 +136,10 @@ def fit_means(
     for at, (mean, sd) in (priors | dict(enumerate(more, -1 - len(more)))).items():
         precision[at], value[at] = sd**-2, mean * sd**-2
     rounds = _ROUNDS if known is None else 1
-    for at in range(rounds):
+    for index in range(rounds):
         system = system_of(layout, smoothness, precision, value, [day.part(smoothness) for day in days])
         solved = system.solved()
-        if at + 1 < rounds:
+        if index + 1 < rounds:
             found = learned_smoothness(solved, solved.effects, DEFAULT)
             smoothness = replace(found, days=_learned_days(solved, days))
     return Means(solved.effects, solved, [each for each in system.own if each is not None])

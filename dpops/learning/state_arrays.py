@@ -20,7 +20,7 @@ VERSION = 5
 
 _INFORMATION = ("families", "mixed", "corner", "local", "border")
 _WIDE = ("local", "border", "precisions", "values")
-_SUMS = tuple(each.name for each in fields(HatSums))
+_SUMS = tuple(field.name for field in fields(HatSums))
 
 
 def arrays_of(state: State) -> dict[str, NDArray[Any]]:
@@ -44,15 +44,15 @@ def taken_up(new: State, days: int, recent: tuple[DayValues, ...], arrays: Array
 
 def arrays_of_hats(state: HatState) -> dict[str, NDArray[Any]]:
     found = {f"older.{name}": getattr(state.older, name) for name in _SUMS}
-    for at, day in enumerate(state.days):
-        found |= {f"{at}.{name}": getattr(day.sums, name) for name in _SUMS}
+    for index, day in enumerate(state.days):
+        found |= {f"{index}.{name}": getattr(day.sums, name) for name in _SUMS}
     names = {"days": np.array([day.name for day in state.days], np.str_), "newest": np.array(state.newest)}
     return found | names | {"older_names": np.array(sorted(state.older_names), np.str_)}
 
 
 def hats_taken_up(arrays: Arrays) -> HatState:
     """The state that gave these arrays. Raises KeyError or ValueError for others."""
-    days = [HatDay(str(name), _sums(str(at), arrays)) for at, name in enumerate(arrays["days"].tolist())]
+    days = [HatDay(str(name), _sums(str(index), arrays)) for index, name in enumerate(arrays["days"].tolist())]
     older = frozenset(map(str, arrays["older_names"].tolist()))
     newest = str(arrays["newest"])
     return replace(HatState.new(), days=tuple(days), older=_sums("older", arrays), older_names=older, newest=newest)
@@ -65,9 +65,9 @@ def _sums(of: str, arrays: Arrays) -> HatSums:
 
 def _of_information(of: str, information: Information) -> dict[str, NDArray[Any]]:
     found = {f"{of}.{name}": getattr(information, name) for name in _INFORMATION}
-    for at, (key, rows) in enumerate(information.wide.items()):
-        found[f"{of}.{at}.key"] = np.frombuffer(key, np.uint8)
-        found |= {f"{of}.{at}.{name}": getattr(rows, name) for name in _WIDE}
+    for index, (key, rows) in enumerate(information.wide.items()):
+        found[f"{of}.{index}.key"] = np.frombuffer(key, np.uint8)
+        found |= {f"{of}.{index}.{name}": getattr(rows, name) for name in _WIDE}
     return found
 
 

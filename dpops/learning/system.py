@@ -46,15 +46,15 @@ class System:
         inverses: list[Float64s] = []
         gains: list[Float64s] = []
         blocks, carried = self.layout.blocks, np.zeros((0, 0))
-        for at, block in enumerate(blocks):
+        for index, block in enumerate(blocks):
             matrix = self._own(block)
-            if at:
+            if index:
                 matrix -= carried
             inverses.append(_positive_inverse(matrix))
-            if at + 1 < len(blocks):
-                onward = self._onward(block, blocks[at + 1])
-                gains.append(inverses[at] @ onward)
-                carried = onward.T @ gains[at]
+            if index + 1 < len(blocks):
+                onward = self._onward(block, blocks[index + 1])
+                gains.append(inverses[index] @ onward)
+                carried = onward.T @ gains[index]
         return inverses, gains
 
     def _own(self, block: Block) -> Float64s:
@@ -272,8 +272,8 @@ def _bordered(corner: Float64s, more: Sequence[Float64s]) -> Float64s:
 def _back(blocks: Sequence[Block], inverses: Sequence[Float64s], gains: Sequence[Float64s], of: Float64s) -> Float64s:
     """The local precision's inverse times columns, (places, n)."""
     found = of.copy()
-    for at, gain in enumerate(gains):
-        here, after = blocks[at], blocks[at + 1]
+    for index, gain in enumerate(gains):
+        here, after = blocks[index], blocks[index + 1]
         found[after.start : after.stop] -= gain.T @ found[here.start : here.stop]
     for at in reversed(range(len(blocks))):
         here = blocks[at]

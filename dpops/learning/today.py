@@ -92,10 +92,10 @@ def _slot_information(
     design, around = layout.design, forecast.values[:, slot : slot + 1] - values.centre
     columns, own = columns_of(design, hour)[..., :-1], weights**2 * USUAL.of(forecast.vehicles[:, [slot]])
     total = Information.none(layout)
-    for at, level in enumerate(values.levels):
+    for index, level in enumerate(values.levels):
         if not np.all(np.isfinite(level.speed_variance)):
             continue
-        rows = GroupRows(level.groups, columns, layout, bytes([slot, at]))(weights)
+        rows = GroupRows(level.groups, columns, layout, bytes([slot, index]))(weights)
         precision = 1 / (level.speed_variance + level.groups.totals(own))
         missed = level.speeds - level.groups.totals(weights * around)
         total = total + rows.information(precision.ravel(), missed.ravel())

@@ -64,7 +64,7 @@ def slot_weight(stage: Stage, profile: Profile) -> float:
         return profile.hats / hats
     touched = {"hour": 1.0, "cell-hour": hats, "parent-hour": min(hats, max(2 * profile.parents / profile.hours, 1.0))}
     mixed = [
-        float(stage.alpha * each.speed_share + (1 - stage.alpha) * each.weight_share) / touched[each.name]
-        for each in stage.levels
+        float(stage.alpha * level.speed_share + (1 - stage.alpha) * level.weight_share) / touched[level.name]
+        for level in stage.levels
     ]
     return profile.hats / hats / math.sqrt(sum(mixed))

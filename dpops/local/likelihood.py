@@ -91,7 +91,7 @@ class Rows:
     def _parts(self) -> Iterator[tuple[Float64s, list[slice]]]:
         start = 0
         for curve, end in zip(self.curves, self.ends.tolist(), strict=True):
-            yield curve, [slice(at, min(at + _CHUNK, end)) for at in range(start, end, _CHUNK)]
+            yield curve, [slice(index, min(index + _CHUNK, end)) for index in range(start, end, _CHUNK)]
             start = end
 
 

@@ -92,7 +92,7 @@ class QuantileInterval(Mechanism):
             ends = [ends_of(means, at) for at in drawn]
             sensitivity = np.minimum(upper_steps, laid.moved)
             for some in chunks(len(means), _POINTS**2):
-                width, clipped = _pairs(*(Ends(*(column[some] for column in each)) for each in ends))
+                width, clipped = _pairs(*(Ends(*(column[some] for column in end)) for end in ends))
                 found[some] = interval_errors_of(hats, means[some], clipped, width, sensitivity[some]).mean(axis=1)
             return found
 

@@ -120,8 +120,8 @@ def _counted(counts: Int64s) -> dict[str, int]:
     """How many distinct counts there are, and of each, the largest first, how many users have it."""
     distinct, users = np.unique(counts, return_counts=True)
     facts = {"counts": distinct.size}
-    for at, (count, number) in enumerate(zip(distinct[::-1].tolist(), users[::-1].tolist(), strict=True), 1):
-        facts |= {f"count_{at}": count, f"users_{at}": number}
+    for index, (count, number) in enumerate(zip(distinct[::-1].tolist(), users[::-1].tolist(), strict=True), 1):
+        facts |= {f"count_{index}": count, f"users_{index}": number}
     return facts
 
 
@@ -134,8 +134,8 @@ def _bias_steps(bound: int, facts: Mapping[str, int]) -> Fraction:
     """
     kept, reported, upper = facts["samples"], facts["reported"], facts["upper_steps"]
     below, above = Fraction((reported - kept) * upper, reported), Fraction(0)
-    for at in range(1, facts["counts"] + 1):
-        users, most = facts[f"users_{at}"], facts[f"count_{at}"] * upper
+    for index in range(1, facts["counts"] + 1):
+        users, most = facts[f"users_{index}"], facts[f"count_{index}"] * upper
         held = Fraction(min(most, bound), kept)
         below += users * max(Fraction(most, reported) - held, Fraction(0))
         above += users * held * (1 - Fraction(kept, reported))

@@ -86,7 +86,7 @@ class Auto(Mechanism):
         elif counts:
             mine = places.tolist()
             found |= zip(mine, self._safest([known[at] for at in mine], grid, epsilon), strict=True)
-        return [found[at] if at in found else self.plan(each, grid, epsilon) for at, each in enumerate(known)]
+        return [found[index] if index in found else self.plan(each, grid, epsilon) for index, each in enumerate(known)]
 
     def _safest(self, known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> list[Plan]:
         """As `ranking` has it without a prior, for HATs of which no mechanism refuses a plan. One whose bias may be all
@@ -102,11 +102,11 @@ class Auto(Mechanism):
     def _chosen(self, hats: Many) -> list[tuple[Mechanism, Int64s]]:
         """Each candidate, and the HATs that it is the best for; as `ranking` has it."""
         candidates = _candidates(self.statistic, self.prior)
-        errors = np.array([_forecasts(each, hats) for each in candidates])
+        errors = np.array([_forecasts(candidate, hats) for candidate in candidates])
         best = errors.min(axis=0)
         cost = np.where(errors == best, np.array([_costs(each, hats) for each in candidates]), 2)
         choice = cost.argmin(axis=0)
-        return [(mechanism, np.flatnonzero(choice == at)) for at, mechanism in enumerate(candidates)]
+        return [(mechanism, np.flatnonzero(choice == index)) for index, mechanism in enumerate(candidates)]
 
     def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
         return _by_name(self.statistic)[plan.mechanism].forecast(plan, counts, prior)
@@ -117,7 +117,7 @@ class Auto(Mechanism):
         released: list[Integers] = [[] for _ in plans]
         by_name = _by_name(self.statistic)
         for name in sorted({plan.mechanism for plan in plans}):
-            mine = [at for at, plan in enumerate(plans) if plan.mechanism == name]
+            mine = [index for index, plan in enumerate(plans) if plan.mechanism == name]
             done = by_name[name].release([totals[at] for at in mine], [plans[at] for at in mine], noise)
             for at, integers in zip(mine, done, strict=True):
                 released[at] = integers
@@ -139,9 +139,9 @@ def _forecasts(mechanism: Mechanism, hats: Many) -> Float64s:
     if isinstance(mechanism, ForecastsTogether):
         return mechanism.forecasts(hats)
     found = [
-        mechanism.forecast(mechanism.plan(CountsKnown.all_of(each), hats.grid, hats.epsilon), each, hats.prior)
+        mechanism.forecast(mechanism.plan(CountsKnown.all_of(count), hats.grid, hats.epsilon), count, hats.prior)
         for counts in hats.counts
-        for each in counts
+        for count in counts
     ]
     return np.array(found, np.float64)
 

@@ -41,7 +41,7 @@ def estimates(released: Sequence[Integers], plans: Sequence[Plan], miss: float) 
     """
     parts = []
     for shape, places in _by_shape(plans):
-        mine = [plans[at] for at in places]
+        mine = [plans[place] for place in places]
         outputs = read_alike([released[at] for at in places], mine, shape, miss)
         unknown = np.full(len(mine), np.nan)
         part = Estimates(
@@ -59,8 +59,8 @@ def estimates(released: Sequence[Integers], plans: Sequence[Plan], miss: float) 
 def _by_shape(plans: Sequence[Plan]) -> list[tuple[Shape, list[int]]]:
     """Each tree, and where the HATs that have it stand."""
     places: dict[Shape, list[int]] = {}
-    for at, plan in enumerate(plans):
-        places.setdefault(shape_of(plan), []).append(at)
+    for index, plan in enumerate(plans):
+        places.setdefault(shape_of(plan), []).append(index)
     return list(places.items())
 
 

@@ -204,8 +204,8 @@ def _classes(statistic: StatisticPlan) -> Table:
             Text(_short(each.forecast_error), "bold"),
             end_section=not each.runners_up,
         )
-        for at, other in enumerate(each.runners_up, 1):
-            last = at == len(each.runners_up)
+        for index, other in enumerate(each.runners_up, 1):
+            last = index == len(each.runners_up)
             row = ("", "", f"  then {other.mechanism}", "", "", "", _short(other.forecast_error))
             table.add_row(*row, style="dim", end_section=last)
     return table
@@ -239,8 +239,8 @@ def _guarantees(guarantees: list[Guarantee]) -> Table:
     table.add_column("what differs between two feeds: the speeds of")
     table.add_column("this release", justify="right", no_wrap=True)
     table.add_column("the whole account", justify="right", no_wrap=True)
-    for each in guarantees:
-        table.add_row(each.unit, _total(each.release), f"<= {each.account:.4g}")
+    for guarantee in guarantees:
+        table.add_row(guarantee.unit, _total(guarantee.release), f"<= {guarantee.account:.4g}")
     return table
 
 
@@ -254,8 +254,8 @@ def _choices(planned: Planned) -> Table:
     table.add_column("epsilon\nof HAT", justify="right")
     table.add_column("vehicle,\nperiod", justify="right", no_wrap=True)
     table.add_column("account,\nperiod", justify="right", no_wrap=True)
-    for each in planned.choices:
-        table.add_row(*_choice_row(each), style="bold" if each.as_specified else None)
+    for choice in planned.choices:
+        table.add_row(*_choice_row(choice), style="bold" if choice.as_specified else None)
     return table
 
 

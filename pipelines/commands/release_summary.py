@@ -158,8 +158,8 @@ def show_check(checked: InputCheck, *, as_json: bool) -> None:
     table = Table(title=OPERATOR_ONLY, title_justify="left")
     for title in ("period", "slots", "with observations", "observations"):
         table.add_column(title, justify="left" if title == "period" else "right")
-    for each in checked.periods:
-        table.add_row(each.period, f"{each.slots:,}", f"{each.slots_with_rows:,}", f"{each.rows:,}")
+    for period in checked.periods:
+        table.add_row(period.period, f"{period.slots:,}", f"{period.slots_with_rows:,}", f"{period.rows:,}")
     out = console()
     out.print(table)
     out.print(f"{checked.outcome.rows:,} rows read; nothing was released, recorded or spent")

@@ -138,7 +138,7 @@ def forecast(known: Recorded, first: date, days: int, outputs: Outputs) -> list[
     for _, group in groupby(when.slots, key=lambda slot: slot.period):
         starts = [slot.start_s for slot in group]
         belief = learned.forecast(np.array(hours_of(starts, zone), np.int64))
-        slots = [facts[at] for at in starts]
+        slots = [facts[slot_s] for slot_s in starts]
         products = product_estimates(learned, belief, known.policy, slots, forecast=True)
         found = hat_estimates(belief, known.policy, forecast=True)._replace(products=products)
         written += _written(found, slots, known.policy, outputs)
@@ -151,6 +151,6 @@ def _written(found: HatEstimates, slots: Sequence[SlotFacts], policy: LevelsPoli
 
 
 def slots_of(found: HatEstimates, slots: Sequence[SlotFacts], policy: LevelsPolicy) -> Iterator[SlotEstimates]:
-    for at, facts in enumerate(slots):
-        yield estimates_of_slot(found, at, facts, "km/h", policy)
+    for index, facts in enumerate(slots):
+        yield estimates_of_slot(found, index, facts, "km/h", policy)
     yield from found.products

@@ -65,7 +65,7 @@ def _by_all(spec: Specification, entries: Sequence[HatEntry], slots: Sequence[Re
 
 
 def _names(spec: Specification) -> tuple[str, ...]:
-    return tuple(each.name for each in spec.statistics)
+    return tuple(statistic.name for statistic in spec.statistics)
 
 
 def _slots(entries: Sequence[HatEntry]) -> list[RecordedSlot]:

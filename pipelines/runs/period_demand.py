@@ -34,7 +34,7 @@ def asked_of_the_account(job: Job) -> Outcome:
     if wanted is None:
         return Outcome()
     return Outcome(
-        debits={period: Accountant().compose(each.claim for each in debits) for period, debits in wanted.items()},
+        debits={period: Accountant().compose(debit.claim for debit in debits) for period, debits in wanted.items()},
         periods_refused=job.account.open().excess(job.account.name, job.account.limit, wanted),
     )
 

@@ -188,9 +188,9 @@ def _refuse_indexed_objects(layout_name: str, columns: Mapping[str, str]) -> Non
     """Of JSON one object of an array would be read, and the others lost in silence. Raises ValueError."""
     for field, name in columns.items() if layout_name in ("json", "jsonl") else ():
         *before, _last = parts = name.split(".")
-        at = next((at for at, part in enumerate(before) if part.isdecimal()), None)
-        if at is not None:
-            array = ".".join(parts[:at])
+        index = next((at for at, part in enumerate(before) if part.isdecimal()), None)
+        if index is not None:
+            array = ".".join(parts[:index])
             raise ValueError(
                 f"columns.{field}: {name[:60]!r} takes one object of an array, and would lose all others: "
                 f"say records = {array[:60]!r} with layout 'json', and name columns from there"

@@ -286,8 +286,8 @@ def _iso_form(text: Bytes, body: int) -> tuple[Int64s, Bools]:
     places += list(range(20, body))
     if tail > 1:
         places += [body + 1, body + 2] + ([body + tail - 2, body + tail - 1] if tail > 3 else [])
-    for at in places:
-        ok &= digit[:, at] <= 9
+    for place in places:
+        ok &= digit[:, place] <= 9
 
     year = _two(digit, 0) * 100 + _two(digit, 2)
     month, day = _two(digit, 5), _two(digit, 8)

@@ -70,7 +70,7 @@ SIRI_VM = SiriVm()
 
 def _of_message(payload: bytes) -> list[RawBatch]:
     """A damaged document is one refused row."""
-    pieces = (payload[at : at + _PIECE_BYTES] for at in range(0, len(payload), _PIECE_BYTES))
+    pieces = (payload[index : index + _PIECE_BYTES] for index in range(0, len(payload), _PIECE_BYTES))
     try:
         return list(_Feed().batches(pieces))
     except _TooMuch:

@@ -46,8 +46,8 @@ def batches_of_snapshot(data: bytes, place: Path, paths: Paths) -> Iterator[RawB
 
 def batches_of_records(records: Sequence[msgspec.Raw], paths: Paths) -> Iterator[RawBatch]:
     """Batches of so many objects."""
-    for at in range(0, len(records), BATCH_RECORDS):
-        yield table_of_records(list(map(bytes, records[at : at + BATCH_RECORDS])), paths, {})
+    for index in range(0, len(records), BATCH_RECORDS):
+        yield table_of_records(list(map(bytes, records[index : index + BATCH_RECORDS])), paths, {})
 
 
 def batches_of_snapshots(payloads: Sequence[bytes], most_bytes: int, place: Path, paths: Paths) -> Iterator[RawBatch]:

@@ -58,7 +58,7 @@ class TimeFormat:
         """Raises ValueError naming the field, the rule and the value."""
         directives = re.findall("%.?", text)
         unknown = next((each for each in directives if each not in _PARTS), None)
-        parts = [_PARTS[each][0] for each in directives if each in _PARTS]
+        parts = [_PARTS[directive][0] for directive in directives if directive in _PARTS]
         missing = [part for part in _NEEDED if part not in parts]
         rule = ""
         if len(text) > _LONGEST:

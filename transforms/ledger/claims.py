@@ -30,8 +30,8 @@ def check_claims(units: "Iterable[ClaimedUnit]", counted: Fraction = ZERO) -> No
     HATs claim together at most, where it is known which HATs these are.
     """
     groups: dict[DebitGroup, _Claimed] = defaultdict(_Claimed)
-    for each in units:
-        groups[each.unit.group].add(each)
+    for unit in units:
+        groups[unit.unit.group].add(unit)
     for (spec_id, period, slot_s, _), claimed in groups.items():
         where = f"period {period}" + ("" if slot_s is None else f", slot at {slot_s} s since 1970")
         claim = claimed.claim().largest(Accountant(pure=counted))
@@ -122,7 +122,7 @@ def _claims_of_hats(unit: HatUnit) -> ClaimedUnit:
     told: Sequence[_Told] = Plan.told([plan for _, plan in drawn])
     numbers: dict[_Told, int] = {}
     codes = [numbers.setdefault(each, len(numbers)) for each in told]
-    claims = [_claim(each) for each in numbers]
+    claims = [_claim(number) for number in numbers]
     free = {code for each, code in numbers.items() if isinstance(each, tuple) and claims[code] == FREE}
     _check_constants(compress(drawn, [code in free for code in codes]) if free else ())
     by_cell: dict[str, tuple[int, ...]] = dict.fromkeys([each.cell for each in unit.released], ())

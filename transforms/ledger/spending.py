@@ -118,7 +118,7 @@ def _uses(sums: dict[str, Accountant], span: Span) -> Iterator[SpanUse]:
     """sums: by day, sorted."""
     first, last = (date.fromisoformat(day) for day in (next(iter(sums)), next(reversed(sums))))
     around = (last - first).days + 2 * span.days - 1
-    days = [(first + timedelta(days=at + 1 - span.days)).isoformat() for at in range(around)]
+    days = [(first + timedelta(days=index + 1 - span.days)).isoformat() for index in range(around)]
     parts = [span.limit.part(spent) for spent in sums_over([sums.get(day, Accountant()) for day in days], span.days)]
     fullest = [max(parts[at : at + span.days]) for at in range(len(parts))]
     begin = span.days - 1

@@ -18,7 +18,9 @@ METRES_PER_E7 = math.pi / 180 * 6_371_008.8 * 1e-7
 _TURN_E7 = 3_600_000_000
 _COS_STEP_E7 = 100_000  # 0.01 degrees: a distance is off by 0.02 % at most
 _COS_BITS = 30
-_COS: Int64s = np.array([round(math.cos(math.radians(at / 100)) * (1 << _COS_BITS)) for at in range(9_001)], np.int64)
+_COS: Int64s = np.array(
+    [round(math.cos(math.radians(index / 100)) * (1 << _COS_BITS)) for index in range(9_001)], np.int64
+)
 
 FIRST, GAP, TOO_FAST = "first-of-day", "gap", "too-fast"
 """Why a row has no speed: nothing precedes it, not soon enough, or not near enough."""

@@ -125,7 +125,9 @@ def hexagon_pieces(region: Sequence[int], resolution: int) -> Pieces:
     region: sorted. Raises ValueError for a resolution that is not finer than the region's.
     """
     _finer_than(region, resolution)
-    children = [(at, child) for at, cell in enumerate(region) for child in h3_int.cell_to_children(cell, resolution)]
+    children = [
+        (index, child) for index, cell in enumerate(region) for child in h3_int.cell_to_children(cell, resolution)
+    ]
     cell, fine = np.array(sorted(children, key=lambda pair: pair[1]), np.int64).T
     names = tuple(cell_text(child) for child in fine.tolist())
     return Pieces.cut(region, resolution, fine, np.arange(fine.size), Places(names, cell))

@@ -169,7 +169,7 @@ def counted(entries: Sequence[StageEntry]) -> dict[EntryNumber, int]:
     entries: all of the specification, in the order of the ledger. Sequence numbers count audit events too, which say
     whether an input is the same as before: places are public, sequence numbers are for the operator alone.
     """
-    return {EntryNumber(0): 0} | {entry.sequence: at for at, entry in enumerate(entries, 1)}
+    return {EntryNumber(0): 0} | {entry.sequence: index for index, entry in enumerate(entries, 1)}
 
 
 def all_of(kind: type[_OfKind], units: Iterable[Unit]) -> list[_OfKind]:

@@ -56,7 +56,7 @@ class Hours:
         quarter, at = np.unique(event_us // _QUARTER_US, return_inverse=True)
         zone = ZoneInfo(self.zone)
         offsets = [datetime.fromtimestamp(q * 900, zone).utcoffset() for q in quarter.tolist()]
-        shift = np.array([0 if each is None else int(each.total_seconds()) for each in offsets], np.int64)[at]
+        shift = np.array([0 if offset is None else int(offset.total_seconds()) for offset in offsets], np.int64)[at]
         local = event_us + shift * 1_000_000
         return event_us - local % (self.slot_s * 1_000_000)
 
@@ -158,8 +158,8 @@ def _in_range(found: Numbers, rules: ReportRules, service: Int64s) -> tuple[Floa
     """Reports, those of two values made one of them exactly, and which are none of their mechanism's."""
     report = found.values.copy()
     outside = np.zeros(report.size, np.bool_)
-    for at, each in enumerate(rules.services):
-        mine = service == at
+    for index, each in enumerate(rules.services):
+        mine = service == index
         low, high = each.mechanism.low, each.mechanism.high
         slack = _ROUNDING * (high - low)
         values = report[mine]
@@ -180,7 +180,7 @@ def _texts(column: pa.Array) -> tuple[list[bytes | None], Int64s]:
         return [None], np.zeros(len(column), np.int64)
     coded = (as_binary(column) if is_text(kind) else column).dictionary_encode()
     values = coded.dictionary.to_pylist()
-    found: list[bytes | None] = [each if isinstance(each, bytes) else str(each).encode() for each in values]
+    found: list[bytes | None] = [value if isinstance(value, bytes) else str(value).encode() for value in values]
     index = coded.indices.fill_null(len(found)).to_numpy(zero_copy_only=False).astype(np.int64)
     return [*found, None], index
 

@@ -112,8 +112,8 @@ def fuse(parts: Sequence[bytes], rules: FusionRules) -> list[Row]:
     whole = whole[:, np.argsort(whole[0], kind="stable")]
     reports = Reports(rules.services, whole[1:].view(np.float64))
     rows = [_mean_row(reports, rules, FUSED)]
-    for at, service in enumerate(reports.services):
-        single = Reports([service], reports.values[at : at + 1])
+    for index, service in enumerate(reports.services):
+        single = Reports([service], reports.values[index : index + 1])
         if not np.isnan(single.values).all():
             rows.append(_mean_row(single, rules, service.name))
     return rows + _share_rows(reports, rules)

@@ -120,8 +120,8 @@ def _batches(elements: Sequence[Any], names: Sequence[str]) -> Iterator[RawBatch
     yield from dead_letters("read", {"malformed": len(elements) - len(rows)})
     columns = [[told(row.get(name)) for row in rows] for name in names]
     alike: dict[tuple[Kind, ...], list[int]] = {}
-    for at, kinds in enumerate(zip(*([kind for kind, _ in column] for column in columns), strict=True)):
-        alike.setdefault(kinds, []).append(at)
+    for index, kinds in enumerate(zip(*([kind for kind, _ in column] for column in columns), strict=True)):
+        alike.setdefault(kinds, []).append(index)
     for kinds, chosen in alike.items():
         found = [[column[at][1] for at in chosen] for column in columns]
         arrays = [pa.array(values, TYPES[kind]) for kind, values in zip(kinds, found, strict=True)]

@@ -12,7 +12,7 @@ SATURDAY = 5
 
 def hours_of(slots: Sequence[int], zone: str) -> list[int]:
     """The local hour in which each slot begins; on Saturdays and Sundays 24 more."""
-    return [_told(at.hour, at.date()) for at in (datetime.fromtimestamp(each, ZoneInfo(zone)) for each in slots)]
+    return [_told(at.hour, at.date()) for at in (datetime.fromtimestamp(slot, ZoneInfo(zone)) for slot in slots)]
 
 
 def recorded_hours(start: str, end: str, hours: Sequence[int]) -> list[int]:
@@ -28,7 +28,7 @@ def recorded_hours(start: str, end: str, hours: Sequence[int]) -> list[int]:
         number += hour < before
         numbers.append(number)
     if number + 1 < days:
-        numbers = [at * days // len(hours) for at in range(len(hours))]
+        numbers = [index * days // len(hours) for index in range(len(hours))]
     return [_told(hour, first.date() + timedelta(days=at)) for hour, at in zip(hours, numbers, strict=True)]
 
 

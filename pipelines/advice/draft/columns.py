@@ -175,7 +175,7 @@ def _by_name(field: str, names: Sequence[str]) -> list[str]:
         parts = name.split(".")
         last = parts[-1] if not parts[-1].isdigit() else "".join(parts[-2:])
         plain = re.sub(r"[^a-z0-9]", "", unicodedata.normalize("NFKD", last.lower()))
-        ranks = (at for at, pattern in enumerate(_NAMES[field]) if re.fullmatch(pattern, plain))
+        ranks = (index for index, pattern in enumerate(_NAMES[field]) if re.fullmatch(pattern, plain))
         if (rank := next(ranks, None)) is not None:
             found.append((rank, len(name), name))
     return [name for _, _, name in sorted(found)]

@@ -209,7 +209,7 @@ def _cells(feed: _Feed | None, town: Town | None, secret: bool, stem: str) -> st
         )
     if not secret or feed is None:
         return f'{head}region = "occupied"\n'
-    lines = [feed.cells[at : at + _PER_LINE] for at in range(0, len(feed.cells), _PER_LINE)]
+    lines = [feed.cells[index : index + _PER_LINE] for index in range(0, len(feed.cells), _PER_LINE)]
     listed = "\n".join("  " + " ".join(f'"{cell}",' for cell in line) for line in lines)
     return (
         f"{head}"

@@ -191,7 +191,7 @@ def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(value, dict):
             todo += [(f"{name}.{key}", inner) for key, inner in value.items()]
         elif isinstance(value, list):
-            plain = [(at, inner) for at, inner in enumerate(value[:4]) if not isinstance(inner, dict | list)]
+            plain = [(index, inner) for index, inner in enumerate(value[:4]) if not isinstance(inner, dict | list)]
             todo += [(f"{name}.{at}", inner) for at, inner in plain]
         else:
             found[name] = value
@@ -221,7 +221,7 @@ def _csv(text: str) -> Sample:
     if has_commas:
         rows = [[_COMMA.sub(r"\1.\2", cell) for cell in row] for row in rows]
     header = not any(_is_number(cell) for cell in rows[0]) and len(set(rows[0])) == width
-    names = rows[0] if header else [str(at + 1) for at in range(width)]
+    names = rows[0] if header else [str(index + 1) for index in range(width)]
     values = rows[1:] if header else rows
     columns = {name: [row[at] or None for row in values] for at, name in enumerate(names)}
     if delimiter == "," and header and set(_OF_CAPMETRO) == set(names):

@@ -74,7 +74,8 @@ def same_clock(zone: str, other: str) -> bool:
     instants = [now + timedelta(days=30 * month) for month in range(24)]
     try:
         return all(
-            at.astimezone(ZoneInfo(zone)).utcoffset() == at.astimezone(ZoneInfo(other)).utcoffset() for at in instants
+            instant.astimezone(ZoneInfo(zone)).utcoffset() == instant.astimezone(ZoneInfo(other)).utcoffset()
+            for instant in instants
         )
     except (KeyError, ValueError, OSError):
         return False

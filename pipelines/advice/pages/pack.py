@@ -74,7 +74,9 @@ def packed(rows: pa.Table, places: Places, ground: Sequence[GroundLine] = ()) ->
         **_shapes("ground", [line.shape for line in ground]),
     }
     codes = _Codes()
-    layers = [_packed_layer(rows, grid, layer, f"layer{at}", codes, arrays) for at, layer in enumerate(_layers(rows))]
+    layers = [
+        _packed_layer(rows, grid, layer, f"layer{index}", codes, arrays) for index, layer in enumerate(_layers(rows))
+    ]
     head = {
         "slots": list(map(list, zip(grid.starts, grid.ends, strict=True))),
         "places": {

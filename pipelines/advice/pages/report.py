@@ -197,8 +197,16 @@ def _bars(spent: Mapping[str, float], limit: float) -> list[_Bar]:
     every = math.ceil(_LABEL_WIDTH / width)
     tops = {period: _top(epsilon, spent, limit) for period, epsilon in spent.items()}
     return [
-        _Bar(period, spent[period], round(at * width, 1), top, round(0.8 * width, 1), _HEIGHT - top, at % every == 0)
-        for at, (period, top) in enumerate(tops.items())
+        _Bar(
+            period,
+            spent[period],
+            round(index * width, 1),
+            top,
+            round(0.8 * width, 1),
+            _HEIGHT - top,
+            index % every == 0,
+        )
+        for index, (period, top) in enumerate(tops.items())
     ]
 
 

@@ -74,11 +74,11 @@ def of_each(column: pa.ChunkedArray, value: Callable[[str], Any]) -> Any:
 def csv_bytes(table: pa.Table) -> bytes:
     """Lists are one text of JSON each."""
     sink = io.BytesIO()
-    for at, field in enumerate(table.schema):
+    for index, field in enumerate(table.schema):
         if pa.types.is_list(field.type):
             texts = [
-                None if each is None else msgspec.json.encode(each).decode() for each in table.column(at).to_pylist()
+                None if each is None else msgspec.json.encode(each).decode() for each in table.column(index).to_pylist()
             ]
-            table = table.set_column(at, field.name, pa.array(texts, pa.string()))
+            table = table.set_column(index, field.name, pa.array(texts, pa.string()))
     pyarrow.csv.write_csv(table, sink, pyarrow.csv.WriteOptions(quoting_style="needed"))
     return sink.getvalue()

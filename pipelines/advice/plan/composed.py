@@ -91,11 +91,11 @@ def _lay_out(spec: Specification, counts: Counts) -> tuple[list[PlannedHat], Com
     kept = _kept(counts, spec.privacy.cap)
     slots, slot = np.unique(counts.slot, return_inverse=True)
     codes = tuple(range(slots.size))
-    first = np.array([spec.privacy.allocation.planned_with(at, codes)[0] for at in codes], np.int64)
+    first = np.array([spec.privacy.allocation.planned_with(code, codes)[0] for code in codes], np.int64)
     plans = {at: _plan(spec, counts, slot, kept, first[slot] == at) for at in np.unique(first).tolist()}
     rates = [plans[at].epsilon_hat for at in first.tolist()]
     stays = _stays(slot, counts.vehicle, kept)
-    debit = sum((each.bound for each in plans.values()), Fraction(0))
+    debit = sum((plan.bound for plan in plans.values()), Fraction(0))
     return list(_hats(counts, slot, kept, rates)), _composed(spec, counts, stays, rates, debit)
 
 
@@ -260,9 +260,9 @@ def _slots_of_days(table: Timetable, first: date, days: int) -> Int64s:
     """Slots of service on each day; as on a day of 24 hours where the clock changes by what slots cannot follow."""
     usual = (table.service_end_minute - table.service_start_minute) // table.slot_minutes
     found = np.full(days, usual, np.int64)
-    for at in range(days):
+    for index in range(days):
         with suppress(CalendarError):
-            found[at] = len(table.day_slots(first + timedelta(days=at)))
+            found[index] = len(table.day_slots(first + timedelta(days=index)))
     return found
 
 

@@ -58,7 +58,7 @@ class Counts(NamedTuple):
         """The counts of each period apart."""
         if self.period is None or self.days is None:
             return [self]
-        return [self._of(self.period == at, days) for at, days in enumerate(self.days)]
+        return [self._of(self.period == index, days) for index, days in enumerate(self.days)]
 
     def _of(self, mine: NDArray[np.bool_], days: int) -> "Counts":
         columns = (self.slot[mine], self.place[mine], self.vehicle[mine], self.samples[mine])
@@ -80,7 +80,7 @@ def typical_counts() -> Counts:
 
 def _unnamed(hats: list[Int64s], origin: str) -> Counts:
     count = np.concatenate(hats)
-    place = np.repeat(np.arange(len(hats)), [each.size for each in hats])
+    place = np.repeat(np.arange(len(hats)), [hat.size for hat in hats])
     return Counts(np.zeros(count.size, np.int64), place, np.arange(count.size), count, False, False, origin)
 
 
@@ -139,9 +139,9 @@ def _listed(path: Path) -> Counts:
     counts = document.get("counts") if isinstance(document, dict) else document
     if not isinstance(counts, list) or not counts:
         raise InputError(f'{path} must hold a list of counts, or an object with such a list under "counts"')
-    for at, count in enumerate(counts):
+    for index, count in enumerate(counts):
         if type(count) is not int or not 1 <= count <= MOST_SAMPLES:
-            raise InputError(f"{path}: count number {at + 1} of the list must be {_RULE}")
+            raise InputError(f"{path}: count number {index + 1} of the list must be {_RULE}")
     _check_sum(path, sum(counts))
     return _unnamed([np.array(counts, np.int64)], f"one HAT from {path}")
 

@@ -158,9 +158,9 @@ def plan(spec: Specification, counts: Counts, recount: Recount | None, progress:
     others, impossible = _other_choices(spec, named=named, positions=recount is not None)
     statistics = _statistics(spec, classes, forecaster, progress)
     choices = []
-    for at, (name, other, same_hats) in enumerate(others, 1):
+    for index, (name, other, same_hats) in enumerate(others, 1):
         choices.append(_choice(name, other, counts if same_hats or recount is None else recount(other), forecaster))
-        progress("other choices planned", at, len(others))
+        progress("other choices planned", index, len(others))
     return Planned(
         name=spec.name,
         spec_id=spec.spec_id,

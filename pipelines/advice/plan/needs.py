@@ -44,7 +44,7 @@ class Needs(msgspec.Struct, frozen=True, kw_only=True):
 
 def needs_of(spec: Specification, within_kmh: float, epsilon: Fraction) -> Needs | None:
     """For the mean, if it is asked for. epsilon: of a whole HAT, of which the mean has its share."""
-    stat = next((each for each in spec.statistics if each.name == "mean"), None)
+    stat = next((statistic for statistic in spec.statistics if statistic.name == "mean"), None)
     if stat is None:
         return None
     rows = [_need(spec, stat, epsilon * factor, factor == 1, within_kmh) for factor in FACTORS]

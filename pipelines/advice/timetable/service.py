@@ -103,7 +103,7 @@ def _calendar(feed: Gtfs) -> tuple[list[date], NDArray[np.bool_]]:
     said += [_date(row["date"]) for row in exceptions]
     first = min((day for day in said if day), default=date.min)
     last = max((day for day in said if day), default=date.min)
-    dates = [first + timedelta(days=at) for at in range(min((last - first).days + 1, MOST_DATES))]
+    dates = [first + timedelta(days=index) for index in range(min((last - first).days + 1, MOST_DATES))]
     runs = np.zeros((len(dates), len(names)), np.bool_)
     for row in weeks:
         _mark_weeks(runs[:, number[row["service_id"]]], dates, row)
@@ -165,9 +165,11 @@ def _offsets(feed: Gtfs) -> dict[int, list[int]]:
     start, end = feed.seconds("frequencies", "start_time"), feed.seconds("frequencies", "end_time")
     headway = feed.numbers("frequencies", "headway_secs")
     departures: dict[int, list[int]] = {}
-    for at in range(table.num_rows):
-        if trip[at] >= 0 and headway[at] >= 1 and start[at] < end[at] <= 4 * _DAY_S:
-            departures.setdefault(int(trip[at]), []).extend(range(int(start[at]), int(end[at]), int(headway[at])))
+    for index in range(table.num_rows):
+        if trip[index] >= 0 and headway[index] >= 1 and start[index] < end[index] <= 4 * _DAY_S:
+            departures.setdefault(int(trip[index]), []).extend(
+                range(int(start[index]), int(end[index]), int(headway[index]))
+            )
     return departures
 
 

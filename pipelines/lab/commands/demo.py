@@ -124,7 +124,7 @@ def made_up_fleets() -> list[Fleet]:
 
     first = Fleet()
     days = range(DAYS)
-    return [replace(first, seed=first.seed + at, town_seed=first.seed, day=first.day + timedelta(at)) for at in days]
+    return [replace(first, seed=first.seed + day, town_seed=first.seed, day=first.day + timedelta(day)) for day in days]
 
 
 def _specification(out: Console, output: Path, fleet: Fleet) -> Specification:
@@ -151,9 +151,9 @@ def _samples(out: Console, output: Path, fleets: list[Fleet]) -> list[str]:
 
     paths, reports = [], 0
     with progress_bars(quiet=False) as report:
-        for at, fleet in enumerate(fleets):
-            report("days driven by the made-up fleet", at, len(fleets))
-            path = output / (SAMPLE if at == 0 else f"sample-{fleet.day}.parquet")
+        for index, fleet in enumerate(fleets):
+            report("days driven by the made-up fleet", index, len(fleets))
+            path = output / (SAMPLE if index == 0 else f"sample-{fleet.day}.parquet")
             reports += write_sample(fleet, path)
             paths.append(str(path))
         report("days driven by the made-up fleet", len(fleets), len(fleets))

@@ -318,7 +318,7 @@ def _mechanisms(feed: Feed, epsilons: list[str], runs: int, results: Results) ->
         "hats": len(hats.totals),
         "city_mean_kmh": hats.city_mean,
         "classes": [real.class_name(*bounds) for bounds in real.CLASSES],
-        "errors_kmh": [asdict(each) for each in errors],
+        "errors_kmh": [asdict(error) for error in errors],
         "mean_of_vehicles": [asdict(each) for each in once],
     }
     results.keep(plain, "evaluation.json")
@@ -335,7 +335,7 @@ def _show_mechanisms(hats: real.Hats, errors: Sequence[real.Errors], once: Seque
         f"{len(hats.totals)} HATs, {int(hats.rows.sum())} samples, city mean {hats.city_mean:.2f} km/h, {runs} runs"
     )
     for beside in once:
-        mine = [each for each in errors if each.epsilon == beside.epsilon]
+        mine = [error for error in errors if error.epsilon == beside.epsilon]
         out.print(real.error_table(beside.epsilon, mine, beside))
         out.print(real.class_table(beside.epsilon, mine, hats))
         worse = [each.label for each in mine if each.worse_than_constant]
@@ -358,7 +358,7 @@ def _compositions(feed: Feed, totals: list[str], runs: int, results: Results) ->
         "constants": {name: truth.constant(name) for name in statistics},
         "classes": [real.class_name(*bounds) for bounds in real.CLASSES],
         "spent": [asdict(each) for each in spent],
-        "errors": [asdict(each) for each in errors],
+        "errors": [asdict(error) for error in errors],
     }
     results.keep(plain, "evaluation.json")
     if results.as_json:

@@ -63,7 +63,7 @@ def _dense(
         for done, vehicles in enumerate(figures.MADE_UP_VEHICLES):
             hats = figures.made_up_hats(vehicles, MADE_UP_HATS, bins, GRID, seed)
             errors = figures.errors_of(hats, bins, GRID, epsilons, runs, MADE_UP_PRIOR, _unheard)
-            found += [(vehicles, each) for each in errors]
+            found += [(vehicles, error) for error in errors]
             bars("sizes of made-up HATs released", done + 1, len(figures.MADE_UP_VEHICLES))
     return found
 
@@ -97,7 +97,7 @@ def _telemetry(
         "not_private": NOT_PRIVATE,
         "hats": len(hats),
         "classes": [class_name(*bounds) for bounds in CLASSES],
-        "errors": [asdict(each) for each in errors],
+        "errors": [asdict(error) for error in errors],
     }
 
 

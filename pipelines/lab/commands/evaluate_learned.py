@@ -70,8 +70,8 @@ def evaluate_live(feed: Feed, totals: list[str], runs: int, results: Results) ->
     plain = {
         "not_private": NOT_PRIVATE,
         "days": [day.name for day in city.days],
-        "errors": [asdict(each) for each in errors],
-        "storms": [asdict(each) for each in storms],
+        "errors": [asdict(error) for error in errors],
+        "storms": [asdict(storm) for storm in storms],
     }
     results.keep(plain, "live.json")
     if results.as_json:

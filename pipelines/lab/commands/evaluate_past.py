@@ -14,7 +14,7 @@ def evaluate_past(feed: Feed, totals: list[str], runs: int, results: Results) ->
         errors, coverage = past.evaluated(feed, totals, runs, bars)
     plain = {
         "not_private": NOT_PRIVATE,
-        "errors": [asdict(each) for each in errors],
+        "errors": [asdict(error) for error in errors],
         "coverage": [asdict(each) for each in coverage],
     }
     results.keep(plain, "past.json")

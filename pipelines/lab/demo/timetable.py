@@ -48,7 +48,7 @@ def _tables(fleet: Fleet, routes: Sequence[Route], duties: Sequence[Duty]) -> It
             ),
         ],
     )
-    stops = [_stops(fleet, at, route) for at, route in enumerate(routes)]
+    stops = [_stops(fleet, index, route) for index, route in enumerate(routes)]
     yield "stops", ["stop_id,stop_name,stop_lat,stop_lon", *(line for lines, _ in stops for line in lines)]
     yield "shapes", ["shape_id,shape_pt_lat,shape_pt_lon,shape_pt_sequence", *_shapes(fleet, routes)]
     trips, times = _trips(routes, [along_m for _, along_m in stops], duties)
@@ -62,9 +62,9 @@ def _stops(fleet: Fleet, number: int, route: Route) -> tuple[list[str], list[flo
     east_m, north_m = route.place(along_m)
     lat, lon = degrees(fleet, east_m, north_m)
     lines = []
-    for at in range(along_m.size):
-        name = f"{STREETS[number % len(STREETS)]} at {_crossing(float(east_m[at]), float(north_m[at]))}"
-        lines.append(f"S{number}-{at},{name},{lat[at]:.6f},{lon[at]:.6f}")
+    for index in range(along_m.size):
+        name = f"{STREETS[number % len(STREETS)]} at {_crossing(float(east_m[index]), float(north_m[index]))}"
+        lines.append(f"S{number}-{index},{name},{lat[index]:.6f},{lon[index]:.6f}")
     return lines, along_m.tolist()
 
 

@@ -65,7 +65,7 @@ def compared(city: TrueCity, rows: pa.Table) -> list[ClassError]:
 
 
 def _joined(city: TrueCity, rows: pa.Table) -> HatErrors:
-    place = {(start, cell): at for at, (start, cell) in enumerate(_keys(rows))}
+    place = {(start, cell): index for index, (start, cell) in enumerate(_keys(rows))}
     truth, vehicles, at = [], [], []
     names = [cell_text(cell) for cell in city.region]
     starts = sorted({start for start, _ in place})

@@ -239,7 +239,7 @@ def error_tables(statistic: str, errors: Sequence[Errors], truth: Truth) -> Iter
     """Errors of one statistic, a table a total: overall and by the number of vehicles in the HAT."""
     unit = named(statistic).unit.format("km/h")
     names = [f"{class_name(*bounds)}\n({int(in_class(truth.vehicles, *bounds).sum())})" for bounds in CLASSES]
-    mine = [each for each in errors if each.statistic == statistic]
+    mine = [error for error in errors if error.statistic == statistic]
     bar = next(each for each in mine if each.composition == CONSTANT)
     for total in dict.fromkeys(each.total for each in mine if each is not bar):
         table = Table(

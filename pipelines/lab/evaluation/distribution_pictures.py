@@ -25,14 +25,14 @@ def draw_cdfs(
     true, edges = truth_of(chosen, bins, grid).values["cdf"], _edges(bins, grid)
     found = {e: next(released(chosen, Tree(bins=bins, prior=prior), grid, Fraction(e), 1))["cdf"] for e in epsilons}
     figure = Figure(figsize=(10, 5.6), layout="constrained")
-    for at, axes in enumerate(figure.subplots(2, 3, sharex=True, sharey=True).flat):
+    for index, axes in enumerate(figure.subplots(2, 3, sharex=True, sharey=True).flat):
         last = found[epsilons[-1]]
-        axes.fill_between(edges, last.low[at], last.high[at], color="#1f77b4", alpha=0.12, linewidth=0)
+        axes.fill_between(edges, last.low[index], last.high[index], color="#1f77b4", alpha=0.12, linewidth=0)
         for number, epsilon in enumerate(epsilons):
             colour = _COLOURS.get(epsilon, f"C{number}")
-            axes.plot(edges, found[epsilon].value[at], color=colour, linewidth=1.2, label=f"ε {epsilon}")
-        axes.plot(edges, true[at], color="black", linewidth=1.4, label="true")
-        axes.set_title(f"{chosen[at].totals.counts.size} vehicles, {chosen[at].reported} samples", fontsize=9)
+            axes.plot(edges, found[epsilon].value[index], color=colour, linewidth=1.2, label=f"ε {epsilon}")
+        axes.plot(edges, true[index], color="black", linewidth=1.4, label="true")
+        axes.set_title(f"{chosen[index].totals.counts.size} vehicles, {chosen[index].reported} samples", fontsize=9)
         axes.grid(visible=True, alpha=0.25)
     figure.supxlabel("speed, km/h")
     figure.supylabel("share of samples below")

@@ -107,7 +107,7 @@ def _forecast(run: Simulated) -> list[Float64s | None]:
 
 
 def _values(estimates: Sequence[Estimates]) -> list[Float64s | None]:
-    return [_value(each) for each in estimates]
+    return [_value(estimate) for estimate in estimates]
 
 
 def _value(estimates: Estimates) -> Float64s | None:
@@ -130,9 +130,9 @@ def _errors(
     """Over all days for which there is a value."""
     weighted = np.zeros((len(runs), len(city.days), 4 + len(CLASSES), 2))
     for run, values in enumerate(runs):
-        for at, (day, value) in enumerate(zip(city.days, values, strict=True)):
+        for index, (day, value) in enumerate(zip(city.days, values, strict=True)):
             if value is not None:
-                weighted[run, at] += _sums(day, value)
+                weighted[run, index] += _sums(day, value)
     whole, by_run = _means(weighted.sum(axis=(0, 1))), weighted[:, :, 1]
     by_day = [_means(each)[1] for each in weighted.sum(axis=0)]
     bars = by_day if bar is None else bar.rows_by_day

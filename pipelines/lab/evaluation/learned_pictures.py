@@ -31,7 +31,7 @@ def _draw_totals(errors: Sequence[Errors], folder: Path) -> Path:
             axes.plot(x, [each.rows or 0.0 for each in mine], style, color=colour, markersize=5, label=label)
     _bars(axes, errors)
     axes.set_xscale("log")
-    totals = sorted({float(each.total) for each in errors if each.total != "-"})
+    totals = sorted({float(error.total) for error in errors if error.total != "-"})
     axes.set_xticks(totals, [f"{total:g}" for total in totals], minor=False)
     axes.minorticks_off()
     _frame(axes, "total epsilon of a vehicle-day", "mean absolute error by rows, km/h")
@@ -95,7 +95,9 @@ def _figure(width: float) -> Figure:
 
 def _bars(axes: Axes, errors: Sequence[Errors]) -> None:
     for name, style in ((CONSTANT, ":"), (NO_NOISE, "-.")):
-        axes.axhline(next(each.rows or 0.0 for each in errors if each.what == name), color="#4d4d4d", linestyle=style)
+        axes.axhline(
+            next(error.rows or 0.0 for error in errors if error.what == name), color="#4d4d4d", linestyle=style
+        )
         axes.plot([], [], style, color="#4d4d4d", label=name)
 
 

@@ -17,9 +17,9 @@ def error_table(errors: Sequence[Errors]) -> Table:
         ("total", "estimate"),
         ("HATs", "rows", "10+", "30+", "worst day", "feed", "held back"),
     )
-    for each in errors:
-        numbers = (each.hats, each.rows, each.from_10, each.from_30, each.worst_day, each.feed, each.held_back)
-        table.add_row(_total(each), each.what, *(_two(number) for number in numbers))
+    for error in errors:
+        numbers = (error.hats, error.rows, error.from_10, error.from_30, error.worst_day, error.feed, error.held_back)
+        table.add_row(_total(error), error.what, *(_two(number) for number in numbers))
     return table
 
 
@@ -46,8 +46,8 @@ def day_table(errors: Sequence[Errors], city: TrueCity) -> Table:
     chosen = _causal(errors)
     names = [each.what if each.total == "-" else _total(each) for each in chosen]
     table = _table("NOT PRIVATE: the same by day, rows, causal estimates", "-: held back", ("day",), tuple(names))
-    for at, day in enumerate(city.days):
-        table.add_row(day.name, *(_two(each.rows_by_day[at]) for each in chosen))
+    for index, day in enumerate(city.days):
+        table.add_row(day.name, *(_two(each.rows_by_day[index]) for each in chosen))
     return table
 
 
@@ -71,10 +71,15 @@ def product_table(products: Sequence[ProductErrors]) -> Table:
         ("total", "product"),
         ("rows", "error", "half width", "held", "of reports"),
     )
-    for each in products:
-        shares = (f"{each.held:.3f}", f"{each.held_reports:.3f}")
+    for product in products:
+        shares = (f"{product.held:.3f}", f"{product.held_reports:.3f}")
         table.add_row(
-            _total(each), each.product, f"{each.rows:.0f}", f"{each.error:.2f}", f"{each.half_width:.1f}", *shares
+            _total(product),
+            product.product,
+            f"{product.rows:.0f}",
+            f"{product.error:.2f}",
+            f"{product.half_width:.1f}",
+            *shares,
         )
     return table
 
@@ -89,7 +94,7 @@ def _table(title: str, caption: str, left: Sequence[str], right: Sequence[str]) 
 
 
 def _causal(errors: Sequence[Errors]) -> list[Errors]:
-    return [each for each in errors if each.what in (CONSTANT, NO_NOISE, "causal")]
+    return [error for error in errors if error.what in (CONSTANT, NO_NOISE, "causal")]
 
 
 def _total(each: Errors | Coverage | ProductErrors) -> str:

@@ -57,8 +57,8 @@ def evaluated_live(
         slots, delta = live_stage(kind, how.spread, Fraction(total)), None if kind == "laplace" else str(float(DELTA))
         usual = [simulate_live(city, how, slots, Noise()) for _ in range(runs)]
         shown = [_shown(city, one[-1], simulate_live(storm, how, slots, Noise())[-1], storm) for one in usual if one]
-        for at, day in enumerate(city.days[1:]):
-            errors.append(_errors(total, delta, day, [run[at] for run in usual]))
+        for index, day in enumerate(city.days[1:]):
+            errors.append(_errors(total, delta, day, [run[index] for run in usual]))
         if shown:
             storms.append(StormShown(total=total, delta=delta, shown=float(np.mean(shown)), by_run=shown))
         report(done + 1, len(plans))
@@ -107,10 +107,10 @@ def live_table(errors: Sequence[LiveErrors], storms: Sequence[StormShown]) -> Ta
         table.add_column(name, justify="right")
     last = errors[-1].day if errors else ""
     shown = {(each.total, each.delta): f"{each.shown:.2f}" for each in storms}
-    for each in errors:
-        numbers = (f"{number:.2f}" for number in (each.live, each.forecast, each.end, each.leans))
-        storm = shown.get((each.total, each.delta), "") if each.day == last else ""
-        table.add_row(each.total, each.delta or "-", each.day, *numbers, storm)
+    for error in errors:
+        numbers = (f"{number:.2f}" for number in (error.live, error.forecast, error.end, error.leans))
+        storm = shown.get((error.total, error.delta), "") if error.day == last else ""
+        table.add_row(error.total, error.delta or "-", error.day, *numbers, storm)
     return table
 
 

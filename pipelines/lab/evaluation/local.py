@@ -120,7 +120,7 @@ def _mean_trial(values: Float64s, epsilons: Sequence[float], rng: np.random.Gene
         for service, row in zip(reports.services, reports.values, strict=True)
     }
     estimates |= {method: per_user(reports, method) for method in METHODS}
-    square = {column: (each - values) ** 2 for column, each in estimates.items()}
+    square = {column: (estimate - values) ** 2 for column, estimate in estimates.items()}
     return {
         column: (float((each - values).mean()), float(square[column].mean()), float((square[column] ** 2).mean()))
         for column, each in estimates.items()
@@ -133,7 +133,8 @@ def _distribution_trial(
     reports = _reports(values, DISTRIBUTION_KINDS, epsilons, rng)
     truth = np.histogram(values, BUCKETS, (-1, 1))[0] / values.size
     parts = {
-        service.name: Reports([service], reports.values[at : at + 1]) for at, service in enumerate(reports.services)
+        service.name: Reports([service], reports.values[index : index + 1])
+        for index, service in enumerate(reports.services)
     }
     parts["ule"] = reports
     found = {column: smoothed(aggregate(part, BUCKETS), _TOLERANCE) for column, part in parts.items()}

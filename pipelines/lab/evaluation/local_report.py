@@ -111,9 +111,9 @@ def distribution_table(cells: Sequence[Cell], data: str) -> Table:
         table.add_column(name, justify="right")
     for config, epsilons in DISTRIBUTIONS.items():
         mine = {
-            each.column: each
-            for each in cells
-            if (each.table, each.data, each.config) == ("distribution", data, config)
+            cell.column: cell
+            for cell in cells
+            if (cell.table, cell.data, cell.config) == ("distribution", data, config)
         }
         best = min(mine[name].other for name in DISTRIBUTION_COLUMNS[:-1])
         texts = [f"{_text(mine[name], '{:.4f}')} / {mine[name].other:.3f}" for name in DISTRIBUTION_COLUMNS]

@@ -135,12 +135,12 @@ def compared(
     telemetry: Telemetry, policy: Policy, totals: Sequence[str], runs: int, report: Report
 ) -> tuple[list[Errors], list[Coverage]]:
     errors, coverage = list[Errors](), list[Coverage]()
-    for at, total in enumerate(totals, 1):
+    for index, total in enumerate(totals, 1):
         divided = replace(policy, allocation=_allocation(total, policy.allocation))
         found = [_simulated(telemetry, divided) for _ in range(runs)]
         errors += _errors(total, found)
         coverage += _coverage(total, found)
-        report("totals simulated", at, len(totals))
+        report("totals simulated", index, len(totals))
     return errors, coverage
 
 
@@ -158,7 +158,7 @@ def _simulated(telemetry: Telemetry, policy: Policy) -> _Run:
     days, rows = list[str](), list[list[float]]()
     for plan_s, tallied in telemetry.periods.items():
         units = [unit for unit, _ in draw_releases(plan_s, 0, tallied, telemetry.slots, policy, noise)]
-        past = past.after(Sequenced(EntryNumber(past.sequence + at), unit) for at, unit in enumerate(units, 1))
+        past = past.after(Sequenced(EntryNumber(past.sequence + index), unit) for index, unit in enumerate(units, 1))
         known = fitter.fitted(past)
         for unit in units:
             slot = with_model(estimates_of([unit], policy.names), [unit], known, policy.grid.upper)
@@ -175,7 +175,7 @@ def _rows(slot: SlotEstimates, tallied: Tally, step: float) -> list[list[float]]
     reports, sums = (np.bincount(of, weights, cells.size) for weights in (tallied.kept, tallied.sums["sums"]))
     true = np.stack([sums / reports * step, reports, np.bincount(of, minlength=cells.size)]).T
     hats = slot.hats
-    place = {cell: at for at, cell in enumerate(hats.cell) if hats.statistic[at] == STATISTIC}
+    place = {cell: index for index, cell in enumerate(hats.cell) if hats.statistic[index] == STATISTIC}
     at = [place[cell] for cell in map(cell_text, cells.tolist())]
     published = hats.estimates.number(0)
     model = np.array([hats.notes[name] for name in _PUBLISHED[3:]], np.float64)
@@ -202,7 +202,7 @@ def _mean(
     errors: Sequence[Float64s], runs: Sequence[_Run], chosen: Sequence[NDArray[np.bool_]]
 ) -> tuple[float, float] | None:
     """Over HATs, and by reports."""
-    found = np.concatenate([each[mine] for each, mine in zip(errors, chosen, strict=True)])
+    found = np.concatenate([error[mine] for error, mine in zip(errors, chosen, strict=True)])
     reports = np.concatenate([run.reports[mine] for run, mine in zip(runs, chosen, strict=True)])
     return (float(found.mean()), float(np.average(found, weights=reports))) if found.size else None
 
@@ -249,11 +249,11 @@ def error_table(errors: Sequence[Errors]) -> Table:
     table.add_column("day")
     for name in ("held back", "as released", "model", "constant"):
         table.add_column(name, justify="right")
-    for each in errors:
+    for error in errors:
         numbers = (
-            "-" if two is None else f"{two[0]:.2f} / {two[1]:.2f}" for two in (each.raw, each.model, each.constant)
+            "-" if two is None else f"{two[0]:.2f} / {two[1]:.2f}" for two in (error.raw, error.model, error.constant)
         )
-        table.add_row(each.total, each.day or "all", f"{each.held_back:.2f}", *numbers)
+        table.add_row(error.total, error.day or "all", f"{error.held_back:.2f}", *numbers)
     return table
 
 

@@ -62,8 +62,8 @@ def product_errors(
     found: dict[str, list[Float64s]] = {}
     for run in runs:
         for day, products in zip(days, run, strict=True):
-            for each in products:
-                found.setdefault(each.name, []).append(_compared(day, grid, each))
+            for product in products:
+                found.setdefault(product.name, []).append(_compared(day, grid, product))
     errors = []
     for name, parts in found.items():
         error, half, held, held_reports = np.concatenate(parts, axis=1)

@@ -154,9 +154,9 @@ def error_table(epsilon: str, errors: Sequence[Errors], once: OfVehicles) -> Tab
         f"mean-of-vehicles: against its own truth, which lies {once.above:+.2f} from the mean of reports.",
         ("all HATs", "by rows", "bias"),
     )
-    for each in errors:
-        pairs = ((each.mean, bar.mean), (each.row_weighted, bar.row_weighted))
-        table.add_row(each.label, *(against(*pair) for pair in pairs), _signed(each.bias))
+    for error in errors:
+        pairs = ((error.mean, bar.mean), (error.row_weighted, bar.row_weighted))
+        table.add_row(error.label, *(against(*pair) for pair in pairs), _signed(error.bias))
     table.add_row(ONCE.statistic, f"{once.mean:.2f}  ", f"{once.row_weighted:.2f}  ", _signed(once.bias))
     return table
 
@@ -166,9 +166,9 @@ def class_table(epsilon: str, errors: Sequence[Errors], hats: Hats) -> Table:
     bar = _bar(errors)
     names = [f"{class_name(*bounds)}\n({int(in_class(hats.vehicles, *bounds).sum())})" for bounds in CLASSES]
     table = _table(f"NOT PRIVATE: at epsilon {epsilon} by vehicles in the HAT (HATs), km/h", None, names)
-    for each in errors:
-        pairs = zip(each.by_class, bar.by_class, strict=True)
-        name = CITY_WIDE if each.label == CONSTANT else each.label
+    for error in errors:
+        pairs = zip(error.by_class, bar.by_class, strict=True)
+        name = CITY_WIDE if error.label == CONSTANT else error.label
         table.add_row(name, *(against(value, level).replace(" ", "") for value, level in pairs))
     return table
 
@@ -178,7 +178,7 @@ def _signed(bias: float) -> str:
 
 
 def _bar(errors: Sequence[Errors]) -> Errors:
-    return next(each for each in errors if each.label == CONSTANT)
+    return next(error for error in errors if error.label == CONSTANT)
 
 
 def _table(title: str, caption: str | None, names: Sequence[str]) -> Table:

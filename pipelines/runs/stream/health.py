@@ -154,7 +154,7 @@ class _Watch:
     def _awaited(self, slots: list[int]) -> list[int]:
         """Those that may still be released live: of a period that is not released, and not before the first one."""
         ended = self._ended_since(0)
-        return [at for at in slots if ended - {self._first(at)} and self._first(at) not in ended]
+        return [slot_s for slot_s in slots if ended - {self._first(slot_s)} and self._first(slot_s) not in ended]
 
     def _new_periods(self) -> list[Summary]:
         """A line for each period that was released since the last look, with its live slots or without."""

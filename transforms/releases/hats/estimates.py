@@ -50,12 +50,12 @@ def _counts(plan: Mapping[str, Any] | None) -> tuple[int | None, int | None]:
 def _estimates(released: Sequence[Released]) -> Estimates:
     """In their order; those of one mechanism are read together."""
     given: dict[str, list[int]] = {}
-    for at, each in enumerate(released):
+    for index, each in enumerate(released):
         if each.plan is not None and each.integers is not None:
-            given.setdefault(each.mechanism, []).append(at)
+            given.setdefault(each.mechanism, []).append(index)
     parts = []
     for name, places in given.items():
-        mine = [released[at] for at in places]
+        mine = [released[place] for place in places]
         integers, plans = [each.integers or [] for each in mine], [each.plan or {} for each in mine]
         parts.append((places, stored_estimates(name, integers, plans, MISS)))
     return Estimates.placed(len(released), parts)

@@ -27,7 +27,7 @@ def exposure_of(rows: Tally, cell: Int64s, drawn: Int64s) -> Exposure:
 
 def most_spent(exposures: Sequence[Exposure], shares: Sequence[Fraction]) -> Fraction:
     """What a vehicle spends in several slots at most, exactly. shares: what each statistic of a HAT costs."""
-    vehicle = places(np.concatenate([each.vehicle for each in exposures])).of
+    vehicle = places(np.concatenate([exposure.vehicle for exposure in exposures])).of
     return _dearest(_added_up(vehicle, np.concatenate([each.drawn for each in exposures])), shares)
 
 

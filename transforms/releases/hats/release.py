@@ -98,7 +98,7 @@ class HatRelease:
         except PlanError as error:
             raise StepError(f"a HAT cannot be released: {error}") from None
         failpoint("after-noise")
-        return [Drawn(*each) for each in units]
+        return [Drawn(*unit) for unit in units]
 
     def estimator(self, account: LedgerAccount) -> Estimator:
         return _Learning(self.policy, account) if self.learns else _Plain(self.policy)

@@ -91,7 +91,7 @@ def learned_live(stages: Sequence[StageEntry], live: Sequence[LiveEntry], policy
         for unit, read in zip(units, released, strict=True)
     ]
     hours = np.array([hour for (hour,) in told], np.int64)
-    slots = {at: slot_values(read, policy.fleet) for at, read in enumerate(released)}
+    slots = {index: slot_values(read, policy.fleet) for index, read in enumerate(released)}
     found = today(learned_from(stages, policy), hours, slots)
     return hat_estimates(found.field, policy)._replace(leans=rounded(found.leans)).slot(-1)
 

@@ -75,7 +75,7 @@ def grouping(product: Product, parents: Int64s, cells: Sequence[int], starts: Se
     from transforms.places.hierarchy import CITY, parent_text
 
     times, of_slot = _numbered([_time(product, start) for start in starts])
-    spans = [None if time is None else _ends(of_slot == at) for at, time in enumerate(times)]
+    spans = [None if time is None else _ends(of_slot == index) for index, time in enumerate(times)]
     if product.name == "city-hour":
         return Grouping(Groups(cells=0 * parents, slots=of_slot), [CITY], spans)
     if product.name == "parent-hour":
@@ -97,7 +97,7 @@ def _time(product: Product, start: str) -> Hashable:
 
 def _numbered(keys: Sequence[Hashable]) -> tuple[list[Hashable], Int64s]:
     """The different keys as they come, and the number of each one's."""
-    number = {key: at for at, key in enumerate(dict.fromkeys(keys))}
+    number = {key: index for index, key in enumerate(dict.fromkeys(keys))}
     return list(number), np.array([number[key] for key in keys], np.int64)
 
 

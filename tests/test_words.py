@@ -1,0 +1,64 @@
+"""Variables say what they hold, and docstrings what a thing does: fewer and fewer of the product's do not."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("dpops", "transforms", "pipelines", "hatstream")
+EMPTY = ("found", "each", "at", "mine", "known")
+"""Names that say nothing of what a variable holds."""
+BACKWARD = ("Of ", "As ", "The same")
+"""What a docstring must not begin with: its reader waits for a verb or a noun."""
+MOST_EMPTY = 1_110
+MOST_BACKWARD = 172
+"""Lower them with each that goes."""
+
+
+def trees(root: Path) -> Iterator[tuple[Path, ast.Module]]:
+    for package in PACKAGES:
+        for path in sorted((root / package).rglob("*.py")):
+            yield path.relative_to(root), ast.parse(path.read_bytes())
+
+
+def empty_names(root: Path) -> list[str]:
+    """Where a variable or an argument is given a name that says nothing."""
+    places = []
+    for path, tree in trees(root):
+        for node in ast.walk(tree):
+            stored = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+            name = node.id if stored else node.arg if isinstance(node, ast.arg) else None
+            if name in EMPTY:
+                places.append(f"{path}:{node.lineno}: {name}")
+    return places
+
+
+def backward_docstrings(root: Path) -> list[str]:
+    """Where a docstring begins with neither a verb nor a noun."""
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    return [
+        f"{path}: {text.splitlines()[0]}"
+        for path, tree in trees(root)
+        for node in ast.walk(tree)
+        if isinstance(node, kinds) and (text := ast.get_docstring(node) or "").startswith(BACKWARD)
+    ]
+
+
+def test_no_more_variables_have_names_that_say_nothing() -> None:
+    places = empty_names(ROOT)
+    assert len(places) <= MOST_EMPTY, "\n".join([f"{len(places)} of at most {MOST_EMPTY}", *places])
+
+
+def test_no_more_docstrings_begin_with_neither_verb_nor_noun() -> None:
+    places = backward_docstrings(ROOT)
+    assert len(places) <= MOST_BACKWARD, "\n".join([f"{len(places)} of at most {MOST_BACKWARD}", *places])
+
+
+def test_such_a_name_and_such_a_docstring_are_found(tmp_path: Path) -> None:
+    (tmp_path / "dpops").mkdir()
+    source = (
+        '"""As before."""\ndef of(at):\n    """Of a thing."""\n    return [each for each in at]\nfound = 1\nunit = 2\n'
+    )
+    (tmp_path / "dpops" / "a.py").write_text(source)
+    assert sorted(place.split(": ")[1] for place in empty_names(tmp_path)) == ["at", "each", "found"]
+    assert [place.split(": ")[1] for place in backward_docstrings(tmp_path)] == ["As before.", "Of a thing."]
