@@ -103,12 +103,12 @@ class Limit(ABC):
 
     @property
     def spans(self) -> "tuple[Span, ...]":
-        """The same in spans of periods, shortest first: one period alone, unless the limit names others."""
+        """Limits spans of periods, shortest first: one period alone, unless the limit names others."""
         return (Span(1, self),)
 
     @abstractmethod
     def said(self) -> str:
-        """As people read it."""
+        """Says it as people read it."""
 
     @abstractmethod
     def fits(self, spent: Accountant) -> bool:
@@ -248,7 +248,7 @@ class Span(NamedTuple):
     limit: Limit
 
     def said(self) -> str:
-        """As people read it."""
+        """Says it as people read it."""
         return f"{self.limit.said()} in {'a day' if self.days == 1 else f'any {self.days} days'}"
 
 

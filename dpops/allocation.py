@@ -120,7 +120,7 @@ class Allocation:
         return Share(kept, most_hats, self.hat(max(most_hats, 1), plans))
 
     def debits(self, share: Share, in_slot: Sequence[Fraction], in_plan: Fraction) -> list[SlotDebit]:
-        """Of each slot of a plan; the first slot of a whole period is debited for all.
+        """Gives each slot of a plan its debit; the first slot of a whole period is debited for all.
 
         in_slot, in_plan: the most that a vehicle spends in each slot, and in all of them together, counted from what is
         drawn: a constant costs nothing. Where a cap stands for HATs that nobody sees together, what is debited is the

@@ -34,7 +34,7 @@ def chance_beyond(epsilon: Fraction, spent: Accountant, *, steered: bool = False
 
 
 def _normal(epsilon: float, rho: float, *, steered: bool) -> float:
-    """Of Gaussian noise alone; epsilon above 0."""
+    """Bounds the loss of Gaussian noise alone; epsilon above 0."""
     spread = math.sqrt(2 * rho)
     beyond = _upper_tail((epsilon - rho) / spread)
     if not steered:
@@ -47,7 +47,7 @@ def _concentrated(epsilon: float, rho: float) -> float:
 
 
 def _upper_tail(at: float) -> float:
-    """Of the standard normal law."""
+    """Upper tail of the standard normal law."""
     return math.erfc(at / math.sqrt(2)) / 2
 
 

@@ -53,7 +53,7 @@ class Hats:
 
     @classmethod
     def of(cls, totals: Sequence[Totals], reported: Sequence[int]) -> Self:
-        """Of HATs one by one."""
+        """Puts HATs together one by one."""
         users = np.array([total.counts.size for total in totals], np.int64)
         columns = (np.concatenate(column) for column in zip(*(totals or [Totals(_NONE)]), strict=True))
         return cls(Totals(*columns), np.cumsum(users) - users, users, np.array(reported, np.int64))

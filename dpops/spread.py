@@ -38,7 +38,8 @@ class Spread:
         kmh: Float64s | float = USUAL_KMH,
         least: float | None = None,
     ) -> Float64s:
-        """Of such numbers of vehicles and reports. reports: None where they are secret. kmh: what describes the HATs.
+        """Variance for such numbers of vehicles and reports. reports: None where they are secret. kmh: what describes
+        the HATs.
 
         least: another one than this law's, where releases told it.
         """
@@ -50,7 +51,7 @@ class Spread:
 
     @property
     def of_one(self) -> float:
-        """Of one vehicle's mean in a HAT at 20 km/h, beside the least."""
+        """Variance of one vehicle's mean in a HAT at 20 km/h, beside the least."""
         return self.vehicle + self.report / REPORTS
 
 

@@ -156,12 +156,12 @@ class Statistic:
 
     @property
     def unit(self) -> str:
-        """Of the value, with that of a speed to be filled in."""
+        """Unit of the value, with that of a speed to be filled in."""
         return self.outputs[0].unit
 
     @property
     def plan_unit(self) -> str:
-        """Of plans and forecasts, with that of a speed to be filled in."""
+        """Unit of plans and forecasts, with that of a speed to be filled in."""
         return self.forecast_unit or self.unit
 
     @property

@@ -6,5 +6,6 @@ _OBJECTS = 100_000
 
 
 def collect_seldom() -> None:
-    """Of this process; by default each 700 new objects are looked at, which takes a third of a release's time."""
+    """Lets this process look seldom; by default each 700 new objects are looked at, which takes a third of a release's
+    time."""
     gc.set_threshold(_OBJECTS, 20, 20)

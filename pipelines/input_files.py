@@ -38,7 +38,7 @@ def paths_of(pattern: str, *, or_none: bool = False) -> list[str]:
 
 
 def input_of(pattern: str, *, or_none: bool = False) -> list[str]:
-    """As `paths_of`; the pattern may be of an object store too."""
+    """Finds paths as `paths_of` does; the pattern may be of an object store too."""
     from transforms.layouts.remote import NoFileSystem, is_remote, matching
 
     if not is_remote(pattern):
@@ -53,7 +53,8 @@ def input_of(pattern: str, *, or_none: bool = False) -> list[str]:
 
 
 def _matching(pattern: str) -> list[str]:
-    """As `glob.glob(.., recursive=True)`, but `**` follows no links to folders, for these may lead in circles."""
+    """Matches as `glob.glob(.., recursive=True)` does, but `**` follows no links to folders, for these may lead in
+    circles."""
     head, stars, tail = pattern.partition(f"**{os.sep}")
     if not stars:
         return glob.glob(pattern)

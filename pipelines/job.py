@@ -59,5 +59,5 @@ class Job:
 
     @property
     def periods(self) -> tuple[str, ...]:
-        """Of a closed range."""
+        """Periods of a closed range."""
         return tuple(dict.fromkeys(facts.period for facts in self.slots.values()))

@@ -52,7 +52,7 @@ class Outcome:
 
     @property
     def periods_released(self) -> list[str]:
-        """Of a refused run: periods that were recorded and published before another process spent the rest."""
+        """Periods of a refused run that were recorded and published before another process spent the rest."""
         lost_some = self.units_lost_to_the_limit > 0
         return [period for period in self.debits if lost_some and period not in self.periods_refused]
 

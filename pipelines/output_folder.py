@@ -25,7 +25,7 @@ class OutputError(Exception):
 
 
 def prepare(outputs: Outputs, spec: Specification, location: AccountLocation) -> None:
-    """As `make_writable`, for releases; asks the topic too. Raises OutputError or StepError.
+    """Makes a folder writable for releases; asks the topic too. Raises OutputError or StepError.
 
     A slot that was published there and that the ledger does not know was released with another ledger, or with this
     one before an older copy was restored: with fresh noise it would be a second look at the same data.

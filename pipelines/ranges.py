@@ -20,7 +20,8 @@ def range_of(timetable: Timetable, start: str, end: str) -> Calendar:
 
 
 def closed_range(timetable: Timetable, start: str, end: str, now: datetime) -> Calendar:
-    """As `range_of`, but refused unless it is over: what a slot lacks when it is sealed is lost for ever."""
+    """Reads as `range_of` does, but refuses a range unless it is over: what a slot lacks when it is sealed is lost for
+    ever."""
     found = range_of(timetable, start, end)
     if found.to_s > now.timestamp():
         raise UsageError(

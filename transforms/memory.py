@@ -10,8 +10,9 @@ _LARGEST_BYTES = 32 << 20
 
 
 def keep_freed_memory() -> None:
-    """Of this process, where its allocator is glibc's. Columns of batches are large, and freed and asked for again all
-    the time: given back to the system, each page of them costs a fault, up to a fifth of a release's time."""
+    """Keeps what this process frees, where its allocator is glibc's. Columns of batches are large, and freed and asked
+    for again all the time: given back to the system, each page of them costs a fault, up to a fifth of a release's
+    time."""
     with suppress(AttributeError, OSError):  # of another libc
         libc = ctypes.CDLL(None)
         libc.mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)

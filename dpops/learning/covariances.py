@@ -11,8 +11,8 @@ from dpops.types import Float64s
 
 @dataclass(frozen=True, slots=True)
 class HatVariances:
-    """Of the sum of each cell's and hour's effects, (cells, 48), and its covariances with the last lasting columns,
-    (cells, 48, columns)."""
+    """Variances of the sum of each cell's and hour's effects, (cells, 48), and its covariances with the last lasting
+    columns, (cells, 48, columns)."""
 
     variances: Float64s
     with_last: Float64s

@@ -90,7 +90,8 @@ def hour_smoothness() -> Float64s:
 
 @cache
 def off_smoothness() -> Float64s:
-    """Of how days off differ, hour by hour: the same with a twentieth of the identity, as they differ all day long."""
+    """Smoothness of how days off differ, hour by hour: that of hours, with a twentieth of the identity, as they differ
+    all day long."""
     found: Float64s = hour_smoothness() - (0.5 - 0.05) * np.eye(HOURS)
     found.flags.writeable = False
     return found

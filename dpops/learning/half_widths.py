@@ -29,14 +29,15 @@ _FEWER = 3
 
 
 class HalfWidths(NamedTuple):
-    """Of 95 % intervals in km/h, and whether the number of vehicles is known well enough to call them reliable."""
+    """Half widths of 95 % intervals in km/h, and whether the number of vehicles is known well enough to call them
+    reliable."""
 
     kmh: Float64s
     reliable: NDArray[np.bool_]
 
 
 def hat_half_widths(stage: Stage, known: BoundsOnly, vehicles: Float64s, upper_kmh: float, days: int = 1) -> HalfWidths:
-    """Of a HAT, for each number of vehicles in it; at most upper_kmh / 2, for then nothing is known.
+    """Half widths of a HAT, for each number of vehicles in it; at most upper_kmh / 2, for then nothing is known.
 
     The noise in what describes the HAT, and its own variance around that, at a cautious number of vehicles
     (docs/estimates.md, "Intervals"). days: so many days that are alike, whose noise averages out.
@@ -54,7 +55,7 @@ def hat_half_widths(stage: Stage, known: BoundsOnly, vehicles: Float64s, upper_k
 
 
 def place_half_widths(stage: Stage, known: BoundsOnly, vehicles: Float64s, upper_kmh: float, days: int = 1) -> Float64s:
-    """Of the mean of a whole day in the cell, or in the finest place that a level has; see `place_level`.
+    """Half widths of the mean of a whole day in the cell, or in the finest place that a level has; see `place_level`.
 
     Noise and the HATs' own variance alone: what the published product counts beside them is in `coarser`.
     """
@@ -86,7 +87,7 @@ def _weight_noise(stage: Stage, share: Fraction) -> float:
 
 
 def _noise(stage: Stage, part: Fraction) -> float:
-    """Of a quantity that has this part of the stage's share, for a norm of 1."""
+    """Noise of a quantity that has this part of the stage's share, for a norm of 1."""
     share = float(stage.share * part)
     if stage.kind == "gaussian":
         return math.sqrt(float(stage.spread) / share) / UNIT

@@ -51,7 +51,8 @@ _FURTHER = 3
 
 
 class HatBelief(NamedTuple):
-    """Of HATs, (hats,) each, in km/h, rounded. is_known: whether enough is known of the city to show them."""
+    """What is believed of HATs, (hats,) each, in km/h, rounded. is_known: whether enough is known of the city to show
+    them."""
 
     values: Float64s
     lower95: Float64s
@@ -74,7 +75,8 @@ class LearnedHats:
     unknown: float
 
     def belief(self, day: str, means: HatMeans, upper_kmh: float) -> HatBelief:
-        """Of HATs that the state has taken in; from them and all else in it. A day that is not kept is a usual one.
+        """What is believed of HATs that the state has taken in, from them and all else in it. A day that is not kept is
+        a usual one.
 
         What describes the HAT, moved towards its own noisy mean as far as that is to be believed, less the usual pull.
         Not known is a city whose pattern, by the model's own account, is missed by more than MOST_UNKNOWN of what its
@@ -143,7 +145,7 @@ def learned_hats(state: HatState, design: Design, smoothness: Smoothness | None 
 
 
 def _more(sums: HatSums, dwell: float) -> Float64s:
-    """Of each HAT what its dwell is above the mean, and its usual pull; (cells, 24, 2)."""
+    """Says of each HAT what its dwell is above the mean, and its usual pull; (cells, 24, 2)."""
     around = np.where(sums.precision > 0, sums.mean(sums.dwelt) - dwell, 0.0)
     return np.stack([around, sums.mean(sums.pulled)], axis=-1)
 
@@ -157,7 +159,7 @@ def _described(
 
 
 def _missed(means: Means, design: Design, at: int, sums: HatSums, dwell: float, traffic: Float64s) -> Missed:
-    """Of the HATs that teach of one day, the at-th that was fitted."""
+    """What the HATs miss that teach of one day, the at-th that was fitted."""
     more, deviations, taught = _more(sums, dwell), means.deviations(at), sums.taught > 0
     described = _described(means, design, deviations, _DAY, more, traffic)[taught]
     known = variances_of(means, deviations, _DAY, np.concatenate([more, traffic[..., None]], axis=-1))[taught]

@@ -75,7 +75,7 @@ class HatMeans:
 
     @property
     def variances(self) -> Float64s:
-        """Of released values around what their HATs have in common with the true ones but for the usual pull.
+        """Variances of released values around what their HATs have in common with the true ones but for the usual pull.
 
         The mean of vehicles that weigh alike and the mean of reports each vary around the mean that both stand for.
         """
@@ -141,7 +141,7 @@ class HatSums:
         return HatSums(means.cells, np.bincount([means.hour], minlength=HOURS), *columns)
 
     def on(self, cells: Int64s) -> "HatSums":
-        """The same on more cells."""
+        """Lays it on more cells."""
         columns = np.zeros((len(_COLUMNS), cells.size, HOURS))
         columns[:, np.searchsorted(cells, self.cells)] = [getattr(self, name) for name in _COLUMNS]
         return HatSums(cells, self.slots, *columns)
@@ -153,7 +153,7 @@ class HatSums:
         return HatSums(cells, one.slots + another.slots, *columns)
 
     def mean(self, summed: Float64s) -> Float64s:
-        """Of what was added up times precision; 0 where there is none."""
+        """Divides what was added up times precision; 0 where there is none."""
         found: Float64s = np.divide(summed, self.precision, out=np.zeros(summed.shape), where=self.precision > 0)
         return found
 

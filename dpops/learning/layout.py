@@ -78,7 +78,7 @@ class Layout:
 
     @property
     def hours(self) -> slice:
-        """Of the border."""
+        """Hours of the border."""
         return slice(1, 1 + HABITS)
 
     def entry(self, row: Int64s, column: Int64s) -> Int64s:

@@ -52,13 +52,13 @@ class Means:
         return usual
 
     def deviations(self, day: int) -> "Deviations":
-        """Of one of the days that were fitted."""
+        """Deviations of one of the days that were fitted."""
         rows = usual_hours(self.solved)
         rows[:, self.own[day]] = both_kinds()
         return Deviations(both_kinds() @ self.solved.border[self.own[day]], rows, np.zeros((HABITS, HABITS)))
 
     def unknown_deviations(self) -> "Deviations":
-        """Of a day that is still to come."""
+        """Deviations of a day that is still to come."""
         days = self.solved.system.smoothness.days
         spread: Float64s = np.linalg.inv(days * hour_smoothness()).astype(np.float64)
         return Deviations(np.zeros(HABITS), usual_hours(self.solved), both_kinds() @ spread @ both_kinds().T)
@@ -84,7 +84,7 @@ class DayInformation:
     days: int = 1
 
     def __add__(self, other: "DayInformation") -> "DayInformation":
-        """As one day that is so much better known: its own hours are the mean of theirs."""
+        """Makes one day of both that is so much better known: its own hours are the mean of theirs."""
         return DayInformation(self.information + other.information, self.days + other.days)
 
     def part(self, smoothness: Smoothness) -> Part:
@@ -197,7 +197,8 @@ def spread_of(
 
 
 def variances_of(means: Means, deviations: Deviations, hours: Int64s, last: Float64s) -> Float64s:
-    """Of the described means, (cells, slots). last: (cells, slots, columns), how much each HAT has of the last ones."""
+    """Variances of the described means, (cells, slots). last: (cells, slots, columns), how much each HAT has of the
+    last ones."""
     found, these = hat_variances(means.solved, deviations.hours, last.shape[-1]), _last(means.solved, last.shape[-1])
     both = last @ means.solved.spread[these, these] + 2 * found.with_last[:, hours]
     own: Float64s = found.variances[:, hours] + np.sum(both * last, axis=-1) + np.diag(deviations.more)[hours]

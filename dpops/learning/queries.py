@@ -82,7 +82,8 @@ class GroupRows:
         )
 
     def variances(self, entries: Float64s, solved: Solved, border: Float64s) -> Float64s:
-        """Of rows times effects, (queries,). border: (lasting border, whole border), where each column of it stands."""
+        """Variances of rows times effects, (queries,). border: (lasting border, whole border), where each column of it
+        stands."""
         local = self._local.filled(entries[self._is_local])
         beside = self._border.dense(self._border.filled(entries[~self._is_local]), self._layout.border.size)
         total = np.sum((beside @ (border @ solved.spread @ border.T)) * beside, axis=1)
@@ -125,7 +126,7 @@ class Rows:
         return self.of.applied(self.entries, effects)
 
     def variances(self, solved: Solved, border: Float64s) -> Float64s:
-        """Of rows times effects, (queries,). border: see `GroupRows.variances`."""
+        """Variances of rows times effects, (queries,). border: see `GroupRows.variances`."""
         return self.of.variances(self.entries, solved, border)
 
     def information(self, precisions: Float64s, values: Float64s) -> Information:

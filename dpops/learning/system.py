@@ -42,7 +42,7 @@ class System:
         return Solved(self, inverses, gains, across, spread, alone - across @ border, border)
 
     def _factors(self) -> tuple[list[Float64s], list[Float64s]]:
-        """Of each block: the inverse of what is left of it after those before it, and its gain on the next one."""
+        """Finds for each block the inverse of what is left of it after those before it, and its gain on the next one."""
         inverses: list[Float64s] = []
         gains: list[Float64s] = []
         blocks, carried = self.layout.blocks, np.zeros((0, 0))
@@ -179,7 +179,7 @@ _APART = np.concatenate([-np.eye(HOURS), np.eye(HOURS)], axis=1)
 
 
 def _of_hours(solved: Solved, of: Float64s, smooth: Float64s, default: float) -> float:
-    """The same step for a combination of hours, (24, 48)."""
+    """Makes the same step for a combination of hours, (24, 48)."""
     hours = solved.system.layout.hours
     values, spread = of @ solved.border[hours], of @ solved.spread[hours, hours] @ of.T
     energy = float(values @ smooth @ values + np.sum(smooth * spread))
@@ -286,7 +286,7 @@ def _back(blocks: Sequence[Block], inverses: Sequence[Float64s], gains: Sequence
 
 
 def _positive_inverse(matrix: Float64s) -> Float64s:
-    """Of a symmetric positive definite matrix, half by half: products are faster than a factorisation."""
+    """Inverts a symmetric positive definite matrix, half by half: products are faster than a factorisation."""
     size = matrix.shape[0]
     if size <= _SMALL:
         return _inverse(matrix)

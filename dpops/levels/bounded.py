@@ -133,7 +133,7 @@ def _sums(groups: _Group, values: Float64s) -> Float64s:
 
 
 def _norm(touched: list[_Group], sums: list[Float64s], shares: list[float], count: int, stage: Stage) -> Float64s:
-    """Of each vehicle, float64 (vehicles,): level by level, and in each by ascending group."""
+    """Norm of each vehicle, float64 (vehicles,): level by level, and in each by ascending group."""
     total = np.zeros(count)
     for groups, values, share in zip(touched, sums, shares, strict=True):
         parts = values * values if stage.kind == "gaussian" else np.abs(values)

@@ -111,8 +111,8 @@ def spreads(prior: Prior, weights: Float64s, counts: Int64s) -> Float64s:
 
 
 def _variances(laid: Layout, prior: Prior) -> Float64s:
-    """Of the mean of each array, over that of the prior; an array of several users averages out what lies between
-    them."""
+    """Variance of the mean of each array, over that of the prior; an array of several users averages out what lies
+    between them."""
     hats, users = laid.array.shape
     places = (np.arange(hats)[:, None] * users + laid.array).ravel()
     is_used, between = laid.fills.ravel() > 0, max(prior.between, AT_LEAST_BETWEEN)
@@ -234,7 +234,7 @@ def ends_of(means: Float64s, at: Float64s) -> Ends:
 
 
 def _picked(rows: Float64s, at: Int64s) -> Float64s:
-    """Of each row the values at its places. rows: (HATs, values). at: (HATs, places)."""
+    """Picks of each row the values at its places. rows: (HATs, values). at: (HATs, places)."""
     found: Float64s = rows.take(at + np.arange(0, rows.size, rows.shape[1])[:, None])
     return found
 

@@ -143,7 +143,7 @@ def _bias_steps(bound: int, facts: Mapping[str, int]) -> Fraction:
 
 
 def _loose_bias_steps(bound: int, plan: Plan) -> Fraction:
-    """As if one user kept T and the others lost their whole mean."""
+    """Bias as if one user kept T and the others lost their whole mean."""
     samples, upper = plan.facts["samples"], plan.facts["upper_steps"]
     clipping = Fraction(samples * upper - bound, samples) if bound < plan.sensitivity else Fraction(0)
     return clipping + upper * (1 - Fraction(samples, plan.facts["reported"]))

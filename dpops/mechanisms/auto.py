@@ -89,8 +89,8 @@ class Auto(Mechanism):
         return [found[index] if index in found else self.plan(each, grid, epsilon) for index, each in enumerate(known)]
 
     def _safest(self, known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> list[Plan]:
-        """As `ranking` has it without a prior, for HATs of which no mechanism refuses a plan. One whose bias may be all
-        of U is worse than the constant U/2, which is off by half of it at most."""
+        """Picks what `ranking` has without a prior, for HATs of which no mechanism refuses a plan. One whose bias may
+        be all of U is worse than the constant U/2, which is off by half of it at most."""
         best: list[Ranked] = []
         for mechanism in _candidates(self.statistic):
             if not mechanism.chooses:

@@ -26,17 +26,18 @@ def total_error(tree: Tree, shares: Sequence[Fraction], epsilon: Fraction = Frac
 
 
 def histogram_error(bins: int, epsilon: Fraction = Fraction(1)) -> float:
-    """The same for prefixes of a noisy histogram: the sum of t 2 (s / epsilon)^2 = 4 K (K - 1) / epsilon^2."""
+    """Squared error of the prefixes of a noisy histogram: the sum of t 2 (s / epsilon)^2 = 4 K (K - 1) / epsilon^2."""
     return 4 * bins * (bins - 1) / float(epsilon) ** 2
 
 
 def direct_error(bins: int, epsilon: Fraction = Fraction(1)) -> float:
-    """The same for the K - 1 prefixes released themselves, of which one sample moves K - 1: 2 (K - 1)^3 / epsilon^2."""
+    """Squared error of the K - 1 prefixes released themselves, of which one sample moves K - 1: 2 (K - 1)^3 /
+    epsilon^2."""
     return 2 * (bins - 1) ** 3 / float(epsilon) ** 2
 
 
 def binary_error(bins: int, epsilon: Fraction = Fraction(1)) -> float:
-    """The same for the binary tree with equal budgets over the least power of two that holds the bins."""
+    """Squared error of the binary tree with equal budgets over the least power of two that holds the bins."""
     depth = max(1, (bins - 1).bit_length())
     tree = Tree(bins, (2,) * depth)
     return total_error(tree, [Fraction(1, depth)] * depth, epsilon)

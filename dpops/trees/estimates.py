@@ -81,7 +81,7 @@ def read_alike(
     miss: float,
     quantiles: Mapping[str, float] = QUANTILES,
 ) -> dict[str, Output]:
-    """The same for HATs of one tree, as columns of all of them."""
+    """Reads HATs of one tree, as columns of all of them."""
     of = _Hats.of(released, plans, shape)
     widths, own = readings.standard_errors(miss), law(*shape)
     noise = of.size[:, None] * own.prefix_sd()

@@ -78,7 +78,7 @@ def quantile_interval(raw: Float64s, half: Float64s, level: float) -> Between:
 
 
 def mean_interval(raw: Float64s, law: Law, size: Float64s, widths: float) -> Between:
-    """Of the binned mean. size: float64 (rows,), noise of the distribution function in units of the law's.
+    """Interval of the binned mean. size: float64 (rows,), noise of the distribution function in units of the law's.
 
     widths: standard errors to either side.
     """
@@ -93,7 +93,8 @@ def mean_sd(law: Law) -> float:
 
 
 def variance_interval(raw: Float64s, law: Law, size: Float64s, widths: float) -> Between:
-    """Of the binned variance. widths: standard errors, of which a miss has half of the probability of this interval's.
+    """Interval of the binned variance. widths: standard errors, of which a miss has half of the probability of this
+    interval's.
 
     With e1, e2 the errors of mean m and second moment, V' - V = (e2 - 2 m e1) - e1^2 at the true m. The first is linear
     in the noise; its standard deviation is convex in m, so at its largest at an end of the interval of the mean.

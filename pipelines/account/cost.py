@@ -13,7 +13,7 @@ _WEEK = 7
 
 
 class Cost(NamedTuple):
-    """Of a vehicle that drives on so many days in a row, alike on each. chance: as `Loss` has it."""
+    """Cost of a vehicle that drives on so many days in a row, alike on each. chance: as `Loss` has it."""
 
     days: int
     total: ApproxDP

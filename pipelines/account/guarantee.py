@@ -52,7 +52,7 @@ class Loss(NamedTuple):
 
 
 def loss_of(spent: Accountant, limit: Limit) -> Loss:
-    """Of what was spent in a period, in the limit's terms. Raises ClaimError where these cannot say it."""
+    """Loss of what was spent in a period, in the limit's terms. Raises ClaimError where these cannot say it."""
     shown = limit.shown(spent)
     return Loss(shown.epsilon, shown.delta, chance_beyond(shown.epsilon, spent))
 
@@ -78,7 +78,7 @@ def sentence(spec: Specification, hat: Fraction, spent: Loss) -> str:
 
 
 def levels_sentence(spec: Specification, levels: LevelsRelease) -> str:
-    """Of a release that gives a vehicle and period one total."""
+    """Says the promise of a release that gives a vehicle and period one total."""
     what = "the speeds of one vehicle" if spec.counts_are_public else "one vehicle"
     hidden = (
         "that a vehicle drove, when and where is treated as public"
@@ -121,7 +121,7 @@ def _of_span(span: Span) -> str:
 
 
 def _most_loss(limit: Limit) -> Loss:
-    """Of an account that spends all that the limit allows, each day around what earlier days gave."""
+    """Loss of an account that spends all that the limit allows, each day around what earlier days gave."""
     if not isinstance(limit, DeltaLimit):
         return Loss(limit.epsilon)
     apart = limit.pure or ZERO

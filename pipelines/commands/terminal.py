@@ -219,7 +219,7 @@ def counted(done: int, whole: int | None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """As 45 s, 3 min 20 s or 2 h 5 min."""
+    """Says it as 45 s, 3 min 20 s or 2 h 5 min."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"

@@ -50,7 +50,7 @@ def asked_of(sealed: Iterable[bytes], exposures: Callable[[int], Iterable[bytes]
 def spend_of(
     rates: Mapping[int, Fraction], exposures: Callable[[int], Iterable[bytes]], shares: Sequence[Fraction]
 ) -> Spend:
-    """Of each vehicle the sum of all that is drawn in its HATs. rates: the epsilon of a HAT, by slot."""
+    """Adds up for each vehicle the sum of all that is drawn in its HATs. rates: the epsilon of a HAT, by slot."""
     found = [(rate, unpack_exposure(exposures(slot_s), len(shares))) for slot_s, rate in rates.items()]
     vehicles = np.unique(np.concatenate([exposure.vehicle for _, exposure in found]))
     parts = math.lcm(*((rate * share).denominator for rate in rates.values() for share in shares))

@@ -69,7 +69,7 @@ class Postgres:
                 return
 
     def stop(self) -> None:
-        """As `pg_ctl stop -m immediate` does: at once, without a checkpoint; the next start recovers."""
+        """Stops as `pg_ctl stop -m immediate` does: at once, without a checkpoint; the next start recovers."""
         self._end(signal.SIGQUIT)
 
     def kill(self) -> None:
@@ -109,7 +109,7 @@ class Postgres:
 
 
 def _children(pid: int) -> list[int]:
-    """As Linux says them; none where it does not."""
+    """Children as Linux says them; none where it does not."""
     with suppress(OSError):
         return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     return []

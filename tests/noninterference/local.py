@@ -17,7 +17,9 @@ from tests import fusion_city
 from tests.noninterference import feeds
 from tests.noninterference.world import Feed, Town
 
-SERVICES = fusion_city.SERVICES | {"signals": 'mechanism = "sr", epsilon = 1'}
+SPEC = fusion_city.spec(
+    services=fusion_city.SERVICES | {"signals": 'mechanism = "sr", epsilon = 1'}, zone="Asia/Kolkata", by_cell=True
+)
 ALONE = "T04:30:00Z"
 """A slot in which the vehicle is alone, 10:00 local time."""
 IN_RANGE = {"pm": (0.25, -0.5), "laplace": (0.25, -0.5), "sw": (0.25, 0.5)}
@@ -72,7 +74,7 @@ def masks(rows: Rows) -> list[str]:
 def fused(town: Town, layout: str, rows: Rows) -> None:
     """What is fused of the reports; how many were refused is told, and may differ."""
     path, spec = town.folder / f"told.{layout}", town.folder / "spec.toml"
-    spec.write_text(fusion_city.spec(services=SERVICES, layout=layout, zone="Asia/Kolkata", by_cell=True))
+    spec.write_text(SPEC.replace('layout = "csv"', f'layout = "{layout}"', 1))
     with path.open("w", newline="") as file:
         if layout == "jsonl":
             file.writelines(json.dumps(row) + "\n" for row in rows)

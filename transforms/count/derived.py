@@ -38,7 +38,7 @@ def derived_tallies(slots: Mapping[int, Events], rules: Rules, columns: Sequence
 
 
 def with_derived_speeds(slots: Mapping[int, Events], limits: SpeedLimits, grid: Grid) -> WithSpeeds:
-    """The same for every order, split and merge of the events, and of the vehicles.
+    """Derives speeds: the same for every order, split and merge of the events, and of the vehicles.
 
     slots: all events of a period, or of some of its vehicles, by the start of their slot in seconds since 1970 UTC.
     """

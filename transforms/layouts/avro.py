@@ -118,7 +118,7 @@ def _arrow_type(path: str, column: str, kind: Any, is_time: bool) -> Any:
 
 
 def _is_text_or_bytes(kind: Any) -> bool:
-    """Of a column that is not nested, without logical types."""
+    """Whether it is one of text or bytes: of a column that is not nested, without logical types."""
     names = {branch.get("type") if isinstance(branch, dict) else branch for branch in _branches(kind)}
     return {"string", "bytes"} <= names
 

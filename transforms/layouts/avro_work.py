@@ -61,13 +61,13 @@ def own_rows(rows: Iterable[Row]) -> int:
 
 
 def shape(path: str, schema: Any) -> Shape:
-    """Of the records of a schema as fastavro parsed it. Raises UnreadableFile for one that would never end."""
+    """Shape of the records of a schema as fastavro parsed it. Raises UnreadableFile for one that would never end."""
     sizes = _Sizes(path)
     return Shape(sizes.of(schema).values, sizes.for_a_byte)
 
 
 class _Size(NamedTuple):
-    """Of one value of a type. values: it and what lies in it. is_empty: whether it may take no bytes."""
+    """Size of one value of a type. values: it and what lies in it. is_empty: whether it may take no bytes."""
 
     values: int
     is_empty: bool

@@ -74,7 +74,7 @@ class SplitLayout(Layout, Protocol):
     """A layout of which a file can be read by several readers, each a share of it."""
 
     def read_share(self, path: str, share: Share) -> Iterator[RawBatch]:
-        """As `read`, of a share."""
+        """Reads a share, as `read` does a file."""
         ...
 
 

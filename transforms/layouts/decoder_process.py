@@ -35,7 +35,8 @@ os.register_at_fork(after_in_child=_IDLE.clear)  # two processes must not ask th
 
 
 def read_apart(layout: Layout, path: str, share: Share = WHOLE) -> Iterator[RawBatch]:
-    """As `layout.read`: raises UnreadableFile or OSError. share: of a file of a layout that can be read in shares."""
+    """Reads as `layout.read` does: raises UnreadableFile or OSError. share: of a file of a layout that can be read in
+    shares."""
     if isinstance(layout, _LINE_BY_LINE):
         yield from layout.read(path)
         return
@@ -48,7 +49,7 @@ def read_apart(layout: Layout, path: str, share: Share = WHOLE) -> Iterator[RawB
 
 
 def messages_apart(layout: MessageLayout, payloads: Sequence[bytes]) -> Iterator[RawBatch]:
-    """As `layout.from_messages`: one that its decoder cannot take is a refused row, and the others go on."""
+    """Decodes as `layout.from_messages` does: one that its decoder cannot take is a refused row, and the others go on."""
     if isinstance(layout, _LINE_BY_LINE):
         yield from layout.from_messages(payloads)
         return

@@ -75,7 +75,7 @@ def is_feed(data: bytes) -> bool:
 
 
 def _message_rows(data: bytes) -> list[_Row | str]:
-    """As `_rows`, but a damaged feed is one refused row."""
+    """Gives the rows that `_rows` does, but a damaged feed is one refused row."""
     if len(data) > FEED_BYTES:
         return ["too-long"]
     try:

@@ -51,7 +51,7 @@ def batches_of_records(records: Sequence[msgspec.Raw], paths: Paths) -> Iterator
 
 
 def batches_of_snapshots(payloads: Sequence[bytes], most_bytes: int, place: Path, paths: Paths) -> Iterator[RawBatch]:
-    """Of messages, each a document: one that is too long, empty or no snapshot is one refused row."""
+    """Reads messages, each a document: one that is too long, empty or no snapshot is one refused row."""
     for payload in payloads:
         try:
             if len(payload) > most_bytes:

@@ -78,7 +78,7 @@ class TimeFormat:
         return cls(text)
 
     def instants(self, column: pa.Array, zone: str | None) -> Instants:
-        """As `columns.instants`, of texts in this form; zone: of times in it that say no offset."""
+        """Reads texts as `columns.instants` does, those in this form; zone: of times in it that say no offset."""
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()
         if pa.types.is_timestamp(column.type):
@@ -139,7 +139,7 @@ def _whole(digits: pa.Array) -> Int64s:
 
 
 def _hours(parts: pa.StructArray, hour: Int64s) -> tuple[Int64s, Bools]:
-    """Of a clock of twelve hours: 12 am is midnight."""
+    """Reads a clock of twelve hours: 12 am is midnight."""
     letter = pc.utf8_lower(pc.utf8_slice_codeunits(pc.struct_field(parts, "half"), 0, 1))
     is_pm = pc.equal(letter, "p").fill_null(False).to_numpy(zero_copy_only=False)
     return hour % 12 + 12 * is_pm, (hour >= 1) & (hour <= 12)

@@ -32,7 +32,7 @@ class Spent(NamedTuple):
 
     @property
     def epsilon(self) -> Fraction:
-        """Of the pure claims, which are all claims where the limit names no delta."""
+        """Epsilon of the pure claims, which are all claims where the limit names no delta."""
         return self.debited.pure
 
 
@@ -172,7 +172,7 @@ def spent_by_specification(db: sa.Connection, account: str, period: str | None) 
 
 
 class _Spec(msgspec.Struct):
-    """Of a specification's entry: its name, and its text."""
+    """Entry of a specification: its name, and its text."""
 
     name: str
     spec: str

@@ -24,7 +24,7 @@ class Ground(Protocol):
 
     @property
     def resolution(self) -> int:
-        """Of the H3 cells that are looked up."""
+        """Resolution of the H3 cells that are looked up."""
         ...
 
     def keys(self, cells: Int64s) -> Int64s:

@@ -48,7 +48,8 @@ def shape_pieces(document: Any, region: Sequence[int], buffer_m: float = BUFFER_
 
 
 def _main_cells(cell: Int64s, place: Int64s, places: int) -> Int64s:
-    """Of each place, which cell holds most of its fine cells; the first of several; NOWHERE for a place without any."""
+    """Finds for each place which cell holds most of its fine cells; the first of several; NOWHERE for a place without
+    any."""
     pairs, count = np.unique(np.stack([place, cell]), axis=1, return_counts=True)
     order = np.lexsort((-pairs[1], count))  # the largest last, and of equals the first cell
     main = np.full(places, NOWHERE, np.int64)
@@ -149,5 +150,5 @@ def _buffer_of(feature: dict[str, Any], buffer_m: float, number: int) -> float:
 
 
 def _metres_per_degree(latitude: float) -> Float64s:
-    """Of longitude and of latitude, float64 (2,)."""
+    """Metres of a degree of longitude and of latitude, float64 (2,)."""
     return 1_000 * KM_PER_DEGREE * np.array([math.cos(math.radians(latitude)), 1.0])

@@ -164,7 +164,8 @@ LiveEntry = Sequenced[LiveUnit]
 
 
 def counted(entries: Sequence[StageEntry]) -> dict[EntryNumber, int]:
-    """Of each sequence number, the place of its entry among a specification's stages: 1, 2, .. ; of 0, no entry, 0.
+    """Counts for each sequence number the place of its entry among a specification's stages: 1, 2, .. ; of 0, no entry,
+    0.
 
     entries: all of the specification, in the order of the ledger. Sequence numbers count audit events too, which say
     whether an input is the same as before: places are public, sequence numbers are for the operator alone.

@@ -141,7 +141,7 @@ class Release(Protocol):
 
     @property
     def shares(self) -> tuple[Fraction, ...]:
-        """Of a HAT's epsilon, by statistic: what an exposure counts. None where counts tell of no vehicle."""
+        """Shares of a HAT's epsilon, by statistic: what an exposure counts. None where counts tell of no vehicle."""
         ...
 
     @property

@@ -41,7 +41,8 @@ class Kept(NamedTuple):
 
 @dataclass(frozen=True)
 class StateFile:
-    """Of one specification. What is in it is a function of recorded entries, so it tells nothing that they do not."""
+    """File of one specification's state. What is in it is a function of recorded entries, so it tells nothing that they
+    do not."""
 
     path: Path
     key: bytes | None = field(default=None, repr=False)

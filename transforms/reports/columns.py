@@ -61,7 +61,7 @@ class Hours:
         return event_us - local % (self.slot_s * 1_000_000)
 
     def locate(self, event_us: Int64s) -> Where:
-        """As a calendar without an end, all of it one period."""
+        """Locates times as a calendar without an end, all of it one period."""
         plausible = (event_us >= FROM_US) & (event_us < TO_US)
         start = self.starts_us(np.where(plausible, event_us, FROM_US))
         return Where(start, np.zeros(start.size, np.int64), plausible, plausible, ("",))

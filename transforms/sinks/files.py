@@ -136,7 +136,7 @@ def publish_slot(slot: SlotEstimates, folder: Path, formats: Sequence[str], shap
 
 
 def publish_recorded(slot: SlotEstimates, folder: Path, formats: Sequence[str], shape: Shape = PLAIN) -> None:
-    """As `publish_slot`, of what the ledger holds already. Raises StepError."""
+    """Publishes as `publish_slot` does what the ledger holds already. Raises StepError."""
     try:
         publish_slot(slot, folder, formats, shape)
     except OtherValues as error:

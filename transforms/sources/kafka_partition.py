@@ -296,7 +296,7 @@ def _payloads(messages: list[Message]) -> list[bytes]:
 
 
 def _timestamps(messages: list[Message]) -> tuple[Int64s, NDArray[np.bool_]]:
-    """Of each message its time in ms, and whether that is the broker's that appended it."""
+    """Reads of each message its time in ms, and whether that is the broker's that appended it."""
     kinds = np.array([message.timestamp() for message in messages], np.int64).reshape(-1, 2)
     return kinds[:, 1], kinds[:, 0] == TIMESTAMP_LOG_APPEND_TIME
 

@@ -58,7 +58,7 @@ def _bad(_: Any) -> Told:
 
 
 def _whole(value: int) -> Told:
-    """As text where 64 bits do not hold it; one of thousands of digits is as good as another, and takes long."""
+    """Gives text where 64 bits do not hold it; one of thousands of digits is as good as another, and takes long."""
     value = int(value)
     if -(1 << 63) <= value < 1 << 63:
         return "whole", value
@@ -67,7 +67,7 @@ def _whole(value: int) -> Told:
 
 
 def _text(value: str | bytes | bytearray | memoryview) -> Told:
-    """As bytes; what cannot be encoded is no UTF-8."""
+    """Gives bytes; what cannot be encoded is no UTF-8."""
     text = str.encode(value, errors="surrogatepass") if isinstance(value, str) else bytes(value)
     return ("text", text) if len(text) <= TEXT_BYTES else BAD
 

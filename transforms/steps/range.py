@@ -66,7 +66,7 @@ def _by_period(packed: PackedEvents, group: Callable[[int], int]) -> KeyedSlot:
 class ReleaseInOrder(
     beam.PTransform[tuple[PCollection[KeyedTally], PCollection[KeyedUnit]], PCollection[SlotEstimates]]
 ):
-    """As `ReleasePeriod`, of all periods of a closed range, and only where there is a consent.
+    """Releases as `ReleasePeriod` does, but all periods of a closed range, and only where there is a consent.
 
     One worker does it, the oldest period first: each rests on those that were recorded before it.
     """

@@ -55,7 +55,7 @@ def is_doubtful(ids: Any, track: Track) -> bool:
 
 
 def best_time(times: Mapping[str, Instants], lat: Any, lon: Any, ids: Any) -> str:
-    """Of several times the one that changes with the position: a poll's changes while a fix is repeated.
+    """Picks of several times the one that changes with the position: a poll's changes while a fix is repeated.
 
     times: by column; the first is taken where another is not clearly better.
     """

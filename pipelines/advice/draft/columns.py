@@ -136,7 +136,7 @@ def _find_vehicle(arrays: Mapping[str, Any], names: dict[str, str], guessed: lis
 
 
 def _settle_time(arrays: Mapping[str, Any], names: dict[str, str]) -> None:
-    """Of several columns of times, the one that changes with the position."""
+    """Picks of several columns of times the one that changes with the position."""
     taken = {name for field, name in names.items() if field != "time"}
     others = [name for name in arrays if name not in taken and name != names["time"] and _is_time(arrays[name])]
     if others:

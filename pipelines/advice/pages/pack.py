@@ -201,7 +201,7 @@ def _chosen(rows: pa.Table, layer: _Layer) -> Array:
 
 
 def _beside(rows: pa.Table) -> Array:
-    """Of which rows the value of something coarser is drawn: only that is known."""
+    """Says of which rows the value of something coarser is drawn: only that is known."""
     if "parent_value" not in rows.column_names:
         return np.zeros(rows.num_rows, np.bool_)
     found: Array = pc.and_(pc.equal(rows["status"], "parent"), pc.is_valid(rows["parent_value"])).to_numpy()

@@ -64,7 +64,7 @@ def read_results(paths: Sequence[str]) -> dict[str, pa.Table]:
 
 
 def is_live(rows: pa.Table) -> pa.ChunkedArray:
-    """Of each row, whether it was published while its day lasted."""
+    """Says of each row whether it was published while its day lasted."""
     return pc.ends_with(rows["mechanism"], LIVE_MECHANISM)
 
 
@@ -86,7 +86,7 @@ def each_once(table: pa.Table) -> pa.Table:
 
 
 def _refuse_different(rows: pa.Table) -> None:
-    """Of rows that are no live ones two may be of one HAT only if they say the same."""
+    """Refuses contradictions: of rows that are no live ones two may be of one HAT only if they say the same."""
     settled = rows.filter(pc.invert(is_live(rows)))
     said = settled.select([*_KEY, "value"]).group_by([*_KEY, "value"]).aggregate([])
     if said.num_rows > said.group_by(list(_KEY)).aggregate([]).num_rows:

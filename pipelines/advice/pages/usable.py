@@ -54,7 +54,7 @@ def _says_something(column: Any) -> bool:
 
 
 def _is_beside(rows: pa.Table) -> Any:
-    """Of which rows only something coarser is known."""
+    """Says of which rows only something coarser is known."""
     if "parent_value" not in rows.column_names:
         return pa.array([False] * rows.num_rows)
     return pc.and_(pc.equal(rows["status"], "parent"), pc.is_valid(rows["parent_value"]))

@@ -61,7 +61,8 @@ def lay_out(spec: Specification, counts: Counts) -> tuple[list[PlannedHat], Comp
 
 
 def _largest(composed: Sequence[Composed]) -> Composed:
-    """Of several periods what each would show alone, the largest of everything: a limit holds for each period."""
+    """Picks, of what each of several periods would show alone, the largest of everything: a limit holds for each
+    period."""
     first, *others = composed
     if not others:
         return first
@@ -87,7 +88,7 @@ def _size(total: Total) -> float:
 
 
 def _lay_out(spec: Specification, counts: Counts) -> tuple[list[PlannedHat], Composed]:
-    """Of one period."""
+    """Lays out the counts of one period."""
     kept = _kept(counts, spec.privacy.cap)
     slots, slot = np.unique(counts.slot, return_inverse=True)
     codes = tuple(range(slots.size))

@@ -225,7 +225,7 @@ def _days(column: Any, slot: Int64s, timetable: Timetable) -> list[date] | None:
 
 
 def _day_of(name: Any, zone: ZoneInfo) -> date | None:
-    """Of a slot's start: ISO 8601, of which the account's clock is meant without an offset; or seconds since 1970.
+    """Reads a slot's start: ISO 8601, of which the account's clock is meant without an offset; or seconds since 1970.
 
     Raises ValueError or OverflowError for other names.
     """

@@ -26,5 +26,5 @@ NAMES = tuple(licence.name for licence in _KNOWN)
 
 
 def licence(name: str) -> Licence:
-    """Of that name in any case; one that is not known has no address."""
+    """Finds a licence by its name in any case; one that is not known has no address."""
     return next((known for known in _KNOWN if known.name.lower() == name.lower()), Licence(name, name, ""))

@@ -74,7 +74,7 @@ def _resource(part: Part) -> dict[str, Any]:
 
 
 def table_schema(schema: pa.Schema, columns: Sequence[Column]) -> dict[str, Any]:
-    """Of a CSV or a Parquet file: without it validators guess types, and take a place's id for a date.
+    """Describes a CSV or a Parquet file: without it validators guess types, and take a place's id for a date.
 
     Source: Table Schema 1.0, https://specs.frictionlessdata.io/table-schema/
     """

@@ -78,7 +78,7 @@ class Gtfs:
         return found
 
     def seconds(self, table: str, column: str) -> Float64s:
-        """Of times like "25:30:00", NaN where there is none."""
+        """Reads times like "25:30:00", NaN where there is none."""
         parts = pc.extract_regex(self.tables[table][column], r"^\s*(?P<h>\d{1,3}):(?P<m>\d\d):(?P<s>\d\d)\s*$")
         h, m, s = (pc.struct_field(parts, part).cast(pa.float64()).to_numpy() for part in "hms")
         found: Float64s = 3_600.0 * h + 60.0 * m + s

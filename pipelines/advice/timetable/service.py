@@ -26,7 +26,8 @@ _DAY_S, _HOUR_S, _PART_HOURS = 86_400, 3_600, 4
 
 @dataclass(frozen=True, kw_only=True)
 class Service:
-    """Of the day with the most trips. hours: of service, first and last (excluded). weekdays: on which anything runs.
+    """Service of the day with the most trips. hours: of service, first and last (excluded). weekdays: on which anything
+    runs.
 
     outside: share of the day's stops outside of the hours. vehicles: most that are under way at once. blocks: duties in
     all. profile: what the middle one of these vehicles touches.
@@ -122,7 +123,7 @@ def _mark_weeks(runs: NDArray[np.bool_], dates: list[date], row: Mapping[str, An
 
 
 def _date(text: str | None) -> date | None:
-    """Of "20260513"."""
+    """Reads a date like "20260513"."""
     try:
         return date.fromisoformat((text or "").strip())
     except ValueError:
@@ -174,7 +175,7 @@ def _offsets(feed: Gtfs) -> dict[int, list[int]]:
 
 
 def _vehicles(visits: _Visits, block: Int64s) -> tuple[Int64s, int]:
-    """Of each visit the vehicle, as few as can drive all duties; and how many duties there are.
+    """Gives each visit its vehicle, as few as can drive all duties; and how many duties there are.
 
     A duty is a block; a trip without one is a duty of its own. Vehicles are numbered by who is free first.
     """

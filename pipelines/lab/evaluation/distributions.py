@@ -148,7 +148,7 @@ def truth_of(hats: Sequence[Hat], bins: int, grid: Grid) -> Truth:
 
 
 def city_of(hats: Sequence[Hat], bins: int, grid: Grid) -> dict[str, Float64s]:
-    """The same of the whole city, as one HAT: the constants that releases are compared with."""
+    """Truth of the whole city, as one HAT: the constants that releases are compared with."""
     whole = [Hat(0, 0, _one_user(hats), sum(hat.reported for hat in hats), np.sum([hat.truth for hat in hats], axis=0))]
     return truth_of(whole, bins, grid).values
 

@@ -170,7 +170,7 @@ def _means(sums: Float64s) -> list[float | None]:
 
 
 def coverage(city: TrueCity, runs: Sequence[Simulated], total: str, delta: str | None) -> list[Coverage]:
-    """Of the causal estimates with status ok, overall, by predicted and by true vehicles."""
+    """Coverage of the causal estimates with status ok, overall, by predicted and by true vehicles."""
     predicted, true, held, half = [], [], [], []
     for run in runs:
         for day, each in zip(city.days, run.causal, strict=True):

@@ -66,7 +66,7 @@ def evaluated_live(
 
 
 def stormy(city: TrueCity) -> TrueCity:
-    """The same days, the last one at STORM times its speeds."""
+    """Takes the days, the last one at STORM times its speeds."""
     day = city.days[-1]
     rows = day.rows._replace(total=day.rows.total * STORM.numerator // STORM.denominator)
     return replace(city, days=[*city.days[:-1], replace(day, rows=rows, means=day.means * float(STORM))])
@@ -145,7 +145,7 @@ def simulate_live(city: TrueCity, how: Recipe, live_slots: Stage, noise: Noise) 
 def _live_values(
     city: TrueCity, day: TrueDay, known: Learned, live_slots: Stage, noise: Noise
 ) -> tuple[Float64s, Float64s]:
-    """Of each slot as it was published after it, (cells, slots); and how far it leans on the day."""
+    """Values of each slot as it was published after it, (cells, slots); and how far it leans on the day."""
     hours = np.array(day.hours, np.int64)
     slots: dict[int, StageValues] = {}
     values, leans = np.zeros(day.means.shape), np.zeros(day.means.shape)

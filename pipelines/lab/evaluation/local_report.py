@@ -53,7 +53,7 @@ def reference_of(cell: Cell) -> float | None:
 
 
 def exact_of(cell: Cell) -> float | None:
-    """Of a mean of Beta(2, 5) values the expected noise part: variances are affine in v^2, whose mean is 2 / 7.
+    """Finds for a mean of Beta(2, 5) values the expected noise part: variances are affine in v^2, whose mean is 2 / 7.
 
     None for UWA, whose weights depend on the reports, for other values, and for distributions.
     """
@@ -73,9 +73,9 @@ def exact_of(cell: Cell) -> float | None:
 
 
 def agrees(cell: Cell) -> bool | None:
-    """Of a mean: within 4 standard errors of the exact figure; of UWA, which has none, within those and 1 % of the
-    reference, whose own figures lie up to 0.7 % from exact ones. None where there is neither, and for distributions,
-    whose reference is of another stopping rule."""
+    """Whether figures agree. Of a mean: within 4 standard errors of the exact figure; of UWA, which has none, within
+    those and 1 % of the reference, whose own figures lie up to 0.7 % from exact ones. None where there is neither, and
+    for distributions, whose reference is of another stopping rule."""
     exact, known = exact_of(cell), reference_of(cell)
     if exact is not None:
         return abs(cell.value - exact) <= 4 * cell.error

@@ -60,8 +60,8 @@ class Errors:
 
 @dataclass(frozen=True, kw_only=True)
 class Coverage:
-    """Of HATs by their vehicles at one total: how often the model's interval holds the true mean, half its width and
-    the worst-case interval's, in km/h, and mean absolute errors over HATs."""
+    """Coverage of HATs by their vehicles at one total: how often the model's interval holds the true mean, half its
+    width and the worst-case interval's, in km/h, and mean absolute errors over HATs."""
 
     total: str
     vehicles: str
@@ -170,7 +170,7 @@ def _simulated(telemetry: Telemetry, policy: Policy) -> _Run:
 
 
 def _rows(slot: SlotEstimates, tallied: Tally, step: float) -> list[list[float]]:
-    """Of each HAT with a report: its true mean, reports and vehicles, and what is published of it."""
+    """Lists for each HAT with a report its true mean, reports and vehicles, and what is published of it."""
     cells, of = np.unique(tallied.cell, return_inverse=True)
     reports, sums = (np.bincount(of, weights, cells.size) for weights in (tallied.kept, tallied.sums["sums"]))
     true = np.stack([sums / reports * step, reports, np.bincount(of, minlength=cells.size)]).T
@@ -184,7 +184,7 @@ def _rows(slot: SlotEstimates, tallied: Tally, step: float) -> list[list[float]]
 
 
 def _errors(total: str, runs: Sequence[_Run]) -> Iterator[Errors]:
-    """Of all days, then of each."""
+    """Errors of all days, then of each."""
     for day in (None, *np.unique(runs[0].day).tolist()):
         chosen = [(run.day == day) | (day is None) for run in runs]
         known = [run.has_model & mine for run, mine in zip(runs, chosen, strict=True)]
@@ -208,7 +208,7 @@ def _mean(
 
 
 def _coverage(total: str, runs: Sequence[_Run]) -> Iterator[Coverage]:
-    """Of HATs with a model value, all and by class."""
+    """Coverage of HATs with a model value, all and by class."""
     for bounds in ((1, None), *CLASSES):
         known = [run.has_model & in_class(run.vehicles, *bounds) for run in runs]
         if not np.any(np.concatenate(known)):

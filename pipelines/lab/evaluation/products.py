@@ -23,7 +23,7 @@ class ProductDay:
 
 @dataclass(frozen=True, kw_only=True)
 class ProductErrors:
-    """Of rows with status ok whose groups have reports; rows: of one run. Errors and half widths: means, km/h.
+    """Errors of rows with status ok whose groups have reports; rows: of one run. Errors and half widths: means, km/h.
 
     held: share of intervals that hold the true mean weighed as the product is; held_reports: the mean of all reports.
     """
@@ -88,7 +88,8 @@ def _compared(day: TrueDay, grid: Grid, product: ProductDay) -> Float64s:
 
 
 def _weighed_alike(day: TrueDay, grid: Grid) -> tuple[Float64s, Float64s]:
-    """Of each HAT, the sum of its vehicles' weights as the release has them, and that of weights times means, km/h."""
+    """Adds up for each HAT the sum of its vehicles' weights as the release has them, and that of weights times means,
+    km/h."""
     rows = day.rows
     weight = rows.reports.astype(np.float64) ** float(EXPONENT)
     hat, speed = rows.cell * len(day.hours) + rows.slot, rows.total / rows.reports * float(grid.step)

@@ -162,7 +162,7 @@ def error_table(epsilon: str, errors: Sequence[Errors], once: OfVehicles) -> Tab
 
 
 def class_table(epsilon: str, errors: Sequence[Errors], hats: Hats) -> Table:
-    """The same by the number of vehicles in the HAT."""
+    """Errors by the number of vehicles in the HAT."""
     bar = _bar(errors)
     names = [f"{class_name(*bounds)}\n({int(in_class(hats.vehicles, *bounds).sum())})" for bounds in CLASSES]
     table = _table(f"NOT PRIVATE: at epsilon {epsilon} by vehicles in the HAT (HATs), km/h", None, names)

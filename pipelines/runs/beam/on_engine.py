@@ -27,7 +27,7 @@ def run(
     engine: BoundedEngine,
     progress: Report,
 ) -> Outcome:
-    """As `pipelines.runs.crew.closed.run`, with the same promises.
+    """Runs a job as `pipelines.runs.crew.closed.run` does, with the same promises.
 
     Raises StepError where a file cannot be read, EngineError, or what a step raised.
     """

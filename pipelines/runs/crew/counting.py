@@ -119,7 +119,7 @@ def _parts_of(slots: Sequence[Slot], events: Spool) -> dict[int, int]:
 
 
 def _evenly(places: Sequence[Place], number: int) -> Iterator[Sequence[Place]]:
-    """As many stretches of them at most, none empty."""
+    """Cuts places into as many stretches at most, none empty."""
     size = -(-len(places) // number)
     return (places[start : start + size] for start in range(0, len(places), size))
 

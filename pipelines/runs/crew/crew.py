@@ -55,7 +55,8 @@ def cores() -> int:
 
 
 def workers_for(paths: Sequence[str]) -> int:
-    """As many as there are cores, but no more than the input is worth; the size of a remote one is not known."""
+    """Gives as many workers as there are cores, but no more than the input is worth; the size of a remote one is not
+    known."""
     if any(map(is_remote, paths)):
         return cores()
     size = sum(os.path.getsize(path) for path in paths if os.path.exists(path))

@@ -133,7 +133,7 @@ class _Server(ThreadingMixIn, WSGIServer):
                     request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, _request: Any, _client_address: Any) -> None:
-        """Of a client that went away: nobody's business."""
+        """Tells nothing of a client that went away: it is nobody's business."""
 
 
 class _Quiet(WSGIRequestHandler):

@@ -148,7 +148,7 @@ def test_no_map_is_drawn_without_cells_and_no_reports_are_written_that_cannot_be
         ("buckets = 16", "buckets = 1", "fusion.buckets"),
         ("buckets = 16", "bucket = 16", "bucket"),
         ('time = "time"\n', "", "needs exactly"),
-        ('layout = "LAYOUT"', 'layout = "capmetro"', "input.layout"),
+        ('layout = "csv"', 'layout = "capmetro"', "input.layout"),
     ],
 )
 def test_a_wrong_specification_is_refused_by_field_rule_and_value(

@@ -32,12 +32,12 @@ class Policy:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the statistics."""
+        """Names of the statistics."""
         return tuple(stat.name for stat in self.statistics)
 
     @property
     def shares(self) -> tuple[Fraction, ...]:
-        """Of the epsilon of a HAT, by statistic."""
+        """Shares of the epsilon of a HAT, by statistic."""
         return tuple(stat.share for stat in self.statistics)
 
     @property

@@ -55,7 +55,8 @@ def learned_estimates(entries: Sequence[StageEntry], policy: LevelsPolicy, slots
 
 
 def day_estimates(known: Learned, policy: LevelsPolicy, slots: Sequence[SlotFacts], back: int = 0) -> HatEstimates:
-    """As published of the last day, or one `back` before it; beside a HAT that is unknown a parent's or a day's."""
+    """Estimates as published of the last day, or one `back` before it; beside a HAT that is unknown a parent's or a
+    day's."""
     belief = known.estimate(back)
     shown = with_coarser(known, belief, float(policy.grid.upper))
     parents = np.array([parent_text(cell) for cell in policy.region])
@@ -97,7 +98,7 @@ def learned_live(stages: Sequence[StageEntry], live: Sequence[LiveEntry], policy
 
 
 def hat_estimates(belief: Field, policy: LevelsPolicy, *, forecast: bool = False) -> HatEstimates:
-    """As published; no value where the account knows too little of the city."""
+    """Estimates as published; no value where the account knows too little of the city."""
     return _hat_estimates(published(belief, float(policy.grid.upper), forecast=forecast))
 
 
