@@ -42,7 +42,7 @@ class System:
         return Solved(self, inverses, gains, across, spread, alone - across @ border, border)
 
     def _factors(self) -> tuple[list[Float64s], list[Float64s]]:
-        """Finds for each block the inverse of what is left of it after those before it, and its gain on the next one."""
+        """Finds each block's inverse of what is left after those before it, and its gain on the next one."""
         inverses: list[Float64s] = []
         gains: list[Float64s] = []
         blocks, carried = self.layout.blocks, np.zeros((0, 0))

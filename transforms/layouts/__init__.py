@@ -185,7 +185,7 @@ def _snapshots(units: Units, names: tuple[str, ...], fields: tuple[str, ...], re
 
 
 def _refuse_indexed_objects(layout_name: str, columns: Mapping[str, str]) -> None:
-    """Refuses a JSON array of objects, of which one would be read, and the others lost in silence. Raises ValueError."""
+    """Refuses a JSON array of objects, of which one would be read, and the others lost silently. Raises ValueError."""
     for field, name in columns.items() if layout_name in ("json", "jsonl") else ():
         *before, _last = parts = name.split(".")
         index = next((at for at, part in enumerate(before) if part.isdecimal()), None)

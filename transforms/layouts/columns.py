@@ -327,6 +327,6 @@ def _fraction_us(digit: Bytes, body: int) -> Int64s:
 
 @cache
 def days_of_months() -> tuple[Int64s, Int64s]:
-    """Lists for each month, at index year * 12 + month - 1, years 0 to 9999: first day since 1970, and number of days."""
+    """Lists each month at index year * 12 + month - 1, years 0 to 9999: first day since 1970, and number of days."""
     firsts = np.arange("0000-01", "10000-01", dtype="datetime64[M]").astype("datetime64[D]").astype(np.int64)
     return firsts, np.diff(firsts, append=np.int64(firsts[-1] + 31))

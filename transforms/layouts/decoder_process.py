@@ -49,7 +49,7 @@ def read_apart(layout: Layout, path: str, share: Share = WHOLE) -> Iterator[RawB
 
 
 def messages_apart(layout: MessageLayout, payloads: Sequence[bytes]) -> Iterator[RawBatch]:
-    """Decodes as `layout.from_messages` does: one that its decoder cannot take is a refused row, and the others go on."""
+    """Decodes as `layout.from_messages` does: what its decoder cannot take is a refused row, and the others go on."""
     if isinstance(layout, _LINE_BY_LINE):
         yield from layout.from_messages(payloads)
         return

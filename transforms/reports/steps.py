@@ -19,7 +19,7 @@ SPENT: Final = "spent"
 
 
 class Spent(NamedTuple):
-    """What some users spent: how many they are, and the most epsilon that one of them gave away over all its reports."""
+    """What some users spent: their number, and the most epsilon that one of them gave away over all its reports."""
 
     users: int
     leakage: float
