@@ -9,6 +9,7 @@ from tests.browser import browser
 from tests.pipelines.advice.results import CELLS, PARENT, known_of, row, write
 
 HOURS = (6, 7)
+HOURS_BACK, OFFSETS_BACK = ("00", "01", "01", "02", "03"), ("01", "01", "00", "00", "00")
 NAMED = {CELLS[3]: "Market Square"}
 
 
@@ -161,6 +162,55 @@ def test_a_window_that_was_next_to_nothing_shows_the_whole_map_again(page, drawn
     assert asked(page, "view.scale") > 0
     asked(page, "(el('map').style.height = '', drawNow())")
     assert asked(page, "view.scale") == pytest.approx(whole)
+
+
+def test_nothing_is_drawn_over_hours_of_which_nothing_is_known(page, tmp_path, hatstream):
+    values = {6: 20.0, 7: 21.0, 8: None, 9: 22.0, 10: None, 11: 23.0, 12: 24.0}
+    opened(page, mapped(tmp_path, hatstream, [row(CELLS[0], hour, value) for hour, value in values.items()]))
+    assert asked(page, "stretches([20, 21, null, 22, null, 23, 24])") == [[0, 1], [3], [5, 6]]
+    asked(page, "choose(0)")
+    path = page.one(".chart .values").get_attribute("d")
+    assert (path.count("M"), path.count("L")) == (3, 3)
+    assert page.one(".chart .band").get_attribute("d").count("Z") == 3
+
+
+def test_the_hour_that_comes_twice_when_clocks_are_set_back_has_two_names(page, tmp_path, hatstream):
+    times = [f"2026-10-25T{time}:00:00+{offset}:00" for time, offset in zip(HOURS_BACK, OFFSETS_BACK, strict=True)]
+    rows = [row(CELLS[0], 0, 20.0) | {"slot_start": times[at], "slot_end": times[at + 1]} for at in range(4)]
+    opened(page, mapped(tmp_path, hatstream, rows))
+    asked(page, "(choose(0), go(2))")
+    assert page.one("#when").text == "Sun 25 Oct 2026, 01:00 again to 02:00"
+    assert [field.get_attribute("data-slot") for field in page.all(".week [data-slot]")] == ["0", "1", "2", "3"]
+
+
+def test_the_ear_is_told_the_place_when_the_time_changes_or_a_search_finds_it(page, drawn):
+    opened(page, drawn)
+    asked(page, "choose(3)")
+    page.one("#map").send_keys(Keys.PAGE_DOWN)
+    page.wait(lambda: page.one("#live").get_attribute("textContent") == f"{CELLS[3]}: 33.0 km/h")
+    page.one("#search").send_keys(CELLS[15], Keys.ENTER)
+    page.wait(lambda: page.one("#live").get_attribute("textContent") == f"{CELLS[15]}: no value")
+    assert page.one("#when").get_attribute("aria-live") is None
+    page.one("#play").click()
+    assert page.one("#when").get_attribute("aria-live") == "off"
+    page.one("#play").click()
+
+
+def test_closing_a_place_gives_the_keys_back_to_the_map(page, drawn):
+    opened(page, drawn)
+    asked(page, "choose(3)")
+    page.one("#close").send_keys(Keys.ENTER)
+    page.wait(lambda: asked(page, "[state.place, document.activeElement.id]") == [-1, "map"])
+
+
+def test_the_legend_tells_what_has_no_value(page, drawn, tmp_path, hatstream):
+    opened(page, drawn)
+    assert "no value" in page.one("#kinds").text
+    asked(page, "(state.show = 'difference', showOther())")
+    assert "nothing to compare with" in page.one("#kinds").text
+    (tmp_path / "whole").mkdir()
+    opened(page, mapped(tmp_path / "whole", hatstream, [row(cell, 6, 20.0) for cell in CELLS]))
+    assert "no value" not in page.one("#kinds").text
 
 
 def test_search_finds_places_by_name_and_id_and_names_are_shown(page, tmp_path, hatstream):

@@ -191,6 +191,15 @@ def test_the_server_follows_its_folder_and_the_map_with_it(tmp_path):
         assert page.complaints() == []
 
 
+def test_a_page_that_is_opened_before_anything_is_published_says_so_and_shows_what_comes(tmp_path):
+    with served(tmp_path) as address, browser() as page:
+        page.driver.get(f"{address}/")
+        page.wait(lambda: "Nothing is published yet" in page.one("#empty").text)
+        write(tmp_path / "hats-0-1.parquet", [row(CELLS[0], 6, 12.0)])
+        page.wait(lambda: "06:00 to 07:00" in page.one("#when").text)
+        page.wait(lambda: not page.one("#empty").is_displayed())
+
+
 def test_health_tells_an_empty_folder_and_files_that_cannot_be_read(tmp_path):
     with served(tmp_path) as address:
         empty = requests.get(f"{address}/health", timeout=9)

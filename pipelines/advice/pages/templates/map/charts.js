@@ -9,21 +9,33 @@ function svg(name, attributes, ...inner) {
 }
 const pathOf = points => points.map(([x, y], at) => `${at ? "L" : "M"}${x.toFixed(1)},${y.toFixed(1)}`).join("");
 
+// Numbers in a row as stretches without a gap: nothing is drawn over hours of which nothing is known.
+function stretches(numbers) {
+  const found = [];
+  numbers.forEach((number, at) => {
+    if (number === null) return;
+    if (at === 0 || numbers[at - 1] === null) found.push([]);
+    found.at(-1).push(at);
+  });
+  return found;
+}
+
 function dayChart(place) {
   const slots = slotsOfDate(dateOf(state.slot)), wide = 320, high = 150, left = 30, bottom = 22, top = 8;
   const most = Math.max(range().at(-1), ...slots.map(slot => boundsAt(slot, place)?.[1] ?? valueAt(slot, place) ?? 0));
   const scaleOf = state.show === "value" ? most : Math.max(...slots.map(slot => boundsAt(slot, place)?.[1] ?? 1));
   const x = at => left + (slots.length < 2 ? (wide - left) / 2 : at * (wide - left - 8) / (slots.length - 1));
   const y = number => high - bottom - number / scaleOf * (high - bottom - top);
-  const points = (of, chosen = () => true) => slots.map((slot, at) => [slot, at]).filter(([slot]) => of(slot) !== null && chosen(slot)).map(([slot, at]) => [x(at), y(of(slot))]);
-  const upper = points(slot => boundsAt(slot, place)?.[1] ?? null), lower = points(slot => boundsAt(slot, place)?.[0] ?? null);
-  const usual = points(slot => usualAt(slot, place));
-  const sure = points(slot => valueAt(slot, place), slot => drawnAs(slot, place) !== "unknown");
+  const bounds = slots.map(slot => boundsAt(slot, place)), usual = slots.map(slot => usualAt(slot, place));
+  const sure = slots.map(slot => drawnAs(slot, place) === "unknown" ? null : valueAt(slot, place));
+  // Where each number of a stretch is drawn; one alone is a short line, so that it can be seen.
+  const spots = run => run.length > 1 ? run.map(at => [x(at), at]) : [-3, 3].map(aside => [x(run[0]) + aside, run[0]]);
+  const edge = (run, end) => spots(run).map(([left, at]) => [left, y(bounds[at][end])]);
+  const lines = numbers => stretches(numbers).map(run => pathOf(spots(run).map(([left, at]) => [left, y(numbers[at])]))).join("");
+  const band = stretches(bounds).map(run => `${pathOf([...edge(run, 1), ...edge(run, 0).reverse()])}Z`).join("");
   const chart = svg("svg", { viewBox: `0 0 ${wide} ${high}`, class: "chart", role: "img", "aria-label": chartText(slots, place) });
   chart.append(...axes(slots, x, y, scaleOf, wide, high, left, bottom));
-  if (upper.length) chart.append(svg("path", { d: `${pathOf(upper)}${pathOf(lower.reverse()).replace("M", "L")}Z`, class: "band" }));
-  if (usual.length) chart.append(svg("path", { d: pathOf(usual), class: "usual" }));
-  chart.append(svg("path", { d: pathOf(sure), class: "values" }));
+  for (const [name, path] of Object.entries({ band, usual: lines(usual), values: lines(sure) })) if (path) chart.append(svg("path", { d: path, class: name }));
   slots.forEach((slot, at) => {
     const value = valueAt(slot, place);
     if (value !== null) chart.append(svg("circle", { cx: x(at), cy: y(value), r: slot === state.slot ? 5 : 2.4, class: drawnAs(slot, place) === "unknown" ? "doubtful" : "point" }));
@@ -36,7 +48,7 @@ function axes(slots, x, y, most, wide, high, left, bottom) {
     svg("text", { x: left - 4, y: y(number) + 4, "text-anchor": "end" }, String(Math.round(number)))));
   const every = Math.max(1, Math.ceil(slots.length / 6));
   return parts.concat(slots.map((slot, at) => [slot, at]).filter(([, at]) => at % every === 0)
-    .map(([slot, at]) => svg("text", { x: x(at), y: high - 4, "text-anchor": "middle", class: "tick" }, timeOf(slot))));
+    .map(([slot, at]) => svg("text", { x: x(at), y: high - 4, "text-anchor": "middle", class: "tick" }, clockOf(slot))));
 }
 function chartText(slots, place) {
   const numbers = slots.map(slot => valueAt(slot, place)).filter(number => number !== null);
@@ -53,7 +65,7 @@ function weekGrid(fieldOf) {
   const dates = nearbyDates(), times = columnTimes(dates), wide = 340, left = 72, top = 14, step = 15;
   const column = (wide - left) / times.length;
   const grid = svg("svg", { viewBox: `0 0 ${wide} ${top + dates.length * step + 2}`, class: "chart week", role: "img", "aria-label": "Days and times; click one to go there." });
-  const at = new Map(DATA.slots.map((_, slot) => [`${dateOf(slot)} ${timeOf(slot)}`, slot]));
+  const at = new Map(DATA.slots.map((_, slot) => [`${dateOf(slot)} ${clockOf(slot)}`, slot]));
   const every = Math.max(1, Math.ceil(times.length / 6));
   times.forEach((time, place) => place % every || grid.append(svg("text", { x: left + place * column, y: 10, class: "tick" }, time)));
   dates.forEach((date, row) => {
@@ -75,7 +87,7 @@ function nearbyDates() {
   return dates.slice(start, start + MOST_DAYS);
 }
 function columnTimes(dates) {
-  const shown = new Set(dates), times = [...new Set(DATA.slots.map((_, slot) => slot).filter(slot => shown.has(dateOf(slot))).map(timeOf))].sort();
+  const shown = new Set(dates), times = [...new Set(DATA.slots.map((_, slot) => slot).filter(slot => shown.has(dateOf(slot))).map(clockOf))].sort();
   const every = Math.ceil(times.length / MOST_COLUMNS); // slots of minutes: the first of each stretch
   return times.filter((_, at) => at % every === 0);
 }

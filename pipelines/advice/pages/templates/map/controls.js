@@ -33,6 +33,7 @@ function play() {
   state.timer = begins ? setInterval(() => go((state.slot + 1) % DATA.slots.length), 900) : clearInterval(state.timer) ?? null;
   el("play").textContent = begins ? "Pause" : "Play";
   el("play").setAttribute("aria-pressed", String(begins));
+  el("when").setAttribute("aria-live", begins ? "off" : "polite"); // a time each second is no help to the ear
 }
 function search(text) {
   const wanted = text.trim().toLowerCase();
@@ -41,7 +42,9 @@ function search(text) {
   const tests = [part => part === wanted, part => part.startsWith(wanted), part => part.includes(wanted)];
   for (const fits of tests) {
     const place = texts.findIndex(parts => parts.some(fits));
-    if (place >= 0) return choose(place);
+    if (place < 0) continue;
+    choose(place);
+    return announce(spoken(state.slot, place));
   }
   announce(`No place is called ${text}.`);
   el("found").textContent = "No place is called so.";

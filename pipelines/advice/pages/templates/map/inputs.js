@@ -60,8 +60,13 @@ function clicked(event) {
 // --- keys ---
 
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
-const MAP_KEYS = { "+": () => zoom(1.5), "=": () => zoom(1.5), "-": () => zoom(1 / 1.5), 0: () => (fit(), moved()), PageUp: () => go(state.slot - 1), PageDown: () => go(state.slot + 1), Escape: () => choose(-1) };
+const MAP_KEYS = { "+": () => zoom(1.5), "=": () => zoom(1.5), "-": () => zoom(1 / 1.5), 0: () => (fit(), moved()), PageUp: () => goAndSay(state.slot - 1), PageDown: () => goAndSay(state.slot + 1), Escape: () => choose(-1) };
 
+function goAndSay(slot) {
+  go(slot);
+  const place = state.hover >= 0 ? state.hover : state.place;
+  if (place >= 0) announce(spoken(state.slot, place));
+}
 // On the map arrows go from place to place; the place is marked, spoken, and opened by Enter.
 function mapKey(event) {
   const arrow = ARROWS[event.key], act = MAP_KEYS[event.key];

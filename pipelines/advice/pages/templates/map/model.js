@@ -46,6 +46,13 @@ const isSure = drawn => drawn === "known" || drawn === "area";
 
 const dateOf = slot => DATA.slots[slot][0].slice(0, 10);
 const timeOf = slot => DATA.slots[slot][0].slice(11, 16);
+// The hour that a clock shows twice on the day when it is set back has one name each time.
+const clockOf = slot => timeOf(slot) + (repeated().has(slot) ? " again" : "");
+function repeated() {
+  if (DATA.repeated) return DATA.repeated;
+  const met = new Set(), clock = slot => DATA.slots[slot][0].slice(0, 16);
+  return DATA.repeated = new Set(DATA.slots.map((_, slot) => slot).filter(slot => met.has(clock(slot)) || !met.add(clock(slot))));
+}
 const slotsOfDate = date => DATA.slots.map((_, at) => at).filter(at => dateOf(at) === date);
 const WEEKDAYS = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
 const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
@@ -53,7 +60,7 @@ const weekday = date => new Date(`${date}T00:00:00Z`).getUTCDay();
 const dateText = date => `${WEEKDAYS[weekday(date)]} ${Number(date.slice(8))} ${MONTHS[date.slice(5, 7) - 1]}`;
 function slotText(slot) {
   const [start, end] = DATA.slots[slot];
-  return `${dateText(start.slice(0, 10))} ${start.slice(0, 4)}, ${start.slice(11, 16)} to ${end.slice(11, 16)}`;
+  return `${dateText(start.slice(0, 10))} ${start.slice(0, 4)}, ${clockOf(slot)} to ${end.slice(11, 16)}`;
 }
 
 // Whether a slot's values are expected or still change: "forecast", "live" or "".

@@ -45,7 +45,7 @@ function showPanel() {
   const place = state.place, slot = state.slot, value = valueAt(slot, place), drawn = drawnAs(slot, place);
   const doubtful = drawn === "unknown" || drawn === "none", code = codeAt(slot, place);
   panel.replaceChildren(...[
-    node("button", { id: "close", class: "quiet", "aria-label": "Close this place", text: "×", onclick: () => choose(-1) }),
+    node("button", { id: "close", class: "quiet", "aria-label": "Close this place", text: "×", onclick: close }),
     node("h2", { text: nameOf(place) }),
     node("p", { class: "soft", text: [DATA.places.name[place] && DATA.places.id[place], DATA.places.note[place]].filter(Boolean).join(" · ") }),
     node("p", { id: "p-when" }, slotText(slot), kindOfSlot(slot) && node("span", { class: "chip", text: kindOfSlot(slot) })),
@@ -58,6 +58,10 @@ function showPanel() {
     node("h3", { text: "Days and times" }), weekGrid(fieldOfPlace(place)),
     node("p", { class: "soft", text: code ? `Released by ${code.mechanism}.` : "" }),
   ].filter(Boolean));
+}
+function close() {
+  choose(-1);
+  el("map").focus();
 }
 function overview() {
   const counts = { known: 0, area: 0, forecast: 0, unknown: 0, none: 0 };
@@ -102,6 +106,7 @@ function showLegend() {
   el("ends").replaceChildren(...ends.map(text => node("span", { text })));
   el("legend-title").textContent = `${SHOWN[state.show].title()}, ${layer().unit}`;
   const kinds = { value: [["plain", "known"], ["dots", "known of the area or day"], ["stripes", "not reliable"], ["dashes", "forecast"]], difference: [["plain", "beyond noise"], ["stripes", "within noise"]], uncertainty: [["plain", "the lighter the surer"]] }[state.show];
+  if (state.show === "difference" || (layer().hasGaps ??= layer().value.includes(NONE))) kinds.push(["gap", state.show === "difference" ? "nothing to compare with" : "no value"]);
   el("kinds").replaceChildren(...kinds.filter(([kind]) => kind !== "dashes" || DATA.codes.some(code => code.drawn === "forecast")).map(([kind, text]) => node("li", {}, node("span", { class: `key ${kind}`, "aria-hidden": "true" }), text)));
   const middle = colourTable()[Math.floor(STEPS * 0.7)];
   document.querySelectorAll(".key").forEach(key => key.style.setProperty("--of", middle));

@@ -78,8 +78,20 @@ function replaceData(data) {
   showOther();
 }
 
+// A server may be started before anything is published.
+async function firstData() {
+  for (;;) {
+    try {
+      return await fetched();
+    } catch {
+      el("empty").textContent = "Nothing is published yet, or the server does not answer. This page asks again by itself.";
+      el("empty").hidden = false;
+      await new Promise(resolve => setTimeout(resolve, PAGE.followMs));
+    }
+  }
+}
 async function begin() {
-  DATA = PAGE.source ? await fetched() : await ownData();
+  DATA = PAGE.source ? await firstData() : await ownData();
   fillControls();
   const rect = el("map").getBoundingClientRect();
   Object.assign(view, { width: rect.width, height: rect.height });
