@@ -62,7 +62,7 @@ def _levels(planned: PlannedLevels) -> Table:
 
 def _spans(planned: PlannedLevels) -> Table:
     table = Table(
-        title="This total as that of several days: error by reports that is expected, km/h, by number of released days",
+        title="This total as that of several days: mean error by reports that is expected, km/h, by released day",
         title_justify="left",
     )
     for name in ("days", "released", "a day's\nepsilon", *(f"day\n{number}" for number in DAY_NUMBERS)):
@@ -79,7 +79,8 @@ def _spans(planned: PlannedLevels) -> Table:
 
 def _choices(choices: Sequence[Choice]) -> Table:
     table = Table(
-        title="Ways to release, the best first, by the error that is expected by reports, km/h", title_justify="left"
+        title="Ways to release, the best first, by the root mean square error that is expected by reports, km/h",
+        title_justify="left",
     )
     table.add_column("levels and their shares")
     for name in ("bound, first day", "later", "error, first day", "later"):

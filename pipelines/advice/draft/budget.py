@@ -12,8 +12,10 @@ def limits(vehicles: int) -> str:
             f"  {{ days = {SPAN_DAYS}, epsilon = 10, delta = 1e-6 }},  # all that a vehicle does in any four weeks\n]\n"
         )
     return (
-        f"# A limit for any {SPAN_DAYS} days is worth it from about {SPAN_VEHICLES} vehicles on: with fewer, a day's\n"
-        "# share is so small that days are held back for weeks (docs/guarantee.md, Several days behind one total).\n"
+        f"# A limit for any {SPAN_DAYS} days is drafted from {SPAN_VEHICLES} vehicles on: with fewer, a day's share is "
+        "so small\n# that first days are held back and errors are a tenth larger and more for weeks; "
+        "`hatstream plan` tells\n# (docs/guarantee.md, Several days behind one total). "
+        "Without it four weeks of a day's limit come to 18.2.\n"
         "limit = { epsilon = 2.64, delta = 1e-6 }\n"
     )
 

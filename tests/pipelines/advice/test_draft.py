@@ -91,7 +91,7 @@ def test_a_fleet_that_is_large_enough_is_drafted_four_weeks_behind_one_total(bus
     found = [(f"B-{bus}", *row[1:]) for bus in range(buses) for row in rows()[: 2 if bus else 40]]
     made, spec = drafted(as_csv(tmp_path / "sample.csv", found), tmp_path)
     assert [span.days for span in spec.account.limit.spans] == days
-    assert ("# A limit for any 28 days is worth it from about 150 vehicles on" in made.toml) == (days == [1])
+    assert ("# A limit for any 28 days is drafted from 150 vehicles on" in made.toml) == (days == [1])
     assert spec.levels is not None
     assert (spec.levels.span is None) == (days == [1])
 
