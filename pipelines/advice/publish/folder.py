@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pipelines.account.cost import Cost
 from pipelines.advice.pages.map import MapTexts, Surroundings, map_page
 from pipelines.advice.pages.pack import packed
 from pipelines.advice.pages.page import render
@@ -164,7 +165,7 @@ _README = """# {wishes.title}
 opens in any browser, without a network.
 
 Licence: {wishes.licence.title} {wishes.licence.url}
-Publisher: {wishes.publisher} {wishes.contact}
+Publisher: {publisher}
 
 ## Privacy
 
@@ -192,12 +193,17 @@ _USABLE = "Only values that are known well enough are here; a place and slot wit
 def _readme(edition: Edition, parts: list[Part]) -> str:
     return _README.format(
         wishes=edition.wishes,
+        publisher=" ".join(filter(None, (edition.wishes.publisher, edition.wishes.contact))),
         promise=edition.promise,
         origin=edition.origin,
         covers=edition.covers,
         spec_id=edition.spec.spec_id,
         shown=_ALL if edition.wishes.everything else _USABLE,
-        costs=", ".join(f"{cost.days} days {shown(float(cost.total.epsilon)):g}" for cost in edition.promise.costs),
+        costs=", ".join(map(_cost_text, edition.promise.costs)),
         listed="\n".join(f"| `{part.path}` | {part.title} | {part.size:,} |" for part in parts),
         limits="\n".join(f"* {line}" for line in edition.not_protected),
     )
+
+
+def _cost_text(cost: Cost) -> str:
+    return f"{cost.days} day{'' if cost.days == 1 else 's'} {shown(float(cost.total.epsilon)):g}"

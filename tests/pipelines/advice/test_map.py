@@ -174,6 +174,18 @@ def test_nothing_is_drawn_over_hours_of_which_nothing_is_known(page, tmp_path, h
     assert page.one(".chart .band").get_attribute("d").count("Z") == 3
 
 
+def test_the_times_below_a_chart_are_not_cut_off(page, tmp_path, hatstream):
+    """21 hours, of which the last has a time below it."""
+    opened(page, mapped(tmp_path, hatstream, [row(CELLS[0], hour, 20.0) for hour in range(21)]))
+    asked(page, "choose(0)")
+    chart = page.one(".chart").rect
+    assert page.all(".chart .tick")[5].text == "20:00"
+    right = (
+        "Math.max(...[...document.querySelectorAll('.chart .tick')].map(tick => tick.getBoundingClientRect().right))"
+    )
+    assert asked(page, right) <= chart["x"] + chart["width"] + 0.5
+
+
 def test_the_hour_that_comes_twice_when_clocks_are_set_back_has_two_names(page, tmp_path, hatstream):
     times = [f"2026-10-25T{time}:00:00+{offset}:00" for time, offset in zip(HOURS_BACK, OFFSETS_BACK, strict=True)]
     rows = [row(CELLS[0], 0, 20.0) | {"slot_start": times[at], "slot_end": times[at + 1]} for at in range(4)]

@@ -92,6 +92,14 @@ def test_a_city_of_which_nothing_is_known_publishes_nothing(publish, released):
     assert not folder.exists()
 
 
+def test_the_folder_s_readme_tells_days_and_who_publishes(portal):
+    folder, code, said = portal()
+    assert code == 0, said
+    text = (folder / "README.md").read_text()
+    assert re.search(r"are alike: 1 day 2\.64, 7 days [0-9.]+, 30 days [0-9.]+\. Not protected", text)
+    assert "\nPublisher: City of Town data@town.example\n" in text
+
+
 def test_every_record_agrees_with_the_files(portal):
     folder, code, said = portal("--url", "https://data.town.example/speeds")
     assert code == 0, said

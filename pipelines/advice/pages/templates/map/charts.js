@@ -48,7 +48,7 @@ function axes(slots, x, y, most, wide, high, left, bottom) {
     svg("text", { x: left - 4, y: y(number) + 4, "text-anchor": "end" }, String(Math.round(number)))));
   const every = Math.max(1, Math.ceil(slots.length / 6));
   return parts.concat(slots.map((slot, at) => [slot, at]).filter(([, at]) => at % every === 0)
-    .map(([slot, at]) => svg("text", { x: x(at), y: high - 4, "text-anchor": "middle", class: "tick" }, clockOf(slot))));
+    .map(([slot, at]) => svg("text", { x: x(at), y: high - 4, "text-anchor": x(at) > wide - 20 ? "end" : "middle", class: "tick" }, clockOf(slot))));
 }
 function chartText(slots, place) {
   const numbers = slots.map(slot => valueAt(slot, place)).filter(number => number !== null);
@@ -67,7 +67,8 @@ function weekGrid(fieldOf) {
   const grid = svg("svg", { viewBox: `0 0 ${wide} ${top + dates.length * step + 2}`, class: "chart week", role: "img", "aria-label": "Days and times; click one to go there." });
   const at = new Map(DATA.slots.map((_, slot) => [`${dateOf(slot)} ${clockOf(slot)}`, slot]));
   const every = Math.max(1, Math.ceil(times.length / 6));
-  times.forEach((time, place) => place % every || grid.append(svg("text", { x: left + place * column, y: 10, class: "tick" }, time)));
+  const heading = start => start > wide - 34 ? { x: wide, "text-anchor": "end" } : { x: start };
+  times.forEach((time, place) => place % every || grid.append(svg("text", { ...heading(left + place * column), y: 10, class: "tick" }, time)));
   dates.forEach((date, row) => {
     grid.append(svg("text", { x: 0, y: top + row * step + 11, class: "tick" }, dateText(date)));
     times.forEach((time, place) => {
