@@ -64,22 +64,26 @@ def collect(
     Example:
       hatstream collect --url https://agency.example/vehicle-positions.pb --every 15 --output feed
     """
-    from pipelines.advice.collect.keep import in_folder, in_topic
     from pipelines.advice.collect.poll import Poller
 
     if not url.startswith(("http://", "https://")):
         raise UsageError(f"--url must begin with http:// or https://; it is {url[:60]!r}")
-    kept_in: AbstractContextManager[Keep]
-    if output is not None and topic is None:
-        kept_in = in_folder(output)
-    elif topic is not None and output is None:
-        kept_in = in_topic(topic)
-    else:
-        raise UsageError("give either --output or --kafka")
-    with asked_to_stop(STOP_S) as stop, kept_in as keep:
+    with asked_to_stop(STOP_S) as stop, _kept_in(output, topic) as keep:
         counts = _poll(Poller(url, every_s, headers), keep, stop, for_s)
     answer(as_json, {name: counts[name] for name in ("new", "unchanged", "failed")}, _line(counts))
     return 0 if counts["new"] or counts["unchanged"] else 4
+
+
+def _kept_in(folder: Path | None, topic: Topic | None) -> AbstractContextManager[Keep]:
+    if folder is not None and topic is None:
+        from pipelines.advice.collect.keep import in_folder
+
+        return in_folder(folder)
+    if topic is not None and folder is None:
+        from pipelines.advice.collect.keep_in_topic import in_topic  # Kafka's client with it
+
+        return in_topic(topic)
+    raise UsageError("give either --output or --kafka")
 
 
 def _poll(poller: Poller, keep: Keep, stop: threading.Event, for_s: float | None) -> Counter[str]:

@@ -7,7 +7,7 @@ import sys
 import pytest
 from google.transit import gtfs_realtime_pb2
 
-from pipelines.advice.collect import exchange
+from pipelines.advice.collect import asking, exchange
 from pipelines.advice.collect import poll as module
 from pipelines.advice.collect.poll import Poller
 from tests.hostile.servers import ENDLESS, Service, answer, redirect
@@ -16,7 +16,7 @@ from tests.hostile.servers import ENDLESS, Service, answer, redirect
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch):
     """Exchanges that end need no process of their own here, which takes half a second."""
-    monkeypatch.setattr(module, "exchanged", lambda question, _: exchange.exchanged_here(question))
+    monkeypatch.setattr(module, "exchanged", lambda question, _: asking.exchanged_here(question))
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_an_exchange_apart_gives_what_one_here_does(service):
     service.answers = [answer(body=ONE, **dated)] * 2 + [answer(503, Retry_After="90")] * 2
     for _ in range(2):
         question = exchange.Question(service.url, {}, 60)
-        assert exchange.exchanged(question, lambda: False) == exchange.exchanged_here(question)
+        assert exchange.exchanged(question, lambda: False) == asking.exchanged_here(question)
 
 
 @pytest.mark.usefixtures("apart")
@@ -101,6 +101,19 @@ def test_a_signal_ends_it_in_the_middle_of_an_exchange(service, tmp_path, number
         running.send_signal(number)
         said, _ = running.communicate(timeout=30)
     assert (running.returncode, said) == (4, "0 messages kept, 0 unchanged, 0 failures\n")
+
+
+def test_asking_loads_what_is_heavy_in_the_process_that_is_ended_alone(service, tmp_path):
+    service.answers = [redirect("http://[::1")]
+    asking = ["collect", "--url", service.url, "--output", str(tmp_path), "--for", "0.1", "--every", "1"]
+    program = f"""
+import sys
+from pipelines.cli import main
+assert main({asking!r}) == 4
+print(sorted({{"requests", "urllib3", "confluent_kafka", "numpy", "pyarrow"}} & sys.modules.keys()))
+"""
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert found.stdout.splitlines()[-1:] == ["[]"], found.stderr
 
 
 def test_an_answer_larger_than_any_feed_is_given_up(service):
