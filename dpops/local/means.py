@@ -1,15 +1,16 @@
 """The mean over users from several services' reports: UA, fixed weights and UWA."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpops.local.mechanism import Float64s
+from dpops.local.mechanism import Float64s, LocalMechanism
 from dpops.local.posterior import second_moments
 from dpops.local.reports import Reports
 
@@ -66,9 +67,17 @@ def fixed_weights(reports: Reports) -> Float64s:
 
     All variances are affine in v^2, so this is the variance averaged over the prior.
     """
+    return _weights(tuple(service.mechanism for service in reports.services))
+
+
+@lru_cache(maxsize=1024)
+def _weights(mechanisms: Sequence[LocalMechanism]) -> Float64s:
+    """The same few services are asked for in thousands of groups."""
     at = np.array(1 / math.sqrt(3))
-    inverse = np.array([1 / float(service.mechanism.variance(at)) for service in reports.services])
-    return np.asarray(inverse / inverse.sum())
+    inverse = np.array([1 / float(mechanism.variance(at)) for mechanism in mechanisms])
+    found: Float64s = np.asarray(inverse / inverse.sum())
+    found.flags.writeable = False
+    return found
 
 
 def posterior_variances(reports: Reports) -> Float64s:

@@ -73,7 +73,8 @@ def run(spec: FusionSpecification, pattern: str, output: Path, formats: Sequence
     if not groups:
         raise InputError(f"no report was usable: of {found.read} rows {_listed(found.refused)}")
     found.users, found.leakage = sum(each.users for each in spent), max(each.leakage for each in spent)
-    found.rows = [_placed(row, group, spec) for group, rows in sorted(groups, key=itemgetter(0)) for row in rows]
+    placed = ((_place(group, spec), rows) for group, rows in sorted(groups, key=itemgetter(0)))
+    found.rows = [place | row for place, rows in placed for row in rows]
     stem = f"fused-{spec.spec_id}"
     for kind in formats:
         path = output / f"{stem}.{kind}"
@@ -130,16 +131,15 @@ def _keep(element: tuple[Group, list[Row]] | Spent, key: str, kept: Spool) -> No
     kept.append(key, msgspec.json.encode(element))
 
 
-def _placed(row: Row, group: Group, spec: FusionSpecification) -> Row:
-    """The row with its specification, slot and cell; empty texts for what is not asked for."""
+def _place(group: Group, spec: FusionSpecification) -> Row:
+    """Specification, slot and cell of a group's rows; empty texts for what is not asked for."""
     slot_s, cell = group
     start = end = ""
     if spec.reports.hours is not None:
         at = datetime.fromtimestamp(slot_s, ZoneInfo(spec.reports.hours.zone))
         start = at.isoformat()
         end = (at.astimezone(UTC) + timedelta(seconds=spec.reports.hours.slot_s)).astimezone(at.tzinfo).isoformat()
-    place = {"spec_id": spec.spec_id, "slot_start": start, "slot_end": end, "cell": f"{cell:x}" if cell else ""}
-    return place | row
+    return {"spec_id": spec.spec_id, "slot_start": start, "slot_end": end, "cell": f"{cell:x}" if cell else ""}
 
 
 def _count(found: Fused, result: Any) -> None:

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +15,6 @@ from dpops.local.laplace import Laplace
 from dpops.local.likelihood import Rows
 from dpops.local.means import Method, fused_mean
 from dpops.local.reports import Reports, Service
-from dpops.types import Float64s
 from transforms.reports.columns import Reported
 from transforms.sinks.rows import Row
 
@@ -111,25 +112,26 @@ def fuse(parts: Sequence[bytes], rules: FusionRules) -> list[Row]:
     whole = np.concatenate(tables, axis=1)
     whole = whole[:, np.argsort(whole[0], kind="stable")]
     reports = Reports(rules.services, whole[1:].view(np.float64))
-    rows = [_mean_row(reports, rules, FUSED)]
+    leakage = reports.leakage()
+    rows = [_mean_row(reports, rules, FUSED, leakage)]
     for index, service in enumerate(reports.services):
         single = Reports([service], reports.values[index : index + 1])
         if not np.isnan(single.values).all():
-            rows.append(_mean_row(single, rules, service.name))
-    return rows + _share_rows(reports, rules)
+            rows.append(_mean_row(single, rules, service.name, single.leakage()))
+    return rows + _share_rows(reports, rules, leakage)
 
 
-def _mean_row(reports: Reports, rules: FusionRules, name: str) -> Row:
+def _mean_row(reports: Reports, rules: FusionRules, name: str, leakage: float) -> Row:
     """The mean brought into [0, U], with an interval of two standard errors around it: so it is never empty."""
     fused = fused_mean(reports, rules.mean)
     upper = rules.upper_kmh
     value = min(max((fused.value + 1) / 2 * upper, 0.0), upper)
     half = fused.standard_error * upper  # two of them, on a scale that is half as long
-    row = _row("mean", name, value, "km/h", fused.users, reports.leakage())
+    row = _row("mean", name, value, "km/h", fused.users, leakage)
     return row | {"lower95": round(max(value - half, 0.0), 6), "upper95": round(min(value + half, upper), 6)}
 
 
-def _share_rows(reports: Reports, rules: FusionRules) -> list[Row]:
+def _share_rows(reports: Reports, rules: FusionRules, leakage: float) -> list[Row]:
     """The share of users in each bucket, where a service's reports tell it."""
     telling = [not isinstance(service.mechanism, Laplace) for service in reports.services]
     values = reports.values[telling]
@@ -137,13 +139,18 @@ def _share_rows(reports: Reports, rules: FusionRules) -> list[Row]:
     if not rules.buckets or not users:
         return []
     found = _distribution(aggregate(reports, rules.buckets), rules.distribution)
-    edges: Float64s = np.linspace(0, rules.upper_kmh, rules.buckets + 1)
     status = "ok" if found.converged else "not-converged"
+    row = _row("share", FUSED, 0.0, "1", users, leakage) | {"status": status}
     return [
-        _row("share", FUSED, float(share), "1", users, reports.leakage())
-        | {"from_kmh": round(float(low), 6), "to_kmh": round(float(high), 6), "status": status}
-        for share, low, high in zip(found.shares, edges[:-1], edges[1:], strict=True)
+        row | {"value": round(share, 9), "from_kmh": low, "to_kmh": high}
+        for share, (low, high) in zip(found.shares.tolist(), _buckets(rules.upper_kmh, rules.buckets), strict=True)
     ]
+
+
+@cache
+def _buckets(upper_kmh: float, buckets: int) -> list[tuple[float, float]]:
+    edges = [round(edge, 6) for edge in np.linspace(0, upper_kmh, buckets + 1).tolist()]
+    return list(pairwise(edges))
 
 
 def _distribution(told: Rows, method: str) -> Distribution:
