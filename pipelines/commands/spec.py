@@ -11,7 +11,6 @@ import msgspec
 from pipelines.commands.local_path import LocalPath
 from pipelines.commands.options import console, json_option
 from pipelines.errors import UsageError
-from pipelines.input_files import paths_of
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -170,8 +169,6 @@ def new(sample: Path | None, gtfs: Path | None, adjacency: str, output: Path | N
         raise UsageError("give --gtfs, --sample or both")
     if gtfs is not None and output is None:
         raise UsageError("give --output: with --gtfs files of the region and of places lie beside the specification")
-    if sample is not None and sample.is_dir():
-        sample = Path(paths_of(str(sample))[0])
     stem = output.stem if output else ""
     made = draft(sample, adds_and_removes=adjacency == "add-remove", timetable=gtfs, stem=stem)
     if not as_json:

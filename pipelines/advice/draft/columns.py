@@ -73,10 +73,10 @@ LOOKED_FOR = {
 """The fields that a feed must have, and what is taken for them."""
 
 
-def find_columns(columns: Mapping[str, Sequence[Any]]) -> Found | None:
-    """None where vehicles, times or positions cannot be told. A speed may be missing."""
+def find_columns(columns: Mapping[str, Sequence[Any]], vehicle: str | None = None) -> Found | None:
+    """None where vehicles, times or positions cannot be told. A speed may be missing. vehicle: the column, if known."""
     arrays = _arrays(columns)
-    names, guessed = _assigned(arrays)
+    names, guessed = _assigned(arrays, vehicle)
     if any(field not in names for field in LOOKED_FOR):
         return None
     if "speed" in guessed and len(arrays) > len(names):
@@ -99,10 +99,10 @@ def _arrays(columns: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
     return {name: array for name, values in columns.items() if (array := as_array(values)) is not None}
 
 
-def _assigned(arrays: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
+def _assigned(arrays: Mapping[str, Any], vehicle: str | None = None) -> tuple[dict[str, str], list[str]]:
     """The column of each field that has one, and the fields that were found by their values alone."""
     has_names = not all(name.isdigit() for name in arrays)
-    names: dict[str, str] = {}
+    names = {} if vehicle is None else {"vehicle": vehicle}
     guessed = []
     for field in ("time", "lat", "lon", "speed"):
         left = [name for name in arrays if name not in names.values()]
@@ -115,7 +115,8 @@ def _assigned(arrays: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
                 guessed.append(field)
     if "lat" in guessed and "lon" in guessed and _crossed(arrays[names["lat"]]):
         names["lat"], names["lon"] = names["lon"], names["lat"]
-    _find_vehicle(arrays, names, guessed)
+    if vehicle is None:
+        _find_vehicle(arrays, names, guessed)
     if names.keys() >= LOOKED_FOR.keys():
         _settle_time(arrays, names)
     return names, guessed

@@ -13,13 +13,16 @@ from numpy.typing import NDArray
 from dpops.levels.defaults import Profile
 from dpops.types import Int64s
 from pipelines.advice.draft.budget import limits, total
+from pipelines.advice.draft.by_file import BEWARE, advice, find_by_file, is_by_file, read_folder
 from pipelines.advice.draft.columns import LOOKED_FOR, Found, as_array, find_columns, missing_fields
-from pipelines.advice.draft.sample import Sample, read_sample
+from pipelines.advice.draft.sample import Sample
 from pipelines.advice.draft.units import Positions, same_clock, speed_unit, zones_at
 from pipelines.advice.timetable.town import REGION, Town, read_town
 from pipelines.errors import InputError
+from pipelines.input_files import paths_of
 from transforms.layouts import FIXED
 from transforms.layouts.base import FIELDS
+from transforms.layouts.by_file import FILE
 from transforms.layouts.capmetro import CAPMETRO
 from transforms.layouts.columns import TimeUnit, numbers
 from transforms.layouts.iudx import COLUMNS as OF_IUDX
@@ -78,12 +81,12 @@ class _Feed:
 
 
 def draft(path: Path | None, *, adds_and_removes: bool, timetable: Path | None = None, stem: str = "") -> Draft:
-    """Drafts from a sample of the feed, a GTFS timetable, or both: public facts are then the timetable's.
+    """Drafts from a sample of the feed, a file or a folder, a GTFS timetable, or both: public facts are then its.
 
     adds_and_removes: secret counts, with one small total; else public counts, with an epsilon for each HAT. stem: of
     the names of files beside the specification. Raises InputError where vehicles, times or positions are not found.
     """
-    feed = None if path is None else _feed(path, read_sample(str(path)))
+    feed = None if path is None else _feed(path, paths_of(str(path)) if path.is_dir() else [str(path)])
     town = None if timetable is None else read_town(timetable, RESOLUTION)
     if feed is not None and "speed" not in feed.columns.names and not adds_and_removes:
         raise InputError(
@@ -106,8 +109,9 @@ def draft(path: Path | None, *, adds_and_removes: bool, timetable: Path | None =
     return Draft("\n".join(parts), _said(feed, town), _warnings(feed, town, adds_and_removes), files)
 
 
-def _feed(path: Path, sample: Sample) -> _Feed:
-    columns = _columns_of(path, sample)
+def _feed(path: Path, files: list[str]) -> _Feed:
+    sample = read_folder(files)
+    columns = _columns_of(Path(files[0]), sample)
     arrays = {field: as_array(sample.columns[name]) for field, name in columns.names.items()}
     fits, found = _placed(arrays, columns)
     if not found.us.size:
@@ -126,7 +130,7 @@ def _feed(path: Path, sample: Sample) -> _Feed:
         unit=unit,
         unit_why=why,
         cells=tuple(cell_text(cell) for cell in cells.tolist()),
-        vehicles=int(np.unique(found.vehicle).size),
+        vehicles=len(files) if FILE in sample.columns else int(np.unique(found.vehicle).size),
         usable=float(fits.mean()),
         with_speed=float(moving.mean()),
         max_gap_s=_max_gap_s(found.vehicle, found.us),
@@ -160,14 +164,14 @@ def _columns_of(path: Path, sample: Sample) -> Found:
         if not any(speed not in (None, "") for speed in sample.columns.get(names["speed"], ())):
             del names["speed"]
         return Found(names, FIXED[sample.layout].units.time_unit, ())
-    found = find_columns(sample.columns)
+    found = find_by_file(sample.columns) if is_by_file(sample) else find_columns(sample.columns)
     if found is None:
         there = ", ".join(_text(name) for name in list(sample.columns)[:20])
         missing = missing_fields(sample.columns)
         told = "; ".join(f"{field}: looked for {LOOKED_FOR[field]}" for field in missing)
         raise InputError(
             f"{path}: a {sample.layout} file, but no column of {' and '.join(missing)} was made out. {told}. "
-            f"It has {there or 'none'}: write input.columns by hand (docs/specification.md)"
+            f"It has {there or 'none'}: write input.columns by hand (docs/specification.md){advice(missing)}"
         )
     return found
 
@@ -281,6 +285,7 @@ def _input(feed: _Feed | None) -> str:
         return "\n".join([*lines, *([] if "speed" in found.names else [derived]), ""])
     names = ", ".join(f"{field} = {_text(found.names[field])}" for field in FIELDS if field in found.names)
     guess = f"  # {', '.join(found.guessed)} by values alone: check" if found.guessed else ""
+    guess += "  # each file is of one vehicle and named by it: check" if found.names["vehicle"] == FILE else ""
     lines += [f"columns = {{ {names} }}{guess}", _times(found)]
     if "speed" in found.names:
         lines.append(f"speed_unit = {_text(feed.unit)}  # {feed.unit_why}")
@@ -364,6 +369,8 @@ def _warnings(feed: _Feed | None, town: Town | None, secret: bool) -> tuple[str,
         found.append(f"Day and month cannot be told apart in this sample: times may be {both}. Give a later sample.")
     if feed.columns.guessed:
         found.append(f"Found by values alone, not by name: {', '.join(feed.columns.guessed)}.")
+    if feed.columns.names["vehicle"] == FILE:
+        found.append(BEWARE)
     if feed.columns.is_doubtful:
         found.append(
             f"Column {feed.columns.names['vehicle']} looks like no vehicle: its rows are far from each other, or "
