@@ -20,7 +20,9 @@ import msgspec
 from pipelines.account.location import AccountLocation, read_key, read_secret, secret_of, signature_of, write_key
 from transforms.atomic_files import locked, replacing
 from transforms.ledger import Account, AccountRefusal, Ledger
+from transforms.ledger.chain import Signature
 from transforms.ledger.head import Head, Known, LedgerError
+from transforms.ledger.witness import check_unsigned
 from transforms.recorded.codec import LIVE_COLUMN, decode
 from transforms.recorded.units import StageUnit
 from transforms.regular_files import read_regular
@@ -61,6 +63,10 @@ class Backup(NamedTuple):
         return str(self.entries[0]["hash"])
 
     @property
+    def signature(self) -> Signature:
+        return signature_of(secret_of(self.header.key, "the backup"))
+
+    @property
     def last(self) -> Mapping[str, Any]:
         return self.entries[-1]
 
@@ -98,7 +104,7 @@ def write_backup(place: AccountLocation, path: Path, password: Path | None) -> B
     _refuse_other_files(path)
     word = None if password is None else _read_password(password)
     key, book = read_key(place.key), place.ledger
-    known = dict(Head(place.head).read_all())  # before the ledger is read, which never lags behind it
+    known = dict(place.witness.read_all())  # before the ledger is read, which never lags behind it
     book.verify()
     entries, made = list(book.entries()), datetime.now(UTC).isoformat(timespec="seconds")
     backup = Backup(_Header(made, key.key.hex(), known), entries[:1]).with_entries(entries)
@@ -117,14 +123,14 @@ def restore(place: AccountLocation, path: Path, password: Path | None, evidence:
     place.key.parent.mkdir(parents=True, exist_ok=True)
     with locked(place.key.parent):
         has_key, has_head = _has_same_key(place, backup), place.head.exists()
-        book = Ledger(place.url, place.head, signature_of(secret_of(backup.header.key, "the backup")))
+        book = Ledger(place.url, place.head, backup.signature)
         has_ledger = book.exists() and _has_its_entries(book, backup)
         now = backup.with_entries(list(book.entries())) if has_ledger else backup
         _check_nothing_since(place, now, evidence)
         if not has_ledger:
             _fill(book, backup)
         if not has_head:
-            Head(place.head).create(now.header.head)
+            Head(place.head, backup.signature).create(now.header.head)
         if not has_key:
             write_key(place.key, backup.header.key)
         book.verify()
@@ -169,10 +175,12 @@ def _check_nothing_since(place: AccountLocation, backup: Backup, evidence: Evide
     backup: with the entries of the ledger that is there, where one is.
     """
     if place.head.exists():
-        head = Head(place.head)
+        head = Head(place.head, backup.signature)
         for account in {entry["account"] for entry in backup.entries}:
             if head.home(account) not in (None, backup.genesis):
                 raise AccountRefusal(f"account {account!r} lives in another ledger that this key file was used with")
+        if backup.genesis in (known := head.read_all()):
+            check_unsigned(known[backup.genesis], backup.entries, backup.signature)
         remembered = head.read(backup.genesis)
         if remembered is not None and remembered.sequence > backup.last["seq"]:
             missing = remembered.sequence - backup.last["seq"]

@@ -36,6 +36,11 @@ class AccountLocation:
         return self.key.with_name(self.key.name + ".head")
 
     @property
+    def witness(self) -> Head:
+        """The head file, whose signature is compared where there is a key."""
+        return Head(self.head, self.signature)
+
+    @property
     def shown(self) -> str:
         """The ledger's place for people: without a password."""
         return database_of(self.url).shown
@@ -149,7 +154,7 @@ def open_account(place: AccountLocation, table: AccountTerms) -> str:
 def other_accounts(place: AccountLocation, account: str) -> list[str]:
     """What else the ledger or the head file knows: a vehicle that reports to two accounts spends both budgets."""
     in_ledger = {known.name for known in place.ledger.accounts()}
-    with_key = {name for ledger in Head(place.head).read_all().values() for name in ledger["accounts"]}
+    with_key = {name for ledger in place.witness.read_all().values() for name in ledger["accounts"]}
     return sorted((in_ledger | with_key) - {account})
 
 
@@ -163,7 +168,7 @@ def that_void(place: AccountLocation, table: AccountTerms) -> list[str]:
 def _has_key(place: AccountLocation) -> bool:
     """Whether there is a key file. Key and head belong together: one of them alone is refused."""
     if os.path.lexists(place.key):
-        Head(place.head).read_all()
+        place.witness.read_all()
         return True
     if os.path.lexists(place.head) and Head(place.head).read_all():
         raise LedgerError(f"the key file {place.key} is missing but its head file is there: restore it from the backup")
@@ -176,8 +181,9 @@ def _make_key(place: AccountLocation, account: str) -> None:
         raise AccountRefusal(
             f"account {account!r} was opened with a key file, and there is none at {place.key}: name it with --key"
         )
-    Head(place.head).create()
-    write_key(place.key, secrets.token_hex(KEY_BYTES))
+    key = secrets.token_bytes(KEY_BYTES)
+    Head(place.head, signature_of(Secret(key))).create()
+    write_key(place.key, key.hex())
 
 
 def write_key(path: Path, text: str) -> None:

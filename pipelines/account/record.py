@@ -11,12 +11,13 @@ class Record(NamedTuple):
 
     newest: hash of the specification's newest release, which tells all entries before it and is the same whatever audit
     events follow; empty where nothing was released. is_signed: the signatures of all entries were compared;
-    signatures: that in words, of those that there are.
+    signatures: that in words, of those that there are. head: what the head file shows, in words.
     """
 
     newest: str
     is_signed: bool
     signatures: str
+    head: str
 
 
 def walked(book: Ledger, spec: Specification) -> Record:
@@ -25,4 +26,4 @@ def walked(book: Ledger, spec: Specification) -> Record:
     periods = {spent.period for spent in book.spent(spec.account.name)}
     newest = max((book.last_of(spec.spec_id, period) for period in periods), default=0)
     entry = book.hash_of(newest).partition(".")[0] if newest else ""
-    return Record(entry, found.checked == found.entries, found.said())
+    return Record(entry, found.checked == found.entries, found.said(), book.head_said())

@@ -50,8 +50,8 @@ def show(place: AccountLocation, as_json: bool) -> None:
       hatstream ledger show --ledger austin.sqlite
     """
     book = _open(place)
-    signatures = book.verify_chain().said()
-    accounts = [_describe(book, account) | {"signatures": signatures} for account in book.accounts()]
+    checked = {"signatures": book.verify_chain().said(), "head": book.head_said()}
+    accounts = [_describe(book, account) | checked for account in book.accounts()]
     if as_json:
         click.echo(msgspec.json.encode(accounts).decode())
         return
@@ -69,7 +69,7 @@ def show(place: AccountLocation, as_json: bool) -> None:
         if account["redrawn"]:
             out.print(f"{account['redrawn']:,} units were drawn again by later runs or restarts; the first draw stands")
     if accounts:
-        out.print(signatures)
+        out.print("\n".join(checked.values()))
 
 
 def _account_table(account: dict[str, Any]) -> Table:
@@ -150,7 +150,8 @@ def verify(place: AccountLocation, as_json: bool) -> None:
     Example:
       hatstream ledger verify --ledger austin.sqlite
     """
-    walked = _open(place).verify()
+    book = _open(place)
+    walked, head = book.verify(), book.head_said()
     lines = [f"the ledger is whole: {walked.entries:,} entries"]
     if 0 < walked.signed < walked.entries:
         unsigned = walked.entries - walked.signed
@@ -158,7 +159,7 @@ def verify(place: AccountLocation, as_json: bool) -> None:
     unread = walked.signed - walked.checked
     lines.append(walked.said() + (f"; that is {unread:,} entries" if unread else ""))
     numbers = {"entries": walked.entries, "signed": walked.signed, "signatures_compared": walked.checked}
-    answer(as_json, {"whole": True, **numbers, "signatures": walked.said()}, *lines)
+    answer(as_json, {"whole": True, **numbers, "signatures": walked.said(), "head": head}, *lines, head)
 
 
 @ledger.command()

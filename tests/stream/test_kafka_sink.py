@@ -180,7 +180,7 @@ def test_a_topic_that_is_not_there_stops_a_release_before_anything_is_recorded(t
     code, _, err = hatstream(*city.release(town, "--kafka-output", f"{kafka.brokers}/nowhere"))
     assert (code, err) == (4, f"hatstream: topic 'nowhere' at {kafka.brokers}: it does not exist\n")
     said = hatstream("ledger", "verify", "--ledger", town / "ledger.sqlite")[1]
-    assert said == "the ledger is whole: 1 entries\nall signatures were compared with the key\n"
+    assert said.startswith("the ledger is whole: 1 entries\nall signatures were compared with the key\n")
 
 
 def test_brokers_that_go_away_after_the_commit_leave_a_record_that_a_rerun_sends(town, topic, hatstream, monkeypatch):

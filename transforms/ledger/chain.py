@@ -2,12 +2,13 @@
 
 Whoever can write to the database could go on with the chain. So an entry of an account whose key is at hand is also
 signed: its `hash` is the hash, a dot, and an HMAC with a key derived from the account's. Once an account has a signed
-entry, all that follow must be; entries from before that (a ledger of an older version) stay as they are.
+entry, all that follow must be; entries from before that (a ledger of an older version) stay as they are. That the head
+file is signed too is said in the entry that opens an account, or in one of kind `signed` of an older account.
 """
 
 import hashlib
 import hmac
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -38,6 +39,10 @@ ENTRY = sa.Table(
     sa.Column("release_id", sa.Text, unique=True),
 )
 _AT_ONCE = 100
+_OF_ACCOUNTS = ("account", "signed")
+HEAD_IS_SIGNED = {"head": "signed"}
+"""In the body of an entry: the head file that fits the chain from here on has a signature."""
+
 _FIELDS = ("seq", "at", "kind", "account", "spec_id", "period", "slot_s", "shard", "epsilon", "body", "release_id")
 
 Entry = Mapping[str, Any]
@@ -102,9 +107,8 @@ def append(db: sa.Connection, signature: Signature | None, *new: Entry) -> None:
         return
     _, sequence, before = tip(db)
     account = new[0]["account"]
-    if signature and sequence and new[0]["kind"] != "account" and signed_since(db, account) is None:
-        body = msgspec.json.encode({"entries before": sequence}).decode()
-        new = ({"kind": "signed", "account": account, "body": body}, *new)
+    if signature and sequence and new[0]["kind"] != "account" and (news := _signed_from_here(db, account, sequence)):
+        new = ({"kind": "signed", "account": account, "body": msgspec.json.encode(news).decode()}, *new)
     at = datetime.now(UTC).isoformat(timespec="seconds")
     rows = []
     for seq, values in enumerate(new, sequence + 1):
@@ -116,6 +120,12 @@ def append(db: sa.Connection, signature: Signature | None, *new: Entry) -> None:
         rows.append(entry | {"hash": before})
     db.execute(ENTRY.insert(), rows)
     _check_written(db, rows)
+
+
+def _signed_from_here(db: sa.Connection, account: str, entries_before: int) -> Mapping[str, Any]:
+    """What is signed from an account's next entry on, and was not before."""
+    entries = {"entries before": entries_before} if signed_since(db, account) is None else {}
+    return entries | ({} if head_is_signed(of_accounts(db, ENTRY.c.account == account), {account}) else HEAD_IS_SIGNED)
 
 
 def _check_written(db: sa.Connection, rows: list[dict[str, Any]]) -> None:
@@ -183,6 +193,24 @@ def signed_since(db: sa.Connection, account: str) -> int | None:
     first = sa.select(sa.func.min(ENTRY.c.seq)).where(ENTRY.c.account == account, ENTRY.c.hash.like("%.%"))
     found: int | None = db.execute(first).scalar()
     return found
+
+
+def of_accounts(db: sa.Connection, *which: sa.ColumnElement[bool]) -> Sequence[Entry]:
+    """What the chain says of accounts and of what is signed, in its order."""
+    query = sa.select(ENTRY.c.kind, ENTRY.c.account, ENTRY.c.body).where(ENTRY.c.kind.in_(_OF_ACCOUNTS), *which)
+    return [dict(row) for row in db.execute(query.order_by(ENTRY.c.seq)).mappings()]
+
+
+def own_accounts(known: Iterable[Entry], signature: Signature) -> set[str]:
+    """The accounts that were opened with this key, of entries in the order of the chain."""
+    opened = (entry for entry in known if entry["kind"] == "account")
+    return {entry["account"] for entry in opened if f'"{signature.key_check}"' in entry["body"]}
+
+
+def head_is_signed(known: Iterable[Entry], accounts: Collection[str]) -> bool:
+    """Whether an entry of one of these accounts says that the head file is signed."""
+    bodies = (entry["body"] for entry in known if entry["kind"] in _OF_ACCOUNTS and entry["account"] in accounts)
+    return any(HEAD_IS_SIGNED.items() <= msgspec.json.decode(body, type=dict[str, Any]).items() for body in bodies)
 
 
 def check(entry: Mapping[str, Any], since: int | None, signature: Signature | None, told: bytes | None = None) -> None:

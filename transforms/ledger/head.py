@@ -1,13 +1,21 @@
-"""The head file: what the newest entry of each ledger was, kept beside the key and outside the database."""
+"""The head file: what the newest entry of each ledger was, kept beside the key and outside the database.
 
+It is signed with a key derived from the account's. One of an older version has no signature; it is taken once for each
+ledger in it, and replaced: from then on the ledger's own signed entries say that its head is signed.
+"""
+
+import hmac
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple, TypedDict
+from typing import TYPE_CHECKING, NamedTuple, NotRequired, TypedDict
 
 import msgspec
 
 from transforms.atomic_files import locked, replacing
 from transforms.regular_files import read_regular
+
+if TYPE_CHECKING:
+    from transforms.ledger.chain import Signature
 
 
 class LedgerError(Exception):
@@ -20,11 +28,15 @@ HEAD_BYTES = 64 << 20
 
 
 class Known(TypedDict):
-    """What is remembered of one ledger: its newest entry, and the accounts in it."""
+    """What is remembered of one ledger: its newest entry, and the accounts in it.
+
+    is_unsigned: nobody with the key vouched for it yet: it is of an older version.
+    """
 
     sequence: int
     hash: str
     accounts: list[str]
+    is_unsigned: NotRequired[bool]
 
 
 class Remembered(NamedTuple):
@@ -32,27 +44,35 @@ class Remembered(NamedTuple):
     hash: str
 
 
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    """A signed head file; one without a signature is its ledgers alone."""
+
+    ledgers: msgspec.Raw
+    signature: str
+
+
 class Head:
     """A small JSON file: ledger (by the hash of its first entry) -> newest sequence, hash, accounts."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, signature: "Signature | None" = None) -> None:
+        """signature: of the account's key; without it none is compared, and a signed file is not written to."""
+        self._path, self._key = path, signature.key_of("head") if signature else None
 
     def create(self, known: Mapping[str, Known] | None = None) -> None:
         """A head file that knows no ledger yet, or those of a copy. The caller holds the folder's lock."""
-        with replacing(self._path) as file:
-            file.write(msgspec.json.encode(known or {}))
+        self._write(known or {})
+
+    def exists(self) -> bool:
+        return self._path.exists()
+
+    def is_signed(self) -> bool:
+        return self._read()[1]
+
+    def has_unsigned(self) -> bool:
+        return any(known.get("is_unsigned") for known in self.read_all().values())
 
     def read_all(self) -> Mapping[str, Known]:
-        try:
-            found = msgspec.json.decode(read_regular(self._path, HEAD_BYTES), type=dict[str, Known])
-        except FileNotFoundError:
-            raise LedgerError(
-                f"the head file {self._path} is missing: restore it from the backup, it belongs with the key file"
-            ) from None
-        except (OSError, ValueError, msgspec.MsgspecError, RecursionError):  # ValueError: of what is no UTF-8
-            raise LedgerError(f"the head file {self._path.name} beside the key file cannot be read") from None
-        return found
+        return self._read()[0]
 
     def read(self, genesis: str | None) -> Remembered | None:
         known = self.read_all().get(genesis or "")
@@ -62,6 +82,13 @@ class Head:
         """The ledger in which the account was opened with this key; there is never a second one."""
         return next((ledger for ledger, known in self.read_all().items() if account in known["accounts"]), None)
 
+    def vouch(self, genesis: str) -> None:
+        """Signs what an older version remembered of a ledger, which was found to fit it."""
+        with locked(self._path.parent):
+            known = dict(self.read_all())
+            known[genesis] = _plain(known[genesis])
+            self._write(known)
+
     def advance(self, genesis: str, sequence: int, hash_: str, account: str) -> None:
         """Remembers a newer head; an older one (another process was faster) changes nothing."""
         with locked(self._path.parent):
@@ -69,9 +96,51 @@ class Head:
                 raise LedgerError(f"account {account!r} was opened in another ledger at the same time")
             known = dict(self.read_all())
             mine = known.get(genesis, Known(sequence=0, hash="", accounts=[]))
+            if self._key and mine.get("is_unsigned"):
+                raise LedgerError(f"the head file {self._path} was replaced by one without a signature")
             accounts = sorted({*mine["accounts"], account})
             if sequence > mine["sequence"]:
                 mine = Known(sequence=sequence, hash=hash_, accounts=[])
             known[genesis] = Known(sequence=mine["sequence"], hash=mine["hash"], accounts=accounts)
-            with replacing(self._path) as file:
-                file.write(msgspec.json.encode(known))
+            self._write(known)
+
+    def _read(self) -> tuple[dict[str, Known], bool]:
+        """Ledgers, and whether the file is signed. Raises LedgerError, also where another key has signed it."""
+        try:
+            data = read_regular(self._path, HEAD_BYTES)
+            try:
+                file = msgspec.json.decode(data, type=_File)
+            except msgspec.ValidationError:  # of an older version
+                known = msgspec.json.decode(data, type=dict[str, Known])
+                return {ledger: Known(**mine | {"is_unsigned": True}) for ledger, mine in known.items()}, False
+            known = msgspec.json.decode(file.ledgers, type=dict[str, Known])
+        except FileNotFoundError:
+            raise LedgerError(
+                f"the head file {self._path} is missing: restore it from the backup, it belongs with the key file"
+            ) from None
+        except (OSError, ValueError, msgspec.MsgspecError, RecursionError):  # ValueError: of what is no UTF-8
+            raise LedgerError(f"the head file {self._path.name} beside the key file cannot be read") from None
+        if self._key and not hmac.compare_digest(self._sign(bytes(file.ledgers)).encode(), file.signature.encode()):
+            raise LedgerError(
+                f"the head file {self._path} is not signed with the account's key: it is forged, or another key's. "
+                "Restore it from the backup"
+            )
+        return known, True
+
+    def _write(self, known: Mapping[str, Known]) -> None:
+        if self._key:
+            ledgers = msgspec.json.encode(known)
+            data = msgspec.json.encode(_File(msgspec.Raw(ledgers), self._sign(ledgers)))
+        elif self.exists() and self.is_signed():
+            raise LedgerError(f"the head file {self._path} is signed: without the account's key it stays as it is")
+        else:
+            data = msgspec.json.encode({ledger: _plain(mine) for ledger, mine in known.items()})
+        with replacing(self._path) as file:
+            file.write(data)
+
+    def _sign(self, ledgers: bytes) -> str:
+        return hmac.digest(self._key or b"", ledgers, "sha256").hex()
+
+
+def _plain(known: Known) -> Known:
+    return Known(sequence=known["sequence"], hash=known["hash"], accounts=known["accounts"])

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from dpops.accountant import Limit, limit_of
 from transforms.failpoints import failpoint
-from transforms.ledger import chain, databases
+from transforms.ledger import chain, databases, witness
 from transforms.ledger.accounts import (
     Account,
     AccountRefusal,
@@ -28,7 +28,7 @@ from transforms.ledger.accounts import (
     known_account,
     limit_in_force,
 )
-from transforms.ledger.chain import ENTRY, METADATA, Signature, Tip, Walked
+from transforms.ledger.chain import ENTRY, METADATA, Signature, Walked
 from transforms.ledger.claims import check_claims, claims_of
 from transforms.ledger.head import Head, LedgerError
 from transforms.ledger.releases import Audit, Recorded, json_of, seal_missing, stopped_by, stored_units
@@ -42,6 +42,7 @@ from transforms.ledger.spending import (
     spent_in_spans,
     uses_of_spans,
 )
+from transforms.ledger.witness import UNKNOWN_TO_HEAD
 from transforms.recorded.codec import LIVE_COLUMN, column_of, decode
 from transforms.recorded.units import (
     Debit,
@@ -56,8 +57,6 @@ from transforms.recorded.units import (
     all_of,
     debit,
 )
-
-UNKNOWN_TO_HEAD = "the head file beside the key file does not know this ledger"
 
 Found = TypeVar("Found")
 _Kind = TypeVar("_Kind", bound=Unit)
@@ -76,7 +75,8 @@ class Ledger:
         signature: of the account's key; without it signatures are neither made nor compared.
         read_only: looks at the ledger without writing to it or waiting for writers.
         """
-        self.url, self._head, self._signature = url, Head(head), signature
+        self.url, self._signature = url, signature
+        self._head = Head(head, signature)
         self._database = databases.database_of(url)
         self._engine = self._database.engine(read_only=read_only)
 
@@ -113,27 +113,24 @@ class Ledger:
     def open_account(self, account: Account) -> str:
         """Writes the account once. Returns "created", "unchanged" or "limit lowered"; refuses any other change."""
 
-        def open_or_lower(db: sa.Connection) -> tuple[str, Tip]:
-            self._compare_with_head(db)
+        def open_or_lower(db: sa.Connection) -> str:
+            if not self._compare_with_head(db) and witness.must_know(db, self._signature):
+                raise LedgerError(f"{UNKNOWN_TO_HEAD}, though there are releases with this key in it: restore it")
             self._home(db, account.name)
             known = find_account(db, account.name)
             if known is None:
                 body = asdict(account) | {"nonce": secrets.token_hex(16)}  # no two ledgers begin alike
+                body |= chain.HEAD_IS_SIGNED if self._signature else {}
                 chain.append(db, self._signature, {"kind": "account", "account": account.name, "body": json_of(body)})
-                outcome = "created"
-            else:
-                check_match(known, account)
-                if limit_of(account.limit) == limit_of(known.limit):
-                    outcome = "unchanged"
-                else:
-                    lowered = {"kind": "limit", "account": account.name, "epsilon": account.limit, "body": "{}"}
-                    chain.append(db, self._signature, lowered)
-                    outcome = "limit lowered"
-            return outcome, chain.tip(db)
+                return "created"
+            check_match(known, account)
+            if limit_of(account.limit) == limit_of(known.limit):
+                return "unchanged"
+            lowered = {"kind": "limit", "account": account.name, "epsilon": account.limit, "body": "{}"}
+            chain.append(db, self._signature, lowered)
+            return "limit lowered"
 
-        outcome, tip = self._run(open_or_lower)
-        self._head.advance(*tip, account.name)
-        return outcome
+        return self._write(account.name, open_or_lower)
 
     def check_account(self, account: Account) -> None:
         """Refuses a release on an account that is not known here, or that does not match."""
@@ -187,7 +184,7 @@ class Ledger:
         period, spec_id = units[0].period, units[0].spec_id
         failpoint("before-record")
 
-        def write(db: sa.Connection) -> tuple[Recorded, Tip]:
+        def write(db: sa.Connection) -> Recorded:
             if not self._compare_with_head(db):  # again, for another process may have used another copy meanwhile
                 raise LedgerError(UNKNOWN_TO_HEAD)
             in_force = limit_in_force(db, account, limit)
@@ -195,13 +192,10 @@ class Ledger:
                 raise LimitExceeded(f"period {period}: the account's limit {in_force.said()} would be exceeded")
             recorded = seal_missing(db, self._signature, account, period, spec_id, spec_name, spec_text, units)
             check_total(db, account, units)
-            tip = chain.tip(db)
             failpoint("before-commit")
-            return recorded, tip
+            return recorded
 
-        recorded, tip = self._run(write)
-        failpoint("after-commit")
-        self._head.advance(*tip, account)
+        recorded = self._write(account, write, "after-commit")
         self.check_head()  # of two copies that recorded at once, only the one that the head took is published
         return recorded
 
@@ -209,21 +203,11 @@ class Ledger:
         """Keeps what a run knew of a period when it recorded it."""
         entry = {"kind": "note", "account": account, "spec_id": spec_id, "period": period, "body": json_of(known)}
 
-        def write(db: sa.Connection) -> Tip:
-            chain.append(db, self._signature, entry)
-            return chain.tip(db)
-
-        self._head.advance(*self._run(write), account)
+        self._write(account, lambda db: chain.append(db, self._signature, entry))
 
     def stop(self, account: str, spec_id: str, period: str, run: str) -> bool:
         """Whether a run must stop at a period: the first one that asks, which is kept; no other ever after."""
-
-        def write(db: sa.Connection) -> tuple[bool, Tip]:
-            return stopped_by(db, self._signature, account, spec_id, period, run), chain.tip(db)
-
-        is_stopped, tip = self._run(write)
-        self._head.advance(*tip, account)
-        return is_stopped
+        return self._write(account, lambda db: stopped_by(db, self._signature, account, spec_id, period, run))
 
     def noted(self, account: str, spec_id: str, period: str) -> dict[str, str] | None:
         """What was kept of a period, the newest of it."""
@@ -340,15 +324,11 @@ class Ledger:
 
     def _compare_with_head(self, db: sa.Connection) -> bool:
         """Whether the head file knows this ledger; refuses one without the entry that it remembers."""
-        remembered = self._head.read(chain.genesis(db))
-        if remembered is None:
-            return False
-        found = db.execute(sa.select(ENTRY.c.hash).where(ENTRY.c.seq == remembered.sequence)).scalar()
-        if found != remembered.hash:
-            raise LedgerError(
-                f"the ledger was rolled back or replaced: entry {remembered.sequence}, seen before, is not in it"
-            )
-        return True
+        return witness.fits(db, self._head, self._signature)
+
+    def head_said(self) -> str:
+        """What the head file shows of this ledger, in words. Raises LedgerError where it does not fit."""
+        return self._run(lambda db: witness.said(db, self._head, self._signature))
 
     def _home(self, db: sa.Connection, account: str) -> str | None:
         """The ledger that the head file knows the account in: this one or, before the first `init`, none."""
@@ -360,6 +340,20 @@ class Ledger:
                 "without one the account has ended: open another one, by another name and with another key (--key)."
             )
         return home
+
+    def _write(self, account: str, work: Callable[[sa.Connection], Found], failing: str | None = None) -> Found:
+        """`work` in one transaction; then the head file remembers the newest entry.
+
+        A head of an older version is signed before: an entry that says it is signed may follow.
+        """
+        if self._signature and self._head.has_unsigned() and self._run(lambda db: witness.is_unsigned(db, self._head)):
+            self.check_head()
+            self._head.vouch(self._run(chain.genesis) or "")
+        found, tip = self._run(lambda db: (work(db), chain.tip(db)))
+        if failing:
+            failpoint(failing)
+        self._head.advance(*tip, account)
+        return found
 
     def _run(self, work: Callable[[sa.Connection], Found]) -> Found:
         """`work` in one transaction, whole and from its start again where the database may succeed with it later.

@@ -29,7 +29,7 @@ PLAN = {"epsilon": "1", "step": "1/100", "scale": "6500", "upper": "65", "bias_b
 
 def opened(url, head, *, limit="3", signature=None):
     """A new ledger with its account and its head file."""
-    Head(head).create()
+    Head(head, signature).create()
     book = Ledger(url, head, signature)
     book.create()
     book.open_account(replace(ACCOUNT, limit=limit))

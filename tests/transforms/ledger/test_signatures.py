@@ -13,7 +13,7 @@ import pytest
 from tests.transforms.ledger.entries import ACCOUNT, opened, record, tamper, unit
 from transforms.ledger import Ledger, chain
 from transforms.ledger.chain import Signature
-from transforms.ledger.head import LedgerError
+from transforms.ledger.head import Head, LedgerError
 from transforms.recorded.codec import encode
 
 OURS = Signature(b"k" * 32, ACCOUNT.key_check)
@@ -105,9 +105,10 @@ def test_a_ledger_from_before_signatures_goes_on_and_is_marked_once(place):
 
 
 def test_accounts_of_another_key_are_left_to_who_has_it(signed, place):
-    with suppress(LedgerError):
-        theirs = Signature(b"t" * 32, "ff")
-        Ledger(*place, theirs).open_account(replace(ACCOUNT, name="town", key_check="ff"))
+    url, head = place
+    theirs = Signature(b"t" * 32, "ff")
+    Head(head.with_name("their.head"), theirs).create()
+    Ledger(url, head.with_name("their.head"), theirs).open_account(replace(ACCOUNT, name="town", key_check="ff"))
     assert signed.verify() == (4, 4, 3)
 
 
@@ -123,7 +124,8 @@ def test_what_a_run_knew_is_kept_and_signed(signed, place):
         signed.note("city", "a", "day 1", known)
     assert signed.noted("city", "a", "day 1") == {"most": "4"}
     assert signed.verify() == (5, 5, 5)
-    Ledger(*place).note("city", "a", "day 1", {"most": "0"})  # by somebody without the key
+    with pytest.raises(LedgerError, match="is signed: without the account's key it stays"):
+        Ledger(*place).note("city", "a", "day 1", {"most": "0"})
     with pytest.raises(LedgerError, match="entry 6 of the ledger was written without the account's key"):
         signed.noted("city", "a", "day 1")
 

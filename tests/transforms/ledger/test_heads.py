@@ -1,0 +1,240 @@
+"""Who may write to the ledger and to the head file, and has no key, gets no second look at what was released.
+
+Each way to try it is also taken against a ledger with one mistake, where it must succeed: else it would prove nothing.
+"""
+
+import json
+import sqlite3
+from contextlib import closing, suppress
+from dataclasses import replace
+from shutil import copy
+
+import pytest
+
+from tests.transforms.ledger.entries import ACCOUNT, opened, record, unit
+from transforms.ledger import AccountRefusal, Ledger, witness
+from transforms.ledger.chain import Signature
+from transforms.ledger.head import Head, LedgerError
+
+OURS = Signature(b"k" * 32, ACCOUNT.key_check)
+THEIRS = Signature(b"t" * 32, "ff")
+FIRST, SECOND = 7, 9
+
+
+class World:
+    """A ledger in a file; copies of it and of its head are states of before."""
+
+    def __init__(self, folder, *, is_of_older_version=False):
+        self.folder, self.head = folder, folder / "key.head"
+        opened(self.url, self.head, signature=None if is_of_older_version else OURS)
+        self.copies = 0
+
+    @property
+    def url(self):
+        return f"sqlite:///{self.folder / 'ledger.sqlite'}"
+
+    @property
+    def ledger(self):
+        return Ledger(self.url, self.head, OURS)
+
+    def kept(self):
+        """The ledger's file as it is now."""
+        with closing(sqlite3.connect(self.folder / "ledger.sqlite")) as db, db:
+            db.execute("pragma wal_checkpoint(truncate)")
+        self.copies += 1
+        return copy(self.folder / "ledger.sqlite", self.folder / f"{self.copies}.copy")
+
+    def put_back(self, path):
+        for name in ("ledger.sqlite-wal", "ledger.sqlite-shm"):
+            (self.folder / name).unlink(missing_ok=True)
+        copy(path, self.folder / "ledger.sqlite")
+
+    def without_signature(self):
+        """The head as who has no key can write it: of the ledger that is there now."""
+        entries = list(Ledger(self.url, self.head).entries())
+        mine = {"sequence": len(entries), "hash": entries[-1]["hash"], "accounts": ["city"]}
+        return {entries[0]["hash"]: mine}
+
+    def write_head(self, document):
+        self.head.write_text(json.dumps(document))
+
+    def is_released_again(self):
+        """Whether the released slot gets another value, as an operator tries it who does what messages say."""
+        with suppress(LedgerError, AccountRefusal):
+            self.ledger.open_account(ACCOUNT)
+        with suppress(LedgerError, AccountRefusal):
+            self.ledger.check_account(ACCOUNT)
+            return record(self.ledger, unit(integer=SECOND)).sealed[0].released[0].integers == [SECOND]
+        return False
+
+
+def rolled_back(world):
+    """To before its release, with a head that has no signature and fits."""
+    before = world.kept()
+    record(world.ledger, unit(integer=FIRST))
+    world.put_back(before)
+    world.write_head(world.without_signature())
+
+
+def rolled_back_since_it_was_signed(world):
+    """A ledger of an older version, to a state that says its head is signed."""
+    record(world.ledger, unit(3600))
+    before = world.kept()
+    record(world.ledger, unit(integer=FIRST))
+    world.put_back(before)
+    world.write_head(world.without_signature())
+
+
+def signed_with_another_key(world):
+    before = world.kept()
+    record(world.ledger, unit(integer=FIRST))
+    world.put_back(before)
+    Head(world.head, THEIRS).create(world.without_signature())
+
+
+def with_an_empty_ledger(world):
+    """Nothing is left that says heads are signed."""
+    record(world.ledger, unit(integer=FIRST))
+    for path in world.folder.glob("ledger.sqlite*"):
+        path.unlink()
+    world.write_head({})
+    world.ledger.create()
+
+
+def vouched_for_by_another_ledger(world):
+    """The head of an older version knows two ledgers; the other one is used first, and signs the file."""
+    url = f"sqlite:///{world.folder / 'other.sqlite'}"
+    more = replace(ACCOUNT, name="more")
+    other = Ledger(url, world.head)
+    other.create()
+    other.open_account(more)
+    known = json.loads(world.head.read_bytes())
+    record(world.ledger, unit(3600))
+    before = world.kept()
+    record(world.ledger, unit(integer=FIRST))
+    world.put_back(before)
+    world.write_head(known | world.without_signature())
+    assert Ledger(url, world.head, OURS).open_account(more) == "unchanged"
+
+
+def forgotten_through_another_ledger(world):
+    """As before, and the forged head does not know the ledger at all: `init` would make it known again."""
+    vouched_for_by_another_ledger(world)
+    others = {ledger: known for ledger, known in Head(world.head).read_all().items() if "city" not in known["accounts"]}
+    Head(world.head, OURS).create(others)
+
+
+def trusts_every_signature(patch):
+    patch.setattr("hmac.compare_digest", lambda *_: True)
+
+
+def takes_every_unsigned_head(patch):
+    patch.setattr(witness, "check_unsigned", lambda *_: None)
+
+
+def takes_an_unsigned_head_of_another_ledger(patch):
+    patch.setattr(Head, "is_signed", lambda _: True)
+
+
+def vouches_for_the_whole_file(patch):
+    def vouch(head, _):
+        head.create({ledger: {**known, "is_unsigned": False} for ledger, known in head.read_all().items()})
+
+    patch.setattr(Head, "vouch", vouch)
+
+
+def makes_any_ledger_known(patch):
+    patch.setattr(witness, "must_know", lambda *_: False)
+
+
+WAYS = [
+    (rolled_back, False, takes_every_unsigned_head),
+    (rolled_back_since_it_was_signed, True, takes_every_unsigned_head),
+    (signed_with_another_key, False, trusts_every_signature),
+    (with_an_empty_ledger, False, takes_an_unsigned_head_of_another_ledger),
+    (vouched_for_by_another_ledger, True, vouches_for_the_whole_file),
+    (forgotten_through_another_ledger, True, makes_any_ledger_known),
+]
+NAMES = [way.__name__ for way, *_ in WAYS]
+
+
+@pytest.mark.parametrize(("way", "is_old"), [pair for *pair, _ in WAYS], ids=NAMES)
+def test_no_head_that_is_forged_gives_a_second_look(way, is_old, tmp_path):
+    world = World(tmp_path, is_of_older_version=is_old)
+    way(world)
+    assert not world.is_released_again()
+
+
+@pytest.mark.parametrize(("way", "is_old", "mistake"), WAYS, ids=NAMES)
+def test_each_way_finds_its_mistake(way, is_old, mistake, tmp_path, monkeypatch):
+    mistake(monkeypatch)
+    world = World(tmp_path, is_of_older_version=is_old)
+    way(world)
+    assert world.is_released_again()
+
+
+def test_a_head_of_an_older_version_is_taken_once_and_replaced(tmp_path):
+    world = World(tmp_path, is_of_older_version=True)
+    unsigned = world.head.read_bytes()
+    world.ledger.verify()
+    assert "no signature: it is of an older version, and the next release signs it" in world.ledger.head_said()
+    record(world.ledger, unit())
+    assert Head(world.head, OURS).is_signed()
+    assert "was compared with the key" in world.ledger.head_said()
+    world.head.write_bytes(unsigned)
+    for attempt in (world.ledger.verify, lambda: record(world.ledger, unit(3600)), world.ledger.head_said):
+        with pytest.raises(LedgerError, match="forged, or from before"):
+            attempt()
+
+
+def test_a_kill_between_head_and_ledger_is_no_obstacle_when_an_old_head_is_signed(tmp_path, monkeypatch):
+    world = World(tmp_path, is_of_older_version=True)
+    for place in ("transforms.ledger.ledger.seal_missing", "transforms.ledger.head.Head.advance"):
+        monkeypatch.setattr(place, _killed)
+        with pytest.raises(KeyboardInterrupt):
+            record(world.ledger, unit())
+        monkeypatch.undo()
+    assert record(world.ledger, unit(integer=SECOND)).new == 0
+    world.ledger.verify()
+
+
+def _killed(*_):
+    raise KeyboardInterrupt
+
+
+def test_a_head_of_another_account_s_key_is_named_as_one(tmp_path):
+    world = World(tmp_path)
+    Head(world.head, THEIRS).create()
+    for attempt in (world.ledger.verify, lambda: record(world.ledger, unit())):
+        with pytest.raises(LedgerError, match="not signed with the account's key: it is forged, or another key's"):
+            attempt()
+
+
+def test_without_the_key_a_head_is_compared_but_for_its_signature(tmp_path):
+    world = World(tmp_path)
+    keyless = Ledger(world.url, world.head)
+    assert "its signature was not compared" in keyless.head_said()
+    world.write_head(world.without_signature())
+    with pytest.raises(LedgerError, match="the ledger says that its head is signed"):
+        keyless.verify()
+    world.head.unlink()
+    assert "there is no head file here" in keyless.head_said()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda known: known | {"signature": ""},
+        lambda known: known | {"signature": "é"},
+        lambda known: known | {"ledgers": {}},
+        lambda known: {"ledgers": known["ledgers"]},
+        lambda known: known | {"ledgers": 7},
+        lambda known: [known],
+    ],
+)
+def test_a_signed_head_that_was_changed_is_an_error_and_never_an_internal_one(change, tmp_path):
+    world = World(tmp_path)
+    world.write_head(change(json.loads(world.head.read_bytes())))
+    for attempt in (world.ledger.verify, lambda: world.ledger.open_account(ACCOUNT), world.ledger.head_said):
+        with pytest.raises(LedgerError, match="head file"):
+            attempt()

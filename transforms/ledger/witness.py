@@ -1,0 +1,69 @@
+"""Compares a ledger with its head file, the witness outside the database against one that was put back or replaced."""
+
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+
+from transforms.ledger import chain
+from transforms.ledger.chain import ENTRY, Entry, Signature
+from transforms.ledger.head import Head, Known, LedgerError
+
+UNKNOWN_TO_HEAD = "the head file beside the key file does not know this ledger"
+_UNSIGNED = "the head file beside the key file has no signature, "
+_RESTORE = "Restore it from the backup, or copy it from the machine that released last"
+
+
+def fits(db: sa.Connection, head: Head, signature: Signature | None) -> bool:
+    """Whether the head file knows this ledger.
+
+    Raises LedgerError for a ledger without the entry that it remembers, and for an unsigned head where there is no
+    reason for one: it is taken where it knows the ledger, and no entry says that the head is signed.
+    """
+    known = head.read_all().get(chain.genesis(db) or "")
+    if known is None:
+        if signature and not head.is_signed():
+            raise LedgerError(f"{_UNSIGNED}and does not know this ledger: it was made for another one. {_RESTORE}")
+        return False
+    check_unsigned(known, chain.of_accounts(db), signature)
+    found = db.execute(sa.select(ENTRY.c.hash).where(ENTRY.c.seq == known["sequence"])).scalar()
+    if found != known["hash"]:
+        raise LedgerError(
+            f"the ledger was rolled back or replaced: entry {known['sequence']}, seen before, is not in it"
+        )
+    return True
+
+
+def check_unsigned(known: Known, of_accounts: Sequence[Entry], signature: Signature | None) -> None:
+    """Refuses a head of an older version where the ledger's entries say that it was signed since."""
+    own = chain.own_accounts(of_accounts, signature) if signature else set()
+    if known.get("is_unsigned") and chain.head_is_signed(of_accounts, {*known["accounts"], *own}):
+        raise LedgerError(
+            f"{_UNSIGNED}and the ledger says that its head is signed: it is forged, or from before. {_RESTORE}"
+        )
+
+
+def is_unsigned(db: sa.Connection, head: Head) -> bool:
+    """Whether what the head file remembers of this ledger is of an older version."""
+    known = head.read_all().get(chain.genesis(db) or "")
+    return bool(known and known.get("is_unsigned"))
+
+
+def must_know(db: sa.Connection, signature: Signature | None) -> bool:
+    """Whether more than openings of accounts was written with this key: its head file knew the ledger then."""
+    if signature is None:
+        return False
+    own = ENTRY.c.account.in_(chain.own_accounts(chain.of_accounts(db), signature))
+    return db.execute(sa.select(ENTRY.c.seq).where(own, ENTRY.c.kind != "account").limit(1)).first() is not None
+
+
+def said(db: sa.Connection, head: Head, signature: Signature | None) -> str:
+    """What the head file shows, in words. Raises LedgerError where it does not fit."""
+    if not head.exists():
+        return "there is no head file here: that the ledger was not put back to an older state was not looked at"
+    if not fits(db, head, signature):
+        return UNKNOWN_TO_HEAD
+    if is_unsigned(db, head):
+        return "the head file has no signature: it is of an older version, and the next release signs it"
+    if signature is None:
+        return "the head file fits; its signature was not compared: that needs the key (--key)"
+    return "the head file fits, and its signature was compared with the key"
