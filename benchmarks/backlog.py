@@ -121,7 +121,7 @@ def work_off(
     last_slot_s = start_s + 60 * (slots - 1)
     last_s = recorded(place.url, spec)[last_slot_s][0] + last_slot_s + 60 + spec.input.allowed_lateness_s
     cluster = Cluster(engine.rest)
-    running_s = cluster.ask(f"/jobs/{cluster.jobs()[-1]['jid']}")["timestamps"]["RUNNING"] / 1_000
+    running_s = cluster.ask(f"/jobs/{cluster.jobs()[-1].jid}")["timestamps"]["RUNNING"] / 1_000
     return last_s - running_s, watch.between(running_s, last_s)
 
 

@@ -83,8 +83,8 @@ def rate(topic: Topic, flink: JobServer, pool: WorkerPool, parallelism: int, fol
     while sum(rows for _, rows in noted(path)) < MESSAGES:
         time.sleep(0.5)
     for job in flink.jobs():
-        if job["state"] == "RUNNING":
-            flink.cancel(job["jid"])
+        if job.state == "RUNNING":
+            flink.cancel(job.jid)
     found = list(noted(path))
     return (MESSAGES - found[0][1]) / (found[-1][0] - found[0][0])
 

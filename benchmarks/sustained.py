@@ -152,7 +152,7 @@ class Memory(threading.Thread):
             is_live_due = time.time() >= next_live_s
             next_live_s += LIVE_EVERY_S * is_live_due
             with suppress(OSError, TypeError, IndexError):  # before the first checkpoint
-                path = f"/jobs/{self.cluster.jobs()[-1]['jid']}/checkpoints"
+                path = f"/jobs/{self.cluster.jobs()[-1].jid}/checkpoints"
                 self.state.append((time.time(), self.cluster.ask(path)["latest"]["completed"]["state_size"] / 2**20))
             for process in psutil.Process().children(recursive=True):
                 with suppress(psutil.Error):

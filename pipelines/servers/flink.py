@@ -84,8 +84,8 @@ class JobServer(Cluster):
         if self._server is None:
             return
         for job in self.jobs():
-            if self.is_running(job["jid"]):
-                self.cancel(job["jid"])
+            if self.is_running(job.jid):
+                self.cancel(job.jid)
         self._server.stop()
 
 

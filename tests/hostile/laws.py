@@ -6,9 +6,12 @@ import contextlib
 import csv
 import json
 import os
+import resource
 import signal
+import stat
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,11 +26,19 @@ PRELOADED = [
     "pipelines.account.backup", "pipelines.account.location", "pipelines.runs.release", "pipelines.runs.crew.periods",
     "pipelines.runs.estimates", "pipelines.advice.draft.draft", "pipelines.advice.publish.folder", "tests.levels_city",
     "pipelines.advice.pages.report", "pipelines.advice.plan.levels", "transforms.releases.periods.learned",
+    "pipelines.advice.serve.app", "pipelines.commands.serve", "pipelines.commands.stream", "pipelines.fusion.perturb",
+    "pipelines.lab.commands.evaluate", "pipelines.runs.flink.engine", "pipelines.runs.stream.stream", "uvicorn",
 ]  # fmt: skip
 """What commands import when they do something: here once for all of them."""
 
-DEADLINE_S = 120
+DEADLINE_S = 300
 """Far above what any command of these small cities takes, on a busy machine too."""
+
+FILE_BYTES = "HATSTREAM_TESTS_FILE_BYTES"
+"""In a command's environment: no file may grow beyond it, as where a disk is full."""
+
+Meanwhile = Callable[[BaseProcess, Path], object]
+"""What happens while a command runs: its process, and the file of what it prints."""
 
 
 class Broken(AssertionError):
@@ -42,19 +53,28 @@ class Done(NamedTuple):
     err: str
 
 
-def ran(arguments: Sequence[str], environment: Mapping[str, str], deadline_s: float = DEADLINE_S) -> Done:
-    """A command line in a process group of its own, which is gone afterwards."""
+def ran(
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    deadline_s: float = DEADLINE_S,
+    meanwhile: Meanwhile | None = None,
+) -> Done:
+    """A command line in a process group of its own, which is gone afterwards. The deadline is after `meanwhile`."""
     context = forks()
     context.set_forkserver_preload(PRELOADED)
     with tempfile.NamedTemporaryFile() as out, tempfile.NamedTemporaryFile() as err:
         process = context.Process(target=_command, args=(list(arguments), dict(environment), out.name, err.name))
         process.start()
-        process.join(deadline_s)
-        code = process.exitcode
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.kill()  # where it has no group yet
-        process.join()
+        try:
+            if meanwhile is not None:
+                meanwhile(process, Path(out.name))
+            process.join(deadline_s)
+            code = process.exitcode
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.kill()  # where it has no group yet
+            process.join()
         texts = [Path(file.name).read_text(errors="replace") for file in (out, err)]
     return Done(code, *texts)
 
@@ -64,6 +84,10 @@ def _command(arguments: list[str], environment: dict[str, str], *files: str) -> 
     os.environ.update(environment)
     for number, name in enumerate(files, start=1):
         os.dup2(os.open(name, os.O_WRONLY), number)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # a command that is told to end and does not listen does not end
+    if FILE_BYTES in environment:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (int(environment[FILE_BYTES]),) * 2)
     os._exit(main(arguments))
 
 
@@ -77,8 +101,10 @@ def check(arguments: Sequence[str], done: Done, environment: Mapping[str, str]) 
         raise Broken(f"it ended with {done.code}")
     if "internal error" in done.err or "Traceback" in done.err + done.out:
         raise Broken("an internal error")
-    if done.code and done.code > 0 and done.code != 5 and not done.err.strip():
+    if done.code and done.code > 0 and done.code != 5 and not (done.err + done.out).strip():
         raise Broken("it failed without a word")
+    if not stat.S_ISCHR(os.stat(os.devnull).st_mode):
+        raise Broken(f"{os.devnull} is a file now: `mknod -m 666 /dev/null c 1 3` makes it again")
     if done.code in (0, 5) and "--json" in arguments:
         with contextlib.suppress(ValueError):
             check_rows(json.loads(done.out))
@@ -103,7 +129,7 @@ class Values:
 
     def look(self, folder: Path) -> None:
         """Raises Broken where a release has another value than before."""
-        for path in sorted(folder.glob("hats-*.csv")):
+        for path in sorted(folder.rglob("hats-*.csv")):
             with path.open(newline="") as file:
                 for row in csv.DictReader(file):
                     key = (path.name, row["cell"], row["statistic"], row["slot_start"])

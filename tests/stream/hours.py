@@ -63,11 +63,11 @@ def running(tiny, flink, pool, **more):
     engine = Flink(job_server=flink.address, worker_pool=pool.address, rest=flink.rest, checkpoint_s=1.0, **more)
     p = beam.Pipeline(options=PipelineOptions(engine.options))
     tiny.build(p)
-    before = {job["jid"] for job in flink.jobs()}
+    before = {job.jid for job in flink.jobs()}
     p.run()
-    job = wait_for(lambda: next((job for job in flink.jobs() if job["jid"] not in before), None), 60)
+    job = wait_for(lambda: next((job for job in flink.jobs() if job.jid not in before), None), 60)
     try:
-        yield job["jid"]
+        yield job.jid
     finally:
-        if flink.is_running(job["jid"]):
-            flink.cancel(job["jid"])
+        if flink.is_running(job.jid):
+            flink.cancel(job.jid)

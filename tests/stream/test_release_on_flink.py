@@ -96,7 +96,7 @@ def test_sixteen_million_events_with_a_task_manager_killed_in_the_middle(big, cl
     """3 min. The digests are those of this machine's job on a ledger of its own, with the same key."""
 
     def is_time():
-        job = next((job["jid"] for job in cluster.jobs()), None)
+        job = next((job.jid for job in cluster.jobs()), None)
         return job and cluster.counters(job).get("rows", 0) > EVENTS // 4
 
     killed = []

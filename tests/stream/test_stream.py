@@ -36,7 +36,7 @@ def test_stream_and_scheduled_job_seal_the_same_slots_from_the_same_events_and_s
         wait_for(lambda: sum("slot" in line for line in stream.health()) >= SLOTS, 30)
         code, said = stream.stop()
     assert (code, said) == (0, "")
-    assert not any(flink.is_running(job["jid"]) for job in flink.jobs())
+    assert not any(flink.is_running(job.jid) for job in flink.jobs())
 
     streamed, apart = town.released(), town.apart()
     assert list(streamed) == town.slots == list(apart)

@@ -13,7 +13,7 @@ import click
 
 from pipelines.commands.choices import PROCESSES
 from pipelines.commands.options import console, packed, progress_bars
-from pipelines.errors import InputError, UsageError
+from pipelines.errors import UsageError
 from pipelines.lab.commands.evaluation_results import NOT_PRIVATE, Results, results_options
 from pipelines.lab.evaluation.reference import REFERENCE
 
@@ -232,10 +232,7 @@ def _simulate(runs: int, sets: AskedSets, processes: int, results: Results) -> N
     """The tables of the papers, simulated."""
     from pipelines.lab.evaluation import datasets
 
-    try:
-        given = None if sets.counts is None else datasets.counts_from(sets.counts)
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{sets.counts} is not a JSON list of counts: {error}") from None
+    given = None if sets.counts is None else datasets.counts_from(sets.counts)
     source = partial(data_sets, sets.seed, given, sets.folder)
     cells = simulate(source, runs, sets.seed, processes, quiet=results.as_json)
     exact = sets.folder is not None

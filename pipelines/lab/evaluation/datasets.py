@@ -1,18 +1,22 @@
 """Seeded data sets by the recipes of the papers; a run sees user totals on the grid."""
 
-import json
 import math
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from statistics import NormalDist
+from typing import Any
+from zipfile import BadZipFile
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from dpops.forecast import Prior
 from dpops.types import Grid, Int64s
+from pipelines.errors import InputError
 
 Float64s = NDArray[np.float64]
 
@@ -21,6 +25,10 @@ GRID = Grid(step=Fraction(1, 1000), upper_steps=1000 * UPPER_KMH)
 MEAN_KMH, VARIANCE_KMH2 = 20.66769, 115.135
 """Published for the ITMS feed; its other figures are 217 users, 17,166 samples, counts from 1 to 417, median 46."""
 USERS, SAMPLES, MOST, MEDIAN = 217, 17_166, 417, 46
+_UNREADABLE = (OSError, ValueError, KeyError, EOFError, TypeError, RuntimeError, MemoryError, BadZipFile, zlib.error)
+"""What NumPy and zipfile say of an archive that is none."""
+MOST_SAMPLES = 10_000_000
+"""Of a set: it is drawn whole, and ten times as large."""
 _BETWEEN = 0.27  # share of the variance between users of the ITMS-like speeds
 
 ITMS_PRIOR = Prior(MEAN_KMH, math.sqrt(VARIANCE_KMH2))
@@ -76,21 +84,48 @@ def extreme() -> DataSet:
 
 
 def from_folder(folder: Path) -> list[DataSet]:
-    """The sets of a folder of NumPy archives with `counts` per user and `values` in km/h, one user behind another."""
+    """The sets of a folder of NumPy archives with `counts` per user and `values` in km/h, one user behind another.
+
+    Raises InputError.
+    """
     found = []
     for path in sorted(folder.glob("*.npz")):
-        with np.load(path) as archive:
-            found.append(fixed(path.stem.replace("_", "-"), archive["counts"].astype(np.int64), archive["values"]))
+        try:
+            with path.open("rb") as file, np.load(file) as archive:
+                counts, values = archive["counts"], archive["values"]
+            found.append(fixed(path.stem.replace("_", "-"), _checked(counts), _speeds_of(counts, values)))
+        except _UNREADABLE as error:
+            raise InputError(f"{path} is no data set: {error}") from None
     return found
 
 
 def counts_from(path: Path) -> Int64s:
-    """Counts from a JSON file: a list, or an object with a list `counts`."""
-    read = json.loads(path.read_text())
-    counts = np.array(read["counts"] if isinstance(read, dict) else read, np.int64)
-    if counts.ndim != 1 or counts.size == 0 or counts.min() < 1:
+    """Counts from a JSON file: a list, or an object with a list `counts`. Raises InputError."""
+    try:
+        read = msgspec.json.decode(path.read_bytes(), type=list[int] | _Counts)
+        return _checked(np.array(read.counts if isinstance(read, _Counts) else read))
+    except (ValueError, RecursionError, msgspec.MsgspecError) as error:
+        raise InputError(f"{path} is not a JSON list of counts: {error}") from None
+
+
+class _Counts(msgspec.Struct):
+    counts: list[int]
+
+
+def _checked(counts: NDArray[Any]) -> Int64s:
+    """Raises ValueError."""
+    if counts.ndim != 1 or counts.dtype.kind not in "iu" or counts.size == 0 or counts.min() < 1:
         raise ValueError("counts must be a list of integers from 1")
-    return counts
+    if sum(counts.tolist()) > MOST_SAMPLES:
+        raise ValueError(f"they are more than {MOST_SAMPLES:,} samples, too many to be simulated")
+    return counts.astype(np.int64)
+
+
+def _speeds_of(counts: NDArray[Any], values: NDArray[Any]) -> Float64s:
+    """Raises ValueError."""
+    if values.shape != (int(counts.sum()),) or values.dtype.kind not in "iuf" or not np.isfinite(values).all():
+        raise ValueError("values must be as many finite numbers as counts add up to")
+    return values.astype(np.float64)
 
 
 def fixed(name: str, counts: Int64s, speeds_kmh: Float64s) -> DataSet:

@@ -45,7 +45,7 @@ class FlinkJob:
                     self.cluster.cancel(self.id)
                     is_asked = True
             except OSError as error:
-                if is_asked and isinstance(getattr(error, "reason", None), ConnectionRefusedError):
+                if is_asked and isinstance(error, ConnectionRefusedError):
                     return  # a cluster that is embedded in a job server ends with its job
             if time.monotonic() > until:
                 asked = "it was asked to" if is_asked else f"{self.where} was asked to end it: it may run on"

@@ -237,7 +237,18 @@ def test_the_command_writes_tables_and_pictures(tmp_path, capsys):
 def test_counts_come_from_a_file_if_one_is_named(tmp_path):
     (tmp_path / "counts.json").write_text('{"counts": [3, 1, 2]}')
     assert data_sets(1, counts_from(tmp_path / "counts.json"), None)[0].counts.tolist() == [3, 2, 1]
-    for text in ("[]", "[0]", "{}", '["a"]', "nonsense"):
+    for text in (
+        "[]",
+        "[0]",
+        "{}",
+        '["a"]',
+        "nonsense",
+        "[1.5]",
+        "[1e99]",
+        "[99999999999999999999]",
+        "[20000000]",
+        "[" * 9_000,
+    ):
         (tmp_path / "bad.json").write_text(text)
         assert main(["evaluate", "--runs", "1", "--counts", str(tmp_path / "bad.json")]) == 4
 
@@ -260,6 +271,27 @@ def test_telemetry_needs_a_specification_and_the_word_that_it_is_not_private(arg
     assert main(["evaluate", *arguments]) == 1
     err = capsys.readouterr().err
     assert "--not-private" in err or "--epsilons" in err
+
+
+@pytest.mark.parametrize(
+    ("counts", "values"),
+    [
+        ([2, 1], [1.0, 2.0]),
+        ([], []),
+        ([-1, 2], [1.0]),
+        ([1.5, 1.5], [1.0] * 3),
+        ([1], [float("nan")]),
+        ([1], ["x"]),
+        ([2**62] * 2, [1]),
+    ],
+)
+def test_what_is_no_data_set_is_refused_by_its_name(tmp_path, capsys, counts, values):
+    np.savez(tmp_path / "odd.npz", counts=np.array(counts), values=np.array(values))
+    asked = ["evaluate", "--sets", str(tmp_path), "--not-private", "--runs", "1", "--processes", "1"]
+    for _ in range(2):
+        assert main(asked) == 4
+        assert "odd.npz is no data set" in capsys.readouterr().err
+        (tmp_path / "odd.npz").write_bytes((tmp_path / "odd.npz").read_bytes()[:300])
 
 
 def test_figures_of_a_folder_of_data_sets_say_that_they_are_not_private(tmp_path, capsys):

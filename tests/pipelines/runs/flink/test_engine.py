@@ -56,7 +56,7 @@ def rest(says, missing=0):
             thread.join()
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def hurry(monkeypatch):
     monkeypatch.setattr(flink, "CANCEL_S", 0.5)
 
@@ -73,11 +73,13 @@ def test_a_job_that_has_ended_is_not_asked_again():
     assert server.cancelled == 0
 
 
+@pytest.mark.usefixtures("hurry")
 def test_a_job_that_does_not_end_is_named():
     with rest(["RUNNING"]) as (_, cluster), pytest.raises(EngineError, match=f"job {JOB} has not ended"):
         FlinkJob(cluster, JOB).cancel()
 
 
+@pytest.mark.usefixtures("hurry")
 def test_a_cluster_that_does_not_answer_has_ended_nothing():
     nobody = Cluster(f"{LOOPBACK}:{free_ports(1)[0]}")
     with pytest.raises(EngineError, match=f"job {JOB} has not ended .* it may run on"):
@@ -130,6 +132,7 @@ def test_a_stream_whose_word_cannot_be_written_leaves_no_job_behind(stream):
     assert server.cancelled == 1
 
 
+@pytest.mark.usefixtures("hurry")
 def test_a_stream_that_cannot_be_ended_does_not_say_that_it_was(stream):
     said = []
     stream.stop.set()

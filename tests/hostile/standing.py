@@ -1,0 +1,144 @@
+"""Commands that stand until they are told to end, and are told to while something hangs."""
+
+import contextlib
+import os
+import random
+import signal
+import socket
+import time
+
+from tests.hostile import servers
+from tests.hostile.flink import Engine
+from tests.hostile.laws import Broken
+from tests.hostile.mutations import mutated_bytes
+
+TOLD_S = 120
+"""A command that was told to end has so long, on a busy machine; each of them promises a few seconds."""
+ANSWER_S = 60
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+HALF = b"GET /api/values HTTP/1.1\r\nHost: a\r\nX-Half: "
+REQUESTS = [
+    b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"GET /openapi.json HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"GET /api/slots HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"GET /api/places HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"GET /api/values?from=2022-01-01&to=2022-01-03&all=1 HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"GET /api/values.csv?slot=2022-01-01T08%3A00%3A00%2B05%3A30 HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"GET /api/values.geojson?from=0001-01-01&to=9999-12-31 HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"GET /api/values?from=%00&to=%ff&slot=nan&statistic=%2e%2e HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"GET /tiles/9/343/214.mvt HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"GET /tiles/-1/0/0.mvt HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"GET /tiles/99999999999999999999/1/1.mvt HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"GET /../../../../etc/passwd HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"GET /%2e%2e/%2e%2e/ledger.key HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"GET //etc/passwd HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"POST /api/values HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999\r\n\r\nx",
+    b"HEAD / HTTP/1.1\r\nHost: a\r\nIf-None-Match: \xff, *\r\nRange: bytes=-1\r\nAccept-Encoding: zip;q=x\r\n\r\n",
+    b"GET /events HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    b"GET " + b"a" * 70_000 + b" HTTP/1.1\r\n\r\n",
+]  # fmt: skip
+
+
+def collect(world):
+    """From an address that answers with what none should, or never to its end: then it is told to end."""
+    choose = world.choose
+    odd = ["http://[::1", "//", "http://127.0.0.1:{port}/again", "file:///etc/passwd", "http://a:99999/", "\x7f"]
+    endless = choose.choice([*servers.ENDLESS.values()])
+    answers = [
+        servers.redirect(choose.choice(odd)),
+        servers.answer(choose.choice([200, 204, 304, 418, 500, 999]), mutated_bytes(choose, b"\n\x0d\n\x032.0")),
+        endless,
+    ]
+    number = choose.choice(SIGNALS)
+    with servers.Service() as service:
+        service.answers = [choose.choice(answers)]
+        asked = ["collect", "--url", service.url, "--every", "1", "--output", world.at("kept")]
+        if service.answers[0] is not endless:
+            world.run([*asked, "--for", "1"])
+            return
+
+        def tell(process, _):
+            if waited(process, service.was_asked.is_set):
+                os.kill(process.pid, number)
+
+        world.run(asked, deadline_s=TOLD_S, meanwhile=tell)
+
+
+def serve(world):
+    """A folder with damaged result files, or none, or with what no server may read; and requests that mean harm."""
+    choose = world.choose
+    folder = world.folder / choose.choice(["out", "shown", "shown", "."])
+    if folder.name == "shown":
+        folder.mkdir(exist_ok=True)
+        for path in (world.folder / "out").glob("hats-*.csv"):
+            whole = path.read_bytes()
+            (folder / path.name).write_bytes(mutated_bytes(choose, whole) if choose.random() < 0.3 else whole)
+
+    def ask(process, out):
+        if not waited(process, lambda: "http://127.0.0.1:" in out.read_text()):
+            return
+        port = int(out.read_text().partition("http://127.0.0.1:")[2].partition("/")[0])
+        if waited(process, lambda: answered(port, REQUESTS[0]) is not None):
+            with socket.create_connection(("127.0.0.1", port)) as half:
+                half.sendall(HALF)
+                for request in [choose.choice(REQUESTS) for _ in range(6)]:
+                    _check(
+                        request, answered(port, mutated_bytes(choose, request) if choose.random() < 0.3 else request)
+                    )
+                os.kill(process.pid, choose.choice(SIGNALS))
+                process.join(TOLD_S)
+
+    world.run(["serve", "--output", str(folder), "--port", "0"], deadline_s=1, meanwhile=ask)
+
+
+def stream(world):
+    """A folder that grows, on an engine whose servers say what they like; then it is told to end."""
+    choose = world.choose
+    number, wait_s = choose.choice(SIGNALS), choose.random()
+    with Engine(random.Random(choose.random())) as engine:
+
+        def tell(process, _):
+            waited(process, engine.was_watched.is_set)
+            time.sleep(wait_s)
+            if process.is_alive():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process.pid, number)
+
+        more = ["--metrics", f"127.0.0.1:{choose.choice([0, 1, 99_999])}"] if choose.random() < 0.2 else []
+        asked = ["stream", "--spec", world.at("spec.toml"), "--folder", world.at("feed"), "--from", "2022-01-01",
+                 "--output", world.at("out"), "--formats", "csv", *engine.options, *world.account, *more]  # fmt: skip
+        world.run(asked, meanwhile=tell)
+
+
+def waited(process, holds) -> bool:
+    """Whether it held before the process ended."""
+    until = time.monotonic() + TOLD_S
+    while process.is_alive() and time.monotonic() < until:
+        if holds():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def answered(port: int, request: bytes) -> bytes | None:
+    """What a server sends back until it stops; None where nobody listens."""
+    found = b""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=ANSWER_S) as connection:
+            connection.sendall(request)
+            connection.shutdown(socket.SHUT_WR)
+            while piece := connection.recv(1 << 16):
+                found += piece
+    except (ConnectionRefusedError, TimeoutError):
+        return None
+    except OSError:  # it hung up
+        pass
+    return found
+
+
+def _check(request: bytes, answer: bytes | None) -> None:
+    if answer is None:
+        raise Broken(f"no answer to {request[:80]!r}")
+    if (answer[9:10] == b"5" and answer[9:12] != b"503") or b"Traceback" in answer or b"root:x:" in answer:
+        raise Broken(f"to {request[:80]!r} it answers {answer[:300]!r}")
