@@ -5,10 +5,10 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dpops.types import Int64s
+from transforms import arrow_compute as pc
 from transforms.layouts.local_time import to_utc
 
 Bools = NDArray[np.bool_]

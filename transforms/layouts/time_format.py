@@ -7,9 +7,9 @@ from functools import cache
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dpops.types import Int64s
+from transforms import arrow_compute as pc
 from transforms.layouts.columns import (
     Bools,
     Instants,

@@ -1,15 +1,17 @@
 """How H3 cells lie to one another: neighbours, parents, and the HATs of a region."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import h3
 import h3.api.basic_int as h3_int
 import numpy as np
 
-from dpops.learning import Design
-from dpops.learning.design import HOURS
 from dpops.levels import Hats
 from transforms.places.hexagons import cell_text
+
+if TYPE_CHECKING:
+    from dpops.learning import Design
 
 GRANDPARENT = 2
 """How many resolutions coarser."""
@@ -17,6 +19,8 @@ GRANDPARENT = 2
 
 def hats_of(region: Sequence[int], hours: Sequence[int]) -> Hats:
     """The HATs of a region's cells, in their order, in slots that begin in these local hours, 24 more on a day off."""
+    from dpops.learning.design import HOURS  # who learns nothing begins sooner without it
+
     return Hats(
         parents=_ancestors(region, PARENT),
         grandparents=_ancestors(region, GRANDPARENT),
@@ -46,8 +50,10 @@ def parent_text(cell: int) -> str:
     return str(h3.cell_to_parent(cell_text(cell), max(resolution - PARENT, 0)))
 
 
-def design_of(region: Sequence[int]) -> Design:
+def design_of(region: Sequence[int]) -> "Design":
     """Cells in their order, their neighbours in the region, their parents."""
+    from dpops.learning import Design
+
     number = {cell_text(cell): at for at, cell in enumerate(region)}
     pairs = [
         (at, number[near]) for cell, at in number.items() for near in h3.grid_disk(cell, 1) if at < number.get(near, -1)

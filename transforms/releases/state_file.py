@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpops.learning.state_arrays import VERSION, Arrays
 from transforms.atomic_files import locked, replacing
 from transforms.errors import reason_of
 from transforms.ledger.chain import Signature
@@ -36,7 +35,7 @@ class Kept(NamedTuple):
 
     rests_on: str
     number: int
-    arrays: Arrays
+    arrays: Mapping[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -86,6 +85,8 @@ class StateFile:
         """Whole or not at all; of two writers one wins. Where it cannot be written, nothing is lost."""
         if self.key is None or not self.path.parent.is_dir():
             return
+        from dpops.learning.state_arrays import VERSION  # who learns nothing begins sooner without it
+
         content = io.BytesIO()
         names: Mapping[str, NDArray[Any]] = {
             " version": np.array(VERSION),
@@ -102,6 +103,8 @@ class StateFile:
 
 
 def _kept(data: bytes) -> Kept | None:
+    from dpops.learning.state_arrays import VERSION
+
     with np.load(io.BytesIO(data), allow_pickle=False) as found:
         if int(found[" version"]) != VERSION:
             return None

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dpops.learning import state_arrays
 from dpops.learning.learner import RECENT
 from dpops.levels import sum_up
 from dpops.noise import Noise
@@ -180,7 +181,7 @@ def test_a_file_of_another_version_is_made_anew(
 ) -> None:
     how = replace(HOW, kept=file)
     with monkeypatch.context() as patch:
-        patch.setattr(state_file, "VERSION", 0)
+        patch.setattr(state_arrays, "VERSION", 0)
         estimated(many, how)
     before = file.path.read_bytes()
     assert estimated(many, how) == plain

@@ -18,7 +18,6 @@ from transforms.releases.base import Asked, Before, Drawn, Estimator, Tallies
 from transforms.releases.hats.digest import is_plain
 from transforms.releases.hats.draw import draw_releases
 from transforms.releases.hats.estimates import estimates_of
-from transforms.releases.hats.past_reader import PastReader
 from transforms.releases.hats.policy import Policy
 from transforms.releases.slots import SlotFacts
 from transforms.releases.state_file import StateFile
@@ -121,6 +120,8 @@ class _Learning:
     """Reads a slot together with the entries before it."""
 
     def __init__(self, policy: Policy, account: LedgerAccount) -> None:
+        from transforms.releases.hats.past_reader import PastReader  # who learns nothing begins sooner without it
+
         self._policy = policy
         file = StateFile.beside(account.head, policy.spec_id, account.signature)
         self._reader = PastReader(account.open(), account.name, policy.spec_id, file)
