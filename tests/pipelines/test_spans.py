@@ -195,7 +195,7 @@ def test_a_plan_tells_what_the_total_is_worth_for_longer_spans(tmp_path: Path, h
     assert [span["days"] for span in spans if span["as_specified"]] == [4]
     code, out, _ = hatstream("plan", "--spec", str(tmp_path / "spec.toml"))
     assert "This total as that of several days" in out
-    assert "From the first released day on values are expected to be published." in out
+    assert "From the first released day on values are expected to be published" in " ".join(out.split())
 
 
 def test_a_plan_says_which_days_are_expected_to_be_held_back_and_why(tmp_path: Path, hatstream: Run) -> None:

@@ -53,7 +53,10 @@ def first_days(spans: Sequence[SpanWorth]) -> str:
     """Which days are expected to be held back, and why."""
     own = next(span for span in spans if span.as_specified)
     if own.first_published == 1:
-        return "From the first released day on values are expected to be published."
+        return (
+            "From the first released day on values are expected to be published, if places and hours differ as usual: "
+            "a city in which they hardly do is held back longer, for one constant does as well there."
+        )
     held = DAY_NUMBERS[-1] if own.first_published is None else own.first_published - 1
     days = "first released day is" if held == 1 else f"first {held} released days are"
     return (
