@@ -78,7 +78,7 @@ def assemble(
             vehicle_key=secret.derive("vehicle"),
             derived=spec.input.derived,
         ),
-        ground=spec.cells.ground,
+        ground=spec.ground,
         release=KINDS[spec.kind].of_slots(asked) if in_slots else KINDS[spec.kind].of(asked),
         transaction=transaction,
         account=account,

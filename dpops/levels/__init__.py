@@ -7,17 +7,20 @@ count but the noisy sums.
 from dpops.levels.bounded import Rows, Sums, Vectors, sum_up, vectors
 from dpops.levels.count_check import count_stage, is_too_few, vehicles_in
 from dpops.levels.defaults import BoundsOnly, Fleet, Profile, Recipe, recipe
-from dpops.levels.groups import LEVELS, Hats, Level, level
+from dpops.levels.groups import LEVELS, PLACE, Hats, Level, level
 from dpops.levels.live import live_stage
 from dpops.levels.noisy import ReleasedLevel, ReleasedStage, read, release, release_rows
+from dpops.levels.place_stage import with_places
 from dpops.levels.simulate import rows_of
-from dpops.levels.stages import FIRST_CENTRE, UNIT, Kind, Part, Stage, alike, centres_of
+from dpops.levels.stages import FIRST_CENTRE, UNIT, Differences, Kind, Part, Stage, alike, centres_of
 
 __all__ = [
     "FIRST_CENTRE",
     "LEVELS",
+    "PLACE",
     "UNIT",
     "BoundsOnly",
+    "Differences",
     "Fleet",
     "Hats",
     "Kind",
@@ -45,4 +48,5 @@ __all__ = [
     "sum_up",
     "vectors",
     "vehicles_in",
+    "with_places",
 ]

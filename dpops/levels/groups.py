@@ -109,9 +109,14 @@ LEVELS: Mapping[str, _Grouping] = {
 day, the city in an hour and in four hours, a parent in an hour, a cell in an hour."""
 
 
+PLACE = "place"
+"""The level of a stage of places: its HATs lie in places, not in cells, and each place's day is a group."""
+
+
 def level(name: str, hats: Hats, share: Fraction, weight_share: Fraction | None = None) -> Level:
     """The level of that name on these HATs. weight_share: `share` where it is left out. Raises ValueError."""
-    if name not in LEVELS:
+    grouping = LEVELS["cell"] if name == PLACE else LEVELS.get(name)
+    if grouping is None:
         raise ValueError(f"there is no level {name!r}; there are {', '.join(LEVELS)}")
-    cells, slots = LEVELS[name](hats)
+    cells, slots = grouping(hats)
     return Level(name, share, share if weight_share is None else weight_share, cells, slots)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpops.claims import ZCDP, PureDP
-from dpops.levels.groups import Hats, Level, level
+from dpops.levels.groups import PLACE, Hats, Level, level
 from dpops.types import Int64s
 
 Kind = Literal["gaussian", "laplace"]
@@ -43,23 +43,53 @@ def alike(shares: Shares) -> tuple[Part, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Differences:
+    """How places differ from the cells that they lie in, as far as earlier entries tell.
+
+    cell: int64 (places,), the cell of each. steps: int64 (places,), in CENTRE_STEP_KMH. lowest, highest: what a
+    place's centres are cut to, in the same. day_weight: how much the day weighs, where 1 is a usual one.
+    """
+
+    cell: Int64s = field(repr=False)
+    steps: Int64s = field(repr=False)
+    lowest: int
+    highest: int
+    day_weight: Fraction = Fraction(1)
+
+    def __post_init__(self) -> None:
+        if self.cell.shape != self.steps.shape or not self.lowest < self.highest or self.day_weight <= 0:
+            raise ValueError("places need a cell and a difference each, two bounds, and a weight of the day above 0")
+
+    def centres(self, of_cells: Int64s) -> Int64s:
+        """Of every place and slot. of_cells: int64 (cells, slots)."""
+        found: Int64s = np.clip(of_cells[self.cell] + self.steps[:, None], self.lowest, self.highest)
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
 class Around:
     """The HATs that a stage looks at, and what their speeds are compared with.
 
-    centres: int64 (cells, slots), in CENTRE_STEP_KMH. step_kmh: of the speeds' grid. rests_on: names the newest entry
-    that the centres were made from.
+    of_cells: int64 (cells, slots), in CENTRE_STEP_KMH. step_kmh: of the speeds' grid. rests_on: names the newest entry
+    that the centres were made from. differences: where the HATs lie in places, of these from their cells.
     """
 
     hats: Hats
-    centres: Int64s = field(repr=False)
+    of_cells: Int64s = field(repr=False)
     step_kmh: Fraction
     rests_on: Hashable = 0
+    differences: Differences | None = None
 
     def __post_init__(self) -> None:
         if self.centres.shape != (self.hats.cells, self.hats.slots):
             raise ValueError("the centres and the HATs differ in number")
         if self.step_kmh <= 0:
             raise ValueError("the speed step must be above 0")
+
+    @cached_property
+    def centres(self) -> Int64s:
+        """int64 (cells, slots) or (places, slots), in CENTRE_STEP_KMH."""
+        return self.of_cells if self.differences is None else self.differences.centres(self.of_cells)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,9 +133,22 @@ class Stage:
         if (4 * self.exponent).denominator != 1 or not 0 <= self.exponent <= 1:
             raise ValueError(f"the exponent must be 0, 1/4, 1/2, 3/4 or 1, it is {self.exponent}")
 
-    def on(self, hats: Hats, centres: Int64s, step_kmh: Fraction, rests_on: Hashable = 0) -> "Stage":
+    def on(
+        self,
+        hats: Hats,
+        of_cells: Int64s,
+        step_kmh: Fraction,
+        rests_on: Hashable = 0,
+        differences: Differences | None = None,
+    ) -> "Stage":
         """Lays the stage on a day's HATs. See `Around`."""
-        return replace(self, around=Around(hats=hats, centres=centres, step_kmh=step_kmh, rests_on=rests_on))
+        around = Around(hats=hats, of_cells=of_cells, step_kmh=step_kmh, rests_on=rests_on, differences=differences)
+        return replace(self, around=around)
+
+    @property
+    def is_of_places(self) -> bool:
+        """Whether its HATs lie in places, not in the region's cells."""
+        return any(part.level == PLACE for part in self.parts)
 
     @property
     def laid(self) -> Around:

@@ -25,9 +25,11 @@ from pipelines.specification.document import (
     SpeedTable,
 )
 from pipelines.specification.levels import LevelsRelease
+from pipelines.specification.places import PlacesAsked, PlacesTable, places_asked
 from pipelines.specification.values import AccountTerms, Cells, Input, Privacy
 from transforms.count.tally import ContributionBound
 from transforms.errors import did_you_mean
+from transforms.extras import require
 from transforms.layouts import layout
 from transforms.observe.derived_speed import SpeedLimits
 from transforms.places.hexagons import cells_of_geojson, cells_of_list
@@ -227,6 +229,30 @@ def _region(cells: CellsTable, folder: Path) -> tuple[int, ...] | None:
         raise SpecificationError(f"cells.region: {shortened(str(error))}") from None
     need(bool(found), "cells.region", "must hold at least one cell at this resolution", "empty")
     return found
+
+
+def places_of(document: Document, region: tuple[int, ...], folder: Path) -> PlacesAsked:
+    """folder: where paths of files begin."""
+    table, adjacency = document.places or PlacesTable(), document.account.adjacency
+    need(adjacency == "add-remove", "places", "goes with account.adjacency = 'add-remove'", adjacency)
+    need(document.live is None, "places", "goes without [live]: places are looked at once a period is over", "both")
+    one = (table.resolution is None) != (table.file is None)
+    need(one, "places", "needs resolution or file, one of them", "neither" if table.file is None else "both")
+    rule = "goes with places.file: hexagons need none"
+    need(table.buffer_m is None or table.file is not None, "places.buffer_m", rule, table.buffer_m)
+    try:
+        content = None if table.file is None else msgspec.json.decode(read_regular(folder / table.file, REGION_BYTES))
+        if table.file is not None:
+            require("shapely")
+        return places_asked(table, region, content)
+    except OSError as error:
+        raise SpecificationError(f"places.file: {error.strerror}: {shortened(repr(table.file))}") from None
+    except ModuleNotFoundError as error:
+        raise SpecificationError(f"places.file: {error}") from None
+    except RecursionError:
+        raise SpecificationError(f"places.file: {shortened(repr(table.file))} is nested too deeply") from None
+    except (ValueError, TypeError, LookupError, AttributeError, msgspec.MsgspecError) as error:
+        raise SpecificationError(f"places: {shortened(str(error))}") from None
 
 
 def input_of(table: InputTable, allowed_lateness_s: int) -> Input:

@@ -19,6 +19,7 @@ from pipelines.specification.hints import hint
 from pipelines.specification.levels import FleetTable, LiveTable
 from pipelines.specification.limits import limit_from_toml
 from pipelines.specification.numbers import from_toml
+from pipelines.specification.places import PlacesTable
 from transforms.layouts import FIXED, MAPPED
 from transforms.layouts.base import KMH_PER_UNIT
 from transforms.layouts.columns import DecimalMark, TimeUnit
@@ -229,6 +230,7 @@ class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     input: InputTable
     fleet: Annotated[FleetTable | None, about("with mechanism levels: what is publicly known of the fleet")] = None
     live: Annotated[LiveTable | None, about("with mechanism levels: how a stream gives slots before a day ends")] = None
+    places: Annotated[PlacesTable | None, about("with mechanism levels: places smaller than cells")] = None
     output: Annotated[list[OutputTable], about("one table [[output]] for each coarser product")] = []
 
 

@@ -39,6 +39,8 @@ def decisive_text(spec: "Specification") -> str:
     }
     if spec.levels is not None and spec.levels.fleet_is_declared:
         plain["fleet"] = msgspec.to_builtins(spec.levels.fleet)
+    if spec.levels is not None and spec.levels.places is not None:
+        plain["places"] = spec.levels.places.text
     return msgspec.json.encode(plain, order="deterministic").decode()
 
 

@@ -21,11 +21,13 @@ from dpops.levels import (
     count_stage,
     live_stage,
     recipe,
+    with_places,
 )
 from dpops.levels.stages import EXPONENT, Shares
 from dpops.levels.strategy import Free, chosen
 from dpops.types import Grid
 from pipelines.specification.numbers import from_toml
+from pipelines.specification.places import PlacesAsked
 from transforms.errors import did_you_mean
 from transforms.places.hierarchy import hats_of
 from transforms.releases.periods.products import Product
@@ -152,7 +154,7 @@ class LevelsRelease:
     span: of which days that total is a share; None where it is written for a period itself. fleet_is_declared: the
     specification says what is known of the fleet; else it is what is usual. live: of a stream. day_lateness_s: so long
     after a period's end a stream releases it whole; None: a scheduled job does. products: what is published of a period
-    besides its HATs.
+    besides its HATs. places: of which a part of the total is spent.
     """
 
     epsilon: Fraction
@@ -168,6 +170,7 @@ class LevelsRelease:
     day_lateness_s: int | None = None
     products: tuple[Product, ...] = ()
     span: SpanTotal | None = None
+    places: PlacesAsked | None = None
 
     @property
     def claim(self) -> PureDP | ZCDP:
@@ -187,8 +190,8 @@ class LevelsRelease:
             total=self.claim,
             epsilon=self.epsilon,
             delta=self.delta,
-            first=self._released(self.strategy.first),
-            later=self._released(self._later()),
+            first=self._with_places(self._released(self.strategy.first)),
+            later=self._with_places(self._released(self._later())),
             region=region,
             grid=grid,
             fleet=self.fleet,
@@ -197,6 +200,7 @@ class LevelsRelease:
             live=None if self.live is None else replace(self.live, exponent=self.exponent),
             by_weekday=() if self.span is None else self.span.by_weekday(),
             products=self.products,
+            places=None if self.places is None else self.places.pieces,
         )
 
     @property
@@ -210,6 +214,9 @@ class LevelsRelease:
             return None
         smallest = ONE if self.span is None else min(self.span.shares, default=ONE)
         return count_stage(self._released(self._later())[0], self.fleet.vehicles, smallest)
+
+    def _with_places(self, stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
+        return stages if self.places is None else with_places(stages, self.places.share)
 
     def _released(self, stages: Sequence[Stage]) -> tuple[Stage, ...]:
         """The stages with what no recipe says."""

@@ -14,6 +14,7 @@ from pipelines.specification.checks import (
     check_span,
     grid_of,
     input_of,
+    places_of,
     prior_of,
     privacy_of,
     timetable_of,
@@ -60,6 +61,8 @@ def _checked(document: Document, folder: Path) -> Specification:
     privacy = privacy_of(document.privacy, account)
     cells = cells_of(document.cells, folder)
     levels = levels_of(document, privacy.allocation, cells.region, timetable)
+    if levels is not None and document.places is not None:
+        levels = replace(levels, places=places_of(document, cells.region or (), folder))
     check_span(account, levels)
     statistics = statistics_of(document, speeds.prior) if levels is None else ()
     allocation = privacy.allocation

@@ -117,6 +117,7 @@ def levels_of(
             "privacy.day_weights": privacy.day_weights,
             "fleet": document.fleet,
             "live": document.live,
+            "places": document.places,
         }
         for name, value in (given | {"output": document.output or None}).items():
             need(value is None, name, "goes with mechanism = 'levels'", "given")

@@ -54,7 +54,7 @@ class Cells:
 
     @property
     def ground(self) -> Ground:
-        """What positions are counted under."""
+        """The region's cells."""
         return Hexagons(self.resolution, self.region)
 
     @property
@@ -142,6 +142,12 @@ class Specification:
     def products(self) -> tuple[Product, ...]:
         """What is published of a period besides its HATs."""
         return () if self.levels is None else self.levels.products
+
+    @property
+    def ground(self) -> Ground:
+        """What positions are counted under where they are released: the region's cells, or these cut by places."""
+        places = None if self.levels is None else self.levels.places
+        return self.cells.ground if places is None else places.pieces
 
     @property
     def fleet(self) -> Fleet | None:

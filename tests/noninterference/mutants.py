@@ -86,6 +86,29 @@ def _(part_or_within: Any) -> Any:
     return lambda vehicle, value, stage: np.ones_like(part_or_within(vehicle, value, stage))
 
 
+@mutant(
+    "places-beside-the-total",
+    "places",
+    "dpops.levels.place_stage:with_places",
+    "transforms.releases.periods.stages:_whole",
+)
+def _(with_places_or_whole: Any) -> Any:
+    """The look at places is on top of a day's other looks, which keep all of the total, and is not debited."""
+    if with_places_or_whole.__name__ == "_whole":
+        return lambda stages: min(with_places_or_whole(stages), Fraction(1))
+    return lambda stages, share: (*stages, with_places_or_whole(stages, share)[-1])
+
+
+@mutant("places-shared-by-vehicles", "places", "transforms.releases.periods.stages:rows_of_pieces")
+def _(rows_of_pieces: Any) -> Any:
+    """Which place a piece is in does not follow from public geometry alone: the number of reports moves it."""
+
+    def mutated(tally: Any, of_piece: Any, slots: Any) -> Any:
+        return rows_of_pieces(tally, np.roll(of_piece, int(tally.kept.sum()) % 5), slots)
+
+    return mutated
+
+
 # --- what is drawn ------------------------------------------------------------------------------------------------
 
 

@@ -1,8 +1,7 @@
 """A release of levels by the command line: every key whatever the input, one value per stage, centres as recorded."""
 
-import csv
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -16,34 +15,9 @@ from pipelines.runs.crew import closed as levels
 from pipelines.specification import SpecificationError, load
 from tests import city, levels_city
 from tests.levels_city import CELLS, DAYS, SPEC
+from tests.pipelines.levels_runs import Run, entries, made, released, rows_of
 from transforms.recorded.stage_plan import numbers_of, rests_on, stage_of
-from transforms.recorded.units import Sequenced
 from transforms.records import SlotEstimates
-
-Run = Callable[..., tuple[int, str, str]]
-
-
-def released(folder: Path, hatstream: Run, *more: str, start: str = DAYS[0], end: str = DAYS[-1]) -> dict[str, object]:
-    code, out, err = hatstream(*city.release(folder, "--json", *more, start=start, end=end))
-    assert code == 0, err
-    found: dict[str, object] = json.loads(out)
-    return found
-
-
-def entries(folder: Path) -> list[Sequenced]:
-    spec = load(folder / "spec.toml")
-    return location.find(str(folder / "ledger.sqlite"), None).ledger.stages(spec.account.name, spec.spec_id)
-
-
-def made(folder: Path, hatstream: Run, **written: object) -> Path:
-    folder.mkdir(exist_ok=True)
-    levels_city.write(folder, **written)  # type: ignore[arg-type]
-    assert hatstream(*city.init(folder))[0] == 0
-    return folder
-
-
-def rows_of(path: Path) -> list[dict[str, str]]:
-    return list(csv.DictReader(path.read_text().splitlines()))
 
 
 def files_of(folder: Path) -> dict[str, bytes]:

@@ -8,6 +8,7 @@ import h3.api.basic_int as h3_int
 import numpy as np
 
 from dpops.levels import Hats
+from transforms.places.ground import Places
 from transforms.places.hexagons import cell_text
 
 if TYPE_CHECKING:
@@ -26,6 +27,12 @@ def hats_of(region: Sequence[int], hours: Sequence[int]) -> Hats:
         grandparents=_ancestors(region, GRANDPARENT),
         hours=tuple(hour % HOURS for hour in hours),
     )
+
+
+def hats_of_places(places: Places, hours: Sequence[int]) -> Hats:
+    """The HATs of places, in their order. What lies above a place is its cell."""
+    cells = tuple(places.cell.tolist())
+    return Hats(parents=cells, grandparents=cells, hours=tuple(hour % HOURS for hour in hours))
 
 
 def _ancestors(region: Sequence[int], above: int) -> tuple[int, ...]:

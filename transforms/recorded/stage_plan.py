@@ -9,45 +9,88 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from dpops.levels import Stage
+from dpops.levels import Differences, Stage
 from dpops.types import Int64s
-from transforms.places.hierarchy import hats_of
+from transforms.places.ground import Places
+from transforms.places.hierarchy import hats_of, hats_of_places
 from transforms.public import EntryNumber
 from transforms.recorded.units import LiveUnit, StageUnit
+
+
+class _KeptDifferences(msgspec.Struct, frozen=True):
+    """What a plan says of places: see `dpops.levels.Differences`, packed."""
+
+    differences: str
+    lowest: int
+    highest: int
+    day_weight: str
+
+    def on(self, places: Places) -> Differences:
+        steps = np.frombuffer(_unpacked(self.differences), "<i2").astype(np.int64)
+        return Differences(
+            cell=places.cell,
+            steps=steps,
+            lowest=self.lowest,
+            highest=self.highest,
+            day_weight=Fraction(self.day_weight),
+        )
 
 
 class _Kept(msgspec.Struct, frozen=True):
     """What a plan says of the HATs it is laid on. hours: the local hour in which each slot begins, or the live slot.
 
-    centres: of (cells, slots) in 0.01 km/h, packed. rests_on: 0 for no entry.
+    centres: of (cells, slots) in 0.01 km/h, packed. rests_on: 0 for no entry. places: how they differ from their cells,
+    where the HATs lie in places.
     """
 
     hours: list[int]
     step_kmh: str
     rests_on: EntryNumber
     centres: str
+    places: _KeptDifferences | None = None
 
 
 def as_stored(stage: Stage) -> dict[str, Any]:
     """Encodes a stage that is laid on HATs. Numbers are rational text."""
     around = stage.laid
     counting = {"counts_vehicles": True} if stage.counts_vehicles else {}  # plans of before say nothing of it
-    return counting | {
-        "kind": stage.kind,
-        "stage": stage.number,
-        "stages": stage.stages,
-        "share": str(stage.share),
-        "spread": str(stage.spread),
-        "bound_kmh": str(stage.bound_kmh),
-        "alpha": str(stage.alpha),
-        "exponent": str(stage.exponent),
-        "step_kmh": str(around.step_kmh),
-        "counts_public": stage.counts_public,
-        "levels": [[part.level, str(part.speeds), str(part.weights)] for part in stage.parts],
-        "hours": list(around.hats.hours),
-        "rests_on": around.rests_on,
-        "centres": pack_centres(around.centres),
-    }
+    return (
+        counting
+        | _places_as_stored(around.differences)
+        | {
+            "kind": stage.kind,
+            "stage": stage.number,
+            "stages": stage.stages,
+            "share": str(stage.share),
+            "spread": str(stage.spread),
+            "bound_kmh": str(stage.bound_kmh),
+            "alpha": str(stage.alpha),
+            "exponent": str(stage.exponent),
+            "step_kmh": str(around.step_kmh),
+            "counts_public": stage.counts_public,
+            "levels": [[part.level, str(part.speeds), str(part.weights)] for part in stage.parts],
+            "hours": list(around.hats.hours),
+            "rests_on": around.rests_on,
+            "centres": pack_centres(around.of_cells),
+        }
+    )
+
+
+def _places_as_stored(differences: Differences | None) -> dict[str, Any]:
+    if differences is None:
+        return {}
+    kept = _KeptDifferences(
+        differences=_packed(differences.steps.astype("<i2").tobytes()),
+        lowest=differences.lowest,
+        highest=differences.highest,
+        day_weight=str(differences.day_weight),
+    )
+    return {"places": msgspec.to_builtins(kept)}
+
+
+def is_of_places(unit: StageUnit | LiveUnit) -> bool:
+    """Whether a recorded stage is about places: it says nothing of cells."""
+    return "places" in unit.plan
 
 
 def numbers_of(unit: StageUnit | LiveUnit) -> Stage:
@@ -58,12 +101,19 @@ def numbers_of(unit: StageUnit | LiveUnit) -> Stage:
     return msgspec.convert(kept, Stage, dec_hook=_rational)
 
 
-def stage_of(unit: StageUnit | LiveUnit, region: Sequence[int]) -> Stage:
-    """Decodes a recorded stage, laid on a region's cells. Raises msgspec.ValidationError."""
+def stage_of(unit: StageUnit | LiveUnit, region: Sequence[int], places: Places | None = None) -> Stage:
+    """Decodes a recorded stage, laid on a region's cells, or on the places that it is about.
+
+    Raises msgspec.ValidationError; ValueError for a stage of places without them.
+    """
     kept = msgspec.convert(unit.plan, _Kept)
-    hats = hats_of(region, kept.hours)
-    centres = unpack_centres(kept.centres, (hats.cells, hats.slots))
-    return numbers_of(unit).on(hats, centres, Fraction(kept.step_kmh), kept.rests_on)
+    centres = unpack_centres(kept.centres, (len(region), len(kept.hours)))
+    if kept.places is None:
+        return numbers_of(unit).on(hats_of(region, kept.hours), centres, Fraction(kept.step_kmh), kept.rests_on)
+    if places is None:
+        raise ValueError("a stage of places needs the places")
+    hats, differences = hats_of_places(places, kept.hours), kept.places.on(places)
+    return numbers_of(unit).on(hats, centres, Fraction(kept.step_kmh), kept.rests_on, differences)
 
 
 def rests_on(unit: StageUnit | LiveUnit) -> EntryNumber:
@@ -72,11 +122,19 @@ def rests_on(unit: StageUnit | LiveUnit) -> EntryNumber:
 
 
 def pack_centres(centres: Int64s) -> str:
-    return base64.b64encode(zlib.compress(centres.astype("<u2").tobytes(), 9)).decode()
+    return _packed(centres.astype("<u2").tobytes())
 
 
 def unpack_centres(packed: str, shape: tuple[int, int]) -> Int64s:
-    return np.frombuffer(zlib.decompress(base64.b64decode(packed)), "<u2").reshape(shape).astype(np.int64)
+    return np.frombuffer(_unpacked(packed), "<u2").reshape(shape).astype(np.int64)
+
+
+def _packed(data: bytes) -> str:
+    return base64.b64encode(zlib.compress(data, 9)).decode()
+
+
+def _unpacked(text: str) -> bytes:
+    return zlib.decompress(base64.b64decode(text))
 
 
 def _rational(kind: type, text: Any) -> Any:

@@ -1,6 +1,7 @@
 """A vehicle-day's vector stays within its share of the norm, is its own, and is what the formulas say."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal, getcontext
 from fractions import Fraction
 from math import isqrt
@@ -8,10 +9,10 @@ from math import isqrt
 import numpy as np
 import pytest
 
-from dpops.levels import UNIT, Kind, Level, Rows, Stage, Vectors, bounded, sum_up, vectors
+from dpops.levels import UNIT, Differences, Kind, Level, Rows, Stage, Vectors, bounded, sum_up, vectors, with_places
 from dpops.levels.bounded import unchecked, units, within
 from dpops.types import Int64s
-from tests.dpops.levels.cities import HATS, KINDS, LEVELS, Visit, days_of, random_days, rows, stage
+from tests.dpops.levels.cities import HATS, KINDS, LEVELS, STEP, Visit, days_of, random_days, rows, stage
 
 ALONE = [(0, 0, 1, 6500)]
 
@@ -84,6 +85,29 @@ def test_a_vehicle_that_broke_the_bound_would_count_as_nothing_and_the_others_st
     broken = vectors(found, some)
     assert not broken.value[broken.vehicle == 1].any()
     assert np.array_equal(broken.value[broken.vehicle != 1], honest.value[honest.vehicle != 1])
+
+
+def with_its_places(kind: Kind, *, share: Fraction = Fraction(3, 10)) -> list[Stage]:
+    """A first day's stages and the one of its places, which here lie as the cells do, laid on the city."""
+    planned = with_places(tuple(replace(each, around=None) for each in two_stages(kind)), share)
+    differences = Differences(cell=np.arange(3), steps=np.array([-900, 0, 4_000]), lowest=300, highest=6_200)
+    of_cells = np.full((HATS.cells, HATS.slots), 2_000)
+    return [each.on(HATS, of_cells, STEP, 0, differences if each.is_of_places else None) for each in planned]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_stage_of_places_and_those_before_it_keep_one_bound_together(kind: Kind) -> None:
+    days = [*days_of(), *random_days(8, 200)]
+    assert Fraction(19, 20) < excess(with_its_places(kind), days) <= 1
+    (*_, alone) = with_its_places(kind)
+    assert Fraction(9, 10) * alone.share < excess([alone], days) <= alone.share
+    assert excess([*two_stages(kind), alone], days) > 1, "beside all of the total it is too much"
+
+
+def test_speeds_at_a_place_are_compared_with_its_cells_centre_and_how_it_differs() -> None:
+    (*_, last) = with_its_places("gaussian")
+    assert last.centres[:, 0].tolist() == [1_100, 2_000, 6_000]
+    assert replace(last.laid, of_cells=last.laid.of_cells + 500).centres[2, 0] == 6_200, "within the bounds"
 
 
 # wrong formulas are caught
@@ -267,8 +291,6 @@ def _decimal(x: Fraction | Decimal) -> Decimal:
 
 @pytest.mark.parametrize("quarters", [0, 1, 2, 3, 4])
 def test_the_table_of_powers_is_rounded_down_exactly(quarters: int) -> None:
-    from dataclasses import replace
-
     some = replace(stage("gaussian"), exponent=Fraction(quarters, 4))
     n = np.array([1, 2, 15, 16, 81, 4095, 4096], np.int64)
     for reports, unit in zip(n.tolist(), units(n, some).tolist(), strict=True):

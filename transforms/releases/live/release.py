@@ -71,11 +71,11 @@ class LiveRelease:
     def draw(self, group: SlotShard, tallies: Tallies, before: Before, noise: Noise) -> list[Drawn]:
         """None before the first whole period, and none of a period that is released already."""
         slot_s, _ = group
-        facts, region = self.slots[slot_s], self.policy.region
+        facts = self.slots[slot_s]
         stage = None if before.recorded else self._stage(slot_s, facts, before)
         if stage is None:
             return []
-        sums = add_up(tallies(), region, (slot_s,), stage)
+        sums = add_up(tallies(), self.policy, (slot_s,), stage)
         failpoint("before-noise")
         unit = seal_live(sums, stage, facts, slot_s, self.policy, noise)
         failpoint("after-noise")

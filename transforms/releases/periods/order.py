@@ -8,6 +8,7 @@ from dpops.types import Int64s
 from transforms.public import EntryNumber
 from transforms.recorded.stage_plan import numbers_of, stage_of
 from transforms.recorded.units import StageEntry
+from transforms.releases.periods.learned_places import learned_differences
 from transforms.releases.periods.stages import LevelsPolicy, first_centres, laid_stage
 
 CentresOf = Callable[[Sequence[StageEntry], LevelsPolicy, Sequence[int]], Int64s]
@@ -51,14 +52,15 @@ def plan_for(
     counts = counts_vehicles(before) if before else policy.count is not None
     is_first = numbers_of(mine[0].unit).stages - counts == len(policy.first) if mine else not earlier
     if number < len(mine):
-        return Planned(stage_of(mine[number].unit, policy.region), is_first)
+        return Planned(stage_of(mine[number].unit, policy.region, policy.public_places), is_first)
     stages = policy.on(period).stages(is_first=is_first, counts=counts)
     known = earlier if counts and number == 1 else sorted([*earlier, *mine], key=lambda entry: int(entry.sequence))
     if not known:
         centres, rests_on = first_centres(len(policy.region), len(hours)), EntryNumber(0)
     else:
         centres, rests_on = centres_of(known, policy, hours), known[-1].sequence
-    return Planned(laid_stage(policy, stages, number, hours, centres, rests_on), is_first)
+    differences = learned_differences(known, policy) if stages[number].is_of_places else None
+    return Planned(laid_stage(policy, stages, number, hours, centres, rests_on, differences), is_first)
 
 
 def counts_vehicles(of_period: Sequence[StageEntry]) -> bool:

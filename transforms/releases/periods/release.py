@@ -80,7 +80,7 @@ class PeriodRelease:
         facts, hours = [self.slots[slot_s] for slot_s in slots], hours_of(slots, self.zone)
         entries = before.stages(self.policy.spec_id)
         laid, is_first = plan_for(entries, facts[0].period, number, hours, self.policy, learned_centres)
-        sums = add_up(tallies(), self.policy.region, slots, laid)
+        sums = add_up(tallies(), self.policy, slots, laid)
         failpoint("before-noise")
         unit = seal_stage(sums, laid, facts, first_s, self.policy, noise, is_first=is_first)
         failpoint("after-noise")

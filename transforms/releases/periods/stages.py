@@ -15,6 +15,7 @@ import numpy as np
 
 from dpops.claims import ZCDP, PureDP
 from dpops.levels import (
+    Differences,
     Fleet,
     Kind,
     ReleasedStage,
@@ -30,7 +31,8 @@ from dpops.levels.stages import FIRST_CENTRE
 from dpops.noise import Noise
 from dpops.statistics import SUMS
 from dpops.types import Grid, Int64s
-from transforms.places.hierarchy import hats_of
+from transforms.places.ground import NOWHERE, Pieces, Places
+from transforms.places.hierarchy import hats_of, hats_of_places
 from transforms.public import EntryNumber
 from transforms.recorded.stage_plan import as_stored, stage_of
 from transforms.recorded.units import LiveUnit, StageUnit
@@ -65,7 +67,8 @@ class LevelsPolicy:
     first, later: the stages of a period before which nothing of the specification is recorded, and of all others.
     count: what a period's vehicles are counted with before these, where that is possible. live: what slots get while a
     period lasts; `later` has the rest of the total. region: sorted cells. products: what
-    is published of a period besides its HATs. kept: a cache of what earlier entries taught, which changes nothing.
+    is published of a period besides its HATs. places: what the region is cut by, where the last stage of a day is about
+    them. kept: a cache of what earlier entries taught, which changes nothing.
     """
 
     spec_id: str
@@ -83,6 +86,7 @@ class LevelsPolicy:
     by_weekday: tuple[DayShare, ...] = ()
     part: Fraction = Fraction(1)
     products: tuple[Product, ...] = ()
+    places: Pieces | None = None
     kept: StateFile | None = field(default=None, compare=False)
 
     @property
@@ -108,6 +112,11 @@ class LevelsPolicy:
             live=None if self.live is None else replace(self.live, share=part * self.live.share),
             by_weekday=(),
         )
+
+    @property
+    def public_places(self) -> Places | None:
+        """What a stage of places is about."""
+        return None if self.places is None else self.places.places
 
     def cost_of_period(self, is_first: bool) -> PureDP | ZCDP:
         """What a period's end is debited, of the first day or another: all, or what live slots leave of it."""
@@ -137,10 +146,14 @@ def laid_stage(
     hours: Sequence[int],
     centres: Int64s,
     rests_on: EntryNumber,
+    differences: Differences | None = None,
 ) -> Stage:
     """One of a period's stages, laid on its HATs. hours: the local hour in which each slot begins."""
-    stage = replace(stages[number], number=number, stages=len(stages))
-    return stage.on(hats_of(policy.region, hours), centres, policy.grid.step, rests_on)
+    stage, places = replace(stages[number], number=number, stages=len(stages)), policy.public_places
+    hats = hats_of(policy.region, hours)
+    if places is not None and stage.is_of_places:
+        hats = hats_of_places(places, hours)
+    return stage.on(hats, centres, policy.grid.step, rests_on, differences)
 
 
 def first_centres(cells: int, slots: int) -> Int64s:
@@ -155,9 +168,32 @@ def rows_of(tally: Tally, region: Sequence[int], slots: Sequence[int]) -> Rows:
     return Rows(tally.vehicle[order], cell, slot, tally.kept[order], tally.sums["sums"][order])
 
 
-def add_up(tallies: Iterable[Tally], region: Sequence[int], slots: Sequence[int], stage: Stage) -> Sums:
+def rows_of_pieces(tally: Tally, of_piece: Int64s, slots: Sequence[int]) -> Rows:
+    """The same where vehicles were counted under pieces of cells. of_piece: the cell, or the place, of each piece.
+
+    What a vehicle did in several pieces of one is added up; what lies in none is left out.
+    """
+    where, slot = of_piece[tally.cell], np.searchsorted(np.array(slots, np.int64), tally.slot_s)
+    order = np.lexsort((slot, where, tally.vehicle))
+    order = order[where[order] != NOWHERE]
+    keys = [column[order] for column in (tally.vehicle, where, slot)]
+    first = np.flatnonzero(np.any([np.diff(key, prepend=-1) != 0 for key in keys], axis=0))
+    if not first.size:
+        return Rows(*[np.zeros(0, np.int64)] * len(Rows._fields))
+    added = (np.add.reduceat(column[order], first) for column in (tally.kept, tally.sums["sums"]))
+    return Rows(*(key[first] for key in keys), *added)
+
+
+def add_up(tallies: Iterable[Tally], policy: LevelsPolicy, slots: Sequence[int], stage: Stage) -> Sums:
     """The sum of all vehicles' vectors in a stage. tallies: at least one, and of a vehicle all rows in one of them."""
-    parts = (sum_up(rows_of(tally, region, slots), stage) for tally in tallies)
+    pieces = policy.places
+
+    def rows(tally: Tally) -> Rows:
+        if pieces is None:
+            return rows_of(tally, policy.region, slots)
+        return rows_of_pieces(tally, pieces.place if stage.is_of_places else pieces.cell, slots)
+
+    parts = (sum_up(rows(tally), stage) for tally in tallies)
     return reduce(lambda one, other: Sums(one.weights + other.weights, one.speeds + other.speeds), parts)
 
 
@@ -197,6 +233,6 @@ def vehicles_of(unit: StageUnit, region: Sequence[int]) -> tuple[float, float]:
     return vehicles_in(read_stage), read_stage.levels[0].weight_sd
 
 
-def read_unit(unit: StageUnit | LiveUnit, region: Sequence[int]) -> ReleasedStage:
-    """What a recorded stage says."""
-    return read(unit.integers, stage_of(unit, region))
+def read_unit(unit: StageUnit | LiveUnit, region: Sequence[int], places: Places | None = None) -> ReleasedStage:
+    """What a recorded stage says. places: where it may be about them."""
+    return read(unit.integers, stage_of(unit, region, places))

@@ -7,7 +7,7 @@ import h3
 import numpy as np
 import pyarrow as pa
 
-from dpops.levels import Level, ReleasedLevel, ReleasedStage
+from dpops.levels import PLACE, Level, ReleasedLevel, ReleasedStage
 from dpops.levels.stages import CENTRE_STEP_KMH
 from transforms.places.hexagons import cell_text
 from transforms.places.hierarchy import CITY, GRANDPARENT, PARENT
@@ -38,9 +38,9 @@ place of the stage among those of the specification, 1, 2, .."""
 
 def sums_of(unit: StageUnit, place: int, policy: LevelsPolicy, slots: Sequence[SlotFacts]) -> Iterator[dict[str, Fact]]:
     """A row for every group of every level of one stage. place: among the specification's stages, as `counted` says."""
-    stage = read_unit(unit, policy.region)
+    stage = read_unit(unit, policy.region, policy.public_places)
     for level in stage.levels:
-        places, times = _places(level.level, policy.region), _times(level.level, slots)
+        places, times = _places(level.level, policy), _times(level.level, slots)
         for group, numbers in enumerate(_numbers(level, stage)):
             start, end = times[group % level.level.slot_groups]
             names = ("weight", "weight_sd", "speed", "speed_sd", "centre_kmh")
@@ -70,8 +70,11 @@ def _with_sd(value: float, sd: float) -> tuple[float | None, float | None]:
     return (round(value, 9), round(sd, 9)) if np.isfinite(sd) else (None, None)
 
 
-def _places(level: Level, region: Sequence[int]) -> list[str]:
-    """Of each group of cells its cell, the coarser cell they lie in, or CITY."""
+def _places(level: Level, policy: LevelsPolicy) -> Sequence[str]:
+    """Of each group of cells its cell, the coarser cell they lie in, or CITY; a place by its name."""
+    if level.name == PLACE and policy.places is not None:
+        return policy.places.places.names
+    region = policy.region
     coarser = {"grandparent-day": GRANDPARENT} | dict.fromkeys(("parent", "parent-day", "parent-hour"), PARENT)
     first = [cell_text(region[level.cell_group.index(group)]) for group in range(max(level.cell_group) + 1)]
     if level.name in coarser:

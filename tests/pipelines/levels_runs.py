@@ -1,0 +1,37 @@
+"""Releases of the small city by levels, and what they left behind."""
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from pipelines.account import location
+from pipelines.specification import load
+from tests import city, levels_city
+from tests.levels_city import DAYS
+from transforms.recorded.units import Sequenced
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+def released(folder: Path, hatstream: Run, *more: str, start: str = DAYS[0], end: str = DAYS[-1]) -> dict[str, object]:
+    code, out, err = hatstream(*city.release(folder, "--json", *more, start=start, end=end))
+    assert code == 0, err
+    found: dict[str, object] = json.loads(out)
+    return found
+
+
+def entries(folder: Path) -> list[Sequenced]:
+    spec = load(folder / "spec.toml")
+    return location.find(str(folder / "ledger.sqlite"), None).ledger.stages(spec.account.name, spec.spec_id)
+
+
+def made(folder: Path, hatstream: Run, **written: object) -> Path:
+    folder.mkdir(exist_ok=True)
+    levels_city.write(folder, **written)  # type: ignore[arg-type]
+    assert hatstream(*city.init(folder))[0] == 0
+    return folder
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(path.read_text().splitlines()))

@@ -1,0 +1,137 @@
+"""A day's look at places: what a specification may say of them, what is recorded, and what stays as it was."""
+
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipelines.specification import SpecificationError, load
+from tests import levels_city
+from tests.levels_city import CELLS, DAYS, SPEC
+from tests.pipelines.levels_runs import Run, entries, made, released, rows_of
+from transforms.places.ground import NOWHERE, hexagon_pieces
+from transforms.recorded.stage_plan import as_stored, is_of_places, stage_of
+from transforms.releases.periods.stages import rows_of_pieces
+from transforms.wire import Tally
+
+HEXAGONS = "[places]\nresolution = 9\n"
+LINE = {
+    "type": "Feature",
+    "properties": {"name": "Ring Road"},
+    "geometry": {"type": "LineString", "coordinates": [[72.83, 21.16], [72.83, 21.22]]},
+}
+FILE = {"type": "FeatureCollection", "features": [LINE]}
+OF_FILE = '[places]\nfile = "segments.geojson"\nshare = 0.25\n'
+
+
+def loaded(folder: Path, more: str, document: object = FILE, spec: str = SPEC) -> object:
+    (folder / "segments.geojson").write_text(json.dumps(document))
+    (folder / "spec.toml").write_text(spec + more)
+    return load(folder / "spec.toml")
+
+
+def of_places(folder: Path) -> list[object]:
+    return [entry.unit for entry in entries(folder) if is_of_places(entry.unit)]
+
+
+def test_each_day_ends_with_a_look_at_places_and_is_debited_once_for_all(tmp_path: Path, hatstream: Run) -> None:
+    made(tmp_path, hatstream, spec=SPEC + HEXAGONS)
+    summary = released(tmp_path, hatstream, end=DAYS[1])
+    shares = [[stage["share"] for stage in period["stages"]] for period in summary["periods"]]  # type: ignore[attr-defined]
+    assert shares == [["21/100", "49/100", "3/10"], ["7/10", "3/10"]]
+    assert sum(map(Fraction, shares[0])) == sum(map(Fraction, shares[1])) == 1
+    units = of_places(tmp_path)
+    places = 4 * 7**2
+    assert [len(unit.integers) for unit in units] == [2 * places] * 2  # type: ignore[attr-defined]
+
+
+def test_a_rerun_changes_nothing_and_draws_no_look_again(tmp_path: Path, hatstream: Run) -> None:
+    made(tmp_path, hatstream, spec=SPEC + HEXAGONS)
+    released(tmp_path, hatstream, end=DAYS[1])
+    before = entries(tmp_path)
+    released(tmp_path, hatstream, end=DAYS[1])
+    assert entries(tmp_path) == before
+
+
+def test_a_recorded_look_at_places_is_read_back_as_it_was_planned(tmp_path: Path, hatstream: Run) -> None:
+    made(tmp_path, hatstream, spec=SPEC + HEXAGONS)
+    released(tmp_path, hatstream, end=DAYS[0])
+    (unit,) = of_places(tmp_path)
+    spec = load(tmp_path / "spec.toml")
+    stage = stage_of(unit, spec.cells.region, spec.ground.places)  # type: ignore[arg-type, union-attr]
+    assert stage.centres.shape == (196, 4)
+    assert as_stored(stage) == unit.plan  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match="needs the places"):
+        stage_of(unit, spec.cells.region)  # type: ignore[arg-type]
+
+
+def test_what_was_released_of_places_has_their_names(tmp_path: Path, hatstream: Run) -> None:
+    (tmp_path / "segments.geojson").write_text(json.dumps(FILE))
+    made(tmp_path, hatstream, spec=SPEC + OF_FILE)
+    released(tmp_path, hatstream, end=DAYS[0])
+    where = ("--spec", tmp_path / "spec.toml", "--ledger", tmp_path / "ledger.sqlite", "--output", tmp_path / "s")
+    days = ("--from", DAYS[0], "--to", DAYS[0], "--released", "--formats", "csv")
+    assert hatstream("estimate", *map(str, where), *days)[0] == 0
+    (sums,) = (tmp_path / "s").glob("released-*.csv")
+    assert [row["cell"] for row in rows_of(sums) if row["level"] == "place"] == ["Ring Road"]
+
+
+def test_places_and_their_share_decide_the_id_and_nothing_does_where_there_are_none(tmp_path: Path) -> None:
+    moved = {**LINE, "geometry": {"type": "LineString", "coordinates": [[72.83, 21.16], [72.83, 21.20]]}}
+    found = [
+        loaded(tmp_path, ""),
+        loaded(tmp_path, HEXAGONS),
+        loaded(tmp_path, "[places]\nresolution = 8\n"),
+        loaded(tmp_path, HEXAGONS + "share = 0.2\n"),
+        loaded(tmp_path, OF_FILE),
+        loaded(tmp_path, OF_FILE, {**FILE, "features": [moved]}),
+        loaded(tmp_path, OF_FILE + "buffer_m = 40\n"),
+    ]
+    assert len({each.spec_id for each in found}) == len(found)  # type: ignore[attr-defined]
+    assert "places" not in found[0].text  # type: ignore[attr-defined]
+    spaced = loaded(tmp_path, OF_FILE, FILE | {"note": "what is beside the features decides nothing"})
+    assert spaced.spec_id == found[4].spec_id  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("[places]\n", "needs resolution or file, one of them; it is 'neither'"),
+        ('[places]\nresolution = 9\nfile = "segments.geojson"\n', "one of them; it is 'both'"),
+        ("[places]\nresolution = 7\n", "finer than the region's resolution 7; they have 7"),
+        ("[places]\nresolution = 13\n", "gives more than 200,000 places"),
+        ("[places]\nresolution = 9\nshare = 1\n", "share must be above 0 and below 1"),
+        ("[places]\nresolution = 9\nbuffer_m = 9\n", "places.buffer_m goes with places.file"),
+        ('[places]\nfile = "nowhere.geojson"\n', "places.file: No such file or directory"),
+        ('[places]\nfile = "spec.toml"\n', "places: "),
+        ("[places]\nresolution = 9\n[live]\n", "goes without \\[live\\]"),
+        ("[places]\nresolutoin = 9\n", "unknown field `resolutoin`"),
+    ],
+)
+def test_what_places_may_not_be_is_refused_in_one_sentence(tmp_path: Path, more: str, said: str) -> None:
+    with pytest.raises(SpecificationError, match=said):
+        loaded(tmp_path, more)
+
+
+def test_places_are_refused_where_counts_are_public(tmp_path: Path) -> None:
+    with pytest.raises(SpecificationError, match=r"places goes with account.adjacency = 'add-remove'"):
+        loaded(tmp_path, HEXAGONS, spec=SPEC.replace('"add-remove"', '"counts-public"'))
+    with pytest.raises(SpecificationError, match=r"places goes with mechanism = 'levels'"):
+        loaded(tmp_path, HEXAGONS, spec=levels_city.city.SPEC)
+
+
+def test_what_a_vehicle_did_in_pieces_of_one_cell_is_added_up() -> None:
+    region = tuple(sorted(int(cell, 16) for cell in CELLS))
+    pieces = hexagon_pieces(region, 8)
+    of_cell = np.flatnonzero(pieces.cell[len(region) :] == 1) + len(region)
+    number, slots = of_cell.size, (0, 3_600)
+    columns = [np.zeros(number, np.int64), np.full(number, 5), of_cell, np.arange(1, number + 1), np.zeros(number)]
+    tally = Tally(*(column.astype(np.int64) for column in columns), sums={"sums": 100 * np.arange(1, number + 1)})
+    rows = rows_of_pieces(tally, pieces.cell, slots)
+    assert [column.tolist() for column in rows] == [[5], [1], [0], [28], [2_800]]
+    by_place = rows_of_pieces(tally, pieces.place, slots)
+    assert by_place.reports.tolist() == list(range(1, number + 1))
+    nowhere = rows_of_pieces(tally, np.full(pieces.cell.size, NOWHERE), slots)
+    assert all(column.size == 0 for column in nowhere)
