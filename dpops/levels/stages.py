@@ -24,6 +24,8 @@ FIRST_CENTRE = 2_000
 
 EXPONENT = Fraction(3, 4)
 
+WEIGHT_STEPS = 10_000
+
 
 Shares = tuple[tuple[str, Fraction], ...]
 """Names of levels, each with its part; the parts add up to 1."""
@@ -47,18 +49,24 @@ class Differences:
     """How places differ from the cells that they lie in, as far as earlier entries tell.
 
     cell: int64 (places,), the cell of each. steps: int64 (places,), in CENTRE_STEP_KMH. lowest, highest: what a
-    place's centres are cut to, in the same. day_weight: how much the day weighs, where 1 is a usual one.
+    place's centres are cut to, in the same. slot_weights: what the city is thought to weigh in each slot, where
+    WEIGHT_STEPS is a usual day.
     """
 
     cell: Int64s = field(repr=False)
     steps: Int64s = field(repr=False)
     lowest: int
     highest: int
-    day_weight: Fraction = Fraction(1)
+    slot_weights: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        if self.cell.shape != self.steps.shape or not self.lowest < self.highest or self.day_weight <= 0:
-            raise ValueError("places need a cell and a difference each, two bounds, and a weight of the day above 0")
+        if self.cell.shape != self.steps.shape or not self.lowest < self.highest or min(self.slot_weights) <= 0:
+            raise ValueError("places need a cell and a difference each, two bounds, and weights of slots above 0")
+
+    @property
+    def day_weight(self) -> float:
+        """Of the whole day, where 1 is a usual one."""
+        return sum(self.slot_weights) / WEIGHT_STEPS
 
     def centres(self, of_cells: Int64s) -> Int64s:
         """Of every place and slot. of_cells: int64 (cells, slots)."""

@@ -23,7 +23,7 @@ class _KeptDifferences(msgspec.Struct, frozen=True):
     differences: str
     lowest: int
     highest: int
-    day_weight: str
+    slot_weights: list[int]
 
     def on(self, places: Places) -> Differences:
         steps = np.frombuffer(_unpacked(self.differences), "<i2").astype(np.int64)
@@ -32,7 +32,7 @@ class _KeptDifferences(msgspec.Struct, frozen=True):
             steps=steps,
             lowest=self.lowest,
             highest=self.highest,
-            day_weight=Fraction(self.day_weight),
+            slot_weights=tuple(self.slot_weights),
         )
 
 
@@ -83,7 +83,7 @@ def _places_as_stored(differences: Differences | None) -> dict[str, Any]:
         differences=_packed(differences.steps.astype("<i2").tobytes()),
         lowest=differences.lowest,
         highest=differences.highest,
-        day_weight=str(differences.day_weight),
+        slot_weights=list(differences.slot_weights),
     )
     return {"places": msgspec.to_builtins(kept)}
 

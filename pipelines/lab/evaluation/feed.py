@@ -14,6 +14,7 @@ from pipelines.ranges import range_of
 from pipelines.specification import Specification, load
 from transforms.observe.events import events_of
 from transforms.observe.parse import FROM_US, TO_US, Rules
+from transforms.places.ground import Ground
 from transforms.time.calendar import Calendar
 
 
@@ -30,8 +31,8 @@ class Feed:
         """Raises as a release does for a bad specification, a pattern without files, and times off the slots."""
         return cls(load(spec_path), paths_of(pattern), dates)
 
-    def events(self, report: Report) -> tuple[Calendar, dict[int, list[bytes]]]:
-        """Reads and parses the files as a release does: packed events by slot."""
+    def events(self, report: Report, ground: Ground | None = None) -> tuple[Calendar, dict[int, list[bytes]]]:
+        """Reads and parses the files as a release does: packed events by slot. ground: the cells' where left out."""
         spec = self.spec
         if spec.input.derived is not None:
             raise UsageError("an evaluation reads speeds, and input.derived_speed says that the feed has none")
@@ -46,7 +47,7 @@ class Feed:
         parts: dict[int, list[bytes]] = {}
         for done, path in enumerate(self.paths):
             for batch in spec.input.layout.read(path):
-                for slot_s, packed in events_of(batch.table, rules, spec.cells.ground):
+                for slot_s, packed in events_of(batch.table, rules, ground or spec.cells.ground):
                     parts.setdefault(slot_s, []).append(packed)
             report("files read", done + 1, len(self.paths))
         if not parts:

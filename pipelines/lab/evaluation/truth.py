@@ -15,6 +15,7 @@ from pipelines.progress import Report
 from pipelines.specification import Specification
 from transforms import wire
 from transforms.count.tally import tally
+from transforms.places.ground import Ground
 from transforms.places.hierarchy import hats_of
 from transforms.releases.periods.stages import rows_of
 from transforms.time.days_off import hours_of
@@ -50,21 +51,27 @@ class TrueCity:
 
 def read_city(feed: Feed, report: Report) -> TrueCity:
     """The days of some files. A region or fleet that the specification does not name is made of the first day."""
-    spec, (when, parts) = feed.spec, feed.events(report)
-    tallies = {}
-    for slot_s in sorted(parts):
-        tallies[slot_s] = tally(wire.unpack_events(parts[slot_s]), slot_s, None, (SUMS,)).tally
-    periods: dict[str, list[int]] = {}
-    for slot in when.slots:
-        periods.setdefault(slot.period, []).append(slot.start_s)
-    periods = {name: slots for name, slots in periods.items() if any(at in tallies for at in slots)}
-    region = spec.cells.region or _around(tallies[at] for at in next(iter(periods.values())) if at in tallies)
+    spec = feed.spec
+    tallies, periods = read_tallies(feed, spec.cells.ground, report)
+    region = spec.cells.region or around(tallies[at].cell for at in next(iter(periods.values())) if at in tallies)
     days = [
         _true_day(name, slots, [tallies[at] for at in slots if at in tallies], region, spec)
         for name, slots in periods.items()
     ]
     fleet = spec.fleet or rough_fleet(region, days)
     return TrueCity(region, spec.speeds.grid, fleet, days, spec.cells.region is None)
+
+
+def read_tallies(feed: Feed, ground: Ground, report: Report) -> tuple[dict[int, wire.Tally], dict[str, list[int]]]:
+    """What vehicles did in each slot, by its start; and the starts of all slots of each period with reports."""
+    when, parts = feed.events(report, ground)
+    tallies = {}
+    for slot_s in sorted(parts):
+        tallies[slot_s] = tally(wire.unpack_events(parts[slot_s]), slot_s, None, (SUMS,)).tally
+    periods: dict[str, list[int]] = {}
+    for slot in when.slots:
+        periods.setdefault(slot.period, []).append(slot.start_s)
+    return tallies, {name: slots for name, slots in periods.items() if any(at in tallies for at in slots)}
 
 
 def rough_fleet(region: tuple[int, ...], days: Sequence[TrueDay]) -> Fleet:
@@ -97,8 +104,9 @@ def _one_digit(number: float) -> int:
     return max(round(number / size), 1) * size
 
 
-def _around(tallies: Iterable[wire.Tally]) -> tuple[int, ...]:
-    occupied = {int(cell) for each in tallies for cell in each.cell.tolist()}
+def around(cells: Iterable[Int64s]) -> tuple[int, ...]:
+    """A region: these cells, and a ring around them."""
+    occupied = {int(cell) for each in cells for cell in each.tolist()}
     return tuple(sorted({near for cell in occupied for near in h3_int.grid_disk(cell, 1)}))
 
 
@@ -110,11 +118,16 @@ def _true_day(
     joined = Rows(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
     order = np.lexsort((joined.slot, joined.cell, joined.vehicle))
     rows = Rows(*(column[order] for column in joined))
-    shape = (len(region), len(slots))
-    hat = rows.cell * len(slots) + rows.slot
+    return true_day(name, rows, hours_of(slots, spec.timetable.zone), len(region), spec.speeds.grid)
+
+
+def true_day(name: str, rows: Rows, hours: Sequence[int], cells: int, grid: Grid) -> TrueDay:
+    """rows: in canonical order."""
+    shape = (cells, len(hours))
+    hat = rows.cell * shape[1] + rows.slot
     reports, vehicles, total = (
         np.bincount(hat, weights, shape[0] * shape[1]).astype(np.float64).reshape(shape)
         for weights in (rows.reports, None, rows.total)
     )
-    means = np.divide(total, reports, out=np.full(shape, np.nan), where=reports > 0) * float(spec.speeds.grid.step)
-    return TrueDay(name, rows, tuple(hours_of(slots, spec.timetable.zone)), reports, vehicles, means)
+    means = np.divide(total, reports, out=np.full(shape, np.nan), where=reports > 0) * float(grid.step)
+    return TrueDay(name, rows, tuple(hours), reports, vehicles, means)

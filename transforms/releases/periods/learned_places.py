@@ -1,17 +1,54 @@
-"""What the ledger's entries teach of places: how each differs from its cell. No data is seen."""
+"""What the ledger's entries teach of places: how each differs from its cell, and what is believed of it. No data."""
 
-from collections.abc import Sequence
-from fractions import Fraction
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from dpops.levels import Differences
-from dpops.levels.stages import CENTRE_STEP_KMH
+from dpops.learning import Learned
+from dpops.learning.learner import KEPT
+from dpops.learning.places import Around, PlaceBelief, PlaceDay, PlaceSums, learn_places, whole_weight
+from dpops.levels import Differences, Fleet, Kind, ReleasedStage
+from dpops.levels.stages import CENTRE_STEP_KMH, WEIGHT_STEPS
+from dpops.types import Float64s, Grid, Int64s
+from transforms.places.ground import Pieces, ancestors
+from transforms.recorded.stage_plan import is_of_places
 from transforms.recorded.units import StageEntry
 from transforms.releases.periods.learned import MARGIN_KMH, learned_from
-from transforms.releases.periods.stages import LevelsPolicy
+from transforms.releases.periods.stages import LevelsPolicy, read_unit
+from transforms.time.days_off import recorded_hours
 
-_WEIGHT_STEPS = 1_000
+
+class Taught(NamedTuple):
+    """All that was released of places. hours: how many slots began in each, see `Design`."""
+
+    sums: PlaceSums
+    hours: Mapping[int, int]
+
+    def after(self, read: ReleasedStage, hours: Sequence[int]) -> "Taught":
+        """With one more day."""
+        return Taught(self.sums.after(place_day(read)), Counter(self.hours) + Counter(hours))
+
+    @staticmethod
+    def none(places: int) -> "Taught":
+        return Taught(PlaceSums.none(places), {})
+
+
+class LearnedPlaces(NamedTuple):
+    """places: what is believed of them. cells: km/h, of the cell of each, in the same hours: what a copy would say.
+
+    vehicles: at least so many vehicle-days a usual day has, cautiously: one weighs at most 1.
+    """
+
+    places: PlaceBelief
+    cells: Float64s
+
+    @property
+    def differences(self) -> Float64s:
+        """Of places from their cells, km/h."""
+        found: Float64s = self.places.values - self.cells
+        return found
 
 
 def learned_differences(entries: Sequence[StageEntry], policy: LevelsPolicy) -> Differences:
@@ -19,14 +56,83 @@ def learned_differences(entries: Sequence[StageEntry], policy: LevelsPolicy) -> 
 
     Raises ValueError where the policy has no places.
     """
-    if policy.places is None:
-        raise ValueError("the policy has no places")
-    places = policy.places.places
-    weight = learned_from(entries, policy).estimate().larger
+    known, pieces = learned_from(entries, policy), _pieces(policy)
+    taught = taught_by(entries, policy)
+    found = learned_places(taught, known, pieces, policy.fleet, policy.kind) if taught.sums.days else None
+    return differences_of(None if found is None else found.differences, known, pieces, policy.grid)
+
+
+def differences_of(learned_kmh: Float64s | None, known: Learned, pieces: Pieces, grid: Grid) -> Differences:
+    """In steps. learned_kmh: None where nothing is known. known: with the day's own entries."""
+    places, belief = pieces.places, known.estimate()
+    far = np.zeros(places.cell.size) if learned_kmh is None else learned_kmh
+    by_slot = belief.weights.sum(axis=0) / (known.state.facts.vehicles * known.state.facts.vehicle_weight)
     return Differences(
         cell=places.cell,
-        steps=np.zeros(places.cell.size, np.int64),
+        steps=np.rint(far / float(CENTRE_STEP_KMH)).astype(np.int64),
         lowest=int(MARGIN_KMH / CENTRE_STEP_KMH),
-        highest=int((policy.grid.upper - MARGIN_KMH) / CENTRE_STEP_KMH),
-        day_weight=Fraction(round(_WEIGHT_STEPS * min(max(weight, 0.01), 100.0)), _WEIGHT_STEPS),
+        highest=int((grid.upper - MARGIN_KMH) / CENTRE_STEP_KMH),
+        slot_weights=tuple(np.clip(np.rint(by_slot * WEIGHT_STEPS), 1, 100 * WEIGHT_STEPS).astype(np.int64).tolist()),
     )
+
+
+def taught_by(entries: Sequence[StageEntry], policy: LevelsPolicy) -> Taught:
+    """By all entries that are about places."""
+    places = _pieces(policy).places
+    found = Taught.none(places.cell.size)
+    for entry in entries:
+        if is_of_places(entry.unit):
+            read, unit = read_unit(entry.unit, policy.region, places), entry.unit
+            found = found.after(read, recorded_hours(unit.slot_start, unit.slot_end, read.stage.laid.hats.hours))
+    return found
+
+
+def learned_places(taught: Taught, known: Learned, pieces: Pieces, fleet: Fleet, kind: Kind) -> LearnedPlaces:
+    """From what was released of places, and of their cells."""
+    hours = np.array(sorted(taught.hours), np.int64)
+    belief, times = known.forecast(hours), np.array([taught.hours[hour] for hour in hours.tolist()])
+    weights = belief.weights * times
+    cell = pieces.places.cell
+    cells = (np.sum(weights * belief.values, axis=1) / weights.sum(axis=1))[cell]
+    traffic = weights.sum(axis=1)[cell] / np.bincount(cell, minlength=weights.shape[0])[cell]
+    whole = whole_weight(taught.sums, KEPT * fleet.vehicles * weight_of_one(fleet, pieces, kind))
+    around = Around(values=cells, expected=whole * traffic / traffic.sum(), groups=groups_of(pieces))
+    return LearnedPlaces(learn_places(taught.sums, around), cells)
+
+
+def weight_of_one(fleet: Fleet, pieces: Pieces, kind: Kind) -> float:
+    """What a vehicle-day weighs at all places together, roughly: half as much as at equally many that are alike."""
+    if kind == "laplace":
+        return 1.0
+    in_a_cell = pieces.places.cell.size / np.unique(pieces.places.cell).size
+    return max(1.0, float(np.sqrt(fleet.profile.cells * np.sqrt(in_a_cell) / 2)))
+
+
+def groups_of(pieces: Pieces) -> Int64s:
+    """Which places lie together: in one H3 cell between theirs and the region's, else in one of the region's cells."""
+    above = pieces.resolution - 1
+    if pieces.places.geometries or above == pieces.coarse:
+        return np.unique(pieces.places.cell, return_inverse=True)[1].astype(np.int64)
+    return np.unique(ancestors(pieces.fine, above), return_inverse=True)[1].astype(np.int64)
+
+
+def place_day(read: ReleasedStage) -> PlaceDay:
+    """What a stage of places says. Its centres are means over its slots, as busy as they were thought to be."""
+    (level,), around = read.levels, read.stage.laid
+    if around.differences is None:
+        raise ValueError("the stage is not about places")
+    slots = np.array(around.differences.slot_weights, np.float64)
+    return PlaceDay(
+        weights=level.weights,
+        speeds=level.speeds,
+        centres=read.stage.centres @ (slots / slots.sum()) * float(CENTRE_STEP_KMH),
+        weight_variance=level.weight_sd**2,
+        speed_variance=level.speed_sd**2,
+        day_weight=around.differences.day_weight,
+    )
+
+
+def _pieces(policy: LevelsPolicy) -> Pieces:
+    if policy.places is None:
+        raise ValueError("the policy has no places")
+    return policy.places

@@ -1,0 +1,151 @@
+"""What a map of places would be worth, day by day: simulated with the real integers and noise, against true means.
+
+Not private.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+
+from dpops.learning import DayValues, Learned, State, learned, taken_in
+from dpops.levels import Differences, Recipe, ReleasedStage, Rows, Stage, release_rows, with_places
+from dpops.noise import Noise
+from dpops.types import Float64s
+from pipelines.lab.evaluation.feed import Feed
+from pipelines.lab.evaluation.learned import centres_around, look
+from pipelines.lab.evaluation.truth import TrueCity, TrueDay, around, read_tallies, rough_fleet, true_day
+from pipelines.progress import Report
+from transforms.places.ground import NOWHERE, Hexagons, Pieces, ancestors
+from transforms.places.hierarchy import design_of, hats_of_places
+from transforms.releases.periods.learned_places import LearnedPlaces, Taught, differences_of, learned_places
+from transforms.releases.periods.stages import rows_of_pieces
+from transforms.releases.periods.states import facts_of
+from transforms.time.days_off import hours_of
+from transforms.wire import Tally, joined
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlaceCity:
+    """A feed's days, counted under cells and under places. days: what vehicles did at places, in the city's order."""
+
+    city: TrueCity
+    pieces: Pieces
+    days: list[Rows]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlaceErrors:
+    """After a day: mean absolute errors of the map by reports so far, km/h.
+
+    copied: the released cell's value at its places. constant: the city's own true mean. known: part of all reports at
+    places with a half width below 8 km/h; held: how many of these places' intervals hold the truth.
+    """
+
+    day: int
+    learned: float
+    copied: float
+    constant: float
+    known: float
+    held: float
+    published: float
+
+
+def mapped(
+    city: PlaceCity, how: Recipe, share: Fraction, noise: Noise | None, days: int | None = None
+) -> Iterator[PlaceErrors]:
+    """Releases all days in order; days that are asked for beyond those of the feed are its first ones again."""
+    true, places = city.city, city.pieces.places.cell.size
+    first, later = (with_places(stages, share) for stages in (how.first, how.later))
+    coarse = Recipe(first=first[:-1], later=later[:-1])
+    state, taught, seen = (
+        State.new(design_of(true.region), facts_of(true.fleet)),
+        Taught.none(places),
+        np.zeros((2, places)),
+    )
+    known: Learned | None = None
+    believed: LearnedPlaces | None = None
+    for number in range(days or len(city.days)):
+        day, rows = true.days[number % len(city.days)], city.days[number % len(city.days)]
+        hours = np.array(day.hours, np.int64)
+        stages = look(true, day, coarse, None if known is None else known.forecast(hours), state, noise)
+        state = taken_in(state, DayValues(hours=hours, stages=stages))
+        known = learned(state)
+        far = None if believed is None else believed.differences
+        laid = differences_of(far, known, city.pieces, true.grid)
+        stage = _laid((later if number else first)[-1], city, day, laid, known)
+        taught = taught.after(_released(rows, stage, noise), day.hours)
+        believed = learned_places(taught, known, city.pieces, true.fleet, stage.kind)
+        seen += _truth(rows, seen.shape[1], true)
+        yield _errors(number + 1, believed, seen, float(true.grid.upper))
+
+
+def _laid(stage: Stage, city: PlaceCity, day: TrueDay, laid: Differences, known: Learned) -> Stage:
+    centres = centres_around(city.city, known.estimate())
+    hats = hats_of_places(city.pieces.places, day.hours)
+    return stage.on(hats, centres, city.city.grid.step, 0, laid)
+
+
+def _released(rows: Rows, stage: Stage, noise: Noise | None) -> ReleasedStage:
+    if noise is None:
+        stage = replace(stage, spread=Fraction(1))
+        return release_rows(rows, stage, Noise())
+    return release_rows(rows, stage, noise)
+
+
+def _truth(rows: Rows, places: int, city: TrueCity) -> Float64s:
+    """Reports and sums of speeds, (2, places)."""
+    reports, total = (np.bincount(rows.cell, each, places) for each in (rows.reports, rows.total))
+    found: Float64s = np.stack([reports, total * float(city.grid.step)])
+    return found
+
+
+def _errors(day: int, believed: LearnedPlaces, seen: Float64s, upper: float) -> PlaceErrors:
+    places, cells = believed.places, believed.cells
+    reports = seen[0]
+    there = reports > 0
+    truth = seen[1][there] / reports[there]
+    weight = reports[there] / reports.sum()
+    half = 1.96 * np.sqrt(places.variances)[there]
+    ok = (half < 8) & (places.weights[there] > 1)
+    values = np.clip(places.values, 0, upper)[there]
+    missed = np.abs(values - truth)
+    copied = np.abs(cells[there] - truth)
+    return PlaceErrors(
+        day=day,
+        learned=float(weight @ missed),
+        copied=float(weight @ copied),
+        constant=float(weight @ np.abs(truth - weight @ truth)),
+        known=float(weight @ ok),
+        held=float(np.mean(missed[ok] <= half[ok])) if ok.any() else np.nan,
+        published=float(weight @ np.where(ok, missed, copied)),
+    )
+
+
+def read_place_city(
+    feed: Feed, resolution: int, pieces_of: Callable[[Sequence[int]], Pieces], report: Report
+) -> PlaceCity:
+    """The days of some files, under cells and under places. resolution: of the H3 cells that places are found by.
+
+    A region or fleet that the specification does not name is made of the first day.
+    """
+    spec = feed.spec
+    tallies, periods = read_tallies(feed, Hexagons(resolution, None), report)
+    first = (tallies[at].cell for at in next(iter(periods.values())) if at in tallies)
+    region = spec.cells.region or around(np.unique(ancestors(each, spec.cells.resolution)) for each in first)
+    pieces, days, at_places = pieces_of(region), [], []
+    for name, slots in periods.items():
+        tally = _under(pieces, joined([tallies[at] for at in slots if at in tallies]))
+        rows = rows_of_pieces(tally, pieces.cell, slots)
+        days.append(true_day(name, rows, hours_of(slots, spec.timetable.zone), len(region), spec.speeds.grid))
+        at_places.append(rows_of_pieces(tally, pieces.place, slots))
+    fleet = spec.fleet or rough_fleet(region, days)
+    city = TrueCity(region, spec.speeds.grid, fleet, days, spec.cells.region is None)
+    return PlaceCity(city=city, pieces=pieces, days=at_places)
+
+
+def _under(pieces: Pieces, tally: Tally) -> Tally:
+    """Counted under pieces, without what lies outside of the region."""
+    found = pieces.keys(tally.cell)
+    return replace(tally, cell=found).take(found != NOWHERE)
