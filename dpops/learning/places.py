@@ -26,6 +26,7 @@ ROUNDS = 8
 OWN = 60.0, 3.0
 """Before two days tell: variance of a vehicle's own mean at a place on a day, and of what all have in common, (km/h)^2.
 """
+MOST_OWN = 400.0
 FLOOR = 1.5
 """Variance of what no day tells: a place has its reports in other hours than its cell, and vehicles weigh otherwise."""
 _NEAR = np.linspace(-4, 4, RATIOS.size)
@@ -217,19 +218,20 @@ def _posterior(prior: _Prior, sums: PlaceSums, around: Around, chosen: slice) ->
     shrunk = mine / more
     variance = np.sum(likely * (1 / more + step**2), axis=(1, 2)) - mean**2
     variance = variance + spread * np.sum(likely * shrunk, axis=(1, 2)) ** 2
-    by_weight = likely.sum(axis=2)
-    weight_mean = np.sum(by_weight * weights, axis=1)
-    weight_variance = np.sum(by_weight * weights**2, axis=1) - weight_mean**2
-    ratios = np.zeros(RATIOS.size)
-    np.add.at(ratios, nearest, by_weight)
     of_group = weight**2 * precision * shrunk
     return _Found(
-        moments=(middle + mean, np.maximum(variance, 1e-6), weight_mean, np.maximum(weight_variance, 0.0)),
-        ratios=ratios,
+        moments=(middle + mean, np.maximum(variance, 1e-6), *_weighed(likely.sum(axis=2), weights)),
+        ratios=np.bincount(nearest.ravel(), likely.sum(axis=2).ravel(), RATIOS.size),
         sds=likely.sum(axis=(0, 1)),
         obs=np.sum(likely * (around_middle * shrunk + of_group * prior.groups[groups][:, None, None]), axis=(1, 2)),
         precision=np.sum(likely * of_group, axis=(1, 2)),
     )
+
+
+def _weighed(likely: Float64s, weights: Float64s) -> tuple[Float64s, Float64s]:
+    """Mean and variance of each place's weight."""
+    mean = np.sum(likely * weights, axis=1)
+    return mean, np.maximum(np.sum(likely * weights**2, axis=1) - mean**2, 0.0)
 
 
 def _nodes(prior: _Prior, sums: PlaceSums, expected: Float64s, chosen: slice) -> tuple[Float64s, Float64s, Int64s]:
@@ -281,5 +283,5 @@ def _own(sums: PlaceSums, values: Float64s, weights: Float64s) -> Float64s:
         rows = np.concatenate([columns * trust[:, None], before])
         found = np.linalg.lstsq(rows, np.concatenate([excess * trust, np.ones(2)]), rcond=None)[0]
         one, shared = np.clip(found, [0.0, 0.0], [400.0, 50.0]).tolist()
-    own: Float64s = one / np.maximum(weights, 0.05) + shared
+    own: Float64s = np.minimum(one / np.maximum(weights, 0.05), MOST_OWN) + shared
     return own

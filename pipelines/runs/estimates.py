@@ -21,7 +21,8 @@ from transforms.ledger import AccountRefusal
 from transforms.observe.vehicle_hash import Secret
 from transforms.recorded.units import StageEntry, counted
 from transforms.records import SlotEstimates
-from transforms.releases.periods.learned import day_estimates, hat_estimates, learned_from, product_estimates
+from transforms.releases.periods.fitted import learned_from
+from transforms.releases.periods.learned import day_estimates, hat_estimates, product_estimates, taught_of
 from transforms.releases.periods.order import is_complete, of_period
 from transforms.releases.periods.products import Product
 from transforms.releases.periods.publish import HatEstimates, estimates_of_slot
@@ -65,6 +66,8 @@ def recorded(spec: Specification, location: AccountLocation, products: Sequence[
         raise AccountRefusal(f"there is no ledger at {location.shown}: name it with --ledger")
     account = replace(ledger_account_of(spec, location, signs=False), signature=location.signature)
     policy = PeriodRelease.of(asked_of(spec, {}, Secret(b""), account)).policy  # nothing is recorded: no digest is made
+    if spec.levels.places is None and any(product.is_of_places for product in products):
+        raise UsageError("--product of places goes with a specification that has [places]")
     wanted = {product.name: product for product in (*policy.products, *products)}
     policy = replace(policy, products=tuple(wanted.values()))
     return Recorded(spec, policy, location.ledger.stages(spec.account.name, spec.spec_id))
@@ -105,7 +108,7 @@ def estimate_again(
 def _causal(known: Recorded, period: str, slots: Sequence[SlotFacts]) -> HatEstimates:
     last = max(entry.sequence for entry in known.entries if entry.unit.period == period)
     entries = [entry for entry in known.entries if entry.sequence <= last]
-    return day_estimates(learned_from(entries, known.policy), known.policy, slots)
+    return day_estimates(learned_from(entries, known.policy), known.policy, slots, taught_of(entries, known.policy))
 
 
 def _sums(known: Recorded, period: str, slots: Sequence[SlotFacts], outputs: Outputs) -> Iterator[Path]:
@@ -123,7 +126,8 @@ def _sums(known: Recorded, period: str, slots: Sequence[SlotFacts], outputs: Out
 
 def _by_all(known: Recorded, everything: Learned, period: str, slots: Sequence[SlotFacts]) -> HatEstimates:
     order = period_order(known.entries)
-    return day_estimates(everything, known.policy, slots, len(order) - 1 - order.index(period))
+    taught = taught_of(known.entries, known.policy)
+    return day_estimates(everything, known.policy, slots, taught, len(order) - 1 - order.index(period))
 
 
 def forecast(known: Recorded, first: date, days: int, outputs: Outputs) -> list[Path]:
@@ -135,11 +139,12 @@ def forecast(known: Recorded, first: date, days: int, outputs: Outputs) -> list[
     when = range_of(known.spec.timetable, first.isoformat(), last.isoformat())
     facts, zone = slot_facts(known.spec, when), known.spec.timetable.zone
     learned, written = learned_from(known.entries, known.policy), list[Path]()
+    taught = taught_of(known.entries, known.policy)
     for _, group in groupby(when.slots, key=lambda slot: slot.period):
         starts = [slot.start_s for slot in group]
         belief = learned.forecast(np.array(hours_of(starts, zone), np.int64))
         slots = [facts[slot_s] for slot_s in starts]
-        products = product_estimates(learned, belief, known.policy, slots, forecast=True)
+        products = product_estimates(learned, belief, known.policy, slots, taught, forecast=True)
         found = hat_estimates(belief, known.policy, forecast=True)._replace(products=products)
         written += _written(found, slots, known.policy, outputs)
     return written

@@ -206,14 +206,18 @@ class InputTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 class OutputTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """With mechanism levels: a coarser product of each period, in files of its own. No part of the spec_id."""
+    """With mechanism levels: a further product of each period, in files of its own. No part of the spec_id."""
 
     product: Annotated[
         ProductName,
-        about("a row for each cell's day, cell in a part of the day, parent cell in an hour, or the region in an hour"),
+        about(
+            "a row for each cell's day, cell in a part of the day, parent cell in an hour, or the region in an hour; "
+            "with [places] for each place as it usually is, on the day, in a part of it, or in a slot"
+        ),
     ]
     parts: Annotated[
-        list[str], about("with cell-part: parts of the day in local time, such as 06:00-10:00; on slots, none overlap")
+        list[str],
+        about("with cell-part and place-part: local times, such as 06:00-10:00; on slots, none overlap"),
     ] = []
 
 

@@ -168,6 +168,8 @@ def _weights(document: Document, timetable: Timetable) -> dict[Weekday, Fraction
 def _products(document: Document, timetable: Timetable) -> tuple[Product, ...]:
     names = [table.product for table in document.output]
     need(len(set(names)) == len(names), "output.product", "must not repeat", ", ".join(names))
+    asked = next((name for name in names if name.startswith("place-")), None)
+    need(asked is None or document.places is not None, "output.product", "of places goes with [places]", asked)
     service = timetable.service_start_minute, timetable.service_end_minute
     try:
         return tuple(

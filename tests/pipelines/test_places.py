@@ -135,3 +135,55 @@ def test_what_a_vehicle_did_in_pieces_of_one_cell_is_added_up() -> None:
     assert by_place.reports.tolist() == list(range(1, number + 1))
     nowhere = rows_of_pieces(tally, np.full(pieces.cell.size, NOWHERE), slots)
     assert all(column.size == 0 for column in nowhere)
+
+
+PRODUCTS = (
+    '[[output]]\nproduct = "place-standing"\n[[output]]\nproduct = "place-day"\n[[output]]\nproduct = "place-slot"\n'
+    '[[output]]\nproduct = "place-part"\nparts = ["08:00-10:00"]\n'
+)
+
+
+def products(folder: Path, day: str = DAYS[1]) -> dict[str, list[dict[str, str]]]:
+    paths = (folder / "out").glob(f"place-*{day.replace('-', '')}T*.csv")
+    return {path.name.rsplit("-", 2)[0]: rows_of(path) for path in paths}
+
+
+def test_every_place_has_a_row_in_every_product_of_places(tmp_path: Path, hatstream: Run) -> None:
+    made(tmp_path, hatstream, spec=SPEC + HEXAGONS + PRODUCTS, lines=levels_city.rows(buses=40))
+    released(tmp_path, hatstream, end=DAYS[1])
+    found = products(tmp_path)
+    rows = {name: len(each) for name, each in found.items()}
+    assert rows == {"place-standing": 196, "place-day": 196, "place-slot": 4 * 196, "place-part": 196}
+    for row in (row for each in found.values() for row in each):
+        assert row["cell"] == row["place"]
+        assert row["status"] in ("ok", "parent", "unreliable", "held-back")
+        assert bool(row["value"]) == (row["status"] != "held-back")
+        assert (row["parent"] in CELLS) == bool(row["parent_value"]) == (row["status"] == "parent")
+        if row["value"]:
+            assert 0 <= float(row["lower95"]) <= float(row["value"]) <= float(row["upper95"]) <= 65
+    (part,) = {(row["slot_start"][11:16], row["slot_end"][11:16]) for row in found["place-part"]}
+    assert part == ("08:00", "10:00")
+
+
+def test_estimates_made_again_are_those_that_were_published(tmp_path: Path, hatstream: Run) -> None:
+    made(tmp_path, hatstream, spec=SPEC + HEXAGONS, lines=levels_city.rows(buses=40))
+    released(tmp_path, hatstream, end=DAYS[1])
+    where = ("--spec", tmp_path / "spec.toml", "--ledger", tmp_path / "ledger.sqlite", "--output", tmp_path / "out")
+    days = ("--from", DAYS[1], "--to", DAYS[1], "--product", "place-standing", "--formats", "csv")
+    assert hatstream("estimate", *map(str, where), *days)[0] == 0
+    again = products(tmp_path)["place-standing"]
+    assert len(again) == 196
+    (tmp_path / "spec.toml").write_text(SPEC + HEXAGONS + PRODUCTS)
+    released(tmp_path, hatstream, end=DAYS[1])
+    assert products(tmp_path)["place-standing"] == again
+
+
+def test_products_of_places_need_places(tmp_path: Path, hatstream: Run) -> None:
+    with pytest.raises(SpecificationError, match=r"output.product of places goes with \[places\]"):
+        loaded(tmp_path, PRODUCTS)
+    made(tmp_path, hatstream)
+    where = ("--spec", tmp_path / "spec.toml", "--ledger", tmp_path / "ledger.sqlite", "--output", tmp_path / "s")
+    code, _, said = hatstream(
+        "estimate", *map(str, where), "--from", DAYS[0], "--to", DAYS[0], "--product", "place-day"
+    )
+    assert (code, "goes with a specification that has [places]" in said) == (1, True)

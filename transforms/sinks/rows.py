@@ -42,13 +42,14 @@ SCHEMA = pa.schema(
 
 _MODEL = ("model_value", "model_lower95", "model_upper95")
 
-NOTES = dict.fromkeys(("parent", "product", "model_status"), pa.string()) | dict.fromkeys(
+NOTES = dict.fromkeys(("parent", "product", "place", "model_status"), pa.string()) | dict.fromkeys(
     ("leans_on_day", "parent_value", "parent_lower95", "parent_upper95", *_MODEL), pa.float64()
 )
 """Columns that only some slots' rows have. leans_on_day: of live values, how far they rest on the day's own slots.
 parent: where a HAT is not known, the parent cell that is, or "day", the cell's own; parent_value, ..: of that.
-product: what a row of a coarser product is. model_value, ..: what the entry and those before it teach of a HAT's mean,
-beside what was released of it; model_status: ok, unreliable, or held-back where there is no value."""
+product: what a row of a coarser product is. place: of a product of places which one, as in `cell`. model_value, ..:
+what the entry and those before it teach of a HAT's mean, beside what was released of it; model_status: ok, unreliable,
+or held-back where there is no value."""
 
 _TIMES = {"slot_start_at": "slot_start", "slot_end_at": "slot_end"}
 """Instants, and the texts that they are made of."""

@@ -70,7 +70,7 @@ class GroundLine:
 
 
 def read_places(path: Path | None) -> Places:
-    """Names and shapes of places: a feature each, with `place` (or `cell` or `id`), `name` and `note`.
+    """Names and shapes of places: a feature each, with `place` (or `cell`, `id`, or `name` alone), `name` and `note`.
 
     Raises InputError.
     """
@@ -79,9 +79,9 @@ def read_places(path: Path | None) -> Places:
     places = {}
     for feature in _features(path):
         said = feature.get("properties") or {}
-        place_id = next((said[key] for key in ("place", "cell", "id") if said.get(key)), feature.get("id"))
+        place_id = next((said[key] for key in ("place", "cell", "id", "name") if said.get(key)), feature.get("id"))
         if place_id is None:
-            raise InputError(f"{path}: a feature has none of the properties place, cell and id")
+            raise InputError(f"{path}: a feature has none of the properties place, cell, id and name")
         shape = None if feature.get("geometry") is None else _shape(path, feature["geometry"])
         name, note = (str(said.get(key) or "") for key in ("name", "note"))
         places[str(place_id)] = Place(str(place_id), name, note, shape)

@@ -92,6 +92,7 @@ def _of_some(interval: str) -> list[Column]:
         Column("reports", "Reports; public under this account", "1"),
         Column("leans_on_day", "Of live values: how far they rest on the day itself, 0 to 1", "1"),
         Column("product", "Which coarser product the row is of"),
+        Column("place", "Of products of places: the place, as in cell"),
         Column("model_value", "Mean speed as this and earlier releases together say it", "km/h"),
         Column("model_lower95", f"Of model_value: lower {_LEARNED_INTERVAL}", "km/h"),
         Column("model_upper95", f"Of model_value: upper {_LEARNED_INTERVAL}", "km/h"),

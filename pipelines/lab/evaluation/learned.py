@@ -30,7 +30,7 @@ from pipelines.lab.evaluation.products import ProductDay, products_of
 from pipelines.lab.evaluation.truth import TrueCity, TrueDay
 from pipelines.specification.levels import SpanTotal
 from transforms.places.hierarchy import design_of, hats_of
-from transforms.releases.periods.learned import MARGIN_KMH
+from transforms.releases.periods.fitted import MARGIN_KMH
 from transforms.releases.periods.stages import first_centres
 from transforms.releases.periods.states import facts_of, stage_values
 

@@ -5,8 +5,6 @@ recorded late counts as later than those that were recorded before it.
 """
 
 from collections.abc import Sequence
-from fractions import Fraction
-from functools import lru_cache
 
 import numpy as np
 
@@ -15,30 +13,29 @@ from dpops.learning import (
     Estimates,
     Status,
     coarser,
-    learned,
     published,
     with_coarser,
 )
 from dpops.learning import live as today
 from dpops.learning.interval import rounded
-from dpops.learning.learner import RECENT, Field, Learned
+from dpops.learning.learner import Field, Learned
 from dpops.levels import centres_of
 from dpops.types import Int64s
 from transforms.places.hierarchy import parent_text
 from transforms.recorded.stage_plan import numbers_of
 from transforms.recorded.units import LiveEntry, StageEntry
 from transforms.records import SlotEstimates
+from transforms.releases.periods.fitted import MARGIN_KMH, learned_from
+from transforms.releases.periods.learned_places import Taught, learned_places, taught_by
+from transforms.releases.periods.place_products import place_product
 from transforms.releases.periods.products import grouping
 from transforms.releases.periods.publish import HatEstimates, estimates_of_product
 from transforms.releases.periods.stages import LevelsPolicy, read_unit
-from transforms.releases.periods.states import Released, slot_values, state_after
+from transforms.releases.periods.states import slot_values
 from transforms.releases.slots import SlotFacts
 from transforms.time.days_off import recorded_hours
 
 STATUS_NAMES = np.array([status.name.lower().replace("_", "-") for status in Status])
-
-MARGIN_KMH = Fraction(3)
-"""Centres stay so far from both ends of the speeds."""
 
 
 def learned_centres(entries: Sequence[StageEntry], policy: LevelsPolicy, hours: Sequence[int]) -> Int64s:
@@ -51,12 +48,21 @@ def learned_centres(entries: Sequence[StageEntry], policy: LevelsPolicy, hours: 
 
 def learned_estimates(entries: Sequence[StageEntry], policy: LevelsPolicy, slots: Sequence[SlotFacts]) -> HatEstimates:
     """The last recorded period's estimates from its own and earlier entries."""
-    return day_estimates(learned_from(entries, policy), policy, slots)
+    return day_estimates(learned_from(entries, policy), policy, slots, taught_of(entries, policy))
 
 
-def day_estimates(known: Learned, policy: LevelsPolicy, slots: Sequence[SlotFacts], back: int = 0) -> HatEstimates:
-    """Estimates as published of the last day, or one `back` before it; beside a HAT that is unknown a parent's or a
-    day's."""
+def taught_of(entries: Sequence[StageEntry], policy: LevelsPolicy) -> Taught | None:
+    """What entries say of places, where a product is about them."""
+    return taught_by(entries, policy) if any(product.is_of_places for product in policy.products) else None
+
+
+def day_estimates(
+    known: Learned, policy: LevelsPolicy, slots: Sequence[SlotFacts], taught: Taught | None = None, back: int = 0
+) -> HatEstimates:
+    """Estimates as published of the last day, or one `back` before it; beside a HAT that is unknown a parent's or a day's.
+
+    taught: see `taught_of`.
+    """
     belief = known.estimate(back)
     shown = with_coarser(known, belief, float(policy.grid.upper))
     parents = np.array([parent_text(cell) for cell in policy.region])
@@ -64,16 +70,28 @@ def day_estimates(known: Learned, policy: LevelsPolicy, slots: Sequence[SlotFact
     return _hat_estimates(shown.estimates)._replace(
         parent=np.where(whose == "parent", parents[:, None], whose),
         beside=(shown.values, shown.lower95, shown.upper95),
-        products=product_estimates(known, belief, policy, slots),
+        products=product_estimates(known, belief, policy, slots, taught),
     )
 
 
 def product_estimates(
-    known: Learned, belief: Field, policy: LevelsPolicy, slots: Sequence[SlotFacts], *, forecast: bool = False
+    known: Learned,
+    belief: Field,
+    policy: LevelsPolicy,
+    slots: Sequence[SlotFacts],
+    taught: Taught | None,
+    *,
+    forecast: bool = False,
 ) -> tuple[SlotEstimates, ...]:
     """The policy's products of a period, from the same belief as its HATs. slots: all of the period."""
-    starts, found = [facts.start for facts in slots], []
+    starts, found, places = [facts.start for facts in slots], [], None
+    if taught is not None and taught.sums.days and policy.places is not None:
+        places = learned_places(taught, known, policy.places, policy.fleet, policy.kind)
     for product in policy.products:
+        if product.is_of_places:
+            if places is not None:
+                found.append(place_product(product, places, known, belief, slots, policy))
+            continue
         grouped = grouping(product, known.state.design.parents, policy.region, starts)
         estimates = hat_estimates(coarser(known, belief, grouped.groups), policy, forecast=forecast)
         found.append(estimates_of_product(estimates, product.name, grouped, slots, policy))
@@ -108,16 +126,3 @@ def _hat_estimates(found: Estimates) -> HatEstimates:
         np.where(known, column, np.nan) for column in (found.values, found.lower95, found.upper95, found.sd)
     )
     return HatEstimates(value, lower, upper, sd, STATUS_NAMES[found.status])
-
-
-def learned_from(entries: Sequence[StageEntry], policy: LevelsPolicy, least_recent: int | None = RECENT) -> Learned:
-    """All entries' periods, in the order in which they were first recorded; that of the last entry comes last.
-
-    What a period's estimates are made of, the next one's centres are too: so the last two fits are kept.
-    """
-    return _fitted(Released.of(entries, policy, least_recent))
-
-
-@lru_cache(maxsize=2)
-def _fitted(released: Released) -> Learned:
-    return learned(state_after(released))

@@ -15,7 +15,7 @@ from dpops.types import Float64s, Grid, Int64s
 from transforms.places.ground import Pieces, ancestors
 from transforms.recorded.stage_plan import is_of_places
 from transforms.recorded.units import StageEntry
-from transforms.releases.periods.learned import MARGIN_KMH, learned_from
+from transforms.releases.periods.fitted import MARGIN_KMH, learned_from
 from transforms.releases.periods.stages import LevelsPolicy, read_unit
 from transforms.time.days_off import recorded_hours
 

@@ -15,7 +15,9 @@ from transforms.time.calendar import DAY_MINUTES
 if TYPE_CHECKING:
     from dpops.learning import Groups
 
-ProductName = Literal["cell-day", "cell-part", "parent-hour", "city-hour"]
+ProductName = Literal[
+    "cell-day", "cell-part", "parent-hour", "city-hour", "place-standing", "place-day", "place-part", "place-slot"
+]
 PRODUCTS: tuple[ProductName, ...] = get_args(ProductName)
 
 Part = tuple[int, int]
@@ -24,13 +26,18 @@ Part = tuple[int, int]
 
 @dataclass(frozen=True)
 class Product:
-    """What rows are about: a cell's day, a cell in a part of the day, a parent cell or the city in an hour.
+    """What rows are about: a cell's day, a cell in a part of the day, a parent cell or the city in an hour; a place as
+    it usually is, on its day, in a part of it, or in a slot.
 
-    parts: of cell-part alone, in order.
+    parts: of cell-part and place-part alone, in order.
     """
 
     name: ProductName
     parts: tuple[Part, ...] = ()
+
+    @property
+    def is_of_places(self) -> bool:
+        return self.name.startswith("place-")
 
 
 class Grouping(NamedTuple):
@@ -44,8 +51,8 @@ class Grouping(NamedTuple):
 
 def product_of(name: ProductName, parts: Sequence[str], slot_minutes: int, service: Part) -> Product:
     """parts: like "06:00-10:00". Raises ValueError for parts that are missing, do not fit the slots, or overlap."""
-    if bool(parts) != (name == "cell-part"):
-        raise ValueError("the product cell-part needs parts of the day" if not parts else f"{name} takes no parts")
+    if bool(parts) != name.endswith("-part"):
+        raise ValueError(f"the product {name} needs parts of the day" if not parts else f"{name} takes no parts")
     found = sorted(_part(text, slot_minutes, service) for text in parts)
     if any(later[0] < earlier[1] for earlier, later in pairwise(found)):
         raise ValueError("parts of the day must not overlap")
@@ -74,8 +81,7 @@ def grouping(product: Product, parents: Int64s, cells: Sequence[int], starts: Se
     from transforms.places.hexagons import cell_text
     from transforms.places.hierarchy import CITY, parent_text
 
-    times, of_slot = _numbered([_time(product, start) for start in starts])
-    spans = [None if time is None else _ends(of_slot == index) for index, time in enumerate(times)]
+    of_slot, spans = slot_groups(product, starts)
     if product.name == "city-hour":
         return Grouping(Groups(cells=0 * parents, slots=of_slot), [CITY], spans)
     if product.name == "parent-hour":
@@ -84,9 +90,19 @@ def grouping(product: Product, parents: Int64s, cells: Sequence[int], starts: Se
     return Grouping(Groups(cells=np.arange(len(cells)), slots=of_slot), [cell_text(cell) for cell in cells], spans)
 
 
+def slot_groups(product: Product, starts: Sequence[str]) -> tuple[Int64s, list[tuple[int, int] | None]]:
+    """The group of each slot, and of each group the first and the last slot; None for what belongs to no row."""
+    times, of_slot = _numbered([_time(product, start) for start in starts])
+    return of_slot, [None if time is None else _ends(of_slot == at) for at, time in enumerate(times)]
+
+
 def _time(product: Product, start: str) -> Hashable:
     """What slots of one time have in common; None outside of all parts. An hour that comes twice is two."""
-    if product.name == "cell-day":
+    if product.name == "place-standing":
+        return ""
+    if product.name == "place-slot":
+        return start
+    if product.name in ("cell-day", "place-day"):
         return start[:10]
     if not product.parts:
         return start[:13], start[19:]

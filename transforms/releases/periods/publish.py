@@ -65,6 +65,29 @@ def estimates_of_product(
     return SlotEstimates(policy.spec_id, start, end, "km/h", ("mean",), hats, product=product)
 
 
+def estimates_of_places(
+    estimates: HatEstimates,
+    product: str,
+    names: Sequence[str],
+    spans: Sequence[tuple[int, int] | None],
+    slots: Sequence[SlotFacts],
+    policy: LevelsPolicy,
+) -> SlotEstimates:
+    """One estimate for every place and time of a period, (places, times). names: of places. slots: all of the period.
+
+    In the column of cells stands the place, as in that of places: whoever draws or joins rows knows the first one.
+    """
+    at = [number for number, span in enumerate(spans) if span is not None]
+    said = [_notes(estimates, number) for number in at]
+    notes: dict[str, list[Any]] = {name: [each for part in said for each in part[name]] for name in said[0]}
+    notes |= {"product": [product] * len(names) * len(at), "place": [*names] * len(at)}
+    found = _columns(estimates, at, names, notes, policy)
+    times = [(slots[span[0]].start, slots[span[1]].end) for span in spans if span is not None]
+    hats = replace(found, spans=[span for span in times for _ in names])
+    start, end = slots[0].start, slots[-1].end
+    return SlotEstimates(policy.spec_id, start, end, "km/h", ("mean",), hats, product=product)
+
+
 def _columns(
     estimates: HatEstimates,
     at: Sequence[int],

@@ -1,0 +1,27 @@
+"""The models fitted to a specification's recorded entries; the last fits are kept."""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import lru_cache
+
+from dpops.learning import learned
+from dpops.learning.learner import RECENT, Learned
+from transforms.recorded.units import StageEntry
+from transforms.releases.periods.stages import LevelsPolicy
+from transforms.releases.periods.states import Released, state_after
+
+MARGIN_KMH = Fraction(3)
+"""Centres stay so far from both ends of the speeds."""
+
+
+def learned_from(entries: Sequence[StageEntry], policy: LevelsPolicy, least_recent: int | None = RECENT) -> Learned:
+    """All entries' periods, in the order in which they were first recorded; that of the last entry comes last.
+
+    What a period's estimates are made of, the next one's centres are too: so the last two fits are kept.
+    """
+    return _fitted(Released.of(entries, policy, least_recent))
+
+
+@lru_cache(maxsize=2)
+def _fitted(released: Released) -> Learned:
+    return learned(state_after(released))

@@ -1,0 +1,110 @@
+"""What is published of places: standing values, days, parts of days and slots, each around its cell's."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpops.learning import Estimates, Groups, Learned, Status, coarser, published
+from dpops.learning.interval import Z95, rounded
+from dpops.learning.learner import Field
+from dpops.spread import USUAL
+from dpops.types import Float64s, Int64s
+from transforms.places.hexagons import cell_texts
+from transforms.records import SlotEstimates
+from transforms.releases.periods.learned_places import LearnedPlaces
+from transforms.releases.periods.products import Product, slot_groups
+from transforms.releases.periods.publish import HatEstimates, estimates_of_places
+from transforms.releases.periods.stages import LevelsPolicy
+from transforms.releases.slots import SlotFacts
+
+MOST_HALF_WIDTH_KMH = 8.0
+"""A place is `ok` below it."""
+LEAST_VEHICLES = 1.0
+"""A place is `ok` where more vehicle-days a day are expected, cautiously: one that a single vehicle visits never is."""
+_CAUTIOUS = 1.64
+
+
+def place_product(
+    product: Product,
+    places: LearnedPlaces,
+    known: Learned,
+    belief: Field,
+    slots: Sequence[SlotFacts],
+    policy: LevelsPolicy,
+) -> SlotEstimates:
+    """One estimate for every place and time of a period. known, belief: of the cells, of that period."""
+    if policy.places is None:
+        raise ValueError("the policy has no places")
+    named, groups, spans = policy.places.places, *slot_groups(product, [facts.start for facts in slots])
+    upper_kmh, cell = float(policy.grid.upper), named.cell
+    of_cells = coarser(known, belief, Groups(cells=np.arange(known.state.design.cells), slots=groups))
+    shown = published(of_cells, upper_kmh)
+    if product.name == "place-standing":
+        values, variances = places.places.values[:, None], places.places.variances[:, None]
+        copies = places.cells[:, None]
+        shown = _moved(shown, copies, cell, upper_kmh)
+    else:
+        copies = shown.values[cell]
+        values = copies + places.differences[:, None]
+        variances = _variances(places, of_cells, cell, is_of_day=product.name == "place-day")
+        shown = _taken(shown, cell)
+    found = _estimates(values, variances, places, shown, upper_kmh)
+    cells = np.array(cell_texts(np.array(policy.region)))[cell]
+    whose = np.where(found.status == _NAMES[Status.PARENT], cells[:, None], "")
+    beside = tuple(np.where(whose == "", np.nan, each) for each in (shown.values, shown.lower95, shown.upper95))
+    found = found._replace(parent=whose, beside=(beside[0], beside[1], beside[2]))
+    return estimates_of_places(found, product.name, named.names, spans, slots, policy)
+
+
+def _variances(places: LearnedPlaces, of_cells: Field, cell: Int64s, *, is_of_day: bool) -> Float64s:
+    """Of a place in a time: how well it is known, how well its cell then is, and its own deviation that time."""
+    own = places.places.own[:, None]
+    if not is_of_day:
+        there = np.bincount(cell, places.places.weights, of_cells.values.shape[0])
+        share = places.places.weights / np.maximum(there[cell], 1e-9)
+        own = np.maximum(own, USUAL.of(np.maximum(of_cells.vehicles[cell] * share[:, None], 0.05)))
+    variances: Float64s = places.places.variances[:, None] + of_cells.variances[cell] + own
+    return variances
+
+
+_NAMES = np.array([status.name.lower().replace("_", "-") for status in Status])
+
+
+def _estimates(
+    values: Float64s, variances: Float64s, places: LearnedPlaces, shown: Estimates, upper_kmh: float
+) -> HatEstimates:
+    """shown: of the cells that places lie in, (places, times)."""
+    sd = np.sqrt(variances)
+    half = Z95 * sd
+    ok = (half < MOST_HALF_WIDTH_KMH) & _visited(places)[:, None]
+    other = np.where(shown.status == Status.OK, Status.PARENT, Status.UNRELIABLE)
+    status = np.where(shown.status == Status.HELD_BACK, Status.HELD_BACK, np.where(ok, Status.OK, other))
+    known = status != Status.HELD_BACK
+    value, lower, upper = (rounded(np.clip(each, 0, upper_kmh)) for each in (values, values - half, values + half))
+    value, lower, upper, sd = (np.where(known, each, np.nan) for each in (value, lower, upper, rounded(sd)))
+    return HatEstimates(value, lower, upper, sd, _NAMES[status])
+
+
+def _visited(places: LearnedPlaces) -> NDArray[np.bool_]:
+    belief = places.places
+    found: NDArray[np.bool_] = belief.weights - _CAUTIOUS * np.sqrt(belief.weight_variances) > LEAST_VEHICLES
+    return found
+
+
+def _taken(shown: Estimates, cell: Int64s) -> Estimates:
+    """Of each place its cell's."""
+    return replace(shown, **{name: getattr(shown, name)[cell] for name in shown.__dataclass_fields__})
+
+
+def _moved(shown: Estimates, copies: Float64s, cell: Int64s, upper_kmh: float) -> Estimates:
+    """Of each place its cell's standing value, with an interval as wide as its day's."""
+    taken = _taken(shown, cell)
+    far = copies - taken.values
+    return replace(
+        taken,
+        values=rounded(np.clip(copies, 0, upper_kmh)),
+        lower95=rounded(np.clip(taken.lower95 + far, 0, upper_kmh)),
+        upper95=rounded(np.clip(taken.upper95 + far, 0, upper_kmh)),
+    )
