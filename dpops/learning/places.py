@@ -123,7 +123,7 @@ class _Prior:
 
 
 def whole_weight(sums: PlaceSums, anchor: float) -> float:
-    """Of all places on a usual day: the declared fleet's, and what releases say, by their precisions."""
+    """Weight of all places on a usual day: the declared fleet's, and what releases say, by their precisions."""
     if not sums.days:
         return anchor
     said = float(sums.weights.sum()) / sums.weight_precision
@@ -170,17 +170,17 @@ def _anchored(counts: Float64s) -> Float64s:
     counts = (counts + 1e-9) / (1 + 1e-9 * counts.size)
     for _ in range(60):
         middle = (low + high) / 2
-        found = counts / (1 + middle * (RATIOS - 1))
-        if found @ RATIOS / found.sum() > 1:
+        result = counts / (1 + middle * (RATIOS - 1))
+        if result @ RATIOS / result.sum() > 1:
             low = middle
         else:
             high = middle
-    probabilities: Float64s = found / found.sum()
+    probabilities: Float64s = result / result.sum()
     return probabilities
 
 
 def _chunks(places: int) -> list[slice]:
-    return [slice(at, min(at + _CHUNK, places)) for at in range(0, max(places, 1), _CHUNK)]
+    return [slice(start, min(start + _CHUNK, places)) for start in range(0, max(places, 1), _CHUNK)]
 
 
 class _Found(NamedTuple):
@@ -203,25 +203,25 @@ def _posterior(prior: _Prior, sums: PlaceSums, around: Around, chosen: slice) ->
     speeds, centres = sums.speeds[chosen, None, None], sums.centres[chosen, None, None]
     told = weight * speeds + weight**2 * centres
     around_middle = told - weight**2 * precision * middle[:, None, None]  # of value less middle
-    mine = SDS_KMH**-2.0
-    more = mine + weight**2 * precision
+    sharp = SDS_KMH**-2.0
+    more = sharp + weight**2 * precision
     step = around_middle / more
     far = middle[:, None, None]
     constant = weight * (speeds * far - sums.centred[chosen, None, None]) - 0.5 * weight**2 * (
         far**2 * precision - 2 * far * centres + sums.squares[chosen, None, None]
     )
-    log = log[..., None] + np.log(prior.sds + 1e-12) + 0.5 * (np.log(mine / more) + more * step**2) + constant
+    log = log[..., None] + np.log(prior.sds + 1e-12) + 0.5 * (np.log(sharp / more) + more * step**2) + constant
     log -= log.max(axis=(1, 2), keepdims=True)
     likely = np.exp(log)
     likely /= likely.sum(axis=(1, 2), keepdims=True)
     mean = np.sum(likely * step, axis=(1, 2))
-    shrunk = mine / more
+    shrunk = sharp / more
     variance = np.sum(likely * (1 / more + step**2), axis=(1, 2)) - mean**2
     variance = variance + spread * np.sum(likely * shrunk, axis=(1, 2)) ** 2
     of_group = weight**2 * precision * shrunk
     return _Found(
         moments=(middle + mean, np.maximum(variance, 1e-6), *_weighed(likely.sum(axis=2), weights)),
-        ratios=np.bincount(nearest.ravel(), likely.sum(axis=2).ravel(), RATIOS.size),
+        ratios=np.bincount(nearest.ravel(), likely.sum(axis=2).ravel(), RATIOS.size).astype(np.float64),
         sds=likely.sum(axis=(0, 1)),
         obs=np.sum(likely * (around_middle * shrunk + of_group * prior.groups[groups][:, None, None]), axis=(1, 2)),
         precision=np.sum(likely * of_group, axis=(1, 2)),
@@ -243,18 +243,18 @@ def _nodes(prior: _Prior, sums: PlaceSums, expected: Float64s, chosen: slice) ->
     log = -0.5 * precision * (weights - seen[:, None]) ** 2
     log = log + np.where(sure[:, None], 0.0, np.log(prior.ratios + 1e-12))
     ratio = np.clip(weights / np.maximum(expected[:, None], 1e-12), 1e-6, None)
-    known = np.clip(np.rint(np.interp(np.log(ratio), np.log(RATIOS[1:]), np.arange(1, RATIOS.size))), 1, None)
-    nearest = np.where(sure[:, None], known, np.arange(RATIOS.size)).astype(np.int64)
+    near = np.clip(np.rint(np.interp(np.log(ratio), np.log(RATIOS[1:]), np.arange(1, RATIOS.size))), 1, None)
+    nearest = np.where(sure[:, None], near, np.arange(RATIOS.size)).astype(np.int64)
     return weights, log, nearest
 
 
 def _improved(prior: _Prior, sums: PlaceSums, around: Around) -> _Prior:
-    found = [_posterior(prior, sums, around, chosen) for chosen in _chunks(sums.weights.size)]
-    obs, precision = (np.concatenate([getattr(each, name) for each in found]) for name in ("obs", "precision"))
-    of_group = [np.bincount(around.groups, each, prior.groups.size) for each in (obs, precision)]
+    result = [_posterior(prior, sums, around, chosen) for chosen in _chunks(sums.weights.size)]
+    obs, precision = (np.concatenate([getattr(part, name) for part in result]) for name in ("obs", "precision"))
+    of_group = [np.bincount(around.groups, part, prior.groups.size) for part in (obs, precision)]
     left = 1 / (prior.group_sd**-2 + of_group[1])
     means = left * of_group[0]
-    ratios, sds = (np.sum([getattr(each, name) for each in found], axis=0) for name in ("ratios", "sds"))
+    ratios, sds = (np.sum([getattr(part, name) for part in result], axis=0) for name in ("ratios", "sds"))
     return _Prior(
         ratios=_anchored(ratios / np.sum(ratios)),
         sds=(sds + 1.0) / np.sum(sds + 1.0),
@@ -281,7 +281,7 @@ def _own(sums: PlaceSums, values: Float64s, weights: Float64s) -> Float64s:
         trust = 1 / np.sqrt(2 * sums.days + columns.sum(axis=1) ** 2)
         before = np.diag([1 / one, 1 / shared])
         rows = np.concatenate([columns * trust[:, None], before])
-        found = np.linalg.lstsq(rows, np.concatenate([excess * trust, np.ones(2)]), rcond=None)[0]
-        one, shared = np.clip(found, [0.0, 0.0], [400.0, 50.0]).tolist()
+        result = np.linalg.lstsq(rows, np.concatenate([excess * trust, np.ones(2)]), rcond=None)[0]
+        one, shared = np.clip(result, [0.0, 0.0], [400.0, 50.0]).tolist()
     own: Float64s = np.minimum(one / np.maximum(weights, 0.05), MOST_OWN) + shared
     return own

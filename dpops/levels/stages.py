@@ -69,7 +69,7 @@ class Differences:
         return sum(self.slot_weights) / WEIGHT_STEPS
 
     def centres(self, of_cells: Int64s) -> Int64s:
-        """Of every place and slot. of_cells: int64 (cells, slots)."""
+        """Centres of every place and slot. of_cells: int64 (cells, slots)."""
         found: Int64s = np.clip(of_cells[self.cell] + self.steps[:, None], self.lowest, self.highest)
         return found
 

@@ -3,7 +3,9 @@
 FORMATS = ("parquet", "avro", "csv", "jsonl", "geojson")
 FURTHER = ("times", "counts", "model")
 """Further columns of rows."""
-PRODUCTS = ("cell-day", "cell-part", "parent-hour", "city-hour")
+PRODUCTS = (
+    "cell-day", "cell-part", "parent-hour", "city-hour", "place-standing", "place-day", "place-part", "place-slot"
+)  # fmt: skip
 MOST_DAYS = 366
 """Most days to come that are forecast."""
 MOST_WORKERS = 16

@@ -66,7 +66,7 @@ def recorded(spec: Specification, location: AccountLocation, products: Sequence[
         raise AccountRefusal(f"there is no ledger at {location.shown}: name it with --ledger")
     account = replace(ledger_account_of(spec, location, signs=False), signature=location.signature)
     policy = PeriodRelease.of(asked_of(spec, {}, Secret(b""), account)).policy  # nothing is recorded: no digest is made
-    if spec.levels.places is None and any(product.is_of_places for product in products):
+    if policy.places is None and any(product.is_of_places for product in products):
         raise UsageError("--product of places goes with a specification that has [places]")
     wanted = {product.name: product for product in (*policy.products, *products)}
     policy = replace(policy, products=tuple(wanted.values()))

@@ -69,8 +69,8 @@ def _checked(resolution: int, region: Sequence[int]) -> int:
 
 
 def _digest(pieces: Pieces) -> str:
-    """Of which places there are and which fine cells each has, in 16 hex digits."""
-    found = hashlib.sha256("\n".join(pieces.places.names).encode())
+    """Digest of which places there are and which fine cells each has, in 16 hex digits."""
+    result = hashlib.sha256("\n".join(pieces.places.names).encode())
     for column in (pieces.fine, pieces.place[pieces.piece], pieces.places.cell):
-        found.update(column.astype("<i8").tobytes())
-    return found.hexdigest()[:16]
+        result.update(column.astype("<i8").tobytes())
+    return result.hexdigest()[:16]

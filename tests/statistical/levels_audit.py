@@ -88,7 +88,7 @@ def released(kind: Kind, how: LevelsPolicy) -> tuple[list[StageUnit], Int64s]:
 def _one_stage(tally: Tally, stage: Stage, how: LevelsPolicy) -> StageUnit:
     shards = (tally.take(tally.vehicle % 3 == shard) for shard in range(3))
     slots = SLOTS[FIRST_S].plan
-    sums = add_up(shards, REGION, slots, stage)
+    sums = add_up(shards, how, slots, stage)
     return seal_stage(sums, stage, [SLOTS[at] for at in slots], FIRST_S, how, Noise())
 
 

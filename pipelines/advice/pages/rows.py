@@ -38,9 +38,11 @@ TYPES: Mapping[str, pa.DataType] = {field.name: field.type for field in SCHEMA} 
 def read_rows(paths: Sequence[str]) -> pa.Table:
     """The rows of slots: the columns of SCHEMA, and further ones where a file has them. Raises InputError.
 
-    Live values are left out where their day's own are there.
+    Live values are left out where their day's own are there. Of places: the rows of one product of theirs, alone.
     """
     tables = read_results(paths)
+    if len(tables) == 1 and next(iter(tables)).startswith("place-"):
+        return next(iter(tables.values()))
     if HATS not in tables:
         coarser = ", ".join(tables)
         raise InputError(f"the files hold coarser products ({coarser}), and these are rows of slots: take 'hats-*'")

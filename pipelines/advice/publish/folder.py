@@ -43,6 +43,10 @@ _TITLES = {
     "cell-part": "Values by place and part of the day",
     "parent-hour": "Values by coarser place and hour",
     "city-hour": "Values of the whole area by hour",
+    "place-standing": "Values of places as they usually are",
+    "place-day": "Values of places by day",
+    "place-part": "Values of places in parts of the day",
+    "place-slot": "Values of places by slot",
 }
 
 

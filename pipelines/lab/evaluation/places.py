@@ -96,9 +96,9 @@ def _released(rows: Rows, stage: Stage, noise: Noise | None) -> ReleasedStage:
 
 def _truth(rows: Rows, places: int, city: TrueCity) -> Float64s:
     """Reports and sums of speeds, (2, places)."""
-    reports, total = (np.bincount(rows.cell, each, places) for each in (rows.reports, rows.total))
-    found: Float64s = np.stack([reports, total * float(city.grid.step)])
-    return found
+    reports, total = (np.bincount(rows.cell, part, places) for part in (rows.reports, rows.total))
+    result: Float64s = np.stack([reports, total * float(city.grid.step)])
+    return result
 
 
 def _errors(day: int, believed: LearnedPlaces, seen: Float64s, upper: float) -> PlaceErrors:
@@ -133,7 +133,7 @@ def read_place_city(
     spec = feed.spec
     tallies, periods = read_tallies(feed, Hexagons(resolution, None), report)
     first = (tallies[at].cell for at in next(iter(periods.values())) if at in tallies)
-    region = spec.cells.region or around(np.unique(ancestors(each, spec.cells.resolution)) for each in first)
+    region = spec.cells.region or around(np.unique(ancestors(part, spec.cells.resolution)) for part in first)
     pieces, days, at_places = pieces_of(region), [], []
     for name, slots in periods.items():
         tally = _under(pieces, joined([tallies[at] for at in slots if at in tallies]))
@@ -147,5 +147,5 @@ def read_place_city(
 
 def _under(pieces: Pieces, tally: Tally) -> Tally:
     """Counted under pieces, without what lies outside of the region."""
-    found = pieces.keys(tally.cell)
-    return replace(tally, cell=found).take(found != NOWHERE)
+    result = pieces.keys(tally.cell)
+    return replace(tally, cell=result).take(result != NOWHERE)

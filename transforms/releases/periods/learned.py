@@ -59,7 +59,7 @@ def taught_of(entries: Sequence[StageEntry], policy: LevelsPolicy) -> Taught | N
 def day_estimates(
     known: Learned, policy: LevelsPolicy, slots: Sequence[SlotFacts], taught: Taught | None = None, back: int = 0
 ) -> HatEstimates:
-    """Estimates as published of the last day, or one `back` before it; beside a HAT that is unknown a parent's or a day's.
+    """Estimates as published of the last day, or one `back` before it; beside an unknown HAT a parent's or a day's.
 
     taught: see `taught_of`.
     """

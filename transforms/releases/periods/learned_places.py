@@ -46,9 +46,9 @@ class LearnedPlaces(NamedTuple):
 
     @property
     def differences(self) -> Float64s:
-        """Of places from their cells, km/h."""
-        found: Float64s = self.places.values - self.cells
-        return found
+        """How far places lie from their cells, km/h."""
+        result: Float64s = self.places.values - self.cells
+        return result
 
 
 def learned_differences(entries: Sequence[StageEntry], policy: LevelsPolicy) -> Differences:
@@ -56,17 +56,17 @@ def learned_differences(entries: Sequence[StageEntry], policy: LevelsPolicy) -> 
 
     Raises ValueError where the policy has no places.
     """
-    known, pieces = learned_from(entries, policy), _pieces(policy)
+    models, pieces = learned_from(entries, policy), _pieces(policy)
     taught = taught_by(entries, policy)
-    found = learned_places(taught, known, pieces, policy.fleet, policy.kind) if taught.sums.days else None
-    return differences_of(None if found is None else found.differences, known, pieces, policy.grid)
+    result = learned_places(taught, models, pieces, policy.fleet, policy.kind) if taught.sums.days else None
+    return differences_of(None if result is None else result.differences, models, pieces, policy.grid)
 
 
-def differences_of(learned_kmh: Float64s | None, known: Learned, pieces: Pieces, grid: Grid) -> Differences:
+def differences_of(learned_kmh: Float64s | None, models: Learned, pieces: Pieces, grid: Grid) -> Differences:
     """In steps. learned_kmh: None where nothing is known. known: with the day's own entries."""
-    places, belief = pieces.places, known.estimate()
+    places, belief = pieces.places, models.estimate()
     far = np.zeros(places.cell.size) if learned_kmh is None else learned_kmh
-    by_slot = belief.weights.sum(axis=0) / (known.state.facts.vehicles * known.state.facts.vehicle_weight)
+    by_slot = belief.weights.sum(axis=0) / (models.state.facts.vehicles * models.state.facts.vehicle_weight)
     return Differences(
         cell=places.cell,
         steps=np.rint(far / float(CENTRE_STEP_KMH)).astype(np.int64),
@@ -79,18 +79,18 @@ def differences_of(learned_kmh: Float64s | None, known: Learned, pieces: Pieces,
 def taught_by(entries: Sequence[StageEntry], policy: LevelsPolicy) -> Taught:
     """By all entries that are about places."""
     places = _pieces(policy).places
-    found = Taught.none(places.cell.size)
+    result = Taught.none(places.cell.size)
     for entry in entries:
         if is_of_places(entry.unit):
             read, unit = read_unit(entry.unit, policy.region, places), entry.unit
-            found = found.after(read, recorded_hours(unit.slot_start, unit.slot_end, read.stage.laid.hats.hours))
-    return found
+            result = result.after(read, recorded_hours(unit.slot_start, unit.slot_end, read.stage.laid.hats.hours))
+    return result
 
 
-def learned_places(taught: Taught, known: Learned, pieces: Pieces, fleet: Fleet, kind: Kind) -> LearnedPlaces:
+def learned_places(taught: Taught, models: Learned, pieces: Pieces, fleet: Fleet, kind: Kind) -> LearnedPlaces:
     """From what was released of places, and of their cells."""
     hours = np.array(sorted(taught.hours), np.int64)
-    belief, times = known.forecast(hours), np.array([taught.hours[hour] for hour in hours.tolist()])
+    belief, times = models.forecast(hours), np.array([taught.hours[hour] for hour in hours.tolist()])
     weights = belief.weights * times
     cell = pieces.places.cell
     cells = (np.sum(weights * belief.values, axis=1) / weights.sum(axis=1))[cell]

@@ -29,7 +29,7 @@ _CAUTIOUS = 1.64
 def place_product(
     product: Product,
     places: LearnedPlaces,
-    known: Learned,
+    models: Learned,
     belief: Field,
     slots: Sequence[SlotFacts],
     policy: LevelsPolicy,
@@ -39,7 +39,7 @@ def place_product(
         raise ValueError("the policy has no places")
     named, groups, spans = policy.places.places, *slot_groups(product, [facts.start for facts in slots])
     upper_kmh, cell = float(policy.grid.upper), named.cell
-    of_cells = coarser(known, belief, Groups(cells=np.arange(known.state.design.cells), slots=groups))
+    of_cells = coarser(models, belief, Groups(cells=np.arange(models.state.design.cells), slots=groups))
     shown = published(of_cells, upper_kmh)
     if product.name == "place-standing":
         values, variances = places.places.values[:, None], places.places.variances[:, None]
@@ -50,16 +50,16 @@ def place_product(
         values = copies + places.differences[:, None]
         variances = _variances(places, of_cells, cell, is_of_day=product.name == "place-day")
         shown = _taken(shown, cell)
-    found = _estimates(values, variances, places, shown, upper_kmh)
+    result = _estimates(values, variances, places, shown, upper_kmh)
     cells = np.array(cell_texts(np.array(policy.region)))[cell]
-    whose = np.where(found.status == _NAMES[Status.PARENT], cells[:, None], "")
-    beside = tuple(np.where(whose == "", np.nan, each) for each in (shown.values, shown.lower95, shown.upper95))
-    found = found._replace(parent=whose, beside=(beside[0], beside[1], beside[2]))
-    return estimates_of_places(found, product.name, named.names, spans, slots, policy)
+    whose = np.where(result.status == _NAMES[Status.PARENT], cells[:, None], "")
+    beside = tuple(np.where(whose == "", np.nan, part) for part in (shown.values, shown.lower95, shown.upper95))
+    result = result._replace(parent=whose, beside=(beside[0], beside[1], beside[2]))
+    return estimates_of_places(result, product.name, named.names, spans, slots, policy)
 
 
 def _variances(places: LearnedPlaces, of_cells: Field, cell: Int64s, *, is_of_day: bool) -> Float64s:
-    """Of a place in a time: how well it is known, how well its cell then is, and its own deviation that time."""
+    """Variances in a time: how well a place is known, how well its cell then is, and its own deviation that time."""
     own = places.places.own[:, None]
     if not is_of_day:
         there = np.bincount(cell, places.places.weights, of_cells.values.shape[0])
@@ -81,25 +81,25 @@ def _estimates(
     ok = (half < MOST_HALF_WIDTH_KMH) & _visited(places)[:, None]
     other = np.where(shown.status == Status.OK, Status.PARENT, Status.UNRELIABLE)
     status = np.where(shown.status == Status.HELD_BACK, Status.HELD_BACK, np.where(ok, Status.OK, other))
-    known = status != Status.HELD_BACK
-    value, lower, upper = (rounded(np.clip(each, 0, upper_kmh)) for each in (values, values - half, values + half))
-    value, lower, upper, sd = (np.where(known, each, np.nan) for each in (value, lower, upper, rounded(sd)))
+    is_told = status != Status.HELD_BACK
+    value, lower, upper = (rounded(np.clip(part, 0, upper_kmh)) for part in (values, values - half, values + half))
+    value, lower, upper, sd = (np.where(is_told, part, np.nan) for part in (value, lower, upper, rounded(sd)))
     return HatEstimates(value, lower, upper, sd, _NAMES[status])
 
 
 def _visited(places: LearnedPlaces) -> NDArray[np.bool_]:
     belief = places.places
-    found: NDArray[np.bool_] = belief.weights - _CAUTIOUS * np.sqrt(belief.weight_variances) > LEAST_VEHICLES
-    return found
+    result: NDArray[np.bool_] = belief.weights - _CAUTIOUS * np.sqrt(belief.weight_variances) > LEAST_VEHICLES
+    return result
 
 
 def _taken(shown: Estimates, cell: Int64s) -> Estimates:
-    """Of each place its cell's."""
+    """Gives each place its cell's."""
     return replace(shown, **{name: getattr(shown, name)[cell] for name in shown.__dataclass_fields__})
 
 
 def _moved(shown: Estimates, copies: Float64s, cell: Int64s, upper_kmh: float) -> Estimates:
-    """Of each place its cell's standing value, with an interval as wide as its day's."""
+    """Gives each place its cell's standing value, with an interval as wide as its day's."""
     taken = _taken(shown, cell)
     far = copies - taken.values
     return replace(

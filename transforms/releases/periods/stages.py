@@ -169,7 +169,7 @@ def rows_of(tally: Tally, region: Sequence[int], slots: Sequence[int]) -> Rows:
 
 
 def rows_of_pieces(tally: Tally, of_piece: Int64s, slots: Sequence[int]) -> Rows:
-    """The same where vehicles were counted under pieces of cells. of_piece: the cell, or the place, of each piece.
+    """What vehicles did where they were counted under pieces of cells. of_piece: the cell, or the place, of each piece.
 
     What a vehicle did in several pieces of one is added up; what lies in none is left out.
     """
