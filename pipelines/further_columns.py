@@ -26,9 +26,19 @@ def shape_with(columns: Collection[str], spec: Specification, *, by_date: bool =
     )
 
 
+_TARGETS = {
+    "reports": "Mean speed of all reports, each counting once, slow vehicles more often (the space-mean speed, that "
+    "running times need), estimated from noisy sums of the whole area",
+    "vehicles": "Mean over vehicles of each vehicle's own mean speed in the place and slot: every vehicle counts once; "
+    "estimated from noisy sums of the whole area",
+}
+
+
 def value_meaning(spec: Specification) -> str:
     """Which mean a mean is."""
     if spec.levels is not None:
+        if spec.levels.target is not None:
+            return _TARGETS[spec.levels.target]
         power = f"{float(spec.levels.exponent):g}"
         return (
             "Mean speed, estimated from noisy sums of the whole area. It is near the mean in which a vehicle with n "

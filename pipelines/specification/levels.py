@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -36,6 +36,9 @@ from transforms.time.calendar import WEEKDAYS, Timetable, Weekday
 
 MECHANISM = "levels"
 ONE = Fraction(1)
+
+EXPONENTS = {"reports": Fraction(1), "vehicles": Fraction(0)}
+"""By target: how the weight of a vehicle's mean in a HAT grows with its reports there."""
 
 MARGIN_KMH = 3
 """Centres stay so far from 0 and from the upper bound: the bound must be above twice of it."""
@@ -94,9 +97,24 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         tuple[Fraction, Fraction, Fraction] | None,
         msgspec.Meta(description="part of the budget for speeds: the first day's two looks, later days"),
     ] = None
+    target: Annotated[
+        Literal["reports", "vehicles"] | None,
+        msgspec.Meta(description="the mean of all reports, or that of vehicles' own means; left out: between the two"),
+    ] = None
     exponent: Annotated[
-        Fraction, msgspec.Meta(description="of the number of reports that a HAT's weight grows with")
-    ] = EXPONENT
+        Fraction | None,
+        msgspec.Meta(
+            description="of the number of reports that a HAT's weight grows with: `1` for target reports, `0` for "
+            "vehicles, else `0.75`"
+        ),
+    ] = None
+
+    @property
+    def power(self) -> Fraction:
+        """The exponent, named or as the target has it."""
+        if self.exponent is not None:
+            return self.exponent
+        return EXPONENT if self.target is None else EXPONENTS[self.target]
 
 
 @dataclass(frozen=True)
@@ -204,6 +222,11 @@ class LevelsRelease:
         )
 
     @property
+    def target(self) -> str | None:
+        """Which mean the release is made for; None where it is between that of reports and that of vehicles."""
+        return next((name for name, exponent in EXPONENTS.items() if exponent == self.exponent), None)
+
+    @property
     def count_share(self) -> Fraction | None:
         """The part of the total by which a period's vehicles are counted first; None where that is not done."""
         count = self._count()
@@ -282,7 +305,7 @@ def levels_release(
         recipe=asked_for,
         strategy=chosen(asked_for, known, free),
         free=free,
-        exponent=asked.exponent,
+        exponent=asked.power,
         fleet=public,
         fleet_is_declared=declared is not None,
         counts_public=counts_public,
@@ -324,7 +347,8 @@ def _with(asked: Options, default: Recipe) -> Recipe:
     _need(all(value > 0 for value in bound), "bound_kmh must be two numbers above 0")
     _need(all(0 < value < 1 for value in alpha), "alpha must be three numbers between 0 and 1")
     _need(0 < part < 1, "first_share must be between 0 and 1")
-    _need((4 * asked.exponent).denominator == 1 and 0 <= asked.exponent <= 1, "exponent must be 0, .25, .5, .75 or 1")
+    _need((4 * asked.power).denominator == 1 and 0 <= asked.power <= 1, "exponent must be 0, .25, .5, .75 or 1")
+    _need(asked.target is None or asked.exponent is None, "target says which exponent: leave one of the two out")
     first = replace(early, parts=alike(first_shares), share=part, bound_kmh=bound[0], alpha=alpha[0])
     second = replace(late, parts=alike(shares), share=1 - part, bound_kmh=bound[0], alpha=alpha[1])
     later = replace(then, parts=alike(shares), share=Fraction(1), bound_kmh=bound[1], alpha=alpha[2])

@@ -10,9 +10,10 @@ import pytest
 from dpops.accountant import DeltaLimit
 from dpops.levels.stages import FIRST_CENTRE
 from pipelines.account import location
+from pipelines.further_columns import value_meaning
 from pipelines.job import Outputs
 from pipelines.runs.crew import closed as levels
-from pipelines.specification import SpecificationError, load
+from pipelines.specification import Specification, SpecificationError, load
 from tests import city, levels_city
 from tests.levels_city import CELLS, DAYS, SPEC
 from tests.pipelines.levels_runs import Run, entries, made, released, rows_of
@@ -220,6 +221,8 @@ def test_days_may_come_in_any_order_and_with_gaps(tmp_path: Path, hatstream: Run
         ('"levels"', '"levels"\nlevels = { cell = 0.5 }', "must add up to 1"),
         ('"levels"', '"levels"\nlevels = { street = 1 }', "no level 'street'"),
         ('"levels"', '"levels"\nexponent = 0.6', "exponent"),
+        ('"levels"', '"levels"\nexponent = 1\ntarget = "reports"', "target says which exponent"),
+        ('"levels"', '"levels"\ntarget = "rows"', "target"),
         ('"levels"', '"levels"\nbound_kmh = [0, 7]', "bound_kmh"),
         ("vehicles = 50", "vehicles = 0", "vehicles must be between"),
         ('per = "period"', 'per = "period"\ndelta = 0.5', "privacy.delta"),
@@ -231,6 +234,22 @@ def test_what_does_not_go_together_is_refused_in_one_sentence(tmp_path: Path, ol
     spec, _ = levels_city.write(tmp_path, spec=SPEC.replace(old, new))
     with pytest.raises(SpecificationError, match=named):
         load(spec)
+
+
+def test_a_target_decides_how_reports_count_and_what_rows_are_said_to_be(tmp_path: Path) -> None:
+    def loaded(asked: str) -> Specification:
+        return load(levels_city.write(tmp_path, spec=SPEC.replace('"levels"', f'"levels"{asked}'))[0])
+
+    plain, reports, vehicles = (loaded(asked) for asked in ("", '\ntarget = "reports"', '\ntarget = "vehicles"'))
+    assert [spec.levels.exponent for spec in (plain, reports, vehicles)] == [Fraction(3, 4), 1, 0]
+    assert {stage.exponent for stage in reports.levels.policy("", (), plain.speeds.grid, b"").first} == {Fraction(1)}
+    assert len({spec.spec_id for spec in (plain, reports, vehicles)}) == 3, "each releases something else"
+    assert reports.spec_id == loaded("\nexponent = 1").spec_id
+    assert plain.spec_id == loaded("\nexponent = 0.75").spec_id, "what was written before is what it was"
+    said = [value_meaning(spec) for spec in (plain, reports, vehicles)]
+    assert [part in one for part, one in zip(("n^0.75", "of all reports", "counts once"), said, strict=True)] == [
+        True
+    ] * 3
 
 
 @pytest.mark.parametrize(

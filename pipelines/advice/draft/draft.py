@@ -235,7 +235,8 @@ def _privacy(feed: _Feed | None, town: Town | None, secret: bool) -> str:
     return (
         f"[privacy]\n{total(_vehicles(feed, town))}"
         'per = "period"\nscope = "period"\n\n'
-        f'[[statistic]]\nname = "mean"\nmechanism = "levels"\n\n{_fleet(feed, town)}'
+        '[[statistic]]\nname = "mean"\nmechanism = "levels"\n'
+        f'target = "reports"  # the mean of all reports; "vehicles": each vehicle counts once\n\n{_fleet(feed, town)}'
     )
 
 

@@ -28,11 +28,14 @@ from dpops.noise import Noise
 from dpops.types import Int64s
 from pipelines.lab.evaluation.products import ProductDay, products_of
 from pipelines.lab.evaluation.truth import TrueCity, TrueDay
-from pipelines.specification.levels import SpanTotal
+from pipelines.specification.levels import EXPONENTS, SpanTotal
 from transforms.places.hierarchy import design_of, hats_of
 from transforms.releases.periods.fitted import MARGIN_KMH
 from transforms.releases.periods.stages import first_centres
 from transforms.releases.periods.states import facts_of, stage_values
+
+TARGET = EXPONENTS["reports"]
+"""The exponent of the mean that errors are against."""
 
 QUIET = 1e-4
 """What the noise of the noiseless model is scaled with: the fit needs some."""
@@ -49,7 +52,8 @@ class Simulated:
 
 
 def recipe_for(city: TrueCity, kind: Kind, epsilon: Fraction, delta: Fraction, span_days: int = 1) -> Recipe:
-    """What is released of a day by default, at a total of (epsilon, delta), or of epsilon alone for Laplace noise.
+    """What is released of a day by a new specification, for the mean of all reports, at a total of (epsilon, delta), or
+    of epsilon alone for Laplace noise.
 
     span_days: the total is of so many days, which share it alike.
     """
@@ -57,7 +61,9 @@ def recipe_for(city: TrueCity, kind: Kind, epsilon: Fraction, delta: Fraction, s
     epsilon, rho = of_span.of_a_day()
     hats = hats_of(city.region, city.days[0].hours)
     known = BoundsOnly(hats=hats, fleet=city.fleet)
-    return chosen(recipe(kind, epsilon, rho, known), known)
+    found = chosen(recipe(kind, epsilon, rho, known), known)
+    first, later = (tuple(replace(each, exponent=TARGET) for each in stages) for stages in (found.first, found.later))
+    return Recipe(first=first, later=later)
 
 
 def simulate(city: TrueCity, how: Recipe, noise: Noise | None) -> Simulated:

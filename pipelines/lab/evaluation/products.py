@@ -7,9 +7,9 @@ import numpy as np
 
 from dpops.learning import Estimates, Groups, Learned, Status, coarser, published
 from dpops.learning.learner import Field
-from dpops.levels.stages import EXPONENT
 from dpops.types import Float64s, Grid, Int64s
 from pipelines.lab.evaluation.truth import TrueDay
+from pipelines.specification.levels import EXPONENTS
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def _weighed_alike(day: TrueDay, grid: Grid) -> tuple[Float64s, Float64s]:
     """Adds up for each HAT the sum of its vehicles' weights as the release has them, and that of weights times means,
     km/h."""
     rows = day.rows
-    weight = rows.reports.astype(np.float64) ** float(EXPONENT)
+    weight = rows.reports.astype(np.float64) ** float(EXPONENTS["reports"])
     hat, speed = rows.cell * len(day.hours) + rows.slot, rows.total / rows.reports * float(grid.step)
     shape = day.reports.shape
     weights, totals = (np.bincount(hat, each, day.reports.size) for each in (weight, weight * speed))
