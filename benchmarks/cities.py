@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dpops.learning.design import HOURS
 from dpops.levels import Rows
 from dpops.types import Float64s, Grid, Int64s
-from pipelines.lab.evaluation.truth import TrueCity, TrueDay, rough_fleet
+from pipelines.lab.evaluation.truth import TrueCity, TrueDay, rough_fleet, true_day
 from transforms.time.days_off import SATURDAY
 
 _CENTRE = h3_int.latlng_to_cell(48.1, 11.6, 7)
@@ -194,19 +194,6 @@ def _within(hours: Sequence[int], name: str, rows: Rows, cells: Int64s, region: 
     rows = Rows(*(column[inside] for column in rows))
     rows = rows._replace(cell=np.searchsorted(np.array(region), cells[rows.cell]))
     return true_day(name, rows, hours, len(region), grid)
-
-
-def true_day(name: str, rows: Rows, hours: Sequence[int], cells: int, grid: Grid) -> TrueDay:
-    """rows: in any order."""
-    rows = Rows(*(column[np.lexsort((rows.slot, rows.cell, rows.vehicle))] for column in rows))
-    shape = cells, len(hours)
-    hat = rows.cell * shape[1] + rows.slot
-    reports, vehicles, total = (
-        np.bincount(hat, weights, shape[0] * shape[1]).astype(np.float64).reshape(shape)
-        for weights in (rows.reports, None, rows.total)
-    )
-    means = np.divide(total, reports, out=np.full(shape, np.nan), where=reports > 0) * float(grid.step)
-    return TrueDay(name, rows, tuple(hours), reports, vehicles, means)
 
 
 def of_vehicles(city: TrueCity, vehicles: int, seed: int = 1) -> TrueCity:

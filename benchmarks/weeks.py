@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 import numpy as np
 
-from benchmarks.cities import MadeUp, made_up, true_day
+from benchmarks.cities import MadeUp, made_up
 from benchmarks.drawn import GRID, drawn
 from dpops.learning import DayValues, Learned, State, Status, learned, published, taken_in
 from dpops.learning.expected import expected_days
@@ -22,7 +22,7 @@ from dpops.types import Float64s
 from pipelines.lab.evaluation.feed import Feed
 from pipelines.lab.evaluation.learned import look, recipe_for
 from pipelines.lab.evaluation.learned_errors import DELTA
-from pipelines.lab.evaluation.truth import TrueCity, TrueDay, read_city
+from pipelines.lab.evaluation.truth import TrueCity, TrueDay, read_city, true_day
 from transforms.places.hierarchy import design_of, hats_of
 from transforms.releases.periods.states import facts_of
 

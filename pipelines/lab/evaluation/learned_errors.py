@@ -13,7 +13,7 @@ from dpops.noise import Noise
 from dpops.types import Float64s
 from pipelines.lab.evaluation.learned import Simulated, recipe_for, simulate
 from pipelines.lab.evaluation.products import ProductErrors, product_errors
-from pipelines.lab.evaluation.truth import TrueCity, TrueDay
+from pipelines.lab.evaluation.truth import TrueCity, TrueDay, half_of
 
 CLASSES = ((1.0, 4.0), (4.0, 10.0), (10.0, 30.0), (30.0, np.inf))
 """HATs by vehicles, predicted or true: from, below."""
@@ -69,7 +69,9 @@ class Evaluated:
 
 Report = Callable[[int, int], None]
 
-CONSTANT, NO_NOISE = "constant", "no noise"
+CONSTANT, NO_NOISE, HALF = "constant", "no noise", "half"
+"""Half: causal estimates against the true means of a random half of each day's vehicles. What is missed more than
+against all of them is sampling: how far vehicles that report lie from the traffic."""
 
 
 def evaluated(city: TrueCity, totals: Sequence[str], runs: int, report: Report, span_days: int = 1) -> Evaluated:
@@ -77,8 +79,8 @@ def evaluated(city: TrueCity, totals: Sequence[str], runs: int, report: Report, 
 
     span_days: the totals are of so many days, which share them alike.
     """
-    constant = [_constant(city, day) for day in city.days]
-    bar = _errors(city, [constant], CONSTANT, "-", None, None)
+    constant, half = [_constant(city, day) for day in city.days], half_of(city)
+    bar, half_bar = (_errors(each, [constant], CONSTANT, "-", None, None) for each in (city, half))
     exact = simulate(city, recipe_for(city, "gaussian", Fraction(1), DELTA), None)
     whole = Evaluated([bar, _errors(city, [_values(exact.causal)], NO_NOISE, "-", None, bar)])
     for done, (total, kind) in enumerate((total, kind) for total in totals for kind in KINDS):
@@ -87,6 +89,7 @@ def evaluated(city: TrueCity, totals: Sequence[str], runs: int, report: Report, 
         delta = None if kind == "laplace" else str(float(DELTA))
         for what, of in (("causal", _causal), ("whole", _whole), ("forecast", _forecast)):
             whole.errors.append(_errors(city, [of(each) for each in found], what, total, delta, bar))
+        whole.errors.append(_errors(half, [_causal(each) for each in found], HALF, total, delta, half_bar))
         whole.coverage.extend(coverage(city, found, total, delta))
         shown = [each.products for each in found]
         whole.products.extend(product_errors(city.days, city.grid, shown, total, delta))

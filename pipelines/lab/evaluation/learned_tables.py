@@ -13,7 +13,8 @@ def error_table(errors: Sequence[Errors]) -> Table:
     table = _table(
         "NOT PRIVATE: actual mean absolute error of learned estimates, km/h",
         "Published days alone; 10+, 30+: HATs with so many vehicles. Of the constant, by rows: worst day, mean over "
-        "the runs; feed, all published days, in the worst run. Held back: share of days. With δ: 1e-6.",
+        "the runs; feed, all published days, in the worst run. Held back: share of days. With δ: 1e-6. Half: causal, "
+        "against a random half of the vehicles.",
         ("total", "estimate"),
         ("HATs", "rows", "10+", "30+", "worst day", "feed", "held back"),
     )

@@ -1,7 +1,7 @@
 """What truly was: days of telemetry on public cells, as they are simulated and compared with. Not private."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import h3.api.basic_int as h3_int
 import numpy as np
@@ -115,14 +115,13 @@ def _true_day(
 ) -> TrueDay:
     inside = [each.take(np.isin(each.cell, np.array(region, np.int64))) for each in tallies]
     parts = [rows_of(each, region, slots) for each in inside]
-    joined = Rows(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
-    order = np.lexsort((joined.slot, joined.cell, joined.vehicle))
-    rows = Rows(*(column[order] for column in joined))
+    rows = Rows(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
     return true_day(name, rows, hours_of(slots, spec.timetable.zone), len(region), spec.speeds.grid)
 
 
 def true_day(name: str, rows: Rows, hours: Sequence[int], cells: int, grid: Grid) -> TrueDay:
-    """rows: in canonical order."""
+    """From what vehicles did in HATs of a region of so many cells. rows: in any order."""
+    rows = Rows(*(column[np.lexsort((rows.slot, rows.cell, rows.vehicle))] for column in rows))
     shape = (cells, len(hours))
     hat = rows.cell * shape[1] + rows.slot
     reports, vehicles, total = (
@@ -131,3 +130,14 @@ def true_day(name: str, rows: Rows, hours: Sequence[int], cells: int, grid: Grid
     )
     means = np.divide(total, reports, out=np.full(shape, np.nan), where=reports > 0) * float(grid.step)
     return TrueDay(name, rows, tuple(hours), reports, vehicles, means)
+
+
+def half_of(city: TrueCity) -> TrueCity:
+    """The same city with a random half of each day's vehicles, always the same one."""
+    rng, days = np.random.default_rng(1), []
+    for day in city.days:
+        vehicles = np.unique(day.rows.vehicle)
+        chosen = np.isin(day.rows.vehicle, rng.permutation(vehicles)[: -(-vehicles.size // 2)])
+        rows = Rows(*(column[chosen] for column in day.rows))
+        days.append(true_day(day.name, rows, day.hours, len(city.region), city.grid))
+    return replace(city, days=days)

@@ -16,7 +16,7 @@ from pipelines.lab.evaluation import learned_tables as tables
 from pipelines.lab.evaluation.learned_errors import Coverage, Errors, Evaluated
 from pipelines.lab.evaluation.learned_pictures import draw_learned
 from pipelines.lab.evaluation.products import ProductErrors
-from pipelines.lab.evaluation.truth import TrueCity, TrueDay
+from pipelines.lab.evaluation.truth import TrueCity, TrueDay, half_of, true_day
 
 NOTHING = np.zeros(0, np.int64)
 DAYS = [
@@ -83,3 +83,16 @@ def test_pictures_are_small_and_have_something_on_them(tmp_path: Path) -> None:
 def test_there_is_no_picture_of_intervals_where_no_hat_is_known(tmp_path: Path) -> None:
     nothing = Evaluated([errors("constant"), errors("no noise"), replace(errors("causal", "1"), rows=None)])
     assert [path.name for path in draw_learned(nothing, CITY, tmp_path)] == ["learned-totals.png", "learned-days.png"]
+
+
+def test_half_of_a_city_has_half_of_each_days_vehicles_and_their_own_means() -> None:
+    """Of 7 vehicles 4: a HAT of one vehicle that is not among them has no mean."""
+    vehicles = np.arange(7)
+    rows = Rows(vehicles, 0 * vehicles, vehicles, 1 + 0 * vehicles, 1000 * (1 + vehicles))
+    day = true_day("2016-11-21", rows, range(7), 1, CITY.grid)
+    (half,) = half_of(replace(CITY, days=[day])).days
+    assert half.vehicles.sum() == half.reports.sum() == 4
+    assert np.array_equal(np.isnan(half.means), half.vehicles == 0)
+    assert np.array_equal(half.means[half.vehicles > 0], day.means[half.vehicles > 0])
+    (again,) = half_of(replace(CITY, days=[day])).days
+    assert np.array_equal(again.rows.vehicle, half.rows.vehicle)
