@@ -160,8 +160,8 @@ def _epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
 
     order = Decimal(_least_at(epsilon_at))
     with localcontext(_EXACT):
-        found = order * _decimal(rho) + (1 - 1 / order).ln() - (_decimal(delta).ln() + order.ln()) / (order - 1)
-    return _rounded(found, ROUND_CEILING)
+        epsilon = order * _decimal(rho) + (1 - 1 / order).ln() - (_decimal(delta).ln() + order.ln()) / (order - 1)
+    return _rounded(epsilon, ROUND_CEILING)
 
 
 _EXACT = Context(prec=60)

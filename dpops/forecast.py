@@ -97,16 +97,16 @@ def clamped_errors(mean: Float64s | float, upper: float, bias: Float64s, scale: 
 
     def tail(at: Float64s) -> Float64s:
         """The integral of P(Z > t) over t >= |at|; in place, as what many points cost is memory."""
-        found: Float64s = np.abs(at) / -width
-        np.exp(found, out=found)
-        found *= half
-        return found
+        areas: Float64s = np.abs(at) / -width
+        np.exp(areas, out=areas)
+        areas *= half
+        return areas
 
     def beyond(at: Float64s) -> Float64s:
         """The integral of P(Z > t) over t >= at."""
-        found = tail(at)
-        found -= np.minimum(at, 0.0)
-        return found
+        errors = tail(at)
+        errors -= np.minimum(at, 0.0)
+        return errors
 
     either = tail(bias)  # of both signs
     either += np.abs(bias) + either

@@ -33,7 +33,7 @@ def stored_estimates(
 ) -> Estimates:
     """What `Mechanism.estimates` says, by its name. Raises ValueError for outputs that it does not name."""
     kind = registered()[name]
-    found = kind.estimates(released, plans, miss)
-    if released and len(found.numbers) + len(found.lists) != max(1, len(kind.outputs)):
+    estimates = kind.estimates(released, plans, miss)
+    if released and len(estimates.numbers) + len(estimates.lists) != max(1, len(kind.outputs)):
         raise ValueError(f"{name} gives other outputs than it names")
-    return found
+    return estimates

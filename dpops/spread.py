@@ -46,8 +46,8 @@ class Spread:
         vehicles, speed = np.maximum(vehicles, 1e-6), _relative(kmh)
         known = REPORTS * vehicles * speed**-_DWELL if reports is None else reports
         grown = speed**_POWER * (self.vehicle / vehicles + self.report / known)
-        found: Float64s = grown + (self.least if least is None else least)
-        return found
+        variance: Float64s = grown + (self.least if least is None else least)
+        return variance
 
     @property
     def of_one(self) -> float:
@@ -63,10 +63,10 @@ tell (docs/estimates-measured.md, "Means released HAT by HAT")."""
 
 def growth(kmh: Float64s | float) -> Float64s:
     """How much more vehicles differ where so many km/h are driven than at 20 km/h, in variance."""
-    found: Float64s = _relative(kmh) ** _POWER
-    return found
+    factor: Float64s = _relative(kmh) ** _POWER
+    return factor
 
 
 def _relative(kmh: Float64s | float) -> Float64s:
-    found: Float64s = np.clip(kmh, _LEAST_KMH, _MOST_KMH) / USUAL_KMH
-    return found
+    ratio: Float64s = np.clip(kmh, _LEAST_KMH, _MOST_KMH) / USUAL_KMH
+    return ratio

@@ -65,8 +65,8 @@ class Histogram:
         return counts.astype(np.int64).reshape(groups, self.bins)
 
     def bins_of(self, steps: Int64s) -> Int64s:
-        found: Int64s = np.minimum(steps * self.bins // self.upper_steps, self.bins - 1)
-        return found
+        bins: Int64s = np.minimum(steps * self.bins // self.upper_steps, self.bins - 1)
+        return bins
 
 
 SUMS, SQUARES = PowerSum("sums", 1), PowerSum("squares", 2)
@@ -262,12 +262,12 @@ def check_outputs(mechanism: "Mechanism", statistic: Statistic) -> None:
 
 def columns_of(requested: Iterable[RequestedStatistic], grid: Grid) -> tuple[Column, ...]:
     """The columns that some statistics need together, by name. Raises ValueError for two that differ under one name."""
-    found: dict[str, Column] = {}
+    columns: dict[str, Column] = {}
     for each in requested:
         for column in each.columns(grid).values():
-            if found.setdefault(column.name, column) != column:
+            if columns.setdefault(column.name, column) != column:
                 raise ValueError(f"two statistics need different {column.name}")
-    return tuple(found[name] for name in sorted(found))
+    return tuple(columns[name] for name in sorted(columns))
 
 
 def extras_of(names: Sequence[str]) -> tuple[Output, ...]:

@@ -30,11 +30,11 @@ def paths_of(pattern: str, *, or_none: bool = False) -> list[str]:
     Raises InputError if there is none, unless `or_none`; then if it matches something else.
     """
     matching = _in_folder(pattern) if os.path.isdir(pattern) else _matching(pattern)
-    found = sorted({path for path in matching if Path(path).is_file()})
-    if not found and (matching or not or_none):
+    paths = sorted({path for path in matching if Path(path).is_file()})
+    if not paths and (matching or not or_none):
         others = f": what does ({shortened(min(matching))}) is no regular file" if matching else ""
         raise InputError(f"no input file matches {shortened(repr(pattern))}{others}")
-    return found
+    return paths
 
 
 def input_of(pattern: str, *, or_none: bool = False) -> list[str]:
@@ -44,12 +44,12 @@ def input_of(pattern: str, *, or_none: bool = False) -> list[str]:
     if not is_remote(pattern):
         return paths_of(pattern, or_none=or_none)
     try:
-        found = matching(pattern)
+        paths = matching(pattern)
     except NoFileSystem as error:
         raise InputError(str(error)) from None
-    if not found and not or_none:
+    if not paths and not or_none:
         raise InputError(f"no input file matches {shortened(repr(pattern))}")
-    return found
+    return paths
 
 
 def _matching(pattern: str) -> list[str]:

@@ -69,8 +69,8 @@ def _sweep_temporary_folders() -> None:
         folders = [entry for entry in entries if entry.name.startswith("beam-pipeline-temp")]
     for left in folders:
         with suppress(OSError):  # it is not empty, or gone
-            found = left.stat()
-            if found.st_uid == os.getuid() and time.time() - found.st_mtime > OLD_S:
+            status = left.stat()
+            if status.st_uid == os.getuid() and time.time() - status.st_mtime > OLD_S:
                 os.rmdir(left)
 
 

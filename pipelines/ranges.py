@@ -22,13 +22,13 @@ def range_of(timetable: Timetable, start: str, end: str) -> Calendar:
 def closed_range(timetable: Timetable, start: str, end: str, now: datetime) -> Calendar:
     """Reads as `range_of` does, but refuses a range unless it is over: what a slot lacks when it is sealed is lost for
     ever."""
-    found = range_of(timetable, start, end)
-    if found.to_s > now.timestamp():
+    calendar = range_of(timetable, start, end)
+    if calendar.to_s > now.timestamp():
         raise UsageError(
-            f"the range ends at {timetable.text(found.to_s)}, which is still to come (it is "
+            f"the range ends at {timetable.text(calendar.to_s)}, which is still to come (it is "
             f"{timetable.text(int(now.timestamp()))}): only what is over is released, for it is sealed for ever"
         )
-    return found
+    return calendar
 
 
 def yesterday(timetable: Timetable, now: datetime) -> Calendar:

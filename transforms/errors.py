@@ -26,5 +26,5 @@ def reason_of(error: OSError) -> str:
 def did_you_mean(wrong: object, known: Iterable[str]) -> str:
     """For the end of a message: the known name that a mistaken one resembles, or nothing."""
     names = {name.lower(): name for name in known}
-    found = get_close_matches(str(wrong).lower(), names, 1, 0.65)
-    return f"; did you mean {names[found[0]]!r}?" if found else ""
+    matches = get_close_matches(str(wrong).lower(), names, 1, 0.65)
+    return f"; did you mean {names[matches[0]]!r}?" if matches else ""

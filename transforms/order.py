@@ -22,12 +22,12 @@ class Places(NamedTuple):
 
 def places(column: Int64s) -> Places:
     """What `np.unique` gives with the inverse; by hashing, for the distinct values are few."""
-    found = pa.array(column).dictionary_encode()
-    values = found.dictionary.to_numpy()
+    encoded = pa.array(column).dictionary_encode()
+    values = encoded.dictionary.to_numpy()
     order = np.argsort(values)
     place = np.empty(values.size, np.int64)
     place[order] = np.arange(values.size)
-    return Places(values[order], place[found.indices.to_numpy()])
+    return Places(values[order], place[encoded.indices.to_numpy()])
 
 
 def pairs(first: Places, second: Places) -> Places:
@@ -62,5 +62,5 @@ def _narrow(column: Int64s) -> tuple[Int64s, int]:
     least, most = int(column.min()), int(column.max())
     if most - least < NARROW:
         return column - least, most - least + 1
-    found = places(column)
-    return found.of, found.values.size
+    ranked = places(column)
+    return ranked.of, ranked.values.size

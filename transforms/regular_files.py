@@ -10,9 +10,9 @@ def read_regular(path: Path, most_bytes: int) -> bytes:
     """Raises OSError, also for what is no regular file (at once: it is not opened to wait) and for a larger one."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     with os.fdopen(handle, "rb") as file:
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "is no regular file", str(path))
-        if found.st_size > most_bytes:
+        if status.st_size > most_bytes:
             raise OSError(errno.EFBIG, f"is of more than {most_bytes:,} bytes", str(path))
         return file.read(most_bytes)

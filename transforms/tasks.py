@@ -62,14 +62,14 @@ def derived(
 
     slots: packed events by the start of their slot.
     """
-    found = derived_tallies(
+    tallies = derived_tallies(
         {slot_s: wire.unpack_events(slots[slot_s]) for slot_s in sorted(slots)}, rules, release.columns
     )
-    count(counters.DUPLICATES, found.duplicates)
-    for reason, rows in found.without.items():
+    count(counters.DUPLICATES, tallies.duplicates)
+    for reason, rows in tallies.without.items():
         count(counters.refused("derive", reason), rows)
     failpoint("tally")
-    return ((release.group(int(table.slot_s[0])), table) for table in found.tallies)
+    return ((release.group(int(table.slot_s[0])), table) for table in tallies.tallies)
 
 
 def parted(table: wire.Tally, shard: Int64s) -> Iterator[tuple[int, wire.Tally]]:

@@ -164,8 +164,8 @@ def _runs(group: Int64s) -> Iterator["slice | Int64s"]:
     """The entries of each group, in their order; stretches where they lie together already, as in a file by time."""
     lie_together = bool((group[1:] >= group[:-1]).all())
     order = None if lie_together else np.argsort(group, kind="stable")
-    found = group if order is None else group[order]
-    cuts = np.flatnonzero(found[1:] != found[:-1]) + 1
+    ordered = group if order is None else group[order]
+    cuts = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
     for start, stop in pairwise([0, *cuts.tolist(), group.size]):
         if start < stop:
             yield slice(start, stop) if order is None else order[start:stop]
@@ -250,8 +250,8 @@ def _values(column: pa.Array) -> "np.typing.NDArray[np.integer]":
     """(entries,), or (entries, K) of a column of lists, in the type in which they came."""
     if pa.types.is_fixed_size_list(column.type):
         return _values(column.flatten()).reshape(-1, column.type.list_size)
-    found: np.typing.NDArray[np.integer] = column.to_numpy(zero_copy_only=False)
-    return found
+    values: np.typing.NDArray[np.integer] = column.to_numpy(zero_copy_only=False)
+    return values
 
 
 def _array(column: Int64s) -> pa.Array:

@@ -48,7 +48,7 @@ def coarser(known: Learned, belief: Field, groups: Groups) -> Field:
         groups.totals(share**2 * belief.deviations),
         _through_standing(known, belief, groups, apart),
     )
-    found = replace(
+    groups_seen = replace(
         belief,
         values=values,
         variances=described + more + through_standing,
@@ -60,7 +60,11 @@ def coarser(known: Learned, belief: Field, groups: Groups) -> Field:
         log_variances=_log_variances(known, belief, groups, share),
         chances=_chances(chances_of(belief), groups, share),
     )
-    return _of_cells(found) if groups.shape[0] == design.cells and groups.shape[1] < belief.hours.size else found
+    return (
+        _of_cells(groups_seen)
+        if groups.shape[0] == design.cells and groups.shape[1] < belief.hours.size
+        else groups_seen
+    )
 
 
 class Shown(NamedTuple):
@@ -119,8 +123,8 @@ def _of_day(belief: Field, groups: Groups, share: Float64s) -> Float64s:
         return np.zeros(groups.shape)
     by_hour = np.zeros((*groups.shape, belief.day.more.shape[0]))
     np.add.at(by_hour, (groups.cells[:, None], groups.slots, belief.hours), share)
-    found: Float64s = np.sum((by_hour @ belief.day.more) * by_hour, axis=-1)
-    return found
+    variances: Float64s = np.sum((by_hour @ belief.day.more) * by_hour, axis=-1)
+    return variances
 
 
 def _through_weights(known: Learned, belief: Field, groups: Groups, apart: Float64s) -> Float64s:
@@ -132,8 +136,8 @@ def _through_weights(known: Learned, belief: Field, groups: Groups, apart: Float
     by_slot = np.zeros((*groups.shape, belief.hours.size))
     np.add.at(by_slot, (groups.cells[:, None], groups.slots, np.arange(belief.hours.size)), apart)
     own = groups.totals(apart**2 * (OVERDISPERSION + known.state.facts.hat_weight / belief.weights))
-    found: Float64s = _log_variances(known, belief, groups, apart) + own + HOUR_SPREAD * np.sum(by_slot**2, axis=-1)
-    return found
+    variances: Float64s = _log_variances(known, belief, groups, apart) + own + HOUR_SPREAD * np.sum(by_slot**2, axis=-1)
+    return variances
 
 
 def _through_standing(known: Learned, belief: Field, groups: Groups, apart: Float64s) -> Float64s:
@@ -143,8 +147,8 @@ def _through_standing(known: Learned, belief: Field, groups: Groups, apart: Floa
     standing = np.exp(-((np.maximum(belief.values, 0.0) / STANDS_KMH) ** 2))
     moved = (known.state.facts.standing - 1) * standing * apart
     of_cells = Groups(cells=np.arange(groups.cells.size), slots=groups.slots).totals(moved)
-    found: Float64s = Groups(cells=groups.cells, slots=np.arange(of_cells.shape[1])).totals(of_cells**2)
-    return found
+    totals: Float64s = Groups(cells=groups.cells, slots=np.arange(of_cells.shape[1])).totals(of_cells**2)
+    return totals
 
 
 def _repeats(facts: Facts, belief: Field, groups: Groups) -> Float64s:
@@ -153,8 +157,8 @@ def _repeats(facts: Facts, belief: Field, groups: Groups) -> Float64s:
     weights, slots = groups.totals(belief.weights), np.bincount(groups.slots, minlength=groups.shape[1])
     part = weights / weights.sum(axis=0)
     in_cell = np.maximum(facts.hats_in_cell * slots / groups.slots.size, 1.0)
-    found: Float64s = (1 + (facts.hats_in_hour - 1) * part) * in_cell
-    return found
+    repeats: Float64s = (1 + (facts.hats_in_hour - 1) * part) * in_cell
+    return repeats
 
 
 def _log_variances(known: Learned, belief: Field, groups: Groups, share: Float64s) -> Float64s:

@@ -74,10 +74,10 @@ class CountProblem:
 
     def linear(self, effects: Float64s) -> Information:
         """The queries and the anchor, made linear at these effects (Gauss-Newton)."""
-        found = self._anchored(effects)
+        predicted = self._anchored(effects)
         for query in self.queries:
-            found = found + query.linear(effects, self.hats(effects, query.hours))
-        return found
+            predicted = predicted + query.linear(effects, self.hats(effects, query.hours))
+        return predicted
 
     def precisions(self, effects: Float64s) -> list[Float64s]:
         return [query.precision(self.hats(effects, query.hours)) for query in self.queries]

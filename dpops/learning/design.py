@@ -83,26 +83,26 @@ def part_of(hours: Int64s) -> Int64s:
 def hour_smoothness() -> Float64s:
     """Laplacian of the ring of 24 hours plus half the identity. Not to be written to."""
     ring = np.roll(np.eye(HOURS), 1, axis=1)
-    found: Float64s = 2.5 * np.eye(HOURS) - ring - ring.T
-    found.flags.writeable = False
-    return found
+    penalty: Float64s = 2.5 * np.eye(HOURS) - ring - ring.T
+    penalty.flags.writeable = False
+    return penalty
 
 
 @cache
 def off_smoothness() -> Float64s:
     """Smoothness of how days off differ, hour by hour: that of hours, with a twentieth of the identity, as they differ
     all day long."""
-    found: Float64s = hour_smoothness() - (0.5 - 0.05) * np.eye(HOURS)
-    found.flags.writeable = False
-    return found
+    penalty: Float64s = hour_smoothness() - (0.5 - 0.05) * np.eye(HOURS)
+    penalty.flags.writeable = False
+    return penalty
 
 
 @cache
 def both_kinds() -> Float64s:
     """Where hours of the clock stand among those of both kinds of days, (48, 24)."""
-    found: Float64s = np.concatenate([np.eye(HOURS), np.eye(HOURS)])
-    found.flags.writeable = False
-    return found
+    stacked: Float64s = np.concatenate([np.eye(HOURS), np.eye(HOURS)])
+    stacked.flags.writeable = False
+    return stacked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

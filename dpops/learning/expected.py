@@ -74,10 +74,10 @@ def expected_days(
     weights = [0.0] * len(days) if counts_public else list(_weights(days, known))
     cells = [(part, list(_of_cells(days, known, busy))) for busy, part in busyness()]
     least = sum(part * _own(known, busy) for busy, part in busyness())
-    found = []
+    expected = []
     for at, weight_sd in enumerate(weights):
         error, pattern, unknown = (sum(part * each[at][what] for part, each in cells) for what in range(3))
-        found.append(
+        expected.append(
             ExpectedDay(
                 number=at + 1,
                 kmh=OF_NORMAL * math.sqrt(error),
@@ -87,7 +87,7 @@ def expected_days(
                 weight_sd=weight_sd,
             )
         )
-    return found
+    return expected
 
 
 def _of_cells(days: Sequence[Sequence[Stage]], known: BoundsOnly, busy: float) -> Iterator[tuple[float, float, float]]:

@@ -42,12 +42,12 @@ def _families(layout: Layout, precisions: Float64s, by_part: Float64s) -> Float6
     cell, part = layout.cell_places, layout.part_places
     both = np.repeat(cell, BLOCKS), part[layout.design.parents].ravel()
     of_both = precisions.reshape(-1, BLOCKS, BLOCK_H).sum(axis=-1).ravel()
-    found = np.zeros(int(layout.entries[-1]))
-    found[layout.entry(cell, cell)] = precisions.sum(axis=1)
-    found[layout.entry(part.ravel(), part.ravel())] = by_part.ravel()
-    found[layout.entry(*both)] = of_both
-    found[layout.entry(*both[::-1])] = of_both
-    return found
+    entries = np.zeros(int(layout.entries[-1]))
+    entries[layout.entry(cell, cell)] = precisions.sum(axis=1)
+    entries[layout.entry(part.ravel(), part.ravel())] = by_part.ravel()
+    entries[layout.entry(*both)] = of_both
+    entries[layout.entry(*both[::-1])] = of_both
+    return entries
 
 
 def _of_parts(layout: Layout, hats: Float64s) -> Float64s:
@@ -58,6 +58,6 @@ def _of_parts(layout: Layout, hats: Float64s) -> Float64s:
 
 def _of_parents(layout: Layout, cells: Float64s) -> Float64s:
     """Sums over each parent's cells, (parents, ..)."""
-    found = np.zeros((layout.part_places.shape[0], *cells.shape[1:]))
-    np.add.at(found, layout.design.parents, cells)
-    return found
+    summed = np.zeros((layout.part_places.shape[0], *cells.shape[1:]))
+    np.add.at(summed, layout.design.parents, cells)
+    return summed

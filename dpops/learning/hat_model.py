@@ -131,13 +131,13 @@ def learned_hats(state: HatState, design: Design, smoothness: Smoothness | None 
         last = np.concatenate([_more(sums, dwell), traffic[..., None]], axis=-1)
         return DayInformation(hat_information(layout, sums.precision, sums.mean(sums.weighted), last), days)
 
-    found = [said(day) for day in days]
+    states = [said(day) for day in days]
     if state.older_names:
-        found.insert(0, said(state.older.on(whole.cells), len(state.older_names)))
-    means = fit_means(layout, found, [DWELL, PULL], smoothness)
-    older = len(found) - len(days)
+        states.insert(0, said(state.older.on(whole.cells), len(state.older_names)))
+    means = fit_means(layout, states, [DWELL, PULL], smoothness)
+    older = len(states) - len(days)
     missed = (_missed(means, design, older + index, day, dwell, traffic) for index, day in enumerate(days))
-    spread = spread_of(means, means.deviations(len(found) - 1), _DAY, traffic, whole.vehicles, _more(whole, dwell))
+    spread = spread_of(means, means.deviations(len(states) - 1), _DAY, traffic, whole.vehicles, _more(whole, dwell))
     unsure = float(np.average(whole.mean(whole.unsure), weights=whole.vehicles))
     names = tuple(day.name for day in state.days)
     variances = learned_variances(missed)
@@ -154,8 +154,8 @@ def _described(
     means: Means, design: Design, deviations: Deviations, hours: Int64s, more: Float64s, traffic: Float64s
 ) -> Float64s:
     """What the released means lie around, (cells, slots). more: (cells, slots, 2)."""
-    found: Float64s = means.described(design, hours, traffic) + deviations.values[hours]
-    return found + more @ means.effects[design.columns : -1]
+    described: Float64s = means.described(design, hours, traffic) + deviations.values[hours]
+    return described + more @ means.effects[design.columns : -1]
 
 
 def _missed(means: Means, design: Design, at: int, sums: HatSums, dwell: float, traffic: Float64s) -> Missed:

@@ -21,8 +21,8 @@ _MOST_LEVERAGE = 0.9
 
 def uneven_variances(spread: Spread, vehicles: Int64s, reports: Int64s, heaviest: Int64s, kmh: Float64s) -> Float64s:
     """What it adds that some vehicles report more often. heaviest: reports of the one that has most."""
-    found: Float64s = growth(kmh) * spread.vehicle * _UNEVEN * (heaviest / reports - 1 / vehicles)
-    return found
+    variances: Float64s = growth(kmh) * spread.vehicle * _UNEVEN * (heaviest / reports - 1 / vehicles)
+    return variances
 
 
 class Missed(NamedTuple):

@@ -60,8 +60,8 @@ class HatMeans:
     @property
     def is_noisy(self) -> NDArray[np.bool_]:
         """Where anything is said of the data."""
-        found: NDArray[np.bool_] = np.isfinite(self.errors.noise)
-        return found
+        noisy: NDArray[np.bool_] = np.isfinite(self.errors.noise)
+        return noisy
 
     @property
     def uneven(self) -> Float64s:
@@ -70,8 +70,8 @@ class HatMeans:
         A cap takes reports from some vehicles and not from others, and theirs are independent; so this falls with their
         number. In Austin and in made-up cities it is the square of the worst bias over three times the vehicles.
         """
-        found: Float64s = self.errors.bias_kmh**2 / (3 * self.vehicles)
-        return np.where(self.is_noisy, found, 0.0)
+        variance: Float64s = self.errors.bias_kmh**2 / (3 * self.vehicles)
+        return np.where(self.is_noisy, variance, 0.0)
 
     @property
     def variances(self) -> Float64s:
@@ -79,20 +79,20 @@ class HatMeans:
 
         The mean of vehicles that weigh alike and the mean of reports each vary around the mean that both stand for.
         """
-        found: Float64s = self.errors.noise + OF_RELEASED * self.uneven + self.errors.pull_sd_kmh**2
-        return found
+        total: Float64s = self.errors.noise + OF_RELEASED * self.uneven + self.errors.pull_sd_kmh**2
+        return total
 
     @property
     def dwell(self) -> Float64s:
         """Logarithm of the reports of a vehicle: the slower it is, the longer it stays in a cell and reports there."""
-        found: Float64s = np.log(self.reports / self.vehicles)
-        return found
+        logs: Float64s = np.log(self.reports / self.vehicles)
+        return logs
 
     @property
     def teaches(self) -> NDArray[np.bool_]:
         """Whether a value's distance from what describes it tells of the true ones': clipped ones are nearer."""
-        found: NDArray[np.bool_] = self.is_noisy & (~self.errors.is_clipped | (self.errors.bias_kmh < LITTLE_KMH))
-        return found
+        useful: NDArray[np.bool_] = self.is_noisy & (~self.errors.is_clipped | (self.errors.bias_kmh < LITTLE_KMH))
+        return useful
 
 
 _COLUMNS = ("vehicles", "reports", "precision", "weighted", "dwelt", "pulled", "unsure", "taught")
@@ -154,8 +154,8 @@ class HatSums:
 
     def mean(self, summed: Float64s) -> Float64s:
         """Divides what was added up times precision; 0 where there is none."""
-        found: Float64s = np.divide(summed, self.precision, out=np.zeros(summed.shape), where=self.precision > 0)
-        return found
+        means: Float64s = np.divide(summed, self.precision, out=np.zeros(summed.shape), where=self.precision > 0)
+        return means
 
 
 class HatDay(NamedTuple):

@@ -85,8 +85,8 @@ class Layout:
         """Where pairs of places of one family stand among the families' matrices as they lie flat."""
         family = self.family[row]
         start, size = self.starts[family], np.diff(self.starts)[family]
-        found: Int64s = self.entries[family] + (row - start) * size + column - start
-        return found
+        place: Int64s = self.entries[family] + (row - start) * size + column - start
+        return place
 
     @cached_property
     def neighbours(self) -> Int64s:
@@ -164,6 +164,6 @@ def _spread_from(parent: int, others: Int64s, starts: Int64s, seen: "np.typing.N
         seen[layer] = True
         layers.append(layer)
         near = [others[starts[each] : starts[each + 1]] for each in layer]
-        found = np.unique(np.concatenate(near))
-        layer = found[~seen[found]]
+        reached = np.unique(np.concatenate(near))
+        layer = reached[~seen[reached]]
     return layers

@@ -238,5 +238,5 @@ def _with_mean(solved: Solved, deviations: Deviations, hours: Int64s, last: Floa
     at_place = np.zeros(layout.width)
     at_place[layout.local] = local
     by_slot = (deviations.hours @ at_border + by_hour @ deviations.more)[hours]
-    found: Float64s = at_place[columns[..., 1]] + at_place[columns[..., 3]] + by_slot + last @ at_border[these]
-    return found
+    covariances: Float64s = at_place[columns[..., 1]] + at_place[columns[..., 3]] + by_slot + last @ at_border[these]
+    return covariances

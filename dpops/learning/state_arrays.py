@@ -25,10 +25,10 @@ _SUMS = tuple(field.name for field in fields(HatSums))
 
 def arrays_of(state: State) -> dict[str, NDArray[Any]]:
     """What the days say that are not kept as released any more."""
-    found = _of_information("counts", state.counts)
+    arrays = _of_information("counts", state.counts)
     if state.means is not None:
-        found |= _of_information("means", state.means.information) | {"means.days": np.array(state.means.days)}
-    return found
+        arrays |= _of_information("means", state.means.information) | {"means.days": np.array(state.means.days)}
+    return arrays
 
 
 def taken_up(new: State, days: int, recent: tuple[DayValues, ...], arrays: Arrays) -> State:
@@ -43,11 +43,11 @@ def taken_up(new: State, days: int, recent: tuple[DayValues, ...], arrays: Array
 
 
 def arrays_of_hats(state: HatState) -> dict[str, NDArray[Any]]:
-    found = {f"older.{name}": getattr(state.older, name) for name in _SUMS}
+    arrays = {f"older.{name}": getattr(state.older, name) for name in _SUMS}
     for index, day in enumerate(state.days):
-        found |= {f"{index}.{name}": getattr(day.sums, name) for name in _SUMS}
+        arrays |= {f"{index}.{name}": getattr(day.sums, name) for name in _SUMS}
     names = {"days": np.array([day.name for day in state.days], np.str_), "newest": np.array(state.newest)}
-    return found | names | {"older_names": np.array(sorted(state.older_names), np.str_)}
+    return arrays | names | {"older_names": np.array(sorted(state.older_names), np.str_)}
 
 
 def hats_taken_up(arrays: Arrays) -> HatState:
@@ -64,11 +64,11 @@ def _sums(of: str, arrays: Arrays) -> HatSums:
 
 
 def _of_information(of: str, information: Information) -> dict[str, NDArray[Any]]:
-    found = {f"{of}.{name}": getattr(information, name) for name in _INFORMATION}
+    arrays = {f"{of}.{name}": getattr(information, name) for name in _INFORMATION}
     for index, (key, rows) in enumerate(information.wide.items()):
-        found[f"{of}.{index}.key"] = np.frombuffer(key, np.uint8)
-        found |= {f"{of}.{index}.{name}": getattr(rows, name) for name in _WIDE}
-    return found
+        arrays[f"{of}.{index}.key"] = np.frombuffer(key, np.uint8)
+        arrays |= {f"{of}.{index}.{name}": getattr(rows, name) for name in _WIDE}
+    return arrays
 
 
 def _information(of: str, arrays: Arrays) -> Information:

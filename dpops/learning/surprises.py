@@ -120,7 +120,7 @@ def _surprises(
 ) -> _Surprises:
     totals, weights = level.groups.totals, each.weights
     of_effects = rows(weights[..., None] * coefficients_of(each.traffic))
-    known = of_effects.variances(means.solved, border_of(means.solved, each.deviations))
+    variances = of_effects.variances(means.solved, border_of(means.solved, each.deviations))
     around = weights * (each.values - centre)
     missed = (level.speeds - totals(around)).ravel()
     # Weights are noisy too, which matters where the centre is far off.
@@ -128,7 +128,7 @@ def _surprises(
     noise = (1 / level.speed_precision + miscounted).ravel()
     few, floors = LEFT * totals(weights**2 * falling).ravel(), totals(weights**2 * USUAL.least).ravel()
     whole = noise + few + floors
-    leverage = np.minimum(known / whole, _MOST_LEVERAGE)
+    leverage = np.minimum(variances / whole, _MOST_LEVERAGE)
     return _Surprises(
         squares=missed**2 / (1 - leverage) - noise - few,
         floors=floors,
@@ -136,6 +136,6 @@ def _surprises(
         sums=(level.speeds + totals(weights * centre)).ravel(),
         weights=totals(weights).ravel(),
         missed=missed,
-        known=known,
+        known=variances,
         certainties=1 / whole,
     )

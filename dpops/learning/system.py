@@ -101,15 +101,15 @@ class Solved:
     @property
     def effects(self) -> Float64s:
         """The lasting ones, (columns,)."""
-        layout, found = self.system.layout, np.zeros(self.system.layout.width)
-        found[layout.local], found[layout.border] = self.local, self.border[: layout.border.size]
-        return found
+        layout, solution = self.system.layout, np.zeros(self.system.layout.width)
+        solution[layout.local], solution[layout.border] = self.local, self.border[: layout.border.size]
+        return solution
 
     @cached_property
     def mixed(self) -> Float64s:
         """Covariances of local effects with the border, (places, border)."""
-        found: Float64s = -self.across @ self.spread
-        return found
+        product: Float64s = -self.across @ self.spread
+        return product
 
     @cached_property
     def near(self) -> "Near":
@@ -135,8 +135,8 @@ class Solved:
     def reached(self, local: Float64s) -> Float64s:
         """The covariance of local effects with one another, times columns; (places, n) each."""
         alone = _back(self.system.layout.blocks, self.inverses, self.gains, local)
-        found: Float64s = alone - self.mixed @ (self.across.T @ local)
-        return found
+        onward: Float64s = alone - self.mixed @ (self.across.T @ local)
+        return onward
 
     def times(self, local: Float64s, border: Float64s) -> tuple[Float64s, Float64s]:
         """The covariance times a vector, in its two parts."""
@@ -271,18 +271,18 @@ def _bordered(corner: Float64s, more: Sequence[Float64s]) -> Float64s:
 
 def _back(blocks: Sequence[Block], inverses: Sequence[Float64s], gains: Sequence[Float64s], of: Float64s) -> Float64s:
     """The local precision's inverse times columns, (places, n)."""
-    found = of.copy()
+    solution = of.copy()
     for index, gain in enumerate(gains):
         here, after = blocks[index], blocks[index + 1]
-        found[after.start : after.stop] -= gain.T @ found[here.start : here.stop]
+        solution[after.start : after.stop] -= gain.T @ solution[here.start : here.stop]
     for at in reversed(range(len(blocks))):
         here = blocks[at]
-        own = inverses[at] @ found[here.start : here.stop]
+        own = inverses[at] @ solution[here.start : here.stop]
         if at < len(gains):
             after = blocks[at + 1]
-            own -= gains[at] @ found[after.start : after.stop]
-        found[here.start : here.stop] = own
-    return found
+            own -= gains[at] @ solution[after.start : after.stop]
+        solution[here.start : here.stop] = own
+    return solution
 
 
 def _positive_inverse(matrix: Float64s) -> Float64s:
@@ -299,5 +299,5 @@ def _positive_inverse(matrix: Float64s) -> Float64s:
 
 
 def _inverse(matrix: Float64s) -> Float64s:
-    found: Float64s = np.linalg.inv(matrix).astype(np.float64, copy=False)
-    return found
+    inverse: Float64s = np.linalg.inv(matrix).astype(np.float64, copy=False)
+    return inverse

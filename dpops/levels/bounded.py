@@ -151,15 +151,15 @@ def _integers(
     touched: list[_Group], weights: list[Float64s], speeds: list[Float64s], scale: Float64s, stage: Stage
 ) -> list[tuple[Int64s, Int64s, Int64s]]:
     """Clipped, weighted by level and share, and truncated towards zero, which only shrinks."""
-    start, found = 0, []
+    start, parts = 0, []
     for level, groups, w, v in zip(stage.levels, touched, weights, speeds, strict=True):
         per_weight, per_kmh = coefficients(level, stage)
         s = scale[groups.vehicle]
         weight = w if stage.counts_public else s * w  # a scale is a function of speeds: nothing exact may depend on it
-        found.append((groups.vehicle, start + groups.group, _truncated(weight * per_weight)))
-        found.append((groups.vehicle, stage.groups + start + groups.group, _truncated(s * v * per_kmh)))
+        parts.append((groups.vehicle, start + groups.group, _truncated(weight * per_weight)))
+        parts.append((groups.vehicle, stage.groups + start + groups.group, _truncated(s * v * per_kmh)))
         start += level.size
-    return found
+    return parts
 
 
 def coefficients(level: Level, stage: Stage) -> tuple[float, float]:

@@ -156,11 +156,11 @@ def affordable(kind: Kind, spread: Fraction, shares: Shares, known: BoundsOnly) 
     """These shares, or coarser levels where a cell's mean group would drown in noise even after a week."""
     if group_sd_kmh(kind, spread, "cell", _share_of(shares, "cell"), known) <= LIMIT_SD_KMH:
         return shares
-    found = []
+    choices = []
     for names, part in ((_PLACES, Fraction(7, 10)), (("hour", "part"), Fraction(3, 10))):
         fits = [name for name in names if group_sd_kmh(kind, spread, name, part, known) <= LIMIT_SD_KMH]
-        found.append((fits[0] if fits else names[-1], part))
-    return tuple(found)
+        choices.append((fits[0] if fits else names[-1], part))
+    return tuple(choices)
 
 
 def group_sd_kmh(kind: Kind, spread: Fraction, name: str, share: Fraction, known: BoundsOnly) -> float:
@@ -197,8 +197,8 @@ def kept_more(bound_kmh: Fraction) -> float:
     A vehicle whose residual speeds have the norm R keeps about B / (B^3 + R^3)^(1/3), by which noise widens as well
     (`dpops.levels.strategy`); R is 6.5 km/h, roughly.
     """
-    found, usual = _kept(float(bound_kmh)), _kept(float(_USUAL_BOUND))
-    return max(found / usual, 1.0)
+    own, usual = _kept(float(bound_kmh)), _kept(float(_USUAL_BOUND))
+    return max(own / usual, 1.0)
 
 
 def _kept(bound_kmh: float) -> float:

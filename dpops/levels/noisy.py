@@ -58,12 +58,12 @@ def read(integers: Sequence[int] | Int64s, stage: Stage) -> ReleasedStage:
     whole = np.array(integers, np.float64)
     if whole.size != 2 * stage.groups:
         raise ValueError(f"a release of {whole.size} integers does not fit a stage of {2 * stage.groups}")
-    start, found = 0, []
+    start, levels = 0, []
     for level in stage.levels:
         weight, speed = coefficients(level, stage)
         at = slice(start, start + level.size), slice(stage.groups + start, stage.groups + start + level.size)
         weight_noise = 0.0 if stage.counts_public else stage.noise_sd
-        found.append(
+        levels.append(
             ReleasedLevel(
                 level=level,
                 weights=_in_units(whole[at[0]], weight),
@@ -73,7 +73,7 @@ def read(integers: Sequence[int] | Int64s, stage: Stage) -> ReleasedStage:
             )
         )
         start += level.size
-    return ReleasedStage(stage=stage, levels=tuple(found))
+    return ReleasedStage(stage=stage, levels=tuple(levels))
 
 
 def _has_noise(stage: Stage, *, speeds: bool) -> "np.typing.NDArray[np.bool_]":

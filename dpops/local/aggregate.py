@@ -72,15 +72,15 @@ def _window_classes(window: Window, row: Float64s, buckets: int, ladder: Int32s)
 
     The pairs are written into the ladder: (2, classes).
     """
-    found = np.full(row.size, 2 * buckets + 1, np.int32)
+    classes = np.full(row.size, 2 * buckets + 1, np.int32)
     for start in range(0, row.size, _USERS):
         part = slice(start, start + _USERS)
         answered = ~np.isnan(row[part])
         spans = spans_of(window, row[part][answered], buckets)
         class_ = spans[0] + spans[1]
-        found[part][answered] = class_
+        classes[part][answered] = class_
         ladder[:, class_] = spans
-    return found
+    return classes
 
 
 def spans_of(window: Window, row: Float64s, buckets: int) -> Int32s:

@@ -98,13 +98,13 @@ class Rows:
 def _likelihood(prefix: Float64s, edges: Int32s, levels: Float64s) -> Float64s:
     """The sum over runs of the level times the mass on the run; no term is negative, so none cancels."""
     before: Float64s | float = 0.0
-    found = np.zeros(edges.shape[1])
+    likelihood = np.zeros(edges.shape[1])
     for edge, level in zip(edges, levels, strict=False):
         mass = prefix[edge]
-        found += level * (mass - before)
+        likelihood += level * (mass - before)
         before = mass
-    found += levels[-1] * (prefix[-1] - before)
-    return found
+    likelihood += levels[-1] * (prefix[-1] - before)
+    return likelihood
 
 
 def _add_slope(slope: Float64s, edges: Int32s, weighted: Float64s) -> None:

@@ -54,19 +54,19 @@ class Block(NamedTuple):
 def blocks_of(users: Int64s) -> list[Block]:
     """users: int64 (HATs,), descending, each >= 1."""
     ends = np.flatnonzero(np.diff(users, append=0)) + 1
-    found, start, first = [], 0, 0
+    blocks, start, first = [], 0, 0
     for end, size in zip(ends.tolist(), users[ends - 1].tolist(), strict=True):
         last = first + (end - start) * size
-        found.append(Block(size, slice(start, end), slice(first, last)))
+        blocks.append(Block(size, slice(start, end), slice(first, last)))
         start, first = end, last
-    return found
+    return blocks
 
 
 def in_one_call(sizes: Int64s) -> Int64s:
     """Where the HATs stand that are laid out together, those with more users first. sizes: int64 (HATs,)."""
-    found = np.flatnonzero((sizes > 0) & (sizes <= MANY_USERS))
-    found = found[np.argsort(-sizes[found], kind="stable")]
-    return found if found.size >= FEW_HATS else found[:0]
+    places = np.flatnonzero((sizes > 0) & (sizes <= MANY_USERS))
+    places = places[np.argsort(-sizes[places], kind="stable")]
+    return places if places.size >= FEW_HATS else places[:0]
 
 
 def in_further_calls(sizes: Int64s, together: Int64s) -> list[Int64s]:
@@ -75,25 +75,25 @@ def in_further_calls(sizes: Int64s, together: Int64s) -> list[Int64s]:
     sizes: int64 (HATs,), each >= 1. together: those that are laid out in one call."""
     rest = np.setdiff1d(np.arange(sizes.size), together)
     rest = rest[np.argsort(-sizes[rest], kind="stable")]
-    found = []
+    calls = []
     while rest.size:
         number = max(1, _ROOM // int(sizes[rest[0]]))
-        found.append(rest[:number])
+        calls.append(rest[:number])
         rest = rest[number:]
-    return found
+    return calls
 
 
 def lay_out_together(known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction, m_ub: Rule) -> list[Arrays]:
     """BestFit's arrays of each HAT, bit by bit as `lay_out` has them. Raises PlanError for the first that has none."""
     mine = in_one_call(sizes_of(known)).tolist()
-    found: dict[int, Arrays] = {}
+    arrays_at: dict[int, Arrays] = {}
     if mine:
         alike = [known[at] for at in mine]
         counts = np.concatenate([np.asarray(each.counts, np.int64) for each in alike])
         reported = np.array([each.reported for each in alike], np.int64)
         together = planned(counts, sizes_of(alike), reported, grid, epsilon, m_ub)
-        found = dict(zip(mine, _arrays_of(together), strict=True))
-    return [found[at] if at in found else lay_out(each, grid, epsilon, m_ub) for at, each in enumerate(known)]
+        arrays_at = dict(zip(mine, _arrays_of(together), strict=True))
+    return [arrays_at[at] if at in arrays_at else lay_out(each, grid, epsilon, m_ub) for at, each in enumerate(known)]
 
 
 def sizes_of(known: Sequence[CountsKnown]) -> Int64s:
@@ -103,8 +103,8 @@ def sizes_of(known: Sequence[CountsKnown]) -> Int64s:
 
 def of_one_size(sizes: Int64s) -> list[Int64s]:
     """Where the HATs with equally many users stand, for those sizes that are worth a matrix. sizes: int64 (HATs,)."""
-    found = [np.flatnonzero(sizes == size) for size in np.unique(sizes).tolist() if 0 < size <= MANY_USERS]
-    return [mine for mine in found if mine.size >= FEW_HATS]
+    groups = [np.flatnonzero(sizes == size) for size in np.unique(sizes).tolist() if 0 < size <= MANY_USERS]
+    return [mine for mine in groups if mine.size >= FEW_HATS]
 
 
 FACTS = ("users", "samples", "heaviest", "reported", "upper_steps", "m_ub", "arrays", "sensitivity")
@@ -128,8 +128,8 @@ def planned(counts: Int64s, users: Int64s, reported: Int64s, grid: Grid, epsilon
     samples = np.add.reduceat(counts, first)
     usual = (counts[first + users - 1] >= 1) & (samples <= reported) & (reported <= USUAL // grid.upper_steps)
     for at in range(reported.size) if epsilon <= 0 else np.flatnonzero(~usual).tolist():
-        mine = counts[first[at] : first[at] + users[at]]
-        check_plan_input(mine, int(reported[at]), grid.upper_steps * FINE, epsilon)
+        count = counts[first[at] : first[at] + users[at]]
+        check_plan_input(count, int(reported[at]), grid.upper_steps * FINE, epsilon)
     laid = _lay_out(counts, users, grid, epsilon, m_ub)
     excess = np.maximum(laid.weight - counts / np.repeat(reported, users), 0.0)
     biases = np.concatenate([block.of(excess).sum(axis=1) for block in blocks_of(users)])

@@ -53,13 +53,13 @@ class Many:
 
     @property
     def samples(self) -> Int64s:
-        found: Int64s = self.of_each(lambda counts: counts.sum(axis=1))
-        return found
+        sums: Int64s = self.of_each(lambda counts: counts.sum(axis=1))
+        return sums
 
     @property
     def heaviest(self) -> Int64s:
-        found: Int64s = self.of_each(lambda counts: counts[:, 0])
-        return found
+        largest: Int64s = self.of_each(lambda counts: counts[:, 0])
+        return largest
 
     def of_each(self, column: Callable[[Int64s], Any]) -> Any:
         """A column of all HATs, from that of the HATs of a matrix."""
@@ -68,8 +68,8 @@ class Many:
     def laid(self, m_ub: Rule) -> LaidMany:
         """By BestFit; remembered, as several mechanisms share a rule."""
         if m_ub not in self._laid:
-            found = [self._laid_out(counts, m_ub) for counts in self.counts]
-            m_ubs, arrays, moved, spread, variances = (np.concatenate(column) for column in zip(*found, strict=True))
+            layouts = [self._laid_out(counts, m_ub) for counts in self.counts]
+            m_ubs, arrays, moved, spread, variances = (np.concatenate(column) for column in zip(*layouts, strict=True))
             sd = self.prior.sd * np.sqrt(_row_means(variances, arrays))
             self._laid[m_ub] = LaidMany(m_ubs, arrays, moved, spread, sd)
         return self._laid[m_ub]
@@ -106,8 +106,8 @@ def usual(known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> tuple[
 
 def spreads(prior: Prior, weights: Float64s, counts: Int64s) -> Float64s:
     """`Prior.spread` of each HAT. weights, counts: (HATs, users)."""
-    found: Float64s = np.sqrt(((weights * prior.mean_sd(counts)) ** 2).sum(axis=1))
-    return found
+    deviations: Float64s = np.sqrt(((weights * prior.mean_sd(counts)) ** 2).sum(axis=1))
+    return deviations
 
 
 def _variances(laid: Layout, prior: Prior) -> Float64s:
@@ -117,24 +117,24 @@ def _variances(laid: Layout, prior: Prior) -> Float64s:
     places = (np.arange(hats)[:, None] * users + laid.array).ravel()
     is_used, between = laid.fills.ravel() > 0, max(prior.between, AT_LEAST_BETWEEN)
     inside = np.bincount(places, minlength=hats * users)[is_used]
-    found: Float64s = between / inside + (1 - between) / laid.fills.ravel()[is_used]
-    return found
+    ratios: Float64s = between / inside + (1 - between) / laid.fills.ravel()[is_used]
+    return ratios
 
 
 def _row_means(values: Float64s, lengths: Int64s) -> Float64s:
     """The mean of each row. values: rows of these lengths behind one another."""
-    first, found = np.cumsum(lengths) - lengths, np.zeros(lengths.size)
+    first, means = np.cumsum(lengths) - lengths, np.zeros(lengths.size)
     for length, mine in groups_of(lengths):
-        found[mine] = values[first[mine, None] + np.arange(length)].mean(axis=1)
-    return found
+        means[mine] = values[first[mine, None] + np.arange(length)].mean(axis=1)
+    return means
 
 
 def quotients(over: Int64s, under: Int64s, factor: Fraction) -> Float64s:
     """over / under * factor, correctly rounded, as floats of fractions are."""
     top, bottom = factor.numerator, factor.denominator
     if int(over.max(initial=0)) * top < _EXACT and int(under.max(initial=0)) * bottom < _EXACT:
-        found: Float64s = (over * top) / (under * bottom)
-        return found
+        ratios: Float64s = (over * top) / (under * bottom)
+        return ratios
     pairs = zip(over.tolist(), under.tolist(), strict=True)
     return np.array([a * top / (b * bottom) for a, b in pairs], np.float64)
 
@@ -198,8 +198,8 @@ def _array_means(hats: Many, laid: LaidMany) -> Iterator[tuple[Int64s, list[Floa
 def rank_below(ordered: Float64s, at: Float64s, *, inclusive: bool = False) -> Int64s:
     """How many of each row's values lie below, or at, each place. ordered: (HATs, values). at: (HATs, places)."""
     compared = ordered[:, None, :] <= at[:, :, None] if inclusive else ordered[:, None, :] < at[:, :, None]
-    found: Int64s = np.count_nonzero(compared, axis=2)
-    return found
+    ranks: Int64s = np.count_nonzero(compared, axis=2)
+    return ranks
 
 
 def expected_quantiles(values: Float64s, upper: Float64s, rank: float, epsilon: float, points: int) -> Float64s:
@@ -235,15 +235,15 @@ def ends_of(means: Float64s, at: Float64s) -> Ends:
 
 def _picked(rows: Float64s, at: Int64s) -> Float64s:
     """Picks of each row the values at its places. rows: (HATs, values). at: (HATs, places)."""
-    found: Float64s = rows.take(at + np.arange(0, rows.size, rows.shape[1])[:, None])
-    return found
+    picked: Float64s = rows.take(at + np.arange(0, rows.size, rows.shape[1])[:, None])
+    return picked
 
 
 def _running(means: Float64s) -> Float64s:
     """The sums of the first means, of none to all: (HATs, arrays + 1)."""
-    found = np.zeros((means.shape[0], means.shape[1] + 1))
-    np.cumsum(means, axis=1, out=found[:, 1:])
-    return found
+    sums = np.zeros((means.shape[0], means.shape[1] + 1))
+    np.cumsum(means, axis=1, out=sums[:, 1:])
+    return sums
 
 
 def interval_errors_of(

@@ -64,14 +64,14 @@ class QuantileInterval(Mechanism):
         return self.plans([known], grid, epsilon)[0]
 
     def plans(self, known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[ArrayPlan]:
-        found = lay_out_together(known, grid, epsilon, self.m_ub)
-        ranks = {arrays: self.rank(arrays, epsilon) for arrays in {laid.facts["arrays"] for laid in found}}
+        layouts = lay_out_together(known, grid, epsilon, self.m_ub)
+        ranks = {arrays: self.rank(arrays, epsilon) for arrays in {laid.facts["arrays"] for laid in layouts}}
         facts = {
             arrays: {"rank_numerator": rank.numerator, "rank_denominator": rank.denominator}
             for arrays, rank in ranks.items()
         }
-        choices = [Choice(grid.upper_steps * FINE, facts[laid.facts["arrays"]]) for laid in found]
-        return interval_plans(self.name, found, choices, grid, epsilon)
+        choices = [Choice(grid.upper_steps * FINE, facts[laid.facts["arrays"]]) for laid in layouts]
+        return interval_plans(self.name, layouts, choices, grid, epsilon)
 
     def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
         upper, rank, quarter = float(plan.upper), float(_rank(plan)), float(plan.epsilon) / 4

@@ -180,5 +180,5 @@ def _together(hats: Hats, grid: Grid, epsilon: Fraction, m_ub: Rule) -> Noiseles
 def _sums_of_means(totals: Sequence[Totals], plans: Sequence[Plan]) -> Int64s:
     """The sum of each HAT's array means in fine steps, int64 (HATs,)."""
     arrays = array_means(totals, plans)
-    found: Int64s = np.add.reduceat(arrays.means, arrays.first) if plans else arrays.means
-    return found
+    sums: Int64s = np.add.reduceat(arrays.means, arrays.first) if plans else arrays.means
+    return sums

@@ -78,15 +78,17 @@ class Auto(Mechanism):
     def plans(self, known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[Plan]:
         """Those of means in HATs of usual sizes together."""
         counts, places = usual(known, grid, epsilon) if self.statistic == "mean" else ((), np.zeros(0, np.int64))
-        found: dict[int, Plan] = {}
+        plan_at: dict[int, Plan] = {}
         if counts and self.prior is not None:
             for mechanism, chosen in self._chosen(Many(counts, grid, epsilon, self.prior)):
                 mine = places[chosen].tolist()
-                found |= zip(mine, mechanism.plans([known[at] for at in mine], grid, epsilon), strict=True)
+                plan_at |= zip(mine, mechanism.plans([known[at] for at in mine], grid, epsilon), strict=True)
         elif counts:
             mine = places.tolist()
-            found |= zip(mine, self._safest([known[at] for at in mine], grid, epsilon), strict=True)
-        return [found[index] if index in found else self.plan(each, grid, epsilon) for index, each in enumerate(known)]
+            plan_at |= zip(mine, self._safest([known[at] for at in mine], grid, epsilon), strict=True)
+        return [
+            plan_at[index] if index in plan_at else self.plan(each, grid, epsilon) for index, each in enumerate(known)
+        ]
 
     def _safest(self, known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> list[Plan]:
         """Picks what `ranking` has without a prior, for HATs of which no mechanism refuses a plan. One whose bias may
@@ -138,12 +140,12 @@ def _candidates(statistic: str, prior: Prior | None = None) -> tuple[Mechanism, 
 def _forecasts(mechanism: Mechanism, hats: Many) -> Float64s:
     if isinstance(mechanism, ForecastsTogether):
         return mechanism.forecasts(hats)
-    found = [
+    forecasts = [
         mechanism.forecast(mechanism.plan(CountsKnown.all_of(count), hats.grid, hats.epsilon), count, hats.prior)
         for counts in hats.counts
         for count in counts
     ]
-    return np.array(found, np.float64)
+    return np.array(forecasts, np.float64)
 
 
 def _costs(mechanism: Mechanism, hats: Many) -> Int64s:
@@ -155,8 +157,8 @@ def _costs(mechanism: Mechanism, hats: Many) -> Int64s:
         plan = mechanism.plan(CountsKnown.all_of(counts[0]), hats.grid, hats.epsilon)
         return np.full(len(counts), not plan.is_constant, np.int64)
 
-    found: Int64s = hats.of_each(of_size)
-    return found
+    costs: Int64s = hats.of_each(of_size)
+    return costs
 
 
 @cache

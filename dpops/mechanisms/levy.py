@@ -62,9 +62,9 @@ class Levy(Mechanism):
         return self.plans([known], grid, epsilon)[0]
 
     def plans(self, known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[ArrayPlan]:
-        found = lay_out_together(known, grid, epsilon, self.m_ub)
-        choices = [_choice(laid.facts["arrays"], laid.m_ub, grid.upper_steps * FINE) for laid in found]
-        return interval_plans(self.name, found, choices, grid, epsilon)
+        layouts = lay_out_together(known, grid, epsilon, self.m_ub)
+        choices = [_choice(laid.facts["arrays"], laid.m_ub, grid.upper_steps * FINE) for laid in layouts]
+        return interval_plans(self.name, layouts, choices, grid, epsilon)
 
     def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
         unit = float(plan.step * plan.facts["arrays"])
@@ -132,9 +132,9 @@ def _errors(hats: Many, means: Float64s, tau: Int64s, bins: int, sensitivity: In
     low, high = (np.float64(unit) * end for end in _interval(every, tau, bins, upper))
     start, stop = (ends_of(means, np.broadcast_to(end, cost.shape)) for end in (low, high))
     clipped = start.moved_up + stop.below - start.below + stop.moved_down
-    each = interval_errors_of(hats, means, clipped, stop.at - start.at, sensitivity)
-    found: Float64s = (chance * each).sum(axis=1) / chance.sum(axis=1)
-    return found
+    errors = interval_errors_of(hats, means, clipped, stop.at - start.at, sensitivity)
+    expected: Float64s = (chance * errors).sum(axis=1) / chance.sum(axis=1)
+    return expected
 
 
 def _upper(plan: Plan) -> int:

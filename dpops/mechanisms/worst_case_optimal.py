@@ -117,8 +117,8 @@ class WorstCaseOptimal(Mechanism):
         rank = self._rank(hats.epsilon)
         if rank > counts.shape[1] or self.constant:
             return np.zeros(len(counts), np.int64)
-        found: Int64s = hats.grid.upper_steps * counts[:, rank - 1]
-        return found
+        bounds: Int64s = hats.grid.upper_steps * counts[:, rank - 1]
+        return bounds
 
     def _rank(self, epsilon: Fraction) -> int:
         """The place of T among the users' largest sums."""

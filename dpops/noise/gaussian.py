@@ -16,16 +16,16 @@ MOST_VARIANCE = 1 << 98
 
 def draw(source: Words, variances: Sequence[Fraction]) -> Int64s:
     """One draw per variance, see `Noise.gaussian`."""
-    found, code = distinct(variances)
-    for variance in found:
+    kinds, code = distinct(variances)
+    for variance in kinds:
         if not 0 <= variance < MOST_VARIANCE:
             raise ValueError(f"a noise variance must be >= 0 and below 2**98 squared steps, got {variance}")
-    scale = np.array([isqrt(int(variance)) + 1 for variance in found], np.int64)
+    scale = np.array([isqrt(int(variance)) + 1 for variance in kinds], np.int64)
     out = np.zeros(code.size, np.int64)
-    noisy = np.flatnonzero(np.array([variance > 0 for variance in found], np.bool_)[code])
+    noisy = np.flatnonzero(np.array([variance > 0 for variance in kinds], np.bool_)[code])
     for start in range(0, noisy.size, CHUNK):
         at = noisy[start : start + CHUNK]
-        out[at] = _of_variance(source, found, code[at], scale[code[at]])
+        out[at] = _of_variance(source, kinds, code[at], scale[code[at]])
     return out
 
 

@@ -19,8 +19,8 @@ _MAX_RUN = 1 << 12
 
 def draw(source: Words, scales: Sequence[Fraction]) -> Int64s:
     """One draw per scale, see `Noise.laplace`."""
-    found, code = distinct(scales)
-    ratios = np.array([_ratio(scale) for scale in found], np.int64).reshape(-1, 2)
+    kinds, code = distinct(scales)
+    ratios = np.array([_ratio(scale) for scale in kinds], np.int64).reshape(-1, 2)
     out = np.zeros(code.size, np.int64)
     for start in range(0, code.size, CHUNK):
         chunk = ratios[code[start : start + CHUNK]]

@@ -10,8 +10,8 @@ def consistent(noisy: Float64s) -> Float64s:
 
     Clipping after isotonic regression is the exact projection on both. Source: algorithms 10.4.
     """
-    found: Float64s = np.clip(isotonic(noisy), 0.0, 1.0)
-    return found
+    monotone: Float64s = np.clip(isotonic(noisy), 0.0, 1.0)
+    return monotone
 
 
 def isotonic(noisy: Float64s) -> Float64s:
@@ -37,5 +37,5 @@ def isotonic(noisy: Float64s) -> Float64s:
             size[open_, at] = 0
             top[open_] = at - 1
     repeats = np.where(np.arange(length + 1) <= top[:, None], size, 0)
-    found: Float64s = np.repeat(mean.ravel(), repeats.ravel()).reshape(rows, length)
-    return found
+    fitted: Float64s = np.repeat(mean.ravel(), repeats.ravel()).reshape(rows, length)
+    return fitted

@@ -47,8 +47,8 @@ def best_factors(bins: int) -> tuple[int, ...]:
 
     Larger factors come first; of equally good ones the shorter is taken. No padding, so a prime stays whole.
     """
-    found = _factorisations(bins, bins)
-    return min(found, key=lambda factors: (len(factors) ** 2 * (sum(factors) - len(factors)), len(factors)))
+    factorisations = _factorisations(bins, bins)
+    return min(factorisations, key=lambda factors: (len(factors) ** 2 * (sum(factors) - len(factors)), len(factors)))
 
 
 def cube_root_shares(weights: Sequence[int]) -> tuple[Fraction, ...]:

@@ -56,8 +56,8 @@ def _curves(tree: Tree, shares: tuple[Fraction, ...], prior_mean: float, prior_s
     laplace = -np.sign(uniform) * np.log1p(-2 * np.abs(uniform))
     noise = cumulative(laplace * np.sqrt(law(tree, shares).variances / 2), 0.0, tree, shares)
     true, noise = np.repeat(cases, _DRAWS, axis=0), np.tile(noise, (cases.shape[0], 1))
-    found = [_errors(consistent(true + size * noise), true) for size in SIZES.tolist()]
-    return Errors(*np.array(found).T)
+    curves = [_errors(consistent(true + size * noise), true) for size in SIZES.tolist()]
+    return Errors(*np.array(curves).T)
 
 
 def _errors(released: Float64s, true: Float64s) -> list[float]:

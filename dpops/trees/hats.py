@@ -125,10 +125,10 @@ def _shape(bins: int, factors: tuple[int, ...], parts: tuple[int, ...], whole: i
 def stored(shape: Shape) -> Mapping[str, int]:
     """A tree and its budgets as whole numbers, for the facts of a plan."""
     whole = math.lcm(*(share.denominator for share in shape.shares))
-    found = {"bins": shape.tree.bins, "levels": len(shape.shares), "share_whole": whole}
+    facts = {"bins": shape.tree.bins, "levels": len(shape.shares), "share_whole": whole}
     for level, (factor, share) in enumerate(zip(shape.tree.branching, shape.shares, strict=True), start=1):
-        found |= {f"factor_{level}": factor, f"share_{level}": int(share * whole)}
-    return found
+        facts |= {f"factor_{level}": factor, f"share_{level}": int(share * whole)}
+    return facts
 
 
 def size_of(plan: Plan) -> float:

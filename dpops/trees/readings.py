@@ -39,23 +39,23 @@ def quantile(cdf: Float64s, level: float) -> Float64s:
     edge = (ends < level).sum(axis=1)  # >= 1, for the first is 0; <= K, for the last is 1
     rows = np.arange(cdf.shape[0])
     low, high = ends[rows, edge - 1], ends[rows, edge]
-    found: Float64s = edge - 1 + (level - low) / (high - low)
-    return found
+    places: Float64s = edge - 1 + (level - low) / (high - low)
+    return places
 
 
 def mean(cdf: Float64s) -> Float64s:
     """The mean with every sample at the middle of its bin: float64 (rows,), within [1/2, K - 1/2]."""
     last = cdf.shape[1] + 0.5
-    found: Float64s = last - np.cumsum(_with_ends(cdf)[:, :-1], axis=1)[:, -1]
-    return found
+    means: Float64s = last - np.cumsum(_with_ends(cdf)[:, :-1], axis=1)[:, -1]
+    return means
 
 
 def variance(cdf: Float64s) -> Float64s:
     """The variance with every sample at the middle of its bin: float64 (rows,), at least 0."""
     share = np.diff(_with_ends(cdf), axis=1)
     middle = np.arange(share.shape[1]) + 0.5 - mean(cdf)[:, None]
-    found: Float64s = np.cumsum(share * middle**2, axis=1)[:, -1]
-    return found
+    variances: Float64s = np.cumsum(share * middle**2, axis=1)[:, -1]
+    return variances
 
 
 def cdf_interval(raw: Float64s, half: Float64s) -> Between:
@@ -100,11 +100,11 @@ def variance_interval(raw: Float64s, law: Law, size: Float64s, widths: float) ->
     in the noise; its standard deviation is convex in m, so at its largest at an end of the interval of the mean.
     """
     centre, beside = mean(raw), widths * size * mean_sd(law)
-    found = variance_around(raw, centre)
+    around = variance_around(raw, centre)
     spread = np.maximum(variance_sd(law, centre - beside), variance_sd(law, centre + beside))
     half = widths * size * spread
     most = (raw.shape[1] + 1) ** 2 / 4
-    return Between(np.clip(found - half, 0.0, most), np.clip(found + half + beside**2, 0.0, most))
+    return Between(np.clip(around - half, 0.0, most), np.clip(around + half + beside**2, 0.0, most))
 
 
 def variance_sd(law: Law, centre: Float64s) -> Float64s:
@@ -114,16 +114,16 @@ def variance_sd(law: Law, centre: Float64s) -> Float64s:
     """
     at = np.arange(1.0, law.weights.shape[1] + 1)
     square, cross, plain = _products(law, np.stack([2 * at, np.full(at.size, 2.0)], axis=1))
-    found: Float64s = np.sqrt(np.maximum(square - 2 * cross * centre + plain * centre**2, 0.0))
-    return found
+    deviations: Float64s = np.sqrt(np.maximum(square - 2 * cross * centre + plain * centre**2, 0.0))
+    return deviations
 
 
 def variance_around(raw: Float64s, centre: Float64s) -> Float64s:
     """Second moment around the mean of estimates that need not be monotone, so that it may be below 0."""
     share = np.diff(_with_ends(raw), axis=1)
     middle = np.arange(share.shape[1]) + 0.5 - centre[:, None]
-    found: Float64s = np.cumsum(share * middle**2, axis=1)[:, -1]
-    return found
+    variances: Float64s = np.cumsum(share * middle**2, axis=1)[:, -1]
+    return variances
 
 
 def _products(law: Law, functionals: Float64s) -> tuple[float, float, float]:

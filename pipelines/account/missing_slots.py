@@ -32,10 +32,10 @@ def gaps(spec: Specification, when: Calendar, ledger: Ledger, now_s: int) -> lis
         sealed = {(slot.start_s, 0) for slot in when.slots if is_complete(stages, slot.period)}
     else:
         sealed = ledger.sealed(spec.account.name, spec.spec_id, when.from_s, when.to_s)
-    found = []
+    missing = []
     for slot in when.slots:
         lacking = tuple(shard for shard in range(spec.privacy.release_shards) if (slot.start_s, shard) not in sealed)
         if lacking and is_due(spec, slot.start_s, now_s):
             start, end = (spec.timetable.text(edge) for edge in (slot.start_s, slot.start_s + when.slot_s))
-            found.append(Gap(slot.period, start, end, lacking))
-    return found
+            missing.append(Gap(slot.period, start, end, lacking))
+    return missing

@@ -47,18 +47,18 @@ def fuse(spec_path: Path, pattern: str, output: Path, formats: tuple[str, ...], 
     from pipelines.fusion import fuse as fusing  # and Beam with it, once the specification is right
 
     with progress_bars(quiet=as_json) as bars:
-        found = fusing.run(spec, pattern, output, formats, bars)
+        fused = fusing.run(spec, pattern, output, formats, bars)
     if as_json:
-        click.echo(msgspec.json.encode(_document(spec, found)).decode())
+        click.echo(msgspec.json.encode(_document(spec, fused)).decode())
         return
     out = console()
-    out.print(_table(found))
-    _tell_refused(out, found.read, found.refused)
+    out.print(_table(fused))
+    _tell_refused(out, fused.read, fused.refused)
     out.print(
         f"Every user gave away at most epsilon {spec.epsilon_of_all:g} with one value (the sum over services), and "
-        f"at most {found.leakage:g} over all its reports; fusing them adds nothing."
+        f"at most {fused.leakage:g} over all its reports; fusing them adds nothing."
     )
-    for path in found.files:
+    for path in fused.files:
         out.print(f"wrote {path}", soft_wrap=True, highlight=False)
 
 

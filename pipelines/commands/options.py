@@ -56,10 +56,10 @@ def kafka_topic(_context: click.Context, _parameter: click.Parameter, value: str
     if value is None:
         return None
     require("confluent_kafka")
-    found = re.fullmatch(r"([^/\s]+:\d+)/([A-Za-z0-9._-]{1,249})", value)
-    if found is None:
+    parts = re.fullmatch(r"([^/\s]+:\d+)/([A-Za-z0-9._-]{1,249})", value)
+    if parts is None:
         raise click.BadParameter(f"{value!r} is not like host:9092,other:9092/topic")
-    return Topic(brokers=found[1], name=found[2])
+    return Topic(brokers=parts[1], name=parts[2])
 
 
 spec_option = click.option(

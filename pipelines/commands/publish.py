@@ -166,14 +166,14 @@ def _between(results: Mapping[str, pa.Table], start: str | None, end: str | None
             date.fromisoformat(value or "2000-01-01")
         except ValueError:
             raise UsageError(f"{name} must be a date like 2026-05-13; it is {value!r}") from None
-    found = {}
+    chosen = {}
     for name, rows in results.items():
         day = pc.utf8_slice_codeunits(rows["slot_start"], 0, 10)
         fits = pc.and_(pc.greater_equal(day, start or ""), pc.less_equal(day, end or "9999-99-99"))
-        found[name] = rows.filter(fits)
-    if HATS not in found or not found[HATS].num_rows:
+        chosen[name] = rows.filter(fits)
+    if HATS not in chosen or not chosen[HATS].num_rows:
         raise InputError("the result files hold no row of slots in this range")
-    return found
+    return chosen
 
 
 def _without_forecasts(rows: pa.Table) -> pa.Table:

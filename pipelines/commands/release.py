@@ -175,6 +175,6 @@ def _look(
     from pipelines.runs.crew.check_input import check_input as check
 
     with progress_bars(quiet=as_json) as report:
-        found = check(spec, when, files, ledger_account_of(spec, place, signs=False), workers, report)
-    show_check(found, as_json=as_json)
-    return DONE if found.is_complete else FAILED
+        checked = check(spec, when, files, ledger_account_of(spec, place, signs=False), workers, report)
+    show_check(checked, as_json=as_json)
+    return DONE if checked.is_complete else FAILED

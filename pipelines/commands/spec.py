@@ -45,13 +45,13 @@ def check(path: Path, as_json: bool) -> None:
     """
     from pipelines.specification import load
 
-    found = _described(load(path))
+    described = _described(load(path))
     if as_json:
-        click.echo(msgspec.json.encode(found).decode())
+        click.echo(msgspec.json.encode(described).decode())
         return
     out = console()
     out.print(f"{path} is a good specification", highlight=False)
-    for name, value in found.items():
+    for name, value in described.items():
         out.print(f"  {name.replace('_', ' ')}: {value}", highlight=False)
 
 

@@ -20,16 +20,16 @@ def rows_about(paths: Sequence[str]) -> int | None:
         kind = os.path.splitext(path)[1].lower()
         try:
             if kind == ".parquet":
-                found: float | None = footer_rows(path)
+                rows: float | None = footer_rows(path)
             elif kind in _LINES:
-                found = _lines(path, line_bytes.setdefault(kind, []))
+                rows = _lines(path, line_bytes.setdefault(kind, []))
             else:
                 return None
         except OSError:
             return None
-        if found is None:
+        if rows is None:
             return None
-        total += found
+        total += rows
     return round(total)
 
 

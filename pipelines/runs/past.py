@@ -69,9 +69,9 @@ def _names(spec: Specification) -> tuple[str, ...]:
 
 
 def _slots(entries: Sequence[HatEntry]) -> list[RecordedSlot]:
-    found: dict[int, RecordedSlot] = {}
+    slots: dict[int, RecordedSlot] = {}
     for sequence, unit in entries:
-        slot = found.setdefault(unit.slot_s, RecordedSlot([], []))
+        slot = slots.setdefault(unit.slot_s, RecordedSlot([], []))
         slot.units.append(unit)
         slot.sequences.append(int(sequence))
-    return list(found.values())
+    return list(slots.values())

@@ -51,11 +51,11 @@ def spend_of(
     rates: Mapping[int, Fraction], exposures: Callable[[int], Iterable[bytes]], shares: Sequence[Fraction]
 ) -> Spend:
     """Adds up for each vehicle the sum of all that is drawn in its HATs. rates: the epsilon of a HAT, by slot."""
-    found = [(rate, unpack_exposure(exposures(slot_s), len(shares))) for slot_s, rate in rates.items()]
-    vehicles = np.unique(np.concatenate([exposure.vehicle for _, exposure in found]))
+    rated = [(rate, unpack_exposure(exposures(slot_s), len(shares))) for slot_s, rate in rates.items()]
+    vehicles = np.unique(np.concatenate([exposure.vehicle for _, exposure in rated]))
     parts = math.lcm(*((rate * share).denominator for rate in rates.values() for share in shares))
     spent = np.zeros(vehicles.size, object)  # in parts of 1, as Python integers
-    for rate, exposure in found:
+    for rate, exposure in rated:
         prices = np.array([int(rate * share * parts) for share in shares], object)
         np.add.at(spent, np.searchsorted(vehicles, exposure.vehicle), exposure.drawn.astype(object) @ prices)
     ordered = np.sort(spent) if spent.size else np.zeros(1, object)

@@ -224,10 +224,10 @@ def _full_spans(spec: Specification, location: AccountLocation, limit: Limit, pe
         location.ledger.spent_in_spans(spec.account.name, spec.account.limit, period) if len(limit.spans) > 1 else []
     )
     return [
-        f"  the {found.span.days} days {found.first} to {found.last} have spent {found.span.limit.told(found.spent)} "
-        f"of {found.span.limit.said()}"
-        for found in spans
-        if found.span.days > 1
+        f"  the {fullest.span.days} days {fullest.first} to {fullest.last} have spent "
+        f"{fullest.span.limit.told(fullest.spent)} of {fullest.span.limit.said()}"
+        for fullest in spans
+        if fullest.span.days > 1
     ]
 
 

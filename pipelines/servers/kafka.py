@@ -100,7 +100,7 @@ class Kafka:
     def _answers(self) -> bool:
         """An open port is not yet a broker: it is ready when it names itself as one."""
         try:
-            found: Any = self.admin.list_topics(timeout=1)
+            topics: Any = self.admin.list_topics(timeout=1)
         except KafkaException:
             return False
-        return bool(found.brokers)
+        return bool(topics.brokers)

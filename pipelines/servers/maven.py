@@ -93,5 +93,5 @@ def _javac_version() -> int:
     if shutil.which("java") is None or shutil.which("javac") is None:
         return 0
     done = subprocess.run(["javac", "-version"], capture_output=True, text=True, check=False)
-    found = re.search(r"javac (\d+)", done.stdout + done.stderr)
-    return int(found[1]) if found else 0
+    version = re.search(r"javac (\d+)", done.stdout + done.stderr)
+    return int(version[1]) if version else 0

@@ -140,8 +140,8 @@ def missing_programs() -> list[str]:
 
 def _programs() -> Path | None:
     """The folder of initdb and postgres; Debian keeps it out of PATH."""
-    if found := shutil.which("initdb"):
-        return Path(found).resolve().parent
+    if initdb := shutil.which("initdb"):
+        return Path(initdb).resolve().parent
     return max(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: float(path.parent.name), default=None)
 
 

@@ -77,7 +77,7 @@ def _inner(where: str, table: type[msgspec.Struct]) -> Iterator[tuple[str, type[
 
 def variants() -> list[Variant]:
     """The mechanisms with their options."""
-    found = [
+    kinds = [
         Variant(
             name,
             tuple(each for each in registry.registered() if each in cls.statistics),
@@ -87,7 +87,7 @@ def variants() -> list[Variant]:
         for name, cls in registered().items()
     ]
     levels = Variant(MECHANISM, ("mean",), ("add-remove", "counts-public"), tuple(fields_of(Options)))
-    return sorted([*found, levels], key=lambda each: each.mechanism)
+    return sorted([*kinds, levels], key=lambda each: each.mechanism)
 
 
 def _options(cls: type) -> Iterator[Field]:
@@ -169,22 +169,22 @@ def _container(kind: Any) -> dict[str, Any]:
 
 
 def _annotated(kind: Any) -> dict[str, Any]:
-    found = json_type(get_args(kind)[0])
+    described = json_type(get_args(kind)[0])
     for meta in get_args(kind)[1:]:
         if isinstance(meta, msgspec.Meta):
             told = {"description": meta.description, "minimum": meta.ge, "maximum": meta.le}
-            found |= {name: value for name, value in told.items() if value is not None}
-            found |= meta.extra_json_schema or {}
-    return found
+            described |= {name: value for name, value in told.items() if value is not None}
+            described |= meta.extra_json_schema or {}
+    return described
 
 
 def table_type(table: type[msgspec.Struct]) -> dict[str, Any]:
     """A table as JSON Schema says it: an unknown key is an error."""
-    found = fields_of(table)
+    fields = fields_of(table)
     return {
         "type": "object",
         "description": (table.__doc__ or "").strip(),
-        "properties": {field.name: json_type(field.kind) for field in found},
-        "required": [field.name for field in found if field.required],
+        "properties": {field.name: json_type(field.kind) for field in fields},
+        "required": [field.name for field in fields if field.required],
         "additionalProperties": False,
     }

@@ -30,11 +30,11 @@ def _hints(data: Any, kind: Any, document: type[msgspec.Struct], where: str) -> 
     struct = struct_of(kind)
     if struct is None or not isinstance(data, Mapping):
         return
-    known = get_type_hints(struct, include_extras=True)
+    hints = get_type_hints(struct, include_extras=True)
     for key in data:
-        if key not in known:
-            yield from filter(None, [did_you_mean(key, known) or _elsewhere(key, document, where)])
-    for key, inner in known.items():
+        if key not in hints:
+            yield from filter(None, [did_you_mean(key, hints) or _elsewhere(key, document, where)])
+    for key, inner in hints.items():
         if key in data:
             yield from _hints(data[key], inner, document, f"{where}.{key}" if where else key)
 

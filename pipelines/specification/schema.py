@@ -14,11 +14,11 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 def schema() -> dict[str, Any]:
     """Keys, types and words. What several fields say together is for `hatstream spec check`."""
-    found = {"$schema": DIALECT, "title": "A specification of hatstream"} | table_type(Document)
+    document = {"$schema": DIALECT, "title": "A specification of hatstream"} | table_type(Document)
     named = [item for variant in variants() for item in _with_mechanism(variant)]
     items = {"anyOf": [*named, *map(_default_mechanism, registry.registered().values())]}
-    found["properties"]["statistic"] |= {"minItems": 1, "items": items}
-    return found
+    document["properties"]["statistic"] |= {"minItems": 1, "items": items}
+    return document
 
 
 def _with_mechanism(variant: Variant) -> Iterator[dict[str, Any]]:

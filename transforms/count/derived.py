@@ -32,9 +32,9 @@ class DerivedTallies(NamedTuple):
 def derived_tallies(slots: Mapping[int, Events], rules: Rules, columns: Sequence[Column]) -> DerivedTallies:
     """slots: as of `with_derived_speeds`. rules: with limits of derived speeds."""
     assert rules.derived is not None
-    found = with_derived_speeds(slots, rules.derived, rules.grid)
-    tallies = [tally(events, slot_s, None, columns).tally for slot_s, events in found.slots.items()]
-    return DerivedTallies(tallies, found.without, found.duplicates)
+    speeds = with_derived_speeds(slots, rules.derived, rules.grid)
+    tallies = [tally(events, slot_s, None, columns).tally for slot_s, events in speeds.slots.items()]
+    return DerivedTallies(tallies, speeds.without, speeds.duplicates)
 
 
 def with_derived_speeds(slots: Mapping[int, Events], limits: SpeedLimits, grid: Grid) -> WithSpeeds:
@@ -51,12 +51,12 @@ def with_derived_speeds(slots: Mapping[int, Events], limits: SpeedLimits, grid: 
     event_us = slot * S_US + whole.offset_us
     order = np.lexsort((event_us, whole.vehicle))
     positions = Positions(*(column[order] for column in (whole.vehicle, event_us, whole.lat_e7, whole.lon_e7)))
-    found = derived_speeds(positions, limits, grid)
-    chosen = order[found.rows]
-    moving = Events(*(column[chosen] for column in whole))._replace(speed=found.steps)
+    speeds = derived_speeds(positions, limits, grid)
+    chosen = order[speeds.rows]
+    moving = Events(*(column[chosen] for column in whole))._replace(speed=speeds.steps)
     by_slot = {
         slot_s: Events(*(column[mine] for column in moving))
         for slot_s in slots
         if (mine := slot[chosen] == slot_s).any()
     }
-    return WithSpeeds(by_slot, found.without, sum(duplicates for _, duplicates in kept.values()))
+    return WithSpeeds(by_slot, speeds.without, sum(duplicates for _, duplicates in kept.values()))

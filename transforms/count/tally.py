@@ -61,11 +61,11 @@ def tally_pane(events: Events, cap: ContributionBound | None, columns: Sequence[
     if duplicates:
         events, vehicle = _chosen(events, stays), vehicle._replace(of=vehicle.of[stays])
     cell = places(events.cell)
-    found, row = pairs(vehicle, cell)
-    of_vehicle, of_cell = np.divmod(found, max(1, cell.values.size))
-    rows = vehicle.values[of_vehicle], cell.values[of_cell], np.bincount(row, minlength=found.size).astype(np.int64)
+    pair, row = pairs(vehicle, cell)
+    of_vehicle, of_cell = np.divmod(pair, max(1, cell.values.size))
+    rows = vehicle.values[of_vehicle], cell.values[of_cell], np.bincount(row, minlength=pair.size).astype(np.int64)
     if cap is None:
-        sums = {column.name: column.add_up(events.speed, row, found.size) for column in columns}
+        sums = {column.name: column.add_up(events.speed, row, pair.size) for column in columns}
         return CountedPane(Partial(*rows, sums, NO_SAMPLES), duplicates)
     return CountedPane(Partial(*rows, {}, _candidates(events, row, cap)), duplicates)
 
@@ -109,14 +109,16 @@ def admit_late(partials: Sequence[Partial], cap: ContributionBound | None, colum
 def _within_heard(partials: Sequence[Partial], late: Events) -> NDArray[np.bool_]:
     """Which late events lie in a stretch in which their vehicle was heard of. A vehicle's stretches are apart."""
     heard_of = np.concatenate([np.unique(partial.vehicle) for partial in partials])
-    first_us, last_us = (np.concatenate(found) for found in zip(*(partial.heard for partial in partials), strict=True))
+    first_us, last_us = (
+        np.concatenate(earlier) for earlier in zip(*(partial.heard for partial in partials), strict=True)
+    )
     key = packed_keys(np.concatenate([heard_of, late.vehicle]), np.concatenate([first_us, late.offset_us]))
     order = np.argsort(key[: heard_of.size])
     before = np.searchsorted(key[order], key[heard_of.size :], side="right") - 1
     within = np.zeros(late.vehicle.size, np.bool_)
     rows = np.flatnonzero(before >= 0)
-    found = order[before[rows]]
-    within[rows] = (heard_of[found] == late.vehicle[rows]) & (late.offset_us[rows] <= last_us[found])
+    earlier = order[before[rows]]
+    within[rows] = (heard_of[earlier] == late.vehicle[rows]) & (late.offset_us[rows] <= last_us[earlier])
     return within
 
 

@@ -38,8 +38,8 @@ class _Known(Mapping[str, T], Generic[T]):
 
     def __getitem__(self, name: str) -> T:
         module, attribute = self._places[name]
-        found: T = getattr(import_module(f"transforms.layouts.{module}"), attribute)
-        return found
+        layout: T = getattr(import_module(f"transforms.layouts.{module}"), attribute)
+        return layout
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._places)

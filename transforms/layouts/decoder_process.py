@@ -73,14 +73,14 @@ class _Refusal(Exception):
 
 def _together(layout: MessageLayout, payloads: Sequence[bytes]) -> list[RawBatch]:
     """All or nothing of them."""
-    found: list[RawBatch] = []
+    batches: list[RawBatch] = []
     rows = 0
     for batch in _answers(Work(layout, None, payloads, step_cpu_s=STEP_CPU_S)):
         rows += batch.rows
         if rows > MESSAGE_ROWS:
             raise _Refusal(f"more than {MESSAGE_ROWS:,} rows", "too-long")
-        found.append(batch)
-    return found
+        batches.append(batch)
+    return batches
 
 
 def _answers(work: Work) -> Iterator[RawBatch]:

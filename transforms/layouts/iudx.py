@@ -165,8 +165,8 @@ def _damaged_piece(data: bytes, at: int, looks: _Looks) -> _Piece:
 
 
 def _past_blanks(data: bytes, at: int) -> int:
-    found = _BLANK.match(data, at)
-    return found.end() if found else at
+    blanks = _BLANK.match(data, at)
+    return blanks.end() if blanks else at
 
 
 def _element_end(text: str, at: int, looks: _Looks) -> int | None:

@@ -55,11 +55,11 @@ def _of_message(payload: bytes) -> Iterator[RawBatch]:
 def _of_document(read: Callable[[JsonRecords], Iterator[RawBatch]]) -> Iterator[RawBatch]:
     """What lies at the first of the places that holds anything."""
     for layout in _DOCUMENTS:
-        found = 0
+        rows = 0
         for batch in read(layout):
-            found += batch.rows
+            rows += batch.rows
             yield batch
-        if found:
+        if rows:
             return
 
 

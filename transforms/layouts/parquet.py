@@ -87,9 +87,9 @@ def _source(path: str) -> pa.OSFile:
 
 
 def _refuse_column(path: str, column: str, schema: pa.Schema) -> None:
-    found = schema.get_all_field_indices(column)
-    if len(found) != 1:
-        raise UnreadableFile(path, f"column {column!r} is {'there more than once' if found else 'missing'}")
+    indices = schema.get_all_field_indices(column)
+    if len(indices) != 1:
+        raise UnreadableFile(path, f"column {column!r} is {'there more than once' if indices else 'missing'}")
     kind = schema.field(column).type
     if pa.types.is_nested(kind):
         raise UnreadableFile(path, f"column {column!r} is nested")

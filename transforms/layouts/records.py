@@ -48,10 +48,10 @@ def table_of_lines(data: bytes, records: int, strict: bool, paths: Paths) -> Raw
     if not (strict and is_utf8(data)):
         return None
     try:
-        found = _decoder(paths).decode_lines(data)
+        lines = _decoder(paths).decode_lines(data)
     except _DAMAGE:
         return None
-    return _batch(found, paths, {}) if len(found) == records else None
+    return _batch(lines, paths, {}) if len(lines) == records else None
 
 
 def table_of_records(texts: Sequence[bytes], paths: Paths, refused: dict[str, int]) -> RawBatch:
@@ -61,21 +61,21 @@ def table_of_records(texts: Sequence[bytes], paths: Paths, refused: dict[str, in
             return _batch(list(map(_decoder(paths).decode, texts)), paths, refused)
         except _DAMAGE:
             pass
-    found, refused = [], dict(refused)
+    columns, refused = [], dict(refused)
     decode = _decoder(paths).decode
     for text in texts:
         reason = _unfit(text)
         if reason is None:
             try:  # called from this depth alone: how deep a record may be nested is the same in bulk and singly
                 try:
-                    found.append(decode(text))
+                    columns.append(decode(text))
                 except msgspec.ValidationError:
-                    found.append(decode(_without_huge_numbers(text)))
+                    columns.append(decode(_without_huge_numbers(text)))
             except _DAMAGE:
                 reason = "malformed"
         if reason is not None:
             refused[reason] = refused.get(reason, 0) + 1
-    return _batch(found, paths, refused)
+    return _batch(columns, paths, refused)
 
 
 def _unfit(text: bytes) -> str | None:

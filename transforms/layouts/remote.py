@@ -32,8 +32,8 @@ def matching(pattern: str) -> list[str]:
     """The files that a pattern matches, sorted; `*` crosses no slash, `**` does. Raises NoFileSystem."""
     systems = _systems()
     try:
-        (found,) = systems.match([pattern])
-        return sorted(file.path for file in found.metadata_list)
+        (listing,) = systems.match([pattern])
+        return sorted(file.path for file in listing.metadata_list)
     except ValueError:
         scheme = pattern.partition("://")[0]
         extra = f": {advice(EXTRAS[scheme])}" if scheme in EXTRAS else ""

@@ -86,13 +86,13 @@ class SpanSpent(NamedTuple):
 
 def spent_in_spans(db: sa.Connection, account: str, limit: Limit, period: str) -> list[SpanSpent]:
     """For every span of the limit, shortest first."""
-    found = []
+    spans = []
     for span in limit.spans:
         days = _around([period], span.days)
         sums = sums_over([_sum(debits) for debits in _debits_of(db, account, days).values()], span.days)
         first = sums.index(max(sums, key=lambda spent: (spent.rho, spent.pure, spent.epsilon)))
-        found.append(SpanSpent(span, days[first], days[first + span.days - 1], sums[first]))
-    return found
+        spans.append(SpanSpent(span, days[first], days[first + span.days - 1], sums[first]))
+    return spans
 
 
 class SpanUse(NamedTuple):
@@ -138,12 +138,12 @@ def _debits(db: sa.Connection, account: str, period: str) -> list[Debit]:
 
 def _debits_of(db: sa.Connection, account: str, periods: Sequence[str]) -> dict[str, list[Debit]]:
     """All debits of these periods."""
-    found: dict[str, list[Debit]] = {period: [] for period in periods}
+    debits: dict[str, list[Debit]] = {period: [] for period in periods}
     columns = (ENTRY.c.period, ENTRY.c.spec_id, ENTRY.c.slot_s, ENTRY.c.shard, ENTRY.c.epsilon)
     query = sa.select(*columns).where(ENTRY.c.kind == "release", ENTRY.c.account == account)
     for row in db.execute(query.where(ENTRY.c.period.in_(periods))):
-        found[row.period].append(Debit(key_of(row.spec_id, row.slot_s, row.shard), claim_of(text_of(row.epsilon))))
-    return found
+        debits[row.period].append(Debit(key_of(row.spec_id, row.slot_s, row.shard), claim_of(text_of(row.epsilon))))
+    return debits
 
 
 def spent_by_specification(db: sa.Connection, account: str, period: str | None) -> list[Spent]:

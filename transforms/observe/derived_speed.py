@@ -73,5 +73,5 @@ def _distance_m(positions: Positions, at: Int64s) -> "np.typing.NDArray[np.float
     east = lon[at] - lon[at - 1]
     east = np.where(np.abs(east) > _TURN_E7 // 2, east - np.sign(east) * _TURN_E7, east)
     x, y = ((east * _COS[middle]) >> _COS_BITS).astype(np.float64), (lat[at] - lat[at - 1]).astype(np.float64)
-    found: np.typing.NDArray[np.float64] = np.sqrt(x * x + y * y) * METRES_PER_E7
-    return found
+    metres: np.typing.NDArray[np.float64] = np.sqrt(x * x + y * y) * METRES_PER_E7
+    return metres

@@ -33,6 +33,6 @@ def locate(observations: Observations, ground: Ground) -> Located:
 def events_of(table: pa.RecordBatch, rules: Rules, ground: Ground) -> Iterator[tuple[int, bytes]]:
     """The accepted rows of a batch as packed events, with the start of their slot in seconds since 1970 UTC."""
     observations, _ = parse(table, rules)
-    found = locate(observations, ground)
-    for part in wire.split(found.observations, found.cell, 1):
+    located = locate(observations, ground)
+    for part in wire.split(located.observations, located.cell, 1):
         yield part.slot_s, part.data

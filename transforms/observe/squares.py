@@ -52,15 +52,15 @@ def cells_by_squares(lat_e7: Int64s, lon_e7: Int64s, resolution: int, ask: Looku
     and in squares where few positions are."""
     if lat_e7.size < FEW:
         return ask(lat_e7, lon_e7)
-    found = np.full(lat_e7.size, _NO_CELL, np.int64)
+    cells = np.full(lat_e7.size, _NO_CELL, np.int64)
     rest: slice | Int64s = slice(None)  # all
     for size in _sizes(resolution):
-        found[rest] = _remembered(size, lat_e7[rest], lon_e7[rest], ask)
-        rest = np.flatnonzero(found == _NO_CELL)
+        cells[rest] = _remembered(size, lat_e7[rest], lon_e7[rest], ask)
+        rest = np.flatnonzero(cells == _NO_CELL)
         if rest.size == 0:
-            return found
-    found[rest] = ask(lat_e7[rest], lon_e7[rest])
-    return found
+            return cells
+    cells[rest] = ask(lat_e7[rest], lon_e7[rest])
+    return cells
 
 
 @cache

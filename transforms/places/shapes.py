@@ -68,16 +68,16 @@ def _features(document: Any) -> list[dict[str, Any]]:
 
 
 def _names(features: Sequence[dict[str, Any]]) -> tuple[str, ...]:
-    found: dict[str, int] = {}
+    names: dict[str, int] = {}
     for number, feature in enumerate(features, 1):
         properties = feature.get("properties") if isinstance(feature, dict) else None
         name = (properties or {}).get("name")
         if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > 200:
             raise ValueError(f"feature {number} needs a property name: printable text of at most 200 letters")
-        if name in found:
-            raise ValueError(f"features {found[name]} and {number} are both named {name!r}: a name is of one place")
-        found[name] = number
-    return tuple(found)
+        if name in names:
+            raise ValueError(f"features {names[name]} and {number} are both named {name!r}: a name is of one place")
+        names[name] = number
+    return tuple(names)
 
 
 def _fine_cells(features: Sequence[dict[str, Any]], buffer_m: float) -> tuple[Int64s, Int64s]:

@@ -133,10 +133,10 @@ def parse_reports(table: pa.RecordBatch, rules: ReportRules) -> tuple[Reported, 
         event_us, slot_s = time.us, rules.hours.locate(time.us).slot_start_us // 1_000_000
     cell = _cells(table.column("cell")) if rules.has_cell else np.zeros_like(service)
     refuse("bad-cell", cell < 0)
-    found = numbers(table.column("report"))
-    refuse("missing-report", found.missing)
-    refuse("bad-report", ~found.valid)
-    report, outside = _in_range(found, rules, np.maximum(service, 0))
+    reported = numbers(table.column("report"))
+    refuse("missing-report", reported.missing)
+    refuse("bad-report", ~reported.valid)
+    report, outside = _in_range(reported, rules, np.maximum(service, 0))
     refuse("outside-range", outside)
     counts = np.bincount(code, minlength=len(REASONS) + 1)[1:].tolist()
     refused = {reason: count for reason, count in zip(REASONS, counts, strict=True) if count}
@@ -180,9 +180,9 @@ def _texts(column: pa.Array) -> tuple[list[bytes | None], Int64s]:
         return [None], np.zeros(len(column), np.int64)
     coded = (as_binary(column) if is_text(kind) else column).dictionary_encode()
     values = coded.dictionary.to_pylist()
-    found: list[bytes | None] = [value if isinstance(value, bytes) else str(value).encode() for value in values]
-    index = coded.indices.fill_null(len(found)).to_numpy(zero_copy_only=False).astype(np.int64)
-    return [*found, None], index
+    texts: list[bytes | None] = [value if isinstance(value, bytes) else str(value).encode() for value in values]
+    index = coded.indices.fill_null(len(texts)).to_numpy(zero_copy_only=False).astype(np.int64)
+    return [*texts, None], index
 
 
 def _users(column: pa.Array) -> tuple[Int64s, Bools, Bools]:

@@ -38,25 +38,25 @@ class OtherValues(Exception):
 
 def published_slots(folder: Path, spec_id: str, *, is_live: bool = False) -> dict[int, Path]:
     """Start of each slot, in seconds since 1970 UTC, of which the folder has a file; with one of them."""
-    found = {}
+    slots = {}
     prefix = (_LIVE_NAME if is_live else _NAME).format(spec_id)
     for path in (*folder.glob(f"{prefix}*"), *folder.glob(f"{DATES}/{prefix}*")):
         try:
             start = datetime.strptime(path.name.removeprefix(prefix).partition(".")[0], "%Y%m%dT%H%M%S%z")
         except ValueError:
             continue
-        found[int(start.timestamp())] = path
-    return found
+        slots[int(start.timestamp())] = path
+    return slots
 
 
 def published_specifications(folder: Path) -> set[str]:
     """The spec_ids of all files of slots that the folder has."""
-    found = set()
+    specifications = set()
     for name in (_NAME, _LIVE_NAME):
         before, after = name.split("{}")
         for path in (*folder.glob(f"{before}*"), *folder.glob(f"{DATES}/{before}*")):
-            found.add(path.name.removeprefix(before).partition(after)[0])
-    return found
+            specifications.add(path.name.removeprefix(before).partition(after)[0])
+    return specifications
 
 
 def refuse_other_values(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:

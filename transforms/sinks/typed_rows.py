@@ -43,8 +43,8 @@ class _ToRows(beam.DoFn):
     def process(self, slot: SlotEstimates, time: Any = beam.DoFn.TimestampParam) -> Iterator[Any]:
         for row in rows_of(slot, self._shape):
             end = Timestamp.from_rfc3339(row["slot_end"]).predecessor()
-            found = row if self._schema is None else self._typed(row, self._schema)
-            yield TimestampedValue(found, end if self._may_be_late else max(end, time))
+            typed = row if self._schema is None else self._typed(row, self._schema)
+            yield TimestampedValue(typed, end if self._may_be_late else max(end, time))
 
     def _typed(self, row: Row, schema: pa.Schema) -> Any:
         return self._kind.user_type(*(_beam_value(row.get(name)) for name in schema.names))

@@ -61,12 +61,12 @@ class _Whole(beam.DoFn):
     def process(self, element: Any) -> Iterator[Any]:
         self._rows.append(element)
         if len(self._rows) >= BATCH_ROWS:
-            yield from (_at(MIN_TIMESTAMP, found) for found in _batches(self._rows, self._names))
+            yield from (_at(MIN_TIMESTAMP, batch) for batch in _batches(self._rows, self._names))
             self._rows = []
 
     def finish_bundle(self) -> Iterator[Any]:
-        for found in _batches(self._rows, self._names):
-            yield _at(MIN_TIMESTAMP, found)
+        for batch in _batches(self._rows, self._names):
+            yield _at(MIN_TIMESTAMP, batch)
         self._rows = []
 
 
@@ -87,15 +87,15 @@ class _AsTheyCome(beam.DoFn):
 
     def finish_bundle(self) -> Iterator[Any]:
         for taken, rows in self._rows.items():
-            for found in _batches(rows, self._names):
+            for batch in _batches(rows, self._names):
                 time = max(taken, self._start)
-                if isinstance(found, RawBatch) and self._raises:
-                    self._refuse_own_times(found, taken)
-                elif isinstance(found, RawBatch):
-                    own = self._own_times(found, taken)
+                if isinstance(batch, RawBatch) and self._raises:
+                    self._refuse_own_times(batch, taken)
+                elif isinstance(batch, RawBatch):
+                    own = self._own_times(batch, taken)
                     yield from (_at(time, letter) for letter in dead_letters("lateness", {OWN_TIME: int(own.sum())}))
-                    found = found._replace(rows=int((~own).sum()), table=found.table.filter(pa.array(~own)))
-                yield _at(time, found)
+                    batch = batch._replace(rows=int((~own).sum()), table=batch.table.filter(pa.array(~own)))
+                yield _at(time, batch)
         self._rows = {}
 
     def _refuse_own_times(self, batch: RawBatch, taken: Timestamp) -> None:
@@ -140,5 +140,5 @@ def _mapping(element: Any) -> Mapping[str, Any] | None:
     if isinstance(element, Mapping):
         return element
     as_dict = getattr(element, "as_dict", None) or getattr(element, "_asdict", None)
-    found = as_dict() if callable(as_dict) else None
-    return found if isinstance(found, Mapping) else None
+    fields = as_dict() if callable(as_dict) else None
+    return fields if isinstance(fields, Mapping) else None

@@ -73,11 +73,11 @@ def look(folder: Path, read: frozenset[str], most: int = POLL_FILES, *, by_kerne
     at_ms = time.time_ns() // 1_000_000
     try:
         with os.scandir(folder) as entries:
-            found = [found for entry in entries if (found := _found(entry, by_kernel))]
+            files = [files for entry in entries if (files := _found(entry, by_kernel))]
     except OSError as error:
         raise FolderError(f"the folder {folder} cannot be listed: {reason_of(error)}") from None
-    unread = sorted(file for file in found if file.name not in read)
-    return Look(unread[:most], frozenset(file.name for file in found), at_ms, not unread)
+    unread = sorted(file for file in files if file.name not in read)
+    return Look(unread[:most], frozenset(file.name for file in files), at_ms, not unread)
 
 
 def _found(entry: "os.DirEntry[str]", by_kernel: bool) -> Found | None:
@@ -117,8 +117,8 @@ class ReadGrowing(Parting[PBegin]):
 
     def expand(self, begin: PBegin) -> DoOutputsTuple:
         folders = begin | "folder" >> KnownElements([str(self.folder)])
-        found = folders | "watch" >> beam.ParDo(_Watch(self.watermark)).with_output_types(bytes)
-        return found | "read" >> beam.ParDo(_ReadFile(self.layout)).with_outputs(REFUSED, main="batches")
+        paths = folders | "watch" >> beam.ParDo(_Watch(self.watermark)).with_output_types(bytes)
+        return paths | "read" >> beam.ParDo(_ReadFile(self.layout)).with_outputs(REFUSED, main="batches")
 
 
 class NamesRead(NamedTuple):

@@ -27,10 +27,10 @@ def check_clock(topic: Topic) -> None:
 
     Where the broker does not tell, each message's own type decides alone.
     """
-    found = _setting(topic)
-    if found not in (None, BROKERS):
+    setting = _setting(topic)
+    if setting not in (None, BROKERS):
         raise KafkaSourceError(
-            f"{topic} has {SETTING}={found}: messages carry their producers' times, and where counts are secret the "
+            f"{topic} has {SETTING}={setting}: messages carry their producers' times, and where counts are secret the "
             "reports of others would decide whether one that was held up counts. Set "
             f"{SETTING}={BROKERS} on the topic; messages that it holds already will be refused as read/{PRODUCER_TIME}"
         )

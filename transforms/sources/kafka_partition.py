@@ -119,8 +119,8 @@ def _starts(consumer: Consumer, topic: Topic, since_ms: int | None) -> list[Part
     offsets = [first for first, _ in ends]
     if since_ms is not None:
         asked = [TopicPartition(topic.name, n, since_ms) for n in numbers]
-        found = consumer.offsets_for_times(asked, timeout=START_S)
-        offsets = [at.offset if at.offset >= 0 else end for at, (_, end) in zip(found, ends, strict=True)]
+        times = consumer.offsets_for_times(asked, timeout=START_S)
+        offsets = [at.offset if at.offset >= 0 else end for at, (_, end) in zip(times, ends, strict=True)]
     return [PartitionStart(n, offset, len(numbers)) for n, offset in zip(numbers, offsets, strict=True)]
 
 
@@ -247,10 +247,10 @@ class Partition:
         if self._number or now_s - self._counted_s < PARTITIONS_EVERY_S:
             return
         self._counted_s = now_s
-        found = len(_partitions(self._consumer, self._topic, ASK_S))
-        if found != self._partitions:
+        number = len(_partitions(self._consumer, self._topic, ASK_S))
+        if number != self._partitions:
             raise KafkaSourceError(
-                f"{self._topic}: it has {found} partitions now, and {self._partitions} are read. "
+                f"{self._topic}: it has {number} partitions now, and {self._partitions} are read. "
                 "Start without the checkpoint; slots that are recorded already stay as they are"
             )
 
@@ -282,12 +282,12 @@ def _consumer(topic: Topic, note: Any = None) -> Consumer:
 
 def _partitions(consumer: Consumer, topic: Topic, wait_s: float) -> list[int]:
     """The topic's partitions. Raises KafkaSourceError if it does not exist, KafkaException if nobody can say."""
-    found = consumer.list_topics(topic.name, timeout=wait_s).topics[topic.name]
-    if found.error is not None and found.error.code() in _GONE:
+    partitions = consumer.list_topics(topic.name, timeout=wait_s).topics[topic.name]
+    if partitions.error is not None and partitions.error.code() in _GONE:
         raise KafkaSourceError(f"{topic}: it does not exist")
-    if found.error is not None:
-        raise KafkaException(found.error)
-    return sorted(found.partitions)
+    if partitions.error is not None:
+        raise KafkaException(partitions.error)
+    return sorted(partitions.partitions)
 
 
 def _payloads(messages: list[Message]) -> list[bytes]:

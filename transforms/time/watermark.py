@@ -55,8 +55,8 @@ class Watermark:
         if newest_ms is None:
             return promised
         lag_s = self.lag_s + (GUARD_S if self.by_own_times else 0)
-        found = Timestamp(micros=1_000 * (min(newest_ms, now_ms) - 1_000 * lag_s))
-        return found if promised is None or found > promised else promised
+        watermark = Timestamp(micros=1_000 * (min(newest_ms, now_ms) - 1_000 * lag_s))
+        return watermark if promised is None or watermark > promised else promised
 
     def own_times(self, received_ms: Int64s) -> Int64s:
         """When what was received then stops to be in time, in microseconds since 1970 UTC: an event of a pane that

@@ -108,9 +108,9 @@ def _assigned(arrays: Mapping[str, Any], vehicle: str | None = None) -> tuple[di
         left = [name for name in arrays if name not in names.values()]
         named = [name for name in _by_name(field, left) if _FITS[field](arrays[name])]
         by_value = field != "speed" or not has_names  # another small number is no speed
-        found = named or [name for name in left if by_value and _GUESSES[field](arrays[name])]
-        if found:
-            names[field] = found[0]
+        candidates = named or [name for name in left if by_value and _GUESSES[field](arrays[name])]
+        if candidates:
+            names[field] = candidates[0]
             if not named:
                 guessed.append(field)
     if "lat" in guessed and "lon" in guessed and _crossed(arrays[names["lat"]]):
@@ -127,12 +127,12 @@ def _find_vehicle(arrays: Mapping[str, Any], names: dict[str, str], guessed: lis
     left = [name for name in arrays if name not in names.values()]
     named = [name for name in _by_name("vehicle", left) if _vehicles(arrays[name])]
     others = [name for name in left if name not in named and _repeated(arrays[name])]
-    found = next(iter([*named, *others]), None)
+    column = next(iter([*named, *others]), None)
     if {"time", "lat", "lon"} <= names.keys():
-        found = best_vehicle(named, others, arrays, _track(arrays, names)) or found
-    if found is not None:
-        names["vehicle"] = found
-    if found is not None and found not in named:
+        column = best_vehicle(named, others, arrays, _track(arrays, names)) or column
+    if column is not None:
+        names["vehicle"] = column
+    if column is not None and column not in named:
         guessed.append("vehicle")
 
 
@@ -171,15 +171,15 @@ def as_array(values: Sequence[Any]) -> Any:
 
 def _by_name(field: str, names: Sequence[str]) -> list[str]:
     """Names that say the field, the plainest first."""
-    found = []
+    columns = []
     for name in names:
         parts = name.split(".")
         last = parts[-1] if not parts[-1].isdigit() else "".join(parts[-2:])
         plain = re.sub(r"[^a-z0-9]", "", unicodedata.normalize("NFKD", last.lower()))
         ranks = (index for index, pattern in enumerate(_NAMES[field]) if re.fullmatch(pattern, plain))
         if (rank := next(ranks, None)) is not None:
-            found.append((rank, len(name), name))
-    return [name for _, _, name in sorted(found)]
+            columns.append((rank, len(name), name))
+    return [name for _, _, name in sorted(columns)]
 
 
 # --- what values a field may have ---------------------------------------------------------------------------------

@@ -146,8 +146,8 @@ def _array_of_objects(records: Sequence[Mapping[str, Any]]) -> tuple[str, ...] |
                 todo += [((*place, key), inner) for key, inner in value.items() if key and "." not in key]
             elif isinstance(value, list):
                 counts[place] += sum(isinstance(inner, dict) for inner in value)
-    found = counts.most_common(1)
-    return found[0][0] if found and found[0][1] else None
+    commonest = counts.most_common(1)
+    return commonest[0][0] if commonest and commonest[0][1] else None
 
 
 def _at(record: Any, place: tuple[str, ...]) -> list[Any]:
@@ -158,9 +158,9 @@ def _at(record: Any, place: tuple[str, ...]) -> list[Any]:
 
 def _array_start(text: str) -> list[dict[str, Any]]:
     """The objects of an array, up to where the text was cut."""
-    found: list[dict[str, Any]] = []
+    objects: list[dict[str, Any]] = []
     decoder, at = json.JSONDecoder(), text.index("[") + 1
-    while len(found) < ROWS:
+    while len(objects) < ROWS:
         while at < len(text) and text[at] in " \t\r\n,":
             at += 1
         try:
@@ -168,25 +168,25 @@ def _array_start(text: str) -> list[dict[str, Any]]:
         except json.JSONDecodeError:
             break
         if isinstance(record, dict):
-            found.append(record)
-    if not found:
+            objects.append(record)
+    if not objects:
         raise ValueError("an array without objects")
-    return found
+    return objects
 
 
 def _record(line: str) -> dict[str, Any] | None:
     try:
-        found = json.loads(line)
+        value = json.loads(line)
     except json.JSONDecodeError:
         return None
-    return found if isinstance(found, dict) else None
+    return value if isinstance(value, dict) else None
 
 
 def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
     """Dotted paths to what is no object or array. Not to objects in arrays, of which there is one for each index."""
-    found: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     todo: list[tuple[str, Any]] = list(record.items())
-    while todo and len(found) < _MOST_NESTED:
+    while todo and len(flat) < _MOST_NESTED:
         name, value = todo.pop(0)
         if isinstance(value, dict):
             todo += [(f"{name}.{key}", inner) for key, inner in value.items()]
@@ -194,8 +194,8 @@ def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
             plain = [(index, inner) for index, inner in enumerate(value[:4]) if not isinstance(inner, dict | list)]
             todo += [(f"{name}.{at}", inner) for at, inner in plain]
         else:
-            found[name] = value
-    return found
+            flat[name] = value
+    return flat
 
 
 def _columns(records: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:

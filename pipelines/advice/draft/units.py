@@ -64,8 +64,8 @@ def zones_at(lat: float, lon: float) -> list[str]:
     """The time zones of a place, by their borders on the map; several where a border is disputed."""
     from tzfpy import get_tz, get_tzs  # loads its map of borders
 
-    found = dict.fromkeys([get_tz(lon, lat), *get_tzs(lon, lat)])
-    return [name for name in found if name in available_timezones()]
+    zones = dict.fromkeys([get_tz(lon, lat), *get_tzs(lon, lat)])
+    return [name for name in zones if name in available_timezones()]
 
 
 def same_clock(zone: str, other: str) -> bool:

@@ -204,8 +204,8 @@ def _beside(rows: pa.Table) -> Array:
     """Says of which rows the value of something coarser is drawn: only that is known."""
     if "parent_value" not in rows.column_names:
         return np.zeros(rows.num_rows, np.bool_)
-    found: Array = pc.and_(pc.equal(rows["status"], "parent"), pc.is_valid(rows["parent_value"])).to_numpy()
-    return found
+    is_beside: Array = pc.and_(pc.equal(rows["status"], "parent"), pc.is_valid(rows["parent_value"])).to_numpy()
+    return is_beside
 
 
 def _drawn(rows: pa.Table, column: str, beside: Array) -> Array:

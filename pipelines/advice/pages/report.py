@@ -162,8 +162,10 @@ def _habit(cost: Cost) -> Mapping[str, Any]:
 
 def _statuses(rows: pa.Table) -> list[tuple[str, str]]:
     """What each status means that the rows have, and what helps."""
-    found = sorted(rows["status"].unique().to_pylist())
-    return [(status, f"{STATUSES[status]} {ADVICE.get(status, '')}".strip()) for status in found if status in STATUSES]
+    statuses = sorted(rows["status"].unique().to_pylist())
+    return [
+        (status, f"{STATUSES[status]} {ADVICE.get(status, '')}".strip()) for status in statuses if status in STATUSES
+    ]
 
 
 def _region(spec: Specification) -> str:
@@ -216,7 +218,7 @@ def _top(epsilon: float, spent: Mapping[str, float], limit: float) -> float:
 
 def reliability(rows: pa.Table) -> list[Mapping[str, Any]]:
     """Per statistic and status: rows, the share that is reliable, and how wide their intervals are (half-widths)."""
-    found: list[Mapping[str, Any]] = []
+    classes: list[Mapping[str, Any]] = []
     for name in sorted(rows["statistic"].unique().to_pylist()):
         of_name = rows.filter(pc.equal(rows["statistic"], name))
         for status in sorted(of_name["status"].unique().to_pylist()):
@@ -225,7 +227,7 @@ def reliability(rows: pa.Table) -> list[Mapping[str, Any]]:
             half = half[~np.isnan(half)]
             sure = float((half <= WIDE_KMH).mean()) if half.size and status in RELIABLE else 0.0
             quantiles = [float(q) for q in np.quantile(half, (0.1, 0.5, 0.9))] if half.size else None
-            found.append(
+            classes.append(
                 {
                     "statistic": name,
                     "status": status,
@@ -235,4 +237,4 @@ def reliability(rows: pa.Table) -> list[Mapping[str, Any]]:
                     "unit": some["unit"][0].as_py(),
                 }
             )
-    return found
+    return classes

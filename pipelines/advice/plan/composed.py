@@ -260,11 +260,11 @@ def period_slots(spec: Specification) -> int | None:
 def _slots_of_days(table: Timetable, first: date, days: int) -> Int64s:
     """Slots of service on each day; as on a day of 24 hours where the clock changes by what slots cannot follow."""
     usual = (table.service_end_minute - table.service_start_minute) // table.slot_minutes
-    found = np.full(days, usual, np.int64)
+    slots = np.full(days, usual, np.int64)
     for index in range(days):
         with suppress(CalendarError):
-            found[index] = len(table.day_slots(first + timedelta(days=index)))
-    return found
+            slots[index] = len(table.day_slots(first + timedelta(days=index)))
+    return slots
 
 
 def period_lengths(spec: Specification) -> tuple[int, int] | None:

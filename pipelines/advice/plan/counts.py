@@ -199,9 +199,9 @@ def _tabled(path: Path, table: pa.Table, timetable: Timetable) -> Counts:
         raise InputError(f"{path}: a vehicle has more than one row in the same HAT")
     # Counts are far below 2**31 and rows fit into memory: the float sum is near enough to find what is too large.
     _check_sum(path, int(np.bincount(hat, count).max()))
-    found = Counts(slot, place, vehicle, count, "slot" in names, "vehicle" in names, str(path))
+    counts = Counts(slot, place, vehicle, count, "slot" in names, "vehicle" in names, str(path))
     days = _days(table.column("slot"), slot, timetable) if "slot" in names else None
-    return found if days is None else _in_periods(found, days, timetable)
+    return counts if days is None else _in_periods(counts, days, timetable)
 
 
 def _in_periods(counts: Counts, days: list[date], timetable: Timetable) -> Counts:

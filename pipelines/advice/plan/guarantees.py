@@ -28,16 +28,16 @@ def translated(spec: Specification, composed: Composed) -> list[Guarantee]:
     is_day = spec.account.unit == "vehicle-day"
     within = Total(period.epsilon, "unknown" if period.epsilon is None else "at most")
     week = Total(None if period.epsilon is None else WEEK * period.epsilon, _of_alike_days(period))
-    found = [
+    guarantees = [
         Guarantee("a vehicle in one HAT", Total(composed.epsilon_per_hat_most, "exact"), limit),
         Guarantee("a vehicle in one slot", composed.vehicle_and_slot, limit),
         Guarantee("a vehicle on one day", period if is_day else within, limit),
     ]
     if is_day:
-        return [*found, Guarantee("a vehicle in one week", week, WEEK * limit)]
+        return [*guarantees, Guarantee("a vehicle in one week", week, WEEK * limit)]
     is_week = spec.account.unit == "vehicle-week"
-    found.append(Guarantee("a vehicle in one week", period if is_week else within, limit))
-    return found if is_week else [*found, Guarantee("a vehicle, ever", period, limit)]
+    guarantees.append(Guarantee("a vehicle in one week", period if is_week else within, limit))
+    return guarantees if is_week else [*guarantees, Guarantee("a vehicle, ever", period, limit)]
 
 
 def _of_alike_days(day: Total) -> Literal["at most", "if alike", "unknown"]:

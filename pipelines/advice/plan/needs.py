@@ -60,12 +60,12 @@ def needs_of(spec: Specification, within_kmh: float, epsilon: Fraction) -> Needs
 
 def _need(spec: Specification, stat: RequestedStatistic, epsilon: Fraction, now: bool, within: float) -> Need:
     half = partial(_half_width, spec, stat.mechanism, epsilon * stat.share)
-    found = {
+    needs = {
         name: _fewest(partial(_half_width, spec, cls(), epsilon * stat.share), within)
         for name, cls in registered().items()
         if stat.name in cls.statistics and "counts-public" in cls.adjacencies and not issubclass(cls, Auto | Constant)
     }
-    able = {name: number for name, number in found.items() if number is not None}
+    able = {name: number for name, number in needs.items() if number is not None}
     best = min(able, key=lambda name: able[name]) if able else None
     return Need(
         epsilon=float(epsilon),

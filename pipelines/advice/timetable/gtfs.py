@@ -74,20 +74,20 @@ class Gtfs:
         """NaN where there is none."""
         texts = pc.utf8_trim_whitespace(self.tables[table][column])
         is_number = pc.match_substring_regex(texts, r"^[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?$")
-        found: Float64s = pc.if_else(is_number, texts, None).cast(pa.float64()).to_numpy()
-        return found
+        values: Float64s = pc.if_else(is_number, texts, None).cast(pa.float64()).to_numpy()
+        return values
 
     def seconds(self, table: str, column: str) -> Float64s:
         """Reads times like "25:30:00", NaN where there is none."""
         parts = pc.extract_regex(self.tables[table][column], r"^\s*(?P<h>\d{1,3}):(?P<m>\d\d):(?P<s>\d\d)\s*$")
         h, m, s = (pc.struct_field(parts, part).cast(pa.float64()).to_numpy() for part in "hms")
-        found: Float64s = 3_600.0 * h + 60.0 * m + s
-        return found
+        times: Float64s = 3_600.0 * h + 60.0 * m + s
+        return times
 
     def rows_of(self, table: str, column: str, of: str) -> Int64s:
         """For each row's id in a column, which row of the table `of` has it; -1 for none. `of` has ids of that name."""
-        found = pc.index_in(self.tables[table][column], self.tables[of][column].combine_chunks())
-        rows: Int64s = pc.fill_null(found, -1).to_numpy().astype(np.int64)
+        places = pc.index_in(self.tables[table][column], self.tables[of][column].combine_chunks())
+        rows: Int64s = pc.fill_null(places, -1).to_numpy().astype(np.int64)
         return rows
 
     @cached_property

@@ -373,15 +373,15 @@ def _compositions(feed: Feed, totals: list[str], runs: int, results: Results) ->
 
 def _epsilons(text: str, option: str = "--epsilons") -> list[str]:
     """Rational numbers from 1e-6 to 1e6, as written."""
-    found = [part.strip() for part in text.split(",")]
-    for part in found:
+    epsilons = [part.strip() for part in text.split(",")]
+    for part in epsilons:
         try:
             epsilon = Fraction(part)
         except (ValueError, ZeroDivisionError):
             epsilon = Fraction(0)
         if not Fraction(1, 10**6) <= epsilon <= 10**6:
             raise UsageError(f"{option} needs numbers from 1e-6 to 1e6; {part!r} is not one")
-    return found
+    return epsilons
 
 
 def _names(cells: Sequence[Cell]) -> list[str]:

@@ -58,14 +58,14 @@ def evaluate_distributions(
 def _dense(
     bins: int, epsilons: Sequence[str], runs: int, seed: int, *, quiet: bool
 ) -> list[tuple[int, figures.Errors]]:
-    found: list[tuple[int, figures.Errors]] = []
+    errors_of_fleets: list[tuple[int, figures.Errors]] = []
     with progress_bars(quiet=quiet) as bars:
         for done, vehicles in enumerate(figures.MADE_UP_VEHICLES):
             hats = figures.made_up_hats(vehicles, MADE_UP_HATS, bins, GRID, seed)
             errors = figures.errors_of(hats, bins, GRID, epsilons, runs, MADE_UP_PRIOR, _unheard)
-            found += [(vehicles, error) for error in errors]
+            errors_of_fleets += [(vehicles, error) for error in errors]
             bars("sizes of made-up HATs released", done + 1, len(figures.MADE_UP_VEHICLES))
-    return found
+    return errors_of_fleets
 
 
 def _telemetry(

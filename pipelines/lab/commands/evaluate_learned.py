@@ -19,7 +19,7 @@ def evaluate_learned(feed: Feed, totals: list[str], runs: int, results: Results,
     """Tables on standard output, learned.json and pictures into the folder. span_days: of the totals."""
     with progress_bars(quiet=results.as_json) as bars:
         city = read_city(feed, bars)
-        found = evaluated(city, totals, runs, partial(bars, "totals simulated"), span_days)
+        evaluation = evaluated(city, totals, runs, partial(bars, "totals simulated"), span_days)
     plain = {
         "not_private": NOT_PRIVATE,
         "span_days": span_days,
@@ -27,16 +27,16 @@ def evaluate_learned(feed: Feed, totals: list[str], runs: int, results: Results,
         "cells": len(city.region),
         "region_of_first_day": city.made_region,
         "city_mean_kmh": city.mean_kmh,
-        **asdict(found),
+        **asdict(evaluation),
     }
     if results.output is not None:
         from pipelines.lab.evaluation.learned_pictures import draw_learned  # matplotlib takes a second to import
 
-        paths = draw_learned(found, city, results.output)
+        paths = draw_learned(evaluation, city, results.output)
         click.echo(f"wrote {len(paths)} pictures to {results.output}", err=True)
     results.keep(plain, "learned.json")
     if not results.as_json:
-        _show(found, city, runs)
+        _show(evaluation, city, runs)
 
 
 def _show(found: Evaluated, city: TrueCity, runs: int) -> None:

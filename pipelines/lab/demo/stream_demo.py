@@ -70,17 +70,17 @@ def demo(minutes: float, vehicles: int, parallelism: int, output: Path) -> int:
         for tool in missing:
             click.echo(f"missing: {tool}", err=True)
         return FAILED
-    found = replay(Fleet(vehicles=vehicles), 60 * minutes + 2 * STARTING_S)
-    rate = len(found.reports) / max(found.sent_s[-1], 1)
-    click.echo(f"{len(found.reports):,} reports of {vehicles} made-up buses, {rate:,.0f} a second at {SPEED_UP}x")
+    feed = replay(Fleet(vehicles=vehicles), 60 * minutes + 2 * STARTING_S)
+    rate = len(feed.reports) / max(feed.sent_s[-1], 1)
+    click.echo(f"{len(feed.reports):,} reports of {vehicles} made-up buses, {rate:,.0f} a second at {SPEED_UP}x")
     with ExitStack() as stack:
         stop = stack.enter_context(asked_to_stop())
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hatstream-")))
         note("starting PostgreSQL, Kafka, Flink and its workers (the first time Maven fetches 200 MB) ...")
         spec, place, topic, engine = set_up(stack, folder, parallelism)
-        feeder = stack.enter_context(Feeder(topic, found))
+        feeder = stack.enter_context(Feeder(topic, feed))
         report = stack.enter_context(progress_bars(quiet=False))
-        stack.enter_context(reporting(lambda: report("reports sent", feeder.sent, len(found.reports))))
+        stack.enter_context(reporting(lambda: report("reports sent", feeder.sent, len(feed.reports))))
         start_s = streaming.first_slot(spec, None, datetime.now(UTC))
         source = streaming.kafka_source(spec, topic, start_s)
         made = streaming.prepare(spec, start_s, source, place, Outputs(output, ("parquet", "csv")))

@@ -43,14 +43,14 @@ def compared(city: TrueCity, rows: pa.Table) -> list[ClassError]:
     constant = np.abs(hats.truth - city.mean_kmh)
     error = np.abs(hats.truth - hats.value)
     inside = (hats.lower <= hats.truth) & (hats.truth <= hats.upper)
-    found = []
+    classes = []
     for least, most in CLASSES:
         mine = (hats.vehicles >= least) & (hats.vehicles <= (most or np.inf))
         known = mine & ~np.isnan(hats.value)
         if not mine.any():
             continue
         half = (hats.upper - hats.lower)[known] / 2
-        found.append(
+        classes.append(
             ClassError(
                 name=f"{least} to {most}" if most else f"{least} or more",
                 hats=int(mine.sum()),
@@ -61,7 +61,7 @@ def compared(city: TrueCity, rows: pa.Table) -> list[ClassError]:
                 half_width=float(np.median(half)) if known.any() else None,
             )
         )
-    return found
+    return classes
 
 
 def _joined(city: TrueCity, rows: pa.Table) -> HatErrors:

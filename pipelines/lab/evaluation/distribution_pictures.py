@@ -23,14 +23,14 @@ def draw_cdfs(
     order = np.argsort([hat.totals.counts.size for hat in hats], kind="stable")
     chosen = [hats[order[int(at)]] for at in np.linspace(0.5, 1, 6) * (len(hats) - 1)]
     true, edges = truth_of(chosen, bins, grid).values["cdf"], _edges(bins, grid)
-    found = {e: next(released(chosen, Tree(bins=bins, prior=prior), grid, Fraction(e), 1))["cdf"] for e in epsilons}
+    cdfs = {e: next(released(chosen, Tree(bins=bins, prior=prior), grid, Fraction(e), 1))["cdf"] for e in epsilons}
     figure = Figure(figsize=(10, 5.6), layout="constrained")
     for index, axes in enumerate(figure.subplots(2, 3, sharex=True, sharey=True).flat):
-        last = found[epsilons[-1]]
+        last = cdfs[epsilons[-1]]
         axes.fill_between(edges, last.low[index], last.high[index], color="#1f77b4", alpha=0.12, linewidth=0)
         for number, epsilon in enumerate(epsilons):
             colour = _COLOURS.get(epsilon, f"C{number}")
-            axes.plot(edges, found[epsilon].value[index], color=colour, linewidth=1.2, label=f"ε {epsilon}")
+            axes.plot(edges, cdfs[epsilon].value[index], color=colour, linewidth=1.2, label=f"ε {epsilon}")
         axes.plot(edges, true[index], color="black", linewidth=1.4, label="true")
         axes.set_title(f"{chosen[index].totals.counts.size} vehicles, {chosen[index].reported} samples", fontsize=9)
         axes.grid(visible=True, alpha=0.25)
@@ -50,16 +50,16 @@ def draw_day(hats: Sequence[Hat], bins: int, grid: Grid, epsilon: str, prior: Pr
     mine = [hat for hat in hats if hat.cell == busiest]
     mine = [hat for hat in mine if hat.slot_s < mine[0].slot_s + 86_400]
     true = truth_of(mine, bins, grid).values
-    found = next(released(mine, Tree(bins=bins, prior=prior), grid, Fraction(epsilon), 1))
+    drawn = next(released(mine, Tree(bins=bins, prior=prior), grid, Fraction(epsilon), 1))
     hours = (np.array([hat.slot_s for hat in mine]) - mine[0].slot_s) / 3600
     figure = Figure(figsize=(8.6, 4), layout="constrained")
     axes = figure.add_subplot()
     for name, colour in (("p50", "#1f77b4"), ("p85", "#d62728")):
         axes.plot(hours, true[name], "--", color=colour, linewidth=1.2, label=f"{name.upper()}, true")
         axes.plot(
-            hours, found[name].value, "o-", color=colour, linewidth=1.4, markersize=4, label=f"{name.upper()}, released"
+            hours, drawn[name].value, "o-", color=colour, linewidth=1.4, markersize=4, label=f"{name.upper()}, released"
         )
-        axes.fill_between(hours, found[name].low, found[name].high, color=colour, alpha=0.1, linewidth=0)
+        axes.fill_between(hours, drawn[name].low, drawn[name].high, color=colour, alpha=0.1, linewidth=0)
     _frame(axes, "hours after the first slot", "km/h")
     vehicles = [hat.totals.counts.size for hat in mine]
     told = f"busiest cell, {min(vehicles)} to {max(vehicles)} vehicles in a slot"

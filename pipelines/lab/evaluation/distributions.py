@@ -115,7 +115,7 @@ def read_distributions(feed: Feed, bins: int, report: Report) -> list[Hat]:
     """The HATs of some files. Not private: it holds true histograms."""
     spec, (_, parts) = feed.spec, feed.events(report)
     upper = spec.speeds.grid.upper_steps
-    found: list[Hat] = []
+    hats: list[Hat] = []
     for slot_s in sorted(parts):
         events = wire.unpack_events(parts[slot_s])
         kept = tally(events, slot_s, spec.privacy.cap, (SUMS, Histogram(bins, upper))).tally
@@ -125,8 +125,8 @@ def read_distributions(feed: Feed, bins: int, report: Report) -> list[Hat]:
             mine = mine[np.lexsort((kept.vehicle[mine], -kept.kept[mine]))]
             truth = whole.sums["histograms"][whole.cell == cell].sum(axis=0)
             totals = Totals(kept.kept[mine], kept.sums["sums"][mine], histograms=kept.sums["histograms"][mine])
-            found.append(Hat(slot_s, cell, totals, int(truth.sum()), truth))
-    return found
+            hats.append(Hat(slot_s, cell, totals, int(truth.sum()), truth))
+    return hats
 
 
 def truth_of(hats: Sequence[Hat], bins: int, grid: Grid) -> Truth:
@@ -229,7 +229,7 @@ def _summed(output: str, label: str, epsilon: str, off: Float64s, truth: Truth) 
 def made_up_hats(vehicles: int, number: int, bins: int, grid: Grid, seed: int) -> list[Hat]:
     """HATs of a dense made-up city: 1 to 20 samples a vehicle, vehicles that differ, a tenth of the samples at rest."""
     generator = np.random.default_rng([seed, vehicles])
-    found = []
+    hats = []
     for cell in range(number):
         counts = np.sort(generator.integers(1, 21, vehicles))[::-1].copy()
         owner = np.repeat(np.arange(vehicles), counts)
@@ -242,5 +242,5 @@ def made_up_hats(vehicles: int, number: int, bins: int, grid: Grid, seed: int) -
             histograms=Histogram(bins, grid.upper_steps).add_up(steps, owner, vehicles),
         )
         truth = Histogram(bins * FINE, grid.upper_steps).add_up(steps, np.zeros_like(owner), 1)[0]
-        found.append(Hat(0, cell, totals, owner.size, truth))
-    return found
+        hats.append(Hat(0, cell, totals, owner.size, truth))
+    return hats

@@ -128,7 +128,7 @@ def simulate_live(city: TrueCity, how: Recipe, live_slots: Stage, noise: Noise) 
     """All days after the first one, in order; that one has no live slots. live_slots: of a period together."""
     rest = tuple(replace(each, share=each.share * (1 - live_slots.share)) for each in how.later)
     state = State.new(design_of(city.region), facts_of(city.fleet))
-    found: list[LiveDay] = []
+    days: list[LiveDay] = []
     for day in city.days:
         hours = np.array(day.hours, np.int64)
         known = learned(state) if state.days else None
@@ -138,8 +138,8 @@ def simulate_live(city: TrueCity, how: Recipe, live_slots: Stage, noise: Noise) 
         if known is not None and forecast is not None:
             values, leans = _live_values(city, day, known, live_slots, noise)
             end = learned(state).estimate().values
-            found.append(LiveDay(live=values, leans=leans, forecast=forecast.values, end=end))
-    return found
+            days.append(LiveDay(live=values, leans=leans, forecast=forecast.values, end=end))
+    return days
 
 
 def _live_values(
@@ -151,9 +151,9 @@ def _live_values(
     values, leans = np.zeros(day.means.shape), np.zeros(day.means.shape)
     for slot in range(hours.size):
         slots[slot] = _released(city, day, slot, known, live_slots, noise)
-        found = live(known, hours, slots)
-        values[:, slot] = np.clip(found.field.values[:, slot], 0, float(city.grid.upper))
-        leans[:, slot] = found.leans[:, slot]
+        belief = live(known, hours, slots)
+        values[:, slot] = np.clip(belief.field.values[:, slot], 0, float(city.grid.upper))
+        leans[:, slot] = belief.leans[:, slot]
     return values, leans
 
 

@@ -99,12 +99,12 @@ def run_task(task: Task, users: int, trials: int, seed: int, pool: Float64s | No
     rng = np.random.default_rng(int.from_bytes(own[:8]))
     one = _mean_trial if table == "mean" else _distribution_trial
     epsilons = (MEANS if table == "mean" else DISTRIBUTIONS)[config]
-    found: Sums = {}
+    sums: Sums = {}
     for _ in range(min(_CHUNK, trials - chunk * _CHUNK)):
         values = draw(data, users, rng, pool)
         for column, figures in one(values, epsilons, rng).items():
-            found.setdefault(column, []).append(figures)
-    return found
+            sums.setdefault(column, []).append(figures)
+    return sums
 
 
 def _reports(values: Float64s, kinds: Sequence[str], epsilons: Sequence[float], rng: np.random.Generator) -> Reports:
@@ -137,8 +137,8 @@ def _distribution_trial(
         for index, service in enumerate(reports.services)
     }
     parts["ule"] = reports
-    found = {column: smoothed(aggregate(part, BUCKETS), _TOLERANCE) for column, part in parts.items()}
-    return {column: (divergence(each.shares, truth),) for column, each in found.items()}
+    smooth = {column: smoothed(aggregate(part, BUCKETS), _TOLERANCE) for column, part in parts.items()}
+    return {column: (divergence(each.shares, truth),) for column, each in smooth.items()}
 
 
 def divergence(first: Float64s, second: Float64s) -> float:
@@ -165,17 +165,17 @@ def run_all(
     plan += [("distribution", data, config) for data in sets for config in DISTRIBUTIONS]
     chunks = -(-trials // _CHUNK)
     tasks: list[Task] = [(*cell, chunk) for cell in plan for chunk in range(chunks)]
-    found: dict[Task, Sums] = {}
+    results: dict[Task, Sums] = {}
     with _one_thread_each(), ProcessPoolExecutor(processes, get_context("spawn")) as workers:
         futures = {workers.submit(run_task, task, users, trials, seed, pool): task for task in tasks}
         for done, future in enumerate(as_completed(futures)):
-            found[futures[future]] = future.result()
+            results[futures[future]] = future.result()
             report(done + 1, len(tasks))
     cells = []
     for table, data, config in plan:
         columns = MEAN_COLUMNS if table == "mean" else DISTRIBUTION_COLUMNS
         for column in columns:
-            every = [each for chunk in range(chunks) for each in found[table, data, config, chunk][column]]
+            every = [each for chunk in range(chunks) for each in results[table, data, config, chunk][column]]
             cells.append(cell_of(table, data, config, column, np.array(every), users))
     return cells
 

@@ -122,9 +122,9 @@ def distribution_table(cells: Sequence[Cell], data: str) -> Table:
 
 
 def _text(cell: Cell, shape: str) -> str:
-    known = reference_of(cell)
+    reference = reference_of(cell)
     spread = f" ±{shape.format(cell.error)}" if cell.table == "distribution" else ""
-    beside = "" if known is None else f" ({shape.format(known)})"
+    beside = "" if reference is None else f" ({shape.format(reference)})"
     return f"{shape.format(cell.value)}{spread}{beside}{' !' if agrees(cell) is False else ''}"
 
 
@@ -148,7 +148,9 @@ def _bars(cells: Sequence[Cell], columns: Sequence[str], name: str, path: Path) 
         mine = {cell.config: cell for cell in cells if cell.column == column}
         at = [place + (number - (len(columns) - 1) / 2) * width for place in range(len(configs))]
         axes.bar(at, [mine[config].value for config in configs], width, label=column)
-        rings = [(x, known) for x, config in zip(at, configs, strict=True) if (known := reference_of(mine[config]))]
+        rings = [
+            (x, reference) for x, config in zip(at, configs, strict=True) if (reference := reference_of(mine[config]))
+        ]
         axes.plot([x for x, _ in rings], [y for _, y in rings], "o", mfc="none", mec="black", ms=4)
     axes.plot([], [], "o", mfc="none", mec="black", ms=4, label="reference")
     axes.set_yscale("log")

@@ -137,9 +137,9 @@ def compared(
     errors, coverage = list[Errors](), list[Coverage]()
     for index, total in enumerate(totals, 1):
         divided = replace(policy, allocation=_allocation(total, policy.allocation))
-        found = [_simulated(telemetry, divided) for _ in range(runs)]
-        errors += _errors(total, found)
-        coverage += _coverage(total, found)
+        simulations = [_simulated(telemetry, divided) for _ in range(runs)]
+        errors += _errors(total, simulations)
+        coverage += _coverage(total, simulations)
         report("totals simulated", index, len(totals))
     return errors, coverage
 
@@ -149,8 +149,8 @@ def _allocation(total: str, of: Allocation) -> Allocation:
 
 
 def _tallied(job: Job, plan: Sequence[int], events: Mapping[int, list[bytes]]) -> Tally:
-    found = {slot_s: wire.unpack_events(events.get(slot_s, [])) for slot_s in plan}
-    return wire.joined([tally(each, at, None, job.release.columns).tally for at, each in found.items()])
+    events_of_slots = {slot_s: wire.unpack_events(events.get(slot_s, [])) for slot_s in plan}
+    return wire.joined([tally(each, at, None, job.release.columns).tally for at, each in events_of_slots.items()])
 
 
 def _simulated(telemetry: Telemetry, policy: Policy) -> _Run:
@@ -202,9 +202,9 @@ def _mean(
     errors: Sequence[Float64s], runs: Sequence[_Run], chosen: Sequence[NDArray[np.bool_]]
 ) -> tuple[float, float] | None:
     """Over HATs, and by reports."""
-    found = np.concatenate([error[mine] for error, mine in zip(errors, chosen, strict=True)])
+    misses = np.concatenate([error[mine] for error, mine in zip(errors, chosen, strict=True)])
     reports = np.concatenate([run.reports[mine] for run, mine in zip(runs, chosen, strict=True)])
-    return (float(found.mean()), float(np.average(found, weights=reports))) if found.size else None
+    return (float(misses.mean()), float(np.average(misses, weights=reports))) if misses.size else None
 
 
 def _coverage(total: str, runs: Sequence[_Run]) -> Iterator[Coverage]:

@@ -30,7 +30,7 @@ def draw_errors(name: str, cells: Sequence[Cell], folder: Path) -> Path:
             continue
         colour, style = _COLOURS[number % len(_COLOURS)], _STYLES[number % len(_STYLES)]
         axes.plot(x, errors, style, marker=_MARKERS[number], markersize=4, label=label, color=colour, linewidth=1.3)
-    rings = [(float(c.epsilon), known) for c in cells if (known := reference_of(c)) is not None]
+    rings = [(float(c.epsilon), reference) for c in cells if (reference := reference_of(c)) is not None]
     if rings:
         axes.plot(*zip(*rings, strict=True), "o", mfc="none", mec="grey", ms=9, label="reference")
     axes.set_yscale("log")

@@ -68,15 +68,15 @@ class Errors:
 def read_hats(feed: Feed, report: Report) -> Hats:
     """The HATs of some files."""
     spec, (_, parts) = feed.spec, feed.events(report)
-    found: list[tuple[Totals, int, float]] = []
+    hats: list[tuple[Totals, int, float]] = []
     for slot_s in sorted(parts):
         events = wire.unpack_events(parts[slot_s])
         whole = tally(events, slot_s, None, (SUMS,)).tally
         kept = whole if spec.privacy.cap is None else tally(events, slot_s, spec.privacy.cap, (SUMS,)).tally
-        found += _hats(kept, whole, spec.speeds.grid)
-    truth, rows = (np.array([hat[at] for hat in found], np.float64) for at in (2, 1))
-    vehicles = np.array([hat[0].counts.size for hat in found], np.float64)
-    return Hats([(totals, reported) for totals, reported, _ in found], truth, rows, vehicles)
+        hats += _hats(kept, whole, spec.speeds.grid)
+    truth, rows = (np.array([hat[at] for hat in hats], np.float64) for at in (2, 1))
+    vehicles = np.array([hat[0].counts.size for hat in hats], np.float64)
+    return Hats([(totals, reported) for totals, reported, _ in hats], truth, rows, vehicles)
 
 
 def _hats(kept: Tally, whole: Tally, grid: Grid) -> Iterator[tuple[Totals, int, float]]:
@@ -98,7 +98,7 @@ def errors_of(
     hats: Hats, grid: Grid, epsilons: Sequence[str], runs: int, prior: Prior | None, report: Callable[[int, int], None]
 ) -> list[Errors]:
     """The errors of all mechanisms, and of a constant, per epsilon; published values, so clamped into [0, U]."""
-    found = []
+    errors = []
     mechanisms = contenders(prior)
     whole = len(epsilons) * len(mechanisms)
     constant = np.abs(hats.truth - hats.city_mean)
@@ -106,11 +106,11 @@ def errors_of(
         bar = _summed(CONSTANT, epsilon, constant, hats.city_mean - hats.truth, hats)
         for label, mechanism in mechanisms.items():
             error, bias = _actual(mechanism, hats, grid, Fraction(epsilon), runs)
-            found.append(_summed(label, epsilon, error, bias, hats, bar))
-            report(len(found), whole)
-        found.append(bar)
+            errors.append(_summed(label, epsilon, error, bias, hats, bar))
+            report(len(errors), whole)
+        errors.append(bar)
         whole += 1
-    return found
+    return errors
 
 
 def _actual(mechanism: Mechanism, hats: Hats, grid: Grid, epsilon: Fraction, runs: int) -> tuple[Float64s, Float64s]:

@@ -18,11 +18,11 @@ def agrees(cell: Cell) -> bool | None:
 
     None where there is no reference.
     """
-    known = reference_of(cell)
-    if known is None:
+    reference = reference_of(cell)
+    if reference is None:
         return None
     both = math.hypot(cell.standard_error, cell.standard_error * math.sqrt(cell.runs / 10_000))
-    return abs(cell.error - known) <= 4 * both + last_digit(cell.data, cell.label, known) / 2
+    return abs(cell.error - reference) <= 4 * both + last_digit(cell.data, cell.label, reference) / 2
 
 
 def error_table(name: str, cells: Sequence[Cell], note: str, *, same_data: bool) -> Table:
@@ -39,9 +39,9 @@ def error_table(name: str, cells: Sequence[Cell], note: str, *, same_data: bool)
         table.add_column(f"ε {epsilon}", justify="right")
     by_label: dict[str, list[str]] = {}
     for cell in cells:
-        known = reference_of(cell)
+        reference = reference_of(cell)
         mark = " !" if same_data and agrees(cell) is False else ""
-        beside = "" if known is None else f" ({known:g}){mark}"
+        beside = "" if reference is None else f" ({reference:g}){mark}"
         text = f"{_short(cell.error)} ±{_short(cell.standard_error)}{beside}"
         by_label.setdefault(cell.label, []).append(text)
     for label, row in by_label.items():

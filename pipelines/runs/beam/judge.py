@@ -77,9 +77,9 @@ def verdict_on(
             counts.update(fact.counts)
     for asked in sorted((fact for fact in decoded if isinstance(fact, AskedFact)), key=lambda fact: fact.period):
         debits = [Debit(UnitKey(spec, slot_s, shard), claim_of(claim)) for spec, slot_s, shard, claim in asked.wanted]
-        found = Asked(debits, msgspec.convert(asked.spent, Spend, dec_hook=_from_text))
+        sums = Asked(debits, msgspec.convert(asked.spent, Spend, dec_hook=_from_text))
         wanted[asked.period] = debits
-        outcome.debits[asked.period], outcome.spent[asked.period] = found.total, found.spent
+        outcome.debits[asked.period], outcome.spent[asked.period] = sums.total, sums.spent
     count_in(outcome, counts)
     unreadable = sorted(name.removeprefix(UNREADABLE) for name in counts if name.startswith(UNREADABLE))
     having = {name.removeprefix(OF_PERIOD) for name in counts if name.startswith(OF_PERIOD)}

@@ -23,21 +23,21 @@ _RAISED = re.compile(rf"^({'|'.join(map(re.escape, _KINDS))}): (.+?)(?: \[while 
 
 def reason_of(text: str) -> Exception | None:
     """What a step raised, if it was an error of ours: other texts may hold what was read."""
-    found = _RAISED.findall(text)
-    if not found:
+    raised = _RAISED.findall(text)
+    if not raised:
         return None
-    kind, sentence = found[-1]
+    kind, sentence = raised[-1]
     return _KINDS[kind](sentence)
 
 
 def finished(result: PipelineResult) -> Finished:
     """What a job counted, and the texts that it told."""
-    found = result.metrics().query(MetricsFilter().with_namespace(counters.NAMESPACE))
+    metrics = result.metrics().query(MetricsFilter().with_namespace(counters.NAMESPACE))
     counts = Counter[str]()
-    for counter in found["counters"]:
+    for counter in metrics["counters"]:
         counts[counter.key.metric.name] += counter.result
     told: dict[str, frozenset[str]] = {}
-    for texts in found["string_sets"]:
+    for texts in metrics["string_sets"]:
         name = texts.key.metric.name
         told[name] = told.get(name, frozenset()) | texts.result
     return Finished(counts, told)

@@ -65,12 +65,12 @@ def workers_for(paths: Sequence[str]) -> int:
 
 def pieces_of(layout: Layout, paths: Sequence[str]) -> list[Observe]:
     """The files, large ones in shares, largest first."""
-    found = []
+    pieces = []
     for path in paths:
         size = os.path.getsize(path) if os.path.exists(path) else 0
         shares = max(1, size // SHARE_BYTES) if isinstance(layout, SplitLayout) else 1
-        found += [(size / shares, Observe(path, Share(number, shares))) for number in range(shares)]
-    return [piece for _, piece in sorted(found, key=lambda each: -each[0])]
+        pieces += [(size / shares, Observe(path, Share(number, shares))) for number in range(shares)]
+    return [piece for _, piece in sorted(pieces, key=lambda each: -each[0])]
 
 
 @contextmanager
@@ -171,17 +171,17 @@ class _Worker:
     def perform(self, task: Task, told: Told) -> Done:
         with suppress(BrokenPipeError):
             send(self._asks, pickle.dumps(task))
-        while isinstance(found := self._answer(), int):
-            told(found)
-        if isinstance(found, Done):
-            return found
-        raise found
+        while isinstance(answer := self._answer(), int):
+            told(answer)
+        if isinstance(answer, Done):
+            return answer
+        raise answer
 
     def _answer(self) -> int | Done | Exception:
         answer = receive(self._answers)
         with suppress(pickle.UnpicklingError, EOFError):  # of an answer that is none, or was cut short
-            found: int | Done | Exception = pickle.loads(answer)
-            return found
+            reply: int | Done | Exception = pickle.loads(answer)
+            return reply
         code = self._process.wait()
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         return StepError(f"a worker process ended in the middle of its work ({how}); nothing was recorded")

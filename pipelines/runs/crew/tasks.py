@@ -186,12 +186,12 @@ def _shelved(table: wire.Tally, shard: Int64s, plan_s: int, shelf: Shelf) -> Ite
 def _events(batch: RawBatch, road: Road, counts: "Counter[str]") -> Iterable[wire.Part]:
     observations, refused = parse(batch.table, road.rules)
     failpoint("parse")
-    found = locate(observations, road.ground)
+    located = locate(observations, road.ground)
     failpoint("assign")
     for stage, reasons in (
         ("read", batch.refused),
         ("parse", refused),
-        ("assign", {hexagons.OUTSIDE_REGION: found.outside}),
+        ("assign", {hexagons.OUTSIDE_REGION: located.outside}),
     ):
         counts.update({counters.refused(stage, reason): rows for reason, rows in reasons.items() if rows})
-    return wire.split(found.observations, found.cell, 1, packing=wire.FAST)
+    return wire.split(located.observations, located.cell, 1, packing=wire.FAST)

@@ -101,8 +101,8 @@ def job_of(result: PipelineResult, name: str, rest: str) -> FlinkJob:
     cluster = Cluster(rest)
     until = time.monotonic() + SUBMIT_S
     while time.monotonic() < until:
-        if found := cluster.job_named(name):
-            return FlinkJob(cluster, found)
+        if job_id := cluster.job_named(name):
+            return FlinkJob(cluster, job_id)
         if result.state in _LOST:
             raise EngineError("Flink did not take the job: the log of the job server says why")
         time.sleep(0.2)

@@ -95,10 +95,10 @@ class _Watch:
         """
         try:
             new = sorted(set(self._whole()) - self._said)
-            found = (self._of_slots(new) if new else self._losses()) + self._new_periods()
+            lines = (self._of_slots(new) if new else self._losses()) + self._new_periods()
         except LedgerError as error:
             return self._turned(True, str(error))
-        return self._turned(False, "answers") + found + self._missing()
+        return self._turned(False, "answers") + lines + self._missing()
 
     def _turned(self, is_away: bool, word: str) -> list[Summary]:
         """One line if the ledger went or came since the last look."""

@@ -179,10 +179,10 @@ def kafka_source(spec: Specification, topic: Topic, start_s: int) -> "ReadKafka"
     try:
         if not spec.counts_are_public:
             check_clock(topic)
-        found = starts(topic, (start_s - CLOCK_ERROR_S) * 1_000)  # a producer's clock may be that much behind
+        partitions = starts(topic, (start_s - CLOCK_ERROR_S) * 1_000)  # a producer's clock may be that much behind
     except KafkaSourceError as error:
         raise InputError(str(error)) from None
-    return ReadKafka(topic, found, _watermark(spec, start_s), layout)
+    return ReadKafka(topic, partitions, _watermark(spec, start_s), layout)
 
 
 def folder_source(spec: Specification, folder: Path, start_s: int) -> ReadGrowing:
@@ -206,12 +206,12 @@ def first_slot(spec: Specification, text: str | None, now: datetime) -> int:
     if text is None:
         start_s = next(slots_from(timetable, int(now.timestamp()) + 1, to_s), to_s)
     else:
-        at = instant_of(text, timetable, last=False)
+        instant = instant_of(text, timetable, last=False)
         try:
-            timetable.check_edge(at)
+            timetable.check_edge(instant)
         except CalendarError as error:
             raise UsageError(str(error)) from None
-        start_s = int(at.timestamp())
+        start_s = int(instant.timestamp())
     if not from_s <= start_s < to_s:
         edges = f"{timetable.text(from_s)} to {timetable.text(to_s)}"
         raise AccountRefusal(f"account {spec.account.name!r} lasts from {edges}: no stream starts outside of it")

@@ -44,8 +44,8 @@ def most_claimed(units: Sequence[ClaimedUnit], rows: Tally) -> Fraction:
     found: list[int] = []
     for claimed in units:
         known = [kinds.setdefault(claims, len(kinds)) for claims in claimed.kinds]
-        mine = cell_texts(cell[slot_s == claimed.unit.slot_s])
-        found += [known[claimed.kind[each]] for each in mine]
+        texts = cell_texts(cell[slot_s == claimed.unit.slot_s])
+        found += [known[claimed.kind[each]] for each in texts]
     kind = np.repeat(np.array(found, np.int64), np.diff(first, append=cell_of.size))
     prices = [Accountant().compose(claims).pure for claims in kinds]
     vehicles, vehicle = places(rows.vehicle[kept])

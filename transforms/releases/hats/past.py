@@ -159,10 +159,10 @@ def with_model(
 
 def _notes(known: LearnedHats, day: str, means: HatMeans, upper_kmh: float) -> dict[str, Note]:
     """By cell. Without a value where the city is not known."""
-    found = known.belief(day, means, upper_kmh)
+    belief = known.belief(day, means, upper_kmh)
     cells = map(cell_text, means.cells.tolist())
-    if not found.is_known:
+    if not belief.is_known:
         return {cell: {"model_status": "held-back"} for cell in cells}
     status = np.where(means.vehicles >= LEAST_VEHICLES, "ok", "unreliable").tolist()
-    columns = [column.tolist() for column in (found.values, found.lower95, found.upper95)]
+    columns = [column.tolist() for column in (belief.values, belief.lower95, belief.upper95)]
     return {cell: dict(zip(MODEL, row, strict=True)) for cell, *row in zip(cells, *columns, status, strict=True)}

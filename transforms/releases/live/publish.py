@@ -24,11 +24,11 @@ def live_estimates(
     and all were recorded before the slot or are it: so the estimates can be made again.
     """
     entry = live[-1]
-    found = estimates_of_slot(learned_live(stages, live, policy), 0, facts, entry.unit.unit, policy)
+    estimates = estimates_of_slot(learned_live(stages, live, policy), 0, facts, entry.unit.unit, policy)
     spent = _epsilon(entry, policy)
-    size = len(found.hats.cell)
-    hats = replace(found.hats, mechanism=[MECHANISM] * size, epsilon_slot=[spent] * size)
-    return found._replace(hats=hats, is_live=True)
+    size = len(estimates.hats.cell)
+    hats = replace(estimates.hats, mechanism=[MECHANISM] * size, epsilon_slot=[spent] * size)
+    return estimates._replace(hats=hats, is_live=True)
 
 
 def _epsilon(entry: LiveEntry, policy: LevelsPolicy) -> str:
