@@ -44,11 +44,9 @@ def coarser(known: Learned, belief: Field, groups: Groups) -> Field:
     values, shared = groups.totals(share * belief.values), 1 - groups.totals(share**2)
     apart = share * (belief.values - groups.spread(values))
     more = shared * (MORE * described + APART_KMH**2) + _through_weights(known, belief, groups, apart)
-    deviations, through_standing = (
-        groups.totals(share**2 * belief.deviations),
-        _through_standing(known, belief, groups, apart),
-    )
-    groups_seen = replace(
+    deviations = groups.totals(share**2 * belief.deviations)
+    through_standing = _through_standing(known, belief, groups, apart)
+    made_of_hats = replace(
         belief,
         values=values,
         variances=described + more + through_standing,
@@ -60,11 +58,8 @@ def coarser(known: Learned, belief: Field, groups: Groups) -> Field:
         log_variances=_log_variances(known, belief, groups, share),
         chances=_chances(chances_of(belief), groups, share),
     )
-    return (
-        _of_cells(groups_seen)
-        if groups.shape[0] == design.cells and groups.shape[1] < belief.hours.size
-        else groups_seen
-    )
+    are_of_cells = groups.shape[0] == design.cells and groups.shape[1] < belief.hours.size
+    return _of_cells(made_of_hats) if are_of_cells else made_of_hats
 
 
 class Shown(NamedTuple):

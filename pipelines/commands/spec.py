@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pipelines.advice.draft.draft import Draft
     from pipelines.specification import Specification
-    from pipelines.specification.levels import SpanTotal
+    from pipelines.specification.span_total import SpanTotal
 
 
 @click.group()

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from dpops.claims import ZCDP, PureDP, rho_within
+from dpops.claims import ZCDP, PureDP
 from dpops.levels import (
     LEVELS,
     UNIT,
@@ -28,14 +28,14 @@ from dpops.levels.strategy import Free, chosen
 from dpops.types import Grid
 from pipelines.specification.numbers import from_toml
 from pipelines.specification.places import PlacesAsked
+from pipelines.specification.span_total import ONE, SpanTotal
 from transforms.errors import did_you_mean
 from transforms.places.hierarchy import hats_of
 from transforms.releases.periods.products import Product
-from transforms.releases.periods.stages import DayShare, LevelsPolicy, share_of
-from transforms.time.calendar import WEEKDAYS, Timetable, Weekday
+from transforms.releases.periods.stages import LevelsPolicy, share_of
+from transforms.time.calendar import Timetable
 
 MECHANISM = "levels"
-ONE = Fraction(1)
 
 EXPONENTS = {"reports": Fraction(1), "vehicles": Fraction(0)}
 """By target: how the weight of a vehicle's mean in a HAT grows with its reports there."""
@@ -115,51 +115,6 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         if self.exponent is not None:
             return self.exponent
         return EXPONENT if self.target is None else EXPONENTS[self.target]
-
-
-@dataclass(frozen=True)
-class SpanTotal:
-    """The total of any so many consecutive days; delta None where it is pure.
-
-    parts: how many times the share of the day with the largest one all that are released have together, at most; the
-    days' number where all have the same. shares: of the weekdays from Monday on, as parts of the largest; none where
-    all have the same.
-    """
-
-    days: int
-    parts: Fraction
-    epsilon: Fraction
-    delta: Fraction | None
-    shares: tuple[Fraction, ...] = ()
-
-    @classmethod
-    def of(
-        cls,
-        days: int,
-        timetable: Timetable,
-        weights: Mapping[Weekday, Fraction],
-        total: tuple[Fraction, Fraction | None],
-    ) -> "SpanTotal":
-        """weights: of weekdays, 1 where there is none. total: epsilon, delta of so many days."""
-        every = {weekday: weights.get(weekday, ONE) for weekday in WEEKDAYS}
-        most = max(every[weekday] for weekday in timetable.weekdays)
-        shares = {weekday: weight / most for weekday, weight in every.items()}
-        alike = all(shares[weekday] == 1 for weekday in timetable.weekdays)
-        return cls(days, timetable.heaviest(days, shares), *total, shares=() if alike else (*shares.values(),))
-
-    def of_a_day(self, part: Fraction = ONE) -> tuple[Fraction, Fraction | None]:
-        """A day's share: its epsilon (with delta at the same delta, rounded up), and with delta its rho.
-
-        part: of the largest share.
-        """
-        if self.delta is None:
-            return part * self.epsilon / self.parts, None
-        rho = part * rho_within(self.epsilon, self.delta) / self.parts
-        return self.epsilon if part == self.parts else ZCDP(rho).approx(self.delta).epsilon, rho
-
-    def by_weekday(self) -> tuple[DayShare, ...]:
-        """From Monday on; none where all days have the same."""
-        return tuple(DayShare(part, self.of_a_day(part)[0]) for part in self.shares)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,8 +16,9 @@ from dpops.statistics import RequestedStatistic, Statistic, check_outputs
 from pipelines.specification.checks import need
 from pipelines.specification.document import Document, SpecificationError
 from pipelines.specification.hints import hint
-from pipelines.specification.levels import LevelsRelease, Options, SpanTotal, levels_release, refusal
+from pipelines.specification.levels import LevelsRelease, Options, levels_release, refusal
 from pipelines.specification.numbers import from_toml
+from pipelines.specification.span_total import SpanTotal
 from transforms.errors import did_you_mean
 from transforms.releases.periods.products import Product, product_of
 from transforms.time.calendar import DAY_MINUTES, Timetable, Weekday

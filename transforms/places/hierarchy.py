@@ -20,19 +20,21 @@ GRANDPARENT = 2
 
 def hats_of(region: Sequence[int], hours: Sequence[int]) -> Hats:
     """The HATs of a region's cells, in their order, in slots that begin in these local hours, 24 more on a day off."""
-    from dpops.learning.design import HOURS  # who learns nothing begins sooner without it
-
-    return Hats(
-        parents=_ancestors(region, PARENT),
-        grandparents=_ancestors(region, GRANDPARENT),
-        hours=tuple(hour % HOURS for hour in hours),
-    )
+    parents, grandparents = _ancestors(region, PARENT), _ancestors(region, GRANDPARENT)
+    return Hats(parents=parents, grandparents=grandparents, hours=_of_the_day(hours))
 
 
 def hats_of_places(places: Places, hours: Sequence[int]) -> Hats:
     """The HATs of places, in their order. What lies above a place is its cell."""
     cells = tuple(places.cell.tolist())
-    return Hats(parents=cells, grandparents=cells, hours=tuple(hour % HOURS for hour in hours))
+    return Hats(parents=cells, grandparents=cells, hours=_of_the_day(hours))
+
+
+def _of_the_day(hours: Sequence[int]) -> tuple[int, ...]:
+    """Hours without the 24 that tell a day off."""
+    from dpops.learning.design import HOURS  # who learns nothing begins sooner without it
+
+    return tuple(hour % HOURS for hour in hours)
 
 
 def _ancestors(region: Sequence[int], above: int) -> tuple[int, ...]:

@@ -10,7 +10,8 @@ from dpops.learning.expected import ExpectedDay, expected_days
 from dpops.levels import BoundsOnly, Recipe, count_stage
 from dpops.levels.strategy import chosen
 from pipelines.specification import Specification
-from pipelines.specification.levels import LevelsRelease, SpanTotal
+from pipelines.specification.levels import LevelsRelease
+from pipelines.specification.span_total import SpanTotal
 from transforms.time.calendar import WEEKDAYS
 
 SPANS = (1, 7, 28, 91, 365)

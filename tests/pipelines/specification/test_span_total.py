@@ -12,7 +12,8 @@ from dpops.claims import ZERO, rho_within
 from dpops.levels import Kind
 from dpops.levels.bounded import unchecked
 from dpops.types import Grid
-from pipelines.specification.levels import LevelsRelease, SpanTotal, levels_release
+from pipelines.specification.levels import LevelsRelease, levels_release
+from pipelines.specification.span_total import SpanTotal
 from tests.dpops.levels.cities import KINDS, Visit, days_of, random_days, rows
 from tests.transforms.releases.levels_days import HOURS, REGION
 from transforms.public import EntryNumber
