@@ -59,8 +59,7 @@ def map_(
     from pipelines.advice.pages.rows import read_rows
 
     rows = read_rows(paths_of(pattern))
-    claim = NOISY if spec_path is None else f"{NOISY} {_protected_by(spec_path)}"
-    places = draw_map(rows, output, MapTexts(title, claim, tiles, credit), around)
+    places = draw_map(rows, output, MapTexts(title, claim_of(spec_path), tiles, credit), around)
     slots = len(rows["slot_start"].unique())
     size = output.stat().st_size
     document = {"output": str(output), "bytes": size, "places": places, "slots": slots}
@@ -68,10 +67,11 @@ def map_(
     return 0
 
 
-def _protected_by(spec_path: Path) -> str:
+def claim_of(spec_path: Path | None) -> str:
+    """What protects vehicles, and with a specification whom and how much."""
     from pipelines.specification import load
 
-    return protected(load(spec_path))
+    return NOISY if spec_path is None else f"{NOISY} {protected(load(spec_path))}"
 
 
 def protected(spec: Specification) -> str:

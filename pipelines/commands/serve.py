@@ -17,7 +17,6 @@ from pipelines.errors import InputError
 if TYPE_CHECKING:
     from pipelines.advice.pages.map import MapTexts, Surroundings
 
-CLAIM = "All figures carry noise that hides what any single vehicle did (differential privacy)."
 BACKLOG = 256
 _SETTINGS: Mapping[str, Any] = {
     "log_level": "warning",
@@ -29,10 +28,11 @@ _SETTINGS: Mapping[str, Any] = {
 }
 
 
-def _texts(title: str, claim: str, tiles: str | None, credit: str) -> MapTexts:
+def _texts(title: str, claim: str | None, spec_path: Path | None, tiles: str | None, credit: str) -> MapTexts:
     from pipelines.advice.pages.map import MapTexts
+    from pipelines.commands.map import claim_of
 
-    return MapTexts(title, claim, tiles, credit)
+    return MapTexts(title, claim or claim_of(spec_path), tiles, credit)
 
 
 @click.command()
@@ -52,7 +52,13 @@ def _texts(title: str, claim: str, tiles: str | None, credit: str) -> MapTexts:
     "texts",
     _texts,
     click.option("--title", default="Speeds of vehicles", show_default=True, help="What the page is called."),
-    click.option("--claim", default=CLAIM, help="A sentence on what protects the vehicles."),
+    click.option(
+        "--spec",
+        "spec_path",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="Their specification: the page then says whom its account protects, and each of its limits.",
+    ),
+    click.option("--claim", help="A sentence on what protects the vehicles, in place of that."),
     click.option("--tiles", metavar="URL", help="Raster tiles under the map, with {z}, {x} and {y}."),
     click.option("--credit", default="", help="Whom the tiles are by."),
 )
@@ -61,8 +67,8 @@ def _texts(title: str, claim: str, tiles: str | None, credit: str) -> MapTexts:
 def serve(folder: Path, host: str, port: int, slots: int, texts: MapTexts, around: Surroundings, as_json: bool) -> int:
     """Serve what is in a folder of result files, and what comes into it, until it is stopped.
 
-    It reads nothing but that folder and changes nothing; it needs no ledger and no key, and refuses a folder
-    that holds one. /openapi.json says what can be asked.
+    It reads nothing but that folder, and the specification if one is named, and changes nothing; it needs no ledger
+    and no key, and refuses a folder that holds one. /openapi.json says what can be asked.
 
     \b
     Example:

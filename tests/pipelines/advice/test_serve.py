@@ -15,6 +15,8 @@ from pipelines.advice.pages.places import Place, Places
 from pipelines.advice.serve import app as serving
 from pipelines.advice.serve.app import application
 from pipelines.advice.serve.snapshot import Follower
+from pipelines.commands.map import claim_of
+from tests import levels_city
 from tests.browser import browser
 from tests.pipelines.advice.results import CELLS, PARENT, known_of, row, write
 
@@ -240,3 +242,12 @@ def test_a_taken_port_is_told(address, folder, hatstream):
     code, _, err = hatstream("serve", "--output", folder, "--port", address.rpartition(":")[2])
     assert (code, "is it taken" in err) == (4, True)
     assert json.loads(requests.get(f"{address}/health", timeout=9).text)["status"] == "ok"
+
+
+def test_a_page_tells_every_limit_of_an_account_of_which_the_specification_is_named(tmp_path):
+    limits = "limits = [{ days = 1, epsilon = 2.64, delta = 1e-6 }, { days = 28, epsilon = 10, delta = 1e-6 }]"
+    spec = tmp_path / "spec.toml"
+    spec.write_text(levels_city.SPEC.replace("limit = 2.64", limits))
+    said = claim_of(spec)
+    assert said.startswith(claim_of(None))
+    assert "epsilon at most 2.64 at delta 1e-06 in a day, 10 at delta 1e-06 in any 28 days" in said
