@@ -32,7 +32,7 @@ from transforms.places.hexagons import cell_text
 from transforms.places.hierarchy import hats_of
 from transforms.recorded.units import HatUnit, Released
 from transforms.releases.hats.past_reader import PastReader
-from transforms.releases.periods import learned, states
+from transforms.releases.periods import fitted, learned, states
 from transforms.releases.periods.stages import LevelsPolicy, first_centres, laid_stage, seal_stage
 from transforms.releases.slots import SlotFacts
 from transforms.releases.state_file import StateFile
@@ -83,7 +83,7 @@ def _levels(folder: Path, region: tuple[int, ...], days: int, vehicles: int) -> 
 
         def estimate(how: LevelsPolicy, slots: list[SlotFacts] = slots) -> None:
             states._FOLDED.clear()
-            learned._fitted.cache_clear()
+            fitted._fitted.cache_clear()
             learned.learned_estimates(ledger.stages("bench", "bench"), how, slots)
 
         spent = _seconds(lambda estimate=estimate: estimate(how))

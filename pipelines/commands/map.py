@@ -69,9 +69,11 @@ def map_(
 
 def claim_of(spec_path: Path | None) -> str:
     """What protects vehicles, and with a specification whom and how much."""
+    if spec_path is None:
+        return NOISY
     from pipelines.specification import load
 
-    return NOISY if spec_path is None else f"{NOISY} {protected(load(spec_path))}"
+    return f"{NOISY} {protected(load(spec_path))}"
 
 
 def protected(spec: Specification) -> str:

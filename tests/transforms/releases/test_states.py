@@ -21,7 +21,7 @@ from tests.transforms.releases.levels_days import HOURS, REGION, facts, policy
 from transforms.ledger.chain import Signature
 from transforms.recorded.units import Sequenced
 from transforms.releases import state_file
-from transforms.releases.periods import learned, states
+from transforms.releases.periods import fitted, learned, states
 from transforms.releases.periods.stages import LevelsPolicy, first_centres, laid_stage, seal_stage
 from transforms.releases.state_file import Kept, StateFile
 
@@ -45,7 +45,7 @@ def entries(days: int, seed: int = 0) -> list[Sequenced]:
 def estimated(days: list[Sequenced], how: LevelsPolicy) -> bytes:
     """As in a process that has just begun."""
     states._FOLDED.clear()
-    learned._fitted.cache_clear()
+    fitted._fitted.cache_clear()
     found = learned.learned_estimates(days, how, SLOTS)
     return b"".join(column.tobytes() for column in (*found[:4], found.status))
 
