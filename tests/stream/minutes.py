@@ -154,9 +154,9 @@ class Town:
         folder = self.folder / "apart"
         folder.mkdir()
         shutil.copy(self.folder / "key", folder / "key")
-        (folder / "key.head").write_text("{}")
         url = f"sqlite:///{folder / 'ledger.sqlite'}"
         place = location.find(url, folder / "key")
+        place.witness.create()
         location.open_account(place, self.spec.account)
         assert self.release(url, folder / "key", "apart/out") == 0
         return self.released(place)
