@@ -16,6 +16,7 @@ def cells(path):
     return [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
 
 
+@pytest.mark.slow  # the tutorial's test walks the same way
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs_and_shows_what_it_showed(path, tmp_path):
     (tmp_path / "notebook.py").write_text("\n\n".join("".join(cell["source"]) for cell in cells(path)))

@@ -48,6 +48,7 @@ def _known_after(days):
     return kept[-1]
 
 
+@pytest.mark.slow
 def test_speeds_that_drop_by_a_fifth_are_followed_within_a_week() -> None:
     """By then three quarters of what the change cost, and more, are gone."""
     always_slow, of_old_days = error(1), error(CHANGE, learns=False)
