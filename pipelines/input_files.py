@@ -16,12 +16,13 @@ class InputFiles:
     """The files that a pattern matches, or those in a folder. allow_empty: seals a period of which they hold no row;
     where counts are secret every period is, and it says that there need be no file.
 
-    skip_unreadable: see `Job`.
+    skip_unreadable: see `Job`. unattended: nobody looks at what this run says, see `LedgerAccount`.
     """
 
     pattern: str
     allow_empty: bool = False
     skip_unreadable: bool = False
+    unattended: bool = False
 
 
 def paths_of(pattern: str, *, or_none: bool = False) -> list[str]:

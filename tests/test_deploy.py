@@ -109,6 +109,11 @@ def test_systemd_tries_again_what_may_pass_by_itself():
     assert (SCHEDULE / said["OnFailure"].replace("%n.service", ".service")).exists()
 
 
+def test_schedulers_let_no_period_be_sealed_that_was_stopped_for_somebody_to_look():
+    for name in ("hatstream-release.service", "release-yesterday.sh", "airflow_dag.py"):
+        assert "--unattended" in (SCHEDULE / name).read_text(), name
+
+
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not here")
 def test_systemd_finds_nothing_wrong_with_the_units(tmp_path):
     for path in SCHEDULE.glob("hatstream-*"):

@@ -27,7 +27,7 @@ def hatstream_release():
     def release(data_interval_start=None):
         day = data_interval_start.astimezone(ZONE).date().isoformat()
         command = [HATSTREAM, "release", "--spec", "town.toml", "--key", "town.key", "--input", f"feed/{day}*.csv"]
-        command += ["--from", day, "--to", day, "--output", "out", "--quiet", "--json"]
+        command += ["--from", day, "--to", day, "--unattended", "--output", "out", "--quiet", "--json"]
         code = subprocess.run(command, cwd=HOME, check=False).returncode
         if code in NO_USE_TO_TRY_AGAIN:
             raise AirflowFailException(f"hatstream release ended with {code}: trying again will not mend it")

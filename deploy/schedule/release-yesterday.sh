@@ -7,7 +7,7 @@ cd "${HATSTREAM_HOME:-/srv/hatstream}" || exit 4
 hatstream=${HATSTREAM:-/opt/hatstream/.venv/bin/hatstream}
 tries=${TRIES:-4}
 while :; do
-    "$hatstream" release --spec town.toml --key town.key --input 'feed/*.csv' --yesterday --output out --quiet --json
+    "$hatstream" release --spec town.toml --key town.key --input 'feed/*.csv' --yesterday --unattended --output out --quiet --json
     code=$?
     tries=$((tries - 1))
     if [ "$code" -ne 4 ] || [ "$tries" -le 0 ]; then break; fi

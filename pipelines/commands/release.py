@@ -81,6 +81,12 @@ input_options = packed(
         is_flag=True,
         help="A file that cannot be decoded is a dead letter with its name; else it stops the release.",
     ),
+    click.option(
+        "--unattended",
+        is_flag=True,
+        help="For schedulers, which try again by themselves: a period that was stopped because too few vehicles "
+        "reported stays so, until somebody runs it without this option.",
+    ),
 )
 
 

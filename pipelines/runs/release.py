@@ -73,7 +73,8 @@ def release(
     secret = admitted(spec, location)
     paths = input_of(files.pattern, or_none=files.allow_empty and not spec.counts_are_public)
     output_folder.prepare(outputs, spec, location)
-    job = continuing(job_of(spec, when, secret, ledger_account_of(spec, location), outputs), location.ledger)
+    account = replace(ledger_account_of(spec, location), unattended=files.unattended)
+    job = continuing(job_of(spec, when, secret, account, outputs), location.ledger)
     job = replace(job, skips_unreadable=files.skip_unreadable)
     needed = _needed(spec, when, location, allow_empty=files.allow_empty)
     outcome = _run(job, paths, when.slots, needed, workers, engine, progress)
@@ -146,7 +147,7 @@ def stopped_sentence(spec: Specification, location: AccountLocation, period: str
         f"period {period}: about {max(vehicles, 0):,.0f} vehicles reported (a released number, give or take "
         f"{2 * sd:,.0f}), of {declared:,} that the specification declares. Is this the input of that period, and does "
         "[input] fit it (hatstream release --check-input)? Nothing else of it was released, and it has its debit. The "
-        "next run releases it with what is left of the total, whatever its input holds"
+        "next run without --unattended releases it with what is left of the total, whatever its input holds"
     )
 
 

@@ -78,6 +78,18 @@ def test_the_wrong_input_is_stopped_and_the_next_run_releases_the_day(
     assert sorted(path.read_bytes() for path in (town / "out").glob("hats-*")) == before
 
 
+def test_runs_of_a_scheduler_stop_until_somebody_has_run_without_its_option(town: Path, hatstream: Any) -> None:
+    """A scheduler tries again after exit code 4: else its second try would seal the day with the wrong input."""
+    unattended, attended = (*city.release(town, end=DAYS[0]), "--unattended"), city.release(town, end=DAYS[0])
+    write(town, OTHER_DAY)
+    assert [hatstream(*unattended)[0] for _ in range(3)] == [4, 4, 4]
+    write(town, levels_city.rows(buses=BUSES))
+    assert hatstream(*unattended)[0] == 4  # that it is another input cannot be known
+    assert stages(town) == [(DAYS[0], 0, True)]
+    assert [hatstream(*asked)[0] for asked in (attended, unattended)] == [0, 0]
+    assert [number for _, number, _ in stages(town)] == [0, 1, 2]
+
+
 def test_the_right_input_is_released_at_once_with_the_same_total(town: Path, hatstream: Any) -> None:
     assert hatstream(*city.release(town, end=DAYS[1]))[0] == 0
     first, second = (DAYS[0], [0, 1, 2]), (DAYS[1], [0, 1])

@@ -10,7 +10,10 @@ from transforms.ledger.ledger import Ledger
 
 @dataclass(frozen=True)
 class LedgerAccount:
-    """Where and under which account a specification's slots are recorded."""
+    """Where and under which account a specification's slots are recorded.
+
+    unattended: whether a period that stopped a run stops this one too: only a run that somebody looks at goes on.
+    """
 
     url: str = field(repr=False)  # may hold a password
     head: Path
@@ -19,6 +22,7 @@ class LedgerAccount:
     spec_name: str
     spec_text: str
     signature: Signature | None = None
+    unattended: bool = False
 
     def open(self) -> Ledger:
         return Ledger(self.url, self.head, self.signature)

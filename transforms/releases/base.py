@@ -25,7 +25,7 @@ RecordUnits = Callable[[Sequence[Unit]], Sequence[RecordedSlot]]
 class Stopped(NamedTuple):
     """A run ends before a period is released whole: what was recorded of it says that it may be wrong.
 
-    Nothing may come after it in this run. The next run goes on.
+    Nothing may come after it in this run. The next run that somebody attends to goes on.
     """
 
     period: str
@@ -62,10 +62,19 @@ class Before(NamedTuple):
         return account.open().live(account.name, spec_id, period)
 
     def stop_once(self, unit: StageUnit, run: str) -> None:
-        """Raises MustStop in the run that first comes to a unit that must stop it, and when that run tries again."""
+        """Raises MustStop in the run that first comes to a unit that must stop it, and when that run tries again.
+
+        Where nobody attends to runs, in each, until one that somebody attended to has gone on.
+        """
         account = self._account
-        if account.open().stop(account.name, unit.spec_id, unit.period, run):
+        if account.open().stop(account.name, unit.spec_id, unit.period, run) or (
+            account.unattended and not self._has_gone_on(unit)
+        ):
             raise MustStop(unit.period)
+
+    def _has_gone_on(self, unit: StageUnit) -> bool:
+        entries = (entry.unit for entry in self.stages(unit.spec_id))
+        return any(each.period == unit.period and each.stage > unit.stage for each in entries)
 
     @property
     def _account(self) -> LedgerAccount:

@@ -22,7 +22,7 @@ from transforms.wire import unpack_tally
 
 STOPPED_HERE = (
     "period {}: far fewer vehicles than the specification declares, as far as their noisy number says. Nothing else of "
-    "it is released; the next run releases it, whatever its input holds"
+    "it is released; the next run that is not unattended releases it, whatever its input holds"
 )
 
 
