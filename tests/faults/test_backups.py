@@ -10,6 +10,7 @@ from shutil import copy2, rmtree
 
 import pytest
 
+from pipelines.account.backup import read_backup
 from tests import city, levels_city
 from tests.faults.small_town import HEAD, KEY, LEDGER, lose, make_town, released, results, spent
 
@@ -179,3 +180,30 @@ def test_whole_periods_under_secret_counts_are_told_from_those_of_the_backup(tmp
         (tmp_path / "out" / name).unlink()
     assert restored(tmp_path, hatstream, "--results", tmp_path / "out")[0] == 0
     assert len(spent(tmp_path, hatstream)) == 1
+
+
+def head_without_signature(town):
+    """As who has no key can write it: a head that says what the backup says, and nothing of what was released since."""
+    backup = read_backup(town / "town.backup", None)
+    mine = {"sequence": backup.last["seq"], "hash": backup.last["hash"], "accounts": [backup.last["account"]]}
+    return json.dumps({backup.genesis: mine})
+
+
+@pytest.mark.parametrize("more", [(), ("--nothing-since",)], ids=["no word", "answered for"])
+def test_a_head_without_a_signature_is_no_witness_that_nothing_was_released_since(more, backed_up, hatstream):
+    assert released(backed_up, hatstream, city.DAYS[1])[0] == 0
+    lose(backed_up, LEDGER)
+    (backed_up / HEAD).write_text(head_without_signature(backed_up))
+    code, _, err = restored(backed_up, hatstream, *more)
+    assert (code, "no signature" in err) == (4, True)
+    assert not (backed_up / LEDGER).exists()
+
+
+def test_who_takes_a_head_without_a_signature_gives_a_second_look(backed_up, hatstream, monkeypatch):
+    """The mistake that the test above would find."""
+    assert released(backed_up, hatstream, city.DAYS[1])[0] == 0
+    lose(backed_up, LEDGER)
+    (backed_up / HEAD).write_text(head_without_signature(backed_up))
+    monkeypatch.setattr("pipelines.account.backup.check_unsigned", lambda *_: None)
+    monkeypatch.setattr("transforms.ledger.witness.check_unsigned", lambda *_: None)
+    assert restored(backed_up, hatstream)[0] == 0
