@@ -71,7 +71,7 @@ def _names(features: Sequence[dict[str, Any]]) -> tuple[str, ...]:
     names: dict[str, int] = {}
     for number, feature in enumerate(features, 1):
         properties = feature.get("properties") if isinstance(feature, dict) else None
-        name = (properties or {}).get("name")
+        name = properties.get("name") if isinstance(properties, dict) else None
         if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > 200:
             raise ValueError(f"feature {number} needs a property name: printable text of at most 200 letters")
         if name in names:
@@ -111,7 +111,8 @@ def _shape_of(feature: dict[str, Any], buffer_m: float, number: int) -> _Shape:
     if kind not in (*_LINES, *_AREAS):
         raise ValueError(f"feature {number} needs a line or a polygon; it is {kind!r}")
     try:
-        degrees = shapely.geometry.shape(geometry)
+        with np.errstate(invalid="ignore"):  # what is no number is nowhere on earth
+            degrees = shapely.geometry.shape(geometry)
     except (ValueError, TypeError, LookupError, AttributeError, shapely.errors.ShapelyError) as error:
         raise ValueError(f"feature {number} has a geometry that cannot be read: {type(error).__name__}") from None
     if not _is_on_earth(degrees):

@@ -1,5 +1,6 @@
 """Places and ground of maps: public names and shapes, from GeoJSON files or from H3 itself."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +11,7 @@ import msgspec
 
 from pipelines.errors import InputError
 from transforms.errors import reason_of
+from transforms.regular_files import read_regular
 
 Position = tuple[float, float]
 """Longitude and latitude, degrees."""
@@ -17,6 +19,8 @@ Position = tuple[float, float]
 LINE, AREA = "line", "area"
 _PARTS = {"LineString": LINE, "MultiLineString": LINE, "Polygon": AREA, "MultiPolygon": AREA}
 _CELL_LETTERS = 18  # h3 fails on far longer ones
+_MOST_BYTES = 256 << 20
+_MOST_PARTS = 65_535  # of a shape, as a page counts them
 _DEPTHS = {"LineString": 0, "MultiLineString": 1, "Polygon": 1, "MultiPolygon": 2}
 
 
@@ -78,7 +82,7 @@ def read_places(path: Path | None) -> Places:
         return Places()
     places = {}
     for feature in _features(path):
-        said = feature.get("properties") or {}
+        said = _said(path, feature)
         place_id = next((said[key] for key in ("place", "cell", "id", "name") if said.get(key)), feature.get("id"))
         if place_id is None:
             raise InputError(f"{path}: a feature has none of the properties place, cell, id and name")
@@ -92,8 +96,8 @@ def read_ground(path: Path | None) -> Sequence[GroundLine]:
     """Lines under a map: features with `name` and `colour`, or `route_color` as GTFS has it. Raises InputError."""
     lines = []
     for feature in [] if path is None else _features(path):
-        said = feature.get("properties") or {}
-        shape = _shape(Path(str(path)), feature.get("geometry") or {})
+        said = _said(Path(str(path)), feature)
+        shape = _shape(Path(str(path)), feature.get("geometry"))
         lines.append(GroundLine(str(said.get("name") or ""), _colour(said), shape))
     return lines
 
@@ -104,9 +108,16 @@ def _colour(said: Mapping[str, Any]) -> str:
     return f"#{text.lower()}" if fits else ""
 
 
+def _said(path: Path, feature: Mapping[str, Any]) -> Mapping[str, Any]:
+    said = feature.get("properties") or {}
+    if not isinstance(said, dict):
+        raise InputError(f"{path}: a feature has properties that are no names with values")
+    return said
+
+
 def _features(path: Path) -> list[dict[str, Any]]:
     try:
-        document = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+        document = msgspec.json.decode(read_regular(path, _MOST_BYTES), type=dict[str, Any])
         return [feature for feature in document["features"] if isinstance(feature, dict)]
     except OSError as error:
         raise InputError(f"{path}: {reason_of(error)}") from None
@@ -114,14 +125,16 @@ def _features(path: Path) -> list[dict[str, Any]]:
         raise InputError(f"{path} is no GeoJSON collection of features") from None
 
 
-def _shape(path: Path, geometry: Mapping[str, Any]) -> Shape:
-    kind = str(geometry.get("type"))
+def _shape(path: Path, geometry: Any) -> Shape:
+    kind = str(geometry.get("type")) if isinstance(geometry, dict) else "none"
     if kind not in _PARTS:
         raise InputError(f"{path}: a shape must be one of {', '.join(_PARTS)}; one is {kind[:20]!r}")
     try:
         parts = _flat(geometry["coordinates"], _DEPTHS[kind])
     except (KeyError, TypeError, ValueError, IndexError):
-        raise InputError(f"{path}: a {kind} has coordinates that are no positions") from None
+        raise InputError(f"{path}: a {kind} has coordinates that are no positions in degrees") from None
+    if len(parts) > _MOST_PARTS:
+        raise InputError(f"{path}: a {kind} has more than {_MOST_PARTS:,} parts")
     if not parts or any(len(part) < 2 for part in parts):
         raise InputError(f"{path}: a {kind} has fewer than two positions")
     return Shape(_PARTS[kind], parts, geometry)
@@ -129,8 +142,15 @@ def _shape(path: Path, geometry: Mapping[str, Any]) -> Shape:
 
 def _flat(nested: Any, depth: int) -> tuple[tuple[Position, ...], ...]:
     if depth == 0:
-        return (tuple((float(position[0]), float(position[1])) for position in nested),)
+        return (tuple(_position(*pair[:2]) for pair in nested),)
     return tuple(part for inner in nested for part in _flat(inner, depth - 1))
+
+
+def _position(longitude: float, latitude: float) -> Position:
+    """Across the antimeridian longitudes go on. Raises TypeError for what is no number, ValueError for one too far."""
+    if not (math.fabs(longitude) <= 360 and math.fabs(latitude) <= 90):
+        raise ValueError
+    return float(longitude), float(latitude)
 
 
 def _hexagon(cell: str) -> Shape:
