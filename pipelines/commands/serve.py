@@ -77,11 +77,12 @@ def serve(folder: Path, host: str, port: int, slots: int, texts: MapTexts, aroun
     import uvicorn
 
     from pipelines.advice.serve.app import application
+    from pipelines.advice.serve.connections import BoundedConnection
     from pipelines.advice.serve.snapshot import Follower
 
     follower = Follower(folder, around, slots)
     follower.refuse_secrets()
-    config = uvicorn.Config(application(follower, texts), **_SETTINGS)
+    config = uvicorn.Config(application(follower, texts), http=BoundedConnection, **_SETTINGS)
     listening = _listening(host, port)
     shown = f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{listening.getsockname()[1]}/"

@@ -1,9 +1,10 @@
 """The read-only server: what it answers, that it follows its folder, and that nothing else is within its reach."""
 
 import json
+import socket
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import mapbox_vector_tile
 import pytest
@@ -13,7 +14,9 @@ import uvicorn
 from pipelines.advice.pages.map import MapTexts, Surroundings
 from pipelines.advice.pages.places import Place, Places
 from pipelines.advice.serve import app as serving
+from pipelines.advice.serve import connections
 from pipelines.advice.serve.app import application
+from pipelines.advice.serve.connections import BoundedConnection
 from pipelines.advice.serve.snapshot import Follower
 from pipelines.commands.map import claim_of
 from tests import levels_city
@@ -28,17 +31,17 @@ WAIT_S = 30.0
 def served(folder, around=None, slots=168):
     """The address of a server over a folder."""
     app = application(Follower(folder, around or Surroundings(NAMED), slots), MapTexts("Town", "Noise protects."))
-    config = uvicorn.Config(app, port=0, log_level="error")
-    socket, server = config.bind_socket(), uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [socket]})
+    config = uvicorn.Config(app, port=0, log_level="error", http=BoundedConnection)
+    listening, server = config.bind_socket(), uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     until(lambda: server.started)
     try:
-        yield f"http://127.0.0.1:{socket.getsockname()[1]}"
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
     finally:
         server.should_exit = True
         thread.join()
-        socket.close()
+        listening.close()
 
 
 def until(holds):
@@ -251,3 +254,56 @@ def test_a_page_tells_every_limit_of_an_account_of_which_the_specification_is_na
     said = claim_of(spec)
     assert said.startswith(claim_of(None))
     assert "epsilon at most 2.64 at delta 1e-06 in a day, 10 at delta 1e-06 in any 28 days" in said
+
+
+ASKED = b"GET /api/slots HTTP/1.1\r\nHost: a\r\n"
+
+
+@pytest.mark.parametrize("before", [b"", ASKED + b"\r\n"], ids=["a first question", "a second one"])
+@pytest.mark.parametrize("said", [b"", ASKED + b"X-Half: "], ids=["silent", "half"])
+def test_who_never_ends_a_question_is_hung_up_on(said, before, folder, monkeypatch):
+    """Else some hundred of them are all that the server ever hears. What drips does not put the end off."""
+    monkeypatch.setattr(connections, "ASKED_S", 0.5)
+    with served(folder) as address, connected(address) as connection:
+        connection.sendall(before)
+        if before:
+            assert connection.recv(5) == b"HTTP/"
+        connection.sendall(said)
+        assert ended(connection, said)
+        assert requests.get(f"{address}/api/slots", timeout=WAIT_S).status_code == 200
+
+
+def test_who_reads_no_answer_is_hung_up_on(folder, monkeypatch):
+    monkeypatch.setattr(connections, "ASKED_S", 0.5)
+    monkeypatch.setattr(connections, "ANSWERED_S", 0.5)
+    lost, was_lost = BoundedConnection.connection_lost, threading.Event()
+    monkeypatch.setattr(BoundedConnection, "connection_lost", lambda *given: (was_lost.set(), lost(*given)))
+    with served(folder) as address, connected(address) as connection:
+        with suppress(OSError):
+            connection.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n" * 200)  # more than is kept for one who reads none
+        assert was_lost.wait(WAIT_S)
+
+
+def connected(address):
+    """Takes little that it has not read."""
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+    connection.settimeout(WAIT_S)
+    connection.connect(("127.0.0.1", int(address.rpartition(":")[2])))
+    return connection
+
+
+def ended(connection, drop):
+    """Whether the other side ended it, while drops of a question still came."""
+    until_s = time.monotonic() + WAIT_S
+    connection.settimeout(0.05)
+    while time.monotonic() < until_s:
+        try:
+            connection.sendall(drop[-1:])
+            if not connection.recv(1 << 16):
+                return True
+        except TimeoutError:
+            continue
+        except OSError:
+            return True
+    return False
