@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pipelines.commands.interrupt import asked_to_stop
+from pipelines.commands.interrupt import asked_to_stop, end_at_once
 from pipelines.commands.local_path import LocalPath
 from pipelines.commands.options import answer, json_option, kafka_topic
 from pipelines.commands.terminal import note
 from pipelines.errors import UsageError
+from pipelines.exit_codes import DONE, FAILED
 
 if TYPE_CHECKING:
     from pipelines.advice.collect.keep import Keep
@@ -71,7 +72,10 @@ def collect(
     with asked_to_stop(STOP_S) as stop, _kept_in(output, topic) as keep:
         counts = _poll(Poller(url, every_s, headers), keep, stop, for_s)
     answer(as_json, {name: counts[name] for name in ("new", "unchanged", "failed")}, _line(counts))
-    return 0 if counts["new"] or counts["unchanged"] else 4
+    code = DONE if counts["new"] or counts["unchanged"] else FAILED
+    if stop.is_set():
+        end_at_once(code)
+    return code
 
 
 def _kept_in(folder: Path | None, topic: Topic | None) -> AbstractContextManager[Keep]:

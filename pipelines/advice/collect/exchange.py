@@ -8,11 +8,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Literal
 
 import msgspec
 
 LOOK_EVERY_S = 0.1
+KILLED_S = 0.5
+"""So long is waited for a process that was ended to be gone: on a busy machine that takes its time."""
 
 _PROGRAM = "import hatstream; from pipelines.advice.collect.asking import main; main()"
 
@@ -41,16 +44,19 @@ def exchanged(question: Question, is_stopped: Callable[[], bool]) -> tuple[Head,
     """The head and the message, b"" without one. It is given up at once where it is to stop."""
     command = [sys.executable, "-P", "-c", _PROGRAM]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen(command, **pipes) as process:  # type: ignore[call-overload]
-        asked: bytes | None = msgspec.json.encode(question)
-        while True:
-            try:
-                said, _ = process.communicate(asked, timeout=LOOK_EVERY_S)
-                break
-            except subprocess.TimeoutExpired:
-                asked = None  # it has it
-                if is_stopped():
-                    process.kill()
+    process = subprocess.Popen(command, **pipes)  # type: ignore[call-overload]
+    asked: bytes | None = msgspec.json.encode(question)
+    while True:
+        try:
+            said, _ = process.communicate(asked, timeout=LOOK_EVERY_S)
+            break
+        except subprocess.TimeoutExpired:
+            asked = None  # it has it
+            if is_stopped():
+                process.kill()
+                with suppress(subprocess.TimeoutExpired):
+                    process.communicate(timeout=KILLED_S)
+                return Head("failed", "given up"), b""
     if process.returncode == -signal.SIGALRM:
         return Head("failed", f"not complete after {question.deadline_s:g} s"), b""
     if process.returncode:
