@@ -11,6 +11,7 @@ import pytest
 from tests.beam_memory import let_beam_remember
 from tests.ledger_memory import let_ledgers_remember
 from tests.quick_disks import let_disks_be_quick
+from tests.repeatable_noise import let_noise_be_fresh, let_noise_repeat
 from tests.servers import Postgres, emptied, postgres_server
 
 for profile, examples in (("fast", 40), ("whole", 100)):  # `make test-all` asks for the whole
@@ -50,8 +51,12 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(20_000, 50, 50)
 
 
-def pytest_runtest_setup() -> None:
+def pytest_runtest_setup(item: pytest.Item) -> None:
     let_beam_remember()
+    if "statistical" in item.path.parts:
+        let_noise_be_fresh()
+    else:
+        let_noise_repeat(item.nodeid)
 
 
 @pytest.fixture(scope="session")
