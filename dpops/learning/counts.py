@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,8 +24,8 @@ ANCHOR_SD = 0.7
 """How far, in logarithms, a day's whole weight may be from what the declared fleet makes of it."""
 _STEPS = 14
 _MOST_STEP = 1.5
-_SMALL_STEP = 1e-3
-_ROUNDS = 2
+_SMALL_STEP = 2e-2
+_SMALL_CHANGE = 0.03
 _FAR = 30.0
 
 
@@ -102,12 +103,24 @@ class CountProblem:
         return replace(Information.none(layout), wide={b"anchor": wide})
 
 
+class Start(NamedTuple):
+    """Where a fit begins: effects, (columns,), and how strongly they are held together."""
+
+    effects: Float64s
+    smoothness: Smoothness
+
+
 @dataclass(frozen=True, slots=True)
 class Counts:
     """A fitted surface: its effects, (columns,), in logarithms of weight, and what their covariances are made of."""
 
     effects: Float64s
     solved: Solved
+
+    @property
+    def start(self) -> Start:
+        """Of the next fit."""
+        return Start(self.effects, self.solved.system.smoothness)
 
     def hats(self, design: Design, hours: Int64s) -> Float64s:
         """Weight of each HAT on a usual day, (cells, slots)."""
@@ -140,32 +153,38 @@ def weights_of(design: Design, effects: Float64s, hours: Int64s) -> Float64s:
     return weights
 
 
-def fit_counts(problem: CountProblem) -> Counts:
-    """Fits the surface and its smoothness. It always starts from the anchor, never from another day's fit."""
+def fit_counts(problem: CountProblem, start: Start | None = None) -> Counts:
+    """Fits the surface and its smoothness together: a step of each in turn. start: None begins at the anchor."""
+    effects, smoothness = start or _anchor(problem)
+    step = np.zeros(effects.size)
+    for _ in range(_STEPS):
+        solved = _solved(problem, smoothness, effects)
+        before, step = step, solved.effects - effects
+        effects = _damped(problem, smoothness, effects, _shortened(step, before))
+        found = learned_smoothness(solved, effects, DEFAULT).beyond(smoothness)
+        is_settled = np.abs(step).max() < _SMALL_STEP and found.is_near(smoothness, _SMALL_CHANGE)
+        smoothness = found
+        if is_settled:
+            break
+    return Counts(effects, _solved(problem, smoothness, effects))
+
+
+def _anchor(problem: CountProblem) -> Start:
     effects = np.zeros(problem.layout.width)
     effects[0] = np.log(problem.anchor / problem.hats(effects, problem.hours).sum())
-    smoothness = DEFAULT
-    for index in range(_ROUNDS):
-        effects = _climbed(problem, smoothness, effects)
-        solved = _solved(problem, smoothness, effects)
-        if index + 1 < _ROUNDS:
-            smoothness = learned_smoothness(solved, effects, DEFAULT)
-    return Counts(effects, solved)
+    return Start(effects, DEFAULT)
+
+
+def _shortened(step: Float64s, before: Float64s) -> Float64s:
+    """Goes as far as the last two steps say that the goal is: they go to and fro where noise is below 0."""
+    ratio = float(step @ before) / max(float(before @ before), 1e-12)
+    return step / (1 - min(max(ratio, -1.0), 0.0))
 
 
 def _solved(problem: CountProblem, smoothness: Smoothness, effects: Float64s) -> Solved:
     nothing = np.zeros(problem.layout.border.size)
     parts = [Part(problem.earlier), Part(problem.linear(effects))]
     return system_of(problem.layout, smoothness, nothing, nothing, parts).solved()
-
-
-def _climbed(problem: CountProblem, smoothness: Smoothness, effects: Float64s) -> Float64s:
-    for _ in range(_STEPS):
-        step = _solved(problem, smoothness, effects).effects - effects
-        effects = _damped(problem, smoothness, effects, step)
-        if np.abs(step).max() < _SMALL_STEP:
-            break
-    return effects
 
 
 def _damped(problem: CountProblem, smoothness: Smoothness, effects: Float64s, step: Float64s) -> Float64s:

@@ -1,6 +1,6 @@
 """The public grid that is learned on: cells with neighbours and parents, hours of the day, and the smooth effects."""
 
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from functools import cache
 
 import numpy as np
@@ -13,6 +13,8 @@ HABITS = 2 * HOURS
 BLOCK_H = 4
 """Hours of a part of the day: a parent's own effect lasts that long."""
 BLOCKS = HOURS // BLOCK_H
+_FARTHER = 1.7
+"""So far as a power; below 2 it cannot go to and fro for ever."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,6 +121,20 @@ class Smoothness:
     parents: float
     off: float
     days: float = 1.0
+
+    def is_near(self, other: "Smoothness", share: float) -> bool:
+        """Whether none is that share larger or smaller than the other's."""
+        mine, others = astuple(self), astuple(other)
+        return all(abs(one / another - 1) <= share for one, another in zip(mine, others, strict=True))
+
+    def beyond(self, before: "Smoothness") -> "Smoothness":
+        """Farther on the way from what was before: expectation-maximisation goes it in small steps."""
+        return Smoothness(
+            **{
+                name: getattr(before, name) * (getattr(self, name) / getattr(before, name)) ** _FARTHER
+                for name in Smoothness.__dataclass_fields__
+            }
+        )
 
     def of_hours(self) -> Float64s:
         """The prior precision of hours of both kinds of days, (48, 48)."""

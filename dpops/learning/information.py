@@ -1,7 +1,7 @@
 """What linear observations say about effects, kept as sparsely as they are: it adds up over days."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -78,6 +78,12 @@ class Information:
             self.border + other.border,
             wide,
         )
+
+    def times(self, part: float) -> "Information":
+        """As if that part of the observations had been made."""
+        wide = {key: replace(rows, precisions=part * rows.precisions) for key, rows in self.wide.items()}
+        parts = (part * each for each in (self.families, self.mixed, self.corner, self.local, self.border))
+        return Information(*parts, wide)
 
     def cost(self, layout: Layout, effects: Float64s) -> float:
         """Effects' information effects - 2 vector' effects, up to a constant."""

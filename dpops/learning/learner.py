@@ -10,7 +10,8 @@ import numpy as np
 from dpops.learning import counts as count_model
 from dpops.learning.chances import Chances, expected_vehicles
 from dpops.learning.counts import CountProblem, CountQueries, Counts, fit_counts
-from dpops.learning.design import Design
+from dpops.learning.counts import Start as CountStart
+from dpops.learning.design import Design, Smoothness
 from dpops.learning.information import Information
 from dpops.learning.layout import Layout
 from dpops.learning.means import (
@@ -35,6 +36,9 @@ HOUR_SPREAD = 0.05
 """Squared coefficient of variation of a day's weight in one hour around the city's habit."""
 KEPT = 0.9
 """Share of a vehicle's weight that clipping leaves, roughly."""
+KEPT_EVIDENCE = 0.9
+"""Of what days said that were folded in before, each time that more are: a city changes by and by, and with RECENT days
+a fold the releases of about 40 days count."""
 RECENT = 4
 """Days that are kept as they were released, at least; older ones are folded into one matrix."""
 
@@ -64,6 +68,13 @@ class Facts:
         return float(weights.sum() / (self.vehicles * self.vehicle_weight))
 
 
+class Start(NamedTuple):
+    """Where fits begin. counts: the whole surface. means: how strongly their effects are held together."""
+
+    counts: CountStart
+    means: Smoothness
+
+
 class Layouts(NamedTuple):
     """How the effects of the two models are ordered."""
 
@@ -76,7 +87,7 @@ class State:
     """All that is kept of earlier releases.
 
     days: how many were taken in. recent: the last of them, as released, at least `least_recent`. counts, means: what
-    the older ones say.
+    the older ones say. start: where fits begin, once older days were folded in.
     """
 
     design: Design
@@ -87,6 +98,7 @@ class State:
     counts: Information
     means: DayInformation | None
     least_recent: int | None
+    start: "Start | None" = None
 
     @staticmethod
     def new(design: Design, facts: Facts, least_recent: int | None = RECENT) -> "State":
@@ -226,29 +238,39 @@ class _Day:
 
 
 def taken_in(state: State, day: DayValues) -> State:
-    """The state after a day. When twice the recent days are kept, the older half is folded in as understood now."""
+    """The state after a day. When twice the recent days are kept, the older half is folded in as understood now.
+
+    Earlier ones are forgotten by and by: each time KEPT_EVIDENCE of what they said is left. From then on fits begin
+    where these end.
+    """
     state = replace(state, days=state.days + 1, recent=(*state.recent, day))
     if state.least_recent is None or len(state.recent) < 2 * state.least_recent:
         return state
     older, recent = state.recent[: state.least_recent], state.recent[state.least_recent :]
     fitted, rows = _fitted_counts(state), _speed_rows(state)
-    counts, means = state.counts, state.means
-    for old in older:
+    days = [_understood(state, day, fitted, rows).information for day in state.recent]
+    found = _fitted_means(state, days)
+    counts, means = state.counts.times(KEPT_EVIDENCE), None if state.means is None else state.means.times(KEPT_EVIDENCE)
+    for old, information in zip(older, days, strict=False):
         counts = counts + _count_information(state, old, fitted)
-        information = _understood(state, old, fitted, rows).information
         means = information if means is None else means + information
-    return replace(state, recent=recent, counts=counts, means=means)
+    start = Start(fitted.start, found.solved.system.smoothness)
+    return replace(state, recent=recent, counts=counts, means=means, start=start)
 
 
 def learned(state: State) -> Learned:
     """Counts first, then means; a function of the state alone."""
     counts, rows = _fitted_counts(state), _speed_rows(state)
     days = [_understood(state, day, counts, rows) for day in state.recent]
-    information = [day.information for day in days]
-    if state.means is not None:
-        information.insert(0, state.means)
-    found = Learned(state, counts, fit_means(state.layouts.means, information), tuple(days))
+    means = _fitted_means(state, [day.information for day in days])
+    found = Learned(state, counts, means, tuple(days))
     return replace(found, told=told(found.means, found.described(), rows))
+
+
+def _fitted_means(state: State, recent: Sequence[DayInformation]) -> Means:
+    older = [] if state.means is None else [state.means]
+    start = {} if state.start is None else {"start": state.start.means}
+    return fit_means(state.layouts.means, [*older, *recent], **start)
 
 
 _Rows = Callable[[Groups, Int64s], GroupRows]
@@ -284,7 +306,7 @@ def _fitted_counts(state: State) -> Counts:
         queries=_count_queries(state.recent, _count_rows(state)),
         earlier=state.counts,
     )
-    return fit_counts(problem)
+    return fit_counts(problem, None if state.start is None else state.start.counts)
 
 
 def _count_queries(days: Sequence[DayValues], rows: _Rows) -> list[CountQueries]:

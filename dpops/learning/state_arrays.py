@@ -1,21 +1,23 @@
 """What is kept of older days as plain arrays, so that it can be stored and taken up again."""
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import astuple, fields, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpops.learning.counts import Start as CountStart
+from dpops.learning.design import Smoothness
 from dpops.learning.hats import HatDay, HatState, HatSums
 from dpops.learning.information import Information, Wide
-from dpops.learning.learner import State
+from dpops.learning.learner import Start, State
 from dpops.learning.means import DayInformation
 from dpops.learning.releases import DayValues
 
 Arrays = Mapping[str, NDArray[Any]]
 
-VERSION = 5
+VERSION = 6
 """Of what arrays mean, and of how they are made of releases: those of another version are not taken up."""
 
 _INFORMATION = ("families", "mixed", "corner", "local", "border")
@@ -28,6 +30,10 @@ def arrays_of(state: State) -> dict[str, NDArray[Any]]:
     arrays = _of_information("counts", state.counts)
     if state.means is not None:
         arrays |= _of_information("means", state.means.information) | {"means.days": np.array(state.means.days)}
+    if state.start is not None:
+        counts, means = state.start
+        arrays |= {"start.effects": counts.effects}
+        arrays |= {"start.counts": np.array(astuple(counts.smoothness)), "start.means": np.array(astuple(means))}
     return arrays
 
 
@@ -38,8 +44,23 @@ def taken_up(new: State, days: int, recent: tuple[DayValues, ...], arrays: Array
     """
     means = None
     if "means.days" in arrays:
-        means = DayInformation(_information("means", arrays), int(arrays["means.days"]))
-    return replace(new, days=days, recent=recent, counts=_information("counts", arrays), means=means)
+        means = DayInformation(_information("means", arrays), float(arrays["means.days"]))
+    return replace(
+        new, days=days, recent=recent, counts=_information("counts", arrays), means=means, start=_start(new, arrays)
+    )
+
+
+def _start(new: State, arrays: Arrays) -> Start | None:
+    if "start.effects" not in arrays:
+        return None
+    names = [field.name for field in fields(Smoothness)]
+    counts, means = (
+        Smoothness(**dict(zip(names, arrays[of].tolist(), strict=True))) for of in ("start.counts", "start.means")
+    )
+    effects = arrays["start.effects"]
+    if effects.shape != (new.layouts.counts.width,):
+        raise ValueError("the effects are of another city")
+    return Start(CountStart(effects, counts), means)
 
 
 def arrays_of_hats(state: HatState) -> dict[str, NDArray[Any]]:

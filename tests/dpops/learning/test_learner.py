@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from dpops.learning import DayValues, Design, State, Status, interval, learned, published, taken_in
+from dpops.learning import DayValues, Design, State, Status, interval, learned, learner, published, taken_in
 from dpops.learning.interval import held_back, missed
 from dpops.learning.learner import RECENT, Field
 from tests.dpops.learning.city import FACTS, HOURS, after, design, error, known_hats, released_day, truth
@@ -57,6 +57,42 @@ def test_what_is_kept_does_not_grow_and_what_is_folded_is_not_forgotten() -> Non
         fresh = taken_in(fresh, day)
     folded, alone = learned(state).forecast(HOURS), learned(fresh).forecast(HOURS)
     assert folded.variances.mean() < 0.9 * alone.variances.mean()
+
+
+@cache
+def folded() -> State:
+    return after(2 * RECENT, 1.0)
+
+
+def test_a_fit_begins_where_the_last_fold_ended_and_ends_where_any_fit_does() -> None:
+    state = folded()
+    assert state.start is not None
+    warm, cold = learned(state), learned(replace(state, start=None))
+    assert np.allclose(warm.forecast(HOURS).values, cold.forecast(HOURS).values, atol=0.2)
+    assert np.allclose(warm.counts.effects, cold.counts.effects, atol=0.1)
+
+
+def test_what_was_folded_in_counts_for_less_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight days of one city, then four of another that is 6 km/h faster."""
+
+    def after_a_change() -> State:
+        state, moved = folded(), 6.0
+        for day in range(RECENT):
+            found = released_day(design(), 1.0, 900 + day, np.full((design().cells, HOURS.size), 20.0 - moved))
+            (stage,) = found.stages
+            found = replace(found, stages=(replace(stage, centre=stage.centre + moved),))
+            state = taken_in(state, found)
+        return state
+
+    monkeypatch.setattr(learner, "KEPT_EVIDENCE", 0.5)
+    forgetting = after_a_change()
+    monkeypatch.setattr(learner, "KEPT_EVIDENCE", 1.0)
+    keeping = after_a_change()
+    assert forgetting.means is not None
+    assert keeping.means is not None
+    assert forgetting.means.days == 0.5 * RECENT + RECENT < keeping.means.days
+    faster = learned(forgetting).forecast(HOURS).values.mean() - learned(keeping).forecast(HOURS).values.mean()
+    assert faster > 0.2
 
 
 def test_the_state_decides_what_is_learned() -> None:

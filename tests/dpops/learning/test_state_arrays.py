@@ -27,6 +27,12 @@ def test_a_state_is_taken_up_as_it_was(folded: State) -> None:
     assert np.array_equal(learned(again).forecast(HOURS).values, learned(folded).forecast(HOURS).values)
 
 
+def test_a_start_of_another_city_is_refused(folded: State) -> None:
+    arrays = arrays_of(folded) | {"start.effects": np.zeros(3)}
+    with pytest.raises(ValueError, match="another city"):
+        taken_up(State.new(design(), FACTS), folded.days, folded.recent, arrays)
+
+
 def test_a_state_of_single_hats_is_taken_up_as_it_was(hats: HatState) -> None:
     again = hats_taken_up(arrays_of_hats(hats))
     assert (again.older_names, [day.name for day in again.days]) == (hats.older_names, [day.name for day in hats.days])
@@ -45,4 +51,4 @@ def test_what_the_arrays_hold_changes_with_their_version_alone(folded: State, ha
         sum(float(np.abs(column).sum()) for column in arrays.values() if column.dtype == np.float64)
         for arrays in (arrays_of(folded), arrays_of_hats(hats))
     ]
-    assert (VERSION, *(f"{each:.5g}" for each in sums)) == (5, "74099", "1.8743e+05")
+    assert (VERSION, *(f"{each:.5g}" for each in sums)) == (6, "73884", "1.8743e+05")
