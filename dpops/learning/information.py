@@ -82,8 +82,9 @@ class Information:
     def times(self, part: float) -> "Information":
         """As if that part of the observations had been made."""
         wide = {key: replace(rows, precisions=part * rows.precisions) for key, rows in self.wide.items()}
-        parts = (part * each for each in (self.families, self.mixed, self.corner, self.local, self.border))
-        return Information(*parts, wide)
+        return Information(
+            part * self.families, part * self.mixed, part * self.corner, part * self.local, part * self.border, wide
+        )
 
     def cost(self, layout: Layout, effects: Float64s) -> float:
         """Effects' information effects - 2 vector' effects, up to a constant."""

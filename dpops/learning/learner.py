@@ -269,8 +269,8 @@ def learned(state: State) -> Learned:
 
 def _fitted_means(state: State, recent: Sequence[DayInformation]) -> Means:
     older = [] if state.means is None else [state.means]
-    start = {} if state.start is None else {"start": state.start.means}
-    return fit_means(state.layouts.means, [*older, *recent], **start)
+    start = None if state.start is None else state.start.means
+    return fit_means(state.layouts.means, [*older, *recent], start=start)
 
 
 _Rows = Callable[[Groups, Int64s], GroupRows]

@@ -130,14 +130,14 @@ def fit_means(
     days: Sequence[DayInformation],
     more: Sequence[tuple[float, float]] = (),
     known: Smoothness | None = None,
-    start: Smoothness = DEFAULT,
+    start: Smoothness | None = None,
 ) -> Means:
-    """Effects from all days' information; their smoothness is learned from it by EM, beginning at the start.
+    """Effects from all days' information; their smoothness is learned from it by EM, from the start or the default on.
 
     more: mean and standard deviation, before any release, of columns that stand before that of traffic. known: the
     smoothness, where it is not to be learned.
     """
-    smoothness, precision, value = known or start, np.zeros(layout.border.size), np.zeros(layout.border.size)
+    smoothness, precision, value = known or start or DEFAULT, np.zeros(layout.border.size), np.zeros(layout.border.size)
     priors = {0: (CITY_MEAN_KMH, CITY_SD_KMH), -1: (SLOPE_KMH, SLOPE_SD_KMH)}
     for at, (mean, sd) in (priors | dict(enumerate(more, -1 - len(more)))).items():
         precision[at], value[at] = sd**-2, mean * sd**-2
