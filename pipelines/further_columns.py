@@ -6,7 +6,7 @@ from pipelines.errors import UsageError
 from pipelines.specification import Specification
 from transforms.sinks.rows import Shape
 
-FURTHER = ("times", "counts", "model")
+FURTHER = ("times", "counts", "model", "traffic")
 
 
 def shape_with(columns: Collection[str], spec: Specification, *, by_date: bool = False) -> Shape:
@@ -20,9 +20,16 @@ def shape_with(columns: Collection[str], spec: Specification, *, by_date: bool =
         )
     if "model" in columns:
         _check_model(spec)
+    if "traffic" in columns and not spec.is_learned:
+        raise UsageError("columns traffic: by 'levels' alone is it told how far vehicles lie from the traffic")
     zone = spec.timetable.zone if "times" in columns else None
     return Shape(
-        zone, counts="counts" in columns, by_date=by_date, model="model" in columns, value_means=value_meaning(spec)
+        zone,
+        counts="counts" in columns,
+        by_date=by_date,
+        model="model" in columns,
+        traffic="traffic" in columns,
+        value_means=value_meaning(spec),
     )
 
 

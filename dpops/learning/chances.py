@@ -50,10 +50,12 @@ _WITHIN = np.array([math.erf(float(at) / math.sqrt(2)) for at in _GRID])
 
 class Chances(NamedTuple):
     """Of HATs or groups of them, (.., NODES) each: equally likely numbers of vehicles, ascending, and what the variance
-    of their own mean is with so many; of a cell's day or part of it also that of what describes it."""
+    of their own mean is with so many; of a cell's day or part of it also that of what describes it. traffic: the same
+    as own, of the mean that very many vehicles would have had there."""
 
     vehicles: Float64s
     own: Float64s
+    traffic: Float64s
     described: Float64s | None = None
 
 
@@ -104,6 +106,17 @@ def left_variances(own: Float64s, said: Float64s) -> Float64s:
     """The same where a release of single HATs told something of it; (.., NODES). said: a precision, (..)."""
     found: Float64s = UNSAID * own + 1 / (1 / ((1 - UNSAID) * own) + said[..., None])
     return found
+
+
+def traffic_variances(own: Float64s, said: Float64s, floor: float) -> Float64s:
+    """How far very many vehicles' mean in a HAT lies from the value, in variance beside what describes it; (.., NODES).
+
+    own: of the vehicles' mean that were there, of which the floor is what all have in common. said: what a release of
+    single HATs told of it, (..), a precision: the value followed it so far, and with it those vehicles' own speeds.
+    """
+    followed = own * said[..., None] / (1 + own * said[..., None])
+    left: Float64s = (1 - followed) ** 2 * floor + followed**2 * (own - floor) + followed * (1 - followed) * own
+    return left
 
 
 def half_widths(variances: Float64s, share: float = 0.95) -> Float64s:

@@ -102,6 +102,7 @@ def _chances(hats: Chances, groups: Groups, share: Float64s) -> Chances:
     return Chances(
         np.stack([groups.totals(hats.vehicles[..., at]) for at in nodes], axis=-1),
         np.stack([groups.totals(share**2 * hats.own[..., at]) for at in nodes], axis=-1),
+        np.stack([groups.totals(share**2 * hats.traffic[..., at]) for at in nodes], axis=-1),
     )
 
 

@@ -12,6 +12,7 @@ from dpops.learning.chances import (
     half_widths,
     left_variances,
     numbers_of,
+    traffic_variances,
 )
 from dpops.learning.learner import Field
 from dpops.spread import USUAL
@@ -59,13 +60,16 @@ class Status(IntEnum):
 class Estimates:
     """Published numbers, (cells, slots) each, in km/h and rounded.
 
-    vehicles: cautiously expected. status: int64, of `Status`.
+    lower95, upper95: of the mean of the vehicles that were there. traffic_lower95, traffic_upper95: of the mean that
+    very many would have had. vehicles: cautiously expected. status: int64, of `Status`.
     """
 
     values: Float64s
     sd: Float64s
     lower95: Float64s
     upper95: Float64s
+    traffic_lower95: Float64s
+    traffic_upper95: Float64s
     vehicles: Float64s
     status: Int64s
 
@@ -79,7 +83,7 @@ def chances_of(field: Field) -> Chances:
     # What a release of single HATs says of their own means, as a precision.
     said = np.maximum(1 / field.deviations - 1 / USUAL.of(field.vehicles), 0.0)
     own = USUAL.of(numbers, kmh=field.values[..., None], least=field.floor)
-    return Chances(numbers, left_variances(own, said))
+    return Chances(numbers, left_variances(own, said), traffic_variances(own, said, field.floor))
 
 
 def missed(field: Field) -> float:
@@ -111,6 +115,7 @@ def published(field: Field, upper_kmh: float, *, forecast: bool = False) -> Esti
     described = field.variances[..., None] if chances.described is None else chances.described
     spread = described + np.minimum(chances.own, upper_kmh**2)
     half, vehicles = half_widths(spread), chances.vehicles[..., CAUTIOUS]
+    traffic = half_widths(described + np.minimum(chances.traffic, upper_kmh**2))
     values = np.clip(field.values, 0, upper_kmh)
     unknown = field.unknown * np.exp(2 * field.city_variance) * (1 + FEW / field.vehicles.sum())
     most = min(MOST_OF_CELL if of_cell else MOST_LOG_VARIANCE, MOST_IF_KNOWN * (1 - unknown))
@@ -124,6 +129,8 @@ def published(field: Field, upper_kmh: float, *, forecast: bool = False) -> Esti
         sd=rounded(np.sqrt(spread.mean(axis=-1))),
         lower95=rounded(np.clip(field.values - half, 0, upper_kmh)),
         upper95=rounded(np.clip(field.values + half, 0, upper_kmh)),
+        traffic_lower95=rounded(np.clip(field.values - traffic, 0, upper_kmh)),
+        traffic_upper95=rounded(np.clip(field.values + traffic, 0, upper_kmh)),
         vehicles=rounded(vehicles),
         status=status.astype(np.int64),
     )

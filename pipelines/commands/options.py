@@ -123,7 +123,7 @@ _columns_option = click.option(
     "--columns",
     metavar="LIST",
     callback=_columns,
-    help="Further columns, of times,counts,model: slots as instants with their zone; where counts are public, "
+    help="Further columns, of times,counts,model,traffic: slots as instants with their zone; where counts are public, "
     "vehicles and reports, and what the account's past teaches of means.",
 )
 _by_date_option = click.option(

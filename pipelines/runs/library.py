@@ -29,7 +29,7 @@ from transforms.ledger import AccountRefusal
 from transforms.observe.vehicle_hash import Secret
 from transforms.records import KeyedEvents, KeyedTally, PackedEvents, RecordedSlot, SlotEstimates
 from transforms.releases.hats.past import MODEL
-from transforms.sinks.rows import NOTES, Shape, schema_of
+from transforms.sinks.rows import NOTES, Shape, noted, schema_of
 from transforms.sinks.typed_rows import ToRows
 from transforms.sources.elements import ReadElements
 from transforms.sources.heartbeat import Heartbeat
@@ -69,7 +69,8 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
 
     columns: further ones that rows shall have, as `hatstream release --columns` has them: "times" (slots as instants
     with their zone), and under public counts "counts" (vehicles and reports) and "model" (beside each released mean
-    what the ledger's entries up to it teach: `model_value`, `model_lower95`, `model_upper95`, `model_status`).
+    what the ledger's entries up to it teach: `model_value`, `model_lower95`, `model_upper95`, `model_status`); by
+    `levels` "traffic" (`traffic_lower95`, `traffic_upper95`: of the mean that very many vehicles would have had).
 
     A row's event time is the last instant of its slot, so that it can be windowed again: by the slot, an hour, a day.
     typed: rows are NamedTuples with a Beam schema, for `SqlTransform`, `to_dataframe` and files with columns.
@@ -149,7 +150,7 @@ def _heartbeat(
 
 def _schema_of(spec: Specification, shape: Shape) -> pa.Schema:
     """The columns that rows of the specification may have."""
-    notes = [name for name in NOTES if (name in MODEL) != spec.is_learned]
+    notes = [name for name in noted(NOTES, shape) if (name in MODEL) != spec.is_learned]
     return schema_of([stat.name for stat in spec.statistics], shape, notes if spec.is_learned or shape.model else ())
 
 

@@ -33,6 +33,22 @@ def test_every_cell_and_slot_gets_a_row_in_every_format(tmp_path: Path, hatstrea
     assert {path.suffix for path in (tmp_path / "out").iterdir()} == {".csv", ".parquet", ".avro", ".jsonl"}
     known = [row for row in rows if row["status"] != "held-back"]
     assert all(0 <= float(row["lower95"]) <= float(row["value"]) <= float(row["upper95"]) <= 65 for row in known)
+    assert_traffic_is_beside(tmp_path, hatstream)
+
+
+def assert_traffic_is_beside(folder: Path, hatstream: Run) -> None:
+    """On request, in files of HATs and of products, and nothing else changes."""
+    where = [f"--{name}={folder / name}{end}" for name, end in (("spec", ".toml"), ("ledger", ".sqlite"))]
+    days = ("--from", DAYS[0], "--to", DAYS[-1], "--formats", "csv", "--product", "city-hour")
+    for columns in ("times", "times,traffic"):
+        asked = (f"--output={folder / columns}", "--columns", columns)
+        assert hatstream("estimate", *where, *days, *asked)[0] == 0
+    for path in (folder / "times").glob("*.csv"):
+        for without, row in zip(rows_of(path), rows_of(folder / "times,traffic" / path.name), strict=True):
+            assert {name: row[name] for name in without} == without
+            assert set(row) - set(without) == {"traffic_lower95", "traffic_upper95"}
+            if row["value"]:
+                assert float(row["traffic_lower95"]) <= float(row["value"]) <= float(row["traffic_upper95"])
 
 
 def test_an_empty_city_one_bus_and_a_full_one_publish_the_same_keys(tmp_path: Path, hatstream: Run) -> None:

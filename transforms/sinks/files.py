@@ -18,7 +18,7 @@ from transforms.errors import StepError, reason_of, recorded_but
 from transforms.failpoints import failpoint
 from transforms.records import SlotEstimates
 from transforms.sinks.published import OtherValues, refuse_other_values
-from transforms.sinks.rows import PLAIN, Columns, Shape, columns_of, json_of, rows_in, schema_of
+from transforms.sinks.rows import PLAIN, Columns, Shape, columns_of, json_of, noted, rows_in, schema_of
 
 
 def _parquet(columns: Columns, schema: pa.Schema, _name: str) -> bytes:
@@ -121,7 +121,7 @@ def file_stem(spec_id: str, slot_start: str, of: str = HATS) -> str:
 
 def publish_slot(slot: SlotEstimates, folder: Path, formats: Sequence[str], shape: Shape = PLAIN) -> list[Path]:
     """Writes one file per format for one slot; a file appears whole under its name, or not at all."""
-    columns, schema = columns_of(slot, shape), schema_of(slot.statistics, shape, tuple(slot.hats.notes))
+    columns, schema = columns_of(slot, shape), schema_of(slot.statistics, shape, noted(slot.hats.notes, shape))
     of = slot.product or (LIVE if slot.is_live else HATS)
     stem = file_stem(slot.spec_id, slot.slot_start, of)
     written = []

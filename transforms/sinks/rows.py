@@ -1,6 +1,6 @@
 """The rows of the result table: one per statistic and HAT, made from estimates and nothing else."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -40,10 +40,12 @@ SCHEMA = pa.schema(
 )
 """Of statistics with one output; `schema_of` adds to it what others put out."""
 
+TRAFFIC = ("traffic_lower95", "traffic_upper95")
+"""Bounds of the mean that very many vehicles would have had in a row's place and time; on request alone."""
 _MODEL = ("model_value", "model_lower95", "model_upper95")
 
 NOTES = dict.fromkeys(("parent", "product", "place", "model_status"), pa.string()) | dict.fromkeys(
-    ("leans_on_day", "parent_value", "parent_lower95", "parent_upper95", *_MODEL), pa.float64()
+    ("leans_on_day", "parent_value", "parent_lower95", "parent_upper95", *TRAFFIC, *_MODEL), pa.float64()
 )
 """Columns that only some slots' rows have. leans_on_day: of live values, how far they rest on the day's own slots.
 parent: where a HAT is not known, the parent cell that is, or "day", the cell's own; parent_value, ..: of that.
@@ -67,6 +69,7 @@ class Shape:
     zone: of the columns slot_start_at and slot_end_at, which are instants; None: there are no such columns. counts:
     the columns vehicles and reports, for specifications whose counts are public. by_date: files lie in folders
     date=2026-05-13, so that the output folder is one dataset. model: columns of what the past teaches of means.
+    traffic: the columns TRAFFIC of estimates.
     value_means: what the column `value` is, in words, which Parquet files say in its description.
     """
 
@@ -74,6 +77,7 @@ class Shape:
     counts: bool = False
     by_date: bool = False
     model: bool = False
+    traffic: bool = False
     value_means: str = ""
 
 
@@ -137,7 +141,12 @@ def columns_of(slot: "SlotEstimates", shape: Shape = PLAIN) -> Columns:
         columns |= {name: _of_each(times[of], datetime.fromisoformat) for name, of in _TIMES.items()}
     if shape.counts:
         columns |= {"vehicles": hats.vehicles, "reports": hats.reports}
-    return {**columns, **hats.notes}
+    return {**columns, **{name: hats.notes[name] for name in noted(hats.notes, shape)}}
+
+
+def noted(notes: Iterable[str], shape: Shape) -> tuple[str, ...]:
+    """Which further columns rows have, of those that there are."""
+    return tuple(name for name in notes if shape.traffic or name not in TRAFFIC)
 
 
 def _numbers(slot: "SlotEstimates") -> Columns:

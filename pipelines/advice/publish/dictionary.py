@@ -90,6 +90,12 @@ def _of_some(interval: str) -> list[Column]:
         ),
         Column("vehicles", "Vehicles that reported; public under this account", "1"),
         Column("reports", "Reports; public under this account", "1"),
+        Column(
+            "traffic_lower95", f"Of the mean that very many vehicles would have had: lower {_LEARNED_INTERVAL}", "km/h"
+        ),
+        Column(
+            "traffic_upper95", f"Of the mean that very many vehicles would have had: upper {_LEARNED_INTERVAL}", "km/h"
+        ),
         Column("leans_on_day", "Of live values: how far they rest on the day itself, 0 to 1", "1"),
         Column("product", "Which coarser product the row is of"),
         Column("place", "Of products of places: the place, as in cell"),

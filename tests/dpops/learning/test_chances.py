@@ -19,6 +19,7 @@ from dpops.learning.chances import (
     half_widths,
     left_variances,
     numbers_of,
+    traffic_variances,
 )
 from dpops.learning.releases import DayValues, LevelValues
 from dpops.learning.surprises import MOST
@@ -41,6 +42,20 @@ def test_half_widths_hold_their_share_of_the_mixture(spread: float) -> None:
     for share in (0.5, 0.95, 0.99):
         width = half_widths(variances[:, None] + own, share)
         assert held_by(width, np.sqrt(variances[:, None] + own)) == pytest.approx(share, abs=1e-3)
+
+
+@pytest.mark.parametrize("said", [0.0, 0.02, 1.0])
+def test_traffic_lies_around_the_value_as_the_part_that_it_followed_says(said: float) -> None:
+    """A HAT's own mean is what all vehicles have in common there (3 (km/h)^2), and a sample of them (30)."""
+    rng, floor, own = np.random.default_rng(RNG_SEED), 3.0, 33.0
+    common = math.sqrt(floor) * rng.normal(size=40_000)
+    there = common + math.sqrt(own - floor) * rng.normal(size=common.size)
+    noise = rng.normal(size=common.size) / math.sqrt(max(said, 1e-12))
+    value = own / (own + 1 / max(said, 1e-12)) * (there + noise)
+    found = float(traffic_variances(np.full((1, NODES), own), np.array([said]), floor)[0, 0])
+    assert found == pytest.approx(float(np.var(common - value)), rel=0.03)
+    of_those_there = float(np.var(there - value))
+    assert abs(found / of_those_there - 1) > 0.15, "another mean than that of the vehicles that were there"
 
 
 def test_one_normal_is_its_usual_interval() -> None:

@@ -122,7 +122,6 @@ def hat_estimates(belief: Field, policy: LevelsPolicy, *, forecast: bool = False
 
 def _hat_estimates(found: Estimates) -> HatEstimates:
     known = found.status != Status.HELD_BACK
-    value, lower, upper, sd = (
-        np.where(known, column, np.nan) for column in (found.values, found.lower95, found.upper95, found.sd)
-    )
-    return HatEstimates(value, lower, upper, sd, STATUS_NAMES[found.status])
+    own = (found.values, found.lower95, found.upper95, found.sd, found.traffic_lower95, found.traffic_upper95)
+    value, lower, upper, sd, *traffic = (np.where(known, column, np.nan) for column in own)
+    return HatEstimates(value, lower, upper, sd, STATUS_NAMES[found.status], (traffic[0], traffic[1]))

@@ -16,13 +16,16 @@ from transforms.releases.slots import SlotFacts
 
 Float64s = NDArray[np.float64]
 
+_TRAFFIC = ("traffic_lower95", "traffic_upper95")
+
 
 class HatEstimates(NamedTuple):
     """Of every HAT of a period, (cells, slots): km/h, bounds of an interval, standard deviation, and a status.
 
-    nan where there is no value to publish. leans: of live values, how far each rests on slots of the same day, 0 to 1.
-    parent: of a period's end, where the HAT is not known, what is: its parent cell, or "day"; else empty. beside: value
-    and bounds of that. products: what is published of the period besides.
+    nan where there is no value to publish. traffic: bounds of the mean that very many vehicles would have had.
+    leans: of live values, how far each rests on slots of the same day, 0 to 1. parent: of a period's end, where the HAT
+    is not known, what is: its parent cell, or "day"; else empty. beside: value and bounds of that. products: what is
+    published of the period besides.
     """
 
     value: Float64s
@@ -30,6 +33,7 @@ class HatEstimates(NamedTuple):
     upper95: Float64s
     sd: Float64s
     status: NDArray[np.str_]
+    traffic: tuple[Float64s, Float64s] | None = None
     leans: Float64s | None = None
     parent: NDArray[np.str_] | None = None
     beside: tuple[Float64s, Float64s, Float64s] | None = None
@@ -39,7 +43,8 @@ class HatEstimates(NamedTuple):
         """One slot's alone, (cells, 1)."""
         leans = None if self.leans is None else self.leans[:, [at]]
         value, lower, upper, sd = (column[:, [at]] for column in self[:4])
-        return HatEstimates(value, lower, upper, sd, self.status[:, [at]], leans)
+        traffic = None if self.traffic is None else (self.traffic[0][:, [at]], self.traffic[1][:, [at]])
+        return HatEstimates(value, lower, upper, sd, self.status[:, [at]], traffic, leans)
 
 
 def estimates_of_slot(
@@ -58,7 +63,7 @@ def estimates_of_product(
     spans = {
         at: (slots[span[0]].start, slots[span[1]].end) for at, span in enumerate(grouped.spans) if span is not None
     }
-    notes = {"product": [product] * len(grouped.places) * len(spans)}
+    notes = {"product": [product] * len(grouped.places) * len(spans), **_of_traffic(estimates, list(spans))}
     found = _columns(estimates, list(spans), grouped.places, notes, policy.on(slots[0].period))
     hats = replace(found, spans=[span for span in spans.values() for _ in grouped.places])
     start, end = slots[0].start, slots[-1].end
@@ -127,8 +132,15 @@ def _notes(estimates: HatEstimates, slot: int) -> dict[str, list[Any]]:
         "parent": estimates.parent,
         **dict(zip(names, beside, strict=True)),
     }
-    return {
-        name: [None if value == "" or value != value else value for value in column[:, slot].tolist()]
-        for name, column in columns.items()
-        if column is not None
-    }
+    told = {name: _told(column[:, slot]) for name, column in columns.items() if column is not None}
+    return told | _of_traffic(estimates, [slot])
+
+
+def _of_traffic(estimates: HatEstimates, at: Sequence[int]) -> dict[str, list[Any]]:
+    """Of some slots one behind another."""
+    return {name: _told(column[:, at].T) for name, column in zip(_TRAFFIC, estimates.traffic or (), strict=False)}
+
+
+def _told(column: NDArray[Any]) -> list[Any]:
+    """None where there is nothing to say."""
+    return [None if value == "" or value != value else value for value in column.ravel().tolist()]
