@@ -8,15 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpops import fitted
 from dpops.types import Float64s, Int64s
 
 USUAL_KMH = 20.0
 """What a HAT is described as before any release."""
 _LEAST_KMH, _MOST_KMH = 5.0, 65.0
-_POWER = 0.75
-REPORTS, _DWELL = 2.5, 1 / 3
-"""Reports of a vehicle in a HAT at 20 km/h, roughly, where their number is secret; and how they fall with the speed, as
-a power: slow vehicles stay longer, and report more often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,18 +41,18 @@ class Spread:
         least: another one than this law's, where releases told it.
         """
         vehicles, speed = np.maximum(vehicles, 1e-6), _relative(kmh)
-        known = REPORTS * vehicles * speed**-_DWELL if reports is None else reports
-        grown = speed**_POWER * (self.vehicle / vehicles + self.report / known)
+        known = fitted.REPORTS * vehicles * speed**-fitted.DWELL_POWER if reports is None else reports
+        grown = speed**fitted.SPREAD_POWER * (self.vehicle / vehicles + self.report / known)
         variance: Float64s = grown + (self.least if least is None else least)
         return variance
 
     @property
     def of_one(self) -> float:
         """Variance of one vehicle's mean in a HAT at 20 km/h, beside the least."""
-        return self.vehicle + self.report / REPORTS
+        return self.vehicle + self.report / fitted.REPORTS
 
 
-USUAL = Spread(vehicle=40.0, report=280.0, least=1.0)
+USUAL = Spread(vehicle=fitted.OF_VEHICLES, report=fitted.OF_REPORTS, least=fitted.LEAST_SPREAD)
 """Fitted on Austin's buses without noise, all of them and a third and a sixth of them. There reports' own variance is
 nearly all; where vehicles report every few seconds, vehicles' own is. Where reports are public, releases themselves
 tell (docs/estimates-measured.md, "Means released HAT by HAT")."""
@@ -63,7 +60,7 @@ tell (docs/estimates-measured.md, "Means released HAT by HAT")."""
 
 def growth(kmh: Float64s | float) -> Float64s:
     """How much more vehicles differ where so many km/h are driven than at 20 km/h, in variance."""
-    factor: Float64s = _relative(kmh) ** _POWER
+    factor: Float64s = _relative(kmh) ** fitted.SPREAD_POWER
     return factor
 
 

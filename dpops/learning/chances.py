@@ -10,20 +10,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dpops import fitted
 from dpops.types import Float64s
 
 NODES = 12
 """Equally likely numbers of vehicles that stand for all, for each HAT."""
 CAUTIOUS = 4
 """The node that counts as how many there are: there are more with a probability of about two thirds."""
-MORE_VEHICLES, BELIEVED = 1.2, 0.5
-"""Where a weight would be that of x vehicles of the declared profile, and the whole city looks `larger` times as large
-as its fleet was declared, there are MORE_VEHICLES x / larger^BELIEVED: a release scales a vehicle down whose speeds lie
-far from what describes them, and uneven ones, in each city as far as its whole weight tells. Half of what it tells is
-believed, for the fleet may be declared wrongly. This and the numbers below were fitted on a real city's buses and
-made-up cities (docs/estimates.md, "Intervals")."""
-LEAST_LARGER, MOST_LARGER = 0.25, 2.0
-"""So far is that believed."""
 
 
 class Doubt(NamedTuple):
@@ -35,10 +28,8 @@ class Doubt(NamedTuple):
     few: float
 
 
-VEHICLES, WEIGHT = Doubt(0.8, 0.06, 1.0), Doubt(1.5, 0.05, 0.0)
+VEHICLES, WEIGHT = Doubt(*fitted.VEHICLES_DOUBT), Doubt(*fitted.WEIGHT_DOUBT)
 """Of the vehicles in a HAT; of what a cell's day weighs."""
-UNSAID = 0.13
-"""Of a HAT's own variance, what a release of single HATs says nothing of: it weighs vehicles otherwise."""
 _STEPS = 10
 _EXACT = 1e-9
 """Variance of what is known."""
@@ -81,7 +72,9 @@ def factors_of(log_variances: Float64s, most: float, doubt: Doubt, vehicles: Flo
 
 def expected_vehicles(weights: Float64s, larger: float) -> Float64s:
     """Vehicles in a HAT. weights: its weight, in vehicles of the declared profile. larger: see `Field`."""
-    found: Float64s = MORE_VEHICLES * weights / min(max(larger, LEAST_LARGER), MOST_LARGER) ** BELIEVED
+    found: Float64s = (
+        fitted.MORE_VEHICLES * weights / min(max(larger, fitted.LEAST_LARGER), fitted.MOST_LARGER) ** fitted.BELIEVED
+    )
     return found
 
 
@@ -104,7 +97,7 @@ def described_variances(variances: Float64s, factors: Float64s, most: float) -> 
 
 def left_variances(own: Float64s, said: Float64s) -> Float64s:
     """The same where a release of single HATs told something of it; (.., NODES). said: a precision, (..)."""
-    found: Float64s = UNSAID * own + 1 / (1 / ((1 - UNSAID) * own) + said[..., None])
+    found: Float64s = fitted.UNSAID * own + 1 / (1 / ((1 - fitted.UNSAID) * own) + said[..., None])
     return found
 
 

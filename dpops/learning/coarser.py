@@ -5,25 +5,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dpops import fitted
 from dpops.learning.chances import NODES, WEIGHT, Chances, described_variances, factors_of
-from dpops.learning.counts import OVERDISPERSION
 from dpops.learning.interval import Estimates, Status, chances_of, published
-from dpops.learning.learner import HOUR_SPREAD, Facts, Field, Learned
+from dpops.learning.learner import Facts, Field, Learned
 from dpops.learning.means import border_of, coefficients_of, columns_of, traffic_of
 from dpops.learning.queries import GroupRows, Groups
 from dpops.types import Float64s, Int64s
 
 SOURCES = ("", "parent", "day")
 """Of whom a value is: the HAT itself, its parent in that slot, its cell's whole day."""
-MORE, APART_KMH = 0.5, 1.0
-"""What a group's variance has more than its HATs' variances say, the less the more one HAT makes it up: so many times
-that of its described mean, since a city is no smooth field where a rail line or a highway crosses; and the square of
-how far its mean lies from what a release weighs. Fitted on Austin's buses, parts of them, and made-up cities."""
-STANDS_KMH = 6.0
-"""What is described as v km/h is a place where vehicles stand as far as exp(-(v / STANDS_KMH)^2). Not fitted: a
-vehicle that stands is found at a few km/h: some pass by, and centres stay 3 km/h from 0."""
-MISWEIGHED = 0.5
-"""A group's mean is not known where what standing vehicles may weigh adds more than this part of all other variance."""
 
 
 def coarser(known: Learned, belief: Field, groups: Groups) -> Field:
@@ -43,7 +34,7 @@ def coarser(known: Learned, belief: Field, groups: Groups) -> Field:
     described = described + _of_day(belief, groups, share)
     values, shared = groups.totals(share * belief.values), 1 - groups.totals(share**2)
     apart = share * (belief.values - groups.spread(values))
-    more = shared * (MORE * described + APART_KMH**2) + _through_weights(known, belief, groups, apart)
+    more = shared * (fitted.MORE * described + fitted.APART_KMH**2) + _through_weights(known, belief, groups, apart)
     deviations = groups.totals(share**2 * belief.deviations)
     through_standing = _through_standing(known, belief, groups, apart)
     made_of_hats = replace(
@@ -52,7 +43,7 @@ def coarser(known: Learned, belief: Field, groups: Groups) -> Field:
         variances=described + more + through_standing,
         deviations=deviations,
         repeats=_repeats(known.state.facts, belief, groups),
-        misweighed=through_standing > MISWEIGHED * (described + more + deviations),
+        misweighed=through_standing > fitted.MISWEIGHED * (described + more + deviations),
         weights=weights,
         vehicles=groups.totals(belief.vehicles),
         log_variances=_log_variances(known, belief, groups, share),
@@ -131,8 +122,10 @@ def _through_weights(known: Learned, belief: Field, groups: Groups, apart: Float
     """
     by_slot = np.zeros((*groups.shape, belief.hours.size))
     np.add.at(by_slot, (groups.cells[:, None], groups.slots, np.arange(belief.hours.size)), apart)
-    own = groups.totals(apart**2 * (OVERDISPERSION + known.state.facts.hat_weight / belief.weights))
-    variances: Float64s = _log_variances(known, belief, groups, apart) + own + HOUR_SPREAD * np.sum(by_slot**2, axis=-1)
+    own = groups.totals(apart**2 * (fitted.OVERDISPERSION + known.state.facts.hat_weight / belief.weights))
+    variances: Float64s = (
+        _log_variances(known, belief, groups, apart) + own + fitted.HOUR_SPREAD * np.sum(by_slot**2, axis=-1)
+    )
     return variances
 
 
@@ -140,7 +133,7 @@ def _through_standing(known: Learned, belief: Field, groups: Groups, apart: Floa
     """Square of what a group's mean moves by if vehicles that stand are given what they report, (cell groups, slot
     groups): a release weighs each less, the more it is in one place, by a factor that the profile tells. How many
     stand, and how many pass by, nothing tells."""
-    standing = np.exp(-((np.maximum(belief.values, 0.0) / STANDS_KMH) ** 2))
+    standing = np.exp(-((np.maximum(belief.values, 0.0) / fitted.STANDS_KMH) ** 2))
     moved = (known.state.facts.standing - 1) * standing * apart
     of_cells = Groups(cells=np.arange(groups.cells.size), slots=groups.slots).totals(moved)
     totals: Float64s = Groups(cells=groups.cells, slots=np.arange(of_cells.shape[1])).totals(of_cells**2)

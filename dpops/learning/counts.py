@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dpops import fitted
 from dpops.learning.covariances import hat_variances, usual_hours
 from dpops.learning.design import HOURS, Design, Smoothness
 from dpops.learning.information import Information, Wide
@@ -14,14 +15,12 @@ from dpops.learning.queries import GroupRows
 from dpops.learning.system import Part, Solved, learned_smoothness, system_of
 from dpops.types import Float64s, Int64s
 
-DEFAULT = Smoothness(cells=0.2, hours=1.5, parents=3.0, off=10.0)
-OVERDISPERSION = 0.1
-"""Variance of a group's own weight around the surface, per sum of squared HATs."""
+DEFAULT = Smoothness(
+    cells=fitted.COUNT_CELLS, hours=fitted.COUNT_HOURS, parents=fitted.COUNT_PARENTS, off=fitted.COUNT_DAYS_OFF
+)
 USUAL_DAY = np.zeros(HOURS)
-USUAL_DAY[:6] = -1.5, -2.0, -2.0, -2.0, -1.5, -0.7
+USUAL_DAY[: len(fitted.NIGHT)] = fitted.NIGHT
 """Logarithm of what fleets do in each hour before anything is known: less at night."""
-ANCHOR_SD = 0.7
-"""How far, in logarithms, a day's whole weight may be from what the declared fleet makes of it."""
 _STEPS = 14
 _MOST_STEP = 1.5
 _SMALL_STEP = 2e-2
@@ -42,7 +41,7 @@ class CountQueries:
     variances: Float64s
 
     def precision(self, hats: Float64s) -> Float64s:
-        own = OVERDISPERSION * self.rows.groups.totals(hats * hats).ravel() + 1e-9
+        own = fitted.OVERDISPERSION * self.rows.groups.totals(hats * hats).ravel() + 1e-9
         total: Float64s = np.sum(1 / (self.variances + own), axis=0)
         return total
 
@@ -85,7 +84,7 @@ class CountProblem:
 
     def cost(self, effects: Float64s, precisions: Sequence[Float64s], smoothness: Smoothness) -> float:
         """Twice the negative log-likelihood and log-prior, with the variances held where a step begins."""
-        cost = (self._off(self.hats(effects, self.hours)) / ANCHOR_SD) ** 2
+        cost = (self._off(self.hats(effects, self.hours)) / fitted.ANCHOR_SD) ** 2
         cost += self.earlier.cost(self.layout, effects) + smoothness.cost(self.layout.design, effects)
         for query, precision in zip(self.queries, precisions, strict=True):
             cost += float(precision @ query.misses(self.hats(effects, query.hours)) ** 2)
@@ -99,7 +98,7 @@ class CountProblem:
         layout, usual = self.layout, self.hats(effects, self.hours)
         row = _share_row(layout, usual, self.hours)[None]
         value = row @ effects + self._off(usual)
-        wide = Wide(row[:, layout.local], row[:, layout.border], np.array([ANCHOR_SD**-2]), value)
+        wide = Wide(row[:, layout.local], row[:, layout.border], np.array([fitted.ANCHOR_SD**-2]), value)
         return replace(Information.none(layout), wide={b"anchor": wide})
 
 

@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpops.learning.interval import LEAST_EXPLAINED, MOST_CITY_VARIANCE
+from dpops import fitted
 from dpops.levels.defaults import BoundsOnly, Recipe
 from dpops.levels.stages import Stage
 from dpops.levels.strategy import (
@@ -28,16 +28,9 @@ from dpops.spread import USUAL
 
 OF_NORMAL = math.sqrt(2 / math.pi)
 """The mean of absolute values over the root of the mean square, of a normal law."""
-MOST_UNKNOWN = 1 / (LEAST_EXPLAINED - 1)
+MOST_UNKNOWN = 1 / (fitted.LEAST_EXPLAINED - 1)
 """Of a pattern that is r times its noise the model does not know 1 / (1 + r), and explains 2 + r times what it would of
 noise alone."""
-ANCHOR = 0.7
-"""Standard deviation of the logarithm of the city's weight before any release: of a fleet that is declared roughly."""
-
-
-OTHERS = 2.0
-"""A report's HAT holds its own vehicle and others, so many times as many as an average HAT of its cell: some of its
-hours are busier and hold more reports. Rough; judged on cities of seeds 33 to 39 (docs/planning.md)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +52,7 @@ class ExpectedDay:
     @property
     def is_published(self) -> bool:
         """By the rules of `dpops.learning.interval.held_back`, on what is expected; chance moves them by days."""
-        return self.unknown <= MOST_UNKNOWN and self.weight_sd**2 <= MOST_CITY_VARIANCE
+        return self.unknown <= MOST_UNKNOWN and self.weight_sd**2 <= fitted.MOST_CITY_VARIANCE
 
 
 def expected_days(
@@ -106,7 +99,7 @@ def _of_cells(days: Sequence[Sequence[Stage]], known: BoundsOnly, busy: float) -
 
 def _own(known: BoundsOnly, busy: float) -> float:
     """The variance of a HAT's mean around all that describes it, by reports."""
-    return float(USUAL.of(np.array(1 + OTHERS * known.usual_vehicles * busy)))
+    return float(USUAL.of(np.array(1 + fitted.OTHERS * known.usual_vehicles * busy)))
 
 
 def _as_planned(stage: Stage) -> Stage:
@@ -127,4 +120,4 @@ def _weights(days: Sequence[Sequence[Stage]], known: BoundsOnly) -> Iterator[flo
     told = 0.0
     for stages in days:
         told += sum(weight_told(stage, known) for stage in stages)
-        yield (ANCHOR**-2 + told) ** -0.5
+        yield (fitted.ANCHOR_SD**-2 + told) ** -0.5

@@ -11,19 +11,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dpops import fitted
 from dpops.learning.chances import CAUTIOUS, VEHICLES, Doubt, numbers_of
-from dpops.learning.interval import LEAST_VEHICLES, MOST_LOG_VARIANCE, Z95
-from dpops.learning.learner import KEPT
+from dpops.learning.interval import LEAST_VEHICLES, Z95
 from dpops.levels.defaults import BoundsOnly, vehicle_weight
 from dpops.levels.groups import Level, level
 from dpops.levels.stages import UNIT, Stage
 from dpops.spread import USUAL
 from dpops.types import Float64s
 
-UNKNOWN_LOG_VARIANCE = 1.2
-"""Of the logarithm of a HAT's vehicles where no release tells anything: about so much in a city that is half known."""
-ROUGH_FLOOR = 4.0
-"""What a plan takes for the floor, which only releases tell (`Told`): cities differ, and a plan must not promise."""
 _FEWER = 3
 """The number of vehicles, of `numbers_of`, at which a HAT's own variance makes about as wide an interval as all do."""
 
@@ -48,10 +44,10 @@ def hat_half_widths(stage: Stage, known: BoundsOnly, vehicles: Float64s, upper_k
         own_count, count = _described(stage, known, vehicles, days, _weight_noise)
         count = 1 / (own_count + 1 / np.maximum(count, 1e-300))
     doubt = Doubt(1.0, 0.0, 0.0) if stage.counts_public else VEHICLES
-    numbers = numbers_of(vehicles, count, UNKNOWN_LOG_VARIANCE, doubt)
-    own = 1 / (1 / USUAL.of(numbers[:, _FEWER], least=ROUGH_FLOOR) + own_speed)
+    numbers = numbers_of(vehicles, count, fitted.UNKNOWN_LOG_VARIANCE, doubt)
+    own = 1 / (1 / USUAL.of(numbers[:, _FEWER], least=fitted.ROUGH_FLOOR) + own_speed)
     half = np.minimum(Z95 * np.sqrt(speed + own), upper_kmh / 2)
-    return HalfWidths(half, (numbers[:, CAUTIOUS] >= LEAST_VEHICLES) & (count <= MOST_LOG_VARIANCE))
+    return HalfWidths(half, (numbers[:, CAUTIOUS] >= LEAST_VEHICLES) & (count <= fitted.MOST_LOG_VARIANCE))
 
 
 def place_half_widths(stage: Stage, known: BoundsOnly, vehicles: Float64s, upper_kmh: float, days: int = 1) -> Float64s:
@@ -62,7 +58,7 @@ def place_half_widths(stage: Stage, known: BoundsOnly, vehicles: Float64s, upper
     name = place_level(stage, known)
     grouped, share = level(name, known.hats, Fraction(1)), dict(stage.shares)[name]
     noise = (_speed_noise(stage, share) / _weight(stage, known, grouped, vehicles)) ** 2 / days
-    own = USUAL.of(np.maximum(vehicles, 1.0), least=ROUGH_FLOOR) / known.hats.slots
+    own = USUAL.of(np.maximum(vehicles, 1.0), least=fitted.ROUGH_FLOOR) / known.hats.slots
     half: Float64s = np.minimum(Z95 * np.sqrt(noise + own), upper_kmh / 2)
     return half
 
@@ -102,7 +98,7 @@ def _weight(stage: Stage, known: BoundsOnly, grouped: Level, vehicles: Float64s)
     slots = known.hats.slots / grouped.slot_groups
     others = known.hats.cells / _places(grouped)[0] - 1
     fleet = known.fleet
-    one = KEPT * vehicle_weight(stage, fleet) / fleet.profile.hats
+    one = fitted.KEPT * vehicle_weight(stage, fleet) / fleet.profile.hats
     weight: Float64s = one * slots * (vehicles + others * known.usual_vehicles)
     return weight
 

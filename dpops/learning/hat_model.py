@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dpops import fitted
 from dpops.learning.design import HOURS, Design, Smoothness
 from dpops.learning.hat_information import hat_information
 from dpops.learning.hat_variances import Missed, learned_variances, uneven_variances
@@ -29,22 +30,12 @@ from dpops.spread import USUAL
 from dpops.spread import Spread as OwnSpread
 from dpops.types import Float64s, Int64s
 
-DWELL = -5.0, 4.0
+DWELL = fitted.DWELL_KMH, fitted.DWELL_SD_KMH
 """Mean and standard deviation, before any release, of how much faster a HAT is where each vehicle reports e times as
-often, km/h. In Austin it is -7 to -11, in made-up cities -4 to -9."""
-PULL = 0.6, 0.6
+often, km/h."""
+PULL = fitted.PULL, fitted.PULL_SD
 """The same of the factor of the usual pull of releases. What is learned is how far released means rise with the pull:
 where vehicles report unevenly a cap pulls more, and slow ones report more often, so true means fall with it."""
-MOST_UNKNOWN = 0.6
-"""Beyond it values are held back: see `spread_of`. Short of it they were nearer than the city's true mean, in Austin,
-parts of it and made-up cities."""
-OF_TRUE = 0.7
-"""What part of the variance of a bias lies in the true mean, beside `dpops.learning.hats.OF_RELEASED`."""
-UNLIKE = 1.4
-"""Where nothing is released, what describes a HAT is so much less sure, in variance: `auto` releases busy places, which
-are more alike than others. Fitted on Austin, and its days taken for one."""
-_FEWEST = 0.05
-"""Vehicles in a HAT where none was seen: so its traffic has a logarithm."""
 _DAY = np.arange(HOURS)
 _FURTHER = 3
 """Columns behind the design's, which stand last: of dwell, pull and traffic."""
@@ -79,8 +70,8 @@ class LearnedHats:
         a usual one.
 
         What describes the HAT, moved towards its own noisy mean as far as that is to be believed, less the usual pull.
-        Not known is a city whose pattern, by the model's own account, is missed by more than MOST_UNKNOWN of what its
-        true mean misses; in that slot, or in a whole day.
+        Not known is a city whose pattern, by the model's own account, is missed by more than MOST_HAT_UNKNOWN of what
+        its true mean misses; in that slot, or in a whole day.
         """
         at = np.searchsorted(self.whole.cells, means.cells)
         pull, unsure = (
@@ -98,7 +89,7 @@ class LearnedHats:
             rounded(np.clip(each, 0, upper_kmh)) for each in (values, values - reach, values + reach)
         )
         unknown = max(self.unknown, _unknown(spread, float(np.average(unsure, weights=means.vehicles))))
-        return HatBelief(value, lower, upper, unknown <= MOST_UNKNOWN)
+        return HatBelief(value, lower, upper, unknown <= fitted.MOST_HAT_UNKNOWN)
 
     def _believed(self, means: HatMeans, described: Float64s, variances: Float64s) -> tuple[Float64s, Float64s]:
         """True means and their variances, (hats,) each, from what describes the released ones and its variances."""
@@ -107,8 +98,8 @@ class LearnedHats:
         own = self.own.of(means.vehicles, means.reports, true)
         part = np.where(noisy, own / (own + means.variances), 0.0)
         uneven = uneven_variances(self.own, means.vehicles, means.reports, means.heaviest, true)
-        beside = np.where(noisy, OF_TRUE * means.uneven + means.errors.pull_sd_kmh**2, uneven)
-        known = np.where(noisy, 1.0, UNLIKE) * variances
+        beside = np.where(noisy, fitted.OF_TRUE * means.uneven + means.errors.pull_sd_kmh**2, uneven)
+        known = np.where(noisy, 1.0, fitted.UNLIKE) * variances
         return true + part * (means.values - described), (1 - part) ** 2 * known + (1 - part) * own + beside
 
     @property
@@ -123,7 +114,7 @@ class LearnedHats:
 def learned_hats(state: HatState, design: Design, smoothness: Smoothness | None = None) -> LearnedHats:
     """design: of the state's cells, of which there must be one. smoothness: that of earlier days, or None."""
     layout, whole = Layout(design, _FURTHER), state.whole
-    usual = np.maximum(whole.vehicles / np.maximum(whole.slots, 1), _FEWEST)
+    usual = np.maximum(whole.vehicles / np.maximum(whole.slots, 1), fitted.FEWEST)
     traffic, dwell = traffic_of(usual), float(whole.dwelt.sum() / max(whole.precision.sum(), 1e-300))
     days = [day.sums.on(whole.cells) for day in state.days]
 
@@ -159,7 +150,7 @@ def _described(
 
 
 def _missed(means: Means, design: Design, at: int, sums: HatSums, dwell: float, traffic: Float64s) -> Missed:
-    """What the HATs miss that teach of one day, the at-th that was fitted."""
+    """What the HATs miss that teach of one day, the at-th that was"""
     more, deviations, taught = _more(sums, dwell), means.deviations(at), sums.taught > 0
     described = _described(means, design, deviations, _DAY, more, traffic)[taught]
     known = variances_of(means, deviations, _DAY, np.concatenate([more, traffic[..., None]], axis=-1))[taught]

@@ -5,23 +5,19 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dpops import fitted
 from dpops.spread import USUAL, Spread, growth
 from dpops.types import Float64s, Int64s
 
-_UNEVEN = 0.3
-"""Of how much more the vehicle that reports most weighs than an even share, what comes to be variance."""
-PRIOR_SD = np.array([1.5, 0.5, 3.0])
+PRIOR_SD = np.array(fitted.SPREAD_SDS)
 """How far vehicles', reports' and the least variance may be from the usual ones, as factors, before any release."""
-LEAST, MOST = np.array([0.3, 0.3, 0.2]), np.array([8.0, 3.0, 20.0])
+LEAST, MOST = np.array(fitted.LEAST_FACTORS), np.array(fitted.MOST_FACTORS)
 """Of these factors: so far releases are believed."""
-_OF_SQUARES = 4.0
-"""Variance of the square of what was missed, in squares of its variance: 2 of normal laws, 5 of Laplace's."""
-_MOST_LEVERAGE = 0.9
 
 
 def uneven_variances(spread: Spread, vehicles: Int64s, reports: Int64s, heaviest: Int64s, kmh: Float64s) -> Float64s:
     """What it adds that some vehicles report more often. heaviest: reports of the one that has most."""
-    variances: Float64s = growth(kmh) * spread.vehicle * _UNEVEN * (heaviest / reports - 1 / vehicles)
+    variances: Float64s = growth(kmh) * spread.vehicle * fitted.UNEVEN * (heaviest / reports - 1 / vehicles)
     return variances
 
 
@@ -52,8 +48,8 @@ def learned_variances(days: Iterable[Missed]) -> Spread:
         of_vehicles, of_reports = grown * USUAL.vehicle / day.vehicles, grown * USUAL.report / day.reports
         parts = np.stack([of_vehicles, of_reports, np.full(grown.size, USUAL.least)])
         whole = day.noise + parts.sum(axis=0)
-        leverage = np.minimum(day.known / (day.known + whole), _MOST_LEVERAGE)
-        weighted = parts / (_OF_SQUARES * whole**2)
+        leverage = np.minimum(day.known / (day.known + whole), fitted.MOST_LEVERAGE)
+        weighted = parts / (fitted.OF_SQUARES * whole**2)
         precision = precision + weighted @ parts.T
         value = value + weighted @ (day.squares / (1 - leverage) - day.noise)
     vehicle, report, least = np.clip(np.linalg.solve(precision, value), LEAST, MOST).tolist()

@@ -6,16 +6,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dpops import fitted
 from dpops.learning.design import HOURS
 from dpops.spread import USUAL
 from dpops.types import Float64s, Int64s
 
 RECENT = 6
 """Days that keep a deviation of their own; what older ones say is added up."""
-OF_RELEASED = 0.5
-"""What part of the variance of a bias lies in what is released; see `HatErrors.variances`."""
-LITTLE_KMH = 0.5
-"""A worst bias that clips next to nothing."""
 
 
 class HatErrors(NamedTuple):
@@ -79,7 +76,7 @@ class HatMeans:
 
         The mean of vehicles that weigh alike and the mean of reports each vary around the mean that both stand for.
         """
-        total: Float64s = self.errors.noise + OF_RELEASED * self.uneven + self.errors.pull_sd_kmh**2
+        total: Float64s = self.errors.noise + fitted.OF_RELEASED * self.uneven + self.errors.pull_sd_kmh**2
         return total
 
     @property
@@ -91,7 +88,9 @@ class HatMeans:
     @property
     def teaches(self) -> NDArray[np.bool_]:
         """Whether a value's distance from what describes it tells of the true ones': clipped ones are nearer."""
-        useful: NDArray[np.bool_] = self.is_noisy & (~self.errors.is_clipped | (self.errors.bias_kmh < LITTLE_KMH))
+        useful: NDArray[np.bool_] = self.is_noisy & (
+            ~self.errors.is_clipped | (self.errors.bias_kmh < fitted.LITTLE_KMH)
+        )
         return useful
 
 

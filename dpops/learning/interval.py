@@ -5,6 +5,7 @@ from enum import IntEnum
 
 import numpy as np
 
+from dpops import fitted
 from dpops.learning.chances import (
     CAUTIOUS,
     Chances,
@@ -23,26 +24,6 @@ STEP_KMH = 0.01
 Z95 = 1.96
 LEAST_VEHICLES = 4.0
 """Below so many expected vehicles an honest interval is as wide as all speeds: the value counts as not known."""
-
-MOST_LOG_VARIANCE = 0.5
-"""Beyond it a HAT's number of vehicles is hardly known, so neither is how far its mean may be from the usual one."""
-MOST_IF_KNOWN = 0.7
-"""The same, the lower the more of the city is not known: times 1 - that part, times 1 + FEW / all vehicles expected in
-all HATs. The count model is as much too sure there."""
-FEW = 100.0
-"""Fitted on parts of a real city, half an hour of another, and made-up small ones: how smooth a city is, is itself
-learned, and badly from few."""
-MOST_OF_CELL = 0.3
-"""The same, of a whole day of a cell or a part of it: heavy noise makes some cells look busy that nobody visits."""
-MOST_MISSED = 0.75
-"""Beyond it values are held back: see `missed`. Fitted, with the next two, on parts of a real city and on made-up ones
-of 14 to 3,000 vehicles, many with hardly any pattern or none, with their fleet declared and with wrong ones."""
-LEAST_EXPLAINED = 3.0
-"""Likewise: the pattern of places is to explain so many times as many squares of what was released as it would of noise
-alone. How strong a pattern is, is a guess before it is learned: a city without one looks half known."""
-MOST_CITY_VARIANCE = 0.05
-"""Likewise, of the logarithm of the whole city's weight: it is to be known to a fifth. Where it is not, much of what
-looks like vehicles is noise, and what speeds are made of it looks better known than it is."""
 
 
 class Status(IntEnum):
@@ -100,8 +81,8 @@ def missed(field: Field) -> float:
 
 def held_back(field: Field) -> bool:
     """Whether too little is known of the whole city: of its speeds, of its weight, or whether it has a pattern."""
-    seen = field.explained >= LEAST_EXPLAINED and field.city_variance <= MOST_CITY_VARIANCE
-    return not seen or missed(field) > MOST_MISSED
+    seen = field.explained >= fitted.LEAST_EXPLAINED and field.city_variance <= fitted.MOST_CITY_VARIANCE
+    return not seen or missed(field) > fitted.MOST_MISSED
 
 
 def published(field: Field, upper_kmh: float, *, forecast: bool = False) -> Estimates:
@@ -117,8 +98,8 @@ def published(field: Field, upper_kmh: float, *, forecast: bool = False) -> Esti
     half, vehicles = half_widths(spread), chances.vehicles[..., CAUTIOUS]
     traffic = half_widths(described + np.minimum(chances.traffic, upper_kmh**2))
     values = np.clip(field.values, 0, upper_kmh)
-    unknown = field.unknown * np.exp(2 * field.city_variance) * (1 + FEW / field.vehicles.sum())
-    most = min(MOST_OF_CELL if of_cell else MOST_LOG_VARIANCE, MOST_IF_KNOWN * (1 - unknown))
+    unknown = field.unknown * np.exp(2 * field.city_variance) * (1 + fitted.FEW_VEHICLES / field.vehicles.sum())
+    most = min(fitted.MOST_OF_CELL if of_cell else fitted.MOST_LOG_VARIANCE, fitted.MOST_IF_KNOWN * (1 - unknown))
     counted = (vehicles >= LEAST_VEHICLES * field.repeats) & (field.log_variances <= most)
     counted = counted & np.logical_not(field.misweighed)
     status = np.where(counted, Status.FORECAST if forecast else Status.OK, Status.UNRELIABLE)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dpops import fitted
 from dpops.learning import counts as count_model
 from dpops.learning.chances import Chances, expected_vehicles
 from dpops.learning.counts import CountProblem, CountQueries, Counts, fit_counts
@@ -32,13 +33,6 @@ from dpops.learning.surprises import UNTOLD, Described, Told, told
 from dpops.spread import USUAL
 from dpops.types import Float64s, Int64s
 
-HOUR_SPREAD = 0.05
-"""Squared coefficient of variation of a day's weight in one hour around the city's habit."""
-KEPT = 0.9
-"""Share of a vehicle's weight that clipping leaves, roughly."""
-KEPT_EVIDENCE = 0.9
-"""Of what days said that were folded in before, each time that more are: a city changes by and by, and with RECENT days
-a fold the releases of about 40 days count."""
 RECENT = 4
 """Days that are kept as they were released, at least; older ones are folded into one matrix."""
 
@@ -240,7 +234,7 @@ class _Day:
 def taken_in(state: State, day: DayValues) -> State:
     """The state after a day. When twice the recent days are kept, the older half is folded in as understood now.
 
-    Earlier ones are forgotten by and by: each time KEPT_EVIDENCE of what they said is left. From then on fits begin
+    Earlier ones are forgotten by and by: each time FORGOTTEN of what they said is lost. From then on fits begin
     where these end.
     """
     state = replace(state, days=state.days + 1, recent=(*state.recent, day))
@@ -250,7 +244,8 @@ def taken_in(state: State, day: DayValues) -> State:
     fitted, rows = _fitted_counts(state), _speed_rows(state)
     days = [_understood(state, day, fitted, rows).information for day in state.recent]
     found = _fitted_means(state, days)
-    counts, means = state.counts.times(KEPT_EVIDENCE), None if state.means is None else state.means.times(KEPT_EVIDENCE)
+    kept = 1 - fitted.FORGOTTEN
+    counts, means = state.counts.times(kept), None if state.means is None else state.means.times(kept)
     for old, information in zip(older, days, strict=False):
         counts = counts + _count_information(state, old, fitted)
         means = information if means is None else means + information
@@ -302,7 +297,7 @@ def _fitted_counts(state: State) -> Counts:
     problem = CountProblem(
         layout=state.layouts.counts,
         hours=hours,
-        anchor=KEPT * state.facts.vehicles * state.facts.vehicle_weight,
+        anchor=fitted.KEPT * state.facts.vehicles * state.facts.vehicle_weight,
         queries=_count_queries(state.recent, _count_rows(state)),
         earlier=state.counts,
     )
@@ -358,7 +353,7 @@ def _day_weights(state: State, day: DayValues, usual: Float64s) -> Float64s:
     for level in _levels(day):
         if level.groups.shape == (1, day.hours.size):
             total = np.maximum(weights.sum(axis=0), 1e-9)
-            gain = _gain(HOUR_SPREAD * total**2, level.weight_precision[0])
+            gain = _gain(fitted.HOUR_SPREAD * total**2, level.weight_precision[0])
             weights = weights * np.clip(1 + gain * (level.weights[0] / total - 1), 0.2, 5.0)
     for level in _levels(day):
         if level.groups.shape == weights.shape:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dpops import fitted
 from dpops.learning.covariances import hat_variances, usual_hours
 from dpops.learning.design import HABITS, HOURS, Design, Smoothness, both_kinds, hour_smoothness
 from dpops.learning.information import Information
@@ -14,10 +15,13 @@ from dpops.learning.queries import GroupRows
 from dpops.learning.system import Part, Solved, learned_smoothness, system_of
 from dpops.types import Float64s, Int64s
 
-DEFAULT = Smoothness(cells=0.006, hours=0.1, parents=0.3, off=0.5, days=1.0)
-CITY_MEAN_KMH, CITY_SD_KMH = 20.0, 5.0
-SLOPE_KMH, SLOPE_SD_KMH = -2.0, 1.5
-"""Where e times as many vehicles report, they are so much slower: stops and centres. Three real cities agree."""
+DEFAULT = Smoothness(
+    cells=fitted.MEAN_CELLS,
+    hours=fitted.MEAN_HOURS,
+    parents=fitted.MEAN_PARENTS,
+    off=fitted.MEAN_DAYS_OFF,
+    days=fitted.MEAN_DAYS,
+)
 _ROUNDS = 8
 _SMALL_CHANGE = 0.03
 
@@ -53,7 +57,7 @@ class Means:
         return usual
 
     def deviations(self, day: int) -> "Deviations":
-        """Deviations of one of the days that were fitted."""
+        """Deviations of one of the days that were"""
         rows = usual_hours(self.solved)
         rows[:, self.own[day]] = both_kinds()
         return Deviations(both_kinds() @ self.solved.border[self.own[day]], rows, np.zeros((HABITS, HABITS)))
@@ -138,7 +142,7 @@ def fit_means(
     smoothness, where it is not to be learned.
     """
     smoothness, precision, value = known or start or DEFAULT, np.zeros(layout.border.size), np.zeros(layout.border.size)
-    priors = {0: (CITY_MEAN_KMH, CITY_SD_KMH), -1: (SLOPE_KMH, SLOPE_SD_KMH)}
+    priors = {0: (fitted.CITY_MEAN_KMH, fitted.CITY_SD_KMH), -1: (fitted.SLOPE_KMH, fitted.SLOPE_SD_KMH)}
     for at, (mean, sd) in (priors | dict(enumerate(more, -1 - len(more)))).items():
         precision[at], value[at] = sd**-2, mean * sd**-2
     rounds = _ROUNDS if known is None else 1

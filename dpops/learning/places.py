@@ -10,25 +10,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dpops import fitted
 from dpops.types import Float64s, Int64s
 
 RATIOS = np.concatenate([[0.0], np.geomspace(0.01, 110, 32)])
 """What a place may weigh, where 1 is what its cell's declared traffic gives to each of its places."""
-SDS_KMH = np.array([2.5, 6.0, 12.0, 20.0])
+SDS_KMH = np.array(fitted.PLACE_SDS_KMH)
 """How far places may lie from their cell: a mixture of these."""
-GROUP_SD_KMH = 4.0
-"""At first, how far groups of places of one cell lie from it."""
-SURE = 9.0
-"""A weight so many standard deviations above 0 is taken as it is measured."""
-ANCHOR_LOG_SD = 0.7
-"""How far the declared fleet's whole weight may lie from the true one, as a logarithm."""
 ROUNDS = 8
-OWN = 60.0, 3.0
-"""Before two days tell: variance of a vehicle's own mean at a place on a day, and of what all have in common, (km/h)^2.
-"""
-MOST_OWN = 400.0
-FLOOR = 1.5
-"""Variance of what no day tells: a place has its reports in other hours than its cell, and vehicles weigh otherwise."""
 _NEAR = np.linspace(-4, 4, RATIOS.size)
 _CHUNK = 4_096
 
@@ -128,8 +117,8 @@ def whole_weight(sums: PlaceSums, anchor: float) -> float:
         return anchor
     said = float(sums.weights.sum()) / sums.weight_precision
     variance = sums.weights.size / sums.weight_precision
-    grid = anchor * np.exp(np.linspace(-3, 3, 601) * ANCHOR_LOG_SD)
-    log = -0.5 * (np.log(grid / anchor) / ANCHOR_LOG_SD) ** 2 - 0.5 * (grid - said) ** 2 / variance
+    grid = anchor * np.exp(np.linspace(-3, 3, 601) * fitted.ANCHOR_SD)
+    log = -0.5 * (np.log(grid / anchor) / fitted.ANCHOR_SD) ** 2 - 0.5 * (grid - said) ** 2 / variance
     likely = np.exp(log - log.max())
     return float(likely @ grid / likely.sum())
 
@@ -141,8 +130,8 @@ def learn_places(sums: PlaceSums, around: Around) -> PlaceBelief:
         ratios=_first_ratios(),
         sds=np.full(SDS_KMH.size, 1 / SDS_KMH.size),
         groups=np.zeros(groups),
-        group_variances=np.full(groups, GROUP_SD_KMH**2),
-        group_sd=GROUP_SD_KMH,
+        group_variances=np.full(groups, fitted.PLACE_GROUP_SD_KMH**2),
+        group_sd=fitted.PLACE_GROUP_SD_KMH,
     )
     for _ in range(ROUNDS if sums.days else 0):
         prior = _improved(prior, sums, around)
@@ -151,7 +140,7 @@ def learn_places(sums: PlaceSums, around: Around) -> PlaceBelief:
     own = _own(sums, values, weights)
     return PlaceBelief(
         values=values,
-        variances=variances + own / max(sums.days, 1) + FLOOR,
+        variances=variances + own / max(sums.days, 1) + fitted.PLACE_FLOOR,
         weights=weights,
         weight_variances=weight_variances,
         own=own,
@@ -238,7 +227,7 @@ def _nodes(prior: _Prior, sums: PlaceSums, expected: Float64s, chosen: slice) ->
     """Weights that each place may have, (places, RATIOS), the logarithm of how likely each is, the nearest ratio."""
     precision = max(sums.weight_precision, 1e-300)
     seen = sums.weights[chosen] / precision
-    sure = seen > SURE / np.sqrt(precision)
+    sure = seen > fitted.SURE / np.sqrt(precision)
     weights = np.where(sure[:, None], seen[:, None] + _NEAR / np.sqrt(precision), RATIOS * expected[:, None])
     log = -0.5 * precision * (weights - seen[:, None]) ** 2
     log = log + np.where(sure[:, None], 0.0, np.log(prior.ratios + 1e-12))
@@ -267,9 +256,9 @@ def _improved(prior: _Prior, sums: PlaceSums, around: Around) -> _Prior:
 def _own(sums: PlaceSums, values: Float64s, weights: Float64s) -> Float64s:
     """Variance of a day's own mean around the usual one, by how far sums lie off beyond their noise.
 
-    A place where w weigh has OWN[0] / w of its vehicles, and what all share: both are fitted to all places.
+    A place where w weigh has PLACE_OWN / w of its vehicles, and what all share: both are fitted to all places.
     """
-    one, shared = OWN
+    one, shared = fitted.PLACE_OWN, fitted.PLACE_COMMON
     if sums.days > 1:
         missed = (
             sums.surprise
@@ -282,6 +271,6 @@ def _own(sums: PlaceSums, values: Float64s, weights: Float64s) -> Float64s:
         before = np.diag([1 / one, 1 / shared])
         rows = np.concatenate([columns * trust[:, None], before])
         result = np.linalg.lstsq(rows, np.concatenate([excess * trust, np.ones(2)]), rcond=None)[0]
-        one, shared = np.clip(result, [0.0, 0.0], [400.0, 50.0]).tolist()
-    own: Float64s = np.minimum(one / np.maximum(weights, 0.05), MOST_OWN) + shared
+        one, shared = np.clip(result, [0.0, 0.0], [fitted.MOST_PLACE_OWN, fitted.MOST_PLACE_COMMON]).tolist()
+    own: Float64s = np.minimum(one / np.maximum(weights, 0.05), fitted.MOST_PLACE_OWN) + shared
     return own

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dpops import fitted
 from dpops.learning.chances import VEHICLES, factors_of
 from dpops.learning.means import Deviations, Means, border_of, coefficients_of
 from dpops.learning.queries import GroupRows, Groups
@@ -12,15 +13,6 @@ from dpops.learning.releases import DayValues, LevelValues
 from dpops.spread import USUAL
 from dpops.types import Float64s, Int64s
 
-PRIOR_SD = 0.5
-"""How far the floor may be from what is usual, as a factor, before any release."""
-LEFT = 0.45
-"""What a release leaves of what few vehicles add: it clips every vehicle. Fitted, as the next number."""
-MISCOUNTED = 0.15
-"""A group's weight is known so much better than its HATs' weights, as a factor of the variance of their logarithms."""
-LEAST, MOST = 0.4, 6.0
-"""Of that factor: so far it is believed."""
-_MOST_LEVERAGE = 0.9
 _TINY = 1e-12
 
 RowsOf = Callable[[Groups, Int64s], GroupRows]
@@ -56,7 +48,7 @@ class _Surprises(NamedTuple):
     """Of a level's sums, (queries,) each. squares: of what the models miss, less those of noise and of what few
     vehicles add. floors: what the usual floor adds up to. precisions: of the squares.
 
-    sums: weight times mean speed, as released. weights: as fitted. missed: of the sums, by the models. known: the
+    sums: weight times mean speed, as released. weights: as  missed: of the sums, by the models. known: the
     variance of what they say. certainties: the precision of the sums.
     """
 
@@ -79,11 +71,11 @@ def _floor(found: Sequence[_Surprises]) -> float:
     """A released sum of speeds lies around what the model makes of it by noise, whose variance is known, and by the
     HATs' own deviations. So the squares tell the floor, by least squares around the usual one. What few vehicles add
     they do not tell beside it: a release clips every vehicle, which takes much of that away."""
-    precision = value = PRIOR_SD**-2
+    precision = value = fitted.FLOOR_SD**-2
     for each in found:
         weighted = each.floors * each.precisions
         precision, value = precision + float(weighted @ each.floors), value + float(weighted @ each.squares)
-    return USUAL.least * min(max(value / precision, LEAST), MOST)
+    return USUAL.least * min(max(value / precision, fitted.LEAST_FLOOR), fitted.MOST_FLOOR)
 
 
 def _explained(found: Sequence[_Surprises]) -> float:
@@ -124,11 +116,11 @@ def _surprises(
     around = weights * (each.values - centre)
     missed = (level.speeds - totals(around)).ravel()
     # Weights are noisy too, which matters where the centre is far off.
-    miscounted = MISCOUNTED * totals(weights * each.log_variances) / totals(weights) * totals(around) ** 2
+    miscounted = fitted.MISCOUNTED * totals(weights * each.log_variances) / totals(weights) * totals(around) ** 2
     noise = (1 / level.speed_precision + miscounted).ravel()
-    few, floors = LEFT * totals(weights**2 * falling).ravel(), totals(weights**2 * USUAL.least).ravel()
+    few, floors = fitted.LEFT * totals(weights**2 * falling).ravel(), totals(weights**2 * USUAL.least).ravel()
     whole = noise + few + floors
-    leverage = np.minimum(variances / whole, _MOST_LEVERAGE)
+    leverage = np.minimum(variances / whole, fitted.MOST_LEVERAGE)
     return _Surprises(
         squares=missed**2 / (1 - leverage) - noise - few,
         floors=floors,

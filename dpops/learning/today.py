@@ -5,11 +5,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dpops import fitted
 from dpops.learning.covariances import hat_variances, usual_hours
 from dpops.learning.design import HOURS, Smoothness
 from dpops.learning.information import Information
 from dpops.learning.layout import Layout
-from dpops.learning.learner import HOUR_SPREAD, Field, Learned
+from dpops.learning.learner import Field, Learned
 from dpops.learning.means import columns_of
 from dpops.learning.queries import GroupRows
 from dpops.learning.releases import StageValues
@@ -17,12 +18,10 @@ from dpops.learning.system import Part, Solved, system_of
 from dpops.spread import USUAL
 from dpops.types import Float64s, Int64s
 
-CITY_SD_KMH = 5.0
-"""How far a whole day may be from what is forecast; an hour, a parent's part of the day and a cell have the rest."""
-DAY = Smoothness(cells=0.3, hours=1.0, parents=1.0, off=1.0)
-"""How a day's own deviations hold together, as those of other days do. Fitted on one real city."""
-FACTOR_SD = 0.5
-"""How far the weight of a slot may be, as a factor, from what the declared fleet's profile makes of a day's."""
+DAY = Smoothness(
+    cells=fitted.LIVE_CELLS, hours=fitted.LIVE_HOURS, parents=fitted.LIVE_PARENTS, off=fitted.LIVE_DAYS_OFF
+)
+"""How a day's own deviations hold together, as those of other days do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +59,22 @@ def live(known: Learned, hours: Int64s, slots: Mapping[int, StageValues]) -> Liv
 
 def _solved(layout: Layout, information: Information) -> Solved:
     precision = np.zeros(layout.border.size)
-    precision[0], precision[-1] = CITY_SD_KMH**-2, 1.0  # nothing is learned of traffic: its rows are zero
+    precision[0], precision[-1] = fitted.CITY_SD_KMH**-2, 1.0  # nothing is learned of traffic: its rows are zero
     return system_of(layout, DAY, precision, np.zeros(precision.size), [Part(information)]).solved()
 
 
 def _factors(weights: Float64s, slots: Mapping[int, StageValues]) -> dict[int, float]:
     """How much more there is in each slot than is usual, shrunk: what all slots have in common, and each one's own."""
     seen = {slot: _seen(weights[:, slot].sum(), values) for slot, values in slots.items()}
-    precision = sum(1 / (variance + HOUR_SPREAD) for _, variance in seen.values())
-    common = FACTOR_SD**-2 + sum(ratio / (variance + HOUR_SPREAD) for ratio, variance in seen.values())
-    usual = max(common / (precision + FACTOR_SD**-2), 0.1)
+    precision = sum(1 / (variance + fitted.HOUR_SPREAD) for _, variance in seen.values())
+    common = fitted.FACTOR_SD**-2 + sum(ratio / (variance + fitted.HOUR_SPREAD) for ratio, variance in seen.values())
+    usual = max(common / (precision + fitted.FACTOR_SD**-2), 0.1)
     return {
-        slot: float(np.clip(usual + HOUR_SPREAD / (HOUR_SPREAD + variance) * (ratio - usual), usual / 3, 3 * usual))
+        slot: float(
+            np.clip(
+                usual + fitted.HOUR_SPREAD / (fitted.HOUR_SPREAD + variance) * (ratio - usual), usual / 3, 3 * usual
+            )
+        )
         for slot, (ratio, variance) in seen.items()
     }
 

@@ -5,14 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
+from dpops import fitted
 from dpops.levels.groups import Hats, level
 from dpops.levels.stages import UNIT, Kind, Shares, Stage, alike
 
-LIMIT_SD_KMH = 25.0
-"""Expected noise of a mean group above which a level is too fine for a fleet (docs/levels.md, "Small fleets")."""
-
-USUAL_NORM_KMH, _USUAL_BOUND = 6.5, Fraction(6)
-"""Of a vehicle's residual speeds; and a bound between the table's of a first day and of later ones."""
+_USUAL_BOUND = Fraction(6)
+"""Between the table's of a first day and of later ones."""
 
 _LEARNING_DAYS = 7
 
@@ -154,11 +152,11 @@ def spread_of(kind: Kind, budget: Fraction) -> Fraction:
 
 def affordable(kind: Kind, spread: Fraction, shares: Shares, known: BoundsOnly) -> Shares:
     """These shares, or coarser levels where a cell's mean group would drown in noise even after a week."""
-    if group_sd_kmh(kind, spread, "cell", _share_of(shares, "cell"), known) <= LIMIT_SD_KMH:
+    if group_sd_kmh(kind, spread, "cell", _share_of(shares, "cell"), known) <= fitted.LIMIT_SD_KMH:
         return shares
     choices = []
     for names, part in ((_PLACES, Fraction(7, 10)), (("hour", "part"), Fraction(3, 10))):
-        fits = [name for name in names if group_sd_kmh(kind, spread, name, part, known) <= LIMIT_SD_KMH]
+        fits = [name for name in names if group_sd_kmh(kind, spread, name, part, known) <= fitted.LIMIT_SD_KMH]
         choices.append((fits[0] if fits else names[-1], part))
     return tuple(choices)
 
@@ -202,7 +200,7 @@ def kept_more(bound_kmh: Fraction) -> float:
 
 
 def _kept(bound_kmh: float) -> float:
-    return bound_kmh / math.cbrt(bound_kmh**3 + USUAL_NORM_KMH**3)
+    return bound_kmh / math.cbrt(bound_kmh**3 + fitted.NORM_KMH**3)
 
 
 def _share_of(shares: Sequence[tuple[str, Fraction]], name: str) -> Fraction:

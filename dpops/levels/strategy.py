@@ -14,6 +14,7 @@ from statistics import NormalDist
 
 import numpy as np
 
+from dpops import fitted
 from dpops.levels.defaults import BoundsOnly, Recipe, coarser_shares, is_coarse, vehicle_weight
 from dpops.levels.groups import BLOCK_H, Hats
 from dpops.levels.stages import UNIT, Kind, Shares, Stage, alike
@@ -38,25 +39,15 @@ _OWN = _OF["hat"]
 CITY: Part = (_CITY, _DAY)
 
 PARTS: dict[Part, float] = {
-    (_CITY, _DAY): 5.0,
-    (_GRANDPARENT, _DAY): 3.8,
-    (_PARENT, _DAY): 4.1,
-    (_CELL, _DAY): 4.1,
-    (_CITY, _HOUR): 2.5,
-    (_PARENT, _PART): 1.5,
+    (_CITY, _DAY): fitted.CITY_SPREAD,
+    (_GRANDPARENT, _DAY): fitted.GRANDPARENTS,
+    (_PARENT, _DAY): fitted.PARENTS,
+    (_CELL, _DAY): fitted.CELLS,
+    (_CITY, _HOUR): fitted.HOURS,
+    (_PARENT, _PART): fitted.PARENT_PARTS,
 }
 """Standard deviations before any release, km/h: a city is 20 +- 5, its places lie 7 km/h around it (a third of that
 variance is of each size), hours 2.5. Rough numbers for any city, fitted on none."""
-BUSIER = 1.0
-"""Standard deviation of the logarithm of how busy a cell is, which reports follow. Rough likewise."""
-SMOOTHED = 0.6
-"""What neighbours, hours and other days leave of the noise in a part. This and the next two were fitted on a dozen
-drawn cities of even seeds (`benchmarks.drawn`), with bounds of 5 to 22 km/h at a total of 2.64."""
-PULL, FADES = 0.25, 0.4
-"""A vehicle whose residual speeds have the norm R, clipped to B, draws values by PULL R exp(-FADES (B / R)^2), km/h."""
-FEW = 4.0
-"""Of n vehicles' own mean a release of single HATs tells n^2 / (n^2 + FEW^2) at best: how many there are, and which of
-them were clipped, it does not tell. Fitted, with the next but one, on Austin and seven drawn cities of even seeds."""
 DAYS = 4
 """Of releases that a later day rests on, itself counted."""
 BOUNDS: dict[Kind, tuple[Fraction, ...]] = {
@@ -65,8 +56,6 @@ BOUNDS: dict[Kind, tuple[Fraction, ...]] = {
 }
 """Times the table's. With more than these, numbers of vehicles were badly told by weights; and under Laplace noise what
 the widest gained in some cities it lost in others."""
-LEAST_GAIN = 0.012
-"""Another choice than the usual bounds and levels is made where it is expected to be so much better."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +89,7 @@ def ranked(table: Recipe, known: BoundsOnly, free: Free = EVERYTHING) -> list[Ra
     """
     usual, *others = (_expected(recipe, known) for recipe in _variants(table, free))
     order = sorted(others, key=lambda each: round(each.kmh, 6))
-    better = [each for each in order if each.kmh < (1 - LEAST_GAIN) * usual.kmh]
+    better = [each for each in order if each.kmh < (1 - fitted.LEAST_GAIN) * usual.kmh]
     return [*better, usual, *order[len(better) :]]
 
 
@@ -181,7 +170,7 @@ def told_by(stage: Stage, known: BoundsOnly, around: Mapping[Part, float], busy:
     for name, share in stage.shares:
         place, time = _OF[name]
         busier = busy ** (place / _CELL)
-        noise = SMOOTHED * widened * _noise(stage, name, share, known) / busier
+        noise = fitted.SMOOTHED * widened * _noise(stage, name, share, known) / busier
         for part in precisions:
             if part[0] <= place and part[1] <= time:
                 within = max(_groups((place, time), known) / _groups(part, known), 1.0)
@@ -203,9 +192,9 @@ def squared_error(
     own: the variance of its mean around all that describes it.
     """
     vehicles = known.usual_vehicles * busy
-    single = vehicles**2 / (vehicles**2 + FEW**2)
+    single = vehicles**2 / (vehicles**2 + fitted.FEW_IN_HAT**2)
     norm = _norm(stage, known, around)
-    drawn = PULL * norm * math.exp(-FADES * (float(stage.bound_kmh) / norm) ** 2)
+    drawn = fitted.DRAWN * norm * math.exp(-fitted.FADES * (float(stage.bound_kmh) / norm) ** 2)
     return sum(left.values()) + (1 - single) * own + single / (1 / own + told[_OWN]) + drawn**2
 
 
@@ -255,6 +244,6 @@ def _sizes(hats: Hats) -> tuple[tuple[int, ...], tuple[int, ...]]:
 def busyness() -> list[tuple[float, float]]:
     """Equally many cells each: how many times as busy as the average one, and its share of reports."""
     law, nodes = NormalDist(), 5
-    raw = [math.exp(BUSIER * law.inv_cdf((at + 0.5) / nodes)) for at in range(nodes)]
+    raw = [math.exp(fitted.BUSIER * law.inv_cdf((at + 0.5) / nodes)) for at in range(nodes)]
     mean = sum(raw) / nodes
     return [(each / mean, each / sum(raw)) for each in raw]

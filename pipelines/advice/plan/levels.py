@@ -10,8 +10,9 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from dpops import fitted
 from dpops.claims import rho_within
-from dpops.learning.half_widths import ROUGH_FLOOR, hat_half_widths, place_half_widths, place_level
+from dpops.learning.half_widths import hat_half_widths, place_half_widths, place_level
 from dpops.learning.interval import Z95
 from dpops.levels import BoundsOnly, Recipe, Stage, level, recipe
 from dpops.levels.defaults import spread_of
@@ -303,7 +304,7 @@ def _of_hats(now: Total, totals: list[Total], within: float) -> str:
     if now.hat_vehicles is not None:
         return f"{what} needs {now.hat_vehicles:,} vehicles in it."
     more = next((each for each in totals if each.epsilon > now.epsilon and each.hat_vehicles is not None), None)
-    own = Z95 * ROUGH_FLOOR**0.5
+    own = Z95 * fitted.ROUGH_FLOOR**0.5
     why = f"it is described by its cell and its hour, and its own mean lies around that by ±{own:.2g} km/h at best"
     if more is not None:
         return (

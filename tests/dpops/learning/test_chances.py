@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from dpops import fitted
 from dpops.learning import State, chances, learned, taken_in
 from dpops.learning.chances import (
     CAUTIOUS,
@@ -22,7 +23,6 @@ from dpops.learning.chances import (
     traffic_variances,
 )
 from dpops.learning.releases import DayValues, LevelValues
-from dpops.learning.surprises import MOST
 from dpops.spread import USUAL
 from tests.dpops.learning.city import FACTS, HOURS, design, released_day, truth
 
@@ -139,7 +139,7 @@ def test_a_release_of_single_hats_leaves_part_of_their_own_variance() -> None:
     """It weighs vehicles otherwise than reports do, so however little noise it has, it is not their mean."""
     own = np.array([[100.0, 10.0]])
     assert left_variances(own, np.array([0.0])) == pytest.approx(own)
-    assert left_variances(own, np.array([1e9])) == pytest.approx(chances.UNSAID * own, rel=1e-3)
+    assert left_variances(own, np.array([1e9])) == pytest.approx(fitted.UNSAID * own, rel=1e-3)
     assert np.all(np.diff(left_variances(np.full((3, 1), 100.0), np.array([0.0, 0.1, 1.0])), axis=0) < 0)
 
 
@@ -148,8 +148,8 @@ def test_the_less_a_city_weighs_of_its_declared_fleet_the_more_vehicles_a_weight
     weights = np.array([4.0, 10.0, 30.0])
     assert np.all(expected_vehicles(weights, 1.0) > weights)
     assert expected_vehicles(weights, 0.5) == pytest.approx(math.sqrt(2) * expected_vehicles(weights, 1.0))
-    assert expected_vehicles(weights, 1e-9) == pytest.approx(expected_vehicles(weights, chances.LEAST_LARGER))
-    assert expected_vehicles(weights, 1e9) == pytest.approx(expected_vehicles(weights, chances.MOST_LARGER))
+    assert expected_vehicles(weights, 1e-9) == pytest.approx(expected_vehicles(weights, fitted.LEAST_LARGER))
+    assert expected_vehicles(weights, 1e9) == pytest.approx(expected_vehicles(weights, fitted.MOST_LARGER))
 
 
 def test_a_hat_that_looks_busy_may_well_have_few_vehicles() -> None:
@@ -201,7 +201,7 @@ def _moved(level: LevelValues, speeds: np.ndarray) -> LevelValues:
 def test_a_rough_citys_intervals_are_wider_since_its_releases_say_so() -> None:
     smooth, rough = learned_floor_of(0.5), learned_floor_of(4.0)
     assert smooth < 1.5 * USUAL.least
-    assert 2 * USUAL.least < rough <= MOST * USUAL.least
+    assert 2 * USUAL.least < rough <= fitted.MOST_FLOOR * USUAL.least
 
 
 def test_before_any_release_the_floor_is_the_usual_one() -> None:

@@ -5,12 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from dpops import fitted
 from dpops.learning import Groups, Learned, Status, coarser, learned, published, with_coarser
 from dpops.learning.chances import NODES
-from dpops.learning.coarser import APART_KMH, MORE
-from dpops.learning.counts import OVERDISPERSION
 from dpops.learning.interval import chances_of
-from dpops.learning.learner import HOUR_SPREAD, Field
+from dpops.learning.learner import Field
 from dpops.learning.means import _with_mean, traffic_of
 from tests.dpops.learning.city import FACTS, HOURS, after, design
 
@@ -57,7 +56,7 @@ def test_variances_are_those_of_the_joint_covariance_and_of_weights(known: Learn
         mine = (groups.cells[:, None] == pair[0]) & (groups.slots == pair[1])
         share = np.where(mine, belief.weights, 0.0) / belief.weights[mine].sum()
         described, shared = covariance(known, belief, share), 1 - np.sum(share**2)
-        more = shared * (MORE * described + APART_KMH**2)
+        more = shared * (fitted.MORE * described + fitted.APART_KMH**2)
         assert found.variances[pair] == pytest.approx(described + more + through_weights(known, belief, mine), rel=1e-4)
 
 
@@ -79,11 +78,11 @@ def through_weights(known: Learned, belief: Field, mine: np.ndarray) -> float:
     for slot in range(belief.hours.size):
         in_slot = np.zeros(mine.shape)
         in_slot[:, slot] = 1
-        variance += HOUR_SPREAD * ((moved(in_slot) - still) / tiny) ** 2
+        variance += fitted.HOUR_SPREAD * ((moved(in_slot) - still) / tiny) ** 2
     for cell, slot in np.argwhere(mine):
         alone = np.zeros(mine.shape)
         alone[cell, slot] = 1
-        own = OVERDISPERSION + FACTS.hat_weight / belief.weights[cell, slot]
+        own = fitted.OVERDISPERSION + FACTS.hat_weight / belief.weights[cell, slot]
         variance += own * ((moved(alone) - still) / tiny) ** 2
     return variance
 

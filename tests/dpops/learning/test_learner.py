@@ -6,7 +6,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from dpops.learning import DayValues, Design, State, Status, interval, learned, learner, published, taken_in
+from dpops import fitted
+from dpops.learning import DayValues, Design, State, Status, learned, published, taken_in
 from dpops.learning.interval import held_back, missed
 from dpops.learning.learner import RECENT, Field
 from tests.dpops.learning.city import FACTS, HOURS, after, design, error, known_hats, released_day, truth
@@ -84,9 +85,9 @@ def test_what_was_folded_in_counts_for_less_each_time(monkeypatch: pytest.Monkey
             state = taken_in(state, found)
         return state
 
-    monkeypatch.setattr(learner, "KEPT_EVIDENCE", 0.5)
+    monkeypatch.setattr(fitted, "FORGOTTEN", 0.5)
     forgetting = after_a_change()
-    monkeypatch.setattr(learner, "KEPT_EVIDENCE", 1.0)
+    monkeypatch.setattr(fitted, "FORGOTTEN", 0.0)
     keeping = after_a_change()
     assert forgetting.means is not None
     assert keeping.means is not None
@@ -218,7 +219,7 @@ def test_a_city_without_a_pattern_is_held_back_where_what_was_found_would_do_har
 
 
 def test_without_asking_whether_a_pattern_is_seen_noise_would_be_published(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interval, "LEAST_EXPLAINED", 0.0)
+    monkeypatch.setattr(fitted, "LEAST_EXPLAINED", 0.0)
     assert not all(held_back(field) for field in without_a_pattern())
 
 

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dpops import fitted
 from dpops.learning import Learned
-from dpops.learning.learner import KEPT
 from dpops.learning.places import Around, PlaceBelief, PlaceDay, PlaceSums, learn_places, whole_weight
 from dpops.levels import Differences, Fleet, Kind, ReleasedStage
 from dpops.levels.stages import CENTRE_STEP_KMH, WEIGHT_STEPS
@@ -95,7 +95,7 @@ def learned_places(taught: Taught, models: Learned, pieces: Pieces, fleet: Fleet
     cell = pieces.places.cell
     cells = (np.sum(weights * belief.values, axis=1) / weights.sum(axis=1))[cell]
     traffic = weights.sum(axis=1)[cell] / np.bincount(cell, minlength=weights.shape[0])[cell]
-    whole = whole_weight(taught.sums, KEPT * fleet.vehicles * weight_of_one(fleet, pieces, kind))
+    whole = whole_weight(taught.sums, fitted.KEPT * fleet.vehicles * weight_of_one(fleet, pieces, kind))
     around = Around(values=cells, expected=whole * traffic / traffic.sum(), groups=groups_of(pieces))
     return LearnedPlaces(learn_places(taught.sums, around), cells)
 

@@ -1,0 +1,157 @@
+"""Every number that was fitted or guessed and not learned: where it comes from, and what it does.
+
+What releases of an account say moves most of what is made of these: they are where learning begins, how far it may go,
+and when nothing is shown. `python -m benchmarks.fitted` halves and doubles them on real and made-up days and tells what
+that does to figures. No other file of `dpops.learning` and `dpops.levels` holds such a number
+(tests/dpops/test_fitted.py).
+
+"Real" is Austin's four days, with parts and sums of them; "made-up" are cities of `benchmarks`, of even seeds.
+"""
+
+# How strongly the effects of counts are held together before any release, as precisions of logarithms of weight. A
+# Gamma prior worth six effects (a day, for days) leads from here to what releases say, by expectation-maximisation.
+COUNT_CELLS, COUNT_HOURS, COUNT_PARENTS, COUNT_DAYS_OFF = 0.2, 1.5, 3.0, 10.0
+"""Real. Learned from the first day on, each by itself."""
+NIGHT = (-1.5, -2.0, -2.0, -2.0, -1.5, -0.7)
+"""Guessed: the logarithm of what fleets do from midnight to six, before anything is known."""
+OVERDISPERSION = 0.1
+"""Real: variance of a group's own weight around the surface, per sum of squared HATs. The
+less there is, the closer heavy groups are followed."""
+ANCHOR_SD = 0.7
+"""Guessed, for cells and places: how far, in logarithms, a day's whole weight may be from what the declared fleet makes
+of it. A fleet is declared to one digit, and clipping takes weight away."""
+KEPT = 0.9
+"""Real: share of a vehicle's weight that clipping leaves. It moves the anchor alone."""
+HOUR_SPREAD = 0.05
+"""Real: squared coefficient of variation of a day's weight in one hour around the city's habit."""
+FORGOTTEN = 0.1
+"""Guessed: of what was folded in before, each time that older days are (every fourth day). So forty days count, and a
+season is followed."""
+
+# The same of means, as precisions in (km/h)^-2.
+MEAN_CELLS, MEAN_HOURS, MEAN_PARENTS, MEAN_DAYS_OFF, MEAN_DAYS = 0.006, 0.1, 0.3, 0.5, 1.0
+"""Real. Cells lie 13 km/h around their neighbours' mean, hours 3, parents in a part of the day 2, days off 2, a day's
+own hours 1. Learned as the counts' are; where noise is heavy the first of them decides how flat a map is."""
+CITY_MEAN_KMH, CITY_SD_KMH = 20.0, 5.0
+"""Guessed: a city's mean before any release; how far it may lie from that, and a day to come from what is forecast."""
+SLOPE_KMH, SLOPE_SD_KMH = -2.0, 1.5
+"""Three real cities agree: where e times as many vehicles report, they are so much slower (stops, centres). Learned."""
+LIVE_CELLS, LIVE_HOURS, LIVE_PARENTS, LIVE_DAYS_OFF = 0.3, 1.0, 1.0, 1.0
+"""Real: how a day's own deviations hold together while it lasts. The weaker, the more live values follow noise."""
+FACTOR_SD = 0.5
+"""Guessed: how far, as a factor, a live slot's weight may be from what the declared profile makes of a day's."""
+
+# How far a HAT's own mean lies from what describes it (`dpops.spread`), in (km/h)^2 at 20 km/h.
+OF_VEHICLES, OF_REPORTS, LEAST_SPREAD = 40.0, 280.0, 1.0
+"""Real, all buses and a third and a sixth of them, without noise: variance of one vehicle's usual mean, of one report
+around it, and of the mean of many. Most of an interval's width where few drive, which goes
+with their root."""
+SPREAD_POWER = 0.75
+"""Real: the first two grow with the speed to this power; from 80 (km/h)^2 below 12 km/h to 450 above 34."""
+REPORTS, DWELL_POWER = 2.5, 1 / 3
+"""Real: reports of a vehicle in a HAT at 20 km/h where their number is secret, and how they fall with the speed."""
+FLOOR_SD, LEAST_FLOOR, MOST_FLOOR = 0.5, 0.4, 6.0
+"""Real and made-up: how far, as a factor, the least may be from the usual before any release, and how far releases are
+believed. At 2.64 in a city of Austin's size they tell next to nothing."""
+LEFT, MISCOUNTED = 0.45, 0.15
+"""Real and made-up: what a clip leaves of what few vehicles add to a released sum; and how much better, in variance of
+the logarithm, a group's weight is known than its HATs'."""
+MOST_LEVERAGE = 0.9
+"""Guessed: a value that decides what describes it tells nothing of how far it lies from that."""
+
+# How many vehicles there are behind a weight (docs/estimates-measured.md, "Intervals").
+MORE_VEHICLES, BELIEVED = 1.2, 0.5
+"""Real (fivefold) and eleven made-up cities, by regression: for a weight of x vehicles of the declared profile, in a
+city that looks r times as large as declared, there are 1.2 x / r^.5. The more, the narrower are intervals. With
+1.95 x^.84 and more doubt Austin's intervals held .985 at 9.8 km/h, with these .974 at 8.8."""
+LEAST_LARGER, MOST_LARGER = 0.25, 2.0
+"""Guessed: so far is r believed."""
+VEHICLES_DOUBT, WEIGHT_DOUBT = (0.8, 0.06, 1.0), (1.5, 0.05, 0.0)
+"""The same regression: times the count model's variance, a variance of its own, and 1 / n of it: of vehicles in a HAT,
+and of what a cell's day weighs."""
+UNSAID = 0.13
+"""Real and made-up: of a HAT's own variance what a release of single HATs says nothing of."""
+
+# What is shown, and as what (docs/estimates-measured.md, "What is held back").
+MOST_LOG_VARIANCE, MOST_OF_CELL = 0.5, 0.3
+"""Real and made-up: beyond it the number of vehicles of a HAT, or of a cell's day, is hardly known: `unreliable`."""
+MOST_IF_KNOWN, FEW_VEHICLES = 0.7, 100.0
+"""Parts of the real city and small made-up ones: the same, times the part of the pattern that is known. That
+counts for less where few are expected in all HATs together: how smooth a city is, is itself learned from them."""
+MOST_MISSED, LEAST_EXPLAINED, MOST_CITY_VARIANCE = 0.75, 3.0, 0.05
+"""61 feeds, a third of them with hardly any pattern, moved once on 28 more: the part of the constant's squared error,
+the squares that a pattern explains over those of noise, the variance of the logarithm of the whole weight: beyond one
+of them a day is held back. With .03 for the third half of Austin's runs at a total of 1 are held back whole."""
+
+# Groups of HATs (docs/estimates-measured.md, "Coarser products").
+MORE, APART_KMH = 0.5, 1.0
+"""Real, parts of it and made-up: a group's mean has so many times the variance of what describes it again (no city is a
+smooth field), and so much for what a release weighs otherwise."""
+STANDS_KMH, MISWEIGHED = 6.0, 0.5
+"""Guessed: a place at v km/h is one where vehicles stand as far as exp(-(v / 6)^2); a group is `unreliable` where what
+they may weigh adds so much to all other variance. In a made-up city with a depot 1 of 96 hours is `ok`; in Austin
+nothing changes."""
+
+# What a plan expects (`dpops.levels.strategy`, `dpops.learning.expected`, `dpops.learning.half_widths`).
+CITY_SPREAD, GRANDPARENTS, PARENTS, CELLS, HOURS, PARENT_PARTS = 5.0, 3.8, 4.1, 4.1, 2.5, 1.5
+"""Guessed for any city: standard deviations of the parts that describe a HAT before any release, km/h. Places lie
+7 km/h around their city."""
+BUSIER = 1.0
+"""Guessed: standard deviation of the logarithm of how busy a cell is, which reports follow."""
+SMOOTHED = 0.6
+"""A dozen made-up cities, as the next line: what neighbours, hours and other days leave of the noise in a part."""
+DRAWN, FADES = 0.25, 0.4
+"""A vehicle whose residual speeds have the norm R, clipped to B, draws values by DRAWN R exp(-FADES (B / R)^2), km/h.
+More of the first, and wider bounds are chosen."""
+FEW_IN_HAT = 4.0
+"""Real and seven made-up: of n vehicles' own mean a release of single HATs tells n^2 / (n^2 + FEW_IN_HAT^2) at best."""
+LEAST_GAIN = 0.012
+"""Made-up: another choice than the usual one is made where it is expected to be so much better."""
+LIMIT_SD_KMH = 25.0
+"""Guessed: expected noise of a mean group after a week, above which a level is too fine for a fleet."""
+NORM_KMH = 6.5
+"""Real: the norm of a vehicle's residual speeds, by which a plan knows what a bound leaves of its weight."""
+UNKNOWN_LOG_VARIANCE, ROUGH_FLOOR = 1.2, 4.0
+"""Made-up: of the logarithm of a HAT's vehicles, and the least spread, that a plan takes where only releases will tell:
+it must not promise too much."""
+OTHERS = 2.0
+"""Guessed; judged on cities of seeds 33 to 39 (docs/planning.md): a report's HAT holds its own vehicle and others, so
+many times as many as an average HAT of its cell."""
+
+# Means that are released HAT by HAT (docs/estimates-measured.md, "Means released HAT by HAT").
+DWELL_KMH, DWELL_SD_KMH = -5.0, 4.0
+"""Real and made-up: how much faster a HAT is where each vehicle reports e times as often. Learned
+are -7 to -11 in Austin."""
+PULL, PULL_SD = 0.6, 0.6
+"""Guessed: factor of the usual pull of releases, of which is learned how far released means rise with it."""
+MOST_HAT_UNKNOWN = 0.6
+"""Real, parts of it and made-up: beyond this part of a pattern that is not known, values are held back."""
+OF_RELEASED, OF_TRUE = 0.5, 0.7
+"""Real and made-up: what part of a bias's variance counts as noise of the release, and as lying in the true mean."""
+UNLIKE = 1.4
+"""Real, and its days taken for one: where nothing is released what describes a HAT is so much less
+sure, in variance."""
+UNEVEN = 0.3
+"""Real: of how much more the vehicle that reports most weighs than an even share, what comes to be variance."""
+SPREAD_SDS, LEAST_FACTORS, MOST_FACTORS = (1.5, 0.5, 3.0), (0.3, 0.3, 0.2), (8.0, 3.0, 20.0)
+"""Real and made-up: how far vehicles', reports' and the least variance may be from the usual ones before any release,
+as factors; and so far releases are believed."""
+OF_SQUARES = 4.0
+"""Between laws: variance of the square of what was missed, in squares of its variance: 2 of normal laws, 5 of Laplace.
+"""
+FEWEST = 0.05
+"""Guessed: vehicles in a HAT where none was seen, so that its traffic has a logarithm."""
+LITTLE_KMH = 0.5
+"""Guessed: a worst bias that clips next to nothing."""
+
+# Places inside cells (docs/streets.md).
+PLACE_SDS_KMH, PLACE_GROUP_SD_KMH = (2.5, 6.0, 12.0, 20.0), 4.0
+"""Guessed: how far places may lie from their cell, a mixture whose parts are learned; and groups of
+them, at first."""
+PLACE_OWN, PLACE_COMMON, MOST_PLACE_OWN, PLACE_FLOOR = 60.0, 3.0, 400.0, 1.5
+"""Real: before two days tell, variance of a vehicle's own mean at a place on a day, and of what all have in common,
+(km/h)^2; the most that is believed of the first; and what no day tells, as a place has its reports in other hours."""
+MOST_PLACE_COMMON = 50.0
+"""Guessed: the most that is believed of the second."""
+SURE = 9.0
+"""Guessed: a weight so many standard deviations above 0 is taken as it is measured."""
