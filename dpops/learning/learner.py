@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 
 from dpops import fitted
-from dpops.learning import counts as count_model
 from dpops.learning.chances import Chances, expected_vehicles
 from dpops.learning.counts import CountProblem, CountQueries, Counts, fit_counts
 from dpops.learning.counts import Start as CountStart
@@ -241,15 +240,15 @@ def taken_in(state: State, day: DayValues) -> State:
     if state.least_recent is None or len(state.recent) < 2 * state.least_recent:
         return state
     older, recent = state.recent[: state.least_recent], state.recent[state.least_recent :]
-    fitted, rows = _fitted_counts(state), _speed_rows(state)
-    days = [_understood(state, day, fitted, rows).information for day in state.recent]
+    now, rows = _fitted_counts(state), _speed_rows(state)
+    days = [_understood(state, day, now, rows).information for day in state.recent]
     found = _fitted_means(state, days)
     kept = 1 - fitted.FORGOTTEN
     counts, means = state.counts.times(kept), None if state.means is None else state.means.times(kept)
     for old, information in zip(older, days, strict=False):
-        counts = counts + _count_information(state, old, fitted)
+        counts = counts + _count_information(state, old, now)
         means = information if means is None else means + information
-    start = Start(fitted.start, found.solved.system.smoothness)
+    start = Start(now.start, found.solved.system.smoothness)
     return replace(state, recent=recent, counts=counts, means=means, start=start)
 
 
@@ -357,7 +356,7 @@ def _day_weights(state: State, day: DayValues, usual: Float64s) -> Float64s:
             weights = weights * np.clip(1 + gain * (level.weights[0] / total - 1), 0.2, 5.0)
     for level in _levels(day):
         if level.groups.shape == weights.shape:
-            own = weights * (count_model.OVERDISPERSION * weights + state.facts.hat_weight)
+            own = weights * (fitted.OVERDISPERSION * weights + state.facts.hat_weight)
             gain = _gain(own, level.groups.spread(level.weight_precision))
             weights = np.maximum(weights + gain * (level.groups.spread(level.weights) - weights), 0.05 * weights)
     return weights
