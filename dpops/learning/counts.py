@@ -118,7 +118,7 @@ class Counts:
 
     @property
     def start(self) -> Start:
-        """Of the next fit."""
+        """Effects and smoothness that the next fit begins with."""
         return Start(self.effects, self.solved.system.smoothness)
 
     def hats(self, design: Design, hours: Int64s) -> Float64s:
@@ -160,9 +160,9 @@ def fit_counts(problem: CountProblem, start: Start | None = None) -> Counts:
         solved = _solved(problem, smoothness, effects)
         before, step = step, solved.effects - effects
         effects = _damped(problem, smoothness, effects, _shortened(step, before))
-        found = learned_smoothness(solved, effects, DEFAULT).beyond(smoothness)
-        is_settled = np.abs(step).max() < _SMALL_STEP and found.is_near(smoothness, _SMALL_CHANGE)
-        smoothness = found
+        stronger = learned_smoothness(solved, effects, DEFAULT).beyond(smoothness)
+        is_settled = np.abs(step).max() < _SMALL_STEP and stronger.is_near(smoothness, _SMALL_CHANGE)
+        smoothness = stronger
         if is_settled:
             break
     return Counts(effects, _solved(problem, smoothness, effects))

@@ -124,8 +124,8 @@ class Smoothness:
 
     def is_near(self, other: "Smoothness", share: float) -> bool:
         """Whether none is that share larger or smaller than the other's."""
-        mine, others = astuple(self), astuple(other)
-        return all(abs(one / another - 1) <= share for one, another in zip(mine, others, strict=True))
+        pairs = zip(astuple(self), astuple(other), strict=True)
+        return all(abs(one / another - 1) <= share for one, another in pairs)
 
     def beyond(self, before: "Smoothness") -> "Smoothness":
         """Farther on the way from what was before: expectation-maximisation goes it in small steps."""

@@ -80,7 +80,7 @@ class Information:
         )
 
     def times(self, part: float) -> "Information":
-        """As if that part of the observations had been made."""
+        """Makes observations count for that part of what they were."""
         wide = {key: replace(rows, precisions=part * rows.precisions) for key, rows in self.wide.items()}
         return Information(
             part * self.families, part * self.mixed, part * self.corner, part * self.local, part * self.border, wide

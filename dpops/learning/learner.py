@@ -242,13 +242,13 @@ def taken_in(state: State, day: DayValues) -> State:
     older, recent = state.recent[: state.least_recent], state.recent[state.least_recent :]
     now, rows = _fitted_counts(state), _speed_rows(state)
     days = [_understood(state, day, now, rows).information for day in state.recent]
-    found = _fitted_means(state, days)
+    strengths = _fitted_means(state, days).solved.system.smoothness
     kept = 1 - fitted.FORGOTTEN
     counts, means = state.counts.times(kept), None if state.means is None else state.means.times(kept)
     for old, information in zip(older, days, strict=False):
         counts = counts + _count_information(state, old, now)
         means = information if means is None else means + information
-    start = Start(now.start, found.solved.system.smoothness)
+    start = Start(now.start, strengths)
     return replace(state, recent=recent, counts=counts, means=means, start=start)
 
 

@@ -89,7 +89,7 @@ class DayInformation:
     days: float = 1.0
 
     def times(self, part: float) -> "DayInformation":
-        """As if there had been that part of the days."""
+        """Makes days count for that part of what they were."""
         return DayInformation(self.information.times(part), part * self.days)
 
     def __add__(self, other: "DayInformation") -> "DayInformation":
@@ -150,11 +150,11 @@ def fit_means(
         system = system_of(layout, smoothness, precision, value, [day.part(smoothness) for day in days])
         solved = system.solved()
         if index + 1 < rounds:
-            found = learned_smoothness(solved, solved.effects, DEFAULT)
-            found = replace(found, days=_learned_days(solved, days)).beyond(smoothness)
-            if found.is_near(smoothness, _SMALL_CHANGE):
+            lasting = learned_smoothness(solved, solved.effects, DEFAULT)
+            stronger = replace(lasting, days=_learned_days(solved, days)).beyond(smoothness)
+            if stronger.is_near(smoothness, _SMALL_CHANGE):
                 break
-            smoothness = found
+            smoothness = stronger
     return Means(solved.effects, solved, [each for each in system.own if each is not None])
 
 

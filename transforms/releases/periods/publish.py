@@ -136,9 +136,9 @@ def _notes(estimates: HatEstimates, slot: int) -> dict[str, list[Any]]:
     return told | _of_traffic(estimates, [slot])
 
 
-def _of_traffic(estimates: HatEstimates, at: Sequence[int]) -> dict[str, list[Any]]:
-    """Of some slots one behind another."""
-    return {name: _told(column[:, at].T) for name, column in zip(_TRAFFIC, estimates.traffic or (), strict=False)}
+def _of_traffic(estimates: HatEstimates, slots: Sequence[int]) -> dict[str, list[Any]]:
+    """Bounds of some slots one behind another."""
+    return {name: _told(column[:, slots].T) for name, column in zip(_TRAFFIC, estimates.traffic or (), strict=False)}
 
 
 def _told(column: NDArray[Any]) -> list[Any]:
