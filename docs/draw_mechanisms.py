@@ -16,8 +16,8 @@ from matplotlib.patches import Patch
 from dpops.forecast import Float64s, Prior
 from dpops.means import contribution_bound as bounds
 from dpops.means.arrays import array_means
+from dpops.means.forecasts import expected_quantiles
 from dpops.means.grouping import Grouping, best_fit, wrap_around
-from dpops.means.quantile import expected_quantile
 from dpops.means.quantile_interval import QuantileInterval
 from dpops.mechanism import Mechanism, Totals
 from dpops.mechanisms.akmv import Akmv
@@ -213,7 +213,7 @@ def _draw_quantiles(mechanism: QuantileInterval, title: str) -> Figure:
         rank = float(mechanism.rank(means.size, epsilon))
         ends = np.unique(np.concatenate([[0.0], means, [float(UPPER)]]))
         for target, colour, name in ((rank, "tab:blue", "lower end"), (means.size - rank, "tab:red", "upper end")):
-            drawn = expected_quantile(means, UPPER, target, float(epsilon) / 4, 200_000)
+            [drawn] = expected_quantiles(means[None], np.full(1, float(UPPER)), target, float(epsilon) / 4, 200_000)
             density, _ = np.histogram(drawn, bins=ends, density=True)
             label = f"{name}: target rank {target:g} of {means.size}"
             axes.stairs(density, ends, color=colour, fill=True, alpha=0.45, label=label)
@@ -364,7 +364,7 @@ def _arrow(axes: Axes, start: Float64s, end: Float64s) -> None:
 
 
 def _forecast(mechanism: Mechanism, counts: Int64s, epsilon: Fraction, prior: Prior) -> float:
-    return mechanism.forecast(mechanism.plan(CountsKnown.all_of(counts), GRID, epsilon), counts, prior)
+    return mechanism.forecast(CountsKnown.all_of(counts), GRID, epsilon, prior)
 
 
 def _one(width: float, height: float) -> tuple[Figure, Axes]:

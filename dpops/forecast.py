@@ -1,15 +1,18 @@
 """What a reader may expect of discrete Laplace noise: spread, interval, mean error. Floats, for reports only."""
 
 import math
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
+from itertools import pairwise
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpops.types import Int64s
+from dpops.types import CountsKnown, Grid, Int64s
 
 Float64s = NDArray[np.float64]
 
@@ -36,12 +39,13 @@ class Prior(NamedTuple):
         """Standard deviation of the mean of so many samples of one user, around the mean of the HAT."""
         return self.sd * np.sqrt(self.between + (1 - self.between) / counts)
 
-    def spread(self, weights: Float64s, counts: Int64s) -> float:
+    def spread(self, weights: Float64s, counts: Int64s) -> Float64s:
         """Standard deviation of the sum of users' means, each times its weight, around what it is at the HAT's mean.
 
-        weights: float64 (users,), of any sign. counts: int64 (users,), samples of each.
+        weights: float64 (..., users), of any sign. counts: int64 (..., users), samples of each. Returns float64 (...).
         """
-        return float(np.sqrt(((weights * self.mean_sd(counts)) ** 2).sum()))
+        deviations: Float64s = np.sqrt(((weights * self.mean_sd(counts)) ** 2).sum(axis=-1))
+        return deviations
 
     def of_squares(self) -> "Prior":
         """What is then believed of (sample - mean of the HAT)^2, in units squared, if samples are normal.
@@ -54,6 +58,57 @@ class Prior(NamedTuple):
     def hat_means(self, upper: float) -> Float64s:
         """Means that a HAT may have, equally likely, within [0, U]."""
         return np.clip(self.mean + math.sqrt(BETWEEN_HATS) * self.sd * normal_scores(8), 0.0, upper)
+
+
+@dataclass(frozen=True)
+class HatCounts:
+    """The counts of many HATs, and how these are planned: what mechanisms forecast their errors from.
+
+    counts: a matrix (HATs, users) for each number of users, each user with a sample or more, descending. reported:
+    int64 (HATs,), samples before a cap. All columns of HATs are in this order, one matrix behind another. remembered:
+    what several mechanisms ask for.
+    """
+
+    counts: tuple[Int64s, ...]
+    reported: Int64s
+    grid: Grid
+    epsilon: Fraction
+    prior: Prior
+    remembered: dict[Hashable, Any] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction, prior: Prior) -> tuple[Self, Int64s]:
+        """The HATs, and where each of them stands among `known`, int64 (HATs,)."""
+        sizes = np.array([each.counts.size for each in known], np.int64)
+        order = np.argsort(sizes, kind="stable")
+        ends = np.flatnonzero(np.diff(sizes[order], append=-1)) + 1
+        rows = [np.asarray(known[at].counts, np.int64) for at in order.tolist()]
+        edges = pairwise([0, *ends.tolist()])
+        matrices = tuple(np.stack(rows[start:end]) for start, end in edges)
+        reported = np.array([known[at].reported for at in order.tolist()], np.int64)
+        return cls(matrices, reported, grid, epsilon, prior), order
+
+    @property
+    def upper(self) -> float:
+        return float(self.grid.upper)
+
+    @property
+    def samples(self) -> Int64s:
+        sums: Int64s = self.of_each(lambda counts: counts.sum(axis=1))
+        return sums
+
+    @property
+    def heaviest(self) -> Int64s:
+        largest: Int64s = self.of_each(lambda counts: counts[:, 0])
+        return largest
+
+    def of_each(self, column: Callable[[Int64s], Any]) -> Any:
+        """A column of all HATs, from that of the HATs of a matrix."""
+        return np.concatenate([column(counts) for counts in self.counts])
+
+    def __iter__(self) -> Iterator[CountsKnown]:
+        rows = (row for counts in self.counts for row in counts)
+        return map(CountsKnown, rows, self.reported.tolist())
 
 
 @lru_cache(maxsize=4096)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpops.claims import Adjacency, PureDP
 from dpops.estimate import Estimates, noisy_queries
-from dpops.forecast import Prior, laplace_bound, laplace_std, mean_absolute_error
+from dpops.forecast import HatCounts, Prior, laplace_bound, laplace_std, mean_absolute_error
 from dpops.noise import MOST_SCALE, Noise
 from dpops.pull import Pull
 from dpops.rationals import fraction, number, text
@@ -286,12 +286,16 @@ class Mechanism(Protocol):
         """What `plan` makes of each HAT; for mechanisms that plan many faster together. Raises PlanError."""
         return [self.plan(each, grid, epsilon) for each in known]
 
-    def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
-        """Expected absolute error of the published value, in units, if the samples are as the prior says.
+    def forecasts(self, hats: HatCounts) -> Float64s:
+        """Expected absolute error of the published value of each HAT, in units, if the samples are as the prior says.
 
-        From public information alone: counts, U, epsilon and the prior.
+        float64 (HATs,). From public information alone: counts, U, epsilon and the prior.
         """
         ...
+
+    def forecast(self, known: CountsKnown, grid: Grid, epsilon: Fraction, prior: Prior) -> float:
+        """What `forecasts` says of one HAT."""
+        return float(self.forecasts(HatCounts.of([known], grid, epsilon, prior)[0])[0])
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         """Noisy integers of each HAT; all noise of the call is drawn in vectors. Plans are those made by `plan`."""

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from dpops.forecast import Float64s, Prior, normal_scores, transport_bias
+from dpops.forecast import Float64s, transport_bias
 from dpops.means import contribution_bound as bounds
 from dpops.means.grouping import Grouping, best_fit, wrap_around
 from dpops.mechanism import Plan, Totals, check_plan_input, stack
@@ -142,29 +142,3 @@ def made(plan: Plan) -> ArrayPlan:
     if not isinstance(plan, ArrayPlan):
         raise TypeError("this needs the plan it made, not one read back")
     return plan
-
-
-def spread(plan: Plan, counts: Int64s, prior: Prior) -> float:
-    """Forecast standard deviation of (mean of array means - mean of all samples), in units, under the prior."""
-    return prior.spread(made(plan).weight - counts / plan.facts["samples"], counts)
-
-
-def expected_means(plan: Plan, prior: Prior) -> list[Float64s]:
-    """Array means that the prior leads one to expect, in units, within [0, U]: equally likely cases, each ascending.
-
-    With few arrays the mean of the HAT decides where an interval must lie, so there it varies; with many, hardly.
-    """
-    group, upper = made(plan).grouping, float(plan.upper)
-    centres = prior.hat_means(upper).tolist() if group.fills.size <= FEW else [prior.mean]
-    around = _expected_deviations(group, prior)
-    return [np.clip(centre + around, 0.0, upper) for centre in centres]
-
-
-@lru_cache(maxsize=16)  # several candidates of `auto` share a grouping
-def _expected_deviations(group: Grouping, prior: Prior) -> Float64s:
-    arrays = group.fills.size
-    # An array of several users averages out what lies between them.
-    users = np.bincount(group.array, minlength=arrays)
-    between = max(prior.between, AT_LEAST_BETWEEN)
-    sd = prior.sd * float(np.sqrt((between / users + (1 - between) / group.fills).mean()))
-    return sd * normal_scores(arrays)

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpops.forecast import Float64s, clamped_errors
 from dpops.means.arrays import FINE, ArrayMeans, ArrayPlan, Arrays
 from dpops.mechanism import Integers, Plan, with_noise
 from dpops.noise import Noise
@@ -73,18 +72,6 @@ def with_interval(low: int, high: int, plan: Plan) -> Plan:
     clipping = max(low, plan.facts["upper_steps"] * FINE - high)
     bias = min((clipping + plan.facts["grouping_bias"]) * fine_step, float(plan.upper))
     return replace(plan, scale=_scale(low, high, plan), bias_bound=bias)
-
-
-def interval_errors(means: Float64s, low: Float64s, high: Float64s, plan: Plan) -> Float64s:
-    """Forecast errors in units for intervals [low, high], all float64 (intervals,), over the array means expected."""
-    arrays = plan.facts["arrays"]
-    running = np.concatenate([[0.0], np.cumsum(means)])
-    below, above = np.searchsorted(means, low), np.searchsorted(means, high)
-    total = low * below + running[above] - running[below] + high * (arrays - above)
-    bias = (total - running[-1]) / arrays
-    widest = plan.sensitivity * float(plan.step * arrays)
-    scale = np.minimum(high - low, widest) * 2 / float(plan.epsilon) / arrays
-    return clamped_errors(running[-1] / arrays, float(plan.upper), bias, scale)
 
 
 def _scale(low: int, high: int, plan: Plan) -> Fraction:

@@ -1,16 +1,16 @@
-"""Forecasts of many HATs at once: bit by bit what each mechanism forecasts of every HAT alone, in vectors."""
+"""What mechanisms for means share when they forecast the errors of many HATs, in vectors."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
 from statistics import fmean
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dpops.forecast import Float64s, Prior, clamped_errors, normal_scores
-from dpops.means.array_layouts import USUAL, Layout, layout, of_one_size, sizes_of, stacked
+from dpops.forecast import Float64s, HatCounts, Prior, clamped_errors, normal_scores
+from dpops.means.array_layouts import USUAL, Layout, layout
 from dpops.means.arrays import AT_LEAST_BETWEEN, FEW, FINE, Rule
 from dpops.types import CountsKnown, Grid, Int64s
 
@@ -36,78 +36,32 @@ class LaidMany(NamedTuple):
         return LaidMany._make(column[chosen] for column in self)
 
 
-@dataclass(frozen=True)
-class Many:
-    """HATs of usual sizes, and how they are planned. counts: a matrix (HATs, users) of each number of users, each user
-    with a sample or more, descending. All columns of HATs are in this order, one matrix behind another."""
-
-    counts: tuple[Int64s, ...]
-    grid: Grid
-    epsilon: Fraction
-    prior: Prior
-    _laid: dict[Rule, LaidMany] = field(default_factory=dict, repr=False)
-
-    @property
-    def upper(self) -> float:
-        return float(self.grid.upper)
-
-    @property
-    def samples(self) -> Int64s:
-        sums: Int64s = self.of_each(lambda counts: counts.sum(axis=1))
-        return sums
-
-    @property
-    def heaviest(self) -> Int64s:
-        largest: Int64s = self.of_each(lambda counts: counts[:, 0])
-        return largest
-
-    def of_each(self, column: Callable[[Int64s], Any]) -> Any:
-        """A column of all HATs, from that of the HATs of a matrix."""
-        return np.concatenate([column(counts) for counts in self.counts])
-
-    def laid(self, m_ub: Rule) -> LaidMany:
-        """By BestFit; remembered, as several mechanisms share a rule."""
-        if m_ub not in self._laid:
-            layouts = [self._laid_out(counts, m_ub) for counts in self.counts]
-            m_ubs, arrays, moved, spread, variances = (np.concatenate(column) for column in zip(*layouts, strict=True))
-            sd = self.prior.sd * np.sqrt(_row_means(variances, arrays))
-            self._laid[m_ub] = LaidMany(m_ubs, arrays, moved, spread, sd)
-        return self._laid[m_ub]
-
-    def _laid_out(self, counts: Int64s, m_ub: Rule) -> tuple[Int64s, Int64s, Int64s, Float64s, Float64s]:
-        """Columns of `LaidMany`, but for the last one variances: of each array's mean, all HATs' in a row."""
-        laid = layout(counts, self.grid, self.epsilon, m_ub)
-        spread = spreads(self.prior, laid.weight - counts / counts.sum(axis=1)[:, None], counts)
-        return laid.length, laid.arrays, laid.moved, spread, _variances(laid, self.prior)
+def laid_out(hats: HatCounts, m_ub: Rule) -> LaidMany:
+    """By BestFit; remembered, as several mechanisms share a rule."""
+    if m_ub not in hats.remembered:
+        layouts = [_laid_out(hats, counts, m_ub) for counts in hats.counts]
+        m_ubs, arrays, moved, spread, variances = (np.concatenate(column) for column in zip(*layouts, strict=True))
+        sd = hats.prior.sd * np.sqrt(_row_means(variances, arrays))
+        hats.remembered[m_ub] = LaidMany(m_ubs, arrays, moved, spread, sd)
+    laid: LaidMany = hats.remembered[m_ub]
+    return laid
 
 
-@runtime_checkable
-class ForecastsTogether(Protocol):
-    """A mechanism that forecasts many HATs at once."""
-
-    def forecasts(self, hats: Many) -> Float64s:
-        """What `forecast` says of each HAT, float64 (HATs,)."""
-        ...
+def _laid_out(hats: HatCounts, counts: Int64s, m_ub: Rule) -> tuple[Int64s, Int64s, Int64s, Float64s, Float64s]:
+    """Columns of `LaidMany`, but for the last one variances: of each array's mean, all HATs' in a row."""
+    laid = layout(counts, hats.grid, hats.epsilon, m_ub)
+    spread = hats.prior.spread(laid.weight - counts / counts.sum(axis=1)[:, None], counts)
+    return laid.length, laid.arrays, laid.moved, spread, _variances(laid, hats.prior)
 
 
-def usual(known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> tuple[tuple[Int64s, ...], Int64s]:
-    """The HATs of which no mechanism refuses a plan, if they are worth a matrix: their counts, as `Many` has them, and
-    where they stand, int64 (HATs,)."""
+def is_usual(known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> NDArray[np.bool_]:
+    """Whether no mechanism refuses a plan, bool (HATs,), by bounds that are far below theirs."""
     most = min(USUAL, int(_MOST_NOISE * epsilon) // (4 * FINE)) // grid.upper_steps
-    matrices, places = [], [np.zeros(0, np.int64)]
-    for mine in of_one_size(sizes_of(known)):
-        counts, reported = stacked([known[at] for at in mine.tolist()])
-        fits = (counts.sum(axis=1) <= reported) & (reported <= most) & (counts.min(axis=1) >= 1)
-        if fits.any():
-            matrices.append(counts[fits])
-            places.append(mine[fits])
-    return tuple(matrices), np.concatenate(places)
-
-
-def spreads(prior: Prior, weights: Float64s, counts: Int64s) -> Float64s:
-    """`Prior.spread` of each HAT. weights, counts: (HATs, users)."""
-    deviations: Float64s = np.sqrt(((weights * prior.mean_sd(counts)) ** 2).sum(axis=1))
-    return deviations
+    fits = (
+        each.counts.size > 0 and each.counts[-1] >= 1 and int(each.counts.sum()) <= each.reported <= most
+        for each in known
+    )
+    return np.fromiter(fits, np.bool_, len(known))
 
 
 def _variances(laid: Layout, prior: Prior) -> Float64s:
@@ -139,7 +93,7 @@ def quotients(over: Int64s, under: Int64s, factor: Fraction) -> Float64s:
     return np.array([a * top / (b * bottom) for a, b in pairs], np.float64)
 
 
-def errors_around(hats: Many, spread: Float64s, scale: Float64s, points: int = 32) -> Float64s:
+def errors_around(hats: HatCounts, spread: Float64s, scale: Float64s, points: int = 32) -> Float64s:
     """Mean errors over the means that a HAT may have, if the bias has that standard deviation and noise that scale."""
     means, scores, found = hats.prior.hat_means(hats.upper)[:, None], normal_scores(points), np.zeros(spread.size)
     for some in chunks(spread.size, means.size * points):
@@ -160,13 +114,13 @@ def groups_of(column: Int64s) -> list[tuple[int, Int64s]]:
     return [(value, np.flatnonzero(column == value)) for value in np.unique(column).tolist()]
 
 
-def interval_forecasts(hats: Many, m_ub: Rule, errors: Callable[[Float64s, LaidMany], Float64s]) -> Float64s:
+def interval_forecasts(hats: HatCounts, m_ub: Rule, errors: Callable[[Float64s, LaidMany], Float64s]) -> Float64s:
     """What a mechanism that clips array means to a private interval forecasts of each HAT; made once for HATs whose
     arrays are alike.
 
     errors: of HATs with equally many arrays, from the array means that are expected, float64 (HATs, arrays), ascending.
     """
-    laid = hats.laid(m_ub)
+    laid = laid_out(hats, m_ub)
     one, back = alike(laid.arrays, laid.m_ub, laid.moved, laid.sd)
     distinct, found = laid.take(one), np.zeros(one.size)
     for mine, cases in _array_means(hats, distinct):
@@ -185,9 +139,11 @@ def alike(*columns: Float64s | Int64s) -> tuple[Int64s, Int64s]:
     return order[is_new], back
 
 
-def _array_means(hats: Many, laid: LaidMany) -> Iterator[tuple[Int64s, list[Float64s]]]:
-    """HATs with equally many arrays, and `arrays.expected_means` of them: float64 (HATs, arrays) of each equally likely
-    case."""
+def _array_means(hats: HatCounts, laid: LaidMany) -> Iterator[tuple[Int64s, list[Float64s]]]:
+    """HATs with equally many arrays, and the array means that the prior leads one to expect, in units, within [0, U]:
+    float64 (HATs, arrays) of each equally likely case, ascending. With few arrays the mean of the HAT decides where an
+    interval must lie, so there it varies; with many, hardly.
+    """
     for arrays, whole in groups_of(laid.arrays):
         centres = hats.prior.hat_means(hats.upper).tolist() if arrays <= FEW else [hats.prior.mean]
         for some in chunks(whole.size, arrays):
@@ -203,7 +159,10 @@ def rank_below(ordered: Float64s, at: Float64s, *, inclusive: bool = False) -> I
 
 
 def expected_quantiles(values: Float64s, upper: Float64s, rank: float, epsilon: float, points: int) -> Float64s:
-    """`quantile.expected_quantile` of each HAT, float64 (HATs, points). values: (HATs, values). upper: (HATs,)."""
+    """Points of equal probability of what `quantile.private_quantiles` draws of each HAT, float64 (HATs, points).
+
+    values: (HATs, values), ascending, in [0, upper]. upper: (HATs,).
+    """
     hats = values.shape[0]
     ends = np.concatenate([np.zeros((hats, 1)), values, upper[:, None]], axis=1)
     width = ends[:, 1:] - ends[:, :-1]
@@ -247,10 +206,13 @@ def _running(means: Float64s) -> Float64s:
 
 
 def interval_errors_of(
-    hats: Many, means: Float64s, clipped: Float64s, width: Float64s, sensitivity: Int64s
+    hats: HatCounts, means: Float64s, clipped: Float64s, width: Float64s, sensitivity: Int64s
 ) -> Float64s:
-    """`clipped_mean.interval_errors` of each HAT, (HATs, intervals). means: (HATs, arrays). clipped, width: (HATs,
-    intervals), the sum of the means clipped to an interval, and its length. sensitivity: (HATs,), of the plans."""
+    """Forecast errors in units of each HAT for intervals to clip to, over the array means expected; (HATs, intervals).
+
+    means: (HATs, arrays). clipped, width: (HATs, intervals), the sum of the means clipped to an interval, and its
+    length. sensitivity: (HATs,), of the plans.
+    """
     arrays, whole = means.shape[1], _running(means)[:, -1:]
     widest = sensitivity[:, None] * float(hats.grid.step / FINE)
     scale = np.minimum(width, widest) * 2 / float(hats.epsilon) / arrays

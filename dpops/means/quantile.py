@@ -1,11 +1,10 @@
-"""Private quantiles on the integers, and their expected law for forecasts."""
+"""Private quantiles on the integers."""
 
 from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
 
-from dpops.forecast import Float64s
 from dpops.noise import Noise
 from dpops.noise.exponential import choose
 from dpops.types import Int64s
@@ -46,14 +45,3 @@ def private_quantiles(
     rates = [epsilon / (2 * rank.denominator) for epsilon, rank in zip(epsilons, ranks, strict=True)]
     drawn = choose(high - low, costs, gap_first, rates, noise)
     return low[drawn.entry] + 1 + drawn.offset
-
-
-def expected_quantile(values: Float64s, upper: float, rank: float, epsilon: float, points: int) -> Float64s:
-    """Points of equal probability of the draw above, float64 (points,). values: ascending, in [0, upper]."""
-    ends = np.concatenate([[0.0], values, [upper]])
-    width = ends[1:] - ends[:-1]
-    log_weight = np.log(np.maximum(width, 1e-300)) - epsilon / 2 * np.abs(np.arange(width.size) - rank)
-    reach = np.zeros(ends.size)
-    np.cumsum(np.exp(log_weight - log_weight.max()), out=reach[1:])
-    drawn: Float64s = np.interp((np.arange(points) + 0.5) / points * reach[-1], reach, ends)
-    return drawn

@@ -1,34 +1,31 @@
 """The interval between two private quantiles of the array means: what both Quantile mechanisms share."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from statistics import fmean
 from typing import ClassVar, Self
 
 import numpy as np
 
 from dpops.claims import Adjacency
-from dpops.forecast import Float64s, Prior
+from dpops.forecast import Float64s, HatCounts
 from dpops.means.array_layouts import lay_out_together
-from dpops.means.arrays import FINE, ArrayPlan, Rule, array_means, check_rule, expected_means, spread
-from dpops.means.clipped_mean import Choice, clipped_release, interval_errors, interval_plans, with_interval
+from dpops.means.arrays import FINE, ArrayPlan, Rule, array_means, check_rule
+from dpops.means.clipped_mean import Choice, clipped_release, interval_plans, with_interval
 from dpops.means.forecasts import (
     Ends,
     LaidMany,
-    Many,
     chunks,
     ends_of,
     expected_quantiles,
     interval_errors_of,
     interval_forecasts,
 )
-from dpops.means.quantile import expected_quantile, private_quantiles
+from dpops.means.quantile import private_quantiles
 from dpops.mechanism import Integers, Mechanism, Plan, Totals
 from dpops.noise import Noise
 from dpops.pull import Pull
-from dpops.types import CountsKnown, Grid, Int64s
+from dpops.types import CountsKnown, Grid
 
 _POINTS = 16
 """A forecast stands each quantile's law by so many points of equal probability."""
@@ -73,16 +70,7 @@ class QuantileInterval(Mechanism):
         choices = [Choice(grid.upper_steps * FINE, facts[laid.facts["arrays"]]) for laid in layouts]
         return interval_plans(self.name, layouts, choices, grid, epsilon)
 
-    def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
-        upper, rank, quarter = float(plan.upper), float(_rank(plan)), float(plan.epsilon) / 4
-        errors = []
-        for means in expected_means(plan, prior):
-            ends = [expected_quantile(means, upper, at, quarter, _POINTS) for at in (rank, means.size - rank)]
-            one, other = np.repeat(ends[0], _POINTS), np.tile(ends[1], _POINTS)  # all pairs
-            errors.append(float(interval_errors(means, np.minimum(one, other), np.maximum(one, other), plan).mean()))
-        return math.hypot(fmean(errors), math.sqrt(2 / math.pi) * spread(plan, counts, prior))
-
-    def forecasts(self, hats: Many) -> Float64s:
+    def forecasts(self, hats: HatCounts) -> Float64s:
         quarter, upper_steps = float(hats.epsilon) / 4, hats.grid.upper_steps * FINE
 
         def errors(means: Float64s, laid: LaidMany) -> Float64s:

@@ -9,9 +9,9 @@ from typing import ClassVar
 import numpy as np
 
 from dpops.claims import Adjacency
-from dpops.forecast import Float64s, Prior, clamped_errors
-from dpops.means.forecasts import Many, chunks, expected_quantiles
-from dpops.means.quantile import expected_quantile, private_quantiles
+from dpops.forecast import Float64s, HatCounts, clamped_errors
+from dpops.means.forecasts import chunks, expected_quantiles
+from dpops.means.quantile import private_quantiles
 from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, stack, with_noise
 from dpops.noise import Noise
 from dpops.noise.exponential import MOST_CANDIDATES
@@ -61,19 +61,11 @@ class Akmv(Mechanism):
             },
         )
 
-    def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
-        samples, most = plan.facts["samples"], float(plan.upper) * plan.facts["heaviest"]
-        sums = np.clip(counts * prior.mean, 0.0, most)
-        drawn = expected_quantile(np.sort(sums), most, plan.facts["rank"], float(plan.epsilon) / 2, _POINTS)
-        bias = -np.maximum(sums[:, None] - drawn, 0.0).sum(axis=0) / samples
-        scale = 2 * drawn / (samples * float(plan.epsilon))
-        return float(clamped_errors(float(sums.sum()) / samples, float(plan.upper), bias, scale).mean())
-
-    def forecasts(self, hats: Many) -> Float64s:
+    def forecasts(self, hats: HatCounts) -> Float64s:
         parts = (counts[some] for counts in hats.counts for some in chunks(len(counts), 4 * counts.shape[1]))
         return np.concatenate([self._forecasts(hats, counts) for counts in parts])
 
-    def _forecasts(self, hats: Many, counts: Int64s) -> Float64s:
+    def _forecasts(self, hats: HatCounts, counts: Int64s) -> Float64s:
         """counts: (HATs, users)."""
         samples, epsilon = counts.sum(axis=1)[:, None], float(hats.epsilon)
         most = (hats.upper * counts[:, 0]).astype(np.float64)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from dpops.claims import Adjacency
-from dpops.forecast import Float64s, Prior, clamped_errors, normal_scores
+from dpops.forecast import Float64s, HatCounts
 from dpops.means.array_layouts import (
     FACTS,
     facts_of,
@@ -18,8 +18,8 @@ from dpops.means.array_layouts import (
     planned,
     sums_of_means,
 )
-from dpops.means.arrays import FINE, ArrayPlan, Arrays, Rule, array_means, check_rule, lay_out, spread
-from dpops.means.forecasts import Many, errors_around, quotients
+from dpops.means.arrays import FINE, ArrayPlan, Arrays, Rule, array_means, check_rule, lay_out
+from dpops.means.forecasts import errors_around, laid_out, quotients
 from dpops.mechanism import Drawn, Hats, Integers, Mechanism, Plan, Totals, with_noise
 from dpops.noise import Noise
 from dpops.rationals import text
@@ -132,15 +132,14 @@ class ArrayAverage(Mechanism):
             for facts, bias in zip(found, ready.bias.tolist(), strict=True)
         ]
 
-    def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
-        bias = spread(plan, counts, prior) * normal_scores(32)
-        means = prior.hat_means(float(plan.upper))[:, None]
-        return float(clamped_errors(means, float(plan.upper), bias, float(plan.scale * plan.step)).mean())
-
-    def forecasts(self, hats: Many) -> Float64s:
+    def forecasts(self, hats: HatCounts) -> Float64s:
         if self.grouping != "best-fit":
-            raise NotImplementedError("only BestFit lays out many HATs together")
-        laid = hats.laid(self.m_ub)
+            plans = [self.plan(known, hats.grid, hats.epsilon) for known in hats]
+            scales = np.array([float(plan.scale * plan.step) for plan in plans])
+            shares = ((plan.weight, known.counts) for plan, known in zip(plans, hats, strict=True))
+            spread = [hats.prior.spread(weight - counts / counts.sum(), counts) for weight, counts in shares]
+            return errors_around(hats, np.array(spread), scales)
+        laid = laid_out(hats, self.m_ub)
         scale = quotients(laid.moved, laid.arrays, hats.grid.step / (FINE * hats.epsilon))
         return errors_around(hats, laid.spread, scale)
 

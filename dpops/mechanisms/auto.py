@@ -9,8 +9,8 @@ from typing import ClassVar, Literal, NamedTuple
 import numpy as np
 
 from dpops.claims import Adjacency
-from dpops.forecast import Float64s, Prior
-from dpops.means.forecasts import ForecastsTogether, Many, usual
+from dpops.forecast import Float64s, HatCounts, Prior
+from dpops.means.forecasts import is_usual
 from dpops.mechanism import DECIDES, Integers, Mechanism, Plan, PlanError, Totals
 from dpops.mechanisms.constant import Constant
 from dpops.noise import Noise
@@ -60,14 +60,14 @@ class Auto(Mechanism):
         """All candidates, the best forecast first; of equal ones a constant, which costs nothing, then by name."""
         ranked = []
         refusal = PlanError("auto: no mechanism to choose from")
+        hats = None if self.prior is None else HatCounts.of([known], grid, epsilon, self.prior)[0]
         for mechanism in _candidates(self.statistic, self.prior):
             try:
                 plan = mechanism.plan(known, grid, epsilon)
             except PlanError as reason:  # noise beyond bounds, where a constant still has a plan
                 refusal = reason
                 continue
-            error = plan.error() if self.prior is None else mechanism.forecast(plan, known.counts, self.prior)
-            ranked.append(Ranked(error, mechanism, plan))
+            ranked.append(Ranked(plan.error() if hats is None else mechanism.forecasts(hats).item(), mechanism, plan))
         if not ranked:
             raise refusal
         return sorted(ranked, key=_order)
@@ -76,19 +76,18 @@ class Auto(Mechanism):
         return self.ranking(known, grid, epsilon)[0].plan
 
     def plans(self, known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[Plan]:
-        """Those of means in HATs of usual sizes together."""
-        counts, places = usual(known, grid, epsilon) if self.statistic == "mean" else ((), np.zeros(0, np.int64))
+        """Those of means in usual HATs together."""
+        usual = np.flatnonzero(is_usual(known, grid, epsilon)).tolist() if self.statistic == "mean" else []
+        some = [known[at] for at in usual]
         plan_at: dict[int, Plan] = {}
-        if counts and self.prior is not None:
-            for mechanism, chosen in self._chosen(Many(counts, grid, epsilon, self.prior)):
-                mine = places[chosen].tolist()
+        if some and self.prior is not None:
+            hats, order = HatCounts.of(some, grid, epsilon, self.prior)
+            for mechanism, chosen in self._chosen(hats):
+                mine = [usual[at] for at in order[chosen].tolist()]
                 plan_at |= zip(mine, mechanism.plans([known[at] for at in mine], grid, epsilon), strict=True)
-        elif counts:
-            mine = places.tolist()
-            plan_at |= zip(mine, self._safest([known[at] for at in mine], grid, epsilon), strict=True)
-        return [
-            plan_at[index] if index in plan_at else self.plan(each, grid, epsilon) for index, each in enumerate(known)
-        ]
+        elif some:
+            plan_at |= zip(usual, self._safest(some, grid, epsilon), strict=True)
+        return [plan_at[at] if at in plan_at else self.plan(each, grid, epsilon) for at, each in enumerate(known)]
 
     def _safest(self, known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> list[Plan]:
         """Picks what `ranking` has without a prior, for HATs of which no mechanism refuses a plan. One whose bias may
@@ -101,17 +100,18 @@ class Auto(Mechanism):
                 best = [min(pair, key=_order) for pair in zip(best, ranked, strict=True)] if best else ranked
         return [each.plan for each in best]
 
-    def _chosen(self, hats: Many) -> list[tuple[Mechanism, Int64s]]:
+    def _chosen(self, hats: HatCounts) -> list[tuple[Mechanism, Int64s]]:
         """Each candidate, and the HATs that it is the best for; as `ranking` has it."""
         candidates = _candidates(self.statistic, self.prior)
-        errors = np.array([_forecasts(candidate, hats) for candidate in candidates])
+        errors = np.array([candidate.forecasts(hats) for candidate in candidates])
         best = errors.min(axis=0)
         cost = np.where(errors == best, np.array([_costs(each, hats) for each in candidates]), 2)
         choice = cost.argmin(axis=0)
         return [(mechanism, np.flatnonzero(choice == index)) for index, mechanism in enumerate(candidates)]
 
-    def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
-        return _by_name(self.statistic)[plan.mechanism].forecast(plan, counts, prior)
+    def forecasts(self, hats: HatCounts) -> Float64s:
+        chosen = [(known, self.ranking(known, hats.grid, hats.epsilon)[0].mechanism) for known in hats]
+        return np.array([best.forecast(known, hats.grid, hats.epsilon, hats.prior) for known, best in chosen])
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         if len(totals) != len(plans):
@@ -137,18 +137,7 @@ def _candidates(statistic: str, prior: Prior | None = None) -> tuple[Mechanism, 
     return tuple(Constant(prior=prior) if isinstance(each, Constant) else each for each in candidates)
 
 
-def _forecasts(mechanism: Mechanism, hats: Many) -> Float64s:
-    if isinstance(mechanism, ForecastsTogether):
-        return mechanism.forecasts(hats)
-    forecasts = [
-        mechanism.forecast(mechanism.plan(CountsKnown.all_of(count), hats.grid, hats.epsilon), count, hats.prior)
-        for counts in hats.counts
-        for count in counts
-    ]
-    return np.array(forecasts, np.float64)
-
-
-def _costs(mechanism: Mechanism, hats: Many) -> Int64s:
+def _costs(mechanism: Mechanism, hats: HatCounts) -> Int64s:
     """0 where a candidate's plan is a constant, else 1; (HATs,). The number of users decides."""
     if not mechanism.may_be_constant:
         return np.ones(len(hats.samples), np.int64)

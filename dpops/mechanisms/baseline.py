@@ -8,13 +8,13 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from dpops.claims import Adjacency
-from dpops.forecast import Float64s, Prior, clamped_errors, normal_scores
+from dpops.forecast import Float64s, HatCounts, clamped_errors, normal_scores
 from dpops.means.arrays import FINE
 from dpops.means.capping import CapRule, CountCap, Retained, check_cap, chosen, retained, weights
-from dpops.means.forecasts import Many, errors_around, quotients
+from dpops.means.forecasts import errors_around, quotients
 from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, facts_of, stack, with_noise
 from dpops.noise import Noise
-from dpops.types import CountsKnown, Grid, Int64s
+from dpops.types import CountsKnown, Grid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,19 +81,20 @@ class Baseline(Mechanism):
             rounding=float(grid.step / 2 if cap.whole else grid.step / 2 + step),
         )
 
-    def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
+    def forecasts(self, hats: HatCounts) -> Float64s:
+        if self.counts_once or self.m_ub != "none":
+            return np.array([self._forecast(known, hats) for known in hats])
+        scale = quotients(hats.heaviest, hats.samples, hats.grid.upper_steps * hats.grid.step / hats.epsilon)
+        return errors_around(hats, np.zeros(scale.size), scale, points=1)
+
+    def _forecast(self, known: CountsKnown, hats: HatCounts) -> float:
+        """What it is where users may be capped."""
+        plan, counts, prior = self.plan(known, hats.grid, hats.epsilon), known.counts, hats.prior
         true = np.full(counts.size, 1 / counts.size) if self.counts_once else counts / plan.facts["samples"]
         spread = prior.spread(weights(plan, counts) - true, counts)
         bias = spread * normal_scores(32 if spread > 0 else 1)
-        means = prior.hat_means(float(plan.upper))[:, None]
-        return float(clamped_errors(means, float(plan.upper), bias, float(plan.scale * plan.step)).mean())
-
-    def forecasts(self, hats: Many) -> Float64s:
-        if self.counts_once or self.m_ub != "none":
-            raise NotImplementedError("many HATs are forecast together where nobody is capped")
-        heaviest = hats.heaviest
-        scale = quotients(heaviest, hats.samples, hats.grid.upper_steps * hats.grid.step / hats.epsilon)
-        return errors_around(hats, np.zeros(heaviest.size), scale, points=1)
+        means = prior.hat_means(hats.upper)[:, None]
+        return float(clamped_errors(means, hats.upper, bias, float(plan.scale * plan.step)).mean())
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         users = stack(totals, plans)

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from dpops.claims import Adjacency
-from dpops.forecast import Prior, clamped_errors, normal_scores
+from dpops.forecast import Float64s, HatCounts, Prior, clamped_errors, normal_scores
 from dpops.means.capping import CapRule, CountCap, Retained, check_cap, chosen, retained, weights
 from dpops.mechanism import Integers, Mechanism, Plan, Stacked, Totals, check_plan_input, facts_of, stack, with_noise
 from dpops.noise import Noise
@@ -74,10 +74,15 @@ class BaselineVariance(Mechanism):
             rounding=float(_rounding(grid) + upper / RANGE),
         )
 
-    def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
+    def forecasts(self, hats: HatCounts) -> Float64s:
+        plans = self.plans(list(hats), hats.grid, hats.epsilon)
+        errors = [self._forecast(plan, known.counts, hats.prior) for plan, known in zip(plans, hats, strict=True)]
+        return np.array(errors)
+
+    def _forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
         upper, true, own = float(plan.upper), counts / plan.facts["samples"], weights(plan, counts)
         # The mean of (sample - mean of the HAT)^2, less the square of what the weighted mean is off.
-        variance, released = (prior.sd**2 - prior.spread(each, counts) ** 2 for each in (true, own))
+        variance, released = (prior.sd**2 - prior.spread(share, counts).item() ** 2 for share in (true, own))
         spread = prior.of_squares().spread(own - true, counts)
         variance = min(variance, upper)
         bias = min(released, upper) - variance + spread * normal_scores(32)

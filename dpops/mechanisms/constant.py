@@ -8,11 +8,11 @@ from typing import ClassVar
 import numpy as np
 
 from dpops.claims import Adjacency
-from dpops.forecast import Float64s, Prior, clamped_errors, normal_scores
-from dpops.means.forecasts import Many, chunks, spreads
+from dpops.forecast import Float64s, HatCounts, Prior, clamped_errors, normal_scores
+from dpops.means.forecasts import chunks
 from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, facts_of, stack, values_of
 from dpops.noise import Noise
-from dpops.types import CountsKnown, Grid, Int64s
+from dpops.types import CountsKnown, Grid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,19 +63,12 @@ class Constant(Mechanism):
             for each in known
         ]
 
-    def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
-        upper = float(plan.upper)
-        means = prior.hat_means(upper)[:, None]
-        spread = prior.spread(counts / plan.facts["samples"], counts)
-        bias = _value(plan) - means + spread * normal_scores(32)
-        return float(clamped_errors(means, upper, bias, np.float64(0)).mean())
-
-    def forecasts(self, hats: Many) -> Float64s:
+    def forecasts(self, hats: HatCounts) -> Float64s:
         means, scores = hats.prior.hat_means(hats.upper)[:, None], normal_scores(32)
         at = self.plan(CountsKnown.all_of(hats.counts[0][0]), hats.grid, hats.epsilon)  # alike for all
         off, found = _value(at) - means, []
         for counts in hats.counts:
-            spread = spreads(hats.prior, counts / counts.sum(axis=1)[:, None], counts)
+            spread = hats.prior.spread(counts / counts.sum(axis=1)[:, None], counts)
             for some in chunks(spread.size, off.size * scores.size):
                 bias = off + spread[some, None, None] * scores
                 errors = clamped_errors(means, hats.upper, bias, np.float64(0))

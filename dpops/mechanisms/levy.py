@@ -5,13 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from statistics import fmean
 from typing import ClassVar
 
 import numpy as np
 
 from dpops.claims import Adjacency
-from dpops.forecast import Float64s, Prior
+from dpops.forecast import Float64s, HatCounts
 from dpops.means.array_layouts import lay_out_together
 from dpops.means.arrays import (
     FINE,
@@ -20,11 +19,9 @@ from dpops.means.arrays import (
     Rule,
     array_means,
     check_rule,
-    expected_means,
-    spread,
 )
-from dpops.means.clipped_mean import Choice, clipped_release, interval_errors, interval_plans, with_interval
-from dpops.means.forecasts import LaidMany, Many, ends_of, groups_of, interval_errors_of, interval_forecasts
+from dpops.means.clipped_mean import Choice, clipped_release, interval_plans, with_interval
+from dpops.means.forecasts import LaidMany, ends_of, groups_of, interval_errors_of, interval_forecasts
 from dpops.mechanism import Integers, Mechanism, Plan, Totals
 from dpops.noise import Noise
 from dpops.noise.exponential import choose
@@ -66,21 +63,7 @@ class Levy(Mechanism):
         choices = [_choice(laid.facts["arrays"], laid.m_ub, grid.upper_steps * FINE) for laid in layouts]
         return interval_plans(self.name, layouts, choices, grid, epsilon)
 
-    def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
-        unit = float(plan.step * plan.facts["arrays"])
-        bins = np.arange(plan.facts["bins"])
-        low, high = _interval(bins, plan.facts["tau"], plan.facts["bins"], _upper(plan))
-        errors = []
-        for means in expected_means(plan, prior):
-            drawn = _bins(np.rint(means / unit).astype(np.int64), plan.facts["tau"], _upper(plan))
-            below, through = np.searchsorted(drawn, bins), np.searchsorted(drawn, bins, side="right")
-            cost = np.maximum(below, means.size - through)
-            chance = np.exp(-float(plan.epsilon) / 4 * (cost - cost.min()))
-            each = interval_errors(means, np.float64(unit) * low, np.float64(unit) * high, plan)
-            errors.append(float((chance * each).sum() / chance.sum()))
-        return math.hypot(fmean(errors), math.sqrt(2 / math.pi) * spread(plan, counts, prior))
-
-    def forecasts(self, hats: Many) -> Float64s:
+    def forecasts(self, hats: HatCounts) -> Float64s:
         upper = hats.grid.upper_steps * FINE
 
         def errors(means: Float64s, laid: LaidMany) -> Float64s:
@@ -122,7 +105,7 @@ def _tau(arrays: int, m_ub: int, upper: int) -> int:
     return 2 * math.ceil(min(share, 1.0) * upper / 2)  # even, so that midpoints and 1.5 tau are integers
 
 
-def _errors(hats: Many, means: Float64s, tau: Int64s, bins: int, sensitivity: Int64s) -> Float64s:
+def _errors(hats: HatCounts, means: Float64s, tau: Int64s, bins: int, sensitivity: Int64s) -> Float64s:
     """Errors of HATs with equally many arrays and bins. means: (HATs, arrays), ascending. tau: (HATs, 1)."""
     unit, upper, every = float(hats.grid.step / FINE), hats.grid.upper_steps * FINE, np.arange(bins)
     drawn = _bins(np.rint(means / unit).astype(np.int64), tau, upper)

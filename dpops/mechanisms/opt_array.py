@@ -6,14 +6,13 @@ from fractions import Fraction
 from typing import ClassVar
 
 from dpops.claims import Adjacency
-from dpops.forecast import Float64s, Prior
+from dpops.forecast import Float64s, HatCounts
 from dpops.means.array_layouts import lay_out_together
 from dpops.means.arrays import ArrayPlan
-from dpops.means.forecasts import Many
 from dpops.mechanism import Integers, Mechanism, Plan, Totals
 from dpops.mechanisms.array_average import ArrayAverage, average_plans
 from dpops.noise import Noise
-from dpops.types import CountsKnown, Grid, Int64s
+from dpops.types import CountsKnown, Grid
 
 _AVERAGE = ArrayAverage(m_ub="opt")
 
@@ -36,10 +35,7 @@ class OptArray(Mechanism):
     def plans(self, known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[ArrayPlan]:
         return average_plans(self.name, lay_out_together(known, grid, epsilon, _AVERAGE.m_ub), grid, epsilon)
 
-    def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
-        return _AVERAGE.forecast(plan, counts, prior)
-
-    def forecasts(self, hats: Many) -> Float64s:
+    def forecasts(self, hats: HatCounts) -> Float64s:
         return _AVERAGE.forecasts(hats)
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:

@@ -10,8 +10,8 @@ from typing import ClassVar, Literal, NamedTuple
 import numpy as np
 
 from dpops.claims import Adjacency
-from dpops.forecast import Float64s, Prior, clamped_errors, normal_scores
-from dpops.means.forecasts import Many, alike, chunks, groups_of, quotients
+from dpops.forecast import Float64s, HatCounts, clamped_errors, normal_scores
+from dpops.means.forecasts import alike, chunks, groups_of, quotients
 from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, stack, with_noise
 from dpops.noise import Noise
 from dpops.pull import Pull
@@ -81,19 +81,7 @@ class WorstCaseOptimal(Mechanism):
             },
         )
 
-    def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
-        upper, samples = float(plan.upper), plan.facts["samples"]
-        half = plan.facts["bound"] * upper / plan.facts["upper_steps"] / (2 * counts)
-        heavy = half < upper / 2
-        share, sd, reach = counts[heavy] / samples, prior.mean_sd(counts[heavy]), half[heavy]
-        means = prior.hat_means(upper)[:, None]
-        first, second = _moments(means, sd, upper, reach, is_noisy=plan.facts["bound"] > 0)
-        bias = (share * first).sum(axis=1)
-        spread = np.sqrt(np.maximum((share**2 * (second - first**2)).sum(axis=1), 0.0))
-        around = bias[:, None] + spread[:, None] * normal_scores(32)
-        return float(clamped_errors(means, upper, around, float(plan.scale * plan.step)).mean())
-
-    def forecasts(self, hats: Many) -> Float64s:
+    def forecasts(self, hats: HatCounts) -> Float64s:
         bound, scores = hats.of_each(partial(self._bounds, hats)), normal_scores(32)
         scale = quotients(bound, hats.samples, hats.grid.step / hats.epsilon)
         means, found = hats.prior.hat_means(hats.upper)[:, None], np.zeros(bound.size)
@@ -112,7 +100,7 @@ class WorstCaseOptimal(Mechanism):
                 found[mine] = errors.reshape(mine.size, -1).mean(axis=1)
         return found
 
-    def _bounds(self, hats: Many, counts: Int64s) -> Int64s:
+    def _bounds(self, hats: HatCounts, counts: Int64s) -> Int64s:
         """T of each HAT. counts: (HATs, users)."""
         rank = self._rank(hats.epsilon)
         if rank > counts.shape[1] or self.constant:
@@ -153,7 +141,7 @@ class Clipped(NamedTuple):
     second: Float64s
 
 
-def _clipped(hats: Many, bound: Int64s, means: Float64s) -> Clipped:
+def _clipped(hats: HatCounts, bound: Int64s, means: Float64s) -> Clipped:
     """bound: T of each HAT, (HATs,). means: (means, 1)."""
     size = hats.of_each(lambda counts: np.full(len(counts), counts.shape[1]))
     hat, counts = np.repeat(np.arange(size.size), size), hats.of_each(np.ravel)

@@ -3,14 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
+
 from dpops.claims import Adjacency
 from dpops.estimate import Estimates
-from dpops.forecast import Prior
+from dpops.forecast import Float64s, HatCounts
 from dpops.mechanism import Integers, Mechanism, Plan, Totals
 from dpops.noise import Noise
 from dpops.trees.estimates import OUTPUTS, estimates
 from dpops.trees.hats import forecast_share_error, release_trees
-from dpops.types import Int64s
 
 
 class TreeMechanism(Mechanism):
@@ -20,8 +21,10 @@ class TreeMechanism(Mechanism):
     outputs: ClassVar[tuple[str, ...]] = OUTPUTS
     adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
 
-    def forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
-        return forecast_share_error(plan, counts, prior)
+    def forecasts(self, hats: HatCounts) -> Float64s:
+        plans = self.plans(list(hats), hats.grid, hats.epsilon)
+        counts = (known.counts for known in hats)
+        return np.array([forecast_share_error(*each, hats.prior) for each in zip(plans, counts, strict=True)])
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         return release_trees(totals, plans, noise)

@@ -132,8 +132,10 @@ class Forecaster:
         if isinstance(mechanism, Auto):
             ranking = mechanism.ranking(CountsKnown(hat.kept, hat.reported), self._grid, epsilon)
             return [Candidate(label(each.mechanism), each.plan, each.error) for each in ranking]
-        plan = mechanism.plan(CountsKnown(hat.kept, hat.reported), self._grid, epsilon)
-        error = plan.error() if self._prior is None else mechanism.forecast(plan, hat.kept, self._prior)
+        known = CountsKnown(hat.kept, hat.reported)
+        plan = mechanism.plan(known, self._grid, epsilon)
+        prior = self._prior
+        error = plan.error() if prior is None else mechanism.forecast(known, self._grid, epsilon, prior)
         return [Candidate(label(mechanism), plan, error)]
 
 

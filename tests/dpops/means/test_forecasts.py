@@ -1,4 +1,4 @@
-"""Forecasts and choices of many HATs together are those of each HAT alone, to the last bit."""
+"""Forecasts agree with simulation, and are of each HAT alone whatever others are forecast with it."""
 
 from fractions import Fraction
 
@@ -7,62 +7,72 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpops.forecast import Prior
+from dpops.forecast import HatCounts, Prior
 from dpops.means.array_layouts import MANY_USERS, layout
 from dpops.means.contribution_bound import argmax, minimax
-from dpops.means.forecasts import ForecastsTogether, Many, quotients, usual
-from dpops.mechanism import PlanError
+from dpops.means.forecasts import quotients
+from dpops.mechanism import Mechanism, PlanError, Totals, values_of
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.auto import Auto, _candidates
 from dpops.mechanisms.baseline import Baseline
 from dpops.types import CountsKnown, Grid
+from tests.statistical.checks import seeded
 
 GRID = Grid(step=Fraction(1, 100), upper_steps=6_500)
-PRIOR = Prior(20.0, 12.0, 0.3)
+PRIOR = Prior(25.0, 8.0, 0.3)
+MECHANISMS = [*_candidates("mean", PRIOR), Baseline(m_ub=3), ArrayAverage(grouping="wrap-around"), Auto(prior=PRIOR)]
+COUNTS = [[9, 7, 7, 5, 4, 3, 3, 2, 2, 1, 1, 1], [40, 30, *[9] * 30, *[5] * 40, *[1] * 50]]
 counts_lists = st.lists(st.integers(1, 60), min_size=1, max_size=14)
 epsilons = st.sampled_from([Fraction(1, 7), Fraction(1), Fraction(2), Fraction(9, 2)])
-priors = st.sampled_from([Prior(20.0, 12.0), PRIOR, Prior(63.0, 3.0), Prior(0.0, 30.0, 1.0)])
 
 
 def known_of(lists, dropped=0):
-    """Four of each, so that the smallest numbers of HATs that are worth a matrix are met."""
+    """HATs of equal and of other numbers of users, some of very many."""
     some = [np.array(sorted(each)[::-1], np.int64) for each in lists]
-    more = [each + at for each in some for at in range(4)]
-    return [CountsKnown(each, int(each.sum()) + dropped) for each in more]
+    return [
+        *(CountsKnown(each, int(each.sum()) + dropped) for each in some),
+        CountsKnown.all_of(np.full(MANY_USERS + 1, 3)),
+        *(CountsKnown(each + 1, int(each.sum() + each.size) + dropped) for each in some),
+    ]
 
 
-def alone(mechanism, known, epsilon, prior):
-    return mechanism.forecast(mechanism.plan(known, GRID, epsilon), known.counts, prior)
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=repr)
+@pytest.mark.parametrize("counts", COUNTS, ids=["few", "many"])
+def test_a_forecast_is_the_error_of_hats_that_are_drawn_as_the_prior_says(mechanism: Mechanism, counts):
+    """Within 15 %: the error of 2000 HATs has a standard error of 2 %, and approximations of forecasts take 9 %."""
+    vector, epsilon, number = np.array(counts, np.int64), Fraction(4), 2_000
+    known, rng = CountsKnown.all_of(vector), np.random.default_rng(2)
+    hats = rng.choice(PRIOR.hat_means(65.0), (number, 1))
+    users = hats + rng.normal(size=(number, vector.size)) * PRIOR.mean_sd(vector)
+    sums = np.rint(np.clip(users, 0, 65) * 100).astype(np.int64) * vector
+    plans = [mechanism.plan(known, GRID, epsilon)] * number
+    released = mechanism.release([Totals(vector, each) for each in sums], plans, seeded(3))
+    error = np.abs(values_of(released, plans) - sums.sum(axis=1) / vector.sum() / 100).mean()
+    assert mechanism.forecast(known, GRID, epsilon, PRIOR) == pytest.approx(error, rel=0.15)
 
 
-@pytest.mark.parametrize("mechanism", _candidates("mean", PRIOR), ids=repr)
-@settings(max_examples=12, deadline=None)
-@given(lists=st.lists(counts_lists, min_size=1, max_size=5), epsilon=epsilons, prior=priors, dropped=st.integers(0, 3))
-def test_a_forecast_of_many_hats_is_that_of_each(mechanism, lists, epsilon, prior, dropped):
-    assert isinstance(mechanism, ForecastsTogether)
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=repr)
+@settings(max_examples=5, deadline=None)
+@given(lists=st.lists(counts_lists, min_size=1, max_size=5), epsilon=epsilons, dropped=st.integers(0, 3))
+def test_a_forecast_of_many_hats_is_that_of_each(mechanism, lists, epsilon, dropped):
     known = known_of(lists, dropped)
-    matrices, places = usual(known, GRID, epsilon)
-    hats = Many(matrices, GRID, epsilon, prior)
-    assert mechanism.forecasts(hats).tolist() == [alone(mechanism, known[at], epsilon, prior) for at in places]
+    hats, places = HatCounts.of(known, GRID, epsilon, PRIOR)
+    alone = [mechanism.forecast(known[at], GRID, epsilon, PRIOR) for at in places]
+    assert mechanism.forecasts(hats).tolist() == alone
 
 
 @settings(max_examples=6, deadline=None)
-@given(lists=st.lists(counts_lists, min_size=1, max_size=5), epsilon=epsilons, prior=priors | st.none())
+@given(lists=st.lists(counts_lists, min_size=1, max_size=5), epsilon=epsilons, prior=st.sampled_from([PRIOR, None]))
 def test_auto_plans_many_hats_as_it_plans_each(lists, epsilon, prior):
-    """Also HATs that are alone of their size, that have very many users, or reports near the bounds."""
-    known = [
-        *known_of(lists),
-        CountsKnown.all_of(np.arange(40, 0, -1)),
-        CountsKnown.all_of(np.full(MANY_USERS + 1, 3)),
-        CountsKnown(np.array([5, 4, 1]), 2**30),
-    ]
+    """Also a HAT of reports near the bounds."""
+    known = [*known_of(lists), CountsKnown(np.array([5, 4, 1]), 2**30)]
     auto = Auto(prior=prior)
     assert [plan.document() for plan in auto.plans(known, GRID, epsilon)] == [
         auto.plan(each, GRID, epsilon).document() for each in known
     ]
 
 
-def test_hats_that_no_mechanism_can_plan_are_refused_as_one_by_one():
+def test_hats_that_no_mechanism_can_plan_are_refused_among_others():
     for epsilon, counts in ((Fraction(0), [1]), (Fraction(1), [3, 0])):
         with pytest.raises(PlanError):
             Auto(prior=PRIOR).plans([CountsKnown(np.array(counts), 9)] * 5, GRID, epsilon)
@@ -93,10 +103,3 @@ def test_lengths_of_counts_whose_products_do_not_fit_are_compared_one_by_one():
 def test_quotients_are_rounded_as_fractions_are(pairs, factor):
     over, under = (np.array(column, np.int64) for column in zip(*pairs, strict=True))
     assert quotients(over, under, factor).tolist() == [float(Fraction(a, b) * factor) for a, b in pairs]
-
-
-@pytest.mark.parametrize("mechanism", [Baseline(m_ub=3), ArrayAverage(grouping="wrap-around")], ids=repr)
-def test_variants_that_are_never_candidates_say_that_they_cannot(mechanism):
-    hats = Many((np.array([[3, 1]] * 4),), GRID, Fraction(1), PRIOR)
-    with pytest.raises(NotImplementedError):
-        mechanism.forecasts(hats)

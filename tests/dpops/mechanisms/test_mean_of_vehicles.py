@@ -115,7 +115,7 @@ def test_the_bias_of_dropped_samples_is_never_above_its_bound_and_attains_it(cou
 def test_its_forecast_is_that_of_noise_alone_whatever_the_counts():
     prior = Prior(20, 12, 0.3)
     few, many = (np.array(counts) for counts in ([2, 2, 2, 2], [400, 30, 2, 1]))
-    errors = [MECHANISM.forecast(plan_for(MECHANISM, each), each, prior) for each in (few, many)]
+    errors = [MECHANISM.forecast(CountsKnown.all_of(each), GRID, EPSILON, prior) for each in (few, many)]
     assert errors[0] == errors[1] < float(GRID.upper / (4 * EPSILON))
 
 
@@ -129,7 +129,7 @@ def test_the_forecast_is_the_error_of_speeds_that_are_drawn_so():
     released = MECHANISM.release([Totals(counts, each) for each in sums], [plan] * draws, seeded(42))
     values = values_of(released, [plan] * len(released))
     error = np.abs(values - (sums / counts).mean(axis=1) / 100).mean()
-    assert MECHANISM.forecast(plan, counts, prior) == pytest.approx(error, rel=0.03)
+    assert MECHANISM.forecast(CountsKnown.all_of(counts), GRID, Fraction(4), prior) == pytest.approx(error, rel=0.03)
 
 
 def test_an_estimate_is_a_mean_with_an_interval_of_noise_and_rounding():

@@ -287,11 +287,10 @@ def test_a_constant_is_forecast_as_well_as_any_mechanism() -> None:
     """Speeds drawn as the prior says: the forecast is within 2 % of the error of 20,000 HATs."""
     prior, rng, counts = Prior(20.0, 12.0, 0.3), np.random.default_rng(5), np.array([9, 4, 1])
     constant = Constant(prior=prior)
-    plan = constant.plan(CountsKnown.all_of(counts), GRID, Fraction(1))
     hats = rng.choice(prior.hat_means(65.0), 20_000)
     users = rng.normal(size=(20_000, 3)) * prior.mean_sd(counts)
     error = np.abs(np.clip(hats + users @ (counts / 14), 0, 65) - 20.0).mean()
-    assert constant.forecast(plan, counts, prior) == pytest.approx(error, rel=0.02)
+    assert constant.forecast(CountsKnown.all_of(counts), GRID, Fraction(1), prior) == pytest.approx(error, rel=0.02)
 
 
 def test_auto_takes_the_constant_of_the_prior_where_noise_would_drown_a_hat_and_of_equal_ones_the_free_one() -> None:

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpops.means.quantile import expected_quantile, private_quantiles
+from dpops.means.forecasts import expected_quantiles
+from dpops.means.quantile import private_quantiles
 from dpops.noise import Noise
 from dpops.noise import exponential as choice
 from dpops.noise.exponential import MOST_CANDIDATES, choose, exp_minus
@@ -191,6 +192,7 @@ def test_a_tiny_epsilon_gives_any_value_and_a_huge_one_the_target_gap() -> None:
 def test_the_forecast_of_a_quantile_is_its_law() -> None:
     values, upper, rank, epsilon = (10, 20, 21, 80), 100, Fraction(1), Fraction(4)
     reach = np.cumsum(quantile_law(values, upper, rank, epsilon))
-    points = expected_quantile(np.array(values, float), float(upper), float(rank), float(epsilon), 50)
+    rows, ends = np.array([values], float), np.array([upper], float)
+    [points] = expected_quantiles(rows, ends, float(rank), float(epsilon), 50)
     exact = [int(np.searchsorted(reach, (i + 0.5) / 50)) + 1 for i in range(50)]
     np.testing.assert_allclose(points, exact, atol=1.0)

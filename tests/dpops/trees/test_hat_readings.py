@@ -108,14 +108,15 @@ def test_forecasts_agree_with_simulation_where_speeds_are_as_the_prior_says(
     true = np.array([np.cumsum(hat.histograms.sum(axis=0))[:-1] / counts.sum() for hat in found])
     released = mechanism.release(found, [plan] * hats, seeded(8))
     off = np.abs(read_alike(released, [plan] * hats, shape_of(plan), 0.05)["cdf"].value - true).mean()
-    assert mechanism.forecast(plan, counts, prior) == pytest.approx(off, rel=0.15)
+    assert mechanism.forecast(CountsKnown.all_of(counts), examples.GRID, epsilon, prior) == pytest.approx(off, rel=0.15)
 
 
 @examples.every_example
 def test_the_worst_case_forecast_is_never_below_the_other(mechanism: Mechanism) -> None:
     for counts in examples.COUNTS:
         plan = examples.plan(mechanism, counts)
-        assert 0 < mechanism.forecast(plan, counts, Prior(20.0, 12.0)) <= plan.error() * 1.2 + 0.01
+        known, prior = CountsKnown.all_of(counts), Prior(20.0, 12.0)
+        assert 0 < mechanism.forecast(known, examples.GRID, examples.EPSILON, prior) <= plan.error() * 1.2 + 0.01
 
 
 def test_a_cap_that_moves_nobody_is_none_and_opt_is_no_worse_than_any_number() -> None:
