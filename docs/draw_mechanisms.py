@@ -14,8 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from dpops.forecast import Float64s, Prior
-from dpops.means import contribution_bound as bounds
-from dpops.means.arrays import array_means
+from dpops.means.arrays import array_means, length_of
 from dpops.means.forecasts import expected_quantiles
 from dpops.means.grouping import Grouping, best_fit, wrap_around
 from dpops.means.quantile_interval import QuantileInterval
@@ -89,7 +88,7 @@ def draw_baseline() -> Figure:
 def draw_array_average() -> Figure:
     """The same users packed by both groupings."""
     counts = np.array([12, 9, 7, 6, 5, 4, 3, 2, 2, 1])
-    m_ub = bounds.argmax(counts)
+    m_ub = length_of("argmax", counts, Fraction(1))
     figure = Figure(figsize=(7.2, 5.2), layout="constrained")
     stacked, best, wrapped = figure.subplots(3, 1, height_ratios=[1.2, 1, 1])
     colours = mpl.colormaps["tab10"]
@@ -148,10 +147,10 @@ def draw_m_ub() -> Figure:
     cost.set_ylabel("worst-case error, km/h")
     cost.set_xlabel("array length m_UB, samples")
     chosen = [
-        (gain, "median", bounds.median(counts), "tab:blue"),
-        (gain, "argmax", bounds.argmax(counts), "tab:red"),
-        (cost, "opt", bounds.minimax(counts, Fraction(1, 10)), "tab:cyan"),
-        (cost, "convex", bounds.convex(counts), "tab:green"),
+        (gain, "median", length_of("median", counts, Fraction(1)), "tab:blue"),
+        (gain, "argmax", length_of("argmax", counts, Fraction(1)), "tab:red"),
+        (cost, "opt", length_of("opt", counts, Fraction(1, 10)), "tab:cyan"),
+        (cost, "convex", length_of("convex", counts, Fraction(1)), "tab:green"),
     ]
     for axes, rule, m_ub, colour in chosen:
         height = 1 if axes is gain else 75
@@ -238,8 +237,10 @@ def draw_opt_array() -> Figure:
     axes.axvline(high, color="black", ls="--", lw=1)
     text = f"above epsilon {high:.2f}\nno vehicle is capped:\nclose to the baseline"
     axes.text(high + 0.03, 120, text)
-    axes.axhline(bounds.median(counts), color=COLOURS["array-average"], ls=":")
-    axes.text(1.5, bounds.median(counts) + 8, "median rule", color=COLOURS["array-average"], ha="right")
+    axes.axhline(length_of("median", counts, Fraction(1)), color=COLOURS["array-average"], ls=":")
+    axes.text(
+        1.5, length_of("median", counts, Fraction(1)) + 8, "median rule", color=COLOURS["array-average"], ha="right"
+    )
     axes.set_xlabel("epsilon of the HAT")
     axes.set_ylabel("array length m_UB, samples")
     axes.set_title("opt-array: the worst case asks for long arrays (ITMS-like counts)")

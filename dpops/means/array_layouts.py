@@ -1,4 +1,4 @@
-"""The arrays of many HATs laid out together: what `arrays.lay_out` gives for each of them, in vectors."""
+"""The arrays of many HATs laid out together by BestFit, in vectors."""
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpops.forecast import Float64s
-from dpops.means.arrays import FINE, Arrays, Rule, lay_out, length_of
+from dpops.means.arrays import FINE, Arrays, Rule, lengths_of
 from dpops.means.grouping import Grouping, best_fit_arrays
 from dpops.mechanism import check_plan_input
 from dpops.types import CountsKnown, Grid, Int64s
@@ -18,7 +18,6 @@ _ROOM = 1 << 20
 """Entries of a matrix (HATs, most users) of such HATs."""
 USUAL = 1 << 30
 """Samples times steps of the grid that are far below the bounds of `check_plan_input`."""
-_EXACT = 1 << 62
 
 
 class Layout(NamedTuple):
@@ -62,20 +61,12 @@ def blocks_of(users: Int64s) -> list[Block]:
     return blocks
 
 
-def in_one_call(sizes: Int64s) -> Int64s:
-    """Where the HATs stand that are laid out together, those with more users first. sizes: int64 (HATs,)."""
-    places = np.flatnonzero((sizes > 0) & (sizes <= MANY_USERS))
-    places = places[np.argsort(-sizes[places], kind="stable")]
-    return places if places.size >= FEW_HATS else places[:0]
-
-
-def in_further_calls(sizes: Int64s, together: Int64s) -> list[Int64s]:
-    """Where the other HATs stand, those with more users first, as many in a call as there is room for.
-
-    sizes: int64 (HATs,), each >= 1. together: those that are laid out in one call."""
-    rest = np.setdiff1d(np.arange(sizes.size), together)
-    rest = rest[np.argsort(-sizes[rest], kind="stable")]
-    calls = []
+def calls_of(sizes: Int64s) -> list[Int64s]:
+    """Where the HATs stand that are laid out together, those with more users first: all with few users in one call, of
+    the others as many in a call as there is room for. sizes: int64 (HATs,), each >= 1."""
+    order = np.argsort(-sizes, kind="stable")
+    few = order[sizes[order] <= MANY_USERS]
+    calls, rest = ([few], order[: order.size - few.size]) if few.size >= FEW_HATS else ([], order)
     while rest.size:
         number = max(1, _ROOM // int(sizes[rest[0]]))
         calls.append(rest[:number])
@@ -84,27 +75,17 @@ def in_further_calls(sizes: Int64s, together: Int64s) -> list[Int64s]:
 
 
 def lay_out_together(known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction, m_ub: Rule) -> list[Arrays]:
-    """BestFit's arrays of each HAT, bit by bit as `lay_out` has them. Raises PlanError for the first that has none."""
-    mine = in_one_call(sizes_of(known)).tolist()
+    """BestFit's arrays of each HAT. Raises PlanError for one that has none."""
+    sizes = np.array([each.counts.size for each in known], np.int64)
+    for at in np.flatnonzero(sizes == 0).tolist():
+        check_plan_input(*known[at], grid.upper_steps * FINE, epsilon)
     arrays_at: dict[int, Arrays] = {}
-    if mine:
-        alike = [known[at] for at in mine]
-        counts = np.concatenate([np.asarray(each.counts, np.int64) for each in alike])
-        reported = np.array([each.reported for each in alike], np.int64)
-        together = planned(counts, sizes_of(alike), reported, grid, epsilon, m_ub)
-        arrays_at = dict(zip(mine, _arrays_of(together), strict=True))
-    return [arrays_at[at] if at in arrays_at else lay_out(each, grid, epsilon, m_ub) for at, each in enumerate(known)]
-
-
-def sizes_of(known: Sequence[CountsKnown]) -> Int64s:
-    """Users of each HAT, int64 (HATs,)."""
-    return np.array([each.counts.size for each in known], np.int64)
-
-
-def of_one_size(sizes: Int64s) -> list[Int64s]:
-    """Where the HATs with equally many users stand, for those sizes that are worth a matrix. sizes: int64 (HATs,)."""
-    groups = [np.flatnonzero(sizes == size) for size in np.unique(sizes).tolist() if 0 < size <= MANY_USERS]
-    return [mine for mine in groups if mine.size >= FEW_HATS]
+    for mine in calls_of(sizes):
+        counts = np.concatenate([np.asarray(known[at].counts, np.int64) for at in mine.tolist()])
+        reported = np.array([known[at].reported for at in mine.tolist()], np.int64)
+        together = planned(counts, sizes[mine], reported, grid, epsilon, m_ub)
+        arrays_at |= zip(mine.tolist(), _arrays_of(together), strict=True)
+    return [arrays_at[at] for at in range(len(known))]
 
 
 FACTS = ("users", "samples", "heaviest", "reported", "upper_steps", "m_ub", "arrays", "sensitivity")
@@ -187,12 +168,6 @@ def sums_of_means(found: Planned, sums: Int64s, grid: Grid) -> Int64s:
     return added
 
 
-def stacked(known: Sequence[CountsKnown]) -> tuple[Int64s, Int64s]:
-    """Counts, int64 (HATs, users), and samples reported, int64 (HATs,), of HATs with equally many users."""
-    counts = np.stack([np.asarray(each.counts, np.int64) for each in known])
-    return counts, np.array([each.reported for each in known], np.int64)
-
-
 def layout(counts: Int64s, grid: Grid, epsilon: Fraction, m_ub: Rule) -> Layout:
     """counts: int64 (HATs, users), non-increasing, each >= 1. In matrices of this shape."""
     found = _lay_out(counts.ravel(), np.full(counts.shape[0], counts.shape[1]), grid, epsilon, m_ub)
@@ -206,64 +181,14 @@ def _lay_out(counts: Int64s, users: Int64s, grid: Grid, epsilon: Fraction, m_ub:
     first, hat = np.cumsum(users) - users, np.repeat(np.arange(users.size), users)
     if ((counts[1:] > counts[:-1]) & (hat[1:] == hat[:-1])).any():
         raise ValueError("counts must be non-increasing vectors")
+    length = np.concatenate([lengths_of(m_ub, block.of(counts), epsilon) for block in blocks_of(users)])
     is_small = users.size >= FEW_HATS and users[0] <= MANY_USERS
-    if is_small:
-        length = np.concatenate([_lengths(block.of(counts), epsilon, m_ub) for block in blocks_of(users)])
-    else:
-        each = (counts[at : at + size] for at, size in zip(first.tolist(), users.tolist(), strict=True))
-        length = np.array([length_of(m_ub, mine, epsilon) for mine in each], np.int64)
     kept = np.minimum(counts, length[hat])
     array, fills = (_best_fits if is_small else _best_fits_one_by_one)(kept, users, length)
     arrays = np.count_nonzero(fills, axis=1)
     width = fills[hat, array]
     moved = np.maximum.reduceat(-(-grid.upper_steps * FINE * kept // width), first)
     return Layout(length, kept, array, fills, arrays, moved, kept / width / arrays[hat])
-
-
-def _lengths(counts: Int64s, epsilon: Fraction, m_ub: Rule) -> Int64s:
-    """m_UB of each HAT. counts: (HATs, users), non-increasing."""
-    if m_ub == "median":
-        upper, lower = counts[:, (counts.shape[1] - 1) // 2], counts[:, counts.shape[1] // 2]
-        middle: Int64s = (upper + lower) // 2
-        return middle
-    most = int(counts.sum(axis=1).max()) ** 3
-    if m_ub == "argmax" and most < _EXACT:
-        return _argmax(counts)
-    if m_ub == "opt" and most * int(counts.max()) * epsilon.numerator * epsilon.denominator < _EXACT:
-        return _minimax(counts, epsilon)
-    return np.array([length_of(m_ub, each, epsilon) for each in counts], np.int64)
-
-
-def _kept_at(counts: Int64s) -> Int64s:
-    """Of every user's count m as a length the samples that it keeps, S(m); int64 (HATs, users)."""
-    users = counts.shape[1]
-    below = counts.sum(axis=1)[:, None] - np.cumsum(counts, axis=1)
-    kept: Int64s = below + counts * np.arange(1, users + 1)
-    return kept
-
-
-def _argmax(counts: Int64s) -> Int64s:
-    """`contribution_bound.argmax` of each HAT: exact, as S^2 m fits into 62 bits."""
-    kept = _kept_at(counts)
-    best, best_kept = counts[:, -1].copy(), kept[:, -1].copy()
-    for at in range(counts.shape[1] - 2, -1, -1):
-        m, now = counts[:, at], kept[:, at]
-        better = now * now * best > best_kept * best_kept * m
-        best, best_kept = np.where(better, m, best), np.where(better, now, best_kept)
-    return best
-
-
-def _minimax(counts: Int64s, epsilon: Fraction) -> Int64s:
-    """`contribution_bound.minimax` of each HAT: exact, as all products fit into 62 bits."""
-    kept, samples = _kept_at(counts), counts.sum(axis=1)
-    over, under = epsilon.numerator, epsilon.denominator
-    cost = counts * under * samples[:, None] - kept * kept * over
-    best, top, bottom = counts[:, -1].copy(), cost[:, -1].copy(), kept[:, -1].copy()
-    for at in range(counts.shape[1] - 2, -1, -1):
-        better = cost[:, at] * bottom < top * kept[:, at]
-        best, top = np.where(better, counts[:, at], best), np.where(better, cost[:, at], top)
-        bottom = np.where(better, kept[:, at], bottom)
-    return best
 
 
 def _best_fits(kept: Int64s, users: Int64s, length: Int64s) -> tuple[Int64s, Int64s]:

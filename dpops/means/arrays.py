@@ -3,15 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import lru_cache
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from dpops.forecast import Float64s, transport_bias
 from dpops.means import contribution_bound as bounds
-from dpops.means.grouping import Grouping, best_fit, wrap_around
-from dpops.mechanism import Plan, Totals, check_plan_input, stack
+from dpops.means.grouping import Grouping, wrap_around
+from dpops.mechanism import Plan, Totals, check_plan_input, facts_of, stack
 from dpops.types import CountsKnown, Grid, Int64s
 
 FINE = 1000
@@ -56,43 +55,30 @@ def check_rule(m_ub: str | int) -> None:
         raise ValueError(f"m_ub must be at least 1, got {m_ub}")
 
 
-def lay_out(known: CountsKnown, grid: Grid, epsilon: Fraction, m_ub: Rule, grouping: str = "best-fit") -> Arrays:
-    """Groups the users of one HAT into arrays. bias: worst clipping bias with rounding, in units.
+def lay_out_wrapped(known: CountsKnown, grid: Grid, epsilon: Fraction, m_ub: Rule) -> Arrays:
+    """Groups the users of one HAT into arrays by WrapAround. bias: worst clipping bias with rounding, in units.
 
     A user who holds r of an array's w slots moves its mean by at most ceil(U r / w) fine steps.
     """
     counts, reported = known
     check_plan_input(counts, reported, grid.upper_steps * FINE, epsilon)
-    return _laid_out(np.ascontiguousarray(counts, np.int64).tobytes(), reported, grid, epsilon, m_ub, grouping)
-
-
-@lru_cache(maxsize=16)  # several candidates of `auto` share a rule
-def _laid_out(raw_counts: bytes, reported: int, grid: Grid, epsilon: Fraction, m_ub: Rule, grouping: str) -> Arrays:
-    counts = np.frombuffer(raw_counts, np.int64)
     length = length_of(m_ub, counts, epsilon)
-    group = (best_fit if grouping == "best-fit" else wrap_around)(counts, length)
+    group = wrap_around(counts, length)
     arrays = group.fills.size
     width = group.fills[group.array]
     moved = np.zeros(counts.size, np.int64)
     np.add.at(moved, group.user, -(-grid.upper_steps * FINE * group.slots // width))
     weight: Float64s = np.bincount(group.user, weights=group.slots / width / arrays, minlength=counts.size)  # type: ignore[assignment]
-    for shared in (weight, group.user, group.array, group.slots, group.fills):
-        shared.flags.writeable = False
     clipping = float(grid.upper) * transport_bias(weight, counts / reported)
-    facts = {
-        "users": counts.size,
-        "samples": int(counts.sum()),
-        "heaviest": int(counts[0]),
-        "reported": reported,
-        "upper_steps": grid.upper_steps,
-        "m_ub": length,
-        "arrays": arrays,
-    }
+    facts = {**facts_of(known, grid), "m_ub": length, "arrays": arrays}
     return Arrays(length, group, weight, int(moved.max()), clipping + float(2 * grid.step / FINE), facts)
 
 
-def length_of(m_ub: Rule, counts: Int64s, epsilon: Fraction) -> int:
-    """m_UB, never above the largest count: longer arrays would only lump users together."""
+def lengths_of(m_ub: Rule, counts: Int64s, epsilon: Fraction) -> Int64s:
+    """m_UB of each HAT, never above its largest count: longer arrays would only lump users together.
+
+    counts: int64 (HATs, users), each >= 1, non-increasing within a HAT.
+    """
     if m_ub == "median":
         return bounds.median(counts)
     if m_ub == "argmax":
@@ -101,7 +87,12 @@ def length_of(m_ub: Rule, counts: Int64s, epsilon: Fraction) -> int:
         return bounds.minimax(counts, epsilon)
     if m_ub == "convex":
         return bounds.convex(counts)
-    return min(m_ub, int(counts.max()))
+    return np.minimum(counts[:, 0], min(m_ub, int(counts.max())))
+
+
+def length_of(m_ub: Rule, counts: Int64s, epsilon: Fraction) -> int:
+    """What `lengths_of` says of one HAT. counts: int64 (users,), non-increasing."""
+    return int(lengths_of(m_ub, counts[None], epsilon)[0])
 
 
 class ArrayMeans(NamedTuple):

@@ -1,57 +1,70 @@
-"""Rules that choose the array length m_UB from public counts."""
+"""Rules that choose the array length m_UB of many HATs from public counts.
 
-from collections.abc import Iterable
+counts: int64 (HATs, users), each >= 1, non-increasing within a HAT. Each rule returns int64 (HATs,).
+"""
+
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
 from dpops.types import Int64s
 
-
-def median(counts: Int64s) -> int:
-    """floor(median(counts)). counts: int64 (users,), each >= 1. Source: S1, Array-Averaging."""
-    ordered = np.sort(counts)
-    middle = ordered.size // 2
-    if ordered.size % 2:
-        return int(ordered[middle])
-    return (int(ordered[middle - 1]) + int(ordered[middle])) // 2
+_EXACT = 1 << 62
 
 
-def argmax(counts: Int64s) -> int:
+def median(counts: Int64s) -> Int64s:
+    """floor(median(counts)). Source: S1, Array-Averaging."""
+    users = counts.shape[1]
+    middle: Int64s = (counts[:, (users - 1) // 2] + counts[:, users // 2]) // 2
+    return middle
+
+
+def argmax(counts: Int64s) -> Int64s:
     """The smallest m that maximises S(m) / sqrt(m), with S(m) = sum of min(count, m).
 
     The maximum is attained at one of the counts, so those are compared, exactly: S(m)**2 / m in integers.
-    counts: int64 (users,), each >= 1. Source: S0 and S1, Levy.
+    Source: S0 and S1, Levy.
     """
-    best, best_kept = 1, 0
-    for m, kept in _kept(counts):
-        if best_kept == 0 or kept * kept * best > best_kept * best_kept * m:
-            best, best_kept = m, kept
-    return best
+    lengths = _exact(counts, int(counts.sum(axis=1).max()) ** 3)
+    kept = _kept_at(lengths)
+    best, best_kept = lengths[:, -1], kept[:, -1]
+    for at in _larger(counts):
+        m, now = lengths[:, at], kept[:, at]
+        better = now * now * best > best_kept * best_kept * m
+        best, best_kept = np.where(better, m, best), np.where(better, now, best_kept)
+    return np.asarray(best, np.int64)
 
 
-def minimax(counts: Int64s, epsilon: Fraction) -> int:
+def minimax(counts: Int64s, epsilon: Fraction) -> Int64s:
     """The smallest m that minimises 1 - S(m) / n + m / (epsilon S(m)): worst clipping bias plus noise, per U.
 
     The minimum is attained at one of the counts, so those are compared, exactly. From epsilon 1 on it is the largest
-    count. counts: int64 (users,), each >= 1. Source: S1, OPT-Array-Averaging, idealised objective.
+    count. Source: S1, OPT-Array-Averaging, idealised objective.
     """
-    samples, over, under = int(counts.sum()), epsilon.numerator, epsilon.denominator
-    best, best_cost = 0, (0, 1)
-    for m, kept in _kept(counts):
-        # (-S / n + m under / (S over)) over n, as a fraction (top, bottom) with a positive bottom
-        cost = (m * under * samples - kept * kept * over, kept)
-        if best == 0 or cost[0] * best_cost[1] < best_cost[0] * cost[1]:
-            best, best_cost = m, cost
-    return best
+    over, under = epsilon.numerator, epsilon.denominator
+    lengths = _exact(counts, int(counts.sum(axis=1).max()) ** 3 * int(counts.max()) * over * under)
+    kept = _kept_at(lengths)
+    # -S / n + m under / (S over) over n, as a fraction (cost, kept) with a positive kept
+    cost = lengths * under * lengths.sum(axis=1)[:, None] - kept * kept * over
+    best, top, bottom = lengths[:, -1], cost[:, -1], kept[:, -1]
+    for at in _larger(counts):
+        better = cost[:, at] * bottom < top * kept[:, at]
+        best, top = np.where(better, lengths[:, at], best), np.where(better, cost[:, at], top)
+        bottom = np.where(better, kept[:, at], bottom)
+    return np.asarray(best, np.int64)
 
 
-def convex(counts: Int64s) -> int:
+def convex(counts: Int64s) -> Int64s:
     """The smallest minimiser of the convex relaxation 1 - S(m) / n + max(m / m_max, n / (L m_max)); never of epsilon.
 
     Over real numbers it is max(n / L, k-th largest count) with k = floor(n / m_max) + 1; the integers beside n / L are
     compared exactly. Source: S1 section VI, with its true minimiser (erratum E7: the published recipe ignores kinks).
     """
+    return np.array([_convex(of_hat) for of_hat in counts], np.int64)
+
+
+def _convex(counts: Int64s) -> int:
     samples, users, most = int(counts.sum()), counts.size, int(counts.max())
     rank = samples // most + 1
     around = {max(1, samples // users), -(-samples // users)}
@@ -65,9 +78,18 @@ def convex(counts: Int64s) -> int:
     return min(sorted(around), key=relaxation)
 
 
-def _kept(counts: Int64s) -> Iterable[tuple[int, int]]:
-    """Pairs (m, S(m)) over the distinct counts m, ascending."""
-    values, repeats = np.unique(counts, return_counts=True)
-    below = np.cumsum(values * repeats)
-    above = counts.size - np.cumsum(repeats)
-    return zip(values.tolist(), (below + values * above).tolist(), strict=True)
+def _exact(counts: Int64s, most: int) -> Any:
+    """The counts as Python integers where products of up to `most` do not fit into 62 bits."""
+    return counts if most < _EXACT else counts.astype(object)
+
+
+def _larger(counts: Int64s) -> list[int]:
+    """Columns whose counts differ from those of the column behind, the last first."""
+    columns: list[int] = np.flatnonzero((counts[:, :-1] != counts[:, 1:]).any(axis=0))[::-1].tolist()
+    return columns
+
+
+def _kept_at(counts: Any) -> Any:
+    """Of every user's count m as a length the samples that it keeps, S(m); (HATs, users)."""
+    below = counts.sum(axis=1)[:, None] - np.cumsum(counts, axis=1)
+    return below + counts * np.arange(1, counts.shape[1] + 1)

@@ -10,15 +10,13 @@ import numpy as np
 from dpops.claims import Adjacency
 from dpops.forecast import Float64s, HatCounts
 from dpops.means.array_layouts import (
-    FACTS,
+    calls_of,
     facts_of,
-    in_further_calls,
-    in_one_call,
     lay_out_together,
     planned,
     sums_of_means,
 )
-from dpops.means.arrays import FINE, ArrayPlan, Arrays, Rule, array_means, check_rule, lay_out
+from dpops.means.arrays import FINE, ArrayPlan, Arrays, Rule, array_means, check_rule, lay_out_wrapped
 from dpops.means.forecasts import errors_around, laid_out, quotients
 from dpops.mechanism import Drawn, Hats, Integers, Mechanism, Plan, Totals, with_noise
 from dpops.noise import Noise
@@ -66,48 +64,33 @@ class ArrayAverage(Mechanism):
         return [cls(), cls(m_ub="argmax")]
 
     def plan(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> ArrayPlan:
-        return average_plans(self.name, [lay_out(known, grid, epsilon, self.m_ub, self.grouping)], grid, epsilon)[0]
+        return self.plans([known], grid, epsilon)[0]
 
-    def plans(self, known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[ArrayPlan]:
-        if self.grouping != "best-fit":
-            return [self.plan(each, grid, epsilon) for each in known]
-        return average_plans(self.name, lay_out_together(known, grid, epsilon, self.m_ub), grid, epsilon)
+    def plans(self, known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> list[ArrayPlan]:
+        if self.grouping == "best-fit":
+            laid = lay_out_together(known, grid, epsilon, self.m_ub)
+        else:
+            laid = [lay_out_wrapped(each, grid, epsilon, self.m_ub) for each in known]
+        return average_plans(self.name, laid, grid, epsilon)
 
     def draw(self, hats: Hats, grid: Grid, epsilon: Fraction, noise: Noise) -> Drawn:
-        ready = self._noiseless(hats, grid, epsilon)
+        if self.grouping != "best-fit" or not hats.users.size or not hats.users.all():
+            return Mechanism.draw(self, hats, grid, epsilon, noise)
+        calls = calls_of(hats.users)
+        parts = [_together(hats.take(mine), grid, epsilon, self.m_ub) for mine in calls]
+        order = np.argsort(np.concatenate(calls))
+        ready = Noiseless(*(np.concatenate(column, axis=-1)[..., order] for column in zip(*parts, strict=True)))
         moved = ready.facts[-1].tolist()
         scales = {each: each / epsilon for each in set(moved)}
         documents = self._documents(ready, scales, grid, epsilon)
         noisy = with_noise(ready.exact, [scales[each] for each in moved], noise)
         return Drawn([self.name] * len(hats), documents, [[query] for query in noisy])
 
-    def _noiseless(self, hats: Hats, grid: Grid, epsilon: Fraction) -> Noiseless:
-        if self.grouping != "best-fit" or not hats.users.all():
-            return self._apart(hats, grid, epsilon)
-        together = in_one_call(hats.users)
-        calls = [mine for mine in (together, *in_further_calls(hats.users, together)) if mine.size]
-        if not calls:
-            return self._apart(hats, grid, epsilon)
-        parts = [_together(hats.take(mine), grid, epsilon, self.m_ub) for mine in calls]
-        order = np.argsort(np.concatenate(calls))
-        return Noiseless(*(np.concatenate(column, axis=-1)[..., order] for column in zip(*parts, strict=True)))
-
-    def _apart(self, hats: Hats, grid: Grid, epsilon: Fraction) -> Noiseless:
-        """Of HATs that are not laid out in vectors."""
-        totals = list(hats)
-        known = map(CountsKnown, (each.counts for each in totals), hats.reported.tolist())
-        plans = [self.plan(each, grid, epsilon) for each in known]
-        rows = [[*(plan.facts[name] for name in FACTS[:-1]), plan.sensitivity] for plan in plans]
-        facts = np.array(rows, np.int64).reshape(-1, len(FACTS)).T
-        return Noiseless(facts, np.array([plan.bias_bound for plan in plans]), _sums_of_means(totals, plans))
-
     def _documents(
         self, ready: Noiseless, scales: Mapping[int, Fraction], grid: Grid, epsilon: Fraction
     ) -> list[dict[str, Any]]:
         """Of the plans of all HATs. That of the most noise, which is refused beyond its bounds, stands for what they
         have alike."""
-        if not scales:
-            return []
         found = facts_of(ready.facts)
         steps = {each: grid.step / (FINE * each) for each in {facts["arrays"] for facts in found}}
         like = Plan(
@@ -144,7 +127,8 @@ class ArrayAverage(Mechanism):
         return errors_around(hats, laid.spread, scale)
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
-        exact = _sums_of_means(totals, plans)
+        arrays = array_means(totals, plans)
+        exact = np.add.reduceat(arrays.means, arrays.first) if plans else arrays.means
         return [[integer] for integer in with_noise(exact, [plan.scale for plan in plans], noise)]
 
 
@@ -174,10 +158,3 @@ def _together(hats: Hats, grid: Grid, epsilon: Fraction, m_ub: Rule) -> Noiseles
     counts, sums = hats.behind_one_another(hats.totals.counts, hats.totals.sums)
     found = planned(counts, hats.users, hats.reported, grid, epsilon, m_ub)
     return Noiseless(found.facts, found.bias, sums_of_means(found, sums, grid))
-
-
-def _sums_of_means(totals: Sequence[Totals], plans: Sequence[Plan]) -> Int64s:
-    """The sum of each HAT's array means in fine steps, int64 (HATs,)."""
-    arrays = array_means(totals, plans)
-    sums: Int64s = np.add.reduceat(arrays.means, arrays.first) if plans else arrays.means
-    return sums

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-from dpops.means.arrays import Rule, check_rule, lay_out
+from dpops.means.array_layouts import lay_out_together
+from dpops.means.arrays import Rule, check_rule
 from dpops.trees.hats import (
     DEFAULT_BINS,
     TreePlan,
@@ -42,7 +43,7 @@ class ArrayTree(TreeMechanism):
 
     def plan(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> TreePlan:
         check_counts(known, grid, epsilon)
-        laid = lay_out(known, grid, epsilon, self.m_ub)
+        [laid] = lay_out_together([known], grid, epsilon, self.m_ub)
         masses = array_masses(laid.grouping, known.counts.size, laid.m_ub)
         facts = {"m_ub": laid.m_ub, "arrays": laid.grouping.fills.size}
         return tree_plan(self.name, known, grid, epsilon, self.bins, masses, facts)

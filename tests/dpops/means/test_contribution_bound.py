@@ -9,51 +9,56 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpops.forecast import transport_bias
-from dpops.means import contribution_bound as bounds
+from dpops.means.arrays import Rule, length_of
 from dpops.means.grouping import best_fit
 from dpops.types import Int64s
 from tests.dpops import reference
 
 UPPER_KMH = 65
 
+
+def length(rule: Rule, counts: Int64s, epsilon: Fraction = Fraction(1)) -> int:
+    return length_of(rule, np.sort(counts)[::-1], epsilon)
+
+
 count_lists = st.lists(st.integers(1, 80), min_size=1, max_size=40)
 
 
 @given(count_lists)
 def test_median_is_floored(counts: list[int]) -> None:
-    assert bounds.median(np.array(counts)) == int(Fraction(statistics.median(counts)).__floor__())
+    assert length("median", np.array(counts)) == int(Fraction(statistics.median(counts)).__floor__())
 
 
 def test_median_of_a_half_integer() -> None:
-    assert bounds.median(np.array([1, 2])) == 1
-    assert bounds.median(np.array([4, 1, 2, 3])) == 2
-    assert bounds.median(np.array([7])) == 7
+    assert length("median", np.array([1, 2])) == 1
+    assert length("median", np.array([4, 1, 2, 3])) == 2
+    assert length("median", np.array([7])) == 7
 
 
 @given(count_lists)
 def test_argmax_equals_the_search_over_every_length(counts: list[int]) -> None:
     """S(m) / sqrt(m) is compared as the exact fraction S(m)**2 / m; max() keeps the first, so the smallest."""
     best = max(range(1, max(counts) + 1), key=lambda m: Fraction(reference.kept(counts, m) ** 2, m))
-    assert bounds.argmax(np.array(counts)) == best
+    assert length("argmax", np.array(counts)) == best
 
 
 def test_argmax_takes_the_smallest_of_a_tie() -> None:
     counts = [4, 1, 1]  # S(1) = 3 and S(4) = 6, so both lengths have S(m)**2 / m = 9
     assert reference.kept(counts, 4) ** 2 == 4 * reference.kept(counts, 1) ** 2
-    assert bounds.argmax(np.array(counts)) == 1
+    assert length("argmax", np.array(counts)) == 1
 
 
 @given(count_lists, st.integers(2, 9))
 def test_argmax_scales_with_samples_and_ignores_replicated_users(counts: list[int], factor: int) -> None:
-    best = bounds.argmax(np.array(counts))
-    assert bounds.argmax(np.array(counts) * factor) == best * factor
-    assert bounds.argmax(np.array(counts * factor)) == best
+    best = length("argmax", np.array(counts))
+    assert length("argmax", np.array(counts) * factor) == best * factor
+    assert length("argmax", np.array(counts * factor)) == best
 
 
 @given(st.integers(1, 100), st.integers(1, 20))
 def test_equal_counts_give_that_count(each: int, users: int) -> None:
     counts = np.full(users, each, np.int64)
-    assert bounds.median(counts) == bounds.argmax(counts) == each
+    assert length("median", counts) == length("argmax", counts) == each
 
 
 @given(count_lists)
@@ -68,8 +73,8 @@ def test_the_median_gains_at_least_half_of_the_best_gain(counts: list[int]) -> N
 def test_the_published_lengths() -> None:
     counts = reference.itms_counts()
     assert (counts.size, int(counts.sum()), int(counts.max()), int(counts.min())) == (217, 17_166, 417, 1)
-    assert bounds.median(counts) == 46
-    assert bounds.argmax(counts) == 53
+    assert length("median", counts) == 46
+    assert length("argmax", counts) == 53
 
 
 def test_user_means_lower_the_worst_clipping_bias_of_the_published_counts() -> None:
@@ -106,7 +111,7 @@ def test_minimax_equals_the_search_over_every_length(counts: list[int], epsilon:
         return
     lengths = range(min(counts), max(counts) + 1)
     best = min(lengths, key=lambda m: (worst_case(counts, m, epsilon), m))
-    assert bounds.minimax(np.array(counts), epsilon) == best
+    assert length("opt", np.array(counts), epsilon) == best
 
 
 @settings(max_examples=100)
@@ -118,10 +123,10 @@ def test_the_thresholds_are_where_the_minimax_length_leaves_its_ends(counts: lis
     if min(counts) == max(counts):
         assert (low, high) == (0, 0)
         return
-    assert bounds.minimax(vector, low) == min(counts)
-    assert bounds.minimax(vector, low + hair) > min(counts)
-    assert bounds.minimax(vector, high) < max(counts)
-    assert bounds.minimax(vector, high + hair) == max(counts)
+    assert length("opt", vector, low) == min(counts)
+    assert length("opt", vector, low + hair) > min(counts)
+    assert length("opt", vector, high) < max(counts)
+    assert length("opt", vector, high + hair) == max(counts)
 
 
 def test_the_published_thresholds_are_loose_by_orders_of_magnitude() -> None:
@@ -134,7 +139,7 @@ def test_the_published_thresholds_are_loose_by_orders_of_magnitude() -> None:
     assert least / (users * samples) == pytest.approx(2.7e-7, rel=0.01)
     assert (samples / (users * least)) ** 2 == pytest.approx(6258, rel=1e-3)
     lengths = {"0.5": 416, "0.1": 368, "0.01": 51, "1": 417, "7": 417}
-    assert {text: bounds.minimax(counts, Fraction(text)) for text in lengths} == lengths
+    assert {text: length("opt", counts, Fraction(text)) for text in lengths} == lengths
 
 
 @settings(max_examples=150)
@@ -148,7 +153,7 @@ def test_convex_equals_the_search_over_every_length(counts: list[int]) -> None:
         )
 
     best = min(range(1, most + 1), key=lambda m: (relaxation(m), m))
-    chosen = bounds.convex(np.array(counts))
+    chosen = length("convex", np.array(counts))
     assert relaxation(chosen) == relaxation(best)
     assert 1 <= chosen <= most
 
@@ -161,7 +166,7 @@ def test_the_published_recipe_for_the_relaxation_ignores_its_kinks() -> None:
     def relaxation(m: int) -> float:
         return 1 - reference.kept(counts.tolist(), m) / samples + max(m / most, samples / (users * most))
 
-    assert bounds.convex(counts) == 108
+    assert length("convex", counts) == 108
     assert relaxation(108) == pytest.approx(0.577, abs=1e-3)
     assert relaxation(417) == pytest.approx(1.0)
     true_inverse_gain = samples * 108 / (most * reference.kept(counts.tolist(), 108))

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpops.forecast import HatCounts, Prior
-from dpops.means.array_layouts import MANY_USERS, layout
-from dpops.means.contribution_bound import argmax, minimax
+from dpops.means.array_layouts import MANY_USERS
+from dpops.means.arrays import length_of, lengths_of
 from dpops.means.forecasts import quotients
 from dpops.mechanism import Mechanism, PlanError, Totals, values_of
 from dpops.mechanisms.array_average import ArrayAverage
@@ -87,14 +87,15 @@ def test_noise_beyond_bounds_leaves_a_hat_its_constant():
 @given(st.lists(st.lists(st.integers(1, 2_000), min_size=6, max_size=6), min_size=1, max_size=5), epsilons)
 def test_lengths_of_many_hats_are_those_of_each(lists, epsilon):
     counts = np.array([sorted(each)[::-1] for each in lists], np.int64)
-    assert layout(counts, GRID, epsilon, "argmax").length.tolist() == [argmax(each) for each in counts]
-    assert layout(counts, GRID, epsilon, "opt").length.tolist() == [minimax(each, epsilon) for each in counts]
+    for rule in ("median", "argmax", "opt", "convex", 7):
+        assert lengths_of(rule, counts, epsilon).tolist() == [length_of(rule, each, epsilon) for each in counts]
 
 
-def test_lengths_of_counts_whose_products_do_not_fit_are_compared_one_by_one():
-    counts = np.array([[2**26, 2**25, 3]] * 4)
-    assert layout(counts, GRID, Fraction(1, 3), "opt").length.tolist() == [minimax(counts[0], Fraction(1, 3))] * 4
-    assert layout(counts, GRID, Fraction(1), "argmax").length.tolist() == [argmax(counts[0])] * 4
+def test_lengths_of_counts_whose_products_do_not_fit_are_compared_in_larger_integers():
+    """Scaled by a factor, counts have lengths scaled by it, whatever fits into 64 bits."""
+    for rule, epsilon in (("opt", Fraction(1, 3)), ("argmax", Fraction(1))):
+        small = length_of(rule, np.array([8, 4, 1]), epsilon)
+        assert lengths_of(rule, np.array([[2**29, 2**28, 2**26]] * 4), epsilon).tolist() == [small * 2**26] * 4
 
 
 @given(
