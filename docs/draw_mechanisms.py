@@ -360,10 +360,6 @@ def _shade(axes: Axes, numbers: Float64s, winners: Sequence[str]) -> None:
         axes.axvspan(edges[low], edges[high], color=COLOURS[winners[low]], alpha=0.22, lw=0)
 
 
-def _arrow(axes: Axes, start: Float64s, end: Float64s) -> None:
-    axes.annotate("", (end[0], end[1]), (start[0], start[1]), arrowprops={"arrowstyle": "->", "lw": 1.8})
-
-
 def _forecast(mechanism: Mechanism, counts: Int64s, epsilon: Fraction, prior: Prior) -> float:
     return mechanism.forecast(CountsKnown.all_of(counts), GRID, epsilon, prior)
 

@@ -79,13 +79,14 @@ class HatCounts:
     @classmethod
     def of(cls, known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction, prior: Prior) -> tuple[Self, Int64s]:
         """The HATs, and where each of them stands among `known`, int64 (HATs,)."""
-        sizes = np.array([each.counts.size for each in known], np.int64)
+        sizes = np.array([of_hat.counts.size for of_hat in known], np.int64)
         order = np.argsort(sizes, kind="stable")
         ends = np.flatnonzero(np.diff(sizes[order], append=-1)) + 1
-        rows = [np.asarray(known[at].counts, np.int64) for at in order.tolist()]
+        ordered = [known[place] for place in order.tolist()]
+        rows = [np.asarray(of_hat.counts, np.int64) for of_hat in ordered]
         edges = pairwise([0, *ends.tolist()])
         matrices = tuple(np.stack(rows[start:end]) for start, end in edges)
-        reported = np.array([known[at].reported for at in order.tolist()], np.int64)
+        reported = np.array([of_hat.reported for of_hat in ordered], np.int64)
         return cls(matrices, reported, grid, epsilon, prior), order
 
     @property
@@ -165,9 +166,9 @@ def clamped_errors(mean: Float64s | float, upper: float, bias: Float64s, scale: 
 
     either = tail(bias)  # of both signs
     either += np.abs(bias) + either
-    found = either - beyond(upper - mean - bias)
-    found -= beyond(mean + bias)
-    return found
+    errors = either - beyond(upper - mean - bias)
+    errors -= beyond(mean + bias)
+    return errors
 
 
 def transport_bias(weights: Float64s, uniform: Float64s) -> float:

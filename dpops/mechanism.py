@@ -167,9 +167,7 @@ class Plan:
 
     def document(self) -> dict[str, Any]:
         """What is stored beside the mechanism's name; `from_public` reads it back."""
-        found = self.public()
-        found["version"] = self.version
-        return found
+        return {**self.public(), "version": self.version}
 
     def public(self) -> dict[str, Any]:
         """All that the plan says, as plain values; the sensitivity is the last of the facts."""
@@ -279,11 +277,11 @@ class Mechanism(Protocol):
         return [cls()]
 
     def plan(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
-        """The public plan of one HAT: it may see the counts, so it is for where these are public."""
-        ...
+        """The public plan of one HAT: it may see the counts, so it is for where these are public. Raises PlanError."""
+        return self.plans([known], grid, epsilon)[0]
 
     def plans(self, known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[Plan]:
-        """What `plan` makes of each HAT; for mechanisms that plan many faster together. Raises PlanError."""
+        """What `plan` makes of each HAT. A mechanism gives one of these two; the other follows from it."""
         return [self.plan(each, grid, epsilon) for each in known]
 
     def forecasts(self, hats: HatCounts) -> Float64s:
@@ -302,15 +300,12 @@ class Mechanism(Protocol):
         ...
 
     def draw(self, hats: Hats, grid: Grid, epsilon: Fraction, noise: Noise) -> Drawn:
-        """Plans and releases many HATs.
-
-        What `plans` and `release` give, for mechanisms that do both faster without a plan for each HAT.
-        """
+        """What `plans` and `release` give of many HATs; for mechanisms that need no plan of each for it."""
         totals = list(hats)
-        keys = [(samples, each.counts.tobytes()) for each, samples in zip(totals, hats.reported.tolist(), strict=True)]
-        known = {key: CountsKnown(total.counts, key[0]) for key, total in zip(keys, totals, strict=True)}
-        made = self.plans(list(known.values()), grid, epsilon)  # equal counts have equal plans
-        planned = {key: (plan, plan.document()) for key, plan in zip(known, made, strict=True)}
+        keys = [(samples, hat.counts.tobytes()) for hat, samples in zip(totals, hats.reported.tolist(), strict=True)]
+        counts = {key: CountsKnown(total.counts, key[0]) for key, total in zip(keys, totals, strict=True)}
+        made = self.plans(list(counts.values()), grid, epsilon)  # equal counts have equal plans
+        planned = {key: (plan, plan.document()) for key, plan in zip(counts, made, strict=True)}
         plans = [planned[key] for key in keys]
         released = self.release(totals, [plan for plan, _ in plans], noise)
         return Drawn([plan.mechanism for plan, _ in plans], [stored for _, stored in plans], released)

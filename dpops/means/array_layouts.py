@@ -76,16 +76,17 @@ def calls_of(sizes: Int64s) -> list[Int64s]:
 
 def lay_out_together(known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction, m_ub: Rule) -> list[Arrays]:
     """BestFit's arrays of each HAT. Raises PlanError for one that has none."""
-    sizes = np.array([each.counts.size for each in known], np.int64)
-    for at in np.flatnonzero(sizes == 0).tolist():
-        check_plan_input(*known[at], grid.upper_steps * FINE, epsilon)
+    sizes = np.array([of_hat.counts.size for of_hat in known], np.int64)
+    for empty in np.flatnonzero(sizes == 0).tolist():
+        check_plan_input(*known[empty], grid.upper_steps * FINE, epsilon)
     arrays_at: dict[int, Arrays] = {}
-    for mine in calls_of(sizes):
-        counts = np.concatenate([np.asarray(known[at].counts, np.int64) for at in mine.tolist()])
-        reported = np.array([known[at].reported for at in mine.tolist()], np.int64)
-        together = planned(counts, sizes[mine], reported, grid, epsilon, m_ub)
-        arrays_at |= zip(mine.tolist(), _arrays_of(together), strict=True)
-    return [arrays_at[at] for at in range(len(known))]
+    for hats in calls_of(sizes):
+        some = [known[hat] for hat in hats.tolist()]
+        counts = np.concatenate([np.asarray(of_hat.counts, np.int64) for of_hat in some])
+        reported = np.array([of_hat.reported for of_hat in some], np.int64)
+        together = planned(counts, sizes[hats], reported, grid, epsilon, m_ub)
+        arrays_at |= zip(hats.tolist(), _arrays_of(together), strict=True)
+    return [arrays_at[hat] for hat in range(len(known))]
 
 
 FACTS = ("users", "samples", "heaviest", "reported", "upper_steps", "m_ub", "arrays", "sensitivity")
@@ -137,32 +138,32 @@ def facts_of(facts: Int64s) -> list[dict[str, int]]:
     ]
 
 
-def _arrays_of(found: Planned) -> Iterator[Arrays]:
-    laid = found.layout
-    for block in blocks_of(found.facts[0]):
+def _arrays_of(plans: Planned) -> Iterator[Arrays]:
+    laid = plans.layout
+    for block in blocks_of(plans.facts[0]):
         array, kept, weight, fills = *map(block.of, (laid.array, laid.kept, laid.weight)), laid.fills[block.hats]
         order = np.argsort(array, axis=1, kind="stable")
         pieces, slots = (np.take_along_axis(column, order, axis=1) for column in (array, kept))
         for shared in (weight, order, pieces, slots, fills):
             shared.flags.writeable = False
-        columns = zip(facts_of(found.facts[:, block.hats]), found.bias[block.hats].tolist(), strict=True)
-        for at, (facts, bias) in enumerate(columns):
+        columns = zip(facts_of(plans.facts[:, block.hats]), plans.bias[block.hats].tolist(), strict=True)
+        for hat, (facts, bias) in enumerate(columns):
             moved = facts.pop("sensitivity")
-            group = Grouping(order[at], pieces[at], slots[at], fills[at, : facts["arrays"]])
-            yield Arrays(facts["m_ub"], group, weight[at], moved, bias, facts)
+            group = Grouping(order[hat], pieces[hat], slots[hat], fills[hat, : facts["arrays"]])
+            yield Arrays(facts["m_ub"], group, weight[hat], moved, bias, facts)
 
 
-def sums_of_means(found: Planned, sums: Int64s, grid: Grid) -> Int64s:
+def sums_of_means(plans: Planned, sums: Int64s, grid: Grid) -> Int64s:
     """The sum of each HAT's array means in fine steps, int64 (HATs,): what `arrays.array_means` gives, added up.
 
     sums: int64 (all users,). Raises ValueError for sums that no samples within [0, U] have.
     """
-    if np.any(sums < 0) or np.any(sums > found.counts * grid.upper_steps):
+    if np.any(sums < 0) or np.any(sums > plans.counts * grid.upper_steps):
         raise ValueError("totals do not fit their plans: sums outside [0, count * U]")
-    fills = found.layout.fills
+    fills = plans.layout.fills
     held = np.zeros(fills.size, np.int64)
-    place = np.repeat(np.arange(fills.shape[0]) * fills.shape[1], found.facts[0]) + found.layout.array
-    np.add.at(held, place, sums * FINE // found.counts * found.layout.kept)
+    place = np.repeat(np.arange(fills.shape[0]) * fills.shape[1], plans.facts[0]) + plans.layout.array
+    np.add.at(held, place, sums * FINE // plans.counts * plans.layout.kept)
     means = held.reshape(fills.shape) // np.maximum(fills, 1)
     added: Int64s = means.sum(axis=1)
     return added
@@ -170,10 +171,10 @@ def sums_of_means(found: Planned, sums: Int64s, grid: Grid) -> Int64s:
 
 def layout(counts: Int64s, grid: Grid, epsilon: Fraction, m_ub: Rule) -> Layout:
     """counts: int64 (HATs, users), non-increasing, each >= 1. In matrices of this shape."""
-    found = _lay_out(counts.ravel(), np.full(counts.shape[0], counts.shape[1]), grid, epsilon, m_ub)
+    laid = _lay_out(counts.ravel(), np.full(counts.shape[0], counts.shape[1]), grid, epsilon, m_ub)
     shape = counts.shape
-    return found._replace(
-        kept=found.kept.reshape(shape), array=found.array.reshape(shape), weight=found.weight.reshape(shape)
+    return laid._replace(
+        kept=laid.kept.reshape(shape), array=laid.array.reshape(shape), weight=laid.weight.reshape(shape)
     )
 
 

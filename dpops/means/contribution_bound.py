@@ -90,6 +90,6 @@ def _larger(counts: Int64s) -> list[int]:
 
 
 def _kept_at(counts: Any) -> Any:
-    """Of every user's count m as a length the samples that it keeps, S(m); (HATs, users)."""
+    """Samples that each user's count m keeps as a length, S(m); (HATs, users)."""
     below = counts.sum(axis=1)[:, None] - np.cumsum(counts, axis=1)
     return below + counts * np.arange(1, counts.shape[1] + 1)

@@ -57,9 +57,6 @@ class QuantileInterval(Mechanism):
         """The target of the lower end, counted from below; that of the upper end is as far from above."""
         raise NotImplementedError
 
-    def plan(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> ArrayPlan:
-        return self.plans([known], grid, epsilon)[0]
-
     def plans(self, known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[ArrayPlan]:
         layouts = lay_out_together(known, grid, epsilon, self.m_ub)
         ranks = {arrays: self.rank(arrays, epsilon) for arrays in {laid.facts["arrays"] for laid in layouts}}

@@ -63,36 +63,33 @@ class ArrayAverage(Mechanism):
     def candidates(cls) -> Sequence["ArrayAverage"]:
         return [cls(), cls(m_ub="argmax")]
 
-    def plan(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> ArrayPlan:
-        return self.plans([known], grid, epsilon)[0]
-
     def plans(self, known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> list[ArrayPlan]:
         if self.grouping == "best-fit":
             laid = lay_out_together(known, grid, epsilon, self.m_ub)
         else:
-            laid = [lay_out_wrapped(each, grid, epsilon, self.m_ub) for each in known]
+            laid = [lay_out_wrapped(of_hat, grid, epsilon, self.m_ub) for of_hat in known]
         return average_plans(self.name, laid, grid, epsilon)
 
     def draw(self, hats: Hats, grid: Grid, epsilon: Fraction, noise: Noise) -> Drawn:
         if self.grouping != "best-fit" or not hats.users.size or not hats.users.all():
             return Mechanism.draw(self, hats, grid, epsilon, noise)
         calls = calls_of(hats.users)
-        parts = [_together(hats.take(mine), grid, epsilon, self.m_ub) for mine in calls]
+        parts = [_together(hats.take(places), grid, epsilon, self.m_ub) for places in calls]
         order = np.argsort(np.concatenate(calls))
         ready = Noiseless(*(np.concatenate(column, axis=-1)[..., order] for column in zip(*parts, strict=True)))
         moved = ready.facts[-1].tolist()
-        scales = {each: each / epsilon for each in set(moved)}
+        scales = {sensitivity: sensitivity / epsilon for sensitivity in set(moved)}
         documents = self._documents(ready, scales, grid, epsilon)
-        noisy = with_noise(ready.exact, [scales[each] for each in moved], noise)
+        noisy = with_noise(ready.exact, [scales[sensitivity] for sensitivity in moved], noise)
         return Drawn([self.name] * len(hats), documents, [[query] for query in noisy])
 
     def _documents(
         self, ready: Noiseless, scales: Mapping[int, Fraction], grid: Grid, epsilon: Fraction
     ) -> list[dict[str, Any]]:
-        """Of the plans of all HATs. That of the most noise, which is refused beyond its bounds, stands for what they
-        have alike."""
-        found = facts_of(ready.facts)
-        steps = {each: grid.step / (FINE * each) for each in {facts["arrays"] for facts in found}}
+        """Documents of the plans of all HATs. That of the most noise, which is refused beyond its bounds, stands for
+        what they have alike."""
+        of_hats = facts_of(ready.facts)
+        steps = {arrays: grid.step / (FINE * arrays) for arrays in {facts["arrays"] for facts in of_hats}}
         like = Plan(
             mechanism=self.name,
             epsilon=epsilon,
@@ -101,9 +98,9 @@ class ArrayAverage(Mechanism):
             upper=grid.upper,
             bias_bound=0.0,
             sensitivity=max(scales),
-            facts=found[0],
+            facts=of_hats[0],
         ).document()
-        texts, step_texts = ({each: text(value) for each, value in of.items()} for of in (scales, steps))
+        texts, step_texts = ({key: text(value) for key, value in of.items()} for of in (scales, steps))
         return [
             {
                 **like,
@@ -112,12 +109,12 @@ class ArrayAverage(Mechanism):
                 "bias_bound": bias,
                 "facts": facts,
             }
-            for facts, bias in zip(found, ready.bias.tolist(), strict=True)
+            for facts, bias in zip(of_hats, ready.bias.tolist(), strict=True)
         ]
 
     def forecasts(self, hats: HatCounts) -> Float64s:
         if self.grouping != "best-fit":
-            plans = [self.plan(known, hats.grid, hats.epsilon) for known in hats]
+            plans = self.plans(list(hats), hats.grid, hats.epsilon)
             scales = np.array([float(plan.scale * plan.step) for plan in plans])
             shares = ((plan.weight, known.counts) for plan, known in zip(plans, hats, strict=True))
             spread = [hats.prior.spread(weight - counts / counts.sum(), counts) for weight, counts in shares]
@@ -132,10 +129,10 @@ class ArrayAverage(Mechanism):
         return [[integer] for integer in with_noise(exact, [plan.scale for plan in plans], noise)]
 
 
-def average_plans(mechanism: str, found: Sequence[Arrays], grid: Grid, epsilon: Fraction) -> list[ArrayPlan]:
+def average_plans(mechanism: str, arrays: Sequence[Arrays], grid: Grid, epsilon: Fraction) -> list[ArrayPlan]:
     """Steps, by the number of arrays, and scales, by what one user moves, are made once: HATs share them."""
-    steps = {n: grid.step / (FINE * n) for n in {laid.facts["arrays"] for laid in found}}
-    scales = {moved: moved / epsilon for moved in {laid.moved for laid in found}}
+    steps = {n: grid.step / (FINE * n) for n in {laid.facts["arrays"] for laid in arrays}}
+    scales = {moved: moved / epsilon for moved in {laid.moved for laid in arrays}}
     return [
         ArrayPlan(
             mechanism=mechanism,
@@ -149,12 +146,12 @@ def average_plans(mechanism: str, found: Sequence[Arrays], grid: Grid, epsilon: 
             grouping=laid.grouping,
             weight=laid.weight,
         )
-        for laid in found
+        for laid in arrays
     ]
 
 
 def _together(hats: Hats, grid: Grid, epsilon: Fraction, m_ub: Rule) -> Noiseless:
-    """Of HATs that stand by their numbers of users, the most first."""
+    """Lays out HATs that stand by their numbers of users, the most first."""
     counts, sums = hats.behind_one_another(hats.totals.counts, hats.totals.sums)
-    found = planned(counts, hats.users, hats.reported, grid, epsilon, m_ub)
-    return Noiseless(found.facts, found.bias, sums_of_means(found, sums, grid))
+    plans = planned(counts, hats.users, hats.reported, grid, epsilon, m_ub)
+    return Noiseless(plans.facts, plans.bias, sums_of_means(plans, sums, grid))

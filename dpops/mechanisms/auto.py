@@ -78,16 +78,18 @@ class Auto(Mechanism):
     def plans(self, known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[Plan]:
         """Those of means in usual HATs together."""
         usual = np.flatnonzero(is_usual(known, grid, epsilon)).tolist() if self.statistic == "mean" else []
-        some = [known[at] for at in usual]
+        some = [known[place] for place in usual]
         plan_at: dict[int, Plan] = {}
         if some and self.prior is not None:
             hats, order = HatCounts.of(some, grid, epsilon, self.prior)
             for mechanism, chosen in self._chosen(hats):
-                mine = [usual[at] for at in order[chosen].tolist()]
-                plan_at |= zip(mine, mechanism.plans([known[at] for at in mine], grid, epsilon), strict=True)
+                places = [usual[place] for place in order[chosen].tolist()]
+                plan_at |= zip(places, mechanism.plans([known[place] for place in places], grid, epsilon), strict=True)
         elif some:
             plan_at |= zip(usual, self._safest(some, grid, epsilon), strict=True)
-        return [plan_at[at] if at in plan_at else self.plan(each, grid, epsilon) for at, each in enumerate(known)]
+        return [
+            plan_at[hat] if hat in plan_at else self.plan(of_hat, grid, epsilon) for hat, of_hat in enumerate(known)
+        ]
 
     def _safest(self, known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> list[Plan]:
         """Picks what `ranking` has without a prior, for HATs of which no mechanism refuses a plan. One whose bias may
@@ -98,14 +100,14 @@ class Auto(Mechanism):
                 plans = mechanism.plans(known, grid, epsilon)
                 ranked = [Ranked(plan.error(), mechanism, plan) for plan in plans]
                 best = [min(pair, key=_order) for pair in zip(best, ranked, strict=True)] if best else ranked
-        return [each.plan for each in best]
+        return [ranked.plan for ranked in best]
 
     def _chosen(self, hats: HatCounts) -> list[tuple[Mechanism, Int64s]]:
         """Each candidate, and the HATs that it is the best for; as `ranking` has it."""
         candidates = _candidates(self.statistic, self.prior)
         errors = np.array([candidate.forecasts(hats) for candidate in candidates])
         best = errors.min(axis=0)
-        cost = np.where(errors == best, np.array([_costs(each, hats) for each in candidates]), 2)
+        cost = np.where(errors == best, np.array([_costs(candidate, hats) for candidate in candidates]), 2)
         choice = cost.argmin(axis=0)
         return [(mechanism, np.flatnonzero(choice == index)) for index, mechanism in enumerate(candidates)]
 
@@ -119,22 +121,22 @@ class Auto(Mechanism):
         released: list[Integers] = [[] for _ in plans]
         by_name = _by_name(self.statistic)
         for name in sorted({plan.mechanism for plan in plans}):
-            mine = [index for index, plan in enumerate(plans) if plan.mechanism == name]
-            done = by_name[name].release([totals[at] for at in mine], [plans[at] for at in mine], noise)
-            for at, integers in zip(mine, done, strict=True):
-                released[at] = integers
+            hats = [hat for hat, plan in enumerate(plans) if plan.mechanism == name]
+            done = by_name[name].release([totals[hat] for hat in hats], [plans[hat] for hat in hats], noise)
+            for hat, integers in zip(hats, done, strict=True):
+                released[hat] = integers
         return released
 
 
-def _order(each: Ranked) -> tuple[float, Fraction]:
-    return each.error, each.plan.epsilon
+def _order(ranked: Ranked) -> tuple[float, Fraction]:
+    return ranked.error, ranked.plan.epsilon
 
 
 @cache
 def _candidates(statistic: str, prior: Prior | None = None) -> tuple[Mechanism, ...]:
     kinds = [kind for kind in registered().values() if statistic in kind.statistics and kind.outputs == Auto.outputs]
     candidates = [candidate for kind in kinds for candidate in kind.candidates()]
-    return tuple(Constant(prior=prior) if isinstance(each, Constant) else each for each in candidates)
+    return tuple(Constant(prior=prior) if isinstance(kind, Constant) else kind for kind in candidates)
 
 
 def _costs(mechanism: Mechanism, hats: HatCounts) -> Int64s:

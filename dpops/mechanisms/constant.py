@@ -38,11 +38,8 @@ class Constant(Mechanism):
     def examples(cls) -> Sequence["Constant"]:
         return [cls(), cls(prior=Prior(20.0, 12.0))]
 
-    def plan(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
-        """epsilon: what may be spent; nothing is."""
-        return self.plans([known], grid, epsilon)[0]
-
     def plans(self, known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[Plan]:
+        """epsilon: what may be spent; nothing is."""
         step, most, nothing = grid.step / 2, 2 * grid.upper_steps, Fraction(0)
         for each in known:
             check_plan_input(each.counts, each.reported, most, epsilon)

@@ -55,9 +55,6 @@ class Levy(Mechanism):
     def examples(cls) -> Sequence["Levy"]:
         return [cls(), cls(m_ub=3)]
 
-    def plan(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> ArrayPlan:
-        return self.plans([known], grid, epsilon)[0]
-
     def plans(self, known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[ArrayPlan]:
         layouts = lay_out_together(known, grid, epsilon, self.m_ub)
         choices = [_choice(laid.facts["arrays"], laid.m_ub, grid.upper_steps * FINE) for laid in layouts]

@@ -29,9 +29,6 @@ class OptArray(Mechanism):
     statistics: ClassVar[frozenset[str]] = frozenset({"mean"})
     adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
 
-    def plan(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> ArrayPlan:
-        return self.plans([known], grid, epsilon)[0]
-
     def plans(self, known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[ArrayPlan]:
         return average_plans(self.name, lay_out_together(known, grid, epsilon, _AVERAGE.m_ub), grid, epsilon)
 
