@@ -95,7 +95,7 @@ def run(mechanism: Mechanism, formats: tuple[str, ...], folder: Path) -> tuple[i
         facts = {slot_s: SlotFacts("2026-05-01", f"{hour}:00:00+00:00", f"{hour}:59:59+00:00", (slot_s,), SLOTS)}
         tally = slot(slot_s, at)
         with clock.doing("plan, noise, check"):
-            ((unit, _),) = draw_releases(slot_s, 0, tally, facts, policy, Noise())
+            ((unit, _),) = draw_releases({(slot_s, 0): tally}, facts, policy, Noise())
         with clock.doing("encode the entry"):
             encoded.append(encode(unit))
     with clock.doing("decode the entry"):

@@ -6,6 +6,7 @@ process adds them up, an engine keeps them as metrics.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 
 import numpy as np
 
@@ -77,10 +78,10 @@ def parted(table: wire.Tally, shard: Int64s) -> Iterator[tuple[int, wire.Tally]]
     return ((number, table.take(shard == number)) for number in np.unique(shard).tolist())
 
 
-def drawn(group: SlotShard, packed: Iterable[bytes], release: Release, before: Before) -> list[Drawn]:
-    """Draws a group from its packed tallies."""
-    table = wire.unpack_tally(packed, release.columns)
-    return release.draw(group, lambda: [table], before, Noise())
+def drawn(groups: Mapping[SlotShard, Iterable[bytes]], release: Release, before: Before) -> list[Drawn]:
+    """Draws groups from their packed tallies."""
+    tables = {group: wire.unpack_tally(packed, release.columns) for group, packed in groups.items()}
+    return release.draw({group: partial(list, [table]) for group, table in tables.items()}, before, Noise())
 
 
 def recorded(units: Sequence[Unit], account: LedgerAccount, count: Count) -> list[RecordedSlot]:

@@ -19,8 +19,8 @@ PASSAGES = {
     "parse": 1,
     "assign": 1,
     "tally": BUSY_SLOTS,  # or twice that, as the vehicles' keyed hashes spread over shards
-    "before-noise": SLOTS,
-    "after-noise": SLOTS,
+    "before-noise": 1,  # all slots are drawn together
+    "after-noise": 1,
     "before-record": PERIODS,
     "before-commit": PERIODS,
     "after-commit": PERIODS,
@@ -31,7 +31,7 @@ PASSAGES = {
 }
 QUICK = {("tally", 2), ("before-commit", 2), ("after-commit", 1), ("mid-file", 17), ("after-publish", 8)}
 TWENTY_TWO = [
-    *[("tally", 2), ("after-noise", 5)],
+    *[("tally", 2), ("after-noise", 1)],
     *[(name, n) for name in ("before-record", "before-commit", "after-commit") for n in (1, 2)],
     *[("before-publish", n) for n in (1, 5, 8)],
     *[("mid-file", n) for n in (1, 2, 17, 32)],

@@ -181,11 +181,11 @@ class Release(Protocol):
         """The first of the slots that are drawn together with this one."""
         ...
 
-    def draw(self, group: SlotShard, tallies: Tallies, before: Before, noise: Noise) -> list[Drawn]:
-        """Draws the next units of a group; none where nothing is left to draw. Raises StepError, LedgerError or
+    def draw(self, groups: Mapping[SlotShard, Tallies], before: Before, noise: Noise) -> list[Drawn]:
+        """Draws the next units of groups; none where nothing is left to draw. Raises StepError, LedgerError or
         MustStop.
 
-        group: its first slot, and the release shard.
+        groups: by their first slot and the release shard; one alone where draws rest on recorded entries.
         """
         ...
 
@@ -200,7 +200,7 @@ def release_group(
     """Draws and records a group to its end, then estimates it; nothing where the account's limit refuses it."""
     recorded: list[RecordedSlot] = []
     try:
-        while drawn := release.draw(group, tallies, Before(account, recorded), Noise()):
+        while drawn := release.draw({group: tallies}, Before(account, recorded), Noise()):
             slots = record([unit for unit, _ in drawn])
             if not slots:
                 return iter(())

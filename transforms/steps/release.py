@@ -53,7 +53,7 @@ class _ByHexagon(beam.DoFn):
         parts = list(encoded)
         if not is_over(parts):
             return
-        for unit, exposure in tasks.drawn(key, filter(None, parts), self._release, self._before):
+        for unit, exposure in tasks.drawn({key: filter(None, parts)}, self._release, self._before):
             if exposure is not None:
                 yield TaggedOutput(EXPOSURE, (unit.slot_s, wire.pack_exposure(exposure)))
             yield (

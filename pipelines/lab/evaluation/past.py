@@ -157,7 +157,7 @@ def _simulated(telemetry: Telemetry, policy: Policy) -> _Run:
     past, fitter, noise = Past.none(), Fitter(), Noise()
     days, rows = list[str](), list[list[float]]()
     for plan_s, tallied in telemetry.periods.items():
-        units = [unit for unit, _ in draw_releases(plan_s, 0, tallied, telemetry.slots, policy, noise)]
+        units = [unit for unit, _ in draw_releases({(plan_s, 0): tallied}, telemetry.slots, policy, noise)]
         past = past.after(Sequenced(EntryNumber(past.sequence + index), unit) for index, unit in enumerate(units, 1))
         known = fitter.fitted(past)
         for unit in units:

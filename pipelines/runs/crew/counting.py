@@ -1,6 +1,7 @@
 """A scheduled job up to the ledger: files read, slots counted, releases drawn, in parts that fit into memory."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate, groupby
 
 from pipelines.job import Job
 from pipelines.outcome import Outcome, count_in, reporting
@@ -9,12 +10,16 @@ from pipelines.runs.crew.crew import Crew, pieces_of
 from pipelines.runs.crew.spool import Place, Spool
 from pipelines.runs.crew.tasks import Count, CountDerived, Divide, Draw, Road, Task
 from pipelines.runs.input_size import rows_about
+from transforms.records import SlotShard
 from transforms.releases.base import Release
 from transforms.time.calendar import Slot
 
 PART_ROWS = 1_000_000
 """Events, or entries of tallies, that are taken up at a time: bounds memory whatever the length of the range, and
 whatever the size of a slot."""
+
+DRAW_ROWS = 1 << 16
+"""Entries of tallies that are drawn by one task: HATs of several slots are planned together, which costs less."""
 
 
 def road_of(job: Job, release: Release) -> Road:
@@ -96,11 +101,18 @@ def draw_plans(
     """Sealed units by (slot, SEALED) and exposures by (slot, EXPOSED), of every slot: also of one without a tally."""
     plans = dict.fromkeys(road.release.group(slot.start_s) for slot in slots)
     keys = [(plan_s, shard) for plan_s in plans for shard in range(road.release.shards)]
-    draws = [Draw(*key, tallies.places(key)) for key in keys]
+    draws = [Draw({key: tallies.places(key) for key in some}) for some in _together(keys, tallies)]
     released = Spool(crew.shelf)
     size = len(slots) / len(draws)
     _perform(crew, draws, released, outcome, lambda done: progress("slots released", int(done * size), len(slots)))
     return released
+
+
+def _together(keys: Sequence[SlotShard], tallies: Spool) -> Iterator[list[SlotShard]]:
+    """The plans and shards that are drawn by one task: so many that they have DRAW_ROWS entries."""
+    before = accumulate((tallies.rows(key) for key in keys), initial=0)
+    for _, some in groupby(zip(keys, before, strict=False), key=lambda each: each[1] // DRAW_ROWS):
+        yield [key for key, _ in some]
 
 
 def rows_in(slot: Slot, events: Spool) -> int:

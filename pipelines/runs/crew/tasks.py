@@ -22,7 +22,7 @@ from transforms.observe.events import locate
 from transforms.observe.parse import Rules, parse
 from transforms.places.ground import Ground
 from transforms.recorded.codec import encode
-from transforms.records import RawBatch
+from transforms.records import RawBatch, SlotShard
 from transforms.releases.base import NOTHING, Release
 from transforms.releases.hats.policy import release_shard
 
@@ -155,15 +155,17 @@ class CountDerived:
 
 @dataclass(frozen=True)
 class Draw:
-    """Tallies of a plan and release shard -> its slots, sealed, by (slot, SEALED); its exposures by (slot, EXPOSED)."""
+    """Tallies of plans and release shards -> their slots, sealed, by (slot, SEALED); exposures by (slot, EXPOSED).
 
-    plan_s: int
-    shard: int
-    places: Sequence[Place]
+    places: of the tallies by (plan, shard).
+    """
+
+    places: Mapping[SlotShard, Sequence[Place]]
 
     def perform(self, road: Road, shelf: Shelf, told: Told) -> Done:  # noqa: ARG002 - the interface of tasks
-        done, packed = Done([], Counter()), map(shelf.read, self.places)
-        for unit, exposure in tasks.drawn((self.plan_s, self.shard), packed, road.release, NOTHING):
+        done = Done([], Counter())
+        packed = {group: map(shelf.read, places) for group, places in self.places.items()}
+        for unit, exposure in tasks.drawn(packed, road.release, NOTHING):
             done.entries.append(Entry((unit.slot_s, SEALED), shelf.append(encode(unit)), 1))
             if exposure is not None:
                 place = shelf.append(wire.pack_exposure(exposure))

@@ -59,5 +59,5 @@ def tally_of(*rows, slot_s=3600):
 
 
 def sealed(table, noise=None, shard=0, **changes):
-    ((unit, _),) = draw_releases(3600, shard, table, {3600: FACTS}, policy(**changes), noise or Quiet())
+    ((unit, _),) = draw_releases({(3600, shard): table}, {3600: FACTS}, policy(**changes), noise or Quiet())
     return unit

@@ -7,13 +7,16 @@ import h3
 import numpy as np
 import pytest
 
+from dpops.forecast import Prior
 from dpops.mechanism import Plan
 from dpops.mechanisms.array_average import ArrayAverage
+from dpops.mechanisms.auto import Auto
 from dpops.mechanisms.baseline import Baseline
 from dpops.mechanisms.baseline_variance import BaselineVariance as Variance
 from dpops.statistics import RequestedStatistic
 from tests.dpops.reference import value_of
 from tests.transforms.releases.hats import CELLS, DAY, FACTS, Quiet, policy, sealed, tally_of
+from transforms.releases.hats import draw
 from transforms.releases.hats.digest import is_plain
 from transforms.releases.hats.draw import draw_releases
 from transforms.releases.hats.policy import release_shard
@@ -120,7 +123,9 @@ BOTH = tuple(
 def of_day(*tables, noise=None, **changes):
     return [
         unit
-        for unit, _ in draw_releases(3600, 0, joined(tables), DAY, policy(scope="period", **changes), noise or Quiet())
+        for unit, _ in draw_releases(
+            {(3600, 0): joined(tables)}, DAY, policy(scope="period", **changes), noise or Quiet()
+        )
     ]
 
 
@@ -190,7 +195,30 @@ def test_clip_user_sees_counts_and_never_speeds():
 
 def test_the_exposure_counts_the_hats_that_are_left_to_a_vehicle():
     ((_, exposure),) = draw_releases(
-        3600, 0, crowd(), {3600: FACTS}, policy(clip_user=True, epsilon=Fraction(1, 100)), Quiet()
+        {(3600, 0): crowd()}, {3600: FACTS}, policy(clip_user=True, epsilon=Fraction(1, 100)), Quiet()
     )
     assert exposure.drawn.max() == 1
     assert exposure.vehicle.size == 42
+
+
+@pytest.mark.parametrize("per", ["hat", "period"])
+@pytest.mark.parametrize("at_once", [1, 40, 1 << 16])
+def test_slots_that_are_drawn_together_get_what_each_gets_alone(per, at_once, monkeypatch):
+    """With a total of the period, its slots have HATs of other epsilons."""
+    random, slots = np.random.default_rng(7), [3600 * hour for hour in range(1, 7)]
+    facts = {at: replace(FACTS, plan=(at,), plans=6) for at in slots}
+    auto = RequestedStatistic("mean", Auto(prior=Prior(20.0, 12.0)), Fraction(1, 2))
+    asked = policy(per=per, epsilon=99, statistics=(auto, BOTH[1]))
+    groups = {}
+    for at in slots:
+        pairs = {(int(vehicle), int(cell)) for vehicle, cell in random.integers(0, [9, 3], (12, 2))}
+        kept = [int(number) for number in random.integers(0, 9, len(pairs))]
+        rows = [(*pair, number, 100 * number, 9 - number) for pair, number in zip(sorted(pairs), kept, strict=True)]
+        groups[at, 0] = tally_of(*rows[: 0 if at == slots[2] else 12], slot_s=at)
+    alone = [draw_releases({key: tally}, facts, asked, Quiet())[0] for key, tally in groups.items()]
+    monkeypatch.setattr(draw, "TOGETHER_ROWS", at_once)
+    together = draw_releases(groups, facts, asked, Quiet())
+    assert [unit for unit, _ in together] == [unit for unit, _ in alone]
+    for (_, exposure), (_, expected) in zip(together, alone, strict=True):
+        assert [column.tolist() for column in exposure] == [column.tolist() for column in expected]
+    assert (len({unit.per_hat for unit, _ in together}) > 1) == (per == "period")

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from itertools import pairwise, repeat
+from itertools import groupby, islice, pairwise, repeat, starmap
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -18,39 +19,80 @@ from transforms.ledger.claims import check_claims, claims_of
 from transforms.order import packed_keys
 from transforms.places.hexagons import cell_texts
 from transforms.recorded.units import HatUnit, Released
+from transforms.records import SlotShard
 from transforms.releases.hats.digest import digest_of
 from transforms.releases.hats.exposure import exposure_of, most_claimed, most_spent
 from transforms.releases.hats.policy import Policy, release_shard
 from transforms.releases.slots import SlotFacts
 from transforms.wire import Exposure, Tally
 
+TOGETHER_ROWS = 1 << 16
+"""Rows of slots that are planned together: enough for matrices, few enough for a core's cache."""
+
 
 def draw_releases(
-    plan_s: int, shard: int, tally: Tally, slots: Mapping[int, SlotFacts], policy: Policy, noise: Noise
+    groups: Mapping[SlotShard, Tally], slots: Mapping[int, SlotFacts], policy: Policy, noise: Noise
 ) -> list[tuple[HatUnit, Exposure]]:
-    """Plans and releases all HATs of one plan and shard: of a slot, or with scope "period" of a whole period.
+    """Plans and releases all HATs of plans and shards: of slots, or with scope "period" of whole periods.
 
-    plan_s: its first slot. tally: in any order, of all vehicles. Returns its slots in order, each with what a vehicle
-    spends there. Raises LedgerError if their plans claim more of a vehicle than their debit.
+    groups: tallies of all vehicles, in any order, by the first slot of the plan and the shard. Returns their slots in
+    order, each with what a vehicle spends there. HATs of all slots that get the same epsilon are planned together.
+    Raises LedgerError if the plans of a group claim more of a vehicle than their debit.
     """
-    facts = slots[plan_s]
+    divided = [_group(shard, tally, slots[plan_s], policy) for (plan_s, shard), tally in groups.items()]
+    drawn = iter(_drawn([slot for group in divided for slot in group.slots], policy, noise))
+    return [done for group in divided for done in _sealed(group, [*islice(drawn, len(group.slots))], slots, policy)]
+
+
+class _Slot(NamedTuple):
+    """rows: of one slot and shard. epsilon: of each HAT."""
+
+    rows: Tally
+    shard: int
+    epsilon: Fraction
+
+
+class _Group(NamedTuple):
+    """A plan and shard. starts: of its slots. rows: its reports less what suppression drops, by slot, cell and vehicle.
+    slots: those of each. digests: of what was reported in each."""
+
+    shard: int
+    starts: Sequence[int]
+    rows: Tally
+    share: Share
+    slots: Sequence[_Slot]
+    digests: Sequence[str]
+
+
+def _group(shard: int, tally: Tally, facts: SlotFacts, policy: Policy) -> _Group:
     reported = tally.take(_order(tally, len(facts.plan)))
     rows, share = divide(reported, facts.plans, policy)
     ends = np.searchsorted(rows.slot_s, facts.plan, side="right").tolist()
     stretches = [slice(start, end) for start, end in pairwise([0, *ends])]
-    by_slot = [rows.take(mine) for mine in stretches]
-    drawn = [_release(mine, shard, share.epsilon_hat, policy, noise) for mine in by_slot]
-    exposures = [exposure_of(mine, each.cell, each.drawn) for mine, each in zip(by_slot, drawn, strict=True)]
+    by_slot = [_Slot(rows.take(stretch), shard, share.epsilon_hat) for stretch in stretches]
+    pairs = zip(facts.plan, stretches, strict=True)
+    digests = [_digest(reported.take(stretch), slot_s, shard, policy) for slot_s, stretch in pairs]
+    return _Group(shard, facts.plan, rows, share, by_slot, digests)
+
+
+def _sealed(
+    group: _Group, drawn: Sequence["SlotDrawn"], slots: Mapping[int, SlotFacts], policy: Policy
+) -> Iterator[tuple[HatUnit, Exposure]]:
+    """The slots of a group, whose claims are held against their debits. drawn: of each of its slots."""
+    share = group.share
+    pairs = zip(group.slots, drawn, strict=True)
+    exposures = [exposure_of(slot.rows, its.cell, its.drawn) for slot, its in pairs]
     costs = [share.epsilon_hat * of for of in policy.shares]
     in_slot = [most_spent([exposure], costs) for exposure in exposures]
     debits = policy.allocation.debits(share, in_slot, most_spent(exposures, costs))
-    sealed = []
-    for slot_s, mine, each, debit in zip(facts.plan, stretches, drawn, debits, strict=True):
-        digest = _digest(reported.take(mine), slot_s, shard, policy)
-        sealed.append(_unit(slot_s, shard, slots[slot_s], each.released, share, debit, digest, policy))
+    columns = zip(group.starts, drawn, debits, group.digests, strict=True)
+    sealed = [
+        _unit(slot_s, group.shard, slots[slot_s], its.released, share, debit, digest, policy)
+        for slot_s, its, debit, digest in columns
+    ]
     claimed = [claims_of(unit) for unit in sealed]
-    check_claims(claimed, most_claimed(claimed, rows))
-    return list(zip(sealed, exposures, strict=True))
+    check_claims(claimed, most_claimed(claimed, group.rows))
+    return zip(sealed, exposures, strict=True)
 
 
 def _order(tally: Tally, slots: int) -> Int64s:
@@ -117,15 +159,38 @@ class SlotDrawn(NamedTuple):
     drawn: Int64s
 
 
-def _release(rows: Tally, shard: int, hat_epsilon: Fraction, policy: Policy, noise: Noise) -> SlotDrawn:
-    """rows: of one slot."""
-    occupied = hats_of(rows)
-    some = occupied.with_users()
-    by_statistic = [
-        stat.mechanism.draw(some.seen_by(stat, policy.grid), policy.grid, hat_epsilon * stat.share, noise)
-        for stat in policy.statistics
-    ]
-    published = _rows_to_publish(occupied.cell, shard, policy)
+def _drawn(asked: Sequence[_Slot], policy: Policy, noise: Noise) -> list[SlotDrawn]:
+    """What is released of each slot."""
+    occupied = [hats_of(slot.rows) for slot in asked]
+    some = [hats.with_users() for hats in occupied]
+    drawn: list[list[Drawn]] = [[] for _ in asked]
+    for alike in _alike(asked):
+        hats = SlotHats.joined([some[slot] for slot in alike])
+        ends = np.cumsum([some[slot].cell.size for slot in alike]).tolist()
+        for stat in policy.statistics:
+            epsilon = asked[alike[0]].epsilon * stat.share
+            together = stat.mechanism.draw(hats.seen_by(stat, policy.grid), policy.grid, epsilon, noise)
+            for slot, its in zip(alike, starmap(slice, pairwise([0, *ends])), strict=True):
+                drawn[slot].append(Drawn(together.mechanisms[its], together.plans[its], together.integers[its]))
+    return [_slot_drawn(*columns, policy) for columns in zip(asked, occupied, some, drawn, strict=True)]
+
+
+def _alike(asked: Sequence[_Slot]) -> Iterator[list[int]]:
+    """Which slots are planned together: those of the same epsilon, in their order."""
+    by_epsilon: dict[Fraction, list[int]] = {}
+    for place, slot in enumerate(asked):
+        by_epsilon.setdefault(slot.epsilon, []).append(place)
+    for places in by_epsilon.values():
+        before = np.cumsum([0, *(asked[place].rows.cell.size for place in places[:-1])])
+        for _, alike in groupby(zip(places, before // TOGETHER_ROWS, strict=True), key=itemgetter(1)):
+            yield [place for place, _ in alike]
+
+
+def _slot_drawn(
+    slot: _Slot, occupied: "SlotHats", some: "SlotHats", by_statistic: Sequence[Drawn], policy: Policy
+) -> SlotDrawn:
+    """occupied: the HATs of the slot. some: those with users, of which `by_statistic` tells."""
+    published = _rows_to_publish(occupied.cell, slot.shard, policy)
     at = np.where(np.isin(published, some.cell), np.searchsorted(some.cell, published), some.cell.size).tolist()
     names = cell_texts(published)
     released = [_published(names, at, stat, drawn) for stat, drawn in zip(policy.statistics, by_statistic, strict=True)]
@@ -150,12 +215,24 @@ class Hat(NamedTuple):
 
 
 class SlotHats(NamedTuple):
-    """The HATs of a slot. cell: int64 (HATs,), ascending. hats: without users where all vehicles were dropped.
-    columns: of all that the statistics need, by name, in the order of the totals."""
+    """The HATs of a slot, or of several one behind another. cell: int64 (HATs,), ascending in a slot. hats: without
+    users where all vehicles were dropped. columns: all that statistics need, by name, in the order of the totals."""
 
     cell: Int64s
     hats: Hats
     columns: Mapping[str, Int64s]
+
+    @classmethod
+    def joined(cls, slots: Sequence["SlotHats"]) -> "SlotHats":
+        if len(slots) == 1:
+            return slots[0]
+        hats = [slot.hats for slot in slots]
+        before = np.cumsum([0, *(its.totals.counts.size for its in hats[:-1])]).tolist()
+        starts = [(its.first + entries, its.users, its.reported) for its, entries in zip(hats, before, strict=True)]
+        columns = {name: np.concatenate([slot.columns[name] for slot in slots]) for name in slots[0].columns}
+        totals = Totals(*map(np.concatenate, zip(*(its.totals for its in hats), strict=True)))
+        joined = Hats(totals, *map(np.concatenate, zip(*starts, strict=True)))
+        return cls(np.concatenate([slot.cell for slot in slots]), joined, columns)
 
     def with_users(self) -> "SlotHats":
         some = self.hats.users > 0

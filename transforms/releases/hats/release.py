@@ -87,13 +87,14 @@ class HatRelease:
     def group(self, slot_s: int) -> int:
         return self.slots[slot_s].plan[0]
 
-    def draw(self, group: SlotShard, tallies: Tallies, before: Before, noise: Noise) -> list[Drawn]:
+    def draw(self, groups: Mapping[SlotShard, Tallies], before: Before, noise: Noise) -> list[Drawn]:
         """Raises StepError where a HAT has no plan."""
         if before.recorded:
             return []
         failpoint("before-noise")
         try:
-            units = draw_releases(*group, joined(list(tallies())), self.slots, self.policy, noise)
+            whole = {group: joined(list(tallies())) for group, tallies in groups.items()}
+            units = draw_releases(whole, self.slots, self.policy, noise)
         except PlanError as error:
             raise StepError(f"a HAT cannot be released: {error}") from None
         failpoint("after-noise")

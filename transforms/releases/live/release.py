@@ -68,9 +68,9 @@ class LiveRelease:
     def group(self, slot_s: int) -> int:
         return slot_s
 
-    def draw(self, group: SlotShard, tallies: Tallies, before: Before, noise: Noise) -> list[Drawn]:
+    def draw(self, groups: Mapping[SlotShard, Tallies], before: Before, noise: Noise) -> list[Drawn]:
         """None before the first whole period, and none of a period that is released already."""
-        slot_s, _ = group
+        (((slot_s, _), tallies),) = groups.items()
         facts = self.slots[slot_s]
         stage = None if before.recorded else self._stage(slot_s, facts, before)
         if stage is None:

@@ -71,9 +71,10 @@ class PeriodRelease:
     def group(self, slot_s: int) -> int:
         return self.slots[slot_s].plan[0]
 
-    def draw(self, group: SlotShard, tallies: Tallies, before: Before, noise: Noise) -> list[Drawn]:
+    def draw(self, groups: Mapping[SlotShard, Tallies], before: Before, noise: Noise) -> list[Drawn]:
         """The next stage of a period, whoever recorded those before it. Raises MustStop after one with few vehicles."""
-        (first_s, _), number = group, len(before.recorded)
+        (((first_s, _), tallies),) = groups.items()
+        number = len(before.recorded)
         if number and self._is_last(all_of(StageUnit, before.recorded[-1].units)[0], before):
             return []
         slots = self.slots[first_s].plan
