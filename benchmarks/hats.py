@@ -86,8 +86,9 @@ class Clock:
 
 def run(mechanism: Mechanism, formats: tuple[str, ...], folder: Path) -> tuple[int, Clock]:
     policy, clock, encoded = policy_of(mechanism), Clock(), []
-    book = Ledger(f"sqlite:///{folder / 'ledger.sqlite'}", folder / "key.head", Signature(b"key", ACCOUNT.key_check))
-    Head(folder / "key.head").create()
+    head, signature = folder / "key.head", Signature(b"key", ACCOUNT.key_check)
+    book = Ledger(f"sqlite:///{folder / 'ledger.sqlite'}", head, signature)
+    Head(head, signature).create()
     book.create()
     book.open_account(ACCOUNT)
     for at in range(SLOTS):
