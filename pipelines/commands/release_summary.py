@@ -1,6 +1,5 @@
 """What `hatstream release` says of a finished run, and of an input that it only looked at."""
 
-from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
@@ -26,7 +25,7 @@ from pipelines.runs.crew.check_input import InputCheck
 from pipelines.runs.release import Release
 from pipelines.specification import Specification
 from transforms.public import Fact, Operator, Summary
-from transforms.recorded.units import HatUnit, all_of
+from transforms.recorded.codec import Counted
 
 
 def tell(spec: Specification, done: Release, place: AccountLocation, *, as_json: bool) -> None:
@@ -47,11 +46,10 @@ def summarise(spec: Specification, done: Release, place: AccountLocation) -> Sum
     wanted = {slot.start_s for slot in done.calendar.slots}
     periods, hat, bound = [], Fraction(0), Loss()
     for period in done.calendar.periods:
-        released = all_of(HatUnit, place.ledger.released(spec.spec_id, period))
-        units = [unit for unit in released if unit.slot_s in wanted]
+        units = [unit for unit in place.ledger.counted(spec.spec_id, period) if unit.slot_s in wanted]
         debits, spend = spending(place.ledger, spec, period)
         periods.append(_of_period(spec, period, units, debits.epsilon, spend))
-        hat = max([hat, *(unit.per_hat.epsilon for unit in units)])
+        hat = max([hat, *(unit.rate for unit in units)])
         bound = max(bound, debits if spend is None else Loss(spend.most))
     public: dict[str, Fact] = {
         "name": spec.name,
@@ -73,18 +71,17 @@ def summarise(spec: Specification, done: Release, place: AccountLocation) -> Sum
 
 
 def _of_period(
-    spec: Specification, period: str, units: Sequence[HatUnit], debits: Fraction, spend: Spend | None
+    spec: Specification, period: str, units: Sequence[Counted], debits: Fraction, spend: Spend | None
 ) -> dict[str, Fact]:
     """units: those of the range, as the ledger has them. debits, spend: as `spending` says them."""
-    released = [each for unit in units for each in unit.released]
-    empty = Counter(each.plan is None for each in released)
+    released, empty = sum(len(unit.released) for unit in units), sum(unit.empty for unit in units)
     return {
         "period": period,
         "slots": len({unit.slot_s for unit in units}),
         "slots_with_data": _with_data(spec, units),
-        "hats": sum(empty.values()) // len(spec.statistics),
-        "no_data": empty[True] // len(spec.statistics),
-        "constants": sum(each.plan is not None and each.plan.get("epsilon") == "0" for each in released),
+        "hats": released // len(spec.statistics),
+        "no_data": empty // len(spec.statistics),
+        "constants": sum(unit.constants for unit in units),
         "sum_of_slot_maxima": float(debits),
         "most_spent_by_a_vehicle": None if spend is None else float(spend.most),
         "spent_by_half_of_vehicles_at_most": None if spend is None else float(spend.median),
@@ -92,11 +89,11 @@ def _of_period(
     }
 
 
-def _with_data(spec: Specification, units: Sequence[HatUnit]) -> int | None:
+def _with_data(spec: Specification, units: Sequence[Counted]) -> int | None:
     """Slots with a HAT that has data; not told where counts are secret."""
     if not spec.counts_are_public:
         return None
-    return len({unit.slot_s for unit in units if unit.has_data})
+    return len({unit.slot_s for unit in units if unit.empty < len(unit.released)})
 
 
 def show(summary: dict[str, Any], out: Console) -> None:

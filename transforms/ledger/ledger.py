@@ -43,7 +43,7 @@ from transforms.ledger.spending import (
     uses_of_spans,
 )
 from transforms.ledger.witness import UNKNOWN_TO_HEAD
-from transforms.recorded.codec import LIVE_COLUMN, column_of, decode
+from transforms.recorded.codec import LIVE_COLUMN, Counted, column_of, decode
 from transforms.recorded.units import (
     Debit,
     HatEntry,
@@ -220,11 +220,17 @@ class Ledger:
         stored = self._run(lambda db: stored_units(db, self._signature, spec_id, period))
         return [stored[key] for key in sorted(stored, key=lambda key: (key.slot_s, column_of(key)))]
 
+    def counted(self, spec_id: str, period: str) -> list[Counted]:
+        """What a summary counts of the HATs that a specification has released in a period."""
+        return self._read(Counted.of, ENTRY.c.spec_id == spec_id, ENTRY.c.period == period)
+
     def released_of(self, spec_id: str, slots: Sequence[int]) -> list[Unit]:
         """What a specification has released of the slots that start at these times."""
-        which = (ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id, ENTRY.c.slot_s.in_(slots))
-        found = self._run(lambda db: chain.checked(db, self._signature, *which))
-        return [decode(entry["body"]) for entry in found]
+        return self._read(decode, ENTRY.c.spec_id == spec_id, ENTRY.c.slot_s.in_(slots))
+
+    def _read(self, read: Callable[[str], Found], *which: sa.ColumnElement[bool]) -> list[Found]:
+        of_release = ENTRY.c.kind == "release", *which
+        return self._run(lambda db: [read(entry["body"]) for entry in chain.checked(db, self._signature, *of_release)])
 
     def stages(self, account: str, spec_id: str) -> list[StageEntry]:
         """All recorded stages of a specification with their sequence numbers, in the order of the chain."""

@@ -59,6 +59,42 @@ class Spending(msgspec.Struct, frozen=True):
         return Debit(key_of(self.spec_id, self.slot_s, self.shard), _debit_of(self))
 
 
+class _SpentOn(msgspec.Struct, frozen=True, gc=False):
+    """The part of a plan that says what it spends."""
+
+    epsilon: str = ""
+
+
+class _Counted(msgspec.Struct, frozen=True, gc=False):
+    plan: _SpentOn | None
+
+
+class Counted(msgspec.Struct, frozen=True):
+    """The part of an encoded unit of HATs that a summary counts; decoding skips the rest."""
+
+    slot_s: int
+    epsilon_hat: str
+    released: list[_Counted]
+
+    @classmethod
+    def of(cls, text: str) -> "Counted":
+        return msgspec.json.decode(text, type=cls)
+
+    @property
+    def rate(self) -> Fraction:
+        """The epsilon of a HAT."""
+        return Fraction(self.epsilon_hat)
+
+    @property
+    def empty(self) -> int:
+        """How many statistics of HATs have no data."""
+        return sum(hat.plan is None for hat in self.released)
+
+    @property
+    def constants(self) -> int:
+        return sum(hat.plan is not None and hat.plan.epsilon == "0" for hat in self.released)
+
+
 def encode(unit: Unit) -> bytes:
     """The unit's JSON, byte for byte as every version wrote it."""
     return msgspec.json.encode(_stored_hats(unit) if isinstance(unit, HatUnit) else _stored_vector(unit))
