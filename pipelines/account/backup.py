@@ -24,7 +24,6 @@ from transforms.ledger.chain import Signature
 from transforms.ledger.head import Head, Known, LedgerError
 from transforms.ledger.witness import check_unsigned
 from transforms.recorded.codec import LIVE_COLUMN, decode
-from transforms.recorded.units import StageUnit
 from transforms.regular_files import read_regular
 from transforms.sinks.published import published_slots, published_specifications
 from transforms.time.calendar import Timetable
@@ -235,9 +234,7 @@ class _Recorded:
         self._slots = {(entry["spec_id"], entry["shard"] == LIVE_COLUMN, entry["slot_s"]) for entry in releases}
         first = {entry["spec_id"]: entry for entry in releases if entry["shard"] != LIVE_COLUMN}
         self._accounts = {
-            spec_id: entry["account"]
-            for spec_id, entry in first.items()
-            if isinstance(decode(entry["body"]), StageUnit)
+            spec_id: entry["account"] for spec_id, entry in first.items() if decode(entry["body"]).stands_for_period
         }
         self._periods = {
             (entry["spec_id"], entry["period"]) for entry in releases if entry["spec_id"] in self._accounts

@@ -79,8 +79,8 @@ def _described(spec: Specification) -> dict[str, str | int]:
 
 def _each(spec: Specification) -> str:
     """What the epsilon of a specification is of."""
-    if spec.levels is not None and spec.levels.span is not None:
-        return _of_span(spec, spec.levels.span)
+    if spec.span is not None:
+        return _of_span(spec, spec.span)
     return "each HAT" if spec.privacy.allocation.per == "hat" else "each period"
 
 

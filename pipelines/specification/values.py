@@ -15,6 +15,7 @@ from dpops.statistics import RequestedStatistic
 from dpops.types import Grid
 from pipelines.specification.identity import decisive_text, spec_id_of
 from pipelines.specification.levels import LevelsRelease
+from pipelines.specification.span_total import SpanTotal
 from transforms.count.tally import ContributionBound
 from transforms.layouts import Layout
 from transforms.observe.derived_speed import SpeedLimits
@@ -153,6 +154,11 @@ class Specification:
     def fleet(self) -> Fleet | None:
         """What is known of the fleet, where a release needs it."""
         return None if self.levels is None else self.levels.fleet
+
+    @property
+    def span(self) -> SpanTotal | None:
+        """The days that one total is given for, where a release has such a total."""
+        return None if self.levels is None else self.levels.span
 
     @property
     def teaches_hats(self) -> bool:

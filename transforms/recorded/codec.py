@@ -4,18 +4,15 @@ A stage is written as a HAT of no cell, and a live slot stands in the place of r
 """
 
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
-from dpops.allocation import Scope
 from dpops.claims import Claim, PureDP, claim_of
-from transforms.recorded.units import Debit, HatUnit, LiveUnit, Released, StageUnit, Unit, UnitKey
+from transforms.recorded.units import VECTOR, Debit, HatUnit, LiveUnit, Released, StageUnit, Unit, UnitKey, UnitScope
 
 LIVE_COLUMN = -1
 """Stands in the ledger's column of shards where a slot is released live."""
-_VECTOR = "levels"
-"""The mechanism of stages and live slots."""
 _ALIKE = ("spec_id", "period", "slot_s", "slot_start", "slot_end", "unit", "digest")
 
 
@@ -33,7 +30,7 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
     unit: str
     released: list[Released]
     digest: str
-    scope: Scope | Literal["stage", "live"] = "slot"
+    scope: UnitScope = "slot"
     debit: str | None = None
     epsilon_total: str | None = None
 
@@ -97,7 +94,17 @@ class Counted(msgspec.Struct, frozen=True):
 
 def encode(unit: Unit) -> bytes:
     """The unit's JSON, byte for byte as every version wrote it."""
-    return msgspec.json.encode(_stored_hats(unit) if isinstance(unit, HatUnit) else _stored_vector(unit))
+    stored = Stored(
+        **_alike(unit),
+        shard=column_of(unit.key),
+        epsilon_hat=str(unit.per_hat),
+        epsilon_slot=str(unit.spent),
+        released=unit.released,
+        scope=unit.scope,
+        debit=None if unit.scope == "slot" and unit.debit == unit.spent else str(unit.debit),
+        epsilon_total=None if unit.total is None else str(unit.total),
+    )
+    return msgspec.json.encode(stored)
 
 
 def decode(data: bytes | str) -> Unit:
@@ -119,19 +126,6 @@ def column_of(key: UnitKey) -> int:
     return LIVE_COLUMN if key.shard is None else key.shard
 
 
-def _stored_hats(unit: HatUnit) -> Stored:
-    return Stored(
-        **_alike(unit),
-        shard=unit.shard,
-        epsilon_hat=str(unit.per_hat),
-        epsilon_slot=str(unit.spent),
-        released=unit.released,
-        scope="period" if unit.is_of_whole_period else "slot",
-        debit=str(unit.debit) if unit.is_of_whole_period or unit.debit != unit.spent else None,
-        epsilon_total=_text(unit.total),
-    )
-
-
 def _hats(stored: Stored) -> HatUnit:
     return HatUnit(
         **_alike(stored),
@@ -145,24 +139,9 @@ def _hats(stored: Stored) -> HatUnit:
     )
 
 
-def _stored_vector(unit: StageUnit | LiveUnit) -> Stored:
-    """A stage's HAT is given the total of its period, a live slot's what it costs."""
-    given = str(unit.total if isinstance(unit, StageUnit) else unit.debit)
-    return Stored(
-        **_alike(unit),
-        shard=column_of(unit.key),
-        epsilon_hat=given,
-        epsilon_slot=given,
-        released=[Released("", "mean", _VECTOR, unit.plan, unit.integers)],
-        scope="stage" if isinstance(unit, StageUnit) else "live",
-        debit=str(unit.debit),
-        epsilon_total=_text(unit.total),
-    )
-
-
 def _vector(stored: Stored) -> StageUnit | LiveUnit:
     (released,) = stored.released
-    if released.mechanism != _VECTOR or released.plan is None or released.integers is None:
+    if released.mechanism != VECTOR or released.plan is None or released.integers is None:
         raise ValueError("a stage or live slot has a plan and integers of levels")
     facts = _alike(stored) | {
         "debit": _debit_of(stored),
@@ -184,7 +163,3 @@ def _debit_of(stored: Stored | Spending) -> Claim:
 
 def _claim(text: str | None) -> Claim | None:
     return None if text is None else claim_of(text)
-
-
-def _text(claim: Claim | None) -> str | None:
-    return None if claim is None else str(claim)

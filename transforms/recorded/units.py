@@ -2,16 +2,23 @@
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 
 from dpops.accountant import Accountant
+from dpops.allocation import Scope
 from dpops.claims import Claim, PureDP
 from transforms.public import EntryNumber
 
 Transaction = Literal["period", "slot"]
 """What the ledger records in one transaction."""
+
+
+UnitScope = Scope | Literal["stage", "live"]
+"""What was planned at once: HATs of a slot or of a whole period, a stage of a period, or a slot that is live."""
+VECTOR = "levels"
+"""The mechanism of stages and live slots."""
 
 
 class Released(msgspec.Struct, frozen=True, gc=False):
@@ -46,7 +53,7 @@ class _Unit(msgspec.Struct, frozen=True, kw_only=True):
 
     slot_start, slot_end: ISO 8601 with the zone's offset. unit: of the values. digest: keyed, of the input, for the
     operator alone. debit: what the account is debited. total: what the specification gives a vehicle in the whole
-    period, where it gives a total.
+    period, where it gives a total. stands_for_period: whether it is recorded for all slots of its period.
     """
 
     spec_id: str
@@ -58,6 +65,7 @@ class _Unit(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
     debit: Claim
     total: Claim | None = None
+    stands_for_period: ClassVar[bool] = False
 
 
 class HatUnit(_Unit, frozen=True, kw_only=True):
@@ -83,6 +91,10 @@ class HatUnit(_Unit, frozen=True, kw_only=True):
         return DebitGroup(self.spec_id, self.period, None if self.is_of_whole_period else self.slot_s, False)
 
     @property
+    def scope(self) -> UnitScope:
+        return "period" if self.is_of_whole_period else "slot"
+
+    @property
     def rate(self) -> Fraction | None:
         """The epsilon of each HAT."""
         return self.per_hat.epsilon
@@ -105,6 +117,21 @@ class _VectorUnit(_Unit, frozen=True, kw_only=True):
     integers: list[int]
 
     @property
+    def per_hat(self) -> Claim | None:
+        """What the vector costs, as its HATs share it."""
+        return self.debit
+
+    @property
+    def spent(self) -> Claim | None:
+        """What a vehicle spends at most, which is in all HATs of the vector."""
+        return self.per_hat
+
+    @property
+    def released(self) -> list[Released]:
+        """The vector, as a HAT of no cell."""
+        return [Released("", "mean", VECTOR, self.plan, self.integers)]
+
+    @property
     def rate(self) -> Fraction | None:
         """A vector has HATs of no epsilon of their own."""
         return None
@@ -124,6 +151,13 @@ class StageUnit(_VectorUnit, frozen=True, kw_only=True):
     """One look at a whole period, in which every vehicle takes part once. slot_s: of the period's first slot."""
 
     stage: int
+    scope: ClassVar[UnitScope] = "stage"
+    stands_for_period: ClassVar[bool] = True
+
+    @property
+    def per_hat(self) -> Claim | None:
+        """The total of the period: its stages share it."""
+        return self.total
 
     @property
     def key(self) -> UnitKey:
@@ -136,6 +170,8 @@ class StageUnit(_VectorUnit, frozen=True, kw_only=True):
 
 class LiveUnit(_VectorUnit, frozen=True, kw_only=True):
     """A look at one slot of a period of which stages will follow; both spend of one total."""
+
+    scope: ClassVar[UnitScope] = "live"
 
     @property
     def key(self) -> UnitKey:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +50,7 @@ def demo(output: Path, as_json: bool) -> int:
 
 def _run(output: Path, as_json: bool) -> int:
     from pipelines.account import location
-    from pipelines.account.guarantee import levels_sentence
+    from pipelines.account.guarantee import Loss, sentence
     from pipelines.advice.pages.rows import read_rows
     from pipelines.lab.demo.by_runner import released_again
     from pipelines.lab.demo.truth import compared
@@ -72,7 +73,7 @@ def _run(output: Path, as_json: bool) -> int:
         agreement = released_again(spec, output / SAMPLE, place, outputs, output / "hats-by-beam", report)
         city = read_city(Feed(spec, samples), report)
     rows = read_rows([str(path) for path in done.files])
-    guarantee = levels_sentence(spec, spec.levels) if spec.levels else ""
+    guarantee = sentence(spec, Fraction(0), Loss())
     hexagons = _draw(rows, output, guarantee)
     classes = compared(city, rows)
     _tell(out, classes, city.mean_kmh, guarantee)
