@@ -49,7 +49,7 @@ test-engines: compiled
 # The whole suite with the slow tests too (1,000 injected failures, 100 random kills, 10^6 fuzzed rows, 10,000 runs of
 # every mechanism): about 30 minutes on 2 cores, and 20 of the hostile world (tests/hostile).
 test-all: check compiled
-	@$(TESTING) $(BIN)/python -m pytest -n 2 --dist loadfile --hypothesis-profile whole -m "not engines"
+	@$(TESTING) $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --hypothesis-profile whole -m "not engines"
 	@$(TESTING) $(BIN)/python -m pytest --hypothesis-profile whole -m engines
 
 # The source archive and the wheel in build/dist; then the wheel, with nothing but what it asks for, under each Python
