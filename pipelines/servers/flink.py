@@ -6,13 +6,14 @@ send it a program to run; the other keeps a source's polls from filling its memo
 
 import os
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 
 from pipelines.runs.flink.rest import Cluster
 from pipelines.servers.maven import class_path, compiled
 from pipelines.servers.process import LOOPBACK, Server, free_ports, is_open
 
-READY_S = 90.0
+READY_S = 300.0
 _MAIN = "org.apache.beam.runners.flink.FlinkJobServerDriver"
 JAVA = ("java", "-Xmx1g", "-XX:+UseSerialGC", "--add-opens=java.base/java.util=ALL-UNNAMED")
 _CONFIGURATION = """\
@@ -83,9 +84,10 @@ class JobServer(Cluster):
     def __exit__(self, *_: object) -> None:
         if self._server is None:
             return
-        for job in self.jobs():
-            if self.is_running(job.jid):
-                self.cancel(job.jid)
+        with suppress(OSError):  # one that does not answer ends with its server
+            for job in self.jobs():
+                if self.is_running(job.jid):
+                    self.cancel(job.jid)
         self._server.stop()
 
 

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from pipelines.servers.maven import class_path
 from pipelines.servers.process import LOOPBACK, Server, ServerError, free_ports
 
-READY_S = 60.0
+READY_S = 300.0
 _CLUSTER = "aGF0c3RyZWFtLWxvY2FsMQ"
 _JAVA = ("java", "-Xmx512m", "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _PROPERTIES = """\

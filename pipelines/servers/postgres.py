@@ -16,7 +16,7 @@ import psycopg
 from pipelines.servers.maven import MissingTool
 from pipelines.servers.process import LOOPBACK, ServerError, free_ports
 
-START_S = 30
+START_S = 120
 GUARDED = "guarded"
 """The one role, made by who wants it, that the server asks for a password."""
 

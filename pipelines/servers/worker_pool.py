@@ -8,7 +8,7 @@ from pathlib import Path
 from pipelines.servers.flink import JobServer
 from pipelines.servers.process import LOOPBACK, Server, free_ports, is_open
 
-READY_S = 60.0
+READY_S = 300.0
 _PROGRAM = "import hatstream; from pipelines.runs.flink.worker_pool import main; main()"
 
 

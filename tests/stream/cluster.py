@@ -1,6 +1,7 @@
 """What tests ask of a Flink cluster and the product does not: savepoints, checkpoints, restarts, slots in use."""
 
 import time
+from contextlib import suppress
 
 SAVEPOINT_S = 60.0
 BUSY = 4
@@ -10,6 +11,18 @@ BUSY = 4
 def has_restarted(cluster, job_id):
     """Whether Flink had to start the job again."""
     return bool(cluster.ask(f"/jobs/{job_id}")["timestamps"]["RESTARTING"])
+
+
+def has_ended(cluster, job_id):
+    """Whether the job is over. One inside of a job server takes its cluster with it."""
+
+    def told():
+        try:
+            return "over" if cluster.has_ended(job_id) else "not over"
+        except ConnectionRefusedError:
+            return "over"
+
+    return wait_for(told, 60) == "over"
 
 
 def has_gone_on(cluster, job_id):
@@ -55,10 +68,14 @@ def slots_in_use(cluster):
 
 
 def wait_for(look, seconds):
-    """What `look` answers as soon as it is something. seconds: a quiet machine's; a busy one is waited for."""
+    """What `look` answers as soon as it is something. seconds: a quiet machine's; a busy one is waited for.
+
+    A cluster that is too busy to answer in time is asked again.
+    """
     until = time.monotonic() + BUSY * seconds
     while time.monotonic() < until:
-        if found := look():
-            return found
+        with suppress(OSError):
+            if found := look():
+                return found
         time.sleep(0.2)
     raise AssertionError(f"nothing after {BUSY * seconds} s")

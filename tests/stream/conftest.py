@@ -13,7 +13,7 @@ from tests.stream.minutes import chosen
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGURATION = ROOT / "deploy" / "flink" / "config.yaml"
-QUICK = {"heartbeat.interval": "2000", "heartbeat.timeout": "10000"}
+QUICK = {"heartbeat.interval": "2000", "heartbeat.timeout": "60000"}
 """Settings with which a cluster soon notices that a machine is gone."""
 
 

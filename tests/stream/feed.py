@@ -32,7 +32,7 @@ class Feed:
         for payload in payloads:
             times = {} if at_ms is None else {"timestamp": at_ms}
             self.producer.produce(self.name, payload, partition=partition, **times)
-        assert self.producer.flush(30) == 0
+        assert self.producer.flush(300) == 0
 
     def reader(self, partition=0, most=1_000, *, by_own_times=False):
         fn = _ReadPartition(self.topic, Watermark(LAG_S, by_own_times=by_own_times), most)

@@ -8,8 +8,8 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 from confluent_kafka import Producer
 
-from pipelines.runs.flink.engine import Flink
-from tests.stream.cluster import wait_for
+from pipelines.runs.flink.engine import Flink, FlinkJob
+from tests.stream.cluster import has_ended, wait_for
 from tests.stream.feed import ANY_TIME
 from tests.stream.tiny import LAYOUT
 from transforms.sources.kafka import ReadKafka
@@ -42,7 +42,7 @@ class Fleet:
                 at_ms = slot_ms + i * HOUR_MS // each
                 self.send(position(at_ms, i), at_ms, i)
             self.sent[slot_ms // 1_000] += each
-        assert self._producer.flush(30) == 0
+        assert self._producer.flush(300) == 0
 
     def source(self, poll_messages=20_000):
         """Few messages a poll make reading take several checkpoints."""
@@ -69,5 +69,5 @@ def running(tiny, flink, pool, **more):
     try:
         yield job.jid
     finally:
-        if flink.is_running(job.jid):
-            flink.cancel(job.jid)
+        if not has_ended(flink, job.jid):
+            FlinkJob(flink, job.jid).cancel()

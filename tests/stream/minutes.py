@@ -25,6 +25,7 @@ from pipelines.job import Outputs
 from pipelines.runs.flink.engine import Flink, FlinkJob
 from pipelines.runs.stream import stream as streaming
 from pipelines.specification import load
+from tests.stream.cluster import has_ended
 from tests.stream.feed import ANY_TIME
 from transforms.failpoints import failpoint
 from transforms.ledger import Recorded
@@ -81,11 +82,11 @@ class Town:
     """An account on a ledger, and the same events in a topic and in `feed.jsonl`, late ones apart.
 
     rows: of input, refused ones too. events: from the start's second since 1970 UTC; else many, `a_second`.
-    slots_ago: so many slots ago the first one began.
+    start_s: of the first slot, in seconds since 1970 UTC; else all of them are over by now.
     """
 
     def __init__(
-        self, folder: Path, ledger_url: str, kafka=None, a_second: int = 1, events=None, spec=SPEC, slots_ago=SLOTS + 2
+        self, folder: Path, ledger_url: str, kafka=None, a_second: int = 1, events=None, spec=SPEC, start_s=None
     ):
         self.folder, self.url, self.kafka = folder, ledger_url, kafka
         (folder / "spec.toml").write_text(spec)
@@ -93,7 +94,7 @@ class Town:
         self.place = location.find(ledger_url, folder / "key")
         location.open_account(self.place, self.spec.account)
         self.slot_s = self.spec.timetable.slot_s
-        self.start_s = (int(time.time()) // self.slot_s - slots_ago) * self.slot_s
+        self.start_s = start_s or (int(time.time()) // self.slot_s - SLOTS - 2) * self.slot_s
         self.slots = [self.start_s + self.slot_s * i for i in range(SLOTS)]
         self.topic = f"minutes-{next(_NUMBERS)}"
         if kafka:
@@ -112,7 +113,7 @@ class Town:
             if self.kafka:
                 producer.produce(self.topic, event.payload, partition=event.partition, timestamp=event.at_ms)
         if self.kafka:
-            assert producer.flush(60) == 0
+            assert producer.flush(300) == 0
         self.rows = len(sent)
         (self.folder / "feed.jsonl").write_bytes(b"\n".join(event.payload for event in sent if not event.is_late))
 
@@ -210,7 +211,7 @@ class Running:
     def stop(self, number=signal.SIGINT):
         """The exit code and all that it printed."""
         self._process.send_signal(number)
-        said, _ = self._process.communicate(timeout=60)
+        said, _ = self._process.communicate(timeout=600)
         return self._process.returncode, said
 
     def has_ended(self):
@@ -253,7 +254,7 @@ class Forgetful:
         return found
 
     def _database(self):
-        db = sqlite3.connect(self._path, timeout=30)
+        db = sqlite3.connect(self._path, timeout=300)
         db.execute("create table if not exists attempts (slot integer, text text)")
         return db
 
@@ -283,7 +284,7 @@ def submitted(town, flink, pool, checkpoint_s=1.0, savepoint=None, forgetful=Non
         error.add_note(f"Flink says of the job's faults: {reasons(flink, job_id)}")
         raise
     finally:
-        if flink.is_running(job_id):
+        if not has_ended(flink, job_id):
             FlinkJob(flink, job_id).cancel()
 
 

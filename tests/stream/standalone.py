@@ -15,7 +15,7 @@ from pipelines.servers.maven import class_path
 from pipelines.servers.process import LOOPBACK, Server, free_ports, is_open
 from tests.stream.cluster import slots_in_use
 
-READY_S = 60.0
+READY_S = 300.0
 _JOB_MANAGER = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
 _TASK_MANAGER = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
 _RESOURCES = {

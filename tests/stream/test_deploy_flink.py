@@ -18,7 +18,7 @@ from tests.stream.minutes import SLOTS, Running, Town, refused
 from tests.stream.standalone import Standalone, flink_alone
 
 DEPLOY = CONFIGURATION.parent
-READY_S = 60
+READY_S = 300
 
 
 @pytest.fixture

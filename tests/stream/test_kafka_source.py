@@ -2,9 +2,10 @@
 
 import logging
 import time
+from contextlib import suppress
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions
 
 from tests import levels_city
@@ -15,6 +16,9 @@ from transforms.sources import kafka_partition
 from transforms.sources.kafka_clock import SETTING, check_clock
 from transforms.sources.kafka_partition import IDLE_S, KafkaSourceError, PartitionStart, starts
 from transforms.sources.topic import Topic
+
+MOST_S = 300
+"""So long something is waited for that a quiet machine has at once."""
 
 
 @pytest.fixture
@@ -36,13 +40,25 @@ def feed(kafka):
             reader.fn.teardown()
 
 
-def read(reader, messages, seconds=20):
+def read(reader, messages):
     """Payloads of the next messages, as many as are asked for."""
-    found, until = [], time.monotonic() + seconds
-    while len(found) < messages and time.monotonic() < until:
-        for element in reader.step():
-            found += element.value.payloads
+    return [payload for element in elements(reader, messages) for payload in element.value.payloads]
+
+
+def elements(reader, messages):
+    """What the next polls hand over, until it is as many messages as are asked for."""
+    found = []
+    until_it(
+        lambda: sum(len(element.value.payloads) for element in found) >= messages, lambda: found.extend(reader.step())
+    )
     return found
+
+
+def until_it(is_so, step):
+    """Steps until something is so; on a machine with much else to do that takes long."""
+    until = time.monotonic() + MOST_S
+    while not is_so() and time.monotonic() < until:
+        step()
 
 
 def step_for(reader, seconds):
@@ -78,10 +94,11 @@ def test_every_message_is_read_once_and_the_restriction_says_where_to_go_on(feed
 def test_a_poll_brings_thousands_of_messages_with_their_times_and_partition(feed):
     made = feed()
     made.send(numbered(1_000), at_ms=1_700_000_000_123)
-    (element,) = step_for(made.reader(most=20_000), 1)
-    assert element.value.partition == 0
-    assert element.value.payloads == numbered(1_000)
-    assert element.value.timestamps_ms.tolist() == [1_700_000_000_123] * 1_000
+    found = [element.value for element in elements(made.reader(most=20_000), 1_000)]
+    assert max(len(poll.payloads) for poll in found) > 100
+    assert {poll.partition for poll in found} == {0}
+    assert [payload for poll in found for payload in poll.payloads] == numbered(1_000)
+    assert [at for poll in found for at in poll.timestamps_ms.tolist()] == [1_700_000_000_123] * 1_000
 
 
 def test_a_full_poll_is_followed_at_once_by_the_next_and_an_empty_one_by_a_pause(feed):
@@ -145,9 +162,9 @@ def test_an_empty_topic_follows_the_wall_clock_once_it_is_known_to_be_empty(feed
     reader = feed().reader()
     reader.step()
     assert reader.watermark is None
-    step_for(reader, IDLE_S + 0.5)
-    behind_ms = now_ms() - reader.watermark.micros / 1_000
-    assert LAG_S * 1_000 <= behind_ms < (LAG_S + IDLE_S + 1) * 1_000
+    began_ms = now_ms()
+    until_it(lambda: reader.watermark is not None, reader.step)
+    assert began_ms <= reader.watermark.micros / 1_000 + LAG_S * 1_000 <= now_ms()
 
 
 def test_an_idle_partition_with_unread_messages_does_not_follow_the_wall_clock(feed, monkeypatch):
@@ -193,8 +210,9 @@ def test_the_end_of_a_transaction_does_not_keep_a_partition_from_being_idle(feed
     producer.commit_transaction(30)
     reader = made.reader()
     assert read(reader, 1) == [b"x"]
-    step_for(reader, IDLE_S * 2 + 0.5)
-    assert reader.watermark.micros > (now_ms() - 20_000) * 1_000
+    began_us = 1_000 * (now_ms() - 1_000 * LAG_S)
+    until_it(lambda: reader.watermark.micros > began_us, reader.step)
+    assert reader.watermark.micros > began_us
 
 
 # --- what goes wrong ----------------------------------------------------------------------------------------------
@@ -216,12 +234,13 @@ def away(feed, caplog, monkeypatch, seconds):
         made.kafka.start()
     with caplog.at_level(logging.WARNING, "hatstream"):
         monkeypatch.setattr(kafka_partition, "RETURN_S", 3_600.0)
+        monkeypatch.setattr(kafka_partition, "ASK_S", 60.0)  # one who is slow to answer is not away again
         assert step_for(reader, IDLE_S * 2 + 0.5) == []
         made.send([b"MARKER-OF-A-VEHICLE"])
         assert read(reader, 1) == [b"MARKER-OF-A-VEHICLE"]
         assert reader.watermark == promised  # what others kept meanwhile may still come
         monkeypatch.setattr(kafka_partition, "RETURN_S", 0.0)
-        step_for(reader, IDLE_S * 2 + 0.5)
+        until_it(lambda: reader.watermark > promised, reader.step)
         assert reader.watermark > promised
     return [record.getMessage() for record in caplog.records if record.name.startswith("hatstream")]
 
@@ -269,13 +288,19 @@ def test_a_topic_made_anew_is_refused_because_its_offsets_mean_other_messages(fe
     kept = reader.checkpoint()
     reader.fn.teardown()
     made.kafka.admin.delete_topics([made.name])[made.name].result()
-    time.sleep(1)
-    made.kafka.make_topic(made.name, 1)
+    made_anew = []
+
+    def make_anew():
+        with suppress(KafkaException):  # while the old one is being deleted
+            made.kafka.make_topic(made.name, 1)
+            made_anew.append(True)
+
+    until_it(lambda: made_anew, make_anew)
     made.send(numbered(10))
     again = made.reader()
     again.restore(kept)
     with pytest.raises(KafkaSourceError, match="ends at offset 10, but was read up to 100"):
-        step_for(again, 10)
+        step_for(again, MOST_S)
 
 
 def test_a_topic_that_is_deleted_is_refused_after_a_while(feed, monkeypatch):
@@ -286,7 +311,7 @@ def test_a_topic_that_is_deleted_is_refused_after_a_while(feed, monkeypatch):
     assert read(reader, 1) == numbered(1)
     made.kafka.admin.delete_topics([made.name])[made.name].result()
     with pytest.raises(KafkaSourceError, match="it does not exist any more"):
-        step_for(reader, 20)
+        step_for(reader, MOST_S)
 
 
 def test_partitions_that_were_added_are_refused_because_nobody_would_read_them(feed, monkeypatch):
@@ -295,7 +320,7 @@ def test_partitions_that_were_added_are_refused_because_nobody_would_read_them(f
     reader = made.reader()
     made.kafka.admin.create_partitions([NewPartitions(made.name, 3)])[made.name].result()
     with pytest.raises(KafkaSourceError, match="it has 3 partitions now, and 2 are read"):
-        step_for(reader, 10)
+        step_for(reader, MOST_S)
 
 
 def test_partitions_that_are_added_to_a_busy_topic_are_refused_too(feed, monkeypatch):
@@ -304,13 +329,12 @@ def test_partitions_that_are_added_to_a_busy_topic_are_refused_too(feed, monkeyp
     reader = made.reader()
     made.kafka.admin.create_partitions([NewPartitions(made.name, 3)])[made.name].result()
 
-    def read_without_a_pause():
-        for i in range(100):
-            made.send(numbered(1, i))
-            read(reader, 1)
+    def send_and_read():
+        made.send(numbered(1))
+        read(reader, 1)
 
     with pytest.raises(KafkaSourceError, match="it has 3 partitions now, and 2 are read"):
-        read_without_a_pause()
+        until_it(lambda: False, send_and_read)
 
 
 def test_a_job_that_starts_again_after_partitions_were_added_refuses_at_once(feed):

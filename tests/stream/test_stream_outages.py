@@ -9,7 +9,7 @@ from itertools import count, cycle
 import psycopg
 import pytest
 
-from tests.stream.cluster import has_restarted, wait_for
+from tests.stream.cluster import BUSY, has_restarted, wait_for
 from tests.stream.minutes import PARTITIONS, Event, Running, Town, engine, position, refused
 from transforms.ledger.databases import WRITERS
 
@@ -18,6 +18,8 @@ RATE = 40
 """Live events a second."""
 BEFORE_S, AWAY_S, AFTER_S = 15, 30, 15
 """The broker goes so long before the end of a slot, for so long; the feed lasts so long after the slot's end."""
+MOST_S = 600
+"""The stream begins to read in this time, also where much else is to be done."""
 
 
 def until_whole(town, stream, seconds):
@@ -44,12 +46,17 @@ def check(town, stream):
 
 
 class LiveTown(Town):
-    """Events of now, fed by `live`, in the slots around the first end of one that leaves time to start the stream."""
+    """Events of now, fed by `live`, in the slots around the first end of one after the stream has begun to read."""
 
     def __init__(self, folder, ledger_url, kafka):
         super().__init__(folder, ledger_url, kafka, events=lambda _: [])
         self.start_s = int(time.time()) // 60 * 60
-        self.end_s = self.start_s + (60 if time.time() < self.start_s + 15 else 120)
+        self.slots = [self.start_s]
+        self.end_s = None
+
+    def settle(self):
+        """Once the stream reads: the broker will be away over the end of a slot that leaves BEFORE_S until then."""
+        self.end_s = (int(time.time()) + BEFORE_S) // 60 * 60 + 60
         self.slots = list(range(self.start_s, self.end_s + 60, 60))
 
     def live(self):
@@ -57,7 +64,7 @@ class LiveTown(Town):
         random_, partitions = random.Random(4), cycle(range(PARTITIONS))
         for i in count():
             now = time.time()
-            if now > self.end_s + AFTER_S:
+            if now > (self.end_s or self.start_s + MOST_S) + AFTER_S:
                 return
             event_ms = max(self.start_s * 1_000, int(now * 1_000) - random_.randrange(2_000))
             yield Event(next(partitions), int(now * 1_000), position(f"bus{i % 300}", event_ms, i))
@@ -65,12 +72,13 @@ class LiveTown(Town):
 
 
 @contextmanager
-def away(kafka, since_s, is_read):
-    """The broker is stopped for AWAY_S from a second since 1970 UTC on, when the stream must have begun to read."""
+def away(kafka, town, is_read):
+    """The broker is stopped for AWAY_S, from BEFORE_S before the end of a slot on, in which the stream reads."""
 
     def go_and_come():
-        time.sleep(max(0, since_s - time.time()))
-        assert is_read()
+        wait_for(is_read, MOST_S / BUSY)
+        town.settle()
+        time.sleep(max(0, town.end_s - BEFORE_S - time.time()))
         kafka.stop()
         try:
             time.sleep(AWAY_S)
@@ -91,7 +99,7 @@ def test_a_broker_that_is_away_over_the_end_of_a_slot_makes_no_row_late(tmp_path
         def is_read():
             return any(flink.counters(line["job"]).get("rows") for line in stream.health() if "job" in line)
 
-        with away(kafka, town.end_s - BEFORE_S, is_read):
+        with away(kafka, town, is_read):
             town.feed(town.live())
         until_whole(town, stream, 120)
         check(town, stream)

@@ -76,7 +76,7 @@ def write(group, folder):
 
 
 def database(folder):
-    db = sqlite3.connect(os.path.join(folder, "out.db"), timeout=30)
+    db = sqlite3.connect(os.path.join(folder, "out.db"), timeout=300)
     db.execute("create table if not exists slots (slot integer primary key, total integer)")
     db.execute("create table if not exists attempts (slot integer, total integer)")
     db.execute("create table if not exists refused (stage text, reason text, rows integer)")

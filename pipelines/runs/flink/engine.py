@@ -12,8 +12,8 @@ from pipelines.runs.flink.job_server import addresses, handed_over
 from pipelines.runs.flink.rest import Cluster
 from transforms.public import Operator
 
-SUBMIT_S = 90.0
-CANCEL_S = 30.0
+SUBMIT_S = 300.0
+CANCEL_S = 120.0
 _LOST = ("FAILED", "CANCELLED", "UNRECOGNIZED")
 
 
