@@ -106,10 +106,14 @@ def observe(
 
 def with_beats(tallies: PCollection[KeyedTally], job: Job) -> PCollection[KeyedTally]:
     """Tallies of a closed range, with the heartbeats of all its plans."""
-    plans = dict.fromkeys(map(job.release.group, job.slots))
-    beats = [((plan_s, shard), TallyBytes(b"")) for plan_s in plans for shard in range(job.release.shards)]
-    create = beam.Create(beats, reshuffle=False).with_output_types(KeyedTally)
+    create = beam.Create(beats_of(job), reshuffle=False).with_output_types(KeyedTally)
     return (tallies, tallies.pipeline | "heartbeat" >> create) | "with heartbeat" >> beam.Flatten()
+
+
+def beats_of(job: Job) -> list[KeyedTally]:
+    """The heartbeats of all plans of a closed range."""
+    plans = dict.fromkeys(map(job.release.group, job.slots))
+    return [((plan_s, shard), TallyBytes(b"")) for plan_s in plans for shard in range(job.release.shards)]
 
 
 def estimate(recorded: PCollection[RecordedSlot], job: Job) -> PCollection[SlotEstimates]:

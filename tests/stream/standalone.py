@@ -60,6 +60,7 @@ class Standalone(Cluster):
             "state.checkpoints.dir": (folder / "checkpoints").as_uri(),
             "state.savepoints.dir": (folder / "savepoints").as_uri(),
             "metrics.fetcher.update-interval": "1000",
+            "pekko.ask.timeout": "5 min",  # a busy machine answers late
             **(settings or {}),
         }
         self._numbers = count(1)

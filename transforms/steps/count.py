@@ -32,14 +32,18 @@ _LATE = counters.refused("lateness", LATE)
 
 @dataclass
 class ByVehicle(beam.PTransform[PCollection[KeyedEvents | KeyedPartial], PCollection[KeyedTally]]):
-    """By (slot, vehicle shard): events, or partial tallies of panes -> ((plan, release shard), packed Tally)."""
+    """By (slot, vehicle shard): events, or partial tallies of panes -> ((plan, release shard), packed Tally).
+
+    fetch: of events, see `InPanes`.
+    """
 
     release: Release
     in_panes: bool = False
+    fetch: Callable[[bytes], bytes] | None = None
 
     def expand(self, events: PCollection[KeyedEvents | KeyedPartial]) -> PCollection[KeyedTally]:
         grouped = events | "group" >> beam.GroupByKey()
-        return grouped | "tally" >> beam.ParDo(_ByVehicle(self.release, self.in_panes)).with_output_types(KeyedTally)
+        return grouped | "tally" >> beam.ParDo(_ByVehicle(self)).with_output_types(KeyedTally)
 
 
 @dataclass
@@ -98,13 +102,17 @@ class _LateForPanes(beam.DoFn):
 class _ByVehicle(beam.DoFn):
     """in_panes: whether what comes are partial tallies of panes, not events."""
 
-    def __init__(self, release: Release, in_panes: bool) -> None:
-        self._release, self._in_panes = release, in_panes
-        self._cap, self._columns = release.cap, release.columns
+    def __init__(self, of: ByVehicle) -> None:
+        self._release, self._in_panes, self._fetch = of.release, of.in_panes, of.fetch
+        self._cap, self._columns = of.release.cap, of.release.columns
 
     def process(self, group: tuple[SlotShard, Iterable[Any]]) -> Iterator[KeyedTally]:
         (slot_s, _), parts = group
-        table = self._merged(slot_s, parts) if self._in_panes else tasks.tallied(slot_s, parts, self._release, count)
+        if self._in_panes:
+            table = self._merged(slot_s, parts)
+        else:
+            events = parts if self._fetch is None else map(self._fetch, parts)
+            table = tasks.tallied(slot_s, events, self._release, count)
         for number, part in tasks.parted(table, release_shard(table.cell, self._release.shards)):
             yield (self._release.group(slot_s), number), wire.pack_tally(part)
 

@@ -10,7 +10,7 @@ Whatever an engine does twice, the ledger keeps what it recorded first.
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, Literal
@@ -22,7 +22,7 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
 from apache_beam.utils.windowed_value import WindowedValue
 
-from pipelines.build import PANE_S, HexagonOutputs, observe, publish, road, with_beats
+from pipelines.build import PANE_S, HexagonOutputs, beats_of, observe, publish, road
 from pipelines.job import Job
 from pipelines.runs.beam import judge
 from pipelines.runs.beam.judge import Judge, KeyedFact
@@ -72,8 +72,9 @@ KeyedPart = tuple[str, tuple[SlotShard, bytes]]
 class Bounded:
     """All that such a job is made of. needed: see `verdict_on`.
 
-    pane_s: length of the panes in which slots are counted: each is a group of its own, and costs a millisecond. kept:
-    where all steps run in this process, what holds the events that are grouped, in a file; else they are shuffled.
+    pane_s: length of the panes in which slots are counted: each is a group of its own, and costs a millisecond; where
+    it is a slot, slots are counted at once. kept: where all steps run in this process, what holds the events that are
+    grouped, in a file; else they are shuffled.
     """
 
     job: Job
@@ -84,29 +85,48 @@ class Bounded:
 
     def build(self, p: beam.Pipeline) -> None:
         job = self.job
-        pieces = [(os.fsencode(piece.path), *piece.share) for piece in pieces_of(job.layout, self.paths)]
-        read = (
-            p
-            | "pieces" >> beam.Create(pieces)
-            | "read" >> ReadPieces(job.layout, skips_unreadable=job.skips_unreadable)
-        )  # RawBatch
+        begin = p | "begin" >> beam.Impulse()  # one for all that is known beforehand: each is a stage of its own
+        pieces = begin | "pieces" >> Known(self._pieces())
+        read = pieces | "read" >> ReadPieces(job.layout, skips_unreadable=job.skips_unreadable)  # RawBatch
         observed = observe(read, job, self.pane_s, dense=self.kept is None)
         counted = _counted(read, observed.refused, observed.events, job)
-        publish(road(observed.events, job, _OnEngine(self, counted)), job.outputs)
+        publish(road(observed.events, job, _OnEngine(self, begin, counted)), job.outputs)
+
+    def _pieces(self) -> list[Piece]:
+        return [(os.fsencode(piece.path), *piece.share) for piece in pieces_of(self.job.layout, self.paths)]
+
+
+@dataclass
+class Known(beam.PTransform[PCollection[bytes], PCollection[Piece]]):
+    """An impulse -> the pieces of an input, each to whichever worker is free."""
+
+    pieces: Sequence[Piece]
+
+    def expand(self, begin: PCollection[bytes]) -> PCollection[Piece]:
+        each = begin | "each" >> beam.FlatMap(lambda _: self.pieces).with_output_types(Piece)
+        return each | "spread" >> beam.Reshuffle() if len(self.pieces) > 1 else each
 
 
 @dataclass(frozen=True)
 class _OnEngine:
-    """The runner of a bounded job: what is drawn of it is recorded only with a consent. counted: see `_counted`."""
+    """The runner of a bounded job: what is drawn of it is recorded only with a consent. begin: an impulse. counted:
+    see `_counted`."""
 
     of: Bounded
+    begin: PCollection[bytes]
     counted: PCollection[KeyedFact]
 
     def tallies(self, events: PCollection[PackedEvents], job: Job) -> PCollection[KeyedTally]:
         if job.rules.derived is not None:
-            return with_beats(events | "by vehicle" >> DeriveSpeeds(job.rules, job.release), job)
-        panes = _in_panes(events, job.release, self.of.kept)
-        return with_beats(panes | "by vehicle" >> ByVehicle(job.release, in_panes=True), job)
+            slots = events | "by vehicle" >> DeriveSpeeds(job.rules, job.release)
+        elif self.of.pane_s < job.slot_s:
+            panes = _in_panes(events, job.release, self.of.kept)
+            slots = panes | "by vehicle" >> ByVehicle(job.release, in_panes=True)
+        else:
+            keyed = events | "by slot" >> beam.Map(_by_slot, self.of.kept).with_output_types(KeyedEvents)
+            slots = keyed | "by vehicle" >> ByVehicle(job.release, fetch=_fetch(self.of.kept))
+        beats = self.begin | "heartbeat" >> beam.FlatMap(lambda _: beats_of(job)).with_output_types(KeyedTally)
+        return (slots, beats) | "with heartbeat" >> beam.Flatten()
 
     def recorded(self, drawn: HexagonOutputs, job: Job) -> PCollection[RecordedSlot]:
         both = (drawn.sealed, self._consents(_demand(drawn, job))) | "with consent" >> beam.Flatten()
@@ -134,7 +154,7 @@ def _demand(drawn: HexagonOutputs, job: Job) -> PCollection[KeyedFact]:
 
 def pane_length(rows: int | None, slots: int, slot_s: int) -> int:
     """The longest panes, in seconds, that divide a slot and hold about PANE_ROWS rows at most, where these are spread
-    evenly over so many slots. rows: None: nobody knows."""
+    evenly over so many slots, or shards of them. rows: None: nobody knows."""
     if rows is None:
         return PANE_S
     parts = max(1, -(-rows // (max(1, slots) * PANE_ROWS)))
@@ -215,14 +235,23 @@ def _in_panes(
 ) -> PCollection[KeyedEvents | KeyedPartial]:
     """The pane is a part of the key: in a bounded pipeline nothing waits for a watermark, and nothing is late."""
     panes = events | "by pane" >> beam.Map(_by_pane, kept).with_output_types(KeyedPane)
-    in_panes = InPanes(release, None if kept is None else kept.get, may_be_late=False)
+    in_panes = InPanes(release, _fetch(kept), may_be_late=False)
     partials: PCollection[KeyedEvents | KeyedPartial] = panes | "in panes" >> in_panes
     return partials
 
 
 def _by_pane(packed: PackedEvents, kept: Spool | None) -> KeyedPane:
-    data = packed.data if kept is None else EventBytes(kept.put(packed.data))
-    return (packed.key, packed.pane_s), data
+    key, data = _by_slot(packed, kept)
+    return (key, packed.pane_s), data
+
+
+def _by_slot(packed: PackedEvents, kept: Spool | None) -> KeyedEvents:
+    return packed.key, packed.data if kept is None else EventBytes(kept.put(packed.data))
+
+
+def _fetch(kept: Spool | None) -> Callable[[bytes], bytes] | None:
+    """How packed events are had again that were kept in a file."""
+    return None if kept is None else kept.get
 
 
 def _spending(unit: KeyedUnit) -> KeyedPart:

@@ -34,15 +34,14 @@ def run(
     asked = asked_of_the_account(job)
     if asked.periods_refused:
         return asked
-    about, before = rows_about(paths), _sealed(job)
-    pane_s = pane_length(about, len(job.slots), job.slot_s)
+    about, before, shards = rows_about(paths), _sealed(job), 2 * engine.parallelism
+    pane_s = pane_length(about, shards * len(job.slots), job.slot_s)
 
     def watch(counts: Mapping[str, int]) -> None:
         progress(PHASE, counts.get(counters.ROWS, 0), about)
 
     with Spool() as kept:
-        shards = replace(job, vehicle_shards=2 * engine.parallelism)
-        made = Bounded(shards, paths, needed, pane_s, kept if engine.is_here else None)
+        made = Bounded(replace(job, vehicle_shards=shards), paths, needed, pane_s, kept if engine.is_here else None)
         finished = engine.run(made.build, f"hatstream-release-{job.account.spec_name}-{time.time_ns()}", watch)
     outcome = _outcome(finished)
     outcome.debits |= asked.debits

@@ -8,6 +8,7 @@ from pipelines.account import location
 from pipelines.assembly import job_of, ledger_account_of
 from pipelines.job import Outputs
 from pipelines.ranges import range_of
+from pipelines.runs.beam import bounded
 from pipelines.runs.beam.bounded import Bounded, pane_length
 from pipelines.runs.beam.runners.by_name import ByName
 from pipelines.runs.crew.spool import Spool
@@ -29,8 +30,12 @@ def town(tmp_path, hatstream):
     return open_
 
 
-@pytest.mark.parametrize("name", ["FnApiRunner", "DirectRunner"])
-def test_a_runner_of_beams_gives_the_bytes_of_this_machine_and_says_which_it_is(town, hatstream, name):
+@pytest.mark.parametrize(("name", "pane_rows"), [("FnApiRunner", 1), ("DirectRunner", bounded.PANE_ROWS)])
+def test_a_runner_of_beams_gives_the_bytes_of_this_machine_and_says_which_it_is(
+    town, hatstream, monkeypatch, name, pane_rows
+):
+    """Once with slots that are counted in panes, and once with slots that are counted at once."""
+    monkeypatch.setattr(bounded, "PANE_ROWS", pane_rows)
     folder = town()
     arguments = city.release(folder, "--json", **ONE_DAY)
     code, out, err = hatstream(*arguments, "--runner", name)
