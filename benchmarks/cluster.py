@@ -24,7 +24,7 @@ from benchmarks.processes import cpu_s
 from benchmarks.throughput import SPEC, Case, generate
 from pipelines.account import location
 from pipelines.cli import main
-from pipelines.servers.flink import JobServer
+from pipelines.servers.flink import SHORT_LIVED, JobServer
 from pipelines.servers.worker_pool import WorkerPool
 from pipelines.specification import load
 from tests.stream.cluster import slots_in_use, wait_for
@@ -101,7 +101,8 @@ def benchmark(millions, cells):
             table.add_row(where, f"{wall:.0f}", f"{cpu:.0f}", "equal")
 
         measured("here, --workers 2", first, "--workers", "2")
-        cluster = stack.enter_context(Standalone(top / "cluster", CONFIGURATION, SETTINGS, task_managers=2))
+        cluster = Standalone(top / "cluster", CONFIGURATION, SETTINGS, task_managers=2, java=[SHORT_LIVED])
+        stack.enter_context(cluster)
         flink = stack.enter_context(JobServer(top / "job-server", cluster=cluster))
         pool = stack.enter_context(WorkerPool(top / "pool"))
         on = ["--runner", "flink", "--job-server", flink.address, "--worker-pool", pool.address]

@@ -16,6 +16,8 @@ from pipelines.servers.process import LOOPBACK, Server, free_ports, is_open
 READY_S = 300.0
 _MAIN = "org.apache.beam.runners.flink.FlinkJobServerDriver"
 JAVA = ("java", "-Xmx1g", "-XX:+UseSerialGC", "--add-opens=java.base/java.util=ALL-UNNAMED")
+SHORT_LIVED = "-XX:TieredStopAtLevel=1"
+"""For a Java machine that is busy for seconds: its second compiler takes more than it brings."""
 _CONFIGURATION = """\
 rest:
   port: {rest}
@@ -66,7 +68,10 @@ class JobServer(Cluster):
         jar = str(job_server_jar(self._folder / "job-server.jar"))
         # A cluster of its own is to run as it is configured: none of our configuration comes with a job.
         master = [f"--flink-master={self.rest}"] if self._cluster else self._embedded()
-        command = [*JAVA, "-jar", jar, *master]
+        quick = (
+            [SHORT_LIVED] if self._cluster else []
+        )  # else what its jobs read goes through it, for as long as they run
+        command = [*JAVA, *quick, "-jar", jar, *master]
         command += [f"--job-host={LOOPBACK}", f"--job-port={self._port}", f"--artifact-port={self._artifacts}"]
         command += ["--expansion-port=-1", f"--artifacts-dir={self._folder / 'artifacts'}"]
         self._server = Server(command, self._folder / "job-server.log")

@@ -3,6 +3,7 @@
 import json
 import time
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -208,6 +209,7 @@ def test_the_end_of_a_source_seals_no_slot_that_is_not_over(town, monkeypatch, l
     folder = town(city.SPEC.replace('service = "08:00-12:00"\n', ""))
     now_s = int(time.time())
     hour_s = now_s // 3600 * 3600 - 1800 + (3600 if now_s % 3600 >= 1800 else 0)  # the zone is at +05:30
+    monkeypatch.setattr("pipelines.runs.library.time", SimpleNamespace(time=lambda: now_s))
     taken = [hour_s - 1800 + 60, now_s, hour_s + 3600 + 60]
     elements = [{**row(0), "ts": datetime.fromtimestamp(at_s, UTC)} for at_s in taken]
     clock = Clock().advance_watermark_to(hour_s - 3600)

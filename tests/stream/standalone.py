@@ -5,7 +5,7 @@ It reads an operator's `config.yaml` as it is; what one machine needs otherwise 
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import count
 from pathlib import Path
 
@@ -37,11 +37,17 @@ _RESOURCES = {
 class Standalone(Cluster):
     """`with Standalone(folder, configuration) as cluster:` a job manager and `task_managers` that have joined it.
 
-    configuration: a `config.yaml` of Flink. settings: replace some of its own. Raises MissingTool or ServerError.
+    configuration: a `config.yaml` of Flink. settings: replace some of its own. java: further options of each process.
+    Raises MissingTool or ServerError.
     """
 
     def __init__(
-        self, folder: Path, configuration: Path, settings: Mapping[str, str] | None = None, task_managers: int = 1
+        self,
+        folder: Path,
+        configuration: Path,
+        settings: Mapping[str, str] | None = None,
+        task_managers: int = 1,
+        java: Sequence[str] = (),
     ) -> None:
         rest, rpc, blobs = free_ports(3)
         super().__init__(f"{LOOPBACK}:{rest}")
@@ -63,6 +69,7 @@ class Standalone(Cluster):
             "pekko.ask.timeout": "5 min",  # a busy machine answers late
             **(settings or {}),
         }
+        self._java = (*JAVA, *java)
         self._numbers = count(1)
         self._running: dict[str, Server] = {}
 
@@ -96,7 +103,7 @@ class Standalone(Cluster):
 
     def _start(self, name: str, program: str, more: Mapping[str, str]) -> Server:
         settings = [f"-D{key}={value}" for key, value in {**self._settings, **more}.items()]
-        command = [*JAVA, "-cp", flink_alone(), program, "--configDir", str(self._folder / "conf"), *settings]
+        command = [*self._java, "-cp", flink_alone(), program, "--configDir", str(self._folder / "conf"), *settings]
         self._running[name] = Server(command, self._folder / f"{name}.log")
         return self._running[name]
 

@@ -37,17 +37,19 @@ class Heartbeat(beam.PTransform[PBegin, PCollection[KeyedTally]]):
 
     Until then it holds the watermark: so no window of a slot that is not over fires, though all sources have ended.
     A drain ends it as it is: windows that fire then have no beat, and are not sealed.
-    start_s, end_s: seconds since 1970 UTC. shards: of releases.
+    start_s, end_s: seconds since 1970 UTC. shards: of releases. lag_s: so long a slot waits for its reports after its
+    end, within a look of this: then it is over.
     """
 
     timetable: Timetable
     start_s: int
     end_s: int
     shards: int
+    lag_s: int = 0
 
     def expand(self, begin: PBegin) -> PCollection[KeyedTally]:
         life = begin | "life" >> KnownElements([(self.start_s, self.end_s)]).with_output_types(tuple[int, int])
-        beat = beam.ParDo(_Beat(self.timetable, self.shards)).with_output_types(KeyedTally)
+        beat = beam.ParDo(_Beat(self.timetable, self.shards, self.lag_s)).with_output_types(KeyedTally)
         return life | "beat" >> beat | "window" >> beam.WindowInto(windows(self.timetable.slot_s, self.start_s))
 
 
@@ -72,8 +74,9 @@ _PROMISE = beam.DoFn.WatermarkEstimatorParam(ManualWatermarkEstimator.default_pr
 
 
 class _Beat(beam.DoFn):
-    def __init__(self, timetable: Timetable, shards: int) -> None:
+    def __init__(self, timetable: Timetable, shards: int, lag_s: int = 0) -> None:
         self._timetable, self._shards = timetable, shards
+        self._wait_s = timetable.slot_s + max(0, lag_s - int(PAUSE_S))
 
     @beam.DoFn.unbounded_per_element()
     def process(
@@ -83,9 +86,8 @@ class _Beat(beam.DoFn):
         estimator: Any = _PROMISE,
     ) -> Iterator[Any]:
         end_s = element[1]
-        slots, next_s = due(
-            self._timetable, tracker.current_restriction().start, end_s, int(time.time()) - self._timetable.slot_s + 1
-        )
+        until_s = int(time.time()) - self._wait_s + 1
+        slots, next_s = due(self._timetable, tracker.current_restriction().start, end_s, until_s)
         for slot_s in slots:
             if not tracker.try_claim(slot_s):
                 return

@@ -45,6 +45,11 @@ class Watermark:
         """The promise before anything was read."""
         return None if self.start_s is None else Timestamp(self.start_s)
 
+    @property
+    def behind_s(self) -> int:
+        """So long a slot waits for its reports after its end."""
+        return self.lag_s + (GUARD_S if self.by_own_times else 0)
+
     def after(self, promised: Timestamp | None, newest_ms: int | None, now_ms: int, idle: bool) -> Timestamp | None:
         """The promise that holds after a poll; `promised` where nothing moves it. Times in ms since 1970 UTC.
 
@@ -54,8 +59,7 @@ class Watermark:
         newest_ms = now_ms if idle else newest_ms
         if newest_ms is None:
             return promised
-        lag_s = self.lag_s + (GUARD_S if self.by_own_times else 0)
-        watermark = Timestamp(micros=1_000 * (min(newest_ms, now_ms) - 1_000 * lag_s))
+        watermark = Timestamp(micros=1_000 * (min(newest_ms, now_ms) - 1_000 * self.behind_s))
         return watermark if promised is None or watermark > promised else promised
 
     def own_times(self, received_ms: Int64s) -> Int64s:

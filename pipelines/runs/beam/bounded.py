@@ -103,8 +103,8 @@ class Known(beam.PTransform[PCollection[bytes], PCollection[Piece]]):
     pieces: Sequence[Piece]
 
     def expand(self, begin: PCollection[bytes]) -> PCollection[Piece]:
-        each = begin | "each" >> beam.FlatMap(lambda _: self.pieces).with_output_types(Piece)
-        return each | "spread" >> beam.Reshuffle() if len(self.pieces) > 1 else each
+        pieces = begin | "list" >> beam.FlatMap(lambda _: self.pieces).with_output_types(Piece)
+        return pieces | "spread" >> beam.Reshuffle() if len(self.pieces) > 1 else pieces
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from pipelines.runs.flink.engine import FlinkJob, where
 from pipelines.runs.flink.job_server import handed_over
 from pipelines.runs.flink.rest import Cluster
 
-WATCH_S = 2.0
+WATCH_S = 5.0
+"""Each look at the counters has Flink gather all that all its processes count."""
 MOST_FAULTS = 8
 """Of a job, of those that none of our own errors explains. How often Flink tries again is the cluster's setting, and in
 batch a job cannot ask for another one."""
@@ -57,7 +58,7 @@ class BoundedFlink:
 
 
 class _Watching:
-    """While the block lasts, shows the job's counters every other second, where the cluster answers.
+    """While the block lasts, shows the job's counters every WATCH_S seconds, where the cluster answers.
 
     An error of ours is an answer, not a fault of the cluster: the job is ended, not tried again. When the block ends by
     an error, so does the job.

@@ -19,6 +19,7 @@ def addresses(job_server: str, worker_pool: str) -> list[str]:
         "--environment_type=EXTERNAL",
         f"--environment_config={worker_pool}",
         f"--job_server_timeout={ANSWER_S}",
+        "--experiments=disable_logging_submission_environment",  # that lists our packages, by a pip of its own
     ]
 
 

@@ -108,7 +108,9 @@ def prepare(
     return Stream(
         job=job,
         source=source,
-        heartbeat=Heartbeat(spec.timetable, start_s, life[1], spec.privacy.release_shards),
+        heartbeat=Heartbeat(
+            spec.timetable, start_s, life[1], spec.privacy.release_shards, _watermark(spec, start_s).behind_s
+        ),
         identity=identity_of(spec, secret, vehicle_shards),
         later=later_of(spec, job, secret),
     )

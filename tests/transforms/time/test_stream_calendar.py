@@ -123,6 +123,15 @@ def test_a_slot_has_no_beat_before_it_is_over_and_a_drain_gives_none():
     assert reader.provider.truncate((hour_s, TO_S), reader.restriction) is None
 
 
+def test_a_slot_that_waits_for_late_reports_has_no_beat_before_that_is_over():
+    """A drain within that time would seal it without them."""
+    begun_s = int(time.time()) // 60 * 60 - 7_200
+    waiting = ByHand(_Beat(Timetable("UTC", "vehicle-day", 1), 1, lag_s=3_600), _Slots(), (begun_s, TO_S))
+    before_s = int(time.time())
+    last_s = max(slot_s for ((slot_s, _), _), _ in beats(waiting))
+    assert before_s - 3_660 < last_s + 60 <= int(time.time()) - 3_599
+
+
 def test_the_heartbeat_of_an_account_that_ends_ends_with_it():
     reader = ByHand(_Beat(Timetable("UTC", "vehicle-day", 1), 1), _Slots(), (600, 780))
     fn = reader.fn
