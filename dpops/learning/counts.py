@@ -21,7 +21,7 @@ DEFAULT = Smoothness(
 USUAL_DAY = np.zeros(HOURS)
 USUAL_DAY[: len(fitted.NIGHT)] = fitted.NIGHT
 """Logarithm of what fleets do in each hour before anything is known: less at night."""
-_STEPS = 14
+_STEPS, _FROM_START = 14, 6
 _MOST_STEP = 1.5
 _SMALL_STEP = 2e-2
 _SMALL_CHANGE = 0.03
@@ -156,7 +156,7 @@ def fit_counts(problem: CountProblem, start: Start | None = None) -> Counts:
     """Fits the surface and its smoothness together: a step of each in turn. start: None begins at the anchor."""
     effects, smoothness = start or _anchor(problem)
     step = np.zeros(effects.size)
-    for _ in range(_STEPS):
+    for _ in range(_STEPS if start is None else _FROM_START):
         solved = _solved(problem, smoothness, effects)
         before, step = step, solved.effects - effects
         effects = _damped(problem, smoothness, effects, _shortened(step, before))
