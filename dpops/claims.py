@@ -37,7 +37,7 @@ class PureDP:
         _not_negative("epsilon", self.epsilon)
 
     def __str__(self) -> str:
-        """As ledgers keep it: the rational number alone, which is also how they did before there were other kinds."""
+        """Gives the rational number alone, as ledgers keep it; so they did before there were other kinds."""
         return str(self.epsilon)
 
     def times(self, factor: Fraction) -> "PureDP":
@@ -70,7 +70,7 @@ class ZCDP:
 
     @staticmethod
     def of_gaussian(sensitivity: Fraction, variance: Fraction) -> "ZCDP":
-        """Of continuous or discrete Gaussian noise; sensitivity is in the Euclidean norm of the whole vector.
+        """Claims what (discrete) Gaussian noise costs; sensitivity is in the Euclidean norm of the whole vector.
 
         Source: Canonne, Kamath and Steinke (2020), Theorem 14.
         """
@@ -104,7 +104,7 @@ class ApproxDP:
         return f"epsilon={self.epsilon},delta={self.delta}"
 
     def said(self) -> str:
-        """As people read it."""
+        """Says the claim as people read it."""
         return f"{float(self.epsilon):g}" + (f" at delta {float(self.delta):g}" if self.delta else "")
 
 

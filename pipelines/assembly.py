@@ -37,7 +37,7 @@ def admitted(spec: Specification, location: AccountLocation) -> Secret:
 
 
 def ledger_account_of(spec: Specification, location: AccountLocation, *, signs: bool = True) -> LedgerAccount:
-    """Of an account that was admitted: with its key's signature. signs: False where nothing will be recorded."""
+    """Names an admitted account's ledger, with its key's signature. signs: False where nothing will be recorded."""
     account = spec.account
     signature = signature_of(read_key(location.key)) if signs else None
     return LedgerAccount(location.url, location.head, account.name, account.limit, spec.name, spec.text, signature)

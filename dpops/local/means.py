@@ -72,9 +72,9 @@ def fixed_weights(reports: Reports) -> Float64s:
 
 @lru_cache(maxsize=1024)
 def _weights(mechanisms: Sequence[LocalMechanism]) -> Float64s:
-    """The same few services are asked for in thousands of groups."""
-    at = np.array(1 / math.sqrt(3))
-    inverse = np.array([1 / float(mechanism.variance(at)) for mechanism in mechanisms])
+    """Weighs services; made once, as thousands of groups ask for the few there are."""
+    typical = np.array(1 / math.sqrt(3))
+    inverse = np.array([1 / float(mechanism.variance(typical)) for mechanism in mechanisms])
     found: Float64s = np.asarray(inverse / inverse.sum())
     found.flags.writeable = False
     return found

@@ -70,10 +70,10 @@ class Backup(NamedTuple):
         return self.entries[-1]
 
     def with_entries(self, entries: Entries) -> "Backup":
-        """Of the same ledger, with its head."""
-        last, known = entries[-1], self.header.head
-        mine = Known(sequence=last["seq"], hash=last["hash"], accounts=known[self.genesis]["accounts"])
-        return Backup(_Header(self.header.made, self.header.key, known | {self.genesis: mine}), entries)
+        """Gives a backup of the same ledger that ends with these entries, with its head."""
+        last, head = entries[-1], self.header.head
+        own = Known(sequence=last["seq"], hash=last["hash"], accounts=head[self.genesis]["accounts"])
+        return Backup(_Header(self.header.made, self.header.key, head | {self.genesis: own}), entries)
 
     @property
     def newest(self) -> Mapping[str, Any] | None:
@@ -254,13 +254,13 @@ class _Recorded:
         return bool(entry["period"] == self._period_of(spec_id, slot_s))
 
     def _period_of(self, spec_id: str, slot_s: int) -> str:
-        """Of what is released by periods: the first slot's entry stands for all."""
+        """Names the period of a slot that is released by periods: the first slot's entry stands for all."""
         timetable = self._zones[self._accounts[spec_id]]
         return timetable.period_of(datetime.fromtimestamp(slot_s, ZoneInfo(timetable.zone)).date())
 
 
 def _timetables(entries: Entries) -> dict[str, Timetable]:
-    """Of each account, whose slots do not matter."""
+    """Reads each account's timetable; its slots do not matter."""
     opened = [msgspec.json.decode(entry["body"], type=Account) for entry in entries if entry["kind"] == "account"]
     return {account.name: Timetable(account.timezone, account.unit, 60) for account in opened}  # type: ignore[arg-type]
 

@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def exchanged_here(question: Question) -> tuple[Head, bytes]:
-    """As `exchanged`, in this process and without a deadline."""
+    """Answers a question as `exchanged` does, in this process and without a deadline."""
     try:
         return _answered(question)
     except FetchError as error:

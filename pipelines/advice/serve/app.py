@@ -85,7 +85,7 @@ class Server:
             await asyncio.to_thread(self.look)
 
     async def answer(self, request: Request, make: Make) -> Response:
-        """Of the newest snapshot; not again what the client has, and not again what was made."""
+        """Answers from the newest snapshot; sends nothing that the client has, and makes nothing a second time."""
         snapshot = self.snapshot
         if snapshot is None:
             return _problem(503, self.fault or "nothing is published yet")

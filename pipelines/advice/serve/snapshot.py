@@ -23,7 +23,7 @@ from pipelines.advice.pages.usable import published
 from pipelines.errors import InputError
 
 KINDS = ("parquet", "csv", "jsonl", "avro", "geojson")
-"""Of result files; of a slot in several the first is read."""
+"""Kinds of result files; of a slot in several the first is read."""
 PREFIXES = ("hats", "live")
 SECRET_NAMES = ("*.key", "*.head", "*.sqlite", "*.sqlite-*", "*.db", "*.learned")
 """What must not lie where a server reads."""
@@ -52,13 +52,13 @@ class Snapshot:
 
     @cached_property
     def starts(self) -> list[str]:
-        """Of all slots, in order."""
+        """Starts of all slots, in order."""
         starts: list[str] = self.rows["slot_start"].unique().to_pylist()
         return sorted(starts, key=datetime.fromisoformat)
 
     @cached_property
     def kinds(self) -> Mapping[str, str]:
-        """Of slots that are not settled: forecast or live."""
+        """Says of slots that are not settled whether they are forecast or live."""
         kinds: dict[str, str] = {}
         for name, chosen in (("live", is_live(self.rows)), ("forecast", pc.equal(self.rows["status"], "forecast"))):
             kinds |= dict.fromkeys(self.rows.filter(chosen)["slot_start"].unique().to_pylist(), name)
@@ -99,7 +99,7 @@ class Snapshot:
 
     @cached_property
     def map_data(self) -> bytes:
-        """Of the newest slots."""
+        """Packs the newest slots for the map."""
         newest = pa.array(self.starts[-self.slots :])
         return packed(
             self.rows.filter(pc.is_in(self.rows["slot_start"], newest)), self.around.places, self.around.ground
@@ -180,7 +180,7 @@ def _together(tables: Mapping[Stamp, pa.Table], files: Mapping[str, Sequence[Sta
 
 
 def _slices(rows: pa.Table) -> dict[str, tuple[int, int]]:
-    """Of rows in the order of their slots."""
+    """Where the rows of each slot begin, and how many they are; rows are in the order of their slots."""
     if not rows.num_rows:
         return {}
     runs = pc.run_end_encode(rows["slot_start"].combine_chunks())

@@ -156,15 +156,6 @@ def read_gtfs(path: Path) -> Gtfs:
     return Gtfs(tables, skipped)
 
 
-def is_gtfs(path: Path) -> bool:
-    """Whether a zip or folder has the tables of a timetable."""
-    try:
-        with _opened(path, "stop_times.txt"):
-            return True
-    except (OSError, zipfile.BadZipFile):
-        return False
-
-
 def _opened(path: Path, name: str) -> IO[bytes]:
     """Raises FileNotFoundError, other OSError and BadZipFile."""
     if path.is_dir():

@@ -55,7 +55,7 @@ class Feed:
         return when, parts
 
     def _calendar(self) -> Calendar:
-        """Of the dates asked for, or all local days between the first and the last plausible time in the files."""
+        """Lays out the dates asked for, or all local days from the first to the last plausible time in the files."""
         table = self.spec.timetable
         if self.dates is not None:
             return range_of(table, *self.dates)

@@ -41,7 +41,7 @@ def live_slot(known: Sequence[StageEntry], slots: int, hour: int, policy: Levels
 
 
 def recorded_stage(live: Sequence[LiveEntry], slot_s: int, region: Sequence[int]) -> Stage | None:
-    """Of a slot that is recorded already: what is made again is made as it was."""
+    """Finds the stage of a slot that is recorded already: what is made again is made as it was."""
     return next((stage_of(entry.unit, region) for entry in live if entry.unit.slot_s == slot_s), None)
 
 
