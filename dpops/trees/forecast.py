@@ -19,7 +19,7 @@ SIZES = np.geomspace(1e-6, 100.0, 65)
 _DRAWS = 48
 
 
-class Errors(NamedTuple):
+class ReadingErrors(NamedTuple):
     """Mean absolute errors, float64 (sizes,) each. cdf: of shares, over the inner edges. p50, p85, mean: in bins;
     variance: in bins squared."""
 
@@ -30,14 +30,16 @@ class Errors(NamedTuple):
     variance: Float64s
 
 
-def errors_at(size: Float64s | float, tree: Tree, shares: tuple[Fraction, ...], prior: Prior, upper: float) -> Errors:
+def errors_at(
+    size: Float64s | float, tree: Tree, shares: tuple[Fraction, ...], prior: Prior, upper: float
+) -> ReadingErrors:
     """Errors of the consistent estimates for noise of that size: M / (epsilon total mass), the law's unit.
 
     upper: U, in the prior's units. Clipping of users is not counted here.
     """
     curves = _curves(tree, shares, prior.mean, prior.sd, upper)
     at = np.log(np.clip(size, SIZES[0], SIZES[-1]))
-    return Errors(*(np.exp(np.interp(at, np.log(SIZES), np.log(np.maximum(curve, 1e-12)))) for curve in curves))
+    return ReadingErrors(*(np.exp(np.interp(at, np.log(SIZES), np.log(np.maximum(curve, 1e-12)))) for curve in curves))
 
 
 @lru_cache(maxsize=16)
@@ -49,7 +51,9 @@ def expected_cdfs(bins: int, prior_mean: float, prior_sd: float, upper: float) -
 
 
 @lru_cache(maxsize=16)
-def _curves(tree: Tree, shares: tuple[Fraction, ...], prior_mean: float, prior_sd: float, upper: float) -> Errors:
+def _curves(
+    tree: Tree, shares: tuple[Fraction, ...], prior_mean: float, prior_sd: float, upper: float
+) -> ReadingErrors:
     """By simulation with a fixed seed: noise of the tree on what is expected, made consistent and read."""
     cases = expected_cdfs(tree.bins, prior_mean, prior_sd, upper)
     uniform = np.random.default_rng(1).random((_DRAWS, tree.nodes)) - 0.5
@@ -57,7 +61,7 @@ def _curves(tree: Tree, shares: tuple[Fraction, ...], prior_mean: float, prior_s
     noise = cumulative(laplace * np.sqrt(law(tree, shares).variances / 2), 0.0, tree, shares)
     true, noise = np.repeat(cases, _DRAWS, axis=0), np.tile(noise, (cases.shape[0], 1))
     curves = [_errors(consistent(true + size * noise), true) for size in SIZES.tolist()]
-    return Errors(*np.array(curves).T)
+    return ReadingErrors(*np.array(curves).T)
 
 
 def _errors(released: Float64s, true: Float64s) -> list[float]:

@@ -57,8 +57,8 @@ def evaluate_distributions(
 
 def _dense(
     bins: int, epsilons: Sequence[str], runs: int, seed: int, *, quiet: bool
-) -> list[tuple[int, figures.Errors]]:
-    errors_of_fleets: list[tuple[int, figures.Errors]] = []
+) -> list[tuple[int, figures.OutputErrors]]:
+    errors_of_fleets: list[tuple[int, figures.OutputErrors]] = []
     with progress_bars(quiet=quiet) as bars:
         for done, vehicles in enumerate(figures.MADE_UP_VEHICLES):
             hats = figures.made_up_hats(vehicles, MADE_UP_HATS, bins, GRID, seed)

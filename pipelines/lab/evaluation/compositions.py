@@ -42,7 +42,7 @@ NO_KEY = Secret(bytes(32))
 
 
 @dataclass(frozen=True)
-class Errors:
+class CompositionErrors:
     """Mean absolute errors of one composition at one total, in the statistic's unit; a HAT without a value counts with
     the city's constant. by_class: by vehicles that reported in the HAT, None for a class without HATs."""
 
@@ -82,7 +82,7 @@ class Truth:
 
 def compare(
     feed: Feed, totals: Sequence[str], runs: int, report: Report
-) -> tuple[Truth, list[Errors], list[CompositionCost]]:
+) -> tuple[Truth, list[CompositionErrors], list[CompositionCost]]:
     """Releases telemetry with each composition at each total, divided over all HATs of a period at once."""
     spec, (when, events) = feed.spec, feed.events(report)
     whole_period = Allocation(epsilon=spec.privacy.allocation.epsilon, per="period", scope="period")
@@ -97,7 +97,7 @@ def compare(
     whole = _tallied(events, None, columns)
     truth = _truth(whole, spec.speeds.grid)
     ways = _ways(whole)
-    errors: list[Errors] = []
+    errors: list[CompositionErrors] = []
     spent: list[CompositionCost] = []
     for label, cap, clip_user in ways:
         rows = whole if cap is None else _tallied(events, cap, columns)
@@ -162,7 +162,7 @@ def _truth(whole: Tally, grid: Grid) -> Truth:
 
 def _errors(
     label: str, total: str, divided: Sequence[Divided], policy: Policy, truth: Truth, runs: int
-) -> Iterator[Errors]:
+) -> Iterator[CompositionErrors]:
     for stat in policy.statistics:
         true, constant = truth.values[stat.name], truth.constant(stat.name)
         error = np.abs(true - constant)
@@ -188,18 +188,18 @@ def _actual(
     return at, error / runs
 
 
-def _constants(truth: Truth, statistics: Sequence[RequestedStatistic]) -> Iterator[Errors]:
+def _constants(truth: Truth, statistics: Sequence[RequestedStatistic]) -> Iterator[CompositionErrors]:
     for stat in statistics:
         error = np.abs(truth.values[stat.name] - truth.constant(stat.name))
         yield _summed(CONSTANT, "", stat.name, error, truth)
 
 
-def _summed(label: str, total: str, statistic: str, error: Float64s, truth: Truth) -> Errors:
+def _summed(label: str, total: str, statistic: str, error: Float64s, truth: Truth) -> CompositionErrors:
     chosen = [in_class(truth.vehicles, *bounds) for bounds in CLASSES]
     by_class = [float(error[mine].mean()) if mine.any() else None for mine in chosen]
     constant = float(np.abs(truth.values[statistic] - truth.constant(statistic)).mean())
     mean = float(error.mean())
-    return Errors(label, total, statistic, mean, by_class, mean > constant)
+    return CompositionErrors(label, total, statistic, mean, by_class, mean > constant)
 
 
 def _spent(label: str, total: str, divided: Sequence[Divided], truth: Truth) -> CompositionCost:
@@ -235,7 +235,7 @@ def spent_table(spent: Sequence[CompositionCost]) -> Table:
     return table
 
 
-def error_tables(statistic: str, errors: Sequence[Errors], truth: Truth) -> Iterator[Table]:
+def error_tables(statistic: str, errors: Sequence[CompositionErrors], truth: Truth) -> Iterator[Table]:
     """Errors of one statistic, a table a total: overall and by the number of vehicles in the HAT."""
     unit = named(statistic).unit.format("km/h")
     names = [f"{class_name(*bounds)}\n({int(in_class(truth.vehicles, *bounds).sum())})" for bounds in CLASSES]

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from dpops.forecast import Prior
 from dpops.mechanisms.tree import Tree
 from dpops.types import Grid
-from pipelines.lab.evaluation.distributions import ARRAY_AVERAGE, CONSTANT, Errors, Hat, released, truth_of
+from pipelines.lab.evaluation.distributions import ARRAY_AVERAGE, CONSTANT, Hat, OutputErrors, released, truth_of
 
 _COLOURS = {"0.5": "#d62728", "1": "#ff7f0e", "4": "#1f77b4"}
 
@@ -68,7 +68,7 @@ def draw_day(hats: Sequence[Hat], bins: int, grid: Grid, epsilon: str, prior: Pr
     return _save(figure, folder, "day")
 
 
-def draw_dense(found: Sequence[tuple[int, Errors]], epsilon: str, folder: Path) -> Path:
+def draw_dense(found: Sequence[tuple[int, OutputErrors]], epsilon: str, folder: Path) -> Path:
     """Errors in the made-up city against the number of vehicles, at one epsilon."""
     figure = Figure(figsize=(7.4, 4.4), layout="constrained")
     axes = figure.add_subplot()

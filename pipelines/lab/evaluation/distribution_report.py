@@ -5,7 +5,7 @@ from itertools import groupby
 
 from rich.table import Table
 
-from pipelines.lab.evaluation.distributions import CONSTANT, Crossover, Errors, Truth
+from pipelines.lab.evaluation.distributions import CONSTANT, Crossover, OutputErrors, Truth
 from pipelines.lab.evaluation.real import CLASSES, against, class_name, in_class
 
 UNITS = {"cdf": "share, averaged over the edges", "p50": "km/h", "p85": "km/h", "mean": "km/h"}
@@ -37,7 +37,7 @@ def crossover_table(found: Sequence[Crossover]) -> Table:
     return table
 
 
-def error_table(output: str, found: Sequence[Errors], truth: Truth, where: str) -> Table:
+def error_table(output: str, found: Sequence[OutputErrors], truth: Truth, where: str) -> Table:
     """Errors of one output by epsilon; a star marks what the city's constant does better."""
     bar = next(each for each in found if each.label == CONSTANT)
     table = Table(
@@ -57,7 +57,7 @@ def error_table(output: str, found: Sequence[Errors], truth: Truth, where: str) 
     return table
 
 
-def dense_table(found: Sequence[tuple[int, Errors]]) -> Table:
+def dense_table(found: Sequence[tuple[int, OutputErrors]]) -> Table:
     """The made-up city: a line for each number of vehicles and epsilon."""
     table = Table(
         title="dense made-up city: mean absolute error by vehicles in the HAT, km/h (cdf: share)",
@@ -80,7 +80,7 @@ def dense_table(found: Sequence[tuple[int, Errors]]) -> Table:
     return table
 
 
-def _numbers(each: Errors) -> list[float | None]:
+def _numbers(each: OutputErrors) -> list[float | None]:
     return [each.mean, each.row_weighted, *each.by_class]
 
 

@@ -100,7 +100,7 @@ class Truth(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Errors:
+class OutputErrors:
     """Mean absolute errors of one output at one epsilon: km/h, of `cdf` shares averaged over the edges."""
 
     output: str
@@ -169,7 +169,7 @@ def errors_of(
     runs: int,
     prior: Prior | None,
     report: Callable[[int, int], None],
-) -> list[Errors]:
+) -> list[OutputErrors]:
     """Errors of the tree's outputs, of array-average's mean at the same epsilon, and of the city's constants."""
     truth, city = truth_of(hats, bins, grid), city_of(hats, bins, grid)
     constants = [_summed(name, CONSTANT, "-", _off(name, city[name], truth), truth) for name in OUTPUTS]
@@ -214,9 +214,9 @@ def _off(name: str, values: Float64s, truth: Truth) -> Float64s:
     return off.mean(axis=1) if off.ndim == 2 else off
 
 
-def _summed(output: str, label: str, epsilon: str, off: Float64s, truth: Truth) -> Errors:
+def _summed(output: str, label: str, epsilon: str, off: Float64s, truth: Truth) -> OutputErrors:
     chosen = [in_class(truth.vehicles, *bounds) for bounds in CLASSES]
-    return Errors(
+    return OutputErrors(
         output=output,
         label=label,
         epsilon=epsilon,
