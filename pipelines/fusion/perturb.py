@@ -68,7 +68,7 @@ def read_telemetry(
     hours = spec.reports.hours or Hours("UTC", 3600)
     rules = Rules(spec.grid, spec.telemetry.units, None, hours, vehicle_key)
     refused: Counter[str] = Counter()
-    parts: list[Observations] = []
+    parts = [Observations(*np.empty((len(Observations._fields), 0), np.int64))]  # a file may hold no row at all
     paths = paths_of(pattern)
     for done, path in enumerate(paths):
         for batch in read_apart(spec.telemetry, path):

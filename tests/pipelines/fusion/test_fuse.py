@@ -4,6 +4,7 @@ import csv
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
@@ -119,6 +120,24 @@ def test_an_input_without_a_usable_report_is_a_failure(reports: Path) -> None:
 
     assert main(arguments) == FAILED
     assert main([*arguments[:2], str(reports / "feed.csv"), *arguments[3:]]) == BAD_SPECIFICATION
+
+
+@pytest.mark.parametrize("layout", ["parquet", "jsonl", "csv"])
+def test_telemetry_without_a_row_makes_no_reports(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], layout: str
+) -> None:
+    from pipelines.cli import main
+
+    text = fusion_city.spec().replace('[telemetry]\nlayout = "csv"', f'[telemetry]\nlayout = "{layout}"')
+    feed, key = tmp_path / "feed", tmp_path / "reports.key"
+    feed.write_text("bus,ts,lat,lon,v\n" if layout == "csv" else "")
+    if layout == "parquet":
+        pq.write_table(pa.table({name: pa.array([], pa.string()) for name in ("bus", "ts", "lat", "lon", "v")}), feed)
+    key.write_text("ab" * 32)
+    key.chmod(0o600)
+    arguments = ["--spec", str(write(tmp_path, text)), "--input", str(feed), "--output", str(tmp_path / "r.csv")]
+    assert main(["perturb", *arguments, "--key", str(key)]) == FAILED
+    assert "no row of the telemetry was usable, of 0" in capsys.readouterr().err
 
 
 def test_no_map_is_drawn_without_cells_and_no_reports_are_written_that_cannot_be_fused(
