@@ -10,7 +10,7 @@ import numpy as np
 
 from dpops.types import Float64s, Int64s
 from transforms.places.ground import NOWHERE, Pieces, Places, ancestors
-from transforms.places.hexagons import KM_PER_DEGREE, cell_text
+from transforms.places.hexagons import KM_PER_DEGREE, cell_text, check_looks
 
 if TYPE_CHECKING:
     import shapely
@@ -21,6 +21,9 @@ BUFFER_M = 25.0
 """What belongs to a line: so far from it, in metres, where a file says nothing else."""
 MOST_PLACES, MOST_KM2 = 200_000, 5_000
 LEAST_BUFFER_M, MOST_BUFFER_M = 1.0, 1_000.0
+MOST_MEETINGS = 200_000
+"""Of pairs of a line's segments that lie within reach of each other: what lies near the line takes 30 us for each."""
+_SAMPLED = 50
 _LINES, _AREAS = ("LineString", "MultiLineString"), ("Polygon", "MultiPolygon")
 
 
@@ -82,9 +85,15 @@ def _names(features: Sequence[dict[str, Any]]) -> tuple[str, ...]:
 
 def _fine_cells(features: Sequence[dict[str, Any]], buffer_m: float) -> tuple[Int64s, Int64s]:
     """Fine cells, each once, and the place of each."""
+    import shapely
+
     shapes = [_shape_of(feature, buffer_m, number) for number, feature in enumerate(features, 1)]
     if sum(shape.area.area for shape in shapes) > MOST_KM2 * 1e6:
         raise ValueError(f"places cover at most {MOST_KM2:,} square kilometres")
+    fine_m2 = h3.average_hexagon_area(FINE, "m^2")
+    check_looks(
+        [shape.area.area / fine_m2 for shape in shapes], [shapely.get_num_coordinates(shape.area) for shape in shapes]
+    )
     parts = [_cells_of(shape) for shape in shapes]
     cell, apart_m = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     place = np.repeat(np.arange(len(parts)), [cells.size for cells, _ in parts])
@@ -121,7 +130,24 @@ def _shape_of(feature: dict[str, Any], buffer_m: float, number: int) -> _Shape:
     line = shapely.transform(degrees, lambda positions: positions * _metres_per_degree(middle))
     if not line.is_valid:
         raise ValueError(f"feature {number} has a geometry that crosses itself: {shapely.is_valid_reason(degrees)}")
-    return _Shape(line, line if kind in _AREAS else line.buffer(_buffer_of(feature, buffer_m, number)), middle)
+    if kind in _AREAS:
+        return _Shape(line, line, middle)
+    own_m = _buffer_of(feature, buffer_m, number)
+    if _meetings(line, own_m) > MOST_MEETINGS:
+        raise ValueError(f"feature {number} has a line that is too tangled or too detailed: simplify or split it")
+    return _Shape(line, line.buffer(own_m), middle)
+
+
+def _meetings(line: "shapely.Geometry", buffer_m: float) -> float:
+    """About how many pairs of a line's segments lie within reach, by boxes around a sample of them."""
+    import shapely
+
+    parts = [shapely.get_coordinates(part) for part in shapely.get_parts(line)]
+    segments = np.concatenate([shapely.linestrings(np.stack([at[:-1], at[1:]], axis=1)) for at in parts])
+    sample = segments[:: max(1, segments.size // _SAMPLED)]
+    reach = shapely.bounds(sample) + np.array([-buffer_m, -buffer_m, buffer_m, buffer_m])
+    met = shapely.STRtree(segments).query(shapely.box(*reach.T))
+    return float(met.shape[1] / sample.size * segments.size / 2)
 
 
 def _cells_of(shape: _Shape) -> tuple[Int64s, Float64s]:

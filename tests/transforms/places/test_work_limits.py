@@ -1,0 +1,70 @@
+"""Regions and places from files that would take minutes or all memory are refused by what they ask for, at once."""
+
+import numpy as np
+import pytest
+
+from transforms.places import hexagons
+from transforms.places.hexagons import cells_of_geojson
+from transforms.places.shapes import shape_pieces
+
+REGION = cells_of_geojson({"type": "Polygon", "coordinates": [[[14.4, 46], [14.6, 46], [14.6, 46.1], [14.4, 46]]]}, 7)
+DRAWS = np.random.default_rng(1)
+
+
+def circle(positions, radius):
+    at = np.linspace(0, 2 * np.pi, positions)
+    return np.stack([14.5 + radius * np.cos(at), 46.05 + radius * np.sin(at)], axis=1).round(7).tolist()
+
+
+def collection(*geometries):
+    features = [
+        {"type": "Feature", "properties": {"name": str(number)}, "geometry": geometry}
+        for number, geometry in enumerate(geometries)
+    ]
+    return {"type": "FeatureCollection", "features": features}
+
+
+def line(positions):
+    return {"type": "LineString", "coordinates": positions.tolist()}
+
+
+def polygon(*rings):
+    return {"type": "Polygon", "coordinates": list(rings)}
+
+
+@pytest.mark.parametrize("positions", [2_000, 30_000])
+def test_a_tangled_line_is_no_place(positions):
+    tangle = DRAWS.uniform([14.48, 46.04], [14.52, 46.06], (positions, 2))
+    with pytest.raises(ValueError, match="feature 2 has a line that is too tangled or too detailed"):
+        shape_pieces(collection(line(np.array([[14.5, 46.05], [14.51, 46.05]])), line(tangle)), REGION)
+
+
+def test_a_detailed_line_as_buses_drive_it_is_a_place():
+    """Five metres a position, there and back."""
+    there = np.array([14.45, 46.05]) + np.cumsum(DRAWS.normal([6e-5, 1e-5], 1e-5, (500, 2)), axis=0)
+    assert shape_pieces(collection(line(np.concatenate([there, there[::-1]]))), REGION).places.names == ("0",)
+
+
+def test_areas_of_too_many_positions_are_no_places():
+    with pytest.raises(ValueError, match="too detailed for so large an area"):
+        shape_pieces(collection(polygon(circle(20_000, 0.3))), REGION)
+
+
+def test_a_region_is_limited_as_a_whole():
+    """Each of these areas alone would be one."""
+    part = polygon(circle(5, 3.0))
+    assert hexagons.MOST_CELLS // 4 < len(cells_of_geojson(part, 7)) * 7**2 < hexagons.MOST_CELLS
+    nested = {"type": "GeometryCollection", "geometries": [part, collection(part, part, part)]}
+    with pytest.raises(ValueError, match="at most 5,000,000"):
+        cells_of_geojson(nested, 9)
+
+
+def test_a_region_of_too_many_positions_is_refused():
+    with pytest.raises(ValueError, match="too detailed for so large an area"):
+        cells_of_geojson(polygon(circle(200_000, 0.5)), 10)
+
+
+@pytest.mark.parametrize("rings", [[], [[]], [[[14, 46]]], [[[14, 46], [15, 46]]]])
+def test_a_polygon_without_a_ring_is_no_region(rings):
+    with pytest.raises(ValueError, match="a ring of at least three positions"):
+        cells_of_geojson({"type": "Polygon", "coordinates": rings}, 7)
