@@ -15,4 +15,4 @@ def read_regular(path: Path, most_bytes: int) -> bytes:
             raise OSError(errno.EINVAL, "is no regular file", str(path))
         if status.st_size > most_bytes:
             raise OSError(errno.EFBIG, f"is of more than {most_bytes:,} bytes", str(path))
-        return file.read(most_bytes)
+        return file.read(status.st_size)  # so much memory is taken at once, however little comes

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 4 << 30
 """Of a backup, and of what it holds."""
+MOST_EXPANDED = 100
+"""Times its size, beside a MiB: entries, which hold digests, are packed to a third or so."""
 
 _BEGIN = b"hatstream backup 1"
 _PLAIN, _ENCRYPTED = _BEGIN + b"\n", _BEGIN + b", encrypted\n"
@@ -278,7 +280,11 @@ def read_backup(path: Path, password: bytes | None) -> Backup:
     packed = _opened(path, data, password)
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(packed)) as file:
-            first, *rest = file.read(MOST_BYTES).splitlines()
+            most = min(MOST_BYTES, MOST_EXPANDED * len(packed) + (1 << 20))
+            content = file.read(most + 1)
+        if len(content) > most:
+            raise ValueError
+        first, *rest = content.splitlines()
         backup = Backup(msgspec.json.decode(first, type=_Header), [msgspec.json.decode(line) for line in rest])
         if backup.header.head[backup.genesis]["hash"] != backup.last["hash"]:
             raise ValueError

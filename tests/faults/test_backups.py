@@ -3,8 +3,10 @@
 Each test loses something of the small city after its first day, or after its second one, of which no backup was made.
 """
 
+import gzip
 import json
 import sqlite3
+import tracemalloc
 from itertools import combinations
 from shutil import copy2, rmtree
 
@@ -148,6 +150,17 @@ def test_a_damaged_backup_is_refused_wherever_the_damage_is(backed_up, hatstream
         else:
             assert (code, "internal error" in err) == (4, False)
         assert not (backed_up / KEY).exists()
+
+
+def test_a_backup_that_expands_to_more_than_any_holds_is_not_unpacked(backed_up, hatstream):
+    (backed_up / "bad").write_bytes(b"hatstream backup 1\n" + gzip.compress(bytes(100 << 20)))
+    tracemalloc.start()
+    try:
+        code, _, err = restored(backed_up, hatstream, "--nothing-since", file="bad")
+        assert tracemalloc.get_traced_memory()[1] < 50 << 20
+    finally:
+        tracemalloc.stop()
+    assert (code, "is damaged" in err) == (4, True)
 
 
 def test_a_backup_replaces_nothing_but_a_backup(backed_up, hatstream):

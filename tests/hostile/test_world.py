@@ -8,7 +8,7 @@ import pytest
 
 from pipelines import cli
 from tests import city
-from tests.hostile import laws, ledgers
+from tests.hostile import lab, laws, ledgers
 from tests.hostile.laws import Broken, Done, Values, check, check_rows, ran
 from tests.hostile.standing import _check
 from tests.hostile.world import DAYS, World, fresh, lived
@@ -22,7 +22,7 @@ def test_the_laws_hold_in_a_world_of_a_fixed_seed(seed, postgres):
 
 
 def test_what_broke_a_law_once_breaks_none_now(tmp_path):
-    """A head file that is no UTF-8, a map to an empty path, and telemetry without a row."""
+    """A head file that is no UTF-8, a map to an empty path, and telemetry without a row, in each text layout."""
     world = World(1, tmp_path)
     world.run(["init", "--spec", world.at("spec.toml"), *world.account])
     (tmp_path / "ledger.key.head").write_bytes(b"\xff\xfe")
@@ -32,7 +32,12 @@ def test_what_broke_a_law_once_breaks_none_now(tmp_path):
     (tmp_path / "r.key").write_text("0a" * 32)
     (tmp_path / "r.key").chmod(0o600)
     asked = ["--spec", world.at("fusion.toml"), "--input", world.at("t.csv")]
-    assert world.run(["perturb", *asked, "--output", world.at("r.csv"), "--key", world.at("r.key")]).code == 4
+    given = [*asked, "--output", world.at("r.csv"), "--key", world.at("r.key")]
+    assert world.run(["perturb", *given]).code == 4
+    (tmp_path / "t.csv").write_bytes(b"")
+    for layout in ("csv", "json", "jsonl"):
+        (tmp_path / "fusion.toml").write_text(lab.FUSION.replace('layout = "csv"', f'layout = "{layout}"'))
+        assert world.run(["perturb", *given]).code == 4
 
 
 @pytest.mark.slow

@@ -41,7 +41,7 @@ def test_a_tangled_line_is_no_place(positions):
 
 def test_a_detailed_line_as_buses_drive_it_is_a_place():
     """Five metres a position, there and back."""
-    there = np.array([14.45, 46.05]) + np.cumsum(DRAWS.normal([6e-5, 1e-5], 1e-5, (500, 2)), axis=0)
+    there = np.array([14.53, 46.02]) + np.cumsum(DRAWS.normal([6e-5, 1e-5], 1e-5, (500, 2)), axis=0)
     assert shape_pieces(collection(line(np.concatenate([there, there[::-1]]))), REGION).places.names == ("0",)
 
 
