@@ -29,8 +29,9 @@ OFTEN = 3
 SLOTS_BITS = 19
 FARTHEST_E7, WIDEST_E7 = 700_000_000, 1_800_000_000
 KM_PER_E7 = 1.112e-5
-COARSE, FINE = 3, 12
-"""Squares that fit so often along the edge of a cell: few of the first hold most positions, the second most others."""
+COARSE, MIDDLE, FINE = 3, 12, 48
+"""Squares that fit so often along the edge of a cell: few of the first hold most positions, the others most of those
+along its edges."""
 MOST_BITS = 22
 """Of a side, 47 km: of larger squares parallels would stray too far."""
 
@@ -68,7 +69,7 @@ def cells_by_squares(lat_e7: Int64s, lon_e7: Int64s, resolution: int, ask: Looku
 @cache
 def _sizes(resolution: int) -> tuple[_Size, ...]:
     edge_e7 = h3.average_hexagon_edge_length(resolution, unit="km") / KM_PER_E7
-    sides = (edge_e7 / number for number in (COARSE, FINE) if edge_e7 / number >= 4)
+    sides = (edge_e7 / number for number in (COARSE, MIDDLE, FINE) if edge_e7 / number >= 4)
     bits = dict.fromkeys(min(int(np.log2(side)), MOST_BITS) for side in sides)
     slots = 1 << SLOTS_BITS
     return tuple(
