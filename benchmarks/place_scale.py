@@ -6,7 +6,8 @@ import time
 import click
 import numpy as np
 
-from dpops.learning.places import Around, PlaceDay, PlaceSums, learn_places, whole_weight
+from dpops.learning.place_sums import Around, PlaceDay, PlaceSums
+from dpops.learning.places import learn_places, whole_weight
 
 WEIGHT_SD, SPEED_SD = 8.7, 25.6
 """Of the noise at a total of 2.64 (delta 1e-6) of which places have .3."""
@@ -27,7 +28,15 @@ def benchmark(places: str, days: int) -> None:
             sums = sums.after(PlaceDay(noisy, speeds, np.full(number, 20.0), WEIGHT_SD**2, SPEED_SD**2, 1.0))
         taken_s, start = (time.process_time() - start) / days, time.process_time()
         expected = np.full(number, whole_weight(sums, float(weights.sum())) / number)
-        learn_places(sums, Around(values=np.full(number, 20.0), expected=expected, groups=np.arange(number) // 7))
+        learn_places(
+            sums,
+            Around(
+                values=np.full(number, 20.0),
+                of_hours=np.full(number, 5.0),
+                expected=expected,
+                groups=np.arange(number) // 7,
+            ),
+        )
         most_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         print(
             f"{number:,} places: a day {taken_s:.2f} s, learning {time.process_time() - start:.1f} s, {most_mb:.0f} MB"

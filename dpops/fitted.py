@@ -145,12 +145,20 @@ LITTLE_KMH = 0.5
 """Guessed: a worst bias that clips next to nothing."""
 
 # Places inside cells (docs/streets.md).
-PLACE_SDS_KMH, PLACE_GROUP_SD_KMH = (2.5, 6.0, 12.0, 20.0), 4.0
-"""Guessed: how far places may lie from their cell, a mixture whose parts are learned; and groups of
-them, at first."""
-PLACE_OWN, PLACE_COMMON, MOST_PLACE_OWN, PLACE_FLOOR = 60.0, 3.0, 400.0, 1.5
+PLACE_SDS_KMH, PLACE_GROUP_SD_KMH = (0.5, 2.5, 6.0, 12.0, 20.0), 4.0
+"""Guessed: how far places may lie from their cell, a mixture whose parts are learned (the first says that a place is as
+its cell); and groups of them, at first."""
+PLACE_EVIDENCE = 6.0
+"""Made-up: so much likelier, as a logarithm, releases must be if places differ from their cells than if none does,
+before any is published otherwise. In cities where none does it stayed below 5."""
+PLACE_OTHER_HOURS, LEAST_PLACE_FLOOR = 0.3, 0.5
+"""Made-up: what no day tells of a place, as it has its reports in other hours than its cell. So much of the variance of
+its cell's hours, and at least so much in (km/h)^2."""
+PLACE_OTHERWISE = 0.5
+"""Made-up: how much of a day's own mean counts for a map of the same days, where vehicles only weigh otherwise."""
+PLACE_OWN, PLACE_COMMON, MOST_PLACE_OWN = 60.0, 3.0, 400.0
 """Real: before two days tell, variance of a vehicle's own mean at a place on a day, and of what all have in common,
-(km/h)^2; the most that is believed of the first; and what no day tells, as a place has its reports in other hours."""
+(km/h)^2; and the most that is believed of the first."""
 MOST_PLACE_COMMON = 50.0
 """Guessed: the most that is believed of the second."""
 SURE = 9.0

@@ -244,7 +244,8 @@ def places_of(document: Document, region: tuple[int, ...], folder: Path) -> Plac
         content = None if table.file is None else msgspec.json.decode(read_regular(folder / table.file, REGION_BYTES))
         if table.file is not None:
             require("shapely")
-        return places_asked(table, region, content)
+        visits = None if table.visits is None else _read_visits(folder / table.visits)
+        return places_asked(table, region, content, visits)
     except OSError as error:
         raise SpecificationError(f"places.file: {error.strerror}: {shortened(repr(table.file))}") from None
     except ModuleNotFoundError as error:
@@ -253,6 +254,13 @@ def places_of(document: Document, region: tuple[int, ...], folder: Path) -> Plac
         raise SpecificationError(f"places.file: {shortened(repr(table.file))} is nested too deeply") from None
     except (ValueError, TypeError, LookupError, AttributeError, msgspec.MsgspecError) as error:
         raise SpecificationError(f"places: {shortened(str(error))}") from None
+
+
+def _read_visits(path: Path) -> str:
+    try:
+        return read_regular(path, REGION_BYTES).decode()
+    except OSError as error:
+        raise SpecificationError(f"places.visits: {error.strerror}: {shortened(repr(path.name))}") from None
 
 
 def input_of(table: InputTable, allowed_lateness_s: int) -> Input:

@@ -1,18 +1,23 @@
 """What a specification says of places: what they are, and what part of the total is spent on them."""
 
+import csv
 import hashlib
+import io
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Annotated, Any
 
 import msgspec
+import numpy as np
 
 from transforms.places.ground import Pieces, hexagon_pieces
 from transforms.places.shapes import BUFFER_M, shape_pieces
 
 SHARE = Fraction(3, 10)
-MOST_PLACES = 200_000
+MOST_PLACES, MOST_VISITS = 200_000, 10_000_000
+HARDLY = 0.05
+"""A place that public visits leave out may be visited all the same: so much, where 1 is the mean of all places."""
 
 
 class PlacesTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -33,6 +38,13 @@ class PlacesTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     buffer_m: Annotated[
         Fraction | None, msgspec.Meta(description="with file: so near to a line is what belongs to it; 25 if left out")
     ] = None
+    visits: Annotated[
+        str | None,
+        msgspec.Meta(
+            description="a CSV of columns place and vehicles: how many come to each place on a day, roughly. Public, as"
+            " from a timetable; what it leaves out is hardly visited"
+        ),
+    ] = None
     share: Annotated[Fraction, msgspec.Meta(description="of each period's total; hexagons and hours keep the rest")] = (
         SHARE
     )
@@ -47,8 +59,37 @@ class PlacesAsked:
     pieces: Pieces = field(compare=False, repr=False)
 
 
-def places_asked(table: PlacesTable, region: Sequence[int], document: Any) -> PlacesAsked:
-    """document: of the file. Raises ValueError, which names the key."""
+def places_asked(table: PlacesTable, region: Sequence[int], document: Any, visits: str | None = None) -> PlacesAsked:
+    """document: of the file. visits: text of that file. Raises ValueError, which names the key."""
+    asked = _places_asked(table, region, document)
+    if visits is None:
+        return asked
+    numbers = _visits(visits, asked.pieces.places.names)
+    text = asked.text | {"visits": hashlib.sha256(np.array(numbers, "<f8").tobytes()).hexdigest()[:16]}
+    pieces = replace(asked.pieces, places=asked.pieces.places._replace(visits=numbers))
+    return replace(asked, text=text, pieces=pieces)
+
+
+def _visits(content: str, names: Sequence[str]) -> tuple[float, ...]:
+    """Vehicles a day of each place, HARDLY of the mean where the table has less."""
+    rows = csv.DictReader(io.StringIO(content))
+    if not {"place", "vehicles"} <= set(rows.fieldnames or ()):
+        raise ValueError("visits needs the columns place and vehicles")
+    number, numbers = {name: index for index, name in enumerate(names)}, np.full(len(names), np.nan)
+    for line, row in enumerate(rows, 2):
+        place, vehicles = number.get(row["place"] or ""), float(row["vehicles"] or "nan")
+        if place is None or not np.isnan(numbers[place]):
+            raise ValueError(f"visits: line {line} needs the name of a place, each once")
+        if not 0 <= vehicles <= MOST_VISITS:
+            raise ValueError(f"visits: line {line} needs vehicles from 0 to {MOST_VISITS:,}")
+        numbers[place] = vehicles
+    whole = float(np.nansum(numbers))
+    if not whole > 0:
+        raise ValueError("visits needs a place with vehicles")
+    return tuple(np.maximum(np.nan_to_num(numbers), HARDLY * whole / len(names)).tolist())
+
+
+def _places_asked(table: PlacesTable, region: Sequence[int], document: Any) -> PlacesAsked:
     if not 0 < table.share < 1:
         raise ValueError(f"share must be above 0 and below 1; it is {float(table.share):g}")
     if table.resolution is not None:

@@ -12,7 +12,7 @@ from tests import city, levels_city
 from tests.faults.processes import other_process, run
 from tests.levels_city import DAYS, SPEC
 from transforms.failpoints import FailpointError, acting
-from transforms.recorded.stage_plan import numbers_of, rests_on
+from transforms.recorded.stage_plan import is_of_places, numbers_of, rests_on
 from transforms.recorded.units import Sequenced
 
 STAGES = 4
@@ -140,3 +140,34 @@ def test_a_later_stage_is_made_from_other_input_and_the_first_one_stands(tmp_pat
     assert main(release(tmp_path, ledger)) == 0
     check_whole(tmp_path, ledger, seen)
     assert location.find(ledger, tmp_path / "key").ledger.audit("small").changed == 1
+
+
+PLACED = SPEC + '[places]\nresolution = 8\n[[output]]\nproduct = "place-standing"\n'
+
+
+@pytest.mark.parametrize(
+    "where",
+    [("after-commit", 2), pytest.param(("before-commit", 3), marks=pytest.mark.slow), ("after-commit", 3)],
+    ids=str,
+)
+def test_a_day_with_places_that_stops_at_any_stage_is_released_exactly_once(
+    tmp_path: Path, where: tuple[str, int]
+) -> None:
+    """Before its look at places, during it, and before what it says is published."""
+    ledger = str(tmp_path / "ledger.sqlite")
+    start(tmp_path, ledger)
+    levels_city.write(tmp_path, spec=PLACED)
+
+    def stop(name: str, passage: int) -> None:
+        if (name, passage) == where:
+            raise FailpointError(name)
+
+    with acting(stop):
+        assert main(release(tmp_path, ledger)) == 4
+    seen = stages(tmp_path, ledger)
+    assert len(seen) == where[1] - (where[0] == "before-commit")
+    assert main(release(tmp_path, ledger)) == 0
+    check_whole(tmp_path, ledger, seen)
+    looks = [entry.unit.period for entry in stages(tmp_path, ledger) if is_of_places(entry.unit)]
+    assert looks == list(DAYS)
+    assert len(list((tmp_path / "out").glob("place-standing-*"))) == len(DAYS)

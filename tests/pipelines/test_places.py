@@ -95,6 +95,42 @@ def test_places_and_their_share_decide_the_id_and_nothing_does_where_there_are_n
     assert spaced.spec_id == found[4].spec_id  # type: ignore[attr-defined]
 
 
+VISITS = HEXAGONS + 'visits = "trips.csv"\n'
+
+
+def test_public_visits_are_read_by_place_and_decide_the_id(tmp_path: Path) -> None:
+    names = loaded(tmp_path, HEXAGONS).ground.places.names  # type: ignore[attr-defined]
+    (tmp_path / "trips.csv").write_text(f"place,vehicles\n{names[3]},40\n{names[0]},0\n")
+    found = loaded(tmp_path, VISITS)
+    visits = np.array(found.ground.places.visits)  # type: ignore[attr-defined]
+    assert visits[3] == 40
+    assert set(visits.tolist()) == {40, 0.05 * 40 / len(names)}, "what the table leaves out is hardly visited"
+    (tmp_path / "trips.csv").write_text(f"place,vehicles\n{names[3]},41\n")
+    assert loaded(tmp_path, VISITS).spec_id != found.spec_id  # type: ignore[attr-defined]
+    assert loaded(tmp_path, HEXAGONS).spec_id != found.spec_id  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "places.visits: No such file or directory"),
+        ("cell,vehicles\n", "visits needs the columns place and vehicles"),
+        ("place,vehicles\nnowhere,1\n", "line 2 needs the name of a place"),
+        ("place,vehicles\nNAME,1\nNAME,2\n", "line 3 needs the name of a place, each once"),
+        ("place,vehicles\nNAME,-1\n", "line 2 needs vehicles from 0"),
+        ("place,vehicles\nNAME,nan\n", "line 2 needs vehicles from 0"),
+        ("place,vehicles\nNAME\n", "line 2 needs vehicles from 0"),
+        ("place,vehicles\nNAME,0\n", "visits needs a place with vehicles"),
+    ],
+)
+def test_visits_that_are_none_are_refused(tmp_path: Path, content: str | None, said: str) -> None:
+    name = loaded(tmp_path, HEXAGONS).ground.places.names[0]  # type: ignore[attr-defined]
+    if content is not None:
+        (tmp_path / "trips.csv").write_text(content.replace("NAME", name))
+    with pytest.raises(SpecificationError, match=said):
+        loaded(tmp_path, VISITS)
+
+
 @pytest.mark.parametrize(
     ("more", "said"),
     [

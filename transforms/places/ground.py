@@ -51,12 +51,14 @@ class Places(NamedTuple):
     """Public places, numbered from 0.
 
     names: of each; unique. cell: int64 (places,), which of the region's cells holds most of it.
-    geometries: GeoJSON of each; none where a place is the H3 cell of its name.
+    geometries: GeoJSON of each; none where a place is the H3 cell of its name. visits: public numbers of vehicles that
+    come to each on a day, roughly, above 0; none where nobody says.
     """
 
     names: tuple[str, ...]
     cell: Int64s
     geometries: tuple[dict[str, object], ...] = ()
+    visits: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

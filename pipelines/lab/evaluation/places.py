@@ -20,6 +20,7 @@ from pipelines.progress import Report
 from transforms.places.ground import NOWHERE, Hexagons, Pieces, ancestors
 from transforms.places.hierarchy import design_of, hats_of_places
 from transforms.releases.periods.learned_places import LearnedPlaces, Taught, differences_of, learned_places
+from transforms.releases.periods.place_products import CAUTIOUS
 from transforms.releases.periods.stages import rows_of_pieces
 from transforms.releases.periods.states import facts_of
 from transforms.time.days_off import hours_of
@@ -108,7 +109,7 @@ def _errors(day: int, believed: LearnedPlaces, seen: Float64s, upper: float) -> 
     truth = seen[1][there] / reports[there]
     weight = reports[there] / reports.sum()
     half = 1.96 * np.sqrt(places.variances)[there]
-    ok = (half < 8) & (places.weights[there] > 1)
+    ok = (half < 8) & ((places.weights - CAUTIOUS * np.sqrt(places.weight_variances))[there] > 1)
     values = np.clip(places.values, 0, upper)[there]
     missed = np.abs(values - truth)
     copied = np.abs(cells[there] - truth)

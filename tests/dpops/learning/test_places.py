@@ -1,18 +1,15 @@
 """Places are learned from noisy sums: weights and means together, around their cells, and honestly."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from dpops.learning.places import (
-    RATIOS,
-    Around,
-    PlaceBelief,
-    PlaceDay,
-    PlaceSums,
-    _anchored,
-    learn_places,
-    whole_weight,
-)
+from dpops import fitted
+from dpops.learning import place_prior
+from dpops.learning.place_prior import RATIOS, _anchored
+from dpops.learning.place_sums import Around, PlaceDay, PlaceSums
+from dpops.learning.places import ROUNDS, PlaceBelief, learn_places, whole_weight
 
 PLACES, CELL_KMH = 600, 20.0
 WEIGHT_SD, SPEED_SD = 8.0, 25.0
@@ -25,8 +22,9 @@ def city(seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
     return weights, CELL_KMH + 11 * rng.normal(size=PLACES)
 
 
-def summed(days: int, *, noise: float = 1.0, seed: int = 1, day_weight: float = 1.0) -> PlaceSums:
+def summed(days: int, *, noise: float = 1.0, seed: int = 1, day_weight: float = 1.0, apart: float = 1.0) -> PlaceSums:
     weights, means = city()
+    means = CELL_KMH + apart * (means - CELL_KMH)
     rng, sums = np.random.default_rng([seed, 5]), PlaceSums.none(PLACES)
     for _ in range(days):
         centres = CELL_KMH + 5 * rng.normal(size=PLACES)
@@ -43,16 +41,26 @@ def summed(days: int, *, noise: float = 1.0, seed: int = 1, day_weight: float = 
     return sums
 
 
-def believed(sums: PlaceSums) -> PlaceBelief:
+def around_cells(sums: PlaceSums) -> Around:
     whole = whole_weight(sums, float(city()[0].sum()))
-    return learn_places(
-        sums,
-        Around(
-            values=np.full(PLACES, CELL_KMH),
-            expected=np.full(PLACES, whole / PLACES),
-            groups=np.arange(PLACES, dtype=np.int64) // 6,
-        ),
+    return Around(
+        values=np.full(PLACES, CELL_KMH),
+        of_hours=np.full(PLACES, 5.0),
+        expected=np.full(PLACES, whole / PLACES),
+        groups=np.arange(PLACES, dtype=np.int64) // 6,
     )
+
+
+def believed(sums: PlaceSums) -> PlaceBelief:
+    return learn_places(sums, around_cells(sums))
+
+
+def learned_prior(sums: PlaceSums) -> tuple[place_prior.Prior, Around]:
+    around = around_cells(sums)
+    prior = place_prior.Prior.first(around)
+    for _ in range(ROUNDS):
+        prior = place_prior.improved(prior, sums, around)
+    return prior, around
 
 
 def test_without_a_day_a_place_is_its_cell() -> None:
@@ -75,6 +83,63 @@ def test_each_day_makes_the_map_better_and_none_makes_it_worse_than_its_cells() 
     copied = float(share @ np.abs(CELL_KMH - means))
     assert copied > errors[0] > errors[1] > errors[2]
     assert errors[2] < 0.5 * copied
+
+
+def test_places_that_are_all_as_their_cells_are_published_as_them() -> None:
+    for days, seed in ((1, 1), (4, 2), (16, 3)):
+        found = believed(summed(days, seed=seed, apart=0.0))
+        assert np.array_equal(found.values, np.full(PLACES, CELL_KMH)), "exactly, not nearly"
+        assert found.evidence < fitted.PLACE_EVIDENCE
+
+
+def test_until_releases_tell_places_apart_each_is_as_its_cell() -> None:
+    one, many = believed(summed(1, noise=20.0)), believed(summed(8))
+    assert np.array_equal(one.values, np.full(PLACES, CELL_KMH))
+    assert np.median(one.variances) > 8**2
+    assert many.evidence > fitted.PLACE_EVIDENCE
+    assert np.ptp(many.values) > 10
+
+
+def test_of_a_place_that_may_weigh_little_the_mean_where_reports_are_is_published() -> None:
+    """Sums say weight times difference: were the place quiet, it would lie far from its cell, but have few reports."""
+    weights, means = city()
+    share, errors = weights / weights.sum(), []
+    for seed in range(4):
+        sums = summed(4, seed=seed)
+        prior, around = learned_prior(sums)
+        found = place_prior.believed(prior, sums, around)
+        errors.append([float(share @ np.abs(part - means)) for part in (found.of_reports, found.values)])
+    assert np.mean(errors, axis=0)[0] < 0.97 * np.mean(errors, axis=0)[1]
+
+
+def test_many_places_are_learned_as_well_from_a_part_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = believed(summed(8))
+    monkeypatch.setattr(place_prior, "MANY", 200)
+    part = believed(summed(8))
+    assert np.mean(np.abs(part.values - whole.values)) < 1.5
+    assert part.evidence > fitted.PLACE_EVIDENCE
+
+
+def test_where_hours_differ_more_a_place_is_known_less_well() -> None:
+    """Its reports may be in other hours than its cell's: no day tells."""
+    sums = summed(8)
+    flat, steep = (
+        learn_places(sums, replace(around_cells(sums), of_hours=np.full(PLACES, each))) for each in (0.0, 20.0)
+    )
+    assert np.allclose(steep.variances - flat.variances, fitted.PLACE_OTHER_HOURS * 20 - fitted.LEAST_PLACE_FLOOR)
+    assert np.array_equal(steep.values, flat.values)
+
+
+def test_what_is_publicly_known_of_visits_is_worth_days() -> None:
+    weights, means = city()
+    share, around = weights / weights.sum(), around_cells(summed(4))
+    visits = (weights + 0.05) * np.exp(0.5 * np.random.default_rng(7).normal(size=PLACES))
+    told = replace(around, expected=visits * around.expected.sum() / visits.sum())
+    errors = [
+        [float(share @ np.abs(learn_places(summed(4, seed=seed), each).values - means)) for each in (around, told)]
+        for seed in range(3)
+    ]
+    assert np.mean(errors, axis=0)[1] < 0.9 * np.mean(errors, axis=0)[0]
 
 
 def test_intervals_hold_the_truth_as_often_as_they_say() -> None:

@@ -8,7 +8,8 @@ import numpy as np
 
 from dpops import fitted
 from dpops.learning import Learned
-from dpops.learning.places import Around, PlaceBelief, PlaceDay, PlaceSums, learn_places, whole_weight
+from dpops.learning.place_sums import Around, PlaceDay, PlaceSums
+from dpops.learning.places import PlaceBelief, learn_places, whole_weight
 from dpops.levels import Differences, Fleet, Kind, ReleasedStage
 from dpops.levels.stages import CENTRE_STEP_KMH, WEIGHT_STEPS
 from dpops.types import Float64s, Grid, Int64s
@@ -93,11 +94,27 @@ def learned_places(taught: Taught, models: Learned, pieces: Pieces, fleet: Fleet
     belief, times = models.forecast(hours), np.array([taught.hours[hour] for hour in hours.tolist()])
     weights = belief.weights * times
     cell = pieces.places.cell
-    cells = (np.sum(weights * belief.values, axis=1) / weights.sum(axis=1))[cell]
-    traffic = weights.sum(axis=1)[cell] / np.bincount(cell, minlength=weights.shape[0])[cell]
+    means = np.sum(weights * belief.values, axis=1) / weights.sum(axis=1)
+    of_hours = np.sum(weights * (belief.values - means[:, None]) ** 2, axis=1) / weights.sum(axis=1)
+    cells = means[cell]
+    traffic = _traffic(weights.sum(axis=1), pieces)
     whole = whole_weight(taught.sums, fitted.KEPT * fleet.vehicles * weight_of_one(fleet, pieces, kind))
-    around = Around(values=cells, expected=whole * traffic / traffic.sum(), groups=groups_of(pieces))
+    around = Around(
+        values=cells,
+        of_hours=of_hours[cell],
+        expected=whole * traffic / traffic.sum(),
+        groups=groups_of(pieces),
+    )
     return LearnedPlaces(learn_places(taught.sums, around), cells)
+
+
+def _traffic(of_cells: Float64s, pieces: Pieces) -> Float64s:
+    """How much each place is thought to weigh before any release: by public visits, else like others of its cell."""
+    cell, visits = pieces.places.cell, np.array(pieces.places.visits, np.float64)
+    if visits.size:
+        return visits
+    alike: Float64s = of_cells[cell] / np.bincount(cell, minlength=of_cells.size)[cell]
+    return alike
 
 
 def weight_of_one(fleet: Fleet, pieces: Pieces, kind: Kind) -> float:

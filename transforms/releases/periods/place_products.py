@@ -23,7 +23,7 @@ MOST_HALF_WIDTH_KMH = 8.0
 """A place is `ok` below it."""
 LEAST_VEHICLES = 1.0
 """A place is `ok` where more vehicle-days a day are expected, cautiously: one that a single vehicle visits never is."""
-_CAUTIOUS = 1.64
+CAUTIOUS = 1.64
 
 
 def place_product(
@@ -89,7 +89,7 @@ def _estimates(
 
 def _visited(places: LearnedPlaces) -> NDArray[np.bool_]:
     belief = places.places
-    result: NDArray[np.bool_] = belief.weights - _CAUTIOUS * np.sqrt(belief.weight_variances) > LEAST_VEHICLES
+    result: NDArray[np.bool_] = belief.weights - CAUTIOUS * np.sqrt(belief.weight_variances) > LEAST_VEHICLES
     return result
 
 
