@@ -61,12 +61,28 @@ class Histogram:
     name: str = "histograms"
 
     def add_up(self, steps: Int64s, group: Int64s, groups: int) -> Int64s:
-        counts = np.bincount(group * self.bins + self.bins_of(steps), minlength=groups * self.bins)
-        return counts.astype(np.int64).reshape(groups, self.bins)
+        return _counted(self.bins_of(steps), self.bins, group, groups)
 
     def bins_of(self, steps: Int64s) -> Int64s:
         bins: Int64s = np.minimum(steps * self.bins // self.upper_steps, self.bins - 1)
         return bins
+
+
+@dataclass(frozen=True, slots=True)
+class Classes:
+    """Samples in each of a few classes of speeds. edges: between them, in steps; an edge is in the class above it."""
+
+    edges: tuple[int, ...]
+    name: str = "classes"
+
+    def add_up(self, steps: Int64s, group: Int64s, groups: int) -> Int64s:
+        of = np.searchsorted(np.array(self.edges, np.int64), steps, side="right")
+        return _counted(of, len(self.edges) + 1, group, groups)
+
+
+def _counted(bin_of: Int64s, bins: int, group: Int64s, groups: int) -> Int64s:
+    counts = np.bincount(group * bins + bin_of, minlength=groups * bins)
+    return counts.astype(np.int64).reshape(groups, bins)
 
 
 SUMS, SQUARES = PowerSum("sums", 1), PowerSum("squares", 2)

@@ -5,9 +5,10 @@ count but the noisy sums.
 """
 
 from dpops.levels.bounded import Rows, Sums, Vectors, sum_up, vectors
+from dpops.levels.class_stage import class_edges, hats_of_classes, rows_of_classes, times_of, with_classes
 from dpops.levels.count_check import count_stage, is_too_few, vehicles_in
 from dpops.levels.defaults import BoundsOnly, Fleet, Profile, Recipe, recipe
-from dpops.levels.groups import LEVELS, PLACE, Hats, Level, level
+from dpops.levels.groups import CLASS, LEVELS, PLACE, Hats, Level, level
 from dpops.levels.live import live_stage
 from dpops.levels.noisy import ReleasedLevel, ReleasedStage, read, release, release_rows
 from dpops.levels.place_stage import with_places
@@ -15,6 +16,7 @@ from dpops.levels.simulate import rows_of
 from dpops.levels.stages import FIRST_CENTRE, UNIT, Differences, Kind, Part, Stage, alike, centres_of
 
 __all__ = [
+    "CLASS",
     "FIRST_CENTRE",
     "LEVELS",
     "PLACE",
@@ -36,7 +38,9 @@ __all__ = [
     "Vectors",
     "alike",
     "centres_of",
+    "class_edges",
     "count_stage",
+    "hats_of_classes",
     "is_too_few",
     "level",
     "live_stage",
@@ -45,8 +49,11 @@ __all__ = [
     "release",
     "release_rows",
     "rows_of",
+    "rows_of_classes",
     "sum_up",
+    "times_of",
     "vectors",
     "vehicles_in",
+    "with_classes",
     "with_places",
 ]

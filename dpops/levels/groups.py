@@ -111,11 +111,13 @@ day, the city in an hour and in four hours, a parent in an hour, a cell in an ho
 
 PLACE = "place"
 """The level of a stage of places: its HATs lie in places, not in cells, and each place's day is a group."""
+CLASS = "class"
+"""The level of a stage of speed classes: its HATs lie in the classes of each cell, and each one's day is a group."""
 
 
 def level(name: str, hats: Hats, share: Fraction, weight_share: Fraction | None = None) -> Level:
     """The level of that name on these HATs. weight_share: `share` where it is left out. Raises ValueError."""
-    grouping = LEVELS["cell"] if name == PLACE else LEVELS.get(name)
+    grouping = LEVELS["cell"] if name in (PLACE, CLASS) else LEVELS.get(name)
     if grouping is None:
         raise ValueError(f"there is no level {name!r}; there are {', '.join(LEVELS)}")
     cells, slots = grouping(hats)

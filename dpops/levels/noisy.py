@@ -79,7 +79,8 @@ def read(integers: Sequence[int] | Int64s, stage: Stage) -> ReleasedStage:
 def _has_noise(stage: Stage, *, speeds: bool) -> "np.typing.NDArray[np.bool_]":
     parts = []
     for level in stage.levels:
-        share = level.speed_share if speeds else 0 if stage.counts_public else level.weight_share
+        weights = 0 if stage.counts_public else level.weight_share
+        share = (level.speed_share if stage.has_speeds else 0) if speeds else weights
         parts.append(np.full(level.size, share > 0))
     return np.concatenate(parts)
 

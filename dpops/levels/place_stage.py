@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from dpops.levels.groups import PLACE
-from dpops.levels.stages import Stage, alike
+from dpops.levels.stages import Stage, alike, with_last
 
 BOUND_KMH, ALPHA = Fraction(7), Fraction(17, 20)
 EXPONENT = Fraction(1)
@@ -16,14 +16,6 @@ EXPONENT = Fraction(1)
 
 def with_places(stages: tuple[Stage, ...], share: Fraction) -> tuple[Stage, ...]:
     """A day's stages with one more of its places, which has this part of what all had; these keep the rest."""
-    whole = sum((stage.share for stage in stages), Fraction(0))
-    coarse = (replace(stage, share=stage.share * (1 - share)) for stage in stages)
-    last = replace(
-        stages[-1],
-        parts=alike(((PLACE, Fraction(1)),)),
-        share=share * whole,
-        bound_kmh=BOUND_KMH,
-        alpha=ALPHA,
-        exponent=EXPONENT,
-    )
-    return (*coarse, last)
+    parts = alike(((PLACE, Fraction(1)),))
+    last = replace(stages[-1], parts=parts, bound_kmh=BOUND_KMH, alpha=ALPHA, exponent=EXPONENT, classes=())
+    return with_last(stages, last, share)

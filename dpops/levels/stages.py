@@ -4,6 +4,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -114,6 +115,8 @@ class Stage:
     exponent: of the number of reports in a HAT, as a multiple of 1/4.
     counts_public: weights are then exact and unscaled, and the speeds have the whole share at twice the bound.
     counts_vehicles: it only counts them, see `dpops.levels.count_check`.
+    classes: where it is about speed classes, see `dpops.levels.class_stage`, the edges between them in steps of the
+    speed grid, ascending. It then has weights alone: alpha is 0.
     number, stages: which of how many, from 0. around: None until it is laid on a day's HATs, see `on`.
     """
 
@@ -126,6 +129,7 @@ class Stage:
     exponent: Fraction = EXPONENT
     counts_public: bool = False
     counts_vehicles: bool = False
+    classes: tuple[int, ...] = ()
     number: int = 0
     stages: int = 1
     around: Around | None = None
@@ -134,8 +138,10 @@ class Stage:
         for shares in ([part.speeds for part in self.parts], [part.weights for part in self.parts]):
             if sum(shares) != 1 or min(shares) < 0:
                 raise ValueError(f"the shares of the levels must add up to 1, they are {[str(s) for s in shares]}")
-        if not 0 < self.share <= 1 or not 0 < self.alpha < 1:
-            raise ValueError("a stage's share must be in (0, 1], and alpha in (0, 1)")
+        if not 0 < self.share <= 1 or not 0 <= self.alpha < 1 or bool(self.alpha) == bool(self.classes):
+            raise ValueError("a stage's share must be in (0, 1], and alpha in (0, 1), or 0 with classes")
+        if self.classes and not all(a < b for a, b in pairwise((0, *self.classes))):
+            raise ValueError("the edges of speed classes must ascend from above 0")
         if self.bound_kmh <= 0 or self.spread <= 0:
             raise ValueError("the bound and the spread of the noise must be above 0")
         if (4 * self.exponent).denominator != 1 or not 0 <= self.exponent <= 1:
@@ -157,6 +163,11 @@ class Stage:
     def is_of_places(self) -> bool:
         """Whether its HATs lie in places, not in the region's cells."""
         return any(part.level == PLACE for part in self.parts)
+
+    @property
+    def has_speeds(self) -> bool:
+        """Whether noisy speeds are released beside the weights."""
+        return self.counts_public or self.alpha > 0
 
     @property
     def laid(self) -> Around:
@@ -200,6 +211,13 @@ class Stage:
         """What the stage costs a vehicle: its share of a vector of norm UNIT under the noise that is drawn."""
         whole = PureDP(UNIT / self.spread) if self.kind == "laplace" else ZCDP.of_gaussian(Fraction(UNIT), self.spread)
         return whole.times(self.share)
+
+
+def with_last(stages: tuple[Stage, ...], last: Stage, share: Fraction) -> tuple[Stage, ...]:
+    """A day's stages with one more, which has this part of what all had; these keep the rest."""
+    whole = sum((stage.share for stage in stages), Fraction(0))
+    earlier = (replace(stage, share=stage.share * (1 - share)) for stage in stages)
+    return (*earlier, replace(last, share=share * whole))
 
 
 def centres_of(speeds_kmh: NDArray[np.float64], lowest: Fraction, highest: Fraction) -> Int64s:

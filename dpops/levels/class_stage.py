@@ -1,0 +1,62 @@
+"""A day's stage of speed classes: how many of a vehicle-day's reports lie in each class of each cell's whole day.
+
+It has weights alone, with a norm of its own: what a stage of means does with a HAT's reports, this one does with a
+cell's reports in a class. Source: docs/distributions.md, "Under a small total".
+"""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+
+from dpops.levels.bounded import Rows
+from dpops.levels.groups import CLASS, Hats
+from dpops.levels.stages import Stage, alike, with_last
+from dpops.types import Grid, Int64s
+
+STANDING_KMH = 1
+"""Below it a vehicle stands: a class of its own."""
+MOVING = 4
+"""A report of a vehicle that moves counts so many times as one of a vehicle that stands. These are often half of all,
+many of them at one end of a line: most of a norm would be theirs, and how many there are, means tell too."""
+
+
+def class_edges(classes: int, grid: Grid) -> tuple[int, ...]:
+    """Between standing, and classes of equal width up to the upper bound, in steps of the grid. Raises ValueError."""
+    first = max(round(STANDING_KMH / grid.step), 1)
+    width = Fraction(grid.upper_steps - first, classes - 1)
+    edges = tuple(first + round(width * at) for at in range(classes - 1))
+    if len(set(edges)) < len(edges) or width < first:
+        raise ValueError(f"{classes} classes of speeds need an upper bound above {classes * STANDING_KMH} km/h")
+    return edges
+
+
+def with_classes(stages: tuple[Stage, ...], share: Fraction, edges: tuple[int, ...]) -> tuple[Stage, ...]:
+    """A day's stages with one more of speed classes, which has this part of what all had; these keep the rest."""
+    parts, none = alike(((CLASS, Fraction(1)),)), Fraction(0)
+    last = replace(stages[-1], parts=parts, alpha=none, bound_kmh=Fraction(1), exponent=Fraction(1), classes=edges)
+    return with_last(stages, last, share)
+
+
+def hats_of_classes(hats: Hats, classes: int) -> Hats:
+    """The classes of each cell in the place of cells. What lies above a class is its cell."""
+    cells = tuple(cell for cell in range(hats.cells) for _ in range(classes))
+    return Hats(parents=cells, grandparents=cells, hours=hats.hours)
+
+
+def times_of(classes: int) -> Int64s:
+    """How many times a report counts in each class."""
+    return np.array([1] + [MOVING] * (classes - 1), np.int64)
+
+
+def rows_of_classes(rows: Rows, counts: Int64s) -> Rows:
+    """What vehicles did in each cell and class in a whole day. counts: int64 (rows, classes), the reports of each."""
+    classes = counts.shape[1]
+    first = np.flatnonzero((np.diff(rows.vehicle, prepend=-1) != 0) | (np.diff(rows.cell, prepend=-1) != 0))
+    if not first.size:
+        return Rows(*[np.zeros(0, np.int64)] * len(Rows._fields))
+    of_day = np.add.reduceat(counts, first, axis=0) * times_of(classes)
+    pair, kind = np.nonzero(of_day)
+    at = first[pair]
+    nothing = np.zeros(at.size, np.int64)
+    return Rows(rows.vehicle[at], rows.cell[at] * classes + kind, nothing, of_day[pair, kind], nothing)

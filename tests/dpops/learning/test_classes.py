@@ -1,0 +1,112 @@
+"""Distributions of cells are learned from noisy class sums and known means, and their intervals are honest."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from dpops.learning.classes import (
+    ClassBelief,
+    ClassDay,
+    ClassSums,
+    OfCells,
+    Quantiles,
+    learn_classes,
+    quantiles,
+    tilted,
+)
+from dpops.types import Float64s
+
+EDGES = np.array([0.0, 1, 10, 19, 28, 37, 46, 55, 65])
+CELLS, LEVELS, MEAN_SD = 300, (0.15, 0.5, 0.85), 2.0
+NOISE_SD = 1.5
+
+
+class City(NamedTuple):
+    """True weights and shares of classes, (cells, classes); means as they are told."""
+
+    weights: Float64s
+    shares: Float64s
+    told: OfCells
+
+    def quantile(self, level: float) -> Float64s:
+        below = np.concatenate([np.zeros((CELLS, 1)), np.cumsum(self.shares, axis=1)], axis=1)
+        return np.array([np.interp(level, each, EDGES) for each in below])
+
+
+def city(seed: int) -> City:
+    """Stands are fewer where it is faster; speeds that move are spread by as much as the cell has it."""
+    rng = np.random.default_rng(seed)
+    at, wide = rng.uniform(15, 45, CELLS)[:, None], rng.uniform(6, 14, CELLS)[:, None]
+    moving = np.exp(-0.5 * ((np.array([5.0, 14, 23, 32, 41, 50, 60]) - at) / wide) ** 2)
+    stands = rng.uniform(0.1, 0.5, (CELLS, 1))
+    shares = np.concatenate([stands, (1 - stands) * moving / moving.sum(axis=1, keepdims=True)], axis=1)
+    whole = np.exp(rng.normal(2, 1, CELLS))
+    middle = np.r_[0.0, (EDGES[1:-1] + EDGES[2:]) / 2]
+    means = shares @ middle + MEAN_SD * rng.normal(size=CELLS)
+    told = OfCells(whole * np.exp(0.3 * rng.normal(size=CELLS)), means, np.full(CELLS, MEAN_SD**2))
+    return City(whole[:, None] * shares, shares, told)
+
+
+def learned(of: City, days: int, seed: int = 1, noise: float = NOISE_SD) -> ClassBelief:
+    rng, sums = np.random.default_rng([seed, 3]), ClassSums.none(*of.shares.shape)
+    for _ in range(days):
+        noisy = of.weights + noise * rng.normal(size=of.weights.shape)
+        sums = sums.after(ClassDay(noisy, np.full(of.shares.shape[1], noise**2)))
+    return learn_classes(sums, of.told, EDGES, float(of.weights.sum()))
+
+
+def read(belief: ClassBelief) -> Quantiles:
+    shares = tilted(belief, belief.means[:, None])
+    return quantiles(belief, shares, LEVELS, belief.mean_variances[:, None], np.full((CELLS, 1), 1e9))
+
+
+def test_intervals_hold_the_truth_and_each_day_makes_them_narrower() -> None:
+    truth, few, many = city(1), *(read(learned(city(1), days)) for days in (1, 12))
+    for found in (few, many):
+        for at, level in enumerate(LEVELS):
+            true = truth.quantile(level)[:, None]
+            assert np.mean((found.lower95[at] <= true) & (true <= found.upper95[at])) > 0.92
+    widths = [found.upper95 - found.lower95 for found in (few, many)]
+    assert widths[1].mean() < 0.8 * widths[0].mean()
+
+
+def test_the_85th_percentile_is_found_much_better_than_one_constant_has_it() -> None:
+    truth = city(2)
+    true, share = truth.quantile(0.85), truth.weights.sum(axis=1) / truth.weights.sum()
+    missed = share @ np.abs(read(learned(truth, 4)).values[2, :, 0] - true)
+    assert missed < 0.35 * (share @ np.abs(true - share @ true))
+
+
+def test_with_hardly_any_noise_shares_are_found_as_they_are() -> None:
+    truth = city(3)
+    busy = truth.weights.sum(axis=1) > 5
+    assert learned(truth, 4, noise=1e-3).shares[busy] == pytest.approx(truth.shares[busy], abs=0.02)
+
+
+def test_without_a_day_a_cell_has_a_curve_around_its_mean() -> None:
+    truth = city(4)
+    found = learned(truth, 0)
+    assert np.abs(found.means - truth.told.means).mean() < 1.5
+    assert np.all(np.diff(read(found).values, axis=0) > 0)
+
+
+def test_a_tilted_distribution_has_the_mean_that_is_asked_for() -> None:
+    belief = learned(city(5), 3)
+    for wanted in (3.0, 20.0, 45.0):
+        shares = tilted(belief, np.full((CELLS, 2), wanted))
+        assert shares @ belief.speeds == pytest.approx(wanted, abs=0.05)
+        assert shares.sum(axis=-1) == pytest.approx(1)
+    for extreme in (-5.0, 80.0):
+        assert np.all(np.isfinite(tilted(belief, np.full((CELLS, 1), extreme))))
+
+
+def test_quantiles_are_in_order_and_few_visits_make_them_uncertain() -> None:
+    belief = learned(city(6), 3)
+    shares, variances = tilted(belief, belief.means[:, None]), belief.mean_variances[:, None]
+    many, few = (quantiles(belief, shares, LEVELS, variances, np.full((CELLS, 1), n)) for n in (1e6, 4.0))
+    assert np.all(many.lower95 <= many.values)
+    assert np.all(many.values <= many.upper95)
+    assert np.all(few.upper95 - few.lower95 >= many.upper95 - many.lower95)
+    assert np.all(few.lower95 >= 0)
+    assert np.all(few.upper95 <= EDGES[-1])
