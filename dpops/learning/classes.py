@@ -6,32 +6,19 @@ The cell's mean, which coarser levels tell, is one more observation. Source: doc
 total". Cost: cells times a constant.
 """
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
+from dpops import fitted
 from dpops.types import Float64s
 
-TILT, STANDING, OTHERWISE = 2.0, 0.7, 0.5
-"""How far cells lie from the city: standard deviations of the multiple of the speed, where the upper bound is 1; of the
-logarithm of what stands; and of that of any class. Chosen on Austin and five made-up cities, where twice or half of the
-last two changed errors by 3 % at most, and learning them gained nothing."""
-SMOOTH_CLASSES = 1.5
-"""So many classes apart, cells' other deviations are correlated by e^-1/2."""
-WEIGHT_LOG_SD = 0.7
-"""How far a cell's weight may lie from what coarser levels say, and the whole city's from what the fleet says."""
-PRIOR_STANDING, PRIOR_LOG_SD = 0.3, 1.0
-"""Of a city of which nothing is known so many reports stand, and others lie in all classes alike: as a logarithm give
-or take so much."""
-MEAN_FLOOR = 1.0
-"""Variance that the mean of classes may lie from that of reports, (km/h)^2."""
-WITHIN = 0.15
-"""An interval is longer at either end by this part of a class: where in it speeds lie is not known."""
 Z95 = 1.96
 _CITY_ROUNDS, _CELL_ROUNDS, _TILT_ROUNDS = 6, 8, 40
-_MOST_STEP, _LEAST_LOG, _MOST_LOG = 1.0, -12.0, 12.0
+_MOST_STEP, _LEAST_LOG, _MOST_LOG = 1, -12, 12
 
 
 class ClassDay(NamedTuple):
@@ -92,12 +79,12 @@ class ClassBelief:
     @property
     def means(self) -> Float64s:
         """km/h, (cells,)"""
-        found: Float64s = self.shares @ self.speeds
-        return found
+        result: Float64s = self.shares @ self.speeds
+        return result
 
     @property
     def mean_variances(self) -> Float64s:
-        """Of the same."""
+        """Variances of these, (cells,)"""
         return _quadratic(self.covariances, self.shares * (self.speeds - self.means[:, None]))
 
 
@@ -111,9 +98,9 @@ class Quantiles(NamedTuple):
 
 def middles(edges: Float64s) -> Float64s:
     """The speed that stands for each class; in the first one vehicles stand."""
-    found: Float64s = (edges[:-1] + edges[1:]) / 2
-    found[0] = 0.0
-    return found
+    result: Float64s = (edges[:-1] + edges[1:]) / 2
+    result[0] = 0.0
+    return result
 
 
 def learn_classes(sums: ClassSums, cells: OfCells, edges: Float64s, whole: float) -> ClassBelief:
@@ -121,9 +108,10 @@ def learn_classes(sums: ClassSums, cells: OfCells, edges: Float64s, whole: float
     speeds, classes = middles(edges), edges.size - 1
     observed = sums.weights / np.maximum(sums.precisions, 1e-300)
     spread = prior_covariance(edges)
-    sharp, city_sharp = np.linalg.inv(spread), np.linalg.inv(_city_covariance(classes))
+    sharp: Float64s = _inverted(spread)
+    city_sharp: Float64s = _inverted(_city_covariance(classes))
     offset = np.log(np.maximum(cells.weights / cells.weights.sum(), 1e-9))[:, None]
-    before = np.log(whole) + np.log(_prior_shares(classes))
+    before = np.log(whole) + np.log(prior_shares(classes))
     city, logs = before, before + offset
     for _ in range(_CITY_ROUNDS):
         for _ in range(_CELL_ROUNDS):
@@ -131,30 +119,33 @@ def learn_classes(sums: ClassSums, cells: OfCells, edges: Float64s, whole: float
             step = np.linalg.solve(told + sharp, (slope - (logs - city - offset) @ sharp)[..., None])[..., 0]
             logs = np.clip(logs + np.clip(step, -_MOST_STEP, _MOST_STEP), _LEAST_LOG, _MOST_LOG)
         slope, told = _told(logs, observed, sums.precisions, cells, speeds)
-        covariances = np.linalg.inv(told + sharp)
-        city = _city(before, city_sharp, logs - offset, slope, told, covariances)
-    return ClassBelief(edges, logs, covariances)
+        covariances: Float64s = _inverted(told + sharp)
+        city, city_covariance = _city(before, city_sharp, logs - offset, slope, told, covariances)
+    return ClassBelief(edges, logs, _with_city(covariances, sharp, city_covariance))
 
 
 def prior_covariance(edges: Float64s) -> Float64s:
-    """Of how a cell's logarithms lie around the city's, (classes, classes), before anything is released."""
-    classes, at = edges.size - 1, np.arange(edges.size - 1)
+    """Covariance of how a cell's logarithms lie around the city's, (classes, classes), before anything is released."""
+    classes, index = edges.size - 1, np.arange(edges.size - 1)
     tilt = middles(edges) / edges[-1]
     tilt = tilt - tilt.mean()
-    smooth = np.exp(-0.5 * ((at[:, None] - at) / SMOOTH_CLASSES) ** 2) + 0.01 * np.eye(classes)
-    found: Float64s = TILT**2 * np.outer(tilt, tilt) + WEIGHT_LOG_SD**2 + OTHERWISE**2 * smooth
-    found[0, 0] += STANDING**2
-    return found
+    smooth = np.exp(-0.5 * ((index[:, None] - index) / fitted.CLASSES_ALIKE) ** 2) + 0.01 * np.eye(classes)
+    result: Float64s = (
+        fitted.CLASS_TILT**2 * np.outer(tilt, tilt) + fitted.ANCHOR_SD**2 + fitted.CLASS_OTHERWISE**2 * smooth
+    )
+    result[0, 0] += fitted.CLASS_STANDING**2
+    return result
 
 
 def _city_covariance(classes: int) -> Float64s:
-    return PRIOR_LOG_SD**2 * np.eye(classes) + WEIGHT_LOG_SD**2
+    return fitted.CLASS_SD**2 * np.eye(classes) + fitted.ANCHOR_SD**2
 
 
-def _prior_shares(classes: int) -> Float64s:
-    found = np.full(classes, (1 - PRIOR_STANDING) / (classes - 1))
-    found[0] = PRIOR_STANDING
-    return found
+def prior_shares(classes: int) -> Float64s:
+    """Shares of a city of which nothing is known."""
+    result = np.full(classes, (1 - fitted.STANDING_SHARE) / (classes - 1))
+    result[0] = fitted.STANDING_SHARE
+    return result
 
 
 def _told(
@@ -163,18 +154,20 @@ def _told(
     """Slope of what was observed, and how much it tells (Gauss and Newton's), of each cell's logarithms."""
     weights, shares = np.exp(logs), _shares(logs)
     means = shares @ speeds
-    of_mean, sharp = shares * (speeds - means[:, None]), 1 / (cells.variances + MEAN_FLOOR)
+    of_mean, sharp = shares * (speeds - means[:, None]), 1 / (cells.variances + fitted.CLASS_MEAN_FLOOR)
     slope = (observed - weights) * weights * precisions + of_mean * ((cells.means - means) * sharp)[:, None]
     told = of_mean[:, :, None] * of_mean[:, None, :] * sharp[:, None, None]
-    at = np.arange(speeds.size)
-    told[:, at, at] += weights**2 * precisions
+    index = np.arange(speeds.size)
+    told[:, index, index] += weights**2 * precisions
     return slope, told
 
 
 def _city(
     before: Float64s, sharp: Float64s, logs: Float64s, slope: Float64s, told: Float64s, covariances: Float64s
-) -> Float64s:
-    """The city's own logarithms by least squares: each cell tells of them what its own deviation leaves.
+) -> tuple[Float64s, Float64s]:
+    """The city's own logarithms by least squares, and their covariance.
+
+    Each cell tells of them what its own deviation leaves.
 
     A cell's observations are as good as one z of precision A = told, A z = A logs + slope. Around the city it has the
     covariance P + A^-1, P of its deviation, of which the inverse is A - A (P^-1 + A)^-1 A.
@@ -182,15 +175,21 @@ def _city(
     mixed = told @ covariances
     seen = np.einsum("cij,cj->ci", told, logs) + slope
     left = seen - np.einsum("cij,cj->ci", mixed, seen)
-    precision = sharp + (told - mixed @ told).sum(axis=0)
-    found: Float64s = np.linalg.solve(precision, sharp @ before + left.sum(axis=0))
-    return found
+    covariance: Float64s = _inverted(sharp + (told - mixed @ told).sum(axis=0))
+    return covariance @ (sharp @ before + left.sum(axis=0)), covariance
+
+
+def _with_city(covariances: Float64s, sharp: Float64s, city: Float64s) -> Float64s:
+    """Covariances of cells' logarithms, with what is not known of the city that they lie around."""
+    through = covariances @ sharp
+    result: Float64s = covariances + through @ city @ through.transpose(0, 2, 1)
+    return result
 
 
 def _shares(logs: Float64s) -> Float64s:
     weights = np.exp(logs - logs.max(axis=-1, keepdims=True))
-    found: Float64s = weights / weights.sum(axis=-1, keepdims=True)
-    return found
+    result: Float64s = weights / weights.sum(axis=-1, keepdims=True)
+    return result
 
 
 def tilted(belief: ClassBelief, means: Float64s) -> Float64s:
@@ -223,25 +222,82 @@ def quantiles(
     most, least = (np.clip(below + sign * Z95 * sd, 0, 1) for sign in (1, -1))
     most = np.maximum.accumulate(most, axis=-1)
     least = np.minimum.accumulate(least[..., ::-1], axis=-1)[..., ::-1]
-    found = [[_inverse(belief.edges, each, level) for each in (below, most, least)] for level in levels]
-    widths = np.diff(belief.edges)
-    return Quantiles(
-        np.stack([value for (value, _), _, _ in found]),
-        np.stack([np.maximum(lower - WITHIN * widths[at], 0.0) for _, (lower, at), _ in found]),
-        np.stack([np.minimum(upper + WITHIN * widths[at], belief.edges[-1]) for _, _, (upper, at) in found]),
+    values, lower, upper = (
+        np.stack([_with_standing(belief.edges, curve, level, end) for level in levels])
+        for curve, end in ((below, 0), (most, -1), (least, 1))
     )
+    return Quantiles(values, lower, upper)
+
+
+def _with_standing(edges: Float64s, below: Float64s, level: float, end: int) -> Float64s:
+    """Where a curve reaches a level: at 0 where vehicles stand then. end: of an interval, the lower -1, the upper 1.
+
+    All that is faster than the upper bound is at that: an upper end in the last class is its end.
+    """
+    result, index = _inverse(edges, below, level)
+    if end == 1:
+        result = np.where(index == edges.size - 2, edges[-1], result)
+    standing = edges[1] if end == 1 else 0.0
+    moved: Float64s = np.clip(result + end * fitted.WITHIN_CLASS * np.diff(edges)[index], 0.0, edges[-1])
+    return np.where(index == 0, standing, moved)
+
+
+class ExpectedCell(NamedTuple):
+    """What is expected of a cell's days. weights: by class. usual: variance of its usual mean as other levels tell it;
+    own: of a day's mean around that. visits: see `quantiles`."""
+
+    weights: Float64s
+    usual: float
+    own: float
+    visits: float
+
+
+def expected_error(
+    edges: Float64s, cell: ExpectedCell, precisions: Float64s, level: float, like: tuple[Float64s, int] | None
+) -> float:
+    """By how much a percentile of a cell's day is expected to be missed, km/h, after days of these precisions.
+
+    like: the weights of so many cells, which tell of the city; None where it is known otherwise.
+    """
+    sharp: Float64s = _inverted(prior_covariance(edges))
+    logs, _, covariances = _expected_to_tell(edges, cell.weights, precisions, cell.usual, sharp)
+    if like is not None:
+        _, of_one, left = _expected_to_tell(edges, like[0], precisions, cell.usual, sharp)
+        city = _inverted(_city_covariance(logs.size)) + like[1] * (of_one - of_one @ left @ of_one)[0]
+        covariances = _with_city(covariances, sharp, _inverted(city))
+    belief = ClassBelief(edges, logs, covariances)
+    shares = belief.shares[:, None]
+    below, of_mean = _below(shares), belief.mean_variances[:, None] + cell.own
+    sd = np.sqrt(_variances(belief, shares, below, of_mean, np.full((1, 1), cell.visits)))[0, 0]
+    value, index = _inverse(edges, below, level)
+    density = shares[0, 0, index[0, 0]] / np.diff(edges)[index[0, 0]]
+    return float(math.sqrt(2 / math.pi) * np.interp(value[0, 0], edges, sd) / density)
+
+
+def _expected_to_tell(
+    edges: Float64s, weights: Float64s, precisions: Float64s, usual: float, sharp: Float64s
+) -> tuple[Float64s, Float64s, Float64s]:
+    """Tells a cell's logarithms, what days tell of them, and their covariance then."""
+    logs, speeds = np.log(weights)[None], middles(edges)
+    means = OfCells(np.ones(1), _shares(logs) @ speeds, np.full(1, usual))
+    _, told = _told(logs, weights[None], precisions, means, speeds)
+    return np.asarray(logs, np.float64), told, _inverted(told + sharp)
+
+
+def _inverted(matrices: Float64s) -> Float64s:
+    return np.linalg.inv(matrices).astype(np.float64, copy=False)
 
 
 def _below(shares: Float64s) -> Float64s:
     """At each edge, (.., classes + 1), from 0 to 1."""
-    found: Float64s = np.concatenate([np.zeros((*shares.shape[:-1], 1)), np.cumsum(shares, axis=-1)], axis=-1)
-    return np.minimum(found, 1.0)
+    result: Float64s = np.concatenate([np.zeros((*shares.shape[:-1], 1)), np.cumsum(shares, axis=-1)], axis=-1)
+    return np.minimum(result, 1.0)
 
 
 def _variances(
     belief: ClassBelief, shares: Float64s, below: Float64s, mean_variances: Float64s, independent: Float64s
 ) -> Float64s:
-    """Of the shares below each edge, (cells, times, classes + 1).
+    """Variances of the shares below each edge, (cells, times, classes + 1).
 
     The cell's shape where the mean is given; the mean; and what reports of a few visits lie from what describes them.
     """
@@ -254,18 +310,18 @@ def _variances(
     slopes = slopes - by_mean[..., None] * (shares * (speeds - means[..., None]))[..., None, :]
     shape = np.einsum("ctei,cij,ctej->cte", slopes, belief.covariances, slopes, optimize=True)
     own = np.maximum(below * (1 - below) - by_mean**2 * spread[..., None], 0.0)
-    found: Float64s = shape + by_mean**2 * mean_variances[..., None] + own / np.maximum(independent, 1.0)[..., None]
-    return found
+    result: Float64s = shape + by_mean**2 * mean_variances[..., None] + own / np.maximum(independent, 1.0)[..., None]
+    return result
 
 
 def _inverse(edges: Float64s, below: Float64s, level: float) -> tuple[Float64s, "np.typing.NDArray[np.int64]"]:
     """Where a rising curve through these shares at the edges reaches a level, and in which class that is."""
-    at = np.sum(below[..., 1:-1] < level, axis=-1)
-    start, end = (np.take_along_axis(below, at[..., None] + more, -1)[..., 0] for more in (0, 1))
+    index = np.sum(below[..., 1:-1] < level, axis=-1)
+    start, end = (np.take_along_axis(below, index[..., None] + more, -1)[..., 0] for more in (0, 1))
     part = np.clip((level - start) / np.maximum(end - start, 1e-12), 0.0, 1.0)
-    return edges[at] + part * (edges[at + 1] - edges[at]), at
+    return edges[index] + part * (edges[index + 1] - edges[index]), index
 
 
 def _quadratic(covariances: Float64s, slopes: Float64s) -> Float64s:
-    found: Float64s = np.einsum("ci,cij,cj->c", slopes, covariances, slopes)
-    return found
+    result: Float64s = np.einsum("ci,cij,cj->c", slopes, covariances, slopes)
+    return result

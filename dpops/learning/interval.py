@@ -37,6 +37,10 @@ class Status(IntEnum):
     PARENT = 4
 
 
+STATUS_NAMES = np.array([status.name.lower().replace("_", "-") for status in Status])
+"""As rows say them, by number."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimates:
     """Published numbers, (cells, slots) each, in km/h and rounded.

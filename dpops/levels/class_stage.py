@@ -8,6 +8,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpops.levels.bounded import Rows
 from dpops.levels.groups import CLASS, Hats
@@ -25,7 +26,7 @@ def class_edges(classes: int, grid: Grid) -> tuple[int, ...]:
     """Between standing, and classes of equal width up to the upper bound, in steps of the grid. Raises ValueError."""
     first = max(round(STANDING_KMH / grid.step), 1)
     width = Fraction(grid.upper_steps - first, classes - 1)
-    edges = tuple(first + round(width * at) for at in range(classes - 1))
+    edges = tuple(first + round(width * index) for index in range(classes - 1))
     if len(set(edges)) < len(edges) or width < first:
         raise ValueError(f"{classes} classes of speeds need an upper bound above {classes * STANDING_KMH} km/h")
     return edges
@@ -49,14 +50,22 @@ def times_of(classes: int) -> Int64s:
     return np.array([1] + [MOVING] * (classes - 1), np.int64)
 
 
-def rows_of_classes(rows: Rows, counts: Int64s) -> Rows:
-    """What vehicles did in each cell and class in a whole day. counts: int64 (rows, classes), the reports of each."""
+def rows_of_classes(vehicle: Int64s, cell: Int64s, counts: Int64s) -> Rows:
+    """What vehicles did in each cell and class in a whole day, from their parts of it.
+
+    vehicle, cell: int64 (parts,), in ascending order of both. counts: int64 (parts, classes), reports.
+    """
     classes = counts.shape[1]
-    first = np.flatnonzero((np.diff(rows.vehicle, prepend=-1) != 0) | (np.diff(rows.cell, prepend=-1) != 0))
+    first = np.flatnonzero(_changes(vehicle) | _changes(cell))
     if not first.size:
         return Rows(*[np.zeros(0, np.int64)] * len(Rows._fields))
     of_day = np.add.reduceat(counts, first, axis=0) * times_of(classes)
     pair, kind = np.nonzero(of_day)
-    at = first[pair]
-    nothing = np.zeros(at.size, np.int64)
-    return Rows(rows.vehicle[at], rows.cell[at] * classes + kind, nothing, of_day[pair, kind], nothing)
+    index = first[pair]
+    nothing = np.zeros(index.size, np.int64)
+    return Rows(vehicle[index], cell[index] * classes + kind, nothing, of_day[pair, kind], nothing)
+
+
+def _changes(values: Int64s) -> NDArray[np.bool_]:
+    """Where a value differs from the one before it; true at the first."""
+    return np.concatenate([np.ones(min(values.size, 1), np.bool_), np.diff(values) != 0])

@@ -29,6 +29,7 @@ from transforms.ledger import AccountRefusal
 from transforms.observe.vehicle_hash import Secret
 from transforms.records import KeyedEvents, KeyedTally, PackedEvents, RecordedSlot, SlotEstimates
 from transforms.releases.hats.past import MODEL
+from transforms.releases.periods.products import DISTRIBUTION
 from transforms.sinks.rows import NOTES, Shape, noted, schema_of
 from transforms.sinks.typed_rows import ToRows
 from transforms.sources.elements import ReadElements
@@ -150,7 +151,8 @@ def _heartbeat(
 
 def _schema_of(spec: Specification, shape: Shape) -> pa.Schema:
     """The columns that rows of the specification may have."""
-    notes = [name for name in noted(NOTES, shape) if (name in MODEL) != spec.is_learned]
+    spread = DISTRIBUTION if spec.classes is None else ()
+    notes = [name for name in noted(NOTES, shape) if (name in MODEL) != spec.is_learned and name not in spread]
     return schema_of([stat.name for stat in spec.statistics], shape, notes if spec.is_learned or shape.model else ())
 
 

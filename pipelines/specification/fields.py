@@ -12,6 +12,7 @@ import msgspec
 from dpops import statistics as registry
 from dpops.accountant import Limit
 from dpops.registry import registered
+from pipelines.specification.classes import STATISTIC, ClassOptions
 from pipelines.specification.document import Document
 from pipelines.specification.levels import MECHANISM, Options
 from pipelines.specification.type_parts import metas_of, parts_of, struct_of, values_of
@@ -87,7 +88,8 @@ def variants() -> list[Variant]:
         for name, cls in registered().items()
     ]
     levels = Variant(MECHANISM, ("mean",), ("add-remove", "counts-public"), tuple(fields_of(Options)))
-    return sorted([*kinds, levels], key=lambda each: each.mechanism)
+    classes = Variant(MECHANISM, (STATISTIC,), ("add-remove",), tuple(fields_of(ClassOptions)))
+    return sorted([*kinds, levels, classes], key=lambda each: each.mechanism)
 
 
 def _options(cls: type) -> Iterator[Field]:

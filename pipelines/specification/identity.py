@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from dpops.mechanism import DECIDES, Mechanism
+from pipelines.specification.classes import STATISTIC
 from pipelines.specification.levels import MECHANISM
 from transforms.layouts.csv_table import CsvTable
 from transforms.layouts.json_records import JsonRecords
@@ -91,7 +92,9 @@ def _privacy(spec: "Specification") -> dict[str, Any]:
 
 def _statistics(spec: "Specification") -> list[dict[str, Any]]:
     if spec.levels is not None:
-        return [{"name": "mean", "mechanism": MECHANISM, "options": spec.levels.text()}]
+        mean = {"name": "mean", "mechanism": MECHANISM, "options": spec.levels.text()}
+        classes = spec.levels.classes
+        return [mean] if classes is None else [mean, {"name": STATISTIC, "mechanism": MECHANISM} | classes.text()]
     return [
         {
             "name": stat.name,

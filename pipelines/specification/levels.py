@@ -21,11 +21,13 @@ from dpops.levels import (
     count_stage,
     live_stage,
     recipe,
+    with_classes,
     with_places,
 )
 from dpops.levels.stages import EXPONENT, Shares
 from dpops.levels.strategy import Free, chosen
 from dpops.types import Grid
+from pipelines.specification.classes import ClassesAsked
 from pipelines.specification.numbers import from_toml
 from pipelines.specification.places import PlacesAsked
 from pipelines.specification.span_total import ONE, SpanTotal
@@ -127,7 +129,7 @@ class LevelsRelease:
     span: of which days that total is a share; None where it is written for a period itself. fleet_is_declared: the
     specification says what is known of the fleet; else it is what is usual. live: of a stream. day_lateness_s: so long
     after a period's end a stream releases it whole; None: a scheduled job does. products: what is published of a period
-    besides its HATs. places: of which a part of the total is spent.
+    besides its HATs. places, classes: of which parts of the total are spent.
     """
 
     epsilon: Fraction
@@ -144,6 +146,7 @@ class LevelsRelease:
     products: tuple[Product, ...] = ()
     span: SpanTotal | None = None
     places: PlacesAsked | None = None
+    classes: ClassesAsked | None = None
 
     @property
     def claim(self) -> PureDP | ZCDP:
@@ -163,8 +166,8 @@ class LevelsRelease:
             total=self.claim,
             epsilon=self.epsilon,
             delta=self.delta,
-            first=self._with_places(self._released(self.strategy.first)),
-            later=self._with_places(self._released(self._later())),
+            first=self._with_others(self._released(self.strategy.first)),
+            later=self._with_others(self._released(self._later())),
             region=region,
             grid=grid,
             fleet=self.fleet,
@@ -193,8 +196,12 @@ class LevelsRelease:
         smallest = ONE if self.span is None else min(self.span.shares, default=ONE)
         return count_stage(self._released(self._later())[0], self.fleet.vehicles, smallest)
 
-    def _with_places(self, stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
-        return stages if self.places is None else with_places(stages, self.places.share)
+    def _with_others(self, stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
+        """With those of classes and of places, each of which has its share of the total."""
+        of_places = Fraction(0) if self.places is None else self.places.share
+        if self.classes is not None:
+            stages = with_classes(stages, self.classes.share / (1 - of_places), self.classes.edges)
+        return with_places(stages, of_places) if of_places else stages
 
     def _released(self, stages: Sequence[Stage]) -> tuple[Stage, ...]:
         """The stages with what no recipe says."""
@@ -339,7 +346,11 @@ def refusal(
 ) -> str | None:
     """The first thing of a specification that does not go together with levels, as "field rule", or nothing."""
     rules = [
-        (list(statistics) == ["mean"], "statistic", "must be 'mean' alone: one total is spent on one look"),
+        (
+            sorted(statistics) in (["mean"], ["distribution", "mean"]),
+            "statistic",
+            "must be 'mean' alone, or with 'distribution' beside it: one total is spent on one look",
+        ),
         (unit != "vehicle-ever", "account.unit", "must be 'vehicle-day' or 'vehicle-week': an estimate needs days"),
         (
             region is not None,

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from pipelines.specification.checks import (
     timetable_of,
 )
 from pipelines.specification.document import Document, SpecificationError, read, read_tables
-from pipelines.specification.statistics import levels_of, statistics_of
+from pipelines.specification.statistics import classes_of, levels_of, statistics_of
 from pipelines.specification.values import Specification, Speeds
 from transforms.releases.hats.policy import weights_of
 
@@ -63,6 +64,9 @@ def _checked(document: Document, folder: Path) -> Specification:
     levels = levels_of(document, privacy.allocation, cells.region, timetable)
     if levels is not None and document.places is not None:
         levels = replace(levels, places=places_of(document, cells.region or (), folder))
+    if levels is not None:
+        of_places = Fraction(0) if levels.places is None else levels.places.share
+        levels = replace(levels, classes=classes_of(document, speeds.grid, of_places))
     check_span(account, levels)
     statistics = statistics_of(document, speeds.prior) if levels is None else ()
     allocation = privacy.allocation

@@ -13,7 +13,9 @@ from dpops.forecast import Prior
 from dpops.mechanism import Mechanism
 from dpops.registry import registered
 from dpops.statistics import RequestedStatistic, Statistic, check_outputs
+from dpops.types import Grid
 from pipelines.specification.checks import need
+from pipelines.specification.classes import STATISTIC, ClassesAsked, ClassOptions, classes_asked
 from pipelines.specification.document import Document, SpecificationError
 from pipelines.specification.hints import hint
 from pipelines.specification.levels import LevelsRelease, Options, levels_release, refusal
@@ -124,7 +126,7 @@ def levels_of(
             need(value is None, name, "goes with mechanism = 'levels'", "given")
         return None
     _check_levels(document, allocation, region)
-    options = {name: value for name, value in tables[0].items() if name not in ("name", "mechanism", "weight")}
+    options = _options_of(next(table for table in tables if table.get("name") == "mean"))
     try:
         found = levels_release(
             options,
@@ -141,6 +143,27 @@ def levels_of(
         raise SpecificationError(
             f"statistic with mechanism 'levels': {error}{hint(options, Options, Document)}"
         ) from None
+
+
+def classes_of(document: Document, grid: Grid, of_places: Fraction) -> ClassesAsked | None:
+    """The distribution by `levels`, where it is asked for beside the mean. of_places: what places have of the total."""
+    table = next((table for table in document.statistic if table.get("name") == STATISTIC), None)
+    if table is None:
+        return None
+    adjacency, where = document.account.adjacency, f"statistic {STATISTIC!r} with mechanism 'levels'"
+    need(adjacency == "add-remove", where, "goes with account.adjacency = 'add-remove'", adjacency)
+    need(document.live is None, where, "goes without [live]: classes are counted once a period is over", "both")
+    options = _options_of(table)
+    try:
+        asked = classes_asked(options, grid)
+    except (msgspec.ValidationError, ValueError) as error:
+        raise SpecificationError(f"{where}: {error}{hint(options, ClassOptions, Document)}") from None
+    need(asked.share + of_places < 1, where, "must leave the mean a part of the total beside places", asked.share)
+    return asked
+
+
+def _options_of(table: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in table.items() if name not in ("name", "mechanism", "weight")}
 
 
 def _total_of(document: Document, timetable: Timetable) -> SpanTotal:

@@ -13,6 +13,7 @@ from dpops.forecast import Prior
 from dpops.levels import Fleet
 from dpops.statistics import RequestedStatistic
 from dpops.types import Grid
+from pipelines.specification.classes import ClassesAsked
 from pipelines.specification.identity import decisive_text, spec_id_of
 from pipelines.specification.levels import LevelsRelease
 from pipelines.specification.span_total import SpanTotal
@@ -143,6 +144,11 @@ class Specification:
     def products(self) -> tuple[Product, ...]:
         """What is published of a period besides its HATs."""
         return () if self.levels is None else self.levels.products
+
+    @property
+    def classes(self) -> ClassesAsked | None:
+        """The speed classes that a part of the total is spent on, if any."""
+        return None if self.levels is None else self.levels.classes
 
     @property
     def ground(self) -> Ground:

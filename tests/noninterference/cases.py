@@ -18,6 +18,12 @@ DELTA = SECRET.replace("limit = 2.64", "limit = { epsilon = 2.64, delta = 1e-6 }
     'per = "period"', 'per = "period"\ndelta = 1e-6'
 )
 PLACES = DELTA.replace("epsilon = 2.64,", "epsilon = 5.28,") + "[places]\nresolution = 9\n"
+CLASSES = (
+    DELTA.replace("epsilon = 2.64,", "epsilon = 5.28,").replace(
+        "[input]", '[[statistic]]\nname = "distribution"\nmechanism = "levels"\n[input]'
+    )
+    + '[[output]]\nproduct = "cell-day"\n'
+)
 OTHERS = reports(60)
 DERIVED = SECRET.replace(', speed = "v"', "") + "derived_speed = { max_gap_s = 1800, max_kmh = 100 }\n"
 DISTRIBUTION = OPEN.replace('name = "mean"', 'name = "distribution"').replace('"array-average"', '"array-tree"')
@@ -86,6 +92,7 @@ CASES: Mapping[str, Callable[[], Case]] = {
     "with-delta": lambda: with_and_without(DELTA, bus(), Job()),
     "places": lambda: of_two_days(PLACES, Job(days=(DAYS[0], DAYS[1])), bus(9, day=DAYS[1])),
     "places-told-and-learned": lambda: with_and_without(PLACES, bus(), everything),
+    "classes": lambda: of_two_days(CLASSES, Job(days=(DAYS[0], DAYS[1])), bus(9, day=DAYS[1])),
     "a-file-a-row": lambda: with_and_without(SECRET, bus(3), Job(files=9)),
     "derived-speeds": lambda: with_and_without(DERIVED, bus(), Job(), reports(60, per_hour=3)),
     "levels-public-counts": lambda: at_other_speeds(SECRET.replace('"add-remove"', '"counts-public"'), Job()),

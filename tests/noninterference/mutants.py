@@ -99,6 +99,30 @@ def _(with_places_or_whole: Any) -> Any:
     return lambda stages, share: (*stages, with_places_or_whole(stages, share)[-1])
 
 
+@mutant(
+    "classes-beside-the-total",
+    "classes",
+    "dpops.levels.class_stage:with_classes",
+    "transforms.releases.periods.stages:_whole",
+)
+def _(with_classes_or_whole: Any) -> Any:
+    """The look at speed classes is on top of a day's other looks, which keep all of the total, and is not debited."""
+    if with_classes_or_whole.__name__ == "_whole":
+        return lambda stages: min(with_classes_or_whole(stages), Fraction(1))
+    return lambda stages, share, edges: (*stages, with_classes_or_whole(stages, share, edges)[-1])
+
+
+@mutant("classes-of-the-data", "classes", "transforms.releases.periods.stages:rows_by_class")
+def _(rows_by_class: Any) -> Any:
+    """Which class a speed is in follows from the speeds of all vehicles."""
+
+    def mutated(tally: Any, where: Any, column: Any) -> Any:
+        moved = np.roll(tally.sums[column.name], int(tally.sums["sums"].sum()) % 7, axis=1)
+        return rows_by_class(replace(tally, sums={**tally.sums, column.name: moved}), where, column)
+
+    return mutated
+
+
 @mutant("places-shared-by-vehicles", "places", "transforms.releases.periods.stages:rows_of_pieces")
 def _(rows_of_pieces: Any) -> Any:
     """Which place a piece is in does not follow from public geometry alone: the number of reports moves it."""

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from dpops.levels import Differences, Stage
+from dpops.levels import Differences, Stage, hats_of_classes
 from dpops.types import Int64s
 from transforms.places.ground import Places
 from transforms.places.hierarchy import hats_of, hats_of_places
@@ -54,8 +54,10 @@ def as_stored(stage: Stage) -> dict[str, Any]:
     """Encodes a stage that is laid on HATs. Numbers are rational text."""
     around = stage.laid
     counting = {"counts_vehicles": True} if stage.counts_vehicles else {}  # plans of before say nothing of it
+    classes = {"classes": list(stage.classes)} if stage.classes else {}
     return (
         counting
+        | classes
         | _places_as_stored(around.differences)
         | {
             "kind": stage.kind,
@@ -93,6 +95,11 @@ def is_of_places(unit: StageUnit | LiveUnit) -> bool:
     return "places" in unit.plan
 
 
+def is_of_classes(unit: StageUnit | LiveUnit) -> bool:
+    """Whether a recorded stage is about speed classes: it says nothing of means."""
+    return "classes" in unit.plan
+
+
 def numbers_of(unit: StageUnit | LiveUnit) -> Stage:
     """Decodes a recorded stage without the HATs that it is laid on. Raises msgspec.ValidationError."""
     renamed = {"number": "stage", "stages": "stages", "parts": "levels"}
@@ -106,14 +113,16 @@ def stage_of(unit: StageUnit | LiveUnit, region: Sequence[int], places: Places |
 
     Raises msgspec.ValidationError; ValueError for a stage of places without them.
     """
-    kept = msgspec.convert(unit.plan, _Kept)
-    centres = unpack_centres(kept.centres, (len(region), len(kept.hours)))
-    if kept.places is None:
-        return numbers_of(unit).on(hats_of(region, kept.hours), centres, Fraction(kept.step_kmh), kept.rests_on)
-    if places is None:
-        raise ValueError("a stage of places needs the places")
-    hats, differences = hats_of_places(places, kept.hours), kept.places.on(places)
-    return numbers_of(unit).on(hats, centres, Fraction(kept.step_kmh), kept.rests_on, differences)
+    kept, stage = msgspec.convert(unit.plan, _Kept), numbers_of(unit)
+    hats, differences = hats_of(region, kept.hours), None
+    if stage.classes:
+        hats = hats_of_classes(hats, len(stage.classes) + 1)
+    centres = unpack_centres(kept.centres, (hats.cells, hats.slots))
+    if kept.places is not None:
+        if places is None:
+            raise ValueError("a stage of places needs the places")
+        hats, differences = hats_of_places(places, kept.hours), kept.places.on(places)
+    return stage.on(hats, centres, Fraction(kept.step_kmh), kept.rests_on, differences)
 
 
 def rests_on(unit: StageUnit | LiveUnit) -> EntryNumber:

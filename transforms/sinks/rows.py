@@ -15,6 +15,7 @@ from dpops.rationals import fraction, number
 from dpops.statistics import Output
 from dpops.types import Float64s
 from transforms.public import Fact
+from transforms.releases.periods.products import DISTRIBUTION_STATUS, PERCENTILES
 
 if TYPE_CHECKING:
     from transforms.records import HatColumns, SlotEstimates
@@ -44,14 +45,15 @@ TRAFFIC = ("traffic_lower95", "traffic_upper95")
 """Bounds of the mean that very many vehicles would have had in a row's place and time; on request alone."""
 _MODEL = ("model_value", "model_lower95", "model_upper95")
 
-NOTES = dict.fromkeys(("parent", "product", "place", "model_status"), pa.string()) | dict.fromkeys(
-    ("leans_on_day", "parent_value", "parent_lower95", "parent_upper95", *TRAFFIC, *_MODEL), pa.float64()
+NOTES = dict.fromkeys(("parent", "product", "place", "model_status", DISTRIBUTION_STATUS), pa.string()) | dict.fromkeys(
+    ("leans_on_day", "parent_value", "parent_lower95", "parent_upper95", *TRAFFIC, *_MODEL, *PERCENTILES), pa.float64()
 )
 """Columns that only some slots' rows have. leans_on_day: of live values, how far they rest on the day's own slots.
 parent: where a HAT is not known, the parent cell that is, or "day", the cell's own; parent_value, ..: of that.
 product: what a row of a coarser product is. place: of a product of places which one, as in `cell`. model_value, ..:
 what the entry and those before it teach of a HAT's mean, beside what was released of it; model_status: ok, unreliable,
-or held-back where there is no value."""
+or held-back where there is no value. p15, ..: of a cell's day or part of it, speeds that so many of a hundred reports
+do not exceed; distribution_status: likewise of these."""
 
 _TIMES = {"slot_start_at": "slot_start", "slot_end_at": "slot_end"}
 """Instants, and the texts that they are made of."""

@@ -20,6 +20,7 @@ from dpops.levels.strategy import ranked
 from dpops.types import Float64s, Int64s
 from pipelines.account.guarantee import levels_sentence
 from pipelines.advice.plan.counts import Counts
+from pipelines.advice.plan.distributions import of_distributions
 from pipelines.advice.plan.spans import SpanWorth, first_days, worth_of_spans
 from pipelines.specification import Specification
 from pipelines.specification.levels import LevelsRelease
@@ -115,7 +116,11 @@ def plan_levels(spec: Specification, within_kmh: float, counts: Counts | None = 
         vehicles_in_a_hat=list(VEHICLES),
         totals=totals,
         spans=spans,
-        answers=[*_answers(spec, asked, known, totals, within_kmh), first_days(spans)],
+        answers=[
+            *_answers(spec, asked, known, totals, within_kmh),
+            *of_distributions(asked, known, spec.speeds.grid),
+            first_days(spans),
+        ],
         choices=_choices(asked, known),
         operator_only=None if counts is None else _counted(counts),
     )

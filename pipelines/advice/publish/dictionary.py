@@ -23,6 +23,7 @@ _LEARNED_INTERVAL = (
     "end of an interval that about 95 % of the rows with status ok, and fewer of others, have the truth in"
 )
 _PERCENTILES = {
+    "p15": "Speed that 15 % of the reports do not exceed",
     "p50": "Speed that half of the reports do not exceed",
     "p85": "Speed that 85 % of the reports do not exceed",
 }
@@ -99,6 +100,7 @@ def _of_some(interval: str) -> list[Column]:
         Column("leans_on_day", "Of live values: how far they rest on the day itself, 0 to 1", "1"),
         Column("product", "Which coarser product the row is of"),
         Column("place", "Of products of places: the place, as in cell"),
+        Column("distribution_status", "How well p15, p50 and p85 are known, as status has it of the value"),
         Column("model_value", "Mean speed as this and earlier releases together say it", "km/h"),
         Column("model_lower95", f"Of model_value: lower {_LEARNED_INTERVAL}", "km/h"),
         Column("model_upper95", f"Of model_value: upper {_LEARNED_INTERVAL}", "km/h"),

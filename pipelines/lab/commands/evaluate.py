@@ -93,7 +93,7 @@ class AskedComparison:
             others = any((sets.counts, sets.folder, self.totals, self.distributions))
             if others or len({pattern is not None, spec_path is not None, telemetry.not_private}) > 1:
                 raise UsageError("--local goes alone, or with --data, --spec (of a fusion) and --not-private")
-        elif self.distributions:
+        elif self.distributions and not self.learned:
             is_whole = (pattern is not None) == (spec_path is not None) == telemetry.not_private
             if not is_whole or self.totals or sets.folder:
                 raise UsageError(
@@ -202,7 +202,7 @@ def evaluate(
         evaluate_local.evaluate_local(runs, sets.seed, telemetry.data, results, processes)
         return
     feed = telemetry.feed()
-    if comparison.distributions:
+    if comparison.distributions and not comparison.learned:
         epsilons = _epsilons(comparison.epsilons)
         evaluate_distributions.evaluate_distributions(feed, comparison.bins, epsilons, runs or 3, sets.seed, results)
     elif feed is None:
@@ -212,12 +212,14 @@ def evaluate(
 
 
 def _on_telemetry(feed: Feed, comparison: AskedComparison, runs: int | None, results: Results) -> None:
-    from pipelines.lab.commands.evaluate_learned import evaluate_learned, evaluate_live
+    from pipelines.lab.commands.evaluate_learned import evaluate_learned, evaluate_live, evaluate_spread
     from pipelines.lab.commands.evaluate_past import evaluate_past
 
     totals = comparison.totals
     if comparison.live:
         evaluate_live(feed, _epsilons(totals or "2.64", "--totals"), runs or 4, results)
+    elif comparison.learned and comparison.distributions:
+        evaluate_spread(feed, _epsilons(totals or "1,2.64,10", "--totals"), runs or 3, results)
     elif comparison.learned:
         evaluate_learned(feed, _epsilons(totals or "1,2.64,10", "--totals"), runs or 5, results, comparison.span_days)
     elif comparison.past:

@@ -9,10 +9,12 @@ from pipelines.commands.options import console, progress_bars
 from pipelines.errors import UsageError
 from pipelines.lab.commands.evaluation_results import NOT_PRIVATE, Results
 from pipelines.lab.evaluation import learned_tables as tables
+from pipelines.lab.evaluation.classes import read_spread_city, spread_errors
 from pipelines.lab.evaluation.feed import Feed
 from pipelines.lab.evaluation.learned_errors import Evaluated, evaluated
 from pipelines.lab.evaluation.live import evaluated_live, live_table
 from pipelines.lab.evaluation.truth import TrueCity, read_city
+from pipelines.specification.classes import classes_asked
 
 
 def evaluate_learned(feed: Feed, totals: list[str], runs: int, results: Results, span_days: int) -> None:
@@ -58,6 +60,22 @@ def _show(found: Evaluated, city: TrueCity, runs: int) -> None:
 
 def _several(number: int, name: str) -> str:
     return f"{number:,} {name}{'s' if number != 1 else ''}"
+
+
+def evaluate_spread(feed: Feed, totals: list[str], runs: int, results: Results) -> None:
+    """Distributions by `levels`, as the specification asks for them or by default: a table, spread.json."""
+    with progress_bars(quiet=results.as_json) as bars:
+        asked = feed.spec.classes or classes_asked({}, feed.spec.speeds.grid)
+        city = read_spread_city(feed, asked, bars)
+        errors = spread_errors(city, totals, runs, bars)
+    days = [day.name for day in city.city.days]
+    results.keep({"not_private": NOT_PRIVATE, "days": days, "errors": [asdict(each) for each in errors]}, "spread.json")
+    if results.as_json:
+        return
+    out = console()
+    out.print(NOT_PRIVATE, style="bold")
+    out.print(tables.spread_table(errors))
+    out.print(NOT_PRIVATE)
 
 
 def evaluate_live(feed: Feed, totals: list[str], runs: int, results: Results) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
+from pipelines.lab.evaluation.classes import FROM_VEHICLES, SpreadErrors
 from pipelines.lab.evaluation.learned_errors import CLASSES, CONSTANT, NO_NOISE, Coverage, Errors
 from pipelines.lab.evaluation.products import ProductErrors
 from pipelines.lab.evaluation.truth import TrueCity
@@ -85,6 +86,28 @@ def product_table(products: Sequence[ProductErrors]) -> Table:
     return table
 
 
+def spread_table(errors: Sequence[SpreadErrors]) -> Table:
+    """Errors of the first and the last day."""
+    table = _table(
+        f"NOT PRIVATE: distributions of cells' days and parts with {FROM_VEHICLES} vehicles and more, km/h",
+        "Error: mean absolute; of: that of the whole feed's own percentile. Held: share of intervals that hold the "
+        "truth; of those with status ok.",
+        ("total", "product", ""),
+        ("day", "error", "of", "held", "half width", "ok", "held, ok"),
+    )
+    last = max(error.day for error in errors)
+    for error in errors:
+        if error.day in (1, last):
+            numbers = (f"{error.error:.2f}", f"{error.error / max(error.constant, 1e-9):.2f}", f"{error.held:.3f}")
+            shares = (
+                f"{error.half_width:.1f}",
+                f"{error.ok:.2f}",
+                "-" if error.held_ok is None else f"{error.held_ok:.3f}",
+            )
+            table.add_row(_total(error), error.product, f"P{error.percentile}", f"{error.day}", *numbers, *shares)
+    return table
+
+
 def _table(title: str, caption: str, left: Sequence[str], right: Sequence[str]) -> Table:
     table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
     for name in left:
@@ -98,7 +121,7 @@ def _causal(errors: Sequence[Errors]) -> list[Errors]:
     return [error for error in errors if error.what in (CONSTANT, NO_NOISE, "causal")]
 
 
-def _total(each: Errors | Coverage | ProductErrors) -> str:
+def _total(each: Errors | Coverage | ProductErrors | SpreadErrors) -> str:
     return f"{each.total} δ" if each.delta else each.total
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from dpops.levels import Fleet, Profile, Rows
 from dpops.levels.groups import BLOCK_H
-from dpops.statistics import SUMS
+from dpops.statistics import SUMS, Column
 from dpops.types import Float64s, Grid, Int64s
 from pipelines.lab.evaluation.feed import Feed
 from pipelines.progress import Report
@@ -62,12 +62,14 @@ def read_city(feed: Feed, report: Report) -> TrueCity:
     return TrueCity(region, spec.speeds.grid, fleet, days, spec.cells.region is None)
 
 
-def read_tallies(feed: Feed, ground: Ground, report: Report) -> tuple[dict[int, wire.Tally], dict[str, list[int]]]:
+def read_tallies(
+    feed: Feed, ground: Ground, report: Report, columns: Sequence[Column] = (SUMS,)
+) -> tuple[dict[int, wire.Tally], dict[str, list[int]]]:
     """What vehicles did in each slot, by its start; and the starts of all slots of each period with reports."""
     when, parts = feed.events(report, ground)
     tallies = {}
     for slot_s in sorted(parts):
-        tallies[slot_s] = tally(wire.unpack_events(parts[slot_s]), slot_s, None, (SUMS,)).tally
+        tallies[slot_s] = tally(wire.unpack_events(parts[slot_s]), slot_s, None, columns).tally
     periods: dict[str, list[int]] = {}
     for slot in when.slots:
         periods.setdefault(slot.period, []).append(slot.start_s)

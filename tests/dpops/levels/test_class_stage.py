@@ -58,6 +58,11 @@ def counted(some: list[list[Report]]) -> tuple[Rows, Int64s]:
     return rows, Classes(EDGES).add_up(entries[:, 3], row, len(keys))
 
 
+def classed(found: tuple[Rows, Int64s]) -> Rows:
+    rows, counts = found
+    return rows_of_classes(rows.vehicle, rows.cell, counts)
+
+
 def stages(kind: Kind) -> list[Stage]:
     """A stage of means, and one of classes, laid on the city."""
     planned = replace(stage(kind), around=None)
@@ -72,7 +77,7 @@ def norms(some: list[list[Report]], kind: Kind) -> list[list[Fraction]]:
     rows, counts = counted(some)
     found = []
     for one in stages(kind):
-        made = unchecked(rows_of_classes(rows, counts) if one.classes else rows, one)
+        made = unchecked(rows_of_classes(rows.vehicle, rows.cell, counts) if one.classes else rows, one)
         mine = [Fraction(0)] * len(some)
         for vehicle, value in zip(made.vehicle.tolist(), made.value.tolist(), strict=True):
             mine[vehicle] += Fraction(value**2, UNIT**2) if kind == "gaussian" else Fraction(abs(value), UNIT)
@@ -107,18 +112,16 @@ def test_a_norm_over_fewer_reports_than_are_released_is_caught(kind: Kind, monke
 def test_a_vehicles_integers_are_its_own_and_the_check_finds_nothing_wrong(kind: Kind) -> None:
     some = days()[-40:]
     _, last = stages(kind)
-    whole = vectors(rows_of_classes(*counted(some)), last)
-    assert all(
-        np.array_equal(a, b) for a, b in zip(whole, unchecked(rows_of_classes(*counted(some)), last), strict=True)
-    )
+    whole = vectors(classed(counted(some)), last)
+    assert all(np.array_equal(a, b) for a, b in zip(whole, unchecked(classed(counted(some)), last), strict=True))
     for out in (0, 17, len(some) - 1):
-        left = sum_up(rows_of_classes(*counted(some[:out] + some[out + 1 :])), last)
-        alone = sum_up(rows_of_classes(*counted([some[out]])), last)
-        assert np.array_equal(left.weights + alone.weights, sum_up(rows_of_classes(*counted(some)), last).weights)
+        left = sum_up(classed(counted(some[:out] + some[out + 1 :])), last)
+        alone = sum_up(classed(counted([some[out]])), last)
+        assert np.array_equal(left.weights + alone.weights, sum_up(classed(counted(some)), last).weights)
 
 
 def test_a_day_is_one_group_and_reports_that_move_count_more() -> None:
-    rows = rows_of_classes(*counted([[(1, 0, 50), (1, 3, 0), (1, 2, 2_500), (2, 2, 6_500)]]))
+    rows = classed(counted([[(1, 0, 50), (1, 3, 0), (1, 2, 2_500), (2, 2, 6_500)]]))
     assert rows.cell.tolist() == [4, 6, 11]
     assert rows.reports.tolist() == [2, MOVING, MOVING]
     assert not rows.slot.any()
@@ -128,7 +131,7 @@ def test_a_day_is_one_group_and_reports_that_move_count_more() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_weights_alone_are_released_with_noise(kind: Kind) -> None:
     _, last = stages(kind)
-    integers = release(sum_up(rows_of_classes(*counted([[(0, 0, 0)]])), last), last, Noise())
+    integers = release(sum_up(classed(counted([[(0, 0, 0)]])), last), last, Noise())
     assert integers[: last.groups].all()
     assert not integers[last.groups :].any()
     (level,) = read(integers, last).levels
@@ -140,7 +143,7 @@ def test_weights_alone_are_released_with_noise(kind: Kind) -> None:
 def test_a_day_without_vehicles_gives_zeros() -> None:
     _, last = stages("gaussian")
     nothing = np.zeros(0, np.int64)
-    rows = rows_of_classes(Rows(*[nothing] * 5), np.zeros((0, len(EDGES) + 1), np.int64))
+    rows = rows_of_classes(nothing, nothing, np.zeros((0, len(EDGES) + 1), np.int64))
     assert not sum_up(rows, last).weights.any()
 
 

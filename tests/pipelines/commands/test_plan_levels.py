@@ -45,6 +45,18 @@ def test_the_fleet_that_it_names_is_enough_and_one_less_is_not(planned):
         assert (of["usual_vehicles"] > now(of)["place_vehicles"] - 1) is enough
 
 
+def test_a_distribution_says_what_is_expected_of_it_and_where_it_is_not_worth_its_share(planned):
+    beside = '[[statistic]]\nname = "distribution"\nmechanism = "levels"\n[fleet]'
+    small, large = (
+        planned(levels_city.SPEC.replace("[fleet]", beside).replace("vehicles = 50", f"vehicles = {fleet}"))
+        for fleet in (20, 5000)
+    )
+    for document, is_worth in ((small, False), (large, True)):
+        (said,) = (each for each in document["answers"] if "85th percentile" in each)
+        assert ("leave the statistic 'distribution' out" not in said) == is_worth
+    assert not any("85th percentile" in each for each in planned(levels_city.SPEC)["answers"])
+
+
 def test_what_is_out_of_reach_names_the_next_step(planned):
     answers = " ".join(planned(levels_city.SPEC, "--within", "0.01")["answers"])
     assert "out of reach" in answers

@@ -5,6 +5,7 @@ recorded late counts as later than those that were recorded before it.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from dpops.learning import (
     with_coarser,
 )
 from dpops.learning import live as today
-from dpops.learning.interval import rounded
+from dpops.learning.interval import STATUS_NAMES, rounded
 from dpops.learning.learner import Field, Learned
 from dpops.levels import centres_of
 from dpops.types import Int64s
@@ -26,6 +27,14 @@ from transforms.recorded.stage_plan import numbers_of
 from transforms.recorded.units import LiveEntry, StageEntry
 from transforms.records import SlotEstimates
 from transforms.releases.periods.fitted import MARGIN_KMH, learned_from
+from transforms.releases.periods.learned_classes import (
+    TaughtClasses,
+    distributions,
+    edges_kmh,
+    learned_classes,
+    notes_of,
+    taught_classes,
+)
 from transforms.releases.periods.learned_places import Taught, learned_places, taught_by
 from transforms.releases.periods.place_products import place_product
 from transforms.releases.periods.products import grouping
@@ -34,8 +43,6 @@ from transforms.releases.periods.stages import LevelsPolicy, read_unit
 from transforms.releases.periods.states import slot_values
 from transforms.releases.slots import SlotFacts
 from transforms.time.days_off import recorded_hours
-
-STATUS_NAMES = np.array([status.name.lower().replace("_", "-") for status in Status])
 
 
 def learned_centres(entries: Sequence[StageEntry], policy: LevelsPolicy, hours: Sequence[int]) -> Int64s:
@@ -51,13 +58,31 @@ def learned_estimates(entries: Sequence[StageEntry], policy: LevelsPolicy, slots
     return day_estimates(learned_from(entries, policy), policy, slots, taught_of(entries, policy))
 
 
-def taught_of(entries: Sequence[StageEntry], policy: LevelsPolicy) -> Taught | None:
-    """What entries say of places, where a product is about them."""
-    return taught_by(entries, policy) if any(product.is_of_places for product in policy.products) else None
+class TaughtBeside(NamedTuple):
+    """What entries say beside means of cells: of places, where a product is about them, and of speed classes."""
+
+    places: Taught | None = None
+    classes: TaughtClasses | None = None
+
+
+NOTHING = TaughtBeside()
+
+
+def taught_of(entries: Sequence[StageEntry], policy: LevelsPolicy) -> TaughtBeside:
+    """By all entries, where a product shows it."""
+    of_places = any(product.is_of_places for product in policy.products)
+    of_classes = any(product.has_distributions for product in policy.products)
+    return TaughtBeside(
+        taught_by(entries, policy) if of_places else None, taught_classes(entries, policy) if of_classes else None
+    )
 
 
 def day_estimates(
-    known: Learned, policy: LevelsPolicy, slots: Sequence[SlotFacts], taught: Taught | None = None, back: int = 0
+    known: Learned,
+    policy: LevelsPolicy,
+    slots: Sequence[SlotFacts],
+    taught: TaughtBeside = NOTHING,
+    back: int = 0,
 ) -> HatEstimates:
     """Estimates as published of the last day, or one `back` before it; beside an unknown HAT a parent's or a day's.
 
@@ -79,23 +104,30 @@ def product_estimates(
     belief: Field,
     policy: LevelsPolicy,
     slots: Sequence[SlotFacts],
-    taught: Taught | None,
+    taught: TaughtBeside,
     *,
     forecast: bool = False,
 ) -> tuple[SlotEstimates, ...]:
     """The policy's products of a period, from the same belief as its HATs. slots: all of the period."""
-    starts, found, places = [facts.start for facts in slots], [], None
-    if taught is not None and taught.sums.days and policy.places is not None:
-        places = learned_places(taught, known, policy.places, policy.fleet, policy.kind)
+    starts, shown, places, classes = [facts.start for facts in slots], [], None, None
+    if taught.places is not None and taught.places.sums.days and policy.places is not None:
+        places = learned_places(taught.places, known, policy.places, policy.fleet, policy.kind)
+    if taught.classes is not None and taught.classes.sums.days and policy.classes is not None:
+        edges = edges_kmh(policy.classes.edges, policy.grid)
+        classes = learned_classes(taught.classes, known, edges, policy.fleet, policy.kind)
     for product in policy.products:
         if product.is_of_places:
             if places is not None:
-                found.append(place_product(product, places, known, belief, slots, policy))
+                shown.append(place_product(product, places, known, belief, slots, policy))
             continue
         grouped = grouping(product, known.state.design.parents, policy.region, starts)
-        estimates = hat_estimates(coarser(known, belief, grouped.groups), policy, forecast=forecast)
-        found.append(estimates_of_product(estimates, product.name, grouped, slots, policy))
-    return tuple(found)
+        groups = coarser(known, belief, grouped.groups)
+        estimates = hat_estimates(groups, policy, forecast=forecast)
+        if product.has_distributions and taught.classes is not None:
+            spread = None if classes is None else distributions(classes, groups, float(policy.grid.upper))
+            estimates = estimates._replace(notes=notes_of(spread, estimates.status))
+        shown.append(estimates_of_product(estimates, product.name, grouped, slots, policy))
+    return tuple(shown)
 
 
 def learned_live(stages: Sequence[StageEntry], live: Sequence[LiveEntry], policy: LevelsPolicy) -> HatEstimates:
@@ -111,8 +143,8 @@ def learned_live(stages: Sequence[StageEntry], live: Sequence[LiveEntry], policy
     ]
     hours = np.array([hour for (hour,) in told], np.int64)
     slots = {index: slot_values(read, policy.fleet) for index, read in enumerate(released)}
-    found = today(learned_from(stages, policy), hours, slots)
-    return hat_estimates(found.field, policy)._replace(leans=rounded(found.leans)).slot(-1)
+    live_field = today(learned_from(stages, policy), hours, slots)
+    return hat_estimates(live_field.field, policy)._replace(leans=rounded(live_field.leans)).slot(-1)
 
 
 def hat_estimates(belief: Field, policy: LevelsPolicy, *, forecast: bool = False) -> HatEstimates:

@@ -55,7 +55,7 @@ def plan_for(
         return Planned(stage_of(mine[number].unit, policy.region, policy.public_places), is_first)
     stages = policy.on(period).stages(is_first=is_first, counts=counts)
     known = earlier if counts and number == 1 else sorted([*earlier, *mine], key=lambda entry: int(entry.sequence))
-    if not known:
+    if not known or stages[number].classes:
         centres, rests_on = first_centres(len(policy.region), len(hours)), EntryNumber(0)
     else:
         centres, rests_on = centres_of(known, policy, hours), known[-1].sequence

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpops.learning import Estimates, Groups, Learned, Status, coarser, published
-from dpops.learning.interval import Z95, rounded
+from dpops.learning.interval import STATUS_NAMES, Z95, rounded
 from dpops.learning.learner import Field
 from dpops.spread import USUAL
 from dpops.types import Float64s, Int64s
@@ -52,7 +52,7 @@ def place_product(
         shown = _taken(shown, cell)
     result = _estimates(values, variances, places, shown, upper_kmh)
     cells = np.array(cell_texts(np.array(policy.region)))[cell]
-    whose = np.where(result.status == _NAMES[Status.PARENT], cells[:, None], "")
+    whose = np.where(result.status == STATUS_NAMES[Status.PARENT], cells[:, None], "")
     beside = tuple(np.where(whose == "", np.nan, part) for part in (shown.values, shown.lower95, shown.upper95))
     result = result._replace(parent=whose, beside=(beside[0], beside[1], beside[2]))
     return estimates_of_places(result, product.name, named.names, spans, slots, policy)
@@ -69,9 +69,6 @@ def _variances(places: LearnedPlaces, of_cells: Field, cell: Int64s, *, is_of_da
     return variances
 
 
-_NAMES = np.array([status.name.lower().replace("_", "-") for status in Status])
-
-
 def _estimates(
     values: Float64s, variances: Float64s, places: LearnedPlaces, shown: Estimates, upper_kmh: float
 ) -> HatEstimates:
@@ -84,7 +81,7 @@ def _estimates(
     is_told = status != Status.HELD_BACK
     value, lower, upper = (rounded(np.clip(part, 0, upper_kmh)) for part in (values, values - half, values + half))
     value, lower, upper, sd = (np.where(is_told, part, np.nan) for part in (value, lower, upper, rounded(sd)))
-    return HatEstimates(value, lower, upper, sd, _NAMES[status])
+    return HatEstimates(value, lower, upper, sd, STATUS_NAMES[status])
 
 
 def _visited(places: LearnedPlaces) -> NDArray[np.bool_]:

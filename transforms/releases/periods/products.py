@@ -20,6 +20,11 @@ ProductName = Literal[
 ]
 PRODUCTS: tuple[ProductName, ...] = get_args(ProductName)
 
+PERCENTILES = tuple(f"{name}{end}" for name in ("p15", "p50", "p85") for end in ("", "_lower95", "_upper95"))
+DISTRIBUTION_STATUS = "distribution_status"
+DISTRIBUTION = (*PERCENTILES, DISTRIBUTION_STATUS)
+"""Further columns of a mean's row that say how speeds are spread."""
+
 Part = tuple[int, int]
 """A part of the day: local minutes of its start and of its end."""
 
@@ -38,6 +43,11 @@ class Product:
     @property
     def is_of_places(self) -> bool:
         return self.name.startswith("place-")
+
+    @property
+    def has_distributions(self) -> bool:
+        """Whether its rows also say how speeds are spread, where a stage is about speed classes."""
+        return self.name in ("cell-day", "cell-part")
 
 
 class Grouping(NamedTuple):

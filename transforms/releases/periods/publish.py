@@ -25,7 +25,7 @@ class HatEstimates(NamedTuple):
     nan where there is no value to publish. traffic: bounds of the mean that very many vehicles would have had.
     leans: of live values, how far each rests on slots of the same day, 0 to 1. parent: of a period's end, where the HAT
     is not known, what is: its parent cell, or "day"; else empty. beside: value and bounds of that. products: what is
-    published of the period besides.
+    published of the period besides. notes: further columns by name.
     """
 
     value: Float64s
@@ -38,6 +38,7 @@ class HatEstimates(NamedTuple):
     parent: NDArray[np.str_] | None = None
     beside: tuple[Float64s, Float64s, Float64s] | None = None
     products: tuple[SlotEstimates, ...] = ()
+    notes: Mapping[str, NDArray[Any]] | None = None
 
     def slot(self, at: int) -> "HatEstimates":
         """One slot's alone, (cells, 1)."""
@@ -63,7 +64,12 @@ def estimates_of_product(
     spans = {
         at: (slots[span[0]].start, slots[span[1]].end) for at, span in enumerate(grouped.spans) if span is not None
     }
-    notes = {"product": [product] * len(grouped.places) * len(spans), **_of_traffic(estimates, list(spans))}
+    notes: dict[str, list[Any]] = {
+        "product": [product] * len(grouped.places) * len(spans),
+        **_of_traffic(estimates, list(spans)),
+    }
+    for name, column in (estimates.notes or {}).items():
+        notes[name] = [None if value != value else value for value in column[:, list(spans)].T.ravel().tolist()]
     found = _columns(estimates, list(spans), grouped.places, notes, policy.on(slots[0].period))
     hats = replace(found, spans=[span for span in spans.values() for _ in grouped.places])
     start, end = slots[0].start, slots[-1].end

@@ -18,7 +18,7 @@ from transforms.releases.base import Asked, Before, Drawn, Estimator, Tallies
 from transforms.releases.periods.learned import learned_centres, learned_estimates
 from transforms.releases.periods.order import plan_for
 from transforms.releases.periods.publish import estimates_of_slot
-from transforms.releases.periods.stages import COLUMNS, LevelsPolicy, add_up, read_unit, seal_stage
+from transforms.releases.periods.stages import LevelsPolicy, add_up, read_unit, seal_stage
 from transforms.releases.slots import SlotFacts
 from transforms.releases.state_file import StateFile
 from transforms.time.days_off import hours_of
@@ -66,7 +66,7 @@ class PeriodRelease:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        return COLUMNS
+        return self.policy.columns
 
     def group(self, slot_s: int) -> int:
         return self.slots[slot_s].plan[0]

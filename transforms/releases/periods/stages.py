@@ -22,14 +22,16 @@ from dpops.levels import (
     Rows,
     Stage,
     Sums,
+    hats_of_classes,
     read,
     release,
+    rows_of_classes,
     sum_up,
     vehicles_in,
 )
 from dpops.levels.stages import FIRST_CENTRE
 from dpops.noise import Noise
-from dpops.statistics import SUMS
+from dpops.statistics import SUMS, Classes, Column
 from dpops.types import Grid, Int64s
 from transforms.places.ground import NOWHERE, Pieces, Places
 from transforms.places.hierarchy import hats_of, hats_of_places
@@ -42,8 +44,8 @@ from transforms.releases.state_file import StateFile
 from transforms.wire import Tally
 
 MECHANISM = "levels"
-COLUMNS = (SUMS,)
-"""What a tally carries beside counts."""
+COLUMNS: tuple[Column, ...] = (SUMS,)
+"""What a tally carries beside counts, where no stage is about classes."""
 
 
 class DayShare(NamedTuple):
@@ -114,6 +116,16 @@ class LevelsPolicy:
         )
 
     @property
+    def classes(self) -> Classes | None:
+        """The speed classes that a stage is about."""
+        return next((Classes(stage.classes) for stage in self.later if stage.classes), None)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """What a tally carries beside counts."""
+        return COLUMNS if self.classes is None else (*COLUMNS, self.classes)
+
+    @property
     def public_places(self) -> Places | None:
         """What a stage of places is about."""
         return None if self.places is None else self.places.places
@@ -153,6 +165,9 @@ def laid_stage(
     hats = hats_of(policy.region, hours)
     if places is not None and stage.is_of_places:
         hats = hats_of_places(places, hours)
+    if stage.classes:
+        hats = hats_of_classes(hats, len(stage.classes) + 1)
+        centres = np.zeros((hats.cells, hats.slots), np.int64)
     return stage.on(hats, centres, policy.grid.step, rests_on, differences)
 
 
@@ -184,11 +199,22 @@ def rows_of_pieces(tally: Tally, of_piece: Int64s, slots: Sequence[int]) -> Rows
     return Rows(*(key[first] for key in keys), *added)
 
 
+def rows_by_class(tally: Tally, where: Int64s, column: Classes) -> Rows:
+    """What vehicles did in the classes of a region's cells. where: the cell of each entry, or NOWHERE."""
+    order = np.lexsort((where, tally.vehicle))
+    order = order[where[order] != NOWHERE]
+    return rows_of_classes(tally.vehicle[order], where[order], tally.sums[column.name][order])
+
+
 def add_up(tallies: Iterable[Tally], policy: LevelsPolicy, slots: Sequence[int], stage: Stage) -> Sums:
     """The sum of all vehicles' vectors in a stage. tallies: at least one, and of a vehicle all rows in one of them."""
     pieces = policy.places
 
     def rows(tally: Tally) -> Rows:
+        if stage.classes:
+            region = np.array(policy.region, np.int64)
+            where = np.searchsorted(region, tally.cell) if pieces is None else pieces.cell[tally.cell]
+            return rows_by_class(tally, where, Classes(stage.classes))
         if pieces is None:
             return rows_of(tally, policy.region, slots)
         return rows_of_pieces(tally, pieces.place if stage.is_of_places else pieces.cell, slots)

@@ -17,7 +17,7 @@ from dpops.levels.live import slot_weight
 from dpops.levels.stages import CENTRE_STEP_KMH
 from transforms.places.hierarchy import design_of
 from transforms.recorded.codec import encode
-from transforms.recorded.stage_plan import is_of_places
+from transforms.recorded.stage_plan import is_of_classes, is_of_places
 from transforms.recorded.units import StageEntry
 from transforms.releases.periods.stages import LevelsPolicy, read_unit
 from transforms.releases.state_file import WRONG, Kept
@@ -40,7 +40,7 @@ class Released:
     def of(entries: Sequence[StageEntry], policy: LevelsPolicy, least_recent: int | None) -> "Released":
         by_period: dict[str, list[StageEntry]] = {period: [] for period in period_order(entries)}
         for entry in entries:
-            if not is_of_places(entry.unit):  # it says nothing of cells
+            if not (is_of_places(entry.unit) or is_of_classes(entry.unit)):  # they say nothing of means of cells
                 by_period[entry.unit.period].append(entry)
         return Released._of(list(by_period.values()), policy, least_recent)
 

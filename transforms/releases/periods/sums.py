@@ -1,13 +1,14 @@
 """What was released itself by `levels`: the noisy sums of a period's stages, group by group, as rows of a table."""
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import h3
 import numpy as np
 import pyarrow as pa
 
-from dpops.levels import PLACE, Level, ReleasedLevel, ReleasedStage
+from dpops.levels import CLASS, PLACE, Level, ReleasedLevel, ReleasedStage
 from dpops.levels.stages import CENTRE_STEP_KMH
 from transforms.places.hexagons import cell_text
 from transforms.places.hierarchy import CITY, GRANDPARENT, PARENT
@@ -41,13 +42,14 @@ def sums_of(unit: StageUnit, place: int, policy: LevelsPolicy, slots: Sequence[S
     stage = read_unit(unit, policy.region, policy.public_places)
     for level in stage.levels:
         places, times = _places(level.level, policy), _times(level.level, slots)
+        kinds = _kinds(level.level, policy)
         for group, numbers in enumerate(_numbers(level, stage)):
             start, end = times[group % level.level.slot_groups]
             names = ("weight", "weight_sd", "speed", "speed_sd", "centre_kmh")
             row: dict[str, Fact] = {
                 "spec_id": policy.spec_id,
                 "period": unit.period,
-                "level": level.level.name,
+                "level": kinds[group % len(kinds)],
                 "cell": places[group // level.level.slot_groups],
                 "slot_start": start,
                 "slot_end": end,
@@ -75,12 +77,23 @@ def _places(level: Level, policy: LevelsPolicy) -> Sequence[str]:
     if level.name == PLACE and policy.places is not None:
         return policy.places.places.names
     region = policy.region
+    if level.name == CLASS:
+        classes = len(level.cell_group) // len(region)
+        return [cell_text(cell) for cell in region for _ in range(classes)]
     coarser = {"grandparent-day": GRANDPARENT} | dict.fromkeys(("parent", "parent-day", "parent-hour"), PARENT)
     first = [cell_text(region[level.cell_group.index(group)]) for group in range(max(level.cell_group) + 1)]
     if level.name in coarser:
         resolution = h3.get_resolution(first[0]) - coarser[level.name]
         return [h3.cell_to_parent(cell, max(resolution, 0)) for cell in first]
     return [CITY] if level.name in ("city", "hour", "part") else first
+
+
+def _kinds(level: Level, policy: LevelsPolicy) -> list[str]:
+    """The level's name; of speed classes also which one, in km/h, for one cell's after another."""
+    if level.name != CLASS or policy.classes is None:
+        return [level.name]
+    edges = [f"{float(edge * policy.grid.step):g}" for edge in (0, *policy.classes.edges, policy.grid.upper_steps)]
+    return [f"{level.name} {low} to {high}" for low, high in pairwise(edges)]
 
 
 def _times(level: Level, slots: Sequence[SlotFacts]) -> list[tuple[str, str]]:

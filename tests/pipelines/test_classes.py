@@ -1,0 +1,101 @@
+"""Distributions under a small total: what a specification may say, what is recorded, and what rows say."""
+
+from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from pipelines.specification import Specification, SpecificationError, load
+from tests.levels_city import CELLS, DAYS, SPEC
+from tests.pipelines.levels_runs import Run, entries, made, released, rows_of
+from transforms.recorded.stage_plan import as_stored, is_of_classes, stage_of
+from transforms.recorded.units import StageUnit
+from transforms.releases.periods.products import DISTRIBUTION
+
+BESIDE = '[[statistic]]\nname = "distribution"\nmechanism = "levels"\n'
+PRODUCTS = '[[output]]\nproduct = "cell-day"\n[[output]]\nproduct = "cell-part"\nparts = ["08:00-10:00"]\n'
+PLACES = "[places]\nresolution = 9\n"
+
+
+def with_classes(more: str = "", spec: str = SPEC) -> str:
+    return spec.replace("[input]", BESIDE + more + "[input]")
+
+
+def loaded(folder: Path, spec: str) -> Specification:
+    (folder / "spec.toml").write_text(spec)
+    return load(folder / "spec.toml")
+
+
+def of_classes(folder: Path) -> list[StageUnit]:
+    return [entry.unit for entry in entries(folder) if is_of_classes(entry.unit)]  # type: ignore[misc]
+
+
+def test_each_day_has_a_stage_of_classes_under_its_one_debit_and_rows_say_what_it_teaches(
+    tmp_path: Path, hatstream: Run
+) -> None:
+    made(tmp_path, hatstream, spec=with_classes() + PRODUCTS + PLACES)
+    summary = released(tmp_path, hatstream, end=DAYS[1])
+    shares = [[stage["share"] for stage in period["stages"]] for period in summary["periods"]]  # type: ignore[attr-defined]
+    assert [each[-2:] for each in shares] == [["1/5", "3/10"]] * 2, "each has its own share of the total"
+    assert [sum(map(Fraction, each)) for each in shares] == [1, 1]
+    units, spec = of_classes(tmp_path), load(tmp_path / "spec.toml")
+    assert [len(unit.integers) for unit in units] == [2 * len(CELLS) * 8] * 2
+    stage = stage_of(units[0], spec.cells.region or ())
+    assert as_stored(stage) == units[0].plan
+    assert stage.levels[0].size == len(CELLS) * 8
+    for product in ("cell-day", "cell-part"):
+        (day,) = (tmp_path / "out").glob(f"{product}-*-20220102T*.csv")
+        rows = rows_of(day)
+        assert {row["cell"] for row in rows} == set(CELLS)
+        assert set(DISTRIBUTION) <= set(rows[0])
+        assert {row["statistic"] for row in rows} == {"mean"}
+    before = entries(tmp_path)
+    released(tmp_path, hatstream, end=DAYS[1])
+    assert entries(tmp_path) == before, "a rerun draws nothing again"
+
+
+def test_what_was_released_of_classes_has_their_edges(tmp_path: Path, hatstream: Run) -> None:
+    made(tmp_path, hatstream, spec=with_classes("share = 0.1\nclasses = 6\n"))
+    released(tmp_path, hatstream, end=DAYS[0])
+    where = ("--spec", tmp_path / "spec.toml", "--ledger", tmp_path / "ledger.sqlite", "--output", tmp_path / "s")
+    days = ("--from", DAYS[0], "--to", DAYS[0], "--released", "--formats", "csv")
+    assert hatstream("estimate", *map(str, where), *days)[0] == 0
+    (sums,) = (tmp_path / "s").glob("released-*.csv")
+    rows = [row for row in rows_of(sums) if row["level"].startswith("class")]
+    assert [row["level"] for row in rows[:6]] == [f"class {low} to {high}" for low, high in pairwise(EDGES)]
+    assert [row["cell"] for row in rows] == [cell for cell in sorted(CELLS) for _ in range(6)]
+    assert not any(row["speed"] for row in rows)
+
+
+EDGES = ("0", "1", "13.8", "26.6", "39.4", "52.2", "65")
+
+
+def test_classes_and_their_share_decide_the_id_and_nothing_does_where_there_are_none(tmp_path: Path) -> None:
+    options = ("", "share = 0.1\n", "classes = 9\n")
+    found = [loaded(tmp_path, SPEC), *(loaded(tmp_path, with_classes(option)) for option in options)]
+    assert len({each.spec_id for each in found}) == len(found)
+    assert "distribution" not in found[0].text
+    assert loaded(tmp_path, with_classes("share = 0.2\nclasses = 8\n")).spec_id == found[1].spec_id
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        (with_classes("share = 1\n"), "share must be above 0 and below 1; it is 1"),
+        (with_classes("classes = 5\n"), "classes must be 6 to 10; it is 5"),
+        (with_classes("shares = 0.2\n"), "did you mean 'share'"),
+        (with_classes("share = 0.7\n") + PLACES, "must leave the mean a part of the total beside places"),
+        (with_classes() + "[live]\n", r"goes without \[live\]"),
+        (with_classes().replace("upper_kmh = 65", "upper_kmh = 7"), "upper bound above 8 km/h"),
+        (with_classes().replace('"add-remove"', '"counts-public"'), "goes with account.adjacency = 'add-remove'"),
+        (SPEC.replace('"mean"', '"distribution"'), "must be 'mean' alone, or with"),
+        (
+            SPEC.replace("[input]", BESIDE.replace("distribution", "variance") + "[input]"),
+            "must be 'mean' alone, or with",
+        ),
+    ],
+)
+def test_what_distributions_may_not_be_is_refused_in_one_sentence(tmp_path: Path, spec: str, said: str) -> None:
+    with pytest.raises(SpecificationError, match=said):
+        loaded(tmp_path, spec)

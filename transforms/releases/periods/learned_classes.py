@@ -1,0 +1,144 @@
+"""What the ledger's entries teach of distributions: how speeds are spread in each cell, and at a time. No data."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpops.learning import Groups, Learned, coarser, published
+from dpops.learning.classes import (
+    ClassBelief,
+    ClassDay,
+    ClassSums,
+    OfCells,
+    learn_classes,
+    quantiles,
+    tilted,
+)
+from dpops.learning.interval import LEAST_VEHICLES, STATUS_NAMES, rounded
+from dpops.learning.learner import Field
+from dpops.levels import Fleet, Kind, ReleasedStage, times_of
+from dpops.levels.class_stage import MOVING
+from dpops.types import Float64s, Grid
+from transforms.recorded.stage_plan import is_of_classes
+from transforms.recorded.units import StageEntry
+from transforms.releases.periods.products import DISTRIBUTION, DISTRIBUTION_STATUS
+from transforms.releases.periods.stages import LevelsPolicy, read_unit
+from transforms.time.days_off import recorded_hours
+
+LEVELS = 0.15, 0.5, 0.85
+MOST_HALF_WIDTH_KMH = 12.0
+"""A distribution is `ok` where the interval of its 85th percentile is narrower to either side."""
+_CLASSES_OF_A_VEHICLE = 3.0
+"""How many classes the reports of a vehicle in a cell lie in, roughly."""
+
+
+class TaughtClasses(NamedTuple):
+    """All that was released of classes. hours: in which slots began, see `Design`."""
+
+    sums: ClassSums
+    hours: frozenset[int]
+
+    def after(self, read: ReleasedStage, hours: Sequence[int]) -> "TaughtClasses":
+        """With one more day."""
+        return TaughtClasses(self.sums.after(class_day(read)), self.hours | set(hours))
+
+    @staticmethod
+    def none(cells: int, classes: int) -> "TaughtClasses":
+        return TaughtClasses(ClassSums.none(cells, classes), frozenset())
+
+
+class LearnedClasses(NamedTuple):
+    """belief: of cells' usual distributions. means, variances: what is said of their usual means without, (cells,)."""
+
+    belief: ClassBelief
+    means: Float64s
+    variances: Float64s
+
+
+def taught_classes(entries: Sequence[StageEntry], policy: LevelsPolicy) -> TaughtClasses | None:
+    """By all entries that are about classes; None where the policy has no such stage."""
+    if policy.classes is None:
+        return None
+    result = TaughtClasses.none(len(policy.region), len(policy.classes.edges) + 1)
+    for entry in entries:
+        if is_of_classes(entry.unit):
+            read, unit = read_unit(entry.unit, policy.region), entry.unit
+            result = result.after(read, recorded_hours(unit.slot_start, unit.slot_end, read.stage.laid.hats.hours))
+    return result
+
+
+def edges_kmh(edges: Sequence[int], grid: Grid) -> Float64s:
+    """Edges of all classes. edges: those between them, in steps."""
+    result: Float64s = np.array([0, *edges, grid.upper_steps]) * float(grid.step)
+    return result
+
+
+def class_day(read: ReleasedStage) -> ClassDay:
+    """What a stage of classes says: weights as if every report counted once, and moving ones not MOVING times."""
+    (level,), classes = read.levels, len(read.stage.classes) + 1
+    times = times_of(classes) / MOVING
+    return ClassDay(level.weights.reshape(-1, classes) / times, (level.weight_sd / times) ** 2)
+
+
+def learned_classes(
+    taught: TaughtClasses, models: Learned, edges: Float64s, fleet: Fleet, kind: Kind
+) -> LearnedClasses:
+    """From what was released of classes, and of cells' means. edges: of classes, from 0 on, km/h."""
+    design = models.state.design
+    usual = models.forecast(np.array(sorted(taught.hours), np.int64))
+    cells = coarser(models, usual, Groups(cells=np.arange(design.cells), slots=0 * usual.hours))
+    weights, means, variances = (column[:, 0] for column in (cells.weights, cells.values, cells.variances))
+    whole = fleet.vehicles * weight_of_one(fleet, kind)
+    belief = learn_classes(taught.sums, OfCells(weights, means, variances), edges, whole)
+    return LearnedClasses(belief, means, variances)
+
+
+def weight_of_one(fleet: Fleet, kind: Kind) -> float:
+    """What a vehicle-day weighs in all cells and classes together, roughly."""
+    if kind == "laplace":
+        return 1.5  # between one that only moves, 1, and one that only stands, MOVING
+    return float(np.sqrt(fleet.profile.cells * _CLASSES_OF_A_VEHICLE))
+
+
+class Distributions(NamedTuple):
+    """Percentiles of cells in some times, (levels, cells, times) each, km/h. is_known: (cells, times)."""
+
+    values: Float64s
+    lower95: Float64s
+    upper95: Float64s
+    is_known: NDArray[np.bool_]
+
+
+def distributions(learned: LearnedClasses, groups: Field, upper_kmh: float) -> Distributions:
+    """A cell's usual distribution, with the mean that its day or part of it has. groups: of cells and times.
+
+    What a cell's classes say of its usual mean moves each time's mean too.
+    """
+    belief = learned.belief
+    means = groups.values + (belief.means - learned.means)[:, None]
+    left = np.minimum(1.0, belief.mean_variances / learned.variances)[:, None]
+    shares, visits = tilted(belief, means), groups.vehicles
+    result = quantiles(belief, shares, LEVELS, groups.variances * left + groups.deviations, visits)
+    values, lower, upper = (rounded(np.clip(part, 0, upper_kmh)) for part in result)
+    vehicles = published(groups, upper_kmh).vehicles
+    is_known = (vehicles >= LEAST_VEHICLES * groups.repeats) & ((upper - lower)[-1] < 2 * MOST_HALF_WIDTH_KMH)
+    return Distributions(values, lower, upper, is_known)
+
+
+def notes_of(result: Distributions | None, status: NDArray[np.str_]) -> dict[str, NDArray[Any]]:
+    """Columns of rows, (cells, times) each. status: of means: where one is held back, so is its distribution.
+
+    found: None before anything is released of classes.
+    """
+    ok, unreliable, held_back, forecast = STATUS_NAMES[:4]
+    if result is None:
+        return {
+            name: np.full(status.shape, held_back if name == DISTRIBUTION_STATUS else np.nan) for name in DISTRIBUTION
+        }
+    held, best = status == held_back, np.where(status == forecast, forecast, ok)
+    three = zip(result.values, result.lower95, result.upper95, strict=True)
+    columns = [np.where(held, np.nan, part) for of_level in three for part in of_level]
+    said = np.where(held, held_back, np.where(result.is_known, best, unreliable))
+    return dict(zip(DISTRIBUTION, [*columns, said], strict=True))
