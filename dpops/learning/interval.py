@@ -68,7 +68,9 @@ def chances_of(field: Field) -> Chances:
     # What a release of single HATs says of their own means, as a precision.
     said = np.maximum(1 / field.deviations - 1 / USUAL.of(field.vehicles), 0.0)
     own = USUAL.of(numbers, kmh=field.values[..., None], least=field.floor)
-    return Chances(numbers, left_variances(own, said), traffic_variances(own, said, field.floor))
+    # Releases hardly tell the floor, and it is all that traffic lies around what describes it by.
+    rough = max(field.floor, fitted.ROUGH_FLOOR)
+    return Chances(numbers, left_variances(own, said), traffic_variances(np.maximum(own, rough), said, rough))
 
 
 def missed(field: Field) -> float:
