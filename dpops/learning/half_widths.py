@@ -38,10 +38,10 @@ def hat_half_widths(stage: Stage, known: BoundsOnly, vehicles: Float64s, upper_k
     The noise in what describes the HAT, and its own variance around that, at a cautious number of vehicles
     (docs/estimates.md, "Intervals"). days: so many days that are alike, whose noise averages out.
     """
-    own_speed, speed = _described(stage, known, vehicles, days, _speed_noise)
+    own_speed, speed = _described(stage, known, vehicles, days, speed_noise)
     own_count, count = np.zeros(vehicles.size), np.zeros(vehicles.size)
     if not stage.counts_public:
-        own_count, count = _described(stage, known, vehicles, days, _weight_noise)
+        own_count, count = _described(stage, known, vehicles, days, weight_noise)
         count = 1 / (own_count + 1 / np.maximum(count, 1e-300))
     doubt = Doubt(1.0, 0.0, 0.0) if stage.counts_public else VEHICLES
     numbers = numbers_of(vehicles, count, fitted.UNKNOWN_LOG_VARIANCE, doubt)
@@ -57,7 +57,7 @@ def place_half_widths(stage: Stage, known: BoundsOnly, vehicles: Float64s, upper
     """
     name = place_level(stage, known)
     grouped, share = level(name, known.hats, Fraction(1)), dict(stage.shares)[name]
-    noise = (_speed_noise(stage, share) / _weight(stage, known, grouped, vehicles)) ** 2 / days
+    noise = (speed_noise(stage, share) / _weight(stage, known, grouped, vehicles)) ** 2 / days
     own = USUAL.of(np.maximum(vehicles, 1.0), least=fitted.ROUGH_FLOOR) / known.hats.slots
     half: Float64s = np.minimum(Z95 * np.sqrt(noise + own), upper_kmh / 2)
     return half
@@ -72,13 +72,14 @@ def _places(grouped: Level) -> tuple[int, int]:
     return grouped.size // grouped.slot_groups, -grouped.slot_groups
 
 
-def _speed_noise(stage: Stage, share: Fraction) -> float:
+def speed_noise(stage: Stage, share: Fraction) -> float:
     """Standard deviation of the noise in a level's sums of weighted speeds, as `dpops.levels.read` says it."""
     alpha = Fraction(1) if stage.counts_public else stage.alpha
     return _noise(stage, share * alpha) * float(stage.bound_kmh) * (2 if stage.counts_public else 1)
 
 
-def _weight_noise(stage: Stage, share: Fraction) -> float:
+def weight_noise(stage: Stage, share: Fraction) -> float:
+    """Standard deviation of the noise in a level's sums of weights."""
     return _noise(stage, share * (1 - stage.alpha))
 
 

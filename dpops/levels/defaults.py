@@ -177,6 +177,14 @@ def vehicle_weight(stage: Stage, fleet: Fleet) -> float:
     return 1.0 if stage.kind == "laplace" else _weight(stage.shares, fleet.profile)
 
 
+def weight_at_places(profile: Profile, kind: Kind, in_a_cell: float) -> float:
+    """What a vehicle-day weighs at all places together, roughly: half as much as at equally many that are alike.
+
+    in_a_cell: places that a cell has.
+    """
+    return 1.0 if kind == "laplace" else max(1.0, math.sqrt(profile.cells * math.sqrt(in_a_cell) / 2))
+
+
 def standing(profile: Profile) -> float:
     """How many times as much the reports of a typical vehicle-day weigh as those of a vehicle that stands in one cell
     all day, with coarse levels and Gaussian noise; at least 1."""

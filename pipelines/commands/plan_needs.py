@@ -8,6 +8,7 @@ from rich.text import Text
 
 from pipelines.advice.plan.levels import Choice, CountedFleet, PlannedLevels, Total
 from pipelines.advice.plan.needs import Needs
+from pipelines.advice.plan.places import PlannedPlaces
 from pipelines.advice.plan.spans import DAY_NUMBERS
 
 _SPAN = {"a later day": "", "the first day": "first day", "a week, if days are alike": "a week *"}
@@ -40,6 +41,8 @@ def show_levels(planned: PlannedLevels, out: Console) -> None:
         out.print(answer, highlight=False)
     if planned.choices:
         out.print(_choices(planned.choices))
+    if planned.places is not None:
+        _show_places(planned.places, out)
     out.print(f"Guarantee: {planned.claim}", highlight=False)
     if planned.operator_only is not None:
         _show_counted(planned, planned.operator_only, out)
@@ -90,6 +93,24 @@ def _choices(choices: Sequence[Choice]) -> Table:
         numbers = *(f"{bound:g}" for bound in each.bound_kmh), f"{each.first_kmh:.2f}", f"{each.later_kmh:.2f}"
         table.add_row(levels, *numbers, style=None if at else "bold")
     return table
+
+
+def _show_places(planned: PlannedPlaces, out: Console) -> None:
+    table = Table(
+        title=f"A map of places, for {planned.share:g} of the total: half width that half of all reports have at most, "
+        "± km/h, and reports at places that are ok, by released day",
+        title_justify="left",
+    )
+    table.add_column("places")
+    table.add_column("traffic", no_wrap=True)
+    for number in planned.days:
+        table.add_column(f"day\n{number}", justify="right", no_wrap=True)
+    for each in planned.kinds:
+        shown = (f"{half:.0f} {100 * ok:.0f}%" for half, ok in zip(each.half_width_kmh, each.ok, strict=True))
+        row = f"{each.what}: {each.places:,}", each.traffic, *shown
+        table.add_row(*row, style="bold" if each.as_specified else None)
+    out.print(table)
+    _print_all(planned.answers, out)
 
 
 def _row(each: Total) -> list[str | Text]:

@@ -55,7 +55,7 @@ class PlacesAsked:
     """Checked. pieces: the region cut by the places. text: what tells them apart from others, for the spec_id."""
 
     share: Fraction
-    text: dict[str, Any]
+    text: dict[str, Any] = field(hash=False)
     pieces: Pieces = field(compare=False, repr=False)
 
 

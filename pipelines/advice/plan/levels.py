@@ -21,6 +21,7 @@ from dpops.types import Float64s, Int64s
 from pipelines.account.guarantee import levels_sentence
 from pipelines.advice.plan.counts import Counts
 from pipelines.advice.plan.distributions import of_distributions
+from pipelines.advice.plan.places import PlannedPlaces, plan_places
 from pipelines.advice.plan.spans import SpanWorth, first_days, worth_of_spans
 from pipelines.specification import Specification
 from pipelines.specification.levels import LevelsRelease
@@ -79,6 +80,7 @@ class PlannedLevels(msgspec.Struct, frozen=True, kw_only=True):
     """All that `hatstream plan` shows of a `levels` specification. operator_only: made from secret counts.
 
     choices: the way that days are released, and what came next; none where the specification leaves nothing open.
+    places: what a map of them would be worth; None where a specification can have none.
     """
 
     name: str
@@ -94,6 +96,7 @@ class PlannedLevels(msgspec.Struct, frozen=True, kw_only=True):
     spans: list[SpanWorth]
     answers: list[str]
     choices: list[Choice]
+    places: PlannedPlaces | None
     operator_only: CountedFleet | None
 
 
@@ -122,6 +125,7 @@ def plan_levels(spec: Specification, within_kmh: float, counts: Counts | None = 
             first_days(spans),
         ],
         choices=_choices(asked, known),
+        places=plan_places(spec, asked, known),
         operator_only=None if counts is None else _counted(counts),
     )
 

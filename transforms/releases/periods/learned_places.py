@@ -11,6 +11,7 @@ from dpops.learning import Learned
 from dpops.learning.place_sums import Around, PlaceDay, PlaceSums
 from dpops.learning.places import PlaceBelief, learn_places, whole_weight
 from dpops.levels import Differences, Fleet, Kind, ReleasedStage
+from dpops.levels.defaults import weight_at_places
 from dpops.levels.stages import CENTRE_STEP_KMH, WEIGHT_STEPS
 from dpops.types import Float64s, Grid, Int64s
 from transforms.places.ground import Pieces, ancestors
@@ -98,7 +99,8 @@ def learned_places(taught: Taught, models: Learned, pieces: Pieces, fleet: Fleet
     of_hours = np.sum(weights * (belief.values - means[:, None]) ** 2, axis=1) / weights.sum(axis=1)
     cells = means[cell]
     traffic = _traffic(weights.sum(axis=1), pieces)
-    whole = whole_weight(taught.sums, fitted.KEPT * fleet.vehicles * weight_of_one(fleet, pieces, kind))
+    in_a_cell = cell.size / np.unique(cell).size
+    whole = whole_weight(taught.sums, fitted.KEPT * fleet.vehicles * weight_at_places(fleet.profile, kind, in_a_cell))
     around = Around(
         values=cells,
         of_hours=of_hours[cell],
@@ -115,14 +117,6 @@ def _traffic(of_cells: Float64s, pieces: Pieces) -> Float64s:
         return visits
     alike: Float64s = of_cells[cell] / np.bincount(cell, minlength=of_cells.size)[cell]
     return alike
-
-
-def weight_of_one(fleet: Fleet, pieces: Pieces, kind: Kind) -> float:
-    """What a vehicle-day weighs at all places together, roughly: half as much as at equally many that are alike."""
-    if kind == "laplace":
-        return 1.0
-    in_a_cell = pieces.places.cell.size / np.unique(pieces.places.cell).size
-    return max(1.0, float(np.sqrt(fleet.profile.cells * np.sqrt(in_a_cell) / 2)))
 
 
 def groups_of(pieces: Pieces) -> Int64s:

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpops.learning import Estimates, Groups, Learned, Status, coarser, published
+from dpops.learning.expected_places import CAUTIOUS, LEAST_VEHICLES, MOST_HALF_WIDTH_KMH
 from dpops.learning.interval import STATUS_NAMES, Z95, rounded
 from dpops.learning.learner import Field
 from dpops.spread import USUAL
@@ -18,12 +19,6 @@ from transforms.releases.periods.products import Product, slot_groups
 from transforms.releases.periods.publish import HatEstimates, estimates_of_places
 from transforms.releases.periods.stages import LevelsPolicy
 from transforms.releases.slots import SlotFacts
-
-MOST_HALF_WIDTH_KMH = 8.0
-"""A place is `ok` below it."""
-LEAST_VEHICLES = 1.0
-"""A place is `ok` where more vehicle-days a day are expected, cautiously: one that a single vehicle visits never is."""
-CAUTIOUS = 1.64
 
 
 def place_product(

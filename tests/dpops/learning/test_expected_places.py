@@ -1,0 +1,111 @@
+"""What a map of places is expected to be worth: better with more of everything, and about what the learner attains."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dpops.claims import rho_within
+from dpops.learning.expected_places import (
+    APART_VARIANCE,
+    CAUTIOUS,
+    CONCENTRATED,
+    LEAST_VEHICLES,
+    MOST_HALF_WIDTH_KMH,
+    SPREAD,
+    WIDE,
+    ExpectedMap,
+    expected_maps,
+)
+from dpops.learning.half_widths import speed_noise, weight_noise
+from dpops.learning.interval import Z95
+from dpops.learning.learner import KEPT
+from dpops.learning.places import Around, PlaceBelief, PlaceDay, PlaceSums, learn_places, whole_weight
+from dpops.levels import Stage, with_places
+from dpops.levels.defaults import Fleet, spread_of, weight_at_places
+from dpops.levels.stages import alike
+from dpops.types import Float64s
+
+CELLS, IN_A_CELL = 100, 7
+
+
+def stage(epsilon: str = "2.64", share: Fraction = Fraction(3, 10)) -> Stage:
+    """A day's look at places for a part of a total, with delta 1e-6."""
+    spread = spread_of("gaussian", rho_within(Fraction(epsilon), Fraction(1, 10**6)))
+    whole = Stage(
+        kind="gaussian",
+        spread=spread,
+        parts=alike((("cell", Fraction(1)),)),
+        share=Fraction(1),
+        bound_kmh=Fraction(6),
+        alpha=Fraction(1, 2),
+    )
+    return with_places((whole,), share)[-1]
+
+
+def expected(of: Stage, vehicles: int, crowding: float = SPREAD, days: tuple[int, ...] = (1, 28)) -> list[ExpectedMap]:
+    fleet = Fleet(vehicles=vehicles)
+    return expected_maps(of, fleet, places=CELLS * IN_A_CELL, cells=CELLS, crowding=crowding, days=days)
+
+
+@pytest.mark.parametrize("crowding", [SPREAD, CONCENTRATED])
+def test_more_days_vehicles_and_budget_know_more(crowding: float) -> None:
+    first, last = expected(stage(), 200, crowding)
+    (more,) = expected(stage(), 400, crowding, (28,))
+    (larger,) = expected(stage("10"), 200, crowding, (28,))
+    for worse, better in ((first, last), (last, more), (last, larger)):
+        assert better.kmh < worse.kmh
+        assert better.half_width_kmh <= worse.half_width_kmh
+        assert better.ok > worse.ok
+
+
+def test_a_map_is_never_expected_to_be_worse_than_its_cells_nor_much_better_where_nobody_drives() -> None:
+    for each in expected(stage(), 1, days=(1, 7, 365)):
+        assert 0.9 * each.cell_kmh < each.kmh <= each.cell_kmh
+        assert (each.ok, each.half_width_kmh > MOST_HALF_WIDTH_KMH) == (0, True)
+
+
+def test_concentrated_traffic_is_known_sooner() -> None:
+    spread, concentrated = (expected(stage(), 200, each)[0] for each in (SPREAD, CONCENTRATED))
+    assert concentrated.ok > spread.ok
+
+
+@pytest.mark.parametrize("crowding", [SPREAD, CONCENTRATED])
+def test_the_learner_attains_what_is_expected(crowding: float) -> None:
+    """Places are drawn as the expectation has them, and released with noise of the same size: after two weeks errors
+    agree within 30 %, and the part of reports at places that are known within a factor of 1.6."""
+    days, vehicles = 14, 300
+    weights, far = drawn_places(crowding, vehicles)
+    found, reports = learned(weights, far, days), weights / weights.sum()
+    (said,) = expected(stage(), vehicles, crowding, (days,))
+    assert float(reports @ np.abs(found.values - far)) == pytest.approx(said.kmh, rel=0.3)
+    sure = found.weights - CAUTIOUS * np.sqrt(found.weight_variances) > LEAST_VEHICLES
+    known = float(reports @ (sure & (Z95 * np.sqrt(found.variances) < MOST_HALF_WIDTH_KMH)))
+    assert said.ok / 1.6 < known < said.ok * 1.6
+
+
+def drawn_places(crowding: float, vehicles: int) -> tuple[Float64s, Float64s]:
+    """Weights on a day, and km/h around the cells: quiet places lie further off than busy ones."""
+    rng, fleet = np.random.default_rng(1), Fleet(vehicles=vehicles)
+    popular = np.exp(crowding * rng.normal(size=CELLS * IN_A_CELL))
+    whole = KEPT * vehicles * weight_at_places(fleet.profile, "gaussian", IN_A_CELL)
+    variance = np.where(popular > np.quantile(popular, 0.9), 1.0, WIDE) * APART_VARIANCE
+    return whole * popular / popular.sum(), np.sqrt(variance) * rng.normal(size=popular.size)
+
+
+def learned(weights: Float64s, far: Float64s, days: int) -> PlaceBelief:
+    """From days of noisy sums around cells of 0 km/h."""
+    rng, sums = np.random.default_rng(2), PlaceSums.none(far.size)
+    sds = weight_noise(stage(), Fraction(1)), speed_noise(stage(), Fraction(1))
+    for _ in range(days):
+        weight, speed = (sd * rng.normal(size=far.size) for sd in sds)
+        day = PlaceDay(weights + weight, weights * far + speed, 0 * far, sds[0] ** 2, sds[1] ** 2, 1.0)
+        sums = sums.after(day)
+    each = np.full(far.size, whole_weight(sums, weights.sum()) / far.size)
+    return learn_places(sums, Around(values=0 * far, expected=each, groups=np.arange(far.size) // IN_A_CELL))
+
+
+def test_a_smaller_share_knows_less() -> None:
+    small, usual = (expected(stage(share=Fraction(share, 10)), 200)[1] for share in (1, 3))
+    assert small.kmh > usual.kmh
+    assert small.ok < usual.ok

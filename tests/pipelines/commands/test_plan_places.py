@@ -1,0 +1,90 @@
+"""`hatstream plan` on places smaller than cells: which are worth it, from when on, and when none are."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from pipelines.advice.plan.levels import known_of
+from pipelines.advice.plan.places import plan_places
+from pipelines.specification import load
+from tests import levels_city
+
+SPEC = levels_city.SPEC.replace("epsilon = 2.64", "epsilon = 2.64\ndelta = 1e-6").replace(
+    "limit = 2.64", "limit = { epsilon = 2.64, delta = 1e-6 }"
+)
+LINE = {"type": "LineString", "coordinates": [[72.83, 21.16], [72.83, 21.22]]}
+FILE = {"type": "FeatureCollection", "features": [{"properties": {"name": "Ring Road"}, "geometry": LINE}]}
+
+
+@pytest.fixture
+def planned(tmp_path: Path) -> Any:
+    """What a plan says of places, for a fleet and [places]."""
+
+    def run(vehicles: int, more: str = "", spec: str = SPEC) -> Any:
+        (tmp_path / "segments.geojson").write_text(json.dumps(FILE))
+        (tmp_path / "spec.toml").write_text(spec.replace("vehicles = 50", f"vehicles = {vehicles}") + more)
+        loaded = load(tmp_path / "spec.toml")
+        assert loaded.levels is not None
+        return msgspec.to_builtins(plan_places(loaded, loaded.levels, known_of(loaded, loaded.levels)))
+
+    return run
+
+
+def test_a_few_vehicles_are_told_to_leave_places_out_and_how_many_it_takes(planned: Any) -> None:
+    found = planned(1)
+    assert not found["is_asked"]
+    (said,) = found["answers"]
+    assert "Places are not worth it for this fleet and total" in said
+    assert "Leave [places] out" in said
+    needed = int(said.split("it needs some ")[1].split(" vehicles")[0].replace(",", ""))
+    assert "resolution 8 are worth it" in " ".join(planned(needed)["answers"])
+    assert "not worth it" in " ".join(planned(needed - 1)["answers"])
+
+
+def test_a_larger_fleet_has_finer_places_sooner(planned: Any) -> None:
+    few, many = planned(10), planned(300)
+    of = [{(each["what"], each["traffic"]): each for each in found["kinds"]} for found in (few, many)]
+    assert list(of[0]) == [
+        (f"resolution {resolution}", traffic) for resolution in (8, 9) for traffic in ("spread", "concentrated")
+    ]
+    for kind in of[0]:
+        assert of[1][kind]["ok"][-1] >= of[0][kind]["ok"][-1]
+        assert of[1][kind]["half_width_kmh"] < of[0][kind]["half_width_kmh"]
+        for found in of:
+            assert found[kind]["ok"] == sorted(found[kind]["ok"])
+            errors = zip(found[kind]["error_kmh"], found[kind]["cell_error_kmh"], strict=True)
+            assert all(map_error <= cell_error for map_error, cell_error in errors)
+    assert "Places of resolution 9 are worth it" in many["answers"][0]
+
+
+def test_what_the_specification_asks_for_is_among_them(planned: Any) -> None:
+    found = planned(50, "[places]\nresolution = 10\nshare = 0.2\n")
+    assert (found["is_asked"], found["share"]) == (True, 0.2)
+    own = [each for each in found["kinds"] if each["as_specified"]]
+    assert [(each["what"], each["places"]) for each in own] == [("resolution 10", 4 * 7**3)] * 2
+    assert any("Of resolution 10 places, as specified" in said for said in found["answers"])
+
+
+def test_places_of_a_file_are_told_of_too(planned: Any) -> None:
+    found = planned(50, '[places]\nfile = "segments.geojson"\n')
+    own = [each for each in found["kinds"] if each["as_specified"]]
+    assert [(each["what"], each["places"]) for each in own] == [("the file's", 1)] * 2
+    assert any("Of the file's places, as specified" in said for said in found["answers"])
+
+
+def test_nothing_is_said_of_places_where_a_specification_can_have_none(planned: Any) -> None:
+    assert planned(50, "[live]\nshare = 0.3\n") is None
+    assert planned(50, spec=SPEC.replace('"add-remove"', '"counts-public"')) is None
+
+
+def test_the_table_shows_half_widths_and_the_part_that_is_ok(tmp_path: Path, hatstream: Any) -> None:
+    (tmp_path / "segments.geojson").write_text(json.dumps(FILE))
+    (tmp_path / "spec.toml").write_text(SPEC + '[places]\nfile = "segments.geojson"\n')
+    code, out, _ = hatstream("plan", "--spec", tmp_path / "spec.toml")
+    assert code == 0
+    assert "A map of places, for 0.3 of the total" in out
+    assert "resolution 8: 28" in out
+    assert "the file's: 1" in out
