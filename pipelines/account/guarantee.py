@@ -6,8 +6,9 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from dpops.accountant import Accountant, DeltaLimit, Limit, Span
-from dpops.claims import ZERO, rho_within
+from dpops.claims import ZERO, ApproxDP, Claim, rho_within
 from dpops.loss import chance_beyond
+from pipelines.account.cost import Cost, costs
 from pipelines.specification import AccountTerms, Specification
 from pipelines.specification.levels import LevelsRelease
 
@@ -19,6 +20,9 @@ NOT_PROTECTED = (
     "a speed. Only the speeds are."
 )
 
+
+STANDING_DAYS = (1, 28)
+"""Of somebody who is at one place of a map every day."""
 
 _SPAN = {"vehicle-day": " about one day", "vehicle-week": " about one week", "vehicle-ever": ""}
 _OTHER_SPEEDS = "with any other speeds of it"
@@ -92,7 +96,21 @@ def levels_sentence(spec: Specification, levels: LevelsRelease) -> str:
         f"All figures of this release{_SPAN[spec.account.unit]} together {change} about {what} by {loss.most()}; "
         f"{hidden}.{loss.definition(_OTHER_SPEEDS if spec.counts_are_public else 'without it')}"
         + spans_sentence(spec.account)
+        + _of_places(spec, levels)
         + _of_region(spec)
+    )
+
+
+def _of_places(spec: Specification, levels: LevelsRelease) -> str:
+    """What a map that fills day by day adds up to, of somebody who always is at one place of it."""
+    if levels.places is None:
+        return ""
+    *_, several = standing_costs(spec.account, spec.account.limit, levels.claim)
+    loss = Loss(several.total.epsilon, several.total.delta, several.chance)
+    change = "raise the odds of a true guess" if loss.delta else "change the odds of any guess"
+    return (
+        f" The map of places adds days up: of a vehicle that is at one place every day, such as a van at its depot, "
+        f"{several.days} days {change} by {loss.most()}."
     )
 
 
@@ -104,6 +122,24 @@ def _of_region(spec: Specification) -> str:
         " Not protected: the region itself, whose cells were taken from a sample of reports; that a vehicle drove in a "
         "cell at the time of the sample can be seen from it."
     )
+
+
+def standing_costs(account: AccountTerms, limit: Limit, claim: Claim) -> list[Cost]:
+    """What a map of places tells of somebody who is at one of them every day: all that so many days in a row may spend.
+
+    claim: of one period of the release. A span of so many days or more whose limit is smaller bounds it.
+    """
+    whole = {"": Accountant().compose([claim])}
+    return [_bounded(cost, limit) for cost in costs(account.unit, limit, whole, STANDING_DAYS)]
+
+
+def _bounded(cost: Cost, limit: Limit) -> Cost:
+    spans = [span.limit for span in limit.spans if span.days >= cost.days > 1]
+    least = min(spans, key=lambda of_span: of_span.epsilon, default=None)
+    if least is None or least.epsilon >= cost.total.epsilon:
+        return cost
+    loss = _most_loss(least)
+    return Cost(cost.days, ApproxDP(loss.epsilon, loss.delta), loss.chance)
 
 
 def spans_sentence(account: AccountTerms) -> str:

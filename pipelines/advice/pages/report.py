@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from dpops.accountant import DeltaLimit, Limit
 from pipelines.account.cost import Cost
-from pipelines.account.guarantee import Loss, said
+from pipelines.account.guarantee import Loss, said, standing_costs
 from pipelines.account.missing_slots import Gap
 from pipelines.account.record import Record
 from pipelines.advice.pages.pack import RELIABLE, WIDE_KMH
@@ -110,6 +110,7 @@ def draw_report(facts: Facts, path: Path) -> None:
         chance=said(dearest.chance),
         odds=odds(most or limit),
         spans=span_odds(facts.limit),
+        standing=_standing(facts),
         periods=by_period,
         bars=_bars(by_period, limit),
         limit_top=_top(limit, by_period, limit),
@@ -126,6 +127,14 @@ def draw_report(facts: Facts, path: Path) -> None:
 
 
 _IN_SPAN = {"vehicle-day": "on one day", "vehicle-week": "in one week", "vehicle-ever": "in the account's life"}
+
+
+def _standing(facts: Facts) -> list[Mapping[str, Any]]:
+    """What a map of places tells of somebody who comes every day; nothing where there is none."""
+    levels = facts.spec.levels
+    if levels is None or levels.places is None:
+        return []
+    return [_habit(cost) for cost in standing_costs(facts.spec.account, facts.limit, levels.claim)]
 
 
 def to_sign(facts: Facts) -> dict[str, Any]:

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from dpops.accountant import Accountant, DeltaLimit
-from pipelines.account.guarantee import levels_sentence, loss_of, said, sentence
+from dpops.claims import ApproxDP
+from pipelines.account.guarantee import levels_sentence, loss_of, said, sentence, standing_costs
 from pipelines.specification import load
 from tests import city, levels_city
 
@@ -46,3 +47,41 @@ def test_claims_of_each_hat_on_an_account_with_delta_say_it_too(tmp_path: Path) 
 
 def test_a_chance_is_rounded_up() -> None:
     assert [said(chance) for chance in (2.001e-6, 0.0, 1.0)] == ["2.1e-06", "0", "1"]
+
+
+PLACES = "[places]\nresolution = 8\n"
+
+
+def test_a_map_of_places_says_what_it_tells_of_a_van_in_its_depot(tmp_path: Path) -> None:
+    """Without a delta 28 days add up to 28 totals; the sentence is there where there are places alone."""
+    spec = load(city.write(tmp_path, spec=levels_city.SPEC + PLACES)[0])
+    assert spec.levels is not None
+    said_of_places = levels_sentence(spec, spec.levels)
+    assert said_of_places.endswith(
+        "such as a van at its depot, 28 days change the odds of any guess by at most a factor of e^73.92 "
+        "(epsilon 73.92, which is little protection)."
+    )
+    assert "at one place every day" not in levels_said(tmp_path, "2.64")
+
+
+LIMITS = """limits = [
+  { days = 1, epsilon = 2.64, delta = 1e-6 },
+  { days = 28, epsilon = 10, delta = 1e-6 },
+]"""
+
+
+def test_a_limit_of_28_days_is_what_a_van_in_its_depot_can_lose(tmp_path: Path) -> None:
+    """One day's release has all of its own limit; the ledger refuses what 28 of them would have beyond theirs."""
+    spec = levels_city.SPEC.replace("epsilon = 2.64", "epsilon = 2.64\ndelta = 1e-6").replace("limit = 2.64", LIMITS)
+    loaded = load(city.write(tmp_path, spec=spec + PLACES)[0])
+    assert loaded.levels is not None
+    day, several = standing_costs(loaded.account, loaded.account.limit, loaded.levels.claim)
+    assert (day.days, float(day.total.epsilon)) == (1, 2.64)
+    assert (several.days, several.total) == (28, ApproxDP(Fraction(10), Fraction(1, 10**6)))
+    assert several.chance >= 1e-7
+    assert "28 days raise the odds of a true guess by at most a factor of e^10" in levels_sentence(
+        loaded, loaded.levels
+    )
+    free = loaded.account.limit.spans[0].limit
+    (_, unbounded) = standing_costs(loaded.account, free, loaded.levels.claim)
+    assert 15 < float(unbounded.total.epsilon) < 28 * 2.64

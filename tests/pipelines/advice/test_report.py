@@ -120,3 +120,15 @@ def test_the_odds_are_bayes_rule_at_the_worst_likelihood_ratio():
 def test_no_budget_moves_no_guess_and_a_huge_one_no_further_than_certainty():
     assert all(found.most == pytest.approx(found.before) for found in odds(0.0))
     assert all(found.most == pytest.approx(1.0) and found.least >= 0 for found in odds(5_000.0))
+
+
+def test_with_places_the_report_says_what_they_tell_of_who_comes_every_day(tmp_path, hatstream):
+    levels_city.write(tmp_path, spec=levels_city.SPEC + "[places]\nresolution = 8\n")
+    assert hatstream(*city.init(tmp_path))[0] == 0
+    text = re.sub(r"\s+", " ", report_of(tmp_path, hatstream).read_text())
+    assert "A place where somebody is every day" in text
+    rows = re.findall(
+        r'<td class="number">([\d.]+)</td><td class="number">([\d.]+)</td>', text.split('id="standing"')[1]
+    )
+    assert rows[:2] == [("1", "2.64"), ("28", "73.92")]
+    assert "little protection for who never moves" in text
