@@ -32,6 +32,10 @@ COMMANDS = {
     "stream": ("pipelines.commands.stream:stream", "Release slots as they end, until it is stopped."),
     "collect": ("pipelines.commands.collect:collect", "Keep each new message of a GTFS-realtime address."),
     "map": ("pipelines.commands.map:map_", "Draw result files as a map in one HTML file that needs no network."),
+    "travel-time": (
+        "pipelines.commands.travel_time:travel_time",
+        "Say how long a route of places takes, with an interval.",
+    ),
     "publish": (
         "pipelines.commands.publish:publish",
         "Write a folder for an open-data portal: tables, dictionary, privacy card, map.",

@@ -134,7 +134,8 @@ class HatColumns:
 
     vehicles, reports: the vehicles in a HAT's figure, and the reports that its true value is over, as its plan has
     them; None where they are secret, and where there is no plan. notes: further columns, of
-    `transforms.sinks.rows.NOTES`. spans: start and end of each, where they are not the slot's.
+    `transforms.sinks.rows.NOTES`. spans: start and end of each, where they are not the slot's. geometries: GeoJSON of
+    cells that are no H3 cells.
     """
 
     cell: Sequence[str]
@@ -146,6 +147,7 @@ class HatColumns:
     reports: Sequence[int | None]
     notes: Mapping[str, Sequence[float | str | None]] = field(default_factory=dict)
     spans: Sequence[tuple[str, str]] | None = None
+    geometries: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
 
 
 class SlotEstimates(NamedTuple):

@@ -106,7 +106,8 @@ def _of_places(spec: Specification, levels: LevelsRelease) -> str:
     if levels.places is None:
         return ""
     *_, several = standing_costs(spec.account, spec.account.limit, levels.claim)
-    loss = Loss(several.total.epsilon, several.total.delta, several.chance)
+    epsilon = Fraction(math.ceil(100 * several.total.epsilon), 100)
+    loss = Loss(epsilon, several.total.delta, several.chance)
     change = "raise the odds of a true guess" if loss.delta else "change the odds of any guess"
     return (
         f" The map of places adds days up: of a vehicle that is at one place every day, such as a van at its depot, "

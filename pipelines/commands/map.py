@@ -9,7 +9,7 @@ import click
 
 from pipelines.commands.local_path import LocalPath
 from pipelines.commands.options import answer, json_option
-from pipelines.commands.surroundings import surroundings_options
+from pipelines.commands.surroundings import surroundings_options, with_specified
 from pipelines.input_files import paths_of
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ NOISY = "All figures carry noise that hides what any single vehicle did (differe
     "--spec",
     "spec_path",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Their specification: the page then says whom its account protects.",
+    help="Their specification: the page then says whom its account protects, and draws its own places.",
 )
 @click.option("--title", default="Speeds of buses", show_default=True, help="What the page is called.")
 @click.option(
@@ -59,12 +59,20 @@ def map_(
     from pipelines.advice.pages.rows import read_rows
 
     rows = read_rows(paths_of(pattern))
+    if spec_path is not None:
+        around = _with_own_places(around, spec_path)
     places = draw_map(rows, output, MapTexts(title, claim_of(spec_path), tiles, credit), around)
     slots = len(rows["slot_start"].unique())
     size = output.stat().st_size
     document = {"output": str(output), "bytes": size, "places": places, "slots": slots}
     answer(as_json, document, f"{places:,} places, {slots:,} slots: {output} ({size / 1e3:,.0f} kB)")
     return 0
+
+
+def _with_own_places(around: Surroundings, spec_path: Path) -> Surroundings:
+    from pipelines.specification import load
+
+    return with_specified(around, load(spec_path), spec_path)
 
 
 def claim_of(spec_path: Path | None) -> str:

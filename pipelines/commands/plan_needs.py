@@ -105,10 +105,10 @@ def _show_places(planned: PlannedPlaces, out: Console) -> None:
     table.add_column("traffic", no_wrap=True)
     for number in planned.days:
         table.add_column(f"day\n{number}", justify="right", no_wrap=True)
-    for each in planned.kinds:
-        shown = (f"{half:.0f} {100 * ok:.0f}%" for half, ok in zip(each.half_width_kmh, each.ok, strict=True))
-        row = f"{each.what}: {each.places:,}", each.traffic, *shown
-        table.add_row(*row, style="bold" if each.as_specified else None)
+    for kind in planned.kinds:
+        shown = (f"{half:.0f} {100 * ok:.0f}%" for half, ok in zip(kind.half_width_kmh, kind.ok, strict=True))
+        row = f"{kind.what}: {kind.places:,}", kind.traffic, *shown
+        table.add_row(*row, style="bold" if kind.as_specified else None)
     out.print(table)
     _print_all(planned.answers, out)
 

@@ -14,7 +14,7 @@ import click
 from pipelines.advice.publish.licences import NAMES, licence
 from pipelines.commands.local_path import LocalPath
 from pipelines.commands.options import account_options, answer, json_option, packed, spec_option
-from pipelines.commands.surroundings import surroundings_options
+from pipelines.commands.surroundings import surroundings_options, with_specified
 from pipelines.errors import InputError, UsageError
 from pipelines.input_files import paths_of
 
@@ -131,6 +131,7 @@ def _run(
     from transforms.errors import reason_of
 
     spec = load(spec_path)
+    around = with_specified(around, spec, spec_path)
     results = _of_specification(spec, _between(read_results(paths_of(pattern)), start, end))
     if not texts.everything:
         results = {name: _without_forecasts(rows) for name, rows in results.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from pipelines.commands.options import packed
 
 if TYPE_CHECKING:
     from pipelines.advice.pages.map import Surroundings
+    from pipelines.specification import Specification
 
 
 def _read(places_path: Path | None, ground_path: Path | None) -> Surroundings:
@@ -18,6 +20,16 @@ def _read(places_path: Path | None, ground_path: Path | None) -> Surroundings:
     from pipelines.advice.pages.places import read_ground, read_places
 
     return Surroundings(read_places(places_path), read_ground(ground_path))
+
+
+def with_specified(around: Surroundings, spec: Specification, path: Path) -> Surroundings:
+    """With the shapes of places that the specification names by a file. path: of the specification."""
+    asked = None if spec.levels is None else spec.levels.places
+    if asked is None or not asked.pieces.places.geometries:
+        return around
+    places = asked.pieces.places
+    shapes = dict(zip(places.names, places.geometries, strict=True))
+    return replace(around, places=around.places.with_shapes(shapes, path))
 
 
 _file = click.Path(path_type=Path, dir_okay=False)

@@ -223,3 +223,22 @@ def test_products_of_places_need_places(tmp_path: Path, hatstream: Run) -> None:
         "estimate", *map(str, where), "--from", DAYS[0], "--to", DAYS[0], "--product", "place-day"
     )
     assert (code, "goes with a specification that has [places]" in said) == (1, True)
+
+
+def test_places_of_a_file_have_their_lines_in_files_and_on_the_map(tmp_path: Path, hatstream: Run) -> None:
+    spec = SPEC + OF_FILE + '[[output]]\nproduct = "place-standing"\n'
+    (tmp_path / "segments.geojson").write_text(json.dumps(FILE))
+    made(tmp_path, hatstream, spec=spec)
+    where = ("--spec", tmp_path / "spec.toml", "--ledger", tmp_path / "ledger.sqlite", "--input", tmp_path / "feed.csv")
+    days = ("--from", DAYS[0], "--to", DAYS[1], "--output", tmp_path / "o", "--formats", "geojson,avro,jsonl,parquet")
+    assert hatstream("release", *map(str, where + days))[0] == 0
+    written = sorted((tmp_path / "o").glob("place-standing-*.geojson"))
+    for number, path in enumerate(written, 1):
+        (feature,) = json.loads(path.read_text())["features"]
+        assert feature["geometry"] == LINE["geometry"]
+        assert (feature["properties"]["place"], feature["properties"]["days"]) == ("Ring Road", number)
+    pattern, page = str(tmp_path / "o" / "place-standing-*.jsonl"), tmp_path / "map.html"
+    asked = ("map", "--input", pattern, "--output", str(page), "--json")
+    assert "has no shape" in hatstream(*asked)[2]
+    code, said, _ = hatstream(*asked, "--spec", str(tmp_path / "spec.toml"))
+    assert (code, json.loads(said)["places"], json.loads(said)["slots"]) == (0, 1, 2)

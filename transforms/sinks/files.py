@@ -78,12 +78,18 @@ def _jsonl(columns: Columns, _schema: pa.Schema, _name: str) -> bytes:
     return b"".join(json_of(row) + b"\n" for row in rows_in(columns))
 
 
-def _geojson(columns: Columns, _schema: pa.Schema, _name: str) -> bytes:
-    """A feature each row: the hexagon, none of a city's, and the row as properties.
+def _geojson(
+    columns: Columns, _schema: pa.Schema, _name: str, geometries: Mapping[str, Mapping[str, Any]] | None = None
+) -> bytes:
+    """A feature each row: the hexagon or what `geometries` has, none of a city's, and the row as properties.
 
     Source: RFC 7946 (rings run counter-clockwise).
     """
-    features = [{"type": "Feature", "geometry": _hexagon(row["cell"]), "properties": row} for row in rows_in(columns)]
+    shapes = geometries or {}
+    features = [
+        {"type": "Feature", "geometry": shapes.get(row["cell"]) or _hexagon(row["cell"]), "properties": row}
+        for row in rows_in(columns)
+    ]
     return msgspec.json.encode({"type": "FeatureCollection", "features": features}) + b"\n"
 
 
@@ -129,7 +135,10 @@ def publish_slot(slot: SlotEstimates, folder: Path, formats: Sequence[str], shap
     for kind in formats:
         path = folder / file_of(slot.spec_id, slot.slot_start, kind, shape, of)
         path.parent.mkdir(exist_ok=True)
-        write_whole(path, FORMATS[kind](columns, schema, stem), columns)
+        made = FORMATS[kind](columns, schema, stem)
+        if kind == "geojson" and slot.hats.geometries:
+            made = _geojson(columns, schema, stem, slot.hats.geometries)
+        write_whole(path, made, columns)
         written.append(path)
     failpoint("after-publish")
     return written

@@ -37,6 +37,8 @@ DEGREE = 1e5
 """Positions are whole parts of a degree: about a metre."""
 _NONE, _NO_CODE = 65_535, 255
 _MARK = "\x1f"
+STANDING = "place-standing"
+"""The product that says what places are usually, by all days until its own."""
 DAY = "day"
 """In the place of a parent: what is known is the place's whole day."""
 _BOUNDS = ("lower95", "upper95")
@@ -78,6 +80,7 @@ def packed(rows: pa.Table, places: Places, ground: Sequence[GroundLine] = ()) ->
         _packed_layer(rows, grid, layer, f"layer{index}", codes, arrays) for index, layer in enumerate(_layers(rows))
     ]
     head = {
+        **_standing(rows, grid),
         "slots": list(map(list, zip(grid.starts, grid.ends, strict=True))),
         "places": {
             "id": grid.ids,
@@ -94,6 +97,16 @@ def packed(rows: pa.Table, places: Places, ground: Sequence[GroundLine] = ()) ->
     }
     body = b"".join(_by_byte(array) for array in arrays.values())
     return gzip.compress(msgspec.json.encode(head) + b"\n" + body, 6, mtime=0)
+
+
+def _standing(rows: pa.Table, grid: _Grid) -> dict[str, Any]:
+    """Says whether values are those of all days until a slot's end, and how many days each rests on where rows say."""
+    is_standing = "product" in rows.column_names and set(rows["product"].unique().to_pylist()) == {STANDING}
+    if not is_standing or "days" not in rows.column_names:
+        return {"standing": is_standing, "days": []}
+    most = rows.group_by("slot_start").aggregate([("days", "max")])
+    days = dict(zip(most["slot_start"].to_pylist(), most["days_max"].to_pylist(), strict=True))
+    return {"standing": is_standing, "days": [days[start] for start in grid.starts]}
 
 
 def _by_byte(array: Array) -> bytes:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +62,15 @@ class Places:
                 f"the place {place_id[:40]!r} is no H3 cell and has no shape: name a file of places (--places)"
             )
         return Place(place_id, known.name, known.note, _hexagon(place_id))
+
+    def with_shapes(self, geometries: Mapping[str, Mapping[str, Any]], origin: Path) -> "Places":
+        """Gives shapes to places that have none of their own. geometries: GeoJSON by id. Raises InputError."""
+        shaped = dict(self.named)
+        for place_id, geometry in geometries.items():
+            named = shaped.get(place_id, Place(place_id))
+            if named.shape is None:
+                shaped[place_id] = replace(named, shape=_shape(origin, geometry))
+        return Places(shaped)
 
 
 @dataclass(frozen=True)

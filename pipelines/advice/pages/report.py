@@ -109,8 +109,7 @@ def draw_report(facts: Facts, path: Path) -> None:
         delta=float(dearest.delta),
         chance=said(dearest.chance),
         odds=odds(most or limit),
-        spans=span_odds(facts.limit),
-        standing=_standing(facts),
+        **_of_many_days(facts),
         periods=by_period,
         bars=_bars(by_period, limit),
         limit_top=_top(limit, by_period, limit),
@@ -129,12 +128,12 @@ def draw_report(facts: Facts, path: Path) -> None:
 _IN_SPAN = {"vehicle-day": "on one day", "vehicle-week": "in one week", "vehicle-ever": "in the account's life"}
 
 
-def _standing(facts: Facts) -> list[Mapping[str, Any]]:
-    """What a map of places tells of somebody who comes every day; nothing where there is none."""
-    levels = facts.spec.levels
-    if levels is None or levels.places is None:
-        return []
-    return [_habit(cost) for cost in standing_costs(facts.spec.account, facts.limit, levels.claim)]
+def _of_many_days(facts: Facts) -> dict[str, Any]:
+    """What limits of several days allow; and what a map of places tells of somebody who comes every day."""
+    levels, costs = facts.spec.levels, []
+    if levels is not None and levels.places is not None:
+        costs = standing_costs(facts.spec.account, facts.limit, levels.claim)
+    return {"spans": span_odds(facts.limit), "standing": [_habit(cost) for cost in costs]}
 
 
 def to_sign(facts: Facts) -> dict[str, Any]:

@@ -101,6 +101,7 @@ def _of_some(interval: str) -> list[Column]:
         Column("product", "Which coarser product the row is of"),
         Column("place", "Of products of places: the place, as in cell"),
         Column("distribution_status", "How well p15, p50 and p85 are known, as status has it of the value"),
+        Column("days", "Of products of places: the released days that the row rests on, its own counted", "1"),
         Column("model_value", "Mean speed as this and earlier releases together say it", "km/h"),
         Column("model_lower95", f"Of model_value: lower {_LEARNED_INTERVAL}", "km/h"),
         Column("model_upper95", f"Of model_value: upper {_LEARNED_INTERVAL}", "km/h"),

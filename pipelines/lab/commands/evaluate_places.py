@@ -41,7 +41,7 @@ class AskedPlaces:
 
 @dataclass(frozen=True, kw_only=True)
 class PlaceTable:
-    """Of one total: errors after each day, means over the runs; exact: the same without noise."""
+    """Errors at one total after each day, means over the runs; exact: the same without noise."""
 
     total: str
     delta: str | None

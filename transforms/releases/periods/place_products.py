@@ -50,7 +50,7 @@ def place_product(
     whose = np.where(result.status == STATUS_NAMES[Status.PARENT], cells[:, None], "")
     beside = tuple(np.where(whose == "", np.nan, part) for part in (shown.values, shown.lower95, shown.upper95))
     result = result._replace(parent=whose, beside=(beside[0], beside[1], beside[2]))
-    return estimates_of_places(result, product.name, named.names, spans, slots, policy)
+    return estimates_of_places(result, product.name, named, models.state.days, spans, slots, policy)
 
 
 def _variances(places: LearnedPlaces, of_cells: Field, cell: Int64s, *, is_of_day: bool) -> Float64s:

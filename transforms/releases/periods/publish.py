@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpops.estimate import Estimates
+from transforms.places.ground import Places
 from transforms.places.hexagons import cell_text
 from transforms.records import HatColumns, SlotEstimates
 from transforms.releases.periods.products import Grouping
@@ -79,22 +80,27 @@ def estimates_of_product(
 def estimates_of_places(
     estimates: HatEstimates,
     product: str,
-    names: Sequence[str],
+    places: Places,
+    days: int,
     spans: Sequence[tuple[int, int] | None],
     slots: Sequence[SlotFacts],
     policy: LevelsPolicy,
 ) -> SlotEstimates:
-    """One estimate for every place and time of a period, (places, times). names: of places. slots: all of the period.
+    """One estimate for every place and time of a period, (places, times). days: released ones that it rests on.
+
+    slots: all of the period.
 
     In the column of cells stands the place, as in that of places: whoever draws or joins rows knows the first one.
     """
-    at = [number for number, span in enumerate(spans) if span is not None]
-    said = [_notes(estimates, number) for number in at]
-    notes: dict[str, list[Any]] = {name: [each for part in said for each in part[name]] for name in said[0]}
-    notes |= {"product": [product] * len(names) * len(at), "place": [*names] * len(at)}
-    found = _columns(estimates, at, names, notes, policy)
-    times = [(slots[span[0]].start, slots[span[1]].end) for span in spans if span is not None]
-    hats = replace(found, spans=[span for span in times for _ in names])
+    names, times = places.names, [number for number, span in enumerate(spans) if span is not None]
+    said = [_notes(estimates, number) for number in times]
+    notes: dict[str, list[Any]] = {name: [note for part in said for note in part[name]] for name in said[0]}
+    notes |= {"product": [product] * len(names) * len(times), "place": [*names] * len(times)}
+    notes["days"] = [days] * len(names) * len(times)
+    columns = _columns(estimates, times, names, notes, policy)
+    ends = [(slots[span[0]].start, slots[span[1]].end) for span in spans if span is not None]
+    geometries = dict(zip(names, places.geometries, strict=False))
+    hats = replace(columns, spans=[span for span in ends for _ in names], geometries=geometries)
     start, end = slots[0].start, slots[-1].end
     return SlotEstimates(policy.spec_id, start, end, "km/h", ("mean",), hats, product=product)
 

@@ -58,8 +58,14 @@ const WEEKDAYS = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
 const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 const weekday = date => new Date(`${date}T00:00:00Z`).getUTCDay();
 const dateText = date => `${WEEKDAYS[weekday(date)]} ${Number(date.slice(8))} ${MONTHS[date.slice(5, 7) - 1]}`;
+// On how many released days a map of what is usual rests.
+function daysText(slot) {
+  const days = DATA.days[slot];
+  return days ? `, by ${days} released day${days === 1 ? "" : "s"}` : "";
+}
 function slotText(slot) {
   const [start, end] = DATA.slots[slot];
+  if (DATA.standing) return `As usual until ${dateText(start.slice(0, 10))} ${start.slice(0, 4)}${daysText(slot)}`;
   return `${dateText(start.slice(0, 10))} ${start.slice(0, 4)}, ${clockOf(slot)} to ${end.slice(11, 16)}`;
 }
 

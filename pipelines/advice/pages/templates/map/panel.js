@@ -54,8 +54,8 @@ function showPanel() {
     node("p", { id: "p-difference", text: differenceText(slot, place) }),
     node("p", { id: "p-status", text: statusText(slot, place) }),
     drawn === "unknown" && node("p", { id: "p-warn", class: "warn", text: "Not reliable: too little is known here, do not act on it." }),
-    node("h3", { text: dateText(dateOf(slot)) }), dayChart(place),
-    node("h3", { text: "Days and times" }), weekGrid(fieldOfPlace(place)),
+    !DATA.standing && node("h3", { text: dateText(dateOf(slot)) }), !DATA.standing && dayChart(place),
+    node("h3", { text: DATA.standing ? "How it was known day by day" : "Days and times" }), weekGrid(fieldOfPlace(place)),
     node("p", { class: "soft", text: code ? `Released by ${code.mechanism}.` : "" }),
   ].filter(Boolean));
 }

@@ -1,0 +1,153 @@
+"""Travel times along routes of places, from published rows alone: post-processing, which spends nothing.
+
+A place's value is the mean of all its reports. Where vehicles report at equal intervals of time that is the length
+they drive there over the time they take, so a route's time is the sum of lengths over values.
+"""
+
+import csv
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from dpops.types import Float64s, Int64s
+from pipelines.advice.pages.places import LINE, Places
+from pipelines.errors import InputError
+from transforms.errors import reason_of
+from transforms.places.distance import distance_m
+
+LEAST_KMH = 2.0
+"""No mean of a place is taken to be below it: a time of no end is no answer."""
+DRAWS = 4_000
+MOST_ROUTE = 2_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Route:
+    """Places in the order of driving. lengths_m: of each. group: int64, places of one number lie in one cell."""
+
+    names: tuple[str, ...]
+    lengths_m: Float64s
+    group: Int64s
+
+
+@dataclass(frozen=True, kw_only=True)
+class TravelTime:
+    """A route's time in one slot or period of the rows, minutes, with the bounds of a 95 % interval.
+
+    ok: part of the route's length at places of status `ok`.
+    """
+
+    start: str
+    end: str
+    minutes: float
+    lower95: float
+    upper95: float
+    km: float
+    ok: float
+
+
+def read_route(path: Path, places: Places, cells: Mapping[str, int]) -> Route:
+    """A CSV file with a column `place`, and `length_m` for places that are no lines; or a GeoJSON file of the places.
+
+    cells: which of the region's cells each place lies in. Raises InputError.
+    """
+    rows = _csv_rows(path) if path.suffix == ".csv" else _features(path)
+    if not 1 <= len(rows) <= MOST_ROUTE:
+        raise InputError(f"{path}: a route has 1 to {MOST_ROUTE:,} places; it has {len(rows):,}")
+    for name, _ in rows:
+        if name not in cells:
+            raise InputError(f"{path}: {name[:60]!r} is no place of the specification")
+    lengths = [_length_m(name, length, places, path) for name, length in rows]
+    return Route(
+        names=tuple(name for name, _ in rows),
+        lengths_m=np.array(lengths, np.float64),
+        group=np.array([cells[name] for name, _ in rows], np.int64),
+    )
+
+
+def travel_times(rows: pa.Table, route: Route) -> list[TravelTime]:
+    """One for each time that the rows have, in their order. rows: of one product of places; see `read_rows`.
+
+    Raises InputError where a place of the route has no value.
+    """
+    times = sorted(set(zip(rows["slot_start"].to_pylist(), rows["slot_end"].to_pylist(), strict=True)))
+    columns = (rows[name].to_pylist() for name in ("slot_start", "cell", "value", "noise_std", "status"))
+    told = {(start, cell): numbers for start, cell, *numbers in zip(*columns, strict=True)}
+    return [_travel_time(told, route, start, end) for start, end in times]
+
+
+def _travel_time(
+    told: Mapping[tuple[str, str], Sequence[float | str | None]], route: Route, start: str, end: str
+) -> TravelTime:
+    numbers = [told.get((start, name), (None, None, "")) for name in route.names]
+    for name, (value, sd, _) in zip(route.names, numbers, strict=True):
+        if value is None or sd is None:
+            raise InputError(f"the place {name[:60]!r} has no value in the slot {start}: a route needs one of each")
+    values, sds = (np.array([row[column] for row in numbers], np.float64) for column in (0, 1))
+    drawn = drawn_minutes(values, sds, route)
+    is_ok = np.array([row[2] == "ok" for row in numbers])
+    return TravelTime(
+        start=start,
+        end=end,
+        minutes=float(np.sum(route.lengths_m / np.maximum(values, LEAST_KMH)) * 0.06),
+        lower95=float(np.quantile(drawn, 0.025)),
+        upper95=float(np.quantile(drawn, 0.975)),
+        km=float(route.lengths_m.sum() / 1_000),
+        ok=float(route.lengths_m[is_ok].sum() / route.lengths_m.sum()),
+    )
+
+
+def drawn_minutes(values: Float64s, sds: Float64s, route: Route) -> Float64s:
+    """Times as likely as the values' posterior has them, float64 (DRAWS,); always the same for the same rows.
+
+    Places of one cell share their cell's error: rows do not say how much of theirs it is, so all of it is taken to be,
+    which makes no interval too narrow. Cells err independently.
+    """
+    rng = np.random.default_rng(0)
+    _, cell = np.unique(route.group, return_inverse=True)
+    errors = rng.normal(size=(DRAWS, int(cell.max()) + 1))[:, cell]
+    speeds = np.maximum(values + sds * errors, LEAST_KMH)
+    minutes: Float64s = np.sum(route.lengths_m / speeds, axis=1) * 0.06
+    return minutes
+
+
+def _csv_rows(path: Path) -> list[tuple[str, float | None]]:
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = list(csv.DictReader(file))
+        return [(row["place"], float(row["length_m"]) if row.get("length_m") else None) for row in rows]
+    except OSError as error:
+        raise InputError(f"{path}: {reason_of(error)}") from None
+    except (KeyError, TypeError, ValueError, csv.Error):
+        raise InputError(f"{path}: a route is a CSV file with a column place, and length_m in metres") from None
+
+
+def _features(path: Path) -> list[tuple[str, float | None]]:
+    try:
+        document = json.loads(path.read_bytes())
+        properties = [feature["properties"] for feature in document["features"]]
+        return [(str(said["place"] if "place" in said else said["name"]), said.get("length_m")) for said in properties]
+    except OSError as error:
+        raise InputError(f"{path}: {reason_of(error)}") from None
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
+        raise InputError(f"{path}: a route is a collection of features with the property place or name") from None
+
+
+def _length_m(name: str, length: float | None, places: Places, path: Path) -> float:
+    if length is None:
+        shape = places.place(name).shape
+        if shape is None or shape.kind != LINE:
+            raise InputError(f"{path}: the place {name[:60]!r} is no line: its row needs length_m, in metres")
+        length = sum(_of_line(part) for part in shape.parts)
+    if not isinstance(length, int | float) or not 0 < length < 1e6:
+        raise InputError(f"{path}: the place {name[:60]!r} needs a length_m above 0 and below 1,000,000 metres")
+    return float(length)
+
+
+def _of_line(positions: Sequence[tuple[float, float]]) -> float:
+    lon, lat = np.array(positions, np.float64).T
+    return float(distance_m(lat[:-1], lon[:-1], lat[1:], lon[1:]).sum())

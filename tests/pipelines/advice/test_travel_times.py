@@ -1,0 +1,121 @@
+"""Travel times of routes: intervals that hold the truth where places of one cell err together, and what is refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpops.types import Float64s
+from pipelines.advice.travel_times import Route, drawn_minutes
+from pipelines.errors import InputError
+from tests import levels_city
+
+PLACES, CELLS = 12, 3
+ROUTE = Route(
+    names=tuple(f"segment {number}" for number in range(PLACES)),
+    lengths_m=np.linspace(200, 900, PLACES),
+    group=np.arange(PLACES) * CELLS // PLACES,
+)
+
+
+def held(minutes: Any, shared: float, own: float, trials: int = 200) -> float:
+    """How many of the 95 % intervals hold the true time; errors, km/h: a part that a cell shares, and each own."""
+    rng, inside = np.random.default_rng(5), 0
+    for _ in range(trials):
+        truth = 15 + 20 * rng.random(PLACES)
+        of_cells = shared * rng.normal(size=CELLS)[ROUTE.group]
+        values = truth + of_cells + own * rng.normal(size=PLACES)
+        drawn = minutes(values, np.full(PLACES, np.hypot(shared, own)), ROUTE)
+        low, high = np.quantile(drawn, [0.025, 0.975])
+        inside += int(low <= np.sum(ROUTE.lengths_m / truth) * 0.06 <= high)
+    return inside / trials
+
+
+@pytest.mark.parametrize(("shared", "own"), [(3.0, 0.0), (2.0, 2.0), (0.0, 3.0)])
+def test_an_interval_holds_the_time_whatever_part_of_an_error_cells_share(shared: float, own: float) -> None:
+    assert held(drawn_minutes, shared, own) >= 0.93
+
+
+def test_intervals_as_if_places_erred_independently_would_not() -> None:
+    """The check of the check: wrong where cells share their error."""
+
+    def alone(values: Float64s, sds: Float64s, route: Route) -> Float64s:
+        return drawn_minutes(values, sds, Route(names=route.names, lengths_m=route.lengths_m, group=np.arange(PLACES)))
+
+    assert held(alone, 3.0, 0.0) < 0.85
+
+
+HEAD = "spec_id,slot_start,slot_end,cell,statistic,value,unit,lower95,upper95,noise_std,bias_bound,mechanism,epsilon,"
+FEATURES = [
+    {
+        "type": "Feature",
+        "properties": {"name": name},
+        "geometry": {"type": "LineString", "coordinates": [[72.83, south], [72.83, south + 0.009]]},
+    }
+    for name, south in (("First", 21.165), ("Second", 21.185))
+]
+SPEC = levels_city.SPEC + '[places]\nfile = "segments.geojson"\n'
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A specification with two segments of 1,001 m, and their rows of one hour, the second one's not ok."""
+    (tmp_path / "spec.toml").write_text(SPEC)
+    (tmp_path / "segments.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": FEATURES}))
+    of = (
+        "0000,2022-01-01T08:00:00+05:30,2022-01-01T09:00:00+05:30,{},mean,{},km/h,1,60,{},,levels,,2.64,{},place-slot\n"
+    )
+    rows = of.format("First", 20, 1, "ok") + of.format("Second", 30, 4, "parent")
+    (tmp_path / "place-slot.csv").write_text(HEAD + "epsilon_slot,status,product\n" + rows)
+    (tmp_path / "route.csv").write_text("place\nFirst\nSecond\n")
+    return tmp_path
+
+
+def asked(folder: Path, *more: str, route: str = "route.csv") -> list[str]:
+    where = ("--spec", folder / "spec.toml", "--input", folder / "place-slot.csv", "--route", folder / route)
+    return ["travel-time", *map(str, where), *more]
+
+
+def test_a_routes_time_is_lengths_over_speeds(folder: Path, hatstream: Any) -> None:
+    code, out, _ = hatstream(*asked(folder, "--json"))
+    assert code == 0
+    (time,) = json.loads(out)["times"]
+    assert time["minutes"] == pytest.approx(0.06 * 1000.8 * (1 / 20 + 1 / 30), abs=0.01)
+    assert time["lower95"] < time["minutes"] < time["upper95"]
+    assert (time["km"], time["ok"]) == (pytest.approx(2.002, abs=0.002), pytest.approx(0.5, abs=0.01))
+    (folder / "route.geojson").write_text(json.dumps({"features": FEATURES[:1]}))
+    code, out, _ = hatstream(*asked(folder, route="route.geojson"))
+    assert (code, "3.0 min for 1.00 km" in out, "100% of it at places that are ok" in out) == (0, True, True)
+    (folder / "route.csv").write_text("place,length_m\nFirst,500\n")
+    assert "1.5 min for 0.50 km" in hatstream(*asked(folder))[1]
+
+
+@pytest.mark.parametrize(
+    ("route", "said"),
+    [
+        ("place\nThird\n", "'Third' is no place of the specification"),
+        ("street\nFirst\n", "a CSV file with a column place"),
+        ("place\n", "1 to 2,000 places; it has 0"),
+        ("place,length_m\nFirst,-1\n", "needs a length_m above 0"),
+    ],
+)
+def test_what_is_no_route_is_refused_in_one_sentence(folder: Path, hatstream: Any, route: str, said: str) -> None:
+    (folder / "route.csv").write_text(route)
+    code, _, err = hatstream(*asked(folder))
+    assert (code, said in err) == (4, True), err
+
+
+def test_a_place_without_a_value_is_named(folder: Path, hatstream: Any) -> None:
+    text = (folder / "place-slot.csv").read_text()
+    (folder / "place-slot.csv").write_text(text[: text.index("0000,", text.index("0000,") + 9)])
+    code, _, err = hatstream(*asked(folder))
+    assert (code, "'Second' has no value in the slot" in err) == (4, True)
+
+
+def test_a_specification_without_places_has_no_routes(folder: Path, hatstream: Any) -> None:
+    (folder / "spec.toml").write_text(levels_city.SPEC)
+    code, _, err = hatstream(*asked(folder))
+    assert (code, "needs a specification with [places]" in err) == (1, True)
+    assert InputError.__name__ == "InputError"
