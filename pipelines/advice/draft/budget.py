@@ -1,7 +1,15 @@
-"""The total that is drafted under secret counts: of a day, and of four weeks where a fleet is large enough."""
+"""The total that is drafted under secret counts: of a day, of four weeks where a fleet is large enough; and places."""
 
 SPAN_DAYS, SPAN_VEHICLES = 28, 150
 """A limit for so many days is drafted for fleets of at least so many vehicles."""
+
+
+PLACES = (
+    "# A map of places smaller than cells, for a share of the same total: `hatstream plan` says from which day on\n"
+    "# it is useful, or that it is not worth it (docs/streets.md).\n"
+    '# [places]\n# resolution = 8\n# [[output]]\n# product = "place-standing"\n'
+)
+"""Comments, which ask for nothing."""
 
 
 def limits(vehicles: int) -> str:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpops.levels.defaults import Profile
 from dpops.types import Int64s
-from pipelines.advice.draft.budget import limits, total
+from pipelines.advice.draft.budget import PLACES, limits, total
 from pipelines.advice.draft.by_file import BEWARE, advice, find_by_file, is_by_file, read_folder
 from pipelines.advice.draft.columns import LOOKED_FOR, Found, as_array, find_columns, missing_fields
 from pipelines.advice.draft.sample import Sample
@@ -236,7 +236,8 @@ def _privacy(feed: _Feed | None, town: Town | None, secret: bool) -> str:
         f"[privacy]\n{total(_vehicles(feed, town))}"
         'per = "period"\nscope = "period"\n\n'
         '[[statistic]]\nname = "mean"\nmechanism = "levels"\n'
-        f'target = "reports"  # the mean of all reports; "vehicles": each vehicle counts once\n\n{_fleet(feed, town)}'
+        f'target = "reports"  # the mean of all reports; "vehicles": each vehicle counts once\n\n'
+        f"{_fleet(feed, town)}\n{PLACES}"
     )
 
 

@@ -86,6 +86,7 @@ function restore() {
   el("show").value = state.show;
 }
 function mostKnown() {
+  if (DATA.standing) return DATA.slots.length - 1;
   const counts = sureCounts().map((sure, slot) => kindOfSlot(slot) === "forecast" ? -1 : sure);
   return counts.reduce((best, sure, slot) => sure > counts[best] ? slot : best, 0);
 }
