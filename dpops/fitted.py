@@ -164,6 +164,18 @@ MOST_PLACE_COMMON = 50.0
 """Guessed: the most that is believed of the second."""
 SURE = 9.0
 """Guessed: a weight so many standard deviations above 0 is taken as it is measured."""
+PLACE_WIDTH_KMH, PLACE_VEHICLES, PLACE_CAUTION = 8.0, 1.0, 1.64
+"""Chosen: a place is `ok` where half its interval is narrower, and where more vehicle-days a day are expected, even if
+its weight is smaller by so many standard deviations: one that a single vehicle visits never is."""
+SPREAD_PLACES, FEW_PLACES = 1.5, 2.6
+"""Real, for plans: standard deviation of the logarithm of how busy a place is, where traffic is spread over places, and
+where few have most of it. Of 500 taxis 2 of 100 places have three quarters of all reports (docs/streets.md)."""
+PLACES_APART, LEAST_APART, QUIET_PLACES = 32.0, 16.0, 2.4
+"""Real, for plans: variance of places around their cell's mean by reports, so much more with each seven places in the
+place of one (in five feeds 20 to 45 at a cell's seven parts, 45 to 110 at its forty-nine); and how many times as much
+quiet places lie off, which the learner allows all of them."""
+FIRST_CELL_SD_KMH = 5.0
+"""Guessed, for plans: how far a cell's value lies off after the first released day; after n days an n-th of it."""
 
 # Distributions of cells (docs/distributions.md).
 CLASS_TILT, CLASS_STANDING, CLASS_OTHERWISE, CLASSES_ALIKE = 2.0, 0.7, 0.5, 1.5

@@ -11,30 +11,17 @@ from statistics import NormalDist
 
 import numpy as np
 
+from dpops import fitted
 from dpops.learning.half_widths import speed_noise, weight_noise
 from dpops.learning.interval import Z95
-from dpops.learning.learner import KEPT
-from dpops.learning.places import FLOOR, OWN
 from dpops.levels.defaults import Fleet, weight_at_places
 from dpops.levels.stages import Stage
 from dpops.types import Float64s
 
-MOST_HALF_WIDTH_KMH = 8.0
-"""A place is `ok` below it."""
-LEAST_VEHICLES = 1.0
-"""A place is `ok` where more vehicle-days a day are expected, cautiously: one that a single vehicle visits never is."""
-CAUTIOUS = 1.64
-"""Standard deviations that a place's weight is taken to be smaller by."""
-SPREAD, CONCENTRATED = 1.5, 2.6
-"""Standard deviation of the logarithm of how busy a place is. Buses' stops and lines lie between both; taxis with ranks
-are concentrated: 2 of 100 places have three quarters of all reports (docs/streets.md)."""
-APART_VARIANCE, LEAST_APART = 32.0, 16.0
-"""Of places around their cell's mean, by reports, (km/h)^2: so much more with each seven places in the place of one. In
-five feeds 20 to 45 at a cell's seven parts, 45 to 110 at its forty-nine."""
-WIDE = 78 / 32
-"""How many times as much quiet places lie off, which the learner allows all of them: busy ones make a cell's mean."""
-FIRST_CELL_SD_KMH = 5.0
-"""How far the cell's own value lies off after the first released day; after n days an n-th of it."""
+MOST_HALF_WIDTH_KMH, LEAST_VEHICLES, CAUTIOUS = fitted.PLACE_WIDTH_KMH, fitted.PLACE_VEHICLES, fitted.PLACE_CAUTION
+SPREAD, CONCENTRATED = fitted.SPREAD_PLACES, fitted.FEW_PLACES
+"""How traffic may lie in places. Buses' stops and lines lie between both."""
+APART_VARIANCE, WIDE = fitted.PLACES_APART, fitted.QUIET_PLACES
 _CLASSES = 1_000
 _OF_NORMAL = math.sqrt(2 / math.pi)
 
@@ -62,15 +49,17 @@ def expected_maps(
     A place where w weigh is known to (noise / w)^2 a day; its weight is known as badly, which moves what it differs by.
     """
     share = dict(stage.shares)["place"]
-    apart = max(APART_VARIANCE * math.log(places / cells, 7), LEAST_APART)
+    apart = max(APART_VARIANCE * math.log(places / cells, 7), fitted.LEAST_APART)
     of_speed, of_weight = speed_noise(stage, share), weight_noise(stage, share)
     popular = _popular(crowding)
-    weights = KEPT * fleet.vehicles * weight_at_places(fleet.profile, stage.kind, places / cells) * popular / places
+    weights = (
+        fitted.KEPT * fleet.vehicles * weight_at_places(fleet.profile, stage.kind, places / cells) * popular / places
+    )
     maps, reports = [], popular / popular.sum()
     for day in days:
-        before, noise = apart + (FIRST_CELL_SD_KMH / day) ** 2, (of_speed / weights, of_weight / weights)
-        variance, wide = (_left(factor * before, noise, OWN[0] / weights, day) for factor in (1.0, WIDE))
-        half = Z95 * np.sqrt(wide + FLOOR)
+        before, noise = apart + (fitted.FIRST_CELL_SD_KMH / day) ** 2, (of_speed / weights, of_weight / weights)
+        variance, wide = (_left(factor * before, noise, fitted.PLACE_OWN / weights, day) for factor in (1.0, WIDE))
+        half = Z95 * np.sqrt(wide + fitted.PLACE_FLOOR)
         sure = weights - CAUTIOUS * of_weight / math.sqrt(day) > LEAST_VEHICLES
         maps.append(
             ExpectedMap(

@@ -5,6 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dpops import fitted
 from dpops.claims import rho_within
 from dpops.learning.expected_places import (
     APART_VARIANCE,
@@ -19,7 +20,6 @@ from dpops.learning.expected_places import (
 )
 from dpops.learning.half_widths import speed_noise, weight_noise
 from dpops.learning.interval import Z95
-from dpops.learning.learner import KEPT
 from dpops.learning.places import Around, PlaceBelief, PlaceDay, PlaceSums, learn_places, whole_weight
 from dpops.levels import Stage, with_places
 from dpops.levels.defaults import Fleet, spread_of, weight_at_places
@@ -88,7 +88,7 @@ def drawn_places(crowding: float, vehicles: int) -> tuple[Float64s, Float64s]:
     """Weights on a day, and km/h around the cells: quiet places lie further off than busy ones."""
     rng, fleet = np.random.default_rng(1), Fleet(vehicles=vehicles)
     popular = np.exp(crowding * rng.normal(size=CELLS * IN_A_CELL))
-    whole = KEPT * vehicles * weight_at_places(fleet.profile, "gaussian", IN_A_CELL)
+    whole = fitted.KEPT * vehicles * weight_at_places(fleet.profile, "gaussian", IN_A_CELL)
     variance = np.where(popular > np.quantile(popular, 0.9), 1.0, WIDE) * APART_VARIANCE
     return whole * popular / popular.sum(), np.sqrt(variance) * rng.normal(size=popular.size)
 
