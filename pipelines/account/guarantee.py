@@ -125,6 +125,12 @@ def _of_region(spec: Specification) -> str:
     )
 
 
+def costs_at_places(spec: Specification, limit: Limit) -> list[Cost]:
+    """As `standing_costs` of the specification's own total; none where it has no places."""
+    levels = spec.levels
+    return [] if levels is None or levels.places is None else standing_costs(spec.account, limit, levels.claim)
+
+
 def standing_costs(account: AccountTerms, limit: Limit, claim: Claim) -> list[Cost]:
     """What a map of places tells of somebody who is at one of them every day: all that so many days in a row may spend.
 

@@ -24,7 +24,7 @@ def _read(places_path: Path | None, ground_path: Path | None) -> Surroundings:
 
 def with_specified(around: Surroundings, spec: Specification, path: Path) -> Surroundings:
     """With the shapes of places that the specification names by a file. path: of the specification."""
-    asked = None if spec.levels is None else spec.levels.places
+    asked = spec.places
     if asked is None or not asked.pieces.places.geometries:
         return around
     places = asked.pieces.places

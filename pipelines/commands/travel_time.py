@@ -49,7 +49,7 @@ def travel_time(spec_path: Path, pattern: str, route_path: Path, as_json: bool) 
     from pipelines.specification import load
 
     spec = load(spec_path)
-    asked = None if spec.levels is None else spec.levels.places
+    asked = spec.places
     if asked is None:
         raise UsageError("travel-time needs a specification with [places]")
     places = asked.pieces.places

@@ -16,6 +16,7 @@ from dpops.types import Grid
 from pipelines.specification.classes import ClassesAsked
 from pipelines.specification.identity import decisive_text, spec_id_of
 from pipelines.specification.levels import LevelsRelease
+from pipelines.specification.places import PlacesAsked
 from pipelines.specification.span_total import SpanTotal
 from transforms.count.tally import ContributionBound
 from transforms.layouts import Layout
@@ -153,8 +154,12 @@ class Specification:
     @property
     def ground(self) -> Ground:
         """What positions are counted under where they are released: the region's cells, or these cut by places."""
-        places = None if self.levels is None else self.levels.places
-        return self.cells.ground if places is None else places.pieces
+        return self.cells.ground if self.places is None else self.places.pieces
+
+    @property
+    def places(self) -> PlacesAsked | None:
+        """Places smaller than cells, where a release looks at them."""
+        return None if self.levels is None else self.levels.places
 
     @property
     def fleet(self) -> Fleet | None:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from dpops.accountant import DeltaLimit, Limit
 from pipelines.account.cost import Cost
-from pipelines.account.guarantee import Loss, said, standing_costs
+from pipelines.account.guarantee import Loss, costs_at_places, said
 from pipelines.account.missing_slots import Gap
 from pipelines.account.record import Record
 from pipelines.advice.pages.pack import RELIABLE, WIDE_KMH
@@ -130,9 +130,7 @@ _IN_SPAN = {"vehicle-day": "on one day", "vehicle-week": "in one week", "vehicle
 
 def _of_many_days(facts: Facts) -> dict[str, Any]:
     """What limits of several days allow; and what a map of places tells of somebody who comes every day."""
-    levels, costs = facts.spec.levels, []
-    if levels is not None and levels.places is not None:
-        costs = standing_costs(facts.spec.account, facts.limit, levels.claim)
+    costs = costs_at_places(facts.spec, facts.limit)
     return {"spans": span_odds(facts.limit), "standing": [_habit(cost) for cost in costs]}
 
 

@@ -121,8 +121,7 @@ def _means(runs: Sequence[Sequence[PlaceErrors]]) -> list[PlaceErrors]:
 
 def _asked(feed: Feed, which: str) -> AskedPlaces:
     """Raises UsageError and InputError."""
-    levels = feed.spec.levels
-    own = None if levels is None else levels.places
+    own = feed.spec.places
     share = SHARE if own is None else own.share
     if which == OWN:
         if own is None:

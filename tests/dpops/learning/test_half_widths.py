@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpops.learning.half_widths import _speed_noise, _weight, hat_half_widths, place_half_widths, place_level
+from dpops.learning.half_widths import _weight, hat_half_widths, place_half_widths, place_level, speed_noise
 from dpops.levels import FIRST_CENTRE, BoundsOnly, Fleet, Hats, Profile, level, read, recipe, rows_of, sum_up
 
 HATS = Hats(parents=(0, 0, 1, 1), grandparents=(0, 0, 0, 0), hours=tuple(range(8, 16)))
@@ -29,7 +29,7 @@ def laid(stage):
 def test_the_noise_is_that_of_a_release(kind, first):
     stage = laid(stage_of(kind, first=first))
     for released in read(np.zeros(2 * stage.groups, np.int64), stage).levels:
-        assert _speed_noise(stage, released.level.speed_share) == pytest.approx(released.speed_sd, rel=1e-3)
+        assert speed_noise(stage, released.level.speed_share) == pytest.approx(released.speed_sd, rel=1e-3)
 
 
 def test_the_expected_weight_of_a_group_is_what_such_vehicles_add_up_to():
