@@ -170,6 +170,8 @@ its weight is smaller by so many standard deviations: one that a single vehicle 
 SPREAD_PLACES, FEW_PLACES = 1.5, 2.6
 """Real, for plans: standard deviation of the logarithm of how busy a place is, where traffic is spread over places, and
 where few have most of it. Of 500 taxis 2 of 100 places have three quarters of all reports (docs/streets.md)."""
+PLANNED_PLACE_FLOOR = 1.5
+"""Guessed, for plans: variance of a place's value that no day tells, (km/h)^2."""
 PLACES_APART, LEAST_APART, QUIET_PLACES = 32.0, 16.0, 2.4
 """Real, for plans: variance of places around their cell's mean by reports, so much more with each seven places in the
 place of one (in five feeds 20 to 45 at a cell's seven parts, 45 to 110 at its forty-nine); and how many times as much

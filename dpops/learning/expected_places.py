@@ -59,7 +59,7 @@ def expected_maps(
     for day in days:
         before, noise = apart + (fitted.FIRST_CELL_SD_KMH / day) ** 2, (of_speed / weights, of_weight / weights)
         variance, wide = (_left(factor * before, noise, fitted.PLACE_OWN / weights, day) for factor in (1.0, WIDE))
-        half = Z95 * np.sqrt(wide + fitted.PLACE_FLOOR)
+        half = Z95 * np.sqrt(wide + fitted.PLANNED_PLACE_FLOOR)
         sure = weights - CAUTIOUS * of_weight / math.sqrt(day) > LEAST_VEHICLES
         maps.append(
             ExpectedMap(

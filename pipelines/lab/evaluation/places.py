@@ -10,6 +10,7 @@ from fractions import Fraction
 import numpy as np
 
 from dpops.learning import DayValues, Learned, State, learned, taken_in
+from dpops.learning.expected_places import CAUTIOUS
 from dpops.levels import Differences, Recipe, ReleasedStage, Rows, Stage, release_rows, with_places
 from dpops.noise import Noise
 from dpops.types import Float64s
@@ -20,7 +21,6 @@ from pipelines.progress import Report
 from transforms.places.ground import NOWHERE, Hexagons, Pieces, ancestors
 from transforms.places.hierarchy import design_of, hats_of_places
 from transforms.releases.periods.learned_places import LearnedPlaces, Taught, differences_of, learned_places
-from transforms.releases.periods.place_products import CAUTIOUS
 from transforms.releases.periods.stages import rows_of_pieces
 from transforms.releases.periods.states import facts_of
 from transforms.time.days_off import hours_of
