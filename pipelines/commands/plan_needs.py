@@ -101,13 +101,13 @@ def _show_places(planned: PlannedPlaces, out: Console) -> None:
         "± km/h, and reports at places that are ok, by released day",
         title_justify="left",
     )
-    table.add_column("places")
+    table.add_column("places", no_wrap=True)
     table.add_column("traffic", no_wrap=True)
     for number in planned.days:
         table.add_column(f"day\n{number}", justify="right", no_wrap=True)
     for kind in planned.kinds:
-        shown = (f"{half:.0f} {100 * ok:.0f}%" for half, ok in zip(kind.half_width_kmh, kind.ok, strict=True))
-        row = f"{kind.what}: {kind.places:,}", kind.traffic, *shown
+        shown = (f"{half:.0f}\n{100 * ok:.0f}%" for half, ok in zip(kind.half_width_kmh, kind.ok, strict=True))
+        row = f"{kind.what}\n{kind.places:,}", kind.traffic, *shown
         table.add_row(*row, style="bold" if kind.as_specified else None)
     out.print(table)
     _print_all(planned.answers, out)
