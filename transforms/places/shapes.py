@@ -45,7 +45,7 @@ def shape_pieces(document: Any, region: Sequence[int], buffer_m: float = BUFFER_
     main = _main_cells(where[inside], place[inside], len(names))
     for name, cell in zip(names, main.tolist(), strict=True):
         if cell == NOWHERE:
-            raise ValueError(f"place {name!r} has no part in the region: leave it out of the file")
+            raise ValueError(f"place {name!r} has no part in the region that is not another's: leave it out")
     geometries = tuple(feature["geometry"] for feature in features)
     return Pieces.cut(region, FINE, cells, place, Places(names, main, geometries))
 
