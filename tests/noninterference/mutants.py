@@ -272,9 +272,11 @@ def _(sum_up: Any) -> Any:
 def _(draw_releases: Any) -> Any:
     """HATs with slow vehicles are left out under public counts: speeds decide which HATs exist."""
 
-    def mutated(plan_s: Any, shard: Any, tally: Any, *more: Any) -> Any:
-        fast = next(iter(tally.sums.values())) > 2_000 * tally.kept
-        return draw_releases(plan_s, shard, tally.take(np.flatnonzero(fast)), *more)
+    def fast(tally: Any) -> Any:
+        return tally.take(np.flatnonzero(next(iter(tally.sums.values())) > 2_000 * tally.kept))
+
+    def mutated(groups: Any, *more: Any) -> Any:
+        return draw_releases({group: fast(tally) for group, tally in groups.items()}, *more)
 
     return mutated
 
