@@ -1,5 +1,6 @@
 """Real servers for the stream's tests, each started once per test run; skipped where they cannot be had."""
 
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,11 @@ def flink(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def pool(tmp_path_factory):
-    with WorkerPool(tmp_path_factory.mktemp("pool")) as running:
+    """Its workers find what pipelines of these tests are made of."""
+    with ExitStack() as stack:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PYTHONPATH", str(ROOT))
+            running = stack.enter_context(WorkerPool(tmp_path_factory.mktemp("pool")))
         yield running
 
 
