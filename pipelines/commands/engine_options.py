@@ -99,8 +99,11 @@ def _of_beam(runner: str, options: tuple[str, ...]) -> "BoundedEngine":
     if runner in SAID:
         click.echo(SAID[runner], err=True)
     module, _, name = RUNNERS[runner].partition(":")
-    made: BoundedEngine = getattr(importlib.import_module(module), name)(runner, options)
-    return made
+    made = getattr(importlib.import_module(module), name)(runner, options)
+    for option in made.handed_on:
+        click.echo(f"{runner}: Beam's Python does not know {option}; it is handed on to the job server", err=True)
+    engine: BoundedEngine = made
+    return engine
 
 
 _ADDRESSES = (

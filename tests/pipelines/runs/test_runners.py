@@ -88,7 +88,9 @@ def test_a_refusal_has_the_words_and_code_of_this_machine_and_records_nothing(to
         (["--runner", "FnApiRunner", "b.csv"], "quotes"),
         (["--", "--project", "p"], "unexpected extra argument"),
         (["--runner", "SparkRunner", "--workers", "2"], "with --runner local"),
-        (["--runner", "FnApiRunner", "--", "--direct_num_workers", "many"], "Beam does not take these options"),
+        (["--runner", "FnApiRunner", "--", "--direct_num_workers", "many"], "invalid int value: 'many'"),
+        (["--runner", "DirectRunner", "--", "--direct_num_worker", "2"], "has no option --direct_num_worker"),
+        (["--runner", "DataflowRunner", "--", "--projekt=p"], "has no option --projekt"),
         (["--runner", "NoRunner"], "DataflowRunner"),
     ],
 )
@@ -96,6 +98,16 @@ def test_wrong_use_is_told_before_anything_runs(town, hatstream, arguments, told
     code, _, err = hatstream(*city.release(town(), **ONE_DAY), *arguments)
     assert code == 1
     assert told in err
+    assert err.count("\n") < 6  # no page of all of Beam's options
+
+
+def test_a_job_that_nobody_takes_ends_in_a_sentence_that_says_why(town, hatstream):
+    options = ["--flink_job_server_jar", "/nowhere.jar", "--max_bundle_time_mills=100"]
+    code, out, err = hatstream(*city.release(town(), **ONE_DAY), "--runner", "FlinkRunner", "--", *options)
+    assert (code, out) == (4, "")
+    assert "does not know --max_bundle_time_mills; it is handed on" in err
+    assert "FlinkRunner did not take the job (ValueError: Unable to parse jar URL" in err
+    assert err.count("\n") == 2
 
 
 def test_prism_without_its_program_ends_in_a_sentence(town, hatstream, monkeypatch):

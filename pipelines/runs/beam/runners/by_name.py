@@ -1,9 +1,10 @@
 """Any runner that Beam knows by its name: the job is handed over with Beam's own options, waited for, and counted."""
 
+import io
 import re
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stderr, suppress
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -16,16 +17,39 @@ from pipelines.errors import UsageError
 from pipelines.runs.beam.results import finished, reason_of
 
 WATCH_S = 2.0
+_SAID_LENGTH = 300
 _SIDE_BY_SIDE = re.compile(r"--(?:parallelism|num_workers|max_num_workers|direct_num_workers)[= ](\d+)")
+_HAND_ON = {"FlinkRunner", "SparkRunner", "PortableRunner", "PrismRunner"}
+"""Those whose job server has options of its own, which Beam's Python does not know."""
 _NEEDS = {"DataflowRunner": "Google's libraries: pip install 'apache-beam[gcp]'"}
 
 
 @dataclass(frozen=True)
 class ByName:
-    """A Beam runner and its options, as they stand behind `--` on the command line."""
+    """A Beam runner and its options, as they stand behind `--` on the command line.
+
+    Raises UsageError for values that an option cannot have, and for options that nobody knows.
+    """
 
     name: str
     options: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.handed_on and self.name not in _HAND_ON:
+            raise UsageError(f"{self.name} has no option {self.handed_on[0]}")
+
+    @property
+    def handed_on(self) -> tuple[str, ...]:
+        """The options that Beam's Python does not know; a job server may."""
+        usage = io.StringIO()
+        try:
+            with redirect_stderr(usage):
+                options = PipelineOptions(list(self.options))
+                known = options.get_all_options()
+                given = options.get_all_options(retain_unknown_options=True)
+        except SystemExit:
+            raise UsageError(f"{self.name}: {usage.getvalue().strip().rpartition('error: ')[2]}") from None
+        return tuple(f"--{name}" for name in given if name not in known)
 
     @property
     def parallelism(self) -> int:
@@ -39,12 +63,11 @@ class ByName:
     def run(
         self, build: Callable[[beam.Pipeline], None], name: str, watch: Callable[[Mapping[str, int]], None]
     ) -> Finished:
+        p = self.pipeline(build, name)
         try:
-            result = self.pipeline(build, name).run()
+            result = self.submitted(p)
             with _watched(result, watch):
                 state = result.wait_until_finish() or result.state
-        except SystemExit:
-            raise self._untaken() from None
         except Exception as error:  # noqa: BLE001 - what a step read may stand in it: only our own sentences are shown
             self._raise(error)
         if state not in (PipelineState.DONE, PipelineState.UNKNOWN):
@@ -52,12 +75,10 @@ class ByName:
         return finished(result)
 
     def pipeline(self, build: Callable[[beam.Pipeline], None], name: str) -> beam.Pipeline:
-        """The whole job, ready to run. Raises UsageError for values that Beam's options cannot have."""
+        """The whole job, ready to run. Raises UsageError for options that do not go together."""
         try:
             options = PipelineOptions([f"--runner={self.name}", f"--job_name={job_name(name)}", *self.beam_options()])
             p = beam.Pipeline(runner=self.runner(), options=options)
-        except SystemExit:
-            raise self._untaken() from None
         except ImportError:
             raise EngineError(f"{self.name} needs {_NEEDS.get(self.name, 'a library that is not installed')}") from None
         except ValueError as error:
@@ -73,8 +94,14 @@ class ByName:
         """What Beam's pipeline takes as its runner."""
         return self.name
 
-    def _untaken(self) -> UsageError:
-        return UsageError(f"Beam does not take these options of {self.name}: {' '.join(self.options)}")
+    def submitted(self, p: beam.Pipeline) -> PipelineResult:
+        """The job, handed over to whoever runs it. Raises EngineError; nothing of the input was read by then."""
+        try:
+            return p.run()
+        except Exception as error:  # noqa: BLE001 - whatever Beam raises where nobody takes a job
+            said = str(error).strip().partition("\n")[0][:_SAID_LENGTH]
+            told = f"{type(error).__name__}: {said}" if said else type(error).__name__
+            raise EngineError(f"{self.name} did not take the job ({told})") from None
 
     def _raise(self, error: Exception) -> NoReturn:
         if isinstance(error, UsageError | EngineError):

@@ -5,7 +5,9 @@ DirectRunner is a switch of Beam's that ends here too for a bounded job: its fir
 
 from typing import Any
 
+import apache_beam as beam
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
+from apache_beam.runners.runner import PipelineResult
 
 from pipelines.runs.beam.runners.by_name import ByName
 
@@ -17,6 +19,10 @@ class InProcess(ByName):
     def is_here(self) -> bool:
         """Not where Beam is asked for workers of their own: then events are shuffled."""
         return "--direct_running_mode" not in " ".join(self.options)
+
+    def submitted(self, p: beam.Pipeline) -> PipelineResult:
+        """Runs it to its end, so that what a step read may stand in what is raised."""
+        return p.run()
 
     def runner(self) -> Any:
         return FnApiRunner()

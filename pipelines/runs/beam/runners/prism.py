@@ -7,6 +7,7 @@ from typing import Any
 
 import apache_beam as beam
 from apache_beam.runners.portability.prism_runner import PrismRunner
+from apache_beam.runners.runner import PipelineResult
 
 from pipelines.engine import EngineError, Finished
 from pipelines.runs.beam.judge import VERDICT
@@ -14,6 +15,11 @@ from pipelines.runs.beam.runners.by_name import ByName
 
 PROGRAM = "prism"
 _NO_PROGRAM = ("Unable to fetch remote prism", "Unable to parse binary URL", "Unable to install a local of Prism")
+
+_NEEDS_PROGRAM = (
+    "PrismRunner needs Prism's program, and it cannot be downloaded: give its path behind -- as "
+    "--prism_location=PATH, or put `prism` on the PATH; --runner FnApiRunner needs none"
+)
 
 
 class Prism(ByName):
@@ -42,10 +48,10 @@ class Prism(ByName):
     def runner(self) -> Any:
         return PrismRunner()
 
-    def unknown(self, error: Exception) -> EngineError:
-        if any(words in str(error) for words in _NO_PROGRAM):
-            return EngineError(
-                "PrismRunner needs Prism's program, and it cannot be downloaded: give its path behind -- as "
-                "--prism_location=PATH, or put `prism` on the PATH; --runner FnApiRunner needs none"
-            )
-        return super().unknown(error)
+    def submitted(self, p: beam.Pipeline) -> PipelineResult:
+        try:
+            return super().submitted(p)
+        except EngineError as error:
+            if any(words in str(error) for words in _NO_PROGRAM):
+                raise EngineError(_NEEDS_PROGRAM) from None
+            raise
