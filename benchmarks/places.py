@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
+from typing import Any
 
 import click
 import h3.api.basic_int as h3_int
@@ -26,34 +27,48 @@ def benchmark(rings: int) -> None:
     lat, lon = (table.column(name).to_numpy() for name in ("lat", "lon"))
     there = np.isfinite(lat) & np.isfinite(lon) & (np.abs(lat) <= 90) & (np.abs(lon) <= 180)
     lat_e7, lon_e7 = (np.rint(column[there] * 1e7).astype(np.int64) for column in (lat, lon))
+    heading = np.random.default_rng(0).integers(-90, 360, lat_e7.size)  # a fifth has none
     region = tuple(sorted(h3_int.grid_disk(h3_int.latlng_to_cell(*fleet.centre, 7), rings)))
     grounds: dict[str, Callable[[], Ground]] = {
         "cells of resolution 7": lambda: Hexagons(7, region),
         "places of resolution 8": lambda: hexagon_pieces(region, 8),
         "places of resolution 9": lambda: hexagon_pieces(region, 9),
         "segments of 400 m, by cells of resolution 12": lambda: shape_pieces(segments(fleet), region),
+        "segments of 400 m, one for each direction": lambda: shape_pieces(both_ways(segments(fleet)), region),
     }
     for name, make in grounds.items():
         start = time.process_time()
         ground = make()
         made_s = time.process_time() - start
-        took_s = min(_round_s(ground, lat_e7, lon_e7) for _ in range(ROUNDS))
+        took_s = min(_round_s(ground, lat_e7, lon_e7, heading) for _ in range(ROUNDS))
         print(f"{name}: made in {made_s:.2f} s, then {took_s / lat_e7.size * 1e9:.0f} ns a report ({lat_e7.size:,})")
 
 
-def _round_s(ground: Ground, lat_e7: np.ndarray, lon_e7: np.ndarray) -> float:
+def _round_s(ground: Ground, lat_e7: np.ndarray, lon_e7: np.ndarray, heading: np.ndarray) -> float:
     start = time.process_time()
     for first in range(0, lat_e7.size, 100_000):
         chosen = slice(first, first + 100_000)
-        ground.keys(cells_at(lat_e7[chosen], lon_e7[chosen], ground.resolution))
+        ground.keys(cells_at(lat_e7[chosen], lon_e7[chosen], ground.resolution), heading[chosen])
     return time.process_time() - start
 
 
-def segments(fleet: Fleet) -> dict[str, object]:
+def segments(fleet: Fleet) -> dict[str, Any]:
     """The made-up town's routes, cut into lines of about 400 m."""
     routes, _ = draw_town(np.random.default_rng(fleet.seed), fleet)
     lines = [line for number, route in enumerate(routes) for line in _lines(fleet, number, route)]
     return {"type": "FeatureCollection", "features": lines}
+
+
+def both_ways(document: dict[str, Any]) -> dict[str, object]:
+    """Two lines in the place of each, one for those who drive either way."""
+    features = []
+    for feature in document["features"]:
+        name, there = feature["properties"]["name"], feature["geometry"]["coordinates"]
+        for way, positions in (("", there), (" back", there[::-1])):
+            geometry = {"type": "LineString", "coordinates": positions}
+            properties = {"name": name + way, "directed": True}
+            features.append({"type": "Feature", "properties": properties, "geometry": geometry})
+    return {"type": "FeatureCollection", "features": features}
 
 
 def _lines(fleet: Fleet, number: int, route: Route) -> Iterator[dict[str, object]]:

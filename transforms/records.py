@@ -49,10 +49,11 @@ KeyedUnit = tuple[str, UnitBytes]
 
 
 class RawBatch(NamedTuple):
-    """What a layout hands over: five columns as found in the input, and what it could not read.
+    """What a layout hands over: columns as found in the input, and what it could not read.
 
-    rows: rows of input this batch accounts for. table: columns vehicle, time, lat, lon, speed of any Arrow type, null
-    where the input has nothing. refused: rows of this batch that are not in the table, by reason.
+    rows: rows of input this batch accounts for. table: columns vehicle, time, lat, lon, heading where places need it,
+    and speed, of any Arrow type, null where the input has nothing. refused: rows of this batch that are not in the
+    table, by reason.
     rows == table.num_rows + sum(refused.values()).
     """
 
@@ -78,11 +79,16 @@ class Messages(NamedTuple):
     refused: int = 0
 
 
+NO_HEADING: Final = -1
+"""In the place of a heading, where a row does not say which way its vehicle goes."""
+
+
 class Observations(NamedTuple):
     """Accepted rows, one entry each.
 
     vehicle: keyed hash. event_us: microseconds since 1970 UTC. lat_e7, lon_e7: position on the 1e-7 degree grid.
-    speed: steps of the specification's grid, in [0, upper_steps]. slot_start_us: start of the event's slot.
+    speed: steps of the specification's grid, in [0, upper_steps]. slot_start_us: start of the event's slot. heading:
+    whole degrees clockwise from north, 0 to 359, or NO_HEADING.
     """
 
     vehicle: Int64s
@@ -91,6 +97,7 @@ class Observations(NamedTuple):
     lat_e7: Int64s
     lon_e7: Int64s
     speed: Int64s
+    heading: Int64s
 
     def take(self, chosen: "np.typing.NDArray[np.bool_] | Int64s") -> "Observations":
         return Observations(*(column[chosen] for column in self))

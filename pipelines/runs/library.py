@@ -24,7 +24,6 @@ from pipelines.runs.stream.stream import check, endless, first_slot, identity_of
 from pipelines.runs.stream.windows import released
 from pipelines.specification import Specification, SpecificationError, load
 from pipelines.specification.load import Source
-from transforms.layouts.base import FIELDS
 from transforms.ledger import AccountRefusal
 from transforms.observe.vehicle_hash import Secret
 from transforms.records import KeyedEvents, KeyedTally, PackedEvents, RecordedSlot, SlotEstimates
@@ -112,7 +111,9 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
         when = closed_range(spec.timetable, self.start, self.end, datetime.now(UTC))
         job = job_of(spec, when, secret, ledger_account_of(spec, place), outputs)
         job = continuing(job, place.ledger)
-        read = elements | "read" >> ReadElements(spec.input.layout.units, names_of(spec), None)
+        read = elements | "read" >> ReadElements(
+            spec.input.layout.units, names_of(spec), None, fields=spec.input.fields
+        )
         return road(
             observe(read, job).events, job, _AsCalled(spec, when, spec.counts_are_public and not self.allow_empty)
         )
@@ -135,7 +136,9 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
         identity = identity_of(spec, secret, job.vehicle_shards)
         beats = elements.pipeline | f"heartbeat of {identity}" >> _heartbeat(elements, spec, start_s, to_s)
         strict = spec.counts_are_public
-        read = elements | "read" >> ReadElements(spec.input.layout.units, names_of(spec), start_s, raises=strict)
+        read = elements | "read" >> ReadElements(
+            spec.input.layout.units, names_of(spec), start_s, raises=strict, fields=spec.input.fields
+        )
         pane_s = job.slot_s if job.release.keeps_late else PANE_S
         both = [estimates for _, estimates in released(read, beats, start_s, job, later_of(spec, job, secret), pane_s)]
         return both[0] if len(both) == 1 else both | "live and whole" >> beam.Flatten()
@@ -159,7 +162,7 @@ def _schema_of(spec: Specification, shape: Shape) -> pa.Schema:
 def names_of(spec: Specification) -> tuple[str, ...]:
     """The names under which an element holds each of the fields."""
     columns = spec.input.columns or {}
-    return tuple(columns.get(name, name) for name in FIELDS)
+    return tuple(columns.get(name, name) for name in spec.input.fields)
 
 
 def _refuse_unknown_lateness(spec: Specification) -> None:

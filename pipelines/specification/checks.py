@@ -263,7 +263,8 @@ def _read_visits(path: Path) -> str:
         raise SpecificationError(f"places.visits: {error.strerror}: {shortened(repr(path.name))}") from None
 
 
-def input_of(table: InputTable, allowed_lateness_s: int) -> Input:
+def input_of(table: InputTable, allowed_lateness_s: int, *, headed: bool) -> Input:
+    """headed: whether the places need to know which way a vehicle goes."""
     try:
         found = layout(
             table.layout,
@@ -277,10 +278,11 @@ def input_of(table: InputTable, allowed_lateness_s: int) -> Input:
             header=table.header,
             records=table.records,
             with_speed=table.derived_speed is None,
+            headed=headed,
         )
     except ValueError as error:
         raise SpecificationError(f"input: {error}") from None
-    return Input(table.layout, table.columns, found, _derived(table.derived_speed), allowed_lateness_s)
+    return Input(table.layout, table.columns, found, _derived(table.derived_speed), allowed_lateness_s, headed)
 
 
 def _derived(table: DerivedSpeedTable | None) -> SpeedLimits | None:

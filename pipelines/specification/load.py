@@ -80,5 +80,9 @@ def _checked(document: Document, folder: Path) -> Specification:
         speeds=speeds,
         privacy=replace(privacy, allocation=allocation, levels=levels),
         statistics=statistics,
-        input=input_of(document.input, document.slot.allowed_lateness_s),
+        input=input_of(
+            document.input,
+            document.slot.allowed_lateness_s,
+            headed=levels is not None and levels.places is not None and levels.places.pieces.is_directed,
+        ),
     )

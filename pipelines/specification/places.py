@@ -32,7 +32,8 @@ class PlacesTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     file: Annotated[
         str | None,
         msgspec.Meta(
-            description="instead: a GeoJSON FeatureCollection of lines and polygons, each with a property name. Public"
+            description="instead: a GeoJSON FeatureCollection of lines and polygons, each with a property name; "
+            "a line with the property directed is of those who drive in the order of its positions. Public"
         ),
     ] = None
     buffer_m: Annotated[
@@ -113,5 +114,7 @@ def _digest(pieces: Pieces) -> str:
     """Digest of which places there are and which fine cells each has, in 16 hex digits."""
     result = hashlib.sha256("\n".join(pieces.places.names).encode())
     for column in (pieces.fine, pieces.place[pieces.piece], pieces.places.cell):
+        result.update(column.astype("<i8").tobytes())
+    for column in (pieces.turn, pieces.place[pieces.by_heading]) if pieces.is_directed else ():
         result.update(column.astype("<i8").tobytes())
     return result.hexdigest()[:16]

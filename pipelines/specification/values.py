@@ -20,6 +20,7 @@ from pipelines.specification.places import PlacesAsked
 from pipelines.specification.span_total import SpanTotal
 from transforms.count.tally import ContributionBound
 from transforms.layouts import Layout
+from transforms.layouts.base import FIELDS, with_heading
 from transforms.observe.derived_speed import SpeedLimits
 from transforms.places.ground import Ground, Hexagons
 from transforms.releases.periods.products import Product
@@ -80,7 +81,8 @@ class Speeds:
 class Input:
     """The feed. name, columns: of the layout, as written. derived: limits of speeds that are made from positions.
 
-    allowed_lateness_s: so long after a slot its reports are waited for.
+    allowed_lateness_s: so long after a slot its reports are waited for. headed: whether rows say which way a vehicle
+    goes.
     """
 
     name: str
@@ -88,6 +90,12 @@ class Input:
     layout: Layout
     derived: SpeedLimits | None = None
     allowed_lateness_s: int = 0
+    headed: bool = False
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Of a row, a speed among them."""
+        return with_heading(FIELDS) if self.headed else FIELDS
 
 
 @dataclass(frozen=True, kw_only=True)

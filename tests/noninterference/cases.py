@@ -18,6 +18,9 @@ DELTA = SECRET.replace("limit = 2.64", "limit = { epsilon = 2.64, delta = 1e-6 }
     'per = "period"', 'per = "period"\ndelta = 1e-6'
 )
 PLACES = DELTA.replace("epsilon = 2.64,", "epsilon = 5.28,") + "[places]\nresolution = 9\n"
+STREETS = PLACES.replace("resolution = 9", 'file = "streets.geojson"').replace(
+    'speed = "v"', 'heading = "h", speed = "v"'
+)
 CLASSES = (
     DELTA.replace("epsilon = 2.64,", "epsilon = 5.28,").replace(
         "[input]", '[[statistic]]\nname = "distribution"\nmechanism = "levels"\n[input]'
@@ -68,6 +71,11 @@ def with_and_without(spec: str, extra: Feed, history: History, others: Feed = OT
     return Case(World(spec, feed, others), history)
 
 
+def headed(feed: Feed, *headings: object) -> Feed:
+    """The rows with these headings, one after another."""
+    return [each._replace(heading=headings[at % len(headings)]) for at, each in enumerate(feed)]
+
+
 def at_other_speeds(spec: str, history: History, others: Feed = OTHERS) -> Case:
     """Under public counts: one vehicle's speeds are others; of its rows some have the same time and place."""
     twice = bus(20)
@@ -92,6 +100,9 @@ CASES: Mapping[str, Callable[[], Case]] = {
     "with-delta": lambda: with_and_without(DELTA, bus(), Job()),
     "places": lambda: of_two_days(PLACES, Job(days=(DAYS[0], DAYS[1])), bus(9, day=DAYS[1])),
     "places-told-and-learned": lambda: with_and_without(PLACES, bus(), everything),
+    "places-by-heading": lambda: with_and_without(
+        STREETS, headed(bus(), 185, 359.6, "west"), Job(), headed(reports(60), 5, None, 0, "", 999, -1, "5", None)
+    ),
     "classes": lambda: of_two_days(CLASSES, Job(days=(DAYS[0], DAYS[1])), bus(9, day=DAYS[1])),
     "a-file-a-row": lambda: with_and_without(SECRET, bus(3), Job(files=9)),
     "derived-speeds": lambda: with_and_without(DERIVED, bus(), Job(), reports(60, per_hour=3)),

@@ -42,7 +42,7 @@ def _iudx(feed: Sequence[Report], path: Path) -> None:
     found = [
         {"license_plate": bus, "observationDateTime": ts, "speed": v,
          "location": {"type": "Point", "coordinates": [lon, lat]}}
-        for bus, ts, lat, lon, v, _ in feed
+        for bus, ts, lat, lon, v, *_ in feed
     ]  # fmt: skip
     path.write_text("[" + ",".join(json.dumps(each, default=str) for each in found) + "]")
 
@@ -87,7 +87,7 @@ def _avro(feed: Sequence[Report], path: Path) -> None:
     fields = [{"name": name, "type": ["null", kind]} for name, kind in zip(NAMES, kinds, strict=True)]
     rows = [
         {"bus": _text(bus), "ts": _text(ts), "lat": _number(lat), "lon": _number(lon), "v": _number(v)}
-        for bus, ts, lat, lon, v, _ in feed
+        for bus, ts, lat, lon, v, *_ in feed
     ]
     with path.open("wb") as file:
         fastavro.writer(file, {"type": "record", "name": "r", "fields": fields}, rows, sync_marker=b"0" * 16)
@@ -96,7 +96,7 @@ def _avro(feed: Sequence[Report], path: Path) -> None:
 def _gtfs(feed: Sequence[Report], path: Path) -> None:
     message = gtfs_realtime_pb2.FeedMessage()
     message.header.gtfs_realtime_version = "2.0"
-    for number, (bus, ts, lat, lon, v, _) in enumerate(feed):
+    for number, (bus, ts, lat, lon, v, *_) in enumerate(feed):
         entity = message.entity.add(id=str(number))
         entity.vehicle.vehicle.id = _text(bus) or ""
         entity.vehicle.position.latitude = _number(lat) or 0.0

@@ -133,6 +133,18 @@ def _(rows_of_pieces: Any) -> Any:
     return mutated
 
 
+@mutant("heading-of-another", "places-by-heading", "transforms.observe.parse:_headings")
+def _(_headings: Any) -> Any:
+    """A row without a heading takes the first one of its batch, whoever's that is."""
+
+    def mutated(*given: Any) -> Any:
+        found = _headings(*given)
+        said = found[found >= 0]
+        return np.where(found < 0, said[0] if said.size else -1, found)
+
+    return mutated
+
+
 # --- what is drawn ------------------------------------------------------------------------------------------------
 
 

@@ -39,6 +39,8 @@ OPERATORS = {"slots_that_differ_now": "whether an input is the same as before"}
 """What `--json` tells the operator alone under public counts, where most of what it tells is public."""
 DIFFERS = re.compile(r"[\d,]+ slots were released before from other input [^.]*\.\n")
 """The same, as a sentence for people."""
+STREETS = "streets.geojson"
+"""A file of places that a specification may name."""
 NOT_COMPARED = {"digest", "nonce", "rests_on"}
 """Of the ledger's entries: keyed digests of inputs, chance, and places in the chain, which audit entries shift."""
 RECORDED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00")
@@ -46,7 +48,8 @@ RECORDED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00")
 
 
 class Report(NamedTuple):
-    """One row of a feed, of whatever types. received_s: so long after the slot's day began it was received."""
+    """One row of a feed, of whatever types. received_s: so long after the slot's day began it was received. heading:
+    in CSV, a column h of a feed that has any."""
 
     vehicle: Any
     time: Any
@@ -54,6 +57,7 @@ class Report(NamedTuple):
     lon: Any
     speed: Any
     received_s: float | None = None
+    heading: Any = None
 
 
 Feed = list[Report]
@@ -184,6 +188,8 @@ def _place_of(spec: str) -> Path:
     folder = Path(kept.name) / "opened"
     folder.mkdir()
     (folder / "spec.toml").write_text(spec)
+    if STREETS in spec:
+        (folder / STREETS).write_text(json.dumps(two_ways()))
     if "[account]" in spec:
         with redirect_stdout(io.StringIO()):
             assert main(["init", "--spec", str(folder / "spec.toml"), "--ledger", str(folder / "ledger.sqlite")]) == 0
@@ -230,10 +236,25 @@ def _excerpt(one: bytes, other: bytes) -> str:
     return f"{one[max(at - 40, 0) : at + 60]!r} / {other[max(at - 40, 0) : at + 60]!r}"
 
 
+def two_ways() -> dict[str, object]:
+    """A street of two directions, on which the vehicles of the cases drive."""
+    lines = {"north": [[72.83, 21.16], [72.83, 21.2]], "south": [[72.83, 21.2], [72.83, 21.16]]}
+    features = [
+        {
+            "type": "Feature",
+            "properties": {"name": name, "directed": True},
+            "geometry": {"type": "LineString", "coordinates": positions},
+        }
+        for name, positions in lines.items()
+    ]
+    return {"type": "FeatureCollection", "features": features}
+
+
 def in_csv(feed: Sequence[Report]) -> str:
     """A feed as the small city's CSV."""
     sink = io.StringIO(newline="")
     writer = csv.writer(sink, lineterminator="\n")
-    writer.writerow(("bus", "ts", "lat", "lon", "v"))
-    writer.writerows(report[:5] for report in feed)
+    width = 6 if any(report.heading is not None for report in feed) else 5
+    writer.writerow(("bus", "ts", "lat", "lon", "v", "h")[:width])
+    writer.writerows((*report[:5], report.heading)[:width] for report in feed)
     return sink.getvalue()

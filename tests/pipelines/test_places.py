@@ -95,6 +95,30 @@ def test_places_and_their_share_decide_the_id_and_nothing_does_where_there_are_n
     assert spaced.spec_id == found[4].spec_id  # type: ignore[attr-defined]
 
 
+def test_places_with_a_direction_need_headings_and_are_other_places(tmp_path: Path) -> None:
+    positions = LINE["geometry"]["coordinates"]  # type: ignore[index]
+    ways = [
+        {
+            **LINE,
+            "properties": {"name": name, "directed": True},
+            "geometry": {"type": "LineString", "coordinates": there},
+        }
+        for name, there in (("north", positions), ("south", positions[::-1]))
+    ]
+    both, undirected = FILE | {"features": ways}, FILE | {"features": [{**LINE, "properties": {"name": "north"}}]}
+    headed = SPEC.replace('speed = "v"', 'heading = "h", speed = "v"')
+    found = loaded(tmp_path, OF_FILE, both, headed)
+    assert found.input.layout.fields[-2:] == ("heading", "speed")  # type: ignore[attr-defined]
+    turned = both | {
+        "features": [{**ways[0], "geometry": ways[1]["geometry"]}, {**ways[1], "geometry": ways[0]["geometry"]}]
+    }
+    assert loaded(tmp_path, OF_FILE, turned, headed).spec_id != found.spec_id  # type: ignore[attr-defined]
+    with pytest.raises(SpecificationError, match="they need one"):
+        loaded(tmp_path, OF_FILE, both)
+    with pytest.raises(SpecificationError, match="a heading goes with places that have the property directed"):
+        loaded(tmp_path, OF_FILE, undirected, headed)
+
+
 VISITS = HEXAGONS + 'visits = "trips.csv"\n'
 
 

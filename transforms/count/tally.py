@@ -47,8 +47,8 @@ def tally(events: Events, slot_start_s: int, cap: ContributionBound | None, colu
 
     columns: what the statistics need of the samples; those that a cap drops add nothing to them.
 
-    An observation is identified by (vehicle, event time). Of several, the smallest position stays, and the speed
-    decides only between identical positions, so that no speed decides a place or a count.
+    An observation is identified by (vehicle, event time). Of several, the smallest position stays, of these the first
+    of the places that headings led to, and the speed decides only then, so that no speed decides a place or a count.
     """
     partial, duplicates = tally_pane(events, cap, columns)
     return Counted(merge_panes([partial], slot_start_s, cap, columns), duplicates)
@@ -171,7 +171,7 @@ def _distinct(events: Events, vehicle: Places) -> tuple[NDArray[np.bool_], int]:
         return np.ones(key.size, np.bool_), 0
     shared = pc.is_in(pa.array(key), pa.array(np.unique(again))).to_numpy(zero_copy_only=False)
     rows = np.flatnonzero(shared)  # which share their identity: only these need the full order
-    rows = rows[np.lexsort((events.speed[rows], events.lon_e7[rows], events.lat_e7[rows], key[rows]))]
+    rows = rows[np.lexsort([column[rows] for column in (events.speed, events.cell, events.lon_e7, events.lat_e7, key)])]
     stays = ~shared
     stays[rows[_changes(key[rows], key[rows])]] = True
     return stays, again.size

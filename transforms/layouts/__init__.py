@@ -7,7 +7,16 @@ from typing import Generic, TypeVar, cast, get_args
 from zoneinfo import ZoneInfo, available_timezones
 
 from transforms.errors import did_you_mean
-from transforms.layouts.base import FIELDS, KMH_PER_UNIT, Layout, MessageLayout, Units, UnreadableFile
+from transforms.layouts.base import (
+    FIELDS,
+    HEADING,
+    KMH_PER_UNIT,
+    Layout,
+    MessageLayout,
+    Units,
+    UnreadableFile,
+    with_heading,
+)
 from transforms.layouts.by_file import FILE, ByFile
 from transforms.layouts.columns import DecimalMark, TimeUnit
 from transforms.layouts.time_format import TimeFormat
@@ -58,6 +67,15 @@ FIXED: Mapping[str, Layout] = _Known(
         "mds": ("mds", "MDS"),
     }
 )
+HEADED: Mapping[str, Layout] = _Known(
+    {
+        "gtfs-realtime": ("gtfs_realtime", "GTFS_REALTIME_HEADED"),
+        "siri-vm": ("siri_vm", "SIRI_VM_HEADED"),
+        "tides": ("tides", "TIDES_HEADED"),
+        "mds": ("mds", "MDS_HEADED"),
+    }
+)
+"""The fixed ones that have headings, with these."""
 MAPPED: Mapping[str, Callable[[Units, tuple[str, ...], tuple[str, ...]], Layout]] = _Known(
     {
         "csv": ("csv_table", "CsvTable"),
@@ -67,6 +85,7 @@ MAPPED: Mapping[str, Callable[[Units, tuple[str, ...], tuple[str, ...]], Layout]
         "json": ("json_records", "JsonRecords"),
     }
 )
+_ABOUT_HEADINGS = ": a heading goes with places that have the property directed, and they need one"
 _TIME_UNITS: Mapping[str, TimeUnit] = {unit: unit for unit in get_args(TimeUnit)}
 
 
@@ -83,27 +102,39 @@ def layout(
     header: bool | None = None,
     records: str | None = None,
     with_speed: bool = True,
+    headed: bool = False,
 ) -> Layout:
     """The layout of that name. Raises ValueError naming the field, the rule and the value.
 
     columns: which column of the input holds each of vehicle, time, lat, lon, speed, or for vehicle `{file}`; units:
     `iso` and `km/h` unless given. time_zone: of times without an offset. time_format: of texts that are no ISO 8601, in
     place of a time_unit. delimiter, header, decimal: of CSV. records: of JSON, the path of the array around the
-    objects. with_speed: whether rows have one. Fixed layouts take none of them.
+    objects. with_speed, headed: whether rows have a speed, and a heading. Fixed layouts take none but headed.
     """
-    fields = FIELDS if with_speed else FIELDS[:-1]
+    fields = _fields(with_speed=with_speed, headed=headed)
     of_times = dict[str, object](time_unit=time_unit, time_zone=time_zone, time_format=time_format)
     of_csv = dict[str, object](delimiter=delimiter, header=header, decimal=decimal)
     if name in FIXED:
-        given = {"columns": columns, "speed_unit": speed_unit, **of_times, **of_csv, "records": records}
-        _refuse_given(given, f"layout {name!r} has its own units and columns")
-        return FIXED[name]
+        given = {"columns": columns, "speed_unit": speed_unit, "records": records}
+        return _fixed(name, headed, given | of_times | of_csv)
     _check_mapped(name, speed_unit, with_speed, {"csv": of_csv, "json": {"records": records}})
     units = _with_format(_units(time_unit or "iso", speed_unit or "km/h", time_zone), time_format, time_unit)
     names = _column_names(name, columns, fields)
     if names[0] == FILE:
         return ByFile(_mapped(name, units, names[1:], fields[1:], records, delimiter, header, decimal))
     return _mapped(name, units, names, fields, records, delimiter, header, decimal)
+
+
+def _fields(*, with_speed: bool, headed: bool) -> tuple[str, ...]:
+    fields = FIELDS if with_speed else FIELDS[:-1]
+    return with_heading(fields) if headed else fields
+
+
+def _fixed(name: str, headed: bool, given: Mapping[str, object]) -> Layout:
+    _refuse_given(given, f"layout {name!r} has its own units and columns")
+    if headed and name not in HEADED:
+        raise ValueError(f"layout {name!r} has no heading, which places with the property directed need")
+    return HEADED[name] if headed else FIXED[name]
 
 
 def _mapped(
@@ -232,7 +263,8 @@ def _units(time_unit: str, speed_unit: str, time_zone: str | None) -> Units:
 def _column_names(name: str, columns: Mapping[str, str] | None, fields: tuple[str, ...]) -> tuple[str, ...]:
     if columns is None or set(columns) != set(fields):
         given = "none" if columns is None else ", ".join(sorted(columns)) or "none"
-        raise ValueError(f"columns: layout {name!r} needs exactly {', '.join(fields)}, got {given}")
+        why = "" if (HEADING in fields) == (HEADING in (columns or ())) else _ABOUT_HEADINGS
+        raise ValueError(f"columns: layout {name!r} needs exactly {', '.join(fields)}, got {given}{why}")
     for field in fields:
         if not columns[field]:
             raise ValueError(f"columns.{field}: must name a column of the input, got {columns[field]!r}")

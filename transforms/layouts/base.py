@@ -11,9 +11,12 @@ from transforms.layouts.columns import DecimalMark, Instants, Numbers, TimeUnit,
 from transforms.layouts.time_format import TimeFormat
 from transforms.records import RawBatch
 
-FIELDS = ("vehicle", "time", "lat", "lon", "speed")
+FIELDS: tuple[str, ...] = ("vehicle", "time", "lat", "lon", "speed")
 """Of a row of telemetry. A mapped layout reads rows of other fields too: the first is an id, the last is a number whose
 values do not decide whether a file is read."""
+
+HEADING = "heading"
+"""A further field, in degrees, where public places differ by direction. It stands before the last one."""
 
 BATCH_ROWS = 131_072
 
@@ -42,6 +45,15 @@ class Units:
     def numbers(self, column: pa.Array) -> Numbers:
         """A column of numbers, in whatever unit it is."""
         return numbers(column, self.decimal)
+
+
+def with_heading(fields: tuple[str, ...]) -> tuple[str, ...]:
+    """The fields of rows that say a heading too.
+
+    >>> with_heading(FIELDS)
+    ('vehicle', 'time', 'lat', 'lon', 'heading', 'speed')
+    """
+    return (*fields[:4], HEADING, *fields[4:])
 
 
 class Layout(Protocol):

@@ -14,7 +14,7 @@ import pyarrow as pa
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from google.transit import gtfs_realtime_pb2
 
-from transforms.layouts.base import KMH_PER_UNIT, Units, UnreadableFile, raw_batch
+from transforms.layouts.base import FIELDS, HEADING, KMH_PER_UNIT, Units, UnreadableFile, raw_batch, with_heading
 from transforms.layouts.lines import LINE_BYTES
 from transforms.records import RawBatch
 
@@ -27,15 +27,21 @@ BATCH_ROWS = 16_384  # of rows that are made one by one
 _HEADER, _ENTITY = 1, 2
 _REASONS = ("too-long", "not-utf8", "malformed")
 _FIXED_BYTES = {1: 8, 5: 4}  # by wire type
-_TYPES = {"vehicle": pa.string(), "time": pa.uint64(), "lat": pa.float64(), "lon": pa.float64(), "speed": pa.float64()}
-_Row = tuple[str | bytes | None, int | None, float | None, float | None, float | None]
+_TYPES = {"vehicle": pa.string(), "time": pa.uint64(), "speed": pa.float64()}
+_TYPES |= dict.fromkeys(("lat", "lon", HEADING), pa.float64())
+_Row = tuple[str | bytes | None, int | None, float | None, float | None, float | None, float | None]
+_ROW = with_heading(FIELDS)
 
 
 @dataclass(frozen=True)
 class GtfsRealtime:
-    """vehicle.vehicle.id, timestamp in seconds, position in degrees, position.speed in metres per second."""
+    """vehicle.vehicle.id, timestamp in seconds, position in degrees, position.speed in metres per second.
+
+    fields: those that are kept; with a heading, position.bearing.
+    """
 
     units: Units = UNITS
+    fields: tuple[str, ...] = FIELDS
 
     def read(self, path: str) -> Iterator[RawBatch]:
         with open(path, "rb") as file:
@@ -45,7 +51,7 @@ class GtfsRealtime:
         try:
             rows = _rows(data)
             while part := list(islice(rows, BATCH_ROWS)):
-                yield _batch(part)
+                yield _batch(part, self.fields)
         except _TooManyFields:
             raise UnreadableFile(path, f"a feed message of more than {FEED_FIELDS:,} entities") from None
         except (DecodeError, IndexError):
@@ -54,10 +60,11 @@ class GtfsRealtime:
     def from_messages(self, payloads: Sequence[bytes]) -> Iterator[RawBatch]:
         rows = (row for payload in payloads for row in _message_rows(payload))
         while part := list(islice(rows, BATCH_ROWS)):
-            yield _batch(part)
+            yield _batch(part, self.fields)
 
 
 GTFS_REALTIME = GtfsRealtime()
+GTFS_REALTIME_HEADED = GtfsRealtime(fields=with_heading(FIELDS))
 
 
 class _TooManyFields(DecodeError):  # type: ignore[misc]
@@ -144,12 +151,14 @@ def _row(report: Any) -> _Row:
         report.timestamp if report.HasField("timestamp") else None,
         place.latitude if place.HasField("latitude") else None,
         place.longitude if place.HasField("longitude") else None,
+        place.bearing if place.HasField("bearing") else None,
         place.speed if place.HasField("speed") else None,
     )
 
 
-def _batch(found: list[_Row | str]) -> RawBatch:
+def _batch(found: list[_Row | str], fields: tuple[str, ...]) -> RawBatch:
     rows = [row for row in found if not isinstance(row, str)]
-    columns = zip(*rows, strict=True) if rows else ((),) * len(_TYPES)
-    arrays = {name: pa.array(values, kind) for (name, kind), values in zip(_TYPES.items(), columns, strict=True)}
+    columns = zip(*rows, strict=True) if rows else ((),) * len(_ROW)
+    found_of = dict(zip(_ROW, columns, strict=True))
+    arrays = {name: pa.array(found_of[name], _TYPES[name]) for name in fields}
     return raw_batch(arrays, {reason: found.count(reason) for reason in _REASONS})

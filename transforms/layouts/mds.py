@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from transforms.layouts.base import KMH_PER_UNIT, Units
+from transforms.layouts.base import FIELDS, KMH_PER_UNIT, Units, with_heading
 from transforms.layouts.iudx import LOOK_BYTES, begins_array
 from transforms.layouts.json_records import MESSAGE_BYTES, JsonRecords
 from transforms.layouts.open_file import opened
@@ -17,50 +17,55 @@ from transforms.layouts.records import Paths
 from transforms.layouts.snapshots import DAMAGE, batches_of_records
 from transforms.records import RawBatch
 
-COLUMNS = ("device_id", "timestamp", "location.lat", "location.lng", "location.speed")
+COLUMNS: tuple[str, ...] = ("device_id", "timestamp", "location.lat", "location.lng", "location.speed")
+HEADED: tuple[str, ...] = (*COLUMNS[:4], "location.heading", *COLUMNS[4:])
 PLACES = ("telemetry", "data.telemetry")
 """Where a document has its objects; an agency is sent the array alone."""
 UNITS = Units("ms", KMH_PER_UNIT["m/s"])
 
-_ARRAY = JsonRecords(UNITS, COLUMNS)
-_DOCUMENTS = tuple(JsonRecords(UNITS, COLUMNS, records=place) for place in PLACES)
-
 
 @dataclass(frozen=True)
 class MdsTelemetry:
-    """device_id, timestamp, location.lat, location.lng, and location.speed where a vehicle knows it."""
+    """device_id, timestamp, location.lat, location.lng, and location.speed where a vehicle knows it.
+
+    columns, fields: with location.heading where that is needed.
+    """
 
     units: Units = UNITS
+    columns: tuple[str, ...] = COLUMNS
+    fields: tuple[str, ...] = FIELDS
 
     def read(self, path: str) -> Iterator[RawBatch]:
         with opened(path) as file:
             is_array = begins_array(file.read(LOOK_BYTES))
-        return _ARRAY.read(path) if is_array else _of_document(lambda layout: layout.read(path))
+        return self._at(None).read(path) if is_array else self._of_document(lambda layout: layout.read(path))
 
     def from_messages(self, payloads: Sequence[bytes]) -> Iterator[RawBatch]:
         for payload in payloads:
-            yield from _of_message(payload)
+            yield from self._of_message(payload)
+
+    def _of_message(self, payload: bytes) -> Iterator[RawBatch]:
+        records = _array_of(payload)
+        if records is not None:
+            return batches_of_records(records, Paths.dotted(self.columns, self.fields))
+        return self._of_document(lambda layout: layout.from_messages([payload]))
+
+    def _of_document(self, read: Callable[[JsonRecords], Iterator[RawBatch]]) -> Iterator[RawBatch]:
+        """What lies at the first of the places that holds anything."""
+        for place in PLACES:
+            rows = 0
+            for batch in read(self._at(place)):
+                rows += batch.rows
+                yield batch
+            if rows:
+                return
+
+    def _at(self, place: str | None) -> JsonRecords:
+        return JsonRecords(self.units, self.columns, self.fields, place)
 
 
 MDS = MdsTelemetry()
-
-
-def _of_message(payload: bytes) -> Iterator[RawBatch]:
-    records = _array_of(payload)
-    if records is not None:
-        return batches_of_records(records, Paths.dotted(COLUMNS))
-    return _of_document(lambda layout: layout.from_messages([payload]))
-
-
-def _of_document(read: Callable[[JsonRecords], Iterator[RawBatch]]) -> Iterator[RawBatch]:
-    """What lies at the first of the places that holds anything."""
-    for layout in _DOCUMENTS:
-        rows = 0
-        for batch in read(layout):
-            rows += batch.rows
-            yield batch
-        if rows:
-            return
+MDS_HEADED = MdsTelemetry(columns=HEADED, fields=with_heading(FIELDS))
 
 
 def _array_of(payload: bytes) -> list[msgspec.Raw] | None:

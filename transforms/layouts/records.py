@@ -221,5 +221,5 @@ def _ids(values: Any) -> Bools:
 _CONVERT: dict[str, Callable[[Sequence[Any]], Any]] = {
     **dict.fromkeys(("vehicle", "user", "service", "mechanism", "cell"), _texts),
     "time": _times,
-    **dict.fromkeys(("lat", "lon", "speed", "epsilon", "report"), _numbers),
+    **dict.fromkeys(("lat", "lon", "heading", "speed", "epsilon", "report"), _numbers),
 }

@@ -13,7 +13,7 @@ import pyarrow as pa
 from defusedxml.common import DefusedXmlException
 from defusedxml.ElementTree import XMLParser
 
-from transforms.layouts.base import FIELDS, KMH_PER_UNIT, Units, UnreadableFile, raw_batch
+from transforms.layouts.base import FIELDS, HEADING, KMH_PER_UNIT, Units, UnreadableFile, raw_batch, with_heading
 from transforms.layouts.lines import LINE_BYTES
 from transforms.layouts.open_file import opened
 from transforms.records import RawBatch
@@ -35,6 +35,7 @@ _PATHS: Mapping[tuple[str, ...], str] = {
     ("RecordedAtTime",): "time",
     (_JOURNEY, "VehicleLocation", "Latitude"): "lat",
     (_JOURNEY, "VehicleLocation", "Longitude"): "lon",
+    (_JOURNEY, "Bearing"): HEADING,
     (_JOURNEY, "Velocity"): "speed",
 }
 """Where each field is below a vehicle's activity, in whatever namespace."""
@@ -45,13 +46,15 @@ _Row = dict[str, str]
 class SiriVm:
     """VehicleRef, RecordedAtTime, VehicleLocation in degrees, Velocity in metres per second, which most feeds lack.
 
-    Two operators whose vehicles have the same VehicleRef share one vehicle's bounds: nothing is protected less.
+    Two operators whose vehicles have the same VehicleRef share one vehicle's bounds: nothing is protected less. fields:
+    those that are kept; with a heading, Bearing.
     """
 
     units: Units = UNITS
+    fields: tuple[str, ...] = FIELDS
 
     def read(self, path: str) -> Iterator[RawBatch]:
-        feed = _Feed()
+        feed = _Feed(self.fields)
         try:
             with opened(path) as file:
                 yield from feed.batches(_pieces(file))
@@ -62,21 +65,22 @@ class SiriVm:
 
     def from_messages(self, payloads: Sequence[bytes]) -> Iterator[RawBatch]:
         for payload in payloads:
-            yield from _of_message(payload)
+            yield from _of_message(payload, self.fields)
 
 
 SIRI_VM = SiriVm()
+SIRI_VM_HEADED = SiriVm(fields=with_heading(FIELDS))
 
 
-def _of_message(payload: bytes) -> list[RawBatch]:
+def _of_message(payload: bytes, fields: tuple[str, ...]) -> list[RawBatch]:
     """A damaged document is one refused row."""
     pieces = (payload[index : index + _PIECE_BYTES] for index in range(0, len(payload), _PIECE_BYTES))
     try:
-        return list(_Feed().batches(pieces))
+        return list(_Feed(fields).batches(pieces))
     except _TooMuch:
-        return [_batch([], {"too-long": 1})]
+        return [_batch([], fields, {"too-long": 1})]
     except _DAMAGE:
-        return [_batch([], {"malformed": 1})]
+        return [_batch([], fields, {"malformed": 1})]
 
 
 def _pieces(file: BinaryIO) -> Iterator[bytes]:
@@ -91,7 +95,8 @@ class _TooMuch(Exception):
 class _Feed:
     """One document: what a parser tells of it becomes rows."""
 
-    def __init__(self) -> None:
+    def __init__(self, fields: tuple[str, ...]) -> None:
+        self._fields = fields
         self._parser = XMLParser(target=self, forbid_dtd=True)
         self._path: list[str] = []
         self._at_vehicle = 0  # the depth below an activity's; 0: in none
@@ -122,7 +127,7 @@ class _Feed:
     def _taken(self) -> RawBatch:
         rows, too_long = self._rows, self._too_long
         self._rows, self._too_long = [], 0
-        return _batch(rows, {"too-long": too_long})
+        return _batch(rows, self._fields, {"too-long": too_long})
 
     # --- what the parser calls ---
 
@@ -164,7 +169,7 @@ class _Feed:
         """The parser asks for it."""
 
 
-def _batch(rows: Sequence[_Row], refused: Mapping[str, int]) -> RawBatch:
+def _batch(rows: Sequence[_Row], fields: tuple[str, ...], refused: Mapping[str, int]) -> RawBatch:
     """Texts, blanks around them left out; nothing is missing, too."""
-    columns = {name: [(row.get(name) or "").strip() or None for row in rows] for name in FIELDS}
+    columns = {name: [(row.get(name) or "").strip() or None for row in rows] for name in fields}
     return raw_batch({name: pa.array(texts, pa.string()) for name, texts in columns.items()}, refused)

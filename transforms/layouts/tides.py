@@ -4,7 +4,11 @@ Source: https://tides-transit.org, table vehicle_locations. A file without speed
 read as `csv` with columns.
 """
 
-from transforms.layouts.base import KMH_PER_UNIT, Units
+from transforms.layouts.base import FIELDS, KMH_PER_UNIT, Units, with_heading
 from transforms.layouts.csv_table import CsvTable
 
-TIDES = CsvTable(Units("iso", KMH_PER_UNIT["m/s"]), ("vehicle_id", "event_timestamp", "latitude", "longitude", "speed"))
+COLUMNS = ("vehicle_id", "event_timestamp", "latitude", "longitude", "speed")
+UNITS = Units("iso", KMH_PER_UNIT["m/s"])
+
+TIDES = CsvTable(UNITS, COLUMNS)
+TIDES_HEADED = CsvTable(UNITS, with_heading(COLUMNS), with_heading(FIELDS))

@@ -23,7 +23,7 @@ class Located(NamedTuple):
 
 def locate(observations: Observations, ground: Ground) -> Located:
     """Finds what each observation is counted under: one H3 lookup, and one in the ground's public table."""
-    key = ground.keys(hexagons.cells_of(observations, ground.resolution))
+    key = ground.keys(hexagons.cells_of(observations, ground.resolution), observations.heading)
     inside = key != NOWHERE
     if inside.all():
         return Located(observations, key, 0)

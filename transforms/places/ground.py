@@ -15,6 +15,9 @@ from transforms.places.hexagons import cell_text
 NOWHERE = -1
 """In the place of a key, where a position is outside; in the place of a place, where a piece lies in none."""
 
+SECTORS = 16
+"""Headings are told apart by 22.5 degrees."""
+
 _DIGIT_BITS, _RESOLUTION_SHIFT = 3, 52
 _RESOLUTION_MASK = 15 << _RESOLUTION_SHIFT
 
@@ -27,8 +30,11 @@ class Ground(Protocol):
         """Resolution of the H3 cells that are looked up."""
         ...
 
-    def keys(self, cells: Int64s) -> Int64s:
-        """What each H3 cell of that resolution is counted under, int64 (cells,); NOWHERE for those outside."""
+    def keys(self, cells: Int64s, heading: Int64s | None = None) -> Int64s:
+        """What each H3 cell of that resolution is counted under, int64 (cells,); NOWHERE for those outside.
+
+        heading: of the report in each, as `Observations` has it.
+        """
         ...
 
 
@@ -39,7 +45,7 @@ class Hexagons:
     resolution: int
     region: tuple[int, ...] | None
 
-    def keys(self, cells: Int64s) -> Int64s:
+    def keys(self, cells: Int64s, heading: Int64s | None = None) -> Int64s:  # noqa: ARG002 - of the interface
         return cells if self.region is None else np.where(np.isin(cells, self._known), cells, NOWHERE)
 
     @cached_property
@@ -61,6 +67,22 @@ class Places(NamedTuple):
     visits: tuple[float, ...] = ()
 
 
+class Turns(NamedTuple):
+    """Fine cells in which it depends on a report's heading which place it belongs to.
+
+    of: int64 (fine cells,), which row each has, or NOWHERE where the heading decides nothing. place: int64
+    (rows, SECTORS), the place, or NOWHERE, of a heading in each sector: the first is around north, clockwise.
+    """
+
+    of: Int64s
+    place: Int64s
+
+
+def sector_of(heading: Int64s) -> Int64s:
+    """Which sector each heading lies in. heading: whole degrees, 0 to 359."""
+    return (heading * SECTORS + 180) // 360 % SECTORS
+
+
 @dataclass(frozen=True, eq=False)
 class Pieces:
     """A region cut by places: a piece is what one cell of the region has of one place, or of none.
@@ -68,7 +90,9 @@ class Pieces:
     resolution: of the fine H3 cells that are looked up. coarse: of the region's cells; a fine cell belongs to the one
     that is its ancestor. fine, piece: sorted fine cells that lie in a place, and the piece of each; what is in the
     region besides is a cell's rest. cell, place: int64 (pieces,), indices into the region and the places, or NOWHERE;
-    the rests come first, in the order of the region. code: which pieces there are, in one text.
+    the rests come first, in the order of the region. turn: of each fine cell, which row of by_heading it has, or
+    NOWHERE. by_heading: int64 (rows, SECTORS), the piece of a report with a heading in each sector; `piece` is that of
+    one without.
     """
 
     resolution: int
@@ -79,40 +103,92 @@ class Pieces:
     cell: Int64s
     place: Int64s
     places: Places
+    turn: Int64s
+    by_heading: Int64s
 
     @staticmethod
-    def cut(region: Sequence[int], resolution: int, fine: Int64s, place: Int64s, places: Places) -> "Pieces":
+    def cut(
+        region: Sequence[int],
+        resolution: int,
+        fine: Int64s,
+        place: Int64s,
+        places: Places,
+        turns: Turns | None = None,
+    ) -> "Pieces":
         """fine: cells of `resolution`, each once; those outside of the region are left out. place: of each.
 
-        region: sorted. Raises ValueError for a resolution that is not finer than the region's.
+        region: sorted. turns: where the place of a report with a heading is another. Raises ValueError for a resolution
+        that is not finer than the region's.
         """
         coarse = _finer_than(region, resolution)
         cells = np.array(region, np.int64)
         order = np.argsort(fine)
-        fine, place = fine[order], place[order]
-        cell = _found_in(cells, ancestors(fine, coarse))
-        fine, place, cell = (column[cell != NOWHERE] for column in (fine, place, cell))
-        pairs, number = np.unique(cell * max(len(places.names), 1) + place, return_inverse=True)
-        of_cell, of_place = np.divmod(pairs, max(len(places.names), 1))
+        cell = _found_in(cells, ancestors(fine[order], coarse))
+        order, cell = order[cell != NOWHERE], cell[cell != NOWHERE]
+        row_cell, of, by_heading = _turns_of_cells(cell, order, turns)
+        lies_in = np.concatenate([cell, np.repeat(row_cell, SECTORS)])
+        named = np.concatenate([place[order], by_heading.ravel()])
+        of_cell, of_place, piece = _numbered(lies_in, named, cells.size, len(places.names))
         return Pieces(
             resolution=resolution,
             coarse=coarse,
             region=cells,
-            fine=fine,
-            piece=cells.size + number.astype(np.int64),
-            cell=np.concatenate([np.arange(cells.size), of_cell]),
-            place=np.concatenate([np.full(cells.size, NOWHERE), of_place]),
+            fine=fine[order],
+            piece=piece[: cell.size],
+            cell=of_cell,
+            place=of_place,
             places=places,
+            turn=of,
+            by_heading=piece[cell.size :].reshape(-1, SECTORS),
         )
 
-    def keys(self, cells: Int64s) -> Int64s:
-        """The piece that each fine cell belongs to."""
+    @property
+    def is_directed(self) -> bool:
+        """Whether the heading of a report decides which place it belongs to, anywhere."""
+        return bool(self.by_heading.size)
+
+    def keys(self, cells: Int64s, heading: Int64s | None = None) -> Int64s:
+        """The piece that each fine cell belongs to, and a report in it with that heading."""
         at = np.minimum(np.searchsorted(self.fine, cells), max(self.fine.size - 1, 0))
         known = self.fine[at] == cells if self.fine.size else np.zeros(cells.size, np.bool_)
         found = np.full(cells.size, NOWHERE, np.int64)
         found[known] = self.piece[at[known]]
         found[~known] = _found_in(self.region, ancestors(cells[~known], self.coarse))
+        if self.is_directed and heading is not None:
+            rows = np.flatnonzero(known & (heading >= 0))
+            turn = self.turn[at[rows]]
+            rows, turn = rows[turn != NOWHERE], turn[turn != NOWHERE]
+            found[rows] = self.by_heading[turn, sector_of(heading[rows])]
         return found
+
+
+def _turns_of_cells(cell: Int64s, order: Int64s, turns: Turns | None) -> tuple[Int64s, Int64s, Int64s]:
+    """Of a row of turns that fine cells of several cells have, each of the cells has its own: the cell of each row, the
+    row of each fine cell, or NOWHERE, and the rows. cell: of each fine cell; order: which of the turns' cells it is."""
+    if turns is None or not len(turns.place):
+        return np.zeros(0, np.int64), np.full(cell.size, NOWHERE), np.zeros((0, SECTORS), np.int64)
+    pairs, own = np.unique(cell * (len(turns.place) + 1) + turns.of[order] + 1, return_inverse=True)
+    of_cell, number = np.divmod(pairs, len(turns.place) + 1)
+    is_row = number > 0
+    row = np.where(is_row, np.cumsum(is_row) - 1, NOWHERE)
+    return of_cell[is_row], row[own], turns.place[number[is_row] - 1]
+
+
+def _numbered(cell: Int64s, place: Int64s, cells: int, places: int) -> tuple[Int64s, Int64s, Int64s]:
+    """Cell and place of each piece, first the rests of all cells; and which piece each pair of a cell and a place is.
+
+    place: NOWHERE is the cell's rest.
+    """
+    inside = place != NOWHERE
+    pairs, number = np.unique(cell[inside] * max(places, 1) + place[inside], return_inverse=True)
+    of_cell, of_place = np.divmod(pairs, max(places, 1))
+    piece = cell.copy()
+    piece[inside] = cells + number
+    return (
+        np.concatenate([np.arange(cells), of_cell]),
+        np.concatenate([np.full(cells, NOWHERE), of_place]),
+        piece,
+    )
 
 
 def ancestors(cells: Int64s, resolution: int) -> Int64s:

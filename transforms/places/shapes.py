@@ -9,6 +9,7 @@ import h3.api.basic_int as h3_int
 import numpy as np
 
 from dpops.types import Float64s, Int64s
+from transforms.places.directions import ANY_WAY, Near, Shared, bearings, cells_by_place, shared
 from transforms.places.ground import NOWHERE, Pieces, Places, ancestors
 from transforms.places.hexagons import KM_PER_DEGREE, cell_text, check_looks
 
@@ -32,29 +33,31 @@ def shape_pieces(document: Any, region: Sequence[int], buffer_m: float = BUFFER_
 
     A feature is an area, or a line with all that lies within `buffer_m` of it (or of its own property buffer_m). Each
     needs a property `name` of its own. What lies in several belongs to the nearest, and to the one that is first
-    in the file where two are equally near. Raises ValueError, which names the
-    feature, and ModuleNotFoundError without shapely.
+    in the file where two are equally near. A line with the property `directed` is of vehicles that drive along it, in
+    the order of its positions: see `directions.shared`. Raises ValueError, which names the feature, and
+    ModuleNotFoundError without shapely.
     """
     features = _features(document)
     names = _names(features)
-    cells, place = _fine_cells(features, buffer_m)
+    found = _fine_cells(features, buffer_m)
     coarse = h3.get_resolution(cell_text(region[0]))
-    where = np.searchsorted(np.array(region, np.int64), ancestors(cells, coarse))
-    where = np.minimum(where, len(region) - 1)
-    inside = np.array(region, np.int64)[where] == ancestors(cells, coarse)
-    main = _main_cells(where[inside], place[inside], len(names))
+    above = ancestors(found.cell, coarse)
+    where = np.minimum(np.searchsorted(np.array(region, np.int64), above), len(region) - 1)
+    inside = np.array(region, np.int64)[where] == above
+    main = _main_cells(*cells_by_place(found, np.where(inside, where, NOWHERE)), len(names))
     for name, cell in zip(names, main.tolist(), strict=True):
         if cell == NOWHERE:
             raise ValueError(f"place {name!r} has no part in the region that is not another's: leave it out")
     geometries = tuple(feature["geometry"] for feature in features)
-    return Pieces.cut(region, FINE, cells, place, Places(names, main, geometries))
+    return Pieces.cut(region, FINE, found.cell, found.place, Places(names, main, geometries), found.turns)
 
 
-def _main_cells(cell: Int64s, place: Int64s, places: int) -> Int64s:
+def _main_cells(cell: Int64s, place: Int64s, count: Int64s, places: int) -> Int64s:
     """Finds for each place which cell holds most of its fine cells; the first of several; NOWHERE for a place without
-    any."""
-    pairs, count = np.unique(np.stack([place, cell]), axis=1, return_counts=True)
-    order = np.lexsort((-pairs[1], count))  # the largest last, and of equals the first cell
+    any. cell, place, count: of each pair, in parts."""
+    pairs, pair = np.unique(np.stack([place, cell]), axis=1, return_inverse=True)
+    whole = np.bincount(pair.ravel(), count, pairs.shape[1])
+    order = np.lexsort((-pairs[1], whole))  # the largest last, and of equals the first cell
     main = np.full(places, NOWHERE, np.int64)
     main[pairs[0][order]] = pairs[1][order]
     return main
@@ -83,7 +86,7 @@ def _names(features: Sequence[dict[str, Any]]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _fine_cells(features: Sequence[dict[str, Any]], buffer_m: float) -> tuple[Int64s, Int64s]:
+def _fine_cells(features: Sequence[dict[str, Any]], buffer_m: float) -> Shared:
     """Fine cells, each once, and the place of each."""
     import shapely
 
@@ -95,20 +98,20 @@ def _fine_cells(features: Sequence[dict[str, Any]], buffer_m: float) -> tuple[In
         [shape.area.area / fine_m2 for shape in shapes], [shapely.get_num_coordinates(shape.area) for shape in shapes]
     )
     parts = [_cells_of(shape) for shape in shapes]
-    cell, apart_m = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-    place = np.repeat(np.arange(len(parts)), [cells.size for cells, _ in parts])
+    cell, apart_m, bearing = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    place = np.repeat(np.arange(len(parts)), [cells.size for cells, *_ in parts])
     order = np.lexsort((place, apart_m, cell))
-    cell, place = cell[order], place[order]
-    first = np.flatnonzero(np.diff(cell, prepend=NOWHERE))
-    return cell[first], place[first]
+    return shared(Near(cell[order], place[order], bearing[order]))
 
 
 class _Shape(NamedTuple):
-    """A feature on a plane of metres that is true around a latitude. area: with what lies near a line."""
+    """A feature on a plane of metres that is true around a latitude. area: with what lies near a line. is_directed:
+    whether a line is of those alone who drive in the order of its positions."""
 
     line: "shapely.Geometry"
     area: "shapely.Geometry"
     middle: float
+    is_directed: bool
 
 
 def _shape_of(feature: dict[str, Any], buffer_m: float, number: int) -> _Shape:
@@ -130,12 +133,22 @@ def _shape_of(feature: dict[str, Any], buffer_m: float, number: int) -> _Shape:
     line = shapely.transform(degrees, lambda positions: positions * _metres_per_degree(middle))
     if not line.is_valid:
         raise ValueError(f"feature {number} has a geometry that crosses itself: {shapely.is_valid_reason(degrees)}")
+    is_directed = _is_directed(feature, number, str(kind))
     if kind in _AREAS:
-        return _Shape(line, line, middle)
+        return _Shape(line, line, middle, is_directed)
     own_m = _buffer_of(feature, buffer_m, number)
     if _meetings(line, own_m) > MOST_MEETINGS:
         raise ValueError(f"feature {number} has a line that is too tangled or too detailed: simplify or split it")
-    return _Shape(line, line.buffer(own_m), middle)
+    return _Shape(line, line.buffer(own_m), middle, is_directed)
+
+
+def _is_directed(feature: dict[str, Any], number: int, kind: str) -> bool:
+    said = (feature.get("properties") or {}).get("directed", False)
+    if not isinstance(said, bool):
+        raise ValueError(f"feature {number}: directed must be true or false")
+    if said and kind != "LineString":
+        raise ValueError(f"feature {number}: directed goes with a LineString; it is {kind!r}")
+    return said
 
 
 def _meetings(line: "shapely.Geometry", buffer_m: float) -> float:
@@ -150,8 +163,9 @@ def _meetings(line: "shapely.Geometry", buffer_m: float) -> float:
     return float(met.shape[1] / sample.size * segments.size / 2)
 
 
-def _cells_of(shape: _Shape) -> tuple[Int64s, Float64s]:
-    """The fine cells whose centres lie in a shape's area, and how far each is from its line, in whole metres."""
+def _cells_of(shape: _Shape) -> tuple[Int64s, Float64s, Int64s]:
+    """The fine cells whose centres lie in a shape's area, how far each is from its line, in whole metres, and which way
+    the line runs there."""
     import shapely
     import shapely.geometry
 
@@ -160,8 +174,9 @@ def _cells_of(shape: _Shape) -> tuple[Int64s, Float64s]:
     found = h3_int.h3shape_to_cells(h3.geo_to_h3shape(shapely.geometry.mapping(area)), FINE)
     cells = np.array(sorted(found), np.int64)
     centres = np.array([h3_int.cell_to_latlng(cell) for cell in cells.tolist()], np.float64).reshape(-1, 2)
-    apart_m = shapely.distance(shapely.points(centres[:, ::-1] * scale), shape.line)
-    return cells, np.rint(apart_m)
+    points = shapely.points(centres[:, ::-1] * scale)
+    bearing = bearings(shape.line, points) if shape.is_directed else np.full(cells.size, ANY_WAY)
+    return cells, np.rint(shapely.distance(points, shape.line)), bearing
 
 
 def _is_on_earth(degrees: "shapely.Geometry") -> bool:

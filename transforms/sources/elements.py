@@ -30,29 +30,30 @@ MOST_OWN = 20
 class ReadElements(Parting[PCollection[Any]]):
     """PCollection[dict, Beam Row or NamedTuple] -> main: RawBatch; refused: Refused. Windows and triggers are left.
 
-    names: the key of each of the fields. start_s: None: the PCollection is bounded and whole, and Beam timestamps say
-    nothing. Else it is a stream from then on, in seconds since 1970 UTC, and an element's Beam timestamp is the time at
-    which its transport took it, which decides whether its row is late. A row's own time in its place is an error: an
-    engine drops what is behind the watermark without a word, so what is late would not be known. raises: whether many
-    of them end the pipeline; else, where counts are secret, each such row is refused by itself.
+    names: the key of each of the fields, in their order. start_s: None: the PCollection is bounded and whole, and Beam
+    timestamps say nothing. Else it is a stream from then on, in seconds since 1970 UTC, and an element's Beam timestamp
+    is the time at which its transport took it, which decides whether its row is late. A row's own time in its place is
+    an error: an engine drops what is behind the watermark without a word, so what is late would not be known. raises:
+    whether many of them end the pipeline; else, where counts are secret, each such row is refused by itself.
     """
 
     units: Units
     names: tuple[str, ...]
     start_s: int | None
     raises: bool = True
+    fields: tuple[str, ...] = FIELDS
 
     def expand(self, elements: PCollection[Any]) -> DoOutputsTuple:
         whole = elements | "in one window" >> beam.WindowInto(GlobalWindows())
-        fn = _Whole(self.names) if self.start_s is None else _AsTheyCome(self)
+        fn = _Whole(self.names, self.fields) if self.start_s is None else _AsTheyCome(self)
         return whole | "into batches" >> beam.ParDo(fn).with_outputs(REFUSED, main="batches")
 
 
 class _Whole(beam.DoFn):
     """Batches of a bundle, all at the beginning of time: nothing of a bounded PCollection is late."""
 
-    def __init__(self, names: tuple[str, ...]) -> None:
-        self._names = names
+    def __init__(self, names: tuple[str, ...], fields: tuple[str, ...]) -> None:
+        self._names, self._fields = names, fields
         self._rows: list[Any] = []
 
     def start_bundle(self) -> None:
@@ -61,11 +62,11 @@ class _Whole(beam.DoFn):
     def process(self, element: Any) -> Iterator[Any]:
         self._rows.append(element)
         if len(self._rows) >= BATCH_ROWS:
-            yield from (_at(MIN_TIMESTAMP, batch) for batch in _batches(self._rows, self._names))
+            yield from (_at(MIN_TIMESTAMP, batch) for batch in _batches(self._rows, self._names, self._fields))
             self._rows = []
 
     def finish_bundle(self) -> Iterator[Any]:
-        for batch in _batches(self._rows, self._names):
+        for batch in _batches(self._rows, self._names, self._fields):
             yield _at(MIN_TIMESTAMP, batch)
         self._rows = []
 
@@ -74,7 +75,7 @@ class _AsTheyCome(beam.DoFn):
     """Batches of elements of one Beam timestamp: whether a row is late is a matter of its own element alone."""
 
     def __init__(self, of: ReadElements) -> None:
-        self._names, self._units, self._raises = of.names, of.units, of.raises
+        self._names, self._fields, self._units, self._raises = of.names, of.fields, of.units, of.raises
         self._start = Timestamp(of.start_s or 0)
         self._rows: dict[Timestamp, list[Any]] = {}
         self._own = 0
@@ -87,7 +88,7 @@ class _AsTheyCome(beam.DoFn):
 
     def finish_bundle(self) -> Iterator[Any]:
         for taken, rows in self._rows.items():
-            for batch in _batches(rows, self._names):
+            for batch in _batches(rows, self._names, self._fields):
                 time = max(taken, self._start)
                 if isinstance(batch, RawBatch) and self._raises:
                     self._refuse_own_times(batch, taken)
@@ -113,7 +114,9 @@ class _AsTheyCome(beam.DoFn):
         return time.valid & (time.us // 1_000 == taken.micros // 1_000)
 
 
-def _batches(elements: Sequence[Any], names: Sequence[str]) -> Iterator[RawBatch | Refusal]:
+def _batches(
+    elements: Sequence[Any], names: Sequence[str], fields: Sequence[str] = FIELDS
+) -> Iterator[RawBatch | Refusal]:
     """Rows whose values are of the same kinds make one batch, so that none decides how another one is read."""
     rows = [row for element in elements if (row := _mapping(element)) is not None]
     Metrics.counter(counters.NAMESPACE, counters.ROWS).inc(len(elements))
@@ -125,7 +128,7 @@ def _batches(elements: Sequence[Any], names: Sequence[str]) -> Iterator[RawBatch
     for kinds, chosen in alike.items():
         found = [[column[at][1] for at in chosen] for column in columns]
         arrays = [pa.array(values, TYPES[kind]) for kind, values in zip(kinds, found, strict=True)]
-        yield raw_batch(dict(zip(FIELDS, arrays, strict=True)), {})
+        yield raw_batch(dict(zip(fields, arrays, strict=True)), {})
 
 
 def _at(time: Timestamp, found: RawBatch | Refusal) -> Any:

@@ -28,10 +28,9 @@ from transforms.layouts.columns import TimeUnit, numbers
 from transforms.layouts.iudx import COLUMNS as OF_IUDX
 from transforms.layouts.mds import COLUMNS as OF_MDS
 from transforms.layouts.tides import TIDES
-from transforms.observe.hexagons import cells_of
+from transforms.observe.hexagons import cells_at
 from transforms.observe.parse import E7
 from transforms.places.hexagons import cell_text
-from transforms.records import Observations
 
 RESOLUTION = 7
 _FIXED_COLUMNS = {
@@ -119,8 +118,7 @@ def _feed(path: Path, files: list[str]) -> _Feed:
     moving = np.isfinite(found.speed)
     unit, why = speed_unit(columns.names.get("speed", ""), found.where(moving))
     lat_e7, lon_e7 = (np.rint(column * E7).astype(np.int64) for column in (found.lat, found.lon))
-    rows = np.arange(found.us.size)
-    cells = np.unique(cells_of(Observations(rows, rows, rows, lat_e7, lon_e7, rows), RESOLUTION))
+    cells = np.unique(cells_at(lat_e7, lon_e7, RESOLUTION))
     bare = columns.instants(arrays["time"], None)
     return _Feed(
         sample=sample,

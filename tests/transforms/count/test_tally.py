@@ -123,6 +123,15 @@ def test_every_event_three_times_changes_nothing_but_the_number_of_duplicates(ro
     assert thrice.duplicates == once.duplicates + 2 * len(rows)
 
 
+@given(st.permutations([(101, 50), (100, 9), (101, 0), (100, 12)]))
+def test_of_rows_of_one_time_and_position_the_first_place_stays_whatever_their_speeds(found):
+    """Headings led them to places of their own."""
+    cell, speed = np.array(found, np.int64).T
+    same = np.ones(4, np.int64)
+    counted = tally(Events(same, same, same, same, cell, speed), 0, None, COLUMNS)
+    assert (counted.tally.cell.tolist(), counted.tally.sums["sums"].tolist(), counted.duplicates) == ([100], [9], 3)
+
+
 @given(st.lists(ROW, max_size=40))
 def test_every_row_is_kept_dropped_or_a_duplicate(rows):
     counted = tally(events_of(rows), 0, ContributionBound(max_cells=1, max_samples=2), COLUMNS)
@@ -184,7 +193,7 @@ def test_any_number_of_vehicle_shards_and_length_of_panes_gives_the_tally_of_the
     cap = ContributionBound(max_cells=2, max_samples=2) if capped else None
     shuffled = random.sample(rows, len(rows))
     vehicle, second, lat, lon, speed = np.array(shuffled, np.int64).T
-    observations = Observations(vehicle, second * S_US, np.zeros(len(rows), np.int64), lat, lon, speed)
+    observations = Observations(vehicle, second * S_US, np.zeros(len(rows), np.int64), lat, lon, speed, speed)
     panes = {}
     for part in split(observations, lat * 5 + lon + 100, shards, pane_s):
         panes.setdefault(part.shard, []).append(tally_pane(unpack_events([part.data]), cap, COLUMNS))

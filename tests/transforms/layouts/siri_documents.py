@@ -14,6 +14,7 @@ def activity(row, *, prefix="", extra=""):
     journey = (
         element("LineRef", "4")
         + element("VehicleLocation", where)
+        + element("Bearing", row.get("heading"))
         + element("Velocity", row.get("speed"))
         + element("VehicleRef", vehicle)
     )

@@ -14,6 +14,7 @@ from transforms.layouts import Units
 from transforms.observe import parse as module
 from transforms.observe.parse import REASONS, parse
 from transforms.observe.vehicle_hash import vehicle_hashes
+from transforms.records import NO_HEADING
 
 GOOD = {"vehicle": "bus", "time": NOON, "lat": 30.25, "lon": -97.75, "speed": 36.0}
 SECONDS = Units("s", Fraction(1))
@@ -39,7 +40,7 @@ def speed_of(value, kind=None, units=KMH):
 
 def test_a_good_row_is_an_observation_in_integers():
     (hashed,) = vehicle_hashes(b"k" * 32, ["2023-11-15"], [b"bus"])
-    assert one("vehicle", "bus") == (hashed, NOON_US, NOON_US, 302_500_000, -977_500_000, 3_600)
+    assert one("vehicle", "bus") == (hashed, NOON_US, NOON_US, 302_500_000, -977_500_000, 3_600, NO_HEADING)
 
 
 def test_the_reasons_are_public_and_fixed():
@@ -266,7 +267,7 @@ def test_the_hash_changes_with_the_period_and_not_with_the_row():
 def test_an_empty_batch_gives_nothing():
     observations, refused = parse(table([GOOD])[:0], rules())
     assert refused == {}
-    assert [part.shape for part in observations] == [(0,)] * 6
+    assert [part.shape for part in observations] == [(0,)] * 7
     assert all(part.dtype == np.int64 for part in observations)
 
 

@@ -9,37 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.transforms.places.lines import LAT, LON, REGION, collection, feature, fine_at, line, square
 from transforms.places.ground import NOWHERE, Hexagons, Pieces, Places, ancestors, hexagon_pieces
 from transforms.places.shapes import shape_pieces
-
-LAT, LON = 30.27, -97.74
-REGION = tuple(sorted(h3_int.grid_disk(h3_int.latlng_to_cell(LAT, LON, 7), 1)))
-
-
-def fine_at(ground, *positions):
-    return np.array([h3_int.latlng_to_cell(lat, lon, ground.resolution) for lat, lon in positions], np.int64)
 
 
 def place_at(pieces, lat, lon):
     (key,) = pieces.keys(fine_at(pieces, (lat, lon)))
     return None if key == NOWHERE or pieces.place[key] == NOWHERE else pieces.places.names[pieces.place[key]]
-
-
-def line(name, *positions, **more):
-    return feature(name, {"type": "LineString", "coordinates": [[lon, lat] for lat, lon in positions]}, **more)
-
-
-def square(name, south, west, side):
-    ring = [[west, south], [west + side, south], [west + side, south + side], [west, south + side], [west, south]]
-    return feature(name, {"type": "Polygon", "coordinates": [ring]})
-
-
-def feature(name, geometry, **more):
-    return {"type": "Feature", "properties": {"name": name, **more}, "geometry": geometry}
-
-
-def collection(*features):
-    return {"type": "FeatureCollection", "features": [*features]}
 
 
 @given(st.floats(-89, 89), st.floats(-180, 180), st.integers(0, 15), st.integers(0, 15))

@@ -154,7 +154,7 @@ def test_a_group_tells_the_fused_mean_and_beside_it_each_service() -> None:
 def test_perturbing_makes_one_report_for_each_service_vehicle_slot_and_cell() -> None:
     ones = np.ones(4, np.int64)
     slot = np.array([0, 0, 3_600_000_000, 0])
-    observed = Observations(np.array([7, 7, 7, 9]), slot, slot, ones, ones, np.array([0, 100, 100, 50]))
+    observed = Observations(np.array([7, 7, 7, 9]), slot, slot, ones, ones, np.array([0, 100, 100, 50]), -ones)
     services = [Service("exact", LOCAL_MECHANISMS["pm"](50.0)), Service("other", LOCAL_MECHANISMS["sr"](1.0))]
     rows = perturb(observed, np.zeros(4, np.int64), 100, services, seeded(3))
     told = {(row["user"], row["time"]): row["report"] for row in rows if row["service"] == "exact"}

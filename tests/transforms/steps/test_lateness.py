@@ -16,7 +16,7 @@ START_S = 1_700_006_400 + 1_800  # Kolkata: slots begin at half past
 
 def observations(*slots):
     start_us = np.array([(START_S + slot * SLOT_S) * 1_000_000 for slot in slots], np.int64)
-    return Observations(start_us, start_us, start_us, start_us, start_us, start_us)
+    return Observations(*[start_us] * 7)
 
 
 def test_a_slot_is_closed_when_the_watermark_reaches_its_last_millisecond():

@@ -1,0 +1,133 @@
+"""Lines of one direction: a report belongs to the nearest place that its own heading fits."""
+
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.transforms.places.lines import LAT, LON, REGION, collection, feature, fine_at, line, square
+from transforms.places.directions import FITS_DEGREES
+from transforms.places.ground import NOWHERE, SECTORS, sector_of
+from transforms.places.shapes import shape_pieces
+from transforms.records import NO_HEADING
+
+WEST, EAST, NORTH = (LAT, LON), (LAT, LON + 0.01), (LAT + 0.005, LON + 0.005)
+BOTH_WAYS = collection(line("out", WEST, EAST, directed=True), line("back", EAST, WEST, directed=True))
+ON_IT = (LAT, LON + 0.004)
+ALL = np.arange(360)
+
+
+def place_of(pieces, heading, position=ON_IT):
+    (key,) = pieces.keys(fine_at(pieces, position), np.array([heading]))
+    return None if key == NOWHERE or pieces.place[key] == NOWHERE else pieces.places.names[pieces.place[key]]
+
+
+@pytest.mark.parametrize(("heading", "name"), [(90, "out"), (50, "out"), (140, "out"), (270, "back"), (300, "back")])
+def test_two_directions_of_one_street_are_two_places(heading, name):
+    assert place_of(shape_pieces(BOTH_WAYS, REGION), heading) == name
+
+
+@pytest.mark.parametrize("heading", [0, 180, NO_HEADING])
+def test_a_report_across_a_street_or_without_a_heading_is_of_neither_direction_but_of_its_cell(heading):
+    pieces = shape_pieces(BOTH_WAYS, REGION)
+    (key,) = pieces.keys(fine_at(pieces, ON_IT), np.array([heading]))
+    assert pieces.place[key] == NOWHERE
+    assert key < len(REGION), "the rest of a cell"
+
+
+def test_without_lines_of_one_direction_headings_decide_nothing():
+    pieces = shape_pieces(collection(line("Street", WEST, EAST)), REGION)
+    assert not pieces.is_directed
+    assert {place_of(pieces, heading) for heading in (NO_HEADING, 0, 90, 270)} == {"Street"}
+
+
+def test_a_place_of_all_headings_takes_what_fits_no_direction():
+    square_around = square("square", LAT - 0.003, LON + 0.003, 0.006)
+    pieces = shape_pieces(collection(*BOTH_WAYS["features"], square_around), REGION)
+    assert [place_of(pieces, heading, (LAT + 0.001, LON + 0.004)) for heading in (90, 0, NO_HEADING)] == ["square"] * 3
+    near = shape_pieces(collection(*BOTH_WAYS["features"], line("track", WEST, EAST)), REGION)
+    assert [place_of(near, heading) for heading in (90, 270, 0, NO_HEADING)] == ["out", "back", "track", "track"]
+
+
+def test_at_a_crossing_each_heading_leads_to_its_own_street():
+    south, north = (LAT - 0.005, LON + 0.004), (LAT + 0.005, LON + 0.004)
+    crossing = line("up", south, north, directed=True), line("down", north, south, directed=True)
+    pieces = shape_pieces(collection(*BOTH_WAYS["features"], *crossing), REGION)
+    assert [place_of(pieces, heading) for heading in (1, 90, 180, 270)] == ["up", "out", "down", "back"]
+
+
+def test_of_two_lines_that_a_heading_fits_the_nearest_holds():
+    other = line("next", (LAT + 0.0003, LON), (LAT + 0.0003, LON + 0.01), directed=True)
+    pieces = shape_pieces(collection(*BOTH_WAYS["features"], other), REGION, buffer_m=40)
+    assert place_of(pieces, 90, (LAT + 0.00025, LON + 0.004)) == "next"
+    assert place_of(pieces, 270, (LAT + 0.00025, LON + 0.004)) == "back"
+
+
+def test_a_bend_has_the_direction_of_its_own_part():
+    pieces = shape_pieces(collection(line("bend", WEST, (LAT, LON + 0.005), NORTH, directed=True)), REGION)
+    assert [place_of(pieces, heading) for heading in (90, 10)] == ["bend", None]
+    assert [place_of(pieces, heading, (LAT + 0.003, LON + 0.005)) for heading in (170, 10)] == [None, "bend"]
+
+
+@given(st.integers(0, 359), st.integers(0, 359))
+def test_a_heading_fits_a_line_within_sixty_degrees_of_its_sector(bearing, heading):
+    turn = np.radians(bearing)
+    end = LAT + 0.008 * np.cos(turn), LON + 0.008 * np.sin(turn) / np.cos(np.radians(LAT))
+    pieces = shape_pieces(collection(line("ray", (LAT, LON), end, directed=True)), REGION)
+    middle = (LAT + end[0]) / 2, (LON + end[1]) / 2
+    apart = abs((heading - bearing + 180) % 360 - 180)
+    slack = 180 / SECTORS + 2
+    if not FITS_DEGREES - slack <= apart <= FITS_DEGREES + slack:
+        assert (place_of(pieces, heading, middle) == "ray") == (apart < FITS_DEGREES)
+
+
+def test_sectors_lie_around_their_middles():
+    assert sector_of(np.array([0, 11, 12, 348, 349, 359])).tolist() == [0, 0, 1, 15, 0, 0]
+    assert np.bincount(sector_of(ALL)).tolist() == [23, 22] * 8
+
+
+def test_a_report_has_the_same_place_beside_whatever_others_in_whatever_order():
+    pieces = pickle.loads(pickle.dumps(shape_pieces(BOTH_WAYS, REGION)))
+    rng = np.random.default_rng(5)
+    positions = [(LAT + rng.uniform(-3e-4, 3e-4), LON + rng.uniform(-0.001, 0.011)) for _ in range(300)]
+    fine, heading = fine_at(pieces, *positions), rng.integers(-1, 360, 300)
+    together = pieces.keys(fine, heading)
+    order = rng.permutation(300)
+    assert pieces.keys(fine[order], heading[order]).tolist() == together[order].tolist()
+    alone = [pieces.keys(fine[at : at + 1], heading[at : at + 1])[0] for at in range(300)]
+    assert alone == together.tolist()
+    assert set(together.tolist()) - set(range(len(REGION))), "some are at places"
+
+
+@pytest.mark.parametrize(
+    ("said", "geometry", "message"),
+    [
+        ("yes", None, "feature 1: directed must be true or false"),
+        (1, None, "directed must be true or false"),
+        (True, {"type": "MultiLineString", "coordinates": [[[LON, LAT], [LON + 0.01, LAT]]]}, "it is 'MultiLine"),
+        (True, square("A", LAT, LON, 0.004)["geometry"], "it is 'Polygon'"),
+    ],
+)
+def test_only_a_single_line_has_a_direction(said, geometry, message):
+    shape = geometry or line("A", WEST, EAST)["geometry"]
+    with pytest.raises(ValueError, match=message):
+        shape_pieces(collection(feature("A", shape, directed=said)), REGION)
+
+
+@pytest.mark.parametrize(
+    "positions",
+    [
+        pytest.param([WEST, EAST, WEST], id="out and back on itself"),
+        pytest.param([WEST, EAST, NORTH, (LAT - 0.002, LON + 0.004)], id="crosses itself"),
+        pytest.param([(LAT, LON + 1e-8 * at) for at in range(2)], id="a millimetre"),
+        pytest.param([WEST, EAST, NORTH, WEST], id="a ring"),
+        pytest.param([(LAT, LON), (LAT + 1e-4, LON), (LAT + 1e-4, LON + 1e-4), (LAT, LON)], id="a small ring"),
+    ],
+)
+def test_strange_lines_are_places_in_some_direction(positions):
+    pieces = shape_pieces(collection(line("A", *positions, directed=True)), REGION)
+    fine = np.repeat(pieces.fine, SECTORS)
+    keys = pieces.keys(fine, np.tile(np.arange(SECTORS) * 22, pieces.fine.size))
+    assert "A" in {pieces.places.names[at] for at in pieces.place[keys] if at != NOWHERE}
