@@ -173,6 +173,8 @@ def rows(ids: list[Any], odd_ids: list[Any]) -> st.SearchStrategy[Feed]:
         st.one_of(*[st.sampled_from(LATS)] * 4, st.sampled_from(ODD_NUMBERS)),
         st.one_of(*[st.just(72.83)] * 4, st.sampled_from(ODD_NUMBERS)),
         st.one_of(*[st.sampled_from(SPEEDS)] * 4, st.sampled_from(ODD_NUMBERS)),
+        st.none(),
+        st.one_of(st.none(), st.sampled_from([0, 90, 359.5, *ODD_NUMBERS])),
     )
     return st.lists(row, max_size=8)
 

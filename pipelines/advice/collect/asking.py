@@ -23,6 +23,19 @@ REDIRECTS = 5
 FEED_BYTES = 64 << 20
 MEMORY_BYTES = 1 << 30
 
+_REASONS = (
+    (requests.exceptions.SSLError, "the server's certificate is not trusted, or it does not speak TLS"),
+    (requests.exceptions.ConnectTimeout, f"no connection within {CONNECT_S:g} s"),
+    (requests.exceptions.ReadTimeout, f"nothing came for {READ_S:g} s"),
+    (requests.exceptions.ProxyError, "the proxy does not answer"),
+    (requests.exceptions.ChunkedEncodingError, "the answer broke off"),
+    (requests.exceptions.ContentDecodingError, "the answer is not compressed as it says"),
+    (requests.exceptions.ConnectionError, "no connection: the server is not there, its name is unknown, or it hung up"),
+    (MemoryError, f"the answer takes more than {MEMORY_BYTES >> 20} MiB"),
+    (ValueError, "the address or the answer is not HTTP"),
+    (requests.RequestException, "the exchange failed"),
+)
+"""What is said of an exception, by the first class that fits: their own texts show the address, with its key."""
 _PIECE_BYTES = 1 << 16
 _PORTS = {"http": 80, "https": 443}
 
@@ -52,8 +65,8 @@ def exchanged_here(question: Question) -> tuple[Head, bytes]:
         return _answered(question)
     except FetchError as error:
         return Head("failed", str(error), error.retry_after_s), b""
-    except (requests.RequestException, ValueError, MemoryError) as error:  # ValueError: of what is no HTTP
-        return Head("failed", type(error).__name__), b""
+    except tuple(kind for kind, _ in _REASONS) as error:
+        return Head("failed", next(reason for kind, reason in _REASONS if isinstance(error, kind))), b""
 
 
 class _Session(requests.Session):

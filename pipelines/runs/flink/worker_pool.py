@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import threading
-from multiprocessing import forkserver
+from multiprocessing import connection, forkserver
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -65,13 +65,13 @@ def hides_us(folder: Path) -> bool:
 
 
 class _Pool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
-    """Workers by the names that an engine gives them."""
+    """Workers by the names that engines give them. Task managers that share a pool give the same ones, 1-1 first."""
 
     def __init__(self) -> None:
         self._copies = multiprocessing.get_context("forkserver")
         self._copies.set_forkserver_preload(IMPORTED)
         forkserver.ensure_running()
-        self._workers: dict[str, BaseProcess] = {}
+        self._workers: dict[str, list[BaseProcess]] = {}
         self._lock = threading.Lock()
 
     def StartWorker(self, request: Any, _context: object) -> Any:
@@ -79,21 +79,28 @@ class _Pool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         try:
             with self._lock:  # only one at a time may ask for a copy
                 worker.start()
-                self._workers[request.worker_id] = worker
+                self._workers.setdefault(request.worker_id, []).append(worker)
         except Exception as error:  # noqa: BLE001 - it is told where it was asked for
             return beam_fn_api_pb2.StartWorkerResponse(error=f"no worker could be started: {error}")
         return beam_fn_api_pb2.StartWorkerResponse()
 
     def StopWorker(self, request: Any, _context: object) -> Any:
+        """Ends the worker of the engine that asks. One that has lost its engine ends by itself; another's works on."""
         with self._lock:
-            worker = self._workers.pop(request.worker_id, None)
-        if worker is not None:
-            _end(worker)
+            workers = list(self._workers.get(request.worker_id, []))
+        if len(workers) == 1:
+            _end(workers[0])
+        elif workers:
+            connection.wait([worker.sentinel for worker in workers], STOP_S)
+        with self._lock:
+            workers = self._workers.get(request.worker_id, [])
+            if ended := [worker for worker in workers if not worker.is_alive()]:
+                workers.remove(ended[0])  # one for each that asks: the next one's own may have ended too
         return beam_fn_api_pb2.StopWorkerResponse()
 
     def end(self) -> None:
         with self._lock:
-            workers = list(self._workers.values())
+            workers = [worker for named in self._workers.values() for worker in named]
         for worker in workers:
             worker.terminate()
         for worker in workers:

@@ -166,6 +166,25 @@ def test_redirects_in_a_circle_are_given_up(service):
     assert poller.reason == "redirects more than 5 times"
 
 
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("http://127.0.0.1:1/feed?key=s3cret", "no connection"),
+        ("http://[::1/feed?key=s3cret", "the address or the answer is not HTTP"),
+    ],
+)
+def test_a_failure_is_told_in_words_that_do_not_show_the_address(url, reason):
+    poller = Poller(url, 15)
+    poller.poll()
+    assert poller.reason.startswith(reason)
+    assert "s3cret" not in poller.reason
+
+
+def test_an_answer_that_breaks_off_is_told_as_such(service):
+    poller, _ = outcomes(service, breaks_off)
+    assert poller.reason == "the answer broke off"
+
+
 def test_waits_double_with_each_failure_in_a_row_and_end_with_a_success(service):
     service.answers = [answer(500), answer(500), answer(500), answer(body=ONE)]
     poller, waits = Poller(service.url, 15), []
