@@ -1,7 +1,9 @@
 """A day of 16 million events released here, on a Flink cluster, and there with a task manager killed in the middle.
 
     .venv/bin/python -m benchmarks.cluster              # a quarter of an hour where two cores do nothing else
+    .venv/bin/python -m benchmarks.cluster --millions 1,1,4     # what an event costs once Java has compiled its part
 
+Jobs of several sizes run one after the other on one cluster; a task manager is killed in one more of the last size.
 Flink and the worker pool are processes of this machine: two task managers of one slot each, parallelism 2. CPU seconds
 are of all of them together. It ends with an error if any digest or any row of output differs.
 """
@@ -15,6 +17,7 @@ import threading
 import time
 from contextlib import ExitStack, redirect_stdout
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 from rich.console import Console
@@ -33,6 +36,20 @@ from tests.stream.standalone import Standalone
 
 DAY = "2026-05-13"
 SETTINGS = QUICK | {"taskmanager.numberOfTaskSlots": "1", "taskmanager.memory.managed.size": "256m"}
+
+
+class Day(NamedTuple):
+    """A made-up day, and where it is released here: with the key that is taken for it everywhere."""
+
+    feed: Path
+    here: Path
+    events: int
+
+    @classmethod
+    def made(cls, top: Path, number: int, events: int, cells: int) -> "Day":
+        feed = top / f"feed-{number}.parquet"
+        generate(Case("parquet", events, cells, 1, False, 0, False, 2_000), feed)
+        return cls(feed, top / f"here-{number}", events)
 
 
 def release(folder: Path, feed: Path, *more: str) -> dict[str, object]:
@@ -77,40 +94,46 @@ def kill_one(cluster: Standalone, events: int) -> None:
     cluster.start_task_manager()
 
 
+def _numbers(_context, _parameter, value):
+    return [int(part) for part in value.split(",")]
+
+
 @click.command()
-@click.option("--millions", default=16)
+@click.option("--millions", default="16", callback=_numbers, help="Millions of events.")
 @click.option("--cells", default=40)
 def benchmark(millions, cells):
-    """Release one day three times."""
-    events = millions * 1_000_000
-    table = Table(title=f"hatstream release, {events:,} events of Parquet, one day")
-    for title in ("where", "wall s", "CPU s", "digests"):
+    """Release days here and on a cluster, the last of them once more with one of two task managers killed."""
+    table = Table(title="hatstream release, events of Parquet, one day")
+    for title in ("events", "where", "wall s", "CPU s", "digests"):
         table.add_column(title, justify="left" if title == "where" else "right")
     with ExitStack() as stack:
         top = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        feed = top / "feed.parquet"
-        generate(Case("parquet", events, cells, 1, False, 0, False, 2_000), feed)
-        first = opened(top / "here", None)
 
-        def measured(where: str, folder: Path, *more: str) -> None:
+        def measured(where: str, day: Day, folder: Path, *more: str) -> None:
+            opened(folder, day.here / "ledger.key" if folder != day.here else None)
             before, started = cpu_s(os.getpid()), time.perf_counter()
-            summary = release(folder, feed, *more)
+            summary = release(folder, day.feed, *more)
             wall, cpu = time.perf_counter() - started, cpu_s(os.getpid()) - before
-            assert summary["rows"] == events
-            assert digests(folder) == digests(first)
-            table.add_row(where, f"{wall:.0f}", f"{cpu:.0f}", "equal")
+            assert summary["rows"] == day.events
+            assert digests(folder) == digests(day.here)
+            row = f"{day.events:,}", where, f"{wall:.0f}", f"{cpu:.1f}", "equal"
+            table.add_row(*row)
+            click.echo(", ".join(row), err=True)
 
-        measured("here, --workers 2", first, "--workers", "2")
+        days = [Day.made(top, number, million * 1_000_000, cells) for number, million in enumerate(millions)]
+        for day in days:
+            measured("here, --workers 2", day, day.here, "--workers", "2")
         cluster = Standalone(top / "cluster", CONFIGURATION, SETTINGS, task_managers=2, java=[SHORT_LIVED])
         stack.enter_context(cluster)
         flink = stack.enter_context(JobServer(top / "job-server", cluster=cluster))
         pool = stack.enter_context(WorkerPool(top / "pool"))
         on = ["--runner", "flink", "--job-server", flink.address, "--worker-pool", pool.address]
         on += ["--rest", cluster.rest, "--parallelism", "2"]
-        measured("on Flink", opened(top / "flink", first / "ledger.key"), *on)
-        killer = threading.Thread(target=kill_one, args=(cluster, events))
+        for number, day in enumerate(days):
+            measured("on Flink", day, top / f"flink-{number}", *on)
+        killer = threading.Thread(target=kill_one, args=(cluster, day.events))
         killer.start()
-        measured("on Flink, one of two killed", opened(top / "killed", first / "ledger.key"), *on)
+        measured("on Flink, one of two killed", day, top / "killed", *on)
         killer.join()
     Console(width=120).print(table)
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -66,6 +67,10 @@ class Estimates:
         return cls(numbers, lists, noise_std, bias_bound, epsilon, status)
 
 
+_LAW = itemgetter("step", "scale", "upper", "epsilon")
+"""What decides a plan's law, as it is stored."""
+
+
 class _Law(NamedTuple):
     """What HATs of equal step, scale, upper bound and epsilon share. step: numerator and denominator.
 
@@ -86,13 +91,11 @@ def noisy_queries(queries: Sequence[int], plans: Sequence[Mapping[str, Any]], mi
     if not plans:
         nothing = np.zeros(0)
         return Estimates(np.zeros((1, 3, 0)), [], nothing, nothing, nothing, [])
-    told = [(plan["step"], plan["scale"], plan["upper"], plan["epsilon"]) for plan in plans]
-    number: dict[tuple[str, str, str, str], int] = {}
-    of = [number.setdefault(each, len(number)) for each in told]
-    laws = [_law(*each, miss) for each in number]
-    noise, noise_std, upper, epsilon = np.array([law.floats for law in laws]).reshape(-1, 4).T[:, of]
-    steps = [laws[law].step for law in of]
-    exact = [query * over / under for query, (over, under) in zip(queries, steps, strict=True)]
+    told = list(map(_LAW, plans))
+    laws = {each: _law(*each, miss) for each in dict.fromkeys(told)}
+    of = [laws[each] for each in told]
+    noise, noise_std, upper, epsilon = np.array([law.floats for law in of]).T
+    exact = [query * law.step[0] / law.step[1] for query, law in zip(queries, of, strict=True)]
     bias = np.array([plan["bias_bound"] for plan in plans], np.float64)
     rounding = np.array([plan.get("rounding", -1.0) for plan in plans], np.float64)
     for at in np.flatnonzero(rounding < 0).tolist():  # stored before there was a rounding of their own: means
@@ -106,7 +109,7 @@ def noisy_queries(queries: Sequence[int], plans: Sequence[Mapping[str, Any]], mi
         noise_std=noise_std,
         bias_bound=np.where(is_old, bias, np.minimum(bias + rounding, upper)),
         epsilon=epsilon,
-        status=[laws[law].status for law in of],
+        status=[law.status for law in of],
     )
 
 

@@ -16,7 +16,7 @@ MISS = 0.05
 def estimates_of(units: Sequence[HatUnit], statistics: Sequence[str]) -> SlotEstimates:
     """The estimates of one slot by cell and statistic, from its units. statistics: all of the specification's."""
     found = [each for unit in units for each in unit.released]
-    spent = [str(unit.spent) for unit in units for _ in unit.released]
+    spent = [said for unit in units for said in [str(unit.spent)] * len(unit.released)]
     order = _order(found)
     released = [found[at] for at in order]
     counts = [_counts(each.plan) for each in released]
