@@ -66,12 +66,12 @@ def release(folder: Path, feed: Path, *more: str) -> dict[str, object]:
 def opened(folder: Path, key: Path | None) -> Path:
     """A folder with a ledger of its own, and with the key where there is one."""
     folder.mkdir()
+    ledger = str(folder / "ledger.sqlite")
     (folder / "spec.toml").write_text(SPEC.format(layout="parquet", time_unit="iso"))
     if key is not None:
         shutil.copy(key, folder / "ledger.key")
-        (folder / "ledger.key.head").write_text("{}")
+        location.find(ledger, None).witness.create()
     with redirect_stdout(io.StringIO()):
-        ledger = str(folder / "ledger.sqlite")
         assert main(["init", "--spec", str(folder / "spec.toml"), "--ledger", ledger]) == 0
     return folder
 
