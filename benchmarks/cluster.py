@@ -83,10 +83,10 @@ def digests(folder: Path) -> dict[tuple[int, int], str]:
 
 def kill_one(cluster: Standalone, events: int) -> None:
     """Once a quarter of the newest job's events are read; another one takes its place."""
-    known = {job.jid for job in cluster.jobs()}
+    earlier = {job.jid for job in cluster.jobs()}
 
     def is_time() -> bool:
-        new = [job.jid for job in cluster.jobs() if job.jid not in known]
+        new = [job.jid for job in cluster.jobs() if job.jid not in earlier]
         return bool(new) and cluster.counters(new[0]).get("rows", 0) > events // 4
 
     wait_for(is_time, 600)

@@ -68,14 +68,14 @@ def benchmark(data: str | None, spec: str, seeds: str, total: str, names: str) -
 def figures(city: TrueCity, total: str) -> Figures:
     """Of one release of all days, always of the same noise."""
     how = recipe_for(city, "gaussian", Fraction(total), DELTA)
-    found = causal(city, how, Noise(np.random.default_rng(1).bytes)).causal
+    fields = causal(city, how, Noise(np.random.default_rng(1).bytes)).causal
     missed, days, held, half = 0.0, 0, [np.zeros(0)], [np.zeros(0)]
-    for day, each in zip(city.days, found, strict=True):
-        missed += float(np.nansum(np.abs(each.values - day.means) * day.reports))
-        days += not np.all(each.status == Status.HELD_BACK)
-        ok = (day.reports > 0) & (each.status == Status.OK)
-        held.append(((each.lower95 <= day.means) & (day.means <= each.upper95))[ok].astype(np.float64))
-        half.append(((each.upper95 - each.lower95) / 2)[ok])
+    for day, field in zip(city.days, fields, strict=True):
+        missed += float(np.nansum(np.abs(field.values - day.means) * day.reports))
+        days += not np.all(field.status == Status.HELD_BACK)
+        ok = (day.reports > 0) & (field.status == Status.OK)
+        held.append(((field.lower95 <= day.means) & (day.means <= field.upper95))[ok].astype(np.float64))
+        half.append(((field.upper95 - field.lower95) / 2)[ok])
     whole, widths = np.concatenate(held), np.concatenate(half)
     error = missed / sum(float(day.reports.sum()) for day in city.days)
     if not whole.size:

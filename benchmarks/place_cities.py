@@ -32,7 +32,9 @@ def at_places(city: TrueCity, resolution: int, seed: int) -> PlaceCity:
     popular = BUSY * rng.normal(size=cell.size)
     far = APART_KMH * rng.normal(size=cell.size) - SLOW * popular
     stands = rng.random(len(city.region)) < STANDS
-    busiest = np.array([np.flatnonzero(cell == at)[np.argmax(popular[cell == at])] for at in range(len(city.region))])
+    busiest = np.array(
+        [np.flatnonzero(cell == index)[np.argmax(popular[cell == index])] for index in range(len(city.region))]
+    )
     far[busiest[stands]] = -np.inf
     spread = [_spread(day.rows, pieces, popular, far, rng, float(city.grid.step)) for day in city.days]
     true = [_true(day, rows, pieces, city) for day, rows in zip(city.days, spread, strict=True)]
@@ -62,7 +64,7 @@ def _spread(
 
 def _merged(vehicle: Int64s, place: Int64s, slot: Int64s, reports: Int64s, total: Int64s) -> Rows:
     keys, row = np.unique(np.stack([vehicle, place, slot]), axis=1, return_inverse=True)
-    added = (np.bincount(row, each, keys.shape[1]).astype(np.int64) for each in (reports, total))
+    added = (np.bincount(row, numbers, keys.shape[1]).astype(np.int64) for numbers in (reports, total))
     return Rows(*keys, *added)
 
 

@@ -105,8 +105,8 @@ def live_of(folder: Path) -> Specification:
     return load(path)
 
 
-def main_output(found: Iterable[Any] | None) -> list[Any]:
-    return [each for each in found or () if not isinstance(each, TaggedOutput)]
+def main_output(outputs: Iterable[Any] | None) -> list[Any]:
+    return [output for output in outputs or () if not isinstance(output, TaggedOutput)]
 
 
 def by_hand(spec: Specification, place: location.AccountLocation, topic: Topic, start_s: int, rate: int) -> Steps:
@@ -124,13 +124,13 @@ def by_hand(spec: Specification, place: location.AccountLocation, topic: Topic, 
         with steps.of("parse"):
             observations = main_output(parse.process(batch))
         with steps.of("lateness"):
-            timely = [each for found in observations for each in main_output(late.process(found, promised))]
+            timely = [output for element in observations for output in main_output(late.process(element, promised))]
         with steps.of("cells, packed"):
-            packed = [each for found in timely for each in main_output(assign.process(found))]
+            packed = [output for element in timely for output in main_output(assign.process(element))]
         with steps.of("lateness"):
-            for found in packed:
-                for each in main_output(in_time.process(found, promised)):
-                    panes[each.key, each.pane_s].append(each.data)
+            for element in packed:
+                for output in main_output(in_time.process(element, promised)):
+                    panes[output.key, output.pane_s].append(output.data)
 
     for start in starts(topic):
         partition, position, ended = Partition(topic, start.partition, start.partitions), start.offset, 0
@@ -194,8 +194,8 @@ def fill(topic: Topic, archive: Path, start_s: int, vehicles: int, seconds: int)
     at_s, bodies = at_s[: (rows := int((sent_s < seconds).sum()))], bodies[:rows]
     producer = Producer({**SETTINGS, "bootstrap.servers": topic.brokers})
     with archive.open("wb") as file:
-        for at, body in zip(at_s, bodies, strict=True):
-            payload = b'{"ts":%d,%b' % (0 if at != at else round(1_000 * (start_s + at)), body)
+        for event_s, body in zip(at_s, bodies, strict=True):
+            payload = b'{"ts":%d,%b' % (0 if event_s != event_s else round(1_000 * (start_s + event_s)), body)
             produce(producer, topic.name, payload, 1_000 * start_s)
             file.write(payload + b"\n")
             producer.poll(0)
@@ -244,16 +244,16 @@ def cost(vehicles: int, seconds: int, minutes: int) -> None:
         rows = fill(topic, folder / "feed.jsonl", start_s, vehicles, seconds)
         CONSOLE.print(f"{rows:,} messages of {seconds} s")
         hats = specification(folder)
-        found = []
+        costs = []
         for spec, path in ((hats, "stream-demo.toml"), (live_of(folder), "live.toml")):
             at_s = start_s // spec.timetable.slot_s * spec.timetable.slot_s
             steps = by_hand(spec, opened(spec, folder, f"{spec.spec_id}-stream"), topic, at_s, rows // seconds)
             local = here(spec, folder / path, opened(spec, folder, spec.spec_id), folder / "feed.jsonl", at_s)
-            found.append((steps.spent, local))
-    for name in dict.fromkeys(name for spent, _ in found for name in ("poll", *spent)):
-        table.add_row(name, *(f"{spent.get(name, 0) / rows * 1e6:.2f}" for spent, _ in found))
-    table.add_row("in sum", *(f"{sum(spent.values()) / rows * 1e6:.2f}" for spent, _ in found))
-    table.add_row("the local job, of the same messages", *(f"{local / rows * 1e6:.2f}" for _, local in found))
+            costs.append((steps.spent, local))
+    for name in dict.fromkeys(name for spent, _ in costs for name in ("poll", *spent)):
+        table.add_row(name, *(f"{spent.get(name, 0) / rows * 1e6:.2f}" for spent, _ in costs))
+    table.add_row("in sum", *(f"{sum(spent.values()) / rows * 1e6:.2f}" for spent, _ in costs))
+    table.add_row("the local job, of the same messages", *(f"{local / rows * 1e6:.2f}" for _, local in costs))
     CONSOLE.print(table)
     if minutes:
         whole(vehicles, minutes)

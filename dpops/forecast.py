@@ -77,16 +77,16 @@ class HatCounts:
     remembered: dict[Hashable, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction, prior: Prior) -> tuple[Self, Int64s]:
-        """The HATs, and where each of them stands among `known`, int64 (HATs,)."""
-        sizes = np.array([of_hat.counts.size for of_hat in known], np.int64)
+    def of(cls, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction, prior: Prior) -> tuple[Self, Int64s]:
+        """The HATs, and where each of them stands among `hats`, int64 (HATs,)."""
+        sizes = np.array([hat.counts.size for hat in hats], np.int64)
         order = np.argsort(sizes, kind="stable")
         ends = np.flatnonzero(np.diff(sizes[order], append=-1)) + 1
-        ordered = [known[place] for place in order.tolist()]
-        rows = [np.asarray(of_hat.counts, np.int64) for of_hat in ordered]
+        ordered = [hats[place] for place in order.tolist()]
+        rows = [np.asarray(hat.counts, np.int64) for hat in ordered]
         edges = pairwise([0, *ends.tolist()])
         matrices = tuple(np.stack(rows[start:end]) for start, end in edges)
-        reported = np.array([of_hat.reported for of_hat in ordered], np.int64)
+        reported = np.array([hat.reported for hat in ordered], np.int64)
         return cls(matrices, reported, grid, epsilon, prior), order
 
     @property

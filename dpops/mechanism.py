@@ -276,13 +276,13 @@ class Mechanism(Protocol):
         """The variants that `auto` compares."""
         return [cls()]
 
-    def plan(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
+    def plan(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
         """The public plan of one HAT: it may see the counts, so it is for where these are public. Raises PlanError."""
-        return self.plans([known], grid, epsilon)[0]
+        return self.plans([hat], grid, epsilon)[0]
 
-    def plans(self, known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[Plan]:
+    def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[Plan]:
         """What `plan` makes of each HAT. A mechanism gives one of these two; the other follows from it."""
-        return [self.plan(each, grid, epsilon) for each in known]
+        return [self.plan(hat, grid, epsilon) for hat in hats]
 
     def forecasts(self, hats: HatCounts) -> Float64s:
         """Expected absolute error of the published value of each HAT, in units, if the samples are as the prior says.
@@ -291,9 +291,9 @@ class Mechanism(Protocol):
         """
         ...
 
-    def forecast(self, known: CountsKnown, grid: Grid, epsilon: Fraction, prior: Prior) -> float:
+    def forecast(self, hat: CountsKnown, grid: Grid, epsilon: Fraction, prior: Prior) -> float:
         """What `forecasts` says of one HAT."""
-        return float(self.forecasts(HatCounts.of([known], grid, epsilon, prior)[0])[0])
+        return float(self.forecasts(HatCounts.of([hat], grid, epsilon, prior)[0])[0])
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         """Noisy integers of each HAT; all noise of the call is drawn in vectors. Plans are those made by `plan`."""
@@ -370,9 +370,9 @@ def stack(totals: Sequence[Totals], plans: Sequence[Plan]) -> Stacked:
     return Stacked(counts, sums, start)
 
 
-def facts_of(known: CountsKnown, grid: Grid) -> dict[str, int]:
+def facts_of(hat: CountsKnown, grid: Grid) -> dict[str, int]:
     """The facts that `stack` checks totals against, and how many samples there were before a cap."""
-    counts, reported = known
+    counts, reported = hat
     return {
         "users": counts.size,
         "samples": int(counts.sum()),

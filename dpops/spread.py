@@ -41,8 +41,8 @@ class Spread:
         least: another one than this law's, where releases told it.
         """
         vehicles, speed = np.maximum(vehicles, 1e-6), _relative(kmh)
-        known = fitted.REPORTS * vehicles * speed**-fitted.DWELL_POWER if reports is None else reports
-        grown = speed**fitted.SPREAD_POWER * (self.vehicle / vehicles + self.report / known)
+        reports_made = fitted.REPORTS * vehicles * speed**-fitted.DWELL_POWER if reports is None else reports
+        grown = speed**fitted.SPREAD_POWER * (self.vehicle / vehicles + self.report / reports_made)
         variance: Float64s = grown + (self.least if least is None else least)
         return variance
 

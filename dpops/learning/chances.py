@@ -72,10 +72,10 @@ def factors_of(log_variances: Float64s, most: float, doubt: Doubt, vehicles: Flo
 
 def expected_vehicles(weights: Float64s, larger: float) -> Float64s:
     """Vehicles in a HAT. weights: its weight, in vehicles of the declared profile. larger: see `Field`."""
-    found: Float64s = (
+    vehicles: Float64s = (
         fitted.MORE_VEHICLES * weights / min(max(larger, fitted.LEAST_LARGER), fitted.MOST_LARGER) ** fitted.BELIEVED
     )
-    return found
+    return vehicles
 
 
 def numbers_of(vehicles: Float64s, log_variances: Float64s, most: float, doubt: Doubt = VEHICLES) -> Float64s:
@@ -97,8 +97,8 @@ def described_variances(variances: Float64s, factors: Float64s, most: float) -> 
 
 def left_variances(own: Float64s, said: Float64s) -> Float64s:
     """The same where a release of single HATs told something of it; (.., NODES). said: a precision, (..)."""
-    found: Float64s = fitted.UNSAID * own + 1 / (1 / ((1 - fitted.UNSAID) * own) + said[..., None])
-    return found
+    variances: Float64s = fitted.UNSAID * own + 1 / (1 / ((1 - fitted.UNSAID) * own) + said[..., None])
+    return variances
 
 
 def traffic_variances(own: Float64s, said: Float64s, floor: float) -> Float64s:

@@ -91,9 +91,9 @@ def _chances(hats: Chances, groups: Groups, share: Float64s) -> Chances:
     """Of groups: their HATs have few vehicles together, or many, since what describes them is what they share."""
     nodes = range(NODES)
     return Chances(
-        np.stack([groups.totals(hats.vehicles[..., at]) for at in nodes], axis=-1),
-        np.stack([groups.totals(share**2 * hats.own[..., at]) for at in nodes], axis=-1),
-        np.stack([groups.totals(share**2 * hats.traffic[..., at]) for at in nodes], axis=-1),
+        np.stack([groups.totals(hats.vehicles[..., node]) for node in nodes], axis=-1),
+        np.stack([groups.totals(share**2 * hats.own[..., node]) for node in nodes], axis=-1),
+        np.stack([groups.totals(share**2 * hats.traffic[..., node]) for node in nodes], axis=-1),
     )
 
 

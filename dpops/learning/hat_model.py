@@ -99,8 +99,8 @@ class LearnedHats:
         part = np.where(noisy, own / (own + means.variances), 0.0)
         uneven = uneven_variances(self.own, means.vehicles, means.reports, means.heaviest, true)
         beside = np.where(noisy, fitted.OF_TRUE * means.uneven + means.errors.pull_sd_kmh**2, uneven)
-        known = np.where(noisy, 1.0, fitted.UNLIKE) * variances
-        return true + part * (means.values - described), (1 - part) ** 2 * known + (1 - part) * own + beside
+        of_described = np.where(noisy, 1.0, fitted.UNLIKE) * variances
+        return true + part * (means.values - described), (1 - part) ** 2 * of_described + (1 - part) * own + beside
 
     @property
     def smoothness(self) -> Smoothness:

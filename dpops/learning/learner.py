@@ -257,8 +257,8 @@ def learned(state: State) -> Learned:
     counts, rows = _fitted_counts(state), _speed_rows(state)
     days = [_understood(state, day, counts, rows) for day in state.recent]
     means = _fitted_means(state, [day.information for day in days])
-    found = Learned(state, counts, means, tuple(days))
-    return replace(found, told=told(found.means, found.described(), rows))
+    untold = Learned(state, counts, means, tuple(days))
+    return replace(untold, told=told(untold.means, untold.described(), rows))
 
 
 def _fitted_means(state: State, recent: Sequence[DayInformation]) -> Means:

@@ -71,8 +71,8 @@ class Differences:
 
     def centres(self, of_cells: Int64s) -> Int64s:
         """Centres of every place and slot. of_cells: int64 (cells, slots)."""
-        found: Int64s = np.clip(of_cells[self.cell] + self.steps[:, None], self.lowest, self.highest)
-        return found
+        centres: Int64s = np.clip(of_cells[self.cell] + self.steps[:, None], self.lowest, self.highest)
+        return centres
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -88,8 +88,8 @@ def ranked(table: Recipe, known: BoundsOnly, free: Free = EVERYTHING) -> list[Ra
     The one with the usual bounds and levels goes before those that are not better by LEAST_GAIN.
     """
     usual, *others = (_expected(recipe, known) for recipe in _variants(table, free))
-    order = sorted(others, key=lambda each: round(each.kmh, 6))
-    better = [each for each in order if each.kmh < (1 - fitted.LEAST_GAIN) * usual.kmh]
+    order = sorted(others, key=lambda candidate: round(candidate.kmh, 6))
+    better = [candidate for candidate in order if candidate.kmh < (1 - fitted.LEAST_GAIN) * usual.kmh]
     return [*better, usual, *order[len(better) :]]
 
 
@@ -244,6 +244,6 @@ def _sizes(hats: Hats) -> tuple[tuple[int, ...], tuple[int, ...]]:
 def busyness() -> list[tuple[float, float]]:
     """Equally many cells each: how many times as busy as the average one, and its share of reports."""
     law, nodes = NormalDist(), 5
-    raw = [math.exp(fitted.BUSIER * law.inv_cdf((at + 0.5) / nodes)) for at in range(nodes)]
+    raw = [math.exp(fitted.BUSIER * law.inv_cdf((node + 0.5) / nodes)) for node in range(nodes)]
     mean = sum(raw) / nodes
-    return [(each / mean, each / sum(raw)) for each in raw]
+    return [(factor / mean, factor / sum(raw)) for factor in raw]

@@ -75,9 +75,9 @@ def _weights(mechanisms: Sequence[LocalMechanism]) -> Float64s:
     """Weighs services; made once, as thousands of groups ask for the few there are."""
     typical = np.array(1 / math.sqrt(3))
     inverse = np.array([1 / float(mechanism.variance(typical)) for mechanism in mechanisms])
-    found: Float64s = np.asarray(inverse / inverse.sum())
-    found.flags.writeable = False
-    return found
+    shares: Float64s = np.asarray(inverse / inverse.sum())
+    shares.flags.writeable = False
+    return shares
 
 
 def posterior_variances(reports: Reports) -> Float64s:

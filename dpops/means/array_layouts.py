@@ -74,19 +74,19 @@ def calls_of(sizes: Int64s) -> list[Int64s]:
     return calls
 
 
-def lay_out_together(known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction, m_ub: Rule) -> list[Arrays]:
+def lay_out_together(hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction, m_ub: Rule) -> list[Arrays]:
     """BestFit's arrays of each HAT. Raises PlanError for one that has none."""
-    sizes = np.array([of_hat.counts.size for of_hat in known], np.int64)
+    sizes = np.array([hat.counts.size for hat in hats], np.int64)
     for empty in np.flatnonzero(sizes == 0).tolist():
-        check_plan_input(*known[empty], grid.upper_steps * FINE, epsilon)
+        check_plan_input(*hats[empty], grid.upper_steps * FINE, epsilon)
     arrays_at: dict[int, Arrays] = {}
-    for hats in calls_of(sizes):
-        some = [known[hat] for hat in hats.tolist()]
-        counts = np.concatenate([np.asarray(of_hat.counts, np.int64) for of_hat in some])
-        reported = np.array([of_hat.reported for of_hat in some], np.int64)
-        together = planned(counts, sizes[hats], reported, grid, epsilon, m_ub)
-        arrays_at |= zip(hats.tolist(), _arrays_of(together), strict=True)
-    return [arrays_at[hat] for hat in range(len(known))]
+    for places in calls_of(sizes):
+        some = [hats[place] for place in places.tolist()]
+        counts = np.concatenate([np.asarray(hat.counts, np.int64) for hat in some])
+        reported = np.array([hat.reported for hat in some], np.int64)
+        together = planned(counts, sizes[places], reported, grid, epsilon, m_ub)
+        arrays_at |= zip(places.tolist(), _arrays_of(together), strict=True)
+    return [arrays_at[place] for place in range(len(hats))]
 
 
 FACTS = ("users", "samples", "heaviest", "reported", "upper_steps", "m_ub", "arrays", "sensitivity")

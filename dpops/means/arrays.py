@@ -55,12 +55,12 @@ def check_rule(m_ub: str | int) -> None:
         raise ValueError(f"m_ub must be at least 1, got {m_ub}")
 
 
-def lay_out_wrapped(known: CountsKnown, grid: Grid, epsilon: Fraction, m_ub: Rule) -> Arrays:
+def lay_out_wrapped(hat: CountsKnown, grid: Grid, epsilon: Fraction, m_ub: Rule) -> Arrays:
     """Groups the users of one HAT into arrays by WrapAround. bias: worst clipping bias with rounding, in units.
 
     A user who holds r of an array's w slots moves its mean by at most ceil(U r / w) fine steps.
     """
-    counts, reported = known
+    counts, reported = hat
     check_plan_input(counts, reported, grid.upper_steps * FINE, epsilon)
     length = length_of(m_ub, counts, epsilon)
     group = wrap_around(counts, length)
@@ -70,7 +70,7 @@ def lay_out_wrapped(known: CountsKnown, grid: Grid, epsilon: Fraction, m_ub: Rul
     np.add.at(moved, group.user, -(-grid.upper_steps * FINE * group.slots // width))
     weight: Float64s = np.bincount(group.user, weights=group.slots / width / arrays, minlength=counts.size)  # type: ignore[assignment]
     clipping = float(grid.upper) * transport_bias(weight, counts / reported)
-    facts = {**facts_of(known, grid), "m_ub": length, "arrays": arrays}
+    facts = {**facts_of(hat, grid), "m_ub": length, "arrays": arrays}
     return Arrays(length, group, weight, int(moved.max()), clipping + float(2 * grid.step / FINE), facts)
 
 

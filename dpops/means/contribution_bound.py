@@ -29,8 +29,8 @@ def argmax(counts: Int64s) -> Int64s:
     lengths = _exact(counts, int(counts.sum(axis=1).max()) ** 3)
     kept = _kept_at(lengths)
     best, best_kept = lengths[:, -1], kept[:, -1]
-    for at in _larger(counts):
-        m, now = lengths[:, at], kept[:, at]
+    for user in _larger(counts):
+        m, now = lengths[:, user], kept[:, user]
         better = now * now * best > best_kept * best_kept * m
         best, best_kept = np.where(better, m, best), np.where(better, now, best_kept)
     return np.asarray(best, np.int64)
@@ -48,10 +48,10 @@ def minimax(counts: Int64s, epsilon: Fraction) -> Int64s:
     # -S / n + m under / (S over) over n, as a fraction (cost, kept) with a positive kept
     cost = lengths * under * lengths.sum(axis=1)[:, None] - kept * kept * over
     best, top, bottom = lengths[:, -1], cost[:, -1], kept[:, -1]
-    for at in _larger(counts):
-        better = cost[:, at] * bottom < top * kept[:, at]
-        best, top = np.where(better, lengths[:, at], best), np.where(better, cost[:, at], top)
-        bottom = np.where(better, kept[:, at], bottom)
+    for user in _larger(counts):
+        better = cost[:, user] * bottom < top * kept[:, user]
+        best, top = np.where(better, lengths[:, user], best), np.where(better, cost[:, user], top)
+        bottom = np.where(better, kept[:, user], bottom)
     return np.asarray(best, np.int64)
 
 

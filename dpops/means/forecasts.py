@@ -54,14 +54,13 @@ def _laid_out(hats: HatCounts, counts: Int64s, m_ub: Rule) -> tuple[Int64s, Int6
     return laid.length, laid.arrays, laid.moved, spread, _variances(laid, hats.prior)
 
 
-def is_usual(known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> NDArray[np.bool_]:
+def is_usual(hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> NDArray[np.bool_]:
     """Whether no mechanism refuses a plan, bool (HATs,), by bounds that are far below theirs."""
     most = min(USUAL, int(_MOST_NOISE * epsilon) // (4 * FINE)) // grid.upper_steps
     fits = (
-        each.counts.size > 0 and each.counts[-1] >= 1 and int(each.counts.sum()) <= each.reported <= most
-        for each in known
+        hat.counts.size > 0 and hat.counts[-1] >= 1 and int(hat.counts.sum()) <= hat.reported <= most for hat in hats
     )
-    return np.fromiter(fits, np.bool_, len(known))
+    return np.fromiter(fits, np.bool_, len(hats))
 
 
 def _variances(laid: Layout, prior: Prior) -> Float64s:

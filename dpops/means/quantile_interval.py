@@ -57,8 +57,8 @@ class QuantileInterval(Mechanism):
         """The target of the lower end, counted from below; that of the upper end is as far from above."""
         raise NotImplementedError
 
-    def plans(self, known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[ArrayPlan]:
-        layouts = lay_out_together(known, grid, epsilon, self.m_ub)
+    def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[ArrayPlan]:
+        layouts = lay_out_together(hats, grid, epsilon, self.m_ub)
         ranks = {arrays: self.rank(arrays, epsilon) for arrays in {laid.facts["arrays"] for laid in layouts}}
         facts = {
             arrays: {"rank_numerator": rank.numerator, "rank_denominator": rank.denominator}

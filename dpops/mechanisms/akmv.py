@@ -36,8 +36,8 @@ class Akmv(Mechanism):
     chooses: ClassVar[bool] = True
     pull: ClassVar[Pull] = Pull(-0.25, 0.15, clips=True)
 
-    def plan(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
-        counts, reported = known
+    def plan(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
+        counts, reported = hat
         check_plan_input(counts, reported, grid.upper_steps, epsilon)
         samples, heaviest = int(counts.sum()), int(counts.max())
         most = grid.upper_steps * heaviest

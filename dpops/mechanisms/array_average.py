@@ -63,11 +63,11 @@ class ArrayAverage(Mechanism):
     def candidates(cls) -> Sequence["ArrayAverage"]:
         return [cls(), cls(m_ub="argmax")]
 
-    def plans(self, known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> list[ArrayPlan]:
+    def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> list[ArrayPlan]:
         if self.grouping == "best-fit":
-            laid = lay_out_together(known, grid, epsilon, self.m_ub)
+            laid = lay_out_together(hats, grid, epsilon, self.m_ub)
         else:
-            laid = [lay_out_wrapped(of_hat, grid, epsilon, self.m_ub) for of_hat in known]
+            laid = [lay_out_wrapped(hat, grid, epsilon, self.m_ub) for hat in hats]
         return average_plans(self.name, laid, grid, epsilon)
 
     def draw(self, hats: Hats, grid: Grid, epsilon: Fraction, noise: Noise) -> Drawn:
@@ -116,7 +116,7 @@ class ArrayAverage(Mechanism):
         if self.grouping != "best-fit":
             plans = self.plans(list(hats), hats.grid, hats.epsilon)
             scales = np.array([float(plan.scale * plan.step) for plan in plans])
-            shares = ((plan.weight, known.counts) for plan, known in zip(plans, hats, strict=True))
+            shares = ((plan.weight, hat.counts) for plan, hat in zip(plans, hats, strict=True))
             spread = [hats.prior.spread(weight - counts / counts.sum(), counts) for weight, counts in shares]
             return errors_around(hats, np.array(spread), scales)
         laid = laid_out(hats, self.m_ub)

@@ -56,14 +56,14 @@ class Auto(Mechanism):
     def candidates(cls) -> Sequence["Auto"]:
         return []
 
-    def ranking(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> list[Ranked]:
+    def ranking(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> list[Ranked]:
         """All candidates, the best forecast first; of equal ones a constant, which costs nothing, then by name."""
         ranked = []
         refusal = PlanError("auto: no mechanism to choose from")
-        hats = None if self.prior is None else HatCounts.of([known], grid, epsilon, self.prior)[0]
+        hats = None if self.prior is None else HatCounts.of([hat], grid, epsilon, self.prior)[0]
         for mechanism in _candidates(self.statistic, self.prior):
             try:
-                plan = mechanism.plan(known, grid, epsilon)
+                plan = mechanism.plan(hat, grid, epsilon)
             except PlanError as reason:  # noise beyond bounds, where a constant still has a plan
                 refusal = reason
                 continue
@@ -72,32 +72,30 @@ class Auto(Mechanism):
             raise refusal
         return sorted(ranked, key=_order)
 
-    def plan(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
-        return self.ranking(known, grid, epsilon)[0].plan
+    def plan(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
+        return self.ranking(hat, grid, epsilon)[0].plan
 
-    def plans(self, known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[Plan]:
+    def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[Plan]:
         """Those of means in usual HATs together."""
-        usual = np.flatnonzero(is_usual(known, grid, epsilon)).tolist() if self.statistic == "mean" else []
-        some = [known[place] for place in usual]
+        usual = np.flatnonzero(is_usual(hats, grid, epsilon)).tolist() if self.statistic == "mean" else []
+        some = [hats[place] for place in usual]
         plan_at: dict[int, Plan] = {}
         if some and self.prior is not None:
-            hats, order = HatCounts.of(some, grid, epsilon, self.prior)
-            for mechanism, chosen in self._chosen(hats):
+            counts, order = HatCounts.of(some, grid, epsilon, self.prior)
+            for mechanism, chosen in self._chosen(counts):
                 places = [usual[place] for place in order[chosen].tolist()]
-                plan_at |= zip(places, mechanism.plans([known[place] for place in places], grid, epsilon), strict=True)
+                plan_at |= zip(places, mechanism.plans([hats[place] for place in places], grid, epsilon), strict=True)
         elif some:
             plan_at |= zip(usual, self._safest(some, grid, epsilon), strict=True)
-        return [
-            plan_at[hat] if hat in plan_at else self.plan(of_hat, grid, epsilon) for hat, of_hat in enumerate(known)
-        ]
+        return [plan_at[place] if place in plan_at else self.plan(hat, grid, epsilon) for place, hat in enumerate(hats)]
 
-    def _safest(self, known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> list[Plan]:
+    def _safest(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> list[Plan]:
         """Picks what `ranking` has without a prior, for HATs of which no mechanism refuses a plan. One whose bias may
         be all of U is worse than the constant U/2, which is off by half of it at most."""
         best: list[Ranked] = []
         for mechanism in _candidates(self.statistic):
             if not mechanism.chooses:
-                plans = mechanism.plans(known, grid, epsilon)
+                plans = mechanism.plans(hats, grid, epsilon)
                 ranked = [Ranked(plan.error(), mechanism, plan) for plan in plans]
                 best = [min(pair, key=_order) for pair in zip(best, ranked, strict=True)] if best else ranked
         return [ranked.plan for ranked in best]
@@ -112,8 +110,8 @@ class Auto(Mechanism):
         return [(mechanism, np.flatnonzero(choice == index)) for index, mechanism in enumerate(candidates)]
 
     def forecasts(self, hats: HatCounts) -> Float64s:
-        chosen = [(known, self.ranking(known, hats.grid, hats.epsilon)[0].mechanism) for known in hats]
-        return np.array([best.forecast(known, hats.grid, hats.epsilon, hats.prior) for known, best in chosen])
+        chosen = [(hat, self.ranking(hat, hats.grid, hats.epsilon)[0].mechanism) for hat in hats]
+        return np.array([best.forecast(hat, hats.grid, hats.epsilon, hats.prior) for hat, best in chosen])
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         if len(totals) != len(plans):

@@ -59,8 +59,8 @@ class Baseline(Mechanism):
     def examples(cls) -> Sequence["Baseline"]:
         return [cls(), cls(m_ub="opt"), cls(m_ub=3), cls(statistic="mean-of-vehicles")]
 
-    def plan(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
-        counts, reported = known
+    def plan(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
+        counts, reported = hat
         m_ub = 1 if self.counts_once else self.m_ub
         check_plan_input(counts, reported, grid.upper_steps * (1 if m_ub == "none" else FINE), epsilon)
         rate = float(epsilon)
@@ -77,19 +77,19 @@ class Baseline(Mechanism):
             upper=grid.upper,
             bias_bound=float(grid.upper * moved),
             sensitivity=sensitivity,
-            facts={**facts_of(known, grid), **cap.facts()},
+            facts={**facts_of(hat, grid), **cap.facts()},
             rounding=float(grid.step / 2 if cap.whole else grid.step / 2 + step),
         )
 
     def forecasts(self, hats: HatCounts) -> Float64s:
         if self.counts_once or self.m_ub != "none":
-            return np.array([self._forecast(known, hats) for known in hats])
+            return np.array([self._forecast(hat, hats) for hat in hats])
         scale = quotients(hats.heaviest, hats.samples, hats.grid.upper_steps * hats.grid.step / hats.epsilon)
         return errors_around(hats, np.zeros(scale.size), scale, points=1)
 
-    def _forecast(self, known: CountsKnown, hats: HatCounts) -> float:
+    def _forecast(self, hat: CountsKnown, hats: HatCounts) -> float:
         """What it is where users may be capped."""
-        plan, counts, prior = self.plan(known, hats.grid, hats.epsilon), known.counts, hats.prior
+        plan, counts, prior = self.plan(hat, hats.grid, hats.epsilon), hat.counts, hats.prior
         true = np.full(counts.size, 1 / counts.size) if self.counts_once else counts / plan.facts["samples"]
         spread = prior.spread(weights(plan, counts) - true, counts)
         bias = spread * normal_scores(32 if spread > 0 else 1)

@@ -54,8 +54,8 @@ class BaselineVariance(Mechanism):
     def candidates(cls) -> Sequence["BaselineVariance"]:
         return [cls(), cls(m_ub="opt")]
 
-    def plan(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
-        counts, reported = known
+    def plan(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
+        counts, reported = hat
         check_plan_input(counts, reported, grid.upper_steps**2, epsilon)
         rate = float(epsilon)
         cap = chosen(self.m_ub, counts, reported, lambda cap: _over(_bias(cap)) + _over(_sensitivity(cap)) / rate)
@@ -70,13 +70,13 @@ class BaselineVariance(Mechanism):
             upper=upper,
             bias_bound=float(upper * Fraction(*_bias(cap))),
             sensitivity=sensitivity,
-            facts={**facts_of(known, grid), **cap.facts()},
+            facts={**facts_of(hat, grid), **cap.facts()},
             rounding=float(_rounding(grid) + upper / RANGE),
         )
 
     def forecasts(self, hats: HatCounts) -> Float64s:
         plans = self.plans(list(hats), hats.grid, hats.epsilon)
-        errors = [self._forecast(plan, known.counts, hats.prior) for plan, known in zip(plans, hats, strict=True)]
+        errors = [self._forecast(plan, hat.counts, hats.prior) for plan, hat in zip(plans, hats, strict=True)]
         return np.array(errors)
 
     def _forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:

@@ -38,11 +38,11 @@ class Constant(Mechanism):
     def examples(cls) -> Sequence["Constant"]:
         return [cls(), cls(prior=Prior(20.0, 12.0))]
 
-    def plans(self, known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[Plan]:
+    def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[Plan]:
         """epsilon: what may be spent; nothing is."""
         step, most, nothing = grid.step / 2, 2 * grid.upper_steps, Fraction(0)
-        for each in known:
-            check_plan_input(each.counts, each.reported, most, epsilon)
+        for hat in hats:
+            check_plan_input(hat.counts, hat.reported, most, epsilon)
         at = grid.upper_steps if self.prior is None else min(max(round(self.prior.mean / float(step)), 0), most)
         bias = float(step * max(at, most - at))
         return [
@@ -54,10 +54,10 @@ class Constant(Mechanism):
                 upper=grid.upper,
                 bias_bound=bias,
                 sensitivity=0,
-                facts={**facts_of(each, grid), "constant": at},
+                facts={**facts_of(hat, grid), "constant": at},
                 rounding=0.0,
             )
-            for each in known
+            for hat in hats
         ]
 
     def forecasts(self, hats: HatCounts) -> Float64s:

@@ -55,8 +55,8 @@ class Levy(Mechanism):
     def examples(cls) -> Sequence["Levy"]:
         return [cls(), cls(m_ub=3)]
 
-    def plans(self, known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[ArrayPlan]:
-        layouts = lay_out_together(known, grid, epsilon, self.m_ub)
+    def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[ArrayPlan]:
+        layouts = lay_out_together(hats, grid, epsilon, self.m_ub)
         choices = [_choice(laid.facts["arrays"], laid.m_ub, grid.upper_steps * FINE) for laid in layouts]
         return interval_plans(self.name, layouts, choices, grid, epsilon)
 

@@ -29,8 +29,8 @@ class OptArray(Mechanism):
     statistics: ClassVar[frozenset[str]] = frozenset({"mean"})
     adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
 
-    def plans(self, known: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[ArrayPlan]:
-        return average_plans(self.name, lay_out_together(known, grid, epsilon, _AVERAGE.m_ub), grid, epsilon)
+    def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[ArrayPlan]:
+        return average_plans(self.name, lay_out_together(hats, grid, epsilon, _AVERAGE.m_ub), grid, epsilon)
 
     def forecasts(self, hats: HatCounts) -> Float64s:
         return _AVERAGE.forecasts(hats)

@@ -35,9 +35,9 @@ class Tree(TreeMechanism):
     def examples(cls) -> Sequence["Tree"]:
         return [cls(), cls(bins=20, prior=Prior(20.0, 12.0))]
 
-    def plan(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> TreePlan:
-        plans = [mechanism.plan(known, grid, epsilon) for mechanism in _candidates(self.bins)]
-        return min(plans, key=lambda plan: self._error(plan, known.counts))
+    def plan(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> TreePlan:
+        plans = [mechanism.plan(hat, grid, epsilon) for mechanism in _candidates(self.bins)]
+        return min(plans, key=lambda plan: self._error(plan, hat.counts))
 
     def _error(self, plan: TreePlan, counts: Int64s) -> float:
         return plan.error() if self.prior is None else forecast_share_error(plan, counts, self.prior)

@@ -51,8 +51,8 @@ class WorstCaseOptimal(Mechanism):
     def candidates(cls) -> Sequence["WorstCaseOptimal"]:
         return cls.examples()
 
-    def plan(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
-        counts, reported = known
+    def plan(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
+        counts, reported = hat
         check_plan_input(counts, reported, 2 * grid.upper_steps, epsilon)
         ordered = np.sort(counts)[::-1]
         rank = self._rank(epsilon)

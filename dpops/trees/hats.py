@@ -68,17 +68,17 @@ def check_bins(bins: int) -> None:
         raise ValueError(f"bins must be 1 to {MOST_BINS}, got {bins}")
 
 
-def check_counts(known: CountsKnown, grid: Grid, epsilon: Fraction) -> None:
+def check_counts(hat: CountsKnown, grid: Grid, epsilon: Fraction) -> None:
     """Refuses what no tree can be planned for. A count times a mass, which is at most FINE counts, must fit 64 bits."""
-    check_plan_input(*known, grid.upper_steps, epsilon)
-    heaviest = int(known.counts.max())
+    check_plan_input(*hat, grid.upper_steps, epsilon)
+    heaviest = int(hat.counts.max())
     if heaviest**2 * FINE >= 1 << 62:
         raise PlanError(f"a user of {heaviest} samples is beyond the checked integer bounds (2**62)")
 
 
 def tree_plan(
     mechanism: str,
-    known: CountsKnown,
+    hat: CountsKnown,
     grid: Grid,
     epsilon: Fraction,
     bins: int,
@@ -100,10 +100,10 @@ def tree_plan(
         step=Fraction(1, total),
         scale=2 * most / (epsilon * min(shape.shares)),
         upper=Fraction(1),
-        bias_bound=transport_bias(masses / total, known.counts / known.reported),
+        bias_bound=transport_bias(masses / total, hat.counts / hat.reported),
         sensitivity=2 * most,
-        rounding=known.counts.size / total,
-        facts={**facts_of(known, grid), **on_grid, "total": total, **facts, **stored(shape)},
+        rounding=hat.counts.size / total,
+        facts={**facts_of(hat, grid), **on_grid, "total": total, **facts, **stored(shape)},
         masses=masses,
     )
 

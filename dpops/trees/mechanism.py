@@ -23,8 +23,8 @@ class TreeMechanism(Mechanism):
 
     def forecasts(self, hats: HatCounts) -> Float64s:
         plans = self.plans(list(hats), hats.grid, hats.epsilon)
-        counts = (known.counts for known in hats)
-        return np.array([forecast_share_error(*each, hats.prior) for each in zip(plans, counts, strict=True)])
+        counts = (hat.counts for hat in hats)
+        return np.array([forecast_share_error(*planned, hats.prior) for planned in zip(plans, counts, strict=True)])
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         return release_trees(totals, plans, noise)

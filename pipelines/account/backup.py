@@ -105,10 +105,10 @@ def write_backup(place: AccountLocation, path: Path, password: Path | None) -> B
     _refuse_other_files(path)
     word = None if password is None else _read_password(password)
     key, book = read_key(place.key), place.ledger
-    known = dict(place.witness.read_all())  # before the ledger is read, which never lags behind it
+    remembered = dict(place.witness.read_all())  # before the ledger is read, which never lags behind it
     book.verify()
     entries, made = list(book.entries()), datetime.now(UTC).isoformat(timespec="seconds")
-    backup = Backup(_Header(made, key.key.hex(), known), entries[:1]).with_entries(entries)
+    backup = Backup(_Header(made, key.key.hex(), remembered), entries[:1]).with_entries(entries)
     with locked(path.absolute().parent), replacing(path, 0o600) as file:
         file.write(_sealed(_packed(backup), word))
     return backup
@@ -180,8 +180,8 @@ def _check_nothing_since(place: AccountLocation, backup: Backup, evidence: Evide
         for account in {entry["account"] for entry in backup.entries}:
             if head.home(account) not in (None, backup.genesis):
                 raise AccountRefusal(f"account {account!r} lives in another ledger that this key file was used with")
-        if backup.genesis in (known := head.read_all()):
-            check_unsigned(known[backup.genesis], backup.entries, backup.signature)
+        if backup.genesis in (ledgers := head.read_all()):
+            check_unsigned(ledgers[backup.genesis], backup.entries, backup.signature)
         remembered = head.read(backup.genesis)
         if remembered is not None and remembered.sequence > backup.last["seq"]:
             missing = remembered.sequence - backup.last["seq"]

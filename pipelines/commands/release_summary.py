@@ -149,7 +149,7 @@ def show_check(checked: InputCheck, *, as_json: bool) -> None:
     """What `--check-input` found, all of it for the operator alone."""
     refused = dict(sorted(checked.outcome.refused.items()))
     if as_json:
-        facts: dict[str, Fact] = {"periods": [each._asdict() for each in checked.periods], "refused": refused}
+        facts: dict[str, Fact] = {"periods": [period._asdict() for period in checked.periods], "refused": refused}
         click.echo(Summary({}, Operator({"rows": checked.outcome.rows} | facts)).json())
         return
     table = Table(title=OPERATOR_ONLY, title_justify="left")

@@ -81,7 +81,7 @@ def variants() -> list[Variant]:
     kinds = [
         Variant(
             name,
-            tuple(each for each in registry.registered() if each in cls.statistics),
+            tuple(statistic for statistic in registry.registered() if statistic in cls.statistics),
             tuple(sorted(cls.adjacencies)),
             tuple(_options(cls)),
         )
@@ -89,7 +89,7 @@ def variants() -> list[Variant]:
     ]
     levels = Variant(MECHANISM, ("mean",), ("add-remove", "counts-public"), tuple(fields_of(Options)))
     classes = Variant(MECHANISM, (STATISTIC,), ("add-remove",), tuple(fields_of(ClassOptions)))
-    return sorted([*kinds, levels, classes], key=lambda each: each.mechanism)
+    return sorted([*kinds, levels, classes], key=lambda variant: variant.mechanism)
 
 
 def _options(cls: type) -> Iterator[Field]:

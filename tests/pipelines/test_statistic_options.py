@@ -56,17 +56,17 @@ class NoisyShare(Mechanism):
     statistics = frozenset({"share"})
     adjacencies = frozenset({"counts-public"})
 
-    def plan(self, known: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
-        samples, heaviest = int(known.counts.sum()), int(known.counts.max())
+    def plan(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
+        samples, heaviest = int(hat.counts.sum()), int(hat.counts.max())
         return Plan(
             mechanism=self.name,
             epsilon=epsilon,
             step=Fraction(1, samples),
             scale=heaviest / epsilon,
             upper=Fraction(1),
-            bias_bound=1 - samples / known.reported,
+            bias_bound=1 - samples / hat.reported,
             sensitivity=heaviest,
-            facts=facts_of(known, grid),
+            facts=facts_of(hat, grid),
             rounding=0.0,
         )
 

@@ -201,15 +201,15 @@ def of_accounts(db: sa.Connection, *which: sa.ColumnElement[bool]) -> Sequence[E
     return [dict(row) for row in db.execute(query.order_by(ENTRY.c.seq)).mappings()]
 
 
-def own_accounts(known: Iterable[Entry], signature: Signature) -> set[str]:
+def own_accounts(entries: Iterable[Entry], signature: Signature) -> set[str]:
     """The accounts that were opened with this key, of entries in the order of the chain."""
-    opened = (entry for entry in known if entry["kind"] == "account")
+    opened = (entry for entry in entries if entry["kind"] == "account")
     return {entry["account"] for entry in opened if f'"{signature.key_check}"' in entry["body"]}
 
 
-def head_is_signed(known: Iterable[Entry], accounts: Collection[str]) -> bool:
+def head_is_signed(entries: Iterable[Entry], accounts: Collection[str]) -> bool:
     """Whether an entry of one of these accounts says that the head file is signed."""
-    bodies = (entry["body"] for entry in known if entry["kind"] in _OF_ACCOUNTS and entry["account"] in accounts)
+    bodies = (entry["body"] for entry in entries if entry["kind"] in _OF_ACCOUNTS and entry["account"] in accounts)
     return any(HEAD_IS_SIGNED.items() <= msgspec.json.decode(body, type=dict[str, Any]).items() for body in bodies)
 
 

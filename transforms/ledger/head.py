@@ -69,7 +69,7 @@ class Head:
         return self._read()[1]
 
     def has_unsigned(self) -> bool:
-        return any(known.get("is_unsigned") for known in self.read_all().values())
+        return any(remembered.get("is_unsigned") for remembered in self.read_all().values())
 
     def read_all(self) -> Mapping[str, Known]:
         return self._read()[0]
@@ -85,9 +85,9 @@ class Head:
     def vouch(self, genesis: str) -> None:
         """Signs what an older version remembered of a ledger, which was found to fit it."""
         with locked(self._path.parent):
-            known = dict(self.read_all())
-            known[genesis] = _plain(known[genesis])
-            self._write(known)
+            ledgers = dict(self.read_all())
+            ledgers[genesis] = _plain(ledgers[genesis])
+            self._write(ledgers)
 
     def advance(self, genesis: str, sequence: int, hash_: str, account: str) -> None:
         """Remembers a newer head; an older one (another process was faster) changes nothing."""
@@ -111,9 +111,9 @@ class Head:
             try:
                 file = msgspec.json.decode(data, type=_File)
             except msgspec.ValidationError:  # of an older version
-                known = msgspec.json.decode(data, type=dict[str, Known])
-                return {ledger: Known(**mine | {"is_unsigned": True}) for ledger, mine in known.items()}, False
-            known = msgspec.json.decode(file.ledgers, type=dict[str, Known])
+                ledgers = msgspec.json.decode(data, type=dict[str, Known])
+                return {ledger: Known(**last | {"is_unsigned": True}) for ledger, last in ledgers.items()}, False
+            ledgers = msgspec.json.decode(file.ledgers, type=dict[str, Known])
         except FileNotFoundError:
             raise LedgerError(
                 f"the head file {self._path} is missing: restore it from the backup, it belongs with the key file"
@@ -125,16 +125,16 @@ class Head:
                 f"the head file {self._path} is not signed with the account's key: it is forged, or another key's. "
                 "Restore it from the backup"
             )
-        return known, True
+        return ledgers, True
 
-    def _write(self, known: Mapping[str, Known]) -> None:
+    def _write(self, ledgers: Mapping[str, Known]) -> None:
         if self._key:
-            ledgers = msgspec.json.encode(known)
-            data = msgspec.json.encode(_File(msgspec.Raw(ledgers), self._sign(ledgers)))
+            signed = msgspec.json.encode(ledgers)
+            data = msgspec.json.encode(_File(msgspec.Raw(signed), self._sign(signed)))
         elif self.exists() and self.is_signed():
             raise LedgerError(f"the head file {self._path} is signed: without the account's key it stays as it is")
         else:
-            data = msgspec.json.encode({ledger: _plain(mine) for ledger, mine in known.items()})
+            data = msgspec.json.encode({ledger: _plain(last) for ledger, last in ledgers.items()})
         with replacing(self._path) as file:
             file.write(data)
 
@@ -142,5 +142,5 @@ class Head:
         return hmac.digest(self._key or b"", ledgers, "sha256").hex()
 
 
-def _plain(known: Known) -> Known:
-    return Known(sequence=known["sequence"], hash=known["hash"], accounts=known["accounts"])
+def _plain(remembered: Known) -> Known:
+    return Known(sequence=remembered["sequence"], hash=remembered["hash"], accounts=remembered["accounts"])

@@ -355,11 +355,11 @@ class Ledger:
         if self._signature and self._head.has_unsigned() and self._run(lambda db: witness.is_unsigned(db, self._head)):
             self.check_head()
             self._head.vouch(self._run(chain.genesis) or "")
-        found, tip = self._run(lambda db: (work(db), chain.tip(db)))
+        answer, tip = self._run(lambda db: (work(db), chain.tip(db)))
         if failing:
             failpoint(failing)
         self._head.advance(*tip, account)
-        return found
+        return answer
 
     def _run(self, work: Callable[[sa.Connection], Found]) -> Found:
         """`work` in one transaction, whole and from its start again where the database may succeed with it later.

@@ -19,24 +19,24 @@ def fits(db: sa.Connection, head: Head, signature: Signature | None) -> bool:
     Raises LedgerError for a ledger without the entry that it remembers, and for an unsigned head where there is no
     reason for one: it is taken where it knows the ledger, and no entry says that the head is signed.
     """
-    known = head.read_all().get(chain.genesis(db) or "")
-    if known is None:
+    remembered = head.read_all().get(chain.genesis(db) or "")
+    if remembered is None:
         if signature and not head.is_signed():
             raise LedgerError(f"{_UNSIGNED}and does not know this ledger: it was made for another one. {_RESTORE}")
         return False
-    check_unsigned(known, chain.of_accounts(db), signature)
-    found = db.execute(sa.select(ENTRY.c.hash).where(ENTRY.c.seq == known["sequence"])).scalar()
-    if found != known["hash"]:
+    check_unsigned(remembered, chain.of_accounts(db), signature)
+    there = db.execute(sa.select(ENTRY.c.hash).where(ENTRY.c.seq == remembered["sequence"])).scalar()
+    if there != remembered["hash"]:
         raise LedgerError(
-            f"the ledger was rolled back or replaced: entry {known['sequence']}, seen before, is not in it"
+            f"the ledger was rolled back or replaced: entry {remembered['sequence']}, seen before, is not in it"
         )
     return True
 
 
-def check_unsigned(known: Known, of_accounts: Sequence[Entry], signature: Signature | None) -> None:
+def check_unsigned(remembered: Known, of_accounts: Sequence[Entry], signature: Signature | None) -> None:
     """Refuses a head of an older version where the ledger's entries say that it was signed since."""
     own = chain.own_accounts(of_accounts, signature) if signature else set()
-    if known.get("is_unsigned") and chain.head_is_signed(of_accounts, {*known["accounts"], *own}):
+    if remembered.get("is_unsigned") and chain.head_is_signed(of_accounts, {*remembered["accounts"], *own}):
         raise LedgerError(
             f"{_UNSIGNED}and the ledger says that its head is signed: it is forged, or from before. {_RESTORE}"
         )
@@ -44,8 +44,8 @@ def check_unsigned(known: Known, of_accounts: Sequence[Entry], signature: Signat
 
 def is_unsigned(db: sa.Connection, head: Head) -> bool:
     """Whether what the head file remembers of this ledger is of an older version."""
-    known = head.read_all().get(chain.genesis(db) or "")
-    return bool(known and known.get("is_unsigned"))
+    remembered = head.read_all().get(chain.genesis(db) or "")
+    return bool(remembered and remembered.get("is_unsigned"))
 
 
 def must_know(db: sa.Connection, signature: Signature | None) -> bool:

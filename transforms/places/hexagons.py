@@ -75,8 +75,8 @@ def _polygons(document: Any) -> Iterator[Rings]:
     kind = document.get("type") if isinstance(document, dict) else None
     inner = {"FeatureCollection": "features", "GeometryCollection": "geometries"}
     if kind in inner:
-        for each in document.get(inner[kind], []):
-            yield from _polygons(each)
+        for part in document.get(inner[kind], []):
+            yield from _polygons(part)
     elif kind == "Feature":
         yield from _polygons(document.get("geometry") or {})
     elif kind == "MultiPolygon":

@@ -156,7 +156,7 @@ def _meetings(line: "shapely.Geometry", buffer_m: float) -> float:
     import shapely
 
     parts = [shapely.get_coordinates(part) for part in shapely.get_parts(line)]
-    segments = np.concatenate([shapely.linestrings(np.stack([at[:-1], at[1:]], axis=1)) for at in parts])
+    segments = np.concatenate([shapely.linestrings(np.stack([part[:-1], part[1:]], axis=1)) for part in parts])
     sample = segments[:: max(1, segments.size // _SAMPLED)]
     reach = shapely.bounds(sample) + np.array([-buffer_m, -buffer_m, buffer_m, buffer_m])
     met = shapely.STRtree(segments).query(shapely.box(*reach.T))

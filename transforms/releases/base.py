@@ -74,7 +74,7 @@ class Before(NamedTuple):
 
     def _has_gone_on(self, unit: StageUnit) -> bool:
         entries = (entry.unit for entry in self.stages(unit.spec_id))
-        return any(each.period == unit.period and each.stage > unit.stage for each in entries)
+        return any(other.period == unit.period and other.stage > unit.stage for other in entries)
 
     @property
     def _account(self) -> LedgerAccount:

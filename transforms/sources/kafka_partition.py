@@ -120,7 +120,7 @@ def _starts(consumer: Consumer, topic: Topic, since_ms: int | None) -> list[Part
     if since_ms is not None:
         asked = [TopicPartition(topic.name, n, since_ms) for n in numbers]
         times = consumer.offsets_for_times(asked, timeout=START_S)
-        offsets = [at.offset if at.offset >= 0 else end for at, (_, end) in zip(times, ends, strict=True)]
+        offsets = [start.offset if start.offset >= 0 else end for start, (_, end) in zip(times, ends, strict=True)]
     return [PartitionStart(n, offset, len(numbers)) for n, offset in zip(numbers, offsets, strict=True)]
 
 

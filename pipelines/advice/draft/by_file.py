@@ -26,7 +26,8 @@ def read_folder(paths: Sequence[str]) -> Sample:
     names = [os.fsdecode(vehicle_of(path)) for path in paths]
     if len(paths) < 2 or first.layout in FIXED or len(set(names)) < 2 or any(map(_DATE.search, names)):
         return first
-    if _has_ids(known := find_columns(first.columns)) and known and len(set(first.columns[known.names["vehicle"]])) > 1:
+    columns = find_columns(first.columns)
+    if columns and _has_ids(columns) and len(set(first.columns[columns.names["vehicle"]])) > 1:
         return first
     every = -(-len(paths) // MOST_FILES)
     samples = [first, *(read_sample(path) for path in paths[every::every])]
@@ -64,8 +65,8 @@ def advice(missing: Sequence[str]) -> str:
     return f'; where each file is of one vehicle and named by it, vehicle = "{FILE}", or give the folder as --sample'
 
 
-def _has_ids(known: Found | None) -> bool:
-    return known is not None and "vehicle" not in known.guessed and not known.is_doubtful
+def _has_ids(columns: Found | None) -> bool:
+    return columns is not None and "vehicle" not in columns.guessed and not columns.is_doubtful
 
 
 def _part(sample: Sample, name: str, rows: int) -> dict[str, list[Any]]:
@@ -84,5 +85,5 @@ def _ids_beside(sample: Sample) -> bool:
 def _tells_files_apart(values: Sequence[Any], names: Sequence[Any]) -> bool:
     """Whether a column has one value in each file, and another in each: it is the id, and may be named."""
     pairs = {(name, str(value)) for name, value in zip(names, values, strict=True) if value is not None}
-    files, found = len(set(names)), len({value for _, value in pairs})
-    return len(pairs) == files == found
+    files, values_held = len(set(names)), len({value for _, value in pairs})
+    return len(pairs) == files == values_held

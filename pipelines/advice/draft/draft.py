@@ -162,8 +162,8 @@ def _columns_of(path: Path, sample: Sample) -> Found:
         if not any(speed not in (None, "") for speed in sample.columns.get(names["speed"], ())):
             del names["speed"]
         return Found(names, FIXED[sample.layout].units.time_unit, ())
-    found = find_by_file(sample.columns) if is_by_file(sample) else find_columns(sample.columns)
-    if found is None:
+    columns = find_by_file(sample.columns) if is_by_file(sample) else find_columns(sample.columns)
+    if columns is None:
         there = ", ".join(_text(name) for name in list(sample.columns)[:20])
         missing = missing_fields(sample.columns)
         told = "; ".join(f"{field}: looked for {LOOKED_FOR[field]}" for field in missing)
@@ -171,7 +171,7 @@ def _columns_of(path: Path, sample: Sample) -> Found:
             f"{path}: a {sample.layout} file, but no column of {' and '.join(missing)} was made out. {told}. "
             f"It has {there or 'none'}: write input.columns by hand (docs/specification.md){advice(missing)}"
         )
-    return found
+    return columns
 
 
 # --- tables of the specification ----------------------------------------------------------------------------------

@@ -129,13 +129,13 @@ class Forecaster:
         return self._known[key]
 
     def _rank(self, mechanism: Mechanism, hat: PlannedHat, epsilon: Fraction) -> list[Candidate]:
+        counts = CountsKnown(hat.kept, hat.reported)
         if isinstance(mechanism, Auto):
-            ranking = mechanism.ranking(CountsKnown(hat.kept, hat.reported), self._grid, epsilon)
+            ranking = mechanism.ranking(counts, self._grid, epsilon)
             return [Candidate(label(each.mechanism), each.plan, each.error) for each in ranking]
-        known = CountsKnown(hat.kept, hat.reported)
-        plan = mechanism.plan(known, self._grid, epsilon)
+        plan = mechanism.plan(counts, self._grid, epsilon)
         prior = self._prior
-        error = plan.error() if prior is None else mechanism.forecast(known, self._grid, epsilon, prior)
+        error = plan.error() if prior is None else mechanism.forecast(counts, self._grid, epsilon, prior)
         return [Candidate(label(mechanism), plan, error)]
 
 

@@ -156,10 +156,10 @@ def half_width_curves(spec: Specification, vehicles: Float64s) -> list[tuple[flo
     """By total, on a later day: its epsilon, and half-widths of a HAT and of a cell's day. vehicles: in a HAT."""
     asked = spec.levels
     assert asked is not None
-    known, upper, curves = known_of(spec, asked), float(spec.speeds.grid.upper), []
+    bounds, upper, curves = known_of(spec, asked), float(spec.speeds.grid.upper), []
     for factor in FACTORS:
-        stage = _LATER.stage(asked, known, factor)
-        halves = hat_half_widths(stage, known, vehicles, upper).kmh, place_half_widths(stage, known, vehicles, upper)
+        stage = _LATER.stage(asked, bounds, factor)
+        halves = hat_half_widths(stage, bounds, vehicles, upper).kmh, place_half_widths(stage, bounds, vehicles, upper)
         curves.append((float(asked.epsilon * factor), *halves))
     return curves
 

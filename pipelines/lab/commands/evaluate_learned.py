@@ -69,7 +69,7 @@ def evaluate_spread(feed: Feed, totals: list[str], runs: int, results: Results) 
         city = read_spread_city(feed, asked, bars)
         errors = spread_errors(city, totals, runs, bars)
     days = [day.name for day in city.city.days]
-    results.keep({"not_private": NOT_PRIVATE, "days": days, "errors": [asdict(each) for each in errors]}, "spread.json")
+    results.keep({"not_private": NOT_PRIVATE, "days": days, "errors": [asdict(row) for row in errors]}, "spread.json")
     if results.as_json:
         return
     out = console()

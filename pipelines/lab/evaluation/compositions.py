@@ -176,16 +176,16 @@ def _actual(
     rows: Tally, stat: RequestedStatistic, epsilon: Fraction, grid: Grid, truth: Truth, runs: int
 ) -> tuple[Int64s, Float64s]:
     """Index in `truth` of each HAT with a value, and its mean absolute error over the runs."""
-    hats = [(slot_s, hat) for slot_s, mine in _slots(rows) for hat in hats_of(mine).with_users().each()]
-    at = np.array([truth.keys[slot_s, hat.cell] for slot_s, hat in hats], np.int64)
-    known = [CountsKnown(hat.totals.counts, hat.reported) for _, hat in hats]
-    plans = stat.mechanism.plans(known, grid, epsilon)
-    true = truth.values[stat.name][at]
-    error = np.zeros(at.size)
+    hats = [(slot_s, hat) for slot_s, of_slot in _slots(rows) for hat in hats_of(of_slot).with_users().each()]
+    indices = np.array([truth.keys[slot_s, hat.cell] for slot_s, hat in hats], np.int64)
+    counts = [CountsKnown(hat.totals.counts, hat.reported) for _, hat in hats]
+    plans = stat.mechanism.plans(counts, grid, epsilon)
+    true = truth.values[stat.name][indices]
+    error = np.zeros(indices.size)
     for _ in range(runs):
         released = stat.mechanism.release([hat.totals for _, hat in hats], plans, Noise())
         error += np.abs(values_of(released, plans) - true)
-    return at, error / runs
+    return indices, error / runs
 
 
 def _constants(truth: Truth, statistics: Sequence[RequestedStatistic]) -> Iterator[CompositionErrors]:

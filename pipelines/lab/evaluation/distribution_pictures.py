@@ -68,7 +68,7 @@ def draw_day(hats: Sequence[Hat], bins: int, grid: Grid, epsilon: str, prior: Pr
     return _save(figure, folder, "day")
 
 
-def draw_dense(found: Sequence[tuple[int, OutputErrors]], epsilon: str, folder: Path) -> Path:
+def draw_dense(by_vehicles: Sequence[tuple[int, OutputErrors]], epsilon: str, folder: Path) -> Path:
     """Errors in the made-up city against the number of vehicles, at one epsilon."""
     figure = Figure(figsize=(7.4, 4.4), layout="constrained")
     axes = figure.add_subplot()
@@ -79,11 +79,11 @@ def draw_dense(found: Sequence[tuple[int, OutputErrors]], epsilon: str, folder: 
         ("mean", ARRAY_AVERAGE, "#9467bd", "v-"),
     )
     for output, label, colour, style in lines:
-        mine = [(v, e.mean) for v, e in found if (e.output, e.label, e.epsilon) == (output, label, epsilon)]
-        axes.plot(*zip(*mine, strict=True), style, color=colour, markersize=4, label=f"{output} ({label})")
+        points = [(v, e.mean) for v, e in by_vehicles if (e.output, e.label, e.epsilon) == (output, label, epsilon)]
+        axes.plot(*zip(*points, strict=True), style, color=colour, markersize=4, label=f"{output} ({label})")
     for output, colour in (("p50", "#1f77b4"), ("p85", "#d62728"), ("mean", "#2ca02c")):
-        mine = [(v, e.mean) for v, e in found if (e.output, e.label) == (output, CONSTANT)]
-        axes.plot(*zip(*mine, strict=True), ":", color=colour, linewidth=1, label=f"{output} (constant)")
+        points = [(v, e.mean) for v, e in by_vehicles if (e.output, e.label) == (output, CONSTANT)]
+        axes.plot(*zip(*points, strict=True), ":", color=colour, linewidth=1, label=f"{output} (constant)")
     axes.set_xscale("log")
     axes.set_yscale("log")
     _frame(axes, "vehicles in the HAT", f"mean absolute error at ε {epsilon}, km/h")

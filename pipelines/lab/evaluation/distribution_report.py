@@ -37,9 +37,9 @@ def crossover_table(found: Sequence[Crossover]) -> Table:
     return table
 
 
-def error_table(output: str, found: Sequence[OutputErrors], truth: Truth, where: str) -> Table:
+def error_table(output: str, rows: Sequence[OutputErrors], truth: Truth, where: str) -> Table:
     """Errors of one output by epsilon; a star marks what the city's constant does better."""
-    bar = next(each for each in found if each.label == CONSTANT)
+    bar = next(row for row in rows if row.label == CONSTANT)
     table = Table(
         title=f"{where}: mean absolute error of {output} per HAT, {UNITS[output]}",
         caption="* worse than publishing the whole city's; columns to the right: HATs by vehicles.",
@@ -51,13 +51,13 @@ def error_table(output: str, found: Sequence[OutputErrors], truth: Truth, where:
     table.add_column("epsilon", justify="right")
     for name in ("all HATs", "by rows", *names):
         table.add_column(name, justify="right")
-    for each in found:
-        pairs = zip(_numbers(each), _numbers(bar), strict=True)
-        table.add_row(each.label, each.epsilon, *(_against(output, *pair) for pair in pairs))
+    for row in rows:
+        pairs = zip(_numbers(row), _numbers(bar), strict=True)
+        table.add_row(row.label, row.epsilon, *(_against(output, *pair) for pair in pairs))
     return table
 
 
-def dense_table(found: Sequence[tuple[int, OutputErrors]]) -> Table:
+def dense_table(rows: Sequence[tuple[int, OutputErrors]]) -> Table:
     """The made-up city: a line for each number of vehicles and epsilon."""
     table = Table(
         title="dense made-up city: mean absolute error by vehicles in the HAT, km/h (cdf: share)",
@@ -65,23 +65,23 @@ def dense_table(found: Sequence[tuple[int, OutputErrors]]) -> Table:
         title_justify="left",
         caption_justify="left",
     )
-    lines = [(vehicles, each) for vehicles, each in found if each.label != CONSTANT]
-    bars = {(vehicles, each.output): each.mean for vehicles, each in found if each.label == CONSTANT}
-    outputs = list(dict.fromkeys((each.output, each.label) for _, each in lines))
+    lines = [(vehicles, errors) for vehicles, errors in rows if errors.label != CONSTANT]
+    bars = {(vehicles, errors.output): errors.mean for vehicles, errors in rows if errors.label == CONSTANT}
+    outputs = list(dict.fromkeys((errors.output, errors.label) for _, errors in lines))
     for name in ("vehicles", "epsilon", *(f"{output} ({label})" for output, label in outputs)):
         table.add_column(name, justify="right")
-    for (vehicles, epsilon), mine in groupby(lines, lambda line: (line[0], line[1].epsilon)):
-        by = {(each.output, each.label): each.mean for _, each in mine}
+    for (vehicles, epsilon), of_fleet in groupby(lines, lambda line: (line[0], line[1].epsilon)):
+        by = {(errors.output, errors.label): errors.mean for _, errors in of_fleet}
         table.add_row(str(vehicles), epsilon, *(_against(o, by[o, label], bars[vehicles, o]) for o, label in outputs))
-    for vehicles in dict.fromkeys(vehicles for vehicles, _ in found):
+    for vehicles in dict.fromkeys(vehicles for vehicles, _ in rows):
         table.add_row(
             str(vehicles), "constant", *(_against(o, bars[vehicles, o], bars[vehicles, o]) for o, _ in outputs)
         )
     return table
 
 
-def _numbers(each: OutputErrors) -> list[float | None]:
-    return [each.mean, each.row_weighted, *each.by_class]
+def _numbers(errors: OutputErrors) -> list[float | None]:
+    return [errors.mean, errors.row_weighted, *errors.by_class]
 
 
 def _against(output: str, value: float | None, level: float | None) -> str:

@@ -62,8 +62,8 @@ def recipe_for(city: TrueCity, kind: Kind, epsilon: Fraction, delta: Fraction, s
     epsilon, rho = of_span.of_a_day()
     hats = hats_of(city.region, city.days[0].hours)
     known = BoundsOnly(hats=hats, fleet=city.fleet)
-    found = chosen(recipe(kind, epsilon, rho, known), known)
-    first, later = (tuple(replace(each, exponent=TARGET) for each in stages) for stages in (found.first, found.later))
+    best = chosen(recipe(kind, epsilon, rho, known), known)
+    first, later = (tuple(replace(stage, exponent=TARGET) for stage in stages) for stages in (best.first, best.later))
     return Recipe(first=first, later=later)
 
 

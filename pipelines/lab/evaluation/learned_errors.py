@@ -80,18 +80,18 @@ def evaluated(city: TrueCity, totals: Sequence[str], runs: int, report: Report, 
     span_days: the totals are of so many days, which share them alike.
     """
     constant, half = [_constant(city, day) for day in city.days], half_of(city)
-    bar, half_bar = (_errors(each, [constant], CONSTANT, "-", None, None) for each in (city, half))
+    bar, half_bar = (_errors(run, [constant], CONSTANT, "-", None, None) for run in (city, half))
     exact = simulate(city, recipe_for(city, "gaussian", Fraction(1), DELTA), None)
     whole = Evaluated([bar, _errors(city, [_values(exact.causal)], NO_NOISE, "-", None, bar)])
     for done, (total, kind) in enumerate((total, kind) for total in totals for kind in KINDS):
         how = recipe_for(city, kind, Fraction(total), DELTA, span_days)
-        found = [simulate(city, how, Noise()) for _ in range(runs)]
+        outcomes = [simulate(city, how, Noise()) for _ in range(runs)]
         delta = None if kind == "laplace" else str(float(DELTA))
         for what, of in (("causal", _causal), ("whole", _whole), ("forecast", _forecast)):
-            whole.errors.append(_errors(city, [of(each) for each in found], what, total, delta, bar))
-        whole.errors.append(_errors(half, [_causal(each) for each in found], HALF, total, delta, half_bar))
-        whole.coverage.extend(coverage(city, found, total, delta))
-        shown = [each.products for each in found]
+            whole.errors.append(_errors(city, [of(run) for run in outcomes], what, total, delta, bar))
+        whole.errors.append(_errors(half, [_causal(run) for run in outcomes], HALF, total, delta, half_bar))
+        whole.coverage.extend(coverage(city, outcomes, total, delta))
+        shown = [run.products for run in outcomes]
         whole.products.extend(product_errors(city.days, city.grid, shown, total, delta))
         report(done + 1, len(totals) * len(KINDS))
     return whole

@@ -121,8 +121,8 @@ def _causal(errors: Sequence[Errors]) -> list[Errors]:
     return [error for error in errors if error.what in (CONSTANT, NO_NOISE, "causal")]
 
 
-def _total(each: Errors | Coverage | ProductErrors | SpreadErrors) -> str:
-    return f"{each.total} δ" if each.delta else each.total
+def _total(result: Errors | Coverage | ProductErrors | SpreadErrors) -> str:
+    return f"{result.total} δ" if result.delta else result.total
 
 
 def _span(least: float, most: float | None) -> str:

@@ -138,7 +138,7 @@ def _distribution_trial(
     }
     parts["ule"] = reports
     smooth = {column: smoothed(aggregate(part, BUCKETS), _TOLERANCE) for column, part in parts.items()}
-    return {column: (divergence(each.shares, truth),) for column, each in smooth.items()}
+    return {column: (divergence(estimate.shares, truth),) for column, estimate in smooth.items()}
 
 
 def divergence(first: Float64s, second: Float64s) -> float:
@@ -175,7 +175,7 @@ def run_all(
     for table, data, config in plan:
         columns = MEAN_COLUMNS if table == "mean" else DISTRIBUTION_COLUMNS
         for column in columns:
-            every = [each for chunk in range(chunks) for each in results[table, data, config, chunk][column]]
+            every = [result for chunk in range(chunks) for result in results[table, data, config, chunk][column]]
             cells.append(cell_of(table, data, config, column, np.array(every), users))
     return cells
 

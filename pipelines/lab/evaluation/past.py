@@ -149,8 +149,8 @@ def _allocation(total: str, of: Allocation) -> Allocation:
 
 
 def _tallied(job: Job, plan: Sequence[int], events: Mapping[int, list[bytes]]) -> Tally:
-    events_of_slots = {slot_s: wire.unpack_events(events.get(slot_s, [])) for slot_s in plan}
-    return wire.joined([tally(each, at, None, job.release.columns).tally for at, each in events_of_slots.items()])
+    by_slot = {slot_s: wire.unpack_events(events.get(slot_s, [])) for slot_s in plan}
+    return wire.joined([tally(seen, slot_s, None, job.release.columns).tally for slot_s, seen in by_slot.items()])
 
 
 def _simulated(telemetry: Telemetry, policy: Policy) -> _Run:
@@ -202,8 +202,8 @@ def _mean(
     errors: Sequence[Float64s], runs: Sequence[_Run], chosen: Sequence[NDArray[np.bool_]]
 ) -> tuple[float, float] | None:
     """Over HATs, and by reports."""
-    misses = np.concatenate([error[mine] for error, mine in zip(errors, chosen, strict=True)])
-    reports = np.concatenate([run.reports[mine] for run, mine in zip(runs, chosen, strict=True)])
+    misses = np.concatenate([error[rows] for error, rows in zip(errors, chosen, strict=True)])
+    reports = np.concatenate([run.reports[rows] for run, rows in zip(runs, chosen, strict=True)])
     return (float(misses.mean()), float(np.average(misses, weights=reports))) if misses.size else None
 
 

@@ -65,25 +65,25 @@ def mapped(
         Taught.none(places),
         np.zeros((2, places)),
     )
-    known: Learned | None = None
+    models: Learned | None = None
     believed: LearnedPlaces | None = None
     for number in range(days or len(city.days)):
         day, rows = true.days[number % len(city.days)], city.days[number % len(city.days)]
         hours = np.array(day.hours, np.int64)
-        stages = look(true, day, coarse, None if known is None else known.forecast(hours), state, noise)
+        stages = look(true, day, coarse, None if models is None else models.forecast(hours), state, noise)
         state = taken_in(state, DayValues(hours=hours, stages=stages))
-        known = learned(state)
+        models = learned(state)
         far = None if believed is None else believed.differences
-        laid = differences_of(far, known, city.pieces, true.grid)
-        stage = _laid((later if number else first)[-1], city, day, laid, known)
+        laid = differences_of(far, models, city.pieces, true.grid)
+        stage = _laid((later if number else first)[-1], city, day, laid, models)
         taught = taught.after(_released(rows, stage, noise), day.hours)
-        believed = learned_places(taught, known, city.pieces, true.fleet, stage.kind)
+        believed = learned_places(taught, models, city.pieces, true.fleet, stage.kind)
         seen += _truth(rows, seen.shape[1], true)
         yield _errors(number + 1, believed, seen, float(true.grid.upper))
 
 
-def _laid(stage: Stage, city: PlaceCity, day: TrueDay, laid: Differences, known: Learned) -> Stage:
-    centres = centres_around(city.city, known.estimate())
+def _laid(stage: Stage, city: PlaceCity, day: TrueDay, laid: Differences, models: Learned) -> Stage:
+    centres = centres_around(city.city, models.estimate())
     hats = hats_of_places(city.pieces.places, day.hours)
     return stage.on(hats, centres, city.city.grid.step, 0, laid)
 
@@ -133,11 +133,11 @@ def read_place_city(
     """
     spec = feed.spec
     tallies, periods = read_tallies(feed, Hexagons(resolution, None), report)
-    first = (tallies[at].cell for at in next(iter(periods.values())) if at in tallies)
+    first = (tallies[slot_s].cell for slot_s in next(iter(periods.values())) if slot_s in tallies)
     region = spec.cells.region or around(np.unique(ancestors(part, spec.cells.resolution)) for part in first)
     pieces, days, at_places = pieces_of(region), [], []
     for name, slots in periods.items():
-        tally = _under(pieces, joined([tallies[at] for at in slots if at in tallies]))
+        tally = _under(pieces, joined([tallies[slot_s] for slot_s in slots if slot_s in tallies]))
         rows = rows_of_pieces(tally, pieces.cell, slots)
         days.append(true_day(name, rows, hours_of(slots, spec.timetable.zone), len(region), spec.speeds.grid))
         at_places.append(rows_of_pieces(tally, pieces.place, slots))

@@ -61,8 +61,8 @@ def run_cell(data: DataSet, label: str, epsilon: str, runs: int, seed: int) -> C
     """Releases a data set so many times with one mechanism."""
     mechanism = contenders(data)[label]
     counts = data.counts
-    known = CountsKnown.all_of(counts)
-    plan = mechanism.plan(known, GRID, Fraction(epsilon))
+    hat = CountsKnown.all_of(counts)
+    plan = mechanism.plan(hat, GRID, Fraction(epsilon))
     own = hashlib.sha256(f"{seed}/{data.name}/{label}/{epsilon}".encode()).digest()
     rng = np.random.default_rng(int.from_bytes(own[:8]))
     noise = Noise(rng.bytes)
@@ -84,7 +84,7 @@ def run_cell(data: DataSet, label: str, epsilon: str, runs: int, seed: int) -> C
         error=float(all_errors.mean()),
         standard_error=float(all_errors.std() / math.sqrt(runs)),
         published=float(np.concatenate(published).mean()),
-        forecast=mechanism.forecast(known, GRID, Fraction(epsilon), data.prior),
+        forecast=mechanism.forecast(hat, GRID, Fraction(epsilon), data.prior),
         worst_case=plan.error(),
         chosen=plan.mechanism,
         runs=runs,

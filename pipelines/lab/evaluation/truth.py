@@ -53,9 +53,10 @@ def read_city(feed: Feed, report: Report) -> TrueCity:
     """The days of some files. A region or fleet that the specification does not name is made of the first day."""
     spec = feed.spec
     tallies, periods = read_tallies(feed, spec.cells.ground, report)
-    region = spec.cells.region or around(tallies[at].cell for at in next(iter(periods.values())) if at in tallies)
+    first = next(iter(periods.values()))
+    region = spec.cells.region or around(tallies[slot_s].cell for slot_s in first if slot_s in tallies)
     days = [
-        _true_day(name, slots, [tallies[at] for at in slots if at in tallies], region, spec)
+        _true_day(name, slots, [tallies[slot_s] for slot_s in slots if slot_s in tallies], region, spec)
         for name, slots in periods.items()
     ]
     fleet = spec.fleet or rough_fleet(region, days)
@@ -73,7 +74,7 @@ def read_tallies(
     periods: dict[str, list[int]] = {}
     for slot in when.slots:
         periods.setdefault(slot.period, []).append(slot.start_s)
-    return tallies, {name: slots for name, slots in periods.items() if any(at in tallies for at in slots)}
+    return tallies, {name: slots for name, slots in periods.items() if any(slot_s in tallies for slot_s in slots)}
 
 
 def rough_fleet(region: tuple[int, ...], days: Sequence[TrueDay]) -> Fleet:
@@ -108,7 +109,7 @@ def _one_digit(number: float) -> int:
 
 def around(cells: Iterable[Int64s]) -> tuple[int, ...]:
     """A region: these cells, and a ring around them."""
-    occupied = {int(cell) for each in cells for cell in each.tolist()}
+    occupied = {int(cell) for part in cells for cell in part.tolist()}
     return tuple(sorted({near for cell in occupied for near in h3_int.grid_disk(cell, 1)}))
 
 

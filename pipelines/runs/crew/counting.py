@@ -111,7 +111,7 @@ def draw_plans(
 def _together(keys: Sequence[SlotShard], tallies: Spool) -> Iterator[list[SlotShard]]:
     """The plans and shards that are drawn by one task: so many that they have DRAW_ROWS entries."""
     before = accumulate((tallies.rows(key) for key in keys), initial=0)
-    for _, some in groupby(zip(keys, before, strict=False), key=lambda each: each[1] // DRAW_ROWS):
+    for _, some in groupby(zip(keys, before, strict=False), key=lambda pair: pair[1] // DRAW_ROWS):
         yield [key for key, _ in some]
 
 

@@ -70,7 +70,7 @@ def pieces_of(layout: Layout, paths: Sequence[str]) -> list[Observe]:
         size = os.path.getsize(path) if os.path.exists(path) else 0
         shares = max(1, size // SHARE_BYTES) if isinstance(layout, SplitLayout) else 1
         pieces += [(size / shares, Observe(path, Share(number, shares))) for number in range(shares)]
-    return [piece for _, piece in sorted(pieces, key=lambda each: -each[0])]
+    return [piece for _, piece in sorted(pieces, key=lambda sized: -sized[0])]
 
 
 @contextmanager

@@ -173,7 +173,7 @@ def test_no_float_reaches_the_noise(mechanism: Mechanism) -> None:
 
 @every_example
 def test_the_plan_is_made_from_counts_and_cannot_see_a_value(mechanism: Mechanism) -> None:
-    assert list(inspect.signature(mechanism.plan).parameters) == ["known", "grid", "epsilon"]
+    assert list(inspect.signature(mechanism.plan).parameters) == ["hat", "grid", "epsilon"]
     for counts in COUNTS:
         before = counts.copy()
         plan = plan_for(mechanism, counts)
@@ -227,7 +227,7 @@ def test_every_adjacency_and_statistic_of_a_mechanism_is_audited_here(kind: type
     assert kind.adjacencies
     assert kind.adjacencies <= set(get_args(Adjacency))
     assert kind.adjacencies <= AUDITED, "this file audits neighbours that share all counts; add the audit of the others"
-    if get_type_hints(kind.plan)["known"] is CountsKnown:
+    if get_type_hints(kind.plan)["hat"] is CountsKnown:
         assert kind.adjacencies == {"counts-public"}, "a plan that may see counts is for where these are public"
     assert kind.statistics
     assert kind.statistics <= KNOWN.keys() or kind.statistics == DISTRIBUTIONS, "no file knows the truth of the others"

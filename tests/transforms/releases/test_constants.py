@@ -129,8 +129,8 @@ def test_a_mutant_that_forgets_what_is_drawn_in_one_of_two_hats_is_refused(monke
 class Cheating(Baseline):
     """Draws as the baseline does, by plans that say that they cost nothing."""
 
-    def plan(self, known, grid, epsilon):
-        return replace(super().plan(known, grid, epsilon), epsilon=Fraction(0))
+    def plan(self, hat, grid, epsilon):
+        return replace(super().plan(hat, grid, epsilon), epsilon=Fraction(0))
 
 
 def test_a_mechanism_that_draws_by_plans_that_cost_nothing_is_refused():

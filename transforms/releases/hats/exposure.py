@@ -41,12 +41,12 @@ def most_claimed(units: Sequence[ClaimedUnit], rows: Tally) -> Fraction:
     first = np.flatnonzero((np.diff(slot_of, prepend=-1) != 0) | (np.diff(cell_of, prepend=-1) != 0))
     slot_s, cell = slot_of[first], cell_of[first]
     kinds: dict[tuple[Claim, ...], int] = {}  # a few
-    found: list[int] = []
+    kind_of: list[int] = []
     for claimed in units:
-        known = [kinds.setdefault(claims, len(kinds)) for claims in claimed.kinds]
+        numbers = [kinds.setdefault(claims, len(kinds)) for claims in claimed.kinds]
         texts = cell_texts(cell[slot_s == claimed.unit.slot_s])
-        found += [known[claimed.kind[each]] for each in texts]
-    kind = np.repeat(np.array(found, np.int64), np.diff(first, append=cell_of.size))
+        kind_of += [numbers[claimed.kind[text]] for text in texts]
+    kind = np.repeat(np.array(kind_of, np.int64), np.diff(first, append=cell_of.size))
     prices = [Accountant().compose(claims).pure for claims in kinds]
     vehicles, vehicle = places(rows.vehicle[kept])
     hats = np.bincount(vehicle * len(kinds) + kind, minlength=vehicles.size * len(kinds))

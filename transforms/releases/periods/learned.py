@@ -78,7 +78,7 @@ def taught_of(entries: Sequence[StageEntry], policy: LevelsPolicy) -> TaughtBesi
 
 
 def day_estimates(
-    known: Learned,
+    models: Learned,
     policy: LevelsPolicy,
     slots: Sequence[SlotFacts],
     taught: TaughtBeside = NOTHING,
@@ -88,19 +88,19 @@ def day_estimates(
 
     taught: see `taught_of`.
     """
-    belief = known.estimate(back)
-    shown = with_coarser(known, belief, float(policy.grid.upper))
+    belief = models.estimate(back)
+    shown = with_coarser(models, belief, float(policy.grid.upper))
     parents = np.array([parent_text(cell) for cell in policy.region])
     whose = np.array(SOURCES)[shown.source]
     return _hat_estimates(shown.estimates)._replace(
         parent=np.where(whose == "parent", parents[:, None], whose),
         beside=(shown.values, shown.lower95, shown.upper95),
-        products=product_estimates(known, belief, policy, slots, taught),
+        products=product_estimates(models, belief, policy, slots, taught),
     )
 
 
 def product_estimates(
-    known: Learned,
+    models: Learned,
     belief: Field,
     policy: LevelsPolicy,
     slots: Sequence[SlotFacts],
@@ -111,17 +111,17 @@ def product_estimates(
     """The policy's products of a period, from the same belief as its HATs. slots: all of the period."""
     starts, shown, places, classes = [facts.start for facts in slots], [], None, None
     if taught.places is not None and taught.places.sums.days and policy.places is not None:
-        places = learned_places(taught.places, known, policy.places, policy.fleet, policy.kind)
+        places = learned_places(taught.places, models, policy.places, policy.fleet, policy.kind)
     if taught.classes is not None and taught.classes.sums.days and policy.classes is not None:
         edges = edges_kmh(policy.classes.edges, policy.grid)
-        classes = learned_classes(taught.classes, known, edges, policy.fleet, policy.kind)
+        classes = learned_classes(taught.classes, models, edges, policy.fleet, policy.kind)
     for product in policy.products:
         if product.is_of_places:
             if places is not None:
-                shown.append(place_product(product, places, known, belief, slots, policy))
+                shown.append(place_product(product, places, models, belief, slots, policy))
             continue
-        grouped = grouping(product, known.state.design.parents, policy.region, starts)
-        groups = coarser(known, belief, grouped.groups)
+        grouped = grouping(product, models.state.design.parents, policy.region, starts)
+        groups = coarser(models, belief, grouped.groups)
         estimates = hat_estimates(groups, policy, forecast=forecast)
         if product.has_distributions and taught.classes is not None:
             spread = None if classes is None else distributions(classes, groups, float(policy.grid.upper))

@@ -103,7 +103,7 @@ def grouping(product: Product, parents: Int64s, cells: Sequence[int], starts: Se
 def slot_groups(product: Product, starts: Sequence[str]) -> tuple[Int64s, list[tuple[int, int] | None]]:
     """The group of each slot, and of each group the first and the last slot; None for what belongs to no row."""
     times, of_slot = _numbered([_time(product, start) for start in starts])
-    return of_slot, [None if time is None else _ends(of_slot == at) for at, time in enumerate(times)]
+    return of_slot, [None if time is None else _ends(of_slot == group) for group, time in enumerate(times)]
 
 
 def _time(product: Product, start: str) -> Hashable:
