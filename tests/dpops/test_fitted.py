@@ -23,10 +23,10 @@ def numbers_in(text: str) -> Iterator[str]:
     """Names of the module's own that hold a number with a fraction."""
     for node in ast.parse(text).body:
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
-            held = [each.value for each in ast.walk(node.value) if isinstance(each, ast.Constant)]
-            if any(isinstance(each, float) for each in held):
+            held = [part.value for part in ast.walk(node.value) if isinstance(part, ast.Constant)]
+            if any(isinstance(value, float) for value in held):
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                yield from (each.id for of in targets for each in ast.walk(of) if isinstance(each, ast.Name))
+                yield from (name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name))
 
 
 @pytest.mark.parametrize("path", ROOMS, ids=lambda path: f"{path.parent.name}/{path.name}")

@@ -198,8 +198,8 @@ def test_whole_periods_under_secret_counts_are_told_from_those_of_the_backup(tmp
 def head_without_signature(town):
     """As who has no key can write it: a head that says what the backup says, and nothing of what was released since."""
     backup = read_backup(town / "town.backup", None)
-    mine = {"sequence": backup.last["seq"], "hash": backup.last["hash"], "accounts": [backup.last["account"]]}
-    return json.dumps({backup.genesis: mine})
+    newest = {"sequence": backup.last["seq"], "hash": backup.last["hash"], "accounts": [backup.last["account"]]}
+    return json.dumps({backup.genesis: newest})
 
 
 @pytest.mark.parametrize("more", [(), ("--nothing-since",)], ids=["no word", "answered for"])

@@ -123,18 +123,18 @@ def waited(process, holds) -> bool:
 
 def answered(port: int, request: bytes) -> bytes | None:
     """What a server sends back until it stops; None where nobody listens."""
-    found = b""
+    answer = b""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=ANSWER_S) as connection:
             connection.sendall(request)
             connection.shutdown(socket.SHUT_WR)
             while piece := connection.recv(1 << 16):
-                found += piece
+                answer += piece
     except (ConnectionRefusedError, TimeoutError):
         return None
     except OSError:  # it hung up
         pass
-    return found
+    return answer
 
 
 def _check(request: bytes, answer: bytes | None) -> None:

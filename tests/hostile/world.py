@@ -242,12 +242,12 @@ def lived(seed: int, steps: int = STEPS, server: Postgres | None = None) -> int:
 
 def fresh(seconds: float, seed: int | None = None) -> Iterator[tuple[int, int, str]]:
     """Seed, commands, and what broke (or nothing), of one world after the other; with PostgreSQL where there is one."""
-    until, at = time.monotonic() + seconds, random.SystemRandom().randrange(1 << 40) if seed is None else seed
+    until, world_seed = time.monotonic() + seconds, random.SystemRandom().randrange(1 << 40) if seed is None else seed
     with ExitStack() as stack:
         server = None if missing_programs() else stack.enter_context(postgres_server())
         while time.monotonic() < until:
             try:
-                yield at, lived(at, server=server), ""
+                yield world_seed, lived(world_seed, server=server), ""
             except Broken as broken:
-                yield at, 0, str(broken)
-            at += 1
+                yield world_seed, 0, str(broken)
+            world_seed += 1

@@ -17,8 +17,8 @@ Run = Callable[..., tuple[int, str, str]]
 def released(folder: Path, hatstream: Run, *more: str, start: str = DAYS[0], end: str = DAYS[-1]) -> dict[str, object]:
     code, out, err = hatstream(*city.release(folder, "--json", *more, start=start, end=end))
     assert code == 0, err
-    found: dict[str, object] = json.loads(out)
-    return found
+    summary: dict[str, object] = json.loads(out)
+    return summary
 
 
 def entries(folder: Path) -> list[Sequenced]:

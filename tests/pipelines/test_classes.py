@@ -37,8 +37,8 @@ def test_each_day_has_a_stage_of_classes_under_its_one_debit_and_rows_say_what_i
     made(tmp_path, hatstream, spec=with_classes() + PRODUCTS + PLACES)
     summary = released(tmp_path, hatstream, end=DAYS[1])
     shares = [[stage["share"] for stage in period["stages"]] for period in summary["periods"]]  # type: ignore[attr-defined]
-    assert [each[-2:] for each in shares] == [["1/5", "3/10"]] * 2, "each has its own share of the total"
-    assert [sum(map(Fraction, each)) for each in shares] == [1, 1]
+    assert [of_day[-2:] for of_day in shares] == [["1/5", "3/10"]] * 2, "each has its own share of the total"
+    assert [sum(map(Fraction, of_day)) for of_day in shares] == [1, 1]
     units, spec = of_classes(tmp_path), load(tmp_path / "spec.toml")
     assert [len(unit.integers) for unit in units] == [2 * len(CELLS) * 8] * 2
     stage = stage_of(units[0], spec.cells.region or ())
@@ -73,10 +73,10 @@ EDGES = ("0", "1", "13.8", "26.6", "39.4", "52.2", "65")
 
 def test_classes_and_their_share_decide_the_id_and_nothing_does_where_there_are_none(tmp_path: Path) -> None:
     options = ("", "share = 0.1\n", "classes = 9\n")
-    found = [loaded(tmp_path, SPEC), *(loaded(tmp_path, with_classes(option)) for option in options)]
-    assert len({each.spec_id for each in found}) == len(found)
-    assert "distribution" not in found[0].text
-    assert loaded(tmp_path, with_classes("share = 0.2\nclasses = 8\n")).spec_id == found[1].spec_id
+    specs = [loaded(tmp_path, SPEC), *(loaded(tmp_path, with_classes(option)) for option in options)]
+    assert len({spec.spec_id for spec in specs}) == len(specs)
+    assert "distribution" not in specs[0].text
+    assert loaded(tmp_path, with_classes("share = 0.2\nclasses = 8\n")).spec_id == specs[1].spec_id
 
 
 @pytest.mark.parametrize(

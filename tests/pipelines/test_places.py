@@ -80,7 +80,7 @@ def test_what_was_released_of_places_has_their_names(tmp_path: Path, hatstream: 
 
 def test_places_and_their_share_decide_the_id_and_nothing_does_where_there_are_none(tmp_path: Path) -> None:
     moved = {**LINE, "geometry": {"type": "LineString", "coordinates": [[72.83, 21.16], [72.83, 21.20]]}}
-    found = [
+    specs = [
         loaded(tmp_path, ""),
         loaded(tmp_path, HEXAGONS),
         loaded(tmp_path, "[places]\nresolution = 8\n"),
@@ -89,10 +89,10 @@ def test_places_and_their_share_decide_the_id_and_nothing_does_where_there_are_n
         loaded(tmp_path, OF_FILE, {**FILE, "features": [moved]}),
         loaded(tmp_path, OF_FILE + "buffer_m = 40\n"),
     ]
-    assert len({each.spec_id for each in found}) == len(found)  # type: ignore[attr-defined]
-    assert "places" not in found[0].text  # type: ignore[attr-defined]
+    assert len({spec.spec_id for spec in specs}) == len(specs)  # type: ignore[attr-defined]
+    assert "places" not in specs[0].text  # type: ignore[attr-defined]
     spaced = loaded(tmp_path, OF_FILE, FILE | {"note": "what is beside the features decides nothing"})
-    assert spaced.spec_id == found[4].spec_id  # type: ignore[attr-defined]
+    assert spaced.spec_id == specs[4].spec_id  # type: ignore[attr-defined]
 
 
 def test_places_with_a_direction_need_headings_and_are_other_places(tmp_path: Path) -> None:
@@ -125,13 +125,13 @@ VISITS = HEXAGONS + 'visits = "trips.csv"\n'
 def test_public_visits_are_read_by_place_and_decide_the_id(tmp_path: Path) -> None:
     names = loaded(tmp_path, HEXAGONS).ground.places.names  # type: ignore[attr-defined]
     (tmp_path / "trips.csv").write_text(f"place,vehicles\n{names[3]},40\n{names[0]},0\n")
-    found = loaded(tmp_path, VISITS)
-    visits = np.array(found.ground.places.visits)  # type: ignore[attr-defined]
+    spec = loaded(tmp_path, VISITS)
+    visits = np.array(spec.ground.places.visits)  # type: ignore[attr-defined]
     assert visits[3] == 40
     assert set(visits.tolist()) == {40, 0.05 * 40 / len(names)}, "what the table leaves out is hardly visited"
     (tmp_path / "trips.csv").write_text(f"place,vehicles\n{names[3]},41\n")
-    assert loaded(tmp_path, VISITS).spec_id != found.spec_id  # type: ignore[attr-defined]
-    assert loaded(tmp_path, HEXAGONS).spec_id != found.spec_id  # type: ignore[attr-defined]
+    assert loaded(tmp_path, VISITS).spec_id != spec.spec_id  # type: ignore[attr-defined]
+    assert loaded(tmp_path, HEXAGONS).spec_id != spec.spec_id  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -211,17 +211,17 @@ def products(folder: Path, day: str = DAYS[1]) -> dict[str, list[dict[str, str]]
 def test_every_place_has_a_row_in_every_product_of_places(tmp_path: Path, hatstream: Run) -> None:
     made(tmp_path, hatstream, spec=SPEC + HEXAGONS + PRODUCTS, lines=levels_city.rows(buses=40))
     released(tmp_path, hatstream, end=DAYS[1])
-    found = products(tmp_path)
-    rows = {name: len(each) for name, each in found.items()}
+    rows_of_products = products(tmp_path)
+    rows = {name: len(of_product) for name, of_product in rows_of_products.items()}
     assert rows == {"place-standing": 196, "place-day": 196, "place-slot": 4 * 196, "place-part": 196}
-    for row in (row for each in found.values() for row in each):
+    for row in (row for of_product in rows_of_products.values() for row in of_product):
         assert row["cell"] == row["place"]
         assert row["status"] in ("ok", "parent", "unreliable", "held-back")
         assert bool(row["value"]) == (row["status"] != "held-back")
         assert (row["parent"] in CELLS) == bool(row["parent_value"]) == (row["status"] == "parent")
         if row["value"]:
             assert 0 <= float(row["lower95"]) <= float(row["value"]) <= float(row["upper95"]) <= 65
-    (part,) = {(row["slot_start"][11:16], row["slot_end"][11:16]) for row in found["place-part"]}
+    (part,) = {(row["slot_start"][11:16], row["slot_end"][11:16]) for row in rows_of_products["place-part"]}
     assert part == ("08:00", "10:00")
 
 

@@ -75,7 +75,7 @@ def wait_for(look, seconds):
     until = time.monotonic() + BUSY * seconds
     while time.monotonic() < until:
         with suppress(OSError):
-            if found := look():
-                return found
+            if answer := look():
+                return answer
         time.sleep(0.2)
     raise AssertionError(f"nothing after {BUSY * seconds} s")

@@ -49,14 +49,14 @@ def messages(topic):
     settings = {"bootstrap.servers": topic.brokers, "group.id": "t", "enable.partition.eof": True, "log_level": 2}
     reader = Consumer(settings)
     reader.assign([TopicPartition(topic.name, number, 0) for number in range(2)])
-    found, ended, until = [], 0, time.monotonic() + 300
+    lying, ended, until = [], 0, time.monotonic() + 300
     while ended < 2 and time.monotonic() < until:
         for event in reader.consume(100, 0.2):
             if event.error() is None:
-                found.append((event.partition(), event.key(), event.value()))
+                lying.append((event.partition(), event.key(), event.value()))
             ended += event.error() is not None and event.error().code() == KafkaError._PARTITION_EOF
     reader.close()
-    return found
+    return lying
 
 
 def pairs(topic):

@@ -47,11 +47,11 @@ def read(reader, messages):
 
 def elements(reader, messages):
     """What the next polls hand over, until it is as many messages as are asked for."""
-    found = []
+    polled = []
     until_it(
-        lambda: sum(len(element.value.payloads) for element in found) >= messages, lambda: found.extend(reader.step())
+        lambda: sum(len(element.value.payloads) for element in polled) >= messages, lambda: polled.extend(reader.step())
     )
-    return found
+    return polled
 
 
 def until_it(is_so, step):
@@ -94,11 +94,11 @@ def test_every_message_is_read_once_and_the_restriction_says_where_to_go_on(feed
 def test_a_poll_brings_thousands_of_messages_with_their_times_and_partition(feed):
     made = feed()
     made.send(numbered(1_000), at_ms=1_700_000_000_123)
-    found = [element.value for element in elements(made.reader(most=20_000), 1_000)]
-    assert max(len(poll.payloads) for poll in found) > 100
-    assert {poll.partition for poll in found} == {0}
-    assert [payload for poll in found for payload in poll.payloads] == numbered(1_000)
-    assert [at for poll in found for at in poll.timestamps_ms.tolist()] == [1_700_000_000_123] * 1_000
+    polls = [element.value for element in elements(made.reader(most=20_000), 1_000)]
+    assert max(len(poll.payloads) for poll in polls) > 100
+    assert {poll.partition for poll in polls} == {0}
+    assert [payload for poll in polls for payload in poll.payloads] == numbered(1_000)
+    assert [time_ms for poll in polls for time_ms in poll.timestamps_ms.tolist()] == [1_700_000_000_123] * 1_000
 
 
 def test_a_full_poll_is_followed_at_once_by_the_next_and_an_empty_one_by_a_pause(feed):

@@ -52,10 +52,10 @@ def test_traffic_lies_around_the_value_as_the_part_that_it_followed_says(said: f
     there = common + math.sqrt(own - floor) * rng.normal(size=common.size)
     noise = rng.normal(size=common.size) / math.sqrt(max(said, 1e-12))
     value = own / (own + 1 / max(said, 1e-12)) * (there + noise)
-    found = float(traffic_variances(np.full((1, NODES), own), np.array([said]), floor)[0, 0])
-    assert found == pytest.approx(float(np.var(common - value)), rel=0.03)
+    variance = float(traffic_variances(np.full((1, NODES), own), np.array([said]), floor)[0, 0])
+    assert variance == pytest.approx(float(np.var(common - value)), rel=0.03)
     of_those_there = float(np.var(there - value))
-    assert abs(found / of_those_there - 1) > 0.15, "another mean than that of the vehicles that were there"
+    assert abs(variance / of_those_there - 1) > 0.15, "another mean than that of the vehicles that were there"
 
 
 def test_one_normal_is_its_usual_interval() -> None:

@@ -33,14 +33,14 @@ class City(NamedTuple):
 
     def quantile(self, level: float) -> Float64s:
         below = np.concatenate([np.zeros((CELLS, 1)), np.cumsum(self.shares, axis=1)], axis=1)
-        return np.array([np.interp(level, each, EDGES) for each in below])
+        return np.array([np.interp(level, curve, EDGES) for curve in below])
 
 
 def city(seed: int) -> City:
     """Stands are fewer where it is faster; speeds that move are spread by as much as the cell has it."""
     rng = np.random.default_rng(seed)
-    at, wide = rng.uniform(15, 45, CELLS)[:, None], rng.uniform(6, 14, CELLS)[:, None]
-    moving = np.exp(-0.5 * ((np.array([5.0, 14, 23, 32, 41, 50, 60]) - at) / wide) ** 2)
+    middle_kmh, wide = rng.uniform(15, 45, CELLS)[:, None], rng.uniform(6, 14, CELLS)[:, None]
+    moving = np.exp(-0.5 * ((np.array([5.0, 14, 23, 32, 41, 50, 60]) - middle_kmh) / wide) ** 2)
     stands = rng.uniform(0.1, 0.5, (CELLS, 1))
     shares = np.concatenate([stands, (1 - stands) * moving / moving.sum(axis=1, keepdims=True)], axis=1)
     whole = np.exp(rng.normal(2, 1, CELLS))
@@ -65,11 +65,11 @@ def read(belief: ClassBelief) -> Quantiles:
 
 def test_intervals_hold_the_truth_and_each_day_makes_them_narrower() -> None:
     truth, few, many = city(1), *(read(learned(city(1), days)) for days in (1, 12))
-    for found in (few, many):
-        for at, level in enumerate(LEVELS):
+    for belief in (few, many):
+        for row, level in enumerate(LEVELS):
             true = truth.quantile(level)[:, None]
-            assert np.mean((found.lower95[at] <= true) & (true <= found.upper95[at])) > 0.92
-    widths = [found.upper95 - found.lower95 for found in (few, many)]
+            assert np.mean((belief.lower95[row] <= true) & (true <= belief.upper95[row])) > 0.92
+    widths = [belief.upper95 - belief.lower95 for belief in (few, many)]
     assert widths[1].mean() < 0.8 * widths[0].mean()
 
 
@@ -88,9 +88,9 @@ def test_with_hardly_any_noise_shares_are_found_as_they_are() -> None:
 
 def test_without_a_day_a_cell_has_a_curve_around_its_mean() -> None:
     truth = city(4)
-    found = learned(truth, 0)
-    assert np.abs(found.means - truth.told.means).mean() < 1.5
-    assert np.all(np.diff(read(found).values, axis=0) >= 0)
+    belief = learned(truth, 0)
+    assert np.abs(belief.means - truth.told.means).mean() < 1.5
+    assert np.all(np.diff(read(belief).values, axis=0) >= 0)
 
 
 def test_a_tilted_distribution_has_the_mean_that_is_asked_for() -> None:
@@ -118,9 +118,9 @@ def test_where_vehicles_stand_a_percentile_is_0_and_its_interval_ends_with_that_
     shares = np.full((1, 8), 0.02)
     shares[0, 0] = 1 - shares[0, 1:].sum()
     belief = ClassBelief(EDGES, np.log(shares), np.zeros((1, 8, 8)))
-    found = quantiles(belief, belief.shares[:, None], LEVELS, np.zeros((1, 1)), np.full((1, 1), 1e9))
-    assert found.values[:2].tolist() == found.lower95[:2].tolist() == [[[0.0]], [[0.0]]]
-    assert found.upper95[:2].tolist() == [[[1.0]], [[1.0]]]
+    estimates = quantiles(belief, belief.shares[:, None], LEVELS, np.zeros((1, 1)), np.full((1, 1), 1e9))
+    assert estimates.values[:2].tolist() == estimates.lower95[:2].tolist() == [[[0.0]], [[0.0]]]
+    assert estimates.upper95[:2].tolist() == [[[1.0]], [[1.0]]]
 
 
 def test_more_days_and_more_weight_are_expected_to_err_less_and_nothing_to_err_most() -> None:

@@ -61,13 +61,13 @@ def test_more_days_vehicles_and_budget_know_more(crowding: float) -> None:
 
 
 def test_a_map_is_never_expected_to_be_worse_than_its_cells_nor_much_better_where_nobody_drives() -> None:
-    for each in expected(stage(), 1, days=(1, 7, 365)):
-        assert 0.9 * each.cell_kmh < each.kmh <= each.cell_kmh
-        assert (each.ok, each.half_width_kmh > MOST_HALF_WIDTH_KMH) == (0, True)
+    for figures in expected(stage(), 1, days=(1, 7, 365)):
+        assert 0.9 * figures.cell_kmh < figures.kmh <= figures.cell_kmh
+        assert (figures.ok, figures.half_width_kmh > MOST_HALF_WIDTH_KMH) == (0, True)
 
 
 def test_concentrated_traffic_is_known_sooner() -> None:
-    spread, concentrated = (expected(stage(), 200, each)[0] for each in (SPREAD, CONCENTRATED))
+    spread, concentrated = (expected(stage(), 200, crowding)[0] for crowding in (SPREAD, CONCENTRATED))
     assert concentrated.ok > spread.ok
 
 
@@ -77,12 +77,12 @@ def test_the_learner_attains_what_is_expected(crowding: float) -> None:
     agree within 30 %, and the part of reports at places that are known within a factor of 1.6."""
     days, vehicles = 14, 300
     weights, far = drawn_places(crowding, vehicles)
-    found, reports = learned(weights, far, days), weights / weights.sum()
+    belief, reports = learned(weights, far, days), weights / weights.sum()
     (said,) = expected(stage(), vehicles, crowding, (days,))
-    assert float(reports @ np.abs(found.values - far)) == pytest.approx(said.kmh, rel=0.3)
-    sure = found.weights - CAUTIOUS * np.sqrt(found.weight_variances) > LEAST_VEHICLES
-    known = float(reports @ (sure & (Z95 * np.sqrt(found.variances) < MOST_HALF_WIDTH_KMH)))
-    assert said.ok / 1.6 < known < said.ok * 1.6
+    assert float(reports @ np.abs(belief.values - far)) == pytest.approx(said.kmh, rel=0.3)
+    sure = belief.weights - CAUTIOUS * np.sqrt(belief.weight_variances) > LEAST_VEHICLES
+    attained = float(reports @ (sure & (Z95 * np.sqrt(belief.variances) < MOST_HALF_WIDTH_KMH)))
+    assert said.ok / 1.6 < attained < said.ok * 1.6
 
 
 def drawn_places(crowding: float, vehicles: int) -> tuple[Float64s, Float64s]:
@@ -102,9 +102,10 @@ def learned(weights: Float64s, far: Float64s, days: int) -> PlaceBelief:
         weight, speed = (sd * rng.normal(size=far.size) for sd in sds)
         day = PlaceDay(weights + weight, weights * far + speed, 0 * far, sds[0] ** 2, sds[1] ** 2, 1.0)
         sums = sums.after(day)
-    each = np.full(far.size, whole_weight(sums, weights.sum()) / far.size)
+    expected_weights = np.full(far.size, whole_weight(sums, weights.sum()) / far.size)
     return learn_places(
-        sums, Around(values=0 * far, of_hours=0 * far, expected=each, groups=np.arange(far.size) // IN_A_CELL)
+        sums,
+        Around(values=0 * far, of_hours=0 * far, expected=expected_weights, groups=np.arange(far.size) // IN_A_CELL),
     )
 
 

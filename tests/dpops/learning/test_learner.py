@@ -79,10 +79,10 @@ def test_what_was_folded_in_counts_for_less_each_time(monkeypatch: pytest.Monkey
     def after_a_change() -> State:
         state, moved = folded(), 6.0
         for day in range(RECENT):
-            found = released_day(design(), 1.0, 900 + day, np.full((design().cells, HOURS.size), 20.0 - moved))
-            (stage,) = found.stages
-            found = replace(found, stages=(replace(stage, centre=stage.centre + moved),))
-            state = taken_in(state, found)
+            values = released_day(design(), 1.0, 900 + day, np.full((design().cells, HOURS.size), 20.0 - moved))
+            (stage,) = values.stages
+            values = replace(values, stages=(replace(stage, centre=stage.centre + moved),))
+            state = taken_in(state, values)
         return state
 
     monkeypatch.setattr(fitted, "FORGOTTEN", 0.5)

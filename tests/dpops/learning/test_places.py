@@ -64,16 +64,16 @@ def learned_prior(sums: PlaceSums) -> tuple[place_prior.Prior, Around]:
 
 
 def test_without_a_day_a_place_is_its_cell() -> None:
-    found = believed(PlaceSums.none(PLACES))
-    assert found.values == pytest.approx(CELL_KMH)
-    assert np.all(found.variances > 8**2)
+    belief = believed(PlaceSums.none(PLACES))
+    assert belief.values == pytest.approx(CELL_KMH)
+    assert np.all(belief.variances > 8**2)
 
 
 def test_with_hardly_any_noise_places_are_found_as_they_are() -> None:
     weights, means = city()
-    found = believed(summed(4, noise=1e-3))
-    assert found.values[weights > 0.2] == pytest.approx(means[weights > 0.2], abs=0.5)
-    assert found.weights == pytest.approx(weights, rel=0.05, abs=0.05)
+    belief = believed(summed(4, noise=1e-3))
+    assert belief.values[weights > 0.2] == pytest.approx(means[weights > 0.2], abs=0.5)
+    assert belief.weights == pytest.approx(weights, rel=0.05, abs=0.05)
 
 
 def test_each_day_makes_the_map_better_and_none_makes_it_worse_than_its_cells() -> None:
@@ -87,9 +87,9 @@ def test_each_day_makes_the_map_better_and_none_makes_it_worse_than_its_cells() 
 
 def test_places_that_are_all_as_their_cells_are_published_as_them() -> None:
     for days, seed in ((1, 1), (4, 2), (16, 3)):
-        found = believed(summed(days, seed=seed, apart=0.0))
-        assert np.array_equal(found.values, np.full(PLACES, CELL_KMH)), "exactly, not nearly"
-        assert found.evidence < fitted.PLACE_EVIDENCE
+        belief = believed(summed(days, seed=seed, apart=0.0))
+        assert np.array_equal(belief.values, np.full(PLACES, CELL_KMH)), "exactly, not nearly"
+        assert belief.evidence < fitted.PLACE_EVIDENCE
 
 
 def test_until_releases_tell_places_apart_each_is_as_its_cell() -> None:
@@ -107,8 +107,8 @@ def test_of_a_place_that_may_weigh_little_the_mean_where_reports_are_is_publishe
     for seed in range(4):
         sums = summed(4, seed=seed)
         prior, around = learned_prior(sums)
-        found = place_prior.believed(prior, sums, around)
-        errors.append([float(share @ np.abs(part - means)) for part in (found.of_reports, found.values)])
+        belief = place_prior.believed(prior, sums, around)
+        errors.append([float(share @ np.abs(part - means)) for part in (belief.of_reports, belief.values)])
     assert np.mean(errors, axis=0)[0] < 0.97 * np.mean(errors, axis=0)[1]
 
 
@@ -124,7 +124,7 @@ def test_where_hours_differ_more_a_place_is_known_less_well() -> None:
     """Its reports may be in other hours than its cell's: no day tells."""
     sums = summed(8)
     flat, steep = (
-        learn_places(sums, replace(around_cells(sums), of_hours=np.full(PLACES, each))) for each in (0.0, 20.0)
+        learn_places(sums, replace(around_cells(sums), of_hours=np.full(PLACES, variance))) for variance in (0.0, 20.0)
     )
     assert np.allclose(steep.variances - flat.variances, fitted.PLACE_OTHER_HOURS * 20 - fitted.LEAST_PLACE_FLOOR)
     assert np.array_equal(steep.values, flat.values)
@@ -136,7 +136,7 @@ def test_what_is_publicly_known_of_visits_is_worth_days() -> None:
     visits = (weights + 0.05) * np.exp(0.5 * np.random.default_rng(7).normal(size=PLACES))
     told = replace(around, expected=visits * around.expected.sum() / visits.sum())
     errors = [
-        [float(share @ np.abs(learn_places(summed(4, seed=seed), each).values - means)) for each in (around, told)]
+        [float(share @ np.abs(learn_places(summed(4, seed=seed), prior).values - means)) for prior in (around, told)]
         for seed in range(3)
     ]
     assert np.mean(errors, axis=0)[1] < 0.9 * np.mean(errors, axis=0)[0]
@@ -144,23 +144,23 @@ def test_what_is_publicly_known_of_visits_is_worth_days() -> None:
 
 def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
     weights, means = city()
-    held, known = [], []
+    held, ok_weights = [], []
     for seed in range(6):
-        found = believed(summed(6, seed=seed))
-        half = 1.96 * np.sqrt(found.variances)
-        ok = (half < 8) & (found.weights > 1)
-        held.append(np.abs(found.values - means)[ok] <= half[ok])
-        known.append(weights[ok])
+        belief = believed(summed(6, seed=seed))
+        half = 1.96 * np.sqrt(belief.variances)
+        ok = (half < 8) & (belief.weights > 1)
+        held.append(np.abs(belief.values - means)[ok] <= half[ok])
+        ok_weights.append(weights[ok])
     assert np.concatenate(held).mean() >= 0.93
-    assert np.mean(np.concatenate(known) < 0.5) < 0.01, "hardly a place looks known that nobody visits"
+    assert np.mean(np.concatenate(ok_weights) < 0.5) < 0.01, "hardly a place looks known that nobody visits"
 
 
 def test_a_day_that_weighs_half_says_as_much_as_it_weighs() -> None:
     weights, means = city()
     busy = weights > 20
-    found = believed(summed(8, day_weight=0.5))
-    assert found.weights[busy] == pytest.approx(weights[busy], rel=0.4)
-    assert np.abs(found.values - means)[busy].mean() < 3
+    belief = believed(summed(8, day_weight=0.5))
+    assert belief.weights[busy] == pytest.approx(weights[busy], rel=0.4)
+    assert np.abs(belief.values - means)[busy].mean() < 3
 
 
 def test_weights_do_not_fall_to_nothing_where_noise_hides_them() -> None:
@@ -171,9 +171,9 @@ def test_weights_do_not_fall_to_nothing_where_noise_hides_them() -> None:
 
 def test_the_mean_ratio_is_kept_at_one() -> None:
     counts = np.random.default_rng(3).dirichlet(np.ones(RATIOS.size))
-    for each in (counts, np.eye(RATIOS.size)[0] * 0.9 + counts * 0.1):
-        assert _anchored(each) @ RATIOS == pytest.approx(1, abs=1e-3)
-        assert _anchored(each).sum() == pytest.approx(1)
+    for parts in (counts, np.eye(RATIOS.size)[0] * 0.9 + counts * 0.1):
+        assert _anchored(parts) @ RATIOS == pytest.approx(1, abs=1e-3)
+        assert _anchored(parts).sum() == pytest.approx(1)
 
 
 def test_what_is_kept_is_a_few_numbers_a_place_however_many_days() -> None:

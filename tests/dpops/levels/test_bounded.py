@@ -89,12 +89,12 @@ def test_a_vehicle_that_broke_the_bound_would_count_as_nothing_and_the_others_st
 
 def with_its_places(kind: Kind, *, share: Fraction = Fraction(3, 10)) -> list[Stage]:
     """A first day's stages and the one of its places, which here lie as the cells do, laid on the city."""
-    planned = with_places(tuple(replace(each, around=None) for each in two_stages(kind)), share)
+    planned = with_places(tuple(replace(stage, around=None) for stage in two_stages(kind)), share)
     differences = Differences(
         cell=np.arange(3), steps=np.array([-900, 0, 4_000]), lowest=300, highest=6_200, slot_weights=(1,) * 4
     )
     of_cells = np.full((HATS.cells, HATS.slots), 2_000)
-    return [each.on(HATS, of_cells, STEP, 0, differences if each.is_of_places else None) for each in planned]
+    return [stage.on(HATS, of_cells, STEP, 0, differences if stage.is_of_places else None) for stage in planned]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -43,7 +43,7 @@ def days() -> list[list[Report]]:
     double = [[one[0], other[0]] for one, other in product(single, single)]
     rng, everywhere = np.random.default_rng(1), list(product(range(3), range(4)))
     many = [
-        [(*everywhere[at], int(rng.choice(SPEEDS))) for at in rng.integers(0, 12, rng.integers(1, 60))]
+        [(*everywhere[number], int(rng.choice(SPEEDS))) for number in rng.integers(0, 12, rng.integers(1, 60))]
         for _ in range(100)
     ]
     return [*single, *double, *many, [(0, 0, 0)] * 5_000, [(*place, 0) for place in everywhere]]
@@ -51,15 +51,17 @@ def days() -> list[list[Report]]:
 
 def counted(some: list[list[Report]]) -> tuple[Rows, Int64s]:
     """Rows of vehicle-days, and the reports of each class."""
-    entries = np.array(sorted((at, *each) for at, day in enumerate(some) for each in day), np.int64).reshape(-1, 4)
+    entries = np.array(
+        sorted((number, *report) for number, day in enumerate(some) for report in day), np.int64
+    ).reshape(-1, 4)
     keys, row = np.unique(entries[:, :3], axis=0, return_inverse=True)
     total = np.bincount(row, entries[:, 3], len(keys)).astype(np.int64)
     rows = Rows(*keys.T, np.bincount(row, minlength=len(keys)), total)
     return rows, Classes(EDGES).add_up(entries[:, 3], row, len(keys))
 
 
-def classed(found: tuple[Rows, Int64s]) -> Rows:
-    rows, counts = found
+def classed(rows_and_counts: tuple[Rows, Int64s]) -> Rows:
+    rows, counts = rows_and_counts
     return rows_of_classes(rows.vehicle, rows.cell, counts)
 
 
@@ -75,14 +77,14 @@ def stages(kind: Kind) -> list[Stage]:
 def norms(some: list[list[Report]], kind: Kind) -> list[list[Fraction]]:
     """Of each stage and vehicle-day, as a part of what is allowed (1)."""
     rows, counts = counted(some)
-    found = []
+    by_stage = []
     for one in stages(kind):
         made = unchecked(rows_of_classes(rows.vehicle, rows.cell, counts) if one.classes else rows, one)
-        mine = [Fraction(0)] * len(some)
+        by_day = [Fraction(0)] * len(some)
         for vehicle, value in zip(made.vehicle.tolist(), made.value.tolist(), strict=True):
-            mine[vehicle] += Fraction(value**2, UNIT**2) if kind == "gaussian" else Fraction(abs(value), UNIT)
-        found.append(mine)
-    return found
+            by_day[vehicle] += Fraction(value**2, UNIT**2) if kind == "gaussian" else Fraction(abs(value), UNIT)
+        by_stage.append(by_day)
+    return by_stage
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -24,21 +24,23 @@ def known_of(lists, more=0):
     return [CountsKnown(np.array(counts, np.int64), sum(counts) + more) for counts in lists]
 
 
-def check(laid, known, rule):
+def check(laid, hat, rule):
     """The arrays, and what they cost, as their definitions have it, in exact fractions of one user after the other."""
-    counts, group = known.counts, laid.grouping
+    counts, group = hat.counts, laid.grouping
     assert laid.m_ub == length_of(rule, counts, EPSILON)
     alone = best_fit(counts, laid.m_ub)
-    for made, due in zip(*((each.user, each.array, each.slots, each.fills) for each in (group, alone)), strict=True):
+    for made, due in zip(
+        *((arrays.user, arrays.array, arrays.slots, arrays.fills) for arrays in (group, alone)), strict=True
+    ):
         assert made.tolist() == due.tolist()
     held = {
-        user: (slots, int(group.fills[at]))
-        for user, at, slots in zip(group.user, group.array, group.slots, strict=True)
+        user: (slots, int(group.fills[array]))
+        for user, array, slots in zip(group.user, group.array, group.slots, strict=True)
     }
     shares = [Fraction(int(held[user][0]), held[user][1] * group.fills.size) for user in range(counts.size)]
     assert laid.moved == max(math.ceil(Fraction(6_500 * FINE * int(slots), width)) for slots, width in held.values())
     np.testing.assert_allclose(laid.weight, [float(share) for share in shares], rtol=1e-12)
-    excess = sum(max(share - Fraction(int(c), known.reported), 0) for share, c in zip(shares, counts, strict=True))
+    excess = sum(max(share - Fraction(int(c), hat.reported), 0) for share, c in zip(shares, counts, strict=True))
     assert laid.bias == pytest.approx(float(65 * excess + 2 * GRID.step / FINE))
     assert (laid.facts["samples"], laid.facts["arrays"]) == (counts.sum(), group.fills.size)
 
@@ -50,17 +52,17 @@ def check(laid, known, rule):
 )
 @settings(deadline=None, max_examples=40)
 def test_each_of_many_hats_has_arrays_of_its_own(lists, rule, more):
-    known = known_of(lists, more)
-    for laid, each in zip(lay_out_together(known, GRID, EPSILON, rule), known, strict=True):
-        check(laid, each, rule)
+    hats = known_of(lists, more)
+    for laid, hat in zip(lay_out_together(hats, GRID, EPSILON, rule), hats, strict=True):
+        check(laid, hat, rule)
 
 
 def test_large_hats_and_large_numbers_of_them_have_theirs_too():
     rng = np.random.default_rng(1)
     sizes = [*[1, 2, 7, 8, 9, 63, 64, 65, MANY_USERS] * 4, MANY_USERS + 1, 300]
-    known = known_of([np.sort(1 + rng.geometric(0.1, size))[::-1].tolist() for size in sizes])
-    for laid, each in zip(lay_out_together(known, GRID, EPSILON, "median"), known, strict=True):
-        check(laid, each, "median")
+    hats = known_of([np.sort(1 + rng.geometric(0.1, size))[::-1].tolist() for size in sizes])
+    for laid, hat in zip(lay_out_together(hats, GRID, EPSILON, "median"), hats, strict=True):
+        check(laid, hat, "median")
 
 
 @pytest.mark.parametrize("mechanism", ArrayAverage.examples(), ids=str)

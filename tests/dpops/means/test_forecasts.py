@@ -28,11 +28,11 @@ epsilons = st.sampled_from([Fraction(1, 7), Fraction(1), Fraction(2), Fraction(9
 
 def known_of(lists, dropped=0):
     """HATs of equal and of other numbers of users, some of very many."""
-    some = [np.array(sorted(each)[::-1], np.int64) for each in lists]
+    some = [np.array(sorted(counts)[::-1], np.int64) for counts in lists]
     return [
-        *(CountsKnown(each, int(each.sum()) + dropped) for each in some),
+        *(CountsKnown(counts, int(counts.sum()) + dropped) for counts in some),
         CountsKnown.all_of(np.full(MANY_USERS + 1, 3)),
-        *(CountsKnown(each + 1, int(each.sum() + each.size) + dropped) for each in some),
+        *(CountsKnown(counts + 1, int(counts.sum() + counts.size) + dropped) for counts in some),
     ]
 
 
@@ -41,23 +41,23 @@ def known_of(lists, dropped=0):
 def test_a_forecast_is_the_error_of_hats_that_are_drawn_as_the_prior_says(mechanism: Mechanism, counts):
     """Within 15 %: the error of 2000 HATs has a standard error of 2 %, and approximations of forecasts take 9 %."""
     vector, epsilon, number = np.array(counts, np.int64), Fraction(4), 2_000
-    known, rng = CountsKnown.all_of(vector), np.random.default_rng(2)
+    hat, rng = CountsKnown.all_of(vector), np.random.default_rng(2)
     hats = rng.choice(PRIOR.hat_means(65.0), (number, 1))
     users = hats + rng.normal(size=(number, vector.size)) * PRIOR.mean_sd(vector)
     sums = np.rint(np.clip(users, 0, 65) * 100).astype(np.int64) * vector
-    plans = [mechanism.plan(known, GRID, epsilon)] * number
-    released = mechanism.release([Totals(vector, each) for each in sums], plans, seeded(3))
+    plans = [mechanism.plan(hat, GRID, epsilon)] * number
+    released = mechanism.release([Totals(vector, row) for row in sums], plans, seeded(3))
     error = np.abs(values_of(released, plans) - sums.sum(axis=1) / vector.sum() / 100).mean()
-    assert mechanism.forecast(known, GRID, epsilon, PRIOR) == pytest.approx(error, rel=0.15)
+    assert mechanism.forecast(hat, GRID, epsilon, PRIOR) == pytest.approx(error, rel=0.15)
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=repr)
 @settings(max_examples=5, deadline=None)
 @given(lists=st.lists(counts_lists, min_size=1, max_size=5), epsilon=epsilons, dropped=st.integers(0, 3))
 def test_a_forecast_of_many_hats_is_that_of_each(mechanism, lists, epsilon, dropped):
-    known = known_of(lists, dropped)
-    hats, places = HatCounts.of(known, GRID, epsilon, PRIOR)
-    alone = [mechanism.forecast(known[at], GRID, epsilon, PRIOR) for at in places]
+    some = known_of(lists, dropped)
+    hats, places = HatCounts.of(some, GRID, epsilon, PRIOR)
+    alone = [mechanism.forecast(some[place], GRID, epsilon, PRIOR) for place in places]
     assert mechanism.forecasts(hats).tolist() == alone
 
 
@@ -65,10 +65,10 @@ def test_a_forecast_of_many_hats_is_that_of_each(mechanism, lists, epsilon, drop
 @given(lists=st.lists(counts_lists, min_size=1, max_size=5), epsilon=epsilons, prior=st.sampled_from([PRIOR, None]))
 def test_auto_plans_many_hats_as_it_plans_each(lists, epsilon, prior):
     """Also a HAT of reports near the bounds."""
-    known = [*known_of(lists), CountsKnown(np.array([5, 4, 1]), 2**30)]
+    hats = [*known_of(lists), CountsKnown(np.array([5, 4, 1]), 2**30)]
     auto = Auto(prior=prior)
-    assert [plan.document() for plan in auto.plans(known, GRID, epsilon)] == [
-        auto.plan(each, GRID, epsilon).document() for each in known
+    assert [plan.document() for plan in auto.plans(hats, GRID, epsilon)] == [
+        auto.plan(hat, GRID, epsilon).document() for hat in hats
     ]
 
 
@@ -86,9 +86,9 @@ def test_noise_beyond_bounds_leaves_a_hat_its_constant():
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.lists(st.integers(1, 2_000), min_size=6, max_size=6), min_size=1, max_size=5), epsilons)
 def test_lengths_of_many_hats_are_those_of_each(lists, epsilon):
-    counts = np.array([sorted(each)[::-1] for each in lists], np.int64)
+    counts = np.array([sorted(counts_of_hat)[::-1] for counts_of_hat in lists], np.int64)
     for rule in ("median", "argmax", "opt", "convex", 7):
-        assert lengths_of(rule, counts, epsilon).tolist() == [length_of(rule, each, epsilon) for each in counts]
+        assert lengths_of(rule, counts, epsilon).tolist() == [length_of(rule, of_hat, epsilon) for of_hat in counts]
 
 
 def test_lengths_of_counts_whose_products_do_not_fit_are_compared_in_larger_integers():

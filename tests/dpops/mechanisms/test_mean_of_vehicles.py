@@ -115,7 +115,7 @@ def test_the_bias_of_dropped_samples_is_never_above_its_bound_and_attains_it(cou
 def test_its_forecast_is_that_of_noise_alone_whatever_the_counts():
     prior = Prior(20, 12, 0.3)
     few, many = (np.array(counts) for counts in ([2, 2, 2, 2], [400, 30, 2, 1]))
-    errors = [MECHANISM.forecast(CountsKnown.all_of(each), GRID, EPSILON, prior) for each in (few, many)]
+    errors = [MECHANISM.forecast(CountsKnown.all_of(counts), GRID, EPSILON, prior) for counts in (few, many)]
     assert errors[0] == errors[1] < float(GRID.upper / (4 * EPSILON))
 
 

@@ -115,8 +115,8 @@ def test_forecasts_agree_with_simulation_where_speeds_are_as_the_prior_says(
 def test_the_worst_case_forecast_is_never_below_the_other(mechanism: Mechanism) -> None:
     for counts in examples.COUNTS:
         plan = examples.plan(mechanism, counts)
-        known, prior = CountsKnown.all_of(counts), Prior(20.0, 12.0)
-        assert 0 < mechanism.forecast(known, examples.GRID, examples.EPSILON, prior) <= plan.error() * 1.2 + 0.01
+        hat, prior = CountsKnown.all_of(counts), Prior(20.0, 12.0)
+        assert 0 < mechanism.forecast(hat, examples.GRID, examples.EPSILON, prior) <= plan.error() * 1.2 + 0.01
 
 
 def test_a_cap_that_moves_nobody_is_none_and_opt_is_no_worse_than_any_number() -> None:

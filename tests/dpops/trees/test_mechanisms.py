@@ -32,11 +32,11 @@ def test_the_better_of_two_ways_to_user_level_is_planned() -> None:
     chosen = set()
     for counts in (*examples.COUNTS, np.array([30] + [2] * 40), np.array([9, 8, 5, 4, 4, 2])):
         for prior in (None, Prior(20.0, 12.0)):
-            tree, known = Tree(bins=20, prior=prior), CountsKnown.all_of(counts)
+            tree, hat = Tree(bins=20, prior=prior), CountsKnown.all_of(counts)
             chosen.add(examples.plan(tree, counts).mechanism)
             for other in (CappedTree(bins=20), CappedTree(bins=20, m_ub="none"), ArrayTree(bins=20)):
                 best, worse = (
-                    kind.forecast(known, examples.GRID, examples.EPSILON, prior)
+                    kind.forecast(hat, examples.GRID, examples.EPSILON, prior)
                     if prior
                     else examples.plan(kind, counts).error()
                     for kind in (tree, other)

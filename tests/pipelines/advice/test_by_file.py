@@ -48,7 +48,7 @@ def test_an_id_that_is_a_column_too_is_taken_as_a_column(name, tmp_path):
 
 
 def test_a_flag_of_two_values_is_no_vehicle_where_files_are(tmp_path):
-    files = {file: [(at % 2, *row) for at, row in enumerate(lines)] for file, lines in by_bus().items()}
+    files = {file: [(number % 2, *row) for number, row in enumerate(lines)] for file, lines in by_bus().items()}
     columns, _ = columns_of(folder_of(tmp_path / "feed", files, ("flag", "ts", "lat", "lon", "v")), tmp_path)
     assert columns["vehicle"] == "{file}"
 

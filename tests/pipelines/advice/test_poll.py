@@ -112,8 +112,8 @@ from pipelines.cli import main
 assert main({asking!r}) == 4
 print(sorted({{"requests", "urllib3", "confluent_kafka", "numpy", "pyarrow"}} & sys.modules.keys()))
 """
-    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert found.stdout.splitlines()[-1:] == ["[]"], found.stderr
+    process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert process.stdout.splitlines()[-1:] == ["[]"], process.stderr
 
 
 def test_an_answer_larger_than_any_feed_is_given_up(service):

@@ -33,13 +33,13 @@ def test_a_map_is_beside_its_cells_the_constant_and_no_noise_day_by_day(feed, tm
     day = ("--from", levels_city.DAYS[0], "--to", levels_city.DAYS[0], "--days", "2")
     code, out, _ = hatstream(*evaluate(feed, "--places", *day, "--json", "--output", str(tmp_path)))
     assert code == 0
-    found = json.loads(out)
-    assert found == json.loads((tmp_path / "places.json").read_text())
-    assert "NOT PRIVATE" in found["not_private"]
-    assert (found["places"], found["cells"], found["share"]) == (28, 4, 0.25)
-    assert [(table["total"], table["delta"]) for table in found["tables"]] == [("2.64", None), ("2.64", "1e-06")]
-    for table in found["tables"]:
-        assert [each["day"] for each in table["days"]] == [1, 2], "the day, and the same again"
+    document = json.loads(out)
+    assert document == json.loads((tmp_path / "places.json").read_text())
+    assert "NOT PRIVATE" in document["not_private"]
+    assert (document["places"], document["cells"], document["share"]) == (28, 4, 0.25)
+    assert [(table["total"], table["delta"]) for table in document["tables"]] == [("2.64", None), ("2.64", "1e-06")]
+    for table in document["tables"]:
+        assert [row["day"] for row in table["days"]] == [1, 2], "the day, and the same again"
         for noisy, exact in zip(table["days"], table["exact"], strict=True):
             assert noisy["constant"] == pytest.approx(exact["constant"]), "what truly was is the same with noise"
             assert exact["learned"] < noisy["learned"] + 0.5
@@ -89,7 +89,7 @@ def test_a_specification_without_places_has_none_of_its_own(tmp_path, hatstream)
 
 
 def test_true_values_are_asked_for_by_name(feed, hatstream):
-    arguments = [each for each in evaluate(feed, "--places") if each != "--not-private"]
+    arguments = [argument for argument in evaluate(feed, "--places") if argument != "--not-private"]
     code, _, err = hatstream(*arguments)
     assert (code, "--not-private" in err) == (1, True)
 

@@ -60,8 +60,8 @@ def test_with_a_prior_the_error_is_the_mechanisms_forecast(planned, tmp_path):
     spec = city.SPEC.replace("upper_kmh = 65", PRIOR.replace("12 }", "12, between = 0.25 }"))
     document = planned(spec, counts=json.dumps(counts.tolist()), name="counts.json")
     mechanism = ArrayAverage()
-    known, grid = CountsKnown.all_of(counts), load(tmp_path / "spec.toml").speeds.grid
-    error = mechanism.forecast(known, grid, Fraction(1), Prior(20, 12, 0.25))
+    hat, grid = CountsKnown.all_of(counts), load(tmp_path / "spec.toml").speeds.grid
+    error = mechanism.forecast(hat, grid, Fraction(1), Prior(20, 12, 0.25))
     assert only_class(document)["forecast_error"] == error
     assert "25% of the variance" in document["forecast"]
 

@@ -52,9 +52,9 @@ def test_a_distribution_says_what_is_expected_of_it_and_where_it_is_not_worth_it
         for fleet in (20, 5000)
     )
     for document, is_worth in ((small, False), (large, True)):
-        (said,) = (each for each in document["answers"] if "85th percentile" in each)
+        (said,) = (answer for answer in document["answers"] if "85th percentile" in answer)
         assert ("leave the statistic 'distribution' out" not in said) == is_worth
-    assert not any("85th percentile" in each for each in planned(levels_city.SPEC)["answers"])
+    assert not any("85th percentile" in answer for answer in planned(levels_city.SPEC)["answers"])
 
 
 def test_what_is_out_of_reach_names_the_next_step(planned):

@@ -34,9 +34,9 @@ def planned(tmp_path: Path) -> Any:
 
 
 def test_a_few_vehicles_are_told_to_leave_places_out_and_how_many_it_takes(planned: Any) -> None:
-    found = planned(1)
-    assert not found["is_asked"]
-    (said,) = found["answers"]
+    document = planned(1)
+    assert not document["is_asked"]
+    (said,) = document["answers"]
     assert "Places are not worth it for this fleet and total" in said
     assert "Leave [places] out" in said
     needed = int(said.split("it needs some ")[1].split(" vehicles")[0].replace(",", ""))
@@ -46,33 +46,33 @@ def test_a_few_vehicles_are_told_to_leave_places_out_and_how_many_it_takes(plann
 
 def test_a_larger_fleet_has_finer_places_sooner(planned: Any) -> None:
     few, many = planned(10), planned(300)
-    of = [{(each["what"], each["traffic"]): each for each in found["kinds"]} for found in (few, many)]
+    of = [{(kind["what"], kind["traffic"]): kind for kind in document["kinds"]} for document in (few, many)]
     assert list(of[0]) == [
         (f"resolution {resolution}", traffic) for resolution in (8, 9) for traffic in ("spread", "concentrated")
     ]
-    for kind in of[0]:
-        assert of[1][kind]["ok"][-1] >= of[0][kind]["ok"][-1]
-        assert of[1][kind]["half_width_kmh"] < of[0][kind]["half_width_kmh"]
-        for found in of:
-            assert found[kind]["ok"] == sorted(found[kind]["ok"])
-            errors = zip(found[kind]["error_kmh"], found[kind]["cell_error_kmh"], strict=True)
+    for name in of[0]:
+        assert of[1][name]["ok"][-1] >= of[0][name]["ok"][-1]
+        assert of[1][name]["half_width_kmh"] < of[0][name]["half_width_kmh"]
+        for kinds in of:
+            assert kinds[name]["ok"] == sorted(kinds[name]["ok"])
+            errors = zip(kinds[name]["error_kmh"], kinds[name]["cell_error_kmh"], strict=True)
             assert all(map_error <= cell_error for map_error, cell_error in errors)
     assert "Places of resolution 9 are worth it" in many["answers"][0]
 
 
 def test_what_the_specification_asks_for_is_among_them(planned: Any) -> None:
-    found = planned(50, "[places]\nresolution = 10\nshare = 0.2\n")
-    assert (found["is_asked"], found["share"]) == (True, 0.2)
-    own = [each for each in found["kinds"] if each["as_specified"]]
-    assert [(each["what"], each["places"]) for each in own] == [("resolution 10", 4 * 7**3)] * 2
-    assert any("Of resolution 10 places, as specified" in said for said in found["answers"])
+    document = planned(50, "[places]\nresolution = 10\nshare = 0.2\n")
+    assert (document["is_asked"], document["share"]) == (True, 0.2)
+    own = [kind for kind in document["kinds"] if kind["as_specified"]]
+    assert [(kind["what"], kind["places"]) for kind in own] == [("resolution 10", 4 * 7**3)] * 2
+    assert any("Of resolution 10 places, as specified" in said for said in document["answers"])
 
 
 def test_places_of_a_file_are_told_of_too(planned: Any) -> None:
-    found = planned(50, '[places]\nfile = "segments.geojson"\n')
-    own = [each for each in found["kinds"] if each["as_specified"]]
-    assert [(each["what"], each["places"]) for each in own] == [("the file's", 1)] * 2
-    assert any("Of the file's places, as specified" in said for said in found["answers"])
+    document = planned(50, '[places]\nfile = "segments.geojson"\n')
+    own = [kind for kind in document["kinds"] if kind["as_specified"]]
+    assert [(kind["what"], kind["places"]) for kind in own] == [("the file's", 1)] * 2
+    assert any("Of the file's places, as specified" in said for said in document["answers"])
 
 
 def test_nothing_is_said_of_places_where_a_specification_can_have_none(planned: Any) -> None:

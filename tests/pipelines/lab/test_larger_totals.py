@@ -24,8 +24,8 @@ def error(city: TrueCity, how: Recipe, seed: int) -> float:
     """By reports, km/h, of all days, held back or not."""
     missed = 0.0
     for run in range(RUNS):
-        found = causal(city, how, Noise(np.random.default_rng([seed, run]).bytes)).causal
-        missed += sum(_missed(day, each.values) for day, each in zip(city.days, found, strict=True))
+        fields = causal(city, how, Noise(np.random.default_rng([seed, run]).bytes)).causal
+        missed += sum(_missed(day, field.values) for day, field in zip(city.days, fields, strict=True))
     return missed / RUNS / sum(float(day.reports.sum()) for day in city.days)
 
 

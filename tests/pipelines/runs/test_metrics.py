@@ -107,10 +107,10 @@ def test_whoever_connects_and_says_nothing_costs_few_threads_and_little_time(spe
     monkeypatch.setattr(module, "EXCHANGE_S", 0.5)
     before = threading.active_count()
     with served(Metrics(spec), "127.0.0.1:0") as port, ExitStack() as silent:
-        for at in range(3 * module.MOST_AT_ONCE):
+        for number in range(3 * module.MOST_AT_ONCE):
             connection = silent.enter_context(closing(socket.create_connection(("127.0.0.1", port))))
             with suppress(OSError):
-                connection.sendall(b"GET / HTTP/1.1\r\nX: " + b"y" * (at % 3))
+                connection.sendall(b"GET / HTTP/1.1\r\nX: " + b"y" * (number % 3))
         assert threading.active_count() <= before + module.MOST_AT_ONCE + 1
         assert until_answered(port)
     assert threading.active_count() <= before + module.MOST_AT_ONCE

@@ -52,8 +52,8 @@ class World:
     def without_signature(self):
         """The head as who has no key can write it: of the ledger that is there now."""
         entries = list(Ledger(self.url, self.head).entries())
-        mine = {"sequence": len(entries), "hash": entries[-1]["hash"], "accounts": ["city"]}
-        return {entries[0]["hash"]: mine}
+        newest = {"sequence": len(entries), "hash": entries[-1]["hash"], "accounts": ["city"]}
+        return {entries[0]["hash"]: newest}
 
     def write_head(self, document):
         self.head.write_text(json.dumps(document))
@@ -108,19 +108,23 @@ def vouched_for_by_another_ledger(world):
     other = Ledger(url, world.head)
     other.create()
     other.open_account(more)
-    known = json.loads(world.head.read_bytes())
+    head = json.loads(world.head.read_bytes())
     record(world.ledger, unit(3600))
     before = world.kept()
     record(world.ledger, unit(integer=FIRST))
     world.put_back(before)
-    world.write_head(known | world.without_signature())
+    world.write_head(head | world.without_signature())
     assert Ledger(url, world.head, OURS).open_account(more) == "unchanged"
 
 
 def forgotten_through_another_ledger(world):
     """As before, and the forged head does not know the ledger at all: `init` would make it known again."""
     vouched_for_by_another_ledger(world)
-    others = {ledger: known for ledger, known in Head(world.head).read_all().items() if "city" not in known["accounts"]}
+    others = {
+        ledger: remembered
+        for ledger, remembered in Head(world.head).read_all().items()
+        if "city" not in remembered["accounts"]
+    }
     Head(world.head, OURS).create(others)
 
 
@@ -138,7 +142,7 @@ def takes_an_unsigned_head_of_another_ledger(patch):
 
 def vouches_for_the_whole_file(patch):
     def vouch(head, _):
-        head.create({ledger: {**known, "is_unsigned": False} for ledger, known in head.read_all().items()})
+        head.create({ledger: {**remembered, "is_unsigned": False} for ledger, remembered in head.read_all().items()})
 
     patch.setattr(Head, "vouch", vouch)
 
@@ -224,12 +228,12 @@ def test_without_the_key_a_head_is_compared_but_for_its_signature(tmp_path):
 @pytest.mark.parametrize(
     "change",
     [
-        lambda known: known | {"signature": ""},
-        lambda known: known | {"signature": "é"},
-        lambda known: known | {"ledgers": {}},
-        lambda known: {"ledgers": known["ledgers"]},
-        lambda known: known | {"ledgers": 7},
-        lambda known: [known],
+        lambda head: head | {"signature": ""},
+        lambda head: head | {"signature": "é"},
+        lambda head: head | {"ledgers": {}},
+        lambda head: {"ledgers": head["ledgers"]},
+        lambda head: head | {"ledgers": 7},
+        lambda head: [head],
     ],
 )
 def test_a_signed_head_that_was_changed_is_an_error_and_never_an_internal_one(change, tmp_path):

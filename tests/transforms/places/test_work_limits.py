@@ -12,8 +12,8 @@ DRAWS = np.random.default_rng(1)
 
 
 def circle(positions, radius):
-    at = np.linspace(0, 2 * np.pi, positions)
-    return np.stack([14.5 + radius * np.cos(at), 46.05 + radius * np.sin(at)], axis=1).round(7).tolist()
+    angle = np.linspace(0, 2 * np.pi, positions)
+    return np.stack([14.5 + radius * np.cos(angle), 46.05 + radius * np.sin(angle)], axis=1).round(7).tolist()
 
 
 def collection(*geometries):

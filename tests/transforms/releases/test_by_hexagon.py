@@ -206,15 +206,15 @@ def test_the_exposure_counts_the_hats_that_are_left_to_a_vehicle():
 def test_slots_that_are_drawn_together_get_what_each_gets_alone(per, at_once, monkeypatch):
     """With a total of the period, its slots have HATs of other epsilons."""
     random, slots = np.random.default_rng(7), [3600 * hour for hour in range(1, 7)]
-    facts = {at: replace(FACTS, plan=(at,), plans=6) for at in slots}
+    facts = {slot_s: replace(FACTS, plan=(slot_s,), plans=6) for slot_s in slots}
     auto = RequestedStatistic("mean", Auto(prior=Prior(20.0, 12.0)), Fraction(1, 2))
     asked = policy(per=per, epsilon=99, statistics=(auto, BOTH[1]))
     groups = {}
-    for at in slots:
+    for slot_s in slots:
         pairs = {(int(vehicle), int(cell)) for vehicle, cell in random.integers(0, [9, 3], (12, 2))}
         kept = [int(number) for number in random.integers(0, 9, len(pairs))]
         rows = [(*pair, number, 100 * number, 9 - number) for pair, number in zip(sorted(pairs), kept, strict=True)]
-        groups[at, 0] = tally_of(*rows[: 0 if at == slots[2] else 12], slot_s=at)
+        groups[slot_s, 0] = tally_of(*rows[: 0 if slot_s == slots[2] else 12], slot_s=slot_s)
     alone = [draw_releases({key: tally}, facts, asked, Quiet())[0] for key, tally in groups.items()]
     monkeypatch.setattr(draw, "TOGETHER_ROWS", at_once)
     together = draw_releases(groups, facts, asked, Quiet())
