@@ -1,11 +1,12 @@
-"""Places of values among the distinct ones, and an order by two columns of integers by one sort of packed keys."""
+"""Places of values among the distinct ones and in their group, and one key for two columns of integers."""
 
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from dpops.types import Int64s
+from dpops.types import Float64s, Int64s
 
 NARROW = 1 << 38
 """A column of a smaller range, such as microseconds within a day, is packed as it is."""
@@ -64,3 +65,19 @@ def _narrow(column: Int64s) -> tuple[Int64s, int]:
         return column - least, most - least + 1
     ranked = places(column)
     return ranked.of, ranked.values.size
+
+
+def changes(a: Int64s, b: Int64s) -> NDArray[np.bool_]:
+    """True where (a, b) differs from the entry before; true at the first."""
+    new = np.ones(a.size, np.bool_)
+    new[1:] = (a[1:] != a[:-1]) | (b[1:] != b[:-1])
+    return new
+
+
+def rank_in_group(group: Int64s, key: Int64s | Float64s) -> Int64s:
+    """Position of each entry among those of its group by key, from 0. group: non-decreasing."""
+    order = np.lexsort((key, group))
+    start = np.flatnonzero(changes(group, group))
+    rank = np.empty(group.size, np.int64)
+    rank[order] = np.arange(group.size) - np.repeat(start, np.diff(start, append=group.size))
+    return rank

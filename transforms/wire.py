@@ -113,6 +113,13 @@ def joined(parts: Sequence[Tally]) -> Tally:
     )
 
 
+def by_slot(rows: Tally) -> Iterator[tuple[int, Tally]]:
+    """The entries of each slot, with its start. rows: in the order of slots."""
+    slots, first = np.unique(rows.slot_s, return_index=True)
+    for slot_s, (start, stop) in zip(slots.tolist(), pairwise([*first.tolist(), rows.slot_s.size]), strict=True):
+        yield slot_s, rows.take(slice(start, stop))
+
+
 class Exposure(NamedTuple):
     """In how many HATs of a slot each vehicle is of which a statistic is drawn: int64 (vehicles, statistics).
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpops.statistics import Column
 from dpops.types import Int64s
-from transforms.order import Places, packed_keys, pairs, places
+from transforms.order import Places, changes, packed_keys, pairs, places, rank_in_group
 from transforms.scatter import scatter
 from transforms.wire import NO_SAMPLES, Events, Heard, Partial, Samples, Tally
 
@@ -88,7 +88,7 @@ def heard(events: Events) -> Heard:
     """When each vehicle was first and last heard of in a pane, for `admit_late`."""
     order = np.argsort(events.vehicle)
     vehicle, offset_us = events.vehicle[order], events.offset_us[order]
-    first = np.flatnonzero(_changes(vehicle, vehicle))
+    first = np.flatnonzero(changes(vehicle, vehicle))
     return Heard(np.minimum.reduceat(offset_us, first), np.maximum.reduceat(offset_us, first))
 
 
@@ -129,7 +129,7 @@ def _added_up(partials: Sequence[Partial]) -> Partial:
     vehicle, cell, reported = (np.concatenate(found) for found in zip(*(p[:3] for p in partials), strict=True))
     order = np.argsort(packed_keys(vehicle, cell))
     vehicle, cell = vehicle[order], cell[order]
-    first = np.flatnonzero(_changes(vehicle, cell))
+    first = np.flatnonzero(changes(vehicle, cell))
 
     def added(columns: Iterable[Int64s]) -> Int64s:
         whole = np.concatenate(list(columns))[order]
@@ -148,11 +148,11 @@ def _capped(rows: Partial, slot_start_s: int, cap: ContributionBound) -> tuple[I
     The rule sees neither speeds nor the order of arrival. Samples that a pane dropped would be dropped here too.
     """
     samples = rows.samples
-    row = np.cumsum(_changes(samples.vehicle, samples.cell), dtype=np.int64) - 1
-    vehicle_group = np.cumsum(_changes(rows.vehicle, rows.vehicle), dtype=np.int64)
+    row = np.cumsum(changes(samples.vehicle, samples.cell), dtype=np.int64) - 1
+    vehicle_group = np.cumsum(changes(rows.vehicle, rows.vehicle), dtype=np.int64)
     slot_salt = scatter(np.full(rows.vehicle.size, slot_start_s, np.int64))
-    cell_rank = _rank_in_group(vehicle_group, scatter(rows.vehicle ^ scatter(rows.cell ^ slot_salt)))
-    stays = (_rank_in_group(row, samples.rank) < cap.max_samples) & (cell_rank < cap.max_cells)[row]
+    cell_rank = rank_in_group(vehicle_group, scatter(rows.vehicle ^ scatter(rows.cell ^ slot_salt)))
+    stays = (rank_in_group(row, samples.rank) < cap.max_samples) & (cell_rank < cap.max_cells)[row]
     return row[stays], samples.speed[stays]
 
 
@@ -173,7 +173,7 @@ def _distinct(events: Events, vehicle: Places) -> tuple[NDArray[np.bool_], int]:
     rows = np.flatnonzero(shared)  # which share their identity: only these need the full order
     rows = rows[np.lexsort([column[rows] for column in (events.speed, events.cell, events.lon_e7, events.lat_e7, key)])]
     stays = ~shared
-    stays[rows[_changes(key[rows], key[rows])]] = True
+    stays[rows[changes(key[rows], key[rows])]] = True
     return stays, again.size
 
 
@@ -187,21 +187,5 @@ def _candidates(events: Events, row: Int64s, cap: ContributionBound) -> Samples:
     vehicle, offset_us, _, _, cell, speed = (column[order] for column in events)
     # The rank is keyed through the vehicle's hash, which nobody without the key can tell.
     rank = scatter(vehicle ^ scatter(offset_us ^ scatter(cell)))
-    lowest = _rank_in_group(row[order], rank) < cap.max_samples
+    lowest = rank_in_group(row[order], rank) < cap.max_samples
     return Samples(vehicle[lowest], cell[lowest], rank[lowest], speed[lowest])
-
-
-def _rank_in_group(group: Int64s, key: Int64s) -> Int64s:
-    """Position of each entry among those of its group by key, from 0. group: non-decreasing."""
-    order = np.lexsort((key, group))
-    start = np.flatnonzero(_changes(group, group))
-    rank = np.empty(group.size, np.int64)
-    rank[order] = np.arange(group.size) - np.repeat(start, np.diff(start, append=group.size))
-    return rank
-
-
-def _changes(a: Int64s, b: Int64s) -> NDArray[np.bool_]:
-    """True where (a, b) differs from the entry before; true at the first."""
-    new = np.ones(a.size, np.bool_)
-    new[1:] = (a[1:] != a[:-1]) | (b[1:] != b[:-1])
-    return new

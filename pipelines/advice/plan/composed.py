@@ -11,15 +11,16 @@ from typing import Literal, NamedTuple
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from dpops.accountant import Accountant
-from dpops.allocation import Share
 from dpops.types import Int64s
 from pipelines.advice.plan.counts import Counts
 from pipelines.specification import Specification
 from transforms.count.tally import ContributionBound
+from transforms.order import changes, rank_in_group
+from transforms.releases.hats.draw import Divided, divide, hats_of
 from transforms.time.calendar import CalendarError, Timetable
+from transforms.wire import Tally, by_slot
 
 _SOME_DAY = date(2026, 5, 13)  # periods of one unit are equally long, clock changes apart
 
@@ -88,31 +89,33 @@ def _size(total: Total) -> float:
 
 
 def _lay_out(spec: Specification, counts: Counts) -> tuple[list[PlannedHat], Composed]:
-    """Lays out the counts of one period."""
-    kept = _kept(counts, spec.privacy.cap)
-    slots, slot = np.unique(counts.slot, return_inverse=True)
-    codes = tuple(range(slots.size))
-    first = np.array([spec.privacy.allocation.planned_with(code, codes)[0] for code in codes], np.int64)
-    plans = {at: _plan(spec, counts, slot, kept, first[slot] == at) for at in np.unique(first).tolist()}
-    rates = [plans[at].epsilon_hat for at in first.tolist()]
-    stays = _stays(slot, counts.vehicle, kept)
-    debit = sum((plan.bound for plan in plans.values()), Fraction(0))
-    return list(_hats(counts, slot, kept, rates)), _composed(spec, counts, stays, rates, debit)
+    """Lays out the counts of one period, as a release divides what it has counted."""
+    allocation, rows = spec.privacy.allocation, _counted(counts, spec.privacy.cap)
+    by_vehicle = rows
+    if not (counts.slots_named and counts.vehicles_named):
+        by_vehicle = replace(rows, vehicle=np.arange(rows.vehicle.size))
+        if spec.privacy.cap:
+            allocation = replace(allocation, most_hats=spec.privacy.cap.max_cells)
+    parts = [by_vehicle] if allocation.whole_periods else [of_slot for _, of_slot in by_slot(by_vehicle)]
+    divided = [divide(part, allocation.plans(period_slots(spec) or 1), allocation) for part in parts]
+    rates = [share.epsilon_hat for part, share in divided for _ in np.unique(part.slot_s)]
+    stays = _stays(rows.slot_s, rows.vehicle, np.concatenate([part.kept for part, _ in divided]))
+    debit = sum((share.bound for _, share in divided), Fraction(0))
+    return [hat for part in divided for hat in _hats(part)], _composed(spec, counts, stays, rates, debit)
 
 
-def _plan(spec: Specification, counts: Counts, slot: Int64s, kept: Int64s, mine: NDArray[np.bool_]) -> Share:
-    """Plans some HATs as sealing would. Suppressed samples are taken out of `kept`."""
-    named = counts.slots_named and counts.vehicles_named
-    allocation = spec.privacy.allocation
-    if spec.privacy.cap and not named:
-        allocation = replace(allocation, most_hats=spec.privacy.cap.max_cells)
-    place = slot[mine] * (int(counts.place.max()) + 1) + counts.place[mine]
-    hat = np.unique(place, return_inverse=True)[1]
-    vehicle = counts.vehicle[mine] if named else np.arange(hat.size)
-    plans = allocation.plans(period_slots(spec) or 1)
-    share = allocation.divide(hat, vehicle, kept[mine], counts.samples[mine], plans)
-    kept[mine] *= share.kept
-    return share
+def _counted(counts: Counts, cap: ContributionBound | None) -> Tally:
+    """The counts by slot, place and vehicle. Slots are numbered from 0 in their order."""
+    kept, slot = _kept(counts, cap), np.unique(counts.slot, return_inverse=True)[1]
+    rows = Tally(slot, counts.vehicle, counts.place, kept, counts.samples - kept, sums={})
+    return rows.take(np.lexsort((counts.vehicle, counts.place, slot)))
+
+
+def _hats(divided: Divided) -> Iterator[PlannedHat]:
+    """HATs of which a cap left nothing are skipped, as in a release."""
+    for _, rows in by_slot(divided.rows):
+        for hat in hats_of(rows).with_users().each():
+            yield PlannedHat(hat.totals.counts, hat.reported, divided.share.epsilon_hat)
 
 
 class _Stays(NamedTuple):
@@ -129,17 +132,6 @@ def _stays(slot: Int64s, vehicle: Int64s, kept: Int64s) -> _Stays:
     return _Stays(*np.divmod(pairs, vehicles), cells.astype(np.int64))
 
 
-def _hats(counts: Counts, slot: Int64s, kept: Int64s, rates: Sequence[Fraction]) -> Iterator[PlannedHat]:
-    """The vehicles of a HAT by descending count; HATs of which a cap left nothing are skipped, as in a release."""
-    order = np.lexsort((-kept, counts.place, slot))
-    slot, place, kept, count = slot[order], counts.place[order], kept[order], counts.samples[order]
-    first = np.flatnonzero((np.diff(slot, prepend=-1) != 0) | (np.diff(place, prepend=-1) != 0)).tolist()
-    for start, stop in zip(first, [*first[1:], kept.size], strict=True):
-        some = start + int(np.count_nonzero(kept[start:stop]))
-        if some > start:
-            yield PlannedHat(kept[start:some], int(count[start:stop].sum()), rates[slot[start]])
-
-
 def _kept(counts: Counts, cap: ContributionBound | None) -> Int64s:
     """Samples that a cap leaves. Which cells a vehicle keeps is drawn with a fixed seed: a release draws others."""
     if cap is None:
@@ -147,12 +139,9 @@ def _kept(counts: Counts, cap: ContributionBound | None) -> Int64s:
     kept = np.minimum(counts.samples, cap.max_samples)
     if not (counts.slots_named and counts.vehicles_named):
         return kept
-    order = np.lexsort((np.random.default_rng(0).random(kept.size), counts.slot, counts.vehicle))
-    slot, vehicle = counts.slot[order], counts.vehicle[order]
-    start = np.ones(kept.size, np.bool_)
-    start[1:] = (np.diff(slot) != 0) | (np.diff(vehicle) != 0)
-    first = np.flatnonzero(start)
-    rank = np.arange(kept.size) - np.repeat(first, np.diff(first, append=kept.size))
+    order = np.lexsort((counts.slot, counts.vehicle))
+    group = np.cumsum(changes(counts.vehicle[order], counts.slot[order]), dtype=np.int64)
+    rank = rank_in_group(group, np.random.default_rng(0).random(kept.size)[order])
     kept[order[rank >= cap.max_cells]] = 0
     return kept
 

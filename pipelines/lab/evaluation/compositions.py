@@ -32,7 +32,7 @@ from transforms.observe.vehicle_hash import Secret
 from transforms.releases.hats.draw import Divided, divide, hats_of
 from transforms.releases.hats.policy import Policy, weights_of
 from transforms.releases.hats.release import HatRelease
-from transforms.wire import Tally
+from transforms.wire import Tally, by_slot
 
 Float64s = NDArray[np.float64]
 
@@ -106,7 +106,7 @@ def compare(
             suppress = weights_of(spec.speeds.grid, spec.statistics) if clip_user else None
             allocation = replace(whole_period, epsilon=Fraction(total), suppress=suppress)
             policy = replace(released, allocation=allocation)
-            divided = [divide(_ordered(period), 1, policy) for period in periods if period.cell.size]
+            divided = [divide(_ordered(period), 1, allocation) for period in periods if period.cell.size]
             spent.append(_spent(label, total, divided, truth))
             errors += _errors(label, total, divided, policy, truth, runs)
             report("compositions compared", len(spent), len(ways) * len(totals))
@@ -132,18 +132,11 @@ def _ordered(rows: Tally) -> Tally:
     return rows.take(np.lexsort((rows.vehicle, rows.cell, rows.slot_s)))
 
 
-def _slots(rows: Tally) -> Iterator[tuple[int, Tally]]:
-    """rows: by slot."""
-    slots, first = np.unique(rows.slot_s, return_index=True)
-    for slot_s, start, stop in zip(slots.tolist(), first, [*first[1:], rows.slot_s.size], strict=True):
-        yield slot_s, rows.take(np.arange(start, stop))
-
-
 def _truth(whole: Tally, grid: Grid) -> Truth:
     keys: dict[tuple[int, int], int] = {}
     mean, of_vehicles, variance, vehicles, reports = [], [], [], [], []
     step = float(grid.step)
-    for slot_s, rows in _slots(_ordered(whole)):
+    for slot_s, rows in by_slot(_ordered(whole)):
         for cell, totals, reported in hats_of(rows).each():
             keys[slot_s, cell] = len(keys)
             first, second = int(totals.sums.sum()) / reported, int(totals.squares.sum()) / reported
@@ -176,7 +169,7 @@ def _actual(
     rows: Tally, stat: RequestedStatistic, epsilon: Fraction, grid: Grid, truth: Truth, runs: int
 ) -> tuple[Int64s, Float64s]:
     """Index in `truth` of each HAT with a value, and its mean absolute error over the runs."""
-    hats = [(slot_s, hat) for slot_s, of_slot in _slots(rows) for hat in hats_of(of_slot).with_users().each()]
+    hats = [(slot_s, hat) for slot_s, of_slot in by_slot(rows) for hat in hats_of(of_slot).with_users().each()]
     indices = np.array([truth.keys[slot_s, hat.cell] for slot_s, hat in hats], np.int64)
     counts = [CountsKnown(hat.totals.counts, hat.reported) for _, hat in hats]
     plans = stat.mechanism.plans(counts, grid, epsilon)

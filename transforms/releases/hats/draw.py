@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpops.allocation import Share, SlotDebit
+from dpops.allocation import Allocation, Share, SlotDebit
 from dpops.claims import PureDP
 from dpops.mechanism import Drawn, Hats, Totals
 from dpops.noise import Noise
@@ -66,7 +66,7 @@ class _Group(NamedTuple):
 
 def _group(shard: int, tally: Tally, facts: SlotFacts, policy: Policy) -> _Group:
     reported = tally.take(_order(tally, len(facts.plan)))
-    rows, share = divide(reported, facts.plans, policy)
+    rows, share = divide(reported, facts.plans, policy.allocation)
     ends = np.searchsorted(rows.slot_s, facts.plan, side="right").tolist()
     stretches = [slice(start, end) for start, end in pairwise([0, *ends])]
     by_slot = [_Slot(rows.take(stretch), shard, share.epsilon_hat) for stretch in stretches]
@@ -138,7 +138,7 @@ class Divided(NamedTuple):
     share: Share
 
 
-def divide(rows: Tally, plans: int, policy: Policy) -> Divided:
+def divide(rows: Tally, plans: int, allocation: Allocation) -> Divided:
     """How the HATs of a plan share what a vehicle may spend.
 
     rows: by slot, cell and vehicle; slot and cell number the HATs, and ascending hash the vehicles. plans: how many
@@ -146,7 +146,7 @@ def divide(rows: Tally, plans: int, policy: Policy) -> Divided:
     """
     hat = np.cumsum((np.diff(rows.slot_s, prepend=-1) != 0) | (np.diff(rows.cell, prepend=-1) != 0)) - 1
     reported = rows.kept + rows.dropped
-    share = policy.allocation.divide(hat, rows.vehicle, rows.kept, reported, plans)
+    share = allocation.divide(hat, rows.vehicle, rows.kept, reported, plans)
     left = np.where(share.kept, rows.kept, 0)
     return Divided(replace(rows, kept=left, dropped=reported - left), share)
 
