@@ -107,12 +107,12 @@ def test_places_with_a_direction_need_headings_and_are_other_places(tmp_path: Pa
     ]
     both, undirected = FILE | {"features": ways}, FILE | {"features": [{**LINE, "properties": {"name": "north"}}]}
     headed = SPEC.replace('speed = "v"', 'heading = "h", speed = "v"')
-    found = loaded(tmp_path, OF_FILE, both, headed)
-    assert found.input.layout.fields[-2:] == ("heading", "speed")  # type: ignore[attr-defined]
+    spec = loaded(tmp_path, OF_FILE, both, headed)
+    assert spec.input.layout.fields[-2:] == ("heading", "speed")  # type: ignore[attr-defined]
     turned = both | {
         "features": [{**ways[0], "geometry": ways[1]["geometry"]}, {**ways[1], "geometry": ways[0]["geometry"]}]
     }
-    assert loaded(tmp_path, OF_FILE, turned, headed).spec_id != found.spec_id  # type: ignore[attr-defined]
+    assert loaded(tmp_path, OF_FILE, turned, headed).spec_id != spec.spec_id  # type: ignore[attr-defined]
     with pytest.raises(SpecificationError, match="they need one"):
         loaded(tmp_path, OF_FILE, both)
     with pytest.raises(SpecificationError, match="a heading goes with places that have the property directed"):

@@ -156,9 +156,9 @@ def _row(report: Any) -> _Row:
     )
 
 
-def _batch(found: list[_Row | str], fields: tuple[str, ...]) -> RawBatch:
-    rows = [row for row in found if not isinstance(row, str)]
+def _batch(decoded: list[_Row | str], fields: tuple[str, ...]) -> RawBatch:
+    rows = [row for row in decoded if not isinstance(row, str)]
     columns = zip(*rows, strict=True) if rows else ((),) * len(_ROW)
     found_of = dict(zip(_ROW, columns, strict=True))
     arrays = {name: pa.array(found_of[name], _TYPES[name]) for name in fields}
-    return raw_batch(arrays, {reason: found.count(reason) for reason in _REASONS})
+    return raw_batch(arrays, {reason: decoded.count(reason) for reason in _REASONS})

@@ -113,14 +113,14 @@ def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, 
     verdict.refuse("bad-speed", ~speed.valid)
 
     steps, heading = _steps(speed.values, rules), _headings(table, rules.units)
-    found = Observations(time.us, time.us, where.slot_start_us, lat_e7, lon_e7, steps, heading)
+    observations = Observations(time.us, time.us, where.slot_start_us, lat_e7, lon_e7, steps, heading)
     period, code = where.period, vehicles.code
     accepted = verdict.code == 0
     if not accepted.all():
         kept = np.flatnonzero(accepted)
-        found, period, code = found.take(kept), period[kept], code[kept]
+        observations, period, code = observations.take(kept), period[kept], code[kept]
     hashes = _hashes(rules.vehicle_key, where.periods, period, code, vehicles.ids)
-    return found._replace(vehicle=hashes), verdict.refused()
+    return observations._replace(vehicle=hashes), verdict.refused()
 
 
 def _zeros(rows: int) -> pa.Array:
@@ -165,8 +165,8 @@ def _headings(table: pa.RecordBatch, units: Units) -> Int64s:
     if HEADING not in table.schema.names:
         return np.broadcast_to(np.int64(NO_HEADING), table.num_rows)
     said = units.numbers(table.column(HEADING))
-    known = said.valid & (said.values > 0) & (said.values <= 360)
-    return np.where(known, np.rint(said.values) % 360, NO_HEADING).astype(np.int64)
+    has_heading = said.valid & (said.values > 0) & (said.values <= 360)
+    return np.where(has_heading, np.rint(said.values) % 360, NO_HEADING).astype(np.int64)
 
 
 def _vehicles(column: pa.Array) -> _Vehicles:

@@ -114,11 +114,11 @@ def _masks() -> Int64s:
     return np.concatenate([bits, [0, _EVERY]])
 
 
-def _set_first(target: Int64s, at: Int64s, value: Int64s, fits: "np.typing.NDArray[np.bool_]") -> None:
-    """Sets each entry of the target to the first value that fits. at: of each value; equal ones lie together."""
-    at, value = at[fits], value[fits]
-    first = np.flatnonzero(np.diff(at, prepend=NOWHERE))
-    target[at[first]] = value[first]
+def _set_first(target: Int64s, entry: Int64s, value: Int64s, fits: "np.typing.NDArray[np.bool_]") -> None:
+    """Sets each entry of the target to the first value that fits. entry: of each value; equal ones lie together."""
+    entry, value = entry[fits], value[fits]
+    first = np.flatnonzero(np.diff(entry, prepend=NOWHERE))
+    target[entry[first]] = value[first]
 
 
 def _codes(cell: Int64s, value: Int64s) -> Int64s:

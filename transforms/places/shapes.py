@@ -39,17 +39,19 @@ def shape_pieces(document: Any, region: Sequence[int], buffer_m: float = BUFFER_
     """
     features = _features(document)
     names = _names(features)
-    found = _fine_cells(features, buffer_m)
+    fine_cells = _fine_cells(features, buffer_m)
     coarse = h3.get_resolution(cell_text(region[0]))
-    above = ancestors(found.cell, coarse)
+    above = ancestors(fine_cells.cell, coarse)
     where = np.minimum(np.searchsorted(np.array(region, np.int64), above), len(region) - 1)
     inside = np.array(region, np.int64)[where] == above
-    main = _main_cells(*cells_by_place(found, np.where(inside, where, NOWHERE)), len(names))
+    main = _main_cells(*cells_by_place(fine_cells, np.where(inside, where, NOWHERE)), len(names))
     for name, cell in zip(names, main.tolist(), strict=True):
         if cell == NOWHERE:
             raise ValueError(f"place {name!r} has no part in the region that is not another's: leave it out")
     geometries = tuple(feature["geometry"] for feature in features)
-    return Pieces.cut(region, FINE, found.cell, found.place, Places(names, main, geometries), found.turns)
+    return Pieces.cut(
+        region, FINE, fine_cells.cell, fine_cells.place, Places(names, main, geometries), fine_cells.turns
+    )
 
 
 def _main_cells(cell: Int64s, place: Int64s, count: Int64s, places: int) -> Int64s:

@@ -59,9 +59,9 @@ def to_parquet(path, rows):
 def to_gtfs(path, rows):
     message = gtfs_realtime_pb2.FeedMessage()
     message.header.gtfs_realtime_version = "2.0"
-    for at, row in enumerate(rows):
-        entity = message.entity.add(id=str(at))
-        entity.vehicle.vehicle.id, entity.vehicle.timestamp = row["vehicle"], NOON_US // 1_000_000 + at
+    for number, row in enumerate(rows):
+        entity = message.entity.add(id=str(number))
+        entity.vehicle.vehicle.id, entity.vehicle.timestamp = row["vehicle"], NOON_US // 1_000_000 + number
         position = entity.vehicle.position
         position.latitude, position.longitude, position.speed = row["lat"], row["lon"], row["speed"]
         if row["heading"] is not None:
@@ -74,15 +74,15 @@ def to_siri(path, rows):
 
 
 def to_mds(path, rows):
-    found = [
+    telemetry = [
         {
             "device_id": row["vehicle"],
-            "timestamp": NOON_US // 1_000 + at,
+            "timestamp": NOON_US // 1_000 + number,
             "location": {"lat": row["lat"], "lng": row["lon"], "heading": row["heading"], "speed": row["speed"]},
         }
-        for at, row in enumerate(rows)
+        for number, row in enumerate(rows)
     ]
-    path.write_text(json.dumps({"telemetry": found}))
+    path.write_text(json.dumps({"telemetry": telemetry}))
 
 
 def to_tides(path, rows):
@@ -108,13 +108,13 @@ FORMS = {
 @pytest.mark.parametrize("name", FORMS)
 def test_headings_are_degrees_above_0_to_360_whatever_stands_beside_them(name, tmp_path):
     write, said = FORMS[name]
-    columns = None if name in ("gtfs-realtime", "siri-vm", "mds", "tides") else {each: each for each in NAMES}
+    columns = None if name in ("gtfs-realtime", "siri-vm", "mds", "tides") else {field: field for field in NAMES}
     source = layout(name, columns, None, None, headed=True)
     by = rules(source.units)
     rows = rows_of(enumerate(said))
     write(tmp_path / "together", rows)
-    found, refused, _ = run(source, str(tmp_path / "together"), by)
-    assert found.heading.tolist() == [heading for _, heading in said]
+    observations, refused, _ = run(source, str(tmp_path / "together"), by)
+    assert observations.heading.tolist() == [heading for _, heading in said]
     assert not refused, "a heading refuses no row"
     for row, (_, heading) in zip(rows, said, strict=True):
         write(tmp_path / "alone", [row])
@@ -124,27 +124,27 @@ def test_headings_are_degrees_above_0_to_360_whatever_stands_beside_them(name, t
 def test_elements_have_headings_of_any_types():
     said = [*NUMBERS, *TEXTS, (90, 90), (np.float32(45), 45), (True, NO_HEADING), (b"90", 90), ([], NO_HEADING)]
     batches = list(_batches(rows_of(enumerate(said)), NAMES, NAMES))
-    found = {}
+    headings = {}
     for batch in batches:
         assert isinstance(batch, RawBatch)
         seen, refused = parse(batch.table, rules(KMH))
         assert not refused
-        found |= dict(zip(((seen.event_us - NOON_US) // 1_000_000).tolist(), seen.heading.tolist(), strict=True))
-    assert [found[at] for at in range(len(said))] == [heading for _, heading in said]
+        headings |= dict(zip(((seen.event_us - NOON_US) // 1_000_000).tolist(), seen.heading.tolist(), strict=True))
+    assert [headings[second] for second in range(len(said))] == [heading for _, heading in said]
 
 
 def test_a_feed_that_is_not_asked_for_headings_has_none(tmp_path):
     to_csv(tmp_path / "a.csv", rows_of(enumerate(TEXTS)))
-    source = layout("csv", {each: each for each in FIELDS}, None, None)
-    found, _, rows = run(source, str(tmp_path / "a.csv"), rules())
-    assert found.heading.tolist() == [NO_HEADING] * rows
+    source = layout("csv", {field: field for field in FIELDS}, None, None)
+    observations, _, rows = run(source, str(tmp_path / "a.csv"), rules())
+    assert observations.heading.tolist() == [NO_HEADING] * rows
 
 
 @pytest.mark.parametrize(
     ("name", "columns", "headed", "message"),
     [
         ("capmetro", None, True, "layout 'capmetro' has no heading"),
-        ("csv", {each: each for each in FIELDS}, True, "they need one"),
+        ("csv", {field: field for field in FIELDS}, True, "they need one"),
         ("csv", {each: each for each in NAMES}, False, "goes with places that have the property directed"),
     ],
 )

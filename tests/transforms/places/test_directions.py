@@ -96,7 +96,7 @@ def test_a_report_has_the_same_place_beside_whatever_others_in_whatever_order():
     together = pieces.keys(fine, heading)
     order = rng.permutation(300)
     assert pieces.keys(fine[order], heading[order]).tolist() == together[order].tolist()
-    alone = [pieces.keys(fine[at : at + 1], heading[at : at + 1])[0] for at in range(300)]
+    alone = [pieces.keys(fine[number : number + 1], heading[number : number + 1])[0] for number in range(300)]
     assert alone == together.tolist()
     assert set(together.tolist()) - set(range(len(REGION))), "some are at places"
 
@@ -121,7 +121,7 @@ def test_only_a_single_line_has_a_direction(said, geometry, message):
     [
         pytest.param([WEST, EAST, WEST], id="out and back on itself"),
         pytest.param([WEST, EAST, NORTH, (LAT - 0.002, LON + 0.004)], id="crosses itself"),
-        pytest.param([(LAT, LON + 1e-8 * at) for at in range(2)], id="a millimetre"),
+        pytest.param([(LAT, LON + 1e-8 * number) for number in range(2)], id="a millimetre"),
         pytest.param([WEST, EAST, NORTH, WEST], id="a ring"),
         pytest.param([(LAT, LON), (LAT + 1e-4, LON), (LAT + 1e-4, LON + 1e-4), (LAT, LON)], id="a small ring"),
     ],
@@ -130,4 +130,4 @@ def test_strange_lines_are_places_in_some_direction(positions):
     pieces = shape_pieces(collection(line("A", *positions, directed=True)), REGION)
     fine = np.repeat(pieces.fine, SECTORS)
     keys = pieces.keys(fine, np.tile(np.arange(SECTORS) * 22, pieces.fine.size))
-    assert "A" in {pieces.places.names[at] for at in pieces.place[keys] if at != NOWHERE}
+    assert "A" in {pieces.places.names[place] for place in pieces.place[keys] if place != NOWHERE}

@@ -45,11 +45,11 @@ class ByName:
         try:
             with redirect_stderr(usage):
                 options = PipelineOptions(list(self.options))
-                known = options.get_all_options()
+                options_set = options.get_all_options()
                 given = options.get_all_options(retain_unknown_options=True)
         except SystemExit:
             raise UsageError(f"{self.name}: {usage.getvalue().strip().rpartition('error: ')[2]}") from None
-        return tuple(f"--{name}" for name in given if name not in known)
+        return tuple(f"--{name}" for name in given if name not in options_set)
 
     @property
     def parallelism(self) -> int:
