@@ -178,7 +178,7 @@ def _show(cells: Sequence[Cell], *, exact: bool) -> None:
 
 
 def _mechanisms(feed: Feed, epsilons: list[str], runs: int, results: Results) -> None:
-    from pipelines.lab.evaluation import real
+    from pipelines.lab.evaluation import real, tables
     from pipelines.lab.evaluation.dwell import of_vehicles
 
     spec = feed.spec
@@ -195,7 +195,7 @@ def _mechanisms(feed: Feed, epsilons: list[str], runs: int, results: Results) ->
         "not_private": NOT_PRIVATE,
         "hats": len(hats.totals),
         "city_mean_kmh": hats.city_mean,
-        "classes": [real.class_name(*bounds) for bounds in real.CLASSES],
+        "classes": tables.class_names(),
         "errors_kmh": [asdict(error) for error in errors],
         "mean_of_vehicles": [asdict(each) for each in once],
     }
@@ -222,7 +222,7 @@ def _show_mechanisms(hats: real.Hats, errors: Sequence[real.Errors], once: Seque
 
 
 def _compositions(feed: Feed, totals: list[str], runs: int, results: Results) -> None:
-    from pipelines.lab.evaluation import compositions, real
+    from pipelines.lab.evaluation import compositions, tables
 
     spec = feed.spec
     if not {stat.name for stat in spec.statistics} <= {"mean", "mean-of-vehicles", "variance"}:
@@ -234,7 +234,7 @@ def _compositions(feed: Feed, totals: list[str], runs: int, results: Results) ->
         "not_private": NOT_PRIVATE,
         "hats": len(truth.keys),
         "constants": {name: truth.constant(name) for name in statistics},
-        "classes": [real.class_name(*bounds) for bounds in real.CLASSES],
+        "classes": tables.class_names(),
         "spent": [asdict(each) for each in spent],
         "errors": [asdict(error) for error in errors],
     }

@@ -17,7 +17,7 @@ from pipelines.lab.commands.evaluation_results import Results
 from pipelines.lab.evaluation import distribution_report as report
 from pipelines.lab.evaluation import distributions as figures
 from pipelines.lab.evaluation.feed import Feed
-from pipelines.lab.evaluation.real import CLASSES, class_name
+from pipelines.lab.evaluation.tables import class_names
 
 NOT_PRIVATE = "NOT PRIVATE: figures of telemetry are functions of true values; do not publish them"
 GRID = Grid(step=Fraction(1, 100), upper_steps=6_500)
@@ -96,7 +96,7 @@ def _telemetry(
     return {
         "not_private": NOT_PRIVATE,
         "hats": len(hats),
-        "classes": [class_name(*bounds) for bounds in CLASSES],
+        "classes": class_names(),
         "errors": [asdict(error) for error in errors],
     }
 

@@ -23,7 +23,7 @@ from pipelines.assembly import asked_of, job_of
 from pipelines.errors import InputError, UsageError
 from pipelines.job import NOWHERE
 from pipelines.lab.evaluation.feed import Feed
-from pipelines.lab.evaluation.real import CLASSES, against, class_name, in_class
+from pipelines.lab.evaluation.tables import against, class_headings, means_by_class, table_of
 from pipelines.progress import Report
 from transforms import wire
 from transforms.count.tally import ContributionBound, tally
@@ -188,10 +188,9 @@ def _constants(truth: Truth, statistics: Sequence[RequestedStatistic]) -> Iterat
 
 
 def _summed(label: str, total: str, statistic: str, error: Float64s, truth: Truth) -> CompositionErrors:
-    chosen = [in_class(truth.vehicles, *bounds) for bounds in CLASSES]
-    by_class = [float(error[mine].mean()) if mine.any() else None for mine in chosen]
     constant = float(np.abs(truth.values[statistic] - truth.constant(statistic)).mean())
     mean = float(error.mean())
+    by_class = means_by_class(error, truth.vehicles)
     return CompositionErrors(label, total, statistic, mean, by_class, mean > constant)
 
 
@@ -216,9 +215,8 @@ def _spent(label: str, total: str, divided: Sequence[Divided], truth: Truth) -> 
 
 def spent_table(spent: Sequence[CompositionCost]) -> Table:
     """What each composition makes of the total of a vehicle and period."""
-    table = Table(title="What a vehicle's total is divided into", title_justify="left")
-    for name in ("composition", "total", "most HATs (K)", "epsilon of a HAT", "reports left out", "HATs without value"):
-        table.add_column(name, justify="left" if name == "composition" else "right")
+    names = ["total", "most HATs (K)", "epsilon of a HAT", "reports left out", "HATs without value"]
+    table = table_of("What a vehicle's total is divided into", None, ["composition"], names)
     for _, mine in groupby(spent, key=lambda each: each.composition):
         rows = list(mine)
         for each in rows:
@@ -231,18 +229,15 @@ def spent_table(spent: Sequence[CompositionCost]) -> Table:
 def error_tables(statistic: str, errors: Sequence[CompositionErrors], truth: Truth) -> Iterator[Table]:
     """Errors of one statistic, a table a total: overall and by the number of vehicles in the HAT."""
     unit = named(statistic).unit.format("km/h")
-    names = [f"{class_name(*bounds)}\n({int(in_class(truth.vehicles, *bounds).sum())})" for bounds in CLASSES]
     mine = [error for error in errors if error.statistic == statistic]
     bar = next(each for each in mine if each.composition == CONSTANT)
     for total in dict.fromkeys(each.total for each in mine if each is not bar):
-        table = Table(
-            title=f"NOT PRIVATE: actual mean absolute error of the {statistic} at a total of {total}, {unit}",
-            caption="* worse than publishing one constant for the whole city; columns to the right: HATs by vehicles.",
-            title_justify="left",
-            caption_justify="left",
+        table = table_of(
+            f"NOT PRIVATE: actual mean absolute error of the {statistic} at a total of {total}, {unit}",
+            "* worse than publishing one constant for the whole city; columns to the right: HATs by vehicles.",
+            ["composition"],
+            ["all\nHATs", *class_headings(truth.vehicles)],
         )
-        for name in ("composition", "all\nHATs", *names):
-            table.add_column(name, justify="left" if name == "composition" else "right")
         for each in [*(each for each in mine if each.total == total), bar]:
             pairs = zip((each.mean, *each.by_class), (bar.mean, *bar.by_class), strict=True)
             table.add_row(each.composition, *(against(value, level).replace(" ", "") for value, level in pairs))

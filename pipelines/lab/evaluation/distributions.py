@@ -19,7 +19,7 @@ from dpops.trees.estimates import Output, read_alike
 from dpops.trees.hats import shape_of
 from dpops.types import CountsKnown, Grid, Int64s
 from pipelines.lab.evaluation.feed import Feed
-from pipelines.lab.evaluation.real import CLASSES, in_class
+from pipelines.lab.evaluation.tables import means_by_class
 from pipelines.progress import Report
 from transforms import wire
 from transforms.count.tally import tally
@@ -215,14 +215,13 @@ def _off(name: str, values: Float64s, truth: Truth) -> Float64s:
 
 
 def _summed(output: str, label: str, epsilon: str, off: Float64s, truth: Truth) -> OutputErrors:
-    chosen = [in_class(truth.vehicles, *bounds) for bounds in CLASSES]
     return OutputErrors(
         output=output,
         label=label,
         epsilon=epsilon,
         mean=float(off.mean()),
         row_weighted=float((off * truth.rows).sum() / truth.rows.sum()),
-        by_class=[float(off[mine].mean()) if mine.any() else None for mine in chosen],
+        by_class=means_by_class(off, truth.vehicles),
     )
 
 

@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pipelines.lab.evaluation.learned_errors import CLASSES, CONSTANT, NO_NOISE, Coverage, Errors, Evaluated
+from pipelines.lab.evaluation.learned_tables import span_name
 from pipelines.lab.evaluation.truth import TrueCity
 from pipelines.pictures import save
 
@@ -74,7 +75,7 @@ def _draw_intervals(coverage: Sequence[Coverage], folder: Path) -> Path:
         label = f"{key[0]}, {'delta 1e-6' if key[1] else 'pure'}"
         held.plot(at, [each.held for each in mine], label=label, **mark, **fill)
         width.plot(at, [each.half_width for each in mine], label=label, **mark, **fill)
-    names = [f"{least:g}+" if most == float("inf") else f"{least:g}-{most - 1:g}" for least, most in CLASSES]
+    names = [span_name(*bounds) for bounds in CLASSES]
     for axes in (held, width):
         axes.set_xticks(range(len(names)), names)
         axes.set_xlim(0.5, len(names) - 0.5)

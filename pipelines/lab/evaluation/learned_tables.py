@@ -7,11 +7,12 @@ from rich.table import Table
 from pipelines.lab.evaluation.classes import FROM_VEHICLES, SpreadErrors
 from pipelines.lab.evaluation.learned_errors import CLASSES, CONSTANT, NO_NOISE, Coverage, Errors
 from pipelines.lab.evaluation.products import ProductErrors
+from pipelines.lab.evaluation.tables import class_name, table_of
 from pipelines.lab.evaluation.truth import TrueCity
 
 
 def error_table(errors: Sequence[Errors]) -> Table:
-    table = _table(
+    table = table_of(
         "NOT PRIVATE: actual mean absolute error of learned estimates, km/h",
         "Published days alone; 10+, 30+: HATs with so many vehicles. Of the constant, by rows: worst day, mean over "
         "the runs; feed, all published days, in the worst run. Held back: share of days. With δ: 1e-6. Half: causal, "
@@ -27,11 +28,11 @@ def error_table(errors: Sequence[Errors]) -> Table:
 
 def class_table(errors: Sequence[Errors]) -> Table:
     """Causal estimates by the true number of vehicles."""
-    table = _table(
+    table = table_of(
         "NOT PRIVATE: the same by vehicles in the HAT, causal estimates",
         "* worse than the city's true mean over all days",
         ("total", "estimate"),
-        tuple(_span(least, None if most == float("inf") else most) for least, most in CLASSES),
+        tuple(span_name(*bounds) for bounds in CLASSES),
     )
     bar = errors[0].by_class
     for each in _causal(errors):
@@ -47,27 +48,27 @@ def day_table(errors: Sequence[Errors], city: TrueCity) -> Table:
     """Causal estimates by day, a column a total."""
     chosen = _causal(errors)
     names = [each.what if each.total == "-" else _total(each) for each in chosen]
-    table = _table("NOT PRIVATE: the same by day, rows, causal estimates", "-: held back", ("day",), tuple(names))
+    table = table_of("NOT PRIVATE: the same by day, rows, causal estimates", "-: held back", ("day",), tuple(names))
     for index, day in enumerate(city.days):
         table.add_row(day.name, *(_two(each.rows_by_day[index]) for each in chosen))
     return table
 
 
 def coverage_table(coverage: Sequence[Coverage]) -> Table:
-    table = _table(
+    table = table_of(
         "NOT PRIVATE: intervals of estimates with status ok",
         "held: share of HATs whose true mean lies inside. half width: mean, km/h.",
         ("total", "vehicles"),
         ("HATs", "held", "half width"),
     )
     for each in coverage:
-        span = "all" if each.by == "all" else f"{each.by} {_span(each.least, each.most)}"
+        span = "all" if each.by == "all" else f"{each.by} {span_name(each.least, each.most)}"
         table.add_row(_total(each), span, f"{each.hats:.0f}", f"{each.held:.3f}", f"{each.half_width:.1f}")
     return table
 
 
 def product_table(products: Sequence[ProductErrors]) -> Table:
-    table = _table(
+    table = table_of(
         "NOT PRIVATE: coarser products, rows with status ok",
         "held: share of rows that hold the true mean, weighed as the release weighs; of all reports.",
         ("total", "product"),
@@ -88,7 +89,7 @@ def product_table(products: Sequence[ProductErrors]) -> Table:
 
 def spread_table(errors: Sequence[SpreadErrors]) -> Table:
     """Errors of the first and the last day."""
-    table = _table(
+    table = table_of(
         f"NOT PRIVATE: distributions of cells' days and parts with {FROM_VEHICLES} vehicles and more, km/h",
         "Error: mean absolute; of: that of the whole feed's own percentile. Held: share of intervals that hold the "
         "truth; of those with status ok.",
@@ -108,15 +109,6 @@ def spread_table(errors: Sequence[SpreadErrors]) -> Table:
     return table
 
 
-def _table(title: str, caption: str, left: Sequence[str], right: Sequence[str]) -> Table:
-    table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
-    for name in left:
-        table.add_column(name, no_wrap=True)
-    for name in right:
-        table.add_column(name, justify="right")
-    return table
-
-
 def _causal(errors: Sequence[Errors]) -> list[Errors]:
     return [error for error in errors if error.what in (CONSTANT, NO_NOISE, "causal")]
 
@@ -125,8 +117,9 @@ def _total(result: Errors | Coverage | ProductErrors | SpreadErrors) -> str:
     return f"{result.total} δ" if result.delta else result.total
 
 
-def _span(least: float, most: float | None) -> str:
-    return f"{least:g}+" if most is None else f"{least:g}-{most - 1:g}"
+def span_name(least: float, most: float | None) -> str:
+    """Names numbers of vehicles from the least on, below the most."""
+    return class_name(least, None if most in (None, float("inf")) else most - 1)
 
 
 def _two(number: float | None) -> str:

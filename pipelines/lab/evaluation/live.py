@@ -15,6 +15,7 @@ from dpops.noise import Noise
 from dpops.types import Float64s
 from pipelines.lab.evaluation.learned import centres_around, look, recipe_for
 from pipelines.lab.evaluation.learned_errors import DELTA, KINDS
+from pipelines.lab.evaluation.tables import table_of
 from pipelines.lab.evaluation.truth import TrueCity, TrueDay
 from transforms.places.hierarchy import design_of, hats_of
 from transforms.releases.periods.states import facts_of, slot_values
@@ -94,17 +95,13 @@ def _shown(city: TrueCity, usual: "LiveDay", storm: "LiveDay", stormed: TrueCity
 
 
 def live_table(errors: Sequence[LiveErrors], storms: Sequence[StormShown]) -> Table:
-    table = Table(
-        title="NOT PRIVATE: actual mean absolute error by reports of live values, km/h",
-        caption="leans: what part of the forecast's variance the day's own slots took away. storm: what part of a "
+    table = table_of(
+        "NOT PRIVATE: actual mean absolute error by reports of live values, km/h",
+        "leans: what part of the forecast's variance the day's own slots took away. storm: what part of a "
         f"made-up storm (all speeds of the last day x {float(STORM):g}) live values show.",
-        title_justify="left",
-        caption_justify="left",
+        ["total", "delta", "day"],
+        ["live", "forecast", "end of day", "leans", "storm"],
     )
-    for name in ("total", "delta", "day"):
-        table.add_column(name)
-    for name in ("live", "forecast", "end of day", "leans", "storm"):
-        table.add_column(name, justify="right")
     last = errors[-1].day if errors else ""
     shown = {(each.total, each.delta): f"{each.shown:.2f}" for each in storms}
     for error in errors:

@@ -20,6 +20,7 @@ from pipelines.lab.evaluation.local import (
     SCALE,
     Cell,
 )
+from pipelines.lab.evaluation.tables import table_of
 
 _MEAN_REFERENCE = {
     "all 0.1": (4.00e-4, 7.96e-4, 5.19e-4, 5.20e-4, 1.39e-4, 1.31e-4),
@@ -85,15 +86,13 @@ def agrees(cell: Cell) -> bool | None:
 
 
 def mean_table(cells: Sequence[Cell]) -> Table:
-    table = Table(
-        title="means: noise part of the mean square error on [-1, 1] at 1,000,000 users, Beta(2, 5)",
-        caption="measured (reference); ! differs by more than 4 standard errors from the exact figure, or for UWA, "
+    table = table_of(
+        "means: noise part of the mean square error on [-1, 1] at 1,000,000 users, Beta(2, 5)",
+        "measured (reference); ! differs by more than 4 standard errors from the exact figure, or for UWA, "
         "which has none, by these and 1 % from the reference",
-        title_justify="left",
-        caption_justify="left",
+        [],
+        ["epsilons [SR, Laplace, PM, SW]", *MEAN_COLUMNS],
     )
-    for name in ("epsilons [SR, Laplace, PM, SW]", *MEAN_COLUMNS):
-        table.add_column(name, justify="right")
     for config, epsilons in MEANS.items():
         mine = {cell.column: cell for cell in cells if cell.table == "mean" and cell.config == config}
         table.add_row(f"{config} {list(epsilons)}", *(_text(mine[name], "{:.2e}") for name in MEAN_COLUMNS))
@@ -101,14 +100,12 @@ def mean_table(cells: Sequence[Cell]) -> Table:
 
 
 def distribution_table(cells: Sequence[Cell], data: str) -> Table:
-    table = Table(
-        title=f"distributions of {data}: Jensen-Shannon divergence (no root), and its root, the distance",
-        caption="measured ± standard error (reference, of EMS stopped early); after / the mean of the root",
-        title_justify="left",
-        caption_justify="left",
+    table = table_of(
+        f"distributions of {data}: Jensen-Shannon divergence (no root), and its root, the distance",
+        "measured ± standard error (reference, of EMS stopped early); after / the mean of the root",
+        [],
+        ["epsilons [SR, PM, SW]", *DISTRIBUTION_COLUMNS, "ULE's gain by the root"],
     )
-    for name in ("epsilons [SR, PM, SW]", *DISTRIBUTION_COLUMNS, "ULE's gain by the root"):
-        table.add_column(name, justify="right")
     for config, epsilons in DISTRIBUTIONS.items():
         mine = {
             cell.column: cell

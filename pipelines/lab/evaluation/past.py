@@ -21,7 +21,7 @@ from pipelines.assembly import asked_of, job_of
 from pipelines.errors import InputError, UsageError
 from pipelines.job import NOWHERE, Job
 from pipelines.lab.evaluation.feed import Feed
-from pipelines.lab.evaluation.real import CLASSES, class_name, in_class
+from pipelines.lab.evaluation.tables import CLASSES, class_name, in_class, table_of
 from pipelines.progress import Report
 from transforms import wire
 from transforms.count.tally import tally
@@ -239,16 +239,12 @@ def _holds(run: _Run) -> NDArray[np.bool_]:
 
 
 def error_table(errors: Sequence[Errors]) -> Table:
-    table = Table(
-        title="NOT PRIVATE: mean absolute errors of HATs with a model value, km/h",
-        caption="over HATs / by reports. constant: the city's true mean over all days.",
-        title_justify="left",
-        caption_justify="left",
+    table = table_of(
+        "NOT PRIVATE: mean absolute errors of HATs with a model value, km/h",
+        "over HATs / by reports. constant: the city's true mean over all days.",
+        ["total", "day"],
+        ["held back", "as released", "model", "constant"],
     )
-    table.add_column("total")
-    table.add_column("day")
-    for name in ("held back", "as released", "model", "constant"):
-        table.add_column(name, justify="right")
     for error in errors:
         numbers = (
             "-" if two is None else f"{two[0]:.2f} / {two[1]:.2f}" for two in (error.raw, error.model, error.constant)
@@ -258,16 +254,12 @@ def error_table(errors: Sequence[Errors]) -> Table:
 
 
 def coverage_table(coverage: Sequence[Coverage]) -> Table:
-    table = Table(
-        title="NOT PRIVATE: the same HATs by their vehicles",
-        caption="held: share whose true mean lies in the model's interval. Half widths and errors over HATs, km/h.",
-        title_justify="left",
-        caption_justify="left",
+    table = table_of(
+        "NOT PRIVATE: the same HATs by their vehicles",
+        "held: share whose true mean lies in the model's interval. Half widths and errors over HATs, km/h.",
+        ["total"],
+        ["vehicles", "HATs", "held", "half width", "worst case", "as released", "model", "constant"],
     )
-    table.add_column("total")
-    names = ("vehicles", "HATs", "held", "half width", "worst case", "as released", "model", "constant")
-    for name in names:
-        table.add_column(name, justify="right")
     for each in coverage:
         numbers = (each.half_width, each.worst_case, each.raw, each.model, each.constant)
         shown = (each.vehicles, f"{each.hats:,}", f"{each.held:.3f}", *(f"{number:.2f}" for number in numbers))

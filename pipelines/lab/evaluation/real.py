@@ -19,6 +19,7 @@ from dpops.statistics import SUMS
 from dpops.types import Grid
 from pipelines.lab.evaluation.dwell import ONCE, OfVehicles, Silent, plans_of, published
 from pipelines.lab.evaluation.feed import Feed
+from pipelines.lab.evaluation.tables import against, class_headings, means_by_class, table_of
 from pipelines.progress import Report
 from transforms import wire
 from transforms.count.tally import tally
@@ -26,9 +27,6 @@ from transforms.releases.hats.draw import hats_of
 from transforms.wire import Tally
 
 Float64s = NDArray[np.float64]
-
-CLASSES = ((1, 1), (2, 3), (4, 7), (8, 15), (16, 31), (32, None))
-"""HATs by number of vehicles, from and to, both included."""
 
 CITY_WIDE = "city-wide mean"
 CONSTANT = f"constant ({CITY_WIDE})"
@@ -122,12 +120,7 @@ def _actual(mechanism: Mechanism, hats: Hats, grid: Grid, epsilon: Fraction, run
     return error / runs, published(mechanism, totals, plans, Silent()) - hats.truth
 
 
-def in_class(vehicles: Float64s, least: int, most: int | None) -> NDArray[np.bool_]:
-    return (vehicles >= least) & (vehicles <= (np.inf if most is None else most))
-
-
 def _summed(label: str, epsilon: str, error: Float64s, bias: Float64s, hats: Hats, bar: Errors | None = None) -> Errors:
-    chosen = [in_class(hats.vehicles, *bounds) for bounds in CLASSES]
     mean = float(error.mean())
     return Errors(
         label=label,
@@ -135,24 +128,21 @@ def _summed(label: str, epsilon: str, error: Float64s, bias: Float64s, hats: Hat
         mean=mean,
         row_weighted=float((error * hats.rows).sum() / hats.rows.sum()),
         bias=float((bias * hats.rows).sum() / hats.rows.sum()),
-        by_class=[float(error[mine].mean()) if mine.any() else None for mine in chosen],
+        by_class=means_by_class(error, hats.vehicles),
         worse_than_constant=bar is not None and mean > bar.mean,
     )
-
-
-def class_name(least: int, most: int | None) -> str:
-    return f"{least}+" if most is None else str(least) if least == most else f"{least}-{most}"
 
 
 def error_table(epsilon: str, errors: Sequence[Errors], once: OfVehicles) -> Table:
     """Errors and biases at one epsilon; a star marks what a constant does better."""
     bar = _bar(errors)
-    table = _table(
+    table = table_of(
         f"NOT PRIVATE: actual mean absolute error per HAT at epsilon {epsilon}, km/h",
         "* worse than publishing one constant for the whole city. bias: how far values lie above the truth, by rows, "
         "but for noise: caps on counts take reports of slow vehicles away; intervals and constants count too. "
         f"mean-of-vehicles: against its own truth, which lies {once.above:+.2f} from the mean of reports.",
-        ("all HATs", "by rows", "bias"),
+        ["mechanism"],
+        ["all HATs", "by rows", "bias"],
     )
     for error in errors:
         pairs = ((error.mean, bar.mean), (error.row_weighted, bar.row_weighted))
@@ -164,8 +154,8 @@ def error_table(epsilon: str, errors: Sequence[Errors], once: OfVehicles) -> Tab
 def class_table(epsilon: str, errors: Sequence[Errors], hats: Hats) -> Table:
     """Errors by the number of vehicles in the HAT."""
     bar = _bar(errors)
-    names = [f"{class_name(*bounds)}\n({int(in_class(hats.vehicles, *bounds).sum())})" for bounds in CLASSES]
-    table = _table(f"NOT PRIVATE: at epsilon {epsilon} by vehicles in the HAT (HATs), km/h", None, names)
+    title = f"NOT PRIVATE: at epsilon {epsilon} by vehicles in the HAT (HATs), km/h"
+    table = table_of(title, None, ["mechanism"], class_headings(hats.vehicles))
     for error in errors:
         pairs = zip(error.by_class, bar.by_class, strict=True)
         name = CITY_WIDE if error.label == CONSTANT else error.label
@@ -179,17 +169,3 @@ def _signed(bias: float) -> str:
 
 def _bar(errors: Sequence[Errors]) -> Errors:
     return next(error for error in errors if error.label == CONSTANT)
-
-
-def _table(title: str, caption: str | None, names: Sequence[str]) -> Table:
-    table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
-    table.add_column("mechanism", no_wrap=True)
-    for name in names:
-        table.add_column(name, justify="right")
-    return table
-
-
-def against(value: float | None, level: float | None) -> str:
-    if value is None or level is None:
-        return "-"
-    return f"{value:.2f}{' *' if value > level else '  '}"

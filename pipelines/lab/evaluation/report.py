@@ -7,6 +7,7 @@ from rich.table import Table
 
 from pipelines.lab.evaluation.reference import REFERENCE, last_digit
 from pipelines.lab.evaluation.simulate import Cell
+from pipelines.lab.evaluation.tables import table_of
 
 
 def reference_of(cell: Cell) -> float | None:
@@ -31,12 +32,8 @@ def error_table(name: str, cells: Sequence[Cell], note: str, *, same_data: bool)
     same_data: whether these are the reference's own data, so that disagreement is marked.
     """
     epsilons = list(dict.fromkeys(cell.epsilon for cell in cells))
-    table = Table(
-        title=f"{name}: mean absolute error, km/h", caption=note, title_justify="left", caption_justify="left"
-    )
-    table.add_column("mechanism", no_wrap=True)
-    for epsilon in epsilons:
-        table.add_column(f"ε {epsilon}", justify="right")
+    names = [f"ε {epsilon}" for epsilon in epsilons]
+    table = table_of(f"{name}: mean absolute error, km/h", note, ["mechanism"], names)
     by_label: dict[str, list[str]] = {}
     for cell in cells:
         reference = reference_of(cell)
@@ -53,15 +50,12 @@ def auto_table(cells: Sequence[Cell]) -> Table:
     """How far `auto` and each single mechanism lie above the best single one: worst cell, and on average, per set."""
     ratios = ratios_to_best(cells)
     names = list(dict.fromkeys(cell.data for cell in cells))
-    table = Table(
-        title="error over that of the best single mechanism: average (worst cell)",
-        caption="1.00 is the best single mechanism of each data set and epsilon, chosen after the fact.",
-        title_justify="left",
-        caption_justify="left",
+    table = table_of(
+        "error over that of the best single mechanism: average (worst cell)",
+        "1.00 is the best single mechanism of each data set and epsilon, chosen after the fact.",
+        ["always"],
+        [*names, "all"],
     )
-    table.add_column("always")
-    for name in [*names, "all"]:
-        table.add_column(name, justify="right")
     for label, row in ratios.items():
         parts = [row[name] for name in names]
         texts = [f"{_mean(part):.2f} ({max(part):.2f})" for part in parts]
