@@ -9,7 +9,7 @@ ASKS = re.compile(
     r"\blevels is (not )?None|\b(if|not) (self\.)?_?(spec\.)?levels\b(?!\.)"
     r"|\bisinstance\([^)]*\b(Hat|Stage|Live)(Unit|Release)\b"
 )
-MOST = 10
+MOST = 8
 """Files; the aim is 4. Lower it with each that goes."""
 
 

@@ -136,9 +136,9 @@ def _limit_of(account: AccountTable) -> Limit:
         raise SpecificationError(f"account.limits: {error}") from None
 
 
-def check_span(account: AccountTerms, levels: LevelsRelease | None) -> None:
+def check_span(account: AccountTerms, levels: LevelsRelease) -> None:
     """A total of a span of days is within the account's limit for that span, whichever of its days are released."""
-    if levels is None or levels.span is None:
+    if levels.span is None:
         return
     of_days = Accountant().compose([levels.claim.times(levels.span.parts)])
     limit = next(span.limit for span in account.limit.spans if span.days == levels.span.days)

@@ -40,8 +40,8 @@ def decisive_text(spec: "Specification") -> str:
     }
     if spec.levels is not None and spec.levels.fleet_is_declared:
         plain["fleet"] = msgspec.to_builtins(spec.levels.fleet)
-    if spec.levels is not None and spec.levels.places is not None:
-        plain["places"] = spec.levels.places.text
+    if spec.places is not None:
+        plain["places"] = spec.places.text
     return msgspec.json.encode(plain, order="deterministic").decode()
 
 
@@ -83,10 +83,10 @@ def _privacy(spec: "Specification") -> dict[str, Any]:
     }
     if levels is not None and levels.delta is not None:
         plain["delta"] = str(levels.delta)
-    if levels is not None and levels.span is not None:
-        plain["span_days"] = levels.span.days
-        if levels.span.shares:
-            plain["day_weights"] = dict(zip(WEEKDAYS, map(str, levels.span.shares), strict=True))
+    if spec.span is not None:
+        plain["span_days"] = spec.span.days
+        if spec.span.shares:
+            plain["day_weights"] = dict(zip(WEEKDAYS, map(str, spec.span.shares), strict=True))
     return plain
 
 

@@ -285,7 +285,7 @@ def _fleet(table: FleetTable) -> Fleet:
 
 def _free(asked: Options, *, counts_public: bool) -> Free:
     """What a strategy may choose: levels and bounds that the specification does not name, where counts are secret."""
-    named = asked.levels is not None or asked.first_levels is not None
+    named = (asked.levels or asked.first_levels) is not None
     return Free(bounds=asked.bound_kmh is None and not counts_public, levels=not named and not counts_public)
 
 
@@ -301,8 +301,9 @@ def _with(asked: Options, default: Recipe) -> Recipe:
     """The defaults with what the specification names instead."""
     early, late = default.first
     (then,) = default.later
-    shares = _shares("levels", asked.levels) or then.shares
-    first_shares = _shares("first_levels", asked.first_levels) or (early.shares if asked.levels is None else shares)
+    named = _shares("levels", asked.levels)
+    shares = named or then.shares
+    first_shares = _shares("first_levels", asked.first_levels) or named or early.shares
     bound = asked.bound_kmh or (early.bound_kmh, then.bound_kmh)
     alpha = asked.alpha or (early.alpha, late.alpha, then.alpha)
     part = early.share if asked.first_share is None else asked.first_share

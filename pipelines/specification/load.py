@@ -62,12 +62,12 @@ def _checked(document: Document, folder: Path) -> Specification:
     privacy = privacy_of(document.privacy, account)
     cells = cells_of(document.cells, folder)
     levels = levels_of(document, privacy.allocation, cells.region, timetable)
-    if levels is not None and document.places is not None:
-        levels = replace(levels, places=places_of(document, cells.region or (), folder))
     if levels is not None:
+        if document.places is not None:
+            levels = replace(levels, places=places_of(document, cells.region or (), folder))
         of_places = Fraction(0) if levels.places is None else levels.places.share
         levels = replace(levels, classes=classes_of(document, speeds.grid, of_places))
-    check_span(account, levels)
+        check_span(account, levels)
     statistics = statistics_of(document, speeds.prior) if levels is None else ()
     allocation = privacy.allocation
     if document.privacy.composition == "clip-user":
