@@ -56,12 +56,12 @@ def map_(
       hatstream map --input 'out/hats-*.parquet' --output out/map.html
     """
     from pipelines.advice.pages.map import MapTexts, draw_map
-    from pipelines.advice.pages.rows import read_rows
+    from pipelines.advice.pages.rows import read_days_of_places
 
-    rows = read_rows(paths_of(pattern))
+    rows, standing = read_days_of_places(paths_of(pattern))
     if spec_path is not None:
         around = _with_own_places(around, spec_path)
-    places = draw_map(rows, output, MapTexts(title, claim_of(spec_path), tiles, credit), around)
+    places = draw_map(rows, output, MapTexts(title, claim_of(spec_path), tiles, credit), around, standing)
     slots = len(rows["slot_start"].unique())
     size = output.stat().st_size
     document = {"output": str(output), "bytes": size, "places": places, "slots": slots}

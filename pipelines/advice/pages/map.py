@@ -39,12 +39,14 @@ class Surroundings:
 NOTHING = Surroundings()
 
 
-def draw_map(rows: pa.Table, path: Path, texts: MapTexts, around: Surroundings = NOTHING) -> int:
-    """Writes the map of result rows (see `read_rows`); returns how many places it has.
+def draw_map(
+    rows: pa.Table, path: Path, texts: MapTexts, around: Surroundings = NOTHING, standing: pa.Table | None = None
+) -> int:
+    """Writes the map of result rows (see `read_rows`); returns how many places it has. standing: see `packed`.
 
     May raise InputError and OSError.
     """
-    data = packed(rows, around.places, around.ground)
+    data = packed(rows, around.places, around.ground, standing)
     page = map_page(texts, data=data)
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as file:

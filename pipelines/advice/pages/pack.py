@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from pipelines.advice.pages.places import LINE, GroundLine, Places, Shape
-from pipelines.advice.pages.rows import LIVE_MECHANISM
+from pipelines.advice.pages.rows import LIVE_MECHANISM, STANDING
 from pipelines.errors import InputError
 
 Array = NDArray[Any]
@@ -37,8 +37,8 @@ DEGREE = 1e5
 """Positions are whole parts of a degree: about a metre."""
 _NONE, _NO_CODE = 65_535, 255
 _MARK = "\x1f"
-STANDING = "place-standing"
-"""The product that says what places are usually, by all days until its own."""
+USUAL_KMH = 0.1
+"""What usual values are whole multiples of."""
 DAY = "day"
 """In the place of a parent: what is known is the place's whole day."""
 _BOUNDS = ("lower95", "upper95")
@@ -67,18 +67,21 @@ class _Layer(NamedTuple):
     statistic: str | None = None
 
 
-def packed(rows: pa.Table, places: Places, ground: Sequence[GroundLine] = ()) -> bytes:
-    """rows: of slots, see `read_rows`. Raises InputError where a place has no shape."""
+def packed(
+    rows: pa.Table, places: Places, ground: Sequence[GroundLine] = (), standing: pa.Table | None = None
+) -> bytes:
+    """rows: of slots, see `read_rows`. standing: what the places are usually; else other days say it.
+
+    Raises InputError where a place has no shape.
+    """
     grid = _grid(rows)
     of_grid = [places.place(place_id) for place_id in grid.ids]
     arrays: dict[str, Array] = {
         **_shapes("places", [place.shape for place in of_grid if place.shape is not None]),
         **_shapes("ground", [line.shape for line in ground]),
+        **({} if standing is None else _usual(standing, grid)),
     }
-    codes = _Codes()
-    layers = [
-        _packed_layer(rows, grid, layer, f"layer{index}", codes, arrays) for index, layer in enumerate(_layers(rows))
-    ]
+    layers = _packed_layers(rows, grid, codes := _Codes(), arrays)
     head = {
         **_standing(rows, grid),
         "slots": list(map(list, zip(grid.starts, grid.ends, strict=True))),
@@ -93,16 +96,31 @@ def packed(rows: pa.Table, places: Places, ground: Sequence[GroundLine] = ()) ->
         "codes": [_code(text) for text in codes],
         "wide": WIDE_KMH,
         "degree": DEGREE,
+        "usualStep": USUAL_KMH,
         "arrays": [[name, array.dtype.str[1:], array.size] for name, array in arrays.items()],
     }
     body = b"".join(_by_byte(array) for array in arrays.values())
     return gzip.compress(msgspec.json.encode(head) + b"\n" + body, 6, mtime=0)
 
 
+def _usual(standing: pa.Table, grid: _Grid) -> dict[str, Array]:
+    """What each place is usually, by the newest map of it, in USUAL_KMH; and where that is the area's value."""
+    newest = max(standing["slot_start"].unique().to_pylist(), key=_instant)
+    rows = standing.filter(pc.equal(standing["slot_start"], newest))
+    value, is_area = np.full(len(grid.ids), _NONE, np.uint16), np.zeros(len(grid.ids), np.uint8)
+    place = pc.index_in(rows["cell"], pa.array(grid.ids)).fill_null(-1).to_numpy()
+    beside = _beside(rows)
+    numbers = _drawn(rows, "value", beside)
+    told = (place >= 0) & ~np.isnan(numbers) & (beside | pc.equal(rows["status"], "ok").to_numpy())
+    value[place[told]] = np.rint(numbers[told] / USUAL_KMH).astype(np.uint16)
+    is_area[place[told]] = beside[told]
+    return {"usual.value": value, "usual.area": is_area}
+
+
 def _standing(rows: pa.Table, grid: _Grid) -> dict[str, Any]:
     """Says whether values are those of all days until a slot's end, and how many days each rests on where rows say."""
     is_standing = "product" in rows.column_names and set(rows["product"].unique().to_pylist()) == {STANDING}
-    if not is_standing or "days" not in rows.column_names:
+    if "days" not in rows.column_names:
         return {"standing": is_standing, "days": []}
     most = rows.group_by("slot_start").aggregate([("days", "max")])
     days = dict(zip(most["slot_start"].to_pylist(), most["days_max"].to_pylist(), strict=True))
@@ -179,6 +197,12 @@ def _layers(rows: pa.Table) -> Iterable[_Layer]:
             yield _Layer("mean, with the past", ("model_value", "model_lower95", "model_upper95"), "model_status")
         elif name not in ("parent", "traffic"):
             yield _Layer(name, (name, f"{name}_lower95", f"{name}_upper95"))
+
+
+def _packed_layers(rows: pa.Table, grid: _Grid, codes: _Codes, arrays: dict[str, Array]) -> list[dict[str, Any]]:
+    return [
+        _packed_layer(rows, grid, layer, f"layer{index}", codes, arrays) for index, layer in enumerate(_layers(rows))
+    ]
 
 
 def _packed_layer(

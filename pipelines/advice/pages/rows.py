@@ -19,6 +19,8 @@ from transforms.sinks.rows import NOTES, SCHEMA
 
 HATS = "hats"
 """What rows of slots are called, beside the names of coarser products."""
+PLACE_DAY, STANDING = "place-day", "place-standing"
+"""Products of places: on a day, and as they usually are, by all days until its own."""
 LIVE_MECHANISM = "-live"
 """Ends the mechanism's name of values that were published while their day lasted."""
 
@@ -40,13 +42,27 @@ def read_rows(paths: Sequence[str]) -> pa.Table:
 
     Live values are left out where their day's own are there. Of places: the rows of one product of theirs, alone.
     """
-    tables = read_results(paths)
+    return _rows_of(read_results(paths))
+
+
+def _rows_of(tables: Mapping[str, pa.Table]) -> pa.Table:
     if len(tables) == 1 and next(iter(tables)).startswith("place-"):
         return next(iter(tables.values()))
     if HATS not in tables:
         coarser = ", ".join(tables)
         raise InputError(f"the files hold coarser products ({coarser}), and these are rows of slots: take 'hats-*'")
     return tables[HATS]
+
+
+def read_days_of_places(paths: Sequence[str]) -> tuple[pa.Table, pa.Table | None]:
+    """Like `read_rows`; and, where they are days of places and the files have these places' standing values too, those.
+
+    Raises InputError.
+    """
+    tables = read_results(paths)
+    if set(tables) == {PLACE_DAY, STANDING}:
+        return tables[PLACE_DAY], tables[STANDING]
+    return _rows_of(tables), None
 
 
 def read_results(paths: Sequence[str]) -> dict[str, pa.Table]:

@@ -77,7 +77,7 @@ function restore() {
   const asked = new URLSearchParams(location.hash.slice(1));
   const slot = DATA.slots.findIndex(([start]) => start === asked.get("slot")), place = DATA.places.id.indexOf(asked.get("place"));
   state.layer = Math.max(0, DATA.layers.findIndex(of => of.title === asked.get("layer")));
-  state.show = SHOWN[asked.get("show")] ? asked.get("show") : "value";
+  state.show = SHOWN[asked.get("show")] && (asked.get("show") !== "difference" || isComparable()) ? asked.get("show") : "value";
   state.place = place;
   state.slot = slot >= 0 ? slot : mostKnown();
   const at = (asked.get("at") ?? "").split(",").map(Number);

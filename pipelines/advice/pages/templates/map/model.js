@@ -58,15 +58,18 @@ const WEEKDAYS = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
 const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 const weekday = date => new Date(`${date}T00:00:00Z`).getUTCDay();
 const dateText = date => `${WEEKDAYS[weekday(date)]} ${Number(date.slice(8))} ${MONTHS[date.slice(5, 7) - 1]}`;
-// On how many released days a map of what is usual rests.
+// On how many released days what is known of places rests.
 function daysText(slot) {
   const days = DATA.days[slot];
   return days ? `, by ${days} released day${days === 1 ? "" : "s"}` : "";
 }
+const here = () => DATA.standing ? "on this map" : "in this slot";
+const isComparable = () => !DATA.standing && (Boolean(DATA.usual) || pastDays() > FEWEST_DAYS);
+const pastDays = () => new Set(DATA.slots.map((_, slot) => slot).filter(slot => kindOfSlot(slot) !== "forecast").map(dateOf)).size;
 function slotText(slot) {
   const [start, end] = DATA.slots[slot];
   if (DATA.standing) return `As usual until ${dateText(start.slice(0, 10))} ${start.slice(0, 4)}${daysText(slot)}`;
-  return `${dateText(start.slice(0, 10))} ${start.slice(0, 4)}, ${clockOf(slot)} to ${end.slice(11, 16)}`;
+  return `${dateText(start.slice(0, 10))} ${start.slice(0, 4)}, ${clockOf(slot)} to ${end.slice(11, 16)}${daysText(slot)}`;
 }
 
 // Whether a slot's values are expected or still change: "forecast", "live" or "".
@@ -79,12 +82,13 @@ function kindOfSlot(slot, of = layer()) {
   return "";
 }
 
-// --- the usual: what the same time of other days was, weighted by how well it is known ---
+// --- the usual: what the page was told, or what the same time of other days was, weighted by how well it is known ---
 
 const dayKind = slot => [0, 6].includes(weekday(dateOf(slot))) ? "weekend" : "weekday";
 
 function usualOf(of) {
   if (of.usual) return of.usual;
+  if (DATA.usual) return of.usual = toldUsual(of);
   const alike = weightedSums(of, slot => `${timeOf(slot)} ${dayKind(slot)}`), all = weightedSums(of, timeOf);
   const usual = new Float64Array(of.value.length).fill(NaN);
   for (let slot = 0; slot < DATA.slots.length; slot++) {
@@ -94,6 +98,13 @@ function usualOf(of) {
     }
   }
   return of.usual = usual;
+}
+// A place's own value is compared with its own usual one, its area's with the area's.
+function toldUsual(of) {
+  return Float64Array.from(of.value, (_, at) => {
+    const place = at % places(), told = DATA.usual[place], code = DATA.codes[of.code[at]];
+    return told === NONE || !code || (code.about === "area") !== (DATA.usualIsArea[place] === 1) ? NaN : told * DATA.usualStep;
+  });
 }
 function weightedSums(of, keyOf) {
   const groups = new Map();

@@ -14,7 +14,7 @@ function node(name, attributes = {}, ...inner) {
 // Why a value may be used, or not. PAGE.says: what each status means, in words.
 function statusText(slot, place) {
   const code = codeAt(slot, place), drawn = drawnAs(slot, place);
-  if (code === null) return "There is no row of this place in this slot.";
+  if (code === null) return `There is no row of this place ${here()}.`;
   if (drawn === "none") return PAGE.says[code.status] ?? code.status;
   if (code.about === "day") return "The hour is not known by itself: this is the value of the place's whole day.";
   if (code.about) return `The place is not known by itself: this is the value of the area of several places around it (${DATA.places.area[place]}).`;
@@ -70,7 +70,7 @@ function overview() {
   return [
     node("h2", { class: "hint", text: "Choose a place" }),
     node("p", { class: "hint", text: "Click one, search for one, or press Tab until the map has the focus and then the arrow keys and Enter. Page Up and Page Down change the time." }),
-    node("p", { class: "soft", text: `Of ${places().toLocaleString("en")} places in this slot:` }),
+    node("p", { class: "soft", text: `Of ${places().toLocaleString("en")} places ${here()}:` }),
     node("ul", {}, ...said.filter(([key]) => counts[key]).map(([key, words]) => node("li", { text: `${counts[key].toLocaleString("en")} ${words}` }))),
     node("h3", { text: "How much is known when" }), weekGrid(fieldOfAll),
   ];
@@ -86,7 +86,7 @@ function showEmpty() {
     if (code !== null) codes.set(code.status, (codes.get(code.status) ?? 0) + 1);
   }
   const [status] = [...codes].sort((a, b) => b[1] - a[1])[0] ?? [null];
-  const why = seen ? "" : `No value is published of this slot. ${PAGE.says[status] ?? ""} ${PAGE.advice[status] ?? ""}`;
+  const why = seen ? "" : `No value is published ${here()}. ${PAGE.says[status] ?? ""} ${PAGE.advice[status] ?? ""}`;
   el("empty").textContent = why || noUsualText();
   el("empty").hidden = el("empty").textContent === "";
 }

@@ -7,14 +7,15 @@ async function ownData() {
   const packed = Uint8Array.from(atob(el("data").textContent), letter => letter.charCodeAt(0));
   return unpacked(new Blob([packed]).stream());
 }
+const STANDING_WORDS = { "csv-slot": "CSV of this map", "csv-all": "CSV of the maps of all days", geojson: "GeoJSON of this map" };
 function fillControls() {
   el("slot").max = DATA.slots.length - 1;
   el("layer").replaceChildren(...DATA.layers.map((of, at) => new Option(of.title, at)));
   el("layer").closest("label").hidden = DATA.layers.length < 2;
-  const days = new Set(DATA.slots.map((_, slot) => slot).filter(slot => kindOfSlot(slot) !== "forecast").map(dateOf)).size;
   const difference = el("show").querySelector("[value=difference]");
-  difference.disabled = days <= FEWEST_DAYS;
-  difference.textContent = days <= FEWEST_DAYS ? "Difference to usual (needs three days)" : "Difference to usual";
+  difference.disabled = !isComparable();
+  difference.textContent = `Difference to usual${isComparable() ? "" : DATA.standing ? " (this is the usual)" : " (needs three days)"}`;
+  for (const [kind, words] of Object.entries(DATA.standing ? STANDING_WORDS : {})) document.querySelector(`[data-download=${kind}]`).textContent = words;
   const named = DATA.places.id.map((_, place) => nameOf(place));
   el("names").replaceChildren(...[...new Set(named)].sort().map(name => new Option(name)));
 }

@@ -9,6 +9,8 @@ async function unpacked(stream) {
   data.of = readArrays(data.arrays, plain, headEnds + 1);
   data.shapes = readShapes(data.of, "places", data.degree);
   data.groundShapes = readShapes(data.of, "ground", data.degree);
+  data.usual = data.of["usual.value"];
+  data.usualIsArea = data.of["usual.area"];
   for (const layer of data.layers) {
     for (const part of ["value", "below", "above", "code"]) layer[part] = data.of[`${layer.arrays}.${part}`];
   }
