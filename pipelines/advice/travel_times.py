@@ -50,6 +50,15 @@ class TravelTime:
     ok: float
 
 
+@dataclass(frozen=True, kw_only=True)
+class Lacking:
+    """A slot or period of the rows in which places of a route have no value: their names, each once."""
+
+    start: str
+    end: str
+    names: tuple[str, ...]
+
+
 def read_route(path: Path, places: Places, cells: Mapping[str, int]) -> Route:
     """A CSV file with a column `place`, and `length_m` for places that are no lines; or a GeoJSON file of the places.
 
@@ -69,24 +78,36 @@ def read_route(path: Path, places: Places, cells: Mapping[str, int]) -> Route:
     )
 
 
-def travel_times(rows: pa.Table, route: Route) -> list[TravelTime]:
-    """One for each time that the rows have, in their order. rows: of one product of places; see `read_rows`.
+def travel_times(rows: pa.Table, route: Route) -> tuple[list[TravelTime], list[Lacking]]:
+    """One for each time that the rows have, in their order, or what is lacking then. rows: of one product of places;
+    see `read_rows`.
 
-    Raises InputError where a place of the route has no value.
+    Raises InputError where no time has a value of each of the route's places.
     """
     times = sorted(set(zip(rows["slot_start"].to_pylist(), rows["slot_end"].to_pylist(), strict=True)))
     columns = (rows[name].to_pylist() for name in ("slot_start", "cell", "value", "noise_std", "status"))
     told = {(start, cell): numbers for start, cell, *numbers in zip(*columns, strict=True)}
-    return [_travel_time(told, route, start, end) for start, end in times]
+    lacking = {time: _without_value(told, route, time[0]) for time in times}
+    found = [_travel_time(told, route, *time) for time in times if not lacking[time]]
+    if not found:
+        name, start = next(((names[0], time[0]) for time, names in lacking.items()), ("", ""))
+        which = f"; {name[:60]!r} has none in the slot {start}" if name else ""
+        raise InputError(f"no slot has a value of each of the route's places{which}")
+    return found, [Lacking(start=start, end=end, names=names) for (start, end), names in lacking.items() if names]
+
+
+def _without_value(
+    told: Mapping[tuple[str, str], Sequence[float | str | None]], route: Route, start: str
+) -> tuple[str, ...]:
+    """The route's places without a value and its standard deviation in a slot."""
+    known = {name: told.get((start, name), (None, None)) for name in route.names}
+    return tuple(name for name, numbers in known.items() if any(each is None or each != each for each in numbers[:2]))
 
 
 def _travel_time(
     told: Mapping[tuple[str, str], Sequence[float | str | None]], route: Route, start: str, end: str
 ) -> TravelTime:
-    numbers = [told.get((start, name), (None, None, "")) for name in route.names]
-    for name, (value, sd, _) in zip(route.names, numbers, strict=True):
-        if value is None or sd is None:
-            raise InputError(f"the place {name[:60]!r} has no value in the slot {start}: a route needs one of each")
+    numbers = [told[start, name] for name in route.names]
     values, sds = (np.array([row[column] for row in numbers], np.float64) for column in (0, 1))
     drawn = drawn_minutes(values, sds, route)
     is_ok = np.array([row[2] == "ok" for row in numbers])

@@ -12,7 +12,7 @@ from pipelines.commands.surroundings import with_specified
 from pipelines.input_files import paths_of
 
 if TYPE_CHECKING:
-    from pipelines.advice.travel_times import TravelTime
+    from pipelines.advice.travel_times import Lacking, TravelTime
 
 
 @click.command("travel-time")
@@ -55,9 +55,10 @@ def travel_time(spec_path: Path, pattern: str, route_path: Path, as_json: bool) 
     places = asked.pieces.places
     around = with_specified(Surroundings(), spec, spec_path)
     route = read_route(route_path, around.places, dict(zip(places.names, places.cell.tolist(), strict=True)))
-    times = travel_times(read_rows(paths_of(pattern)), route)
+    times, lacking = travel_times(read_rows(paths_of(pattern)), route)
+    without = [{"slot_start": each.start, "slot_end": each.end, "places": each.names} for each in lacking]
     document = {"route": str(route_path), "places": len(route.names), "times": [_plain(time) for time in times]}
-    answer(as_json, document, *map(_line, times))
+    answer(as_json, document | {"without_value": without}, *map(_line, times), *map(_lacking_line, lacking))
     return 0
 
 
@@ -71,6 +72,12 @@ def _plain(time: TravelTime) -> dict[str, object]:
         "km": round(time.km, 3),
         "ok": round(time.ok, 3),
     }
+
+
+def _lacking_line(lacking: Lacking) -> str:
+    first, *others = (repr(name[:60]) for name in lacking.names)
+    more = f" and {len(others):,} more" if others else ""
+    return f"{lacking.start} to {lacking.end[11:16]}: no time, for {first}{more} of the route's places has no value"
 
 
 def _line(time: TravelTime) -> str:

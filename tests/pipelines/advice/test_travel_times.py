@@ -106,11 +106,27 @@ def test_what_is_no_route_is_refused_in_one_sentence(folder: Path, hatstream: An
     assert (code, said in err) == (4, True), err
 
 
+def test_slots_without_a_value_are_said_beside_those_that_have_all(folder: Path, hatstream: Any) -> None:
+    rows = (folder / "place-slot.csv").read_text()
+    first, second = rows.splitlines()[1:]
+    earlier, later = first.replace("T08:", "T07:").replace("T09:", "T08:"), second.replace("T09:", "T10:")
+    later = later.replace("T08:", "T09:").replace(",30,", ",,")
+    (folder / "place-slot.csv").write_text("\n".join([rows.splitlines()[0], earlier, first, second, later, ""]))
+    code, out, _ = hatstream(*asked(folder, "--json"))
+    told = json.loads(out)
+    assert (code, [time["slot_start"][11:13] for time in told["times"]]) == (0, ["08"])
+    lacking = {each["slot_start"][11:13]: each["places"] for each in told["without_value"]}
+    assert lacking == {"07": ["Second"], "09": ["First", "Second"]}
+    _, out, _ = hatstream(*asked(folder))
+    assert "to 08:00: no time, for 'Second' of the route's places has no value" in out
+    assert "'First' and 1 more of the route's places" in out
+
+
 def test_a_place_without_a_value_is_named(folder: Path, hatstream: Any) -> None:
     text = (folder / "place-slot.csv").read_text()
     (folder / "place-slot.csv").write_text(text[: text.index("0000,", text.index("0000,") + 9)])
     code, _, err = hatstream(*asked(folder))
-    assert (code, "'Second' has no value in the slot" in err) == (4, True)
+    assert (code, "'Second' has none in the slot 2022-01-01T08" in err) == (4, True)
 
 
 def test_a_specification_without_places_has_no_routes(folder: Path, hatstream: Any) -> None:
