@@ -4,7 +4,7 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +26,7 @@ from pipelines.advice.publish.edition import Edition, shown
 from pipelines.advice.publish.records import Part, data_package, dcat_record, dictionary_csv, table_schema
 from pipelines.advice.publish.tables import parquet_bytes
 from pipelines.errors import InputError, UsageError
+from transforms.places.hierarchy import CITY
 
 PACKAGE = "datapackage.json"
 MEDIA = {
@@ -86,7 +87,7 @@ def made(
         raise InputError(f"no value of the range may be used. {ADVICE['held-back']} --all publishes all")
     files = {name: content for each in found.values() for name, (content, _) in each.files.items()}
     schemas = {name: schema for each in found.values() for name, (_, schema) in each.files.items()}
-    files["places.geojson"] = places_geojson(results[HATS], around.places)
+    files["places.geojson"] = places_geojson(results.values(), around.places)
     files["map.html"] = map_page(texts, data=packed(_drawn(edition, results[HATS]), around.places, around.ground))
     about_privacy = f"{edition.wishes.title}: privacy"
     files["privacy.html"] = render("privacy.html", edition=edition, shown=shown, title=about_privacy)
@@ -146,10 +147,10 @@ def _part(name: str, content: bytes, schema: Mapping[str, Any] | None) -> Part:
     return Part(name, title, MEDIA[ending], len(content), _hash(content), schema)
 
 
-def places_geojson(rows: pa.Table, places: Places) -> bytes:
-    """Every place with its shape, name and note."""
+def places_geojson(results: Iterable[pa.Table], places: Places) -> bytes:
+    """Every place of the tables with its shape, name and note."""
     features = []
-    for cell in sorted(rows["cell"].unique().to_pylist()):
+    for cell in sorted({cell for rows in results for cell in rows["cell"].unique().to_pylist()} - {CITY}):
         place = places.place(cell)
         shape = None if place.shape is None else place.shape.geometry
         said = {"place": cell, "name": place.name, "note": place.note}

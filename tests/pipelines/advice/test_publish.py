@@ -13,6 +13,8 @@ import h3
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import shapely
+import shapely.geometry
 
 from pipelines.account.cost import periods_in
 from pipelines.advice.pages.places import Places
@@ -251,3 +253,33 @@ def test_a_shape_s_binary_is_what_simple_features_says():
 )
 def test_days_in_a_row_touch_so_many_periods_at_most(unit, days, periods):
     assert periods_in(unit, days) == periods
+
+
+STREETS = {
+    "First": {"type": "LineString", "coordinates": [[72.83, 21.165, 7.5], [72.83, 21.176, 8.0]]},
+    "Square": {
+        "type": "MultiPolygon",
+        "coordinates": [[[[72.828, 21.188], [72.832, 21.188], [72.832, 21.192], [72.828, 21.188]]]],
+    },
+}
+
+
+def test_geoparquet_has_the_lines_and_polygons_of_the_specifications_file(publish, tmp_path):
+    features = [{"type": "Feature", "properties": {"name": name}, "geometry": STREETS[name]} for name in STREETS]
+    spec = SPEC + '[places]\nfile = "streets.geojson"\n[[output]]\nproduct = "place-standing"\n'
+    levels_city.write(tmp_path, spec=spec, lines=levels_city.rows(levels_city.DAYS[:1], buses=20))
+    (tmp_path / "streets.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+    for command in (city.init(tmp_path), city.release(tmp_path, end=levels_city.DAYS[0])):
+        assert main(list(map(str, command))) == 0
+    folder, code, said = publish(tmp_path, "--all", pattern="out/*.parquet")
+    assert code == 0, said
+    table = pq.read_table(folder / "place-standing.parquet")
+    assert set(table["place"].to_pylist()) == set(STREETS)
+    geo = json.loads(table.schema.metadata[b"geo"])["columns"]["geometry"]
+    assert geo["geometry_types"] == ["LineString", "MultiPolygon"]
+    assert geo["bbox"] == [72.828, 21.165, 72.832, 21.192]
+    drawn = dict(zip(table["place"].to_pylist(), table["geometry"].to_pylist(), strict=True))
+    for name, geometry in STREETS.items():
+        assert shapely.from_wkb(drawn[name]).equals(shapely.force_2d(shapely.geometry.shape(geometry)))
+    listed = json.loads((folder / "places.geojson").read_text())["features"]
+    assert set(STREETS) <= {feature["id"] for feature in listed}
