@@ -94,7 +94,7 @@ class Input:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """Of a row, a speed among them."""
+        """Names what a row holds, a speed among it."""
         return with_heading(FIELDS) if self.headed else FIELDS
 
 
