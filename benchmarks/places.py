@@ -1,16 +1,15 @@
 """Finds what positions are counted under, by cells and by places: `python -m benchmarks.places`."""
 
 import time
-from collections.abc import Callable, Iterator
-from itertools import pairwise
+from collections.abc import Callable
 from typing import Any
 
 import click
 import h3.api.basic_int as h3_int
 import numpy as np
 
-from pipelines.made_up_fleet import Fleet, Route, draw_town, simulate
-from pipelines.made_up_fleet import degrees as degrees_of
+from pipelines.lab.demo.streets import streets
+from pipelines.made_up_fleet import Fleet, simulate
 from transforms.observe.hexagons import cells_at
 from transforms.places.ground import Ground, Hexagons, hexagon_pieces
 from transforms.places.shapes import shape_pieces
@@ -33,8 +32,8 @@ def benchmark(rings: int) -> None:
         "cells of resolution 7": lambda: Hexagons(7, region),
         "places of resolution 8": lambda: hexagon_pieces(region, 8),
         "places of resolution 9": lambda: hexagon_pieces(region, 9),
-        "segments of 400 m, by cells of resolution 12": lambda: shape_pieces(segments(fleet), region),
-        "segments of 400 m, one for each direction": lambda: shape_pieces(both_ways(segments(fleet)), region),
+        "segments of 400 m, by cells of resolution 12": lambda: shape_pieces(streets(fleet, SEGMENT_M), region),
+        "segments of 400 m, one for each direction": lambda: shape_pieces(both_ways(streets(fleet, SEGMENT_M)), region),
     }
     for name, make in grounds.items():
         start = time.process_time()
@@ -52,13 +51,6 @@ def _round_s(ground: Ground, lat_e7: np.ndarray, lon_e7: np.ndarray, heading: np
     return time.process_time() - start
 
 
-def segments(fleet: Fleet) -> dict[str, Any]:
-    """The made-up town's routes, cut into lines of about 400 m."""
-    routes, _ = draw_town(np.random.default_rng(fleet.seed), fleet)
-    lines = [line for number, route in enumerate(routes) for line in _lines(fleet, number, route)]
-    return {"type": "FeatureCollection", "features": lines}
-
-
 def both_ways(document: dict[str, Any]) -> dict[str, object]:
     """Two lines in the place of each, one for those who drive either way."""
     features = []
@@ -69,14 +61,6 @@ def both_ways(document: dict[str, Any]) -> dict[str, object]:
             properties = {"name": name + way, "directed": True}
             features.append({"type": "Feature", "properties": properties, "geometry": geometry})
     return {"type": "FeatureCollection", "features": features}
-
-
-def _lines(fleet: Fleet, number: int, route: Route) -> Iterator[dict[str, object]]:
-    edges_m = np.linspace(0, route.length_m, max(round(route.length_m / SEGMENT_M), 1) + 1)
-    for at, (start_m, end_m) in enumerate(pairwise(edges_m)):
-        lat, lon = degrees_of(fleet, *route.place(np.linspace(start_m, end_m, 10)))
-        geometry = {"type": "LineString", "coordinates": np.stack([lon, lat], axis=1).tolist()}
-        yield {"type": "Feature", "properties": {"name": f"route {number}, segment {at}"}, "geometry": geometry}
 
 
 if __name__ == "__main__":

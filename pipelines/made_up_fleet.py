@@ -6,7 +6,7 @@ this is simulation and has no part in privacy noise. The same seed, numpy and py
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, time
 from math import ceil, cos, pi, radians
 from pathlib import Path
@@ -39,6 +39,10 @@ TERMINUS, STOP, _LIGHT = range(3)
 HALTS_AT = (1.0, 0.9, 0.4)  # how likely, in the order of the kinds
 OUTER_KMH, INNER_KMH = (25.0, 50.0), (12.0, 25.0)  # cruise outside the rush hours
 RUSH_SLOWDOWN, RUSH_SLOWDOWN_CENTRE = 0.15, 0.25  # the second comes on top of the first in the centre
+STREET_M, EXPRESS = 2_000.0, 1.3
+PACES = (0.6, 1.0, EXPRESS)
+"""What may be a street's own speed, where 1 is a usual one's: a narrow street, a usual one, an expressway, on which
+nobody waits at stops and lights are green."""
 FASTEST_MEAN_KMH = 45.0  # no bus gets further than that in an hour, halts included
 ACCELERATION_MS2 = 1.0
 GPS_SD_M, SPEED_SD_KMH = 4.0, 0.7
@@ -55,6 +59,7 @@ class Fleet:
     """What is simulated: `vehicles` on `routes` around `centre` (lat, lon in degrees) on `day` in `zone`.
 
     town_seed: draws the routes, so that days of one town differ by `seed` alone; without it `seed` draws them too.
+    has_streets: stretches of STREET_M have speeds of their own, the same each day, drawn as the routes are.
     """
 
     seed: int = 7
@@ -65,6 +70,7 @@ class Fleet:
     zone: str = "America/Regina"
     day: date = date(2026, 5, 13)
     report_every_s: float = 20.0
+    has_streets: bool = False
 
     def __post_init__(self) -> None:
         """Raise ValueError for a fleet that cannot be driven."""
@@ -118,6 +124,7 @@ class Route:
     halts_m: Vector  # sorted, both termini included
     kinds: npt.NDArray[np.int_]  # of the halts: TERMINUS, STOP or _LIGHT
     ease: Vector  # one in [0, 1] for each kilometre: how freely the traffic flows there
+    paces: Vector = field(default_factory=lambda: np.ones(1))  # of PACES, one for each STREET_M
 
     @property
     def length_m(self) -> float:
@@ -126,6 +133,12 @@ class Route:
     def along(self, odometer_m: Vector) -> Vector:
         """Where a bus is that goes to and fro."""
         return self.length_m - np.abs(odometer_m % (2 * self.length_m) - self.length_m)
+
+    def pace(self, odometer_m: Vector) -> Vector:
+        """Tells the pace of the street there."""
+        street = np.minimum(self.along(odometer_m) / STREET_M, self.paces.size - 1)
+        result: Vector = self.paces[street.astype(np.int64)]
+        return result
 
     def place(self, odometer_m: Vector) -> tuple[Vector, Vector]:
         """Metres east and north of the centre."""
@@ -199,6 +212,9 @@ def draw_town(rng: Rng, fleet: Fleet) -> tuple[list[Route], Iterator[Duty]]:
     if fleet.town_seed is not None and fleet.town_seed != fleet.seed:
         town = np.random.default_rng(fleet.town_seed)
         routes = [_draw_route(town, number, fleet.routes) for number in range(fleet.routes)]
+    if fleet.has_streets:
+        streets = np.random.default_rng([fleet.seed if fleet.town_seed is None else fleet.town_seed, 1])
+        routes = [replace(route, paces=streets.choice(PACES, ceil(route.length_m / STREET_M))) for route in routes]
     return routes, _draw_duties(rng, fleet)
 
 
@@ -252,6 +268,7 @@ def _draw_halts(rng: Rng, route: Route, hours: float) -> tuple[Vector, Vector]:
     red_s = rng.uniform(*LIGHT_RED_S, kind.size)
     wait_s = np.choose(kind, [layover_s, dwell_s, red_s])
     halts = rng.random(kind.size) < np.array(HALTS_AT)[kind]
+    halts &= (kind == TERMINUS) | (route.pace(halts_m) < EXPRESS)
     halts[: rng.choice([0, route.kinds.size - 1])] = False  # the duty begins at one terminus or the other
     return halts_m[halts], wait_s[halts]
 
@@ -262,7 +279,7 @@ def _free_flow(rng: Rng, route: Route, odometer_m: Vector) -> tuple[Vector, Vect
     road = np.interp(route.along(odometer_m) / 1000, np.arange(route.ease.size), route.ease)
     ease = np.clip(road + rng.normal(0.0, 0.15, odometer_m.size), 0.0, 1.0)
     outer, inner = (low + (high - low) * ease for low, high in (OUTER_KMH, INNER_KMH))
-    return outer + centrality * (inner - outer), centrality
+    return (outer + centrality * (inner - outer)) * route.pace(odometer_m), centrality
 
 
 def _rush(local_s: Vector) -> Vector:

@@ -12,7 +12,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.made_up_fleet import SCHEMA, Fleet, simulate, write_sample
+from pipelines.made_up_fleet import (
+    EXPRESS,
+    PACES,
+    SCHEMA,
+    Fleet,
+    _draw_halts,
+    draw_town,
+    simulate,
+    write_sample,
+)
 
 FLEET = Fleet()
 SMALL = Fleet(vehicles=8, routes=3, report_every_s=60)
@@ -196,3 +205,21 @@ def test_service_keeps_local_hours_on_a_day_with_a_clock_change() -> None:
 def test_a_fleet_that_cannot_be_driven_is_refused(field: str, value: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         replace(FLEET, **{field: value})  # type: ignore[arg-type]
+
+
+def test_streets_have_speeds_of_their_own_the_same_each_day_and_nothing_halts_on_an_expressway() -> None:
+    town = replace(SMALL, town_seed=SMALL.seed, has_streets=True)
+    routes, _ = draw_town(np.random.default_rng(town.seed), town)
+    again, _ = draw_town(np.random.default_rng(99), replace(town, seed=99))
+    assert [route.paces.tolist() for route in routes] == [route.paces.tolist() for route in again]
+    assert len({pace for route in routes for pace in route.paces.tolist()}) == len(PACES)
+    for route in routes:
+        halts_m = route.along(_draw_halts(np.random.default_rng(1), route, 10.0)[0])
+        stops_m = halts_m[(halts_m > 1) & (halts_m < route.length_m - 1)]
+        assert stops_m.size > 0
+        assert (route.pace(stops_m) < EXPRESS).all()
+
+
+def test_where_streets_have_no_speeds_of_their_own_the_town_is_what_it_was() -> None:
+    routes, _ = draw_town(np.random.default_rng(SMALL.seed), SMALL)
+    assert all(route.paces.tolist() == [1.0] for route in routes)

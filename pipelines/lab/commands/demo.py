@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from fractions import Fraction
@@ -22,13 +23,22 @@ if TYPE_CHECKING:
 
     from pipelines.job import Outputs
     from pipelines.lab.demo.by_runner import Agreement
-    from pipelines.lab.demo.truth import ClassError
+    from pipelines.lab.demo.truth import ClassError, StreetErrors
     from pipelines.made_up_fleet import Fleet
     from pipelines.specification import Specification
 
 DAYS = 4
 SAMPLE = "sample.parquet"
 """The first day."""
+STREETS = "town-streets.geojson"
+_PLACES = f"""
+# Streets of the town for a share of the same total, and a map of what is usual on them (docs/streets.md).
+[places]
+file = "{STREETS}"
+
+[[output]]
+product = "place-standing"
+"""
 
 
 @click.command()
@@ -51,9 +61,9 @@ def demo(output: Path, as_json: bool) -> int:
 def _run(output: Path, as_json: bool) -> int:
     from pipelines.account import location
     from pipelines.account.guarantee import Loss, sentence
-    from pipelines.advice.pages.rows import read_rows
+    from pipelines.advice.pages.rows import HATS, STANDING, read_results
     from pipelines.lab.demo.by_runner import released_again
-    from pipelines.lab.demo.truth import compared
+    from pipelines.lab.demo.truth import compared, compared_streets
     from pipelines.lab.evaluation.feed import Feed
     from pipelines.lab.evaluation.truth import read_city
     from pipelines.ranges import range_of
@@ -70,17 +80,18 @@ def _run(output: Path, as_json: bool) -> int:
     with progress_bars(quiet=False) as report:
         files, outputs = InputFiles(str(output / "sample*.parquet")), _outputs(output / "hats", spec)
         done = scheduled.release(spec, when, files, outputs, place, report)
+        tables = read_results([str(path) for path in done.files])
         agreement = released_again(spec, output / SAMPLE, place, outputs, output / "hats-by-beam", report)
         city = read_city(Feed(spec, samples), report)
-    rows = read_rows([str(path) for path in done.files])
-    guarantee = sentence(spec, Fraction(0), Loss())
-    hexagons = _draw(rows, output, guarantee)
-    classes = compared(city, rows)
+        street_errors = compared_streets(Feed(spec, samples), tables[STANDING], report)
+    guarantee, classes = sentence(spec, Fraction(0), Loss()), compared(city, tables[HATS])
+    hexagons = _draw(tables, output, guarantee)
     _tell(out, classes, city.mean_kmh, guarantee)
-    _say_agreement(out, agreement)
+    _say_more(out, street_errors, agreement)
     _say_where(out, output, hexagons, done.files)
     if as_json:
-        answer(True, _document(output, classes, city.mean_kmh, guarantee) | {"again": agreement._asdict()})
+        document = _document(output, classes, city.mean_kmh, guarantee)
+        answer(True, document | {"again": agreement._asdict(), "streets": street_errors._asdict()})
     return 0
 
 
@@ -91,16 +102,23 @@ def _outputs(folder: Path, spec: Specification) -> Outputs:
     return Outputs(folder, ("parquet",), shape=shape_with((), spec))
 
 
-def _draw(rows: pa.Table, output: Path, guarantee: str) -> int:
-    """Draws the map; its number of hexagons."""
+def _draw(tables: Mapping[str, pa.Table], output: Path, guarantee: str) -> int:
+    """Draws the maps of hexagons and of streets; the number of hexagons."""
     from pipelines.advice.pages.map import MapTexts, Surroundings, draw_map
     from pipelines.advice.pages.places import read_ground, read_places
+    from pipelines.advice.pages.rows import HATS, STANDING
 
+    streets = MapTexts("Streets of a made-up town, as usual", guarantee)
+    draw_map(tables[STANDING], output / "streets.html", streets, Surroundings(read_places(output / STREETS)))
     around = Surroundings(read_places(output / "town-places.geojson"), read_ground(output / "town-ground.geojson"))
-    return draw_map(rows, output / "map.html", MapTexts("Speeds of a made-up bus fleet", guarantee), around)
+    return draw_map(tables[HATS], output / "map.html", MapTexts("Speeds of a made-up bus fleet", guarantee), around)
 
 
-def _say_agreement(out: Console, agreement: Agreement) -> None:
+def _say_more(out: Console, errors: StreetErrors, agreement: Agreement) -> None:
+    out.print(
+        f"{errors.streets} streets: what is usual on them, of all days together, is missed by {errors.learned:.1f} "
+        f"km/h by reports; with their true mean for each it would be by {errors.constant:.1f} km/h."
+    )
     name = agreement.runner
     out.print(
         f"The first day again by Beam's {name} (`hatstream release --runner {name}`): the ledger holds the same "
@@ -109,8 +127,8 @@ def _say_agreement(out: Console, agreement: Agreement) -> None:
 
 
 def _say_where(out: Console, output: Path, hexagons: int, files: Sequence[Path]) -> None:
-    where = f"  {output / 'map.html'}\n{len(files):,} result files:\n  {files[0].parent}"
-    out.print(f"The map of {hexagons:,} hexagons opens from disk in any browser:\n{where}", soft_wrap=True)
+    where = f"  {output / 'map.html'}\n  {output / 'streets.html'}\n{len(files):,} result files:\n  {files[0].parent}"
+    out.print(f"Maps of {hexagons:,} hexagons and of streets open from disk in any browser:\n{where}", soft_wrap=True)
     out.print("Next: README.md, 'Release a feed of your own', or docs/tutorial.md.")
 
 
@@ -123,7 +141,7 @@ def made_up_fleets() -> list[Fleet]:
     """Days in a row of the same town, which differ."""
     from pipelines.made_up_fleet import Fleet
 
-    first = Fleet()
+    first = Fleet(has_streets=True)
     days = range(DAYS)
     return [replace(first, seed=first.seed + day, town_seed=first.seed, day=first.day + timedelta(day)) for day in days]
 
@@ -131,6 +149,7 @@ def made_up_fleets() -> list[Fleet]:
 def _specification(out: Console, output: Path, fleet: Fleet) -> Specification:
     """Writes the town's timetable, and drafts a specification from that and the first day, as `spec new` does."""
     from pipelines.advice.draft.draft import draft
+    from pipelines.lab.demo.streets import streets
     from pipelines.lab.demo.timetable import write_timetable
     from pipelines.specification import load
 
@@ -138,7 +157,8 @@ def _specification(out: Console, output: Path, fleet: Fleet) -> Specification:
     write_timetable(fleet, timetable)
     if not path.exists():
         made = draft(output / SAMPLE, adds_and_removes=True, timetable=timetable, stem=path.stem)
-        for name, content in (*made.files.items(), (path.name, made.toml.encode())):
+        document = json.dumps(streets(fleet)).encode()
+        for name, content in (*made.files.items(), (STREETS, document), (path.name, (made.toml + _PLACES).encode())):
             (output / name).write_bytes(content)
     out.print(
         f"A timetable of the town, and the specification drafted from it:\n  {timetable}\n  {path}", soft_wrap=True

@@ -5,9 +5,13 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dpops.types import Float64s
+from pipelines.lab.evaluation.feed import Feed
+from pipelines.lab.evaluation.places import read_place_city
 from pipelines.lab.evaluation.truth import TrueCity
+from pipelines.progress import Report
 from transforms.places.hexagons import cell_text
 
 CLASSES = ((1, 2), (3, 9), (10, 29), (30, None))
@@ -35,6 +39,31 @@ class HatErrors(NamedTuple):
     value: Float64s
     lower: Float64s
     upper: Float64s
+
+
+class StreetErrors(NamedTuple):
+    """Mean absolute errors in km/h by reports of all days. constant: with the streets' true mean for each."""
+
+    streets: int
+    learned: float
+    constant: float
+
+
+def compared_streets(feed: Feed, rows: pa.Table, report: Report) -> StreetErrors:
+    """rows: what the specification's own places usually are (see `read_results`), of which the newest count."""
+    if feed.spec.places is None:
+        raise ValueError("the specification has no places")
+    pieces = feed.spec.places.pieces
+    days, names = read_place_city(feed, pieces.resolution, lambda _: pieces, report).days, pieces.places.names
+    reports = np.sum([np.bincount(day.cell, day.reports, len(names)) for day in days], axis=0)
+    total = np.sum([np.bincount(day.cell, day.total, len(names)) for day in days], axis=0)
+    newest = rows.filter(pc.equal(rows["slot_start"], pc.max(rows["slot_start"])))
+    value = newest["value"].to_numpy()[pc.index_in(pa.array(names), newest["cell"].combine_chunks()).to_numpy()]
+    there = reports > 0
+    truth = total[there] / reports[there] * float(feed.spec.speeds.grid.step)
+    weight = reports[there] / reports.sum()
+    learned, constant = (float(weight @ np.abs(each - truth)) for each in (value[there], weight @ truth))
+    return StreetErrors(int(there.sum()), learned, constant)
 
 
 def compared(city: TrueCity, rows: pa.Table) -> list[ClassError]:

@@ -36,13 +36,16 @@ def test_the_demo_ends_with_truth_beside_estimate_beside_constant_the_guarantee_
         "holds the truth",
         "epsilon 2.64",
         "that it drove at all",
-        "hexagons opens",
-        "the same 2 digests",
+        "hexagons and of streets open",
+        "streets: what is usual on them",
+        "the same 3 digests",
     ):
         assert part in shown
     table = load(tmp_path / "town.toml").timetable
     hours = (table.service_end_minute - table.service_start_minute) // 60
-    assert len(list((tmp_path / "hats").iterdir())) == 2 * hours
+    assert len(list((tmp_path / "hats").glob("hats-*"))) == 2 * hours
+    assert len(list((tmp_path / "hats").glob("place-standing-*"))) == 2
+    assert (tmp_path / "streets.html").stat().st_size < 500_000
     assert "Road at" in (tmp_path / "town-places.geojson").read_text()
     assert (tmp_path / "map.html").stat().st_size < 6_000_000
 
@@ -85,7 +88,7 @@ def test_per_period_the_sentence_counts_what_other_specifications_of_the_account
 def test_the_demo_stops_where_another_runner_counts_otherwise(tmp_path, monkeypatch):
     """The check must be able to fail: the second run is given the day's file without its last hundred reports."""
     monkeypatch.setattr("pipelines.lab.demo.by_runner.InputFiles", lambda path: InputFiles(_shortened(Path(path))))
-    with pytest.raises(RuntimeError, match="2 of 2 digests and 0 of"):
+    with pytest.raises(RuntimeError, match="3 of 3 digests and 0 of"):
         demo.callback(output=tmp_path, as_json=False)
 
 
