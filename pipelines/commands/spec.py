@@ -150,8 +150,15 @@ def reference() -> None:
     type=LocalPath(path_type=Path, dir_okay=False),
     help="The file to write; needed with --gtfs. [default: print it]",
 )
+@click.option(
+    "--streets",
+    is_flag=True,
+    help="With --gtfs and add-remove: also a file of segments from stop to stop, for a map of them (needs shapely).",
+)
 @json_option
-def new(sample: Path | None, gtfs: Path | None, adjacency: str, output: Path | None, as_json: bool) -> None:
+def new(
+    sample: Path | None, gtfs: Path | None, adjacency: str, output: Path | None, streets: bool, as_json: bool
+) -> None:
     """Draft a specification from a sample of a feed, a timetable, or both.
 
     Layout, columns, units, time zone and cells are found; every guess has a comment to check.
@@ -160,17 +167,17 @@ def new(sample: Path | None, gtfs: Path | None, adjacency: str, output: Path | N
     \b
     Examples:
       hatstream spec new --gtfs static.zip --sample feed.csv --output town.toml
+      hatstream spec new --gtfs static.zip --sample feed.csv --streets --output town.toml
       hatstream spec new --sample feed.csv
     """
     from pipelines.advice.draft.draft import draft
     from pipelines.specification import load
 
-    if sample is None and gtfs is None:
-        raise UsageError("give --gtfs, --sample or both")
-    if gtfs is not None and output is None:
-        raise UsageError("give --output: with --gtfs files of the region and of places lie beside the specification")
+    _check_files(sample, gtfs, output)
+    if streets:
+        _check_streets(gtfs, adjacency)
     stem = output.stem if output else ""
-    made = draft(sample, adds_and_removes=adjacency == "add-remove", timetable=gtfs, stem=stem)
+    made = draft(sample, adds_and_removes=adjacency == "add-remove", timetable=gtfs, stem=stem, streets=streets)
     if not as_json:
         _say(made)
     spec_id = None
@@ -184,6 +191,24 @@ def new(sample: Path | None, gtfs: Path | None, adjacency: str, output: Path | N
         click.echo(made.toml, nl=False)
     else:
         click.echo(f"wrote {output} ({spec_id}). Read its comments, then: hatstream plan --spec {output}", err=True)
+
+
+def _check_files(sample: Path | None, gtfs: Path | None, output: Path | None) -> None:
+    if sample is None and gtfs is None:
+        raise UsageError("give --gtfs, --sample or both")
+    if gtfs is not None and output is None:
+        raise UsageError("give --output: with --gtfs files of the region and of places lie beside the specification")
+
+
+def _check_streets(gtfs: Path | None, adjacency: str) -> None:
+    from transforms.extras import require
+
+    if gtfs is None or adjacency != "add-remove":
+        raise UsageError("--streets needs --gtfs, whose lines are cut from stop to stop, and --adjacency add-remove")
+    try:
+        require("shapely")
+    except ModuleNotFoundError as error:
+        raise UsageError(f"--streets: {error}") from None
 
 
 def _say(made: Draft) -> None:

@@ -94,7 +94,7 @@ class Input:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """Names what a row holds, a speed among it."""
+        """Columns of a row, a speed among them."""
         return with_heading(FIELDS) if self.headed else FIELDS
 
 

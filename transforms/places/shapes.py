@@ -40,11 +40,7 @@ def shape_pieces(document: Any, region: Sequence[int], buffer_m: float = BUFFER_
     features = _features(document)
     names = _names(features)
     fine_cells = _fine_cells(features, buffer_m)
-    coarse = h3.get_resolution(cell_text(region[0]))
-    above = ancestors(fine_cells.cell, coarse)
-    where = np.minimum(np.searchsorted(np.array(region, np.int64), above), len(region) - 1)
-    inside = np.array(region, np.int64)[where] == above
-    main = _main_cells(*cells_by_place(fine_cells, np.where(inside, where, NOWHERE)), len(names))
+    main = _main_cells(fine_cells, region, len(names))
     for name, cell in zip(names, main.tolist(), strict=True):
         if cell == NOWHERE:
             raise ValueError(f"place {name!r} has no part in the region that is not another's: leave it out")
@@ -54,9 +50,21 @@ def shape_pieces(document: Any, region: Sequence[int], buffer_m: float = BUFFER_
     )
 
 
-def _main_cells(cell: Int64s, place: Int64s, count: Int64s, places: int) -> Int64s:
+def without_part(document: Any, region: Sequence[int], buffer_m: float = BUFFER_M) -> list[str]:
+    """The places of a collection, by name, that `shape_pieces` would refuse, for others take all they have."""
+    features = _features(document)
+    names = _names(features)
+    main = _main_cells(_fine_cells(features, buffer_m), region, len(names))
+    return [name for name, cell in zip(names, main.tolist(), strict=True) if cell == NOWHERE]
+
+
+def _main_cells(fine_cells: Shared, region: Sequence[int], places: int) -> Int64s:
     """Finds for each place which cell holds most of its fine cells; the first of several; NOWHERE for a place without
-    any. cell, place, count: of each pair, in parts."""
+    any."""
+    above = ancestors(fine_cells.cell, h3.get_resolution(cell_text(region[0])))
+    where = np.minimum(np.searchsorted(np.array(region, np.int64), above), len(region) - 1)
+    inside = np.array(region, np.int64)[where] == above
+    cell, place, count = cells_by_place(fine_cells, np.where(inside, where, NOWHERE))
     pairs, pair = np.unique(np.stack([place, cell]), axis=1, return_inverse=True)
     whole = np.bincount(pair.ravel(), count, pairs.shape[1])
     order = np.lexsort((-pairs[1], whole))  # the largest last, and of equals the first cell

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 from pipelines.advice.draft.columns import find_columns
 from pipelines.errors import InputError
 from transforms.errors import reason_of
-from transforms.layouts import FIXED, UnreadableFile
-from transforms.layouts.base import FIELDS
+from transforms.layouts import HEADED, UnreadableFile
+from transforms.layouts.base import FIELDS, HEADING, with_heading
 from transforms.layouts.csv_table import BLANK, DELIMITERS
 from transforms.layouts.mds import COLUMNS as OF_MDS
 from transforms.layouts.mds import PLACES as PLACES_OF_MDS
@@ -82,8 +82,11 @@ def _sample(path: str, data: bytes) -> Sample:
 
 
 def _fixed(layout: str, path: str) -> Sample:
-    rows = [batch.table for batch in FIXED[layout].read(path)]
-    return Sample(layout, {name: _joined(rows, name) for name in FIELDS})
+    rows = [batch.table for batch in HEADED[layout].read(path)]
+    columns = {name: _joined(rows, name) for name in with_heading(FIELDS)}
+    if not any(columns[HEADING]):
+        del columns[HEADING]
+    return Sample(layout, columns)
 
 
 def _is_text(data: bytes) -> bool:

@@ -22,6 +22,8 @@ from pipelines.errors import InputError
 
 MOST_BYTES = 4 << 30
 """Of one table, expanded."""
+SMALL_BYTES, EXPANSION = 64 << 20, 100
+"""A table of a zip that is larger may expand to so many times what it takes there: real ones do to 20."""
 
 WEEKDAYS = tuple(f"{day}day" for day in ("mon", "tues", "wednes", "thurs", "fri", "satur", "sun"))
 _COLUMNS: Mapping[str, tuple[str, ...]] = {
@@ -166,6 +168,8 @@ def _opened(path: Path, name: str) -> IO[bytes]:
             raise FileNotFoundError(name)
         if members[0].file_size > MOST_BYTES:
             raise zipfile.BadZipFile(f"{name} expands to more than {MOST_BYTES} bytes")
+        if members[0].file_size > max(SMALL_BYTES, EXPANSION * members[0].compress_size):
+            raise zipfile.BadZipFile(f"{name} expands to more than {EXPANSION} times its size")
         return archive.open(members[0])
 
 

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from pipelines.advice.timetable.gtfs import read_gtfs
+from pipelines.advice.timetable.segments import segments_document
 from pipelines.advice.timetable.service import Service, service_of
 from pipelines.advice.timetable.surroundings import (
     cells_of_lines,
@@ -20,13 +21,14 @@ from pipelines.advice.timetable.surroundings import (
 )
 from pipelines.errors import InputError
 
-REGION, PLACES, GROUND = "region", "places", "ground"
-"""Of the files: the cells' outline, names of the cells, lines of the routes."""
+REGION, PLACES, GROUND, SEGMENTS = "region", "places", "ground", "segments"
+"""Of the files: the cells' outline, names of the cells, lines of the routes; and lines from stop to stop."""
 
 
 @dataclass(frozen=True)
 class Town:
-    """origin: the feed's name. cells: of the region, as text. documents: GeoJSON by REGION, PLACES and GROUND."""
+    """origin: the feed's name. cells: of the region, as text. documents: GeoJSON by REGION, PLACES, GROUND and, where
+    they are asked for, SEGMENTS."""
 
     origin: str
     zone: str
@@ -35,13 +37,19 @@ class Town:
     cells: frozenset[str]
     documents: Mapping[str, Mapping[str, Any]]
 
+    @property
+    def segments(self) -> int:
+        """How many there are, where they are asked for."""
+        return len(self.documents[SEGMENTS]["features"]) if SEGMENTS in self.documents else 0
+
     def files(self, stem: str) -> dict[str, bytes]:
         """By file name."""
         return {f"{stem}-{of}.geojson": msgspec.json.encode(document) for of, document in self.documents.items()}
 
 
-def read_town(path: Path, resolution: int) -> Town:
-    """path: of a GTFS zip or folder. The region is the cells of all lines and stops. Raises InputError."""
+def read_town(path: Path, resolution: int, *, directed: bool | None = None) -> Town:
+    """path: of a GTFS zip or folder. The region is the cells of all lines and stops. directed: whether segments from
+    stop to stop are of one direction; None: there are none. Raises InputError."""
     feed = read_gtfs(path)
     stop_cells = cells_or_none(*feed.stop_positions, resolution)
     of_line = cells_of_lines(feed, resolution)
@@ -55,5 +63,7 @@ def read_town(path: Path, resolution: int) -> Town:
         PLACES: places_document(feed, cells, of_line, resolution),
         GROUND: ground_document(feed),
     }
+    if directed is not None:
+        documents[SEGMENTS] = segments_document(feed, cells.tolist(), directed=directed)
     texts = frozenset(map(h3.int_to_str, cells.tolist()))
     return Town(path.name, feed.zone, service_of(feed, stop_cells), resolution, texts, documents)

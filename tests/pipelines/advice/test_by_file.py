@@ -71,6 +71,6 @@ def test_files_of_several_vehicles_or_of_days_are_no_vehicles(files, tmp_path):
 
 def test_without_a_look_at_rows_files_of_several_would_be_taken(tmp_path, monkeypatch):
     monkeypatch.setattr(by_file, "is_by_file", lambda sample: by_file.FILE in sample.columns)
-    monkeypatch.setattr("pipelines.advice.draft.draft.is_by_file", by_file.is_by_file)
+    monkeypatch.setattr("pipelines.advice.draft.feed.is_by_file", by_file.is_by_file)
     feed = folder_of(tmp_path / "feed", mixed(), ("ts", "lat", "lon", "v"))
     assert columns_of(feed, tmp_path)[0]["vehicle"] == "{file}"

@@ -1,0 +1,137 @@
+"""A sample of a feed, and what was made out of it: layout, columns, units, zone and cells."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dpops.types import Int64s
+from pipelines.advice.draft.by_file import advice, find_by_file, is_by_file, read_folder
+from pipelines.advice.draft.columns import LOOKED_FOR, Found, as_array, find_columns, missing_fields
+from pipelines.advice.draft.sample import Sample
+from pipelines.advice.draft.streets import find_heading
+from pipelines.advice.draft.units import Positions, speed_unit, zones_at
+from pipelines.errors import InputError
+from pipelines.input_files import paths_of
+from transforms.layouts import FIXED, HEADED
+from transforms.layouts.base import FIELDS
+from transforms.layouts.by_file import FILE
+from transforms.layouts.capmetro import CAPMETRO
+from transforms.layouts.columns import numbers
+from transforms.layouts.iudx import COLUMNS as OF_IUDX
+from transforms.layouts.mds import COLUMNS as OF_MDS
+from transforms.layouts.tides import TIDES
+from transforms.observe.hexagons import cells_at
+from transforms.observe.parse import E7
+from transforms.places.hexagons import cell_text
+
+RESOLUTION = 7
+_FIXED_COLUMNS = {
+    "capmetro": CAPMETRO.columns,
+    "iudx": OF_IUDX,
+    "gtfs-realtime": FIELDS,
+    "siri-vm": FIELDS,
+    "tides": TIDES.columns,
+    "mds": OF_MDS,
+}
+_GAPS_S = (60, 120, 300, 600, 900, 1_800, 3_600)
+
+
+@dataclass(frozen=True)
+class Feed:
+    """What was made out of a sample. zone_needed: times have no offset. heading: the column, where there is one."""
+
+    sample: Sample
+    columns: Found
+    zones: tuple[str, ...]
+    zone_needed: bool
+    unit: str
+    unit_why: str
+    cells: tuple[str, ...]
+    vehicles: int
+    usable: float
+    with_speed: float
+    max_gap_s: int
+    heading: str | None = None
+
+    @property
+    def derived(self) -> str:
+        return f"derived_speed = {{ max_gap_s = {self.max_gap_s}, max_kmh = 120 }}"
+
+
+def feed_of(path: Path) -> Feed:
+    """path: of a file, or of a folder of them. Raises InputError."""
+    files = paths_of(str(path)) if path.is_dir() else [str(path)]
+    sample = read_folder(files)
+    columns = _columns_of(Path(files[0]), sample)
+    arrays = {field: as_array(sample.columns[name]) for field, name in columns.names.items()}
+    fits, found = _placed(arrays, columns)
+    if not found.us.size:
+        raise InputError(f"{path}: no row has a vehicle, a time and a position")
+    moving = np.isfinite(found.speed)
+    unit, why = speed_unit(columns.names.get("speed", ""), found.where(moving))
+    lat_e7, lon_e7 = (np.rint(column * E7).astype(np.int64) for column in (found.lat, found.lon))
+    cells = np.unique(cells_at(lat_e7, lon_e7, RESOLUTION))
+    bare = columns.instants(arrays["time"], None)
+    return Feed(
+        sample=sample,
+        columns=columns,
+        zones=tuple(zones_at(float(np.median(found.lat)), float(np.median(found.lon)))),
+        zone_needed=bool(bare.no_offset.mean() > 0.5),
+        unit=unit,
+        unit_why=why,
+        cells=tuple(cell_text(cell) for cell in cells.tolist()),
+        vehicles=len(files) if FILE in sample.columns else int(np.unique(found.vehicle).size),
+        usable=float(fits.mean()),
+        with_speed=float(moving.mean()),
+        max_gap_s=_max_gap_s(found.vehicle, found.us),
+        heading=None if sample.layout in FIXED.keys() - HEADED.keys() else find_heading(sample.columns),
+    )
+
+
+def _placed(arrays: Mapping[str, pa.Array], columns: Found) -> tuple[NDArray[np.bool_], Positions]:
+    """Which rows have a time and a place, and these rows; a speed that is missing is NaN."""
+    time = columns.instants(arrays["time"], "UTC")
+    lat, lon = numbers(arrays["lat"]), numbers(arrays["lon"])
+    fits = time.valid & lat.valid & lon.valid & (np.abs(lat.values) <= 90) & (np.abs(lon.values) <= 180)
+    fits &= (lat.values != 0) | (lon.values != 0)
+    ids = [str(value) for value in arrays["vehicle"].to_pylist()]
+    vehicle = np.unique(ids, return_inverse=True)[1].astype(np.int64)
+    speed = numbers(arrays["speed"]) if "speed" in arrays else numbers(pa.nulls(fits.size, pa.float64()))
+    known = np.where(speed.valid, speed.values, np.nan)
+    return fits, Positions(vehicle, time.us, lat.values, lon.values, known).where(fits)
+
+
+def _max_gap_s(vehicle: Int64s, us: Int64s) -> int:
+    """A round number of seconds, at least twice what usually lies between two reports of a vehicle."""
+    order = np.lexsort((us, vehicle))
+    steps_s = (np.diff(us[order]) / 1e6)[np.diff(vehicle[order]) == 0]
+    usual = float(np.median(steps_s[steps_s > 0])) if (steps_s > 0).any() else 0.0
+    return next((gap for gap in _GAPS_S if gap >= 2 * usual), _GAPS_S[-1])
+
+
+def _columns_of(path: Path, sample: Sample) -> Found:
+    if sample.layout in FIXED:
+        names = dict(zip(FIELDS, _FIXED_COLUMNS[sample.layout], strict=True))
+        if not any(speed not in (None, "") for speed in sample.columns.get(names["speed"], ())):
+            del names["speed"]
+        return Found(names, FIXED[sample.layout].units.time_unit, ())
+    columns = find_by_file(sample.columns) if is_by_file(sample) else find_columns(sample.columns)
+    if columns is None:
+        there = ", ".join(as_text(name) for name in list(sample.columns)[:20])
+        missing = missing_fields(sample.columns)
+        told = "; ".join(f"{field}: looked for {LOOKED_FOR[field]}" for field in missing)
+        raise InputError(
+            f"{path}: a {sample.layout} file, but no column of {' and '.join(missing)} was made out. {told}. "
+            f"It has {there or 'none'}: write input.columns by hand (docs/specification.md){advice(missing)}"
+        )
+    return columns
+
+
+def as_text(value: str) -> str:
+    """In TOML."""
+    return json.dumps(value, ensure_ascii=False)

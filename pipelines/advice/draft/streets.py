@@ -1,0 +1,43 @@
+"""What is drafted for a map of streets: a file of segments, and headings where a sample has them."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pipelines.advice.draft.columns import as_array
+from pipelines.advice.timetable.town import SEGMENTS
+from transforms.layouts.columns import numbers
+
+_HEADINGS = re.compile(r"heading|hdg|bearing|course|cog|azimuth|track|direction|richtung|rumbo|cap")
+LEAST_SHARE, LEAST_DEGREES = 0.5, 10
+"""Of the rows that have a heading, and of the largest: a direction_id of 0 or 1 is none."""
+
+
+def find_heading(columns: Mapping[str, Sequence[Any]]) -> str | None:
+    """The column that says which way vehicles go, in degrees, for most rows; by its name and its values."""
+    named = [name for name in columns if _HEADINGS.fullmatch(re.sub(r"[^a-z]", "", name.split(".")[-1].lower()))]
+    return next((name for name in named if _share(columns[name]) >= LEAST_SHARE), None)
+
+
+def _share(values: Sequence[Any]) -> float:
+    array = as_array(values)
+    found = None if array is None or not len(array) else numbers(array)
+    if found is None or not found.valid.any() or not LEAST_DEGREES < found.values.max() <= 360:
+        return 0.0
+    return float((found.valid & (found.values > 0)).mean())
+
+
+def places_table(stem: str) -> str:
+    """Tables of the specification."""
+    return (
+        f'[places]\nfile = "{stem}-{SEGMENTS}.geojson"  # from stop to stop along the timetable\'s lines: public\n'
+        "share = 0.3  # of the total: `hatstream plan` says whether a map of them is worth it (docs/streets.md)\n\n"
+        '[[output]]\nproduct = "place-standing"\n\n[[output]]\nproduct = "place-slot"\n'
+    )
+
+
+def said(segments: int, heading: str | None) -> str:
+    """What was found, in words."""
+    if heading is None:
+        return f"{segments:,} segments from stop to stop; both directions of a street are one, for want of headings"
+    return f"{segments:,} segments from stop to stop, each of one direction, by {heading}"

@@ -1,0 +1,199 @@
+"""Segments of a timetable: what lies between two stops one after the other, along the lines of its trips."""
+
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import h3.api.basic_int as h3_int
+import numpy as np
+
+from dpops.types import Float64s, Int64s
+from pipelines.advice.timetable.gtfs import Gtfs
+from pipelines.errors import InputError
+from transforms.places.distance import EARTH_M
+from transforms.places.ground import SECTORS, sector_of
+from transforms.places.shapes import FINE, without_part
+
+STEP_M, MOST_STEPS = 10.0, 20_000
+"""Between two places of a line where a stop may be; so many of a line at most."""
+LEAST_M, OFF_M = 50.0, 150.0
+"""Shorter segments are no places; nor is one whose stop lies so far from its line."""
+MOST_WORK = 3 * 10**9
+"""Stops times places of a line where each may be, of all lines together: a few ns each."""
+SMOOTH_M, SAMPLE_M = 2.0, 20.0
+COVERED = 0.5
+"""A segment of which so much lies along shorter ones is left out."""
+NAME_LETTERS = 90
+
+
+class Segment(NamedTuple):
+    """From a stop to the next, rows of the table. x, y: metres on the plane of `scale`, metres of a degree each."""
+
+    stops: tuple[int, int]
+    xy: Float64s
+    scale: Float64s
+
+    @property
+    def length_m(self) -> float:
+        return float(np.hypot(*np.diff(self.xy, axis=0).T).sum())
+
+
+def segments_document(feed: Gtfs, region: list[int], *, directed: bool) -> dict[str, Any]:
+    """GeoJSON of lines with names, in a region's cells (sorted). directed: each is of one direction; else of both.
+
+    Where several run along one street, the shorter ones stay. Raises InputError for a feed without any, or of lines
+    that are too long or too detailed, and ModuleNotFoundError without shapely.
+    """
+    found = sorted(_segments(feed), key=lambda each: (each.length_m, each.stops))
+    kept = _apart([each for each in found if each.length_m >= LEAST_M], directed=directed)
+    names = _names(feed, kept, directed=directed)
+    features = [_feature(each, name, directed=directed) for each, name in zip(kept, names, strict=True)]
+    if not features:
+        raise InputError(f"the timetable has no two stops that are {LEAST_M:g} m apart along a line")
+    document = {"type": "FeatureCollection", "features": features}
+    left_out = set(without_part(document, region))
+    return document | {"features": [each for each in features if each["properties"]["name"] not in left_out]}
+
+
+def _segments(feed: Gtfs) -> Iterator[Segment]:
+    """Cuts one segment for each pair of stops, along the line that most trips take between them."""
+    trips: dict[tuple[int, bytes], int] = {}
+    times = feed.stop_times
+    for rows in np.split(np.arange(times.trip.size), np.flatnonzero(np.diff(times.trip)) + 1):
+        line = int(feed.lines.of_trip[times.trip[rows[0]]]) if rows.size else -1
+        if line >= 0 and rows.size > 1:
+            pattern = line, times.stop[rows].tobytes()
+            trips[pattern] = trips.get(pattern, 0) + 1
+    pairs: set[tuple[int, int]] = set()
+    work = 0
+    for line, packed in sorted(trips, key=lambda pattern: (-trips[pattern], pattern)):
+        stops = np.frombuffer(packed, np.int64)
+        if not set(zip(stops[:-1].tolist(), stops[1:].tolist(), strict=True)) <= pairs:
+            track = _track(feed, line)
+            work += stops.size * track.steps_m.size
+            if work > MOST_WORK:
+                raise InputError("the timetable's lines are too long or too many for segments")
+            yield from _cut(track, stops, feed, pairs)
+
+
+class _Track(NamedTuple):
+    """A line on a plane. along_m: of its positions; steps_m: where stops may be, and their positions."""
+
+    xy: Float64s
+    along_m: Float64s
+    scale: Float64s
+    steps_m: Float64s
+    steps_xy: Float64s
+
+
+def _track(feed: Gtfs, line: int) -> _Track:
+    rows = slice(feed.lines.starts[line], feed.lines.starts[line + 1])
+    lat, lon = feed.lines.lat[rows], feed.lines.lon[rows]
+    metres = math.radians(1) * EARTH_M
+    scale = np.array([metres * max(math.cos(math.radians(float(lat.mean()))), 0.01), metres])
+    xy = np.column_stack([lon, lat]) * scale
+    along_m = np.append(0.0, np.cumsum(np.hypot(*np.diff(xy, axis=0).T)))
+    steps_m = np.linspace(0, along_m[-1], min(int(along_m[-1] / STEP_M) + 2, MOST_STEPS))
+    return _Track(xy, along_m, scale, steps_m, _at(xy, along_m, steps_m))
+
+
+def _at(xy: Float64s, along_m: Float64s, m: Float64s) -> Float64s:
+    return np.column_stack([np.interp(m, along_m, column) for column in xy.T])
+
+
+def _cut(track: _Track, stops: Int64s, feed: Gtfs, pairs: set[tuple[int, int]]) -> Iterator[Segment]:
+    """Segments between stops one after another, but for the pairs that are known, to which they are added."""
+    lat, lon = feed.stop_positions
+    stops = stops[~np.isnan(lat[stops])]
+    where = np.column_stack([lon[stops], lat[stops]]) * track.scale
+    step = _passed(track.steps_xy, where)
+    off_m = np.hypot(*(track.steps_xy[step] - where).T)
+    for at in range(stops.size - 1):
+        pair = int(stops[at]), int(stops[at + 1])
+        start_m, end_m = track.steps_m[step[at]], track.steps_m[step[at + 1]]
+        if pair in pairs or max(off_m[at], off_m[at + 1]) > OFF_M or end_m <= start_m:
+            continue
+        pairs.add(pair)
+        inside = (track.along_m > start_m) & (track.along_m < end_m)
+        m = np.concatenate([[start_m], track.along_m[inside], [end_m]])
+        yield Segment(pair, _at(track.xy, track.along_m, m), track.scale)
+
+
+def _passed(steps: Float64s, stops: Float64s) -> Int64s:
+    """Where a line passes each stop, in their order: the steps with the least sum of squared distances.
+
+    So a stop that a line passes twice, there and back, is where its neighbours say.
+    """
+    costs = np.empty((len(stops), len(steps)))
+    for number, stop in enumerate(stops):
+        costs[number] = np.square(steps - stop).sum(axis=1)
+        if number:
+            costs[number] += np.minimum.accumulate(costs[number - 1])
+    found = np.empty(len(stops), np.int64)
+    end = len(steps)
+    for number in range(len(stops) - 1, -1, -1):
+        found[number] = int(costs[number, :end].argmin())
+        end = int(found[number]) + 1
+    return found
+
+
+def _apart(segments: list[Segment], *, directed: bool) -> list[Segment]:
+    """Keeps segments of which enough lies where none before runs, in the same direction if they have one."""
+    taken: set[tuple[int, int]] = set()
+    kept = []
+    for segment in segments:
+        ways = [(cell, way if directed else 0) for cell, way in _sampled(segment)]
+        covered = sum(_is_taken(cell, way, taken, directed=directed) for cell, way in ways)
+        if covered <= COVERED * len(ways):
+            kept.append(segment)
+            taken.update(ways)
+    return kept
+
+
+def _is_taken(cell: int, way: int, taken: set[tuple[int, int]], *, directed: bool) -> bool:
+    """Whether something runs in a cell or beside it, in a direction that differs by about 45 degrees at most."""
+    ways = [(way + turn) % SECTORS for turn in (0, -1, 1, -2, 2)] if directed else [0]
+    return any((near, each) in taken for near in h3_int.grid_disk(cell, 1) for each in ways)
+
+
+def _sampled(segment: Segment) -> Iterator[tuple[int, int]]:
+    """Fine cells along a segment, and the sector of its direction in each."""
+    along_m = np.append(0.0, np.cumsum(np.hypot(*np.diff(segment.xy, axis=0).T)))
+    m = np.arange(SAMPLE_M / 2, along_m[-1], SAMPLE_M)
+    before, behind = (_at(segment.xy, along_m, m + step) for step in (-SAMPLE_M / 2, SAMPLE_M / 2))
+    x, y = (behind - before).T
+    ways = sector_of(np.rint(np.degrees(np.arctan2(x, y))).astype(np.int64) % 360)
+    degrees = _at(segment.xy, along_m, m) / segment.scale
+    for (lon, lat), way in zip(degrees.tolist(), ways.tolist(), strict=True):
+        yield h3_int.latlng_to_cell(lat, lon, FINE), way
+
+
+def _names(feed: Gtfs, segments: list[Segment], *, directed: bool) -> list[str]:
+    """`A to B`, and where segments are of both directions `A - B`; numbered from the second of a name on."""
+    texts = [_printable(name) for name in feed.tables["stops"]["stop_name"].to_pylist()]
+    many: dict[str, int] = {}
+    names: dict[str, None] = {}
+    for segment in segments:
+        first = name = (" to " if directed else " - ").join(texts[stop] or f"stop {stop + 1}" for stop in segment.stops)
+        while name in names:
+            many[first] = many.get(first, 1) + 1
+            name = f"{first} ({many[first]})"
+        names[name] = None
+    return list(names)
+
+
+def _printable(name: str | None) -> str:
+    return "".join(letter for letter in " ".join((name or "").split()) if letter.isprintable())[:NAME_LETTERS]
+
+
+def _feature(segment: Segment, name: str, *, directed: bool) -> dict[str, Any]:
+    import shapely
+
+    smooth = shapely.get_coordinates(shapely.simplify(shapely.linestrings(segment.xy), SMOOTH_M))
+    positions = np.round(smooth / segment.scale, 6).tolist()
+    properties = {"name": name, **({"directed": True} if directed else {})}
+    return {
+        "type": "Feature",
+        "properties": properties,
+        "geometry": {"type": "LineString", "coordinates": positions},
+    }
