@@ -88,20 +88,26 @@ def travel_times(rows: pa.Table, route: Route) -> tuple[list[TravelTime], list[L
     columns = (rows[name].to_pylist() for name in ("slot_start", "cell", "value", "noise_std", "status"))
     told = {(start, cell): numbers for start, cell, *numbers in zip(*columns, strict=True)}
     lacking = {time: _without_value(told, route, time[0]) for time in times}
-    found = [_travel_time(told, route, *time) for time in times if not lacking[time]]
-    if not found:
+    travel_times = [_travel_time(told, route, *time) for time in times if not lacking[time]]
+    if not travel_times:
         name, start = next(((names[0], time[0]) for time, names in lacking.items()), ("", ""))
         which = f"; {name[:60]!r} has none in the slot {start}" if name else ""
         raise InputError(f"no slot has a value of each of the route's places{which}")
-    return found, [Lacking(start=start, end=end, names=names) for (start, end), names in lacking.items() if names]
+    return travel_times, [
+        Lacking(start=start, end=end, names=names) for (start, end), names in lacking.items() if names
+    ]
 
 
 def _without_value(
     told: Mapping[tuple[str, str], Sequence[float | str | None]], route: Route, start: str
 ) -> tuple[str, ...]:
     """The route's places without a value and its standard deviation in a slot."""
-    known = {name: told.get((start, name), (None, None)) for name in route.names}
-    return tuple(name for name, numbers in known.items() if any(each is None or each != each for each in numbers[:2]))
+    numbers_of = {name: told.get((start, name), (None, None)) for name in route.names}
+    return tuple(
+        name
+        for name, numbers in numbers_of.items()
+        if any(number is None or number != number for number in numbers[:2])
+    )
 
 
 def _travel_time(

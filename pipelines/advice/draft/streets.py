@@ -21,10 +21,10 @@ def find_heading(columns: Mapping[str, Sequence[Any]]) -> str | None:
 
 def _share(values: Sequence[Any]) -> float:
     array = as_array(values)
-    found = None if array is None or not len(array) else numbers(array)
-    if found is None or not found.valid.any() or not LEAST_DEGREES < found.values.max() <= 360:
+    degrees = None if array is None or not len(array) else numbers(array)
+    if degrees is None or not degrees.valid.any() or not LEAST_DEGREES < degrees.values.max() <= 360:
         return 0.0
-    return float((found.valid & (found.values > 0)).mean())
+    return float((degrees.valid & (degrees.values > 0)).mean())
 
 
 def places_table(stem: str) -> str:

@@ -44,15 +44,15 @@ def segments_document(feed: Gtfs, region: list[int], *, directed: bool) -> dict[
     Where several run along one street, the shorter ones stay. Raises InputError for a feed without any, or of lines
     that are too long or too detailed, and ModuleNotFoundError without shapely.
     """
-    found = sorted(_segments(feed), key=lambda each: (each.length_m, each.stops))
-    kept = _apart([each for each in found if each.length_m >= LEAST_M], directed=directed)
+    shortest_first = sorted(_segments(feed), key=lambda segment: (segment.length_m, segment.stops))
+    kept = _apart([segment for segment in shortest_first if segment.length_m >= LEAST_M], directed=directed)
     names = _names(feed, kept, directed=directed)
-    features = [_feature(each, name, directed=directed) for each, name in zip(kept, names, strict=True)]
+    features = [_feature(segment, name, directed=directed) for segment, name in zip(kept, names, strict=True)]
     if not features:
         raise InputError(f"the timetable has no two stops that are {LEAST_M:g} m apart along a line")
     document = {"type": "FeatureCollection", "features": features}
     left_out = set(without_part(document, region))
-    return document | {"features": [each for each in features if each["properties"]["name"] not in left_out]}
+    return document | {"features": [feature for feature in features if feature["properties"]["name"] not in left_out]}
 
 
 def _segments(feed: Gtfs) -> Iterator[Segment]:
@@ -108,10 +108,10 @@ def _cut(track: _Track, stops: Int64s, feed: Gtfs, pairs: set[tuple[int, int]]) 
     where = np.column_stack([lon[stops], lat[stops]]) * track.scale
     step = _passed(track.steps_xy, where)
     off_m = np.hypot(*(track.steps_xy[step] - where).T)
-    for at in range(stops.size - 1):
-        pair = int(stops[at]), int(stops[at + 1])
-        start_m, end_m = track.steps_m[step[at]], track.steps_m[step[at + 1]]
-        if pair in pairs or max(off_m[at], off_m[at + 1]) > OFF_M or end_m <= start_m:
+    for number in range(stops.size - 1):
+        pair = int(stops[number]), int(stops[number + 1])
+        start_m, end_m = track.steps_m[step[number]], track.steps_m[step[number + 1]]
+        if pair in pairs or max(off_m[number], off_m[number + 1]) > OFF_M or end_m <= start_m:
             continue
         pairs.add(pair)
         inside = (track.along_m > start_m) & (track.along_m < end_m)
@@ -129,12 +129,12 @@ def _passed(steps: Float64s, stops: Float64s) -> Int64s:
         costs[number] = np.square(steps - stop).sum(axis=1)
         if number:
             costs[number] += np.minimum.accumulate(costs[number - 1])
-    found = np.empty(len(stops), np.int64)
+    passed = np.empty(len(stops), np.int64)
     end = len(steps)
     for number in range(len(stops) - 1, -1, -1):
-        found[number] = int(costs[number, :end].argmin())
-        end = int(found[number]) + 1
-    return found
+        passed[number] = int(costs[number, :end].argmin())
+        end = int(passed[number]) + 1
+    return passed
 
 
 def _apart(segments: list[Segment], *, directed: bool) -> list[Segment]:
@@ -153,7 +153,7 @@ def _apart(segments: list[Segment], *, directed: bool) -> list[Segment]:
 def _is_taken(cell: int, way: int, taken: set[tuple[int, int]], *, directed: bool) -> bool:
     """Whether something runs in a cell or beside it, in a direction that differs by about 45 degrees at most."""
     ways = [(way + turn) % SECTORS for turn in (0, -1, 1, -2, 2)] if directed else [0]
-    return any((near, each) in taken for near in h3_int.grid_disk(cell, 1) for each in ways)
+    return any((near, heading) in taken for near in h3_int.grid_disk(cell, 1) for heading in ways)
 
 
 def _sampled(segment: Segment) -> Iterator[tuple[int, int]]:

@@ -20,9 +20,9 @@ def streets(fleet: Fleet, length_m: float = STREET_M) -> dict[str, Any]:
 
 def _lines(fleet: Fleet, number: int, route: Route, length_m: float) -> Iterator[dict[str, Any]]:
     edges_m: Float64s = np.append(np.arange(0.0, route.length_m, length_m), route.length_m)
-    for at, (start_m, end_m) in enumerate(pairwise(edges_m), 1):
+    for part, (start_m, end_m) in enumerate(pairwise(edges_m), 1):
         lat, lon = degrees(fleet, *route.place(np.linspace(start_m, end_m, 10)))
-        name = f"{STREETS[number % len(STREETS)]}, part {at}"
+        name = f"{STREETS[number % len(STREETS)]}, part {part}"
         positions = np.stack([lon, lat], axis=1).round(6).tolist()
         geometry = {"type": "LineString", "coordinates": positions}
         yield {"type": "Feature", "properties": {"name": name}, "geometry": geometry}
