@@ -144,6 +144,8 @@ def _shape_of(feature: dict[str, Any], buffer_m: float, number: int) -> _Shape:
     if not line.is_valid:
         raise ValueError(f"feature {number} has a geometry that crosses itself: {shapely.is_valid_reason(degrees)}")
     is_directed = _is_directed(feature, number, str(kind))
+    if is_directed and degrees.bounds[2] - degrees.bounds[0] > 180:
+        raise ValueError(f"feature {number}: cut a line with a direction at the antimeridian")
     if kind in _AREAS:
         return _Shape(line, line, middle, is_directed)
     own_m = _buffer_of(feature, buffer_m, number)
